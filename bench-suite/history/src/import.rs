@@ -1,0 +1,184 @@
+//! Importing a series that Torchgauge did not measure.
+
+use std::{collections::HashMap, fs, path::Path};
+
+use judge::{
+    compare::{Direction, Kind},
+    trend,
+};
+use rusqlite::Connection;
+
+use crate::{
+    History, HistoryError, SeriesKey,
+    fault::Fault,
+    names::check_name,
+    rows::{PointRow, Row},
+    writer::{Measure, Writer, direction_word, find_cell, find_series, kind_word},
+};
+
+/// Ordinals of imported points rise from here, and stay below those of runs.
+const FIRST_ORDINAL: i64 = -(1 << 40);
+
+/// What an imported series is called and measures.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportedSeries {
+    /// Its name: the scenario of [`SeriesKey::imported`].
+    pub name: String,
+    /// Unit of its values, such as `ops/s`; may be empty.
+    pub unit: String,
+    /// Which way they improve.
+    pub direction: Direction,
+    /// How they behave from run to run.
+    pub kind: Kind,
+}
+
+/// What an import did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Imported {
+    /// The series.
+    pub key: SeriesKey,
+    /// Points that were added.
+    pub added: usize,
+    /// Points that stood there already.
+    pub known: usize,
+}
+
+impl History {
+    /// Imports points. Those that stand there already, with the same timestamp, revision and
+    /// value, are passed over, so that a file that has grown can be imported again.
+    pub fn import(
+        &self,
+        series: &ImportedSeries,
+        points: &[trend::Point],
+    ) -> Result<Imported, HistoryError> {
+        check_name("series", &series.name)?;
+        for (index, point) in points.iter().enumerate() {
+            for (field, value) in [("timestamp", point.timestamp), ("value", point.value)] {
+                if !value.is_finite() {
+                    return Err(HistoryError::NotFinite {
+                        index,
+                        field,
+                        value,
+                    });
+                }
+            }
+        }
+        self.write("import a series", |connection| {
+            import(connection, series, points)
+        })
+    }
+
+    /// Imports a CSV file with the columns `timestamp`, `revision` and `value`.
+    pub fn import_csv(
+        &self,
+        series: &ImportedSeries,
+        path: &Path,
+    ) -> Result<Imported, HistoryError> {
+        let text = fs::read_to_string(path).map_err(|source| HistoryError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+        let points = trend::csv::parse(&text).map_err(|source| HistoryError::Csv {
+            path: path.to_owned(),
+            source,
+        })?;
+        self.import(series, &points)
+    }
+}
+
+fn import(
+    connection: &Connection,
+    series: &ImportedSeries,
+    points: &[trend::Point],
+) -> Result<Imported, Fault> {
+    let key = SeriesKey::imported(&series.name);
+    check_same(connection, &key, series)?;
+    let mut writer = Writer::new(connection);
+    let measure = Measure {
+        metric: &key.metric,
+        unit: &series.unit,
+        direction: series.direction,
+        kind: series.kind,
+    };
+    let cell_id = writer.cell(&key)?;
+    let series_id = writer.series(cell_id, &measure)?;
+
+    let mut known: HashMap<(u64, i64, u64), usize> = HashMap::new();
+    let mut next = FIRST_ORDINAL;
+    PointRow::visit(connection, "WHERE series_id = ?", &[&series_id], |row| {
+        *known.entry(identity(&row)).or_default() += 1;
+        if row.ordinal < 0 {
+            next = next.max(row.ordinal + 1);
+        }
+        Ok(())
+    })?;
+    let mut imported = Imported {
+        key,
+        added: 0,
+        known: 0,
+    };
+    for point in points {
+        let row = PointRow {
+            series_id,
+            // -0.0 is kept as 0.
+            timestamp: point.timestamp + 0.0,
+            ordinal: next,
+            session_id: None,
+            block: None,
+            revision_id: writer.revision(&point.revision)?,
+            value: point.value + 0.0,
+        };
+        // The same line twice in one file is two results.
+        if let Some(left) = known.get_mut(&identity(&row)).filter(|left| **left > 0) {
+            *left -= 1;
+            imported.known += 1;
+            continue;
+        }
+        next += 1;
+        imported.added += 1;
+        writer.point(row);
+    }
+    writer.finish()?;
+    Ok(imported)
+}
+
+fn identity(row: &PointRow) -> (u64, i64, u64) {
+    (
+        row.timestamp.to_bits(),
+        row.revision_id,
+        row.value.to_bits(),
+    )
+}
+
+fn check_same(
+    connection: &Connection,
+    key: &SeriesKey,
+    series: &ImportedSeries,
+) -> Result<(), Fault> {
+    let there = match find_cell(connection, key)? {
+        Some(cell) => find_series(connection, cell.id, &key.metric)?,
+        None => None,
+    };
+    let Some(there) = there else {
+        return Ok(());
+    };
+    let pairs = [
+        ("unit", there.unit, series.unit.as_str()),
+        (
+            "direction",
+            there.direction,
+            direction_word(series.direction),
+        ),
+        ("kind", there.kind, kind_word(series.kind)),
+    ];
+    match pairs.into_iter().find(|(_, there, here)| there != here) {
+        None => Ok(()),
+        Some((what, there, here)) => Err(HistoryError::OtherMeasure {
+            name: series.name.clone(),
+            what,
+            there,
+            here: here.to_owned(),
+        }
+        .into()),
+    }
+}

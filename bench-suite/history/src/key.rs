@@ -1,0 +1,252 @@
+//! What identifies a series, and how to ask for several.
+
+use std::fmt;
+
+use record::{Machine, Record, Session};
+use serde::{Deserialize, Serialize};
+
+/// What identifies a series: figures with different keys are never put together.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SeriesKey {
+    /// The machine's name; [`SeriesKey::IMPORTED`] for an imported series.
+    pub machine: String,
+    /// The card, such as `NVIDIA H200`, with its index behind it where the machine has several
+    /// (`NVIDIA H200 #3`); the processor's model for runs on the processor.
+    pub device: String,
+    /// The NVIDIA driver's version; `none` for runs on the processor.
+    pub driver: String,
+    /// The image's name, or `local`.
+    pub image: String,
+    /// The suite's name.
+    pub suite: String,
+    /// The scenario's name.
+    pub scenario: String,
+    /// The choice on every axis.
+    pub variant: String,
+    /// The metric's name, one of [`metric::ALL`](crate::metric::ALL).
+    pub metric: String,
+}
+
+impl SeriesKey {
+    /// The machine of imported series.
+    pub const IMPORTED: &str = "imported";
+
+    /// The key of an imported series.
+    #[must_use]
+    pub fn imported(name: &str) -> Self {
+        Self {
+            machine: Self::IMPORTED.into(),
+            scenario: name.into(),
+            metric: "value".into(),
+            ..Self::default()
+        }
+    }
+
+    /// Scenario and variant, as [`Record::cell`] writes them.
+    #[must_use]
+    pub fn cell(&self) -> String {
+        if self.variant.is_empty() {
+            self.scenario.clone()
+        } else {
+            format!("{} · {}", self.scenario, self.variant)
+        }
+    }
+
+    /// The parts with their names, in order.
+    #[must_use]
+    pub fn parts(&self) -> [(&'static str, &str); 8] {
+        [
+            ("machine", &self.machine),
+            ("device", &self.device),
+            ("driver", &self.driver),
+            ("image", &self.image),
+            ("suite", &self.suite),
+            ("scenario", &self.scenario),
+            ("variant", &self.variant),
+            ("metric", &self.metric),
+        ]
+    }
+
+    /// Of the cell that a record measured; the metric is left empty.
+    pub(crate) fn of_cell(session: &Session, record: &Record) -> Self {
+        let machine = &session.machine;
+        let (device, driver) = match record.device {
+            protocol::Device::Cpu => (processor(machine), "none".to_owned()),
+            protocol::Device::Cuda(index) => {
+                let uuid = record
+                    .workload
+                    .as_ref()
+                    .and_then(|workload| workload.cuda.as_ref())
+                    .map(|cuda| cuda.uuid.as_str());
+                (card(machine, index, uuid), driver(machine))
+            }
+        };
+        Self {
+            machine: machine.name.clone(),
+            device,
+            driver,
+            image: record.image.clone(),
+            suite: record.suite.clone(),
+            scenario: record.scenario.clone(),
+            variant: record.variant.to_string(),
+            metric: String::new(),
+        }
+    }
+}
+
+/// The machine's driver, `none` where it has none.
+pub(crate) fn driver(machine: &Machine) -> String {
+    machine
+        .driver_version
+        .clone()
+        .unwrap_or_else(|| "none".into())
+}
+
+fn processor(machine: &Machine) -> String {
+    let model = &machine.processor.model;
+    let cores = machine.processor.logical_cores;
+    if model.is_empty() {
+        format!("cpu, {cores} cores")
+    } else {
+        format!("{model}, {cores} cores")
+    }
+}
+
+/// CUDA and NVML may count cards in another order: the UUID decides where the workload told it.
+fn card(machine: &Machine, cuda_index: u32, uuid: Option<&str>) -> String {
+    let cards = &machine.cards;
+    let found = uuid
+        .and_then(|uuid| cards.iter().find(|card| card.uuid == uuid))
+        .or_else(|| cards.iter().find(|card| card.index == cuda_index));
+    match found {
+        Some(card) if cards.len() > 1 => format!("{} #{}", card.name, card.index),
+        Some(card) => card.name.clone(),
+        None => format!("cuda:{cuda_index}"),
+    }
+}
+
+impl fmt::Display for SeriesKey {
+    /// On one line, without control characters.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut first = true;
+        for (_, part) in self.parts() {
+            if part.is_empty() {
+                continue;
+            }
+            if !first {
+                f.write_str(" / ")?;
+            }
+            first = false;
+            for letter in part.chars() {
+                if letter.is_control() {
+                    write!(f, "{}", letter.escape_unicode())?;
+                } else {
+                    write!(f, "{letter}")?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Which series to take. A part that is `None` takes all; `*` stands for any run of characters,
+/// as in `peak_*`. Everything else stands for itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SeriesFilter {
+    /// Of these machines.
+    pub machine: Option<String>,
+    /// On these devices.
+    pub device: Option<String>,
+    /// Under these drivers.
+    pub driver: Option<String>,
+    /// In these images.
+    pub image: Option<String>,
+    /// Of these suites.
+    pub suite: Option<String>,
+    /// Of these scenarios.
+    pub scenario: Option<String>,
+    /// Of these variants.
+    pub variant: Option<String>,
+    /// Of these metrics.
+    pub metric: Option<String>,
+}
+
+impl SeriesFilter {
+    /// Whether it takes this series.
+    #[must_use]
+    pub fn takes(&self, key: &SeriesKey) -> bool {
+        let wanted = [
+            &self.machine,
+            &self.device,
+            &self.driver,
+            &self.image,
+            &self.suite,
+            &self.scenario,
+            &self.variant,
+            &self.metric,
+        ];
+        wanted.iter().zip(key.parts()).all(|(wanted, (_, part))| {
+            wanted
+                .as_deref()
+                .is_none_or(|pattern| matches(pattern, part))
+        })
+    }
+}
+
+/// Whether the text fits the pattern: greedy, with one place to return to, so linear in practice
+/// and never exponential.
+pub(crate) fn matches(pattern: &str, text: &str) -> bool {
+    let mut pieces = pattern.split('*');
+    let first = pieces.next().unwrap_or_default();
+    let Some(mut rest) = text.strip_prefix(first) else {
+        return false;
+    };
+    let Some(last) = pieces.next_back() else {
+        return rest.is_empty();
+    };
+    for piece in pieces {
+        let Some(place) = rest.find(piece) else {
+            return false;
+        };
+        rest = &rest[place + piece.len()..];
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(pattern: &str, text: &str, expect: bool) {
+        assert_eq!(matches(pattern, text), expect, "{pattern:?} on {text:?}");
+    }
+
+    #[test]
+    fn stars_stand_for_any_run_of_characters() {
+        check("", "", true);
+        check("", "a", false);
+        check("*", "", true);
+        check("*", "a/b c", true);
+        check("peak_*", "peak_allocated_bytes", true);
+        check("peak_*", "run_peak_allocated_bytes", false);
+        check("*_bytes", "peak_allocated_bytes", true);
+        check("*peak*bytes", "run_peak_allocated_bytes", true);
+        check("a*a", "a", false);
+        check("a*a", "aa", true);
+        check("a*b*c", "a-b-c-b", false);
+        check("a**c", "abc", true);
+        check("?[a]", "?[a]", true);
+        check("?", "a", false);
+        check("µ*·", "µ über ·", true);
+    }
+
+    #[test]
+    fn a_key_reads_on_one_line_without_control_characters() {
+        let key = SeriesKey::imported("rocks\u{1b}[2Jdb\n");
+        assert_eq!(
+            key.to_string(),
+            "imported / rocks\\u{1b}[2Jdb\\u{a} / value"
+        );
+    }
+}

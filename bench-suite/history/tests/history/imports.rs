@@ -1,0 +1,145 @@
+//! Series that were measured elsewhere.
+
+use std::fs;
+
+use history::{
+    Aggregate, History, HistoryError, ImportedSeries, Point, PointFilter, SeriesFilter, SeriesKey,
+};
+use judge::{
+    compare::{Direction, Kind},
+    trend,
+};
+use proptest::prelude::*;
+
+fn series(name: &str) -> ImportedSeries {
+    ImportedSeries {
+        name: name.into(),
+        unit: "ops/s".into(),
+        direction: Direction::HigherIsBetter,
+        kind: Kind::TimeLike,
+    }
+}
+
+fn point(timestamp: f64, revision: &str, value: f64) -> trend::Point {
+    trend::Point {
+        timestamp,
+        revision: revision.into(),
+        value,
+    }
+}
+
+fn read(history: &History, name: &str) -> Vec<trend::Point> {
+    let key = SeriesKey::imported(name);
+    let points = history
+        .points(&key, &PointFilter::default(), Aggregate::Session)
+        .unwrap();
+    points.into_iter().map(trend::Point::from).collect()
+}
+
+#[test]
+fn a_csv_comes_in_once_and_goes_out_as_it_came() {
+    let home = tempfile::tempdir().unwrap();
+    let history = History::open(home.path().join("h.sqlite")).unwrap();
+    let csv = home.path().join("series.csv");
+    let text =
+        "timestamp,revision,value\n1.5,a,10\n2,b,11.25\n2,c,9\n2,c,9\n3,\"d,\"\"e\"\"\",-1\n";
+    fs::write(&csv, text).unwrap();
+    let imported = history.import_csv(&series("rocks"), &csv).unwrap();
+    assert_eq!((imported.added, imported.known), (5, 0));
+    let imported = history.import_csv(&series("rocks"), &csv).unwrap();
+    assert_eq!((imported.added, imported.known), (0, 5));
+    fs::write(&csv, format!("{text}4,f,12\n2,c,9\n")).unwrap();
+    let imported = history.import_csv(&series("rocks"), &csv).unwrap();
+    assert_eq!((imported.added, imported.known), (2, 5));
+
+    let mut out = Vec::new();
+    let key = SeriesKey::imported("rocks");
+    history
+        .export_series(&key, &PointFilter::default(), Aggregate::Run, &mut out)
+        .unwrap();
+    let out = String::from_utf8(out).unwrap();
+    let expect = "timestamp,revision,value\n1.5,a,10\n2,b,11.25\n2,c,9\n2,c,9\n2,c,9\n3,\"d,\"\"e\"\"\",-1\n4,f,12\n";
+    assert_eq!(out, expect);
+    assert_eq!(trend::csv::parse(&out).unwrap(), read(&history, "rocks"));
+    let points = history
+        .points(&key, &PointFilter::default(), Aggregate::Run)
+        .unwrap();
+    assert!(
+        points
+            .iter()
+            .all(|Point { session, run, .. }| session.is_none() && run.is_none())
+    );
+    assert!(history.check().unwrap().is_sound());
+}
+
+#[test]
+fn what_cannot_be_imported_changes_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let history = History::open(home.path().join("h.sqlite")).unwrap();
+    let csv = home.path().join("series.csv");
+    fs::write(&csv, "timestamp,revision,value\n1,a,2\n2,b,NaN\n").unwrap();
+    let error = history.import_csv(&series("x"), &csv).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("series.csv: line 3: the value is \"NaN\""),
+        "{error}"
+    );
+    let points = [point(1.0, "a", 1.0), point(2.0, "b", f64::INFINITY)];
+    let error = history.import(&series("x"), &points).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            HistoryError::NotFinite {
+                index: 1,
+                field: "value",
+                ..
+            }
+        ),
+        "{error}"
+    );
+    let error = history.import(&series(""), &points[..1]).unwrap_err();
+    assert!(matches!(error, HistoryError::Name { .. }), "{error}");
+    assert!(history.series(&SeriesFilter::default()).unwrap().is_empty());
+
+    history.import(&series("x"), &points[..1]).unwrap();
+    let other = ImportedSeries {
+        direction: Direction::LowerIsBetter,
+        ..series("x")
+    };
+    let error = history.import(&other, &points[..1]).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("with direction \"higher-is-better\""),
+        "{error}"
+    );
+    assert_eq!(read(&history, "x"), points[..1]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Any points, in any order, in any pieces: each is there once, in order of time.
+    #[test]
+    fn every_point_is_kept(
+        numbers in prop::collection::vec((-1e12_f64..1e12, ".{0,12}", any::<f64>()), 0..60),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let points: Vec<_> = numbers
+            .iter()
+            .filter(|(_, _, value)| value.is_finite())
+            .map(|(time, revision, value)| point(*time, revision, *value))
+            .collect();
+        let home = tempfile::tempdir().unwrap();
+        let history = History::open(home.path().join("h.sqlite")).unwrap();
+        let first = cut.index(points.len() + 1);
+        history.import(&series("x"), &points[..first]).unwrap();
+        let imported = history.import(&series("x"), &points).unwrap();
+        prop_assert_eq!((imported.known, imported.added), (first, points.len() - first));
+        let mut expect = points;
+        expect.sort_by(|a, b| a.timestamp.total_cmp(&b.timestamp));
+        prop_assert_eq!(read(&history, "x"), expect);
+        prop_assert!(history.check().unwrap().is_sound());
+    }
+}

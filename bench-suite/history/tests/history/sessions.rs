@@ -1,0 +1,407 @@
+//! Adding sessions and finding them again.
+
+use crate::support::{
+    POINTS, add, at, everything, failed, folder, plain, record, session, throughput, values,
+};
+use history::{Aggregate, History, HistoryError, Labels, PointFilter, SeriesFilter, SessionFilter};
+
+fn open(home: &std::path::Path) -> History {
+    History::open(home.join("deep").join("history.sqlite")).unwrap()
+}
+
+#[test]
+fn a_session_is_added_once() {
+    let home = tempfile::tempdir().unwrap();
+    let history = open(home.path());
+    let folder = plain(home.path(), "a", 0, 100.0);
+    let first = add(&history, &folder);
+    assert!(first.new && !first.unchanged && first.complete);
+    assert_eq!((first.runs, first.points, first.failed), (3, 3 * POINTS, 0));
+    let before = everything(&history).unwrap();
+
+    let again = add(&history, &folder);
+    assert!(again.unchanged && !again.new);
+    assert_eq!((again.runs, again.points, again.known_runs), (0, 0, 3));
+    assert_eq!(everything(&history).unwrap(), before);
+    assert!(history.check().unwrap().is_sound());
+}
+
+#[test]
+fn a_session_that_has_grown_adds_its_new_runs() {
+    let home = tempfile::tempdir().unwrap();
+    let history = open(home.path());
+    let mut session = session("a", 0);
+    (session.complete, session.ended_at) = (false, None);
+    let runs: Vec<_> = (0..4)
+        .map(|run| record(&session, run, 100.0 + run as f64))
+        .collect();
+    let added = add(&history, &folder(home.path(), &session, &runs[..2]));
+    assert!(!added.complete);
+    (session.complete, session.ended_at) = (true, Some(at(0, 600)));
+    let added = add(&history, &folder(home.path(), &session, &runs));
+    assert_eq!(
+        (added.new, added.runs, added.known_runs, added.complete),
+        (false, 2, 2, true)
+    );
+    assert_eq!(
+        values(&history, Aggregate::Run),
+        [100.0, 101.0, 102.0, 103.0]
+    );
+    // An old copy of the folder takes nothing back.
+    (session.complete, session.ended_at) = (false, None);
+    assert!(add(&history, &folder(home.path(), &session, &runs[..1])).unchanged);
+    assert!(history.session("a").unwrap().complete);
+}
+
+#[test]
+fn a_torn_record_is_told_and_left_out() {
+    let home = tempfile::tempdir().unwrap();
+    let history = open(home.path());
+    let folder = plain(home.path(), "a", 0, 100.0);
+    let path = folder.path().join(record::SessionFolder::RECORDS);
+    let mut text = std::fs::read_to_string(&path).unwrap();
+    text.truncate(text.len() - 10);
+    std::fs::write(&path, text).unwrap();
+    let added = add(&history, &folder);
+    assert!(added.torn);
+    assert_eq!(added.runs, 2);
+}
+
+#[test]
+fn failed_runs_are_kept_apart() {
+    let home = tempfile::tempdir().unwrap();
+    let history = open(home.path());
+    let session = session("a", 0);
+    let records = [
+        record(&session, 0, 100.0),
+        failed(record(&session, 1, 1.0)),
+        record(&session, 2, 102.0),
+    ];
+    let added = add(&history, &folder(home.path(), &session, &records));
+    assert_eq!((added.runs, added.failed, added.points), (3, 1, 2 * POINTS));
+    assert_eq!(values(&history, Aggregate::Run), [100.0, 102.0]);
+    assert_eq!(values(&history, Aggregate::Session), [101.0]);
+    let failures = history.failures(&SeriesFilter::default()).unwrap();
+    let [failure] = &failures[..] else {
+        panic!("{failures:?}")
+    };
+    assert_eq!(
+        (&*failure.run, &*failure.reason, &*failure.stage),
+        ("r-0001", "out-of-memory", "warmup")
+    );
+    let elsewhere = SeriesFilter {
+        image: Some("other".into()),
+        ..SeriesFilter::default()
+    };
+    assert!(history.failures(&elsewhere).unwrap().is_empty());
+}
+
+#[test]
+fn points_come_by_session_and_by_time() {
+    let home = tempfile::tempdir().unwrap();
+    let history = open(home.path());
+    for (day, name) in [(2, "c"), (0, "a"), (1, "b")] {
+        add(
+            &history,
+            &plain(home.path(), name, day, 100.0 * (day + 1) as f64),
+        );
+    }
+    assert_eq!(values(&history, Aggregate::Session), [100.0, 200.0, 300.0]);
+    let points = history
+        .points(&throughput(), &PointFilter::default(), Aggregate::Session)
+        .unwrap();
+    let point = &points[1];
+    assert_eq!(
+        (point.session.as_deref(), &*point.revision, point.runs),
+        (Some("b"), "commit-1", 3)
+    );
+    let since = PointFilter {
+        since: Some(point.timestamp),
+        ..PointFilter::default()
+    };
+    assert_eq!(
+        history
+            .points(&throughput(), &since, Aggregate::Run)
+            .unwrap()
+            .len(),
+        6
+    );
+    let until = PointFilter {
+        until: Some(point.timestamp),
+        ..PointFilter::default()
+    };
+    assert_eq!(
+        history
+            .points(&throughput(), &until, Aggregate::Run)
+            .unwrap()
+            .len(),
+        3
+    );
+    let latest = history
+        .latest(&throughput(), &PointFilter::default())
+        .unwrap();
+    assert_eq!(latest.as_ref(), points.last());
+    let info = history.series(&SeriesFilter::default()).unwrap();
+    let info = info.iter().find(|info| info.key == throughput()).unwrap();
+    assert_eq!(info.points, 9);
+    assert_eq!(info.newest, Some(at(2, 120).as_second() as f64));
+    assert_eq!(info.oldest, Some(at(0, 0).as_second() as f64));
+}
+
+#[test]
+fn what_differs_in_the_key_is_another_series() {
+    let home = tempfile::tempdir().unwrap();
+    let history = open(home.path());
+    add(&history, &plain(home.path(), "a", 0, 100.0));
+    let mut other_driver = session("b", 1);
+    other_driver.machine.driver_version = Some("590.1".into());
+    let mut two_cards = session("c", 2);
+    two_cards.machine.cards.push(record::Card {
+        index: 1,
+        uuid: "GPU-1".into(),
+        name: "NVIDIA H200".into(),
+        ..Default::default()
+    });
+    let mut processor = session("d", 3);
+    processor.device = protocol::Device::Cpu;
+    for session in [&other_driver, &two_cards, &processor] {
+        add(
+            &history,
+            &folder(home.path(), session, &[record(session, 0, 5.0)]),
+        );
+    }
+    let filter = SeriesFilter {
+        metric: Some("throughput*".into()),
+        ..SeriesFilter::default()
+    };
+    let keys: Vec<_> = history
+        .series(&filter)
+        .unwrap()
+        .into_iter()
+        .map(|info| (info.key.device, info.key.driver))
+        .collect();
+    let expect = [
+        ("EPYC, 16 cores", "none"),
+        ("NVIDIA H200", "580.159"),
+        ("NVIDIA H200", "590.1"),
+        ("NVIDIA H200 #0", "580.159"),
+    ];
+    assert_eq!(
+        keys,
+        expect.map(|(device, driver)| (device.to_owned(), driver.to_owned()))
+    );
+}
+
+#[test]
+fn sessions_are_found_by_branch_and_image() {
+    let home = tempfile::tempdir().unwrap();
+    let history = open(home.path());
+    let label = |branch: &str| Labels {
+        branch: Some(branch.into()),
+        revision: None,
+    };
+    for (day, name, branch) in [(0, "a", "main"), (1, "b", "main"), (2, "c", "pr/12")] {
+        history
+            .add(&plain(home.path(), name, day, 100.0), &label(branch))
+            .unwrap();
+    }
+    add(&history, &plain(home.path(), "d", 3, 100.0));
+    let newest = |filter| {
+        history
+            .newest(&filter)
+            .unwrap()
+            .map(|session| session.session)
+    };
+    let filter = SessionFilter::default;
+    let on = |branch: &str| Some(branch.to_owned());
+    assert_eq!(
+        newest(SessionFilter {
+            branch: on("main"),
+            ..filter()
+        })
+        .as_deref(),
+        Some("b")
+    );
+    assert_eq!(
+        newest(SessionFilter {
+            branch: on("pr/*"),
+            ..filter()
+        })
+        .as_deref(),
+        Some("c")
+    );
+    assert_eq!(
+        newest(SessionFilter {
+            image: on("torch-2.11"),
+            ..filter()
+        })
+        .as_deref(),
+        Some("d")
+    );
+    assert_eq!(
+        newest(SessionFilter {
+            image: on("gone"),
+            ..filter()
+        }),
+        None
+    );
+    let on_main = PointFilter {
+        branch: on("main"),
+        ..PointFilter::default()
+    };
+    assert_eq!(
+        history
+            .points(&throughput(), &on_main, Aggregate::Session)
+            .unwrap()
+            .len(),
+        2
+    );
+
+    // A label may come later, and then stays.
+    let d = plain(home.path(), "d", 3, 100.0);
+    assert!(!history.add(&d, &label("main")).unwrap().unchanged);
+    assert!(history.add(&d, &label("main")).unwrap().unchanged);
+    let error = history.add(&d, &label("other")).unwrap_err();
+    assert!(
+        matches!(&error, HistoryError::Conflict { what, .. } if what == "branch"),
+        "{error}"
+    );
+}
+
+#[test]
+fn another_session_of_the_same_name_is_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let history = open(home.path());
+    add(&history, &plain(home.path(), "a", 0, 100.0));
+    let before = everything(&history).unwrap();
+    let error = history
+        .add(&plain(home.path(), "a", 1, 100.0), &Labels::default())
+        .unwrap_err();
+    assert!(error.to_string().contains("with another start"), "{error}");
+    let session = session("a", 0);
+    let changed = folder(home.path(), &session, &[failed(record(&session, 0, 1.0))]);
+    let error = history.add(&changed, &Labels::default()).unwrap_err();
+    assert!(
+        error.to_string().contains("another outcome of run r-0000"),
+        "{error}"
+    );
+    let mut other = record(&session, 0, 1.0);
+    other.scenario = "bert".into();
+    let changed = folder(home.path(), &session, &[other]);
+    let error = history.add(&changed, &Labels::default()).unwrap_err();
+    assert!(
+        error.to_string().contains("another cell in run r-0000"),
+        "{error}"
+    );
+    let mut foreign = record(&session, 9, 1.0);
+    foreign.session = "z".into();
+    let mixed = folder(home.path(), &session, &[foreign]);
+    let error = history.add(&mixed, &Labels::default()).unwrap_err();
+    assert!(matches!(error, HistoryError::Session { .. }), "{error}");
+    assert_eq!(everything(&history).unwrap(), before);
+}
+
+#[test]
+fn baselines_are_names_for_sessions() {
+    let home = tempfile::tempdir().unwrap();
+    let history = open(home.path());
+    add(&history, &plain(home.path(), "a", 0, 100.0));
+    add(&history, &plain(home.path(), "b", 1, 100.0));
+    assert_eq!(history.set_baseline("release", "a").unwrap(), None);
+    assert_eq!(history.baseline("release").unwrap().session, "a");
+    assert_eq!(
+        history.set_baseline("release", "b").unwrap().as_deref(),
+        Some("a")
+    );
+    let list = history.baselines().unwrap();
+    assert_eq!((list.len(), &*list[0].session), (1, "b"));
+    assert_eq!(history.session("b").unwrap().baselines, ["release"]);
+    let error = history.remove("b").unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("`history baseline remove release` first"),
+        "{error}"
+    );
+    history.remove_baseline("release").unwrap();
+    let error = history.remove_baseline("release").unwrap_err();
+    assert!(matches!(error, HistoryError::NoBaseline { .. }), "{error}");
+    let error = history.set_baseline("x", "gone").unwrap_err();
+    assert!(matches!(error, HistoryError::NoSession { .. }), "{error}");
+    for bad in ["", " ", "a\u{1b}[2J"] {
+        assert!(matches!(
+            history.set_baseline(bad, "a"),
+            Err(HistoryError::Name { .. })
+        ));
+    }
+}
+
+#[test]
+fn a_removed_session_leaves_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let history = open(home.path());
+    add(&history, &plain(home.path(), "a", 0, 100.0));
+    let before = everything(&history).unwrap();
+    add(&history, &plain(home.path(), "b", 1, 200.0));
+    let mut session = session("c", 2);
+    session.machine.name = "gpu-2".into();
+    add(
+        &history,
+        &folder(home.path(), &session, &[record(&session, 0, 1.0)]),
+    );
+    let removed = history.remove("b").unwrap();
+    assert_eq!((removed.runs, removed.points), (3, 3 * POINTS as u64));
+    history.remove("c").unwrap();
+    assert_eq!(everything(&history).unwrap(), before);
+    assert!(history.check().unwrap().is_sound());
+    assert!(matches!(
+        history.remove("b"),
+        Err(HistoryError::NoSession { .. })
+    ));
+    add(&history, &plain(home.path(), "b", 1, 200.0));
+}
+
+#[test]
+fn an_unknown_series_is_named() {
+    let home = tempfile::tempdir().unwrap();
+    let history = open(home.path());
+    let error = history
+        .latest(&throughput(), &PointFilter::default())
+        .unwrap_err();
+    assert!(error.to_string().contains("gpu-1 / NVIDIA H200"), "{error}");
+}
+
+#[test]
+fn a_point_names_what_was_measured() {
+    let home = tempfile::tempdir().unwrap();
+    let history = open(home.path());
+    let mut unbuilt = session("b", 1);
+    unbuilt.tool.revision = None;
+    let mut nameless = session("c", 2);
+    nameless.tool.revision = None;
+    let mut local = record(&nameless, 0, 3.0);
+    local.image_id = None;
+    for (session, run, revision) in [
+        (session("a", 0), record(&session("a", 0), 0, 1.0), None),
+        (unbuilt.clone(), record(&unbuilt, 0, 2.0), None),
+        (nameless, local, None),
+        (
+            session("d", 3),
+            record(&session("d", 3), 0, 4.0),
+            Some("v2".to_owned()),
+        ),
+    ] {
+        let labels = Labels {
+            revision,
+            branch: None,
+        };
+        history
+            .add(&folder(home.path(), &session, &[run]), &labels)
+            .unwrap();
+    }
+    let points = history
+        .points(&throughput(), &PointFilter::default(), Aggregate::Run)
+        .unwrap();
+    let revisions: Vec<_> = points.iter().map(|point| point.revision.as_str()).collect();
+    assert_eq!(revisions, ["commit-0", "sha256:abc", "c", "v2"]);
+}

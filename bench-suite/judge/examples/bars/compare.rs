@@ -1,0 +1,165 @@
+//! The bars of a comparison: five blocks, noise as on GPUs.
+
+use judge::compare::{Block, Comparison, Metric, Options, Verdict, compare};
+use judge::dist::t_two_sided;
+use judge::family::FamilyOptions;
+use judge::sequential::{Sequential, Spending};
+
+use crate::noise::{Shape, blocks, rng};
+use crate::{percent, pools};
+
+type Draw<'a> = dyn Fn(u64, f64) -> Metric + Sync + 'a;
+
+fn judge(metric: &Metric, options: &Options) -> Comparison {
+    compare(metric, options).unwrap_or_else(|error| panic!("a simulated metric: {error}"))
+}
+
+fn changed(verdict: Verdict) -> bool {
+    matches!(verdict, Verdict::Better | Verdict::Worse)
+}
+
+/// Welch's t on the raw values at 0.05, the rule to beat.
+fn welch(metric: &Metric) -> bool {
+    let moments = |pick: fn(&Block) -> Option<f64>| {
+        let values: Vec<f64> = metric.blocks.iter().filter_map(pick).collect();
+        let n = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / n;
+        let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
+        (mean, squares / (n - 1.0) / n, n)
+    };
+    let (base, base_variance, n) = moments(|block| block.base);
+    let (head, head_variance, _) = moments(|block| block.head);
+    let sum = base_variance + head_variance;
+    let df = (n - 1.0) * sum * sum / (base_variance.powi(2) + head_variance.powi(2));
+    t_two_sided((head - base) / sum.sqrt(), df) <= 0.05
+}
+
+pub(crate) fn bars(repeats: u64, runs: &[Vec<f64>]) {
+    println!("## Compare, five blocks\n");
+    println!("Noise: relative standard deviation log-uniform from 0.03 to 3 %.\n");
+    println!("| noise | rule | false, no change | 1 % | 2 % | 5 % | coverage of 95 % |");
+    println!("|---|---|---|---|---|---|---|");
+    println!("| *bar* | | ≤ 2.5 | ≥ 56 | ≥ 71 | ≥ 90 | 93–97 |");
+    for shape in Shape::ALL {
+        let draw = move |i: u64, ratio: f64| blocks(&mut rng(1, i), 5, ratio, shape, 0.0);
+        row(&format!("{shape:?}"), repeats, &draw, &[0.0, 0.005]);
+    }
+    let pooled = |i: u64, ratio: f64| blocks(&mut rng(2, i), 5, ratio, Shape::of(i), 0.0);
+    row("all shapes", repeats, &pooled, &[0.0, 0.005]);
+    let drifting = |i: u64, ratio: f64| blocks(&mut rng(3, i), 5, ratio, Shape::of(i), 3.0);
+    row("all shapes, drift 3 σ", repeats, &drifting, &[0.0, 0.005]);
+    if !runs.is_empty() {
+        let real = |i: u64, ratio: f64| {
+            let mut rng = rng(4, i);
+            let values = pools::draw(&mut rng, pools::pick(runs, i), 10);
+            let mut metric = blocks(&mut rng, 5, ratio, Shape::Gauss, 0.0);
+            metric.blocks = values
+                .chunks(2)
+                .map(|pair| Block::pair(pair[0], ratio * pair[1]))
+                .collect();
+            metric
+        };
+        row("repeated runs of FILE", repeats, &real, &[0.0, 0.005]);
+    }
+    curve(repeats, &pooled);
+    sequential(repeats.min(2000));
+}
+
+fn row(noise: &str, repeats: u64, draw: &Draw, margins: &[f64]) {
+    let options = Options::default();
+    for &margin in margins {
+        let judged = |i: u64, ratio: f64| {
+            let metric = Metric {
+                margin,
+                ..draw(i, ratio)
+            };
+            judge(&metric, &options)
+        };
+        let share = |ratio: f64| percent(repeats, |i| changed(judged(i, ratio).verdict));
+        let coverage = percent(repeats, |i| {
+            judged(i, 1.0)
+                .interval
+                .is_some_and(|interval| interval.contains(1.0))
+        });
+        println!(
+            "| {noise} | paired t, margin {} % | {:.1} | {:.1} | {:.1} | {:.1} | {coverage:.1} |",
+            100.0 * margin,
+            share(1.0),
+            share(1.01),
+            share(1.02),
+            share(1.05),
+        );
+    }
+    let share = |ratio: f64| percent(repeats, |i| welch(&draw(i, ratio)));
+    println!(
+        "| {noise} | Welch's t, 0.05 | {:.1} | {:.1} | {:.1} | {:.1} | |",
+        share(1.0),
+        share(1.01),
+        share(1.02),
+        share(1.05)
+    );
+}
+
+fn curve(repeats: u64, draw: &Draw) {
+    println!("\nTrade-off, all shapes, margin 0:\n\n```csv");
+    println!("alpha,false_percent,detected_1_percent,detected_2_percent,detected_5_percent");
+    for alpha in [0.001, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1] {
+        let options = Options {
+            alpha,
+            ..Options::default()
+        };
+        let share = |ratio: f64| {
+            percent(repeats, |i| {
+                let metric = Metric {
+                    margin: 0.0,
+                    ..draw(i, ratio)
+                };
+                changed(judge(&metric, &options).verdict)
+            })
+        };
+        println!(
+            "{alpha},{:.2},{:.1},{:.1},{:.1}",
+            share(1.0),
+            share(1.01),
+            share(1.02),
+            share(1.05)
+        );
+    }
+    println!("```");
+}
+
+/// Looks after every block from the third to the twentieth.
+fn sequential(repeats: u64) {
+    const MOST: usize = 20;
+    println!("\n## Looking after every block, 3 to {MOST} blocks, margin 0.5 %\n");
+    println!("| spending | change | better or worse | same | undecided | mean blocks |");
+    println!("|---|---|---|---|---|---|");
+    for spending in [Spending::Pocock, Spending::OBrienFleming] {
+        for ratio in [1.0, 1.01, 1.02, 1.05] {
+            let outcome = |i: u64| {
+                let metric = blocks(&mut rng(5, i), MOST, ratio, Shape::of(i), 0.0);
+                let mut looks = Sequential::new(1, spending, FamilyOptions::default());
+                for n in 3..=MOST {
+                    let mut so_far = metric.clone();
+                    so_far.blocks.truncate(n);
+                    let look = looks
+                        .look(n as f64 / MOST as f64, &[so_far])
+                        .unwrap_or_else(|error| panic!("a simulated look: {error}"));
+                    if look.is_decided() {
+                        return (look.comparisons[0].verdict, n);
+                    }
+                }
+                (Verdict::CannotTell, MOST)
+            };
+            let share = |wanted: fn(Verdict) -> bool| percent(repeats, |i| wanted(outcome(i).0));
+            let total: usize = (0..repeats).map(|i| outcome(i).1).sum();
+            println!(
+                "| {spending:?} | {ratio} | {:.1} | {:.1} | {:.1} | {:.1} |",
+                share(changed),
+                share(|verdict| verdict == Verdict::Same),
+                share(|verdict| verdict == Verdict::CannotTell),
+                total as f64 / repeats as f64,
+            );
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Did one metric of one pair of cells change?
+//!
+//! Runs are paired by block, so that drift hits both sides alike. The effect is the mean
+//! of ln(head ÷ base) over the blocks, its interval Student's t on the n − 1 degrees of
+//! freedom that pairing leaves. A verdict asks for p ≤ 0.02, both directions together,
+//! which is stricter than the 95 % interval. Memory-like metrics that repeat to the byte
+//! are compared to the byte.
+
+mod exact;
+mod power;
+mod statistic;
+mod types;
+
+pub(crate) use statistic::Estimate;
+pub use types::{
+    Block, CompareError, Comparison, Direction, Interval, Kind, Method, Metric, Options, Side,
+    Verdict,
+};
+
+/// Judges one metric on its own.
+///
+/// The verdict, in this order: *same* if the whole interval lies within the margin;
+/// *better* or *worse* if p is at most [`Options::alpha`]; else *cannot tell*. For many
+/// metrics at once use [`family::judge_all`](crate::family::judge_all).
+///
+/// # Errors
+/// [`CompareError`] for values that are not finite or below 0 and for settings out of
+/// range. Zero, one or two blocks are no error: they cannot tell.
+pub fn compare(metric: &Metric, options: &Options) -> Result<Comparison, CompareError> {
+    check_settings(metric, options)?;
+    let (pairs, dropped) = usable_pairs(&metric.blocks)?;
+    let mut blank = Comparison {
+        ratio: None,
+        interval: None,
+        p_value: None,
+        q_value: None,
+        verdict: Verdict::CannotTell,
+        margin: metric.margin,
+        smallest_detectable_change: None,
+        blocks_needed: None,
+        noise: None,
+        blocks_used: pairs.len(),
+        blocks_dropped: dropped,
+        method: Method::None,
+        reason: String::new(),
+    };
+    if pairs.is_empty() {
+        blank.reason = String::from("no block has both sides");
+        return Ok(blank);
+    }
+    if metric.kind == Kind::MemoryLike
+        && let Some(judged) = exact::judge(&pairs, metric, &blank)
+    {
+        return Ok(judged);
+    }
+    if pairs.iter().any(|&(base, head)| base == 0.0 || head == 0.0) {
+        blank.reason = String::from(
+            "some values are 0, where a ratio says nothing, and they vary from run to run",
+        );
+        return Ok(blank);
+    }
+    let logs: Vec<f64> = pairs.iter().map(|&(b, h)| h.ln() - b.ln()).collect();
+    let estimate = Estimate::of(&logs, options);
+    blank.ratio = Some(estimate.log_ratio.exp());
+    let Some(interval) = estimate.interval(1.0 - options.confidence) else {
+        blank.reason = String::from("one block shows no noise: at least two are needed");
+        return Ok(blank);
+    };
+    blank.interval = Some(interval);
+    blank.p_value = estimate.p_value();
+    blank.method = estimate.method();
+    blank.noise = Some(estimate.noise());
+    blank.smallest_detectable_change = power::detectable(&estimate, pairs.len(), options);
+    blank.blocks_needed = power::blocks_needed(&estimate, metric.margin, options);
+    decide(&mut blank, metric.direction, options.alpha);
+    Ok(blank)
+}
+
+/// Sets the verdict and its reason from the interval and the p (q where there is one).
+pub(crate) fn decide(comparison: &mut Comparison, direction: Direction, alpha: f64) {
+    if comparison.method == Method::Exact {
+        return;
+    }
+    let (Some(ratio), Some(interval), Some(p)) = (
+        comparison.ratio,
+        comparison.interval,
+        comparison.q_value.or(comparison.p_value),
+    ) else {
+        return;
+    };
+    let percent = 100.0 * comparison.margin;
+    if interval.within_margin(comparison.margin) {
+        comparison.verdict = Verdict::Same;
+        comparison.reason = format!("the whole interval lies within the margin of {percent} %");
+    } else if p <= alpha {
+        comparison.verdict = Verdict::of_change(ratio.ln(), direction);
+        comparison.reason = format!("by chance alone p would be {p:.1e}; at most {alpha} is asked");
+    } else {
+        comparison.verdict = Verdict::CannotTell;
+        let detectable = comparison.smallest_detectable_change.map_or_else(
+            || "nothing".to_owned(),
+            |change| format!("a change of {:.2} %", 100.0 * change),
+        );
+        comparison.reason = format!(
+            "{} blocks could have shown {detectable}, the margin is {percent} %",
+            comparison.blocks_used
+        );
+    }
+}
+
+type Pairs = Vec<(f64, f64)>;
+
+fn usable_pairs(blocks: &[Block]) -> Result<(Pairs, usize), CompareError> {
+    let mut pairs = Vec::with_capacity(blocks.len());
+    for (block, values) in blocks.iter().enumerate() {
+        for (side, value) in [(Side::Base, values.base), (Side::Head, values.head)] {
+            match value {
+                Some(value) if !value.is_finite() => {
+                    return Err(CompareError::NotFinite { block, side, value });
+                }
+                Some(value) if value < 0.0 => {
+                    return Err(CompareError::Negative { block, side, value });
+                }
+                _ => {}
+            }
+        }
+        if let (Some(base), Some(head)) = (values.base, values.head) {
+            pairs.push((base, head));
+        }
+    }
+    let dropped = blocks.len() - pairs.len();
+    Ok((pairs, dropped))
+}
+
+fn check_settings(metric: &Metric, options: &Options) -> Result<(), CompareError> {
+    let open_unit = "a number between 0 and 1";
+    let settings = [
+        ("confidence", options.confidence, open_unit),
+        ("alpha", options.alpha, open_unit),
+        ("power", options.power, open_unit),
+    ];
+    for (setting, value, expected) in settings {
+        if !(value > 0.0 && value < 1.0) {
+            return Err(CompareError::Setting {
+                setting,
+                value,
+                expected,
+            });
+        }
+    }
+    for (setting, value) in [
+        ("margin", metric.margin),
+        ("noise_floor", options.noise_floor),
+    ] {
+        if !(value.is_finite() && value >= 0.0) {
+            return Err(CompareError::Setting {
+                setting,
+                value,
+                expected: "a number of at least 0",
+            });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,282 @@
+//! What goes into a comparison and what comes out.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::prior::VariancePrior;
+
+/// Which way a metric improves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Direction {
+    /// More is better, as with samples per second.
+    HigherIsBetter,
+    /// Less is better, as with seconds and bytes.
+    LowerIsBetter,
+}
+
+/// How a metric behaves from run to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Noisy in every run: seconds, samples per second, watts.
+    TimeLike,
+    /// Often the same to the byte in every run: allocated, reserved, process memory.
+    MemoryLike,
+}
+
+/// One block: what the metric read on either side. `None`: that run failed, or the
+/// metric is missing from its record. Such a block is dropped, and counted.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Block {
+    /// The base cell's value, in the metric's unit.
+    pub base: Option<f64>,
+    /// The head cell's value, in the same unit.
+    pub head: Option<f64>,
+}
+
+impl Block {
+    /// A block in which both runs yielded the metric.
+    #[must_use]
+    pub fn pair(base: f64, head: f64) -> Self {
+        Self {
+            base: Some(base),
+            head: Some(head),
+        }
+    }
+}
+
+/// One metric of one pair of cells, ready to be judged.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Metric {
+    /// The blocks, in any order.
+    pub blocks: Vec<Block>,
+    /// Which way the metric improves.
+    pub direction: Direction,
+    /// How the metric behaves from run to run.
+    pub kind: Kind,
+    /// The largest relative change that counts as none: 0.005 means that ratios from
+    /// 1/1.005 to 1.005 are *the same*. At least 0.
+    pub margin: f64,
+}
+
+/// How strict to be. [`Default`] is what the bars in the README were measured with.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Options {
+    /// Coverage of the interval: 0.95.
+    pub confidence: f64,
+    /// Largest p at which *better* or *worse* is said: 0.02, both directions together.
+    pub alpha: f64,
+    /// With which probability [`Comparison::smallest_detectable_change`] is detected: 0.8.
+    pub power: f64,
+    /// Relative run-to-run standard deviation below which no measurement is believed:
+    /// 0.0001. It keeps two timings that happen to agree to the last digit from
+    /// proving anything to the last digit.
+    pub noise_floor: f64,
+    /// What earlier sessions or other cells say about the variance, if anything.
+    pub prior: Option<VariancePrior>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            confidence: 0.95,
+            alpha: 0.02,
+            power: 0.8,
+            noise_floor: 1e-4,
+            prior: None,
+        }
+    }
+}
+
+/// What a comparison came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Changed for the better, and not within the margin.
+    Better,
+    /// Changed for the worse, and not within the margin.
+    Worse,
+    /// The whole interval lies within the margin.
+    Same,
+    /// Neither a change nor sameness is shown by this many blocks.
+    CannotTell,
+}
+
+impl Verdict {
+    /// The verdict for a change in this direction.
+    #[must_use]
+    pub fn of_change(log_ratio: f64, direction: Direction) -> Self {
+        match (direction, log_ratio > 0.0) {
+            (Direction::HigherIsBetter, true) | (Direction::LowerIsBetter, false) => Self::Better,
+            (Direction::HigherIsBetter, false) | (Direction::LowerIsBetter, true) => Self::Worse,
+        }
+    }
+
+    /// The verdict with base and head exchanged.
+    #[must_use]
+    pub fn swapped(self) -> Self {
+        match self {
+            Self::Better => Self::Worse,
+            Self::Worse => Self::Better,
+            other => other,
+        }
+    }
+}
+
+impl std::fmt::Display for Verdict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Better => "better",
+            Self::Worse => "worse",
+            Self::Same => "same within the margin",
+            Self::CannotTell => "cannot tell",
+        })
+    }
+}
+
+/// A closed interval of ratios (head ÷ base), `lo` ≤ `hi`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Interval {
+    /// Lower end.
+    pub lo: f64,
+    /// Upper end.
+    pub hi: f64,
+}
+
+impl Interval {
+    /// Is `ratio` inside?
+    #[must_use]
+    pub fn contains(&self, ratio: f64) -> bool {
+        self.lo <= ratio && ratio <= self.hi
+    }
+
+    /// Does the whole interval lie between 1/(1 + margin) and 1 + margin?
+    #[must_use]
+    pub fn within_margin(&self, margin: f64) -> bool {
+        self.lo >= 1.0 / (1.0 + margin) && self.hi <= 1.0 + margin
+    }
+}
+
+/// How the interval and p came about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// Both sides were the same to the byte in every run: the ratio is exact.
+    Exact,
+    /// Student's t on the log ratios of the blocks.
+    PairedT,
+    /// The same with the variance moderated by a prior (Smyth 2004).
+    ModeratedPairedT,
+    /// Too few usable blocks, or values that have no ratio.
+    None,
+}
+
+impl std::fmt::Display for Method {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Exact => "exact",
+            Self::PairedT => "paired t on log ratios",
+            Self::ModeratedPairedT => "moderated paired t on log ratios",
+            Self::None => "none",
+        })
+    }
+}
+
+/// One metric of one pair of cells, judged.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Comparison {
+    /// head ÷ base: the geometric mean of the blocks' ratios. `None` with no usable
+    /// block, or where base is 0.
+    pub ratio: Option<f64>,
+    /// Interval of the ratio at [`Options::confidence`]. `None` with fewer than two
+    /// usable blocks.
+    pub interval: Option<Interval>,
+    /// P of an effect this large with no change, both directions together. 0 or 1 where
+    /// [`Method::Exact`]; `None` where there is nothing to compute it from.
+    pub p_value: Option<f64>,
+    /// p after the other metrics of the family are taken into account; only
+    /// [`family::judge_all`](crate::family::judge_all) fills it.
+    pub q_value: Option<f64>,
+    /// What it comes to.
+    pub verdict: Verdict,
+    /// The margin that the verdict used, relative.
+    pub margin: f64,
+    /// The smallest relative increase that this many blocks would have called better or
+    /// worse with probability [`Options::power`]. `None` with fewer than two blocks.
+    pub smallest_detectable_change: Option<f64>,
+    /// How many blocks it takes until the smallest detectable change is the margin, with
+    /// the noise seen here. `None` where unknown, the margin is 0, or 10,000 do not do.
+    pub blocks_needed: Option<usize>,
+    /// Run-to-run standard deviation of the log value, which is about the relative one,
+    /// without the part that the two runs of a block share.
+    pub noise: Option<f64>,
+    /// Blocks used.
+    pub blocks_used: usize,
+    /// Blocks dropped because a side was missing.
+    pub blocks_dropped: usize,
+    /// How interval and p came about.
+    pub method: Method,
+    /// Why the verdict is what it is, one sentence.
+    pub reason: String,
+}
+
+/// Which side of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The cell compared against.
+    Base,
+    /// The cell in question.
+    Head,
+}
+
+impl std::fmt::Display for Side {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Base => "base",
+            Self::Head => "head",
+        })
+    }
+}
+
+/// What cannot be judged at all.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum CompareError {
+    /// NaN or infinite.
+    #[error(
+        "block {block}, {side}: the value is {value}, expected a finite number; \
+         leave the value out if the run did not yield the metric"
+    )]
+    NotFinite {
+        /// Position in [`Metric::blocks`], from 0.
+        block: usize,
+        /// Which side.
+        side: Side,
+        /// The value.
+        value: f64,
+    },
+    /// Below zero.
+    #[error(
+        "block {block}, {side}: the value is {value}, expected at least 0; \
+         a ratio says nothing about a metric that can be negative"
+    )]
+    Negative {
+        /// Position in [`Metric::blocks`], from 0.
+        block: usize,
+        /// Which side.
+        side: Side,
+        /// The value.
+        value: f64,
+    },
+    /// A setting out of its range.
+    #[error("{setting} is {value}, expected {expected}")]
+    Setting {
+        /// Name of the field.
+        setting: &'static str,
+        /// The value.
+        value: f64,
+        /// The range it must be in.
+        expected: &'static str,
+    },
+}

@@ -1,0 +1,136 @@
+//! Changes inside the series: candidates, the weakest dropped until all stand.
+
+use super::MIN_SEGMENT;
+use super::candidates::candidates;
+use super::robust::{self, Level};
+use super::series::Series;
+use crate::dist::t_two_sided;
+
+/// The newest level may shrink to the majority of [`MIN_SEGMENT`] that made its median.
+const NEWEST_MAJORITY: usize = MIN_SEGMENT / 2 + 1;
+
+/// A change of level, on the scale of [`Series::y`].
+#[derive(Debug, Clone)]
+pub(super) struct Change {
+    /// First point of the new level.
+    pub(super) start: usize,
+    pub(super) before: f64,
+    pub(super) after: f64,
+    /// Standard errors of the two levels.
+    pub(super) before_se: f64,
+    pub(super) after_se: f64,
+    pub(super) df: f64,
+    pub(super) p: f64,
+}
+
+impl Change {
+    pub(super) fn step(&self) -> f64 {
+        self.after - self.before
+    }
+
+    pub(super) fn se(&self) -> f64 {
+        self.before_se.hypot(self.after_se)
+    }
+}
+
+/// The changes whose p, corrected for the number of places, is at most `alpha`.
+pub(super) fn changes(series: &Series, alpha: f64) -> Vec<Change> {
+    let n = series.len();
+    if n < 2 * MIN_SEGMENT || series.places == 0 {
+        return Vec::new();
+    }
+    let mut starts = candidates(series);
+    let mut tested = Vec::new();
+    while !starts.is_empty() {
+        let rho = series.rho(0, n, &starts);
+        tested = (0..starts.len())
+            .map(|i| {
+                let (lo, hi) = series.around(&starts, i);
+                test(series, lo, starts[i], hi, rho)
+            })
+            .collect();
+        let weakest = (0..starts.len()).max_by(|&a, &b| tested[a].p.total_cmp(&tested[b].p));
+        match weakest {
+            Some(i) if tested[i].p > alpha => {
+                starts.remove(i);
+                tested.clear();
+            }
+            _ if relocate(series, &mut starts) => {}
+            _ => break,
+        }
+    }
+    tested
+}
+
+/// Moves every start to where two levels fit their points best; true if any moved. Each
+/// move lowers the misfit, so that moving ends.
+fn relocate(series: &Series, starts: &mut [usize]) -> bool {
+    let mut moved = false;
+    for i in 0..starts.len() {
+        let (lo, hi) = series.around(starts, i);
+        let start = starts[i];
+        let before = robust::median(&mut series.y[lo..start].to_vec());
+        let after = robust::median(&mut series.y[start..hi].to_vec());
+        // Points that start..other would change sides; gain is what that saves in
+        // absolute misfit.
+        let gain = |y: f64| (y - after).abs() - (y - before).abs();
+        let mut best = (start, 0.0);
+        let mut total = 0.0;
+        let least_after = if hi == series.len() {
+            NEWEST_MAJORITY
+        } else {
+            MIN_SEGMENT
+        };
+        for place in start + 1..=hi.saturating_sub(least_after) {
+            total += gain(series.y[place - 1]);
+            if series.may_start[place] && total > best.1 {
+                best = (place, total);
+            }
+        }
+        total = 0.0;
+        for place in (lo + MIN_SEGMENT..start).rev() {
+            total -= gain(series.y[place]);
+            if series.may_start[place] && total > best.1 {
+                best = (place, total);
+            }
+        }
+        let least = 1e-9 * (after - before).abs();
+        if best.0 != start && best.1 > least {
+            starts[i] = best.0;
+            moved = true;
+        }
+    }
+    moved
+}
+
+/// Tests the levels lo..mid and mid..hi against each other.
+fn test(series: &Series, lo: usize, mid: usize, hi: usize, rho: f64) -> Change {
+    let (left, right) = (&series.y[lo..mid], &series.y[mid..hi]);
+    let residuals: Vec<f64> = robust::residuals(left)
+        .chain(robust::residuals(right))
+        .collect();
+    let scale = robust::scale(&residuals, left[0]);
+    let (before, after) = (robust::level(left, scale), robust::level(right, scale));
+    let points = (before.n + after.n) as f64;
+    let squares = |level: &Level| (level.n as f64 - 1.0) * level.sd.powi(2);
+    let pooled = ((squares(&before) + squares(&after)) / (points - 2.0)).sqrt();
+    // A level noisier than its neighbour answers for itself; a quiet one borrows noise.
+    let se = |level: &Level| {
+        level.sd.max(pooled) * (robust::inflation(level.n, rho) / level.n as f64).sqrt()
+    };
+    let mut change = Change {
+        start: mid,
+        before: before.centre,
+        after: after.centre,
+        before_se: se(&before),
+        after_se: se(&after),
+        df: (points * (1.0 - rho) / (1.0 + rho) - 2.0).max(2.0),
+        p: 1.0,
+    };
+    if change.step() != 0.0 {
+        let t = change.step() / change.se();
+        // Bonferroni over the places that a change could have been at.
+        change.p = (series.places as f64 * t_two_sided(t, change.df)).min(1.0);
+    }
+    change
+}

@@ -1,0 +1,128 @@
+//! Change points in a series over time.
+//!
+//! [`change_points`] reads a whole series and its newest end; [`csv::parse`] reads the
+//! form in which series are exchanged; [`staleness`] notices results that stopped coming.
+
+mod candidates;
+pub mod csv;
+mod detect;
+mod history;
+mod newest;
+mod robust;
+mod series;
+mod stale;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use detect::{change_points, change_points_of_many};
+pub use stale::{Staleness, staleness};
+
+/// Fewest points of a level inside a series: fewer may be spikes. The newest points may
+/// be fewer.
+const MIN_SEGMENT: usize = 5;
+
+/// One result of a series.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Point {
+    /// When it was measured, in seconds since 1970-01-01 UTC.
+    #[serde(serialize_with = "whole_if_whole")]
+    pub timestamp: f64,
+    /// What was measured: a commit, an image ID.
+    pub revision: String,
+    /// The metric's value; any finite number.
+    pub value: f64,
+}
+
+/// A change of level, with the point where the new level begins.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ChangePoint {
+    /// First point of the new level, from 0 in the series as given.
+    pub index: usize,
+    /// Its timestamp.
+    #[serde(serialize_with = "whole_if_whole")]
+    pub timestamp: f64,
+    /// Its revision: the first one seen with the new level.
+    pub revision: String,
+    /// Level before: a robust mean of the points back to the previous change.
+    pub before: f64,
+    /// Level after: a robust mean of the points up to the next change.
+    pub after: f64,
+    /// after ÷ before; `None` (null) where that means nothing, with a level of 0 or
+    /// levels of different sign.
+    pub ratio: Option<f64>,
+    /// 95 % interval of the ratio; `None` where the ratio is.
+    pub interval: Option<[f64; 2]>,
+    /// p of the change, corrected for the number of places that were looked at.
+    pub p: f64,
+}
+
+/// The change points of one series, oldest first.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Trend {
+    /// The change points.
+    pub change_points: Vec<ChangePoint>,
+}
+
+/// How strict to be. [`Default`] is what the bars in the README were measured with.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TrendOptions {
+    /// Chance of any false change point inside a stationary series: 0.01.
+    pub alpha_history: f64,
+    /// Chance of a false one at its newest end: 0.02.
+    pub alpha_newest: f64,
+    /// The smallest relative change worth reporting: 0, all of them.
+    pub min_change: f64,
+}
+
+impl Default for TrendOptions {
+    fn default() -> Self {
+        Self {
+            alpha_history: 0.01,
+            alpha_newest: 0.02,
+            min_change: 0.0,
+        }
+    }
+}
+
+/// A series that cannot be read.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum TrendError {
+    /// NaN or infinite value or timestamp.
+    #[error("point {index}: the {field} is {value}, expected a finite number; leave the point out")]
+    NotFinite {
+        /// Position in the series, from 0.
+        index: usize,
+        /// `value` or `timestamp`.
+        field: &'static str,
+        /// What it is.
+        value: f64,
+    },
+    /// A setting out of its range.
+    #[error("{setting} is {value}, expected {expected}")]
+    Setting {
+        /// Name of the field.
+        setting: &'static str,
+        /// The value.
+        value: f64,
+        /// The range it must be in.
+        expected: &'static str,
+    },
+}
+
+/// Whole seconds are written without a fraction, as they were read.
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes the field by reference"
+)]
+fn whole_if_whole<S: serde::Serializer>(seconds: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    /// Every whole number up to here has its own f64.
+    const LARGEST: f64 = 9_007_199_254_740_992.0;
+    if seconds.fract() == 0.0 && seconds.abs() <= LARGEST {
+        #[expect(clippy::cast_possible_truncation, reason = "whole and within 2^53")]
+        serializer.serialize_i64(*seconds as i64)
+    } else {
+        serializer.serialize_f64(*seconds)
+    }
+}

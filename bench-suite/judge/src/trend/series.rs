@@ -1,0 +1,90 @@
+//! A series made ready: the scale it is judged on, and where a new level may start.
+
+use super::Point;
+use super::robust;
+
+/// Values on the scale they are judged on, and what the revisions say.
+pub(super) struct Series {
+    /// ln(value) where all values are above 0, so that changes are ratios; else values.
+    pub(super) y: Vec<f64>,
+    /// Is `y` in logarithms?
+    pub(super) log: bool,
+    /// May a new level start here? Where revisions repeat, only with a new revision.
+    pub(super) may_start: Vec<bool>,
+    /// How many places may start a new level.
+    pub(super) places: usize,
+    /// Runs of equal revisions, numbered.
+    run: Vec<usize>,
+    /// Are most points repeats of the revision before them?
+    repeats: bool,
+}
+
+impl Series {
+    pub(super) fn of(points: &[Point]) -> Self {
+        let n = points.len();
+        let log = points.iter().all(|point| point.value > 0.0);
+        let y = points
+            .iter()
+            .map(|point| if log { point.value.ln() } else { point.value })
+            .collect();
+        let mut run = vec![0; n];
+        for i in 1..n {
+            run[i] = run[i - 1] + usize::from(points[i].revision != points[i - 1].revision);
+        }
+        // One revision throughout says nothing about where something else changed.
+        let no_revisions = run.last().is_none_or(|&last| last == 0);
+        let may_start: Vec<bool> = (0..n)
+            .map(|i| i > 0 && (no_revisions || run[i] != run[i - 1]))
+            .collect();
+        let places = may_start.iter().filter(|&&may| may).count();
+        Self {
+            y,
+            log,
+            may_start,
+            places,
+            repeats: !no_revisions && places < n / 2,
+            run,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.y.len()
+    }
+
+    /// The bounds of the level that the change at `starts[i]` ends and begins.
+    pub(super) fn around(&self, starts: &[usize], i: usize) -> (usize, usize) {
+        let lo = if i == 0 { 0 } else { starts[i - 1] };
+        (lo, starts.get(i + 1).copied().unwrap_or(self.len()))
+    }
+
+    /// Lag-1 autocorrelation of the noise in `from..to`, given the levels that start at
+    /// `starts`: from residuals, which too many levels flatter, or where that is larger
+    /// the mean of it and an estimate from differences, which no level touches but which
+    /// scatters more; plus half a standard error. Too small a value makes false alarms,
+    /// too large a one costs power.
+    pub(super) fn rho(&self, from: usize, to: usize, starts: &[usize]) -> f64 {
+        let values = &self.y[from..to];
+        let n = values.len() as f64;
+        let mut residuals = Vec::with_capacity(values.len());
+        let mut level_of = Vec::with_capacity(values.len());
+        let (mut start, mut levels) = (from, 0_usize);
+        let inner = starts.iter().copied().filter(|&s| s > from && s < to);
+        for end in inner.chain([to]) {
+            residuals.extend(robust::residuals(&self.y[start..end]));
+            level_of.resize(residuals.len(), levels);
+            start = end;
+            levels += 1;
+        }
+        let scale = robust::scale(&residuals, values.first().copied().unwrap_or(0.0));
+        let raw = robust::rho_from_residuals(&residuals, scale);
+        // Fitting a level to m points takes about (1 + 3 rho) / m off (Marriott and
+        // Pope 1954).
+        let freed = raw + (1.0 + 3.0 * raw.max(0.0)) * levels as f64 / n;
+        let differences = robust::rho_from_differences(values, |i, j| {
+            level_of[i] == level_of[j]
+                && (!self.repeats || self.run[from + i] == self.run[from + j])
+        });
+        let rho = differences.map_or(freed, |other| freed.max(f64::midpoint(freed, other)));
+        (rho + 0.5 / n.sqrt()).clamp(0.0, robust::MOST_RHO)
+    }
+}

@@ -1,0 +1,230 @@
+//! The bars in small, with fixed seeds. The bounds leave three binomial standard errors
+//! to the bar asked for, or are the bar itself; `--example bars` measures them in full.
+
+use judge::compare::{Metric, Options, Verdict, compare};
+use judge::family::{FamilyOptions, judge_all};
+use judge::prior::VariancePrior;
+use judge::sequential::{Sequential, Spending};
+use judge::trend::{TrendOptions, change_points};
+
+use crate::noise::{
+    Shape, autocorrelated, blocks, gauss, gpu_noise, rng, series, stationary, with_outliers,
+};
+
+const REPEATS: u64 = 1500;
+
+fn percent(happens: impl Fn(u64) -> bool) -> f64 {
+    let count = (0..REPEATS).filter(|&i| happens(i)).count();
+    100.0 * count as f64 / REPEATS as f64
+}
+
+fn changed(verdict: Verdict) -> bool {
+    matches!(verdict, Verdict::Better | Verdict::Worse)
+}
+
+#[track_caller]
+fn check_compare(drift: f64, margin: f64) {
+    let judged = |i: u64, ratio: f64| {
+        let metric = Metric {
+            margin,
+            ..blocks(&mut rng(100, i), 5, ratio, Shape::of(i), drift)
+        };
+        compare(&metric, &Options::default()).unwrap()
+    };
+    let found = |ratio: f64| percent(|i| changed(judged(i, ratio).verdict));
+    let false_alarms = found(1.0);
+    assert!(false_alarms <= 2.5, "{false_alarms} % false");
+    for (ratio, least) in [(1.01, 56.0), (1.02, 71.0), (1.05, 90.0)] {
+        let detected = found(ratio);
+        assert!(detected >= least, "{detected} % of {ratio}");
+    }
+    let covered = percent(|i| judged(i, 1.02).interval.unwrap().contains(1.02));
+    assert!((93.0..=97.0).contains(&covered), "{covered} % covered");
+}
+
+#[test]
+fn five_blocks_meet_the_bars_with_drift_and_without() {
+    check_compare(0.0, 0.005);
+    check_compare(0.0, 0.0);
+    check_compare(3.0, 0.0);
+}
+
+#[test]
+fn the_smallest_detectable_change_is_detected_about_as_often_as_it_says() {
+    // With known noise of 1 %: put the median promise in as the true change.
+    let draw = |i: u64, ratio: f64| {
+        let mut rng = rng(101, i);
+        let mut metric = blocks(&mut rng, 8, 1.0, Shape::Gauss, 0.0);
+        metric.margin = 0.0;
+        for block in &mut metric.blocks {
+            block.base = Some((0.01 * gauss(&mut rng)).exp());
+            block.head = Some(ratio * (0.01 * gauss(&mut rng)).exp());
+        }
+        compare(&metric, &Options::default()).unwrap()
+    };
+    let mut promised: Vec<f64> = (0..REPEATS)
+        .map(|i| draw(i, 1.0).smallest_detectable_change.unwrap())
+        .collect();
+    promised.sort_by(f64::total_cmp);
+    let change = promised[promised.len() / 2];
+    let detected = percent(|i| changed(draw(i, 1.0 + change).verdict));
+    assert!(
+        (72.0..=88.0).contains(&detected),
+        "{detected} % of {change}"
+    );
+}
+
+#[test]
+fn a_family_keeps_its_false_discovery_rate() {
+    // Twenty metrics, four of them 4 % worse; noise the same for all.
+    let mut shares = Vec::new();
+    let mut detected = 0;
+    for i in 0..300 {
+        let mut rng = rng(102, i);
+        let metrics: Vec<Metric> = (0..20)
+            .map(|m| {
+                let ratio = if m < 4 { 1.04 } else { 1.0 };
+                let mut metric = blocks(&mut rng, 8, ratio, Shape::of(m), 0.0);
+                metric.margin = 0.0;
+                metric
+            })
+            .collect();
+        let judged = judge_all(&metrics, &FamilyOptions::default()).unwrap();
+        let hits: Vec<usize> = (0..20).filter(|&m| changed(judged[m].verdict)).collect();
+        let wrong = hits.iter().filter(|&&m| m >= 4).count();
+        detected += hits.len() - wrong;
+        shares.push(wrong as f64 / hits.len().max(1) as f64);
+    }
+    let rate = shares.iter().sum::<f64>() / shares.len() as f64;
+    assert!(rate <= 0.025, "false discovery rate {rate}");
+    assert!(detected > 900, "{detected} of 1200 detected");
+}
+
+#[test]
+fn looking_after_every_block_keeps_the_error() {
+    let wrong = |spending: Spending, naive: bool| {
+        percent(|i| {
+            let mut all = blocks(&mut rng(103, i), 15, 1.0, Shape::of(i), 0.0);
+            all.margin = 0.0;
+            let mut looks = Sequential::new(1, spending, FamilyOptions::default());
+            (3..=15).any(|n| {
+                let mut so_far = all.clone();
+                so_far.blocks.truncate(n);
+                if naive {
+                    let judged = compare(&so_far, &Options::default()).unwrap();
+                    return changed(judged.verdict);
+                }
+                let look = looks.look(n as f64 / 15.0, &[so_far]).unwrap();
+                changed(look.comparisons[0].verdict)
+            })
+        })
+    };
+    for spending in [Spending::Pocock, Spending::OBrienFleming] {
+        let spent = wrong(spending, false);
+        assert!(spent <= 2.0, "{spending:?}: {spent} %");
+    }
+    let naive = wrong(Spending::Pocock, true);
+    assert!(
+        naive > 4.0,
+        "without spending: {naive} %, so the price is for something"
+    );
+}
+
+#[test]
+fn a_fitting_prior_adds_power_and_keeps_the_error() {
+    // Cells whose noise is alike, about 1 %: history says so.
+    let observed: Vec<(f64, f64)> = (0..40)
+        .map(|i| {
+            let mut rng = rng(104, i);
+            let values: Vec<f64> = (0..9).map(|_| 0.01 * gauss(&mut rng)).collect();
+            let mean = values.iter().sum::<f64>() / 9.0;
+            let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
+            (squares / 8.0, 8.0)
+        })
+        .collect();
+    let prior = VariancePrior::fit(&observed);
+    assert!(prior.is_some());
+    let found = |prior: Option<VariancePrior>, ratio: f64| {
+        let options = Options {
+            prior,
+            ..Options::default()
+        };
+        percent(|i| {
+            let mut rng = rng(105, i);
+            let mut metric = blocks(&mut rng, 4, 1.0, Shape::Gauss, 0.0);
+            metric.margin = 0.0;
+            for block in &mut metric.blocks {
+                block.base = Some((0.01 * gauss(&mut rng)).exp());
+                block.head = Some(ratio * (0.01 * gauss(&mut rng)).exp());
+            }
+            changed(compare(&metric, &options).unwrap().verdict)
+        })
+    };
+    assert!(found(prior, 1.0) <= 3.0);
+    let (with, without) = (found(prior, 1.03), found(None, 1.03));
+    assert!(with > without + 20.0, "{with} % with, {without} % without");
+}
+
+#[track_caller]
+fn check_stationary(bar: f64, draw: impl Fn(u64) -> Vec<f64>) {
+    let options = TrendOptions::default();
+    let alarms = percent(|i| {
+        let trend = change_points(&series(&draw(i)), &options).unwrap();
+        !trend.change_points.is_empty()
+    });
+    assert!(alarms <= bar, "{alarms} % of stationary series");
+}
+
+#[test]
+fn stationary_series_rarely_alarm() {
+    for shape in Shape::ALL {
+        check_stationary(4.0, |i| stationary(&mut rng(110, i), 100, 0.01, shape));
+    }
+    check_stationary(4.0, |i| with_outliers(&mut rng(111, i), 100));
+    for rho in [0.3, 0.5, 0.8] {
+        check_stationary(5.0, |i| autocorrelated(&mut rng(112, i), 100, rho));
+    }
+    for n in [12, 30, 400] {
+        check_stationary(4.0, |i| stationary(&mut rng(113, i), n, 0.01, Shape::of(i)));
+    }
+}
+
+#[test]
+fn a_drop_of_five_percent_is_found_soon() {
+    for (fresh, least) in [(1, 71.0), (3, 86.0), (5, 89.0)] {
+        let found = percent(|i| {
+            let mut rng = rng(114, i);
+            let noise = gpu_noise(&mut rng);
+            let mut values = stationary(&mut rng, 100, noise, Shape::of(i));
+            for value in &mut values[100 - fresh..] {
+                *value *= 0.95;
+            }
+            let trend = change_points(&series(&values), &TrendOptions::default()).unwrap();
+            let mut places = trend.change_points.iter().map(|change| change.index);
+            places.any(|at| at.abs_diff(100 - fresh) <= 2)
+        });
+        assert!(found >= least, "{found} % after {fresh} new points");
+    }
+}
+
+#[test]
+fn the_interval_of_a_change_covers_its_size() {
+    let mut covered = 0;
+    let mut seen = 0;
+    for i in 0..REPEATS {
+        let mut values = stationary(&mut rng(115, i), 80, 0.01, Shape::of(i));
+        for value in &mut values[40..] {
+            *value *= 1.05;
+        }
+        let trend = change_points(&series(&values), &TrendOptions::default()).unwrap();
+        for change in trend.change_points.iter().filter(|c| c.index == 40) {
+            let [lo, hi] = change.interval.unwrap();
+            seen += 1;
+            covered += usize::from(lo <= 1.05 && 1.05 <= hi);
+        }
+    }
+    let share = 100.0 * f64::from(u32::try_from(covered).unwrap())
+        / f64::from(u32::try_from(seen).unwrap());
+    assert!(seen > 1200, "{seen} placed exactly");
+    assert!((93.0..=99.5).contains(&share), "{share} % covered");
+}

@@ -1,0 +1,220 @@
+//! What must hold for any comparison, whatever the values.
+
+use judge::compare::{Block, Direction, Kind, Metric, Options, Verdict, compare};
+use judge::family::{Dependence, q_values};
+use proptest::prelude::*;
+
+fn any_blocks() -> impl Strategy<Value = Vec<Block>> {
+    let value = prop_oneof![8 => (0.001..1000.0).prop_map(Some), 1 => Just(None)];
+    prop::collection::vec((value.clone(), value), 0..12).prop_map(|pairs| {
+        let block = |(base, head)| Block { base, head };
+        pairs.into_iter().map(block).collect()
+    })
+}
+
+fn close_blocks() -> impl Strategy<Value = Vec<Block>> {
+    (
+        0.5..2.0,
+        prop::collection::vec((0.98..1.02, 0.98..1.02), 2..12),
+    )
+        .prop_map(|(ratio, pairs)| {
+            let block = |(base, head): (f64, f64)| Block::pair(base, ratio * head);
+            pairs.into_iter().map(block).collect()
+        })
+}
+
+fn metric(blocks: Vec<Block>, kind: Kind) -> Metric {
+    Metric {
+        blocks,
+        direction: Direction::LowerIsBetter,
+        kind,
+        margin: 0.01,
+    }
+}
+
+fn kinds() -> impl Strategy<Value = Kind> {
+    prop_oneof![Just(Kind::TimeLike), Just(Kind::MemoryLike)]
+}
+
+fn close(a: Option<f64>, b: Option<f64>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => (a - b).abs() <= 1e-6 * a.abs().max(b.abs()).max(1e-6),
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_order_of_blocks_does_not_matter(blocks in any_blocks(), kind in kinds()) {
+        let mut reversed = blocks.clone();
+        reversed.reverse();
+        let options = Options::default();
+        prop_assert_eq!(
+            compare(&metric(blocks, kind), &options).unwrap(),
+            compare(&metric(reversed, kind), &options).unwrap()
+        );
+    }
+
+    #[test]
+    fn exchanging_the_sides_inverts_the_ratio(blocks in any_blocks(), kind in kinds()) {
+        let swap = |b: &Block| Block { base: b.head, head: b.base };
+        let swapped = blocks.iter().map(swap).collect();
+        let options = Options::default();
+        let one = compare(&metric(blocks, kind), &options).unwrap();
+        let two = compare(&metric(swapped, kind), &options).unwrap();
+        prop_assert_eq!(one.verdict.swapped(), two.verdict);
+        prop_assert!(close(one.ratio, two.ratio.map(f64::recip)));
+        prop_assert!(close(one.p_value, two.p_value));
+        prop_assert!(close(one.interval.map(|i| i.lo), two.interval.map(|i| i.hi.recip())));
+    }
+
+    #[test]
+    fn units_do_not_matter(blocks in close_blocks(), exponent in -20..20_i32) {
+        // A power of two, so that scaling itself rounds nothing.
+        let factor = 2f64.powi(exponent);
+        let scale = |b: &Block| Block {
+            base: b.base.map(|v| v * factor),
+            head: b.head.map(|v| v * factor),
+        };
+        let scaled = blocks.iter().map(scale).collect();
+        let options = Options::default();
+        let one = compare(&metric(blocks, Kind::TimeLike), &options).unwrap();
+        let two = compare(&metric(scaled, Kind::TimeLike), &options).unwrap();
+        prop_assert_eq!(one.verdict, two.verdict);
+        prop_assert!(close(one.ratio, two.ratio));
+        prop_assert!(close(one.p_value, two.p_value));
+    }
+
+    #[test]
+    fn direction_only_names_the_change(blocks in close_blocks()) {
+        let lower = metric(blocks, Kind::TimeLike);
+        let higher = Metric { direction: Direction::HigherIsBetter, ..lower.clone() };
+        let options = Options::default();
+        prop_assert_eq!(
+            compare(&lower, &options).unwrap().verdict,
+            compare(&higher, &options).unwrap().verdict.swapped()
+        );
+    }
+
+    #[test]
+    fn interval_holds_the_ratio_and_agrees_with_p(blocks in close_blocks()) {
+        let judged = compare(&metric(blocks, Kind::TimeLike), &Options::default()).unwrap();
+        let interval = judged.interval.unwrap();
+        prop_assert!(interval.contains(judged.ratio.unwrap()));
+        let p = judged.p_value.unwrap();
+        // Duality, but for rounding right at the edge.
+        if (p - 0.05).abs() > 1e-9 {
+            prop_assert_eq!(p > 0.05, interval.contains(1.0));
+        }
+        if judged.verdict == Verdict::Same {
+            prop_assert!(interval.within_margin(0.01));
+        }
+    }
+
+    #[test]
+    fn any_numbers_give_an_answer_or_an_error(
+        pairs in prop::collection::vec((any::<f64>(), any::<f64>()), 0..6),
+        kind in kinds(),
+        margin in any::<f64>(),
+    ) {
+        let blocks = pairs.iter().map(|&(b, h)| Block::pair(b, h)).collect();
+        let metric = Metric { margin, ..metric(blocks, kind) };
+        if let Ok(judged) = compare(&metric, &Options::default()) {
+            let json = serde_json::to_string(&judged).unwrap();
+            let back: judge::compare::Comparison = serde_json::from_str(&json).unwrap();
+            prop_assert_eq!(back.verdict, judged.verdict);
+        }
+    }
+
+    #[test]
+    fn q_is_at_least_p_and_keeps_its_order(p in prop::collection::vec(0.0..1.0, 1..40)) {
+        let q = q_values(&p, Dependence::Positive);
+        for i in 0..p.len() {
+            prop_assert!(q[i] >= p[i] - 1e-15 && q[i] <= 1.0);
+            for j in 0..p.len() {
+                prop_assert!(p[i] > p[j] || q[i] <= q[j]);
+            }
+        }
+    }
+}
+
+#[track_caller]
+fn check(
+    judged: Result<judge::compare::Comparison, judge::compare::CompareError>,
+    verdict: Verdict,
+    reason: &str,
+) {
+    let judged = judged.unwrap();
+    assert_eq!(judged.verdict, verdict, "{judged:?}");
+    assert!(judged.reason.contains(reason), "{}", judged.reason);
+}
+
+#[test]
+fn degenerate_inputs_say_what_they_lack() {
+    let options = Options::default();
+    let judge = |pairs: &[(f64, f64)], kind| {
+        let blocks = pairs.iter().map(|&(b, h)| Block::pair(b, h)).collect();
+        compare(&metric(blocks, kind), &options)
+    };
+    let (time, memory) = (Kind::TimeLike, Kind::MemoryLike);
+    check(
+        judge(&[], time),
+        Verdict::CannotTell,
+        "no block has both sides",
+    );
+    check(
+        judge(&[(1.0, 9.0)], time),
+        Verdict::CannotTell,
+        "at least two",
+    );
+    check(
+        judge(&[(1.0, 9.0)], memory),
+        Verdict::CannotTell,
+        "at least two",
+    );
+    check(
+        judge(&[(1.0, 1.2), (1.0, 1.3)], time),
+        Verdict::CannotTell,
+        "2 blocks could",
+    );
+    check(
+        judge(&[(0.0, 1.0), (1.0, 1.0)], time),
+        Verdict::CannotTell,
+        "some values are 0",
+    );
+    check(
+        judge(&[(5.0, 5.0); 5], time),
+        Verdict::Same,
+        "margin of 1 %",
+    );
+    check(judge(&[(5.0, 5.5); 5], time), Verdict::Worse, "by chance");
+    check(
+        judge(&[(0.0, 0.0); 2], memory),
+        Verdict::Same,
+        "0 on both sides",
+    );
+    check(
+        judge(&[(0.0, 7.0); 2], memory),
+        Verdict::Worse,
+        "0 became 7",
+    );
+    check(
+        judge(&[(7.0, 0.0); 2], memory),
+        Verdict::Better,
+        "7 became 0",
+    );
+    check(
+        judge(&[(1000.0, 1009.0); 3], memory),
+        Verdict::Same,
+        "1000 became 1009",
+    );
+    check(
+        judge(&[(1000.0, 1011.0); 3], memory),
+        Verdict::Worse,
+        "1000 became 1011",
+    );
+    let error = |pairs: &[(f64, f64)]| judge(pairs, time).unwrap_err().to_string();
+    assert!(error(&[(1.0, 1.0), (f64::NAN, 1.0)]).starts_with("block 1, base: the value is NaN"));
+    assert!(error(&[(1.0, -1.0)]).starts_with("block 0, head: the value is -1"));
+}

@@ -1,0 +1,286 @@
+//! Series that a history really holds, and ones that it should not.
+
+use judge::trend::{Point, Trend, TrendError, TrendOptions, change_points, csv};
+use proptest::prelude::*;
+
+use crate::noise::{Shape, autocorrelated, gauss, rng, series, stationary};
+
+fn trend(points: &[Point]) -> Trend {
+    change_points(points, &TrendOptions::default()).unwrap()
+}
+
+#[track_caller]
+fn check(values: &[f64], expect: &[usize]) {
+    let trend = trend(&series(values));
+    let places: Vec<usize> = trend
+        .change_points
+        .iter()
+        .map(|change| change.index)
+        .collect();
+    assert_eq!(places, expect, "{trend:#?}");
+}
+
+fn noisy(seed: u64, n: usize) -> Vec<f64> {
+    stationary(&mut rng(200, seed), n, 0.01, Shape::Gauss)
+}
+
+fn scaled(mut values: Vec<f64>, from: usize, to: usize, factor: f64) -> Vec<f64> {
+    for value in &mut values[from..to] {
+        *value *= factor;
+    }
+    values
+}
+
+#[test]
+fn tiny_and_constant_series_have_no_change() {
+    for n in 0..=9 {
+        check(&noisy(1, n), &[]);
+    }
+    check(&[0.0; 50], &[]);
+    check(&[-3.5; 50], &[]);
+    check(&[1e300; 50], &[]);
+}
+
+#[test]
+fn steps_are_placed() {
+    check(&scaled(noisy(2, 100), 60, 100, 0.95), &[60]);
+    check(&scaled(noisy(3, 100), 30, 70, 1.06), &[30, 70]);
+    check(
+        &scaled(scaled(noisy(4, 90), 30, 90, 1.1), 60, 90, 1.1),
+        &[30, 60],
+    );
+    check(&scaled(noisy(5, 100), 97, 100, 0.9), &[97]);
+    check(&scaled(noisy(6, 100), 99, 100, 0.9), &[99]);
+}
+
+#[test]
+fn steps_of_exact_values_are_placed() {
+    let step = |n: usize, at: usize| -> Vec<f64> {
+        (0..n)
+            .map(|i| if i < at { 1_000_000.0 } else { 1_000_004.0 })
+            .collect()
+    };
+    check(&step(40, 20), &[20]);
+    check(&step(60, 57), &[57]);
+    check(&step(20, 19), &[19]);
+}
+
+#[test]
+fn spikes_are_no_change() {
+    for width in 1..=3 {
+        let spiked = scaled(noisy(7, 100), 50, 50 + width, 1.5);
+        check(&spiked, &[]);
+    }
+    // The second to last run was off, the last one is fine again.
+    check(&scaled(noisy(8, 100), 98, 99, 1.5), &[]);
+    // Where every twentieth run is off by as much, one more at the end is no news.
+    let mut usual = noisy(9, 101);
+    for i in (0..101).step_by(20) {
+        usual[i] *= 1.3;
+    }
+    check(&usual, &[]);
+}
+
+#[test]
+fn a_step_stands_out_of_spikes() {
+    let mut values = scaled(noisy(10, 120), 70, 120, 0.94);
+    for i in [5, 33, 68, 90, 111] {
+        values[i] *= 1.4;
+    }
+    check(&values, &[70]);
+}
+
+#[test]
+fn values_of_either_sign_are_judged_on_their_own_scale() {
+    let mut rng = rng(201, 0);
+    let values: Vec<f64> = (0..80)
+        .map(|i| gauss(&mut rng) + if i < 40 { -5.0 } else { 5.0 })
+        .collect();
+    let found = trend(&series(&values));
+    assert_eq!(found.change_points.len(), 1, "{found:?}");
+    let change = &found.change_points[0];
+    assert_eq!(
+        (change.index, change.ratio, change.interval),
+        (40, None, None)
+    );
+    assert!(change.before < -4.0 && change.after > 4.0);
+
+    let negative: Vec<f64> = values.iter().map(|v| v - 20.0).collect();
+    let change = &trend(&series(&negative)).change_points[0];
+    let [lo, hi] = change.interval.unwrap();
+    assert!(lo < 0.6 && 0.6 < hi, "-25 to -15 is 0.6: {change:?}");
+}
+
+#[test]
+fn a_step_from_zero_has_no_ratio_but_is_found() {
+    let values: Vec<f64> = (0..40).map(|i| if i < 20 { 0.0 } else { 3.0 }).collect();
+    let found = trend(&series(&values));
+    assert_eq!(found.change_points[0].index, 20);
+    assert_eq!(found.change_points[0].ratio, None);
+}
+
+#[test]
+fn quantized_values_do_not_alarm() {
+    let alarms = (0..300)
+        .filter(|&i| {
+            let values: Vec<f64> = stationary(&mut rng(202, i), 100, 0.03, Shape::Gauss)
+                .iter()
+                .map(|v| (v / 10.0).round())
+                .collect();
+            !trend(&series(&values)).change_points.is_empty()
+        })
+        .count();
+    assert!(alarms <= 12, "{alarms} of 300");
+}
+
+#[test]
+fn more_noise_is_not_another_level() {
+    let alarms = (0..300)
+        .filter(|&i| {
+            let mut rng = rng(203, i);
+            let quiet = stationary(&mut rng, 60, 0.005, Shape::Gauss);
+            let loud = stationary(&mut rng, 60, 0.03, Shape::Gauss);
+            let values = [quiet, loud].concat();
+            !trend(&series(&values)).change_points.is_empty()
+        })
+        .count();
+    assert!(alarms <= 12, "{alarms} of 300");
+}
+
+#[test]
+fn repeated_revisions_say_where_a_change_can_be() {
+    let mut points = series(&scaled(noisy(11, 100), 50, 100, 1.05));
+    for (i, point) in points.iter_mut().enumerate() {
+        point.revision = format!("commit {}", i / 12);
+    }
+    let change = &trend(&points).change_points[0];
+    assert_eq!(change.index, 48, "the boundary next to 50");
+    assert_eq!(change.revision, "commit 4");
+
+    // One revision throughout: something else changed, and may have anywhere.
+    for point in &mut points {
+        point.revision = "same".to_owned();
+    }
+    assert_eq!(trend(&points).change_points[0].index, 50);
+}
+
+#[test]
+fn a_drifting_machine_is_not_a_change_of_revision() {
+    let alarms = (0..200)
+        .filter(|&i| {
+            let mut points = series(&autocorrelated(&mut rng(204, i), 99, 0.9));
+            for (j, point) in points.iter_mut().enumerate() {
+                point.revision = format!("commit {}", j / 9);
+            }
+            !trend(&points).change_points.is_empty()
+        })
+        .count();
+    assert!(alarms <= 10, "{alarms} of 200");
+}
+
+#[test]
+fn output_has_the_fields_that_were_promised() {
+    let found = trend(&series(&scaled(noisy(12, 60), 30, 60, 1.1)));
+    let json = serde_json::to_value(&found).unwrap();
+    let change = json["change_points"][0].as_object().unwrap();
+    let fields: Vec<&str> = change.keys().map(String::as_str).collect();
+    assert_eq!(
+        fields,
+        [
+            "after",
+            "before",
+            "index",
+            "interval",
+            "p",
+            "ratio",
+            "revision",
+            "timestamp"
+        ]
+    );
+    assert_eq!(change["index"], 30);
+    assert_eq!(change["timestamp"].to_string(), "1700108000");
+    assert_eq!(change["revision"], "r30");
+    assert_eq!(change["interval"].as_array().unwrap().len(), 2);
+    assert_eq!(serde_json::from_value::<Trend>(json).unwrap(), found);
+    let empty = serde_json::to_string(&trend(&[])).unwrap();
+    assert_eq!(empty, r#"{"change_points":[]}"#);
+}
+
+#[test]
+fn small_changes_can_be_left_out() {
+    let points = series(&scaled(noisy(13, 100), 50, 100, 1.03));
+    let options = TrendOptions {
+        min_change: 0.05,
+        ..TrendOptions::default()
+    };
+    assert_eq!(trend(&points).change_points.len(), 1);
+    assert!(
+        change_points(&points, &options)
+            .unwrap()
+            .change_points
+            .is_empty()
+    );
+}
+
+#[test]
+fn nonsense_is_refused_by_name() {
+    let mut points = series(&noisy(14, 20));
+    points[7].value = f64::NAN;
+    let error = change_points(&points, &TrendOptions::default()).unwrap_err();
+    assert!(
+        error.to_string().starts_with("point 7: the value is NaN"),
+        "{error}"
+    );
+    let options = TrendOptions {
+        alpha_newest: 1.5,
+        ..TrendOptions::default()
+    };
+    let error = change_points(&[], &options).unwrap_err();
+    assert!(matches!(
+        error,
+        TrendError::Setting {
+            setting: "alpha_newest",
+            ..
+        }
+    ));
+}
+
+proptest! {
+    #[test]
+    fn any_finite_series_gets_an_answer(values in prop::collection::vec(
+        any::<f64>().prop_filter("finite", |v| v.is_finite()), 0..80)) {
+        for change in trend(&series(&values)).change_points {
+            prop_assert!(change.index > 0 && change.index < values.len());
+            prop_assert!((0.0..=1.0).contains(&change.p));
+        }
+    }
+
+    #[test]
+    fn few_distinct_values_get_an_answer(values in prop::collection::vec(0..3_i32, 0..120)) {
+        let values: Vec<f64> = values.into_iter().map(f64::from).collect();
+        let found = trend(&series(&values)).change_points;
+        prop_assert!(found.windows(2).all(|pair| pair[0].index < pair[1].index));
+    }
+
+    #[test]
+    fn units_do_not_move_change_points(seed in 0..500_u64, exponent in -30..30_i32) {
+        let values = scaled(noisy(1000 + seed, 60), 30, 60, 1.04);
+        let factor = 2f64.powi(exponent);
+        let other: Vec<f64> = values.iter().map(|v| v * factor).collect();
+        let places = |values: &[f64]| -> Vec<usize> {
+            let found = trend(&series(values)).change_points;
+            found.iter().map(|change| change.index).collect()
+        };
+        prop_assert_eq!(places(&values), places(&other));
+    }
+
+    #[test]
+    fn any_text_is_a_series_or_an_error(text in ".{0,200}") {
+        if let Ok(points) = csv::parse(&text) {
+            prop_assert!(points.iter().all(|point| point.value.is_finite()));
+        }
+        if let Ok(points) = csv::parse(&format!("timestamp,revision,value\n{text}")) {
+            prop_assert!(trend(&points).change_points.len() <= points.len());
+        }
+    }
+}

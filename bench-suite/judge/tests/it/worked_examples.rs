@@ -1,0 +1,133 @@
+//! The examples of the README, digit for digit.
+
+use judge::claims::{Claim, Effect, Outcome, Range};
+use judge::compare::{Block, Direction, Kind, Metric, Options, Verdict, compare};
+use judge::dist::t_critical;
+use judge::family::{Dependence, q_values};
+use judge::prior::VariancePrior;
+use judge::sequential::Spending;
+use judge::trend::{Point, TrendOptions, change_points, staleness};
+
+#[track_caller]
+fn check(got: f64, expect: f64) {
+    let digits = 5e-4 * expect.abs();
+    assert!(
+        (got - expect).abs() <= digits,
+        "got {got}, the README says {expect}"
+    );
+}
+
+fn step_seconds() -> Metric {
+    let pairs = [
+        (100.0, 103.0),
+        (102.0, 104.0),
+        (101.0, 104.5),
+        (99.0, 101.0),
+        (103.0, 106.0),
+    ];
+    Metric {
+        blocks: pairs.map(|(base, head)| Block::pair(base, head)).to_vec(),
+        direction: Direction::LowerIsBetter,
+        kind: Kind::TimeLike,
+        margin: 0.005,
+    }
+}
+
+#[test]
+fn a_comparison_by_hand() {
+    let judged = compare(&step_seconds(), &Options::default()).unwrap();
+    check(judged.ratio.unwrap(), 1.026_7);
+    let interval = judged.interval.unwrap();
+    check(interval.lo, 1.018_6);
+    check(interval.hi, 1.034_9);
+    check(judged.p_value.unwrap(), 0.000_773);
+    check(judged.noise.unwrap(), 0.004_525);
+    check(judged.smallest_detectable_change.unwrap(), 0.013_505);
+    assert_eq!(judged.blocks_needed, Some(20));
+    assert_eq!(judged.verdict, Verdict::Worse);
+}
+
+#[test]
+fn a_prior_by_hand() {
+    // Four degrees of freedom of prior at 0.5 % noise beside the four observed.
+    let options = Options {
+        prior: VariancePrior::new(0.005f64.powi(2), 4.0),
+        ..Options::default()
+    };
+    let judged = compare(&step_seconds(), &options).unwrap();
+    check(judged.noise.unwrap(), 0.004_768);
+    check(judged.interval.unwrap().lo, 1.019_6);
+    check(t_critical(8.0, 0.05), 2.306_0);
+}
+
+#[test]
+fn false_discoveries_by_hand() {
+    let q = q_values(&[0.001, 0.03, 0.012, 0.4], Dependence::Positive);
+    for (got, expect) in q.into_iter().zip([0.004, 0.04, 0.024, 0.4]) {
+        check(got, expect);
+    }
+    let q = q_values(&[0.001, 0.03, 0.012, 0.4], Dependence::Any);
+    check(q[0], 0.008_333);
+}
+
+#[test]
+fn spending_by_hand() {
+    check(Spending::Pocock.spent(0.02, 0.25), 0.007_147);
+    check(Spending::Pocock.spent(0.02, 0.5), 0.012_402);
+    check(Spending::OBrienFleming.spent(0.02, 0.5), 0.001_002);
+}
+
+#[test]
+fn a_claim_by_hand() {
+    let metric = Metric {
+        blocks: vec![Block::pair(5736.0, 3178.0); 5],
+        direction: Direction::LowerIsBetter,
+        kind: Kind::MemoryLike,
+        margin: 0.01,
+    };
+    let measured = compare(&metric, &Options::default()).unwrap();
+    check(measured.ratio.unwrap(), 0.554_04);
+    let claim = |min, max| Claim {
+        statement: "AMP saves peak memory".to_owned(),
+        source: "seed article".to_owned(),
+        metric: "peak_allocated_bytes".to_owned(),
+        baseline: "fp32".to_owned(),
+        treated: "amp-fp16".to_owned(),
+        expect: Effect::Saving(Range { min, max }),
+    };
+    let judge = |min, max| {
+        claim(Some(min), Some(max))
+            .judge(&measured)
+            .unwrap()
+            .outcome
+    };
+    assert_eq!(judge(0.3, 0.5), Outcome::Holds);
+    assert_eq!(judge(0.5, 0.6), Outcome::Refuted);
+}
+
+#[test]
+fn a_change_point_by_hand() {
+    let before = [
+        100.0, 101.0, 99.0, 100.0, 102.0, 98.0, 100.0, 101.0, 99.0, 100.0,
+    ];
+    let after = before.map(|value| 0.9 * value);
+    let values = before.iter().chain(&after);
+    let points: Vec<Point> = values
+        .enumerate()
+        .map(|(i, &value)| Point {
+            timestamp: 86_400.0 * i as f64,
+            revision: format!("r{i}"),
+            value,
+        })
+        .collect();
+    let trend = change_points(&points, &TrendOptions::default()).unwrap();
+    assert_eq!(trend.change_points.len(), 1);
+    let change = &trend.change_points[0];
+    assert_eq!((change.index, change.revision.as_str()), (10, "r10"));
+    check(change.ratio.unwrap(), 0.9);
+    check(change.before, 99.994);
+
+    let times: Vec<f64> = points.iter().map(|point| point.timestamp).collect();
+    let three_days_on = staleness(&times, 86_400.0 * 22.1, None).unwrap();
+    assert!(three_days_on.overdue);
+}

@@ -1,0 +1,24 @@
+//! The files of a session.
+//!
+//! A session folder holds `session.json` (a [`Session`]: the plan, the machine, the images),
+//! `records.ndjson` (one [`Record`] a line, written as each run ends) and `logs/`. Whoever reads
+//! results, the judge and the reports among them, needs this crate and none of those that measure.
+
+mod folder;
+mod machine;
+mod monitor;
+mod outcome;
+mod quantity;
+mod run;
+mod session;
+
+pub use folder::{FolderError, Records, SessionFolder};
+pub use machine::{Card, Machine, Processor};
+pub use monitor::{Monitor, Sample, Series};
+pub use outcome::{Outcome, Reason, Stage};
+pub use quantity::{Better, Nature, Quantity, Unit};
+pub use run::{HarnessCost, Isolation, Metrics, Record, StepTimes};
+pub use session::{CellPlan, EngineFacts, ImageFacts, Session, Tool};
+
+/// Version of `session.json` and of the lines of `records.ndjson`.
+pub const VERSION: u32 = 1;

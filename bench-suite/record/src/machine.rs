@@ -1,0 +1,61 @@
+//! The machine that measured.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What can change a figure though image and scenario stay the same.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Machine {
+    /// The host's name, or what the user gave in its place.
+    pub name: String,
+    /// Name of the operating system, such as `Debian GNU/Linux 12 (bookworm)`.
+    pub os: String,
+    /// Release of the kernel.
+    pub kernel: String,
+    /// The hypervisor where one can be seen, such as `kvm`.
+    pub virtualization: Option<String>,
+    /// The processor.
+    pub processor: Processor,
+    /// Memory of the host.
+    pub memory_bytes: u64,
+    /// Version of the NVIDIA driver.
+    pub driver_version: Option<String>,
+    /// Newest CUDA that the driver knows.
+    pub driver_cuda_version: Option<String>,
+    /// The cards, by index.
+    pub cards: Vec<Card>,
+}
+
+/// The processor.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Processor {
+    /// The model's name.
+    pub model: String,
+    /// Logical processors that this process may use.
+    pub logical_cores: u32,
+    /// The frequency governor, where it can be read.
+    pub governor: Option<String>,
+}
+
+/// One card.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Card {
+    /// Index, as NVML counts.
+    pub index: u32,
+    /// Name, such as `NVIDIA H200`.
+    pub name: String,
+    /// UUID, `GPU-…`.
+    pub uuid: String,
+    /// Memory of the card.
+    pub memory_bytes: u64,
+    /// Power limit in force.
+    pub power_limit_watts: Option<f64>,
+    /// Highest multiprocessor clock.
+    pub max_sm_clock_mhz: Option<u32>,
+    /// Whether error-correcting memory is on.
+    pub ecc: Option<bool>,
+    /// Whether the card is split into instances.
+    pub mig: Option<bool>,
+    /// Whether the driver stays loaded with no client.
+    pub persistence: Option<bool>,
+}

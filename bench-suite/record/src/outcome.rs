@@ -1,0 +1,144 @@
+//! How a run ended.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Outcome {
+    /// Every invariant holds.
+    Ok,
+    /// It yields no figure that may be used.
+    Failed {
+        /// Why, as a type.
+        reason: Reason,
+        /// Where.
+        stage: Stage,
+        /// Why, in words, with the next step where there is one.
+        message: String,
+    },
+}
+
+impl Outcome {
+    /// Whether the run's figures may be used.
+    #[must_use]
+    pub fn is_ok(&self) -> bool {
+        matches!(self, Self::Ok)
+    }
+}
+
+/// Where a run failed: a stretch of the harness, or a phase of the workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stage {
+    /// Making the container or the process.
+    Create,
+    /// Starting it, up to the workload's first event.
+    Start,
+    /// After the workload's last event.
+    Exit,
+    /// While checking the figures.
+    Validate,
+    /// In the workload, in this phase.
+    #[serde(untagged)]
+    Workload(protocol::Phase),
+}
+
+/// Why a run failed.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    /// The device's memory ran out.
+    OutOfMemory,
+    /// The host's memory limit ended the container or the process.
+    HostOutOfMemory,
+    /// The run took longer than its limit.
+    TimeLimit,
+    /// The workload died of a signal.
+    Crash,
+    /// The workload ended with a non-zero status and no reason.
+    ExitStatus,
+    /// The loss is NaN or infinite.
+    LossNotFinite,
+    /// The loss did not fall over a training run that should have learnt.
+    LossNotFalling,
+    /// A trainable parameter received no gradient.
+    GradientMissing,
+    /// No such device, or libtorch cannot use it.
+    DeviceUnavailable,
+    /// An allocator setting did not take.
+    SettingIgnored,
+    /// The workload cannot read its run file.
+    BadRunFile,
+    /// libtorch threw something else.
+    Libtorch,
+    /// The results file is missing, torn or not of the form.
+    UnreadableResults,
+    /// A figure contradicts another.
+    Invalid,
+    /// The image is gone or cannot be started.
+    ImageBroken,
+    /// The container engine is gone or refused.
+    Engine,
+    /// The session was interrupted.
+    Interrupted,
+}
+
+impl Reason {
+    /// The word in records and reports.
+    #[must_use]
+    pub fn word(self) -> String {
+        let word = serde_json::to_value(self).ok();
+        word.as_ref()
+            .and_then(|word| word.as_str())
+            .unwrap_or("unknown")
+            .to_owned()
+    }
+}
+
+impl From<protocol::FailureReason> for Reason {
+    fn from(reason: protocol::FailureReason) -> Self {
+        use protocol::FailureReason as Told;
+        match reason {
+            Told::BadRunFile => Self::BadRunFile,
+            Told::DeviceUnavailable => Self::DeviceUnavailable,
+            Told::SettingIgnored => Self::SettingIgnored,
+            Told::OutOfMemory => Self::OutOfMemory,
+            Told::LossNotFinite => Self::LossNotFinite,
+            Told::GradientMissing => Self::GradientMissing,
+            Told::Libtorch => Self::Libtorch,
+            Told::Results => Self::UnreadableResults,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_reads_as_words() {
+        let outcome = Outcome::Failed {
+            reason: Reason::OutOfMemory,
+            stage: Stage::Workload(protocol::Phase::Warmup),
+            message: "tried to allocate 2 GiB".into(),
+        };
+        let text = serde_json::to_string(&outcome).unwrap();
+        assert_eq!(
+            text,
+            r#"{"kind":"failed","reason":"out-of-memory","stage":"warmup","message":"tried to allocate 2 GiB"}"#
+        );
+        assert_eq!(serde_json::from_str::<Outcome>(&text).unwrap(), outcome);
+        for stage in [
+            Stage::Create,
+            Stage::Exit,
+            Stage::Workload(protocol::Phase::Data),
+        ] {
+            let text = serde_json::to_string(&stage).unwrap();
+            assert_eq!(serde_json::from_str::<Stage>(&text).unwrap(), stage);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What a session was to do, and with what.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use protocol::{Device, Model, Steps, Task, Variant};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Machine;
+
+/// `session.json`: the plan, the machine and the images of one `bench`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Session {
+    /// [`crate::VERSION`].
+    pub version: u32,
+    /// The session's name: when it began and four random letters.
+    pub session: String,
+    /// When it began.
+    #[schemars(with = "String")]
+    pub started_at: Timestamp,
+    /// When it ended; `None` while it runs or where it was cut off.
+    #[schemars(with = "Option<String>")]
+    pub ended_at: Option<Timestamp>,
+    /// Whether every planned run has a record.
+    pub complete: bool,
+    /// What measured.
+    pub tool: Tool,
+    /// The machine.
+    pub machine: Machine,
+    /// Where runs executed.
+    pub engine: EngineFacts,
+    /// Where the work ran.
+    pub device: Device,
+    /// The suites, by name, with the SHA-256 of their text.
+    pub suites: BTreeMap<String, String>,
+    /// The images.
+    pub images: Vec<ImageFacts>,
+    /// The cells; each runs once in every block.
+    pub cells: Vec<CellPlan>,
+    /// Blocks.
+    pub blocks: u32,
+    /// Seed of the order within blocks.
+    pub order_seed: u64,
+    /// What the reader should know, such as why no container was used.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// What measured.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Tool {
+    /// Version of Torchgauge.
+    pub version: String,
+    /// The commit it was built from, `-dirty` behind it where the tree was changed.
+    pub revision: Option<String>,
+    /// The command line.
+    pub command: Vec<String>,
+}
+
+/// One cell of the plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CellPlan {
+    /// The image's name, or `local`.
+    pub image: String,
+    /// The suite's name.
+    pub suite: String,
+    /// The scenario's name.
+    pub scenario: String,
+    /// The model.
+    pub model: Model,
+    /// The task.
+    pub task: Task,
+    /// The choice on every axis.
+    pub variant: Variant,
+    /// How many steps.
+    pub steps: Steps,
+    /// Seed of parameters, data and dropout.
+    pub seed: u64,
+}
+
+/// Where runs executed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct EngineFacts {
+    /// `docker`, `podman` or `process`.
+    pub kind: String,
+    /// Its version.
+    pub version: Option<String>,
+    /// Its storage driver.
+    pub storage_driver: Option<String>,
+    /// How containers reached the card.
+    pub gpu_path: Option<String>,
+}
+
+/// One image, as it was run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ImageFacts {
+    /// Its name, or `local`.
+    pub name: String,
+    /// The reference in the engine.
+    pub reference: Option<String>,
+    /// The ID in the engine.
+    pub id: Option<String>,
+    /// libtorch's version.
+    pub libtorch_version: String,
+    /// Which build of it, such as `cpu` or `cu130`.
+    pub flavour: String,
+    /// What the image stands on.
+    pub base: Option<String>,
+    /// Bytes of all layers.
+    pub size_bytes: Option<u64>,
+    /// Layers from the bottom up: what it holds, and its bytes.
+    #[serde(default)]
+    pub layers: Vec<(String, u64)>,
+    /// SHA-256 of the `scenario` binary.
+    pub scenario_sha256: Option<String>,
+}

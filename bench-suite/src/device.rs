@@ -1,0 +1,245 @@
+//! Which device to measure on.
+
+use std::{fmt, path::Path, str::FromStr};
+
+use protocol::{Device, ParseDeviceError};
+use record::Machine;
+
+/// What the user asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// The first card that may be used, and the processor where there is none.
+    #[default]
+    Auto,
+    /// The processor.
+    Cpu,
+    /// A card: the first that may be used, or the one with this index as NVML counts.
+    Cuda(Option<u32>),
+}
+
+impl FromStr for Choice {
+    type Err = ParseDeviceError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "cuda" => Ok(Self::Cuda(None)),
+            _ => text.parse().map(|device| match device {
+                Device::Cpu => Self::Cpu,
+                Device::Cuda(index) => Self::Cuda(Some(index)),
+            }),
+        }
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(None) => f.write_str("cuda"),
+            Self::Cuda(Some(index)) => write!(f, "cuda:{index}"),
+        }
+    }
+}
+
+/// Why the device that was asked for cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DeviceError {
+    /// There is no card.
+    #[error(
+        "no CUDA card here: {why}; `cargo xtask doctor` says more, `--device cpu` goes without"
+    )]
+    NoCard {
+        /// Why none is seen.
+        why: String,
+    },
+    /// There are cards, but not this one.
+    #[error("there is no card cuda:{asked}; there are {there}")]
+    NoSuchCard {
+        /// The index that was asked for.
+        asked: u32,
+        /// The cards, in words.
+        there: String,
+    },
+    /// `CUDA_VISIBLE_DEVICES` names a card that is not there.
+    #[error("CUDA_VISIBLE_DEVICES is `{value}`, which names no card here; there are {there}")]
+    Hidden {
+        /// The variable's value.
+        value: String,
+        /// The cards, in words.
+        there: String,
+    },
+}
+
+impl Choice {
+    /// The device, out of the machine's cards. `visible` is `CUDA_VISIBLE_DEVICES`: a card that
+    /// is not asked for by its index is the first that it names.
+    pub fn resolve(self, machine: &Machine, visible: Option<&str>) -> Result<Device, DeviceError> {
+        match self {
+            Self::Cpu => Ok(Device::Cpu),
+            Self::Cuda(Some(asked)) => {
+                if machine.cards.iter().any(|card| card.index == asked) {
+                    return Ok(Device::Cuda(asked));
+                }
+                if machine.cards.is_empty() {
+                    return Err(no_card());
+                }
+                Err(DeviceError::NoSuchCard {
+                    asked,
+                    there: cards(machine),
+                })
+            }
+            Self::Cuda(None) => match first(machine, visible)? {
+                Some(index) => Ok(Device::Cuda(index)),
+                None => Err(match visible {
+                    Some(value) if !machine.cards.is_empty() => DeviceError::Hidden {
+                        value: value.to_owned(),
+                        there: cards(machine),
+                    },
+                    _ => no_card(),
+                }),
+            },
+            Self::Auto => Ok(first(machine, visible)?.map_or(Device::Cpu, Device::Cuda)),
+        }
+    }
+}
+
+/// The first card that may be used.
+fn first(machine: &Machine, visible: Option<&str>) -> Result<Option<u32>, DeviceError> {
+    let Some(value) = visible else {
+        return Ok(machine.cards.first().map(|card| card.index));
+    };
+    let name = value.split(',').next().unwrap_or_default().trim();
+    // CUDA takes an empty value and -1 as «no card».
+    if name.is_empty() || name.starts_with('-') || machine.cards.is_empty() {
+        return Ok(None);
+    }
+    let named = machine.cards.iter().find(|card| match name.parse::<u32>() {
+        Ok(index) => card.index == index,
+        // CUDA takes a beginning of the UUID too.
+        Err(_) => card.uuid.starts_with(name),
+    });
+    match named {
+        Some(card) => Ok(Some(card.index)),
+        None => Err(DeviceError::Hidden {
+            value: value.to_owned(),
+            there: cards(machine),
+        }),
+    }
+}
+
+fn no_card() -> DeviceError {
+    let why = if Path::new("/dev/nvidiactl").exists() {
+        "there is a driver, but NVML cannot be used (libnvidia-ml.so.1 is missing or refuses)"
+    } else {
+        "there is no /dev/nvidiactl, so no NVIDIA driver is loaded"
+    };
+    DeviceError::NoCard {
+        why: why.to_owned(),
+    }
+}
+
+fn cards(machine: &Machine) -> String {
+    let names: Vec<_> = machine
+        .cards
+        .iter()
+        .map(|card| format!("cuda:{} ({})", card.index, card.name))
+        .collect();
+    names.join(", ")
+}
+
+/// The variables that hold a run to one device, so that it is the only one that it sees.
+///
+/// A card is named by its UUID, which means the same inside and outside a container; in the run
+/// it is then `cuda:0`. On the processor the variable hides every card.
+#[must_use]
+pub fn environment(device: Device, machine: &Machine) -> Vec<(String, String)> {
+    let value = match device {
+        Device::Cpu => String::new(),
+        Device::Cuda(index) => machine
+            .cards
+            .iter()
+            .find(|card| card.index == index)
+            .map_or_else(|| index.to_string(), |card| card.uuid.clone()),
+    };
+    vec![
+        // So that an index, where one must be used, counts as NVML does.
+        ("CUDA_DEVICE_ORDER".into(), "PCI_BUS_ID".into()),
+        ("CUDA_VISIBLE_DEVICES".into(), value),
+    ]
+}
+
+/// The device as a run sees it that is held to `device` by [`environment`].
+#[must_use]
+pub fn inside(device: Device) -> Device {
+    match device {
+        Device::Cpu => Device::Cpu,
+        Device::Cuda(_) => Device::Cuda(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use record::Card;
+
+    use super::*;
+
+    fn machine(cards: u32) -> Machine {
+        Machine {
+            cards: (0..cards)
+                .map(|index| Card {
+                    index,
+                    name: "NVIDIA H200".into(),
+                    uuid: format!("GPU-{index}{index}{index}"),
+                    ..Card::default()
+                })
+                .collect(),
+            ..Machine::default()
+        }
+    }
+
+    fn check(choice: &str, cards: u32, visible: Option<&str>, expect: &str) {
+        let choice: Choice = choice.parse().unwrap();
+        let found = match choice.resolve(&machine(cards), visible) {
+            Ok(device) => device.to_string(),
+            Err(error) => error.to_string(),
+        };
+        assert!(found.contains(expect), "{choice} of {cards}: {found}");
+    }
+
+    #[test]
+    fn a_choice_finds_its_card() {
+        check("auto", 0, None, "cpu");
+        check("auto", 2, None, "cuda:0");
+        check("auto", 2, Some("1,0"), "cuda:1");
+        check("auto", 2, Some("GPU-11"), "cuda:1");
+        check("auto", 2, Some(""), "cpu");
+        check("auto", 2, Some("-1"), "cpu");
+        check("auto", 2, Some("7"), "CUDA_VISIBLE_DEVICES is `7`");
+        check("cpu", 2, None, "cpu");
+        check("cuda", 2, None, "cuda:0");
+        check("cuda", 0, None, "no CUDA card here");
+        check("cuda", 2, Some(""), "names no card here");
+        check("cuda:1", 2, Some("0"), "cuda:1");
+        check("cuda:2", 2, None, "there are cuda:0 (NVIDIA H200), cuda:1");
+        check("cuda:0", 0, None, "no CUDA card here");
+    }
+
+    #[test]
+    fn choices_read_and_write() {
+        for text in ["auto", "cpu", "cuda", "cuda:3"] {
+            assert_eq!(text.parse::<Choice>().unwrap().to_string(), text);
+        }
+        assert!("gpu".parse::<Choice>().is_err());
+    }
+
+    #[test]
+    fn a_run_sees_its_card_alone() {
+        let seen = |device| environment(device, &machine(2))[1].1.clone();
+        assert_eq!(seen(Device::Cuda(1)), "GPU-111");
+        assert_eq!(seen(Device::Cuda(5)), "5");
+        assert_eq!(seen(Device::Cpu), "");
+        assert_eq!(inside(Device::Cuda(1)), Device::Cuda(0));
+    }
+}

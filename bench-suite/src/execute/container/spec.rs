@@ -1,0 +1,104 @@
+//! From an order to the container that carries it out.
+
+use std::{collections::BTreeMap, fs, io, os::unix::fs::PermissionsExt as _};
+
+use engine::{ContainerSpec, Mount, Owner, Ulimit};
+use record::{Reason, Stage};
+
+use super::{Container, HOME, RESULTS_FILE, RUN_FILE, not_started};
+use crate::{
+    execute::{Execution, Order, no_files, no_image},
+    outcome::End,
+    suite::Limits,
+};
+
+impl Container {
+    /// Everything before the engine makes the container.
+    pub(super) async fn prepare(
+        &self,
+        order: &Order,
+        execution: &mut Execution,
+    ) -> Result<ContainerSpec, End> {
+        let image = self
+            .images
+            .get(&order.image)
+            .ok_or_else(|| no_image(&order.image))?;
+        let facts = match self.engine.image(&image.image).await {
+            Ok(Some(facts)) => facts,
+            Ok(None) => {
+                return Err(End::NotStarted {
+                    reason: Reason::ImageBroken,
+                    stage: Stage::Create,
+                    message: format!(
+                        "the image {} is gone from the engine; `cargo xtask images build` makes it again",
+                        image.image
+                    ),
+                });
+            }
+            Err(error) => return Err(not_started(&error, Stage::Create)),
+        };
+        execution.image_id = Some(facts.id);
+        let writable = || {
+            order.write_files()?;
+            // The container's user is nobody's; the folder around the files stays private.
+            fs::set_permissions(order.run_file(), fs::Permissions::from_mode(0o644))?;
+            fs::set_permissions(order.results_file(), fs::Permissions::from_mode(0o666))
+        };
+        writable().map_err(|error: io::Error| no_files(&error))?;
+        let mut environment = BTreeMap::from([
+            ("HOME".to_owned(), HOME.to_owned()),
+            ("XDG_CACHE_HOME".to_owned(), HOME.to_owned()),
+        ]);
+        environment.extend(image.environment.clone());
+        environment.extend(order.environment.clone());
+        if let Some(gpu) = &self.gpu {
+            let before = environment
+                .get("LD_LIBRARY_PATH")
+                .or_else(|| facts.environment.get("LD_LIBRARY_PATH"));
+            if let Some(path) = gpu.library_path(before.map(String::as_str)) {
+                environment.insert("LD_LIBRARY_PATH".to_owned(), path);
+            }
+        }
+        let mount = |source, target: &str, read_only| Mount {
+            source,
+            target: target.to_owned(),
+            read_only,
+        };
+        Ok(ContainerSpec {
+            name: Some(format!("torchgauge-{}-{}", order.session, order.asked.run)),
+            image: image.image.clone(),
+            entrypoint: image.entrypoint.clone(),
+            command: vec![RUN_FILE.to_owned(), RESULTS_FILE.to_owned()],
+            environment,
+            labels: Owner::this_process(&order.session, &order.asked.run).labels(),
+            mounts: vec![
+                mount(order.run_file(), RUN_FILE, true),
+                mount(order.results_file(), RESULTS_FILE, false),
+            ],
+            limits: engine_limits(&order.limits),
+            gpu: self.gpu.clone().filter(|_| order.device.is_cuda()),
+            ..ContainerSpec::default()
+        })
+    }
+}
+
+fn engine_limits(limits: &Limits) -> engine::Limits {
+    let defaults = engine::Limits::default();
+    engine::Limits {
+        memory_bytes: limits.memory_bytes,
+        cpus: limits.cpus,
+        cpuset: limits.cpuset.clone(),
+        shm_bytes: limits.shm_bytes,
+        pids: limits.pids.or(defaults.pids),
+        ulimits: limits
+            .ulimits
+            .iter()
+            .map(|(name, limit)| Ulimit {
+                name: name.clone(),
+                soft: limit.soft,
+                hard: limit.hard,
+            })
+            .collect(),
+        ..defaults
+    }
+}

@@ -1,0 +1,270 @@
+//! An executor without a workload, for tests of everything around it.
+
+use std::{fs, time::Duration};
+
+use futures_util::future::BoxFuture;
+use protocol::{Event, FailureReason, Memory, Phase, RunFile, Started, Step, Summary, Task};
+use record::{Isolation, Reason, Stage};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::{Execution, Executor, Order, no_files};
+use crate::outcome::End;
+
+/// Runs nothing and tells invented figures, as a script says.
+///
+/// The script is a list of rules, separated by `;` or line ends. A rule is `PATTERN=ENDING`; the
+/// first whose pattern is part of `RUN IMAGE SCENARIO VARIANT` or is `*` decides, and a run that
+/// no rule fits goes well. Endings: `ok`, `ok:X` (X times as fast), `oom`, `nan`, `libtorch`,
+/// `exit:N`, `signal:N`, `host-oom`, `time-limit`, `garbage`, `torn`, `invalid`, `engine`, `image`,
+/// `cancel` (the session is interrupted during this run), `sleep:MS` (goes well after that long).
+///
+/// The command line reaches it as `--engine mock:SCRIPT`, hidden: tests of the real binary need a
+/// session without containers, libtorch or a card. Its records say that nothing was measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mock {
+    rules: Vec<(String, Ending)>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Ending {
+    Ok { speed: f64 },
+    Told(FailureReason),
+    Exit(i64),
+    Signal(i32),
+    HostOutOfMemory,
+    TimeLimit,
+    Garbage,
+    Torn,
+    Invalid,
+    Engine,
+    Image,
+    Cancel,
+    Sleep(Duration),
+}
+
+/// Why a script cannot be followed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is no rule; expected PATTERN=ENDING with an ending of ok, ok:X, oom, nan, libtorch, \
+     exit:N, signal:N, host-oom, time-limit, garbage, torn, invalid, engine, image, cancel, sleep:MS"
+)]
+pub struct MockError(String);
+
+impl Mock {
+    /// Follows this script.
+    pub fn new(script: &str) -> Result<Self, MockError> {
+        let rules = script
+            .split([';', '\n'])
+            .map(str::trim)
+            .filter(|rule| !rule.is_empty())
+            .map(|rule| parse(rule).ok_or_else(|| MockError(rule.to_owned())))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { rules })
+    }
+
+    fn ending(&self, order: &Order) -> Ending {
+        let RunFile { run, variant, .. } = &order.asked;
+        let text = format!("{run} {} {variant}", order.image);
+        self.rules
+            .iter()
+            .find(|(pattern, _)| pattern == "*" || text.contains(pattern.as_str()))
+            .map_or(Ending::Ok { speed: 1.0 }, |(_, ending)| ending.clone())
+    }
+}
+
+fn parse(rule: &str) -> Option<(String, Ending)> {
+    // A variant itself may hold `=`; an ending never does.
+    let (pattern, ending) = rule.rsplit_once('=')?;
+    let (word, value) = ending.trim().split_once(':').unwrap_or((ending.trim(), ""));
+    let ending = match (word, value) {
+        ("ok", "") => Ending::Ok { speed: 1.0 },
+        ("ok", speed) => Ending::Ok {
+            speed: speed
+                .parse()
+                .ok()
+                .filter(|speed: &f64| speed.is_finite() && *speed > 0.0)?,
+        },
+        ("exit", status) => Ending::Exit(status.parse().ok()?),
+        ("signal", signal) => Ending::Signal(signal.parse().ok()?),
+        ("sleep", ms) => Ending::Sleep(Duration::from_millis(ms.parse().ok()?)),
+        ("oom", "") => Ending::Told(FailureReason::OutOfMemory),
+        ("nan", "") => Ending::Told(FailureReason::LossNotFinite),
+        ("libtorch", "") => Ending::Told(FailureReason::Libtorch),
+        ("host-oom", "") => Ending::HostOutOfMemory,
+        ("time-limit", "") => Ending::TimeLimit,
+        ("garbage", "") => Ending::Garbage,
+        ("torn", "") => Ending::Torn,
+        ("invalid", "") => Ending::Invalid,
+        ("engine", "") => Ending::Engine,
+        ("image", "") => Ending::Image,
+        ("cancel", "") => Ending::Cancel,
+        _ => return None,
+    };
+    Some((pattern.trim().to_owned(), ending))
+}
+
+impl Executor for Mock {
+    fn run<'a>(
+        &'a self,
+        order: &'a Order,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Execution> {
+        Box::pin(async move {
+            let mut execution = Execution::new(Isolation::Process {
+                missing: vec!["everything: nothing ran, the figures are invented".into()],
+            });
+            execution
+                .notes
+                .push("made by the mock engine; nothing was measured".into());
+            execution.wall_seconds = 0.25;
+            let ending = self.ending(order);
+            if let Ending::Sleep(time) = ending {
+                tokio::select! {
+                    () = sleep(time) => {}
+                    () = cancel.cancelled() => return execution,
+                }
+            }
+            if ending == Ending::Cancel {
+                cancel.cancel();
+                return execution;
+            }
+            if let Err(error) = write(order, &ending) {
+                execution.end = no_files(&error);
+                return execution;
+            }
+            execution.end = end(order, &ending);
+            execution
+        })
+    }
+}
+
+fn end(order: &Order, ending: &Ending) -> End {
+    match ending {
+        Ending::Exit(status) => End::Exited(*status),
+        Ending::Signal(signal) => End::Signalled(*signal),
+        Ending::Told(_) => End::Exited(1),
+        Ending::HostOutOfMemory => End::OutOfMemory {
+            message: "the container's memory limit of 4 GiB".into(),
+        },
+        Ending::TimeLimit => End::TimeLimit(order.limits.time),
+        Ending::Engine => End::EngineLost {
+            message: "the engine is gone".into(),
+        },
+        Ending::Image => End::NotStarted {
+            reason: Reason::ImageBroken,
+            stage: Stage::Create,
+            message: "no such image".into(),
+        },
+        _ => End::Exited(0),
+    }
+}
+
+fn write(order: &Order, ending: &Ending) -> std::io::Result<()> {
+    let mut events = vec![Event::Started(Box::new(Started {
+        version: protocol::VERSION,
+        run: order.asked.run.clone(),
+        scenario_version: env!("CARGO_PKG_VERSION").into(),
+        libtorch_version: "2.11.0".into(),
+        threads: order.asked.threads.unwrap_or(1),
+        cuda: None,
+        allocator: None,
+    }))];
+    for phase in [Phase::ModelBuild, Phase::Warmup, Phase::Measure] {
+        events.push(Event::PhaseBegan { phase });
+        if let Ending::Told(reason) = ending
+            && phase == Phase::Warmup
+        {
+            events.push(Event::Failed {
+                reason: *reason,
+                phase,
+                message: format!("the mock failed with {reason:?}"),
+                memory: None,
+            });
+            break;
+        }
+        events.push(Event::PhaseEnded {
+            phase,
+            seconds: 0.05,
+        });
+    }
+    match ending {
+        Ending::Ok { speed } => events.extend(figures(&order.asked, *speed, true)),
+        Ending::Sleep(_) => events.extend(figures(&order.asked, 1.0, true)),
+        Ending::Invalid => events.extend(figures(&order.asked, 1.0, false)),
+        _ => {}
+    }
+    let mut text = String::new();
+    for event in events {
+        text.push_str(&serde_json::to_string(&event)?);
+        text.push('\n');
+    }
+    match ending {
+        Ending::Garbage => text.push_str("Segmentation fault (core dumped)\n"),
+        Ending::Torn => text.push_str("{\"event\":\"finis"),
+        _ => {}
+    }
+    fs::write(order.run_file(), serde_json::to_vec(&order.asked)?)?;
+    fs::write(order.results_file(), text)?;
+    fs::write(&order.log, "mock: nothing ran\n")
+}
+
+/// Figures that agree with each other and are the same for the same run.
+fn figures(asked: &RunFile, speed: f64, sound: bool) -> Vec<Event> {
+    // A per cent of spread, out of the run's name, so that statistics have something to work on.
+    let letters: u32 = asked.run.bytes().map(u32::from).sum();
+    let spread = 1.0 + f64::from(letters % 21) / 2000.0;
+    let samples = asked.variant.effective_batch() * u64::from(asked.steps.measured);
+    let step_seconds = 0.01 * spread / speed;
+    let measured_seconds = step_seconds * f64::from(asked.steps.measured);
+    let loss = (asked.task == Task::Training).then_some(2.0);
+    let mut events: Vec<_> = (0..asked.steps.measured)
+        .map(|index| {
+            Event::Step(Step {
+                index,
+                seconds: step_seconds,
+                loss,
+                skipped: false,
+            })
+        })
+        .collect();
+    let rate = samples as f64 / measured_seconds;
+    events.push(Event::Finished(Box::new(Summary {
+        parameters: 1000,
+        micro_batch: asked.variant.batch.get().into(),
+        effective_batch: asked.variant.effective_batch(),
+        samples,
+        measured_seconds,
+        throughput_samples_per_second: if sound { rate } else { rate * 1.5 },
+        first_loss: loss.map(|loss| loss + 0.5),
+        last_loss: loss,
+        memory: Memory {
+            peak_allocated_bytes: Some(100 << 20),
+            parameter_bytes: Some(4000),
+            host_peak_resident_bytes: Some(300 << 20),
+            ..Memory::default()
+        },
+        scaler: None,
+    })));
+    events
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_are_read() {
+        let mock = Mock::new("checkpointing=blocks=oom; b1=exit:3\n*=ok:1.05").unwrap();
+        assert_eq!(mock.rules.len(), 3);
+        assert_eq!(mock.rules[0].0, "checkpointing=blocks");
+        assert_eq!(mock.rules[2].1, Ending::Ok { speed: 1.05 });
+        for bad in ["x", "x=", "x=exit", "x=ok:-1", "x=oom:1", "x=fire"] {
+            let error = Mock::new(bad).unwrap_err();
+            assert!(
+                error.to_string().contains("is no rule; expected"),
+                "{error}"
+            );
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Which way a container reaches the card, found out by trying.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use engine::{Engine, GpuAccess, GpuHost, GpuPath, gpu::candidates};
+use protocol::{Device, Model, RunFile, Steps, Task, VERSION, Variant};
+use record::Outcome;
+use tokio_util::sync::CancellationToken;
+
+use super::{Container, ContainerImage, Executor as _, Order};
+use crate::{outcome::judge, results, suite::Limits};
+
+/// A way that was looked at, and why it does not serve.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GpuProbe {
+    /// The way.
+    pub path: GpuPath,
+    /// Why not; `None` where it serves.
+    pub obstacle: Option<String>,
+}
+
+/// Finds a way to give containers of this image the card with this index: the first on which
+/// CUDA works inside a container. An engine may ignore what it does not understand without a
+/// word, so nothing less than a step of a small model on the card counts.
+///
+/// # Errors
+/// What was tried, with what stood in the way of each.
+pub async fn find_gpu(
+    engine: &Engine,
+    host: &GpuHost,
+    image: &ContainerImage,
+    index: u32,
+    cancel: &CancellationToken,
+) -> Result<GpuAccess, Vec<GpuProbe>> {
+    let mut probes = Vec::new();
+    for candidate in candidates(engine.facts(), host) {
+        let path = candidate.path;
+        let tried = match candidate.obstacle {
+            Some(obstacle) => Err(obstacle),
+            None => match GpuAccess::resolve(engine.facts(), host, path, index) {
+                Ok(access) => attempt(engine, image, access, cancel).await,
+                Err(error) => Err(error.to_string()),
+            },
+        };
+        match tried {
+            Ok(access) => return Ok(access),
+            Err(obstacle) => probes.push(GpuProbe {
+                path,
+                obstacle: Some(obstacle),
+            }),
+        }
+        if cancel.is_cancelled() {
+            break;
+        }
+    }
+    Err(probes)
+}
+
+async fn attempt(
+    engine: &Engine,
+    image: &ContainerImage,
+    access: GpuAccess,
+    cancel: &CancellationToken,
+) -> Result<GpuAccess, String> {
+    let folder = tempfile::Builder::new()
+        .prefix("torchgauge-probe-")
+        .tempdir()
+        .map_err(|error| format!("cannot make a folder for the probe: {error}"))?;
+    let work = folder.path().join("run");
+    std::fs::create_dir(&work)
+        .map_err(|error| format!("cannot make {}: {error}", work.display()))?;
+    let images = BTreeMap::from([("probe".to_owned(), image.clone())]);
+    let executor = Container::new(engine.clone(), images, Some(access.clone()));
+    let order = Order {
+        session: crate::session::fresh_name(),
+        image: "probe".to_owned(),
+        asked: RunFile {
+            version: VERSION,
+            run: "probe".to_owned(),
+            model: Model::VitTiny,
+            task: Task::Inference,
+            variant: Variant::default(),
+            device: Device::Cuda(0),
+            steps: Steps {
+                warmup: 0,
+                measured: 1,
+            },
+            seed: 1,
+            threads: None,
+        },
+        device: Device::Cuda(access.index),
+        limits: Limits {
+            time: Duration::from_mins(3),
+            ..Limits::default()
+        },
+        environment: BTreeMap::new(),
+        folder: work,
+        log: folder.path().join("log"),
+    };
+    let execution = executor.run(&order, cancel).await;
+    let told = results::read(&order.results_file(), &order.asked.run);
+    let log = std::fs::read_to_string(&order.log).ok();
+    match judge(&execution.end, &told, log.as_deref()) {
+        Outcome::Ok => Ok(access),
+        Outcome::Failed { message, .. } => Err(message),
+    }
+}

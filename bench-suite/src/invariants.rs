@@ -1,0 +1,390 @@
+//! What must hold between the figures of a run. A run where one does not is no measurement.
+
+use protocol::{RunFile, Steps, Task};
+use record::{Metrics, Monitor, StepTimes};
+
+use crate::results::Results;
+
+/// Relative difference up to which two figures of one quantity count as equal: the workload
+/// computes one from the other, so only rounding lies between them.
+const ROUNDING: f64 = 1e-6;
+/// Share by which the sum of step times may exceed the measured time: CUDA events tick in
+/// about 0.5 µs, and each step is rounded on its own.
+const STEP_SUM_OVER: f64 = 0.01;
+/// Share of the measured time that may lie between the steps. Above it, something that is no
+/// step was measured too.
+const STEP_SUM_UNDER: f64 = 0.5;
+/// Bytes by which one reading may exceed a later one of a larger quantity: NVML rounds to
+/// pages, and other processes' memory comes and goes.
+const MEMORY_SLACK_BYTES: u64 = 64 << 20;
+
+/// Finds the first invariant that does not hold; the message names both figures.
+pub(crate) fn check(
+    asked: &RunFile,
+    results: &Results,
+    metrics: &Metrics,
+    monitor: &Monitor,
+) -> Result<(), String> {
+    check_counts(asked, results, metrics)?;
+    check_times(results, metrics)?;
+    check_losses(asked.task, results, metrics)?;
+    check_memory(metrics, monitor)?;
+    check_monitor(monitor)
+}
+
+fn check_counts(asked: &RunFile, results: &Results, metrics: &Metrics) -> Result<(), String> {
+    let Steps { measured, .. } = asked.steps;
+    let told = results.steps.len();
+    if told != measured as usize {
+        return Err(format!(
+            "{told} step events, but {measured} measured steps were asked for"
+        ));
+    }
+    equal(
+        "micro_batch",
+        metrics.micro_batch,
+        "batch of the run file",
+        asked.variant.batch.get().into(),
+    )?;
+    equal(
+        "effective_batch",
+        metrics.effective_batch,
+        "batch × accumulation of the run file",
+        asked.variant.effective_batch(),
+    )?;
+    equal(
+        "samples",
+        metrics.samples,
+        "effective_batch × measured steps",
+        metrics.effective_batch * u64::from(measured),
+    )
+}
+
+fn equal(name: &str, got: u64, other: &str, expected: u64) -> Result<(), String> {
+    if got == expected {
+        return Ok(());
+    }
+    Err(format!("{name} is {got}, but {other} is {expected}"))
+}
+
+fn check_times(results: &Results, metrics: &Metrics) -> Result<(), String> {
+    let time = metrics.measured_seconds;
+    let rate = metrics.throughput_samples_per_second;
+    for (name, value) in [
+        ("measured_seconds", time),
+        ("throughput_samples_per_second", rate),
+    ] {
+        if !(value.is_finite() && value > 0.0) {
+            return Err(format!("{name} is {value}, expected a number above 0"));
+        }
+    }
+    for step in &results.steps {
+        if !(step.seconds.is_finite() && step.seconds > 0.0) {
+            return Err(format!("step {} took {} seconds", step.index, step.seconds));
+        }
+    }
+    let samples = metrics.samples as f64;
+    if (rate * time - samples).abs() > ROUNDING * samples {
+        return Err(format!(
+            "throughput × time is {rate} × {time} = {} samples, but samples is {samples}",
+            rate * time
+        ));
+    }
+    let sum: f64 = results.steps.iter().map(|step| step.seconds).sum();
+    if sum > time * (1.0 + STEP_SUM_OVER) || sum < time * (1.0 - STEP_SUM_UNDER) {
+        return Err(format!(
+            "the step times add up to {sum:.6} s, but measured_seconds is {time:.6}"
+        ));
+    }
+    Ok(())
+}
+
+fn check_losses(task: Task, results: &Results, metrics: &Metrics) -> Result<(), String> {
+    let steps = results
+        .steps
+        .iter()
+        .map(|step| (format!("loss of step {}", step.index), step.loss));
+    let ends = [
+        ("first_loss".to_owned(), metrics.first_loss),
+        ("last_loss".to_owned(), metrics.last_loss),
+    ];
+    for (name, loss) in steps.chain(ends) {
+        match (task, loss) {
+            (Task::Training, None) => return Err(format!("{name} is missing from a training run")),
+            // JSON has no NaN, but a later format may.
+            (_, Some(loss)) if !loss.is_finite() => return Err(format!("{name} is {loss}")),
+            (Task::Inference, Some(loss)) => {
+                return Err(format!("{name} is {loss} in a run without a loss"));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn check_memory(metrics: &Metrics, monitor: &Monitor) -> Result<(), String> {
+    let memory = &metrics.memory;
+    let process = metrics.process_peak_bytes;
+    let total = memory.device_total_bytes;
+    let used = monitor
+        .card_used_bytes
+        .as_ref()
+        .map(|series| bytes(series.maximum));
+    let at_most = |small: (&str, Option<u64>), large: (&str, Option<u64>), slack: u64| {
+        let ((small_name, Some(small)), (large_name, Some(large))) = (small, large) else {
+            return Ok(());
+        };
+        if small <= large.saturating_add(slack) {
+            return Ok(());
+        }
+        Err(format!(
+            "{small_name} is {small}, more than {large_name}, which is {large}"
+        ))
+    };
+    let allocated = ("peak_allocated_bytes", memory.peak_allocated_bytes);
+    let reserved = ("peak_reserved_bytes", memory.peak_reserved_bytes);
+    let run_allocated = ("run_peak_allocated_bytes", memory.run_peak_allocated_bytes);
+    let run_reserved = ("run_peak_reserved_bytes", memory.run_peak_reserved_bytes);
+    let device = ("device_total_bytes", total);
+    at_most(allocated, reserved, 0)?;
+    at_most(allocated, run_allocated, 0)?;
+    at_most(reserved, run_reserved, 0)?;
+    at_most(("allocated_bytes", memory.allocated_bytes), allocated, 0)?;
+    at_most(("reserved_bytes", memory.reserved_bytes), reserved, 0)?;
+    at_most(run_allocated, run_reserved, 0)?;
+    at_most(run_reserved, device, 0)?;
+    at_most(("device_used_bytes", memory.device_used_bytes), device, 0)?;
+    at_most(("process_peak_bytes", process), device, 0)?;
+    // The process holds what its allocator reserved at its end, for longer than NVML's samples
+    // are apart; a peak in between may slip through them.
+    at_most(
+        ("reserved_bytes", memory.reserved_bytes),
+        ("process_peak_bytes", process),
+        MEMORY_SLACK_BYTES,
+    )?;
+    at_most(
+        ("process_peak_bytes", process),
+        ("the card's used bytes", used),
+        MEMORY_SLACK_BYTES,
+    )
+}
+
+fn check_monitor(monitor: &Monitor) -> Result<(), String> {
+    if let Some(series) = &monitor.card_utilization_percent
+        && series.maximum > 100.0
+    {
+        return Err(format!(
+            "card_utilization_percent is {}, more than 100",
+            series.maximum
+        ));
+    }
+    Ok(())
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "bytes came as whole numbers and went through f64 for the series"
+)]
+fn bytes(value: f64) -> u64 {
+    value as u64
+}
+
+/// The figures, out of what the workload and the monitor told.
+pub(crate) fn metrics(
+    summary: &protocol::Summary,
+    results: &Results,
+    monitor: &Monitor,
+) -> Metrics {
+    let peak =
+        |series: &Option<record::Series>| series.as_ref().map(|series| bytes(series.maximum));
+    Metrics {
+        throughput_samples_per_second: summary.throughput_samples_per_second,
+        samples: summary.samples,
+        measured_seconds: summary.measured_seconds,
+        step_seconds: StepTimes::of(&results.steps).unwrap_or_default(),
+        micro_batch: summary.micro_batch,
+        effective_batch: summary.effective_batch,
+        parameters: summary.parameters,
+        first_loss: summary.first_loss,
+        last_loss: summary.last_loss,
+        scaler: summary.scaler,
+        memory: summary.memory.clone(),
+        process_peak_bytes: peak(&monitor.card_process_bytes),
+        container_peak_bytes: peak(&monitor.memory_bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::{Device, Memory, Model, Step, Summary, VERSION, Variant};
+    use record::{Sample, Series};
+
+    use super::*;
+
+    struct Case {
+        asked: RunFile,
+        results: Results,
+        metrics: Metrics,
+        monitor: Monitor,
+    }
+
+    fn good() -> Case {
+        let asked = RunFile {
+            version: VERSION,
+            run: "r".into(),
+            model: Model::ResnetTiny,
+            task: Task::Training,
+            variant: serde_json::from_str::<Variant>(r#"{"batch":4,"accumulation":2}"#).unwrap(),
+            device: Device::Cuda(0),
+            steps: Steps {
+                warmup: 1,
+                measured: 2,
+            },
+            seed: 1,
+            threads: None,
+        };
+        let step = |index| Step {
+            index,
+            seconds: 0.5,
+            loss: Some(2.0),
+            skipped: false,
+        };
+        let results = Results {
+            steps: vec![step(0), step(1)],
+            ..Results::default()
+        };
+        let summary = Summary {
+            parameters: 10,
+            micro_batch: 4,
+            effective_batch: 8,
+            samples: 16,
+            measured_seconds: 1.01,
+            throughput_samples_per_second: 16.0 / 1.01,
+            first_loss: Some(2.5),
+            last_loss: Some(2.0),
+            memory: Memory {
+                peak_allocated_bytes: Some(100 << 20),
+                peak_reserved_bytes: Some(200 << 20),
+                run_peak_allocated_bytes: Some(150 << 20),
+                run_peak_reserved_bytes: Some(250 << 20),
+                allocated_bytes: Some(50 << 20),
+                reserved_bytes: Some(200 << 20),
+                device_used_bytes: Some(900 << 20),
+                device_total_bytes: Some(2 << 30),
+                ..Memory::default()
+            },
+            scaler: None,
+        };
+        let series = |value: f64| Series::of(&[Sample(0.0, value), Sample(0.1, value)]);
+        let monitor = Monitor {
+            card_process_bytes: series(f64::from(800 << 20)),
+            card_used_bytes: series(f64::from(900 << 20)),
+            card_utilization_percent: series(99.0),
+            ..Monitor::default()
+        };
+        Case {
+            metrics: metrics(&summary, &results, &monitor),
+            asked,
+            results,
+            monitor,
+        }
+    }
+
+    fn verdict(break_it: impl FnOnce(&mut Case)) -> String {
+        let mut case = good();
+        break_it(&mut case);
+        match check(&case.asked, &case.results, &case.metrics, &case.monitor) {
+            Ok(()) => "fine".into(),
+            Err(message) => message,
+        }
+    }
+
+    #[test]
+    fn a_sound_run_is_sound() {
+        assert_eq!(verdict(|_| ()), "fine");
+    }
+
+    #[test]
+    fn a_contradiction_names_both_figures() {
+        type Break<'a> = &'a dyn Fn(&mut Case);
+        let broken: [(Break<'_>, &str); 17] = [
+            (
+                &|c| c.metrics.throughput_samples_per_second *= 1.01,
+                "but samples is 16",
+            ),
+            (
+                &|c| c.metrics.samples = 17,
+                "samples is 17, but effective_batch × measured steps is 16",
+            ),
+            (
+                &|c| c.metrics.micro_batch = 5,
+                "micro_batch is 5, but batch of the run file is 4",
+            ),
+            (&|c| c.metrics.effective_batch = 9, "effective_batch is 9"),
+            (
+                &|c| c.metrics.measured_seconds = f64::NAN,
+                "measured_seconds is NaN",
+            ),
+            (
+                &|c| c.metrics.measured_seconds = 0.0,
+                "measured_seconds is 0",
+            ),
+            (
+                &|c| c.results.steps[0].seconds = 5.0,
+                "add up to 5.500000 s, but measured_seconds is 1.010000",
+            ),
+            (
+                &|c| c.results.steps[0].seconds = -0.5,
+                "step 0 took -0.5 seconds",
+            ),
+            (
+                &|c| c.results.steps.truncate(1),
+                "1 step events, but 2 measured steps",
+            ),
+            (
+                &|c| c.results.steps[1].loss = Some(f64::INFINITY),
+                "loss of step 1 is inf",
+            ),
+            (&|c| c.metrics.last_loss = None, "last_loss is missing"),
+            (
+                &|c| c.asked.task = Task::Inference,
+                "in a run without a loss",
+            ),
+            (
+                &|c| c.metrics.memory.peak_allocated_bytes = Some(201 << 20),
+                "peak_allocated_bytes is 210763776, more than peak_reserved_bytes, which is 209715200",
+            ),
+            (
+                &|c| c.metrics.memory.run_peak_reserved_bytes = Some(3 << 30),
+                "more than device_total_bytes",
+            ),
+            (
+                &|c| c.metrics.process_peak_bytes = Some(100 << 20),
+                "more than process_peak_bytes",
+            ),
+            (
+                &|c| c.metrics.process_peak_bytes = Some(1900 << 20),
+                "more than the card's used bytes",
+            ),
+            (
+                &|c| c.monitor.card_utilization_percent.as_mut().unwrap().maximum = 101.0,
+                "card_utilization_percent is 101, more than 100",
+            ),
+        ];
+        for (break_it, expect) in broken {
+            let found = verdict(break_it);
+            assert!(found.contains(expect), "{found}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_contradicts_nothing() {
+        let found = verdict(|case| {
+            case.metrics.memory = Memory::default();
+            case.metrics.process_peak_bytes = None;
+            case.monitor = Monitor::default();
+        });
+        assert_eq!(found, "fine");
+    }
+}

@@ -1,0 +1,246 @@
+//! The machine that measures: what `/proc`, `/sys` and NVML say.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    thread,
+};
+
+use nvml_wrapper::{
+    Nvml, cuda_driver_version_major, cuda_driver_version_minor, enum_wrappers::device::Clock,
+    error::NvmlError,
+};
+use record::{Card, Machine, Processor};
+
+/// Everything that is known about the machine; `name` in place of the host's name.
+#[must_use]
+pub fn facts(name: Option<&str>) -> Machine {
+    let mut machine = host(Path::new("/"), name);
+    if let Ok(nvml) = Nvml::init() {
+        machine.driver_version = nvml.sys_driver_version().ok();
+        machine.driver_cuda_version = nvml.sys_cuda_driver_version().ok().map(|version| {
+            let major = cuda_driver_version_major(version);
+            let minor = cuda_driver_version_minor(version);
+            format!("{major}.{minor}")
+        });
+        machine.cards = cards(&nvml);
+    }
+    machine
+}
+
+/// Whether NVML can be used, and why not, with the next step.
+pub fn nvml() -> Result<(), String> {
+    match Nvml::init() {
+        Ok(_) => Ok(()),
+        Err(error @ NvmlError::LibloadingError(_)) => Err(format!(
+            "NVML is not here ({error}); it comes with the NVIDIA driver as libnvidia-ml.so.1"
+        )),
+        Err(error) => Err(format!(
+            "NVML does not answer ({error}); is the NVIDIA driver loaded, and of the same version?"
+        )),
+    }
+}
+
+/// Bytes of memory that can be had without swapping.
+#[must_use]
+pub fn available_memory_bytes() -> Option<u64> {
+    meminfo(Path::new("/"), "MemAvailable:")
+}
+
+fn host(root: &Path, name: Option<&str>) -> Machine {
+    let read = |path: &str| -> Option<String> {
+        let text = fs::read_to_string(root.join(path)).ok()?;
+        Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+    };
+    let name = name
+        .map(str::to_owned)
+        .or_else(|| read("proc/sys/kernel/hostname"));
+    let os = ["etc/os-release", "usr/lib/os-release"]
+        .iter()
+        .find_map(|path| read(path))
+        .and_then(|text| {
+            let line = text
+                .lines()
+                .find_map(|line| line.strip_prefix("PRETTY_NAME="));
+            line.map(|name| name.trim_matches(['"', '\'']).to_owned())
+        });
+    let cpuinfo = read("proc/cpuinfo").unwrap_or_default();
+    Machine {
+        name: name.unwrap_or_else(|| "unknown".into()),
+        os: os.unwrap_or_else(|| "unknown".into()),
+        kernel: read("proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".into()),
+        virtualization: virtualization(&read, &cpuinfo),
+        processor: Processor {
+            model: cpu_field(&cpuinfo, &["model name", "Processor", "cpu model", "Model"])
+                .unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+            logical_cores: thread::available_parallelism()
+                .ok()
+                .and_then(|count| u32::try_from(count.get()).ok())
+                .unwrap_or(1),
+            governor: read("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        },
+        memory_bytes: meminfo(root, "MemTotal:").unwrap_or_default(),
+        driver_version: None,
+        driver_cuda_version: None,
+        cards: Vec::new(),
+    }
+}
+
+fn cpu_field(cpuinfo: &str, names: &[&str]) -> Option<String> {
+    names.iter().find_map(|wanted| {
+        cpuinfo.lines().find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            (name.trim() == *wanted).then(|| value.trim().to_owned())
+        })
+    })
+}
+
+/// As `systemd-detect-virt` does for machines: the firmware's names, then the processor's flag.
+fn virtualization(read: &impl Fn(&str) -> Option<String>, cpuinfo: &str) -> Option<String> {
+    const VENDORS: [(&str, &str); 9] = [
+        ("KVM", "kvm"),
+        ("OpenStack", "kvm"),
+        ("Amazon EC2", "amazon"),
+        ("QEMU", "qemu"),
+        ("VMware", "vmware"),
+        ("innotek GmbH", "oracle"),
+        ("Xen", "xen"),
+        ("Google", "google"),
+        ("Microsoft Corporation", "microsoft"),
+    ];
+    let firmware = ["product_name", "sys_vendor", "board_vendor", "bios_vendor"]
+        .iter()
+        .filter_map(|file| read(&format!("sys/class/dmi/id/{file}")))
+        .find_map(|text| {
+            let known = VENDORS.iter().find(|(vendor, _)| text.starts_with(vendor));
+            known.map(|(_, name)| (*name).to_owned())
+        });
+    let flagged = cpuinfo
+        .lines()
+        .filter(|line| line.starts_with("flags"))
+        .any(|line| {
+            line.split_ascii_whitespace()
+                .any(|flag| flag == "hypervisor")
+        });
+    // Bare Google and Microsoft machines carry the same vendor; the flag decides.
+    if flagged {
+        firmware
+            .or_else(|| read("sys/hypervisor/type"))
+            .or_else(|| Some("unknown".into()))
+    } else {
+        None
+    }
+}
+
+fn meminfo(root: &Path, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(root.join("proc/meminfo")).ok()?;
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    let kib: u64 = line.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some(kib * 1024)
+}
+
+fn cards(nvml: &Nvml) -> Vec<Card> {
+    let count = nvml.device_count().unwrap_or(0);
+    (0..count)
+        .filter_map(|index| {
+            // A card that fell off the bus does not hide the others.
+            let device = nvml.device_by_index(index).ok()?;
+            Some(Card {
+                index,
+                name: device.name().ok()?,
+                uuid: device.uuid().ok()?,
+                memory_bytes: device.memory_info().map_or(0, |memory| memory.total),
+                power_limit_watts: device
+                    .enforced_power_limit()
+                    .ok()
+                    .map(|milliwatts| f64::from(milliwatts) / 1000.0),
+                max_sm_clock_mhz: device.max_clock_info(Clock::SM).ok(),
+                ecc: device
+                    .is_ecc_enabled()
+                    .ok()
+                    .map(|ecc| ecc.currently_enabled),
+                mig: device.mig_mode().ok().map(|mode| mode.current != 0),
+                persistence: device.is_in_persistent_mode().ok(),
+            })
+        })
+        .collect()
+}
+
+/// Counter of processes that the kernel ended for want of memory; `None` where it has none.
+#[must_use]
+pub(crate) fn oom_kills() -> Option<u64> {
+    let text = fs::read_to_string(PathBuf::from("/proc/vmstat")).ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("oom_kill "))?;
+    line.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fake(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        root
+    }
+
+    #[test]
+    fn a_machine_is_read_off_its_files() {
+        let root = fake(&[
+            ("proc/sys/kernel/hostname", "ci-7\n"),
+            ("proc/sys/kernel/osrelease", "6.1.0-18-amd64\n"),
+            (
+                "etc/os-release",
+                "ID=debian\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n",
+            ),
+            (
+                "proc/cpuinfo",
+                "processor\t: 0\nmodel name\t: Some CPU @ 3GHz\nflags\t\t: fpu hypervisor sse\n",
+            ),
+            (
+                "proc/meminfo",
+                "MemTotal:       1024 kB\nMemAvailable:   512 kB\n",
+            ),
+            ("sys/class/dmi/id/sys_vendor", "QEMU\n"),
+            (
+                "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
+                "performance\n",
+            ),
+        ]);
+        let machine = host(root.path(), None);
+        assert_eq!(machine.name, "ci-7");
+        assert_eq!(machine.os, "Debian GNU/Linux 12 (bookworm)");
+        assert_eq!(machine.kernel, "6.1.0-18-amd64");
+        assert_eq!(machine.virtualization.as_deref(), Some("qemu"));
+        assert_eq!(machine.processor.model, "Some CPU @ 3GHz");
+        assert_eq!(machine.processor.governor.as_deref(), Some("performance"));
+        assert_eq!(machine.memory_bytes, 1 << 20);
+        assert_eq!(host(root.path(), Some("lab")).name, "lab");
+    }
+
+    #[test]
+    fn a_machine_without_any_of_it_is_unknown_and_no_error() {
+        let root = fake(&[]);
+        let machine = host(root.path(), None);
+        assert_eq!(
+            (machine.name.as_str(), machine.os.as_str()),
+            ("unknown", "unknown")
+        );
+        assert_eq!((machine.memory_bytes, machine.virtualization), (0, None));
+        assert!(machine.processor.logical_cores >= 1);
+    }
+
+    #[test]
+    fn this_machine_has_memory_and_a_kernel() {
+        let machine = facts(None);
+        assert!(machine.memory_bytes > 1 << 26);
+        assert_ne!(machine.kernel, "unknown");
+        assert!(available_memory_bytes().unwrap() <= machine.memory_bytes);
+    }
+}

@@ -1,0 +1,379 @@
+//! What runs, and in which order.
+//!
+//! A block is one run of every cell in random order. Blocks repeat, so that drift of the machine
+//! hits all cells alike, and runs of one block can be compared with each other.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use protocol::Device;
+use rand::{Rng as _, RngCore as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+use record::CellPlan;
+
+use crate::suite::{DeviceKind, Limits, MAX_BLOCKS, Suite};
+
+/// What to plan.
+#[derive(Debug, Clone)]
+pub struct Request<'a> {
+    /// The suites.
+    pub suites: &'a [Suite],
+    /// Names of the images; `local` for runs without one.
+    pub images: &'a [String],
+    /// Where the work runs.
+    pub device: Device,
+    /// Blocks; `None`: the most that a suite asks for.
+    pub blocks: Option<u32>,
+    /// Seed of the order; `None`: by chance.
+    pub order_seed: Option<u64>,
+}
+
+/// What runs, and in which order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// Where the work runs.
+    pub device: Device,
+    /// The cells; each runs once in every block.
+    pub cells: Vec<Cell>,
+    /// How many blocks.
+    pub blocks: u32,
+    /// Seed of the order within blocks.
+    pub order_seed: u64,
+    /// The suites, by name, with the SHA-256 of their text.
+    pub suites: BTreeMap<String, String>,
+    /// Scenarios with variants that are not for this device.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// One cell: image × scenario × variant.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cell {
+    /// What the session's file says of it.
+    pub plan: CellPlan,
+    /// What a run may use.
+    pub limits: Limits,
+    /// Threads for work on the processor.
+    pub threads: Option<u32>,
+}
+
+/// One run of the plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    /// Its name, unique in the session and fit for file and container names.
+    pub name: String,
+    /// Place in the session's order, from 0.
+    pub order: u32,
+    /// The block, from 0.
+    pub block: u32,
+    /// Index of its cell.
+    pub cell: usize,
+}
+
+/// Variants of a scenario that are not for the session's device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut {
+    /// The suite.
+    pub suite: String,
+    /// The scenario.
+    pub scenario: String,
+    /// How many variants.
+    pub variants: usize,
+    /// Where they would run.
+    pub device: DeviceKind,
+}
+
+/// Why there is nothing to run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// No cell is for the device.
+    #[error(
+        "nothing in {suites} is for {device}; \
+         give another suite, or a device that their scenarios name under `devices`"
+    )]
+    NothingToRun {
+        /// The suites.
+        suites: String,
+        /// The device.
+        device: Device,
+    },
+    /// The same suite or image twice.
+    #[error("{what} `{name}` is given twice; give it once")]
+    Twice {
+        /// `the suite` or `the image`.
+        what: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// Blocks out of range.
+    #[error("{got} blocks; expected 1 to {MAX_BLOCKS}")]
+    Blocks {
+        /// What was asked for.
+        got: u32,
+    },
+    /// No image or no suite.
+    #[error("no {what} to measure; give at least one")]
+    Nothing {
+        /// `suite` or `image`.
+        what: &'static str,
+    },
+}
+
+impl Plan {
+    /// Plans every cell of every suite on every image.
+    pub fn new(request: &Request<'_>) -> Result<Self, PlanError> {
+        let Request { suites, images, .. } = *request;
+        once("the suite", suites.iter().map(|suite| suite.name.as_str()))?;
+        once("the image", images.iter().map(String::as_str))?;
+        for (what, none) in [("suite", suites.is_empty()), ("image", images.is_empty())] {
+            if none {
+                return Err(PlanError::Nothing { what });
+            }
+        }
+        let asked = suites.iter().map(|suite| suite.blocks).max().unwrap_or(1);
+        let blocks = request.blocks.unwrap_or(asked);
+        if !(1..=MAX_BLOCKS).contains(&blocks) {
+            return Err(PlanError::Blocks { got: blocks });
+        }
+        let kind = DeviceKind::from(request.device);
+        let mut cells = Vec::new();
+        let mut left_out = Vec::new();
+        for suite in suites {
+            for scenario in &suite.scenarios {
+                for image in images {
+                    cells.extend(scenario.variants_for(kind).map(|variant| Cell {
+                        plan: CellPlan {
+                            image: image.clone(),
+                            suite: suite.name.clone(),
+                            scenario: scenario.name.clone(),
+                            model: scenario.model,
+                            task: scenario.task,
+                            variant: variant.clone(),
+                            steps: scenario.steps,
+                            seed: scenario.seed,
+                        },
+                        limits: scenario.limits.clone(),
+                        threads: scenario.threads,
+                    }));
+                }
+                let variants = scenario.variants.len() - scenario.variants_for(kind).count();
+                if variants > 0 {
+                    left_out.push(LeftOut {
+                        suite: suite.name.clone(),
+                        scenario: scenario.name.clone(),
+                        variants,
+                        device: match kind {
+                            DeviceKind::Cpu => DeviceKind::Cuda,
+                            DeviceKind::Cuda => DeviceKind::Cpu,
+                        },
+                    });
+                }
+            }
+        }
+        if cells.is_empty() {
+            let names: Vec<_> = suites.iter().map(|suite| suite.name.as_str()).collect();
+            return Err(PlanError::NothingToRun {
+                suites: names.join(", "),
+                device: request.device,
+            });
+        }
+        Ok(Self {
+            device: request.device,
+            cells,
+            blocks,
+            order_seed: request.order_seed.unwrap_or_else(|| rand::rng().random()),
+            suites: suites
+                .iter()
+                .map(|suite| (suite.name.clone(), suite.digest.clone()))
+                .collect(),
+            left_out,
+        })
+    }
+
+    /// All runs in their order: the same for the same cells, blocks and seed, for ever.
+    #[must_use]
+    pub fn runs(&self) -> Vec<Run> {
+        let mut runs = Vec::new();
+        let mut order = 0;
+        for block in 0..self.blocks {
+            for cell in shuffled(self.cells.len(), self.order_seed, block) {
+                let plan = &self.cells[cell].plan;
+                runs.push(Run {
+                    name: format!(
+                        "{order:04}-b{block}-{}-{}",
+                        slug(&plan.image),
+                        plan.scenario
+                    ),
+                    order,
+                    block,
+                    cell,
+                });
+                order += 1;
+            }
+        }
+        runs
+    }
+
+    /// The longest that the session can take, were every run to reach its time limit.
+    #[must_use]
+    pub fn longest(&self) -> Duration {
+        let block: Duration = self.cells.iter().map(|cell| cell.limits.time).sum();
+        block * self.blocks
+    }
+}
+
+/// Fisher and Yates's shuffle of `0..count`, written out so that a plan of today is resumed in
+/// the same order whatever a library does to its own.
+fn shuffled(count: usize, seed: u64, block: u32) -> Vec<usize> {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    random.set_stream(u64::from(block));
+    let mut places: Vec<usize> = (0..count).collect();
+    for last in (1..count).rev() {
+        // The product's upper half: even to 2^-64 per place, far below what any order shows.
+        let wide = u128::from(random.next_u64()) * (last as u128 + 1);
+        #[expect(clippy::cast_possible_truncation, reason = "at most `last`")]
+        let pick = (wide >> 64) as usize;
+        places.swap(last, pick);
+    }
+    places
+}
+
+/// The part of an image's name that is fit for file names.
+fn slug(name: &str) -> String {
+    let fit = |c: char| {
+        if c.is_ascii_alphanumeric() || c == '.' {
+            c
+        } else {
+            '-'
+        }
+    };
+    let slug: String = name.chars().map(fit).take(40).collect();
+    slug.trim_matches(['-', '.']).to_ascii_lowercase()
+}
+
+fn once<'a>(what: &'static str, names: impl Iterator<Item = &'a str>) -> Result<(), PlanError> {
+    let mut seen = BTreeSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            let name = name.to_owned();
+            return Err(PlanError::Twice { what, name });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TEXT: &str = "version: 1\ndescription: d\ndefaults: {blocks: 4}\nscenarios:\n\
+        - {name: a, model: vit-tiny, axes: {batch: [1, 2, 3]}}\n\
+        - {name: b, model: vit-tiny, devices: [cuda], axes: {precision: [tf32, amp-fp16]}}\n";
+
+    fn plan(images: &[&str], device: Device, seed: Option<u64>) -> Result<Plan, PlanError> {
+        let suite = Suite::from_text("s.yaml", TEXT).unwrap();
+        let images: Vec<_> = images.iter().map(|&image| image.to_owned()).collect();
+        Plan::new(&Request {
+            suites: &[suite],
+            images: &images,
+            device,
+            blocks: None,
+            order_seed: seed,
+        })
+    }
+
+    #[test]
+    fn every_cell_runs_once_in_every_block() {
+        let plan = plan(&["local", "a/B:1"], Device::Cpu, Some(7)).unwrap();
+        assert_eq!((plan.cells.len(), plan.blocks), (6, 4));
+        let runs = plan.runs();
+        assert_eq!(runs.len(), 24);
+        for (block, runs) in (0..).zip(runs.chunks(6)) {
+            let mut cells: Vec<_> = runs.iter().map(|run| run.cell).collect();
+            cells.sort_unstable();
+            assert_eq!(cells, [0, 1, 2, 3, 4, 5]);
+            assert!(runs.iter().all(|run| run.block == block));
+        }
+        let names: BTreeSet<_> = runs.iter().map(|run| &run.name).collect();
+        assert_eq!(names.len(), 24);
+        assert!(
+            names.iter().any(|name| name.ends_with("-b0-a-b-1-a")),
+            "{names:?}"
+        );
+    }
+
+    #[test]
+    fn what_is_for_another_device_is_told() {
+        let plan = plan(&["local"], Device::Cpu, None).unwrap();
+        assert_eq!(
+            plan.left_out,
+            [LeftOut {
+                suite: "s".into(),
+                scenario: "b".into(),
+                variants: 2,
+                device: DeviceKind::Cuda
+            }]
+        );
+        let suite = Suite::from_text(
+            "s.yaml",
+            "version: 1\ndescription: d\nscenarios: [{name: b, model: vit-tiny, devices: [cuda]}]",
+        )
+        .unwrap();
+        let error = Plan::new(&Request {
+            suites: &[suite],
+            images: &["local".into()],
+            device: Device::Cpu,
+            blocks: None,
+            order_seed: None,
+        })
+        .unwrap_err();
+        assert!(
+            error.to_string().contains("nothing in s is for cpu"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn impossible_requests_are_named() {
+        let twice = plan(&["a", "a"], Device::Cpu, None).unwrap_err();
+        assert_eq!(
+            twice.to_string(),
+            "the image `a` is given twice; give it once"
+        );
+        let none = plan(&[], Device::Cpu, None).unwrap_err();
+        assert!(none.to_string().contains("no image to measure"));
+    }
+
+    #[test]
+    fn an_order_stays_what_it_was() {
+        // Recorded once; a session of then is resumed by it.
+        assert_eq!(shuffled(8, 42, 0), [4, 7, 0, 1, 3, 2, 6, 5]);
+        assert_eq!(shuffled(8, 42, 1), [6, 3, 7, 0, 4, 2, 1, 5]);
+    }
+
+    #[test]
+    fn every_cell_is_first_about_equally_often() {
+        let mut first = [0_u32; 5];
+        for seed in 0..2000 {
+            first[shuffled(5, seed, 0)[0]] += 1;
+        }
+        // 400 expected, standard deviation 18: five of them.
+        assert!(
+            first.iter().all(|count| (310..490).contains(count)),
+            "{first:?}"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn a_shuffle_loses_nothing(count in 0_usize..200, seed: u64, block in 0_u32..1000) {
+            let mut places = shuffled(count, seed, block);
+            prop_assert_eq!(&places, &shuffled(count, seed, block));
+            places.sort_unstable();
+            prop_assert_eq!(places, (0..count).collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! The results file of one run: one event a line, as the workload wrote it.
+
+use std::{collections::BTreeMap, fmt, fs::File, io, io::Read as _, path::Path};
+
+use protocol::{Event, FailureReason, Memory, Phase, Started, Step, Summary, VERSION};
+
+/// Most bytes of a results file. A million steps take less.
+const MAX_BYTES: u64 = 256 << 20;
+/// Letters of a bad line that are quoted.
+const QUOTED: usize = 80;
+
+/// What a workload told, up to where it can be read.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Results {
+    /// What ran; `None` where the workload never got so far.
+    pub started: Option<Started>,
+    /// Phases that ended, with their time in seconds.
+    pub phase_seconds: BTreeMap<Phase, f64>,
+    /// The last phase that began.
+    pub phase: Option<Phase>,
+    /// The measured steps.
+    pub steps: Vec<Step>,
+    /// How the workload itself says that it ended.
+    pub end: Option<WorkloadEnd>,
+    /// What is wrong with the file.
+    pub fault: Option<Fault>,
+}
+
+/// How the workload itself says that it ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum WorkloadEnd {
+    /// It went well.
+    Finished(Box<Summary>),
+    /// It did not.
+    Failed {
+        /// Why, as a type.
+        reason: FailureReason,
+        /// Where.
+        phase: Phase,
+        /// Why, in words.
+        message: String,
+        /// Memory at that moment.
+        memory: Option<Box<Memory>>,
+    },
+}
+
+/// What is wrong with a results file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// It is not there, or cannot be read.
+    Unreadable {
+        /// Why.
+        message: String,
+    },
+    /// It holds nothing.
+    Empty,
+    /// It is larger than any honest run makes it.
+    TooLarge,
+    /// A line is no event, or stands where it cannot.
+    Line {
+        /// The line, from 1.
+        number: usize,
+        /// How it begins.
+        text: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// The last line has no end: the workload was cut off while it wrote.
+    Torn {
+        /// The line, from 1.
+        number: usize,
+    },
+    /// The last event is missing: the workload ended before it told how.
+    NoEnd,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable { message } => write!(f, "the results file cannot be read: {message}"),
+            Self::Empty => f.write_str("the results file is empty"),
+            Self::TooLarge => write!(
+                f,
+                "the results file is larger than {} MiB, which no honest run makes",
+                MAX_BYTES >> 20
+            ),
+            Self::Line {
+                number,
+                text,
+                message,
+            } => write!(f, "line {number} of the results file, `{text}`: {message}"),
+            Self::Torn { number } => {
+                write!(f, "line {number} of the results file is torn: no line end")
+            }
+            Self::NoEnd => {
+                f.write_str("the results file ends without the event `finished` or `failed`")
+            }
+        }
+    }
+}
+
+/// Reads the results of the run `run`. Whatever is wrong stands in [`Results::fault`], beside
+/// everything that could be read before it.
+#[must_use]
+pub fn read(path: &Path, run: &str) -> Results {
+    let faulty = |fault| Results {
+        fault: Some(fault),
+        ..Results::default()
+    };
+    match load(path) {
+        Ok(bytes) if bytes.len() as u64 > MAX_BYTES => faulty(Fault::TooLarge),
+        Ok(bytes) => parse(&bytes, run),
+        Err(error) => faulty(Fault::Unreadable {
+            message: error.to_string(),
+        }),
+    }
+}
+
+fn load(path: &Path) -> io::Result<Vec<u8>> {
+    let file = File::open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("not a plain file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn parse(bytes: &[u8], run: &str) -> Results {
+    let mut results = Results::default();
+    for (place, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
+        let number = place + 1;
+        if line.last() != Some(&b'\n') {
+            results.fault = Some(Fault::Torn { number });
+            return results;
+        }
+        if let Err(message) = results.take(line, run) {
+            let text = String::from_utf8_lossy(line.trim_ascii_end());
+            let mut quote: String = text.chars().take(QUOTED).collect();
+            quote = quote.replace(char::is_control, " ");
+            if text.chars().count() > QUOTED {
+                quote.push('…');
+            }
+            results.fault = Some(Fault::Line {
+                number,
+                text: quote,
+                message,
+            });
+            return results;
+        }
+    }
+    if results.end.is_none() {
+        results.fault = Some(match results.started {
+            None => Fault::Empty,
+            Some(_) => Fault::NoEnd,
+        });
+    }
+    results
+}
+
+impl Results {
+    /// Takes one line in; tells what is wrong with it.
+    fn take(&mut self, line: &[u8], run: &str) -> Result<(), String> {
+        let event: Event = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+        if self.end.is_some() {
+            return Err("an event after the last one".into());
+        }
+        if let Event::Started(started) = event {
+            if self.started.is_some() {
+                return Err("a second `started`".into());
+            }
+            if started.version != VERSION {
+                return Err(format!(
+                    "of version {}, this Torchgauge reads version {VERSION}; build the image again",
+                    started.version
+                ));
+            }
+            if started.run != run {
+                return Err(format!("of the run `{}`, expected `{run}`", started.run));
+            }
+            self.started = Some(*started);
+            return Ok(());
+        }
+        // A run that fails before it has anything to tell begins with its failure.
+        if self.started.is_none() && !matches!(event, Event::Failed { .. }) {
+            return Err("expected `started` first".into());
+        }
+        match event {
+            Event::Started(_) => {}
+            Event::PhaseBegan { phase } | Event::Heartbeat { phase, .. } => {
+                self.phase = Some(phase);
+            }
+            Event::PhaseEnded { phase, seconds } => {
+                if !seconds.is_finite() || seconds < 0.0 {
+                    return Err(format!("a phase of {seconds} seconds"));
+                }
+                self.phase_seconds.insert(phase, seconds);
+            }
+            Event::Step(step) => {
+                let expected = self.steps.len();
+                if step.index as usize != expected {
+                    return Err(format!("step {}, expected step {expected}", step.index));
+                }
+                self.steps.push(step);
+            }
+            Event::Finished(summary) => self.end = Some(WorkloadEnd::Finished(summary)),
+            Event::Failed {
+                reason,
+                phase,
+                message,
+                memory,
+            } => {
+                self.phase = Some(phase);
+                self.end = Some(WorkloadEnd::Failed {
+                    reason,
+                    phase,
+                    message,
+                    memory,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STARTED: &str = r#"{"event":"started","version":1,"run":"r","scenario_version":"0.1.0","libtorch_version":"2.11.0","threads":2,"cuda":null,"allocator":null}"#;
+    const FAILED: &str = r#"{"event":"failed","reason":"out-of-memory","phase":"warmup","message":"m","memory":null}"#;
+
+    fn fault(lines: &[&str]) -> String {
+        let text = [lines, &[""]].concat().join("\n");
+        let fault = parse(text.as_bytes(), "r").fault;
+        fault.map_or_else(|| "fine".into(), |fault| fault.to_string())
+    }
+
+    fn check(lines: &[&str], expect: &str) {
+        let found = fault(lines);
+        assert!(found.contains(expect), "{found}");
+    }
+
+    #[test]
+    fn what_cannot_be_is_named_with_its_line() {
+        check(&[STARTED, FAILED], "fine");
+        check(&[FAILED], "fine");
+        check(&[], "is empty");
+        check(&[STARTED], "ends without the event");
+        check(
+            &["garbage"],
+            "line 1 of the results file, `garbage`: expected value",
+        );
+        check(
+            &[STARTED, "{}"],
+            "line 2 of the results file, `{}`: missing field `event`",
+        );
+        check(&[STARTED, STARTED], "line 2 of the results file");
+        check(
+            &[&STARTED.replace("\"r\"", "\"x\"")],
+            "of the run `x`, expected `r`",
+        );
+        check(
+            &[&STARTED.replace("\"version\":1", "\"version\":9")],
+            "of version 9",
+        );
+        check(&[STARTED, FAILED, FAILED], "an event after the last one");
+        let heartbeat = r#"{"event":"heartbeat","phase":"warmup","step":1}"#;
+        check(&[heartbeat], "expected `started` first");
+        let step = r#"{"event":"step","index":1,"seconds":0.5,"loss":null,"skipped":false}"#;
+        check(&[STARTED, step], "step 1, expected step 0");
+        check(&[STARTED, &"x".repeat(5000)], "xxx…`");
+        let negative = r#"{"event":"phase-ended","phase":"warmup","seconds":-1.0}"#;
+        check(&[STARTED, negative], "a phase of -1 seconds");
+    }
+
+    #[test]
+    fn a_torn_line_keeps_what_stood_before_it() {
+        let text = format!("{STARTED}\n{}", &FAILED[..20]);
+        let results = parse(text.as_bytes(), "r");
+        assert_eq!(results.fault, Some(Fault::Torn { number: 2 }));
+        assert_eq!(results.started.unwrap().threads, 2);
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_says_so() {
+        let fault = read(Path::new("/no/such/file"), "r").fault.unwrap();
+        assert!(fault.to_string().contains("No such file"), "{fault}");
+        let home = tempfile::tempdir().unwrap();
+        let fault = read(home.path(), "r").fault.unwrap();
+        assert!(fault.to_string().contains("not a plain file"), "{fault}");
+    }
+}

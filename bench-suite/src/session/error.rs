@@ -1,0 +1,44 @@
+//! Why a session cannot begin or go on.
+
+use std::{io, path::PathBuf};
+
+use record::FolderError;
+
+use super::Difference;
+
+/// Why a session cannot begin or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The folder cannot be read or written.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// Something else about the folder.
+    #[error("{path}: {source}; check the folder's permissions and the disk's space")]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// There is a session in the folder already.
+    #[error(
+        "{path} already holds a session; continue it with `--resume {path}`, or give another folder",
+        path = .0.display()
+    )]
+    Exists(PathBuf),
+    /// Another process works on the session.
+    #[error("another process works on the session in {}; wait for its end", .0.display())]
+    Busy(PathBuf),
+    /// The session was begun with something else.
+    #[error(
+        "the session in {path} cannot be resumed, for its figures could not be compared:\n  {}\n\
+         begin a new session instead",
+        differences.iter().map(Difference::to_string).collect::<Vec<_>>().join("\n  ")
+    )]
+    Different {
+        /// The folder.
+        path: PathBuf,
+        /// What differs.
+        differences: Vec<Difference>,
+    },
+}

@@ -1,0 +1,66 @@
+//! What a session keeps in its folder besides results: a lock, and a folder for the run of the
+//! moment.
+
+use std::{
+    fs::{self, File, TryLockError},
+    io,
+    path::{Path, PathBuf},
+};
+
+use super::SessionError;
+
+/// A folder for one run, which goes with it.
+#[derive(Debug)]
+pub(super) struct WorkFolder(PathBuf);
+
+impl WorkFolder {
+    pub(super) fn create(path: PathBuf) -> Result<Self, SessionError> {
+        // One of an earlier try that was cut off may be there.
+        match fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(SessionError::Io {
+                    path,
+                    source: error,
+                });
+            }
+            _ => {}
+        }
+        match fs::create_dir_all(&path) {
+            Ok(()) => Ok(Self(path)),
+            Err(source) => Err(SessionError::Io { path, source }),
+        }
+    }
+}
+
+impl WorkFolder {
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for WorkFolder {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            tracing::warn!("cannot remove {}: {error}", self.0.display());
+        }
+        // Only the last run's folder leaves the one above it empty.
+        if let Some(above) = self.0.parent() {
+            let _ = fs::remove_dir(above);
+        }
+    }
+}
+
+/// Takes the folder for this process, until the file is closed.
+pub(super) fn lock(folder: &Path) -> Result<File, SessionError> {
+    let path = folder.join(".lock");
+    let io = |source| SessionError::Io {
+        path: path.clone(),
+        source,
+    };
+    let file = File::create(&path).map_err(io)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(SessionError::Busy(folder.to_owned())),
+        Err(TryLockError::Error(error)) => Err(io(error)),
+    }
+}

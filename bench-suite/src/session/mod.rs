@@ -1,0 +1,415 @@
+//! A session: carries a plan out, run after run, and keeps every result.
+//!
+//! Each record is on the disk before the next run begins, a failed run is a record, and a session
+//! that was cut off can be resumed: what is finished is not run again.
+
+mod assemble;
+mod difference;
+mod error;
+mod folder;
+mod progress;
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use jiff::{Timestamp, tz::TimeZone};
+use protocol::RunFile;
+use rand::Rng as _;
+use record::{
+    CellPlan, EngineFacts, ImageFacts, Machine, Outcome, Reason, Record, SessionFolder, Tool,
+};
+use tokio_util::sync::CancellationToken;
+
+pub use difference::Difference;
+pub use error::SessionError;
+pub use progress::{Progress, Silent, Subscriber};
+
+use crate::{
+    device,
+    execute::{Executor, Order},
+    plan::{Cell, Plan, Run},
+};
+use folder::{WorkFolder, lock};
+
+/// What a session is to do, and with what.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    /// What runs.
+    pub plan: Plan,
+    /// The images of the plan.
+    pub images: Vec<ImageFacts>,
+    /// The machine.
+    pub machine: Machine,
+    /// Where runs execute.
+    pub engine: EngineFacts,
+    /// What measures.
+    pub tool: Tool,
+    /// How often a run is tried again that the container engine, not the workload, failed.
+    pub engine_retries: u32,
+    /// What the reader should know.
+    pub notes: Vec<String>,
+}
+
+/// How a session ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Runs that were planned.
+    pub planned: usize,
+    /// Runs whose figures may be used.
+    pub ok: usize,
+    /// Runs that failed for good.
+    pub failed: usize,
+    /// Runs that are still to do.
+    pub remaining: usize,
+}
+
+impl Totals {
+    /// Whether every planned run is finished.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.remaining == 0
+    }
+}
+
+/// A session that is ready to run. While it lives, no other process can work on its folder.
+#[derive(Debug)]
+pub struct Session {
+    folder: SessionFolder,
+    about: record::Session,
+    plan: Plan,
+    engine_retries: u32,
+    /// The last record of each run that has one.
+    last: BTreeMap<String, (u32, Standing)>,
+    _lock: File,
+}
+
+/// Where a run stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    Ok,
+    Failed,
+    /// To be run again.
+    Open,
+}
+
+impl Standing {
+    fn of(outcome: &Outcome) -> Self {
+        match outcome {
+            Outcome::Ok => Self::Ok,
+            Outcome::Failed {
+                reason: Reason::Interrupted | Reason::Engine,
+                ..
+            } => Self::Open,
+            Outcome::Failed { .. } => Self::Failed,
+        }
+    }
+}
+
+/// A name for a session that begins now: the time, and four letters by chance.
+#[must_use]
+pub fn fresh_name() -> String {
+    let now = Timestamp::now().to_zoned(TimeZone::UTC);
+    let mut random = rand::rng();
+    let letters: String = (0..4)
+        .map(|_| char::from(random.random_range(b'a'..=b'z')))
+        .collect();
+    format!("{}-{letters}", now.strftime("%Y%m%d-%H%M%S"))
+}
+
+impl Session {
+    /// Makes the folder of a new session with this name.
+    pub fn create(folder: &Path, name: &str, spec: Spec) -> Result<Self, SessionError> {
+        let io = |source| SessionError::Io {
+            path: folder.to_owned(),
+            source,
+        };
+        fs::create_dir_all(folder).map_err(io)?;
+        // Containers take absolute paths alone.
+        let path = folder.canonicalize().map_err(io)?;
+        let lock = lock(&path)?;
+        if path.join(SessionFolder::SESSION).exists() {
+            return Err(SessionError::Exists(folder.to_owned()));
+        }
+        let folder = SessionFolder::at(path);
+        folder.create()?;
+        let session = record::Session {
+            version: record::VERSION,
+            session: name.to_owned(),
+            started_at: Timestamp::now(),
+            ended_at: None,
+            complete: false,
+            tool: spec.tool,
+            machine: spec.machine,
+            engine: spec.engine,
+            device: spec.plan.device,
+            suites: spec.plan.suites.clone(),
+            images: spec.images,
+            cells: spec
+                .plan
+                .cells
+                .iter()
+                .map(|cell| cell.plan.clone())
+                .collect(),
+            blocks: spec.plan.blocks,
+            order_seed: spec.plan.order_seed,
+            notes: spec.notes,
+        };
+        folder.write_session(&session)?;
+        Ok(Self {
+            folder,
+            about: session,
+            plan: spec.plan,
+            engine_retries: spec.engine_retries,
+            last: BTreeMap::new(),
+            _lock: lock,
+        })
+    }
+
+    /// Continues the session in this folder. Blocks and order are those it was begun with;
+    /// cells, images, machine and engine must be the same, or nothing is touched.
+    pub fn resume(folder: &Path, spec: Spec) -> Result<Self, SessionError> {
+        let path = folder.canonicalize().map_err(|source| SessionError::Io {
+            path: folder.to_owned(),
+            source,
+        })?;
+        let folder = SessionFolder::at(path.clone());
+        let mut session = folder.read_session()?;
+        let differences = difference::between(&session, &spec);
+        if !differences.is_empty() {
+            return Err(SessionError::Different { path, differences });
+        }
+        let lock = lock(&path)?;
+        let records = folder.read_records()?;
+        if records.torn_after.is_some() {
+            let note = "resumed after the last record was cut off while it was written";
+            folder.cut_torn_line(&records)?;
+            session.notes.push(note.to_owned());
+        } else {
+            session
+                .notes
+                .push("resumed after it was cut off".to_owned());
+        }
+        session.notes.extend(
+            spec.notes
+                .iter()
+                .filter(|note| !session.notes.contains(note))
+                .cloned()
+                .collect::<Vec<_>>(),
+        );
+        session.ended_at = None;
+        folder.create()?;
+        folder.write_session(&session)?;
+        let mut plan = spec.plan;
+        (plan.blocks, plan.order_seed) = (session.blocks, session.order_seed);
+        let mut last = BTreeMap::new();
+        for record in &records.records {
+            last.insert(
+                record.run.clone(),
+                (record.attempt, Standing::of(&record.outcome)),
+            );
+        }
+        Ok(Self {
+            folder,
+            about: session,
+            plan,
+            engine_retries: spec.engine_retries,
+            last,
+            _lock: lock,
+        })
+    }
+
+    /// The session's file, as it stands.
+    #[must_use]
+    pub fn session(&self) -> &record::Session {
+        &self.about
+    }
+
+    /// The session's folder.
+    #[must_use]
+    pub fn folder(&self) -> &SessionFolder {
+        &self.folder
+    }
+
+    /// Where the session stands.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let count = |wanted| {
+            let standings = self
+                .last
+                .values()
+                .filter(|(_, standing)| *standing == wanted);
+            standings.count()
+        };
+        let planned = self.plan.cells.len() * self.plan.blocks as usize;
+        let (ok, failed) = (count(Standing::Ok), count(Standing::Failed));
+        Totals {
+            planned,
+            ok,
+            failed,
+            remaining: planned.saturating_sub(ok + failed),
+        }
+    }
+
+    /// Runs what is still to do, until everything is done or `cancel` says to stop.
+    ///
+    /// # Errors
+    /// Where a record cannot be written. A run that fails is a record, not an error.
+    pub async fn run(
+        &mut self,
+        executor: &dyn Executor,
+        subscriber: &mut dyn Subscriber,
+        cancel: &CancellationToken,
+    ) -> Result<Totals, SessionError> {
+        subscriber.tell(Progress::SessionStarted {
+            session: &self.about,
+            totals: self.totals(),
+        });
+        let runs = self.plan.runs();
+        let per_block = self.plan.cells.len();
+        for block in runs.chunks(per_block.max(1)) {
+            let mut ran = false;
+            for run in block {
+                let standing = self.last.get(&run.name).map(|(_, standing)| *standing);
+                if !matches!(standing, None | Some(Standing::Open)) {
+                    continue;
+                }
+                if cancel.is_cancelled() {
+                    break;
+                }
+                ran = true;
+                self.tries(run, executor, subscriber, cancel).await?;
+            }
+            if ran && !cancel.is_cancelled() {
+                subscriber.tell(Progress::BlockEnded {
+                    block: block[0].block,
+                    of: self.plan.blocks,
+                });
+            }
+        }
+        let totals = self.totals();
+        self.about.ended_at = Some(Timestamp::now());
+        self.about.complete = totals.is_complete();
+        self.folder.write_session(&self.about)?;
+        subscriber.tell(Progress::SessionEnded { totals });
+        Ok(totals)
+    }
+
+    /// Runs one run, again where the engine failed it.
+    async fn tries(
+        &mut self,
+        run: &Run,
+        executor: &dyn Executor,
+        subscriber: &mut dyn Subscriber,
+        cancel: &CancellationToken,
+    ) -> Result<(), SessionError> {
+        let earlier = self.last.get(&run.name).map_or(0, |(attempt, _)| *attempt);
+        for retry in 0..=self.engine_retries {
+            let attempt = earlier + retry + 1;
+            let cell = &self.plan.cells[run.cell];
+            subscriber.tell(Progress::RunStarted {
+                run,
+                cell: &cell.plan,
+                attempt,
+                totals: self.totals(),
+            });
+            let record = self.once(run, cell, attempt, executor, cancel).await?;
+            self.folder.append(&record)?;
+            let standing = Standing::of(&record.outcome);
+            self.last.insert(run.name.clone(), (attempt, standing));
+            subscriber.tell(Progress::RunEnded {
+                record: &record,
+                totals: self.totals(),
+            });
+            if standing != Standing::Open || cancel.is_cancelled() {
+                break;
+            }
+            if retry < self.engine_retries {
+                // An engine that restarts needs a moment; a session that is stopped does not wait.
+                tokio::select! {
+                    () = tokio::time::sleep(RETRY_PAUSE) => {}
+                    () = cancel.cancelled() => break,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn once(
+        &self,
+        run: &Run,
+        cell: &Cell,
+        attempt: u32,
+        executor: &dyn Executor,
+        cancel: &CancellationToken,
+    ) -> Result<Record, SessionError> {
+        let work = WorkFolder::create(self.folder.path().join("work").join(&run.name))?;
+        let log = match attempt {
+            1 => format!("{}/{}.log", SessionFolder::LOGS, run.name),
+            _ => format!("{}/{}.{attempt}.log", SessionFolder::LOGS, run.name),
+        };
+        let order = self.order(
+            run,
+            cell,
+            work.path().to_owned(),
+            self.folder.path().join(&log),
+        );
+        let execution = executor.run(&order, cancel).await;
+        Ok(assemble::record(assemble::Parts {
+            session: &self.about,
+            run,
+            cell: &cell.plan,
+            attempt,
+            order: &order,
+            execution,
+            log: order.log.exists().then_some(log),
+        }))
+    }
+
+    fn order(&self, run: &Run, cell: &Cell, folder: PathBuf, log: PathBuf) -> Order {
+        let CellPlan {
+            model,
+            task,
+            variant,
+            steps,
+            seed,
+            image,
+            ..
+        } = &cell.plan;
+        let device = self.plan.device;
+        let mut environment: BTreeMap<_, _> = device::environment(device, &self.about.machine)
+            .into_iter()
+            .collect();
+        if let Some(configuration) = variant.allocator.configuration() {
+            for variable in protocol::Allocator::VARIABLES {
+                environment.insert(variable.to_owned(), configuration.clone());
+            }
+        }
+        Order {
+            session: self.about.session.clone(),
+            image: image.clone(),
+            asked: RunFile {
+                version: protocol::VERSION,
+                run: run.name.clone(),
+                model: *model,
+                task: *task,
+                variant: variant.clone(),
+                device: device::inside(device),
+                steps: *steps,
+                seed: *seed,
+                threads: cell.threads,
+            },
+            device,
+            limits: cell.limits.clone(),
+            environment,
+            folder,
+            log,
+        }
+    }
+}
+
+/// Before a run that the engine failed is tried again.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);

@@ -1,0 +1,385 @@
+//! From axes to variants.
+
+use std::collections::BTreeMap;
+
+use protocol::{Variant, check};
+use serde_json::{Map, Value};
+use strict_yaml::{Document, KeyPath, YamlError};
+
+use super::{
+    DeviceKind, MAX_CELLS, Scenario, ScenarioVariant,
+    file::{Exclusion, ScenarioFile, SuiteFile},
+};
+
+/// Expands and checks every scenario.
+pub(super) fn scenarios(document: &Document, file: &SuiteFile) -> Result<Vec<Scenario>, YamlError> {
+    let mut cells = 0;
+    let mut scenarios = Vec::new();
+    for (place, scenario) in file.scenarios.iter().enumerate() {
+        let at = KeyPath::root().key("scenarios").index(place);
+        let room = MAX_CELLS - cells;
+        let variants = Expansion::new(document, at, scenario, room)?.variants()?;
+        cells += variants.len();
+        let defaults = &file.defaults;
+        scenarios.push(Scenario {
+            name: scenario.name.clone(),
+            description: scenario.description.clone(),
+            model: scenario.model,
+            task: scenario.task,
+            steps: scenario.steps.unwrap_or(defaults.steps),
+            seed: scenario.seed.unwrap_or(defaults.seed),
+            threads: scenario.threads.or(defaults.threads),
+            limits: scenario.limits.or(&defaults.limits).into(),
+            variants,
+        });
+    }
+    Ok(scenarios)
+}
+
+/// One value of an axis and where it stands.
+#[derive(Debug, Clone)]
+struct Given {
+    value: Value,
+    /// The value as records write it, so that two spellings of one value are seen as one.
+    canonical: String,
+    at: KeyPath,
+}
+
+type Picked<'a> = BTreeMap<&'a str, &'a Given>;
+
+struct Expansion<'a> {
+    document: &'a Document,
+    at: KeyPath,
+    scenario: &'a ScenarioFile,
+    /// In the order of [`Variant::AXES`].
+    axes: Vec<(&'a str, Vec<Given>)>,
+    room: usize,
+}
+
+impl<'a> Expansion<'a> {
+    fn new(
+        document: &'a Document,
+        at: KeyPath,
+        scenario: &'a ScenarioFile,
+        room: usize,
+    ) -> Result<Self, YamlError> {
+        let axes_at = at.clone().key("axes");
+        let mut axes = Vec::new();
+        for (axis, value) in &scenario.axes.0 {
+            axes.push((axis.as_str(), values(document, &axes_at, axis, value)?));
+        }
+        let rank = |axis: &str| Variant::AXES.iter().position(|known| *known == axis);
+        axes.sort_by_key(|(axis, _)| rank(axis));
+        Ok(Self {
+            document,
+            at,
+            scenario,
+            axes,
+            room,
+        })
+    }
+
+    fn variants(&self) -> Result<Vec<ScenarioVariant>, YamlError> {
+        self.check_size()?;
+        let exclusions = self.exclusions()?;
+        let mut used = vec![false; exclusions.len()];
+        let mut variants: Vec<ScenarioVariant> = Vec::new();
+        for picked in self.product() {
+            let variant = self.variant(&picked)?;
+            let mut devices = Vec::new();
+            for device in &self.scenario.devices {
+                let mut out = false;
+                for (exclusion, used) in exclusions.iter().zip(&mut used) {
+                    if exclusion.matches(*device, &picked) {
+                        (out, *used) = (true, true);
+                    }
+                }
+                if !out && !devices.contains(device) {
+                    self.check(&variant, *device, &picked)?;
+                    devices.push(*device);
+                }
+            }
+            if !devices.is_empty() {
+                variants.push(ScenarioVariant { variant, devices });
+            }
+        }
+        if let Some(idle) = used.iter().position(|used| !used) {
+            let at = self.at.clone().key("exclude").index(idle);
+            let message = "this leaves nothing out: no combination matches it";
+            let help = "drop it, or give values that stand in `axes`".to_owned();
+            return Err(self.document.error_at(&at, message, Some(help)));
+        }
+        self.include(&mut variants)?;
+        if variants.is_empty() {
+            let at = self.at.clone().key("exclude");
+            let message = format!("nothing is left of scenario `{}`", self.scenario.name);
+            let help = "exclude less, or drop the scenario".to_owned();
+            return Err(self.document.error_at(&at, message, Some(help)));
+        }
+        Ok(variants)
+    }
+
+    fn check_size(&self) -> Result<(), YamlError> {
+        let product = self.axes.iter().try_fold(
+            self.scenario.include.len().max(1),
+            |product, (_, values)| product.checked_mul(values.len()),
+        );
+        if product.is_some_and(|product| product <= self.room) {
+            return Ok(());
+        }
+        let counts: Vec<_> = self
+            .axes
+            .iter()
+            .map(|(axis, values)| format!("{axis} {}", values.len()))
+            .collect();
+        Err(self.document.error_at_key(
+            &self.at.clone().key("axes"),
+            format!("too many combinations: {}", counts.join(" × ")),
+            format!("expected at most {MAX_CELLS} cells in a suite"),
+            Some("split the scenario into several, each with the axes that matter there".into()),
+        ))
+    }
+
+    /// All combinations, the last axis fastest.
+    fn product(&self) -> Vec<Picked<'_>> {
+        let mut all = vec![Picked::new()];
+        for (axis, values) in &self.axes {
+            all = all
+                .into_iter()
+                .flat_map(|picked| {
+                    values.iter().map(move |value| {
+                        let mut picked = picked.clone();
+                        picked.insert(axis, value);
+                        picked
+                    })
+                })
+                .collect();
+        }
+        all
+    }
+
+    fn variant(&self, picked: &Picked<'_>) -> Result<Variant, YamlError> {
+        let map: Map<String, Value> = picked
+            .iter()
+            .map(|(axis, given)| ((*axis).to_owned(), given.value.clone()))
+            .collect();
+        serde_json::from_value(Value::Object(map))
+            .map_err(|error| self.document.error_from_serde(&self.at, &error))
+    }
+
+    fn exclusions(&self) -> Result<Vec<Exclude>, YamlError> {
+        let at = self.at.clone().key("exclude");
+        self.scenario
+            .exclude
+            .iter()
+            .enumerate()
+            .map(|(place, exclusion)| {
+                Exclude::read(self.document, &at.clone().index(place), exclusion)
+            })
+            .collect()
+    }
+
+    fn include(&self, variants: &mut Vec<ScenarioVariant>) -> Result<(), YamlError> {
+        let first: Picked<'_> = self
+            .axes
+            .iter()
+            .map(|(axis, values)| (*axis, &values[0]))
+            .collect();
+        for (place, choice) in self.scenario.include.iter().enumerate() {
+            let at = self.at.clone().key("include").index(place);
+            let mut own = Vec::new();
+            for (axis, value) in &choice.0 {
+                own.push((axis.as_str(), one_value(self.document, &at, axis, value)?));
+            }
+            let mut picked = first.clone();
+            picked.extend(own.iter().map(|(axis, given)| (*axis, given)));
+            let variant = self.variant(&picked)?;
+            if variants.iter().any(|one| one.variant == variant) {
+                let message = format!("`{variant}` is among the combinations already");
+                let help = "drop it, or change an axis".to_owned();
+                return Err(self.document.error_at(&at, message, Some(help)));
+            }
+            let mut devices = self.scenario.devices.clone();
+            devices.dedup();
+            for device in &devices {
+                self.check(&variant, *device, &picked)?;
+            }
+            variants.push(ScenarioVariant { variant, devices });
+        }
+        Ok(())
+    }
+
+    /// Refuses a combination that means nothing, at the value that makes it so.
+    fn check(
+        &self,
+        variant: &Variant,
+        device: DeviceKind,
+        picked: &Picked<'_>,
+    ) -> Result<(), YamlError> {
+        let ScenarioFile { model, task, .. } = self.scenario;
+        let Err(refusal) = check(*model, *task, variant, device.any()) else {
+            return Ok(());
+        };
+        let at = picked
+            .get(refusal.axis)
+            .map_or_else(|| self.at.clone().key("model"), |given| given.at.clone());
+        let device = device.word();
+        let message = format!(
+            "`{variant}` means nothing for {model} {task} on {device}: {}",
+            refusal.reason
+        );
+        let value = variant.axes().remove(refusal.axis).unwrap_or_default();
+        let others: Vec<_> = [DeviceKind::Cpu, DeviceKind::Cuda]
+            .into_iter()
+            .filter(|other| other.word() != device)
+            .filter(|other| check(*model, *task, variant, other.any()).is_ok())
+            .map(DeviceKind::word)
+            .collect();
+        let help = match others.as_slice() {
+            [other] if self.scenario.devices.len() > 1 => format!(
+                "leave it out there with `exclude: [{{device: {device}, {}: {value}}}]`, \
+                 or run the scenario on {other} alone with `devices: [{other}]`",
+                refusal.axis
+            ),
+            [other] => format!("it would run on {other}: `devices: [{other}]`"),
+            _ => format!(
+                "take the value out, or `exclude: [{{{}: {value}}}]`",
+                refusal.axis
+            ),
+        };
+        Err(self.document.error_at(&at, message, Some(help)))
+    }
+}
+
+/// One entry of `exclude`, typed.
+struct Exclude {
+    device: Option<DeviceKind>,
+    axes: BTreeMap<String, Vec<Given>>,
+}
+
+impl Exclude {
+    fn read(document: &Document, at: &KeyPath, file: &Exclusion) -> Result<Self, YamlError> {
+        if file.device.is_none() && file.axes.is_empty() {
+            let message = "this would leave everything out";
+            return Err(document.error_expecting(at, message, "expected at least one axis", None));
+        }
+        let device = match &file.device {
+            None => None,
+            Some(device) => serde_json::from_value(device.clone())
+                .map_err(|error| document.error_from_serde(&at.clone().key("device"), &error))?,
+        };
+        let mut axes = BTreeMap::new();
+        for (axis, value) in &file.axes {
+            axes.insert(axis.clone(), values(document, at, axis, value)?);
+        }
+        Ok(Self { device, axes })
+    }
+
+    fn matches(&self, device: DeviceKind, picked: &Picked<'_>) -> bool {
+        self.device.is_none_or(|own| own == device)
+            && self.axes.iter().all(|(axis, values)| {
+                picked.get(axis.as_str()).is_some_and(|given| {
+                    values
+                        .iter()
+                        .any(|value| value.canonical == given.canonical)
+                })
+            })
+    }
+}
+
+/// One value or a list of them, each typed and none twice.
+fn values(
+    document: &Document,
+    at: &KeyPath,
+    axis: &str,
+    value: &Value,
+) -> Result<Vec<Given>, YamlError> {
+    let at = at.clone().key(axis);
+    let Value::Array(items) = value else {
+        return Ok(vec![typed(document, at.clone(), &at, axis, value)?]);
+    };
+    if items.is_empty() {
+        // An unknown axis is the better message for an unknown axis without values.
+        typed(document, at.clone(), &at, axis, &Value::Null).or_else(|error| {
+            let unknown = error
+                .problem()
+                .is_some_and(|p| p.message().contains("unknown key"));
+            if unknown {
+                Err(error)
+            } else {
+                Ok(nothing(&at))
+            }
+        })?;
+        let help = "drop the axis, and the workload's default holds".to_owned();
+        return Err(document.error_expecting(
+            &at,
+            format!("the axis `{axis}` has no values"),
+            "expected at least one",
+            Some(help),
+        ));
+    }
+    let mut values: Vec<Given> = Vec::new();
+    for (place, item) in items.iter().enumerate() {
+        let given = typed(document, at.clone().index(place), &at, axis, item)?;
+        if values
+            .iter()
+            .any(|other| other.canonical == given.canonical)
+        {
+            let message = format!("`{}` stands in this list already", given.canonical);
+            return Err(document.error_at(&given.at, message, Some("drop it".into())));
+        }
+        values.push(given);
+    }
+    Ok(values)
+}
+
+fn one_value(
+    document: &Document,
+    at: &KeyPath,
+    axis: &str,
+    value: &Value,
+) -> Result<Given, YamlError> {
+    let at = at.clone().key(axis);
+    if value.is_array() {
+        let message = "a list, where one variant is described";
+        let expected = "expected one value; write one entry of `include` for each variant";
+        return Err(document.error_expecting(&at, message, expected, None));
+    }
+    typed(document, at.clone(), &at, axis, value)
+}
+
+fn nothing(at: &KeyPath) -> Given {
+    Given {
+        value: Value::Null,
+        canonical: String::new(),
+        at: at.clone(),
+    }
+}
+
+/// Reads one value through [`Variant`].
+fn typed(
+    document: &Document,
+    at: KeyPath,
+    axis_at: &KeyPath,
+    axis: &str,
+    value: &Value,
+) -> Result<Given, YamlError> {
+    let map = Map::from_iter([(axis.to_owned(), value.clone())]);
+    let variant: Variant = serde_json::from_value(Value::Object(map)).map_err(|error| {
+        let unknown = error.to_string().starts_with("unknown field");
+        document.error_from_serde(if unknown { axis_at } else { &at }, &error)
+    })?;
+    match variant.axes().remove(axis) {
+        Some(canonical) if !value.is_null() => Ok(Given {
+            value: value.clone(),
+            canonical,
+            at,
+        }),
+        _ => Err(document.error_expecting(
+            &at,
+            format!("the axis `{axis}` has no value"),
+            "expected a value",
+            Some("drop the axis, and the workload's default holds".into()),
+        )),
+    }
+}

@@ -1,0 +1,203 @@
+//! Suites: what to measure, read from `scenarios/*.yaml`.
+//!
+//! A suite names scenarios; each is a model and a task with axes, whose Cartesian product are the
+//! variants. Everything is checked when the suite is read, for every device that a scenario is
+//! for, so that a suite that reads on one machine reads on all of them. A combination that means
+//! nothing is an error with its place in the file; a suite says itself what it leaves out
+//! (`exclude`, `devices`). The format is described in `scenarios/suites.md`.
+
+mod catalog;
+mod expand;
+mod file;
+mod limits;
+mod units;
+
+use std::path::{Path, PathBuf};
+
+use protocol::{Device, Model, Steps, Task, Variant};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use strict_yaml::{Document, YamlError};
+
+pub use catalog::{Catalog, CatalogError, Listed};
+pub use limits::{Limits, Ulimit};
+
+/// Version of the suite format.
+pub const VERSION: u32 = 1;
+/// Most cells of one suite.
+pub const MAX_CELLS: usize = 1000;
+/// Most blocks of a session.
+pub const MAX_BLOCKS: u32 = 1000;
+
+/// Why a suite cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SuiteError {
+    /// The file is wrong; [`YamlError::render`] shows where.
+    #[error(transparent)]
+    Yaml(#[from] YamlError),
+    /// No such suite.
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+}
+
+impl SuiteError {
+    /// The error as it is shown to people; see [`YamlError::render`].
+    #[must_use]
+    pub fn render(&self, color: bool) -> String {
+        match self {
+            Self::Yaml(error) => error.render(color),
+            Self::Catalog(error) => format!("{error}\n"),
+        }
+    }
+}
+
+/// Where a scenario may run.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeviceKind {
+    /// The processor.
+    Cpu,
+    /// A CUDA card.
+    Cuda,
+}
+
+impl DeviceKind {
+    /// A device of this kind, for checks that do not care which.
+    #[must_use]
+    pub fn any(self) -> Device {
+        match self {
+            Self::Cpu => Device::Cpu,
+            Self::Cuda => Device::Cuda(0),
+        }
+    }
+
+    /// The word in suites.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Cuda => "cuda",
+        }
+    }
+}
+
+impl From<Device> for DeviceKind {
+    fn from(device: Device) -> Self {
+        match device {
+            Device::Cpu => Self::Cpu,
+            Device::Cuda(_) => Self::Cuda,
+        }
+    }
+}
+
+/// A suite whose every cell is sound.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Suite {
+    /// Its name: the file's, without `.yaml`.
+    pub name: String,
+    /// The file.
+    pub path: PathBuf,
+    /// SHA-256 of the file, in hex.
+    pub digest: String,
+    /// What it is for, in a sentence.
+    pub description: String,
+    /// How many blocks, unless the user says otherwise.
+    pub blocks: u32,
+    /// The scenarios, in the file's order.
+    pub scenarios: Vec<Scenario>,
+}
+
+/// One scenario of a suite, expanded.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scenario {
+    /// Its name, unique in the suite.
+    pub name: String,
+    /// What it is for.
+    pub description: Option<String>,
+    /// The model.
+    pub model: Model,
+    /// The task.
+    pub task: Task,
+    /// How many steps.
+    pub steps: Steps,
+    /// Seed of parameters, data and dropout.
+    pub seed: u64,
+    /// Threads for work on the processor; `None`: as many as the run may use.
+    pub threads: Option<u32>,
+    /// What a run may use.
+    pub limits: Limits,
+    /// The variants, in the order of the axes, included ones last.
+    pub variants: Vec<ScenarioVariant>,
+}
+
+/// One variant and where it is for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ScenarioVariant {
+    /// The choice on every axis.
+    pub variant: Variant,
+    /// The devices, at least one.
+    pub devices: Vec<DeviceKind>,
+}
+
+impl Suite {
+    /// Reads and checks a file.
+    pub fn read(path: &Path) -> Result<Self, SuiteError> {
+        let name = catalog::name_of(path)?;
+        let document = Document::read(path)?;
+        Ok(Self::from_document(name, path, &document)?)
+    }
+
+    /// Reads and checks a text; `path` stands in errors.
+    pub fn from_text(path: &str, text: &str) -> Result<Self, SuiteError> {
+        let name = catalog::name_of(Path::new(path))?;
+        let document = Document::from_text(path, text)?;
+        Ok(Self::from_document(name, Path::new(path), &document)?)
+    }
+
+    fn from_document(name: String, path: &Path, document: &Document) -> Result<Self, YamlError> {
+        let file: file::SuiteFile = file::read(document)?;
+        let digest = Sha256::digest(document.text().as_bytes());
+        Ok(Self {
+            name,
+            path: path.to_owned(),
+            digest: format!("{digest:x}"),
+            description: file.description.clone(),
+            blocks: file.defaults.blocks,
+            scenarios: expand::scenarios(document, &file)?,
+        })
+    }
+
+    /// Variants of all scenarios that are for this device.
+    #[must_use]
+    pub fn cells(&self, device: DeviceKind) -> usize {
+        self.scenarios
+            .iter()
+            .map(|scenario| scenario.variants_for(device).count())
+            .sum()
+    }
+}
+
+impl Scenario {
+    /// The variants that are for this device.
+    pub fn variants_for(&self, device: DeviceKind) -> impl Iterator<Item = &Variant> {
+        self.variants
+            .iter()
+            .filter(move |one| one.devices.contains(&device))
+            .map(|one| &one.variant)
+    }
+}
+
+/// The JSON Schema of suite files, as committed in `scenarios/suite.schema.json`.
+///
+/// # Panics
+/// Never: a schema always serialises.
+#[must_use]
+pub fn schema() -> String {
+    let schema = schemars::schema_for!(file::SuiteFile);
+    let mut text = serde_json::to_string_pretty(&schema).expect("a schema is JSON");
+    text.push('\n');
+    text
+}

@@ -1,0 +1,147 @@
+//! Quantities as people write them: `90s`, `4GiB`.
+
+use std::{fmt, time::Duration};
+
+use bytesize::ByteSize;
+use jiff::SignedDuration;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, de};
+
+/// A stretch of time, written `90s`, `5min`, `1h 30min`; from 1 ms to a week.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Time(pub(super) Duration);
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        const EXPECTED: &str = "a time with its unit, from 1ms to 7d, such as 90s or 5min";
+        const LONGEST: Duration = Duration::from_hours(7 * 24);
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = Time;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(EXPECTED)
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Time, E> {
+                text.parse::<SignedDuration>()
+                    .ok()
+                    .and_then(|time| Duration::try_from(time).ok())
+                    .filter(|time| (Duration::from_millis(1)..=LONGEST).contains(time))
+                    .map(Time)
+                    .ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+impl JsonSchema for Time {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Time".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "description": "A time with its unit, from 1ms to 7d, such as 90s, 5min, 1h 30min",
+            "examples": ["90s", "5min"],
+        })
+    }
+}
+
+/// A number of bytes, written `512MiB`, `4GiB`, `64MB`, or as a plain whole number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Bytes(pub(super) u64);
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = Bytes;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a size above 0, such as 512MiB or 4GiB")
+            }
+
+            fn visit_u64<E: de::Error>(self, bytes: u64) -> Result<Bytes, E> {
+                if bytes == 0 || bytes > i64::MAX as u64 {
+                    return Err(E::invalid_value(de::Unexpected::Unsigned(bytes), &self));
+                }
+                Ok(Bytes(bytes))
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Bytes, E> {
+                text.parse::<ByteSize>()
+                    .ok()
+                    .map(|size| size.as_u64())
+                    .filter(|bytes| (1..=i64::MAX as u64).contains(bytes))
+                    .map(Bytes)
+                    .ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+impl JsonSchema for Bytes {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Bytes".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A size above 0, such as 512MiB or 4GiB",
+            "anyOf": [
+                { "type": "string", "pattern": r"^[0-9]+(\.[0-9]+)? ?([kKMGTP]i?)?[bB]?$" },
+                { "type": "integer", "minimum": 1 },
+            ],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{from_value, json};
+
+    use super::*;
+
+    #[test]
+    fn quantities_read_as_people_write_them() {
+        let time = |text: &str| from_value::<Time>(json!(text)).unwrap().0;
+        assert_eq!(time("90s"), Duration::from_secs(90));
+        assert_eq!(time("1h 30min"), Duration::from_mins(90));
+        assert_eq!(time("1.5s"), Duration::from_millis(1500));
+        let bytes = |text: &str| from_value::<Bytes>(json!(text)).unwrap().0;
+        assert_eq!(bytes("64MiB"), 64 << 20);
+        assert_eq!(bytes("1.5 GiB"), 3 << 29);
+        assert_eq!(bytes("10MB"), 10_000_000);
+        assert_eq!(from_value::<Bytes>(json!(4096)).unwrap(), Bytes(4096));
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_what_was_expected() {
+        for bad in [
+            json!("90"),
+            json!("-5s"),
+            json!("0s"),
+            json!("8d"),
+            json!(90),
+            json!("soon"),
+        ] {
+            let error = from_value::<Time>(bad.clone()).unwrap_err().to_string();
+            assert!(error.contains("a time with its unit"), "{bad}: {error}");
+        }
+        for bad in [
+            json!("0"),
+            json!(0),
+            json!(-4),
+            json!("4 potatoes"),
+            json!(""),
+            json!(1e30),
+        ] {
+            let error = from_value::<Bytes>(bad.clone()).unwrap_err().to_string();
+            assert!(error.contains("a size above 0"), "{bad}: {error}");
+        }
+    }
+}

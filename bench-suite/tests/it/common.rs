@@ -1,0 +1,123 @@
+//! What tests of sessions share.
+
+use std::{collections::BTreeMap, path::Path};
+
+use bench_suite::{
+    plan::{Plan, Request},
+    session::{Progress, Spec, Subscriber},
+    suite::Suite,
+};
+use protocol::Device;
+use record::{EngineFacts, ImageFacts, Machine, Record, Tool};
+
+/// A spec of a suite's text on images with these names, one card where the device is one.
+pub(crate) fn spec(suite: &str, images: &[&str], device: Device) -> Spec {
+    let suite = Suite::from_text("test.yaml", suite)
+        .unwrap_or_else(|error| panic!("{}", error.render(false)));
+    let images: Vec<String> = images.iter().map(|&name| name.to_owned()).collect();
+    let plan = Plan::new(&Request {
+        suites: &[suite],
+        images: &images,
+        device,
+        blocks: None,
+        order_seed: Some(11),
+    })
+    .unwrap();
+    Spec {
+        plan,
+        images: images
+            .into_iter()
+            .map(|name| ImageFacts {
+                name,
+                libtorch_version: "2.11.0".into(),
+                flavour: "cpu".into(),
+                ..ImageFacts::default()
+            })
+            .collect(),
+        machine: Machine {
+            name: "lab".into(),
+            ..Machine::default()
+        },
+        engine: EngineFacts {
+            kind: "process".into(),
+            ..EngineFacts::default()
+        },
+        tool: Tool {
+            version: "0.1.0".into(),
+            ..Tool::default()
+        },
+        engine_retries: 1,
+        notes: Vec::new(),
+    }
+}
+
+/// Keeps what a session tells, in words.
+#[derive(Debug, Default)]
+pub(crate) struct Listener {
+    pub(crate) told: Vec<String>,
+    pub(crate) records: Vec<Record>,
+}
+
+impl Subscriber for Listener {
+    fn tell(&mut self, progress: Progress<'_>) {
+        self.told.push(match progress {
+            Progress::SessionStarted { totals, .. } => {
+                format!(
+                    "session of {} runs, {} to do",
+                    totals.planned, totals.remaining
+                )
+            }
+            Progress::RunStarted { run, attempt, .. } => {
+                format!("start {} try {attempt}", run.name)
+            }
+            Progress::RunEnded { record, totals } => {
+                self.records.push(record.clone());
+                format!(
+                    "end {}: {}, {} to do",
+                    record.run,
+                    ending(record),
+                    totals.remaining
+                )
+            }
+            Progress::BlockEnded { block, of } => format!("block {block} of {of}"),
+            Progress::SessionEnded { totals } => format!(
+                "ended: {} ok, {} failed, {} to do",
+                totals.ok, totals.failed, totals.remaining
+            ),
+        });
+    }
+}
+
+/// A record's outcome in a word.
+pub(crate) fn ending(record: &Record) -> String {
+    match &record.outcome {
+        record::Outcome::Ok => "ok".into(),
+        record::Outcome::Failed { reason, .. } => reason.word(),
+    }
+}
+
+/// A record's message, empty where it went well.
+pub(crate) fn message(record: &Record) -> &str {
+    match &record.outcome {
+        record::Outcome::Ok => "",
+        record::Outcome::Failed { message, .. } => message,
+    }
+}
+
+/// Scenario and variant to outcome.
+pub(crate) fn endings(records: &[Record]) -> BTreeMap<String, String> {
+    records
+        .iter()
+        .map(|record| (record.cell(), ending(record)))
+        .collect()
+}
+
+/// Names of everything in a folder, sorted.
+pub(crate) fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}

@@ -1,0 +1,331 @@
+//! The container executor against the real engine.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::OnceLock,
+    time::Duration,
+};
+
+use bench_suite::{
+    execute::{Container, ContainerImage},
+    session::Session,
+};
+use bytes::Bytes;
+use engine::{Endpoint, Engine};
+use futures_util::stream;
+use protocol::Device;
+use record::{Isolation, Record};
+use sha2::{Digest as _, Sha256};
+use tokio_util::sync::CancellationToken;
+
+use crate::common::{Listener, ending, message, spec};
+
+const IMAGE: &str = "torchgauge-bench-test:1";
+
+/// The engine, with the image in it.
+///
+/// # Panics
+/// Where no engine answers: these tests never skip. The message says how to start one.
+async fn engine() -> Engine {
+    let engine = Engine::connect(&Endpoint::auto())
+        .await
+        .unwrap_or_else(|error| panic!("{error}"));
+    let archive = archive();
+    let chunks: Vec<io::Result<Bytes>> = archive
+        .chunks(1 << 16)
+        .map(|chunk| Ok(Bytes::copy_from_slice(chunk)))
+        .collect();
+    engine
+        .load(stream::iter(chunks), |_| {})
+        .await
+        .unwrap_or_else(|error| panic!("{error}"));
+    engine
+}
+
+fn tar(files: &[(&str, &[u8], u32)]) -> Vec<u8> {
+    let mut tar = tar::Builder::new(Vec::new());
+    for (name, content, mode) in files {
+        let mut header = tar::Header::new_ustar();
+        header.set_size(content.len() as u64);
+        header.set_mode(*mode);
+        tar.append_data(&mut header, name, *content).unwrap();
+    }
+    tar.into_inner().unwrap()
+}
+
+/// A docker-archive with the workload as its entry point.
+fn archive() -> &'static [u8] {
+    static ARCHIVE: OnceLock<Vec<u8>> = OnceLock::new();
+    ARCHIVE.get_or_init(|| {
+        let layer = tar(&[("workload", &fs::read(workload()).unwrap(), 0o755)]);
+        let hex = |bytes: &[u8]| format!("{:x}", Sha256::digest(bytes));
+        let config = serde_json::json!({
+            "architecture": if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" },
+            "os": "linux",
+            "config": {"Entrypoint": ["/workload"], "Env": ["PATH=/"]},
+            "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{}", hex(&layer))]},
+        })
+        .to_string();
+        let name = format!("{}.json", hex(config.as_bytes()));
+        let manifest =
+            serde_json::json!([{"Config": name, "RepoTags": [IMAGE], "Layers": ["layer.tar"]}])
+                .to_string();
+        tar(&[
+            (&name, config.as_bytes(), 0o644),
+            ("layer.tar", &layer, 0o644),
+            ("manifest.json", manifest.as_bytes(), 0o644),
+        ])
+    })
+}
+
+/// The workload, compiled once a test process.
+fn workload() -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/workload.rs");
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("workload");
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(rustc)
+        .args([
+            "--edition=2024",
+            "-Cstrip=symbols",
+            "-Ctarget-feature=+crt-static",
+            "-o",
+        ])
+        .args([&program, &source])
+        .output()
+        .expect("rustc runs");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    program
+}
+
+struct Done {
+    record: Record,
+    log: String,
+    left: usize,
+}
+
+async fn run_until(mode: &str, limits: &str, cancel: CancellationToken) -> Done {
+    run_image(
+        ContainerImage {
+            image: IMAGE.into(),
+            entrypoint: None,
+            environment: BTreeMap::from([("MODE".to_owned(), mode.to_owned())]),
+        },
+        limits,
+        cancel,
+    )
+    .await
+}
+
+async fn run_image(image: ContainerImage, limits: &str, cancel: CancellationToken) -> Done {
+    let engine = engine().await;
+    let home = tempfile::tempdir().unwrap();
+    let suite = format!(
+        "version: 1\ndescription: d\ndefaults: {{blocks: 1, steps: {{warmup: 0, measured: 1}}}}\n\
+         scenarios: [{{name: a, model: vit-tiny, task: inference, limits: {limits}}}]\n"
+    );
+    let mut spec = spec(&suite, &["tiny"], Device::Cpu);
+    spec.engine_retries = 0;
+    let name = bench_suite::session::fresh_name();
+    let mut session = Session::create(&home.path().join("s"), &name, spec).unwrap();
+    let executor = Container::new(
+        engine.clone(),
+        BTreeMap::from([("tiny".to_owned(), image)]),
+        None,
+    );
+    let mut listener = Listener::default();
+    session
+        .run(&executor, &mut listener, &cancel)
+        .await
+        .unwrap();
+    let record = listener.records.remove(0);
+    let log = record
+        .log
+        .as_ref()
+        .map(|log| home.path().join("s").join(log));
+    let label = format!("{}={name}", engine::LABEL_SESSION);
+    Done {
+        log: log
+            .and_then(|log| fs::read_to_string(log).ok())
+            .unwrap_or_default(),
+        left: engine.list_containers(&label).await.unwrap().len(),
+        record,
+    }
+}
+
+async fn check(mode: &str, limits: &str, word: &str, text: &str) -> Record {
+    let done = run_until(mode, limits, CancellationToken::new()).await;
+    assert_eq!(
+        ending(&done.record),
+        word,
+        "{}\n{}",
+        message(&done.record),
+        done.log
+    );
+    assert!(
+        message(&done.record).contains(text),
+        "{}",
+        message(&done.record)
+    );
+    assert_eq!(done.left, 0, "a container was left");
+    done.record
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_in_a_container_gives_the_same_record_as_a_process() {
+    let done = run_until(
+        "good",
+        "{time: 60s, memory: 256MiB, cpus: 1, pids: 64}",
+        CancellationToken::new(),
+    )
+    .await;
+    let record = done.record;
+    assert_eq!(ending(&record), "ok", "{}\n{}", message(&record), done.log);
+    assert_eq!(done.log, "mode good\n");
+    assert!(
+        record
+            .image_id
+            .as_ref()
+            .is_some_and(|id| id.starts_with("sha256:"))
+    );
+    let Isolation::Container {
+        id: Some(id),
+        gpu_path: None,
+    } = &record.isolation
+    else {
+        panic!("{:?}", record.isolation)
+    };
+    assert_eq!(id.len(), 64);
+    let cost = record.harness;
+    for (name, seconds) in [
+        ("create", cost.create_seconds),
+        ("start", cost.start_seconds),
+        ("notice", cost.notice_seconds),
+        ("remove", cost.remove_seconds),
+    ] {
+        assert!((0.0..20.0).contains(&seconds), "{name} took {seconds} s");
+    }
+    assert!(record.wall_seconds > 0.6);
+    let memory = record.monitor.memory_bytes.expect("memory was watched");
+    assert!(
+        memory.maximum > 64e6 && memory.maximum < 256e6,
+        "{memory:?}"
+    );
+    assert_eq!(done.left, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failures_are_told_apart() {
+    check(
+        "exit",
+        "{}",
+        "exit-status",
+        "ended with status 3; its log ends with: mode exit",
+    )
+    .await;
+    check("abort", "{}", "crash", "ended by SIGABRT").await;
+    check(
+        "garbage",
+        "{}",
+        "unreadable-results",
+        "line 3 of the results file, `garbage`",
+    )
+    .await;
+    let record = check(
+        "hang",
+        "{time: 2s}",
+        "time-limit",
+        "longer than its limit of 2 s",
+    )
+    .await;
+    assert!(record.wall_seconds < 30.0);
+    check("hang", "{silence: 1s}", "time-limit", "no event for 1 s").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_s_end_is_told_apart_from_a_child_s() {
+    let record = check(
+        "eat",
+        "{memory: 64MiB}",
+        "host-out-of-memory",
+        "memory limit of 67108864 bytes",
+    )
+    .await;
+    assert!(record.metrics.is_none());
+    let record = check("oom-child", "{memory: 64MiB}", "ok", "").await;
+    assert!(
+        record
+            .notes
+            .iter()
+            .any(|note| note.starts_with("a child process was ended for want of memory")),
+        "{:?}",
+        record.notes
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_is_kept_from_everything_it_needs_not() {
+    let done = run_until("environment", "{}", CancellationToken::new()).await;
+    for line in [
+        "CUDA_VISIBLE_DEVICES=",
+        "HOME=/tmp",
+        "root: Err(ReadOnlyFilesystem)",
+        "home: true",
+        "run file: false",
+        "network: [\"lo\"]",
+    ] {
+        assert!(
+            done.log.lines().any(|found| found == line),
+            "{line}:\n{}",
+            done.log
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupted_run_leaves_no_container() {
+    let cancel = CancellationToken::new();
+    let soon = cancel.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        soon.cancel();
+    });
+    let done = run_until("hang", "{}", cancel).await;
+    assert_eq!(ending(&done.record), "interrupted");
+    assert!(done.record.wall_seconds < 30.0);
+    assert_eq!(done.left, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn broken_images_are_named() {
+    let gone = ContainerImage {
+        image: "torchgauge-no-such-image:1".into(),
+        ..ContainerImage::default()
+    };
+    let done = run_image(gone, "{}", CancellationToken::new()).await;
+    assert_eq!(ending(&done.record), "image-broken");
+    assert!(
+        message(&done.record).contains("gone from the engine"),
+        "{}",
+        message(&done.record)
+    );
+    let broken = ContainerImage {
+        image: IMAGE.into(),
+        entrypoint: Some(vec!["/no/such/program".into()]),
+        ..ContainerImage::default()
+    };
+    let done = run_image(broken, "{}", CancellationToken::new()).await;
+    assert_eq!(
+        ending(&done.record),
+        "image-broken",
+        "{}",
+        message(&done.record)
+    );
+    assert_eq!(done.left, 0);
+}

@@ -1,0 +1,283 @@
+//! The process executor against small programs that behave as workloads do, well and badly.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use crate::common::{Listener, ending, message, spec};
+use bench_suite::{
+    execute::{LocalRuntime, Process},
+    session::Session,
+};
+use protocol::Device;
+use record::{Isolation, Record};
+use tokio_util::sync::CancellationToken;
+
+/// Writes events as a workload that ran one step of one sample does.
+const GOOD: &str = r#"
+run=$(sed -n 's/.*"run": "\(.*\)".*/\1/p' "$1")
+say() { printf '%s\n' "$1" >> "$results"; }
+results=$2
+started='{"event":"started","version":1,"run":"'$run'","scenario_version":"0","libtorch_version":"2.11.0","threads":1,"cuda":null,"allocator":null}'
+finished='{"event":"finished","parameters":1,"micro_batch":1,"effective_batch":1,"samples":1,"measured_seconds":0.5,"throughput_samples_per_second":2.0,"first_loss":null,"last_loss":null,"memory":{},"scaler":null}'
+say "$started"
+say '{"event":"phase-began","phase":"measure"}'
+"#;
+const END: &str = r#"
+say '{"event":"step","index":0,"seconds":0.4,"loss":null,"skipped":false}'
+say "$finished"
+"#;
+
+fn suite(limits: &str) -> String {
+    format!(
+        "version: 1\ndescription: d\ndefaults: {{blocks: 1, steps: {{warmup: 0, measured: 1}}}}\n\
+         scenarios: [{{name: a, model: vit-tiny, task: inference, limits: {limits}}}]\n"
+    )
+}
+
+fn program(folder: &Path, script: &str) -> LocalRuntime {
+    let program = folder.join("scenario");
+    fs::write(&program, format!("#!/bin/sh\n{script}")).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    LocalRuntime {
+        program,
+        library_path: vec!["/opt/libtorch/lib".into()],
+    }
+}
+
+async fn run_until(
+    script: &str,
+    limits: &str,
+    cancel: CancellationToken,
+) -> (tempfile::TempDir, Record, String) {
+    let home = tempfile::tempdir().unwrap();
+    let runtimes = BTreeMap::from([("local".to_owned(), program(home.path(), script))]);
+    let spec = spec(&suite(limits), &["local"], Device::Cpu);
+    let mut session = Session::create(&home.path().join("s"), "s", spec).unwrap();
+    let mut listener = Listener::default();
+    let executor = Process::new(runtimes, Device::Cpu);
+    session
+        .run(&executor, &mut listener, &cancel)
+        .await
+        .unwrap();
+    let record = listener.records.remove(0);
+    let log = record
+        .log
+        .as_ref()
+        .map(|log| home.path().join("s").join(log));
+    let log = log
+        .and_then(|log| fs::read_to_string(log).ok())
+        .unwrap_or_default();
+    (home, record, log)
+}
+
+async fn run(script: &str, limits: &str) -> (Record, String) {
+    let (_home, record, log) = run_until(script, limits, CancellationToken::new()).await;
+    (record, log)
+}
+
+async fn check(script: &str, limits: &str, word: &str, text: &str) {
+    let (record, log) = run(script, limits).await;
+    assert_eq!(ending(&record), word, "{} {log}", message(&record));
+    assert!(message(&record).contains(text), "{}", message(&record));
+}
+
+#[tokio::test]
+async fn a_good_workload_gives_figures() {
+    let script = format!("{GOOD}sleep 0.4; echo to stdout; echo to stderr >&2\n{END}");
+    let (record, log) = run(&script, "{time: 30s, memory: 1GiB}").await;
+    assert_eq!(ending(&record), "ok", "{}", message(&record));
+    assert_eq!(log, "to stdout\nto stderr\n");
+    let metrics = record.metrics.unwrap();
+    assert!((metrics.throughput_samples_per_second - 2.0).abs() < 1e-12);
+    assert!(record.wall_seconds > 0.4 && record.wall_seconds < 20.0);
+    assert!(record.harness.total_seconds() < record.wall_seconds - 0.3);
+    let memory = record.monitor.memory_bytes.expect("memory was watched");
+    assert!(memory.count >= 3 && memory.maximum > 1e5, "{memory:?}");
+    assert!((metrics.container_peak_bytes.unwrap() as f64 - memory.maximum).abs() < 1.0);
+    let Isolation::Process { missing } = record.isolation else {
+        panic!("a process")
+    };
+    assert!(missing.contains(&"memory limit".to_owned()));
+    assert_eq!(
+        record.notes,
+        ["limits not applied without a container: memory"]
+    );
+}
+
+#[tokio::test]
+async fn the_workload_s_environment_is_the_variant_s() {
+    let script = format!("{GOOD}env >&2; pwd >&2\n{END}");
+    let (_, log) = run(&script, "{}").await;
+    assert!(log.contains("CUDA_VISIBLE_DEVICES=\n"), "{log}");
+    assert!(log.contains("LD_LIBRARY_PATH=/opt/libtorch/lib"), "{log}");
+    assert!(!log.contains("PYTORCH_ALLOC_CONF"), "{log}");
+}
+
+#[tokio::test]
+async fn bad_workloads_are_told_apart() {
+    check("exit 3", "{}", "exit-status", "ended with status 3").await;
+    check(
+        "echo why >&2; exit 127",
+        "{}",
+        "exit-status",
+        "its log ends with: why",
+    )
+    .await;
+    check("kill -SEGV $$", "{}", "crash", "ended by SIGSEGV").await;
+    check("kill -KILL $$", "{}", "crash", "ended by SIGKILL").await;
+    check("exit 0", "{}", "unreadable-results", "is empty").await;
+    check(
+        "echo garbage > $2",
+        "{}",
+        "unreadable-results",
+        "line 1 of the results file, `garbage`",
+    )
+    .await;
+    check(
+        "head -c 100 /dev/urandom > $2",
+        "{}",
+        "unreadable-results",
+        "line 1 of the results file",
+    )
+    .await;
+    check("rm $2", "{}", "unreadable-results", "No such file").await;
+    check(
+        "rm $2; mkdir $2",
+        "{}",
+        "unreadable-results",
+        "not a plain file",
+    )
+    .await;
+    check(GOOD, "{}", "unreadable-results", "ends without the event").await;
+    check(
+        &format!("{GOOD}{END}exit 5"),
+        "{}",
+        "exit-status",
+        "ended with status 5",
+    )
+    .await;
+    let wrong = END.replace("0.4", "7.5");
+    check(
+        &format!("{GOOD}{wrong}"),
+        "{}",
+        "invalid",
+        "the step times add up to 7.5",
+    )
+    .await;
+    let told = r#"say '{"event":"failed","reason":"out-of-memory","phase":"warmup","message":"tried to allocate 2 GiB","memory":{"reserved_bytes":7}}'; exit 1"#;
+    check(
+        &format!("{GOOD}{told}"),
+        "{}",
+        "out-of-memory",
+        "tried to allocate 2 GiB",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_hanging_workload_is_ended_with_all_its_children() {
+    let began = Instant::now();
+    // The child ignores what can be ignored, and holds the log open.
+    let script =
+        format!("{GOOD}sh -c 'trap \"\" TERM INT; echo $$ > {{}}; sleep 300; sleep 300' & wait");
+    let home = tempfile::tempdir().unwrap();
+    let pid_file = home.path().join("pid");
+    let script = script.replace("{}", pid_file.to_str().unwrap());
+    let (record, _) = run(&script, "{time: 700ms}").await;
+    assert_eq!(ending(&record), "time-limit");
+    assert!(
+        message(&record).contains("longer than its limit of 0.7 s"),
+        "{}",
+        message(&record)
+    );
+    assert!(
+        began.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        began.elapsed()
+    );
+    let pid = fs::read_to_string(pid_file).unwrap();
+    // Killed processes stay for a moment, as zombies.
+    for _ in 0..100 {
+        let state = fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
+        if state.is_err() || state.is_ok_and(|text| text.contains(") Z ")) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("the child {pid} lives on");
+}
+
+#[tokio::test]
+async fn silence_is_noticed_before_the_time_limit() {
+    let script = format!("{GOOD}sleep 300");
+    let (record, _) = run(&script, "{time: 5min, silence: 500ms}").await;
+    assert!(
+        message(&record).contains("no event for 0.5 s"),
+        "{}",
+        message(&record)
+    );
+    assert!(record.wall_seconds < 20.0);
+}
+
+#[tokio::test]
+async fn what_a_workload_leaves_behind_is_ended() {
+    let script = format!("{GOOD}{END}sleep 300 > /dev/null 2>&1 &");
+    let (record, _) = run(&script, "{}").await;
+    assert_eq!(ending(&record), "ok", "{}", message(&record));
+    assert!(
+        record
+            .notes
+            .iter()
+            .any(|note| note.contains("left behind were ended"))
+    );
+}
+
+#[tokio::test]
+async fn an_interrupted_run_is_ended_at_once() {
+    let cancel = CancellationToken::new();
+    let soon = cancel.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        soon.cancel();
+    });
+    let script = format!("{GOOD}sleep 300");
+    let (_home, record, _) = run_until(&script, "{}", cancel).await;
+    assert_eq!(ending(&record), "interrupted");
+    assert!(record.wall_seconds < 20.0);
+}
+
+#[tokio::test]
+async fn a_program_that_is_not_there_is_named() {
+    let home = tempfile::tempdir().unwrap();
+    for (runtimes, text) in [
+        (BTreeMap::new(), "the image `local` is not here"),
+        (
+            BTreeMap::from([(
+                "local".to_owned(),
+                LocalRuntime {
+                    program: "/no/such/scenario".into(),
+                    library_path: Vec::new(),
+                },
+            )]),
+            "cannot start /no/such/scenario",
+        ),
+    ] {
+        let folder = home.path().join(runtimes.len().to_string());
+        let spec = spec(&suite("{}"), &["local"], Device::Cpu);
+        let mut session = Session::create(&folder, "s", spec).unwrap();
+        let mut listener = Listener::default();
+        let executor = Process::new(runtimes, Device::Cpu);
+        let cancel = CancellationToken::new();
+        session
+            .run(&executor, &mut listener, &cancel)
+            .await
+            .unwrap();
+        assert_eq!(ending(&listener.records[0]), "image-broken");
+        assert!(message(&listener.records[0]).contains(text));
+    }
+}

@@ -1,0 +1,344 @@
+//! Sessions with the mock executor: order, records, failures of every kind, resuming.
+
+use std::{fs, io::Write as _};
+
+use crate::common::{Listener, ending, endings, message, names, spec};
+use bench_suite::{
+    execute::Mock,
+    session::{Session, SessionError, Silent, Totals, fresh_name},
+};
+use protocol::Device;
+use record::{Reason, SessionFolder, Stage};
+use tokio_util::sync::CancellationToken;
+
+const SUITE: &str = "version: 1\ndescription: d\ndefaults: {blocks: 2, steps: {warmup: 1, measured: 4}}\n\
+    scenarios:\n- {name: small, model: vit-tiny, axes: {batch: [2, 4]}}\n\
+    - {name: large, model: resnet-tiny, axes: {checkpointing: blocks}}\n";
+
+/// Runs a script in a fresh session and gives what was told.
+async fn listen(script: &str) -> (tempfile::TempDir, Listener, Totals) {
+    let home = tempfile::tempdir().unwrap();
+    let mut listener = Listener::default();
+    let spec = spec(SUITE, &["local"], Device::Cpu);
+    let mut session = Session::create(home.path(), "s-1", spec).unwrap();
+    let mock = Mock::new(script).unwrap();
+    let totals = session
+        .run(&mock, &mut listener, &CancellationToken::new())
+        .await
+        .unwrap();
+    (home, listener, totals)
+}
+
+#[tokio::test]
+async fn a_session_tells_what_it_does_and_keeps_everything() {
+    let (home, listener, totals) = listen("checkpointing=blocks=oom").await;
+    insta::assert_snapshot!("a-session", listener.told.join("\n"));
+    assert_eq!(
+        (totals.planned, totals.ok, totals.failed, totals.remaining),
+        (6, 4, 2, 0)
+    );
+    let folder = SessionFolder::at(home.path());
+    assert_eq!(folder.read_records().unwrap().records, listener.records);
+    let session = folder.read_session().unwrap();
+    assert!(session.complete && session.ended_at.is_some());
+    assert_eq!(
+        (
+            session.session.as_str(),
+            session.blocks,
+            session.cells.len()
+        ),
+        ("s-1", 2, 3)
+    );
+    assert_eq!(session.suites["test"].len(), 64);
+    assert_eq!(
+        names(home.path()),
+        [".lock", "logs", "records.ndjson", "session.json"]
+    );
+    assert_eq!(names(&home.path().join("logs")).len(), 6);
+    for record in &listener.records {
+        assert!(home.path().join(record.log.as_ref().unwrap()).exists());
+        assert_eq!(record.image, "local");
+        assert_eq!(record.session, "s-1");
+    }
+}
+
+#[tokio::test]
+async fn every_kind_of_failure_is_a_record_and_the_session_goes_on() {
+    for (script, word, stage, text) in [
+        (
+            "oom",
+            "out-of-memory",
+            Stage::Workload(protocol::Phase::Warmup),
+            "OutOfMemory",
+        ),
+        (
+            "nan",
+            "loss-not-finite",
+            Stage::Workload(protocol::Phase::Warmup),
+            "LossNotFinite",
+        ),
+        (
+            "libtorch",
+            "libtorch",
+            Stage::Workload(protocol::Phase::Warmup),
+            "Libtorch",
+        ),
+        (
+            "exit:3",
+            "exit-status",
+            Stage::Workload(protocol::Phase::Measure),
+            "ended with status 3; its log ends with: mock: nothing ran",
+        ),
+        (
+            "signal:11",
+            "crash",
+            Stage::Workload(protocol::Phase::Measure),
+            "ended by SIGSEGV",
+        ),
+        (
+            "host-oom",
+            "host-out-of-memory",
+            Stage::Workload(protocol::Phase::Measure),
+            "memory limit of 4 GiB",
+        ),
+        (
+            "time-limit",
+            "time-limit",
+            Stage::Workload(protocol::Phase::Measure),
+            "longer than its limit of 600 s",
+        ),
+        (
+            "garbage",
+            "unreadable-results",
+            Stage::Exit,
+            "line 8 of the results file, `Segmentation fault (core dumped)`",
+        ),
+        (
+            "torn",
+            "unreadable-results",
+            Stage::Exit,
+            "line 8 of the results file is torn",
+        ),
+        ("invalid", "invalid", Stage::Validate, "throughput × time"),
+        ("image", "image-broken", Stage::Create, "no such image"),
+    ] {
+        let (_home, listener, totals) = listen(&format!("large={script}")).await;
+        let failed: Vec<_> = listener
+            .records
+            .iter()
+            .filter(|r| !r.outcome.is_ok())
+            .collect();
+        assert_eq!(failed.len(), 2, "{script}");
+        for record in failed {
+            assert_eq!(ending(record), word);
+            assert!(
+                message(record).contains(text),
+                "{script}: {}",
+                message(record)
+            );
+            let record::Outcome::Failed { stage: found, .. } = &record.outcome else {
+                unreachable!()
+            };
+            assert_eq!(*found, stage, "{script}");
+        }
+        assert_eq!(
+            (totals.ok, totals.failed, totals.remaining),
+            (4, 2, 0),
+            "{script}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_the_engine_failed_is_tried_again_and_stays_open() {
+    let (home, listener, totals) = listen("0002=engine").await;
+    let tries: Vec<_> = listener
+        .records
+        .iter()
+        .filter(|record| record.order == 2)
+        .map(|record| (record.attempt, ending(record)))
+        .collect();
+    assert_eq!(tries, [(1, "engine".into()), (2, "engine".into())]);
+    assert_eq!((totals.ok, totals.failed, totals.remaining), (5, 0, 1));
+    assert!(
+        !SessionFolder::at(home.path())
+            .read_session()
+            .unwrap()
+            .complete
+    );
+    let mut resumed = Session::resume(home.path(), spec(SUITE, &["local"], Device::Cpu)).unwrap();
+    let mut listener = Listener::default();
+    let mock = Mock::new("").unwrap();
+    let totals = resumed
+        .run(&mock, &mut listener, &CancellationToken::new())
+        .await
+        .unwrap();
+    assert!(totals.is_complete());
+    assert_eq!(listener.records.len(), 1);
+    assert_eq!(
+        (listener.records[0].order, listener.records[0].attempt),
+        (2, 3)
+    );
+}
+
+#[tokio::test]
+async fn an_interrupted_session_is_resumed_where_it_stopped() {
+    let (home, listener, totals) = listen("0003=cancel").await;
+    assert_eq!((totals.ok, totals.remaining), (3, 3));
+    assert_eq!(ending(listener.records.last().unwrap()), "interrupted");
+    let folder = SessionFolder::at(home.path());
+    assert!(!folder.read_session().unwrap().complete);
+
+    // As after a power loss: the last line is torn, a run's folder was left behind.
+    let path = home.path().join(SessionFolder::RECORDS);
+    let mut file = fs::OpenOptions::new().append(true).open(path).unwrap();
+    file.write_all(b"{\"version\":1,\"run\":\"00").unwrap();
+    fs::create_dir_all(home.path().join("work/0003-b1-local-large")).unwrap();
+
+    let mut resumed = Session::resume(home.path(), spec(SUITE, &["local"], Device::Cpu)).unwrap();
+    let mut after = Listener::default();
+    let mock = Mock::new("").unwrap();
+    let totals = resumed
+        .run(&mock, &mut after, &CancellationToken::new())
+        .await
+        .unwrap();
+    assert_eq!((totals.ok, totals.remaining), (6, 0));
+    let orders: Vec<_> = after.records.iter().map(|record| record.order).collect();
+    assert_eq!(orders, [3, 4, 5]);
+    assert_eq!(after.records[0].attempt, 2);
+    let session = folder.read_session().unwrap();
+    assert!(session.complete);
+    assert!(
+        session
+            .notes
+            .iter()
+            .any(|note| note.contains("cut off while it was written"))
+    );
+    let records = folder.read_records().unwrap();
+    assert_eq!((records.records.len(), records.torn_after), (7, None));
+    // Every run of the plan has its record, and each but the interrupted one exactly one.
+    assert_eq!(
+        endings(&records.records)
+            .values()
+            .filter(|word| *word == "ok")
+            .count(),
+        3
+    );
+}
+
+#[tokio::test]
+async fn a_session_of_other_things_is_not_resumed() {
+    let (home, ..) = listen("0003=cancel").await;
+    let before = fs::read(home.path().join("session.json")).unwrap();
+    let mut other = spec(&SUITE.replace("[2, 4]", "[2, 8]"), &["local"], Device::Cpu);
+    other.machine.driver_version = Some("580.1".into());
+    other.machine.kernel = "6.1".into();
+    other.images[0].id = Some("sha256:ab".into());
+    other.engine.kind = "docker".into();
+    let error = Session::resume(home.path(), other).unwrap_err();
+    let SessionError::Different { differences, .. } = &error else {
+        panic!("{error}")
+    };
+    let what: Vec<_> = differences.iter().map(|one| one.what.as_str()).collect();
+    assert_eq!(
+        what,
+        [
+            "suite test",
+            "kernel",
+            "driver",
+            "engine",
+            "image local",
+            "plan"
+        ]
+    );
+    let text = error.to_string();
+    assert!(text.contains("\n  driver: was none, is 580.1\n"), "{text}");
+    assert!(text.contains("plan: was local · small · fp32 bs4 (1 + 4 steps, seed 1), is local · small · fp32 bs8 (1"), "{text}");
+    let after = fs::read(home.path().join("session.json")).unwrap();
+    assert_eq!(before, after);
+}
+
+#[tokio::test]
+async fn folders_are_not_mixed_up() {
+    let (home, ..) = listen("").await;
+    let fresh = || spec(SUITE, &["local"], Device::Cpu);
+    let error = Session::create(home.path(), "s-2", fresh()).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("already holds a session; continue it with `--resume")
+    );
+    let _held = Session::resume(home.path(), fresh()).unwrap();
+    let error = Session::resume(home.path(), fresh()).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("another process works on the session"),
+        "{error}"
+    );
+    let empty = tempfile::tempdir().unwrap();
+    let error = Session::resume(empty.path(), fresh()).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("is this the folder of a session?"),
+        "{error}"
+    );
+    let error = Session::resume(&empty.path().join("none"), fresh()).unwrap_err();
+    assert!(error.to_string().contains("none: No such file"), "{error}");
+}
+
+#[tokio::test]
+async fn a_full_disk_ends_the_session_and_loses_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let mut session =
+        Session::create(home.path(), "s", spec(SUITE, &["local"], Device::Cpu)).unwrap();
+    // Records cannot be appended to a folder.
+    fs::create_dir(home.path().join("records.ndjson")).unwrap();
+    let mock = Mock::new("").unwrap();
+    let error = session
+        .run(&mock, &mut Silent, &CancellationToken::new())
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("cannot write"), "{error}");
+    drop(session);
+    fs::remove_dir(home.path().join("records.ndjson")).unwrap();
+    let mut session = Session::resume(home.path(), spec(SUITE, &["local"], Device::Cpu)).unwrap();
+    let totals = session
+        .run(&mock, &mut Silent, &CancellationToken::new())
+        .await
+        .unwrap();
+    assert_eq!((totals.ok, totals.remaining), (6, 0));
+}
+
+#[tokio::test]
+async fn a_card_run_that_tells_of_no_card_is_invalid() {
+    let home = tempfile::tempdir().unwrap();
+    let suite = "version: 1\ndescription: d\nscenarios: [{name: a, model: vit-tiny}]";
+    let mut session =
+        Session::create(home.path(), "s", spec(suite, &["local"], Device::Cuda(0))).unwrap();
+    let mut listener = Listener::default();
+    let mock = Mock::new("").unwrap();
+    session
+        .run(&mock, &mut listener, &CancellationToken::new())
+        .await
+        .unwrap();
+    let record = &listener.records[0];
+    assert_eq!(ending(record), Reason::Invalid.word());
+    assert!(
+        message(record).contains("told of no card"),
+        "{}",
+        message(record)
+    );
+}
+
+#[test]
+fn names_of_sessions_are_fit_for_files() {
+    let name = fresh_name();
+    assert_eq!(name.len(), 20);
+    assert!(
+        name.bytes()
+            .all(|b| b.is_ascii_digit() || b.is_ascii_lowercase() || b == b'-')
+    );
+    assert_ne!(name, fresh_name());
+}

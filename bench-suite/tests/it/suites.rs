@@ -1,0 +1,321 @@
+//! Suites as people write them: the committed ones read, and what is wrong is shown in its place.
+
+use std::{fmt::Write as _, fs, path::PathBuf};
+
+use bench_suite::suite::{Catalog, DeviceKind, Suite, schema};
+use protocol::Task;
+
+fn scenarios() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../scenarios")
+}
+
+fn suite(scenario: &str) -> String {
+    format!(
+        "version: 1\ndescription: d\nscenarios:\n  - name: one\n    model: resnet-tiny\n{scenario}"
+    )
+}
+
+fn variants(scenario: &str) -> String {
+    let suite = Suite::from_text("x.yaml", &suite(scenario))
+        .unwrap_or_else(|error| panic!("{}", error.render(false)));
+    let mut text = String::new();
+    for one in &suite.scenarios[0].variants {
+        let devices: Vec<_> = one.devices.iter().map(|device| device.word()).collect();
+        writeln!(text, "{} on {}", one.variant, devices.join(", ")).unwrap();
+    }
+    text
+}
+
+#[test]
+fn axes_multiply_in_the_order_of_the_variant() {
+    assert_eq!(
+        variants("    axes:\n      batch: [4, 8]\n      precision: [fp32, amp-bf16]\n"),
+        "fp32 bs4 on cpu, cuda\nfp32 bs8 on cpu, cuda\n\
+         amp-bf16 bs4 on cpu, cuda\namp-bf16 bs8 on cpu, cuda\n"
+    );
+    assert_eq!(variants(""), "fp32 bs1 on cpu, cuda\n");
+}
+
+#[test]
+fn a_suite_says_what_it_leaves_out() {
+    assert_eq!(
+        variants(
+            "    axes:\n      precision: [fp32, tf32]\n      checkpointing: [none, blocks]\n\
+             \x20   exclude:\n      - {device: cpu, precision: tf32}\n      - {precision: fp32, checkpointing: blocks}\n"
+        ),
+        "fp32 bs1 on cpu, cuda\ntf32 bs1 on cuda\ntf32 bs1 checkpointing=blocks on cuda\n"
+    );
+}
+
+#[test]
+fn included_variants_differ_from_the_first_combination() {
+    assert_eq!(
+        variants(
+            "    axes:\n      precision: [fp32, amp-bf16]\n      batch: 8\n    include:\n      - {checkpointing: blocks}\n"
+        ),
+        "fp32 bs8 on cpu, cuda\namp-bf16 bs8 on cpu, cuda\nfp32 bs8 checkpointing=blocks on cpu, cuda\n"
+    );
+}
+
+#[test]
+fn scenarios_inherit_what_they_do_not_say() {
+    let suite = Suite::from_text(
+        "x.yaml",
+        "version: 1\ndescription: d\ndefaults:\n  blocks: 7\n  seed: 5\n  steps: {warmup: 1, measured: 2}\n  limits: {time: 90s, memory: 1GiB, ulimits: {memlock: {soft: -1, hard: -1}}}\nscenarios:\n- {name: a, model: vit-tiny}\n- {name: b, model: vit-tiny, task: inference, seed: 6, steps: {warmup: 0, measured: 9}, limits: {memory: 2GiB, cpuset: 0-1}}\n",
+    )
+    .unwrap();
+    let [a, b] = suite.scenarios.as_slice() else {
+        panic!("two scenarios")
+    };
+    assert_eq!(suite.blocks, 7);
+    assert_eq!((a.seed, b.seed), (5, 6));
+    assert_eq!((a.steps.measured, b.steps.measured), (2, 9));
+    assert_eq!((a.task, b.task), (Task::Training, Task::Inference));
+    assert_eq!(a.limits.memory_bytes, Some(1 << 30));
+    assert_eq!(b.limits.memory_bytes, Some(2 << 30));
+    assert_eq!(b.limits.time.as_secs(), 90);
+    assert_eq!(b.limits.cpuset.as_deref(), Some("0-1"));
+    assert_eq!(b.limits.ulimits["memlock"].soft, -1);
+}
+
+fn alias_bomb() -> String {
+    let mut text = "version: 1\ndescription: d\na0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for level in 1..9 {
+        let items = [format!("*a{}", level - 1).as_str(); 9].join(", ");
+        writeln!(text, "a{level}: &a{level} [{items}]").unwrap();
+    }
+    text
+}
+
+/// Every error says where it stands, and is what was agreed on.
+fn check_refused(cases: &[(&str, String)]) {
+    for (name, text) in cases {
+        let error = Suite::from_text("broken.yaml", text).expect_err(name);
+        insta::assert_snapshot!(name.replace(' ', "-"), error.render(false));
+        let line = error.to_string();
+        assert!(line.starts_with("broken.yaml:"), "{line}");
+    }
+}
+
+#[test]
+fn unknown_and_impossible_words_are_shown_where_they_stand() {
+    check_refused(&[
+        (
+            "unknown key",
+            suite("    stpes: {warmup: 1, measured: 2}\n"),
+        ),
+        ("unknown axis", suite("    axes:\n      precison: fp32\n")),
+        (
+            "unknown value",
+            suite("    axes:\n      precision: [fp32, amp-bf61]\n"),
+        ),
+        (
+            "unknown model",
+            suite("").replace("resnet-tiny", "resnet-tny"),
+        ),
+        (
+            "unknown allocator",
+            suite("    axes: {allocator: [native, expandable]}\n"),
+        ),
+        ("wrong type", suite("    steps: many\n")),
+        (
+            "wrong type of an axis",
+            suite("    axes: {batch: {small: 1}}\n"),
+        ),
+        ("duplicate key", suite("    model: vit-tiny\n")),
+        (
+            "duplicate value",
+            suite("    axes: {allocator: [\"max_split_size_mb:64\", \"max_split_size_mb: 64\"]}\n"),
+        ),
+        (
+            "duplicate scenario",
+            suite("  - name: one\n    model: vit-tiny\n"),
+        ),
+        (
+            "impossible on one device",
+            suite("    axes:\n      precision:\n        - fp32\n        - tf32\n"),
+        ),
+        (
+            "impossible anywhere",
+            suite("    axes: {sequence_length: [64]}\n"),
+        ),
+        (
+            "impossible for the model",
+            suite("    axes: {memory_format: channels-last}\n").replace("resnet-tiny", "bert-tiny"),
+        ),
+        (
+            "impossible by inclusion",
+            suite("    task: inference\n    include:\n      - {checkpointing: blocks}\n"),
+        ),
+    ]);
+}
+
+#[test]
+fn counts_and_sizes_are_shown_where_they_stand() {
+    let many = |count: u32| {
+        let values: Vec<_> = (1..=count).map(|value| value.to_string()).collect();
+        values.join(", ")
+    };
+    check_refused(&[
+        ("empty axis", suite("    axes:\n      batch: []\n")),
+        (
+            "axis without value",
+            suite("    axes:\n      image_size:\n"),
+        ),
+        ("negative count", suite("    axes: {batch: [4, -8]}\n")),
+        ("zero count", suite("    axes: {accumulation: 0}\n")),
+        ("zero steps", suite("    steps: {warmup: 0, measured: 0}\n")),
+        (
+            "negative steps",
+            suite("    steps: {warmup: -1, measured: 2}\n"),
+        ),
+        ("zero blocks", suite("defaults: {blocks: 0}\n")),
+        ("steps as a list", suite("    steps: [1, 2]\n")),
+        (
+            "name that climbs",
+            suite("").replace("name: one", "name: ../one"),
+        ),
+        (
+            "no scenarios",
+            "version: 1\ndescription: d\nscenarios: []\n".into(),
+        ),
+        ("no devices", suite("    devices: []\n")),
+        (
+            "other version",
+            suite("").replace("version: 1", "version: 2"),
+        ),
+        ("alias bomb", alias_bomb()),
+        (
+            "too many cells",
+            suite(&format!(
+                "    axes:\n      batch: [{}]\n      accumulation: [{}]\n",
+                many(40),
+                many(40)
+            )),
+        ),
+        (
+            "dead exclusion",
+            suite(
+                "    axes: {precision: [fp32, amp-bf16]}\n    exclude:\n      - {precision: tf32}\n",
+            ),
+        ),
+        (
+            "exclusion of all",
+            suite("    axes: {precision: fp32}\n    exclude:\n      - {precision: fp32}\n"),
+        ),
+        (
+            "inclusion of nothing new",
+            suite("    axes: {batch: 4}\n    include:\n      - {precision: fp32}\n"),
+        ),
+        (
+            "inclusion of a list",
+            suite("    include:\n      - {batch: [2, 4]}\n"),
+        ),
+        ("time without unit", suite("    limits: {time: 90}\n")),
+        ("bad memory", suite("    limits: {memory: lots}\n")),
+        ("bad processors", suite("    limits: {cpuset: 3-0}\n")),
+        (
+            "unknown limit",
+            suite("    limits: {ulimits: {memlok: {soft: -1, hard: -1}}}\n"),
+        ),
+    ]);
+}
+
+#[test]
+fn a_huge_file_is_refused_unread() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("huge.yaml");
+    fs::write(&path, suite(&"# x\n".repeat(2_600_000))).unwrap();
+    let error = Suite::read(&path).unwrap_err().to_string();
+    assert!(error.ends_with("huge.yaml is larger than 1024 KiB, the most that is read; a file written by hand is far smaller"), "{error}");
+}
+
+#[test]
+fn suites_are_found_by_name_or_file() {
+    let catalog = Catalog::of(scenarios());
+    assert_eq!(catalog.load("smoke").unwrap().name, "smoke");
+    let file = scenarios().join("smoke.yaml");
+    assert_eq!(catalog.load(file.to_str().unwrap()).unwrap().name, "smoke");
+    let error = catalog.load("smok").unwrap_err().to_string();
+    assert!(error.contains("there is no suite `smok`"), "{error}");
+    assert!(error.contains("did you mean `smoke`?"), "{error}");
+    let error = catalog.load("../smoke").unwrap_err().to_string();
+    assert!(error.contains("a suite is named after its file"), "{error}");
+    let error = catalog.load("no/such.yaml").unwrap_err().to_string();
+    assert!(error.contains("cannot read no/such.yaml"), "{error}");
+}
+
+#[test]
+fn every_committed_suite_reads() {
+    let mut text = String::new();
+    for listed in Catalog::of(scenarios()).list().unwrap() {
+        let suite = listed
+            .suite
+            .unwrap_or_else(|error| panic!("{}", error.render(false)));
+        let (cpu, cuda) = (suite.cells(DeviceKind::Cpu), suite.cells(DeviceKind::Cuda));
+        writeln!(
+            text,
+            "{}: {} blocks, {cpu} cells on cpu, {cuda} on cuda",
+            suite.name, suite.blocks
+        )
+        .unwrap();
+    }
+    insta::assert_snapshot!("committed-suites", text);
+}
+
+/// Run with `UPDATE_SCHEMAS=1` to write the schema anew.
+#[test]
+fn the_committed_schema_is_the_code_s() {
+    let path = scenarios().join("suite.schema.json");
+    if std::env::var_os("UPDATE_SCHEMAS").is_some() {
+        fs::write(&path, schema()).unwrap();
+    }
+    let committed = fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(
+        committed,
+        schema(),
+        "scenarios/suite.schema.json is old: run the tests once with UPDATE_SCHEMAS=1"
+    );
+}
+
+/// The example and the tables of `scenarios/suites.md` are what the code does.
+#[test]
+fn the_documentation_is_true() {
+    let text = fs::read_to_string(scenarios().join("suites.md")).unwrap();
+    let example = text
+        .split("```yaml\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next())
+        .expect("the example");
+    let suite = Suite::from_text("example.yaml", example)
+        .unwrap_or_else(|error| panic!("{}", error.render(false)));
+    assert_eq!(
+        (suite.cells(DeviceKind::Cuda), suite.cells(DeviceKind::Cpu)),
+        (6, 4)
+    );
+    for axis in protocol::Variant::AXES {
+        assert!(text.contains(&format!("| `{axis}` |")), "axis {axis}");
+    }
+    for model in protocol::Model::ALL {
+        assert!(text.contains(&format!("`{model}`")), "model {model}");
+    }
+    let schema: serde_json::Value = serde_json::from_str(&schema()).unwrap();
+    for (object, pointer) in [
+        ("suite", "/properties"),
+        ("defaults", "/$defs/Defaults/properties"),
+        ("scenario", "/$defs/ScenarioFile/properties"),
+        ("limits", "/$defs/LimitsFile/properties"),
+    ] {
+        let keys = schema.pointer(pointer).and_then(|keys| keys.as_object());
+        for key in keys.expect(object).keys() {
+            let said = [format!("`{key}`"), format!("`defaults.{key}`")];
+            assert!(said.iter().any(|key| text.contains(key)), "{object}: {key}");
+        }
+    }
+    for listed in Catalog::of(scenarios()).names().unwrap() {
+        assert!(
+            text.contains(&format!("]({listed}.yaml)")),
+            "suite {listed}"
+        );
+    }
+}

@@ -1,0 +1,74 @@
+//! What runs inside the containers of these tests: a static program that behaves as workloads
+//! do, well and badly, as the variable `MODE` says. Compiled by the tests with `rustc`, so that
+//! they need no image from anywhere.
+
+use std::{
+    env, fs,
+    io::Write as _,
+    process::{Command, abort, exit},
+    thread::sleep,
+    time::Duration,
+};
+
+fn main() {
+    let arguments: Vec<String> = env::args().collect();
+    let mode = env::var("MODE").unwrap_or_default();
+    if mode == "child" || arguments.len() < 3 {
+        eat();
+    }
+    let asked = fs::read_to_string(&arguments[1]).expect("the run file");
+    let run = asked
+        .split("\"run\": \"")
+        .nth(1)
+        .and_then(|rest| rest.split('"').next())
+        .expect("the run's name");
+    let mut results = fs::OpenOptions::new()
+        .append(true)
+        .open(&arguments[2])
+        .expect("the results file");
+    let mut say = |text: &str| writeln!(results, "{text}").expect("the results file takes it");
+    say(&format!(
+        r#"{{"event":"started","version":1,"run":"{run}","scenario_version":"0","libtorch_version":"2.11.0","threads":1,"cuda":null,"allocator":null}}"#
+    ));
+    say(r#"{"event":"phase-began","phase":"measure"}"#);
+    eprintln!("mode {mode}");
+    match mode.as_str() {
+        "hang" => sleep(Duration::from_secs(600)),
+        "abort" => abort(),
+        "exit" => exit(3),
+        "garbage" => say("garbage"),
+        "eat" => eat(),
+        "oom-child" => {
+            let child = Command::new(&arguments[0]).env("MODE", "child").status();
+            eprintln!("child: {child:?}");
+        }
+        "environment" => {
+            for (key, value) in env::vars() {
+                eprintln!("{key}={value}");
+            }
+            eprintln!("root: {:?}", fs::write("/here", "x").map_err(|error| error.kind()));
+            eprintln!("home: {:?}", fs::write("/tmp/here", "x").is_ok());
+            eprintln!("run file: {:?}", fs::write(&arguments[1], "x").is_ok());
+            let interfaces = fs::read_dir("/sys/class/net").expect("/sys");
+            let names: Vec<_> = interfaces.map(|i| i.unwrap().file_name()).collect();
+            eprintln!("network: {names:?}");
+        }
+        _ => {
+            let memory = vec![1_u8; 64 << 20];
+            sleep(Duration::from_millis(600));
+            assert_eq!(memory[memory.len() / 2], 1);
+        }
+    }
+    say(r#"{"event":"step","index":0,"seconds":0.4,"loss":null,"skipped":false}"#);
+    say(
+        r#"{"event":"finished","parameters":1,"micro_batch":1,"effective_batch":1,"samples":1,"measured_seconds":0.5,"throughput_samples_per_second":2.0,"first_loss":null,"last_loss":null,"memory":{},"scaler":null}"#,
+    );
+}
+
+/// Takes memory until somebody stops it.
+fn eat() -> ! {
+    let mut eaten: Vec<Vec<u8>> = Vec::new();
+    loop {
+        eaten.push(vec![eaten.len() as u8 | 1; 1 << 20]);
+    }
+}

@@ -1,0 +1,351 @@
+//! Two sides, cell by cell and quantity by quantity.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use judge::{
+    compare::{Block, Comparison, Direction, Kind, Metric, Verdict},
+    family::{FamilyError, FamilyOptions, judge_all},
+};
+use record::{Better, Nature, Quantity, Record};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::side::{Cell, Origin, Side};
+
+/// Version of the file format of [`Verdicts`].
+pub const VERSION: u32 = 1;
+
+/// How two sides are compared.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Statistical settings.
+    pub family: FamilyOptions,
+    /// Relative margins that replace a quantity's own, by its name.
+    pub margins: BTreeMap<String, f64>,
+    /// Compare although machine, card or driver differ.
+    pub across_machines: bool,
+}
+
+/// Why two sides cannot be compared.
+#[derive(Debug, thiserror::Error)]
+pub enum CompareError {
+    /// They were measured on different machines, cards or drivers.
+    #[error(
+        "{what} differ: `{base}` and `{head}`; a difference found between them may be theirs and \
+         not the image's. Measure both images in one session, or pass --across-machines"
+    )]
+    Elsewhere {
+        /// What differs.
+        what: &'static str,
+        /// On the base side.
+        base: String,
+        /// On the head side.
+        head: String,
+    },
+    /// They have no cell in common.
+    #[error("the two sides have no cell in common; run the same suite for both")]
+    NothingInCommon,
+    /// A margin for a quantity that there is not.
+    #[error("no quantity is named `{name}`; there are: {}", names())]
+    UnknownQuantity {
+        /// The name.
+        name: String,
+    },
+    /// The judge refused a value.
+    #[error("{cell}, {quantity}: {source}")]
+    Judge {
+        /// The cell.
+        cell: String,
+        /// The quantity.
+        quantity: &'static str,
+        /// Why.
+        source: FamilyError,
+    },
+}
+
+pub(crate) fn names() -> String {
+    let names: Vec<_> = Quantity::ALL.iter().map(|quantity| quantity.name).collect();
+    names.join(", ")
+}
+
+/// What the reader of a comparison must know.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Warning {
+    /// The sides ran one after the other and not in turn, so that drift counts as effect.
+    NotInterleaved,
+    /// Machine, card or driver differ; compared all the same, as asked.
+    AcrossMachines {
+        /// What differs, and how.
+        what: String,
+    },
+    /// A cell that one side alone has.
+    OneSided {
+        /// The cell.
+        cell: String,
+        /// The session and image that has it.
+        only_in: String,
+    },
+    /// Runs that failed are left out.
+    FailedRuns {
+        /// The cell.
+        cell: String,
+        /// On the base side.
+        base: usize,
+        /// On the head side.
+        head: usize,
+    },
+}
+
+/// Two sides, judged.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Verdicts {
+    /// [`VERSION`].
+    pub version: u32,
+    /// What was compared against.
+    pub base: Origin,
+    /// What was compared.
+    pub head: Origin,
+    /// What the reader must know.
+    pub warnings: Vec<Warning>,
+    /// Every cell that both sides have.
+    pub cells: Vec<CellVerdicts>,
+}
+
+/// One cell, judged.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CellVerdicts {
+    /// The suite.
+    pub suite: String,
+    /// The scenario.
+    pub scenario: String,
+    /// The variant.
+    pub variant: String,
+    /// Every quantity that either side yielded.
+    pub quantities: Vec<QuantityVerdict>,
+}
+
+/// One quantity of one cell, judged.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct QuantityVerdict {
+    /// Its name.
+    pub quantity: String,
+    /// Whether a change for the worse fails a gate.
+    pub gated: bool,
+    /// Median on the base side, in the quantity's unit.
+    pub base: Option<f64>,
+    /// Median on the head side.
+    pub head: Option<f64>,
+    /// What the judge says.
+    pub comparison: Comparison,
+}
+
+impl Verdicts {
+    /// Every judged quantity with its cell.
+    pub fn all(&self) -> impl Iterator<Item = (&CellVerdicts, &QuantityVerdict)> {
+        self.cells
+            .iter()
+            .flat_map(|cell| cell.quantities.iter().map(move |found| (cell, found)))
+    }
+
+    /// How many quantities came to this verdict.
+    #[must_use]
+    pub fn count(&self, verdict: Verdict) -> usize {
+        self.all()
+            .filter(|(_, found)| found.comparison.verdict == verdict)
+            .count()
+    }
+}
+
+/// Judges everything that both sides have.
+pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, CompareError> {
+    if let Some(name) = options
+        .margins
+        .keys()
+        .find(|name| Quantity::named(name).is_none())
+    {
+        return Err(CompareError::UnknownQuantity { name: name.clone() });
+    }
+    let mut warnings = place_warnings(&base.origin, &head.origin, options.across_machines)?;
+    let (base_cells, head_cells) = (base.cells(), head.cells());
+    for (cells, others, origin) in [
+        (&base_cells, &head_cells, &base.origin),
+        (&head_cells, &base_cells, &head.origin),
+    ] {
+        for cell in cells.keys().filter(|cell| !others.contains_key(cell)) {
+            warnings.push(Warning::OneSided {
+                cell: cell.label(),
+                only_in: origin.choice.as_ref().map_or_else(
+                    || format!("{}:{}", origin.session, origin.image),
+                    |choice| format!("{}:{} with {choice}", origin.session, origin.image),
+                ),
+            });
+        }
+    }
+    let common: Vec<&Cell> = base_cells
+        .keys()
+        .filter(|cell| head_cells.contains_key(cell))
+        .collect();
+    if common.is_empty() {
+        return Err(CompareError::NothingInCommon);
+    }
+    let mut questions = Vec::new();
+    for cell in &common {
+        let (base_runs, head_runs) = (&base_cells[cell], &head_cells[cell]);
+        let failed = |runs: &BTreeMap<u32, &Record>| {
+            runs.values().filter(|run| !run.outcome.is_ok()).count()
+        };
+        let (base_failed, head_failed) = (failed(base_runs), failed(head_runs));
+        if base_failed + head_failed > 0 {
+            let cell = cell.label();
+            warnings.push(Warning::FailedRuns {
+                cell,
+                base: base_failed,
+                head: head_failed,
+            });
+        }
+        for quantity in Quantity::ALL {
+            let blocks = pair(quantity, base_runs, head_runs);
+            if blocks
+                .iter()
+                .any(|block| block.base.is_some() || block.head.is_some())
+            {
+                questions.push((*cell, quantity, metric(quantity, blocks, options)));
+            }
+        }
+    }
+    let metrics: Vec<Metric> = questions
+        .iter()
+        .map(|(_, _, metric)| metric.clone())
+        .collect();
+    let judged = judge_all(&metrics, &options.family).map_err(|source| {
+        let (cell, quantity, _) = &questions[source.index];
+        CompareError::Judge {
+            cell: cell.label(),
+            quantity: quantity.name,
+            source,
+        }
+    })?;
+    let mut cells: Vec<CellVerdicts> = Vec::new();
+    for ((cell, quantity, metric), comparison) in questions.into_iter().zip(judged) {
+        if cells.last().is_none_or(|last| !cell.is(last)) {
+            cells.push(CellVerdicts {
+                suite: cell.suite.clone(),
+                scenario: cell.scenario.clone(),
+                variant: cell.variant.clone(),
+                quantities: Vec::new(),
+            });
+        }
+        if let Some(last) = cells.last_mut() {
+            last.quantities.push(QuantityVerdict {
+                quantity: quantity.name.to_owned(),
+                gated: quantity.gated,
+                base: median(metric.blocks.iter().filter_map(|block| block.base)),
+                head: median(metric.blocks.iter().filter_map(|block| block.head)),
+                comparison,
+            });
+        }
+    }
+    Ok(Verdicts {
+        version: VERSION,
+        base: base.origin.clone(),
+        head: head.origin.clone(),
+        warnings,
+        cells,
+    })
+}
+
+impl Cell {
+    fn label(&self) -> String {
+        format!("{} · {}", self.scenario, self.variant)
+    }
+
+    fn is(&self, verdicts: &CellVerdicts) -> bool {
+        self.suite == verdicts.suite
+            && self.scenario == verdicts.scenario
+            && self.variant == verdicts.variant
+    }
+}
+
+fn place_warnings(
+    base: &Origin,
+    head: &Origin,
+    across_machines: bool,
+) -> Result<Vec<Warning>, CompareError> {
+    let mut warnings = Vec::new();
+    let driver = |origin: &Origin| {
+        origin
+            .driver_version
+            .clone()
+            .unwrap_or_else(|| "none".into())
+    };
+    for (what, of_base, of_head) in [
+        ("machines", base.machine.clone(), head.machine.clone()),
+        ("devices", base.device.clone(), head.device.clone()),
+        ("drivers", driver(base), driver(head)),
+    ] {
+        if of_base == of_head {
+            continue;
+        }
+        if !across_machines {
+            return Err(CompareError::Elsewhere {
+                what,
+                base: of_base,
+                head: of_head,
+            });
+        }
+        warnings.push(Warning::AcrossMachines {
+            what: format!("{what}: {of_base}, {of_head}"),
+        });
+    }
+    if base.session != head.session {
+        warnings.push(Warning::NotInterleaved);
+    }
+    Ok(warnings)
+}
+
+pub(crate) fn pair(
+    quantity: &Quantity,
+    base: &BTreeMap<u32, &Record>,
+    head: &BTreeMap<u32, &Record>,
+) -> Vec<Block> {
+    let blocks: BTreeSet<u32> = base.keys().chain(head.keys()).copied().collect();
+    let read = |runs: &BTreeMap<u32, &Record>, block| runs.get(block).and_then(|r| quantity.of(r));
+    blocks
+        .iter()
+        .map(|block| Block {
+            base: read(base, block),
+            head: read(head, block),
+        })
+        .collect()
+}
+
+pub(crate) fn metric(quantity: &Quantity, blocks: Vec<Block>, options: &Options) -> Metric {
+    Metric {
+        blocks,
+        direction: match quantity.better {
+            Better::Higher => Direction::HigherIsBetter,
+            Better::Lower => Direction::LowerIsBetter,
+        },
+        kind: match quantity.nature {
+            Nature::Time => Kind::TimeLike,
+            Nature::Memory => Kind::MemoryLike,
+        },
+        margin: options
+            .margins
+            .get(quantity.name)
+            .copied()
+            .unwrap_or(quantity.margin),
+    }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(values[middle]),
+        _ => Some(f64::midpoint(values[middle - 1], values[middle])),
+    }
+}

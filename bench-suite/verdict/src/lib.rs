@@ -1,0 +1,17 @@
+//! From records to verdicts.
+//!
+//! [`Side`] picks one image's runs out of a session, [`compare`] pairs two sides cell by cell and
+//! block by block and lets the judge say of every quantity whether it is better, worse, the same,
+//! or whether nobody can tell. The result is a plain value that reports draw and gates read.
+
+mod claims;
+mod compare;
+mod gate;
+mod side;
+
+pub use claims::{CellChoice, Claim, ClaimFound, ClaimPair, ClaimsError, judge_claims};
+pub use compare::{
+    CellVerdicts, CompareError, Options, QuantityVerdict, VERSION, Verdicts, Warning, compare,
+};
+pub use gate::{FailOn, Gate};
+pub use side::{Origin, Side, SideError};

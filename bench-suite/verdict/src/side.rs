@@ -1,0 +1,240 @@
+//! One side of a comparison.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use protocol::Variant;
+use record::{Record, Session};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Where a side's runs come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Origin {
+    /// The session.
+    pub session: String,
+    /// The image.
+    pub image: String,
+    /// The image's ID in the engine.
+    pub image_id: Option<String>,
+    /// libtorch's version.
+    pub libtorch_version: Option<String>,
+    /// The machine.
+    pub machine: String,
+    /// The card, or the processor where no card was used.
+    pub device: String,
+    /// The driver.
+    pub driver_version: Option<String>,
+    /// The one value of an axis that the side is kept to, as `precision=fp32`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub choice: Option<String>,
+}
+
+/// All runs of one image in one session.
+#[derive(Debug, Clone)]
+pub struct Side<'a> {
+    /// Where they come from.
+    pub origin: Origin,
+    runs: Vec<&'a Record>,
+    /// The axis on which two sides of one image differ; cells are named without it.
+    axis: Option<String>,
+}
+
+/// Why a side cannot be picked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SideError {
+    /// The session has several images and none was named.
+    #[error(
+        "session {session} has several images; name one: {}",
+        choices(session, images)
+    )]
+    Ambiguous {
+        /// The session.
+        session: String,
+        /// Its images.
+        images: BTreeSet<String>,
+    },
+    /// The session has no such image.
+    #[error(
+        "session {session} has no image `{image}`; it has: {}",
+        choices(session, images)
+    )]
+    NoImage {
+        /// The session.
+        session: String,
+        /// The image asked for.
+        image: String,
+        /// Its images.
+        images: BTreeSet<String>,
+    },
+    /// The session has no runs.
+    #[error("session {session} has no runs yet; let `bench` finish, or resume it")]
+    Empty {
+        /// The session.
+        session: String,
+    },
+    /// There is no such axis.
+    #[error("there is no axis `{axis}`; there are: {}", Variant::AXES.join(", "))]
+    NoAxis {
+        /// As given.
+        axis: String,
+    },
+    /// No run of the session has this value.
+    #[error(
+        "no run of {session}:{image} has {axis}={value}; {}",
+        if values.is_empty() {
+            format!("none sets {axis}")
+        } else {
+            format!("there are: {}", values.iter().cloned().collect::<Vec<_>>().join(", "))
+        }
+    )]
+    NoValue {
+        /// The session.
+        session: String,
+        /// The image.
+        image: String,
+        /// The axis.
+        axis: String,
+        /// As given.
+        value: String,
+        /// The values that runs have.
+        values: BTreeSet<String>,
+    },
+}
+
+fn choices(session: &str, images: &BTreeSet<String>) -> String {
+    let all: Vec<_> = images
+        .iter()
+        .map(|image| format!("{session}:{image}"))
+        .collect();
+    all.join(", ")
+}
+
+impl<'a> Side<'a> {
+    /// The runs of `image`; of the session's only image where none is named.
+    pub fn pick(
+        session: &Session,
+        records: &'a [Record],
+        image: Option<&str>,
+    ) -> Result<Self, SideError> {
+        let images: BTreeSet<String> = records.iter().map(|run| run.image.clone()).collect();
+        let name = session.session.clone();
+        let image = match image {
+            Some(image) if images.contains(image) => image.to_owned(),
+            Some(image) => {
+                return Err(SideError::NoImage {
+                    session: name,
+                    image: image.to_owned(),
+                    images,
+                });
+            }
+            None => match images.len() {
+                0 => return Err(SideError::Empty { session: name }),
+                1 => images.into_iter().next().unwrap_or_default(),
+                _ => {
+                    return Err(SideError::Ambiguous {
+                        session: name,
+                        images,
+                    });
+                }
+            },
+        };
+        let runs: Vec<&Record> = records.iter().filter(|run| run.image == image).collect();
+        let facts = session.images.iter().find(|facts| facts.name == image);
+        let card = runs
+            .iter()
+            .find_map(|run| run.workload.as_ref()?.cuda.as_ref())
+            .map(|cuda| cuda.device_name.clone());
+        Ok(Self {
+            origin: Origin {
+                session: name,
+                image_id: facts.and_then(|facts| facts.id.clone()),
+                libtorch_version: facts.map(|facts| facts.libtorch_version.clone()),
+                machine: session.machine.name.clone(),
+                device: card.unwrap_or_else(|| session.machine.processor.model.clone()),
+                driver_version: session.machine.driver_version.clone(),
+                image,
+                choice: None,
+            },
+            runs,
+            axis: None,
+        })
+    }
+
+    /// The runs with this value on `axis`. Cells are then named without the axis, so that two
+    /// values of it can be compared with each other.
+    pub fn along(&self, axis: &str, value: &str) -> Result<Self, SideError> {
+        if !Variant::AXES.contains(&axis) {
+            let axis = axis.to_owned();
+            return Err(SideError::NoAxis { axis });
+        }
+        let runs: Vec<&Record> = self
+            .runs
+            .iter()
+            .copied()
+            .filter(|run| run.variant.axes().get(axis).is_some_and(|own| own == value))
+            .collect();
+        if runs.is_empty() {
+            let values = self
+                .runs
+                .iter()
+                .filter_map(|run| run.variant.axes().remove(axis));
+            return Err(SideError::NoValue {
+                session: self.origin.session.clone(),
+                image: self.origin.image.clone(),
+                axis: axis.to_owned(),
+                value: value.to_owned(),
+                values: values.collect(),
+            });
+        }
+        Ok(Self {
+            origin: Origin {
+                choice: Some(format!("{axis}={value}")),
+                ..self.origin.clone()
+            },
+            runs,
+            axis: Some(axis.to_owned()),
+        })
+    }
+
+    /// Cell → block → the last run of it.
+    pub(crate) fn cells(&self) -> BTreeMap<Cell, BTreeMap<u32, &'a Record>> {
+        let mut cells: BTreeMap<Cell, BTreeMap<u32, &Record>> = BTreeMap::new();
+        for run in &self.runs {
+            let cell = Cell {
+                suite: run.suite.clone(),
+                scenario: run.scenario.clone(),
+                variant: self.axis.as_deref().map_or_else(
+                    || run.variant.to_string(),
+                    |axis| without(&run.variant, axis),
+                ),
+            };
+            let blocks = cells.entry(cell).or_default();
+            let newest = blocks.entry(run.block).or_insert(run);
+            if run.attempt >= newest.attempt {
+                *newest = run;
+            }
+        }
+        cells
+    }
+}
+
+/// The variant as text, one axis left out.
+fn without(variant: &Variant, axis: &str) -> String {
+    let text = variant.to_string();
+    let mut words: Vec<&str> = text.split(' ').collect();
+    // Precision and batch stand first and without their names; see `Variant`'s `Display`.
+    match axis {
+        "precision" => drop(words.remove(0)),
+        "batch" => drop(words.remove(1)),
+        _ => words.retain(|word| word.split_once('=').is_none_or(|(name, _)| name != axis)),
+    }
+    words.join(" ")
+}
+
+/// What two sides are compared on.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Cell {
+    pub(crate) suite: String,
+    pub(crate) scenario: String,
+    pub(crate) variant: String,
+}

@@ -1,0 +1,222 @@
+//! From a spec to the engine's create request.
+
+use std::collections::HashMap;
+
+use bollard::models::{
+    ContainerCreateBody, DeviceMapping, DeviceRequest, HostConfig, HostConfigLogConfig,
+    Mount as ApiMount, MountType, ResourcesUlimits,
+};
+
+use crate::{
+    facts::Product,
+    gpu::GpuPath,
+    spec::{ContainerSpec, Ipc, Mount, Network, Tmpfs},
+};
+
+pub(crate) fn create_body(spec: &ContainerSpec, product: Product) -> ContainerCreateBody {
+    ContainerCreateBody {
+        image: Some(spec.image.clone()),
+        entrypoint: spec.entrypoint.clone(),
+        cmd: (!spec.command.is_empty()).then(|| spec.command.clone()),
+        env: Some(
+            spec.environment
+                .iter()
+                .map(|(key, value)| format!("{key}={value}"))
+                .collect(),
+        ),
+        labels: Some(spec.labels.clone().into_iter().collect()),
+        user: spec.hardening.user.clone(),
+        working_dir: spec.working_folder.clone(),
+        // Some engines keep a network alive for containers that do not say this.
+        network_disabled: (spec.hardening.network == Network::None).then_some(true),
+        attach_stdin: Some(false),
+        attach_stdout: Some(false),
+        attach_stderr: Some(false),
+        // A terminal would mix stdout and stderr and change line ends.
+        tty: Some(false),
+        host_config: Some(host_config(spec, product)),
+        ..Default::default()
+    }
+}
+
+fn host_config(spec: &ContainerSpec, product: Product) -> HostConfig {
+    let hardening = &spec.hardening;
+    let limits = &spec.limits;
+    let memory = limits.memory_bytes.map(signed);
+    let mut host = HostConfig {
+        memory,
+        // Equal to memory: no swap, which would make a measurement meaningless.
+        memory_swap: memory,
+        nano_cpus: limits.cpus.map(nano_cpus),
+        cpuset_cpus: limits.cpuset.clone(),
+        shm_size: limits.shm_bytes.map(signed),
+        pids_limit: limits.pids.map(i64::from),
+        ulimits: (!limits.ulimits.is_empty()).then(|| {
+            let api = |limit: &crate::Ulimit| ResourcesUlimits {
+                name: Some(limit.name.clone()),
+                soft: Some(limit.soft),
+                hard: Some(limit.hard),
+            };
+            limits.ulimits.iter().map(api).collect()
+        }),
+        cap_drop: hardening.drop_capabilities.then(|| vec!["ALL".to_owned()]),
+        security_opt: hardening
+            .no_new_privileges
+            .then(|| vec!["no-new-privileges".to_owned()]),
+        readonly_rootfs: Some(hardening.read_only_root),
+        network_mode: match hardening.network {
+            Network::None => Some("none".to_owned()),
+            Network::Host => Some("host".to_owned()),
+            Network::Engine => None,
+        },
+        ipc_mode: match hardening.ipc {
+            Ipc::Private => Some("private".to_owned()),
+            Ipc::Host => Some("host".to_owned()),
+            Ipc::Engine => None,
+        },
+        init: Some(hardening.init),
+        // The exit state is gone with the container, so it is removed by hand.
+        auto_remove: Some(false),
+        log_config: Some(log_config(limits.log_bytes, product)),
+        tmpfs: tmpfs(spec),
+        ..Default::default()
+    };
+    let mut mounts: Vec<ApiMount> = spec.mounts.iter().map(bind).collect();
+    if let Some(gpu) = &spec.gpu {
+        host.device_requests = device_request(gpu.path, gpu.index).map(|request| vec![request]);
+        host.devices = (!gpu.devices.is_empty()).then(|| {
+            let device = |path: &std::path::PathBuf| DeviceMapping {
+                path_on_host: Some(path.to_string_lossy().into_owned()),
+                path_in_container: Some(path.to_string_lossy().into_owned()),
+                cgroup_permissions: Some("rwm".to_owned()),
+            };
+            gpu.devices.iter().map(device).collect()
+        });
+        mounts.extend(gpu.mounts.iter().map(bind));
+    }
+    host.mounts = (!mounts.is_empty()).then_some(mounts);
+    host
+}
+
+/// The kind of log whose rotation can be told: a daemon's own default may rotate
+/// after a few megabytes, and a reader loses what is rotated away under it.
+/// Podman takes the same name for its own `k8s-file`.
+fn log_config(log_bytes: u64, product: Product) -> HostConfigLogConfig {
+    let mut options = HashMap::from([("max-size".to_owned(), log_bytes.to_string())]);
+    if product == Product::Docker {
+        // With one file alone, rotation would drop everything that was written so far.
+        options.insert("max-file".to_owned(), "2".to_owned());
+    }
+    HostConfigLogConfig {
+        typ: Some("json-file".to_owned()),
+        config: Some(options),
+    }
+}
+
+fn tmpfs(spec: &ContainerSpec) -> Option<HashMap<String, String>> {
+    let taken = |target: &str| {
+        let is_it = |other: &String| other.trim_end_matches('/') == target;
+        spec.mounts.iter().any(|mount| is_it(&mount.target))
+            || spec.tmpfs.iter().any(|tmpfs| is_it(&tmpfs.target))
+    };
+    let tmp = Tmpfs {
+        target: "/tmp".to_owned(),
+        size_bytes: None,
+        executable: false,
+    };
+    let wanted = spec
+        .tmpfs
+        .iter()
+        .chain((spec.hardening.tmp && !taken("/tmp")).then_some(&tmp));
+    let all: HashMap<String, String> = wanted
+        .map(|tmpfs| {
+            let size = tmpfs
+                .size_bytes
+                .map_or_else(String::new, |bytes| format!(",size={bytes}"));
+            let run = if tmpfs.executable { "exec" } else { "noexec" };
+            (
+                tmpfs.target.clone(),
+                format!("rw,nosuid,nodev,{run},mode=1777{size}"),
+            )
+        })
+        .collect();
+    (!all.is_empty()).then_some(all)
+}
+
+/// A mount rather than a `-v` style bind: a source that is not there is an error,
+/// not a folder that the engine makes up.
+fn bind(mount: &Mount) -> ApiMount {
+    ApiMount {
+        typ: Some(MountType::BIND),
+        source: Some(mount.source.to_string_lossy().into_owned()),
+        target: Some(mount.target.clone()),
+        read_only: Some(mount.read_only),
+        ..Default::default()
+    }
+}
+
+fn device_request(path: GpuPath, index: u32) -> Option<DeviceRequest> {
+    match path {
+        GpuPath::Cdi => Some(DeviceRequest {
+            driver: Some("cdi".to_owned()),
+            device_ids: Some(vec![format!("nvidia.com/gpu={index}")]),
+            ..Default::default()
+        }),
+        GpuPath::NvidiaRuntime => Some(DeviceRequest {
+            driver: Some("nvidia".to_owned()),
+            device_ids: Some(vec![index.to_string()]),
+            // `gpu` selects the request; the others become NVIDIA_DRIVER_CAPABILITIES.
+            capabilities: Some(vec![vec![
+                "gpu".to_owned(),
+                "compute".to_owned(),
+                "utility".to_owned(),
+            ]]),
+            ..Default::default()
+        }),
+        GpuPath::Passthrough => None,
+    }
+}
+
+/// `spec.check()` has kept the value within an i64.
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "`spec.check()` keeps it within 65536 CPUs"
+)]
+fn nano_cpus(cpus: f64) -> i64 {
+    (cpus * 1e9).round() as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hardened_request() {
+        let spec = ContainerSpec {
+            name: Some("run-1".into()),
+            image: "sha256:abc".into(),
+            command: vec!["scenario".into()],
+            mounts: vec![Mount {
+                source: "/a".into(),
+                target: "/b".into(),
+                read_only: true,
+            }],
+            limits: crate::Limits {
+                memory_bytes: Some(1 << 30),
+                cpus: Some(1.5),
+                cpuset: Some("0,1".into()),
+                ..Default::default()
+            },
+            ..Default::default()
+        };
+        // Sorted by way of a value: the API's maps are in no order.
+        let body = create_body(&spec, Product::Docker);
+        insta::assert_snapshot!(
+            serde_json::to_string_pretty(&serde_json::to_value(body).unwrap()).unwrap()
+        );
+    }
+}

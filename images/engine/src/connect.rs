@@ -1,0 +1,179 @@
+//! Finding an engine that answers.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use bollard::{API_DEFAULT_VERSION, Docker};
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::{
+    attempt::{Attempt, Obstacle},
+    endpoint::{Address, Candidate, Endpoint},
+    error::{Cause, Error, Failure, Result},
+    facts::EngineFacts,
+    registry::Registry,
+    relax::Relaxation,
+};
+
+/// An engine that does not say who it is within this time is not one to measure with.
+const GREETING: Duration = Duration::from_secs(20);
+/// Ordinary requests. bollard counts until the response headers.
+const ORDINARY: Duration = Duration::from_mins(2);
+/// Requests whose headers may come only with the first byte of a stream that is
+/// silent for long: waits and followed logs. The caller has its own limits.
+const PATIENT: Duration = Duration::from_hours(7 * 24);
+
+/// A connection to one engine. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    pub(crate) inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) docker: Docker,
+    /// The same engine with a long time-out.
+    pub(crate) patient: Docker,
+    pub(crate) facts: EngineFacts,
+    pub(crate) registry: Registry,
+    /// Best-effort requests that this engine has refused for good.
+    shortcomings: Mutex<Vec<Relaxation>>,
+}
+
+impl Inner {
+    pub(crate) fn shortcomings(&self) -> Vec<Relaxation> {
+        self.shortcomings
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub(crate) fn remember(&self, relaxation: &Relaxation) {
+        let mut known = self
+            .shortcomings
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if known.iter().all(|one| one.what != relaxation.what) {
+            known.push(relaxation.clone());
+        }
+    }
+}
+
+impl Engine {
+    /// Connects to the first engine that answers, and reads its facts.
+    ///
+    /// # Errors
+    /// [`Error::NoEngine`] lists what was tried and how to start one;
+    /// [`Error::Endpoint`] where `DOCKER_HOST` or a context cannot be used.
+    pub async fn connect(endpoint: &Endpoint) -> Result<Self> {
+        let mut attempts = Vec::new();
+        for Candidate { address, origin } in endpoint.candidates()? {
+            match Self::try_address(&address).await {
+                Ok(engine) => return Ok(engine),
+                Err(obstacle) => {
+                    attempts.push(Attempt {
+                        address: address.to_string(),
+                        origin,
+                        obstacle,
+                    });
+                }
+            }
+        }
+        Err(Error::NoEngine(attempts))
+    }
+
+    async fn try_address(address: &Address) -> Result<Self, Obstacle> {
+        // A plain connection first: bollard's errors do not tell a missing socket
+        // from one that this user may not open.
+        let reached = tokio::time::timeout(GREETING, async {
+            match address {
+                Address::Socket(path) => UnixStream::connect(path).await.map(drop),
+                Address::Tcp(host) => TcpStream::connect(host).await.map(drop),
+            }
+        });
+        match reached.await {
+            Err(_) => return Err(Obstacle::NoAnswer(GREETING.as_secs())),
+            Ok(Err(error)) => {
+                use std::io::ErrorKind;
+                return Err(match (error.kind(), address) {
+                    (ErrorKind::NotFound, Address::Socket(_)) => Obstacle::NoSocket,
+                    (ErrorKind::PermissionDenied, _) => Obstacle::PermissionDenied,
+                    (ErrorKind::ConnectionRefused, _) => Obstacle::NobodyListens,
+                    _ => Obstacle::Other(error.to_string()),
+                });
+            }
+            Ok(Ok(())) => {}
+        }
+        let other = |error| Obstacle::Other(Cause::from(error).to_string());
+        let seconds = ORDINARY.as_secs();
+        let docker = match address {
+            Address::Socket(path) => {
+                Docker::connect_with_unix(&path.to_string_lossy(), seconds, API_DEFAULT_VERSION)
+            }
+            Address::Tcp(host) => Docker::connect_with_http(host, seconds, API_DEFAULT_VERSION),
+        }
+        .map_err(other)?;
+        let greeting = async {
+            let docker = docker.negotiate_version().await?;
+            let facts = EngineFacts::read(&docker, address.to_string()).await?;
+            Ok((docker, facts))
+        };
+        match tokio::time::timeout(GREETING, greeting).await {
+            Err(_) => Err(Obstacle::NoAnswer(GREETING.as_secs())),
+            Ok(Err(error)) => Err(other(error)),
+            Ok(Ok((docker, facts))) => {
+                tracing::debug!(engine = facts.describe(), "connected");
+                Ok(Self {
+                    inner: Arc::new(Inner {
+                        patient: docker.clone().with_timeout(PATIENT),
+                        docker,
+                        facts,
+                        registry: Registry::default(),
+                        shortcomings: Mutex::default(),
+                    }),
+                })
+            }
+        }
+    }
+
+    /// What the engine said about itself when the connection was made.
+    #[must_use]
+    pub fn facts(&self) -> &EngineFacts {
+        &self.inner.facts
+    }
+
+    /// Whether the engine still answers.
+    ///
+    /// # Errors
+    /// [`Error::Facts`], with [`Error::is_engine_gone`] true, where it does not.
+    pub async fn ping(&self) -> Result<()> {
+        match tokio::time::timeout(GREETING, self.docker().ping()).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(self.failed(Error::Facts, "", error)),
+            Err(_) => Err(self.failed(Error::Facts, "", Cause::TimedOut)),
+        }
+    }
+
+    pub(crate) fn docker(&self) -> &Docker {
+        &self.inner.docker
+    }
+
+    pub(crate) fn patient(&self) -> &Docker {
+        &self.inner.patient
+    }
+
+    pub(crate) fn failed(
+        &self,
+        operation: fn(Box<Failure>) -> Error,
+        object: impl Into<String>,
+        cause: impl Into<Cause>,
+    ) -> Error {
+        operation(Box::new(Failure {
+            engine: self.inner.facts.describe(),
+            object: object.into(),
+            cause: cause.into(),
+        }))
+    }
+}

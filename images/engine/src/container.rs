@@ -1,0 +1,246 @@
+//! A container from creation to removal.
+
+use bollard::query_parameters::{CreateContainerOptionsBuilder, KillContainerOptionsBuilder};
+use tokio::sync::watch;
+
+use crate::{
+    body::create_body,
+    connect::Engine,
+    error::{Cause, Error, Result},
+    facts::Product,
+    registry::short,
+    relax::Relaxation,
+    spec::{ContainerSpec, Mount},
+};
+
+/// A container that this process made. Removed by [`Container::remove`], and
+/// also when dropped, whatever the reason; [`Engine::cleanup`] waits for what a
+/// drop has started.
+#[derive(Debug)]
+pub struct Container {
+    pub(crate) engine: Engine,
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) spec: ContainerSpec,
+    pub(crate) is_started: bool,
+    /// Told true when the container has ended or is to be removed, so that streams
+    /// that an engine never ends can end.
+    pub(crate) ended: watch::Sender<bool>,
+    warnings: Vec<String>,
+    relaxations: Vec<Relaxation>,
+    is_removed: bool,
+}
+
+impl Engine {
+    /// Makes a container. Nothing is pulled, nothing is started.
+    ///
+    /// A caller that is cancelled in here leaves nothing behind: the creation runs
+    /// to its end and what comes out of it is removed.
+    ///
+    /// # Errors
+    /// [`Error::Spec`], [`Error::ImageMissing`], [`Error::NameTaken`], [`Error::Create`].
+    pub async fn create(&self, spec: &ContainerSpec) -> Result<Container> {
+        spec.check()?;
+        self.check_sources(spec)?;
+        let (engine, spec) = (self.clone(), spec.clone());
+        let name = spec.name.clone().unwrap_or_default();
+        // A task of its own: were the request dropped half way, the engine would make
+        // a container whose id nobody knows.
+        let creation = tokio::spawn(async move { engine.create_relaxing(spec).await });
+        match creation.await {
+            Ok(result) => result,
+            Err(error) => {
+                let cause = Cause::Local(std::io::Error::other(error.to_string()));
+                Err(self.failed(Error::Create, name, cause))
+            }
+        }
+    }
+
+    async fn create_relaxing(&self, mut spec: ContainerSpec) -> Result<Container> {
+        let mut relaxations = Vec::new();
+        // What this engine could not do before it cannot do now: no need to fail first.
+        for known in self.inner.shortcomings() {
+            let before = spec.clone();
+            known.apply(&mut spec);
+            if spec != before {
+                relaxations.push(known);
+            }
+        }
+        let response = loop {
+            let options = spec
+                .name
+                .as_ref()
+                .map(|name| CreateContainerOptionsBuilder::default().name(name).build());
+            let body = create_body(&spec, self.facts().product);
+            match self
+                .docker()
+                .create_container(options, body)
+                .await
+                .map_err(Cause::from)
+            {
+                Ok(response) => break response,
+                Err(cause) => match self.relax(&mut spec, &relaxations, cause.message()) {
+                    Some(relaxation) => relaxations.push(relaxation),
+                    None => return Err(self.explain_create(&spec, cause)),
+                },
+            }
+        };
+        self.inner.registry.enter(&response.id);
+        Ok(Container {
+            engine: self.clone(),
+            name: spec.name.clone().unwrap_or_else(|| short(&response.id)),
+            id: response.id,
+            spec,
+            is_started: false,
+            ended: watch::Sender::new(false),
+            warnings: response.warnings,
+            relaxations,
+            is_removed: false,
+        })
+    }
+
+    /// Podman makes a folder where the source of a mount is missing; Docker refuses.
+    fn check_sources(&self, spec: &ContainerSpec) -> Result<()> {
+        let missing = |mount: &&Mount| !mount.source.exists();
+        match spec.mounts.iter().find(missing) {
+            Some(mount) if self.facts().product == Product::Podman && self.facts().is_local() => {
+                Err(Error::Spec {
+                    field: "mounts.source".to_owned(),
+                    value: format!("`{}`, which is not there", mount.source.display()),
+                    expected: "a file or folder that exists".to_owned(),
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn explain_create(&self, spec: &ContainerSpec, cause: Cause) -> Error {
+        let message = cause.message();
+        let lower = message.to_lowercase();
+        // Podman before 5 answers 500 where a name is taken.
+        let is_name = lower.contains("name") && lower.contains("already in use");
+        if let Some(name) = &spec.name
+            && (cause.has_status(409) || is_name)
+        {
+            return Error::NameTaken {
+                engine: self.facts().describe(),
+                name: name.clone(),
+                message: message.to_owned(),
+            };
+        }
+        if cause.has_status(404) && lower.contains("image") {
+            return Error::ImageMissing {
+                engine: self.facts().describe(),
+                image: spec.image.clone(),
+            };
+        }
+        self.failed(Error::Create, spec.name.clone().unwrap_or_default(), cause)
+    }
+}
+
+impl Container {
+    /// The engine's id. It changes at most once, in [`Container::start`], where
+    /// something refused there had to be given up.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The name asked for, or the short id.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the container was made from, less what was given up.
+    #[must_use]
+    pub fn spec(&self) -> &ContainerSpec {
+        &self.spec
+    }
+
+    /// What the engine warned about when creating, such as a limit that its kernel
+    /// does not have.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// What was asked for as best effort and refused.
+    #[must_use]
+    pub fn relaxations(&self) -> &[Relaxation] {
+        &self.relaxations
+    }
+
+    /// Starts the container. Where the engine refuses what is best effort only now
+    /// (ulimits), the container is made again without, and started.
+    pub async fn start(&mut self) -> Result<()> {
+        loop {
+            let cause = match self.engine.docker().start_container(&self.id, None).await {
+                Ok(()) => {
+                    self.is_started = true;
+                    return Ok(());
+                }
+                Err(error) => Cause::from(error),
+            };
+            let mut spec = self.spec.clone();
+            let relaxation = self
+                .engine
+                .relax(&mut spec, &self.relaxations, cause.message());
+            let Some(relaxation) = relaxation else {
+                return Err(self.engine.failed(Error::Start, &self.name, cause));
+            };
+            self.engine.remove_by_id(&self.id).await?;
+            let mut fresh = self.engine.create(&spec).await?;
+            fresh
+                .relaxations
+                .splice(0..0, self.relaxations.drain(..).chain([relaxation]));
+            // Streams taken from the old one see its end when it is dropped here.
+            let mut old = std::mem::replace(self, fresh);
+            old.is_removed = true;
+        }
+    }
+
+    /// Ends the container's processes at once (SIGKILL). Fine where it has ended
+    /// or is gone already.
+    pub async fn kill(&self) -> Result<()> {
+        let options = KillContainerOptionsBuilder::default()
+            .signal("KILL")
+            .build();
+        let killed = self
+            .engine
+            .docker()
+            .kill_container(&self.id, Some(options))
+            .await;
+        match killed.map_err(Cause::from) {
+            Ok(()) => Ok(()),
+            Err(cause) if cause.has_status(404) || cause.has_status(409) => Ok(()),
+            // Podman before 5 answers 500 where the container has ended.
+            Err(cause)
+                if self.engine.facts().product == Product::Podman
+                    && cause.message().contains("can only kill running containers") =>
+            {
+                Ok(())
+            }
+            Err(cause) => Err(self.engine.failed(Error::Kill, &self.name, cause)),
+        }
+    }
+
+    /// Kills the container where it runs, removes it, and comes back when it is
+    /// gone. Where that fails, the id stays with [`Engine::cleanup`].
+    pub async fn remove(mut self) -> Result<()> {
+        self.ended.send_replace(true);
+        self.engine.remove_by_id(&self.id).await?;
+        self.is_removed = true;
+        Ok(())
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        self.ended.send_replace(true);
+        if !self.is_removed {
+            self.engine
+                .remove_in_background(std::mem::take(&mut self.id));
+        }
+    }
+}

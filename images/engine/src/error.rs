@@ -1,0 +1,356 @@
+//! What can go wrong with an engine, and what to do then.
+
+use std::fmt;
+
+use bollard::errors::Error as Bollard;
+
+use crate::attempt::{Attempt, advice, tried};
+
+/// `Result` with this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// One variant an operation; each says where, what, why and what next.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No engine answers at any of the places where one may be.
+    #[error("no container engine answers{}\n{}", tried(.0), advice(.0))]
+    NoEngine(Vec<Attempt>),
+    /// An address or a Docker context that cannot be used.
+    #[error("cannot use {origin}: {reason}; {next}")]
+    Endpoint {
+        /// Where the address comes from, such as `DOCKER_HOST=ssh://host`.
+        origin: String,
+        /// What is wrong with it.
+        reason: String,
+        /// What to do.
+        next: String,
+    },
+    /// A container spec that no engine could run.
+    #[error("container spec: {field} is {value}; expected {expected}")]
+    Spec {
+        /// The field, such as `limits.cpus`.
+        field: String,
+        /// What it holds.
+        value: String,
+        /// What it should hold.
+        expected: String,
+    },
+    /// A GPU cannot be given to a container on the path asked for.
+    #[error("cannot give GPU {index} to a container by {path}: {reason}; {next}")]
+    Gpu {
+        /// The path asked for.
+        path: crate::GpuPath,
+        /// The GPU's index.
+        index: u32,
+        /// Why not.
+        reason: String,
+        /// What to do.
+        next: String,
+    },
+    /// The image that a container was to be made from is not in the engine.
+    #[error(
+        "image {image} is not in {engine}; build or load it first (`cargo xtask images build`), \
+         nothing is pulled by itself"
+    )]
+    ImageMissing {
+        /// The engine asked.
+        engine: String,
+        /// Reference or id.
+        image: String,
+    },
+    /// A container of this name is there already.
+    #[error(
+        "a container named {name} exists already in {engine}: {message}; choose another name, or \
+         look at it with `docker ps -a --filter name={name}` and remove it if it is yours"
+    )]
+    NameTaken {
+        /// The engine asked.
+        engine: String,
+        /// The name asked for.
+        name: String,
+        /// The engine's words.
+        message: String,
+    },
+    /// The container was asked about its end before it was started.
+    #[error("container {name} was not started, so it cannot be waited for; call `start` first")]
+    NotStarted {
+        /// The container's name.
+        name: String,
+    },
+    /// Asking the engine about itself failed.
+    #[error("cannot ask {0}")]
+    Facts(Box<Failure>),
+    /// Looking at an image failed.
+    #[error("cannot inspect image {0}")]
+    InspectImage(Box<Failure>),
+    /// Listing images failed.
+    #[error("cannot list images {0}")]
+    ListImages(Box<Failure>),
+    /// Loading an archive failed; nothing can be said about what is in the engine now.
+    #[error("cannot load image archive {0}")]
+    Load(Box<Failure>),
+    /// Tagging failed.
+    #[error("cannot tag image {0}")]
+    Tag(Box<Failure>),
+    /// Removing an image or a tag failed.
+    #[error("cannot remove image {0}")]
+    RemoveImage(Box<Failure>),
+    /// Creating a container failed.
+    #[error("cannot create container {0}")]
+    Create(Box<Failure>),
+    /// Starting a container failed.
+    #[error("cannot start container {0}")]
+    Start(Box<Failure>),
+    /// Waiting for a container's end failed.
+    #[error("cannot wait for container {0}")]
+    Wait(Box<Failure>),
+    /// Looking at a container failed.
+    #[error("cannot inspect container {0}")]
+    Inspect(Box<Failure>),
+    /// Killing a container failed.
+    #[error("cannot kill container {0}")]
+    Kill(Box<Failure>),
+    /// Removing a container failed.
+    #[error("cannot remove container {0}")]
+    Remove(Box<Failure>),
+    /// Listing containers failed.
+    #[error("cannot list containers {0}")]
+    List(Box<Failure>),
+    /// Reading a container's logs, or writing them to their file, failed.
+    #[error("cannot save the logs of container {0}")]
+    Logs(Box<Failure>),
+    /// Reading a container's resource use failed.
+    #[error("cannot read the resource use of container {0}")]
+    Stats(Box<Failure>),
+}
+
+impl Error {
+    /// What the engine did, where the error is about an operation on an engine.
+    #[must_use]
+    pub fn failure(&self) -> Option<&Failure> {
+        match self {
+            Self::Facts(failure)
+            | Self::InspectImage(failure)
+            | Self::ListImages(failure)
+            | Self::Load(failure)
+            | Self::Tag(failure)
+            | Self::RemoveImage(failure)
+            | Self::Create(failure)
+            | Self::Start(failure)
+            | Self::Wait(failure)
+            | Self::Inspect(failure)
+            | Self::Kill(failure)
+            | Self::Remove(failure)
+            | Self::List(failure)
+            | Self::Logs(failure)
+            | Self::Stats(failure) => Some(failure),
+            Self::NoEngine(_)
+            | Self::Endpoint { .. }
+            | Self::Spec { .. }
+            | Self::Gpu { .. }
+            | Self::ImageMissing { .. }
+            | Self::NameTaken { .. }
+            | Self::NotStarted { .. } => None,
+        }
+    }
+
+    /// Whether the engine itself went away, so that a retry makes sense once one
+    /// answers again.
+    #[must_use]
+    pub fn is_engine_gone(&self) -> bool {
+        matches!(self, Self::NoEngine(_))
+            || self
+                .failure()
+                .is_some_and(|failure| failure.cause.is_engine_gone())
+    }
+}
+
+/// One operation that failed.
+#[derive(Debug)]
+pub struct Failure {
+    /// Which engine, such as `Docker 20.10.24 at unix:///var/run/docker.sock`.
+    pub engine: String,
+    /// What the operation was about: an id, a reference, a path.
+    pub object: String,
+    /// Why it failed.
+    pub cause: Cause,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            engine,
+            object,
+            cause,
+        } = self;
+        if !object.is_empty() {
+            write!(f, "{object} on ")?;
+        }
+        write!(f, "{engine}: {cause}; {}", cause.next_step())
+    }
+}
+
+/// Why an operation failed.
+#[derive(Debug)]
+pub enum Cause {
+    /// The engine answered with an error status.
+    Refused {
+        /// HTTP status.
+        status: u16,
+        /// The engine's words.
+        message: String,
+    },
+    /// The engine answered 200 and reported an error in the body.
+    Reported(String),
+    /// Nobody listens any more.
+    Unreachable(String),
+    /// The connection broke in the middle.
+    Lost(String),
+    /// No answer in time.
+    TimedOut,
+    /// The answer is not what the API describes.
+    Unreadable(String),
+    /// Reading what was to be sent, or writing what was received, failed on this side.
+    Local(std::io::Error),
+}
+
+impl Cause {
+    /// Whether the engine itself went away.
+    #[must_use]
+    pub fn is_engine_gone(&self) -> bool {
+        matches!(self, Self::Unreachable(_) | Self::Lost(_) | Self::TimedOut)
+    }
+
+    /// The engine's words, where there are any.
+    pub(crate) fn message(&self) -> &str {
+        match self {
+            Self::Refused { message, .. } | Self::Reported(message) => message,
+            _ => "",
+        }
+    }
+
+    pub(crate) fn has_status(&self, wanted: u16) -> bool {
+        matches!(self, Self::Refused { status, .. } if *status == wanted)
+    }
+
+    fn next_step(&self) -> String {
+        let message = self.message().to_lowercase();
+        let step = match self {
+            Self::Unreachable(_) | Self::Lost(_) => {
+                "check that the engine still runs (`systemctl status docker`, `podman system \
+                 service`), start it again and repeat"
+            }
+            Self::TimedOut => {
+                "the engine hangs or the disk is very slow: look at its log (`journalctl -u \
+                 docker`) and repeat"
+            }
+            Self::Unreadable(_) => {
+                "something other than a Docker or Podman API answers there, or a version of it \
+                 that is not known here: check the address"
+            }
+            Self::Local(_) => "check the path, its permissions and the free disk space",
+            _ if message.contains("no space left") => {
+                "free disk space where the engine stores its data (`docker system df`, `docker \
+                 info --format {{.DockerRootDir}}`)"
+            }
+            _ if message.contains("bind source path does not exist") => {
+                "create the file or folder on the engine's machine first"
+            }
+            _ if message.contains("rlimit") => {
+                "start the engine with higher limits (`ulimit -Hn`), or set default_ulimits in \
+                 /etc/containers/containers.conf to what is allowed"
+            }
+            _ if message.contains("permission denied") => {
+                "check the permissions of what is mounted, for the user that the container runs as"
+            }
+            _ if message.contains("no such image") => "build or load the image first",
+            _ if message.contains("no such container") => {
+                "somebody else removed the container; repeat the run"
+            }
+            _ if message.contains("range of cpus") || message.contains("cpuset") => {
+                "ask for no more CPUs than the machine has"
+            }
+            _ if message.contains("unpack") || message.contains("unexpected eof") => {
+                "the archive is damaged or incomplete: assemble it again, all layers included"
+            }
+            _ => "the engine's log says more (`journalctl -u docker`)",
+        };
+        step.to_owned()
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused { status, message } if message.is_empty() => {
+                write!(f, "the engine answered with status {status}")
+            }
+            Self::Refused { status, message } => {
+                write!(
+                    f,
+                    "the engine answered with status {status}: {}",
+                    message.trim()
+                )
+            }
+            Self::Reported(message) => write!(f, "the engine reported: {}", message.trim()),
+            Self::Unreachable(message) => write!(f, "the engine cannot be reached ({message})"),
+            Self::Lost(message) => write!(f, "the connection to the engine broke ({message})"),
+            Self::TimedOut => f.write_str("the engine did not answer in time"),
+            Self::Unreadable(message) => write!(f, "the answer cannot be read ({message})"),
+            Self::Local(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl From<std::io::Error> for Cause {
+    fn from(error: std::io::Error) -> Self {
+        Self::Local(error)
+    }
+}
+
+impl From<Bollard> for Cause {
+    fn from(error: Bollard) -> Self {
+        match error {
+            Bollard::DockerResponseServerError {
+                status_code,
+                message,
+            } => Self::Refused {
+                status: status_code,
+                message,
+            },
+            Bollard::DockerStreamError { error } => Self::Reported(error),
+            Bollard::RequestTimeoutError => Self::TimedOut,
+            Bollard::SocketNotFoundError(path) => Self::Unreachable(format!("no socket {path}")),
+            Bollard::HyperLegacyError { err } if err.is_connect() => Self::Unreachable(chain(&err)),
+            Bollard::HyperLegacyError { err } => lost_or_unreadable(chain(&err)),
+            Bollard::HyperResponseError { err } => lost_or_unreadable(chain(&err)),
+            Bollard::IOError { err } => lost_or_unreadable(err.to_string()),
+            other => Self::Unreadable(chain(&other)),
+        }
+    }
+}
+
+/// hyper says "invalid HTTP version parsed" and the like where the other side
+/// speaks something else; everything else in the middle of an exchange is a
+/// connection that broke.
+fn lost_or_unreadable(message: String) -> Cause {
+    if message.contains("invalid ") {
+        Cause::Unreadable(message)
+    } else {
+        Cause::Lost(message)
+    }
+}
+
+/// The error and its sources, without what a source repeats.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        let words = inner.to_string();
+        if !text.contains(&words) {
+            text = format!("{text}: {words}");
+        }
+        source = inner.source();
+    }
+    text
+}

@@ -1,0 +1,264 @@
+//! How a container ended.
+
+use std::time::Duration;
+
+use bollard::{
+    errors::Error as Bollard,
+    models::{ContainerState, ContainerWaitResponse},
+    query_parameters::WaitContainerOptionsBuilder,
+};
+use futures_util::StreamExt as _;
+use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use crate::{
+    container::Container,
+    error::{Cause, Error, Result},
+};
+
+/// A killed container ends within this time, or the kernel holds it (a process
+/// in an uninterruptible call into a driver).
+const KILL_LIMIT: Duration = Duration::from_mins(1);
+/// How long the engine may take to write down an end that it has reported.
+const STATE_LIMIT: Duration = Duration::from_secs(5);
+/// How long an out-of-memory event may come after the end that it caused.
+const OOM_LIMIT: Duration = Duration::from_millis(500);
+/// 128 + SIGKILL.
+const KILLED: i64 = 137;
+
+/// Whether the kernel's out-of-memory killer was at work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Oom {
+    /// It was not.
+    No,
+    /// It killed the container's main process.
+    Container,
+    /// It killed another process in the container; the main one ended by itself.
+    Child,
+    /// The main process was killed by a SIGKILL that this process did not send, in
+    /// a container with a memory limit, on an engine that cannot tell why.
+    Unknown,
+}
+
+/// How a container ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exit {
+    /// Exit code, 128 + signal for a signal; `None` where the engine does not know.
+    pub code: Option<i64>,
+    /// Signal that ended the main process, out of the code. A program can also
+    /// return such a code by itself.
+    pub signal: Option<i32>,
+    /// Out-of-memory verdict.
+    pub oom: Oom,
+    /// Whether the limit passed to [`Container::wait`] was reached and the container
+    /// was killed for it.
+    pub timed_out: bool,
+    /// Start as the engine says, RFC 3339.
+    pub started_at: Option<String>,
+    /// End as the engine says, RFC 3339.
+    pub finished_at: Option<String>,
+    /// The engine's own words about the end, where it has any.
+    pub engine_message: Option<String>,
+}
+
+impl Exit {
+    /// Ended by itself, with code 0.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        self.code == Some(0) && !self.timed_out
+    }
+
+    fn assemble(
+        answer: Answer,
+        state: Option<ContainerState>,
+        timed_out: bool,
+        unsure: bool,
+    ) -> Self {
+        let state = state.unwrap_or_default();
+        let code = answer.code.or(state.exit_code);
+        let main_killed = code == Some(KILLED) && !timed_out;
+        let oom = match state.oom_killed {
+            Some(true) if main_killed => Oom::Container,
+            Some(true) => Oom::Child,
+            _ if unsure && main_killed => Oom::Unknown,
+            _ => Oom::No,
+        };
+        // Year 1 is how Go writes "never".
+        let time = |text: Option<String>| text.filter(|text| !text.starts_with("0001-"));
+        let words = [answer.message, state.error].into_iter().flatten();
+        Self {
+            code,
+            signal: code
+                .filter(|code| (129..=192).contains(code))
+                .and_then(|code| i32::try_from(code - 128).ok()),
+            oom,
+            timed_out,
+            started_at: time(state.started_at),
+            finished_at: time(state.finished_at),
+            engine_message: words.into_iter().find(|words| !words.is_empty()),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Answer {
+    code: Option<i64>,
+    message: Option<String>,
+}
+
+impl Container {
+    /// Waits until the container has ended. After `limit` it is killed, and
+    /// [`Exit::timed_out`] is set. The container stays until it is removed, so that
+    /// its logs can be read.
+    ///
+    /// # Errors
+    /// [`Error::NotStarted`]; [`Error::Wait`] where the engine went away
+    /// ([`Error::is_engine_gone`]) or the container does not end when killed.
+    pub async fn wait(&self, limit: Duration) -> Result<Exit> {
+        if !self.is_started {
+            return Err(Error::NotStarted {
+                name: self.name.clone(),
+            });
+        }
+        let deadline = Instant::now().checked_add(limit);
+        let waited = match deadline {
+            Some(deadline) => timeout_at(deadline, self.end()).await,
+            None => Ok(self.end().await),
+        };
+        let (answer, timed_out) = if let Ok(answer) = waited {
+            (answer?, false)
+        } else {
+            self.kill().await?;
+            let Ok(answer) = timeout(KILL_LIMIT, self.end()).await else {
+                let words = "the container does not end although it was killed";
+                return Err(self.wait_failed(Cause::Reported(words.to_owned())));
+            };
+            (answer?, true)
+        };
+        self.ended.send_replace(true);
+        let state = self.final_state(&answer, timed_out).await?;
+        let is_limited = self.spec.limits.memory_bytes.is_some();
+        let unsure = is_limited && (state.is_none() || !self.engine.facts().reports_oom());
+        Ok(Exit::assemble(answer, state, timed_out, unsure))
+    }
+
+    fn wait_failed(&self, cause: Cause) -> Error {
+        self.engine.failed(Error::Wait, &self.name, cause)
+    }
+
+    /// The engine's answer to "wait", asked again where the connection breaks while
+    /// the container runs on.
+    async fn end(&self) -> Result<Answer> {
+        loop {
+            let options = WaitContainerOptionsBuilder::default()
+                .condition("not-running")
+                .build();
+            let mut stream = Box::pin(
+                self.engine
+                    .patient()
+                    .wait_container(&self.id, Some(options)),
+            );
+            let cause = match stream.next().await {
+                Some(Ok(ContainerWaitResponse { status_code, error })) => {
+                    let message = error.and_then(|error| error.message);
+                    return Ok(Answer {
+                        code: Some(status_code),
+                        message,
+                    });
+                }
+                // Every exit code but 0 comes as an error.
+                Some(Err(Bollard::DockerContainerWaitError { error, code })) => {
+                    let message = (!error.is_empty()).then_some(error);
+                    return Ok(Answer {
+                        code: Some(code),
+                        message,
+                    });
+                }
+                Some(Err(error)) => Cause::from(error),
+                None => Cause::Lost("it closed without an answer".to_owned()),
+            };
+            if !cause.is_engine_gone() {
+                return Err(self.wait_failed(cause));
+            }
+            // The engine may be back at once (a reload), or the container may have
+            // ended with it.
+            match self.inspect().await {
+                Ok(Some(state)) if state.running == Some(true) => {
+                    sleep(Duration::from_millis(200)).await;
+                }
+                Ok(Some(state)) => {
+                    return Ok(Answer {
+                        code: state.exit_code,
+                        message: None,
+                    });
+                }
+                Ok(None) | Err(_) => return Err(self.wait_failed(cause)),
+            }
+        }
+    }
+
+    /// The state as written down; `None` where the container is gone or its state
+    /// cannot be read although it has ended.
+    async fn final_state(
+        &self,
+        answer: &Answer,
+        timed_out: bool,
+    ) -> Result<Option<ContainerState>> {
+        let begin = Instant::now();
+        // The event that sets `oom_killed` may come after the end.
+        let may_be_oom = answer.code == Some(KILLED)
+            && !timed_out
+            && self.spec.limits.memory_bytes.is_some()
+            && self.engine.facts().reports_oom();
+        loop {
+            let waited = begin.elapsed();
+            match self.inspect().await {
+                Ok(Some(state)) => {
+                    let is_written = state.running != Some(true);
+                    let is_late = may_be_oom && state.oom_killed != Some(true);
+                    if waited > STATE_LIMIT || (is_written && (!is_late || waited > OOM_LIMIT)) {
+                        return Ok(Some(state));
+                    }
+                }
+                // Podman before 5.6 passes through the state `stopped`, which the
+                // API does not know.
+                Err(Cause::Unreadable(_)) if waited < STATE_LIMIT => {}
+                Ok(None) | Err(Cause::Unreadable(_)) => return Ok(None),
+                Err(cause) => return Err(self.wait_failed(cause)),
+            }
+            sleep(Duration::from_millis(25)).await;
+        }
+    }
+
+    async fn inspect(&self) -> Result<Option<ContainerState>, Cause> {
+        let inspected = self.engine.docker().inspect_container(&self.id, None).await;
+        match inspected.map_err(Cause::from) {
+            Ok(container) => Ok(Some(container.state.unwrap_or_default())),
+            Err(cause) if cause.has_status(404) => Ok(None),
+            Err(cause) => Err(cause),
+        }
+    }
+
+    /// Whether the container runs now.
+    pub async fn is_running(&self) -> Result<bool> {
+        match self.inspect().await {
+            Ok(state) => Ok(state.is_some_and(|state| state.running == Some(true))),
+            // Podman's `stopped`, see above.
+            Err(Cause::Unreadable(words)) if words.contains("stopped") => Ok(false),
+            Err(cause) => Err(self.engine.failed(Error::Inspect, &self.name, cause)),
+        }
+    }
+
+    /// The main process's id on the engine's machine, while it runs.
+    pub async fn host_pid(&self) -> Result<Option<u32>> {
+        let state = self
+            .inspect()
+            .await
+            .map_err(|cause| self.engine.failed(Error::Inspect, &self.name, cause))?;
+        Ok(state
+            .and_then(|state| state.pid)
+            .and_then(|pid| u32::try_from(pid).ok())
+            .filter(|pid| *pid > 0))
+    }
+}

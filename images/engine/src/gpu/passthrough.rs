@@ -1,0 +1,59 @@
+//! Device files and driver libraries, mounted by hand.
+
+use std::path::Path;
+
+use super::{
+    GpuAccess,
+    host::{DriverLibraries, GpuHost, NvidiaDevice},
+};
+use crate::spec::Mount;
+
+/// Where single driver files are put in the container.
+const LIBRARY_TARGET: &str = "/usr/local/nvidia/lib64";
+
+pub(super) fn obstacle(host: &GpuHost) -> Option<String> {
+    for node in ["nvidiactl", "nvidia-uvm"] {
+        if !host.control_nodes.iter().any(|path| path.ends_with(node)) {
+            return Some(format!(
+                "/dev/{node} is missing; load the driver's modules (`nvidia-modprobe -u -c=0`, or \
+                 run `nvidia-smi` once as root)"
+            ));
+        }
+    }
+    host.libraries.is_none().then(|| {
+        "the driver's libcuda.so.1 is in none of the usual folders; install the driver's libraries"
+            .to_owned()
+    })
+}
+
+pub(super) fn fill(access: &mut GpuAccess, host: &GpuHost, device: &NvidiaDevice) {
+    access.devices.clone_from(&host.control_nodes);
+    access.devices.push(device.node.clone());
+    let read_only = |source: &Path, target: String| Mount {
+        source: source.to_owned(),
+        target,
+        read_only: true,
+    };
+    match &host.libraries {
+        // The same place inside: the driver's own links and search paths hold.
+        Some(DriverLibraries::Folder { root, libraries }) => {
+            access
+                .mounts
+                .push(read_only(root, root.to_string_lossy().into_owned()));
+            access.library_folders.extend(
+                libraries
+                    .iter()
+                    .map(|folder| folder.to_string_lossy().into_owned()),
+            );
+        }
+        Some(DriverLibraries::Files(files)) => {
+            access.mounts.extend(
+                files
+                    .iter()
+                    .map(|(name, file)| read_only(file, format!("{LIBRARY_TARGET}/{name}"))),
+            );
+            access.library_folders.push(LIBRARY_TARGET.to_owned());
+        }
+        None => {}
+    }
+}

@@ -1,0 +1,213 @@
+//! Looking at images, naming and removing them.
+
+use std::collections::{BTreeMap, HashMap};
+
+use bollard::{
+    models::ImageInspect,
+    query_parameters::{
+        ListImagesOptionsBuilder, RemoveImageOptionsBuilder, TagImageOptionsBuilder,
+    },
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    connect::Engine,
+    error::{Cause, Error, Result},
+};
+
+/// What an engine says about one image.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageFacts {
+    /// Digest with its algorithm, `sha256:…`. Of the image's configuration or of its
+    /// manifest: see [`crate::ImageStore`].
+    pub id: String,
+    /// References that name this image, such as `torchgauge/cpu:latest`.
+    pub tags: Vec<String>,
+    /// Digests of the unpacked layers (`diff_ids`), base first.
+    pub layers: Vec<String>,
+    /// Size as the engine counts it.
+    pub size_bytes: u64,
+    /// Labels of the image's configuration.
+    pub labels: BTreeMap<String, String>,
+    /// Environment of the image's configuration.
+    pub environment: BTreeMap<String, String>,
+    /// `amd64`, `arm64`, …
+    pub architecture: Option<String>,
+}
+
+impl From<ImageInspect> for ImageFacts {
+    fn from(image: ImageInspect) -> Self {
+        let config = image.config.unwrap_or_default();
+        Self {
+            id: with_algorithm(image.id.unwrap_or_default()),
+            tags: image.repo_tags.unwrap_or_default(),
+            layers: image
+                .root_fs
+                .and_then(|root| root.layers)
+                .unwrap_or_default(),
+            size_bytes: image
+                .size
+                .and_then(|size| u64::try_from(size).ok())
+                .unwrap_or(0),
+            labels: config.labels.unwrap_or_default().into_iter().collect(),
+            environment: config
+                .env
+                .unwrap_or_default()
+                .into_iter()
+                .map(|pair| match pair.split_once('=') {
+                    Some((key, value)) => (key.to_owned(), value.to_owned()),
+                    None => (pair, String::new()),
+                })
+                .collect(),
+            architecture: image.architecture,
+        }
+    }
+}
+
+/// One line of a list of images.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageSummary {
+    /// Digest with its algorithm, `sha256:…`.
+    pub id: String,
+    /// References that name this image; empty where none does.
+    pub tags: Vec<String>,
+    /// Size as the engine counts it, shared layers included.
+    pub size_bytes: u64,
+    /// Labels of the image's configuration.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// Podman leaves the algorithm out in some places.
+fn with_algorithm(id: String) -> String {
+    if id.contains(':') || id.is_empty() {
+        id
+    } else {
+        format!("sha256:{id}")
+    }
+}
+
+impl Engine {
+    /// The image of this reference or id; `None` where the engine has none.
+    pub async fn image(&self, reference: &str) -> Result<Option<ImageFacts>> {
+        match self
+            .docker()
+            .inspect_image(reference)
+            .await
+            .map_err(Cause::from)
+        {
+            Ok(image) => Ok(Some(image.into())),
+            Err(cause) if cause.has_status(404) => Ok(None),
+            Err(cause) => Err(self.failed(Error::InspectImage, reference, cause)),
+        }
+    }
+
+    /// Images that carry a label: `key`, or `key=value`.
+    pub async fn list_images(&self, label: &str) -> Result<Vec<ImageSummary>> {
+        let filters = HashMap::from([("label", vec![label])]);
+        let options = ListImagesOptionsBuilder::default()
+            .filters(&filters)
+            .build();
+        let images = self
+            .docker()
+            .list_images(Some(options))
+            .await
+            .map_err(|error| {
+                self.failed(Error::ListImages, format!("with label {label}"), error)
+            })?;
+        Ok(images
+            .into_iter()
+            .map(|image| ImageSummary {
+                id: with_algorithm(image.id),
+                tags: image
+                    .repo_tags
+                    .into_iter()
+                    // Docker's way to say that there is none.
+                    .filter(|tag| tag != "<none>:<none>")
+                    .collect(),
+                size_bytes: u64::try_from(image.size).unwrap_or(0),
+                labels: image.labels.into_iter().collect(),
+            })
+            .collect())
+    }
+
+    /// Gives an image one more name, `repository:tag`; the name moves where another
+    /// image has it.
+    pub async fn tag(&self, image: &str, name: &str) -> Result<()> {
+        let (repository, tag) = split_name(name);
+        let options = TagImageOptionsBuilder::default()
+            .repo(repository)
+            .tag(tag)
+            .build();
+        self.docker()
+            .tag_image(image, Some(options))
+            .await
+            .map_err(|error| self.failed(Error::Tag, format!("{image} as {name}"), error))
+    }
+
+    /// Takes a name away. The image stays where it has other names, and goes where
+    /// it has none. Fine where the name is not there.
+    pub async fn untag(&self, name: &str) -> Result<()> {
+        // Removal without force by name removes the name; by id it would remove all names.
+        if name.starts_with("sha256:") {
+            return Err(Error::Spec {
+                field: "name to untag".to_owned(),
+                value: name.to_owned(),
+                expected: "a reference such as torchgauge/cpu:latest, not an id".to_owned(),
+            });
+        }
+        self.delete_image(name, false).await
+    }
+
+    /// Removes an image with all its names; fine where it is not there. Containers
+    /// that run on it make this an error.
+    pub async fn remove_image(&self, image: &str) -> Result<()> {
+        let Some(facts) = self.image(image).await? else {
+            return Ok(());
+        };
+        // Names first, then what is left, without force: force would leave the
+        // layers of a running container behind, nameless.
+        for tag in &facts.tags {
+            self.delete_image(tag, false).await?;
+        }
+        self.delete_image(&facts.id, false).await
+    }
+
+    async fn delete_image(&self, image: &str, force: bool) -> Result<()> {
+        let options = RemoveImageOptionsBuilder::default().force(force).build();
+        match self
+            .docker()
+            .remove_image(image, Some(options), None)
+            .await
+            .map_err(Cause::from)
+        {
+            Ok(_) => Ok(()),
+            Err(cause) if cause.has_status(404) => Ok(()),
+            Err(cause) => Err(self.failed(Error::RemoveImage, image, cause)),
+        }
+    }
+}
+
+/// `repository:tag`; a colon before a slash belongs to a registry's port.
+fn split_name(name: &str) -> (&str, &str) {
+    match name.rsplit_once(':') {
+        Some((repository, tag)) if !tag.contains('/') => (repository, tag),
+        _ => (name, "latest"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split_name;
+
+    #[test]
+    fn names_split_at_the_tag() {
+        for (name, expect) in [
+            ("torchgauge/cpu:2.11.0", ("torchgauge/cpu", "2.11.0")),
+            ("torchgauge/cpu", ("torchgauge/cpu", "latest")),
+            ("localhost:5000/cpu", ("localhost:5000/cpu", "latest")),
+            ("localhost:5000/cpu:1", ("localhost:5000/cpu", "1")),
+        ] {
+            assert_eq!(split_name(name), expect, "{name}");
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The one crate that knows bollard: connect, load, run, watch, remove.
+//!
+//! [`Engine::connect`] finds Docker or Podman; [`Engine::load`] brings an image
+//! in; [`Engine::create`] makes a hardened [`Container`] out of a
+//! [`ContainerSpec`], which can be started, waited for, watched and read, and is
+//! removed whatever happens. Nothing here pulls, and nothing here touches a
+//! container or an image that it was not given by id, name or label.
+//!
+//! What engines do differently from what their API says is handled here, with
+//! the reason beside it, so that the rooms above see one behaviour.
+
+mod attempt;
+mod body;
+mod connect;
+mod container;
+mod endpoint;
+mod error;
+mod exit;
+mod facts;
+pub mod gpu;
+mod images;
+mod load;
+mod logs;
+mod owner;
+mod registry;
+mod relax;
+mod spec;
+mod stats;
+mod sweep;
+
+pub use attempt::{Attempt, Obstacle};
+pub use connect::Engine;
+pub use container::Container;
+pub use endpoint::Endpoint;
+pub use error::{Cause, Error, Failure, Result};
+pub use exit::{Exit, Oom};
+pub use facts::{EngineFacts, ImageStore, Product};
+pub use gpu::{GpuAccess, GpuHost, GpuPath};
+pub use images::{ImageFacts, ImageSummary};
+pub use load::LoadProgress;
+pub use logs::{LogFollower, LogReport};
+pub use owner::{LABEL_HOST, LABEL_PID, LABEL_RUN, LABEL_SESSION, LABEL_START, Liveness, Owner};
+pub use relax::Relaxation;
+pub use spec::{ContainerSpec, Hardening, Ipc, Limits, Mount, Network, Tmpfs, Ulimit};
+pub use stats::{Sample, StatsStream};
+pub use sweep::Leftover;
+
+/// User and group that containers run as unless the spec says otherwise:
+/// `nobody` and `nogroup` on Debian, an overflow id everywhere else.
+pub const UNPRIVILEGED: &str = "65534:65534";

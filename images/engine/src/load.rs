@@ -1,0 +1,133 @@
+//! Loading an image archive, and believing the engine only so far.
+
+use std::{
+    io,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use bollard::{errors::Error as Bollard, models::BuildInfo, query_parameters::ImportImageOptions};
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt as _};
+
+use crate::{
+    connect::Engine,
+    error::{Cause, Error, Result},
+};
+
+/// bollard counts its time-out until the response headers, which come after the
+/// last byte was sent and, on some engines, after everything was unpacked.
+const LOAD_LIMIT: Duration = Duration::from_hours(2);
+
+/// How far a load is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LoadProgress {
+    /// So many bytes of the archive have been handed to the engine.
+    Sent {
+        /// Since the start of this load.
+        bytes: u64,
+    },
+    /// The engine says something, such as `Loading layer` or `Loaded image: …`.
+    Engine {
+        /// What it says, one line.
+        message: String,
+    },
+}
+
+impl Engine {
+    /// Loads an archive (docker-archive or OCI layout, as one tar), and checks the
+    /// engine's answer for errors that come with status 200.
+    ///
+    /// Success means that the engine reported none. It does not mean that the
+    /// image is whole: containerd's store reports success where layers that the
+    /// archive leaves out are missing. Look at [`Engine::image`] afterwards.
+    ///
+    /// # Errors
+    /// [`Error::Load`]; [`Cause::Local`] where reading the archive failed.
+    pub async fn load<S, P>(&self, archive: S, progress: P) -> Result<()>
+    where
+        S: Stream<Item = io::Result<Bytes>> + Send + 'static,
+        P: FnMut(LoadProgress) + Send + 'static,
+    {
+        let progress = Arc::new(Mutex::new(progress));
+        let report = {
+            let progress = Arc::clone(&progress);
+            move |step| (progress.lock().unwrap_or_else(PoisonError::into_inner))(step)
+        };
+        // hyper turns an error of the body into a broken connection; the real one is kept here.
+        let broken: Arc<Mutex<Option<io::Error>>> = Arc::default();
+        let body = {
+            let (report, broken, mut bytes) = (report.clone(), Arc::clone(&broken), 0);
+            archive.map(move |chunk| match chunk {
+                Ok(chunk) => {
+                    bytes += chunk.len() as u64;
+                    report(LoadProgress::Sent { bytes });
+                    Ok(chunk)
+                }
+                Err(error) => {
+                    let words = error.to_string();
+                    *broken.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                    Err(io::Error::other(words))
+                }
+            })
+        };
+        let client = self.docker().clone().with_timeout(LOAD_LIMIT);
+        let mut answer =
+            Box::pin(client.import_image_stream(ImportImageOptions::default(), body, None));
+        loop {
+            let cause = match tokio::time::timeout(LOAD_LIMIT, answer.next()).await {
+                Err(_) => Cause::TimedOut,
+                Ok(None) => break,
+                Ok(Some(Ok(line))) => {
+                    if let Some(words) = complaint(&line) {
+                        Cause::Reported(words)
+                    } else {
+                        if let Some(message) = words(line) {
+                            report(LoadProgress::Engine { message });
+                        }
+                        continue;
+                    }
+                }
+                Ok(Some(Err(error))) => explain(error, &broken),
+            };
+            return Err(self.failed(Error::Load, "", cause));
+        }
+        let unread = broken.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match unread {
+            Some(error) => Err(self.failed(Error::Load, "", error)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The archive's own error where there was one.
+fn explain(error: Bollard, broken: &Mutex<Option<io::Error>>) -> Cause {
+    match broken.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        Some(error) => Cause::Local(error),
+        None => Cause::from(error),
+    }
+}
+
+/// An error inside a 200 answer. containerd's store writes `Error unpacking image …`
+/// as an ordinary line.
+fn complaint(line: &BuildInfo) -> Option<String> {
+    if let Some(detail) = &line.error_detail {
+        return Some(
+            detail
+                .message
+                .clone()
+                .unwrap_or_else(|| "an error without words".to_owned()),
+        );
+    }
+    [&line.stream, &line.status]
+        .into_iter()
+        .flatten()
+        .find(|text| text.to_lowercase().contains("error unpacking"))
+        .cloned()
+}
+
+fn words(line: BuildInfo) -> Option<String> {
+    let text = line.stream.or(line.status)?;
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.to_owned())
+}

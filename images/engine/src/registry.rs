@@ -1,0 +1,147 @@
+//! Which containers this process has made and not yet removed.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use bollard::{Docker, query_parameters::RemoveContainerOptionsBuilder};
+
+use crate::{
+    connect::Engine,
+    error::{Cause, Error, Result},
+};
+
+/// Ids of live containers. A container enters when the engine has told its id and
+/// leaves when the engine has confirmed that it is gone.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    ids: Mutex<BTreeSet<String>>,
+}
+
+impl Registry {
+    pub(crate) fn enter(&self, id: &str) {
+        self.ids
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id.to_owned());
+    }
+
+    pub(crate) fn leave(&self, id: &str) {
+        self.ids
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(id);
+    }
+
+    pub(crate) fn ids(&self) -> Vec<String> {
+        self.ids
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .cloned()
+            .collect()
+    }
+}
+
+impl Engine {
+    /// Removes every container that this connection (and its clones) made and that
+    /// is still there, running or not; returns their ids.
+    ///
+    /// For the end of a session and for Ctrl-C: a dropped [`crate::Container`]
+    /// starts its own removal, but nothing waits for that. All are tried; the
+    /// first error is returned.
+    pub async fn cleanup(&self) -> Result<Vec<String>> {
+        let mut removed = Vec::new();
+        let mut first_error = None;
+        for id in self.inner.registry.ids() {
+            match self.remove_by_id(&id).await {
+                Ok(()) => removed.push(id),
+                Err(error) => first_error = first_error.or(Some(error)),
+            }
+        }
+        first_error.map_or(Ok(removed), Err)
+    }
+
+    /// Ids of the containers that this connection made and that are not yet gone.
+    #[must_use]
+    pub fn live_containers(&self) -> Vec<String> {
+        self.inner.registry.ids()
+    }
+
+    pub(crate) async fn remove_by_id(&self, id: &str) -> Result<()> {
+        remove(self.docker(), id)
+            .await
+            .map_err(|cause| self.failed(Error::Remove, short(id), cause))?;
+        self.inner.registry.leave(id);
+        Ok(())
+    }
+
+    /// Starts a removal that nobody waits for; the id stays in the registry until
+    /// it has happened, so that [`Engine::cleanup`] catches what did not.
+    pub(crate) fn remove_in_background(&self, id: String) {
+        let engine = self.clone();
+        let removal = async move {
+            if let Err(error) = engine.remove_by_id(&id).await {
+                tracing::warn!("{error}");
+            }
+        };
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(removal);
+        } else {
+            // Dropped outside a runtime, such as after the main one ended.
+            let spawned = std::thread::Builder::new()
+                .name("container removal".to_owned())
+                .spawn(move || {
+                    match tokio::runtime::Builder::new_current_thread()
+                        .enable_all()
+                        .build()
+                    {
+                        Ok(runtime) => runtime.block_on(removal),
+                        Err(error) => tracing::warn!("cannot remove a container: {error}"),
+                    }
+                });
+            // Waited for: the process may be about to end.
+            if !matches!(spawned.map(std::thread::JoinHandle::join), Ok(Ok(()))) {
+                tracing::warn!("cannot remove a container: its thread failed");
+            }
+        }
+    }
+}
+
+/// Kills and removes, and comes back when the container is gone. Fine where it is
+/// gone already, also where another removal is under way.
+async fn remove(docker: &Docker, id: &str) -> Result<(), Cause> {
+    const ATTEMPTS: u32 = 60;
+    let mut attempt = 0;
+    loop {
+        let options = RemoveContainerOptionsBuilder::default()
+            .force(true)
+            .v(true)
+            .build();
+        let cause = match docker
+            .remove_container(id, Some(options))
+            .await
+            .map_err(Cause::from)
+        {
+            Ok(()) => return Ok(()),
+            Err(cause) if cause.has_status(404) => return Ok(()),
+            Err(cause) => cause,
+        };
+        // 409: a removal is in progress; 500: fuse-overlayfs and some kernels say
+        // "device or resource busy" shortly after an exit.
+        let passing =
+            cause.has_status(409) || (cause.has_status(500) && cause.message().contains("busy"));
+        attempt += 1;
+        if !passing || attempt == ATTEMPTS {
+            return Err(cause);
+        }
+        tokio::time::sleep(Duration::from_millis(250)).await;
+    }
+}
+
+/// Ids as people know them.
+pub(crate) fn short(id: &str) -> String {
+    id.chars().take(12).collect()
+}

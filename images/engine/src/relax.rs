@@ -1,0 +1,179 @@
+//! What a container can go without where an engine refuses it.
+
+use crate::{
+    connect::Engine,
+    facts::Product,
+    spec::{ContainerSpec, Ulimit},
+};
+
+/// Something that the spec asked for as best effort and the engine refused, so
+/// that the container goes without.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Relaxation {
+    /// What was given up: `ulimits` (those of the spec), `default ulimits` (those that
+    /// the engine sets by itself; this process's own are used) or `init`.
+    pub what: String,
+    /// The engine's words.
+    pub reason: String,
+}
+
+impl Engine {
+    /// As [`relax`], and what the engine cannot do at all is remembered.
+    pub(crate) fn relax(
+        &self,
+        spec: &mut ContainerSpec,
+        given_up: &[Relaxation],
+        message: &str,
+    ) -> Option<Relaxation> {
+        let relaxation = relax(spec, self.facts().product, given_up, message)?;
+        if relaxation.what != ULIMITS {
+            self.inner.remember(&relaxation);
+        }
+        Some(relaxation)
+    }
+}
+
+/// Gives up what is best effort where the engine's words say that this stood in
+/// the way; `None` where nothing can be given up any more.
+fn relax(
+    spec: &mut ContainerSpec,
+    product: Product,
+    given_up: &[Relaxation],
+    message: &str,
+) -> Option<Relaxation> {
+    let words = message.to_lowercase();
+    let is_new = |what: &str| given_up.iter().all(|relaxation| relaxation.what != what);
+    let relaxation = |what: &str| Relaxation {
+        what: what.to_owned(),
+        reason: message.trim().to_owned(),
+    };
+    if words.contains("rlimit") || words.contains("ulimit") {
+        // Podman raises two limits by itself, which a kernel refuses where the engine
+        // runs inside of a container. What this process has, it can pass on.
+        if product == Product::Podman && is_new(DEFAULT_ULIMITS) {
+            let relaxation = relaxation(DEFAULT_ULIMITS);
+            relaxation.apply(spec);
+            return Some(relaxation);
+        }
+        if is_new(ULIMITS) && !spec.limits.ulimits.is_empty() {
+            spec.limits.ulimits = match product {
+                Product::Podman => own_ulimits(spec.limits.pids),
+                Product::Docker => Vec::new(),
+            };
+            return Some(relaxation(ULIMITS));
+        }
+    }
+    // Podman: "container-init binary not found on the host"; Docker: "exec:
+    // "docker-init": executable file not found in $PATH".
+    let no_init = words.contains("container-init")
+        || words.contains("docker-init")
+        || words.contains("catatonit");
+    if is_new(INIT) && spec.hardening.init && no_init {
+        let relaxation = relaxation(INIT);
+        relaxation.apply(spec);
+        return Some(relaxation);
+    }
+    None
+}
+
+impl Relaxation {
+    /// What follows for a spec from something that the engine cannot do at all;
+    /// nothing where it follows already.
+    pub(crate) fn apply(&self, spec: &mut ContainerSpec) {
+        match self.what.as_str() {
+            DEFAULT_ULIMITS => {
+                let asked_for = std::mem::take(&mut spec.limits.ulimits);
+                let mut ulimits = own_ulimits(spec.limits.pids);
+                ulimits.retain(|own| asked_for.iter().all(|other| other.name != own.name));
+                ulimits.extend(asked_for);
+                spec.limits.ulimits = ulimits;
+            }
+            INIT => spec.hardening.init = false,
+            _ => {}
+        }
+    }
+}
+
+const ULIMITS: &str = "ulimits";
+const DEFAULT_ULIMITS: &str = "default ulimits";
+const INIT: &str = "init";
+
+/// Limits on open files and processes, the two that Podman sets, that an engine on
+/// this machine can be expected to be allowed: this process's own, and for
+/// processes no more than the container may have anyway.
+fn own_ulimits(pids: Option<u32>) -> Vec<Ulimit> {
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let limit = |name: &str, row: &str, most: i64| {
+        let row = limits.lines().find_map(|line| line.strip_prefix(row))?;
+        let mut columns = row.split_whitespace();
+        let mut value = || match columns.next()? {
+            "unlimited" => Some(most),
+            number => number.parse().ok().map(|value: i64| value.min(most)),
+        };
+        Some(Ulimit {
+            name: name.to_owned(),
+            soft: value()?,
+            hard: value()?,
+        })
+    };
+    // 1048576 is what Podman asks for.
+    let processes = pids.map_or(1 << 20, i64::from);
+    [
+        limit("nofile", "Max open files", 1 << 20),
+        limit("nproc", "Max processes", processes),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Answers every attempt with the same words, and collects what is given up.
+    fn check(product: Product, message: &str, expect: &[&str], limits: &[&str]) {
+        let mut spec = ContainerSpec {
+            image: "image".into(),
+            ..Default::default()
+        };
+        spec.limits.ulimits.push(Ulimit {
+            name: "memlock".into(),
+            soft: -1,
+            hard: -1,
+        });
+        let mut given_up = Vec::new();
+        while let Some(relaxation) = relax(&mut spec, product, &given_up, message) {
+            given_up.push(relaxation);
+            assert!(given_up.len() < 5, "{given_up:?}");
+        }
+        let found: Vec<&str> = given_up.iter().map(|one| one.what.as_str()).collect();
+        assert_eq!(found, expect, "{message}");
+        let names: Vec<&str> = spec
+            .limits
+            .ulimits
+            .iter()
+            .map(|one| one.name.as_str())
+            .collect();
+        assert_eq!(names, limits, "{message}");
+        assert_eq!(spec.hardening.init, !found.contains(&"init"));
+    }
+
+    #[test]
+    fn only_what_is_best_effort_is_given_up_and_only_once() {
+        use Product::{Docker, Podman};
+        let rlimits = "OCI runtime create failed: error setting rlimits for ready process: \
+                       operation not permitted";
+        check(Docker, rlimits, &["ulimits"], &[]);
+        check(
+            Podman,
+            rlimits,
+            &["default ulimits", "ulimits"],
+            &["nofile", "nproc"],
+        );
+        let init = "container-init binary not found on the host: stat catatonit: no such file";
+        check(Podman, init, &["init"], &["memlock"]);
+        check(Docker, "No such image: x", &[], &["memlock"]);
+        check(Docker, "", &[], &["memlock"]);
+    }
+}

@@ -1,0 +1,112 @@
+//! Removing containers whose maker has died.
+
+use std::collections::{BTreeMap, HashMap};
+
+use bollard::{models::ContainerSummary, query_parameters::ListContainersOptionsBuilder};
+
+use crate::{
+    connect::Engine,
+    error::{Cause, Error, Result},
+    owner::{LABEL_SESSION, Liveness, Owner},
+};
+
+/// A container that carries a label that was looked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leftover {
+    /// The engine's id.
+    pub id: String,
+    /// Name, without the slash that engines put before it.
+    pub name: String,
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
+    /// Whether it runs.
+    pub is_running: bool,
+}
+
+impl Leftover {
+    /// Who made it; `None` where the labels do not say so in full.
+    #[must_use]
+    pub fn owner(&self) -> Option<Owner> {
+        Owner::from_labels(&self.labels)
+    }
+}
+
+impl Engine {
+    /// Containers in any state that carry a label: `key`, or `key=value`.
+    pub async fn list_containers(&self, label: &str) -> Result<Vec<Leftover>> {
+        // Podman before 5.6 lists a container that is just ending with the state
+        // `stopped`, which the API does not know; it passes.
+        const ATTEMPTS: u32 = 20;
+        let filters = HashMap::from([("label", vec![label])]);
+        let options = ListContainersOptionsBuilder::default()
+            .all(true)
+            .filters(&filters)
+            .build();
+        let mut attempt = 0;
+        let containers = loop {
+            let listed = self.docker().list_containers(Some(options.clone())).await;
+            attempt += 1;
+            match listed.map_err(Cause::from) {
+                Ok(containers) => break containers,
+                Err(Cause::Unreadable(words))
+                    if words.contains("stopped") && attempt < ATTEMPTS =>
+                {
+                    tokio::time::sleep(std::time::Duration::from_millis(250)).await;
+                }
+                Err(cause) => {
+                    return Err(self.failed(Error::List, format!("with label {label}"), cause));
+                }
+            }
+        };
+        Ok(containers.into_iter().filter_map(leftover).collect())
+    }
+
+    /// Removes the containers that carry `label` and that `predicate` chooses, and
+    /// returns them. All others are left alone. All chosen ones are tried; the first
+    /// error is returned.
+    pub async fn sweep(
+        &self,
+        label: &str,
+        predicate: impl Fn(&Leftover) -> bool + Send,
+    ) -> Result<Vec<Leftover>> {
+        let mut removed = Vec::new();
+        let mut first_error = None;
+        let mut chosen = self.list_containers(label).await?;
+        chosen.retain(predicate);
+        for leftover in chosen {
+            match self.remove_by_id(&leftover.id).await {
+                Ok(()) => removed.push(leftover),
+                Err(error) => first_error = first_error.or(Some(error)),
+            }
+        }
+        first_error.map_or(Ok(removed), Err)
+    }
+
+    /// Removes the containers of sessions whose process has died. Those of processes
+    /// that run, or that cannot be seen from here, are left alone.
+    pub async fn sweep_dead_owners(&self) -> Result<Vec<Leftover>> {
+        self.sweep(LABEL_SESSION, |leftover| {
+            leftover
+                .owner()
+                .is_some_and(|owner| owner.liveness() == Liveness::Dead)
+        })
+        .await
+    }
+}
+
+fn leftover(container: ContainerSummary) -> Option<Leftover> {
+    let name = container
+        .names
+        .unwrap_or_default()
+        .into_iter()
+        .next()
+        .unwrap_or_default();
+    Some(Leftover {
+        id: container.id?,
+        name: name.trim_start_matches('/').to_owned(),
+        labels: container.labels.unwrap_or_default().into_iter().collect(),
+        is_running: container
+            .state
+            .is_some_and(|state| state.to_string() == "running"),
+    })
+}

@@ -1,0 +1,320 @@
+//! Putting an image together: which layers, which documents, which IDs. Nothing here asks an engine.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    Digest, Error, Flavour, Image, KnownTorch, Libtorch, Result, ScenarioBinary,
+    base::ReadyBase,
+    cache::Cache,
+    contents::{libtorch_tree, scenario_tree, settings},
+    guard::{check_glibc, check_libraries},
+    layer::{LayerId, Source, Tree},
+    lock::{
+        Expected, ExpectedImage, ExpectedLayer, InstalledLibrary, InstalledLock, LOCK_VERSION,
+        LibtorchLock, Lock, Toolchain,
+    },
+    lock_state::{self, LockState},
+    oci::Documents,
+    progress::Progress,
+    sources::{
+        LockUse, PLATFORM, Sources, base_in_words, find_base, find_libtorch, scenario_of,
+        usable_lock,
+    },
+    versions,
+};
+
+/// One layer of an assembled image.
+#[derive(Debug, Clone)]
+pub(crate) struct Layer {
+    pub(crate) name: &'static str,
+    pub(crate) id: LayerId,
+    pub(crate) source: Source,
+}
+
+/// What an assembled image is made of, for records and reports.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageFacts {
+    /// The spec's name.
+    pub name: String,
+    /// torch's version.
+    pub libtorch_version: String,
+    /// The flavour's full name, such as `2.11.0+cu130`.
+    pub libtorch_name: String,
+    /// With or without CUDA.
+    pub flavour: Flavour,
+    /// Digest of the scenario binary.
+    pub scenario_sha256: Digest,
+    /// What it stands on, in words.
+    pub base: String,
+    /// glibc's version in the base.
+    pub glibc: Option<String>,
+    /// The layers: name, digest, size as a tar archive.
+    pub layers: Vec<ExpectedLayer>,
+    /// How it stands to its lock.
+    pub lock: LockState,
+}
+
+impl ImageFacts {
+    /// The sum of the layers' sizes.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.layers.iter().map(|layer| layer.size_bytes).sum()
+    }
+}
+
+/// An image that is ready to be loaded into an engine.
+#[derive(Debug, Clone)]
+pub struct Assembly {
+    /// The name that it gets: `torchgauge/<spec name>:<start of its configuration's digest>`.
+    pub reference: String,
+    /// Its ID on Docker's graph drivers and on Podman.
+    pub config_id: Digest,
+    /// Its ID on Docker's containerd store.
+    pub manifest_id: Digest,
+    /// What it is made of.
+    pub facts: ImageFacts,
+    /// Versions that its libraries state themselves: torch, CUDA, cuDNN, NCCL, glibc.
+    pub versions: BTreeMap<String, String>,
+    /// The lock that this build would write.
+    pub lock: Lock,
+    pub(crate) layers: Vec<Layer>,
+    pub(crate) documents: Documents,
+    environment: Vec<String>,
+}
+
+impl Assembly {
+    /// The image's environment.
+    #[must_use]
+    pub fn environment(&self) -> BTreeMap<String, String> {
+        self.environment
+            .iter()
+            .filter_map(|pair| pair.split_once('='))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect()
+    }
+}
+
+/// Everything below the scenario binary.
+struct Lower {
+    base: ReadyBase,
+    base_note: Option<String>,
+    libtorch: Libtorch,
+    libtorch_lock: LibtorchLock,
+    layers: Vec<Layer>,
+}
+
+impl Lower {
+    fn ready(
+        image: &Image,
+        sources: &Sources,
+        cache: &Cache,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
+        if sources.locks == LockUse::Required && image.lock.is_none() {
+            return Err(Error::NoLock {
+                image: image.name.clone(),
+            });
+        }
+        let lock = usable_lock(image, sources)?;
+        let (base, base_note) = find_base(image, lock, sources, cache, progress)?;
+        let (libtorch, libtorch_lock) = find_libtorch(image, sources, cache, progress)?;
+        let libtorch_lock = match libtorch_lock {
+            Some(lock) => lock,
+            None => LibtorchLock::Installed(installed_lock(&libtorch, cache, progress)?),
+        };
+        let mut layers: Vec<Layer> = base
+            .layers
+            .iter()
+            .map(|layer| Layer {
+                name: "base",
+                id: layer.id,
+                source: layer.source.clone(),
+            })
+            .collect();
+        layers.push(layer(
+            image,
+            "libtorch",
+            libtorch_tree(&libtorch),
+            cache,
+            progress,
+        )?);
+        Ok(Self {
+            base,
+            base_note,
+            libtorch,
+            libtorch_lock,
+            layers,
+        })
+    }
+
+    fn into_lock(self, image: &Image, whole: Option<ExpectedImage>) -> Lock {
+        let tch = KnownTorch::of(&self.libtorch.version).map_or("unknown", |torch| torch.tch);
+        Lock {
+            version: LOCK_VERSION,
+            image: image.name.clone(),
+            spec: image.spec.digest(),
+            platform: PLATFORM.to_owned(),
+            toolchain: Toolchain {
+                rust: env!("CARGO_PKG_RUST_VERSION").to_owned(),
+                tch: tch.to_owned(),
+            },
+            expected: self.expected(whole),
+            base: self.base.lock,
+            libtorch: self.libtorch_lock,
+            seal: Digest::of(b""),
+        }
+        .sealed()
+    }
+
+    fn expected(&self, whole: Option<ExpectedImage>) -> Expected {
+        Expected {
+            layers: self.layers.iter().map(Layer::expected).collect(),
+            image: whole,
+        }
+    }
+}
+
+impl Layer {
+    fn expected(&self) -> ExpectedLayer {
+        ExpectedLayer {
+            name: self.name.to_owned(),
+            digest: self.id.digest,
+            size_bytes: self.id.size_bytes,
+        }
+    }
+}
+
+fn layer(
+    image: &Image,
+    name: &'static str,
+    tree: Tree,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<Layer> {
+    Ok(Layer {
+        name,
+        id: tree.id(&format!("{} {name}", image.name), cache, progress)?,
+        source: Source::Tree(tree),
+    })
+}
+
+/// Resolves an image anew and returns its lock without the scenario binary: everything below it,
+/// for versions that no scenario binary is built for here.
+pub fn lock_without_scenario(
+    image: &Image,
+    sources: &Sources,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<Lock> {
+    Ok(Lower::ready(image, sources, cache, progress)?.into_lock(image, None))
+}
+
+/// Gets every part of an image and works out its layers and IDs. Takes minutes the first time
+/// and well under a second when nothing has changed.
+pub fn assemble(
+    image: &Image,
+    sources: &Sources,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<Assembly> {
+    let lower = Lower::ready(image, sources, cache, progress)?;
+    let scenario = scenario_of(&lower.libtorch, sources, cache, progress)?;
+    check_glibc(&scenario, &lower.base)?;
+    check_libraries(&lower.libtorch, &scenario, &lower.base)?;
+    let top = layer(
+        image,
+        "scenario",
+        scenario_tree(&scenario)?,
+        cache,
+        progress,
+    )?;
+    let settings = settings(image, &lower.libtorch, &scenario, &lower.base);
+    let ids: Vec<LayerId> = lower
+        .layers
+        .iter()
+        .chain([&top])
+        .map(|layer| layer.id)
+        .collect();
+    let documents = Documents::new(&settings, &ids)?;
+    let (config_id, manifest_id) = (documents.config_id(), documents.manifest_id());
+    let whole = ExpectedImage {
+        scenario: scenario.sha256,
+        layer: top.expected(),
+        config_id,
+        manifest_id,
+    };
+    let state = lock_state::compare(
+        image,
+        sources,
+        usable_lock(image, sources)?,
+        &lower.expected(Some(whole.clone())),
+        lower.base_note.clone(),
+    );
+    if sources.locks == LockUse::Required
+        && let LockState::Differs(cause) = state
+    {
+        return Err(Error::LockDiffers {
+            image: image.name.clone(),
+            cause,
+        });
+    }
+    let mut layers = lower.layers.clone();
+    layers.push(top);
+    let facts = facts(image, sources, &lower, &scenario, &layers, state);
+    Ok(Assembly {
+        reference: format!("torchgauge/{}:{}", image.name, config_id.short()),
+        config_id,
+        manifest_id,
+        facts,
+        versions: versions::with_glibc(versions::of(&lower.libtorch, cache)?, lower.base.glibc),
+        lock: lower.into_lock(image, Some(whole)),
+        layers,
+        documents,
+        environment: settings.environment,
+    })
+}
+
+fn facts(
+    image: &Image,
+    sources: &Sources,
+    lower: &Lower,
+    scenario: &ScenarioBinary,
+    layers: &[Layer],
+    lock: LockState,
+) -> ImageFacts {
+    ImageFacts {
+        name: image.name.clone(),
+        libtorch_version: lower.libtorch.version.clone(),
+        libtorch_name: lower.libtorch.name.clone(),
+        flavour: lower.libtorch.flavour,
+        scenario_sha256: scenario.sha256,
+        base: base_in_words(image, sources),
+        glibc: lower.base.glibc.map(|glibc| glibc.to_string()),
+        layers: layers.iter().map(Layer::expected).collect(),
+        lock,
+    }
+}
+
+fn installed_lock(
+    libtorch: &Libtorch,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<InstalledLock> {
+    let libraries = libtorch
+        .libraries
+        .iter()
+        .map(|library| {
+            Ok(InstalledLibrary {
+                name: library.name.clone(),
+                size_bytes: library.size_bytes,
+                sha256: cache.digest_of(&library.path, progress)?,
+            })
+        })
+        .collect::<Result<Vec<_>>>()?;
+    Ok(InstalledLock {
+        version: libtorch.version.clone(),
+        flavour: libtorch.flavour,
+        name: libtorch.name.clone(),
+        libraries,
+    })
+}

@@ -1,0 +1,305 @@
+//! The folder that keeps what took long to get: wheels, packages, unpacked libraries, hashes.
+
+use std::{
+    fs::{self, File},
+    io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    time::UNIX_EPOCH,
+};
+
+use etcetera::BaseStrategy;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use tempfile::TempDir;
+
+use crate::{
+    Digest, Error, Result,
+    error::at,
+    progress::{Action, Progress},
+};
+
+/// A cache folder. Everything in it can be made again; nothing in it is needed to be right.
+///
+/// Files appear in it whole (written aside, then renamed), and whoever makes one holds a lock,
+/// so that several builds share a cache.
+#[derive(Debug, Clone)]
+pub struct Cache {
+    root: PathBuf,
+}
+
+/// Held while one of several builds makes something; let go when dropped or when the process ends.
+#[derive(Debug)]
+pub struct CacheLock {
+    _file: File,
+}
+
+/// What a file looked like when it was hashed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Stamp {
+    pub(crate) path: PathBuf,
+    pub(crate) size_bytes: u64,
+    pub(crate) modified_ns: u128,
+    pub(crate) inode: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct KnownHash {
+    stamp: Stamp,
+    digest: Digest,
+}
+
+impl Stamp {
+    /// Looks at a file, following links.
+    pub(crate) fn of(path: &Path) -> io::Result<Self> {
+        let metadata = fs::metadata(path)?;
+        let modified = metadata.modified()?.duration_since(UNIX_EPOCH);
+        Ok(Self {
+            path: fs::canonicalize(path)?,
+            size_bytes: metadata.len(),
+            modified_ns: modified.map_or(0, |since| since.as_nanos()),
+            inode: metadata.ino(),
+        })
+    }
+}
+
+impl Cache {
+    /// The user's cache folder (`$XDG_CACHE_HOME/torchgauge`, else `~/.cache/torchgauge`).
+    pub fn user() -> Result<Self> {
+        let base = etcetera::base_strategy::Xdg::new().map_err(|_| Error::NoHome)?;
+        Self::at(&base.cache_dir().join("torchgauge"))
+    }
+
+    /// A cache in the given folder, which is created where it is missing.
+    pub fn at(root: &Path) -> Result<Self> {
+        let unusable = |source| Error::CacheUnusable {
+            folder: root.to_owned(),
+            source,
+        };
+        for folder in [
+            "wheels", "debs", "libtorch", "bases", "hashes", "layers", "locks", "tmp",
+        ] {
+            fs::create_dir_all(root.join(folder)).map_err(unusable)?;
+        }
+        let root = fs::canonicalize(root).map_err(unusable)?;
+        // Folders that exist already may still be another user's.
+        tempfile::tempfile_in(root.join("tmp")).map_err(unusable)?;
+        let cache = Self { root };
+        cache.sweep_scratch();
+        Ok(cache)
+    }
+
+    /// The folder itself.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// A folder of the cache.
+    pub(crate) fn folder(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// A folder for half-made things, on the same file system as the cache, gone when dropped.
+    pub(crate) fn scratch(&self) -> Result<TempDir> {
+        let folder = self.folder("tmp");
+        tempfile::Builder::new()
+            .prefix(&format!("{}-", std::process::id()))
+            .tempdir_in(&folder)
+            .map_err(at(&folder))
+    }
+
+    /// Removes the half-made things of processes that are gone (killed, or a lost machine).
+    fn sweep_scratch(&self) {
+        let Ok(entries) = fs::read_dir(self.folder("tmp")) else {
+            return;
+        };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let owner = name.to_str().and_then(|name| name.split('-').next());
+            let Some(owner) = owner.and_then(|owner| owner.parse::<u32>().ok()) else {
+                continue;
+            };
+            if !Path::new("/proc").join(owner.to_string()).exists() {
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+    }
+
+    /// Waits until nobody else holds the lock of this name, then holds it.
+    pub(crate) fn lock(&self, name: &str, progress: &dyn Progress) -> Result<CacheLock> {
+        let path = self.folder("locks").join(format!("{name}.lock"));
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .map_err(at(&path))?;
+        if file.try_lock().is_err() {
+            let _waiting = progress.start(Action::Wait, name, None);
+            file.lock().map_err(at(&path))?;
+        }
+        Ok(CacheLock { _file: file })
+    }
+
+    /// The digest of a file; read only where path, size, time and inode say that it has changed
+    /// since it was last hashed.
+    pub(crate) fn digest_of(&self, path: &Path, progress: &dyn Progress) -> Result<Digest> {
+        let stamp = Stamp::of(path).map_err(at(path))?;
+        let note = self.note_path("hashes", stamp.path.as_os_str().as_encoded_bytes());
+        if let Some(known) = read_note::<KnownHash>(&note)
+            && known.stamp == stamp
+        {
+            return Ok(known.digest);
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let mut meter = progress.start(Action::Verify, &name, Some(stamp.size_bytes));
+        let mut done = 0;
+        let file = File::open(path).map_err(at(path))?;
+        let digest = Digest::of_reader(file, |n| {
+            done += n;
+            meter.advance_to(done);
+        })
+        .map_err(at(path))?;
+        self.remember_digest(path, digest)?;
+        Ok(digest)
+    }
+
+    /// Keeps a digest that was computed while the file was written.
+    pub(crate) fn remember_digest(&self, path: &Path, digest: Digest) -> Result<()> {
+        let stamp = Stamp::of(path).map_err(at(path))?;
+        let note = self.note_path("hashes", stamp.path.as_os_str().as_encoded_bytes());
+        self.write_note(&note, &KnownHash { stamp, digest })
+    }
+
+    /// Where the note on `key` lies, in a folder of the cache.
+    pub(crate) fn note_path(&self, folder: &str, key: &[u8]) -> PathBuf {
+        let name = format!("{}.json", Digest::of(key).hex());
+        self.folder(folder).join(name)
+    }
+
+    /// Writes a note whole or not at all.
+    pub(crate) fn write_note(&self, path: &Path, note: &impl Serialize) -> Result<()> {
+        let json = serde_json::to_vec(note).map_err(|error| at(path)(error.into()))?;
+        self.write_whole(path, &json)
+    }
+
+    /// Writes a file whole or not at all.
+    pub(crate) fn write_whole(&self, path: &Path, bytes: &[u8]) -> Result<()> {
+        let mut file = tempfile::NamedTempFile::new_in(self.folder("tmp")).map_err(at(path))?;
+        io::Write::write_all(&mut file, bytes).map_err(at(path))?;
+        file.persist(path).map_err(|error| at(path)(error.error))?;
+        Ok(())
+    }
+}
+
+/// A note, or `None` where there is none that can be read: notes only save work.
+pub(crate) fn read_note<T: DeserializeOwned>(path: &Path) -> Option<T> {
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
+}
+
+/// Moves a finished folder to its place. One that is there already is taken away first.
+pub(crate) fn publish(finished: TempDir, place: &Path) -> Result<()> {
+    if place.exists() {
+        fs::remove_dir_all(place).map_err(at(place))?;
+    }
+    let finished = finished.keep();
+    fs::rename(&finished, place).map_err(|source| {
+        let _ = fs::remove_dir_all(&finished);
+        at(place)(source)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::progress::Silent;
+
+    fn cache() -> (TempDir, Cache) {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path()).unwrap();
+        (folder, cache)
+    }
+
+    #[test]
+    fn a_changed_file_is_hashed_again() {
+        let (folder, cache) = cache();
+        let file = folder.path().join("file");
+        fs::write(&file, "one").unwrap();
+        assert_eq!(cache.digest_of(&file, &Silent).unwrap(), Digest::of(b"one"));
+        fs::write(&file, "three").unwrap();
+        assert_eq!(
+            cache.digest_of(&file, &Silent).unwrap(),
+            Digest::of(b"three")
+        );
+    }
+
+    #[test]
+    fn an_unchanged_file_is_not_read_again() {
+        let (folder, cache) = cache();
+        let file = folder.path().join("file");
+        fs::write(&file, "one").unwrap();
+        cache
+            .remember_digest(&file, Digest::of(b"remembered"))
+            .unwrap();
+        assert_eq!(
+            cache.digest_of(&file, &Silent).unwrap(),
+            Digest::of(b"remembered")
+        );
+    }
+
+    #[test]
+    fn a_damaged_note_is_no_error() {
+        let (folder, cache) = cache();
+        let file = folder.path().join("file");
+        fs::write(&file, "one").unwrap();
+        cache.digest_of(&file, &Silent).unwrap();
+        for note in fs::read_dir(folder.path().join("hashes")).unwrap() {
+            fs::write(note.unwrap().path(), "{half").unwrap();
+        }
+        assert_eq!(cache.digest_of(&file, &Silent).unwrap(), Digest::of(b"one"));
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_is_named() {
+        let (folder, _) = cache();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        let error = Cache::at(&file.join("cache")).unwrap_err().to_string();
+        assert!(error.contains("file/cache"), "{error}");
+        assert!(error.contains("XDG_CACHE_HOME"), "{error}");
+    }
+
+    #[test]
+    fn half_made_things_of_dead_processes_are_swept() {
+        let (folder, cache) = cache();
+        // Above the kernel's highest process id.
+        let dead = folder.path().join("tmp/4999999-x");
+        fs::create_dir(&dead).unwrap();
+        let ours = cache.scratch().unwrap();
+        Cache::at(folder.path()).unwrap();
+        assert!(!dead.exists());
+        assert!(ours.path().exists());
+    }
+
+    #[test]
+    fn a_lock_keeps_others_out_until_it_is_dropped() {
+        let (_folder, cache) = cache();
+        let held = cache.lock("x", &Silent).unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let other = cache.clone();
+        let waiter = std::thread::spawn(move || {
+            let _lock = other.lock("x", &Silent).unwrap();
+            sender.send(()).unwrap();
+        });
+        assert!(
+            receiver
+                .recv_timeout(std::time::Duration::from_millis(100))
+                .is_err()
+        );
+        drop(held);
+        receiver
+            .recv_timeout(std::time::Duration::from_secs(10))
+            .unwrap();
+        waiter.join().unwrap();
+    }
+}

@@ -1,0 +1,150 @@
+//! The folder with the image specs and their locks.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use strict_yaml::{Document, most_similar};
+
+use crate::{Error, Result, error::at, lock::Lock, spec::Spec};
+
+/// The end of a lock's file name, after the spec's name.
+pub const LOCK_SUFFIX: &str = ".lock.json";
+
+/// A folder of image specs, `images/` in a checkout.
+#[derive(Debug, Clone)]
+pub struct Catalog {
+    folder: PathBuf,
+}
+
+/// An image: its spec, and its lock where there is one.
+#[derive(Debug, Clone)]
+pub struct Image {
+    /// The spec's file name without `.yaml`.
+    pub name: String,
+    /// The spec's file.
+    pub file: PathBuf,
+    /// The spec.
+    pub spec: Spec,
+    /// The lock beside it.
+    pub lock: Option<Lock>,
+}
+
+impl Catalog {
+    /// The specs in a folder.
+    #[must_use]
+    pub fn new(folder: &Path) -> Self {
+        Self {
+            folder: folder.to_owned(),
+        }
+    }
+
+    /// The names of all specs, sorted.
+    pub fn names(&self) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.folder).map_err(at(&self.folder))? {
+            let entry = entry.map_err(at(&self.folder))?.file_name();
+            if let Some(name) = entry.to_string_lossy().strip_suffix(".yaml") {
+                names.push(name.to_owned());
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// The image of this name, or of this file (a text with a `/` or that ends in `.yaml`).
+    pub fn image(&self, name_or_file: &str) -> Result<Image> {
+        let is_file = name_or_file.contains('/')
+            || Path::new(name_or_file)
+                .extension()
+                .is_some_and(|end| end == "yaml");
+        if is_file {
+            return Image::read(Path::new(name_or_file));
+        }
+        let file = self.folder.join(format!("{name_or_file}.yaml"));
+        if file.is_file() {
+            return Image::read(&file);
+        }
+        let known = self.names()?;
+        let similar = most_similar(name_or_file, known.iter().map(String::as_str));
+        Err(Error::UnknownImage {
+            name: name_or_file.to_owned(),
+            hint: similar
+                .map(|name| format!(" (did you mean `{name}`?)"))
+                .unwrap_or_default(),
+            known: known.join(", "),
+            folder: self.folder.clone(),
+        })
+    }
+}
+
+impl Image {
+    /// Reads a spec, and the lock beside it where there is one.
+    pub fn read(file: &Path) -> Result<Self> {
+        let name = file
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        if !is_name(&name) {
+            return Err(Error::BadName { name });
+        }
+        let document = Document::read(file)?;
+        let folder = file.parent().unwrap_or(Path::new("."));
+        let spec = Spec::read(&document, folder)?;
+        let lock = Lock::read_beside(file, &name)?;
+        Ok(Self {
+            name,
+            file: file.to_owned(),
+            spec,
+            lock,
+        })
+    }
+
+    /// Where its lock lies or would lie.
+    #[must_use]
+    pub fn lock_file(&self) -> PathBuf {
+        self.file
+            .with_file_name(format!("{}{LOCK_SUFFIX}", self.name))
+    }
+}
+
+/// Whether a spec's name can be part of an image's: lower case, digits, and single `.`, `_`, `-`
+/// between them.
+fn is_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= 100
+        && name.split(['.', '_', '-']).all(|part| {
+            !part.is_empty()
+                && part
+                    .bytes()
+                    .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_engines_refuse_are_refused_here() {
+        for name in ["torch-2.11.0-cpu", "a", "a_b.c"] {
+            assert!(is_name(name), "{name}");
+        }
+        for name in ["", "Torch", "a..b", "-a", "a b", "..", "a/b"] {
+            assert!(!is_name(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_image_names_the_similar_one() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("torch-cpu.yaml"), "").unwrap();
+        let error = Catalog::new(folder.path())
+            .image("torch-cpi")
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("did you mean `torch-cpu`?"), "{error}");
+    }
+}

@@ -1,0 +1,132 @@
+//! Which libraries a program loads: those that libtorch's own need, and those that it opens by name.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    path::PathBuf,
+};
+
+use crate::{Flavour, Result, elf::Dynamic};
+
+/// Where libraries are looked for.
+pub(crate) trait Shelf {
+    /// The file of this name, or `None` where there is none.
+    fn find(&mut self, name: &str) -> Result<Option<PathBuf>>;
+
+    /// The names of all libraries here.
+    fn names(&self) -> Vec<String>;
+}
+
+/// What was found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Closure {
+    /// The libraries that are loaded, by name.
+    pub(crate) libraries: BTreeMap<String, PathBuf>,
+    /// What they need and the shelf does not have, with one library that needs it:
+    /// glibc, the C++ runtime, the driver.
+    pub(crate) outside: BTreeMap<String, String>,
+}
+
+/// Part of the driver, which the engine brings into a container: never part of an image.
+pub(crate) const DRIVER: [&str; 2] = ["libcuda.so.1", "libnvidia-ml.so.1"];
+
+/// The roots of a flavour: what the scenario binary links.
+pub(crate) fn roots(flavour: Flavour) -> &'static [&'static str] {
+    match flavour {
+        Flavour::Cpu => &["libtorch_cpu.so", "libc10.so"],
+        Flavour::Cuda => &[
+            "libtorch_cpu.so",
+            "libc10.so",
+            "libtorch_cuda.so",
+            "libc10_cuda.so",
+        ],
+    }
+}
+
+/// Libraries that CUDA flavours open by name while they run. cuDNN is a thin library that opens
+/// its parts as it needs them; it and libtorch compile kernels through NVRTC, which opens its
+/// built-in headers and nvJitLink. `libtorch_cuda_linalg.so` and the cuSOLVER below it stay out:
+/// they are opened at the first matrix decomposition, which no scenario does.
+fn opened_by_name(name: &str) -> bool {
+    [
+        "libcudnn_",
+        "libnvrtc.so.",
+        "libnvrtc-builtins.so.",
+        "libnvJitLink.so.",
+    ]
+    .iter()
+    .any(|start| name.starts_with(start))
+        || name == "libcaffe2_nvrtc.so"
+}
+
+/// Follows what the roots need, in turn, through the shelf.
+pub(crate) fn closure(flavour: Flavour, shelf: &mut dyn Shelf) -> Result<Closure> {
+    let mut queue: VecDeque<(String, String)> = roots(flavour)
+        .iter()
+        .map(|root| ((*root).to_owned(), "the scenario binary".to_owned()))
+        .collect();
+    if flavour == Flavour::Cuda {
+        let mut opened = shelf.names();
+        opened.retain(|name| opened_by_name(name));
+        queue.extend(
+            opened
+                .into_iter()
+                .map(|name| (name, "libtorch_cuda.so".to_owned())),
+        );
+    }
+    let mut found = Closure::default();
+    let mut seen = BTreeSet::new();
+    while let Some((name, needed_by)) = queue.pop_front() {
+        if !seen.insert(name.clone()) {
+            continue;
+        }
+        let Some(path) = shelf.find(&name)? else {
+            if !DRIVER.contains(&name.as_str()) {
+                found.outside.insert(name, needed_by);
+            }
+            continue;
+        };
+        let dynamic = Dynamic::of_file(&path)?;
+        queue.extend(
+            dynamic
+                .needed
+                .into_iter()
+                .map(|needed| (needed, name.clone())),
+        );
+        found.libraries.insert(name, path);
+    }
+    Ok(found)
+}
+
+/// Libraries in folders; the first folder that has one counts.
+#[derive(Debug, Default)]
+pub(crate) struct Folders {
+    files: BTreeMap<String, PathBuf>,
+}
+
+impl Folders {
+    pub(crate) fn new(folders: &[PathBuf]) -> Self {
+        let mut files = BTreeMap::new();
+        for folder in folders {
+            let Ok(entries) = std::fs::read_dir(folder) else {
+                continue;
+            };
+            for entry in entries.flatten() {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                if crate::wheel::is_library(&name) {
+                    files.entry(name).or_insert_with(|| entry.path());
+                }
+            }
+        }
+        Self { files }
+    }
+}
+
+impl Shelf for Folders {
+    fn find(&mut self, name: &str) -> Result<Option<PathBuf>> {
+        Ok(self.files.get(name).cloned())
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.files.keys().cloned().collect()
+    }
+}

@@ -1,0 +1,219 @@
+//! SHA-256 digests of files, layers and documents, written as `sha256:…`.
+
+use std::{
+    borrow::Cow,
+    fmt,
+    fs::File,
+    io::{self, Read, Write},
+    path::Path,
+    str::FromStr,
+};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::{Digest as _, Sha256};
+
+/// A SHA-256 digest. Its text form is that of the OCI image specification: `sha256:` and
+/// 64 lower-case hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest([u8; 32]);
+
+/// A text that is not `sha256:` and 64 hexadecimal digits.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no SHA-256 digest; expected `sha256:` and 64 hexadecimal digits")]
+pub struct ParseDigestError(String);
+
+impl Digest {
+    /// The digest of some bytes.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+
+    /// The digest of everything that a reader yields, read in pieces of 1 MiB.
+    /// `read` is told the number of bytes after each piece.
+    pub fn of_reader(mut reader: impl Read, mut read: impl FnMut(u64)) -> io::Result<Self> {
+        let mut hasher = Hasher::default();
+        let mut buffer = vec![0; 1 << 20];
+        loop {
+            match reader.read(&mut buffer) {
+                Ok(0) => return Ok(hasher.finish()),
+                Ok(n) => {
+                    hasher.update(&buffer[..n]);
+                    read(n as u64);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The digest of a file's content.
+    pub fn of_file(path: &Path) -> io::Result<Self> {
+        Self::of_reader(File::open(path)?, |_| {})
+    }
+
+    /// The 64 hexadecimal digits, without the `sha256:`.
+    #[must_use]
+    pub fn hex(&self) -> String {
+        use fmt::Write as _;
+        self.0
+            .iter()
+            .fold(String::with_capacity(64), |mut text, byte| {
+                // Writing to a String cannot fail.
+                let _ = write!(text, "{byte:02x}");
+                text
+            })
+    }
+
+    /// The first 12 hexadecimal digits: short enough for a name, long enough to tell apart.
+    #[must_use]
+    pub fn short(&self) -> String {
+        self.hex()[..12].to_owned()
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sha256:{}", self.hex())
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Digest {
+    type Err = ParseDigestError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let error = || ParseDigestError(text.to_owned());
+        let hex = text.strip_prefix("sha256:").ok_or_else(error)?;
+        if hex.len() != 64 || !hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
+            return Err(error());
+        }
+        let mut bytes = [0; 32];
+        for (byte, pair) in bytes.iter_mut().zip(hex.as_bytes().chunks(2)) {
+            let pair = std::str::from_utf8(pair).map_err(|_| error())?;
+            *byte = u8::from_str_radix(pair, 16).map_err(|_| error())?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+impl Serialize for Digest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl JsonSchema for Digest {
+    fn schema_name() -> Cow<'static, str> {
+        "Digest".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "pattern": "^sha256:[0-9a-f]{64}$",
+            "description": "A SHA-256 digest",
+        })
+    }
+}
+
+/// Hashes what is fed to it piece by piece.
+#[derive(Default, Clone)]
+pub(crate) struct Hasher(Sha256);
+
+impl Hasher {
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    pub(crate) fn finish(self) -> Digest {
+        Digest(self.0.finalize().into())
+    }
+}
+
+/// A writer that hashes and counts what it passes on.
+pub(crate) struct HashingWriter<W> {
+    inner: W,
+    hasher: Hasher,
+    written: u64,
+}
+
+impl<W: Write> HashingWriter<W> {
+    pub(crate) fn new(inner: W) -> Self {
+        Self {
+            inner,
+            hasher: Hasher::default(),
+            written: 0,
+        }
+    }
+
+    /// The inner writer, the digest and the number of bytes written.
+    pub(crate) fn finish(self) -> (W, Digest, u64) {
+        (self.inner, self.hasher.finish(), self.written)
+    }
+}
+
+impl<W: Write> Write for HashingWriter<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let n = self.inner.write(bytes)?;
+        self.hasher.update(&bytes[..n]);
+        self.written += n as u64;
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_empty_digest_is_the_published_one() {
+        // FIPS 180-4 test vector for the empty message.
+        let empty = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        assert_eq!(Digest::of(b"").to_string(), empty);
+        assert_eq!(empty.parse(), Ok(Digest::of(b"")));
+        assert_eq!(Digest::of(b"").short(), "e3b0c44298fc");
+    }
+
+    #[test]
+    fn a_writer_hashes_what_it_passes_on() {
+        let mut writer = HashingWriter::new(Vec::new());
+        writer.write_all(b"one ").unwrap();
+        writer.write_all(b"two").unwrap();
+        assert_eq!(
+            writer.finish(),
+            (b"one two".to_vec(), Digest::of(b"one two"), 7)
+        );
+    }
+
+    #[test]
+    fn what_is_no_digest_is_refused() {
+        for text in [
+            "",
+            "sha256:",
+            "sha256:ABCD",
+            "md5:00",
+            &format!("sha256:{}", "g".repeat(64)),
+        ] {
+            let error = text.parse::<Digest>().unwrap_err().to_string();
+            assert!(error.contains("expected `sha256:`"), "{error}");
+        }
+    }
+}

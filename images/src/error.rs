@@ -1,0 +1,316 @@
+//! What can go wrong with images. Each error names what, where, what was expected, and the next step.
+
+use std::{io, path::PathBuf};
+
+use crate::{Digest, elf::Glibc};
+
+/// The result of anything to do with images.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Neither a home folder nor `XDG_CACHE_HOME`.
+    #[error("there is no home folder to keep a cache in; set HOME or XDG_CACHE_HOME")]
+    NoHome,
+
+    /// The cache cannot be written.
+    #[error(
+        "the cache folder {} cannot be used: {source}; make it writable, or set XDG_CACHE_HOME \
+         to a folder that is",
+        folder.display()
+    )]
+    CacheUnusable {
+        /// The cache.
+        folder: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+
+    /// A file or folder could not be read or written.
+    #[error("{}: {source}{}", path.display(), disk_hint(source))]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+
+    /// A file's content is not what was locked.
+    #[error("{what} has the wrong content: expected {expected}, found {found}; {next}")]
+    WrongHash {
+        /// The package or file.
+        what: String,
+        /// What the lock says.
+        expected: Digest,
+        /// What was there.
+        found: Digest,
+        /// The next step.
+        next: &'static str,
+    },
+
+    /// A wheel that is no readable zip archive, or lacks a file.
+    #[error(
+        "the wheel {} cannot be unpacked{}: {cause}; delete it, so that the next build fetches it anew",
+        wheel.display(),
+        member.as_ref().map(|m| format!(" at `{m}`")).unwrap_or_default()
+    )]
+    BadWheel {
+        /// The wheel.
+        wheel: PathBuf,
+        /// The file inside it.
+        member: Option<String>,
+        /// Why.
+        cause: String,
+    },
+
+    /// A file that should be an ELF binary.
+    #[error("{} is not a readable ELF file: {cause}", file.display())]
+    NotElf {
+        /// Which.
+        file: PathBuf,
+        /// Why.
+        cause: String,
+    },
+
+    /// A program that is needed is not there.
+    #[error("`{program}` is needed to {purpose}, and could not be started: {source}; {next}")]
+    NoProgram {
+        /// The program.
+        program: String,
+        /// What for.
+        purpose: &'static str,
+        /// Why.
+        source: io::Error,
+        /// The next step.
+        next: &'static str,
+    },
+
+    /// A program ended with an error.
+    #[error("{what} failed ({status}):\n{output}\n{next}")]
+    ProgramFailed {
+        /// What it was doing.
+        what: String,
+        /// How it ended.
+        status: String,
+        /// The last lines that it wrote.
+        output: String,
+        /// The next step.
+        next: String,
+    },
+
+    /// Python's pip does not offer what was asked for.
+    #[error(
+        "pip offers no {what} for this platform:\n{output}\nCheck the version, the network, \
+         and pip's index settings (`python3 -m pip config list`)"
+    )]
+    NotOffered {
+        /// The package and version.
+        what: String,
+        /// What pip said.
+        output: String,
+    },
+
+    /// A spec that cannot be read.
+    #[error(transparent)]
+    Yaml(#[from] strict_yaml::YamlError),
+
+    /// The engine could not do what was asked.
+    #[error(transparent)]
+    Engine(#[from] engine::Error),
+
+    /// There is no spec of this name.
+    #[error(
+        "there is no image `{name}` in {}{hint}; there are {known}",
+        folder.display()
+    )]
+    UnknownImage {
+        /// What was asked for.
+        name: String,
+        /// A similar name.
+        hint: String,
+        /// What there is.
+        known: String,
+        /// Where it was looked for.
+        folder: PathBuf,
+    },
+
+    /// A spec's file name cannot be part of an image's name.
+    #[error(
+        "`{name}` cannot name an image; expected lower-case letters and digits with single \
+         `.`, `_` or `-` between them, as in torch-2.11.0-cpu.yaml"
+    )]
+    BadName {
+        /// The name.
+        name: String,
+    },
+
+    /// A lock that cannot be believed.
+    #[error(
+        "the lock {} cannot be used: {cause}; restore it, or make it anew with \
+         `cargo xtask images lock`",
+        file.display()
+    )]
+    BadLock {
+        /// The lock.
+        file: PathBuf,
+        /// Why.
+        cause: String,
+    },
+
+    /// The lock does not fit the spec or what there is.
+    #[error(
+        "the lock of image {image} does not fit: {cause}; run `cargo xtask images lock {image}`"
+    )]
+    LockDiffers {
+        /// The image.
+        image: String,
+        /// How.
+        cause: String,
+    },
+
+    /// An image cannot be built without a lock where one is required.
+    #[error("image {image} has no lock; run `cargo xtask images lock {image}`")]
+    NoLock {
+        /// The image.
+        image: String,
+    },
+
+    /// apt does not offer a package, or not in the locked version.
+    #[error("apt offers no {what}: {cause}; {next}")]
+    NoPackage {
+        /// Package and version.
+        what: String,
+        /// What apt said.
+        cause: String,
+        /// The next step.
+        next: &'static str,
+    },
+
+    /// A base archive that cannot be used.
+    #[error("the base archive {} cannot be used: {cause}; {next}", file.display())]
+    BadBase {
+        /// The archive.
+        file: PathBuf,
+        /// Why.
+        cause: String,
+        /// The next step.
+        next: &'static str,
+    },
+
+    /// The engine has another image than the one that was loaded.
+    #[error(
+        "the engine says that it loaded {reference}, and has {found} under that name; expected \
+         {expected}. The name was taken away again; run the build once more, and if it stays so, \
+         check the engine's storage"
+    )]
+    LoadedWrong {
+        /// The image's name.
+        reference: String,
+        /// What the engine has.
+        found: String,
+        /// What it should have.
+        expected: String,
+    },
+
+    /// A torch version that this crate has no tch for.
+    #[error("torch {version} is not known to work; the known versions are {known}")]
+    UnknownTorch {
+        /// What was asked for.
+        version: String,
+        /// What there is.
+        known: String,
+    },
+
+    /// No PyTorch is installed, or not where it was said to be.
+    #[error("no installed PyTorch {place}: {cause}; {next}")]
+    NoTorch {
+        /// Where it was looked for.
+        place: String,
+        /// What was missing.
+        cause: String,
+        /// The next step.
+        next: &'static str,
+    },
+
+    /// A folder that should hold a libtorch does not.
+    #[error("{} is no libtorch folder: {cause}; expected lib/libtorch_cpu.so and lib/libc10.so in it", folder.display())]
+    NoLibtorch {
+        /// The folder.
+        folder: PathBuf,
+        /// What was missing.
+        cause: String,
+    },
+
+    /// The flavour that was asked for is not what is there.
+    #[error("{} holds no CUDA libtorch (lib/libtorch_cuda.so is missing); use the cpu flavour, or another libtorch", folder.display())]
+    NoCuda {
+        /// The folder.
+        folder: PathBuf,
+    },
+
+    /// A library needs others that neither libtorch nor the base has.
+    #[error(
+        "the image would lack {}, needed by {needed_by}; add the package that has it to the base, \
+         or use another libtorch",
+        missing.join(", ")
+    )]
+    MissingLibraries {
+        /// The libraries.
+        missing: Vec<String>,
+        /// One library that needs the first of them.
+        needed_by: String,
+    },
+
+    /// The scenario binary needs a newer glibc than the base has.
+    #[error(
+        "the scenario binary {} needs glibc {needs}, and the image's base has {has}; build it on a \
+         system as old as the base (Debian 12 has glibc 2.36), or take a newer base",
+        binary.display()
+    )]
+    GlibcTooOld {
+        /// The binary.
+        binary: PathBuf,
+        /// What it needs.
+        needs: Glibc,
+        /// What the base has.
+        has: Glibc,
+    },
+
+    /// A bill of materials could not be written.
+    #[error("the bill of materials of {image} could not be written: {cause}")]
+    Sbom {
+        /// The image.
+        image: String,
+        /// Why.
+        cause: String,
+    },
+
+    /// The scenario binary could not be built.
+    #[error("building the scenario binary for libtorch {flavour} failed:\n{output}")]
+    ScenarioBuild {
+        /// The flavour.
+        flavour: String,
+        /// What cargo and the compiler said.
+        output: String,
+    },
+}
+
+fn disk_hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull => {
+            "; free some space there and run again (what is finished is kept)"
+        }
+        io::ErrorKind::PermissionDenied => "; check who owns it",
+        _ => "",
+    }
+}
+
+/// Names the file that an I/O error is about.
+pub(crate) fn at(path: &std::path::Path) -> impl Fn(io::Error) -> Error + '_ {
+    |source| Error::Io {
+        path: path.to_owned(),
+        source,
+    }
+}

@@ -1,0 +1,200 @@
+//! The scenario binary: built here with cargo against a libtorch, reproducibly, or given.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::{
+    Digest, Error, Flavour, Glibc, KnownTorch, Libtorch, Result,
+    cache::Cache,
+    checkout::{self, Checkout},
+    elf::Dynamic,
+    error::at,
+    program,
+    progress::{Action, Progress},
+};
+
+/// A scenario binary on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScenarioBinary {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// Its content's digest.
+    pub sha256: Digest,
+    /// The newest glibc that it needs.
+    pub glibc: Option<Glibc>,
+}
+
+const INSTALL_CARGO: &str = "install Rust (https://rustup.rs), or give a binary that is built \
+                             already (`--scenario-binary FILE`, TORCHGAUGE_SCENARIO)";
+
+impl ScenarioBinary {
+    /// A binary that is there already.
+    pub fn existing(path: &Path, cache: &Cache, progress: &dyn Progress) -> Result<Self> {
+        let path = fs::canonicalize(path).map_err(at(path))?;
+        let glibc = Dynamic::of_file(&path)?.glibc_needed;
+        Ok(Self {
+            sha256: cache.digest_of(&path, progress)?,
+            path,
+            glibc,
+        })
+    }
+}
+
+/// Builds the scenario binary of a checkout against a libtorch.
+///
+/// The same sources, toolchain and libtorch give the same bytes in any folder: paths are
+/// remapped and nothing records a time. `target` is cargo's target folder; each flavour has
+/// its own below it, so that flavours do not undo each other's work.
+pub fn build(
+    workspace: &Path,
+    target: &Path,
+    libtorch: &Libtorch,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<ScenarioBinary> {
+    let mut command = cargo("build", workspace, target, libtorch)?;
+    command
+        .args(["--package", "scenario", "--bin", "scenario"])
+        .args(["--message-format", "json-render-diagnostics"]);
+    if KnownTorch::of(&libtorch.version).is_err() {
+        progress.note(&format!(
+            "torch {} is not among the versions known to work",
+            libtorch.version
+        ));
+    }
+    let path = compile(&mut command, libtorch, progress)?;
+    ScenarioBinary::existing(&path, cache, progress)
+}
+
+/// cargo for the crates that link libtorch, with everything set that makes their bytes the same
+/// anywhere. Building, checking and testing through it share what they compile.
+pub fn cargo(
+    subcommand: &str,
+    workspace: &Path,
+    target: &Path,
+    libtorch: &Libtorch,
+) -> Result<Command> {
+    let folder = libtorch
+        .build_folder
+        .as_ref()
+        .ok_or_else(|| Error::NoLibtorch {
+            folder: libtorch
+                .libraries
+                .first()
+                .map(|l| l.path.clone())
+                .unwrap_or_default(),
+            cause: "it has no headers to build against".to_owned(),
+        })?;
+    let targets = target.join("scenario");
+    let checkout = match KnownTorch::of(&libtorch.version) {
+        Ok(torch) => {
+            let place = targets.join(format!("tch-{}", torch.tch));
+            checkout::with_tch(workspace, torch.tch, &place)?
+        }
+        Err(_) => Checkout {
+            folder: workspace.to_owned(),
+            locked: true,
+        },
+    };
+    let workspace = checkout.folder.as_path();
+    let target = targets.join(&libtorch.name);
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command
+        .current_dir(workspace)
+        .args([subcommand, "--release", "--target-dir"])
+        .arg(&target)
+        .args(checkout.locked.then_some("--locked"))
+        // Lines of code in backtraces are worth less than bytes that are the same anywhere.
+        .args(["--config", "profile.release.debug=false"])
+        .args(["--config", "profile.release.strip=\"debuginfo\""])
+        .env("LIBTORCH", folder)
+        .env(
+            "LIBTORCH_CXX11_ABI",
+            if libtorch.cxx11_abi { "1" } else { "0" },
+        )
+        // Which tch goes with which torch is known here, beyond the one that it is made for.
+        .env("LIBTORCH_BYPASS_VERSION_CHECK", "1")
+        .env_remove("LIBTORCH_USE_PYTORCH")
+        .env_remove("LIBTORCH_INCLUDE")
+        .env_remove("LIBTORCH_LIB")
+        .env_remove("RUSTFLAGS")
+        .env_remove("CARGO_BUILD_TARGET")
+        .env("CARGO_INCREMENTAL", "0")
+        .env("SOURCE_DATE_EPOCH", "0");
+    remap(&mut command, workspace, &target, folder);
+    if libtorch.flavour == Flavour::Cuda {
+        command.args(["--features", "cuda"]);
+    }
+    Ok(command)
+}
+
+/// Has compilers write fixed names where they would write this machine's folders.
+fn remap(command: &mut Command, workspace: &Path, target: &Path, libtorch: &Path) {
+    let home = env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    let cargo = env::var_os("CARGO_HOME").map_or_else(|| home.join(".cargo"), PathBuf::from);
+    let rustup = env::var_os("RUSTUP_HOME").map_or_else(|| home.join(".rustup"), PathBuf::from);
+    // Of several prefixes that fit, both rustc and gcc take the one given last.
+    let folders: [(&Path, &str); 5] = [
+        (&rustup, "/rustup"),
+        (&cargo, "/cargo"),
+        (workspace, "/torchgauge"),
+        (target, "/target"),
+        (libtorch, "/libtorch"),
+    ];
+    let mut rust = Vec::new();
+    let mut cxx = Vec::new();
+    for (folder, name) in folders {
+        let real = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
+        let mut spellings = vec![folder.to_owned()];
+        if real != folder {
+            spellings.push(real);
+        }
+        for spelling in spellings {
+            rust.push(format!("--remap-path-prefix={}={name}", spelling.display()));
+            cxx.push(format!("-ffile-prefix-map={}={name}", spelling.display()));
+        }
+    }
+    command.env("CARGO_ENCODED_RUSTFLAGS", rust.join("\u{1f}"));
+    for variable in ["CFLAGS", "CXXFLAGS"] {
+        command.env(variable, cxx.join(" "));
+    }
+}
+
+fn compile(command: &mut Command, libtorch: &Libtorch, progress: &dyn Progress) -> Result<PathBuf> {
+    let mut meter = progress.start(Action::Compile, "scenario", None);
+    let mut done = 0;
+    let mut executable = None;
+    let outcome = program::run(
+        command,
+        "build the scenario binary",
+        INSTALL_CARGO,
+        |line| {
+            let Ok(message) = serde_json::from_str::<serde_json::Value>(line) else {
+                return true;
+            };
+            if message["reason"] == "compiler-artifact" {
+                done += 1;
+                meter.advance_to(done);
+                if let Some(name) = message["target"]["name"].as_str() {
+                    meter.message(name);
+                }
+                if message["target"]["name"] == "scenario"
+                    && let Some(path) = message["executable"].as_str()
+                {
+                    executable = Some(PathBuf::from(path));
+                }
+            }
+            false
+        },
+    )?;
+    match executable {
+        Some(path) if outcome.status.success() => Ok(path),
+        _ => Err(Error::ScenarioBuild {
+            flavour: libtorch.name.clone(),
+            output: outcome.tail,
+        }),
+    }
+}

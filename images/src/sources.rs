@@ -1,0 +1,176 @@
+//! Where the parts of images come from on this machine, and what locks say about them.
+
+use std::path::PathBuf;
+
+use crate::{
+    Base, Error, Image, Libtorch, LibtorchSpec, Result, ScenarioBinary,
+    base::{self, ReadyBase},
+    cache::Cache,
+    libtorch,
+    lock::{LibtorchLock, Lock},
+    progress::Progress,
+    scenario,
+};
+
+/// The only platform so far.
+pub(crate) const PLATFORM: &str = "linux/amd64";
+
+/// What locks mean to a build.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LockUse {
+    /// An image is built from its lock alone; no lock is an error.
+    Required,
+    /// The lock is used where there is one. Where the machine's apt no longer offers a locked
+    /// Debian package, what it offers now is taken instead, and [`LockState`] says so.
+    #[default]
+    Preferred,
+    /// Everything is resolved anew.
+    Ignored,
+}
+
+/// Where the parts of images come from on this machine.
+#[derive(Debug, Clone)]
+pub struct Sources {
+    /// The checkout, to build the scenario binary from.
+    pub workspace: PathBuf,
+    /// cargo's target folder.
+    pub target: PathBuf,
+    /// A libtorch folder to use instead of the spec's (`--libtorch`, `LIBTORCH`).
+    pub libtorch: Option<PathBuf>,
+    /// A scenario binary that is there already (`--scenario-binary`, `TORCHGAUGE_SCENARIO`).
+    pub scenario_binary: Option<PathBuf>,
+    /// A base archive to use instead of the spec's base (`--base-archive`, `TORCHGAUGE_BASE`).
+    pub base_archive: Option<PathBuf>,
+    /// What locks mean.
+    pub locks: LockUse,
+}
+
+/// The libtorch of an image on this machine: for images, and for plain processes.
+pub fn libtorch_of(
+    image: &Image,
+    sources: &Sources,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<Libtorch> {
+    find_libtorch(image, sources, cache, progress).map(|(libtorch, _)| libtorch)
+}
+
+pub(crate) fn find_libtorch(
+    image: &Image,
+    sources: &Sources,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<(Libtorch, Option<LibtorchLock>)> {
+    let flavour = image.spec.libtorch.flavour();
+    if let Some(folder) = &sources.libtorch {
+        return Ok((
+            libtorch::from_folder(folder, flavour, cache, progress)?,
+            None,
+        ));
+    }
+    match &image.spec.libtorch {
+        LibtorchSpec::Installed { folder, .. } => Ok((
+            libtorch::installed(folder.as_deref(), flavour, cache, progress)?,
+            None,
+        )),
+        LibtorchSpec::Wheels { version, .. } => {
+            let lock = match (usable_lock(image, sources)?, sources.locks) {
+                (
+                    Some(Lock {
+                        libtorch: LibtorchLock::Wheels(lock),
+                        ..
+                    }),
+                    _,
+                ) => lock.clone(),
+                (_, LockUse::Required) => {
+                    return Err(Error::NoLock {
+                        image: image.name.clone(),
+                    });
+                }
+                _ => libtorch::resolve(version, flavour, cache, progress)?,
+            };
+            let found = libtorch::fetch(&lock, libtorch::Parts::All, cache, progress)?;
+            Ok((found, Some(LibtorchLock::Wheels(lock))))
+        }
+    }
+}
+
+/// The image's lock, where it is to be used and fits the spec.
+pub(crate) fn usable_lock<'a>(image: &'a Image, sources: &Sources) -> Result<Option<&'a Lock>> {
+    let Some(lock) = image
+        .lock
+        .as_ref()
+        .filter(|_| sources.locks != LockUse::Ignored)
+    else {
+        return Ok(None);
+    };
+    let cause = if lock.spec != image.spec.digest() {
+        "the spec was changed after it was locked"
+    } else if lock.image != image.name {
+        "it is another image's"
+    } else if lock.platform != PLATFORM {
+        "it is for another platform"
+    } else {
+        return Ok(Some(lock));
+    };
+    Err(Error::LockDiffers {
+        image: image.name.clone(),
+        cause: cause.to_owned(),
+    })
+}
+
+/// The scenario binary for a libtorch: the given one, or built now.
+pub fn scenario_of(
+    libtorch: &Libtorch,
+    sources: &Sources,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<ScenarioBinary> {
+    match &sources.scenario_binary {
+        Some(file) => ScenarioBinary::existing(file, cache, progress),
+        None => scenario::build(
+            &sources.workspace,
+            &sources.target,
+            libtorch,
+            cache,
+            progress,
+        ),
+    }
+}
+
+/// The base, and how it differs from the locked one.
+pub(crate) fn find_base(
+    image: &Image,
+    lock: Option<&Lock>,
+    sources: &Sources,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<(ReadyBase, Option<String>)> {
+    if let Some(file) = &sources.base_archive {
+        let base = base::ready(&Base::Archive(file.clone()), None, cache, progress)?;
+        return Ok((base, None));
+    }
+    let locked = lock.map(|lock| &lock.base);
+    match base::ready(&image.spec.base, locked, cache, progress) {
+        Err(error @ Error::NoPackage { .. })
+            if locked.is_some() && sources.locks == LockUse::Preferred =>
+        {
+            let note = format!("the base is not the locked one: {error}");
+            progress.note(&note);
+            Ok((
+                base::ready(&image.spec.base, None, cache, progress)?,
+                Some(note),
+            ))
+        }
+        other => other.map(|base| (base, None)),
+    }
+}
+
+/// What the image stands on, for people.
+pub(crate) fn base_in_words(image: &Image, sources: &Sources) -> String {
+    match (&sources.base_archive, &image.spec.base) {
+        (Some(file), _) | (None, Base::Archive(file)) => format!("archive {}", file.display()),
+        (None, Base::Debian) => "debian packages".to_owned(),
+        (None, Base::Image(reference)) => format!("image {reference}"),
+    }
+}

@@ -1,0 +1,319 @@
+//! A locked libtorch out of wheels: fetched, checked, unpacked.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use rayon::prelude::*;
+
+use crate::{
+    Digest, Error, Flavour, Result,
+    cache::{Cache, publish},
+    error::at,
+    libtorch::{Library, Libtorch, Origin, abi_is_cxx11},
+    lock::{WheelLibrary, WheelsLock},
+    pip::{self, Pip},
+    progress::{Action, Progress, SharedMeter},
+    wheel::OpenWheel,
+};
+
+/// How much of a locked libtorch to fetch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Parts {
+    /// Everything that running needs, and the headers.
+    All,
+    /// Only what building needs: torch's own libraries and headers. For the CUDA flavour this
+    /// leaves out more than 2 GB of NVIDIA's wheels. What is built so does not run here.
+    Build,
+}
+
+/// Makes sure that a locked libtorch lies in the cache: fetches what is missing through pip,
+/// checks it against the lock, and unpacks it.
+pub fn fetch(
+    lock: &WheelsLock,
+    parts: Parts,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<Libtorch> {
+    let key = Digest::of(&serde_json::to_vec(&(lock, parts == Parts::All)).unwrap_or_default());
+    let name = format!("{}-{}", lock.name, key.short());
+    let place = cache.folder("libtorch").join(&name);
+    let _lock = cache.lock(&name, progress)?;
+    if !is_whole(&place, lock, parts) {
+        let wheels = fetch_wheels(lock, parts, cache, progress)?;
+        let scratch = cache.scratch()?;
+        unpack(lock, parts, &wheels, scratch.path(), progress)?;
+        publish(scratch, &place)?;
+        for library in libraries_of(lock, parts) {
+            cache.remember_digest(&place.join("lib").join(&library.name), library.sha256)?;
+        }
+    }
+    describe(lock, parts, &place)
+}
+
+/// The libraries that a fetch unpacks.
+fn libraries_of(lock: &WheelsLock, parts: Parts) -> impl Iterator<Item = &WheelLibrary> {
+    lock.libraries
+        .iter()
+        .filter(move |library| parts == Parts::All || library.wheel == "torch")
+}
+
+/// Whether an unpacked libtorch is there as the lock has it, by names and sizes. Contents are
+/// hashed when an image is made.
+fn is_whole(place: &Path, lock: &WheelsLock, parts: Parts) -> bool {
+    place.join("build-version").is_file()
+        && libraries_of(lock, parts).all(|library| {
+            fs::metadata(place.join("lib").join(&library.name))
+                .is_ok_and(|metadata| metadata.len() == library.size_bytes)
+        })
+}
+
+fn fetch_wheels(
+    lock: &WheelsLock,
+    parts: Parts,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<BTreeMap<String, PathBuf>> {
+    // pip itself is only fetched where a wheel is missing: a full cache needs no network.
+    let mut pip = None;
+    let mut paths = BTreeMap::new();
+    for wheel in lock.wheels.iter().chain(&lock.headers) {
+        let builds = wheel.name == "torch"
+            || wheel.name.starts_with("nvidia-cuda-runtime")
+            || lock.headers.contains(wheel);
+        if parts == Parts::Build && !builds {
+            continue;
+        }
+        let path = if let Some(path) = pip::cached(wheel, cache, progress)? {
+            path
+        } else {
+            let pip = match &pip {
+                Some(pip) => pip,
+                None => pip.insert(Pip::ready(cache, progress)?),
+            };
+            pip.fetch(wheel, cache, progress)?
+        };
+        paths.insert(wheel.name.clone(), path);
+    }
+    Ok(paths)
+}
+
+/// Unpacks into the layout that torch-sys looks for: `lib/`, `include/`, `build-version`.
+fn unpack(
+    lock: &WheelsLock,
+    parts: Parts,
+    wheels: &BTreeMap<String, PathBuf>,
+    to: &Path,
+    progress: &dyn Progress,
+) -> Result<()> {
+    let lib = to.join("lib");
+    let include = to.join("include");
+    for folder in [&lib, &include] {
+        fs::create_dir_all(folder).map_err(at(folder))?;
+    }
+    let libraries: Vec<&WheelLibrary> = libraries_of(lock, parts).collect();
+    let total = libraries.iter().map(|library| library.size_bytes).sum();
+    let meter = SharedMeter::new(progress.start(Action::Unpack, &lock.name, Some(total)));
+    let headers = || unpack_headers(lock, wheels, &include);
+    let libraries = || {
+        libraries.par_iter().try_for_each(|library| {
+            let wheel = wheels.get(&library.wheel).ok_or_else(|| Error::BadWheel {
+                wheel: library.wheel.clone().into(),
+                member: Some(library.name.clone()),
+                cause: "the lock names a library of a wheel that it does not name".to_owned(),
+            })?;
+            let (found, _) =
+                OpenWheel::open(wheel)?
+                    .extract(&library.path, &lib.join(&library.name), |n| meter.add(n))?;
+            if found == library.sha256 {
+                return Ok(());
+            }
+            Err(Error::WrongHash {
+                what: format!("`{}` in {}", library.path, wheel.display()),
+                expected: library.sha256,
+                found,
+                next: "the lock does not fit its own wheels: lock the image anew",
+            })
+        })
+    };
+    let (libraries, headers) = rayon::join(libraries, headers);
+    libraries?;
+    headers?;
+    // torch-sys links `-ltorch`; the wheel's own needs the CUDA half. A linker script serves.
+    let script = match lock.flavour {
+        Flavour::Cpu => "INPUT ( libtorch_cpu.so libc10.so )\n",
+        Flavour::Cuda => "INPUT ( libtorch_cpu.so libtorch_cuda.so libc10_cuda.so libc10.so )\n",
+    };
+    let stand_in = lib.join("libtorch.so");
+    fs::write(&stand_in, script).map_err(at(&stand_in))?;
+    let version = to.join("build-version");
+    fs::write(&version, format!("{}\n", lock.version)).map_err(at(&version))
+}
+
+fn unpack_headers(
+    lock: &WheelsLock,
+    wheels: &BTreeMap<String, PathBuf>,
+    include: &Path,
+) -> Result<()> {
+    if let Some(torch) = wheels.get("torch") {
+        OpenWheel::open(torch)?.extract_folder("torch/include/", include)?;
+    }
+    if lock.flavour == Flavour::Cpu {
+        return Ok(());
+    }
+    for (name, path) in wheels {
+        let is_header = lock.headers.iter().any(|wheel| wheel.name == *name);
+        if is_header || name.starts_with("nvidia-cuda-runtime") {
+            let mut wheel = OpenWheel::open(path)?;
+            for folder in wheel.include_folders()? {
+                wheel.extract_folder(&folder, include)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn describe(lock: &WheelsLock, parts: Parts, place: &Path) -> Result<Libtorch> {
+    let lib = place.join("lib");
+    let libraries = match parts {
+        Parts::Build => Vec::new(),
+        Parts::All => lock
+            .libraries
+            .iter()
+            .map(|library| Library {
+                name: library.name.clone(),
+                path: lib.join(&library.name),
+                size_bytes: library.size_bytes,
+            })
+            .collect(),
+    };
+    Ok(Libtorch {
+        version: lock.version.clone(),
+        flavour: lock.flavour,
+        name: lock.name.clone(),
+        cxx11_abi: abi_is_cxx11(&lib.join("libc10.so"))?,
+        build_folder: Some(place.to_owned()),
+        libraries,
+        origin: Origin::Wheels,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::{Silent, lock::Wheel};
+
+    const C10: &[u8] = b"\x7fELF with \0_ZN3c105ErrorC1ENSt7__cxx1112basic_stringIcEE\0 in it";
+
+    /// A cache that holds one small wheel, and the lock that names it.
+    fn world() -> (tempfile::TempDir, Cache, WheelsLock) {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path()).unwrap();
+        let path = cache.folder("wheels").join("torch-0-py3-none-any.whl");
+        let mut archive = zip::ZipWriter::new(fs::File::create(&path).unwrap());
+        let stored = zip::write::SimpleFileOptions::default()
+            .compression_method(zip::CompressionMethod::Stored);
+        for (name, content) in [
+            ("torch/lib/libc10.so", C10),
+            ("torch/include/c10/core.h", b"// header" as &[u8]),
+            ("torch/lib/libunused.so", b"unused"),
+        ] {
+            archive.start_file(name, stored).unwrap();
+            archive.write_all(content).unwrap();
+        }
+        archive.finish().unwrap();
+        let lock = WheelsLock {
+            version: "2.11.0".to_owned(),
+            flavour: Flavour::Cpu,
+            name: "2.11.0+cpu".to_owned(),
+            wheels: vec![Wheel {
+                name: "torch".to_owned(),
+                version: "2.11.0".to_owned(),
+                file: "torch-0-py3-none-any.whl".to_owned(),
+                size_bytes: fs::metadata(&path).unwrap().len(),
+                sha256: Digest::of_file(&path).unwrap(),
+            }],
+            headers: Vec::new(),
+            wheels_unpacked_bytes: 0,
+            libraries: vec![WheelLibrary {
+                name: "libc10.so".to_owned(),
+                wheel: "torch".to_owned(),
+                path: "torch/lib/libc10.so".to_owned(),
+                size_bytes: C10.len() as u64,
+                sha256: Digest::of(C10),
+            }],
+        };
+        (folder, cache, lock)
+    }
+
+    #[test]
+    fn a_fetched_libtorch_has_the_layout_that_torch_sys_wants() {
+        let (_folder, cache, lock) = world();
+        let libtorch = fetch(&lock, Parts::All, &cache, &Silent).unwrap();
+        let folder = libtorch.build_folder.clone().unwrap();
+        assert_eq!(
+            fs::read_to_string(folder.join("build-version")).unwrap(),
+            "2.11.0\n"
+        );
+        assert_eq!(fs::read(folder.join("lib/libc10.so")).unwrap(), C10);
+        assert!(folder.join("include/c10/core.h").is_file());
+        assert!(!folder.join("lib/libunused.so").exists());
+        assert!(libtorch.cxx11_abi);
+        assert_eq!(libtorch.size_bytes(), C10.len() as u64);
+    }
+
+    #[test]
+    fn a_damaged_unpacked_libtorch_is_made_again() {
+        let (_folder, cache, lock) = world();
+        let libtorch = fetch(&lock, Parts::All, &cache, &Silent).unwrap();
+        let library = &libtorch.libraries[0].path;
+        fs::write(library, "cut").unwrap();
+        fetch(&lock, Parts::All, &cache, &Silent).unwrap();
+        assert_eq!(fs::read(library).unwrap(), C10);
+    }
+
+    #[test]
+    fn a_library_that_is_not_the_locked_one_is_refused_with_both_digests() {
+        let (_folder, cache, mut lock) = world();
+        lock.libraries[0].sha256 = Digest::of(b"another");
+        let error = fetch(&lock, Parts::All, &cache, &Silent)
+            .unwrap_err()
+            .to_string();
+        for part in [
+            &Digest::of(b"another").to_string(),
+            &Digest::of(C10).to_string(),
+        ] {
+            assert!(error.contains(part), "{error}");
+        }
+        // Nothing half-made stands where a whole one would.
+        assert_eq!(fs::read_dir(cache.folder("libtorch")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_library_that_its_wheel_lacks_is_named() {
+        let (_folder, cache, mut lock) = world();
+        lock.libraries[0].path = "torch/lib/absent.so".to_owned();
+        let error = fetch(&lock, Parts::All, &cache, &Silent)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("torch-0-py3-none-any.whl") && error.contains("absent.so"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn two_fetches_at_once_agree() {
+        let (_folder, cache, lock) = world();
+        let fetches = [0; 4].map(|_| {
+            let (cache, lock) = (cache.clone(), lock.clone());
+            std::thread::spawn(move || fetch(&lock, Parts::All, &cache, &Silent).unwrap())
+        });
+        let found = fetches.map(|fetch| fetch.join().unwrap());
+        assert!(found.iter().all(|libtorch| *libtorch == found[0]));
+    }
+}

@@ -1,0 +1,259 @@
+//! The same parts give the same image; other parts give another one, or an error that says why.
+
+use std::fs;
+
+use images::{Silent, Sources, assemble, diff::diff, verify::verify};
+
+use crate::world::{SPEC, World, says};
+
+#[test]
+fn two_folders_give_the_same_image() {
+    let (one, two) = (World::new("same"), World::new("same"));
+    let (a, b) = (one.assemble().unwrap(), two.assemble().unwrap());
+    assert_eq!((a.config_id, a.manifest_id), (b.config_id, b.manifest_id));
+    assert_eq!(a.facts, b.facts_with_base_of(&a));
+    assert!(
+        a.reference.starts_with("torchgauge/same:"),
+        "{}",
+        a.reference
+    );
+}
+
+/// The base's place differs between folders and is said in words only.
+trait WithBase {
+    fn facts_with_base_of(&self, other: &images::Assembly) -> images::ImageFacts;
+}
+
+impl WithBase for images::Assembly {
+    fn facts_with_base_of(&self, other: &images::Assembly) -> images::ImageFacts {
+        images::ImageFacts {
+            base: other.facts.base.clone(),
+            ..self.facts.clone()
+        }
+    }
+}
+
+#[test]
+fn layers_are_base_libtorch_and_scenario() {
+    let assembly = World::new("layers").assemble().unwrap();
+    let names: Vec<&str> = assembly
+        .facts
+        .layers
+        .iter()
+        .map(|l| l.name.as_str())
+        .collect();
+    assert_eq!(names, ["base", "libtorch", "scenario"]);
+    let environment = assembly.environment();
+    assert_eq!(
+        environment["LD_LIBRARY_PATH"],
+        "/opt/torchgauge/libtorch/lib"
+    );
+    assert_eq!(environment["GREETING"], "hello");
+    assert_eq!(assembly.facts.libtorch_name, "2.11.0+cpu");
+}
+
+#[test]
+fn another_library_gives_another_image_with_the_same_base() {
+    let world = World::new("changes");
+    let before = world.assemble().unwrap();
+    world.library("libc10.so", "int c10_answer(void) { return 6; }", &[]);
+    let after = world.assemble().unwrap();
+    assert_ne!(before.config_id, after.config_id);
+    let same: Vec<bool> = before
+        .facts
+        .layers
+        .iter()
+        .zip(&after.facts.layers)
+        .map(|(a, b)| a.digest == b.digest)
+        .collect();
+    assert_eq!(same, [true, false, true]);
+}
+
+#[test]
+fn other_environment_changes_the_id_and_no_layer() {
+    let world = World::new("environment");
+    let before = world.assemble().unwrap();
+    world.spec(&SPEC.replace("hello", "good day"));
+    let after = world.assemble().unwrap();
+    assert_ne!(before.config_id, after.config_id);
+    assert_eq!(before.facts.layers, after.facts.layers);
+    let difference = diff(&before, &after);
+    assert_eq!(difference.environment.len(), 1);
+    assert_eq!(
+        difference.environment[0].second.as_deref(),
+        Some("good day")
+    );
+    assert!(difference.layers.is_empty() && difference.packages.is_empty());
+}
+
+#[test]
+fn a_library_that_nothing_brings_is_named() {
+    let world = World::new("missing");
+    world.library(
+        "libtorch_cpu.so",
+        "int torch_answer(void) { return 42; }",
+        &["-lc10", "-lm"],
+    );
+    let error = world.assemble().unwrap_err();
+    says(
+        &error,
+        &[
+            "lack libm.so.6",
+            "needed by",
+            "libtorch_cpu.so",
+            "add the package",
+        ],
+    );
+}
+
+#[test]
+fn a_scenario_for_a_newer_glibc_is_refused_with_both_versions() {
+    let world = World::new("glibc");
+    // A C library of its own that offers only an old version.
+    fs::write(world.path("old.map"), "GLIBC_2.2.5 { global: *; };\n").unwrap();
+    let map = format!("-Wl,--version-script={}", world.path("old.map").display());
+    world.library("libc.so.6", "int old;", &[&map, "-nostdlib"]);
+    let old = world.path("torch/lib/libc.so.6");
+    let mut archive = tar::Builder::new(fs::File::create(world.path("images/base.tar")).unwrap());
+    archive
+        .append_path_with_name(&old, "usr/lib/libc.so.6")
+        .unwrap();
+    archive.finish().unwrap();
+    fs::remove_file(&old).unwrap();
+    let error = world.assemble().unwrap_err();
+    says(
+        &error,
+        &[
+            "needs glibc 2.",
+            "base has 2.2",
+            "build it on a system as old",
+        ],
+    );
+}
+
+#[test]
+fn a_second_build_from_scratch_is_identical() {
+    let world = World::new("verify");
+    let first = world.assemble().unwrap();
+    let image = world.read().unwrap();
+    let found = verify(&image, &first, &world.sources(), &world.cache(), &Silent).unwrap();
+    assert!(found.is_identical(), "{found:?}");
+    assert_eq!(found.difference, None);
+    assert_eq!(found.layers.len(), 3);
+}
+
+#[test]
+fn a_second_build_that_differs_names_the_layer_and_the_file() {
+    let world = World::new("verify-differs");
+    let first = world.assemble().unwrap();
+    // The first build's libraries must still be there to be compared.
+    let kept = world.path("kept");
+    fs::create_dir_all(kept.join("lib")).unwrap();
+    for name in ["libc10.so", "libtorch_cpu.so"] {
+        fs::copy(
+            world.path("torch/lib").join(name),
+            kept.join("lib").join(name),
+        )
+        .unwrap();
+    }
+    fs::write(kept.join("build-version"), "2.11.0\n").unwrap();
+    let mut other = world.sources();
+    other.libtorch = Some(kept.clone());
+    let mut bytes = fs::read(kept.join("lib/libtorch_cpu.so")).unwrap();
+    bytes.push(0);
+    fs::write(kept.join("lib/libtorch_cpu.so"), bytes).unwrap();
+    let image = world.read().unwrap();
+    let found = verify(&image, &first, &other, &world.cache(), &Silent).unwrap();
+    assert!(!found.is_identical());
+    let difference = found.difference.unwrap();
+    assert_eq!(difference.layer, "libtorch");
+    assert_eq!(
+        difference.file.as_deref(),
+        Some("/opt/torchgauge/libtorch/lib/libtorch_cpu.so")
+    );
+    says(&difference.what, &["sha256:", "against"]);
+}
+
+#[test]
+fn a_damaged_program_or_library_is_named() {
+    let world = World::new("damaged");
+    fs::write(world.path("scenario"), "not a program").unwrap();
+    says(
+        &world.assemble().unwrap_err(),
+        &["scenario", "not a readable ELF file"],
+    );
+    world.program("int torch_answer(void); int main(void) { return torch_answer(); }");
+    fs::write(world.path("torch/lib/libc10.so"), "half").unwrap();
+    says(
+        &world.assemble().unwrap_err(),
+        &["libc10.so", "not a readable ELF file"],
+    );
+}
+
+#[test]
+fn an_installed_pytorch_is_found_with_nvidias_libraries() {
+    let world = World::new("installed");
+    let packages = world.path("images/site-packages");
+    fs::create_dir_all(packages.join("nvidia/cu13/lib")).unwrap();
+    world.library("libcudart.so.13", "int cudart(void) { return 13; }", &[]);
+    world.library(
+        "libtorch_cuda.so",
+        "int cuda(void) { return 1; }",
+        &["-ltorch_cpu"],
+    );
+    let runtime = world.path("torch/lib/libcudart.so.13");
+    let link = runtime.to_str().unwrap().to_owned();
+    world.library(
+        "libc10_cuda.so",
+        "int c10_cuda(void) { return 1; }",
+        &[&link],
+    );
+    fs::rename(&runtime, packages.join("nvidia/cu13/lib/libcudart.so.13")).unwrap();
+    fs::rename(world.path("torch"), packages.join("torch")).unwrap();
+    fs::remove_file(packages.join("torch/build-version")).unwrap();
+    let version = "__version__ = '2.11.0+cu130'\ncuda: Optional[str] = '13.0'\n";
+    fs::write(packages.join("torch/version.py"), version).unwrap();
+    world.spec(&SPEC.replace(
+        "{version: 2.11.0, flavour: cpu, from: wheels}",
+        "{installed: site-packages}",
+    ));
+    let sources = Sources {
+        libtorch: None,
+        ..world.sources()
+    };
+    let assembly = assemble(&world.read().unwrap(), &sources, &world.cache(), &Silent).unwrap();
+    assert_eq!(assembly.facts.libtorch_name, "2.11.0+cu130");
+    let libraries: Vec<&str> = assembly
+        .lock
+        .libtorch
+        .libraries()
+        .map(|(name, ..)| name)
+        .collect();
+    assert_eq!(
+        libraries,
+        [
+            "libc10.so",
+            "libc10_cuda.so",
+            "libcudart.so.13",
+            "libtorch_cpu.so",
+            "libtorch_cuda.so"
+        ]
+    );
+    assert!(assembly.environment()["LD_LIBRARY_PATH"].ends_with("/usr/local/nvidia/lib"));
+}
+
+#[test]
+fn an_image_archive_is_a_base_too() {
+    let world = World::new("on-archive");
+    let first = world.assemble().unwrap();
+    first
+        .write_archive(&world.path("images/first.tar"))
+        .unwrap();
+    world.spec(&SPEC.replace("base.tar", "first.tar"));
+    let second = world.assemble().unwrap();
+    assert_eq!(second.facts.layers.len(), 5);
+    for (a, b) in first.facts.layers.iter().zip(&second.facts.layers) {
+        assert_eq!(a.digest, b.digest);
+    }
+    assert_eq!(second.environment()["GREETING"], "hello");
+}

@@ -1,0 +1,99 @@
+//! What is committed beside the crate: specs, locks, schemas.
+
+use std::{env, fs, path::Path};
+
+use images::{
+    Base, Catalog, Flavour, LibtorchSpec, Spec,
+    lock::{LibtorchLock, Lock},
+};
+
+fn folder() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Compares with the committed schema; `UPDATE_SCHEMAS=1` writes it anew.
+fn check_schema(name: &str, schema: &serde_json::Value) {
+    let file = folder().join(name);
+    let text = format!("{}\n", serde_json::to_string_pretty(schema).unwrap());
+    if env::var_os("UPDATE_SCHEMAS").is_some() {
+        fs::write(&file, &text).unwrap();
+    }
+    assert_eq!(
+        fs::read_to_string(&file).unwrap_or_default(),
+        text,
+        "{name} is not the types' schema: run the tests with UPDATE_SCHEMAS=1 and commit it"
+    );
+}
+
+#[test]
+fn the_schemas_are_those_of_the_types() {
+    check_schema("image.schema.json", &Spec::json_schema());
+    check_schema("lock.schema.json", &Lock::json_schema());
+}
+
+#[test]
+fn every_spec_is_sound_and_named_for_what_it_is() {
+    let catalog = Catalog::new(folder());
+    let names = catalog.names().unwrap();
+    assert!(names.len() >= 11, "{names:?}");
+    for name in names {
+        let image = catalog.image(&name).unwrap();
+        assert_eq!(image.spec.base, Base::Debian, "{name}");
+        if let LibtorchSpec::Wheels { version, flavour } = &image.spec.libtorch {
+            let torch = images::KnownTorch::of(version).unwrap();
+            let end = if *flavour == Flavour::Cpu {
+                "cpu"
+            } else {
+                torch.cuda
+            };
+            assert_eq!(name, format!("torch-{version}-{end}"));
+        }
+    }
+}
+
+#[test]
+fn every_other_tch_has_a_lock_of_what_goes_with_it() {
+    let workspace = fs::read_to_string(folder().join("../Cargo.lock")).unwrap();
+    let has =
+        |lock: &str, tch: &str| lock.contains(&format!("name = \"tch\"\nversion = \"{tch}\""));
+    let catalog = Catalog::new(folder());
+    for name in catalog.names().unwrap() {
+        let Some(lock) = catalog.image(&name).unwrap().lock else {
+            continue;
+        };
+        let tch = &lock.toolchain.tch;
+        if !has(&workspace, tch) {
+            let file = folder().join(format!("tch-{tch}.Cargo.lock"));
+            let own = fs::read_to_string(&file).unwrap_or_default();
+            assert!(has(&own, tch), "{name} needs {}", file.display());
+        }
+    }
+}
+
+#[test]
+fn every_wheel_image_is_locked_and_its_lock_fits() {
+    let catalog = Catalog::new(folder());
+    for name in catalog.names().unwrap() {
+        let image = catalog.image(&name).unwrap();
+        let LibtorchSpec::Wheels { version, flavour } = &image.spec.libtorch else {
+            continue;
+        };
+        let lock = image
+            .lock
+            .as_ref()
+            .unwrap_or_else(|| panic!("{name} has no lock"));
+        assert_eq!(lock.spec, image.spec.digest(), "{name}: lock it anew");
+        let LibtorchLock::Wheels(wheels) = &lock.libtorch else {
+            panic!("{name} is not locked to wheels");
+        };
+        assert_eq!((&wheels.version, wheels.flavour), (version, *flavour));
+        assert_eq!(
+            wheels.name,
+            images::KnownTorch::of(version).unwrap().name(*flavour)
+        );
+        assert!(
+            wheels.wheels.iter().all(|wheel| wheel.size_bytes > 0),
+            "{name}"
+        );
+    }
+}

@@ -1,0 +1,188 @@
+//! Through the real engine: the image that was worked out is the image that it has.
+
+use std::{sync::Arc, time::Duration};
+
+use engine::{ContainerSpec, Endpoint, Engine};
+use images::{Assembly, Loaded, Progress, Silent, ensure, inventory};
+
+use crate::world::World;
+
+const NO_ENGINE: &str = "these tests need Docker or Podman: start one \
+                         (`systemctl start docker`, or `dockerd &` as root)";
+
+async fn engine() -> Engine {
+    Engine::connect(&Endpoint::auto())
+        .await
+        .unwrap_or_else(|error| panic!("{error}\n{NO_ENGINE}"))
+}
+
+async fn bring(engine: &Engine, world: &World, assembly: &Arc<Assembly>) -> images::Ready {
+    let progress: Arc<dyn Progress> = Arc::new(Silent);
+    ensure(engine, assembly, &world.cache(), &progress)
+        .await
+        .unwrap()
+}
+
+async fn clear(engine: &Engine, name: &str) {
+    for image in inventory::list(engine).await.unwrap() {
+        if image.image == name {
+            engine.remove_image(&image.id).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_image_has_the_id_that_was_worked_out_and_runs() {
+    let engine = engine().await;
+    let world = World::new("e2e-runs");
+    clear(&engine, &world.image).await;
+    let assembly = Arc::new(world.assemble().unwrap());
+    let ready = bring(&engine, &world, &assembly).await;
+    let ids = [
+        assembly.config_id.to_string(),
+        assembly.manifest_id.to_string(),
+    ];
+    assert!(ids.contains(&ready.id), "{} is none of {ids:?}", ready.id);
+
+    let again = bring(&engine, &world, &assembly).await;
+    assert_eq!(again.loaded, Loaded::AlreadyThere);
+
+    let mut container = engine
+        .create(&ContainerSpec {
+            image: ready.id.clone(),
+            ..ContainerSpec::default()
+        })
+        .await
+        .unwrap();
+    container.start().await.unwrap();
+    let exit = container.wait(Duration::from_mins(1)).await.unwrap();
+    let log = world.path("log");
+    container.save_logs(&log).await.unwrap();
+    container.remove().await.unwrap();
+    let log = std::fs::read_to_string(log).unwrap();
+    assert!(exit.is_success(), "{exit:?}: {log}");
+    assert!(
+        log.contains("answer 42, libraries in /opt/torchgauge/libtorch/lib"),
+        "{log}"
+    );
+    clear(&engine, &world.image).await;
+}
+
+#[tokio::test]
+async fn only_the_layers_that_the_engine_lacks_are_sent() {
+    let engine = engine().await;
+    let world = World::new("e2e-thin");
+    clear(&engine, &world.image).await;
+    let first = Arc::new(world.assemble().unwrap());
+    bring(&engine, &world, &first).await;
+    world.program("int torch_answer(void); int main(void) { return torch_answer(); }");
+    let second = Arc::new(world.assemble().unwrap());
+    let ready = bring(&engine, &world, &second).await;
+    let scenario = second.facts.layers[2].size_bytes;
+    assert_eq!(
+        ready.loaded,
+        Loaded::Thin {
+            sent_bytes: scenario
+        }
+    );
+    let facts = engine.image(&ready.reference).await.unwrap().unwrap();
+    let layers: Vec<String> = second
+        .facts
+        .layers
+        .iter()
+        .map(|layer| layer.digest.to_string())
+        .collect();
+    assert_eq!(facts.layers, layers);
+    clear(&engine, &world.image).await;
+}
+
+#[tokio::test]
+async fn two_builds_at_once_agree() {
+    let engine = engine().await;
+    let world = World::new("e2e-twice");
+    clear(&engine, &world.image).await;
+    let assembly = Arc::new(world.assemble().unwrap());
+    let (one, two) = tokio::join!(
+        bring(&engine, &world, &assembly),
+        bring(&engine, &world, &assembly)
+    );
+    assert_eq!(one.id, two.id);
+    let loads = [one.loaded, two.loaded];
+    assert!(loads.contains(&Loaded::AlreadyThere), "{loads:?}");
+    clear(&engine, &world.image).await;
+}
+
+#[tokio::test]
+async fn a_name_that_means_another_image_is_put_right() {
+    let engine = engine().await;
+    let world = World::new("e2e-wrong-name");
+    clear(&engine, &world.image).await;
+    let first = Arc::new(world.assemble().unwrap());
+    bring(&engine, &world, &first).await;
+    world.program("int torch_answer(void); int main(void) { return torch_answer(); }");
+    let second = Arc::new(world.assemble().unwrap());
+    engine
+        .tag(&first.reference, &second.reference)
+        .await
+        .unwrap();
+    let ready = bring(&engine, &world, &second).await;
+    let found = engine.image(&second.reference).await.unwrap().unwrap();
+    assert_eq!(found.id, ready.id);
+    assert_ne!(
+        found.id,
+        engine.image(&first.reference).await.unwrap().unwrap().id
+    );
+    clear(&engine, &world.image).await;
+}
+
+#[tokio::test]
+async fn a_library_that_changes_during_the_load_leaves_no_image() {
+    let engine = engine().await;
+    let world = World::new("e2e-changing");
+    clear(&engine, &world.image).await;
+    let assembly = Arc::new(world.assemble().unwrap());
+    std::fs::write(world.path("torch/lib/libc10.so"), "cut off").unwrap();
+    let progress: Arc<dyn Progress> = Arc::new(Silent);
+    let error = ensure(&engine, &assembly, &world.cache(), &progress)
+        .await
+        .unwrap_err();
+    crate::world::says(&error, &["libc10.so", "run again"]);
+    assert_eq!(engine.image(&assembly.reference).await.unwrap(), None);
+    // The next build succeeds with nothing cleaned up by hand.
+    let world = World::new("e2e-changing");
+    let assembly = Arc::new(world.assemble().unwrap());
+    bring(&engine, &world, &assembly).await;
+    clear(&engine, &world.image).await;
+}
+
+#[tokio::test]
+async fn pruning_takes_only_what_torchgauge_made() {
+    let engine = engine().await;
+    let world = World::new("e2e-prune");
+    clear(&engine, &world.image).await;
+    let assembly = Arc::new(world.assemble().unwrap());
+    bring(&engine, &world, &assembly).await;
+    let listed = inventory::list(&engine).await.unwrap();
+    let ours = listed
+        .iter()
+        .find(|image| image.image == world.image)
+        .unwrap();
+    assert_eq!(ours.libtorch, "2.11.0+cpu");
+    // Podman gives short names a domain.
+    assert!(
+        ours.references
+            .iter()
+            .all(|name| name.ends_with(&assembly.reference)),
+        "{:?}",
+        ours.references
+    );
+    assert_eq!(ours.references.len(), 1);
+    clear(&engine, &world.image).await;
+    assert!(
+        inventory::list(&engine)
+            .await
+            .unwrap()
+            .iter()
+            .all(|image| image.image != world.image)
+    );
+}

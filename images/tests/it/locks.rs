@@ -1,0 +1,177 @@
+//! What a lock holds a build to.
+
+use std::fs;
+
+use images::{LockState, LockUse};
+
+use crate::world::{SPEC, World, says};
+
+#[test]
+fn a_locked_image_comes_out_as_locked() {
+    let world = World::new("locked");
+    let first = world.assemble().unwrap();
+    assert_eq!(first.facts.lock, LockState::Unlocked);
+    first
+        .lock
+        .write(&world.read().unwrap().lock_file())
+        .unwrap();
+    let second = world.assemble_with(LockUse::Required).unwrap();
+    assert_eq!(second.facts.lock, LockState::Matches);
+    assert_eq!(first.config_id, second.config_id);
+}
+
+#[test]
+fn without_a_lock_none_can_be_required() {
+    let error = World::new("lockless")
+        .assemble_with(LockUse::Required)
+        .unwrap_err();
+    says(&error, &["lockless has no lock", "images lock lockless"]);
+}
+
+#[test]
+fn another_scenario_is_said_and_fine() {
+    let world = World::new("other-scenario");
+    let first = world.assemble().unwrap();
+    first
+        .lock
+        .write(&world.read().unwrap().lock_file())
+        .unwrap();
+    world.program("int torch_answer(void); int main(void) { return torch_answer(); }");
+    let second = world.assemble_with(LockUse::Required).unwrap();
+    assert_eq!(second.facts.lock, LockState::OtherScenario);
+}
+
+#[test]
+fn another_library_is_refused_with_both_digests() {
+    let world = World::new("other-library");
+    let first = world.assemble().unwrap();
+    first
+        .lock
+        .write(&world.read().unwrap().lock_file())
+        .unwrap();
+    world.library("libc10.so", "int c10_answer(void) { return 6; }", &[]);
+    let error = world.assemble_with(LockUse::Required).unwrap_err();
+    let locked = first.lock.expected.layers[1].digest.to_string();
+    says(
+        &error,
+        &["layer libtorch", &locked, "images lock other-library"],
+    );
+}
+
+#[test]
+fn another_base_archive_is_refused_with_both_digests() {
+    let world = World::new("other-base");
+    let first = world.assemble().unwrap();
+    first
+        .lock
+        .write(&world.read().unwrap().lock_file())
+        .unwrap();
+    world.base(&["libc.so.6", "ld-linux-x86-64.so.2", "libm.so.6"]);
+    let error = world.assemble().unwrap_err();
+    let locked = first.lock.expected.layers[0].digest.to_string();
+    says(
+        &error,
+        &["base archive", &locked, "restore the archive, or lock"],
+    );
+}
+
+#[test]
+fn a_spec_that_changed_after_it_was_locked_is_refused() {
+    let world = World::new("changed-spec");
+    let first = world.assemble().unwrap();
+    first
+        .lock
+        .write(&world.read().unwrap().lock_file())
+        .unwrap();
+    world.spec(&SPEC.replace("hello", "bye"));
+    says(
+        &world.assemble().unwrap_err(),
+        &["the spec was changed", "images lock changed-spec"],
+    );
+    // A comment changes nothing.
+    world.spec(&format!("# just words\n{SPEC}"));
+    assert_eq!(world.assemble().unwrap().facts.lock, LockState::Matches);
+}
+
+#[test]
+fn a_lock_edited_by_hand_or_cut_off_is_refused() {
+    let world = World::new("edited");
+    let file = world.read().unwrap().lock_file();
+    world.assemble().unwrap().lock.write(&file).unwrap();
+    let good = fs::read_to_string(&file).unwrap();
+    fs::write(&file, good.replace("2.11.0", "2.12.1")).unwrap();
+    says(
+        &world.read().unwrap_err(),
+        &["edited by hand", "images lock"],
+    );
+    fs::write(&file, &good[..good.len() / 2]).unwrap();
+    says(
+        &world.read().unwrap_err(),
+        &["edited.lock.json", "cannot be used"],
+    );
+    fs::write(&file, good).unwrap();
+    world.read().unwrap();
+}
+
+#[test]
+fn a_lock_whose_names_lead_elsewhere_is_refused() {
+    let world = World::new("traversal");
+    let file = world.read().unwrap().lock_file();
+    let mut lock = world.assemble().unwrap().lock;
+    let images::lock::LibtorchLock::Installed(installed) = &mut lock.libtorch else {
+        panic!("the small world's libtorch is a folder");
+    };
+    installed.libraries[0].name = "../../libc10.so".to_owned();
+    lock.sealed().write(&file).unwrap();
+    says(
+        &world.read().unwrap_err(),
+        &["`../../libc10.so` is no plain file name"],
+    );
+}
+
+#[test]
+fn a_newer_resolution_shows_its_packages() {
+    let world = World::new("newer");
+    let old = world.assemble().unwrap().lock;
+    assert_eq!(old.changes_to(&old), []);
+    let mut new = old.clone();
+    new.base = images::lock::BaseLock::Debian(vec![images::lock::DebPackage {
+        name: "libc6".to_owned(),
+        version: "2.36-9".to_owned(),
+        architecture: "amd64".to_owned(),
+        file: "libc6_2.36-9_amd64.deb".to_owned(),
+        size_bytes: 1,
+        sha256: old.spec,
+    }]);
+    let changes = old.changes_to(&new);
+    assert_eq!(changes.len(), 1);
+    assert_eq!(
+        (changes[0].name.as_str(), changes[0].second.as_deref()),
+        ("libc6", Some("2.36-9"))
+    );
+}
+
+#[test]
+fn a_bill_of_materials_follows_from_the_lock() {
+    let world = World::new("materials");
+    let assembly = world.assemble().unwrap();
+    let text = images::sbom(&assembly.lock).unwrap();
+    assert_eq!(text, images::sbom(&assembly.lock).unwrap());
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["bomFormat"], "CycloneDX");
+    let names: Vec<&str> = json["components"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|component| component["name"].as_str())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "base-archive",
+            "libc10.so",
+            "libtorch_cpu.so",
+            "torchgauge-scenario"
+        ]
+    );
+}

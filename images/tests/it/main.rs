@@ -1,0 +1,8 @@
+//! Images end to end: assembled from small parts, and loaded into the real engine.
+
+mod assembling;
+mod committed;
+mod engine_runs;
+mod locks;
+mod specs;
+mod world;

@@ -1,0 +1,80 @@
+//! Verdicts as a section of a page.
+
+use judge::compare::Verdict;
+use verdict::Verdicts;
+
+use super::{cell_name, effect, headline, interval, label, tally, value, warning, what_would_help};
+use crate::{format::clean, svg::escape};
+
+/// Verdicts as the inside of a section: headline, warnings, and a table with every figure.
+#[must_use]
+pub fn html(verdicts: &Verdicts) -> String {
+    let text = |text: &str| escape(&clean(text));
+    let mut html = format!(
+        "<h3>{}</h3><p>{}</p>",
+        text(&headline(verdicts)),
+        text(&tally(verdicts))
+    );
+    if !verdicts.warnings.is_empty() {
+        let items = verdicts
+            .warnings
+            .iter()
+            .map(|known| format!("<li>{}</li>", text(&warning(known))));
+        let items: String = items.collect();
+        html += &format!("<div class=\"cautions\"><ul>{items}</ul></div>");
+    }
+    html += "<div class=\"scroll\" tabindex=\"0\"><table class=\"cells\"><caption>Change: geometric \
+             mean of the blocks' ratios, head to base, with its 95 % interval. In brackets: figures \
+             that fail no gate.</caption><thead><tr>";
+    for head in [
+        "figure",
+        "base",
+        "head",
+        "change",
+        "95 % interval",
+        "verdict",
+    ] {
+        html += &format!("<th scope=\"col\">{head}</th>");
+    }
+    html += "</tr></thead>";
+    for cell in &verdicts.cells {
+        html += &format!(
+            "<tbody><tr class=\"group\"><th scope=\"rowgroup\" colspan=\"6\">{}</th></tr>",
+            text(&cell_name(cell))
+        );
+        for found in &cell.quantities {
+            let verdict = found.comparison.verdict;
+            let (class, sign) = look(verdict);
+            let word = if found.gated {
+                format!("<span class=\"{class}\">{sign} {verdict}</span>")
+            } else {
+                format!("<span class=\"muted\">({verdict})</span>")
+            };
+            let help = what_would_help(found)
+                .filter(|_| found.gated)
+                .map(|help| format!("<br><span class=\"muted\">{}</span>", text(&help)))
+                .unwrap_or_default();
+            html += &format!(
+                "<tr><th scope=\"row\" class=\"name\">{}</th><td>{}</td><td>{}</td><td>{}</td>\
+                 <td>{}</td><td>{word}{help}</td></tr>",
+                text(&label(found)),
+                value(found, found.base),
+                value(found, found.head),
+                effect(found),
+                interval(found),
+            );
+        }
+        html += "</tbody>";
+    }
+    html + "</table></div>"
+}
+
+/// Class and sign: never colour alone.
+fn look(verdict: Verdict) -> (&'static str, &'static str) {
+    match verdict {
+        Verdict::Worse => ("verdict-worse", "▼"),
+        Verdict::Better => ("verdict-better", "▲"),
+        Verdict::Same => ("verdict-same", "="),
+        Verdict::CannotTell => ("verdict-unknown", "?"),
+    }
+}

@@ -1,0 +1,118 @@
+//! Verdicts for a pull request.
+
+use judge::compare::Verdict;
+use verdict::{CellVerdicts, QuantityVerdict, Verdicts};
+
+use super::{
+    GRAVEST_FIRST, cell_name, effect, headline, interval, label, tally, value, warning,
+    what_would_help,
+};
+use crate::{
+    format::share,
+    markdown::{escape, table},
+};
+
+/// Verdicts as GitHub's Markdown: what is worse first, what is the same folded away.
+#[must_use]
+pub fn markdown(verdicts: &Verdicts) -> String {
+    let mut text = format!(
+        "## {}\n\n{}\n\n",
+        escape(&headline(verdicts)),
+        escape(&tally(verdicts))
+    );
+    for known in &verdicts.warnings {
+        text += &format!("> **Note:** {}\n>\n", escape(&warning(known)));
+    }
+    if !verdicts.warnings.is_empty() {
+        text += "\n";
+    }
+    for verdict in GRAVEST_FIRST {
+        let of_verdict: Vec<_> = verdicts
+            .all()
+            .filter(|(_, found)| found.gated && found.comparison.verdict == verdict)
+            .collect();
+        if of_verdict.is_empty() {
+            continue;
+        }
+        let title = format!("{}: {}", heading(verdict), of_verdict.len());
+        let body = rows(verdict, &of_verdict);
+        text += &if verdict == Verdict::Same {
+            format!("<details><summary>{title}</summary>\n\n{body}\n</details>\n\n")
+        } else {
+            format!("### {title}\n\n{body}\n")
+        };
+    }
+    let others: Vec<_> = verdicts.all().filter(|(_, found)| !found.gated).collect();
+    if !others.is_empty() {
+        let title = format!("Figures that explain and fail no gate: {}", others.len());
+        let body = rows(Verdict::Same, &others);
+        text += &format!("<details><summary>{title}</summary>\n\n{body}\n</details>\n\n");
+    }
+    text + &format!("<sub>{}</sub>\n", method(verdicts))
+}
+
+fn heading(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Worse => "Worse",
+        Verdict::Better => "Better",
+        Verdict::CannotTell => "Cannot tell",
+        Verdict::Same => "The same within the margin",
+    }
+}
+
+fn rows(verdict: Verdict, found: &[(&CellVerdicts, &QuantityVerdict)]) -> String {
+    let mut heads = vec![
+        "cell",
+        "figure",
+        "verdict",
+        "base",
+        "head",
+        "change",
+        "95 % interval",
+    ];
+    if verdict == Verdict::CannotTell {
+        heads.push("what would help");
+    }
+    let heads: Vec<String> = heads.into_iter().map(str::to_owned).collect();
+    let rows: Vec<Vec<String>> = found
+        .iter()
+        .map(|(cell, found)| {
+            let mut row = vec![
+                cell_name(cell),
+                label(found),
+                found.comparison.verdict.to_string(),
+                value(found, found.base),
+                value(found, found.head),
+                effect(found),
+                interval(found),
+            ];
+            if verdict == Verdict::CannotTell {
+                row.push(what_would_help(found).unwrap_or_default());
+            }
+            row
+        })
+        .collect();
+    table(&heads, 3, &rows)
+}
+
+fn method(verdicts: &Verdicts) -> String {
+    let margins = verdicts.all().map(|(_, found)| found.comparison.margin);
+    let (least, most) = margins.fold((f64::INFINITY, 0.0_f64), |(least, most), margin| {
+        (least.min(margin), most.max(margin))
+    });
+    let margins = if least > most {
+        String::new()
+    } else if (least - most).abs() < f64::EPSILON {
+        format!(" Margin {}.", share(most))
+    } else {
+        format!(
+            " Margins from {} to {}, by figure.",
+            share(least),
+            share(most)
+        )
+    };
+    format!(
+        "Runs are paired by block; change is the geometric mean of the ratios head to base; the \
+         false discovery rate over all figures is controlled.{margins}"
+    )
+}

@@ -1,0 +1,185 @@
+//! Verdicts as text, Markdown, JSON, `JUnit` XML, GitHub annotations, and a section of a page.
+//!
+//! [`verdict::Verdicts`] says of every cell and quantity whether it is better, worse, the same
+//! within the margin, or whether nobody can tell; here it gets a form. Which quantities fail a
+//! gate, and how strictly, is [`verdict::Gate`]'s to say.
+
+mod annotations;
+mod html;
+mod junit;
+mod markdown;
+mod text;
+
+use judge::compare::Verdict;
+use record::{Quantity, Unit};
+use verdict::{CellVerdicts, Origin, QuantityVerdict, Verdicts, Warning};
+
+pub use annotations::annotations;
+pub use html::html;
+pub use junit::{JunitError, junit};
+pub use markdown::markdown;
+pub use text::{text, text_styled};
+
+use crate::format::{self, UNKNOWN, plural};
+
+/// Verdicts as JSON, a line break at its end.
+pub fn json(verdicts: &Verdicts) -> Result<String, serde_json::Error> {
+    Ok(serde_json::to_string_pretty(verdicts)? + "\n")
+}
+
+/// All verdicts, the gravest first.
+const GRAVEST_FIRST: [Verdict; 4] = [
+    Verdict::Worse,
+    Verdict::Better,
+    Verdict::CannotTell,
+    Verdict::Same,
+];
+
+/// What was compared with what.
+fn headline(verdicts: &Verdicts) -> String {
+    format!(
+        "{} against {}",
+        side(&verdicts.head, &verdicts.base),
+        side(&verdicts.base, &verdicts.head)
+    )
+}
+
+/// The image, with what else tells it from the other side.
+fn side(of: &Origin, other: &Origin) -> String {
+    let mut name = of.image.clone();
+    if let Some(choice) = &of.choice {
+        name += &format!(" with {choice}");
+    }
+    if of.session != other.session {
+        name += &format!(" @ {}", of.session);
+    }
+    name
+}
+
+/// `2 worse, 1 better, 9 same within the margin, 3 cannot tell` of the gated quantities.
+fn tally(verdicts: &Verdicts) -> String {
+    let gated = || verdicts.all().filter(|(_, found)| found.gated);
+    let counts = GRAVEST_FIRST.iter().map(|verdict| {
+        let count = gated()
+            .filter(|(_, found)| found.comparison.verdict == *verdict)
+            .count();
+        format!("{count} {verdict}")
+    });
+    let counts = counts.collect::<Vec<_>>().join(", ");
+    let cells = plural(verdicts.cells.len(), "cell", "cells");
+    let figures = plural(gated().count(), "figure", "figures");
+    format!("{figures} of {cells} can fail the gate: {counts}.")
+}
+
+fn cell_name(cell: &CellVerdicts) -> String {
+    format!("{} · {}", cell.scenario, cell.variant)
+}
+
+/// The quantity in words for people.
+fn label(found: &QuantityVerdict) -> String {
+    Quantity::named(&found.quantity).map_or_else(
+        || found.quantity.clone(),
+        |quantity| quantity.label.to_owned(),
+    )
+}
+
+/// A value of the quantity with its unit.
+fn value(found: &QuantityVerdict, value: Option<f64>) -> String {
+    let Some(value) = value else {
+        return UNKNOWN.to_owned();
+    };
+    match Quantity::named(&found.quantity).map(|quantity| quantity.unit) {
+        Some(Unit::Bytes) => format::bytes(value),
+        Some(Unit::Seconds) => format::seconds(value),
+        Some(Unit::SamplesPerSecond) => format::Quantity::Throughput.write(value),
+        None => format::significant(value, 4),
+    }
+}
+
+/// A ratio as a change: `+1.20 %`; `no change` where it is 1 to the last bit.
+fn change(ratio: f64) -> String {
+    let percent = (ratio - 1.0) * 100.0;
+    if percent == 0.0 {
+        return "0 %".to_owned();
+    }
+    if percent.abs() >= 1000.0 {
+        return format!("× {}", format::significant(ratio, 3));
+    }
+    let decimals = if percent.abs() < 0.01 { 4 } else { 2 };
+    format!("{percent:+.decimals$} %")
+}
+
+/// The effect, `+1.20 %`.
+fn effect(found: &QuantityVerdict) -> String {
+    found
+        .comparison
+        .ratio
+        .map_or_else(|| UNKNOWN.to_owned(), change)
+}
+
+/// Its interval, `+0.9 … +1.5 %`.
+fn interval(found: &QuantityVerdict) -> String {
+    found.comparison.interval.map_or_else(
+        || UNKNOWN.to_owned(),
+        |interval| format!("{} … {}", change(interval.lo), change(interval.hi)),
+    )
+}
+
+/// Why nobody can tell, and what would help.
+fn what_would_help(found: &QuantityVerdict) -> Option<String> {
+    let comparison = &found.comparison;
+    if comparison.verdict != Verdict::CannotTell {
+        return None;
+    }
+    let seen = comparison
+        .smallest_detectable_change
+        .map(|least| format!("these blocks show changes from {} on", format::share(least)));
+    let needed = comparison.blocks_needed.map(|blocks| {
+        format!(
+            "about {blocks} blocks would show the margin of {}",
+            format::share(comparison.margin)
+        )
+    });
+    let words: Vec<String> = [seen, needed].into_iter().flatten().collect();
+    Some(if words.is_empty() {
+        comparison.reason.clone()
+    } else {
+        words.join("; ")
+    })
+}
+
+/// What the reader must know, in words.
+fn warning(warning: &Warning) -> String {
+    match warning {
+        Warning::NotInterleaved => {
+            "The two sides ran one after the other and not in turn: drift of \
+             the machine counts as effect. Measure both images in one session."
+                .to_owned()
+        }
+        Warning::AcrossMachines { what } => format!(
+            "Measured in different places ({what}): what differs there differs here. Identical \
+             configurations often look different across machines."
+        ),
+        Warning::OneSided { cell, only_in } => format!("{cell} was measured in {only_in} only."),
+        Warning::FailedRuns { cell, base, head } => format!(
+            "{cell}: {} of the base and {} of the head failed and are left out.",
+            plural(*base, "run", "runs"),
+            plural(*head, "run", "runs")
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_read_as_changes() {
+        let check = |ratio: f64, expect: &str| assert_eq!(change(ratio), expect);
+        check(1.0, "0 %");
+        check(1.012, "+1.20 %");
+        check(0.5, "-50.00 %");
+        check(1.000_05, "+0.0050 %");
+        check(40.0, "× 40.0");
+    }
+}

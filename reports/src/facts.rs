@@ -1,0 +1,162 @@
+//! The facts of a session as pairs of words: how it was run, on which machine.
+
+use record::{Card, ImageFacts};
+
+use crate::{
+    format::{self, UNKNOWN, bytes, count},
+    model::SessionSummary,
+};
+
+/// A name and what it is.
+pub(crate) type Fact = (&'static str, String);
+
+/// How a session was run.
+pub(crate) fn run(session: &SessionSummary) -> Vec<Fact> {
+    let mut facts = vec![(
+        "Began",
+        session
+            .started_at
+            .strftime("%Y-%m-%d %H:%M:%S UTC")
+            .to_string(),
+    )];
+    match session.ended_at {
+        Some(end) => facts.push((
+            "Took",
+            format::duration(end.duration_since(session.started_at).as_secs_f64()),
+        )),
+        None => facts.push(("Took", "not ended".to_owned())),
+    }
+    let tool = &session.tool;
+    if !tool.command.is_empty() {
+        facts.push(("Command", format::command_line(&tool.command)));
+    }
+    facts.push((
+        "Torchgauge",
+        join([Some(tool.version.clone()), tool.revision.clone()]),
+    ));
+    for (suite, digest) in &session.suites {
+        facts.push((
+            "Suite",
+            format!("{suite} ({})", format::short_digest(digest)),
+        ));
+    }
+    let blocks = format::plural(session.blocks as usize, "block", "blocks");
+    facts.push((
+        "Plan",
+        format!("{blocks}, order from seed {}", session.order_seed),
+    ));
+    let runs = format::plural(session.runs, "run", "runs");
+    facts.push(("Runs", format!("{runs}, {} failed", session.failed)));
+    let engine = &session.engine;
+    facts.push((
+        "Engine",
+        join([
+            Some(engine.kind.clone()),
+            engine.version.clone(),
+            engine
+                .storage_driver
+                .as_ref()
+                .map(|driver| format!("storage {driver}")),
+            engine
+                .gpu_path
+                .as_ref()
+                .map(|path| format!("GPU by {path}")),
+        ]),
+    ));
+    facts.push(("Device", session.device.to_string()));
+    facts
+}
+
+/// The machine of a session.
+pub(crate) fn machine(session: &SessionSummary) -> Vec<Fact> {
+    let machine = &session.machine;
+    let processor = &machine.processor;
+    let mut facts = vec![
+        ("Host", machine.name.clone()),
+        (
+            "System",
+            join([
+                Some(machine.os.clone()),
+                Some(format!("kernel {}", machine.kernel)),
+            ]),
+        ),
+    ];
+    if let Some(hypervisor) = &machine.virtualization {
+        facts.push(("Virtualization", hypervisor.clone()));
+    }
+    facts.push((
+        "Processor",
+        join([
+            Some(processor.model.clone()),
+            Some(format!("{} cores usable", processor.logical_cores)),
+            processor
+                .governor
+                .as_ref()
+                .map(|governor| format!("governor {governor}")),
+        ]),
+    ));
+    facts.push(("Memory", bytes(machine.memory_bytes as f64)));
+    if machine.driver_version.is_some() || machine.driver_cuda_version.is_some() {
+        facts.push((
+            "Driver",
+            join([
+                machine.driver_version.clone(),
+                machine
+                    .driver_cuda_version
+                    .as_ref()
+                    .map(|cuda| format!("CUDA up to {cuda}")),
+            ]),
+        ));
+    }
+    facts.extend(machine.cards.iter().map(|one| ("Card", card(one))));
+    facts
+}
+
+fn card(card: &Card) -> String {
+    let on = |name: &str, state: Option<bool>| {
+        state.map(|on| format!("{name} {}", if on { "on" } else { "off" }))
+    };
+    let mhz = |clock: u32| format!("at most {} MHz", count(u64::from(clock)));
+    join([
+        Some(format!("{} {}", card.index, card.name)),
+        Some(bytes(card.memory_bytes as f64)),
+        card.power_limit_watts
+            .map(|watts| format!("limit {}", format::Quantity::Watts.write(watts))),
+        card.max_sm_clock_mhz.map(mhz),
+        on("ECC", card.ecc),
+        on("MIG", card.mig),
+        on("persistence", card.persistence),
+        Some(card.uuid.clone()),
+    ])
+}
+
+/// One image.
+pub(crate) fn image(image: &ImageFacts) -> Vec<Fact> {
+    let known = |text: &Option<String>| text.clone().unwrap_or_else(|| UNKNOWN.to_owned());
+    let libtorch = [image.libtorch_version.clone(), image.flavour.clone()];
+    let size = image
+        .size_bytes
+        .map_or_else(|| UNKNOWN.to_owned(), |size| bytes(size as f64));
+    vec![
+        ("Reference", known(&image.reference)),
+        ("ID", known(&image.id)),
+        ("libtorch", join(libtorch.map(Some))),
+        ("Base", known(&image.base)),
+        ("Size", size),
+        ("scenario binary", known(&image.scenario_sha256)),
+    ]
+}
+
+/// What is known of these, one after the other.
+fn join<const N: usize>(words: [Option<String>; N]) -> String {
+    let known: Vec<String> = words
+        .into_iter()
+        .flatten()
+        .filter(|word| !word.is_empty())
+        .collect();
+    if known.is_empty() {
+        UNKNOWN.to_owned()
+    } else {
+        known.join(", ")
+    }
+}

@@ -1,0 +1,318 @@
+//! Numbers as text: a unit, and as many digits as say something.
+
+/// What stands where a figure is unknown.
+pub const UNKNOWN: &str = "–";
+
+/// `value` with this many significant digits; thousands grouped from 10,000 on.
+#[must_use]
+pub fn significant(value: f64, digits: u32) -> String {
+    if !value.is_finite() {
+        return "not finite".to_owned();
+    }
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    let size = value.abs();
+    if !(1e-4..1e12).contains(&size) {
+        return format!("{value:.*e}", digits.saturating_sub(1) as usize);
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the logarithm of a number from 1e-4 to 1e12"
+    )]
+    let magnitude = size.log10().floor() as i32;
+    let decimals = (i32::try_from(digits).unwrap_or(4) - 1 - magnitude).clamp(0, 12);
+    let text = format!("{value:.*}", usize::try_from(decimals).unwrap_or(0));
+    group(&text)
+}
+
+/// A whole number, thousands grouped from 10,000 on.
+#[must_use]
+pub fn count(value: u64) -> String {
+    group(&value.to_string())
+}
+
+/// `1 run`, `2 runs`.
+#[must_use]
+pub fn plural(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+fn group(text: &str) -> String {
+    let (sign, rest) = text
+        .strip_prefix('-')
+        .map_or(("", text), |rest| ("-", rest));
+    let (whole, fraction) = rest.split_once('.').unwrap_or((rest, ""));
+    if whole.len() < 5 {
+        return text.to_owned();
+    }
+    let mut grouped = String::new();
+    for (place, digit) in whole.chars().enumerate() {
+        if place > 0 && (whole.len() - place) % 3 == 0 {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    if fraction.is_empty() {
+        format!("{sign}{grouped}")
+    } else {
+        format!("{sign}{grouped}.{fraction}")
+    }
+}
+
+/// A unit of a quantity: what one of it is in the base unit, and its sign.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Unit {
+    /// One of this unit in base units.
+    pub size: f64,
+    /// The sign behind the number; empty for a bare number.
+    pub sign: &'static str,
+}
+
+const BYTES: [Unit; 5] = [
+    unit(1.0, "B"),
+    unit(1024.0, "KiB"),
+    unit(1_048_576.0, "MiB"),
+    unit(1_073_741_824.0, "GiB"),
+    unit(1_099_511_627_776.0, "TiB"),
+];
+const SECONDS: [Unit; 5] = [
+    unit(1e-9, "ns"),
+    unit(1e-6, "µs"),
+    unit(1e-3, "ms"),
+    unit(1.0, "s"),
+    unit(60.0, "min"),
+];
+
+const fn unit(size: f64, sign: &'static str) -> Unit {
+    Unit { size, sign }
+}
+
+/// What a number counts, and so how it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quantity {
+    /// Bytes, in powers of 1024.
+    Bytes,
+    /// Seconds.
+    Seconds,
+    /// Samples per second.
+    Throughput,
+    /// Percent, already times 100.
+    Percent,
+    /// Watts.
+    Watts,
+    /// Degrees Celsius.
+    Celsius,
+    /// Megahertz.
+    Megahertz,
+    /// Processor cores.
+    Cores,
+}
+
+impl Quantity {
+    /// The unit in which a number of this size reads best.
+    #[must_use]
+    pub fn unit(self, value: f64) -> Unit {
+        let best = |units: &[Unit], keep: f64| {
+            let size = value.abs();
+            let fits = units
+                .iter()
+                .rev()
+                .find(|unit| size >= unit.size * keep)
+                .copied();
+            fits.unwrap_or(units[0])
+        };
+        match self {
+            Self::Bytes => best(&BYTES, 1.0),
+            // Minutes only from two on: 90 s reads better than 1.5 min.
+            Self::Seconds if value.abs() < 120.0 => best(&SECONDS[..4], 1.0),
+            Self::Seconds => SECONDS[4],
+            Self::Throughput => unit(1.0, "samples/s"),
+            Self::Percent => unit(1.0, "%"),
+            Self::Watts => unit(1.0, "W"),
+            Self::Celsius => unit(1.0, "°C"),
+            Self::Megahertz => unit(1.0, "MHz"),
+            Self::Cores => unit(1.0, "cores"),
+        }
+    }
+
+    /// The number with its unit.
+    #[must_use]
+    pub fn write(self, value: f64) -> String {
+        let digits = match self {
+            Self::Bytes | Self::Throughput => 4,
+            Self::Percent => 2,
+            _ => 3,
+        };
+        if value == 0.0 && matches!(self, Self::Bytes) {
+            return "0 B".to_owned();
+        }
+        if value == 0.0 && matches!(self, Self::Seconds) {
+            return "0 s".to_owned();
+        }
+        let unit = self.unit(value);
+        if unit.sign == "B" {
+            return format!("{value:.0} B");
+        }
+        // No digits behind the point that a whole percentage above 100 would not earn.
+        let digits = if matches!(self, Self::Percent) && value.abs() >= 10.0 {
+            3
+        } else {
+            digits
+        };
+        format!("{} {}", significant(value / unit.size, digits), unit.sign)
+    }
+}
+
+/// Bytes with their unit.
+#[must_use]
+pub fn bytes(value: f64) -> String {
+    Quantity::Bytes.write(value)
+}
+
+/// Seconds with their unit.
+#[must_use]
+pub fn seconds(value: f64) -> String {
+    Quantity::Seconds.write(value)
+}
+
+/// A share from 0 to 1 as percent.
+#[must_use]
+pub fn share(value: f64) -> String {
+    Quantity::Percent.write(value * 100.0)
+}
+
+/// Hours, minutes and seconds of something long.
+#[must_use]
+pub fn duration(seconds: f64) -> String {
+    if !seconds.is_finite() || seconds < 120.0 {
+        return Quantity::Seconds.write(seconds);
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "finite and above 0; saturates"
+    )]
+    let whole = seconds.round() as u64;
+    if whole < 3600 {
+        format!("{} min {} s", whole / 60, whole % 60)
+    } else {
+        format!("{} h {} min", whole / 3600, whole % 3600 / 60)
+    }
+}
+
+/// The start of a digest, for eyes: `sha256:0123456789ab`.
+#[must_use]
+pub fn short_digest(text: &str) -> String {
+    let (algorithm, rest) = text
+        .split_once(':')
+        .map_or((None, text), |(algorithm, rest)| (Some(algorithm), rest));
+    let start: String = rest.chars().take(12).collect();
+    algorithm.map_or_else(|| start.clone(), |algorithm| format!("{algorithm}:{start}"))
+}
+
+/// A command line that a shell reads back as these words.
+#[must_use]
+pub fn command_line(words: &[String]) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
+    let quoted = words.iter().map(|word| {
+        if !word.is_empty() && word.chars().all(plain) {
+            word.clone()
+        } else {
+            format!("'{}'", word.replace('\'', r"'\''"))
+        }
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+/// A text without the characters that no XML or terminal should see: controls, and marks that
+/// turn the direction of writing around. Line breaks become spaces.
+#[must_use]
+pub fn clean(text: &str) -> String {
+    text.chars().map(clean_char).collect()
+}
+
+/// As [`clean`], with line breaks kept.
+#[must_use]
+pub fn clean_lines(text: &str) -> String {
+    text.chars()
+        .map(|c| if c == '\n' { c } else { clean_char(c) })
+        .collect()
+}
+
+fn clean_char(c: char) -> char {
+    match c {
+        '\n' | '\r' | '\t' => ' ',
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}' => '\u{fffd}',
+        c if c.is_control() => '\u{fffd}',
+        c => c,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_follow_the_size() {
+        let check = |value: f64, expect: &str| assert_eq!(significant(value, 4), expect, "{value}");
+        check(942.712, "942.7");
+        check(4960.8, "4961");
+        check(12_345.6, "12,346");
+        check(1_234_567.0, "1,234,567");
+        check(0.031_24, "0.03124");
+        check(0.0, "0");
+        check(-12_345.0, "-12,345");
+        check(3.1e-7, "3.100e-7");
+        check(f64::NAN, "not finite");
+        check(f64::INFINITY, "not finite");
+    }
+
+    #[test]
+    fn quantities_choose_their_unit() {
+        let check = |quantity: Quantity, value: f64, expect: &str| {
+            assert_eq!(quantity.write(value), expect, "{quantity:?} {value}");
+        };
+        check(Quantity::Bytes, 0.0, "0 B");
+        check(Quantity::Bytes, 512.0, "512 B");
+        check(Quantity::Bytes, 5736.0 * 1_048_576.0, "5.602 GiB");
+        check(Quantity::Bytes, 620.0 * 1_048_576.0, "620.0 MiB");
+        check(Quantity::Seconds, 0.0, "0 s");
+        check(Quantity::Seconds, 0.0123, "12.3 ms");
+        check(Quantity::Seconds, 4.5e-7, "450 ns");
+        check(Quantity::Seconds, 90.0, "90.0 s");
+        check(Quantity::Seconds, 600.0, "10.0 min");
+        check(Quantity::Throughput, 942.71, "942.7 samples/s");
+        check(Quantity::Percent, 0.1734, "0.17 %");
+        check(Quantity::Percent, 97.25, "97.2 %");
+        check(Quantity::Watts, 651.3, "651 W");
+        assert_eq!(share(0.005), "0.50 %");
+        assert_eq!(duration(75.0), "75.0 s");
+        assert_eq!(duration(3725.0), "1 h 2 min");
+        assert_eq!(duration(130.4), "2 min 10 s");
+    }
+
+    #[test]
+    fn words_come_back_from_a_shell() {
+        let words = ["cargo", "a b", "it's", "", "<x>"].map(str::to_owned);
+        assert_eq!(command_line(&words), r"cargo 'a b' 'it'\''s' '' '<x>'");
+    }
+
+    #[test]
+    fn what_no_reader_should_see_is_replaced() {
+        assert_eq!(
+            clean("a\u{0}b\u{1b}[31m\u{202e}c\nd"),
+            "a\u{fffd}b\u{fffd}[31m\u{fffd}c d"
+        );
+        assert_eq!(clean_lines("a\nb\r"), "a\nb ");
+    }
+
+    #[test]
+    fn digests_keep_their_algorithm() {
+        assert_eq!(
+            short_digest("sha256:0123456789abcdef"),
+            "sha256:0123456789ab"
+        );
+        assert_eq!(short_digest("0123456789abcdef"), "0123456789ab");
+    }
+}

@@ -1,0 +1,30 @@
+//! How it is shown: sessions to pictures, HTML, Markdown, JSON and text.
+//!
+//! [`write()`] draws the reports of one or more session folders. The steps are open to who needs
+//! only some of them: [`Source::read`] reads a folder, [`View::of`] computes what there is to
+//! say, and [`html`], [`markdown`], [`json`] and [`text`] give it a form. [`comparison`] does the
+//! same for the judge's verdicts.
+//!
+//! Nothing here knows of containers, libtorch or terminals, and nothing prints.
+
+#![expect(
+    clippy::format_collect,
+    clippy::format_push_string,
+    reason = "texts of a few kilobytes, written once; `write!` would bring an error that cannot be"
+)]
+
+pub mod comparison;
+mod facts;
+pub mod format;
+pub mod html;
+pub mod json;
+pub mod markdown;
+pub mod model;
+pub mod plots;
+pub mod svg;
+mod table;
+pub mod text;
+mod write;
+
+pub use model::{Report, Source, View};
+pub use write::{ReportError, Written, write};

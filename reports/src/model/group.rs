@@ -1,0 +1,340 @@
+//! Cells in the order in which people read them: by scenario, then variant, then image.
+
+use std::collections::BTreeMap;
+
+use protocol::{Model, Task, Variant};
+use record::Record;
+
+use super::{CellMetrics, CellSummary, Report, Source, TimeParts};
+use crate::format;
+
+/// An image in a session: what several of are shown side by side.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contender {
+    /// The session's name.
+    pub session: String,
+    /// The image's name.
+    pub image: String,
+    /// What tells it from the others, [cleaned](format::clean): the image, the session where all
+    /// run the same image, or both.
+    pub label: String,
+}
+
+/// One scenario with its variants.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group {
+    /// The suite's name.
+    pub suite: String,
+    /// The scenario's name, [cleaned](format::clean).
+    pub scenario: String,
+    /// The model.
+    pub model: Model,
+    /// The task.
+    pub task: Task,
+    /// What its variants have in common, as text; empty where they have nothing, or where there
+    /// is only one.
+    pub common: String,
+    /// The variants, in the order of the plan.
+    pub rows: Vec<Row>,
+}
+
+impl Group {
+    /// Indices of its cells in the report.
+    pub fn cells(&self) -> impl Iterator<Item = usize> {
+        self.rows.iter().flat_map(|row| row.cells.iter().copied())
+    }
+
+    /// Model and task, and what all variants have in common.
+    #[must_use]
+    pub fn subtitle(&self) -> String {
+        let mut text = self.task.to_string();
+        if self.scenario != self.model.name() {
+            text = format!("{} {text}", self.model);
+        }
+        if !self.common.is_empty() {
+            text = format!("{text} · all with {}", self.common);
+        }
+        text
+    }
+}
+
+/// One variant with its cells.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// The choice on every axis.
+    pub variant: Variant,
+    /// What tells it from the other variants of its scenario.
+    pub label: String,
+    /// Indices of its cells in the report, in the order of the contenders.
+    pub cells: Vec<usize>,
+}
+
+/// A session's cells with their runs: those of the plan in its order, then any that were run
+/// without standing in it.
+pub(super) fn cells(source: &Source) -> Vec<(CellSummary, Vec<&Record>)> {
+    let mut keys: Vec<(Key, u32)> = Vec::new();
+    for cell in &source.session.cells {
+        let key = Key {
+            image: &cell.image,
+            suite: &cell.suite,
+            scenario: &cell.scenario,
+            model: cell.model,
+            task: cell.task,
+            variant: &cell.variant,
+        };
+        if !keys.iter().any(|(known, _)| *known == key) {
+            keys.push((key, source.session.blocks));
+        }
+    }
+    let mut runs: Vec<Vec<&Record>> = vec![Vec::new(); keys.len()];
+    for record in &source.records.records {
+        let key = Key {
+            image: &record.image,
+            suite: &record.suite,
+            scenario: &record.scenario,
+            model: record.model,
+            task: record.task,
+            variant: &record.variant,
+        };
+        if let Some(place) = keys.iter().position(|(known, _)| *known == key) {
+            runs[place].push(record);
+        } else {
+            keys.push((key, 0));
+            runs.push(vec![record]);
+        }
+    }
+    keys.into_iter()
+        .zip(runs)
+        .map(|((key, planned), runs)| (summary(source, &key, planned, &runs), runs))
+        .collect()
+}
+
+#[derive(Debug, PartialEq)]
+struct Key<'a> {
+    image: &'a str,
+    suite: &'a str,
+    scenario: &'a str,
+    model: Model,
+    task: Task,
+    variant: &'a Variant,
+}
+
+fn summary(source: &Source, key: &Key, planned: u32, runs: &[&Record]) -> CellSummary {
+    let good: Vec<&Record> = runs
+        .iter()
+        .copied()
+        .filter(|run| run.outcome.is_ok())
+        .collect();
+    CellSummary {
+        session: source.session.session.clone(),
+        image: key.image.to_owned(),
+        suite: key.suite.to_owned(),
+        scenario: key.scenario.to_owned(),
+        model: key.model,
+        task: key.task,
+        variant: key.variant.clone(),
+        cell: format!("{} · {}", key.scenario, key.variant),
+        planned,
+        runs: runs.len(),
+        ok: good.len(),
+        failed: runs.len() - good.len(),
+        metrics: CellMetrics::of(&good),
+        time: TimeParts::of(&good),
+    }
+}
+
+/// The images of all sessions, in the order in which their cells come.
+pub(super) fn contenders(report: &Report) -> Vec<Contender> {
+    let several = report.sessions.len() > 1;
+    let one_image = report
+        .cells
+        .iter()
+        .all(|cell| cell.image == report.cells[0].image);
+    let mut found: Vec<Contender> = Vec::new();
+    for cell in &report.cells {
+        if found
+            .iter()
+            .any(|known| known.session == cell.session && known.image == cell.image)
+        {
+            continue;
+        }
+        let label = match (several, one_image) {
+            (true, true) => cell.session.clone(),
+            (true, false) => format!("{} @ {}", cell.image, cell.session),
+            (false, _) => cell.image.clone(),
+        };
+        found.push(Contender {
+            session: cell.session.clone(),
+            image: cell.image.clone(),
+            label: format::clean(&label),
+        });
+    }
+    found
+}
+
+pub(super) fn groups(report: &Report, contenders: &[Contender]) -> Vec<Group> {
+    let mut found: Vec<Group> = Vec::new();
+    for (index, cell) in report.cells.iter().enumerate() {
+        let group = found.iter().position(|group| {
+            group.suite == cell.suite
+                && group.scenario == cell.scenario
+                && group.model == cell.model
+                && group.task == cell.task
+        });
+        let group = group.unwrap_or_else(|| {
+            found.push(Group {
+                suite: cell.suite.clone(),
+                scenario: cell.scenario.clone(),
+                model: cell.model,
+                task: cell.task,
+                common: String::new(),
+                rows: Vec::new(),
+            });
+            found.len() - 1
+        });
+        let rows = &mut found[group].rows;
+        match rows.iter_mut().find(|row| row.variant == cell.variant) {
+            Some(row) => row.cells.push(index),
+            None => rows.push(Row {
+                variant: cell.variant.clone(),
+                label: String::new(),
+                cells: vec![index],
+            }),
+        }
+    }
+    let place = |cell: &usize| {
+        let cell = &report.cells[*cell];
+        contenders
+            .iter()
+            .position(|known| known.session == cell.session && known.image == cell.image)
+    };
+    for group in &mut found {
+        label(group);
+        group.scenario = format::clean(&group.scenario);
+        for row in &mut group.rows {
+            row.cells.sort_by_key(place);
+        }
+    }
+    found
+}
+
+/// Gives every row the axes in which the rows differ, and the group those in which they do not.
+fn label(group: &mut Group) {
+    if let [only] = &mut group.rows[..] {
+        only.label = words(&only.variant.axes(), |axis| BASIC.contains(&axis), false);
+        return;
+    }
+    let axes: Vec<Axes> = group.rows.iter().map(|row| row.variant.axes()).collect();
+    let Some(first) = axes.first() else { return };
+    let differs = |axis: &str| axes.iter().any(|other| other.get(axis) != first.get(axis));
+    let always = |axis: &str| BASIC.contains(&axis) && !differs(axis);
+    let common: Axes = first
+        .iter()
+        .filter(|(axis, _)| !differs(axis))
+        .map(|(axis, value)| (axis.clone(), value.clone()))
+        .collect();
+    group.common = words(&common, always, false);
+    for (row, axes) in group.rows.iter_mut().zip(&axes) {
+        let own: Axes = axes
+            .iter()
+            .filter(|(axis, _)| differs(axis))
+            .map(|(axis, value)| (axis.clone(), value.clone()))
+            .collect();
+        row.label = words(&own, |axis| BASIC.contains(&axis), false);
+        if row.label.is_empty() {
+            row.label = words(&own, |_| true, true);
+        }
+    }
+}
+
+type Axes = BTreeMap<String, String>;
+
+/// Axes that are named even at their default.
+const BASIC: [&str; 2] = ["precision", "batch"];
+
+/// These axes as words, precision and batch first; those at their default only where `always`
+/// says so. Nothing at all reads as `usual` where `something` is needed.
+fn words(axes: &Axes, always: impl Fn(&str) -> bool, something: bool) -> String {
+    let defaults = Variant::default().axes();
+    let rest = Variant::AXES
+        .into_iter()
+        .filter(|axis| !BASIC.contains(axis));
+    let told: Vec<String> = BASIC
+        .into_iter()
+        .chain(rest)
+        .filter_map(|axis| Some((axis, axes.get(axis)?)))
+        .filter(|(axis, value)| always(axis) || defaults.get(*axis) != Some(value))
+        .map(|(axis, value)| word(axis, value))
+        .collect();
+    if told.is_empty() && something {
+        return "usual".to_owned();
+    }
+    told.join(" ")
+}
+
+/// One axis in as few letters as leave no doubt.
+fn word(axis: &str, value: &str) -> String {
+    match axis {
+        "precision" | "allocator" | "memory_format" | "optimizer" => value.to_owned(),
+        "batch" => format!("bs{value}"),
+        "sequence_length" => format!("seq{value}"),
+        "image_size" => format!("{value}px"),
+        _ => format!("{axis}={value}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(variants: &[&str], common: &str, labels: &[&str]) {
+        let row = |json: &&str| Row {
+            variant: serde_json::from_str(json).unwrap(),
+            label: String::new(),
+            cells: Vec::new(),
+        };
+        let mut group = Group {
+            suite: "s".into(),
+            scenario: "x".into(),
+            model: Model::Resnet50,
+            task: Task::Training,
+            common: String::new(),
+            rows: variants.iter().map(row).collect(),
+        };
+        label(&mut group);
+        let found: Vec<&str> = group.rows.iter().map(|row| row.label.as_str()).collect();
+        assert_eq!(found, labels);
+        assert_eq!(group.common, common);
+    }
+
+    #[test]
+    fn labels_say_what_differs() {
+        check(&[r#"{"batch":8}"#], "", &["fp32 bs8"]);
+        check(
+            &[
+                r#"{"batch":8,"optimizer":"adamw"}"#,
+                r#"{"batch":8,"optimizer":"adamw","checkpointing":"blocks"}"#,
+            ],
+            "fp32 bs8 adamw",
+            &["checkpointing=none", "checkpointing=blocks"],
+        );
+        check(
+            &[
+                r#"{"precision":"tf32","batch":8}"#,
+                r#"{"precision":"tf32","batch":8,"allocator":"max_split_size_mb:64"}"#,
+                r#"{"precision":"amp-bf16","batch":8,"memory_format":"channels-last"}"#,
+            ],
+            "bs8",
+            &[
+                "tf32",
+                "tf32 max_split_size_mb:64",
+                "amp-bf16 channels-last",
+            ],
+        );
+        check(
+            &[r#"{"batch":8}"#, r#"{"batch":8,"sequence_length":512}"#],
+            "fp32 bs8",
+            &["usual", "seq512"],
+        );
+    }
+}

@@ -1,0 +1,353 @@
+//! What a report says, before it has a form: [`Report`] for programs, and [`View`], which adds
+//! the order in which people read it.
+
+mod cautions;
+mod footprint;
+mod group;
+mod metrics;
+mod sentences;
+mod spread;
+pub mod time;
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use protocol::{Device, Model, Task, Variant};
+use record::{
+    EngineFacts, FolderError, ImageFacts, Machine, Outcome, Reason, Record, Records, Session,
+    SessionFolder, Stage, Tool,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::format;
+
+pub use footprint::Footprint;
+pub use group::{Contender, Group, Row};
+pub use metrics::CellMetrics;
+pub use spread::Spread;
+pub use time::TimeParts;
+
+/// Version of `report.json`.
+pub const VERSION: u32 = 1;
+
+/// One session, as read from its folder.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Source {
+    /// The plan and the facts.
+    pub session: Session,
+    /// The runs.
+    pub records: Records,
+}
+
+impl Source {
+    /// Reads a session's folder.
+    pub fn read(folder: &SessionFolder) -> Result<Self, FolderError> {
+        Ok(Self {
+            session: folder.read_session()?,
+            records: folder.read_records()?,
+        })
+    }
+}
+
+/// `report.json`: the figures of one or more sessions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Report {
+    /// [`VERSION`].
+    pub version: u32,
+    /// What was found, in plain sentences.
+    pub summary: Vec<String>,
+    /// What to know before believing the figures.
+    pub cautions: Vec<String>,
+    /// The sessions, in the order given.
+    pub sessions: Vec<SessionSummary>,
+    /// The cells of all sessions: by session, in the order of the plan.
+    pub cells: Vec<CellSummary>,
+    /// Every run that failed.
+    pub failures: Vec<Failure>,
+}
+
+/// One session: how it was run, and on what.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SessionSummary {
+    /// Its name.
+    pub session: String,
+    /// When it began.
+    #[schemars(with = "String")]
+    pub started_at: Timestamp,
+    /// When it ended.
+    #[schemars(with = "Option<String>")]
+    pub ended_at: Option<Timestamp>,
+    /// Whether every planned run has a record.
+    pub complete: bool,
+    /// What measured.
+    pub tool: Tool,
+    /// The machine.
+    pub machine: Machine,
+    /// Where runs executed.
+    pub engine: EngineFacts,
+    /// Where the work ran.
+    pub device: Device,
+    /// The suites, by name, with the SHA-256 of their text.
+    pub suites: BTreeMap<String, String>,
+    /// The images.
+    pub images: Vec<ImageFacts>,
+    /// Blocks planned.
+    pub blocks: u32,
+    /// Seed of the order within blocks.
+    pub order_seed: u64,
+    /// Runs recorded.
+    pub runs: usize,
+    /// Runs that failed.
+    pub failed: usize,
+    /// Notes on the session.
+    pub notes: Vec<String>,
+}
+
+/// One cell of one session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CellSummary {
+    /// The session's name.
+    pub session: String,
+    /// The image's name, or `local`.
+    pub image: String,
+    /// The suite's name.
+    pub suite: String,
+    /// The scenario's name.
+    pub scenario: String,
+    /// The model.
+    pub model: Model,
+    /// The task.
+    pub task: Task,
+    /// The choice on every axis.
+    pub variant: Variant,
+    /// Scenario and variant as one line: what images are compared on.
+    pub cell: String,
+    /// Runs planned.
+    pub planned: u32,
+    /// Runs recorded.
+    pub runs: usize,
+    /// Runs that succeeded: those behind the metrics.
+    pub ok: usize,
+    /// Runs that failed.
+    pub failed: usize,
+    /// Every metric over the successful runs.
+    pub metrics: CellMetrics,
+    /// Where the time of a run goes; `None` without a successful run.
+    pub time: Option<TimeParts>,
+}
+
+/// One run that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Failure {
+    /// The session's name.
+    pub session: String,
+    /// The run's name.
+    pub run: String,
+    /// The image's name.
+    pub image: String,
+    /// Scenario and variant.
+    pub cell: String,
+    /// The block, from 0.
+    pub block: u32,
+    /// Which try it was, from 1.
+    pub attempt: u32,
+    /// Why, as a type.
+    pub reason: Reason,
+    /// Where.
+    pub stage: Stage,
+    /// Why, in words.
+    pub message: String,
+    /// The log, relative to the session folder.
+    pub log: Option<String>,
+}
+
+/// A report with the runs behind it, in the order in which people read it.
+#[derive(Debug)]
+pub struct View<'a> {
+    /// The figures.
+    pub report: Report,
+    /// The images; with several sessions, the images of each.
+    pub contenders: Vec<Contender>,
+    /// The scenarios with their variants.
+    pub groups: Vec<Group>,
+    /// The runs of every cell of the report, in the order in which they ended.
+    pub runs: Vec<Vec<&'a Record>>,
+}
+
+impl<'a> View<'a> {
+    /// Of one or more sessions.
+    #[must_use]
+    pub fn of(sources: &'a [Source]) -> Self {
+        let mut cells = Vec::new();
+        let mut runs = Vec::new();
+        let mut failures = Vec::new();
+        for source in sources {
+            for (cell, of_cell) in group::cells(source) {
+                cells.push(cell);
+                runs.push(of_cell);
+            }
+            failures.extend(source.records.records.iter().filter_map(failure));
+        }
+        let report = Report {
+            version: VERSION,
+            summary: Vec::new(),
+            cautions: Vec::new(),
+            sessions: sources.iter().map(session).collect(),
+            cells,
+            failures,
+        };
+        let contenders = group::contenders(&report);
+        let groups = group::groups(&report, &contenders);
+        let mut view = Self {
+            report,
+            contenders,
+            groups,
+            runs,
+        };
+        let clean = |lines: Vec<String>| lines.iter().map(|line| format::clean(line)).collect();
+        view.report.summary = clean(sentences::of(&view));
+        view.report.cautions = clean(cautions::of(&view, sources));
+        view
+    }
+
+    /// The successful runs of a cell.
+    #[must_use]
+    pub fn good_runs(&self, cell: usize) -> Vec<&'a Record> {
+        self.runs[cell]
+            .iter()
+            .copied()
+            .filter(|run| run.outcome.is_ok())
+            .collect()
+    }
+
+    /// The contender that a cell belongs to.
+    #[must_use]
+    pub fn contender_of(&self, cell: usize) -> usize {
+        let CellSummary { session, image, .. } = &self.report.cells[cell];
+        self.contenders
+            .iter()
+            .position(|contender| contender.session == *session && contender.image == *image)
+            .unwrap_or(0)
+    }
+
+    /// A cell in few words: its scenario, and what tells it from the scenario's other variants.
+    #[must_use]
+    pub fn short_name(&self, cell: usize) -> String {
+        let of_group = |group: &Group| {
+            let row = group.rows.iter().find(|row| row.cells.contains(&cell))?;
+            Some(format!("{} {}", group.scenario, row.label))
+        };
+        self.groups
+            .iter()
+            .find_map(of_group)
+            .unwrap_or_else(|| self.report.cells[cell].cell.clone())
+    }
+
+    /// What the labels of the contenders are: the head of their column.
+    #[must_use]
+    pub fn contender_head(&self) -> &'static str {
+        let Some(first) = self.contenders.first() else {
+            return "image";
+        };
+        if first.label == format::clean(&first.image) {
+            "image"
+        } else if first.label == format::clean(&first.session) {
+            "session"
+        } else {
+            "image @ session"
+        }
+    }
+
+    /// Why a cell has no successful run, in few words.
+    #[must_use]
+    pub fn why_nothing(&self, cell: usize) -> String {
+        let mut reasons: Vec<String> = self.runs[cell]
+            .iter()
+            .filter_map(|run| match &run.outcome {
+                Outcome::Failed { reason, .. } => Some(reason.word()),
+                Outcome::Ok => None,
+            })
+            .collect();
+        reasons.sort();
+        reasons.dedup();
+        match &reasons[..] {
+            [] => "not run".to_owned(),
+            [only] => format!("no successful run: {only}"),
+            [first, ..] => format!("no successful run: {first} and other reasons"),
+        }
+    }
+}
+
+fn session(source: &Source) -> SessionSummary {
+    let Session {
+        session,
+        started_at,
+        ended_at,
+        complete,
+        tool,
+        machine,
+        engine,
+        device,
+        suites,
+        images,
+        blocks,
+        order_seed,
+        notes,
+        ..
+    } = source.session.clone();
+    let records = &source.records.records;
+    SessionSummary {
+        session,
+        started_at,
+        ended_at,
+        complete,
+        tool,
+        machine,
+        engine,
+        device,
+        suites,
+        images,
+        blocks,
+        order_seed,
+        runs: records.len(),
+        failed: records
+            .iter()
+            .filter(|record| !record.outcome.is_ok())
+            .count(),
+        notes,
+    }
+}
+
+fn failure(record: &Record) -> Option<Failure> {
+    let Outcome::Failed {
+        reason,
+        stage,
+        message,
+    } = &record.outcome
+    else {
+        return None;
+    };
+    Some(Failure {
+        session: record.session.clone(),
+        run: record.run.clone(),
+        image: record.image.clone(),
+        cell: record.cell(),
+        block: record.block,
+        attempt: record.attempt,
+        reason: *reason,
+        stage: *stage,
+        message: message.clone(),
+        log: record.log.clone(),
+    })
+}
+
+/// The word of a stage in records and reports.
+#[must_use]
+pub fn stage_word(stage: Stage) -> String {
+    let word = serde_json::to_value(stage).ok();
+    word.as_ref()
+        .and_then(|word| word.as_str())
+        .unwrap_or("unknown")
+        .to_owned()
+}

@@ -1,0 +1,224 @@
+//! Throughput with its spread: how fast on the left, how steady on the right.
+
+use super::{Picture, Plot, contender_legend, group_drawing, series};
+use crate::{
+    format::{self, Quantity},
+    model::{Group, Row, Spread, View},
+    svg::{
+        Anchor, Canvas, DrawError, SMALL, Shape, TEXT, axis,
+        ink::Ink,
+        measure,
+        place::Area,
+        rows::{Lane, Rows, WIDTH},
+        scale::Scale,
+    },
+};
+
+pub(super) const PLOT: Plot = Plot {
+    id: "throughput",
+    title: "Throughput",
+    about: "Left: samples per second, the bar up to the median of the runs, with their range where \
+            it can be seen. Right: every run as its deviation from that median (with several images \
+            or sessions, from the first one's), magnified, on one scale for the whole report, so that \
+            noise and small differences show. The stroke is the median; an arrow points to a run \
+            beyond the scale.",
+    draw,
+};
+
+const SPREAD_WIDTH: f64 = 250.0;
+const GAP: f64 = 26.0;
+const TOP: f64 = 4.0;
+/// The scale of deviations goes at least this far, in percent.
+const LEAST_DEVIATION: f64 = 0.5;
+
+fn draw(view: &View) -> Result<Picture, DrawError> {
+    let reach = reach(view);
+    let drawings = view
+        .groups
+        .iter()
+        .enumerate()
+        .filter(|(_, group)| group.cells().any(|cell| spread(view, cell).is_some()))
+        .map(|(index, group)| {
+            let rows = Rows::of(view, group, TOP);
+            let size = (WIDTH, rows.bottom + axis::LOWER);
+            group_drawing(&PLOT, group, index, size, &describe(view, group), |canvas| {
+                draw_group(canvas, view, group, &rows, reach);
+            })
+        })
+        .collect::<Result<_, _>>()?;
+    Ok(Picture { legends: contender_legend(view), drawings })
+}
+
+fn spread(view: &View, cell: usize) -> Option<Spread> {
+    view.report.cells[cell].metrics.throughput_samples_per_second
+}
+
+fn values<'a>(view: &View<'a>, cell: usize) -> Vec<(&'a str, f64)> {
+    view.good_runs(cell)
+        .into_iter()
+        .filter_map(|run| {
+            let value = run.metrics.as_ref()?.throughput_samples_per_second;
+            value.is_finite().then_some((run.run.as_str(), value))
+        })
+        .collect()
+}
+
+fn deviation(value: f64, median: f64) -> f64 {
+    if median == 0.0 { 0.0 } else { (value / median - 1.0) * 100.0 }
+}
+
+/// What the runs of a lane are held against: the first contender's median where there are
+/// several, the cell's own elsewhere.
+fn reference(view: &View, row: &Row, cell: usize) -> Option<f64> {
+    let own = spread(view, cell)?.median;
+    let first = row.cells.first().filter(|first| view.contender_of(**first) == 0);
+    let first = first.and_then(|first| spread(view, *first));
+    Some(first.map_or(own, |spread| spread.median))
+}
+
+/// How far the scale of deviations goes: as far as any run, unless a few runs are far beyond
+/// most others.
+fn reach(view: &View) -> f64 {
+    let rows = view.groups.iter().flat_map(|group| &group.rows);
+    let mut deviations: Vec<f64> = rows
+        .flat_map(|row| row.cells.iter().map(move |cell| (row, *cell)))
+        .filter_map(|(row, cell)| Some((cell, reference(view, row, cell)?)))
+        .flat_map(|(cell, reference)| {
+            let values = values(view, cell);
+            values.into_iter().map(move |(_, value)| deviation(value, reference).abs())
+        })
+        .collect();
+    deviations.sort_by(f64::total_cmp);
+    let Some(&most) = deviations.last() else {
+        return LEAST_DEVIATION;
+    };
+    let usual = deviations[(deviations.len() - 1) * 9 / 10];
+    most.min(usual * 3.0).max(LEAST_DEVIATION) * 1.08
+}
+
+fn draw_group(canvas: &mut Canvas, view: &View, group: &Group, rows: &Rows, reach: f64) {
+    let figures: Vec<(&Lane, Spread)> = rows
+        .lanes()
+        .filter_map(|lane| Some((lane, spread(view, lane.cell)?)))
+        .collect();
+    let figure_width = figures
+        .iter()
+        .map(|(_, spread)| measure::bold_width(&format::significant(spread.median, 4), TEXT))
+        .fold(30.0, f64::max);
+    let bars = Area {
+        left: rows.left,
+        top: rows.top,
+        right: WIDTH - SPREAD_WIDTH - GAP - figure_width - 24.0,
+        bottom: rows.bottom,
+    };
+    let noise = Area { left: WIDTH - SPREAD_WIDTH - 8.0, right: WIDTH - 8.0, ..bars };
+    let most = figures.iter().map(|(_, spread)| spread.maximum).fold(0.0, f64::max);
+    let most = if most > 0.0 { most } else { 1.0 };
+    let speed = Scale::linear((0.0, most), (bars.left, bars.right));
+    let deviations = Scale::linear((-reach, reach), (noise.left, noise.right));
+    rows.draw(canvas);
+    axis::lower(canvas, &bars, &speed, Quantity::Throughput, "Throughput");
+    let title = if view.contenders.len() > 1 {
+        "Each run against the first one's median"
+    } else {
+        "Deviation of each run from the median"
+    };
+    axis::lower(canvas, &noise, &deviations, Quantity::Percent, title);
+    let zero = deviations.place(0.0);
+    canvas.line(&[(zero, noise.top), (zero, noise.bottom)], Ink::Axis, 1.0);
+    for (row, lane) in group.rows.iter().zip(&rows.rows).flat_map(|(row, drawn)| {
+        drawn.lanes.iter().map(move |lane| (row, lane))
+    }) {
+        let (Some(spread), Some(reference)) =
+            (spread(view, lane.cell), reference(view, row, lane.cell))
+        else {
+            let why = view.why_nothing(lane.cell);
+            let why = measure::shorten(&why, SMALL, WIDTH - bars.left - 12.0);
+            canvas.text(&why, (bars.left + 6.0, lane.y), Anchor::Start, SMALL, Ink::Danger);
+            continue;
+        };
+        let ink = series(lane.contender);
+        let label = &view.report.cells[lane.cell].cell;
+        canvas.hinted(&hint(label, &spread), |canvas| {
+            let end = speed.place(spread.median);
+            let bar = Area { left: bars.left, top: lane.y - 6.0, right: end, bottom: lane.y + 6.0 };
+            canvas.fill(bar, ink);
+            let figure = format::significant(spread.median, 4);
+            let at = (bars.right + 12.0 + figure_width, lane.y);
+            canvas.bold(&figure, at, Anchor::End, TEXT, Ink::Text);
+        });
+        range(canvas, (speed.place(spread.minimum), speed.place(spread.maximum)), lane.y);
+        let values = values(view, lane.cell);
+        runs(canvas, lane, &values, &spread, reference, (&deviations, reach));
+    }
+}
+
+/// The runs of a lane as deviations, over the line of their range and a stroke at their median.
+fn runs(
+    canvas: &mut Canvas,
+    lane: &Lane,
+    values: &[(&str, f64)],
+    spread: &Spread,
+    reference: f64,
+    (deviations, reach): (&Scale, f64),
+) {
+    let place = |value: f64| deviations.place(deviation(value, reference));
+    let ends = [place(spread.minimum), place(spread.maximum)];
+    canvas.line(&ends.map(|x| (x, lane.y)), Ink::Axis, 2.0);
+    for (run, value) in values {
+        let off = deviation(*value, reference);
+        let hint = format!("{run}: {}, {off:+.2} %", Quantity::Throughput.write(*value));
+        canvas.hinted(&hint, |canvas| {
+            let at = (place(*value), lane.y);
+            let ink = series(lane.contender);
+            if off.abs() > reach {
+                canvas.beyond(at, off > 0.0, ink);
+            } else {
+                canvas.mark(at, Shape::of(lane.contender), 7.0, ink, false);
+            }
+        });
+    }
+    if values.len() > 1 {
+        let middle = place(spread.median);
+        canvas.line(&[(middle, lane.y - 7.0), (middle, lane.y + 7.0)], Ink::Text, 1.4);
+    }
+}
+
+/// From the least to the greatest run, with ends; nothing where the two fall on one spot.
+fn range(canvas: &mut Canvas, (low, high): (f64, f64), y: f64) {
+    const VISIBLE: f64 = 5.0;
+    if high - low < VISIBLE {
+        return;
+    }
+    canvas.line(&[(low, y), (high, y)], Ink::Text, 1.2);
+    for end in [low, high] {
+        canvas.line(&[(end, y - 4.0), (end, y + 4.0)], Ink::Text, 1.2);
+    }
+}
+
+fn hint(cell: &str, spread: &Spread) -> String {
+    let variation = spread
+        .coefficient_of_variation
+        .map_or_else(|| "unknown".to_owned(), format::share);
+    format!(
+        "{cell}: median {}, from {} to {} in {}, coefficient of variation {variation}",
+        Quantity::Throughput.write(spread.median),
+        format::significant(spread.minimum, 4),
+        format::significant(spread.maximum, 4),
+        format::plural(spread.n, "run", "runs"),
+    )
+}
+
+fn describe(view: &View, group: &Group) -> String {
+    let lines = group.rows.iter().flat_map(|row| {
+        row.cells.iter().map(|&cell| {
+            let image = &view.contenders[view.contender_of(cell)].label;
+            let figure = spread(view, cell).map_or_else(
+                || view.why_nothing(cell),
+                |spread| Quantity::Throughput.write(spread.median),
+            );
+            format!("{} in {image}: {figure}.", row.label)
+        })
+    });
+    lines.collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,87 @@
+//! From session folders to files.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use record::{FolderError, SessionFolder};
+
+use crate::{Source, View, html, json, markdown, svg::DrawError};
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// No session was given.
+    #[error("no session to report on; give the folder of at least one")]
+    Nothing,
+    /// A session cannot be read.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// A picture cannot be drawn.
+    #[error(transparent)]
+    Draw(#[from] DrawError),
+    /// The page cannot be put together.
+    #[error("cannot render the page: {0}")]
+    Page(#[from] askama::Error),
+    /// The figures cannot be written as JSON.
+    #[error("cannot write the figures as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    /// A file cannot be written.
+    #[error("cannot write {path}: {source}; check the folder's permissions and the disk's space")]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// The files of a report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// The page.
+    pub html: PathBuf,
+    /// For a pull request.
+    pub markdown: PathBuf,
+    /// For programs.
+    pub json: PathBuf,
+}
+
+/// Draws `report.html`, `report.md` and `report.json` of these sessions into `out`, which is
+/// made where it is not there. Either all three are new or none is.
+pub fn write(folders: &[SessionFolder], out: &Path) -> Result<Written, ReportError> {
+    if folders.is_empty() {
+        return Err(ReportError::Nothing);
+    }
+    let sources = folders
+        .iter()
+        .map(Source::read)
+        .collect::<Result<Vec<_>, _>>()?;
+    let view = View::of(&sources);
+    let files = [
+        ("report.html", html::render(&view)?),
+        ("report.md", markdown::render(&view)),
+        ("report.json", json::render(&view.report)?),
+    ];
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| ReportError::Write { path, source }
+    };
+    fs::create_dir_all(out).map_err(failed(out))?;
+    for (name, text) in &files {
+        let fresh = out.join(format!("{name}.new"));
+        fs::write(&fresh, text).map_err(failed(&fresh))?;
+    }
+    let [html, markdown, json] = files.map(|(name, _)| out.join(name));
+    for path in [&html, &markdown, &json] {
+        let mut fresh = path.clone().into_os_string();
+        fresh.push(".new");
+        fs::rename(fresh, path).map_err(failed(path))?;
+    }
+    Ok(Written {
+        html,
+        markdown,
+        json,
+    })
+}

@@ -1,0 +1,175 @@
+//! Verdicts in every form.
+
+use judge::compare::{Comparison, Interval, Method, Verdict};
+use reports::comparison::{annotations, html, json, junit, markdown, text};
+use verdict::{CellVerdicts, FailOn, Origin, QuantityVerdict, Verdicts, Warning};
+
+/// Two images of one session: the head is slower in one cell, takes less memory, and is so noisy
+/// in the other cell that nobody can tell.
+fn verdicts() -> Verdicts {
+    let origin = |image: &str| Origin {
+        session: "2026-11-12T10-20-30-abcd".into(),
+        image: image.into(),
+        image_id: None,
+        libtorch_version: Some("2.11.0".into()),
+        machine: "gpu-ci-1".into(),
+        device: "NVIDIA H200".into(),
+        driver_version: Some("580.159".into()),
+        choice: None,
+    };
+    let cell = |variant: &str, quantities| CellVerdicts {
+        suite: "sample".into(),
+        scenario: "resnet50".into(),
+        variant: variant.into(),
+        quantities,
+    };
+    let gib = 1_073_741_824.0;
+    let throughput = "throughput_samples_per_second";
+    Verdicts {
+        version: verdict::VERSION,
+        base: origin("torch-2.10-cu128"),
+        head: origin("torch-2.11-cu130"),
+        warnings: vec![
+            Warning::NotInterleaved,
+            Warning::FailedRuns {
+                cell: "resnet50 · tf32 bs64".into(),
+                base: 0,
+                head: 1,
+            },
+        ],
+        cells: vec![
+            cell(
+                "fp32 bs64",
+                vec![
+                    judged(
+                        throughput,
+                        (942.7, 860.9),
+                        (0.9133, 0.9071, 0.9195),
+                        Verdict::Worse,
+                    ),
+                    judged(
+                        "step_p99_seconds",
+                        (0.0698, 0.0702),
+                        (1.006, 0.981, 1.031),
+                        Verdict::Same,
+                    ),
+                    judged(
+                        "peak_allocated_bytes",
+                        (5.602 * gib, 5.535 * gib),
+                        (0.988, 0.988, 0.988),
+                        Verdict::Better,
+                    ),
+                ],
+            ),
+            cell(
+                "tf32 bs64 | wide",
+                vec![
+                    judged(
+                        throughput,
+                        (2005.0, 2021.0),
+                        (1.0079, 0.9017, 1.1265),
+                        Verdict::CannotTell,
+                    ),
+                    judged(
+                        "peak_reserved_bytes",
+                        (6.218 * gib, 6.218 * gib),
+                        (1.0, 1.0, 1.0),
+                        Verdict::Same,
+                    ),
+                ],
+            ),
+        ],
+    }
+}
+
+fn judged(
+    name: &str,
+    (base, head): (f64, f64),
+    (ratio, lo, hi): (f64, f64, f64),
+    verdict: Verdict,
+) -> QuantityVerdict {
+    let open = verdict == Verdict::CannotTell;
+    QuantityVerdict {
+        quantity: name.into(),
+        gated: record::Quantity::named(name).unwrap().gated,
+        base: Some(base),
+        head: Some(head),
+        comparison: Comparison {
+            ratio: Some(ratio),
+            interval: Some(Interval { lo, hi }),
+            p_value: Some(0.01),
+            q_value: Some(0.02),
+            verdict,
+            margin: 0.01,
+            smallest_detectable_change: Some(if open { 0.2067 } else { 0.008 }),
+            blocks_needed: open.then_some(812),
+            noise: Some(0.004),
+            blocks_used: 5,
+            blocks_dropped: 0,
+            method: Method::PairedT,
+            reason: format!("because it is {verdict}"),
+        },
+    }
+}
+
+#[test]
+fn forms_of_a_comparison() {
+    let verdicts = verdicts();
+    insta::assert_snapshot!("comparison_text", text(&verdicts));
+    insta::assert_snapshot!("comparison_markdown", markdown(&verdicts));
+    insta::assert_snapshot!(
+        "comparison_annotations",
+        annotations(&verdicts, FailOn::Worse)
+    );
+    insta::assert_snapshot!("comparison_junit", junit(&verdicts, FailOn::Worse).unwrap());
+    let back: Verdicts = serde_json::from_str(&json(&verdicts).unwrap()).unwrap();
+    assert_eq!(back, verdicts);
+}
+
+#[test]
+fn a_strict_gate_fails_what_nobody_can_tell() {
+    let verdicts = verdicts();
+    let failures = |fail_on| {
+        let xml = junit(&verdicts, fail_on).unwrap();
+        let document = roxmltree::Document::parse(&xml).unwrap();
+        let count = document.root_element().attribute("failures").unwrap();
+        count.parse::<usize>().unwrap()
+    };
+    let gated = |verdict| {
+        let all = verdicts.all();
+        all.filter(|(_, found)| found.gated && found.comparison.verdict == verdict)
+            .count()
+    };
+    assert_eq!(failures(FailOn::Worse), gated(Verdict::Worse));
+    assert_eq!(
+        failures(FailOn::CannotTell),
+        gated(Verdict::Worse) + gated(Verdict::CannotTell)
+    );
+    assert!(gated(Verdict::CannotTell) > 0);
+    assert!(annotations(&verdicts, FailOn::Worse).contains("::warning "));
+    let strict = annotations(&verdicts, FailOn::CannotTell);
+    assert_eq!(
+        strict.matches("::error ").count(),
+        failures(FailOn::CannotTell)
+    );
+}
+
+#[test]
+fn hostile_names_stay_names() {
+    let mut verdicts = verdicts();
+    verdicts.cells[0].scenario = "<script>x</script>|\n::error::y\u{0}".into();
+    verdicts.head.image = "b\"'&<".into();
+    assert!(!html(&verdicts).contains("<script"));
+    let wrapped = format!("<x>{}</x>", html(&verdicts).replace("<br>", "<br/>"));
+    roxmltree::Document::parse(&wrapped).unwrap();
+    assert!(!markdown(&verdicts).contains("<script"));
+    roxmltree::Document::parse(&junit(&verdicts, FailOn::Worse).unwrap()).unwrap();
+    for line in annotations(&verdicts, FailOn::Worse).lines() {
+        assert!(
+            line.starts_with("::error title=")
+                || line.starts_with("::warning title=")
+                || line.starts_with("::notice title="),
+            "{line}"
+        );
+    }
+}

@@ -1,0 +1,210 @@
+//! Markdown, JSON and text through their public face.
+
+use record::{Quantity, SessionFolder};
+use reports::{Report, Source, View, json, markdown, text};
+
+use crate::support::{self, Fake};
+
+fn small() -> Fake {
+    let mut fake = Fake::gpu();
+    fake.cells = vec![
+        fake.cells[0].clone(),
+        fake.cells[2].clone(),
+        fake.cells[9].clone(),
+    ];
+    fake.failing = vec![(
+        4,
+        record::Reason::OutOfMemory,
+        record::Stage::Workload(protocol::Phase::Warmup),
+        "CUDA out of memory.\nTried to allocate 1.53 GiB.".into(),
+    )];
+    fake.blocks = 3;
+    fake
+}
+
+fn with_view<T>(fakes: &[Fake], read: impl FnOnce(&View) -> T) -> T {
+    let sources: Vec<Source> = fakes.iter().map(Fake::source).collect();
+    read(&View::of(&sources))
+}
+
+#[test]
+fn markdown_for_a_pull_request() {
+    insta::assert_snapshot!(with_view(&[small()], markdown::render));
+}
+
+#[test]
+fn markdown_of_two_images() {
+    let fake = small().images(&["torch-2.10-cu128", "torch-2.11-cu130"]);
+    insta::assert_snapshot!(with_view(&[fake], markdown::render));
+}
+
+#[test]
+fn text_in_many_widths() {
+    let table = |width, plain| {
+        with_view(&[small()], |view| {
+            text::table(view, text::Style { width, plain })
+        })
+    };
+    insta::assert_snapshot!("text_plain", table(None, true));
+    insta::assert_snapshot!("text_80", table(Some(80), true));
+    for width in [40, 60, 80, 100, 132, 200] {
+        for line in table(Some(width), true)
+            .lines()
+            .filter(|line| !line.starts_with("failed:"))
+        {
+            assert!(
+                line.chars().count() <= usize::from(width),
+                "{width}: {line}"
+            );
+        }
+    }
+    assert!(!table(None, true).contains('\u{1b}'));
+    assert!(table(None, false).contains('─'));
+}
+
+#[test]
+fn json_for_programs() {
+    let text = with_view(&[small()], |view| json::render(&view.report)).unwrap();
+    let report: Report = serde_json::from_str(&text).unwrap();
+    assert_eq!(json::render(&report).unwrap(), text);
+    let first = serde_json::to_value(&report.cells[1]).unwrap();
+    insta::assert_json_snapshot!(first);
+}
+
+#[test]
+fn the_committed_schema_is_that_of_the_types() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/report.schema.json");
+    let committed = std::fs::read_to_string(path).unwrap_or_default();
+    let schema = json::schema().unwrap();
+    if committed != schema && std::env::var_os("UPDATE_SCHEMAS").is_some() {
+        std::fs::write(path, &schema).unwrap();
+    } else {
+        assert_eq!(
+            committed, schema,
+            "run with UPDATE_SCHEMAS=1 and look at what changed"
+        );
+    }
+}
+
+#[test]
+fn every_compared_quantity_is_a_metric_of_a_cell() {
+    let cell = with_view(&[Fake::gpu()], |view| {
+        serde_json::to_value(&view.report.cells[0]).unwrap()
+    });
+    for quantity in Quantity::ALL {
+        assert!(
+            cell["metrics"][quantity.name]["median"].is_number(),
+            "{}",
+            quantity.name
+        );
+    }
+}
+
+#[test]
+fn failed_runs_are_left_out_of_the_figures() {
+    with_view(&[small()], |view| {
+        let cell = &view.report.cells[1];
+        assert_eq!(
+            (cell.planned, cell.runs, cell.ok, cell.failed),
+            (3, 3, 2, 1)
+        );
+        assert_eq!(cell.metrics.throughput_samples_per_second.unwrap().n, 2);
+        assert_eq!(view.report.failures.len(), 1);
+    });
+}
+
+#[test]
+fn hostile_names_mean_themselves() {
+    with_view(&[support::hostile()], |view| {
+        let text = markdown::render(view);
+        assert!(
+            !text.contains("<script") && !text.contains("<img"),
+            "{text}"
+        );
+        assert!(!text.contains(" @user") && !text.contains('\u{1b}'));
+        // A line break or a bar in a name must not end a row.
+        let columns = |line: &str| line.replace("\\|", "").matches('|').count();
+        let mut tables = text.lines().filter(|line| line.starts_with('|'));
+        let first = tables.next().unwrap();
+        for line in tables.take_while(|line| !line.starts_with("| run ")) {
+            assert_eq!(columns(line), columns(first), "{line}");
+        }
+        let terminal = text::table(
+            view,
+            text::Style {
+                width: None,
+                plain: true,
+            },
+        );
+        assert!(!terminal.contains('\u{1b}') && !terminal.contains('\u{202e}'));
+    });
+}
+
+#[test]
+fn a_session_without_runs_has_a_report_too() {
+    with_view(&[support::empty()], |view| {
+        assert!(markdown::render(view).contains("No cell was planned"));
+        assert_eq!(text::table(view, text::Style::default()), "No cells.\n");
+    });
+    with_view(&[support::no_success()], |view| {
+        assert!(markdown::render(view).contains("All 6 runs failed"));
+        assert!(text::table(view, text::Style::default()).contains("device-unavailable"));
+    });
+}
+
+#[test]
+fn cautions_name_what_makes_figures_doubtful() {
+    let mut source = small().source();
+    source.session.complete = false;
+    source.records.torn_after = Some(17);
+    let record = &mut source.records.records[0];
+    record.monitor.card_throttle_reasons = vec!["gpu-idle".into(), "sw-power-cap".into()];
+    record.monitor.other_card_processes = vec![4711];
+    record.isolation = record::Isolation::Process {
+        missing: vec!["memory limit".into()],
+    };
+    record.notes = vec!["the engine refused memlock −1".into()];
+    record.workload.as_mut().unwrap().libtorch_version = "2.10.0".into();
+    let sources = [source];
+    let cautions = View::of(&sources).report.cautions.join("\n");
+    insta::assert_snapshot!(cautions);
+}
+
+#[test]
+fn sessions_of_different_machines_are_told_apart() {
+    let mut second = small().seeded(4).named("later").source();
+    second.session.machine.name = "gpu-ci-2".into();
+    let sources = [small().source(), second];
+    let view = View::of(&sources);
+    let labels: Vec<_> = view
+        .contenders
+        .iter()
+        .map(|contender| contender.label.as_str())
+        .collect();
+    assert_eq!(labels, ["2026-11-12T10-20-30-abcd", "later"]);
+    assert_eq!(view.contender_head(), "session");
+    assert_eq!(view.groups[0].rows[0].cells, [0, 3]);
+    let cautions = view.report.cautions.join("\n");
+    assert!(cautions.contains("different machines"), "{cautions}");
+}
+
+#[test]
+fn reports_are_written_whole_or_not_at_all() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = SessionFolder::at(home.path().join("session"));
+    folder.create().unwrap();
+    let out = home.path().join("out");
+    assert!(reports::write(&[], &out).is_err());
+    assert!(reports::write(std::slice::from_ref(&folder), &out).is_err());
+    assert!(!out.exists());
+    let source = small().source();
+    folder.write_session(&source.session).unwrap();
+    for record in &source.records.records {
+        folder.append(record).unwrap();
+    }
+    let written = reports::write(&[folder], &out).unwrap();
+    for path in [&written.html, &written.markdown, &written.json] {
+        assert!(path.metadata().unwrap().len() > 1000);
+    }
+    assert_eq!(std::fs::read_dir(&out).unwrap().count(), 3);
+}

@@ -1,0 +1,6 @@
+//! Reports through their public face: a session in, a page, a table or a file out.
+
+mod comparison;
+mod forms;
+mod pages;
+mod support;

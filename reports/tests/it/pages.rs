@@ -1,0 +1,273 @@
+//! The page through its public face: well-formed drawings in which nothing is cut and no text
+//! lies over another, whatever the session.
+
+use reports::{View, html, svg::measure};
+use roxmltree::{Document, Node};
+
+use crate::support::{self, Fake};
+
+fn page(fakes: &[Fake]) -> String {
+    let sources: Vec<_> = fakes.iter().map(Fake::source).collect();
+    html::render(&View::of(&sources)).unwrap()
+}
+
+fn every_kind() -> Vec<(&'static str, Vec<Fake>)> {
+    vec![
+        ("gpu", vec![Fake::gpu()]),
+        ("cpu", vec![Fake::cpu()]),
+        ("one cell", vec![support::one_cell()]),
+        ("forty cells", vec![support::forty_cells()]),
+        ("five images", vec![support::five_images()]),
+        ("no success", vec![support::no_success()]),
+        ("wide ranges", vec![support::wide_ranges()]),
+        ("hostile names", vec![support::hostile()]),
+        ("empty", vec![support::empty()]),
+        (
+            "two sessions",
+            vec![
+                Fake::gpu(),
+                Fake::gpu().seeded(5).named("2026-11-13T08-00-00-wxyz"),
+            ],
+        ),
+    ]
+}
+
+/// Every `<svg>` of a page.
+fn drawings(page: &str) -> Vec<&str> {
+    page.match_indices("<svg")
+        .map(|(start, _)| {
+            let length = page[start..].find("</svg>").unwrap() + "</svg>".len();
+            &page[start..start + length]
+        })
+        .collect()
+}
+
+#[derive(Debug)]
+#[expect(
+    dead_code,
+    reason = "the text is for the message of a failed assertion"
+)]
+struct TextBox {
+    text: String,
+    left: f64,
+    top: f64,
+    right: f64,
+    bottom: f64,
+}
+
+fn number(node: Node, attribute: &str) -> f64 {
+    node.attribute(attribute).unwrap().parse().unwrap()
+}
+
+/// What a text takes, with the widths of the widest usual font.
+fn text_box(node: Node) -> TextBox {
+    let text = node.text().unwrap_or_default().to_owned();
+    let size = number(node, "font-size");
+    let width = if node.attribute("font-weight") == Some("bold") {
+        measure::bold_width(&text, size)
+    } else {
+        measure::width(&text, size)
+    };
+    let x = number(node, "x");
+    let left = match node.attribute("text-anchor").unwrap() {
+        "start" => x,
+        "middle" => x - width / 2.0,
+        _ => x - width,
+    };
+    // All texts stand by their middle; x-height letters with ascenders take about one size.
+    assert_eq!(node.attribute("dy"), Some("0.5ex"));
+    let y = number(node, "y");
+    TextBox {
+        text,
+        left,
+        top: y - size * 0.5,
+        right: left + width,
+        bottom: y + size * 0.5,
+    }
+}
+
+#[test]
+fn drawings_are_xml_with_a_name_and_nothing_cut_or_overlapping() {
+    for (kind, fakes) in every_kind() {
+        let page = page(&fakes);
+        for drawing in drawings(&page) {
+            let document =
+                Document::parse(drawing).unwrap_or_else(|error| panic!("{kind}: {error}"));
+            let root = document.root_element();
+            let title = root
+                .children()
+                .find(|child| child.has_tag_name(("http://www.w3.org/2000/svg", "title")));
+            let title = title.and_then(|title| title.text()).unwrap();
+            assert_eq!(root.attribute("role"), Some("img"));
+            let view: Vec<f64> = root
+                .attribute("viewBox")
+                .unwrap()
+                .split(' ')
+                .map(|part| part.parse().unwrap())
+                .collect();
+            let texts: Vec<TextBox> = document
+                .descendants()
+                .filter(|node| node.tag_name().name() == "text")
+                .map(text_box)
+                .collect();
+            for (index, one) in texts.iter().enumerate() {
+                assert!(
+                    one.left >= -1.0
+                        && one.top >= -1.0
+                        && one.right <= view[2] + 1.0
+                        && one.bottom <= view[3] + 1.0,
+                    "{kind}, {title}: {one:?} leaves {view:?}"
+                );
+                for other in &texts[..index] {
+                    let apart = one.right <= other.left + 1.0
+                        || other.right <= one.left + 1.0
+                        || one.bottom <= other.top + 8.0
+                        || other.bottom <= one.top + 8.0;
+                    assert!(apart, "{kind}, {title}: {one:?} over {other:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_colour_follows_light_and_dark() {
+    let page = page(&[Fake::gpu()]);
+    let style_end = page.find("</style>").unwrap();
+    let style = &page[..style_end];
+    for drawing in drawings(&page) {
+        let document = Document::parse(drawing).unwrap();
+        for node in document.descendants() {
+            for attribute in ["fill", "stroke", "font-family"] {
+                assert_eq!(node.attribute(attribute), None, "{node:?}");
+            }
+            for class in node.attribute("class").unwrap_or_default().split(' ') {
+                let known =
+                    class.is_empty() || class == "plot" || style.contains(&format!(".{class}{{"));
+                assert!(known, "no style for {class}");
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_is_fetched_and_no_script_is_needed() {
+    for (kind, fakes) in every_kind() {
+        let page = page(&fakes);
+        for forbidden in [
+            "<script",
+            "<img",
+            "<link",
+            "<iframe",
+            "@import",
+            "url(",
+            "href=\"http",
+            "src=",
+            "onerror=alert(1)>&",
+        ] {
+            let escaped = page
+                .replace("&lt;img src=x onerror", "")
+                .replace("&lt;img src=x", "")
+                .replace("&#60;img src=x", "");
+            assert!(!escaped.contains(forbidden), "{kind}: {forbidden}");
+        }
+        assert!(
+            !page.contains('\u{202e}') && !page.contains('\u{0}') && !page.contains('\u{1b}'),
+            "{kind}"
+        );
+    }
+}
+
+#[test]
+fn ids_are_unique_and_every_link_has_its_target() {
+    for (kind, fakes) in every_kind() {
+        let page = page(&fakes);
+        let values = |attribute: &str| -> Vec<String> {
+            let needle = format!(" {attribute}=\"");
+            page.match_indices(&needle)
+                .map(|(start, _)| {
+                    let rest = &page[start + needle.len()..];
+                    rest[..rest.find('"').unwrap()].to_owned()
+                })
+                .collect()
+        };
+        let mut ids = values("id");
+        let count = ids.len();
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), count, "{kind}: an id twice");
+        for target in values("href")
+            .iter()
+            .filter_map(|href| href.strip_prefix('#'))
+        {
+            assert!(ids.iter().any(|id| id == target), "{kind}: #{target}");
+        }
+        for names in values("aria-labelledby") {
+            for name in names.split(' ') {
+                assert!(ids.iter().any(|id| id == name), "{kind}: {name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_failed_run_stands_with_its_reason_stage_and_log() {
+    let page = page(&[Fake::gpu()]);
+    for word in [
+        "r-0007",
+        "out-of-memory",
+        "at warmup",
+        "Tried to allocate 1.53 GiB",
+        "logs/r-0007.log",
+        "r-0031",
+        "time-limit",
+        "at start",
+    ] {
+        assert!(page.contains(word), "{word}");
+    }
+}
+
+#[test]
+fn the_page_says_how_it_was_run_and_on_what() {
+    let page = page(&[Fake::gpu()]);
+    for fact in [
+        "cargo xtask bench --suite sample --blocks 5",
+        "2c6e365",
+        "NVIDIA H200",
+        "580.159",
+        "libtorch 2.11.0+cu130",
+        "3.386 GiB",
+        "47 min 12 s",
+    ] {
+        assert!(page.contains(fact), "{fact}");
+    }
+}
+
+#[test]
+fn the_front_joins_what_nothing_beats() {
+    let mut fake = Fake::cpu();
+    fake.blocks = 3;
+    fake.cells = [
+        ("a", 1, 100.0, 10.0),
+        ("b", 2, 300.0, 30.0),
+        ("c", 3, 200.0, 40.0),
+    ]
+    .into_iter()
+    .map(|(_, batch, speed, mib)| {
+        let json = format!(r#"{{"batch":{batch}}}"#);
+        let model = protocol::Model::ResnetTiny;
+        support::FakeCell {
+            noise: 0.001,
+            ..support::cell("x", model, &json, speed, mib)
+        }
+    })
+    .collect();
+    let page = page(&[fake]);
+    let description = page.split("id=\"pareto-1-description\">").nth(1).unwrap();
+    let description = description.split("</desc>").next().unwrap();
+    assert!(
+        description.contains("bs1 in local") && description.contains("bs2 in local"),
+        "{description}"
+    );
+    assert!(!description.contains("bs3"), "{description}");
+}

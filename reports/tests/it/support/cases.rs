@@ -1,0 +1,196 @@
+//! The sessions that tests and the sample ask for by name.
+
+use protocol::{Device, Model, Phase};
+use record::{Reason, Stage};
+
+use super::{Fake, FakeCell, cell};
+
+impl Fake {
+    /// A session on a card: two models, precisions, checkpointing, allocators.
+    pub(crate) fn gpu() -> Self {
+        let resnet =
+            |json: &str, throughput, mib| cell("resnet50", Model::Resnet50, json, throughput, mib);
+        let vit =
+            |json: &str, throughput, mib| cell("vit-l16", Model::VitL16, json, throughput, mib);
+        Self {
+            name: "2026-11-12T10-20-30-abcd".into(),
+            seed: 1,
+            device: Device::Cuda(0),
+            images: vec!["torch-2.11-cu130".into()],
+            cells: vec![
+                resnet(r#"{"precision":"fp32","batch":64}"#, 942.7, 5736.0),
+                resnet(r#"{"precision":"tf32","batch":64}"#, 2012.9, 5747.0),
+                resnet(r#"{"precision":"amp-fp16","batch":64,"memory_format":"channels-last"}"#, 4960.8, 3178.0),
+                resnet(r#"{"precision":"amp-bf16","batch":256,"memory_format":"channels-last"}"#, 4745.3, 11737.0),
+                resnet(r#"{"precision":"amp-fp16","batch":256,"memory_format":"channels-last"}"#, 6114.0, 11739.0),
+                resnet(r#"{"precision":"tf32","batch":64,"allocator":"expandable_segments"}"#, 2009.0, 5747.0),
+                resnet(r#"{"precision":"tf32","batch":64,"allocator":"cudaMallocAsync"}"#, 1992.0, 5760.0),
+                resnet(r#"{"precision":"tf32","batch":64,"allocator":"max_split_size_mb:64"}"#, 2001.0, 5747.0),
+                vit(r#"{"precision":"amp-bf16","batch":64,"optimizer":"adamw"}"#, 870.2, 15173.0),
+                vit(r#"{"precision":"amp-bf16","batch":64,"optimizer":"adamw","checkpointing":"blocks"}"#, 670.7, 5764.0),
+                vit(r#"{"precision":"tf32","batch":64,"optimizer":"adamw"}"#, 356.3, 8440.0),
+                vit(r#"{"precision":"amp-fp16","batch":64,"optimizer":"adamw","checkpointing":"every-4","accumulation":2}"#, 458.8, 4939.0),
+            ],
+            blocks: 5,
+            steps: 60,
+            failing: vec![
+                (7, Reason::OutOfMemory, Stage::Workload(Phase::Warmup), "CUDA out of memory. Tried to allocate 1.53 GiB. GPU 0 has a total capacity of 139.72 GiB\nof which 1.02 GiB is free.".into()),
+                (31, Reason::TimeLimit, Stage::Start, "longer than 600 s; raise `time_limit` in the suite, or look at the log".into()),
+            ],
+            all_fail: false,
+        }
+    }
+
+    /// A small session on the processor.
+    pub(crate) fn cpu() -> Self {
+        let tiny = |scenario: &str, model, json: &str, throughput, mib| FakeCell {
+            noise: 0.02,
+            ..cell(scenario, model, json, throughput, mib)
+        };
+        Self {
+            name: "2026-11-12T09-00-00-smok".into(),
+            seed: 2,
+            device: Device::Cpu,
+            images: vec!["local".into()],
+            cells: vec![
+                tiny(
+                    "resnet-tiny",
+                    Model::ResnetTiny,
+                    r#"{"batch":8}"#,
+                    812.0,
+                    21.0,
+                ),
+                tiny(
+                    "resnet-tiny",
+                    Model::ResnetTiny,
+                    r#"{"batch":8,"checkpointing":"blocks"}"#,
+                    655.0,
+                    14.0,
+                ),
+                tiny(
+                    "bert-tiny",
+                    Model::BertTiny,
+                    r#"{"batch":4,"optimizer":"adamw"}"#,
+                    1210.0,
+                    9.5,
+                ),
+            ],
+            blocks: 3,
+            steps: 20,
+            failing: Vec::new(),
+            all_fail: false,
+        }
+    }
+}
+
+/// 40 cells of one scenario and a few of others, one of them with a long name.
+pub(crate) fn forty_cells() -> Fake {
+    let mut fake = Fake::gpu();
+    fake.cells.clear();
+    for precision in ["fp32", "tf32", "amp-fp16", "amp-bf16"] {
+        for allocator in [
+            "native",
+            "expandable_segments",
+            "max_split_size_mb:128",
+            "cudaMallocAsync",
+            "expandable_segments+garbage_collection_threshold:0.8+roundup_power2_divisions:8",
+        ] {
+            for checkpointing in ["none", "every-12"] {
+                let json = format!(
+                    r#"{{"precision":"{precision}","batch":64,"allocator":"{allocator}","checkpointing":"{checkpointing}","optimizer":"adamw","memory_format":"channels-last"}}"#
+                );
+                let speed = 900.0 * (1.0 + fake.cells.len() as f64 * 0.04);
+                let mib = 15_000.0 - fake.cells.len() as f64 * 220.0;
+                fake.cells.push(cell(
+                    "resnet50-imagenet-with-a-rather-long-scenario-name-that-somebody-chose",
+                    Model::Resnet50,
+                    &json,
+                    speed,
+                    mib,
+                ));
+            }
+        }
+    }
+    fake.failing.clear();
+    fake.blocks = 2;
+    fake
+}
+
+/// Throughput and memory over nine powers of ten, and one run far from the others.
+pub(crate) fn wide_ranges() -> Fake {
+    let mut fake = Fake::gpu();
+    fake.cells = [
+        (1, 0.004, 120_000.0),
+        (8, 37.0, 900.0),
+        (64, 1_200.0, 64.0),
+        (512, 3_900_000.0, 0.4),
+    ]
+    .into_iter()
+    .map(|(batch, speed, mib)| {
+        let json = format!(r#"{{"batch":{batch}}}"#);
+        FakeCell {
+            noise: 0.3,
+            ..cell("resnet50", Model::Resnet50, &json, speed, mib)
+        }
+    })
+    .collect();
+    fake.failing.clear();
+    fake
+}
+
+pub(crate) fn one_cell() -> Fake {
+    let mut fake = Fake::cpu();
+    fake.cells.truncate(1);
+    fake.blocks = 1;
+    fake
+}
+
+pub(crate) fn no_success() -> Fake {
+    let mut fake = Fake::gpu();
+    fake.cells.truncate(3);
+    fake.failing.clear();
+    fake.all_fail = true;
+    fake.blocks = 2;
+    fake
+}
+
+pub(crate) fn five_images() -> Fake {
+    let mut fake = Fake::gpu().images(&[
+        "torch-2.11-cu130",
+        "torch-2.10-cu128",
+        "torch-2.9-cu128-with-a-long-name-from-a-team",
+        "torch-2.8-cu128",
+        "torch-2.11-cpu",
+    ]);
+    fake.failing.clear();
+    fake.cells.truncate(9);
+    fake.blocks = 3;
+    fake
+}
+
+/// Names that would do harm where they are not escaped.
+pub(crate) fn hostile() -> Fake {
+    let evil = "<script>alert('x')</script> & \"q\" | `t` @user #1 \u{202e}\u{0}\u{1b}[31m";
+    let mut fake = Fake::gpu()
+        .images(&["<img src=x onerror=alert(1)>", "b\"'&<"])
+        .named(evil);
+    fake.cells.truncate(3);
+    for cell in &mut fake.cells {
+        cell.scenario = format!("{evil} {}", "schnörkel_長い名前_".repeat(6));
+    }
+    fake.failing = vec![(
+        1,
+        Reason::Crash,
+        Stage::Exit,
+        format!("{evil}\n</td></table>]]>"),
+    )];
+    fake.blocks = 2;
+    fake
+}
+
+/// A session in which nothing was planned and nothing ran.
+pub(crate) fn empty() -> Fake {
+    let mut fake = Fake::cpu();
+    fake.cells.clear();
+    fake
+}

@@ -1,0 +1,220 @@
+//! One made-up run.
+
+use std::collections::BTreeMap;
+
+use protocol::{AllocatorCounters, CudaFacts, Memory, Phase, ScalerState, Started, Step};
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+use record::{
+    HarnessCost, Isolation, Metrics, Monitor, Outcome, Reason, Record, Sample, Series, Stage,
+    StepTimes,
+};
+
+use super::{Fake, FakeCell, MIB, mib};
+
+impl Fake {
+    pub(super) fn record(
+        &self,
+        random: &mut ChaCha8Rng,
+        cell: &FakeCell,
+        image: &str,
+        factor: f64,
+        block: u32,
+        order: u32,
+    ) -> Record {
+        let cuda = self.device.is_cuda();
+        let run = format!("r-{order:04}");
+        let failed = self.failing.iter().find(|(at, ..)| *at == order).cloned();
+        let failed = failed.or_else(|| {
+            self.all_fail.then(|| {
+                (
+                    order,
+                    Reason::DeviceUnavailable,
+                    Stage::Start,
+                    "no CUDA device; `doctor` says what is missing".into(),
+                )
+            })
+        });
+        let outcome = match failed {
+            Some((_, reason, stage, message)) => Outcome::Failed {
+                reason,
+                stage,
+                message,
+            },
+            None => Outcome::Ok,
+        };
+        let good = outcome.is_ok();
+        let batch = cell.variant.effective_batch();
+        let step = batch as f64 / (cell.throughput * factor * (1.0 + cell.noise * normal(random)));
+        let steps: Vec<Step> = (0..self.steps)
+            .map(|index| Step {
+                index,
+                seconds: step
+                    * (1.0
+                        + 0.004 * normal(random).abs()
+                        + if random.random_bool(0.02) { 0.06 } else { 0.0 }),
+                loss: Some(6.9 - 0.02 * f64::from(index)),
+                skipped: false,
+            })
+            .collect();
+        let measured: f64 = steps.iter().map(|step| step.seconds).sum();
+        let phases = self.phases(random, measured);
+        let harness = HarnessCost {
+            create_seconds: 0.011 + 0.003 * random.random::<f64>(),
+            start_seconds: 0.12 + 0.02 * random.random::<f64>(),
+            notice_seconds: 0.004,
+            remove_seconds: 0.035 + 0.01 * random.random::<f64>(),
+        };
+        let inside: f64 = phases.values().sum();
+        let wall = inside + harness.total_seconds() + 0.02;
+        let metrics = good.then(|| self.metrics(cell, factor, &steps));
+        Record {
+            version: record::VERSION,
+            run: run.clone(),
+            session: self.name.clone(),
+            image: image.to_owned(),
+            image_id: None,
+            suite: "sample".into(),
+            scenario: cell.scenario.clone(),
+            model: cell.model,
+            task: cell.task,
+            variant: cell.variant.clone(),
+            device: self.device,
+            block,
+            order,
+            attempt: 1,
+            started_at: "2026-11-12T10:20:30Z".parse().unwrap(),
+            wall_seconds: wall,
+            isolation: Isolation::Container {
+                id: None,
+                gpu_path: cuda.then(|| "passthrough".into()),
+            },
+            workload: Some(Started {
+                version: protocol::VERSION,
+                run: run.clone(),
+                scenario_version: "0.1.0".into(),
+                libtorch_version: "2.11.0".into(),
+                threads: 16,
+                cuda: cuda.then(CudaFacts::default),
+                allocator: None,
+            }),
+            monitor: if good {
+                self.monitor(random, cell, wall, wall - measured - 0.2)
+            } else {
+                Monitor::default()
+            },
+            metrics,
+            steps: if good { steps } else { Vec::new() },
+            phase_seconds: phases,
+            harness,
+            log: Some(format!("logs/{run}.log")),
+            notes: Vec::new(),
+            outcome,
+        }
+    }
+
+    fn phases(&self, random: &mut ChaCha8Rng, measured: f64) -> BTreeMap<Phase, f64> {
+        let cuda = self.device.is_cuda();
+        let mut phases = BTreeMap::from([
+            (Phase::ProcessStart, 0.03 + 0.004 * random.random::<f64>()),
+            (Phase::ModelBuild, 0.4 + 0.02 * random.random::<f64>()),
+            (Phase::Data, 0.05),
+            (
+                Phase::Warmup,
+                if cuda { 6.0 } else { 0.3 } + 0.3 * random.random::<f64>(),
+            ),
+            (Phase::Measure, measured),
+            (Phase::Teardown, 0.06),
+        ]);
+        if cuda {
+            phases.insert(Phase::CudaStart, 1.9 + 0.1 * random.random::<f64>());
+        }
+        phases
+    }
+
+    fn metrics(&self, cell: &FakeCell, factor: f64, steps: &[Step]) -> Metrics {
+        let cuda = self.device.is_cuda();
+        let batch = cell.variant.effective_batch();
+        let samples = batch * u64::from(self.steps);
+        let measured: f64 = steps.iter().map(|step| step.seconds).sum();
+        Metrics {
+            throughput_samples_per_second: samples as f64 / measured,
+            samples,
+            measured_seconds: measured,
+            step_seconds: StepTimes::of(steps).unwrap(),
+            micro_batch: u64::from(cell.variant.batch.get()),
+            effective_batch: batch,
+            parameters: 25_557_032,
+            first_loss: Some(6.93),
+            last_loss: Some(5.71),
+            scaler: (cell.variant.precision == protocol::Precision::AmpFp16).then_some(
+                ScalerState {
+                    scale: 65536.0,
+                    skipped_in_warmup: 1,
+                    skipped_while_measuring: 0,
+                },
+            ),
+            memory: self.memory(cell, factor),
+            process_peak_bytes: cuda.then(|| mib(cell.allocated_mib / factor * 1.11 + 620.0)),
+            container_peak_bytes: Some(mib(1900.0)),
+        }
+    }
+
+    fn memory(&self, cell: &FakeCell, factor: f64) -> Memory {
+        let cuda = self.device.is_cuda();
+        let peak = cell.allocated_mib / factor;
+        let state = (peak * 0.2).min(200.0);
+        Memory {
+            peak_allocated_bytes: Some(mib(peak)),
+            peak_reserved_bytes: cuda.then(|| mib(peak * 1.11)),
+            run_peak_allocated_bytes: Some(mib(peak)),
+            run_peak_reserved_bytes: cuda.then(|| mib(peak * 1.12)),
+            allocated_bytes: Some(mib(state)),
+            reserved_bytes: cuda.then(|| mib(peak * 1.11)),
+            parameter_bytes: Some(mib(state / 2.0)),
+            gradient_bytes: Some(mib(state / 2.0)),
+            optimizer_bytes: Some(mib(state / 2.0)),
+            context_bytes: cuda.then(|| mib(612.0)),
+            device_used_bytes: cuda.then(|| mib(peak * 1.11 + 640.0)),
+            device_total_bytes: cuda.then(|| mib(143_771.0)),
+            host_peak_resident_bytes: Some(mib(if cuda { 1800.0 } else { peak + 240.0 })),
+            counters: cuda.then(AllocatorCounters::default),
+        }
+    }
+
+    fn monitor(&self, random: &mut ChaCha8Rng, cell: &FakeCell, wall: f64, begin: f64) -> Monitor {
+        let mut series = |low: f64, high: f64, wobble: f64| {
+            let samples: Vec<Sample> = (0..150)
+                .map(|index| {
+                    let at = wall * f64::from(index) / 150.0;
+                    let level = if at < begin * 0.35 { low } else { high };
+                    Sample(at, (level + wobble * normal(random)).max(0.0))
+                })
+                .collect();
+            Series::of(&samples)
+        };
+        if self.device.is_cuda() {
+            let busy = 92.0_f64.min(40.0 + cell.allocated_mib / 200.0);
+            Monitor {
+                card_utilization_percent: series(0.0, busy, 1.5),
+                card_power_watts: series(118.0, 400.0 + busy * 2.5, 12.0),
+                card_process_bytes: series(0.0, (cell.allocated_mib * 1.11 + 620.0) * MIB, 0.0),
+                memory_bytes: series(200.0 * MIB, 1800.0 * MIB, 2.0 * MIB),
+                processor_cores: series(0.8, 1.0, 0.02),
+                ..Monitor::default()
+            }
+        } else {
+            Monitor {
+                processor_cores: series(1.0, 3.8, 0.1),
+                memory_bytes: series(80.0 * MIB, 260.0 * MIB, 1.0 * MIB),
+                ..Monitor::default()
+            }
+        }
+    }
+}
+
+/// Standard normal, by Box and Muller.
+fn normal(random: &mut ChaCha8Rng) -> f64 {
+    let (u, v): (f64, f64) = (random.random(), random.random());
+    (-2.0 * (1.0 - u).ln()).sqrt() * (std::f64::consts::TAU * v).cos()
+}

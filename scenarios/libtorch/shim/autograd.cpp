@@ -1,0 +1,37 @@
+// Backward and gradients.
+#include "border.h"
+
+#include <torch/csrc/autograd/autograd.h>
+
+using torchgauge::guarded;
+
+extern "C" {
+
+void torchgauge_backward(
+    const at::Tensor* root, const at::Tensor* gradient, bool retain_graph, Failure* failure) noexcept {
+  guarded(failure, [&] {
+    torch::autograd::variable_list gradients;
+    if (gradient != nullptr) {
+      gradients.push_back(*gradient);
+    }
+    torch::autograd::backward({*root}, gradients, retain_graph);
+  });
+}
+
+void torchgauge_zero_grad(const at::Tensor* const* tensors, size_t n, Failure* failure) noexcept {
+  guarded(failure, [&] {
+    for (size_t i = 0; i < n; ++i) {
+      tensors[i]->mutable_grad() = at::Tensor();
+    }
+  });
+}
+
+// A new handle on the gradient, or null where there is none.
+void torchgauge_gradient(
+    const at::Tensor* tensor, at::Tensor** gradient, Failure* failure) noexcept {
+  guarded(failure, [&] {
+    const at::Tensor& grad = tensor->grad();
+    *gradient = grad.defined() ? new at::Tensor(grad) : nullptr;
+  });
+}
+}

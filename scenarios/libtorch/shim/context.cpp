@@ -1,0 +1,38 @@
+// Settings of the whole process: version, threads, seeds.
+#include "border.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <torch/version.h>
+
+using torchgauge::guarded;
+
+extern "C" {
+
+const char* torchgauge_version() noexcept {
+  return TORCH_VERSION;
+}
+
+void torchgauge_free_message(char* message) noexcept {
+  std::free(message);
+}
+
+void torchgauge_threads(int32_t* threads, Failure* failure) noexcept {
+  guarded(failure, [&] { *threads = at::get_num_threads(); });
+}
+
+void torchgauge_set_threads(int32_t threads, Failure* failure) noexcept {
+  guarded(failure, [&] { at::set_num_threads(threads); });
+}
+
+void torchgauge_seed(uint64_t seed, Failure* failure) noexcept {
+  guarded(failure, [&] { at::manual_seed(seed); });
+}
+
+void torchgauge_set_deterministic(bool on, Failure* failure) noexcept {
+  guarded(failure, [&] {
+    at::globalContext().setDeterministicCuDNN(on);
+    at::globalContext().setDeterministicAlgorithms(on, /*warn_only=*/false);
+  });
+}
+}

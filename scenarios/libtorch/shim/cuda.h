@@ -1,0 +1,118 @@
+// The border's CUDA functions: cuda.cpp implements them, and no_cuda.cpp in a build
+// without CUDA.
+#pragma once
+
+#include "border.h"
+
+namespace c10 {
+struct Event;
+}
+
+extern "C" {
+
+// A stream of its own, current for the thread as long as this lives.
+struct SideStream;
+
+// A graph and what it takes to clean up after a capture that failed.
+struct CudaGraph;
+
+struct CudaFacts {
+  char name[256];
+  uint8_t uuid[16];
+  int32_t major;
+  int32_t minor;
+  int32_t multiprocessors;
+  uint64_t total_memory_bytes;
+  int32_t runtime_version;
+  int32_t driver_version;
+  // Negative where there is no cuDNN.
+  int64_t cudnn_version;
+};
+
+struct DeviceStats {
+  int64_t allocated_bytes;
+  int64_t peak_allocated_bytes;
+  int64_t reserved_bytes;
+  int64_t peak_reserved_bytes;
+  int64_t retries;
+  int64_t out_of_memory;
+  int64_t device_allocations;
+  int64_t device_frees;
+  int64_t peak_inactive_split_bytes;
+  int64_t peak_segments;
+  // Whether the last four are counted at all.
+  bool counts_blocks;
+};
+
+struct AllocatorSettings {
+  char backend[64];
+  bool expandable_segments;
+  // The largest `uint64_t` where there is no limit.
+  uint64_t max_split_size_bytes;
+  double garbage_collection_threshold;
+  uint64_t roundup_power2_divisions[16];
+  uint64_t roundup_power2_divisions_length;
+};
+
+bool torchgauge_cuda_built() noexcept;
+
+// 0 where there is no card or no driver, too.
+void torchgauge_cuda_device_count(int32_t* count, Failure* failure) noexcept;
+
+void torchgauge_cuda_facts(int32_t index, CudaFacts* facts, Failure* failure) noexcept;
+
+// Makes the card current and its context real.
+void torchgauge_cuda_start(int32_t index, Failure* failure) noexcept;
+
+void torchgauge_cuda_synchronize(Failure* failure) noexcept;
+
+void torchgauge_cuda_memory_info(
+    int32_t index, uint64_t* free_bytes, uint64_t* total_bytes, Failure* failure) noexcept;
+
+void torchgauge_cuda_set_tf32(bool matmul, bool cudnn, Failure* failure) noexcept;
+
+void torchgauge_cuda_tf32(bool* matmul, bool* cudnn, Failure* failure) noexcept;
+
+void torchgauge_cuda_set_cudnn_benchmark(bool on, Failure* failure) noexcept;
+
+void torchgauge_cuda_empty_cache(Failure* failure) noexcept;
+
+void torchgauge_cuda_set_memory_fraction(int32_t index, double fraction, Failure* failure) noexcept;
+
+void torchgauge_cuda_device_stats(int32_t index, DeviceStats* stats, Failure* failure) noexcept;
+
+void torchgauge_cuda_reset_peak(int32_t index, Failure* failure) noexcept;
+
+void torchgauge_cuda_allocator(AllocatorSettings* settings, Failure* failure) noexcept;
+
+void torchgauge_cuda_event_new(c10::Event** event, Failure* failure) noexcept;
+
+void torchgauge_cuda_event_free(c10::Event* event, Failure* failure) noexcept;
+
+void torchgauge_cuda_event_record(c10::Event* event, Failure* failure) noexcept;
+
+void torchgauge_cuda_event_synchronize(const c10::Event* event, Failure* failure) noexcept;
+
+// Waits for both.
+void torchgauge_cuda_event_elapsed(
+    const c10::Event* earlier,
+    const c10::Event* later,
+    double* milliseconds,
+    Failure* failure) noexcept;
+
+void torchgauge_cuda_graph_new(CudaGraph** graph, Failure* failure) noexcept;
+
+void torchgauge_cuda_graph_free(CudaGraph* graph, Failure* failure) noexcept;
+
+// Waits for all work of the card, then makes another stream current.
+void torchgauge_cuda_side_stream_enter(SideStream** stream, Failure* failure) noexcept;
+
+void torchgauge_cuda_side_stream_leave(SideStream* stream, Failure* failure) noexcept;
+
+void torchgauge_cuda_graph_begin(CudaGraph* graph, Failure* failure) noexcept;
+
+// Also after work that failed; then this fails too, and leaves the card usable.
+void torchgauge_cuda_graph_end(CudaGraph* graph, Failure* failure) noexcept;
+
+void torchgauge_cuda_graph_replay(CudaGraph* graph, Failure* failure) noexcept;
+}

@@ -1,0 +1,48 @@
+//! Settings of the whole process.
+
+use std::ffi::CStr;
+
+use crate::{Error, Result, error::call, ffi};
+
+/// libtorch's version, such as `2.11.0`: of the headers that the shim was compiled with.
+#[must_use]
+pub fn version() -> &'static str {
+    // SAFETY: the shim returns a string literal.
+    let version = unsafe { CStr::from_ptr(ffi::torchgauge_version()) };
+    version.to_str().unwrap_or("unknown")
+}
+
+/// Threads that one operation on the processor may use.
+pub fn threads() -> Result<u32> {
+    let mut threads = 0;
+    // SAFETY: both pointers are valid for the call.
+    call(|failure| unsafe { ffi::torchgauge_threads(&raw mut threads, failure) })?;
+    Ok(u32::try_from(threads).unwrap_or_default())
+}
+
+/// Sets the threads that one operation on the processor may use.
+pub fn set_threads(threads: u32) -> Result<()> {
+    let threads = i32::try_from(threads)
+        .ok()
+        .filter(|&threads| threads > 0)
+        .ok_or_else(|| Error::Libtorch {
+            message: format!("expected at least one thread and less than 2^31, got {threads}"),
+        })?;
+    // SAFETY: the pointer is valid for the call.
+    call(|failure| unsafe { ffi::torchgauge_set_threads(threads, failure) })
+}
+
+/// Seeds the random generators of the processor and of every card.
+pub fn seed(seed: u64) -> Result<()> {
+    // SAFETY: the pointer is valid for the call.
+    call(|failure| unsafe { ffi::torchgauge_seed(seed, failure) })
+}
+
+/// Whether libtorch must take deterministic algorithms only, and refuse operations that
+/// have none.
+///
+/// On a card cuBLAS also wants `CUBLAS_WORKSPACE_CONFIG=:4096:8` in the environment.
+pub fn set_deterministic(on: bool) -> Result<()> {
+    // SAFETY: the pointer is valid for the call.
+    call(|failure| unsafe { ffi::torchgauge_set_deterministic(on, failure) })
+}

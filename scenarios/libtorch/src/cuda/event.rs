@@ -1,0 +1,61 @@
+//! Times on the card itself.
+
+use std::{ptr, time::Duration};
+
+use crate::{Result, error::call, ffi};
+
+/// A mark in the current stream of a card: the time at which the work before it was done.
+#[derive(Debug)]
+pub struct Event {
+    raw: *mut ffi::CudaEvent,
+}
+
+// SAFETY: an event belongs to a card, not to a thread. It is not `Sync`: recording changes it.
+unsafe impl Send for Event {}
+
+impl Event {
+    /// An event that marks nothing yet.
+    pub fn new() -> Result<Self> {
+        let mut raw = ptr::null_mut();
+        // SAFETY: both pointers are valid for the call.
+        call(|failure| unsafe { ffi::torchgauge_cuda_event_new(&raw mut raw, failure) })?;
+        Ok(Self { raw })
+    }
+
+    /// Marks the end of all work queued so far on the current stream of the current card.
+    /// Returns at once.
+    pub fn record(&mut self) -> Result<()> {
+        // SAFETY: `raw` is alive, and `&mut` keeps others away.
+        call(|failure| unsafe { ffi::torchgauge_cuda_event_record(self.raw, failure) })
+    }
+
+    /// Waits until the work before the mark is done.
+    pub fn synchronize(&self) -> Result<()> {
+        // SAFETY: `raw` is alive.
+        call(|failure| unsafe { ffi::torchgauge_cuda_event_synchronize(self.raw, failure) })
+    }
+
+    /// Time on the card between two marks; waits for both. The resolution is about half a
+    /// microsecond (CUDA runtime reference, `cudaEventElapsedTime`).
+    pub fn elapsed_since(&self, earlier: &Self) -> Result<Duration> {
+        let mut milliseconds = 0.0;
+        // SAFETY: both events are alive, the other pointers valid for the call.
+        call(|failure| unsafe {
+            ffi::torchgauge_cuda_event_elapsed(
+                earlier.raw,
+                self.raw,
+                &raw mut milliseconds,
+                failure,
+            );
+        })?;
+        Ok(Duration::try_from_secs_f64(milliseconds / 1e3).unwrap_or_default())
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: `raw` came from `new` and is given back once. Destroying an event cannot
+        // fail in a way that anybody could act upon.
+        let _ = call(|failure| unsafe { ffi::torchgauge_cuda_event_free(self.raw, failure) });
+    }
+}

@@ -1,0 +1,104 @@
+//! What a card and its libraries are.
+
+use crate::{
+    Result,
+    cuda::{raw_index, text},
+    error::call,
+    ffi,
+};
+
+/// A card and its libraries, as the CUDA runtime says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// The card's name.
+    pub device_name: String,
+    /// The card's UUID, `GPU-…`, as `nvidia-smi` writes it.
+    pub uuid: String,
+    /// Compute capability, such as `9.0`.
+    pub capability: String,
+    /// Multiprocessors.
+    pub multiprocessors: u32,
+    /// Memory of the card.
+    pub total_memory_bytes: u64,
+    /// The CUDA runtime, such as `13.0`.
+    pub runtime_version: String,
+    /// Newest CUDA that the driver knows, such as `13.0`.
+    pub driver_cuda_version: String,
+    /// cuDNN, such as `9.19.0`; `None` where it is not there.
+    pub cudnn_version: Option<String>,
+}
+
+/// The facts of the card with this index. Makes no context.
+pub fn facts(index: u32) -> Result<Facts> {
+    let mut raw = ffi::CudaFacts {
+        name: [0; 256],
+        uuid: [0; 16],
+        major: 0,
+        minor: 0,
+        multiprocessors: 0,
+        total_memory_bytes: 0,
+        runtime_version: 0,
+        driver_version: 0,
+        cudnn_version: -1,
+    };
+    // SAFETY: both pointers are valid for the call.
+    call(|failure| unsafe {
+        ffi::torchgauge_cuda_facts(raw_index(index), &raw mut raw, failure);
+    })?;
+    Ok(Facts {
+        device_name: text(&raw.name),
+        uuid: uuid(&raw.uuid),
+        capability: format!("{}.{}", raw.major, raw.minor),
+        multiprocessors: u32::try_from(raw.multiprocessors).unwrap_or_default(),
+        total_memory_bytes: raw.total_memory_bytes,
+        runtime_version: cuda_version(raw.runtime_version),
+        driver_cuda_version: cuda_version(raw.driver_version),
+        cudnn_version: (raw.cudnn_version > 0).then(|| cudnn_version(raw.cudnn_version)),
+    })
+}
+
+/// 13000 is 13.0, 12040 is 12.4: `CUDART_VERSION` in `cuda_runtime_api.h`.
+fn cuda_version(number: i32) -> String {
+    format!("{}.{}", number / 1000, number % 1000 / 10)
+}
+
+/// 91900 is 9.19.0, and before version 9 8902 is 8.9.2: `CUDNN_VERSION` in `cudnn_version.h`.
+fn cudnn_version(number: i64) -> String {
+    let thousand = if number >= 90_000 { 10_000 } else { 1000 };
+    let (major, rest) = (number / thousand, number % thousand);
+    format!("{major}.{}.{}", rest / 100, rest % 100)
+}
+
+fn uuid(bytes: &[u8; 16]) -> String {
+    use std::fmt::Write;
+
+    let mut text = "GPU-".to_owned();
+    for (position, byte) in bytes.iter().enumerate() {
+        if matches!(position, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        // Writing to a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_as_versions() {
+        assert_eq!(cuda_version(13000), "13.0");
+        assert_eq!(cuda_version(12040), "12.4");
+        assert_eq!(cudnn_version(91_900), "9.19.0");
+        assert_eq!(cudnn_version(90_100), "9.1.0");
+        assert_eq!(cudnn_version(8902), "8.9.2");
+    }
+
+    #[test]
+    fn a_uuid_reads_as_nvidia_smi_writes_it() {
+        let bytes = std::array::from_fn(|i| u8::try_from(i * 17).unwrap());
+        assert_eq!(uuid(&bytes), "GPU-00112233-4455-6677-8899-aabbccddeeff");
+    }
+}

@@ -1,0 +1,253 @@
+//! The border, as `shim/*.h` and `shim/*.cpp` define it.
+
+use std::ffi::{c_char, c_void};
+
+use torch_sys::C_tensor;
+
+pub(crate) const CODE_FINE: i32 = 0;
+pub(crate) const CODE_LIBTORCH: i32 = 1;
+pub(crate) const CODE_OUT_OF_MEMORY: i32 = 2;
+pub(crate) const CODE_NOT_BUILT_WITH_CUDA: i32 = 3;
+pub(crate) const CODE_PANIC: i32 = 4;
+
+/// The out-parameter of every function that can fail.
+#[repr(C)]
+pub(crate) struct Failure {
+    pub(crate) code: i32,
+    pub(crate) message: *mut c_char,
+}
+
+/// A type that only C++ knows the inside of.
+macro_rules! opaque {
+    ($($name:ident)*) => {$(
+        #[repr(C)]
+        pub(crate) struct $name {
+            _private: [u8; 0],
+        }
+    )*};
+}
+
+opaque!(AutocastScope CudaEvent CudaGraph SideStream);
+
+#[repr(C)]
+pub(crate) struct SgdOptions {
+    pub(crate) learning_rate: f64,
+    pub(crate) momentum: f64,
+    pub(crate) dampening: f64,
+    pub(crate) weight_decay: f64,
+    pub(crate) nesterov: bool,
+    pub(crate) maximize: bool,
+}
+
+#[repr(C)]
+pub(crate) struct AdamWOptions {
+    pub(crate) learning_rate: f64,
+    pub(crate) beta1: f64,
+    pub(crate) beta2: f64,
+    pub(crate) epsilon: f64,
+    pub(crate) weight_decay: f64,
+    pub(crate) maximize: bool,
+}
+
+#[repr(C)]
+pub(crate) struct CudaFacts {
+    pub(crate) name: [c_char; 256],
+    pub(crate) uuid: [u8; 16],
+    pub(crate) major: i32,
+    pub(crate) minor: i32,
+    pub(crate) multiprocessors: i32,
+    pub(crate) total_memory_bytes: u64,
+    pub(crate) runtime_version: i32,
+    pub(crate) driver_version: i32,
+    pub(crate) cudnn_version: i64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+pub(crate) struct DeviceStats {
+    pub(crate) allocated_bytes: i64,
+    pub(crate) peak_allocated_bytes: i64,
+    pub(crate) reserved_bytes: i64,
+    pub(crate) peak_reserved_bytes: i64,
+    pub(crate) retries: i64,
+    pub(crate) out_of_memory: i64,
+    pub(crate) device_allocations: i64,
+    pub(crate) device_frees: i64,
+    pub(crate) peak_inactive_split_bytes: i64,
+    pub(crate) peak_segments: i64,
+    pub(crate) counts_blocks: bool,
+}
+
+#[repr(C)]
+pub(crate) struct AllocatorSettings {
+    pub(crate) backend: [c_char; 64],
+    pub(crate) expandable_segments: bool,
+    pub(crate) max_split_size_bytes: u64,
+    pub(crate) garbage_collection_threshold: f64,
+    pub(crate) roundup_power2_divisions: [u64; 16],
+    pub(crate) roundup_power2_divisions_length: u64,
+}
+
+/// How libtorch calls a Rust body.
+pub(crate) type BodyCall = unsafe extern "C" fn(
+    body: *mut c_void,
+    inputs: *const *mut C_tensor,
+    n: usize,
+    output: *mut *mut C_tensor,
+    failure: *mut Failure,
+);
+
+/// How libtorch gives a Rust body back.
+pub(crate) type BodyDrop = unsafe extern "C" fn(body: *mut c_void);
+
+unsafe extern "C" {
+    pub(crate) fn torchgauge_free_message(message: *mut c_char);
+    pub(crate) fn torchgauge_fill_failure(failure: *mut Failure, code: i32, message: *const c_char);
+
+    pub(crate) fn torchgauge_version() -> *const c_char;
+    pub(crate) fn torchgauge_threads(threads: *mut i32, failure: *mut Failure);
+    pub(crate) fn torchgauge_set_threads(threads: i32, failure: *mut Failure);
+    pub(crate) fn torchgauge_seed(seed: u64, failure: *mut Failure);
+    pub(crate) fn torchgauge_set_deterministic(on: bool, failure: *mut Failure);
+
+    pub(crate) fn torchgauge_host_memory_install(failure: *mut Failure);
+    pub(crate) fn torchgauge_host_memory_installed() -> bool;
+    pub(crate) fn torchgauge_host_memory_live() -> i64;
+    pub(crate) fn torchgauge_host_memory_peak() -> i64;
+    pub(crate) fn torchgauge_host_memory_reset_peak();
+
+    pub(crate) fn torchgauge_autocast_enter(
+        cuda: bool,
+        dtype: i32,
+        cache_enabled: bool,
+        scope: *mut *mut AutocastScope,
+        failure: *mut Failure,
+    );
+    pub(crate) fn torchgauge_autocast_leave(scope: *mut AutocastScope, failure: *mut Failure);
+    pub(crate) fn torchgauge_autocast_read(
+        cuda: bool,
+        dtype: *mut i32,
+        cache_enabled: *mut bool,
+        failure: *mut Failure,
+    );
+
+    pub(crate) fn torchgauge_backward(
+        root: *const C_tensor,
+        gradient: *const C_tensor,
+        retain_graph: bool,
+        failure: *mut Failure,
+    );
+    pub(crate) fn torchgauge_zero_grad(
+        tensors: *const *const C_tensor,
+        n: usize,
+        failure: *mut Failure,
+    );
+    pub(crate) fn torchgauge_gradient(
+        tensor: *const C_tensor,
+        gradient: *mut *mut C_tensor,
+        failure: *mut Failure,
+    );
+
+    pub(crate) fn torchgauge_checkpoint(
+        inputs: *const *const C_tensor,
+        n: usize,
+        body: *mut c_void,
+        call: BodyCall,
+        drop: BodyDrop,
+        output: *mut *mut C_tensor,
+        failure: *mut Failure,
+    );
+
+    pub(crate) fn torchgauge_fused_sgd(
+        parameters: *const *const C_tensor,
+        gradients: *const *const C_tensor,
+        momentum_buffers: *const *const C_tensor,
+        n: usize,
+        options: *const SgdOptions,
+        is_first_step: bool,
+        grad_scale: *const C_tensor,
+        found_inf: *const C_tensor,
+        failure: *mut Failure,
+    );
+    pub(crate) fn torchgauge_fused_adamw(
+        parameters: *const *const C_tensor,
+        gradients: *const *const C_tensor,
+        exp_avgs: *const *const C_tensor,
+        exp_avg_sqs: *const *const C_tensor,
+        steps: *const *const C_tensor,
+        n: usize,
+        options: *const AdamWOptions,
+        grad_scale: *const C_tensor,
+        found_inf: *const C_tensor,
+        failure: *mut Failure,
+    );
+    pub(crate) fn torchgauge_unscale(
+        gradients: *const *const C_tensor,
+        n: usize,
+        found_inf: *const C_tensor,
+        inverse_scale: *const C_tensor,
+        failure: *mut Failure,
+    );
+    pub(crate) fn torchgauge_update_scale(
+        scale: *const C_tensor,
+        growth_tracker: *const C_tensor,
+        found_inf: *const C_tensor,
+        growth_factor: f64,
+        backoff_factor: f64,
+        growth_interval: i64,
+        failure: *mut Failure,
+    );
+
+    pub(crate) fn torchgauge_cuda_built() -> bool;
+    pub(crate) fn torchgauge_cuda_device_count(count: *mut i32, failure: *mut Failure);
+    pub(crate) fn torchgauge_cuda_facts(index: i32, facts: *mut CudaFacts, failure: *mut Failure);
+    pub(crate) fn torchgauge_cuda_start(index: i32, failure: *mut Failure);
+    pub(crate) fn torchgauge_cuda_synchronize(failure: *mut Failure);
+    pub(crate) fn torchgauge_cuda_memory_info(
+        index: i32,
+        free_bytes: *mut u64,
+        total_bytes: *mut u64,
+        failure: *mut Failure,
+    );
+    pub(crate) fn torchgauge_cuda_set_tf32(matmul: bool, cudnn: bool, failure: *mut Failure);
+    pub(crate) fn torchgauge_cuda_tf32(matmul: *mut bool, cudnn: *mut bool, failure: *mut Failure);
+    pub(crate) fn torchgauge_cuda_set_cudnn_benchmark(on: bool, failure: *mut Failure);
+    pub(crate) fn torchgauge_cuda_empty_cache(failure: *mut Failure);
+    pub(crate) fn torchgauge_cuda_set_memory_fraction(
+        index: i32,
+        fraction: f64,
+        failure: *mut Failure,
+    );
+    pub(crate) fn torchgauge_cuda_device_stats(
+        index: i32,
+        stats: *mut DeviceStats,
+        failure: *mut Failure,
+    );
+    pub(crate) fn torchgauge_cuda_reset_peak(index: i32, failure: *mut Failure);
+    pub(crate) fn torchgauge_cuda_allocator(
+        settings: *mut AllocatorSettings,
+        failure: *mut Failure,
+    );
+
+    pub(crate) fn torchgauge_cuda_event_new(event: *mut *mut CudaEvent, failure: *mut Failure);
+    pub(crate) fn torchgauge_cuda_event_free(event: *mut CudaEvent, failure: *mut Failure);
+    pub(crate) fn torchgauge_cuda_event_record(event: *mut CudaEvent, failure: *mut Failure);
+    pub(crate) fn torchgauge_cuda_event_synchronize(event: *const CudaEvent, failure: *mut Failure);
+    pub(crate) fn torchgauge_cuda_event_elapsed(
+        earlier: *const CudaEvent,
+        later: *const CudaEvent,
+        milliseconds: *mut f64,
+        failure: *mut Failure,
+    );
+
+    pub(crate) fn torchgauge_cuda_side_stream_enter(
+        stream: *mut *mut SideStream,
+        failure: *mut Failure,
+    );
+    pub(crate) fn torchgauge_cuda_side_stream_leave(stream: *mut SideStream, failure: *mut Failure);
+    pub(crate) fn torchgauge_cuda_graph_new(graph: *mut *mut CudaGraph, failure: *mut Failure);
+    pub(crate) fn torchgauge_cuda_graph_free(graph: *mut CudaGraph, failure: *mut Failure);
+    pub(crate) fn torchgauge_cuda_graph_begin(graph: *mut CudaGraph, failure: *mut Failure);
+    pub(crate) fn torchgauge_cuda_graph_end(graph: *mut CudaGraph, failure: *mut Failure);
+    pub(crate) fn torchgauge_cuda_graph_replay(graph: *mut CudaGraph, failure: *mut Failure);
+}

@@ -1,0 +1,64 @@
+//! A C++ shim over libtorch and its safe Rust face, for what tch lacks.
+//!
+//! | module | what it adds |
+//! |---|---|
+//! | [`allocator`] | what the CUDA allocator says about its own settings |
+//! | [`autocast`] | mixed precision with a chosen type, on the processor and on a card |
+//! | [`autograd`] | backward with a given gradient, gradients set to none |
+//! | [`checkpoint`] | activations computed again in backward instead of kept |
+//! | [`cuda`] | facts, context, settings, events, side streams, graphs |
+//! | [`memory`] | peaks of a card's allocator, and a counting allocator for the processor |
+//! | [`optim`] | fused SGD and `AdamW` steps, and the parts of a loss scaler |
+//!
+//! Tensors are [`tch::Tensor`] throughout. Nothing here panics on what libtorch throws:
+//! every C++ exception ends at the border and becomes an [`Error`]. tch itself panics in
+//! the functions whose names do not begin with `f_`; [`catch`] turns those panics into
+//! the same [`Error`].
+//!
+//! # Linking
+//!
+//! `LIBTORCH` names a folder with `include/` and `lib/`, as for torch-sys. The feature
+//! `cuda` builds against the CUDA half; without it every CUDA function answers
+//! [`Error::NotBuiltWithCuda`].
+//!
+//! torch-sys asks the linker for `libtorch.so`, which holds nothing of its own and needs
+//! the CUDA half. In a CPU-only folder a linker script of that name stands in for it:
+//!
+//! ```text
+//! INPUT ( libtorch_cpu.so libc10.so )
+//! ```
+//!
+//! Only the linker reads it; nothing looks for `libtorch.so` at run time.
+//!
+//! Link arguments of a library's build script do not reach the binary. A package that
+//! makes one with the feature `cuda` says in its own `build.rs` what this crate found:
+//!
+//! ```ignore
+//! if std::env::var("DEP_TORCHGAUGE_LIBTORCH_CUDA").is_ok_and(|cuda| cuda == "true") {
+//!     // Nothing refers to libtorch_cuda.so by name; it registers itself when loaded.
+//!     for argument in std::env::var("DEP_TORCHGAUGE_LIBTORCH_LINK_ARGUMENTS").unwrap().split(' ') {
+//!         println!("cargo::rustc-link-arg={argument}");
+//!     }
+//! }
+//! ```
+
+#![expect(
+    unsafe_code,
+    reason = "this crate is the border to C++; every unsafe block says why it is sound"
+)]
+#![warn(clippy::undocumented_unsafe_blocks)]
+
+pub mod allocator;
+pub mod autocast;
+pub mod autograd;
+pub mod checkpoint;
+mod context;
+pub mod cuda;
+mod error;
+mod ffi;
+pub mod memory;
+pub mod optim;
+mod tensors;
+
+pub use context::{seed, set_deterministic, set_threads, threads, version};
+pub use error::{Error, Result, catch};

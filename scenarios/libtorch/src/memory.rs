@@ -1,0 +1,63 @@
+//! How many bytes tensors take, now and at most.
+
+pub mod host;
+
+use crate::{Result, error::call, ffi};
+
+/// Statistics of a card's caching allocator. `None` where its backend does not count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DeviceStats {
+    /// Bytes in tensors.
+    pub allocated_bytes: u64,
+    /// Most bytes in tensors since the start or [`reset_peak`].
+    pub peak_allocated_bytes: u64,
+    /// Bytes that the allocator holds.
+    pub reserved_bytes: u64,
+    /// Most bytes that the allocator held since the start or [`reset_peak`].
+    pub peak_reserved_bytes: u64,
+    /// Times that a failed allocation was tried again after giving cached memory back.
+    pub retries: u64,
+    /// Times that memory ran out.
+    pub out_of_memory: u64,
+    /// Allocations asked of the driver.
+    pub device_allocations: Option<u64>,
+    /// Blocks given back to the driver.
+    pub device_frees: Option<u64>,
+    /// Most bytes in split blocks that nothing used, since the start or [`reset_peak`].
+    pub peak_inactive_split_bytes: Option<u64>,
+    /// Most segments taken from the driver, since the start or [`reset_peak`].
+    pub peak_segments: Option<u64>,
+}
+
+/// The statistics of the card with this index.
+///
+/// Under `cudaMallocAsync` the driver keeps the pool, so libtorch sees no segments, splits
+/// or driver calls, and those fields are `None`.
+pub fn device_stats(index: u32) -> Result<DeviceStats> {
+    let mut raw = ffi::DeviceStats::default();
+    let index = crate::cuda::raw_index(index);
+    // SAFETY: both pointers are valid for the call.
+    call(|failure| unsafe { ffi::torchgauge_cuda_device_stats(index, &raw mut raw, failure) })?;
+    // The counters are signed in libtorch and never negative.
+    let count = |value: i64| u64::try_from(value).unwrap_or_default();
+    let blocks = |value: i64| raw.counts_blocks.then(|| count(value));
+    Ok(DeviceStats {
+        allocated_bytes: count(raw.allocated_bytes),
+        peak_allocated_bytes: count(raw.peak_allocated_bytes),
+        reserved_bytes: count(raw.reserved_bytes),
+        peak_reserved_bytes: count(raw.peak_reserved_bytes),
+        retries: count(raw.retries),
+        out_of_memory: count(raw.out_of_memory),
+        device_allocations: blocks(raw.device_allocations),
+        device_frees: blocks(raw.device_frees),
+        peak_inactive_split_bytes: blocks(raw.peak_inactive_split_bytes),
+        peak_segments: blocks(raw.peak_segments),
+    })
+}
+
+/// Lets the card's peaks start again from what is in use now.
+pub fn reset_peak(index: u32) -> Result<()> {
+    let index = crate::cuda::raw_index(index);
+    // SAFETY: the pointer is valid for the call.
+    call(|failure| unsafe { ffi::torchgauge_cuda_reset_peak(index, failure) })
+}

@@ -1,0 +1,184 @@
+"""One run of a scenario in Python eager PyTorch: the yardstick for the Rust workload.
+
+    python3 eager.py RUN_FILE        (the run file that the `scenario` binary reads)
+
+Prints one JSON object. The models are the Python implementations that do the same
+mathematics with the fewest kernels: torchvision's ResNet-50, timm's ViT, transformers' BERT
+with scaled_dot_product_attention; the optimizers are PyTorch's fused ones.
+"""
+
+import json
+import sys
+import time
+
+import torch
+from torch import nn
+
+
+def flatten_batch(run):
+    variant = run["variant"]
+    return variant["batch"], variant.get("sequence_length", 128)
+
+
+class Resnet50(nn.Module):
+    def __init__(self, run):
+        super().__init__()
+        from torchvision.models import resnet50
+
+        self.net = resnet50(weights=None)
+        self.checkpointing = run["variant"]["checkpointing"] == "blocks"
+
+    def forward(self, images):
+        net = self.net
+        if not self.checkpointing:
+            return net(images)
+        from torch.utils.checkpoint import checkpoint
+
+        x = net.maxpool(net.relu(net.bn1(net.conv1(images))))
+        for layer in (net.layer1, net.layer2, net.layer3, net.layer4):
+            for block in layer:
+                x = checkpoint(block, x, use_reentrant=False)
+        return net.fc(torch.flatten(net.avgpool(x), 1))
+
+
+def vit(name):
+    def build(run):
+        import timm
+
+        model = timm.create_model(name, pretrained=False)
+        model.set_grad_checkpointing(run["variant"]["checkpointing"] == "blocks")
+        return model
+
+    return build
+
+
+def bert(**sizes):
+    def build(run):
+        from transformers import BertConfig, BertForMaskedLM
+
+        config = BertConfig(attn_implementation="sdpa", **sizes)
+        model = BertForMaskedLM(config)
+        if run["variant"]["checkpointing"] == "blocks":
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+        return model
+
+    return build
+
+
+MODELS = {
+    "resnet50": Resnet50,
+    "vit-b16": vit("vit_base_patch16_224"),
+    "vit-l16": vit("vit_large_patch16_224"),
+    "bert-base": bert(),
+    "bert-large": bert(
+        hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096
+    ),
+}
+
+
+def data(run, device, memory_format):
+    batch, length = flatten_batch(run)
+    generator = torch.Generator().manual_seed(run["seed"])
+    if run["model"].startswith("bert"):
+        tokens = torch.randint(1000, 30522, (batch, length), generator=generator)
+        masked = torch.rand((batch, length), generator=generator) < 0.15
+        labels = torch.where(masked, tokens, -100)
+        return tokens.masked_fill(masked, 103).to(device), labels.to(device)
+    images = torch.randn((batch, 3, 224, 224), generator=generator)
+    labels = torch.randint(0, 1000, (batch,), generator=generator)
+    return images.to(device).contiguous(memory_format=memory_format), labels.to(device)
+
+
+def main():
+    run = json.load(open(sys.argv[1]))
+    variant = run["variant"]
+    device = torch.device("cuda", 0)
+    precision = variant["precision"]
+    torch.manual_seed(run["seed"])
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    torch.backends.cudnn.allow_tf32 = precision == "tf32"
+    memory_format = (
+        torch.channels_last if variant["memory_format"] == "channels-last" else torch.contiguous_format
+    )
+    model = MODELS[run["model"]](run).to(device)
+    if memory_format is torch.channels_last:
+        model = model.to(memory_format=memory_format)
+    model.train()
+    text = run["model"].startswith("bert")
+    if variant["optimizer"] == "adamw":
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    else:
+        optimizer = torch.optim.SGD(
+            model.parameters(), lr=1e-2, momentum=0.9, weight_decay=1e-4, fused=True
+        )
+    scaler = torch.amp.GradScaler("cuda", enabled=precision == "amp-fp16")
+    autocast = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}.get(precision)
+    loss_of = nn.CrossEntropyLoss()
+    accumulation = variant["accumulation"]
+    pool = [data(run, device, memory_format) for _ in range(min(accumulation, 2))]
+    losses = []
+
+    def step():
+        total = None
+        optimizer.zero_grad(set_to_none=True)
+        for micro in range(accumulation):
+            inputs, labels = pool[micro % len(pool)]
+            with torch.autocast("cuda", dtype=autocast or torch.bfloat16, enabled=autocast is not None):
+                if text:
+                    loss = model(input_ids=inputs, labels=labels).loss
+                else:
+                    loss = loss_of(model(inputs), labels)
+            loss = loss / accumulation
+            scaler.scale(loss).backward()
+            total = loss.detach() if total is None else total + loss.detach()
+        scaler.step(optimizer)
+        scaler.update()
+        losses.append(total)
+
+    for number in range(run["steps"]["warmup"]):
+        step()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    begun = time.perf_counter()
+    for number in range(run["steps"]["measured"]):
+        step()
+    torch.cuda.synchronize()
+    seconds = time.perf_counter() - begun
+    peak_allocated = torch.cuda.max_memory_allocated()
+    peak_reserved = torch.cuda.max_memory_reserved()
+
+    from torch.profiler import ProfilerActivity, profile
+
+    profiled = 3
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        for number in range(profiled):
+            step()
+        torch.cuda.synchronize()
+    spans = sorted(
+        (event.time_range.start, event.time_range.end)
+        for event in profiler.events()
+        if event.device_type == torch.autograd.DeviceType.CUDA
+    )
+    busy, reached = 0.0, float("-inf")
+    for start, end in spans:
+        busy += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    samples = variant["batch"] * accumulation * run["steps"]["measured"]
+    step_seconds = seconds / run["steps"]["measured"]
+    print(
+        json.dumps(
+            {
+                "throughput": samples / seconds,
+                "peak_allocated": peak_allocated,
+                "peak_reserved": peak_reserved,
+                "gpu_busy": min(1.0, busy / 1e6 / profiled / step_seconds),
+                "kernels_per_step": len(spans) / profiled,
+                "losses": [float(loss) for loss in losses],
+                "parameters": sum(p.numel() for p in model.parameters()),
+            }
+        )
+    )
+
+
+main()

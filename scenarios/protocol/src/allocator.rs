@@ -1,0 +1,296 @@
+//! Settings of the CUDA caching allocator, as one axis.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+/// Which allocator libtorch takes device memory with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AllocatorBackend {
+    /// libtorch's own caching allocator.
+    #[default]
+    Native,
+    /// The driver's stream-ordered pool, `cudaMallocAsync`.
+    CudaMallocAsync,
+}
+
+impl AllocatorBackend {
+    /// The name that libtorch gives the backend, in its settings and when asked.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::CudaMallocAsync => "cudaMallocAsync",
+        }
+    }
+}
+
+/// One choice on the allocator axis.
+///
+/// Written as `native`, `cudaMallocAsync`, or settings of the native allocator
+/// joined by `+`: `expandable_segments+max_split_size_mb:128`. The settings act
+/// only when they stand in the environment before CUDA starts:
+/// [`Allocator::configuration`] gives the value for [`Allocator::VARIABLES`].
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Allocator {
+    /// Which allocator.
+    pub backend: AllocatorBackend,
+    /// Grow segments in place through the driver's virtual memory API.
+    pub expandable_segments: bool,
+    /// Blocks above this size (MiB) are never split. libtorch takes more than 20.
+    pub max_split_size_mb: Option<u64>,
+    /// Share of the memory limit above which cached blocks are given back; in (0, 1).
+    pub garbage_collection_threshold: Option<f64>,
+    /// Sizes are rounded up to this many steps between powers of two; a power of two.
+    pub roundup_power2_divisions: Option<u64>,
+}
+
+/// Why a text is no allocator setting.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ParseAllocatorError {
+    /// A setting that libtorch does not know, or that this axis does not offer.
+    #[error(
+        "unknown allocator setting `{0}`; expected native, cudaMallocAsync, expandable_segments, \
+         max_split_size_mb:N, garbage_collection_threshold:X, roundup_power2_divisions:N, \
+         or several joined by +"
+    )]
+    Unknown(String),
+    /// A setting whose value is missing or out of range.
+    #[error("allocator setting `{setting}` takes {expected}, got `{got}`")]
+    Value {
+        /// The setting's name.
+        setting: &'static str,
+        /// What it takes.
+        expected: &'static str,
+        /// What stood there.
+        got: String,
+    },
+    /// A setting given twice.
+    #[error("allocator setting `{0}` is given twice")]
+    Twice(String),
+    /// A native setting beside `cudaMallocAsync`, which would ignore it.
+    #[error("`cudaMallocAsync` ignores the native allocator's settings; drop `{0}`")]
+    IgnoredByBackend(String),
+}
+
+impl Allocator {
+    /// The environment variables that libtorch reads: the newer name, and the older
+    /// one that versions up to 2.8 know.
+    pub const VARIABLES: [&'static str; 2] = ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"];
+
+    /// Whether this is libtorch's default: nothing needs to be set.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The value for the environment variables, in libtorch's own syntax; `None` for the default.
+    #[must_use]
+    pub fn configuration(&self) -> Option<String> {
+        let mut parts = Vec::new();
+        if self.backend != AllocatorBackend::Native {
+            parts.push(format!("backend:{}", self.backend.name()));
+        }
+        if self.expandable_segments {
+            parts.push("expandable_segments:True".to_owned());
+        }
+        if let Some(mib) = self.max_split_size_mb {
+            parts.push(format!("max_split_size_mb:{mib}"));
+        }
+        if let Some(share) = self.garbage_collection_threshold {
+            parts.push(format!("garbage_collection_threshold:{share}"));
+        }
+        if let Some(divisions) = self.roundup_power2_divisions {
+            parts.push(format!("roundup_power2_divisions:{divisions}"));
+        }
+        (!parts.is_empty()).then(|| parts.join(","))
+    }
+
+    fn set(&mut self, part: &str) -> Result<(), ParseAllocatorError> {
+        let (name, value) = match part.split_once(':') {
+            Some((name, value)) => (name.trim(), Some(value.trim())),
+            None => (part, None),
+        };
+        match name {
+            "expandable_segments" => match value {
+                None | Some("True" | "true") => self.expandable_segments = true,
+                Some(other) => return Err(value_error("expandable_segments", "no value", other)),
+            },
+            "max_split_size_mb" => {
+                self.max_split_size_mb = Some(number(
+                    "max_split_size_mb",
+                    "a whole number of MiB above 20",
+                    value,
+                    |mib: &u64| *mib > 20 && *mib < 1 << 40,
+                )?);
+            }
+            "garbage_collection_threshold" => {
+                self.garbage_collection_threshold = Some(number(
+                    "garbage_collection_threshold",
+                    "a share between 0 and 1",
+                    value,
+                    |share: &f64| *share > 0.0 && *share < 1.0,
+                )?);
+            }
+            "roundup_power2_divisions" => {
+                self.roundup_power2_divisions = Some(number(
+                    "roundup_power2_divisions",
+                    "a power of two from 1 to 64",
+                    value,
+                    |n: &u64| n.is_power_of_two() && *n <= 64,
+                )?);
+            }
+            _ => return Err(ParseAllocatorError::Unknown(part.to_owned())),
+        }
+        Ok(())
+    }
+}
+
+fn number<T: FromStr>(
+    setting: &'static str,
+    expected: &'static str,
+    value: Option<&str>,
+    fits: impl Fn(&T) -> bool,
+) -> Result<T, ParseAllocatorError> {
+    let text = value.unwrap_or_default();
+    text.parse()
+        .ok()
+        .filter(fits)
+        .ok_or_else(|| value_error(setting, expected, text))
+}
+
+fn value_error(setting: &'static str, expected: &'static str, got: &str) -> ParseAllocatorError {
+    ParseAllocatorError::Value {
+        setting,
+        expected,
+        got: got.to_owned(),
+    }
+}
+
+impl FromStr for Allocator {
+    type Err = ParseAllocatorError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.trim() {
+            "native" => return Ok(Self::default()),
+            "cudaMallocAsync" => {
+                return Ok(Self {
+                    backend: AllocatorBackend::CudaMallocAsync,
+                    ..Self::default()
+                });
+            }
+            _ => {}
+        }
+        let mut allocator = Self::default();
+        let mut seen: Vec<&str> = Vec::new();
+        for part in text.split(['+', ',']).map(str::trim) {
+            let name = part.split(':').next().unwrap_or(part);
+            if seen.contains(&name) {
+                return Err(ParseAllocatorError::Twice(name.to_owned()));
+            }
+            seen.push(name);
+            match part {
+                "native" => {}
+                "cudaMallocAsync" => allocator.backend = AllocatorBackend::CudaMallocAsync,
+                _ => allocator.set(part)?,
+            }
+        }
+        if allocator.backend == AllocatorBackend::CudaMallocAsync
+            && let Some(other) = seen.iter().find(|name| **name != "cudaMallocAsync")
+        {
+            return Err(ParseAllocatorError::IgnoredByBackend((*other).to_owned()));
+        }
+        Ok(allocator)
+    }
+}
+
+impl fmt::Display for Allocator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        if self.backend == AllocatorBackend::CudaMallocAsync {
+            parts.push(self.backend.name().to_owned());
+        }
+        if self.expandable_segments {
+            parts.push("expandable_segments".to_owned());
+        }
+        if let Some(mib) = self.max_split_size_mb {
+            parts.push(format!("max_split_size_mb:{mib}"));
+        }
+        if let Some(share) = self.garbage_collection_threshold {
+            parts.push(format!("garbage_collection_threshold:{share}"));
+        }
+        if let Some(divisions) = self.roundup_power2_divisions {
+            parts.push(format!("roundup_power2_divisions:{divisions}"));
+        }
+        if parts.is_empty() {
+            f.write_str("native")
+        } else {
+            f.write_str(&parts.join("+"))
+        }
+    }
+}
+
+crate::variant::text_axis!(
+    Allocator,
+    "Settings of the CUDA caching allocator",
+    r"^[A-Za-z0-9_:.+, ]+$"
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, canonical: &str, configuration: Option<&str>) {
+        let allocator: Allocator = text.parse().unwrap();
+        assert_eq!(allocator.to_string(), canonical);
+        assert_eq!(allocator.configuration().as_deref(), configuration);
+        assert_eq!(canonical.parse::<Allocator>().unwrap(), allocator);
+    }
+
+    #[test]
+    fn settings_read_and_write() {
+        check("native", "native", None);
+        check(
+            "cudaMallocAsync",
+            "cudaMallocAsync",
+            Some("backend:cudaMallocAsync"),
+        );
+        check(
+            "expandable_segments",
+            "expandable_segments",
+            Some("expandable_segments:True"),
+        );
+        check(
+            "max_split_size_mb:128",
+            "max_split_size_mb:128",
+            Some("max_split_size_mb:128"),
+        );
+        check(
+            "garbage_collection_threshold:0.8, expandable_segments",
+            "expandable_segments+garbage_collection_threshold:0.8",
+            Some("expandable_segments:True,garbage_collection_threshold:0.8"),
+        );
+        check(
+            "roundup_power2_divisions:8",
+            "roundup_power2_divisions:8",
+            Some("roundup_power2_divisions:8"),
+        );
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_what_was_expected() {
+        let refused = |text: &str| text.parse::<Allocator>().unwrap_err().to_string();
+        assert!(refused("expandable").contains("expected native, cudaMallocAsync"));
+        assert!(refused("").contains("unknown allocator setting"));
+        assert!(refused("max_split_size_mb").contains("a whole number of MiB above 20"));
+        assert!(refused("max_split_size_mb:-1").contains("got `-1`"));
+        assert!(refused("max_split_size_mb:20").contains("above 20"));
+        assert!(refused("garbage_collection_threshold:1.5").contains("between 0 and 1"));
+        assert!(refused("garbage_collection_threshold:NaN").contains("between 0 and 1"));
+        assert!(refused("roundup_power2_divisions:3").contains("power of two"));
+        assert!(refused("expandable_segments+expandable_segments").contains("given twice"));
+        assert!(
+            refused("cudaMallocAsync+max_split_size_mb:64").contains("drop `max_split_size_mb`")
+        );
+    }
+}

@@ -1,0 +1,265 @@
+//! What the workload tells, one JSON object a line.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A stretch of a run, in order.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// From the start of the process to the end of reading the run file.
+    ProcessStart,
+    /// Making the CUDA context.
+    CudaStart,
+    /// Making the model and the optimizer state.
+    ModelBuild,
+    /// Making the synthetic data.
+    Data,
+    /// Steps before measuring.
+    Warmup,
+    /// Measured steps.
+    Measure,
+    /// Freeing everything.
+    Teardown,
+}
+
+/// One line of the results file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum Event {
+    /// The first line: what runs.
+    Started(Box<Started>),
+    /// A phase began.
+    PhaseBegan {
+        /// Which.
+        phase: Phase,
+    },
+    /// A phase ended.
+    PhaseEnded {
+        /// Which.
+        phase: Phase,
+        /// How long it took.
+        seconds: f64,
+    },
+    /// A sign of life from the step loop, at most one a second.
+    Heartbeat {
+        /// Where the run is.
+        phase: Phase,
+        /// Steps finished in this phase.
+        step: u32,
+    },
+    /// One measured step. Written after the last of them, so that writing disturbs none.
+    Step(Step),
+    /// The last line of a run that went well.
+    Finished(Box<Summary>),
+    /// The last line of a run that did not.
+    Failed {
+        /// Why, as a type.
+        reason: FailureReason,
+        /// Where.
+        phase: Phase,
+        /// Why, in words; the first lines of libtorch's message where it has one.
+        message: String,
+        /// Memory at that moment, where it can still be read.
+        memory: Option<Box<Memory>>,
+    },
+}
+
+/// What runs: versions and device, as libtorch itself says.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Started {
+    /// [`crate::VERSION`].
+    pub version: u32,
+    /// The run's name out of the run file.
+    pub run: String,
+    /// Version of the `scenario` binary.
+    pub scenario_version: String,
+    /// libtorch's version, such as `2.11.0`.
+    pub libtorch_version: String,
+    /// Threads for work on the processor.
+    pub threads: u32,
+    /// The card, where the run uses one.
+    pub cuda: Option<CudaFacts>,
+    /// The allocator's settings as libtorch says that it uses them; on a card only.
+    pub allocator: Option<String>,
+}
+
+/// The card and its libraries, as the workload sees them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CudaFacts {
+    /// The card's name.
+    pub device_name: String,
+    /// The card's UUID, `GPU-…`.
+    pub uuid: String,
+    /// Compute capability, such as `9.0`.
+    pub capability: String,
+    /// Multiprocessors.
+    pub multiprocessors: u32,
+    /// Memory of the card.
+    pub total_memory_bytes: u64,
+    /// CUDA runtime linked in, such as `13.0`.
+    pub runtime_version: String,
+    /// Newest CUDA that the driver knows, such as `13.0`.
+    pub driver_cuda_version: String,
+    /// cuDNN, such as `9.19.0`; `None` where it is not there.
+    pub cudnn_version: Option<String>,
+}
+
+/// One measured step.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Step {
+    /// From 0.
+    pub index: u32,
+    /// Time of the step; on a card between two CUDA events.
+    pub seconds: f64,
+    /// Mean loss over the step's micro-batches; `None` for inference.
+    pub loss: Option<f64>,
+    /// Whether the loss scaler skipped the optimizer step because a gradient was not finite.
+    pub skipped: bool,
+}
+
+/// Memory figures. `None` is «cannot be known here», never 0.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Memory {
+    /// Most bytes in tensors during the measured steps. On a card from libtorch's allocator,
+    /// on the processor from a counting allocator.
+    pub peak_allocated_bytes: Option<u64>,
+    /// Most bytes that the caching allocator held during the measured steps; on a card only.
+    pub peak_reserved_bytes: Option<u64>,
+    /// As `peak_allocated_bytes`, over the whole run, warm-up included.
+    pub run_peak_allocated_bytes: Option<u64>,
+    /// As `peak_reserved_bytes`, over the whole run, warm-up included.
+    pub run_peak_reserved_bytes: Option<u64>,
+    /// Bytes in tensors at the end of the last measured step.
+    pub allocated_bytes: Option<u64>,
+    /// Bytes held by the caching allocator at the end of the last measured step.
+    pub reserved_bytes: Option<u64>,
+    /// Bytes of parameters.
+    pub parameter_bytes: Option<u64>,
+    /// Bytes of gradients.
+    pub gradient_bytes: Option<u64>,
+    /// Bytes of optimizer state.
+    pub optimizer_bytes: Option<u64>,
+    /// Bytes of the card in use by everybody once the CUDA context was made and before the
+    /// first tensor, less those in use before; on a card only.
+    pub context_bytes: Option<u64>,
+    /// Bytes of the card in use by everybody at the end of the last measured step.
+    pub device_used_bytes: Option<u64>,
+    /// Bytes of the card.
+    pub device_total_bytes: Option<u64>,
+    /// Most resident bytes of the process in host memory (`VmHWM`).
+    pub host_peak_resident_bytes: Option<u64>,
+    /// The caching allocator's counters; on a card only.
+    pub counters: Option<AllocatorCounters>,
+}
+
+/// Counters of the caching allocator over the whole run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AllocatorCounters {
+    /// Times that a failed allocation was tried again after giving cached memory back.
+    pub retries: u64,
+    /// Times that memory ran out.
+    pub out_of_memory: u64,
+    /// Allocations asked of the driver; `None` where the backend does not count them.
+    pub device_allocations: Option<u64>,
+    /// Blocks given back to the driver; `None` where the backend does not count them.
+    pub device_frees: Option<u64>,
+    /// Most bytes in split blocks that nothing used.
+    pub peak_inactive_split_bytes: Option<u64>,
+    /// Most segments taken from the driver.
+    pub peak_segments: Option<u64>,
+}
+
+/// The loss scaler at the end of an amp-fp16 run.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ScalerState {
+    /// The scale.
+    pub scale: f64,
+    /// Optimizer steps skipped in warm-up.
+    pub skipped_in_warmup: u32,
+    /// Optimizer steps skipped while measuring.
+    pub skipped_while_measuring: u32,
+}
+
+/// What a run yielded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Summary {
+    /// Trainable parameters of the model.
+    pub parameters: u64,
+    /// Samples in one micro-batch.
+    pub micro_batch: u64,
+    /// Samples in one optimizer step.
+    pub effective_batch: u64,
+    /// Samples that the measured steps processed.
+    pub samples: u64,
+    /// Wall time of the measured steps, from an idle device to an idle device.
+    pub measured_seconds: f64,
+    /// `samples / measured_seconds`.
+    pub throughput_samples_per_second: f64,
+    /// Loss of the first step of the run; training only.
+    pub first_loss: Option<f64>,
+    /// Loss of the last step of the run; training only.
+    pub last_loss: Option<f64>,
+    /// Memory at the end of the last measured step.
+    pub memory: Memory,
+    /// The loss scaler; amp-fp16 training only.
+    pub scaler: Option<ScalerState>,
+}
+
+/// Why a run failed, as far as the workload itself can tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FailureReason {
+    /// The run file cannot be read or asks for a combination that means nothing.
+    BadRunFile,
+    /// No such device, or libtorch cannot use it.
+    DeviceUnavailable,
+    /// An allocator setting did not take.
+    SettingIgnored,
+    /// The device's memory ran out.
+    OutOfMemory,
+    /// The loss is NaN or infinite.
+    LossNotFinite,
+    /// A trainable parameter received no gradient.
+    GradientMissing,
+    /// libtorch threw something else.
+    Libtorch,
+    /// The results file cannot be written.
+    Results,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_tagged_line() {
+        let event = Event::PhaseEnded {
+            phase: Phase::ModelBuild,
+            seconds: 0.25,
+        };
+        let line = serde_json::to_string(&event).unwrap();
+        assert_eq!(
+            line,
+            r#"{"event":"phase-ended","phase":"model-build","seconds":0.25}"#
+        );
+        assert_eq!(serde_json::from_str::<Event>(&line).unwrap(), event);
+    }
+
+    #[test]
+    fn a_step_lies_flat_beside_its_tag() {
+        let step = Step {
+            index: 3,
+            seconds: 0.5,
+            loss: None,
+            skipped: false,
+        };
+        let line = serde_json::to_string(&Event::Step(step)).unwrap();
+        assert_eq!(
+            line,
+            r#"{"event":"step","index":3,"seconds":0.5,"loss":null,"skipped":false}"#
+        );
+    }
+}

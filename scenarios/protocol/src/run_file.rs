@@ -1,0 +1,201 @@
+//! What the harness asks of one run.
+
+use std::{fmt, str::FromStr};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Model, Refusal, Task, VERSION, Variant, variant::text_axis};
+
+/// Where the work runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Device {
+    /// The processor.
+    #[default]
+    Cpu,
+    /// One CUDA card, by its index as the process sees it.
+    Cuda(u32),
+}
+
+impl Device {
+    /// Whether this is a CUDA card.
+    #[must_use]
+    pub fn is_cuda(self) -> bool {
+        matches!(self, Self::Cuda(_))
+    }
+}
+
+/// Why a text is no device.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown device `{0}`; expected cpu, cuda or cuda:N")]
+pub struct ParseDeviceError(String);
+
+impl FromStr for Device {
+    type Err = ParseDeviceError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "cpu" => Ok(Self::Cpu),
+            "cuda" => Ok(Self::Cuda(0)),
+            _ => text
+                .strip_prefix("cuda:")
+                .filter(|n| n.bytes().all(|b| b.is_ascii_digit()))
+                .and_then(|n| n.parse().ok())
+                .map(Self::Cuda)
+                .ok_or_else(|| ParseDeviceError(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(index) => write!(f, "cuda:{index}"),
+        }
+    }
+}
+
+text_axis!(
+    Device,
+    "Where the work runs: cpu or cuda:N",
+    r"^(cpu|cuda(:[0-9]+)?)$"
+);
+
+/// How many optimizer steps (training) or batches (inference) to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Steps {
+    /// Steps before measuring.
+    #[schemars(range(max = 1_000_000))]
+    pub warmup: u32,
+    /// Measured steps; at least 1.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub measured: u32,
+}
+
+/// What one execution of the `scenario` binary is to do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunFile {
+    /// [`VERSION`].
+    pub version: u32,
+    /// The run's name, unique in its session.
+    pub run: String,
+    /// The model.
+    pub model: Model,
+    /// The task.
+    pub task: Task,
+    /// The choice on every axis.
+    pub variant: Variant,
+    /// Where to run.
+    pub device: Device,
+    /// How many steps.
+    pub steps: Steps,
+    /// Seed of parameters, data and dropout.
+    pub seed: u64,
+    /// Threads for work on the processor; `None`: as many as the process may use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<u32>,
+}
+
+/// Why a run file cannot be carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum RunFileError {
+    /// Not JSON, or not of the form.
+    #[error("the run file cannot be read: {0}")]
+    Form(#[from] serde_json::Error),
+    /// Written by another version of the harness.
+    #[error(
+        "the run file is of version {got}, this binary reads version {VERSION}: \
+         build the image again so that harness and workload match"
+    )]
+    Version {
+        /// The version that stands in the file.
+        got: u64,
+    },
+    /// A combination that means nothing.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+}
+
+impl RunFile {
+    /// Reads and checks a run file.
+    pub fn parse(text: &str) -> Result<Self, RunFileError> {
+        #[derive(Deserialize)]
+        struct Version {
+            version: u64,
+        }
+        let Version { version: got } = serde_json::from_str(text)?;
+        if got != u64::from(VERSION) {
+            return Err(RunFileError::Version { got });
+        }
+        let file: Self = serde_json::from_str(text)?;
+        crate::check(file.model, file.task, &file.variant, file.device)?;
+        Ok(file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> RunFile {
+        RunFile {
+            version: VERSION,
+            run: "r-0001".into(),
+            model: Model::ResnetTiny,
+            task: Task::Training,
+            variant: Variant::default(),
+            device: Device::Cpu,
+            steps: Steps {
+                warmup: 1,
+                measured: 2,
+            },
+            seed: 7,
+            threads: None,
+        }
+    }
+
+    #[test]
+    fn a_run_file_survives_the_round() {
+        let text = serde_json::to_string(&example()).unwrap();
+        assert_eq!(RunFile::parse(&text).unwrap(), example());
+    }
+
+    #[test]
+    fn another_version_is_named() {
+        let file = RunFile {
+            version: VERSION + 1,
+            ..example()
+        };
+        let error = RunFile::parse(&serde_json::to_string(&file).unwrap()).unwrap_err();
+        assert!(matches!(error, RunFileError::Version { got: 2 }), "{error}");
+    }
+
+    #[test]
+    fn a_meaningless_combination_is_refused() {
+        let variant = Variant {
+            precision: crate::Precision::Tf32,
+            ..Variant::default()
+        };
+        let text = serde_json::to_string(&RunFile {
+            variant,
+            ..example()
+        })
+        .unwrap();
+        assert!(matches!(
+            RunFile::parse(&text),
+            Err(RunFileError::Refused(_))
+        ));
+    }
+
+    #[test]
+    fn devices_read_and_write() {
+        assert_eq!("cuda".parse(), Ok(Device::Cuda(0)));
+        assert_eq!("cuda:3".parse(), Ok(Device::Cuda(3)));
+        assert!("cuda:".parse::<Device>().is_err());
+        assert!("cuda:+1".parse::<Device>().is_err());
+        assert!("gpu".parse::<Device>().is_err());
+    }
+}

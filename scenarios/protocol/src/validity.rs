@@ -1,0 +1,264 @@
+//! Which combinations mean something.
+
+use crate::{Checkpointing, Device, InputKind, MemoryFormat, Model, Precision, Task, Variant};
+
+/// A combination of model, task, device and axes that means nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{axis}: {reason}")]
+pub struct Refusal {
+    /// The axis to change.
+    pub axis: &'static str,
+    /// Why, and what would be accepted.
+    pub reason: String,
+}
+
+/// Refuses what cannot run or would silently run as something else.
+pub fn check(model: Model, task: Task, variant: &Variant, device: Device) -> Result<(), Refusal> {
+    check_device(variant, device)?;
+    check_input(model, variant)?;
+    check_task(model, task, variant)
+}
+
+fn refuse(axis: &'static str, reason: String) -> Result<(), Refusal> {
+    Err(Refusal { axis, reason })
+}
+
+fn check_device(variant: &Variant, device: Device) -> Result<(), Refusal> {
+    if device == Device::Cpu {
+        match variant.precision {
+            Precision::Tf32 => {
+                return refuse(
+                    "precision",
+                    "tf32 needs a CUDA card; on cpu use fp32 or amp-bf16".into(),
+                );
+            }
+            Precision::AmpFp16 => {
+                return refuse(
+                    "precision",
+                    "amp-fp16 with loss scaling needs a CUDA card; on cpu use fp32 or amp-bf16"
+                        .into(),
+                );
+            }
+            Precision::Fp32 | Precision::AmpBf16 => {}
+        }
+        if !variant.allocator.is_default() {
+            return refuse(
+                "allocator",
+                format!(
+                    "`{}` configures the CUDA allocator and does nothing on cpu; use native",
+                    variant.allocator
+                ),
+            );
+        }
+    }
+    Ok(())
+}
+
+fn check_input(model: Model, variant: &Variant) -> Result<(), Refusal> {
+    match model.input() {
+        InputKind::Images {
+            size,
+            multiple_of,
+            resizable,
+        } => {
+            if variant.sequence_length.is_some() {
+                return refuse("sequence_length", format!("{model} reads images; drop it"));
+            }
+            if let Some(asked) = variant.image_size {
+                if !resizable && asked.get() != size {
+                    return refuse(
+                        "image_size",
+                        format!("{model} reads images of {size} × {size} only, got {asked}"),
+                    );
+                }
+                if asked.get() % multiple_of != 0 {
+                    return refuse(
+                        "image_size",
+                        format!("{model} takes multiples of {multiple_of}, got {asked}"),
+                    );
+                }
+            }
+        }
+        InputKind::Tokens { longest, .. } => {
+            if variant.image_size.is_some() {
+                return refuse("image_size", format!("{model} reads tokens; drop it"));
+            }
+            if variant.memory_format == MemoryFormat::ChannelsLast {
+                return refuse(
+                    "memory_format",
+                    format!("{model} reads tokens, which have no channels; use contiguous"),
+                );
+            }
+            if let Some(asked) = variant.sequence_length
+                && asked.get() > longest
+            {
+                return refuse(
+                    "sequence_length",
+                    format!("{model} holds at most {longest} positions, got {asked}"),
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_task(model: Model, task: Task, variant: &Variant) -> Result<(), Refusal> {
+    if let Checkpointing::Every(k) = variant.checkpointing
+        && k > model.blocks()
+    {
+        return refuse(
+            "checkpointing",
+            format!(
+                "{model} has {} blocks; every-{k} is more than that",
+                model.blocks()
+            ),
+        );
+    }
+    if task == Task::Inference {
+        if variant.checkpointing != Checkpointing::None {
+            return refuse(
+                "checkpointing",
+                "inference keeps no activations; use none".into(),
+            );
+        }
+        if variant.accumulation.get() != 1 {
+            return refuse(
+                "accumulation",
+                "inference accumulates no gradients; use 1".into(),
+            );
+        }
+        if variant.optimizer != crate::Optimizer::default() {
+            return refuse(
+                "optimizer",
+                "inference takes no optimizer step; drop it".into(),
+            );
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_refused(model: Model, task: Task, device: Device, variant: &str, axis: &str) {
+        let variant: Variant = serde_json::from_str(variant).unwrap();
+        let refusal = check(model, task, &variant, device).unwrap_err();
+        assert_eq!(refusal.axis, axis, "{refusal}");
+    }
+
+    #[test]
+    fn what_means_nothing_is_refused_by_name() {
+        let (cpu, gpu) = (Device::Cpu, Device::Cuda(0));
+        let train = Task::Training;
+        for (model, task, device, variant, axis) in [
+            (
+                Model::Resnet50,
+                train,
+                cpu,
+                r#"{"precision":"tf32"}"#,
+                "precision",
+            ),
+            (
+                Model::Resnet50,
+                train,
+                cpu,
+                r#"{"precision":"amp-fp16"}"#,
+                "precision",
+            ),
+            (
+                Model::Resnet50,
+                train,
+                cpu,
+                r#"{"allocator":"expandable_segments"}"#,
+                "allocator",
+            ),
+            (
+                Model::Resnet50,
+                train,
+                gpu,
+                r#"{"sequence_length":128}"#,
+                "sequence_length",
+            ),
+            (
+                Model::Resnet50,
+                train,
+                gpu,
+                r#"{"image_size":100}"#,
+                "image_size",
+            ),
+            (
+                Model::VitB16,
+                train,
+                gpu,
+                r#"{"image_size":384}"#,
+                "image_size",
+            ),
+            (
+                Model::BertBase,
+                train,
+                gpu,
+                r#"{"image_size":224}"#,
+                "image_size",
+            ),
+            (
+                Model::BertBase,
+                train,
+                gpu,
+                r#"{"sequence_length":513}"#,
+                "sequence_length",
+            ),
+            (
+                Model::BertBase,
+                train,
+                gpu,
+                r#"{"memory_format":"channels-last"}"#,
+                "memory_format",
+            ),
+            (
+                Model::BertBase,
+                train,
+                gpu,
+                r#"{"checkpointing":"every-13"}"#,
+                "checkpointing",
+            ),
+            (
+                Model::VitL16,
+                Task::Inference,
+                gpu,
+                r#"{"checkpointing":"blocks"}"#,
+                "checkpointing",
+            ),
+            (
+                Model::VitL16,
+                Task::Inference,
+                gpu,
+                r#"{"accumulation":2}"#,
+                "accumulation",
+            ),
+            (
+                Model::VitL16,
+                Task::Inference,
+                gpu,
+                r#"{"optimizer":"adamw"}"#,
+                "optimizer",
+            ),
+        ] {
+            check_refused(model, task, device, variant, axis);
+        }
+    }
+
+    #[test]
+    fn every_axis_is_open_on_a_card() {
+        let variant: Variant = serde_json::from_str(
+            r#"{"precision":"amp-fp16","checkpointing":"every-2","accumulation":4,"batch":8,
+                "allocator":"max_split_size_mb:64","memory_format":"channels-last",
+                "optimizer":"adamw","image_size":256}"#,
+        )
+        .unwrap();
+        assert_eq!(
+            check(Model::Resnet50, Task::Training, &variant, Device::Cuda(0)),
+            Ok(())
+        );
+    }
+}

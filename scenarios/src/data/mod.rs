@@ -1,0 +1,190 @@
+//! Synthetic data out of a seed.
+//!
+//! Images are standard normal with uniform labels; sequences are uniform tokens, 15 % of
+//! whose positions are masked and to be guessed. Sample *i* of a seed is the same
+//! everywhere: micro-batch *m* of size *b* holds the samples from *m·b* on, so that *n*
+//! micro-batches are one batch *n* times as large.
+//!
+//! A run trains on few fixed micro-batches again and again, as synthetic benchmarks do:
+//! the device works the same, no loader disturbs the figures, and the loss falls, which a
+//! validity check can ask for.
+
+mod random;
+
+use std::thread;
+
+use protocol::{InputKind, MemoryFormat, Model, Positive, Variant};
+use tch::{Device, Kind, Tensor};
+
+use self::random::{Purpose, Stream};
+use crate::{
+    Error,
+    models::{IGNORED_LABEL, Vocabulary, vocabulary},
+    nn::in_format,
+};
+
+/// Share of a sequence's positions that is masked (Devlin et al., «BERT», 2018).
+const MASKED_SHARE: f64 = 0.15;
+
+/// One micro-batch on the device.
+#[derive(Debug)]
+pub struct Batch {
+    /// `[batch, 3, size, size]` single precision, or `[batch, length]` token numbers.
+    pub input: Tensor,
+    /// `[batch]` classes, or `[batch, length]` tokens to be guessed, [`IGNORED_LABEL`]
+    /// where there is none.
+    pub labels: Tensor,
+}
+
+/// What is in a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Image { size: u32, classes: u64 },
+    Sequence { length: u32, tokens: u64, mask: i64 },
+}
+
+/// Makes micro-batches.
+#[derive(Debug, Clone, Copy)]
+pub struct Source {
+    form: Form,
+    seed: u64,
+    batch: usize,
+    memory_format: MemoryFormat,
+}
+
+impl Source {
+    /// For this model and variant.
+    #[must_use]
+    pub fn new(model: Model, variant: &Variant, seed: u64) -> Self {
+        let (InputKind::Images { size: usual, .. } | InputKind::Tokens { length: usual, .. }) =
+            model.input();
+        let form = match vocabulary(model) {
+            Vocabulary::Classes(count) => Form::Image {
+                size: variant.image_size.map_or(usual, Positive::get),
+                classes: count.unsigned_abs(),
+            },
+            Vocabulary::Tokens { count, mask } => Form::Sequence {
+                length: variant.sequence_length.map_or(usual, Positive::get),
+                tokens: count.unsigned_abs(),
+                mask,
+            },
+        };
+        Self {
+            form,
+            seed,
+            batch: variant.batch.get() as usize,
+            memory_format: variant.memory_format,
+        }
+    }
+
+    /// Micro-batch number `index`, on the device.
+    pub fn micro_batch(&self, index: usize, device: Device) -> Result<Batch, Error> {
+        let samples = (index * self.batch) as u64..;
+        let (input, labels) = match self.form {
+            Form::Image { size, classes } => {
+                let pixels = self.pixels(samples.start, 3 * (size as usize).pow(2))?;
+                let labels: Vec<i64> = samples
+                    .take(self.batch)
+                    .map(|sample| {
+                        let label = Stream::new(self.seed, Purpose::Labels, sample).below(classes);
+                        i64::try_from(label).unwrap_or_default()
+                    })
+                    .collect();
+                let side = i64::from(size);
+                let images = Tensor::f_from_slice(&pixels)?.f_view([-1, 3, side, side])?;
+                (
+                    in_format(images, self.memory_format)?,
+                    Tensor::f_from_slice(&labels)?,
+                )
+            }
+            Form::Sequence {
+                length,
+                tokens,
+                mask,
+            } => {
+                let positions = length as usize;
+                let mut input = Vec::with_capacity(self.batch * positions);
+                let mut labels = Vec::with_capacity(self.batch * positions);
+                for sample in samples.take(self.batch) {
+                    let (masked, guesses) = self.sequence(sample, positions, tokens, mask);
+                    input.extend(masked);
+                    labels.extend(guesses);
+                }
+                let shape = [-1, i64::from(length)];
+                (
+                    Tensor::f_from_slice(&input)?.f_view(shape)?,
+                    Tensor::f_from_slice(&labels)?.f_view(shape)?,
+                )
+            }
+        };
+        debug_assert_eq!(labels.kind(), Kind::Int64);
+        Ok(Batch {
+            input: input.f_to_device(device)?,
+            labels: labels.f_to_device(device)?,
+        })
+    }
+
+    /// Standard normal values of the batch's images from sample `first` on, made on all
+    /// processors: a large batch has some 10⁸.
+    fn pixels(&self, first: u64, per_image: usize) -> Result<Vec<f32>, Error> {
+        let count = self.batch * per_image;
+        let mut pixels = Vec::new();
+        pixels
+            .try_reserve_exact(count)
+            .map_err(|_| Error::HostMemory {
+                bytes: count * size_of::<f32>(),
+            })?;
+        pixels.resize(count, 0.0);
+        let workers = thread::available_parallelism().map_or(1, usize::from);
+        let share = self.batch.div_ceil(workers);
+        thread::scope(|scope| {
+            for (worker, part) in pixels.chunks_mut(share * per_image).enumerate() {
+                let first = first + (worker * share) as u64;
+                scope.spawn(move || {
+                    for (sample, image) in (first..).zip(part.chunks_mut(per_image)) {
+                        Stream::new(self.seed, Purpose::Pixels, sample).normal(image);
+                    }
+                });
+            }
+        });
+        Ok(pixels)
+    }
+
+    /// A sequence with masked positions, and what stood there.
+    fn sequence(&self, sample: u64, length: usize, count: u64, mask: i64) -> (Vec<i64>, Vec<i64>) {
+        let mut draw = Stream::new(self.seed, Purpose::Tokens, sample);
+        // Never token 0, which is padding: a full sequence has none.
+        let mut tokens: Vec<i64> = (0..length)
+            .map(|_| 1 + i64::try_from(draw.below(count - 1)).unwrap_or_default())
+            .collect();
+        let mut labels = vec![IGNORED_LABEL; length];
+        let mut draw = Stream::new(self.seed, Purpose::Masks, sample);
+        for position in some_positions(&mut draw, length, masked_count(length)) {
+            labels[position] = std::mem::replace(&mut tokens[position], mask);
+        }
+        (tokens, labels)
+    }
+}
+
+/// How many positions of a sequence are masked: at least one, so that there is a loss.
+fn masked_count(length: usize) -> usize {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a share of a length is a smaller length"
+    )]
+    let count = (length as f64 * MASKED_SHARE).round() as usize;
+    count.max(1)
+}
+
+/// `count` different positions out of `length`: the beginning of a Fisher-Yates shuffle.
+fn some_positions(draw: &mut Stream, length: usize, count: usize) -> Vec<usize> {
+    let mut positions: Vec<usize> = (0..length).collect();
+    for chosen in 0..count {
+        let rest = (length - chosen) as u64;
+        let other = chosen + usize::try_from(draw.below(rest)).unwrap_or_default();
+        positions.swap(chosen, other);
+    }
+    positions.truncate(count);
+    positions
+}

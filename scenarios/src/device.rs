@@ -1,0 +1,171 @@
+//! The device: whether it is there, what it is, and whether its allocator is set up as the
+//! variant says.
+
+use libtorch::{allocator::Settings, cuda};
+use protocol::{Allocator, AllocatorBackend, CudaFacts, Device};
+
+use crate::Error;
+
+/// The device as tch names it.
+#[must_use]
+pub fn place(device: Device) -> tch::Device {
+    match device {
+        Device::Cpu => tch::Device::Cpu,
+        Device::Cuda(index) => tch::Device::Cuda(index as usize),
+    }
+}
+
+/// The card's facts; `None` for the processor. Makes no context.
+pub fn facts(device: Device) -> Result<Option<CudaFacts>, Error> {
+    let Device::Cuda(index) = device else {
+        return Ok(None);
+    };
+    let unavailable = |reason: String| Error::DeviceUnavailable { device, reason };
+    if !cuda::built() {
+        return Err(unavailable(
+            "this binary is built without CUDA; use an image of a CUDA flavour, or the device cpu"
+                .into(),
+        ));
+    }
+    let count = cuda::device_count().map_err(|error| unavailable(error.to_string()))?;
+    if index >= count {
+        return Err(unavailable(format!(
+            "libtorch sees {count} cards; check that the driver is at least as new as this \
+             libtorch's CUDA wants, and that the container was given the card"
+        )));
+    }
+    let facts = cuda::facts(index).map_err(|error| unavailable(error.to_string()))?;
+    Ok(Some(CudaFacts {
+        device_name: facts.device_name,
+        uuid: facts.uuid,
+        capability: facts.capability,
+        multiprocessors: facts.multiprocessors,
+        total_memory_bytes: facts.total_memory_bytes,
+        runtime_version: facts.runtime_version,
+        driver_cuda_version: facts.driver_cuda_version,
+        cudnn_version: facts.cudnn_version,
+    }))
+}
+
+/// Makes the card's context, and lets cuDNN choose the fastest algorithm for each shape, as
+/// training scripts with fixed shapes do.
+pub fn start(device: Device) -> Result<(), Error> {
+    let Device::Cuda(index) = device else {
+        return Ok(());
+    };
+    cuda::start(index).map_err(|error| match error {
+        libtorch::Error::OutOfMemory { .. } => Error::Libtorch(error),
+        _ => Error::DeviceUnavailable {
+            device,
+            reason: error.to_string(),
+        },
+    })?;
+    Ok(cuda::set_cudnn_benchmark(true)?)
+}
+
+/// Waits until the device has nothing left to do.
+pub fn synchronize(device: Device) -> Result<(), Error> {
+    if device.is_cuda() {
+        cuda::synchronize()?;
+    }
+    Ok(())
+}
+
+/// The allocator's settings in the words of the variants, as libtorch says that it uses them.
+#[must_use]
+pub fn effective_allocator(settings: &Settings) -> String {
+    const MIB: u64 = 1 << 20;
+    let backend = [AllocatorBackend::Native, AllocatorBackend::CudaMallocAsync]
+        .into_iter()
+        .find(|backend| backend.name() == settings.backend);
+    let uniform = settings.uniform_roundup_power2_divisions();
+    let rounds = settings.roundup_power2_divisions.iter().any(|&n| n != 0);
+    match backend {
+        Some(backend) if rounds == uniform.is_some() => Allocator {
+            backend,
+            expandable_segments: settings.expandable_segments,
+            max_split_size_mb: settings.max_split_size_bytes.map(|bytes| bytes / MIB),
+            garbage_collection_threshold: settings.garbage_collection_threshold,
+            roundup_power2_divisions: uniform,
+        }
+        .to_string(),
+        // Nothing that a variant could ask for.
+        _ => format!("{settings:?}"),
+    }
+}
+
+/// Refuses settings that differ from those that the variant asks for.
+pub fn check_allocator(asked: &Allocator, effective: &str) -> Result<(), Error> {
+    let asked = asked.to_string();
+    if asked == effective {
+        return Ok(());
+    }
+    Err(Error::SettingIgnored {
+        asked,
+        effective: effective.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn native() -> Settings {
+        Settings {
+            backend: "native".into(),
+            expandable_segments: false,
+            max_split_size_bytes: None,
+            garbage_collection_threshold: None,
+            roundup_power2_divisions: vec![0; 16],
+        }
+    }
+
+    fn check(settings: &Settings, words: &str) {
+        let effective = effective_allocator(settings);
+        assert_eq!(effective, words);
+        assert!(check_allocator(&words.parse().unwrap(), &effective).is_ok());
+    }
+
+    #[test]
+    fn settings_read_back_in_the_words_of_variants() {
+        check(&native(), "native");
+        check(
+            &Settings {
+                expandable_segments: true,
+                max_split_size_bytes: Some(128 << 20),
+                ..native()
+            },
+            "expandable_segments+max_split_size_mb:128",
+        );
+        check(
+            &Settings {
+                garbage_collection_threshold: Some(0.8),
+                roundup_power2_divisions: vec![8; 16],
+                ..native()
+            },
+            "garbage_collection_threshold:0.8+roundup_power2_divisions:8",
+        );
+        check(
+            &Settings {
+                backend: "cudaMallocAsync".into(),
+                ..native()
+            },
+            "cudaMallocAsync",
+        );
+    }
+
+    #[test]
+    fn a_setting_that_did_not_take_is_an_error() {
+        let asked = "expandable_segments".parse().unwrap();
+        let error = check_allocator(&asked, &effective_allocator(&native())).unwrap_err();
+        assert_eq!(error.reason(), protocol::FailureReason::SettingIgnored);
+        assert!(error.to_string().contains("PYTORCH_ALLOC_CONF"), "{error}");
+    }
+
+    #[test]
+    fn settings_that_no_variant_has_are_shown_whole() {
+        let mut settings = native();
+        settings.roundup_power2_divisions[3] = 4;
+        assert!(effective_allocator(&settings).contains("roundup_power2_divisions: [0, 0, 0, 4"));
+    }
+}

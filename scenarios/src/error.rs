@@ -1,0 +1,161 @@
+//! Why a run fails.
+
+use std::io;
+
+use protocol::{FailureReason, RunFileError};
+
+/// Why a run fails.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The run file cannot be opened.
+    #[error("cannot read the run file `{path}`: {source}")]
+    RunFileMissing {
+        /// Its path.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The run file cannot be carried out.
+    #[error(transparent)]
+    RunFile(#[from] RunFileError),
+    /// The run file's numbers mean nothing.
+    #[error("the run file asks for {got}; expected {expected}")]
+    RunFileValue {
+        /// What stands there.
+        got: String,
+        /// What would do.
+        expected: &'static str,
+    },
+    /// No such device.
+    #[error("{device} is not available: {reason}")]
+    DeviceUnavailable {
+        /// The device asked for.
+        device: protocol::Device,
+        /// What is there instead, and what to do.
+        reason: String,
+    },
+    /// libtorch's allocator runs with other settings than the variant's.
+    #[error(
+        "the allocator setting did not take: the variant asks for `{asked}`, libtorch uses \
+         `{effective}`; set {} before the process starts",
+        protocol::Allocator::VARIABLES.join(" and ")
+    )]
+    SettingIgnored {
+        /// What the variant asks for.
+        asked: String,
+        /// What libtorch says that it uses.
+        effective: String,
+    },
+    /// Host memory ran out outside libtorch.
+    #[error("cannot allocate {bytes} bytes of host memory for synthetic data")]
+    HostMemory {
+        /// How much was wanted.
+        bytes: usize,
+    },
+    /// The loss is NaN or infinite.
+    #[error("the loss of step {step} (from 0, warm-up included) is {loss}")]
+    LossNotFinite {
+        /// The first step with such a loss.
+        step: usize,
+        /// The loss.
+        loss: f64,
+    },
+    /// A trained parameter got no gradient.
+    #[error("backward gave no gradient to the parameter `{name}`")]
+    GradientMissing {
+        /// Its name.
+        name: String,
+    },
+    /// libtorch failed.
+    #[error(transparent)]
+    Libtorch(#[from] libtorch::Error),
+    /// The results file cannot be written.
+    #[error("{doing} the results file: {source}")]
+    Results {
+        /// What was being done.
+        doing: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// The failure's type in records.
+    #[must_use]
+    pub fn reason(&self) -> FailureReason {
+        match self {
+            Self::RunFileMissing { .. } | Self::RunFile(_) | Self::RunFileValue { .. } => {
+                FailureReason::BadRunFile
+            }
+            Self::DeviceUnavailable { .. } => FailureReason::DeviceUnavailable,
+            Self::SettingIgnored { .. } => FailureReason::SettingIgnored,
+            Self::HostMemory { .. } => FailureReason::OutOfMemory,
+            Self::LossNotFinite { .. } => FailureReason::LossNotFinite,
+            Self::GradientMissing { .. } => FailureReason::GradientMissing,
+            Self::Libtorch(error) if memory_ran_out(error) => FailureReason::OutOfMemory,
+            Self::Libtorch(_) => FailureReason::Libtorch,
+            Self::Results { .. } => FailureReason::Results,
+        }
+    }
+
+    /// The message for records: not endless.
+    #[must_use]
+    pub fn brief(&self) -> String {
+        const LONGEST: usize = 2000;
+        self.to_string().trim().chars().take(LONGEST).collect()
+    }
+}
+
+impl From<tch::TchError> for Error {
+    fn from(error: tch::TchError) -> Self {
+        Self::Libtorch(error.into())
+    }
+}
+
+/// Whether memory ran out: as a type, or in the words that only the type carries in C++ and
+/// that tch passes on as text (`c10/cuda/CUDAMallocAsyncAllocator.cpp`: «would exceed allowed
+/// memory. (out of memory)»; `std::bad_alloc` where the C++ library itself wanted some).
+fn memory_ran_out(error: &libtorch::Error) -> bool {
+    let message = error.to_string();
+    error.is_out_of_memory()
+        || message.contains("out of memory")
+        || message.contains("std::bad_alloc")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(message: &str, reason: FailureReason, brief: &str) {
+        let error = Error::from(tch::TchError::Torch(message.to_owned()));
+        assert_eq!(error.reason(), reason, "{message}");
+        assert!(error.brief().ends_with(brief), "{}", error.brief());
+    }
+
+    #[test]
+    fn messages_of_libtorch_get_their_type_and_lose_their_backtrace() {
+        check(
+            "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of \
+             139.72 GiB\nException raised from malloc at CUDACachingAllocator.cpp:1",
+            FailureReason::OutOfMemory,
+            "139.72 GiB",
+        );
+        check(
+            "[enforce fail at alloc_cpu.cpp:118] err == 0. DefaultCPUAllocator: can't allocate \
+             memory: you tried to allocate 8 bytes. Error code 12 (Cannot allocate memory)",
+            FailureReason::OutOfMemory,
+            "(Cannot allocate memory)",
+        );
+        check(
+            "Allocation on device 0 would exceed allowed memory. (out of memory)\n\
+             Currently allocated     : 1.00 GiB",
+            FailureReason::OutOfMemory,
+            "1.00 GiB",
+        );
+        check(
+            "mat1 and mat2 shapes cannot be multiplied",
+            FailureReason::Libtorch,
+            "multiplied",
+        );
+    }
+}

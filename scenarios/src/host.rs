@@ -1,0 +1,59 @@
+//! What the kernel says about this process. `None` where it does not say.
+
+use std::{fs, time::Duration};
+
+/// Most resident bytes of the process so far: `VmHWM` of `/proc/self/status`.
+#[must_use]
+pub fn peak_resident_bytes() -> Option<u64> {
+    peak_resident(&fs::read_to_string("/proc/self/status").ok()?)
+}
+
+/// How long ago the kernel started this process: field 22 of `/proc/self/stat` against
+/// `/proc/uptime`, in the hundredths of a second that both are counted in.
+#[must_use]
+pub fn since_process_start() -> Option<Duration> {
+    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    let uptime = fs::read_to_string("/proc/uptime").ok()?;
+    age(&stat, &uptime)
+}
+
+fn peak_resident(status: &str) -> Option<u64> {
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+fn age(stat: &str, uptime: &str) -> Option<Duration> {
+    // The kernel's USER_HZ is 100 on every architecture that libtorch runs on.
+    const TICKS_PER_SECOND: f64 = 100.0;
+    // The command's name in brackets may hold spaces; it is field 2.
+    let after_name = stat.rsplit_once(')')?.1;
+    let began: f64 = after_name.split_ascii_whitespace().nth(19)?.parse().ok()?;
+    let now: f64 = uptime.split_ascii_whitespace().next()?.parse().ok()?;
+    Duration::try_from_secs_f64((now - began / TICKS_PER_SECOND).max(0.0)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proc_files_read() {
+        assert_eq!(
+            peak_resident("VmPeak:\t  99 kB\nVmHWM:\t    2048 kB\nVmRSS:\t 1 kB\n"),
+            Some(2 << 20)
+        );
+        assert_eq!(peak_resident("VmRSS:\t 1 kB\n"), None);
+        let stat = "7 (a (b) c) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 1250 20";
+        assert_eq!(age(stat, "14.75 3.00\n"), Some(Duration::from_millis(2250)));
+        assert_eq!(age("nonsense", "14.75"), None);
+    }
+
+    #[test]
+    fn this_process_has_figures() {
+        assert!(peak_resident_bytes().unwrap() > 1 << 20);
+        assert!(since_process_start().unwrap() < Duration::from_hours(1));
+    }
+}

@@ -1,0 +1,28 @@
+//! What is measured: reference models under policies of precision and memory, as a libtorch
+//! workload.
+//!
+//! One execution reads a [`protocol::RunFile`] and writes [`protocol::Event`] lines.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`models`] | the architectures, one file a family |
+//! | [`nn`] | parameters with the reference's names, their beginnings, shared layers |
+//! | [`data`] | synthetic data out of a seed |
+//! | [`training`] | one step: autocast, accumulation, loss scaler, optimizer |
+//! | [`run`] | the phases of a run and its events |
+//! | [`device`], [`memory`], [`stopwatch`], [`host`] | what is asked of the machine |
+//! | [`results`], [`Error`] | how a run tells what came of it |
+
+pub mod data;
+pub mod device;
+mod error;
+pub mod host;
+pub mod memory;
+pub mod models;
+pub mod nn;
+pub mod results;
+pub mod run;
+pub mod stopwatch;
+pub mod training;
+
+pub use error::Error;

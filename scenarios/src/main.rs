@@ -1,0 +1,65 @@
+//! The workload binary that runs in every container: `scenario RUN_FILE RESULTS_FILE`.
+//!
+//! Exit codes: 0 the run finished; 1 it failed, and the results file says why; 2 wrong usage.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs,
+    io::{self, Write},
+    path::Path,
+    process::ExitCode,
+};
+
+use protocol::Summary;
+use scenario::{Error, host, results::Results, run};
+
+fn main() -> ExitCode {
+    let age = host::since_process_start().unwrap_or_default();
+    let arguments: Vec<OsString> = env::args_os().skip(1).collect();
+    let [run_file, results_file] = arguments.as_slice() else {
+        log(format_args!("usage: scenario RUN_FILE RESULTS_FILE"));
+        return ExitCode::from(2);
+    };
+    match execute(Path::new(run_file), Path::new(results_file), age) {
+        Ok(summary) => {
+            log(format_args!(
+                "{} samples in {:.3} s: {:.2} samples/s",
+                summary.samples, summary.measured_seconds, summary.throughput_samples_per_second
+            ));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            log(format_args!("failed: {}", error.brief()));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn execute(
+    run_file: &Path,
+    results_file: &Path,
+    age: std::time::Duration,
+) -> Result<Summary, Error> {
+    let mut results = Results::open(results_file)?;
+    let text = fs::read_to_string(run_file).map_err(|source| Error::RunFileMissing {
+        path: run_file.display().to_string(),
+        source,
+    });
+    let text = match text {
+        Ok(text) => text,
+        Err(error) => return Err(results.fail(error, None)),
+    };
+    run::carry_out(
+        &text,
+        age,
+        &|source, index, device| source.micro_batch(index, device),
+        &mut results,
+    )
+}
+
+/// Diagnostics go to stderr; nothing that a record needs.
+fn log(line: std::fmt::Arguments<'_>) {
+    // A closed stderr is no reason to fail a run.
+    let _ = writeln!(io::stderr(), "scenario: {line}");
+}

@@ -1,0 +1,120 @@
+//! Memory figures of the device and of the host.
+
+use libtorch::{
+    Result, cuda,
+    memory::{self, DeviceStats, host},
+};
+use protocol::{AllocatorCounters, Device, Memory};
+
+use crate::host::peak_resident_bytes;
+
+/// Reads memory figures, and keeps the peaks of warm-up when those of measuring begin.
+#[derive(Debug)]
+pub struct MemoryMeter {
+    device: Device,
+    /// Peaks before the last reset.
+    before: Peaks,
+}
+
+/// What a reset of the peaks would lose.
+#[derive(Debug, Clone, Copy, Default)]
+struct Peaks {
+    allocated: u64,
+    reserved: u64,
+    inactive_split: Option<u64>,
+    segments: Option<u64>,
+}
+
+impl MemoryMeter {
+    /// A meter for the device. On the processor it puts the counting allocator in place,
+    /// before the first tensor.
+    pub fn new(device: Device) -> Result<Self> {
+        if device == Device::Cpu {
+            host::install()?;
+        }
+        Ok(Self {
+            device,
+            before: Peaks::default(),
+        })
+    }
+
+    /// Lets the peaks start again from what is in use now.
+    pub fn reset_peaks(&mut self) -> Result<()> {
+        match self.device {
+            Device::Cpu => {
+                self.before.allocated = self.before.allocated.max(host::peak_allocated_bytes());
+                host::reset_peak();
+            }
+            Device::Cuda(index) => {
+                let stats = memory::device_stats(index)?;
+                self.before = Peaks {
+                    allocated: self.before.allocated.max(stats.peak_allocated_bytes),
+                    reserved: self.before.reserved.max(stats.peak_reserved_bytes),
+                    // An `Option` is less when it is `None`.
+                    inactive_split: self
+                        .before
+                        .inactive_split
+                        .max(stats.peak_inactive_split_bytes),
+                    segments: self.before.segments.max(stats.peak_segments),
+                };
+                memory::reset_peak(index)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The figures now. Those of the model are the caller's to fill in.
+    ///
+    /// `context_bytes` stays unknown: from inside, nobody can say what the card held before
+    /// this process made its context.
+    pub fn read(&self) -> Result<Memory> {
+        let figures = match self.device {
+            Device::Cpu => self.of_processor(),
+            Device::Cuda(index) => self.of_card(index)?,
+        };
+        Ok(Memory {
+            host_peak_resident_bytes: peak_resident_bytes(),
+            ..figures
+        })
+    }
+
+    fn of_processor(&self) -> Memory {
+        let peak = host::peak_allocated_bytes();
+        Memory {
+            peak_allocated_bytes: Some(peak),
+            run_peak_allocated_bytes: Some(peak.max(self.before.allocated)),
+            allocated_bytes: Some(host::allocated_bytes()),
+            ..Memory::default()
+        }
+    }
+
+    fn of_card(&self, index: u32) -> Result<Memory> {
+        let stats = memory::device_stats(index)?;
+        let card = cuda::memory_info(index)?;
+        Ok(Memory {
+            peak_allocated_bytes: Some(stats.peak_allocated_bytes),
+            peak_reserved_bytes: Some(stats.peak_reserved_bytes),
+            run_peak_allocated_bytes: Some(stats.peak_allocated_bytes.max(self.before.allocated)),
+            run_peak_reserved_bytes: Some(stats.peak_reserved_bytes.max(self.before.reserved)),
+            allocated_bytes: Some(stats.allocated_bytes),
+            reserved_bytes: Some(stats.reserved_bytes),
+            device_used_bytes: Some(card.total_bytes.saturating_sub(card.free_bytes)),
+            device_total_bytes: Some(card.total_bytes),
+            counters: Some(self.counters(&stats)),
+            ..Memory::default()
+        })
+    }
+
+    fn counters(&self, stats: &DeviceStats) -> AllocatorCounters {
+        AllocatorCounters {
+            retries: stats.retries,
+            out_of_memory: stats.out_of_memory,
+            device_allocations: stats.device_allocations,
+            device_frees: stats.device_frees,
+            peak_inactive_split_bytes: stats
+                .peak_inactive_split_bytes
+                .max(self.before.inactive_split),
+            peak_segments: stats.peak_segments.max(self.before.segments),
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! The parameters and buffers of a model, in the order and under the names of the
+//! reference's `state_dict`.
+
+use libtorch::Result;
+use protocol::MemoryFormat;
+use tch::{Device, Kind, Tensor};
+
+use super::Init;
+
+/// Where and how parameters are made.
+#[derive(Debug, Clone, Copy)]
+pub struct Placement {
+    /// The device.
+    pub device: Device,
+    /// How tensors of four dimensions lie in memory.
+    pub memory_format: MemoryFormat,
+    /// Whether to fill them. Without, memory is reserved and never touched, which makes
+    /// counting the parameters of a large model free.
+    pub fill: bool,
+}
+
+/// Named single-precision tensors: trained ones and buffers.
+#[derive(Debug)]
+pub struct Parameters {
+    placement: Placement,
+    trained: Vec<(String, Tensor)>,
+    buffers: Vec<(String, Tensor)>,
+}
+
+impl Parameters {
+    /// No parameters yet.
+    #[must_use]
+    pub fn new(placement: Placement) -> Self {
+        Self {
+            placement,
+            trained: Vec::new(),
+            buffers: Vec::new(),
+        }
+    }
+
+    /// Where new ones are made.
+    #[must_use]
+    pub fn placement(&self) -> Placement {
+        self.placement
+    }
+
+    /// The root of the names.
+    pub fn root(&mut self) -> Scope<'_> {
+        Scope {
+            parameters: self,
+            prefix: String::new(),
+        }
+    }
+
+    /// Trained tensors with their names, in the order in which the reference lists them.
+    pub fn trained(&self) -> &[(String, Tensor)] {
+        &self.trained
+    }
+
+    /// Tensors that are kept but not trained, with their names.
+    pub fn buffers(&self) -> &[(String, Tensor)] {
+        &self.buffers
+    }
+
+    /// How many values are trained.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.trained
+            .iter()
+            .map(|(_, tensor)| elements(tensor))
+            .sum()
+    }
+
+    /// Bytes of the trained tensors.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.trained.iter().map(|(_, tensor)| bytes(tensor)).sum()
+    }
+}
+
+/// Elements of a tensor.
+fn elements(tensor: &Tensor) -> u64 {
+    u64::try_from(tensor.numel()).unwrap_or(u64::MAX)
+}
+
+/// Bytes of a tensor's elements.
+#[must_use]
+pub fn bytes(tensor: &Tensor) -> u64 {
+    elements(tensor) * tensor.kind().elt_size_in_bytes() as u64
+}
+
+/// A place in the tree of names, such as `layer1.0.`.
+#[derive(Debug)]
+pub struct Scope<'a> {
+    parameters: &'a mut Parameters,
+    prefix: String,
+}
+
+impl Scope<'_> {
+    /// The place one step down.
+    pub fn at(&mut self, name: impl std::fmt::Display) -> Scope<'_> {
+        Scope {
+            prefix: format!("{}{name}.", self.prefix),
+            parameters: self.parameters,
+        }
+    }
+
+    /// The whole name of something at this place.
+    #[must_use]
+    pub fn name(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    /// A new trained tensor.
+    pub fn parameter(&mut self, name: &str, shape: &[i64], init: Init) -> Result<Tensor> {
+        let tensor = self.make(shape, init)?.f_set_requires_grad(true)?;
+        let kept = tensor.shallow_clone();
+        self.parameters.trained.push((self.name(name), kept));
+        Ok(tensor)
+    }
+
+    /// A new buffer.
+    pub fn buffer(&mut self, name: &str, shape: &[i64], init: Init) -> Result<Tensor> {
+        let tensor = self.make(shape, init)?;
+        self.adopt(self.name(name), &tensor);
+        Ok(tensor)
+    }
+
+    /// Keeps a tensor made elsewhere as a buffer under a whole name.
+    pub fn adopt(&mut self, name: String, tensor: &Tensor) {
+        self.parameters.buffers.push((name, tensor.shallow_clone()));
+    }
+
+    /// Where tensors are made.
+    #[must_use]
+    pub fn device(&self) -> Device {
+        self.parameters.placement.device
+    }
+
+    /// Whether tensors are filled.
+    #[must_use]
+    pub fn fills(&self) -> bool {
+        self.parameters.placement.fill
+    }
+
+    fn make(&self, shape: &[i64], init: Init) -> Result<Tensor> {
+        let Placement {
+            device,
+            memory_format,
+            fill,
+        } = self.parameters.placement;
+        let mut tensor = Tensor::f_empty(shape, (Kind::Float, device))?;
+        if fill {
+            init.fill(&mut tensor)?;
+        }
+        in_format(tensor, memory_format)
+    }
+}
+
+/// The tensor with its values where the format wants them. Only four dimensions have
+/// channels; others come back as they are.
+pub fn in_format(tensor: Tensor, format: MemoryFormat) -> Result<Tensor> {
+    match (format, tensor.size().as_slice()) {
+        (MemoryFormat::ChannelsLast, &[n, c, h, w]) => {
+            // tch has no argument for a memory format, but strides say the same.
+            let options = (tensor.f_kind()?, tensor.device());
+            let mut moved =
+                Tensor::f_empty_strided([n, c, h, w], [c * h * w, 1, c * w, c], options)?;
+            moved.f_copy_(&tensor)?;
+            Ok(moved)
+        }
+        _ => Ok(tensor),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn channels_last_moves_values_and_keeps_them() {
+        let tensor = Tensor::arange(2 * 3 * 4 * 5, (Kind::Float, Device::Cpu)).view([2, 3, 4, 5]);
+        let moved = in_format(tensor.shallow_clone(), MemoryFormat::ChannelsLast).unwrap();
+        assert_eq!(moved.stride(), [60, 1, 15, 3]);
+        assert_eq!(moved, tensor);
+    }
+
+    #[test]
+    fn names_follow_the_tree() {
+        let mut parameters = Parameters::new(Placement {
+            device: Device::Cpu,
+            memory_format: MemoryFormat::Contiguous,
+            fill: true,
+        });
+        let mut root = parameters.root();
+        let mut block = root.at("layer1");
+        let weight = block.at(0).parameter("weight", &[2, 3], Init::Ones);
+        assert!(weight.unwrap().requires_grad());
+        let mean = block.buffer("mean", &[3], Init::Zeros);
+        assert!(!mean.unwrap().requires_grad());
+        assert_eq!(parameters.trained()[0].0, "layer1.0.weight");
+        assert_eq!(parameters.buffers()[0].0, "layer1.mean");
+        assert_eq!((parameters.count(), parameters.bytes()), (6, 24));
+    }
+}

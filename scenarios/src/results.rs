@@ -1,0 +1,162 @@
+//! The results file: one event a line, each in one write, flushed at once, so that a run
+//! that is killed leaves whole lines.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Write},
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use protocol::{Event, Memory, Phase};
+
+use crate::Error;
+
+/// Where events go.
+#[derive(Debug)]
+pub struct Results<W> {
+    sink: W,
+    began: Option<(Phase, Instant)>,
+    heartbeat: Instant,
+}
+
+/// Heartbeats are at least this far apart.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+
+impl Results<File> {
+    /// Opens the file for appending, making it where it is missing. The harness mounts an
+    /// empty one.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(path)
+            .map(Self::new)
+            .map_err(|source| Error::Results {
+                doing: "opening",
+                source,
+            })
+    }
+}
+
+impl<W: Write> Results<W> {
+    /// Events go to this writer.
+    pub fn new(sink: W) -> Self {
+        Self {
+            sink,
+            began: None,
+            heartbeat: Instant::now(),
+        }
+    }
+
+    /// Writes one event.
+    pub fn write(&mut self, event: &Event) -> Result<(), Error> {
+        self.put(event).map_err(|source| Error::Results {
+            doing: "writing to",
+            source,
+        })
+    }
+
+    fn put(&mut self, event: &Event) -> io::Result<()> {
+        let mut line = serde_json::to_vec(event)?;
+        line.push(b'\n');
+        self.sink.write_all(&line)?;
+        self.sink.flush()
+    }
+
+    /// A phase begins, now or at `since`.
+    pub fn begin(&mut self, phase: Phase, since: Instant) -> Result<(), Error> {
+        self.began = Some((phase, since));
+        self.heartbeat = Instant::now();
+        self.write(&Event::PhaseBegan { phase })
+    }
+
+    /// The phase that runs ends now.
+    pub fn end(&mut self) -> Result<(), Error> {
+        self.end_at(Instant::now())
+    }
+
+    /// The phase that runs ended at this time.
+    pub fn end_at(&mut self, end: Instant) -> Result<(), Error> {
+        let Some((phase, since)) = self.began else {
+            return Ok(());
+        };
+        let seconds = end.saturating_duration_since(since).as_secs_f64();
+        self.write(&Event::PhaseEnded { phase, seconds })
+    }
+
+    /// Writes why the run failed, as the last line, and gives the error back. A second error,
+    /// of writing, would say less.
+    pub fn fail(&mut self, error: Error, memory: Option<Memory>) -> Error {
+        let _ = self.write(&Event::Failed {
+            reason: error.reason(),
+            phase: self.phase(),
+            message: error.brief(),
+            memory: memory.map(Box::new),
+        });
+        error
+    }
+
+    /// The phase that runs, or ran last.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        self.began.map_or(Phase::ProcessStart, |(phase, _)| phase)
+    }
+
+    /// A sign of life, unless the last one was less than a second ago.
+    pub fn heartbeat(&mut self, step: u32) -> Result<(), Error> {
+        if self.heartbeat.elapsed() < HEARTBEAT {
+            return Ok(());
+        }
+        self.heartbeat = Instant::now();
+        let phase = self.phase();
+        self.write(&Event::Heartbeat { phase, step })
+    }
+
+    /// The writer.
+    pub fn into_inner(self) -> W {
+        self.sink
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn phases_are_lines_and_heartbeats_are_rare() {
+        let mut results = Results::new(Vec::new());
+        let since = Instant::now();
+        results.begin(Phase::Warmup, since).unwrap();
+        for step in 0..1000 {
+            results.heartbeat(step).unwrap();
+        }
+        results.heartbeat -= HEARTBEAT;
+        results.heartbeat(1000).unwrap();
+        results.end().unwrap();
+        let text = String::from_utf8(results.into_inner()).unwrap();
+        let events: Vec<Event> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert!(
+            matches!(
+                events[..],
+                [
+                    Event::PhaseBegan {
+                        phase: Phase::Warmup
+                    },
+                    Event::Heartbeat {
+                        phase: Phase::Warmup,
+                        step: 1000
+                    },
+                    Event::PhaseEnded {
+                        phase: Phase::Warmup,
+                        ..
+                    },
+                ]
+            ),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,202 @@
+//! One step of training or inference, with nothing in it that waits for the device.
+
+mod log;
+mod optimizer;
+mod precision;
+mod scaler;
+
+use libtorch::autograd;
+use protocol::{Precision, Task, Variant};
+use tch::{Device, Tensor};
+
+pub use self::{log::StepLog, optimizer::Optimizer, precision::Arithmetic, scaler::LossScaler};
+use crate::{
+    Error,
+    data::Batch,
+    models::{Built, Network, Pass},
+    nn::{self, Parameters},
+};
+
+/// A model at work: what the step loop runs again and again.
+#[derive(Debug)]
+pub struct Work {
+    network: Box<dyn Network>,
+    parameters: Parameters,
+    arithmetic: Arithmetic,
+    pass: Pass,
+    training: Option<Training>,
+}
+
+/// What training adds to inference.
+#[derive(Debug)]
+struct Training {
+    /// The trained tensors, in the order of their names.
+    trained: Vec<Tensor>,
+    optimizer: Optimizer,
+    scaler: Option<LossScaler>,
+    /// Micro-batches in one optimizer step.
+    accumulation: usize,
+    /// Known after the first step, which checks that no gradient is missing.
+    gradient_bytes: Option<u64>,
+}
+
+impl Work {
+    /// Sets the model up for the task and variant.
+    pub fn new(built: Built, task: Task, variant: &Variant, device: Device) -> Result<Self, Error> {
+        let Built {
+            network,
+            parameters,
+        } = built;
+        let training = match task {
+            Task::Inference => None,
+            Task::Training => {
+                let trained: Vec<Tensor> = parameters
+                    .trained()
+                    .iter()
+                    .map(|(_, tensor)| tensor.shallow_clone())
+                    .collect();
+                let scaler = (variant.precision == Precision::AmpFp16)
+                    .then(|| LossScaler::new(device))
+                    .transpose()?;
+                Some(Training {
+                    optimizer: Optimizer::new(variant.optimizer, &trained)?,
+                    scaler,
+                    trained,
+                    accumulation: variant.accumulation.get() as usize,
+                    gradient_bytes: None,
+                })
+            }
+        };
+        Ok(Self {
+            network,
+            parameters,
+            arithmetic: Arithmetic::new(variant.precision, device)?,
+            pass: Pass {
+                training: training.is_some(),
+                checkpointing: variant.checkpointing,
+            },
+            training,
+        })
+    }
+
+    /// How many different micro-batches the steps want: two where gradients accumulate, so
+    /// that what is summed differs, else one.
+    #[must_use]
+    pub fn wanted_micro_batches(&self) -> usize {
+        self.training
+            .as_ref()
+            .map_or(1, |training| training.accumulation.min(2))
+    }
+
+    /// The model's parameters and buffers.
+    #[must_use]
+    pub fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// Bytes of all gradients, once a step has made them.
+    #[must_use]
+    pub fn gradient_bytes(&self) -> Option<u64> {
+        self.training.as_ref()?.gradient_bytes
+    }
+
+    /// Bytes of the optimizer's state; training only.
+    #[must_use]
+    pub fn optimizer_bytes(&self) -> Option<u64> {
+        Some(self.training.as_ref()?.optimizer.bytes())
+    }
+
+    /// The loss scaler's scale now; amp-fp16 training only. Waits for the device.
+    pub fn loss_scale(&self) -> Result<Option<f64>, Error> {
+        let scaler = self
+            .training
+            .as_ref()
+            .and_then(|training| training.scaler.as_ref());
+        Ok(scaler.map(LossScaler::value).transpose()?)
+    }
+
+    /// One optimizer step, or one forward for inference. Takes the micro-batches in turn.
+    pub fn step(&mut self, number: u32, batches: &[Batch], log: &StepLog) -> Result<(), Error> {
+        if self.training.is_none() {
+            return self.infer(&batches[number as usize % batches.len()]);
+        }
+        self.accumulate(number, batches, log)?;
+        self.descend(number, log)
+    }
+
+    /// Forward without gradients.
+    fn infer(&self, batch: &Batch) -> Result<(), Error> {
+        let _untracked = tch::no_grad_guard();
+        let _scores = self
+            .arithmetic
+            .autocast(|| self.network.forward(&batch.input, self.pass))?;
+        Ok(())
+    }
+
+    /// Forward and backward of every micro-batch, as many as the variant accumulates. The
+    /// gradients of the step before go first, so that theirs is the memory that forward
+    /// takes, as with `PyTorch`'s `zero_grad(set_to_none=True)` at the top of a loop.
+    pub fn accumulate(
+        &mut self,
+        number: u32,
+        batches: &[Batch],
+        log: &StepLog,
+    ) -> Result<(), Error> {
+        let Some(training) = &self.training else {
+            return Ok(());
+        };
+        autograd::zero_grad(&training.trained)?;
+        for batch in batches.iter().cycle().take(training.accumulation) {
+            let mut loss = self.arithmetic.autocast(|| {
+                let scores = self.network.forward(&batch.input, self.pass)?;
+                self.network.loss(scores, &batch.labels)
+            })?;
+            if training.accumulation > 1 {
+                loss = loss.f_div_scalar(training.accumulation as f64)?;
+            }
+            log.add_loss(number, &loss.f_detach()?)?;
+            if let Some(scaler) = &training.scaler {
+                loss = scaler.scale(&loss)?;
+            }
+            autograd::backward(&loss)?;
+        }
+        Ok(())
+    }
+
+    /// The gradients to parameters.
+    fn descend(&mut self, number: u32, log: &StepLog) -> Result<(), Error> {
+        let Some(training) = &mut self.training else {
+            return Ok(());
+        };
+        if training.gradient_bytes.is_none() {
+            training.gradient_bytes = Some(gradient_bytes(&self.parameters)?);
+        }
+        let gradients: Vec<Tensor> = training.trained.iter().map(Tensor::grad).collect();
+        let scaling = match &mut training.scaler {
+            None => libtorch::optim::Scaling::default(),
+            Some(scaler) => {
+                scaler.unscale(&gradients)?;
+                scaler.scaling()
+            }
+        };
+        training
+            .optimizer
+            .step(&training.trained, &gradients, scaling)?;
+        if let Some(scaler) = &mut training.scaler {
+            log.set_skip(number, scaler.found_inf())?;
+            scaler.update()?;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of the gradients of all parameters, each of which must have one.
+fn gradient_bytes(parameters: &Parameters) -> Result<u64, Error> {
+    let mut bytes = 0;
+    for (name, tensor) in parameters.trained() {
+        let gradient = autograd::gradient(tensor)?
+            .ok_or_else(|| Error::GradientMissing { name: name.clone() })?;
+        bytes += nn::bytes(&gradient);
+    }
+    Ok(bytes)
+}

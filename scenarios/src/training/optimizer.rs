@@ -1,0 +1,117 @@
+//! The optimizers, through libtorch's fused in-place steps.
+
+use libtorch::{
+    Result,
+    optim::{AdamW, Scaling, Sgd, fused_adamw_, fused_sgd_},
+};
+use protocol::Optimizer as Choice;
+use tch::{Kind, Tensor};
+
+use crate::nn;
+
+/// Small enough that every model learns its few micro-batches without a warm-up schedule.
+const SGD: Sgd = Sgd {
+    learning_rate: 0.01,
+    momentum: 0.9,
+    dampening: 0.0,
+    weight_decay: 1e-4,
+    nesterov: false,
+    maximize: false,
+};
+
+const ADAMW: AdamW = AdamW {
+    learning_rate: 1e-4,
+    betas: (0.9, 0.999),
+    epsilon: 1e-8,
+    weight_decay: 1e-2,
+    maximize: false,
+};
+
+/// An optimizer with its state, which is made at once rather than at the first step.
+#[derive(Debug)]
+pub struct Optimizer(State);
+
+#[derive(Debug)]
+enum State {
+    Sgd {
+        momentum: Vec<Tensor>,
+    },
+    AdamW {
+        exp_avgs: Vec<Tensor>,
+        exp_avg_sqs: Vec<Tensor>,
+        /// One counter a parameter, as `torch.optim.AdamW(fused=True)` has.
+        steps: Vec<Tensor>,
+    },
+}
+
+impl Optimizer {
+    /// State for these parameters.
+    pub fn new(choice: Choice, parameters: &[Tensor]) -> Result<Self> {
+        let _untracked = tch::no_grad_guard();
+        let zeros = || -> Result<Vec<Tensor>> {
+            parameters
+                .iter()
+                .map(|parameter| Ok(parameter.f_zeros_like()?))
+                .collect()
+        };
+        Ok(Self(match choice {
+            Choice::SgdMomentum => State::Sgd { momentum: zeros()? },
+            Choice::Adamw => State::AdamW {
+                exp_avgs: zeros()?,
+                exp_avg_sqs: zeros()?,
+                steps: parameters
+                    .iter()
+                    .map(|parameter| {
+                        let options = (Kind::Float, parameter.device());
+                        Ok(Tensor::f_zeros([0_i64; 0], options)?)
+                    })
+                    .collect::<Result<_>>()?,
+            },
+        }))
+    }
+
+    /// Moves the parameters in place. Does nothing, without asking the device, where the
+    /// scaler found a gradient that is not finite.
+    pub fn step(
+        &mut self,
+        parameters: &[Tensor],
+        gradients: &[Tensor],
+        scaling: Scaling<'_>,
+    ) -> Result<()> {
+        match &mut self.0 {
+            State::Sgd { momentum } => {
+                // Zeros plus the first gradient are the gradient, so the first step is like
+                // any other, and safe to skip where a gradient is not finite.
+                let first = false;
+                fused_sgd_(&SGD, parameters, gradients, momentum, first, scaling)
+            }
+            State::AdamW {
+                exp_avgs,
+                exp_avg_sqs,
+                steps,
+            } => fused_adamw_(
+                &ADAMW,
+                parameters,
+                gradients,
+                exp_avgs,
+                exp_avg_sqs,
+                steps,
+                scaling,
+            ),
+        }
+    }
+
+    /// Bytes of the state.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let sum = |tensors: &[Tensor]| tensors.iter().map(nn::bytes).sum::<u64>();
+        match &self.0 {
+            State::Sgd { momentum } => sum(momentum),
+            State::AdamW {
+                exp_avgs,
+                exp_avg_sqs,
+                steps,
+            } => sum(exp_avgs) + sum(exp_avg_sqs) + sum(steps),
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Parameters: how many, and under which names.
+
+use protocol::Model;
+use scenario::models;
+
+use crate::support::{alone, placement, variant};
+
+/// Counts without touching the memory, so that a large model costs nothing.
+fn check(model: Model, count: u64, first_and_last: [&str; 2]) {
+    let built = models::build(model, placement(&variant("{}"), false)).unwrap();
+    let trained = built.parameters.trained();
+    assert_eq!(built.parameters.count(), count, "{model}");
+    assert_eq!(built.parameters.bytes(), 4 * count, "{model}");
+    assert_eq!(trained[0].0, first_and_last[0]);
+    assert_eq!(trained[trained.len() - 1].0, first_and_last[1]);
+    let mut names: Vec<_> = trained.iter().map(|(name, _)| name).collect();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), trained.len(), "{model} has a name twice");
+}
+
+#[test]
+fn counts_are_those_of_the_references() {
+    let _turn = alone();
+    let bert = [
+        "bert.embeddings.word_embeddings.weight",
+        "cls.predictions.transform.LayerNorm.bias",
+    ];
+    let vit = ["cls_token", "head.bias"];
+    // torchvision: ResNet50_Weights.meta["num_params"].
+    check(Model::Resnet50, 25_557_032, ["conv1.weight", "fc.bias"]);
+    // transformers: sum(p.numel() for p in BertForMaskedLM(config).parameters()).
+    check(Model::BertBase, 109_514_298, bert);
+    check(Model::BertLarge, 335_174_458, bert);
+    // torchvision: ViT_B_16_Weights and ViT_L_16_Weights .meta["num_params"]; timm has as many.
+    check(Model::VitB16, 86_567_656, vit);
+    check(Model::VitL16, 304_326_632, vit);
+    // Added up by hand from the sizes in protocol::Model.
+    check(
+        Model::ResnetTiny,
+        resnet_tiny(),
+        ["conv1.weight", "fc.bias"],
+    );
+    check(Model::BertTiny, bert_tiny(), bert);
+    check(Model::VitTiny, vit_tiny(), vit);
+}
+
+fn resnet_tiny() -> u64 {
+    let norm = |channels: u64| 2 * channels;
+    let block = |inputs: u64, width: u64| {
+        let outputs = 4 * width;
+        inputs * width
+            + norm(width)
+            + 9 * width * width
+            + norm(width)
+            + width * outputs
+            + norm(outputs)
+            + inputs * outputs
+            + norm(outputs)
+    };
+    let stem = 3 * 49 * 16 + norm(16);
+    stem + block(16, 16) + block(64, 32) + block(128, 64) + block(256, 128) + 512 * 10 + 10
+}
+
+fn encoder_layer(width: u64) -> u64 {
+    let linear = |inputs: u64, outputs: u64| inputs * outputs + outputs;
+    4 * linear(width, width) + linear(width, 4 * width) + linear(4 * width, width) + 4 * width
+}
+
+fn bert_tiny() -> u64 {
+    let (words, width) = (1024, 64);
+    let embeddings = (words + 128 + 2) * width + 2 * width;
+    let head = words + width * width + width + 2 * width;
+    embeddings + 2 * encoder_layer(width) + head
+}
+
+fn vit_tiny() -> u64 {
+    let (patches, width) = (16, 64);
+    let embeddings = width + (patches + 1) * width + 3 * 64 * width + width;
+    embeddings + 2 * encoder_layer(width) + 2 * width + 10 * width + 10
+}
+
+/// The parameters and buffers whose names begin so, in their order.
+fn check_names(model: Model, prefix: &str, parameters: &[&str], buffers: &[&str]) {
+    let built = models::build(model, placement(&variant("{}"), false)).unwrap();
+    let named = |tensors: &[(String, tch::Tensor)]| -> Vec<String> {
+        tensors
+            .iter()
+            .filter_map(|(name, _)| name.strip_prefix(prefix).map(str::to_owned))
+            .collect()
+    };
+    assert_eq!(named(built.parameters.trained()), parameters, "{model}");
+    assert_eq!(named(built.parameters.buffers()), buffers, "{model}");
+}
+
+#[test]
+fn names_are_those_of_the_references() {
+    let _turn = alone();
+    check_names(
+        Model::Resnet50,
+        "layer1.0.",
+        &[
+            "conv1.weight",
+            "bn1.weight",
+            "bn1.bias",
+            "conv2.weight",
+            "bn2.weight",
+            "bn2.bias",
+            "conv3.weight",
+            "bn3.weight",
+            "bn3.bias",
+            "downsample.0.weight",
+            "downsample.1.weight",
+            "downsample.1.bias",
+        ],
+        &[
+            "bn1.running_mean",
+            "bn1.running_var",
+            "bn2.running_mean",
+            "bn2.running_var",
+            "bn3.running_mean",
+            "bn3.running_var",
+            "downsample.1.running_mean",
+            "downsample.1.running_var",
+            "bn1.num_batches_tracked",
+            "bn2.num_batches_tracked",
+            "bn3.num_batches_tracked",
+            "downsample.1.num_batches_tracked",
+        ],
+    );
+    check_names(
+        Model::BertBase,
+        "bert.encoder.layer.11.",
+        &[
+            "attention.self.query.weight",
+            "attention.self.query.bias",
+            "attention.self.key.weight",
+            "attention.self.key.bias",
+            "attention.self.value.weight",
+            "attention.self.value.bias",
+            "attention.output.dense.weight",
+            "attention.output.dense.bias",
+            "attention.output.LayerNorm.weight",
+            "attention.output.LayerNorm.bias",
+            "intermediate.dense.weight",
+            "intermediate.dense.bias",
+            "output.dense.weight",
+            "output.dense.bias",
+            "output.LayerNorm.weight",
+            "output.LayerNorm.bias",
+        ],
+        &[],
+    );
+    check_names(
+        Model::VitB16,
+        "blocks.11.",
+        &[
+            "norm1.weight",
+            "norm1.bias",
+            "attn.qkv.weight",
+            "attn.qkv.bias",
+            "attn.proj.weight",
+            "attn.proj.bias",
+            "norm2.weight",
+            "norm2.bias",
+            "mlp.fc1.weight",
+            "mlp.fc1.bias",
+            "mlp.fc2.weight",
+            "mlp.fc2.bias",
+        ],
+        &[],
+    );
+}

@@ -1,0 +1,9 @@
+//! The workload as its users see it: architectures, data, steps, and the binary.
+
+mod architectures;
+mod binary;
+mod checkpointing;
+mod data;
+mod failures;
+mod steps;
+mod support;

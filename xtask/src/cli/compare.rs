@@ -1,0 +1,112 @@
+//! `compare`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::{Format, HistoryFile};
+
+/// What fails a gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FailOn {
+    /// A gated figure that is worse
+    Worse,
+    /// One of which nobody can tell, too
+    CannotTell,
+}
+
+impl From<FailOn> for verdict::FailOn {
+    fn from(chosen: FailOn) -> Self {
+        match chosen {
+            FailOn::Worse => Self::Worse,
+            FailOn::CannotTell => Self::CannotTell,
+        }
+    }
+}
+
+/// Two values of one axis.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct By {
+    pub(crate) axis: String,
+    pub(crate) base: String,
+    pub(crate) head: String,
+}
+
+#[derive(Debug, Clone, Args)]
+#[command(
+    after_help = "A side is a session's folder, or out of the history: `@NAME` a baseline, \
+                  `branch=NAME` the newest complete session of a branch, `image=NAME` the newest \
+                  complete session with an image. `:IMAGE` behind it picks one of several images."
+)]
+pub(crate) struct CompareArgs {
+    /// What to compare against: `SESSION[:IMAGE]`, `@BASELINE[:IMAGE]`, `branch=NAME[:IMAGE]` or
+    /// `image=NAME`
+    #[arg(value_name = "BASE")]
+    pub(crate) base: String,
+    /// What to compare, in the same forms
+    #[arg(
+        value_name = "HEAD",
+        required_unless_present = "by",
+        conflicts_with = "by"
+    )]
+    pub(crate) head: Option<String>,
+    /// Compare two values of one axis within BASE, such as `precision=fp32,amp-bf16`
+    #[arg(long, value_name = "AXIS=BASE,HEAD", value_parser = by)]
+    pub(crate) by: Option<By>,
+    /// How to print the verdicts
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+    /// Print GitHub's workflow commands as well, which annotate a pull request
+    #[arg(long)]
+    pub(crate) annotations: bool,
+    /// Write the verdicts as `JUnit` XML
+    #[arg(long, value_name = "FILE.xml")]
+    pub(crate) junit: Option<PathBuf>,
+    /// Write the verdicts as Markdown, for a comment
+    #[arg(long, value_name = "FILE.md")]
+    pub(crate) summary: Option<PathBuf>,
+    /// What fails the command with exit code 1
+    #[arg(long, value_enum, default_value_t = FailOn::Worse)]
+    pub(crate) fail_on: FailOn,
+    /// Relative change of a quantity that counts as none, in place of its own
+    #[arg(long, value_name = "QUANTITY=SHARE", value_parser = margin)]
+    pub(crate) margin: Vec<(String, f64)>,
+    /// Compare although machine, card or driver differ
+    #[arg(long)]
+    pub(crate) across_machines: bool,
+    /// Where the folders of sessions lie that the history names
+    #[arg(long, value_name = "DIR", default_value = "sessions")]
+    pub(crate) sessions: PathBuf,
+    #[command(flatten)]
+    pub(crate) file: HistoryFile,
+}
+
+fn margin(text: &str) -> Result<(String, f64), String> {
+    let (name, share) = text
+        .split_once('=')
+        .ok_or("expected QUANTITY=SHARE, such as throughput_samples_per_second=0.02")?;
+    match share.parse::<f64>() {
+        Ok(share) if share.is_finite() && (0.0..1.0).contains(&share) => {
+            Ok((name.to_owned(), share))
+        }
+        _ => Err(format!("`{share}` is no share from 0 to below 1")),
+    }
+}
+
+fn by(text: &str) -> Result<By, String> {
+    let parts = text.split_once('=').and_then(|(axis, values)| {
+        let (base, head) = values.split_once(',')?;
+        let named = [axis, base, head].iter().all(|part| !part.is_empty());
+        (named && !head.contains(',')).then_some((axis, base, head))
+    });
+    let (axis, base, head) =
+        parts.ok_or("expected AXIS=BASE,HEAD, such as precision=fp32,amp-bf16")?;
+    if base == head {
+        return Err(format!("both sides are {axis}={base}; give two values"));
+    }
+    Ok(By {
+        axis: axis.to_owned(),
+        base: base.to_owned(),
+        head: head.to_owned(),
+    })
+}

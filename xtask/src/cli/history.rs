@@ -1,0 +1,153 @@
+//! `history` and what it shares with `trend`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::Format;
+
+/// Where the history lies.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct HistoryFile {
+    /// The history's file; default: in the user's data folder
+    #[arg(long, value_name = "FILE", env = "TORCHGAUGE_HISTORY", global = true)]
+    pub(crate) db: Option<PathBuf>,
+}
+
+/// Which series; `*` stands for any run of characters.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct SeriesArgs {
+    /// Of these machines
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) machine: Option<String>,
+    /// On these cards or processors
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) device: Option<String>,
+    /// Under these drivers
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) driver: Option<String>,
+    /// In these images
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) image: Option<String>,
+    /// Of these suites
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) suite: Option<String>,
+    /// Of these scenarios
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) scenario: Option<String>,
+    /// Of these variants, as reports write them
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) variant: Option<String>,
+    /// Of these metrics
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) metric: Option<String>,
+    /// From sessions on these branches
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) branch: Option<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct HistoryArgs {
+    #[command(flatten)]
+    pub(crate) file: HistoryFile,
+    #[command(subcommand)]
+    pub(crate) command: HistoryCommand,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum HistoryCommand {
+    /// Add sessions; adding one again changes nothing
+    Add {
+        /// Folders of sessions
+        #[arg(required = true, value_name = "SESSION")]
+        sessions: Vec<PathBuf>,
+        /// The branch that was measured
+        #[arg(long)]
+        branch: Option<String>,
+        /// What was measured, such as a commit
+        #[arg(long)]
+        revision: Option<String>,
+    },
+    /// List series, or sessions
+    List {
+        /// Sessions in place of series
+        #[arg(long)]
+        sessions: bool,
+        #[command(flatten)]
+        series: Box<SeriesArgs>,
+        /// How to print them
+        #[arg(long, value_enum, default_value_t = Format::Text)]
+        format: Format,
+    },
+    /// Write points into a file for other tools
+    Export {
+        /// The file; `-` for standard output
+        #[arg(long, value_name = "FILE", default_value = "-")]
+        to: PathBuf,
+        /// Its format
+        #[arg(long, value_enum, default_value_t = ExportFormat::Csv)]
+        format: ExportFormat,
+        /// Every run, in place of one median a session
+        #[arg(long)]
+        runs: bool,
+        #[command(flatten)]
+        series: Box<SeriesArgs>,
+    },
+    /// Add a series measured elsewhere: a CSV file with the header `timestamp,revision,value`
+    Import {
+        /// The series' name
+        name: String,
+        /// The file
+        file: PathBuf,
+        /// The unit of its values
+        #[arg(long, default_value = "")]
+        unit: String,
+        /// Lower values are better
+        #[arg(long)]
+        lower_is_better: bool,
+    },
+    /// Name sessions to compare with
+    #[command(subcommand)]
+    Baseline(BaselineCommand),
+    /// Take a session out
+    Remove {
+        /// Its name
+        session: String,
+    },
+    /// Read everything and say whether it is as it was written
+    Check,
+    /// Save what can be read of a damaged history into a new file
+    Recover {
+        /// The new file
+        #[arg(long, value_name = "FILE")]
+        to: PathBuf,
+    },
+}
+
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum BaselineCommand {
+    /// Name a session; the name moves if it is taken
+    Set {
+        /// The baseline's name
+        name: String,
+        /// The session's name
+        session: String,
+    },
+    /// List the names
+    List,
+    /// Forget a name; its session stays
+    Remove {
+        /// The baseline's name
+        name: String,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportFormat {
+    /// One header line, one point a line
+    Csv,
+    /// One JSON object a line
+    Jsonl,
+    /// Apache Parquet
+    Parquet,
+}

@@ -1,0 +1,238 @@
+//! The command line, as clap sees it.
+
+mod compare;
+mod history;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub(crate) use compare::CompareArgs;
+pub(crate) use history::{
+    BaselineCommand, ExportFormat, HistoryArgs, HistoryCommand, HistoryFile, SeriesArgs,
+};
+
+/// What does this PyTorch-CUDA image cost in memory and give in speed, and can I believe it?
+#[derive(Debug, Parser)]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    version,
+    max_term_width = 100
+)]
+#[command(
+    after_help = "Exit codes: 0 fine; 1 a gate says no; 2 bad usage or configuration; \
+                        3 some runs failed; 4 engine or machine trouble."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run suites in images and draw the report
+    Bench(BenchArgs),
+    /// Draw the report of sessions that have run
+    Report(ReportArgs),
+    /// Compare two images or two sessions, cell by cell
+    Compare(CompareArgs),
+    /// Find change points in the history, or in a CSV series
+    Trend(Box<TrendArgs>),
+    /// Keep sessions, and read them over time
+    History(HistoryArgs),
+    /// List, build and lock images
+    #[command(subcommand)]
+    Images(ImagesCommand),
+    /// List, show and check suites
+    #[command(subcommand)]
+    Scenarios(ScenariosCommand),
+    /// Say what works on this machine, and the fix where something does not
+    Doctor(DoctorArgs),
+    /// Run the whole test suite
+    Test(TestArgs),
+}
+
+/// Where the parts that take long to make come from.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct SourceArgs {
+    /// A libtorch that is there already, in place of the wheel: a folder with `lib` and `include`
+    #[arg(long, value_name = "DIR", env = "LIBTORCH")]
+    pub(crate) libtorch: Option<PathBuf>,
+    /// A `scenario` binary that is there already, in place of building one
+    #[arg(long, value_name = "FILE", env = "TORCHGAUGE_SCENARIO")]
+    pub(crate) scenario_binary: Option<PathBuf>,
+    /// An archive to stand images on, in place of the base in their specs
+    #[arg(long, value_name = "FILE", env = "TORCHGAUGE_BASE")]
+    pub(crate) base_archive: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EngineChoice {
+    /// Containers where an engine answers, else processes
+    Auto,
+    /// Containers, through Docker or Podman
+    Docker,
+    /// Plain processes
+    Process,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct BenchArgs {
+    /// A suite in `scenarios/`, or a file; may be given several times
+    #[arg(long, value_name = "NAME|FILE", default_value = "smoke")]
+    pub(crate) suite: Vec<String>,
+    /// An image in `images/`, or a file; may be given several times. Default: the one that fits
+    /// the device
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) image: Vec<String>,
+    /// Where runs execute
+    #[arg(long, value_enum, default_value_t = EngineChoice::Auto)]
+    pub(crate) engine: EngineChoice,
+    /// `auto`, `cpu`, `cuda` or `cuda:N`
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    pub(crate) device: String,
+    /// How many times every cell runs; default: what the suite says
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) blocks: Option<u32>,
+    /// The session's folder; default: `sessions/` and the session's name
+    #[arg(long, value_name = "DIR", conflicts_with = "resume")]
+    pub(crate) out: Option<PathBuf>,
+    /// Go on with a session that was cut off
+    #[arg(long, value_name = "DIR")]
+    pub(crate) resume: Option<PathBuf>,
+    /// Say what would run, and start nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) sources: SourceArgs,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ReportArgs {
+    /// Folders of sessions
+    #[arg(required = true, value_name = "SESSION")]
+    pub(crate) sessions: Vec<PathBuf>,
+    /// Where to write; default: into the folder of the first session
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+    /// For a pull request
+    Markdown,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct TrendArgs {
+    /// A series, in place of the history: a CSV file with the header `timestamp,revision,value`
+    #[arg(long, value_name = "FILE.csv")]
+    pub(crate) input: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) file: HistoryFile,
+    #[command(flatten)]
+    pub(crate) series: SeriesArgs,
+    /// Days without a result after which a series is reported as stale; default: from its own pace
+    #[arg(long, value_name = "DAYS", value_parser = days)]
+    pub(crate) stale_after: Option<f64>,
+    /// Exit with 1 where the newest end of a series changed for the worse, or is stale
+    #[arg(long)]
+    pub(crate) gate: bool,
+    /// How to print the change points
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum ImagesCommand {
+    /// Name the images, with their locks and what the engine has of them
+    List,
+    /// Make images and load them into the engine; only what is missing is made and loaded
+    Build {
+        /// Images in `images/`, or files
+        #[arg(required = true, value_name = "NAME|FILE")]
+        names: Vec<String>,
+        #[command(flatten)]
+        sources: SourceArgs,
+    },
+    /// Resolve images anew and write down everything that goes into them
+    Lock {
+        /// Images in `images/`, or files
+        #[arg(required = true, value_name = "NAME|FILE")]
+        names: Vec<String>,
+        #[command(flatten)]
+        sources: SourceArgs,
+    },
+    /// Write an image as an archive, for `docker load` or `podman load` elsewhere
+    Export {
+        /// An image in `images/`, or a file
+        #[arg(value_name = "NAME|FILE")]
+        name: String,
+        /// The archive
+        #[arg(long, value_name = "FILE.tar")]
+        to: PathBuf,
+        #[command(flatten)]
+        sources: SourceArgs,
+    },
+    /// Write the Debian base as an archive, for --base-archive on a machine without apt
+    Base {
+        /// The archive
+        #[arg(long, value_name = "FILE.tar")]
+        to: PathBuf,
+    },
+}
+
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum ScenariosCommand {
+    /// Name the suites
+    List,
+    /// Show a suite with every cell that it expands to
+    Show {
+        /// A suite in `scenarios/`, or a file
+        suite: String,
+        /// The device to expand for
+        #[arg(long, value_enum, default_value_t = DeviceWord::Cuda)]
+        device: DeviceWord,
+    },
+    /// Check suites without running them
+    Check {
+        /// Suites in `scenarios/`, or files; default: all
+        suites: Vec<String>,
+    },
+    /// Print the JSON Schema of suites
+    Schema,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DeviceWord {
+    /// The processor
+    Cpu,
+    /// A card
+    Cuda,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DoctorArgs {
+    /// How to print what was found
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct TestArgs {
+    /// Leave out what needs libtorch: the `scenario` crates and the end-to-end tests
+    #[arg(long)]
+    pub(crate) without_libtorch: bool,
+}
+
+fn days(text: &str) -> Result<f64, String> {
+    text.parse::<f64>()
+        .ok()
+        .filter(|days| days.is_finite() && *days > 0.0)
+        .ok_or_else(|| format!("`{text}` is no number of days above 0"))
+}

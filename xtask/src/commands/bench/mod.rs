@@ -1,0 +1,215 @@
+//! `cargo xtask bench`: run suites in images and draw the report.
+
+pub(crate) mod prepare;
+mod watch;
+
+use std::path::PathBuf;
+
+use bench_suite::{
+    device::Choice,
+    machine,
+    plan::{Plan, Request},
+    session::{self, Session, Spec, Totals},
+    suite::Suite,
+};
+use record::{SessionFolder, Tool};
+use tokio_util::sync::CancellationToken;
+
+use self::{prepare::Place, watch::Watch};
+use crate::{
+    cli::{BenchArgs, Format},
+    commands::scenarios,
+    error::{Error, Result},
+    printer::Printer,
+    table::table,
+    workspace,
+};
+
+/// How often a run is tried again that the engine and not the workload failed.
+const ENGINE_RETRIES: u32 = 2;
+
+/// Plans, prepares, runs, reports.
+pub(crate) async fn run(args: &BenchArgs, printer: &Printer) -> Result<()> {
+    let root = workspace::root()?;
+    let suites = load(&args.suite)?;
+    let machine = machine::facts(None);
+    let choice: Choice = args
+        .device
+        .parse()
+        .map_err(|source| Error::Device(Box::new(source)))?;
+    let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+    let device = choice
+        .resolve(&machine, visible.as_deref())
+        .map_err(|source| Error::Device(Box::new(source)))?;
+    let images = prepare::images(&args.image, device, &root)?;
+    let names: Vec<String> = images.iter().map(|image| image.name.clone()).collect();
+    let plan = Plan::new(&Request {
+        suites: &suites,
+        images: &names,
+        device,
+        blocks: args.blocks,
+        order_seed: None,
+    })?;
+    for left_out in &plan.left_out {
+        printer.note(&format!(
+            "{}: {} variants of {} are for {} and not for {device}",
+            left_out.suite,
+            left_out.variants,
+            left_out.scenario,
+            left_out.device.word()
+        ));
+    }
+    if args.dry_run {
+        show(&plan, printer);
+        return Ok(());
+    }
+    let place = Place::choose(args.engine, printer).await?;
+    let sources = prepare::sources(&args.sources, &root);
+    let ready = prepare::ready(&place, images, device, sources, printer).await?;
+    let spec = Spec {
+        plan,
+        images: ready.images,
+        machine,
+        engine: ready.engine,
+        tool: tool(&root),
+        engine_retries: ENGINE_RETRIES,
+        notes: ready.notes,
+    };
+    let mut session = if let Some(folder) = &args.resume {
+        Session::resume(folder, spec)?
+    } else {
+        let name = session::fresh_name();
+        let folder = args
+            .out
+            .clone()
+            .unwrap_or_else(|| PathBuf::from("sessions").join(&name));
+        Session::create(&folder, &name, spec)?
+    };
+    let folder = session.folder().clone();
+    printer.note(&format!(
+        "session {} in {}",
+        session.session().session,
+        folder.path().display()
+    ));
+
+    let cancel = CancellationToken::new();
+    let stopper = stop_on_signal(cancel.clone(), printer.clone());
+    let totals = session
+        .run(ready.executor.as_ref(), &mut Watch::new(printer), &cancel)
+        .await;
+    stopper.abort();
+    place.clean_up().await;
+    let totals = totals?;
+    drop(session);
+    report(&folder, printer)?;
+    end(totals, &folder)
+}
+
+fn load(names: &[String]) -> Result<Vec<Suite>> {
+    let catalog = scenarios::catalog()?;
+    names
+        .iter()
+        .map(|name| catalog.load(name).map_err(Error::Suite))
+        .collect()
+}
+
+fn show(plan: &Plan, printer: &Printer) {
+    let mut table = table(
+        Format::Text,
+        ["image", "suite", "scenario", "variant", "warm-up", "steps"],
+    );
+    for cell in &plan.cells {
+        let cell = &cell.plan;
+        table.add_row([
+            cell.image.clone(),
+            cell.suite.clone(),
+            cell.scenario.clone(),
+            cell.variant.to_string(),
+            cell.steps.warmup.to_string(),
+            cell.steps.measured.to_string(),
+        ]);
+    }
+    let (cells, blocks) = (plan.cells.len(), plan.blocks);
+    printer.line(&format!(
+        "{table}\n{cells} cells in {blocks} blocks on {}: {} runs; nothing was started",
+        plan.device,
+        cells * blocks as usize
+    ));
+}
+
+/// The first signal lets the run in hand be cleaned up; the second ends at once.
+fn stop_on_signal(cancel: CancellationToken, printer: Printer) -> tokio::task::JoinHandle<()> {
+    tokio::spawn(async move {
+        signalled().await;
+        printer.note("stopping: the run in hand is cleaned up; once more ends at once");
+        cancel.cancel();
+        signalled().await;
+        std::process::exit(130);
+    })
+}
+
+async fn signalled() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut terminated) = signal(SignalKind::terminate()) else {
+        let _ = tokio::signal::ctrl_c().await;
+        return;
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminated.recv() => {}
+    }
+}
+
+fn report(folder: &SessionFolder, printer: &Printer) -> Result<()> {
+    let sources = [reports::Source::read(folder)?];
+    let view = reports::View::of(&sources);
+    let style = reports::text::Style {
+        width: None,
+        plain: !printer.is_live(),
+    };
+    printer.raw(&reports::text::table(&view, style));
+    let written = reports::write(std::slice::from_ref(folder), folder.path())?;
+    printer.line(&format!("report: {}", written.html.display()));
+    Ok(())
+}
+
+fn end(totals: Totals, folder: &SessionFolder) -> Result<()> {
+    if totals.remaining > 0 {
+        return Err(Error::Unfinished {
+            remaining: totals.remaining,
+            folder: folder.path().to_owned(),
+        });
+    }
+    if totals.failed > 0 {
+        return Err(Error::RunsFailed {
+            failed: totals.failed,
+            planned: totals.planned,
+        });
+    }
+    Ok(())
+}
+
+fn tool(root: &std::path::Path) -> Tool {
+    let git = |words: &[&str]| {
+        let output = std::process::Command::new("git")
+            .args(words)
+            .current_dir(root)
+            .output()
+            .ok()?;
+        let text = String::from_utf8(output.stdout).ok()?;
+        output.status.success().then(|| text.trim().to_owned())
+    };
+    let revision = git(&["rev-parse", "HEAD"]).map(|commit| {
+        let dirty = git(&["status", "--porcelain"]).is_some_and(|changes| !changes.is_empty());
+        if dirty {
+            format!("{commit}-dirty")
+        } else {
+            commit
+        }
+    });
+    Tool {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        revision,
+        command: std::env::args().skip(1).collect(),
+    }
+}

@@ -1,0 +1,294 @@
+//! From the user's choices to an executor: engine, images, libtorch, the scenario binary.
+
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+
+use bench_suite::execute::{
+    self, Container, ContainerImage, Executor, GpuProbe, LocalRuntime, Process,
+};
+use engine::{Endpoint, Engine, GpuAccess, GpuHost};
+use images::{Assembly, Cache, Catalog, Flavour, Image, LockUse, Sources};
+use protocol::Device;
+use record::{EngineFacts, ImageFacts};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    cli::{EngineChoice, SourceArgs},
+    error::{Error, Result},
+    printer::Printer,
+};
+
+/// Where runs execute.
+pub(super) enum Place {
+    Containers(Engine),
+    Processes { why: String },
+}
+
+impl Place {
+    pub(super) async fn choose(choice: EngineChoice, printer: &Printer) -> Result<Self> {
+        if choice == EngineChoice::Process {
+            return Ok(Self::Processes {
+                why: "asked for with --engine process".to_owned(),
+            });
+        }
+        match Engine::connect(&Endpoint::auto()).await {
+            Ok(engine) => {
+                printer.note(&format!(
+                    "runs execute in containers: {}",
+                    engine.facts().describe()
+                ));
+                Ok(Self::Containers(engine))
+            }
+            Err(error) if choice == EngineChoice::Docker => Err(error.into()),
+            Err(error) => {
+                printer.note(&format!("runs execute as plain processes, for {error}"));
+                Ok(Self::Processes {
+                    why: error.to_string(),
+                })
+            }
+        }
+    }
+
+    /// Removes what a session may have left in the engine.
+    pub(super) async fn clean_up(&self) {
+        if let Self::Containers(engine) = self {
+            // What cannot be removed now is swept by the next session.
+            let _ = engine.cleanup().await;
+        }
+    }
+}
+
+/// The images that the user named, or the one that fits the device.
+pub(super) fn images(names: &[String], device: Device, root: &Path) -> Result<Vec<Image>> {
+    let catalog = Catalog::new(&root.join("images"));
+    let fitting = if device.is_cuda() {
+        "torch-2.11.0-cu130"
+    } else {
+        "torch-2.11.0-cpu"
+    };
+    let default = [fitting.to_owned()];
+    let names = if names.is_empty() { &default } else { names };
+    let images: Vec<Image> = names
+        .iter()
+        .map(|name| catalog.image(name))
+        .collect::<images::Result<_>>()?;
+    for image in &images {
+        if device.is_cuda() && image.spec.libtorch.flavour() == Flavour::Cpu {
+            return Err(Error::NoCudaInImage {
+                image: image.name.clone(),
+                device,
+            });
+        }
+    }
+    Ok(images)
+}
+
+/// Where the parts of images come from.
+pub(crate) fn sources(args: &SourceArgs, root: &Path) -> Sources {
+    Sources {
+        workspace: root.to_owned(),
+        target: root.join("target"),
+        libtorch: args.libtorch.clone(),
+        scenario_binary: args.scenario_binary.clone(),
+        base_archive: args.base_archive.clone(),
+        locks: LockUse::Preferred,
+    }
+}
+
+/// Everything that a session needs besides its plan.
+pub(super) struct Ready {
+    pub(super) executor: Box<dyn Executor>,
+    pub(super) engine: EngineFacts,
+    pub(super) images: Vec<ImageFacts>,
+    pub(super) notes: Vec<String>,
+}
+
+/// Makes ready whatever is missing: fetches, builds, assembles, loads.
+pub(super) async fn ready(
+    place: &Place,
+    images: Vec<Image>,
+    device: Device,
+    sources: Sources,
+    printer: &Printer,
+) -> Result<Ready> {
+    match place {
+        Place::Containers(engine) => containers(engine, images, device, sources, printer).await,
+        Place::Processes { why } => {
+            let printer = printer.clone();
+            let why = why.clone();
+            blocking(move || processes(&images, device, &sources, &why, &printer)).await
+        }
+    }
+}
+
+async fn containers(
+    engine: &Engine,
+    images: Vec<Image>,
+    device: Device,
+    sources: Sources,
+    printer: &Printer,
+) -> Result<Ready> {
+    let cache = Cache::user()?;
+    let progress: Arc<dyn images::Progress> = Arc::new(printer.clone());
+    let mut made = BTreeMap::new();
+    let mut facts = Vec::new();
+    let mut notes = Vec::new();
+    for image in images {
+        let assembly = assembled(image, &sources, &cache, printer).await?;
+        let ready = images::ensure(engine, &assembly, &cache, &progress).await?;
+        if let images::LockState::Differs(why) = &ready.facts.lock {
+            let note = format!("{} is not the locked image: {why}", ready.facts.name);
+            printer.note(&note);
+            notes.push(note);
+        }
+        let in_engine = engine.image(&ready.id).await?;
+        made.insert(
+            ready.facts.name.clone(),
+            ContainerImage {
+                image: ready.id.clone(),
+                entrypoint: None,
+                environment: in_engine.map(|found| found.environment).unwrap_or_default(),
+            },
+        );
+        facts.push(facts_of(&ready.facts, Some((&ready.reference, &ready.id))));
+    }
+    for left in engine.sweep_dead_owners().await? {
+        printer.note(&format!(
+            "removed the container {} of a session that is gone",
+            left.name
+        ));
+    }
+    let gpu = match (device, made.values().next()) {
+        (Device::Cuda(index), Some(image)) => Some(card(engine, image, index, printer).await?),
+        _ => None,
+    };
+    let about = engine.facts();
+    Ok(Ready {
+        engine: EngineFacts {
+            kind: about.product.to_string().to_lowercase(),
+            version: Some(about.version.clone()),
+            storage_driver: about.storage_driver.clone(),
+            gpu_path: gpu
+                .as_ref()
+                .map(|access| execute::path_word(access.path).to_owned()),
+        },
+        executor: Box::new(Container::new(engine.clone(), made, gpu)),
+        images: facts,
+        notes,
+    })
+}
+
+/// Assembles an image away from the threads that talk to the engine.
+pub(crate) async fn assembled(
+    image: Image,
+    sources: &Sources,
+    cache: &Cache,
+    printer: &Printer,
+) -> Result<Arc<Assembly>> {
+    let (sources, cache, printer) = (sources.clone(), cache.clone(), printer.clone());
+    blocking(move || {
+        Ok(Arc::new(images::assemble(
+            &image, &sources, &cache, &printer,
+        )?))
+    })
+    .await
+}
+
+/// The way to the card on which CUDA works inside a container.
+async fn card(
+    engine: &Engine,
+    image: &ContainerImage,
+    index: u32,
+    printer: &Printer,
+) -> Result<GpuAccess> {
+    let bar = printer.spinner("looking for the way to the card");
+    let cancel = CancellationToken::new();
+    let found = execute::find_gpu(engine, &GpuHost::discover(), image, index, &cancel).await;
+    bar.finish_and_clear();
+    let access = found.map_err(|tried| Error::NoCardInContainers {
+        engine: engine.facts().describe(),
+        tried: tried
+            .iter()
+            .map(tried_words)
+            .collect::<Vec<_>>()
+            .join("\n  "),
+    })?;
+    printer.note(&format!(
+        "containers reach the card by {}",
+        execute::path_word(access.path)
+    ));
+    Ok(access)
+}
+
+fn tried_words(probe: &GpuProbe) -> String {
+    let obstacle = probe.obstacle.as_deref().unwrap_or("works");
+    format!("{}: {obstacle}", execute::path_word(probe.path))
+}
+
+fn processes(
+    images: &[Image],
+    device: Device,
+    sources: &Sources,
+    why: &str,
+    printer: &Printer,
+) -> Result<Ready> {
+    let cache = Cache::user()?;
+    let mut runtimes = BTreeMap::new();
+    let mut facts = Vec::new();
+    for image in images {
+        let libtorch = images::libtorch_of(image, sources, &cache, printer)?;
+        let scenario = images::scenario_of(&libtorch, sources, &cache, printer)?;
+        let runtime = images::LocalRuntime::new(&scenario, &libtorch);
+        facts.push(ImageFacts {
+            name: image.name.clone(),
+            libtorch_version: libtorch.version.clone(),
+            flavour: libtorch.name.clone(),
+            size_bytes: Some(libtorch.size_bytes()),
+            scenario_sha256: Some(scenario.sha256.hex()),
+            ..ImageFacts::default()
+        });
+        let runtime = LocalRuntime {
+            program: runtime.binary,
+            library_path: runtime.library_path,
+        };
+        runtimes.insert(image.name.clone(), runtime);
+    }
+    Ok(Ready {
+        executor: Box::new(Process::new(runtimes, device)),
+        engine: EngineFacts {
+            kind: "process".to_owned(),
+            ..EngineFacts::default()
+        },
+        images: facts,
+        notes: vec![format!("no containers: {why}")],
+    })
+}
+
+fn facts_of(facts: &images::ImageFacts, in_engine: Option<(&str, &str)>) -> ImageFacts {
+    ImageFacts {
+        name: facts.name.clone(),
+        reference: in_engine.map(|(reference, _)| reference.to_owned()),
+        id: in_engine.map(|(_, id)| id.to_owned()),
+        libtorch_version: facts.libtorch_version.clone(),
+        flavour: facts.libtorch_name.clone(),
+        base: Some(facts.base.clone()),
+        size_bytes: Some(facts.size_bytes()),
+        layers: facts
+            .layers
+            .iter()
+            .map(|layer| (layer.name.clone(), layer.size_bytes))
+            .collect(),
+        scenario_sha256: Some(facts.scenario_sha256.hex()),
+    }
+}
+
+/// Work that takes long and does not wait for the network goes to a thread of its own.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|source| Error::Start {
+            what: "work in the background".to_owned(),
+            source: std::io::Error::other(source),
+        })?
+}

@@ -1,0 +1,129 @@
+//! What the terminal shows while a session runs.
+
+use std::time::Instant;
+
+use bench_suite::session::{Progress, Subscriber, Totals};
+use indicatif::ProgressBar;
+use record::{CellPlan, Outcome, Record};
+
+use crate::printer::Printer;
+
+/// A bar with what runs now where somebody watches, a line for each run elsewhere.
+pub(super) struct Watch {
+    printer: Printer,
+    bar: Option<ProgressBar>,
+    begun: Instant,
+    several_images: bool,
+}
+
+impl Watch {
+    pub(super) fn new(printer: &Printer) -> Self {
+        Self {
+            printer: printer.clone(),
+            bar: None,
+            begun: Instant::now(),
+            several_images: false,
+        }
+    }
+
+    fn started(&mut self, images: usize, totals: Totals) {
+        self.several_images = images > 1;
+        let bar = self.printer.count_bar("", totals.planned as u64);
+        bar.set_position((totals.planned - totals.remaining) as u64);
+        bar.enable_steady_tick(std::time::Duration::from_millis(500));
+        self.bar = Some(bar);
+    }
+
+    fn running(&self, cell: &CellPlan, attempt: u32, block: u32) {
+        let again = if attempt > 1 {
+            format!(", try {attempt}")
+        } else {
+            String::new()
+        };
+        let name = self.name(&cell.image, &cell.scenario, &cell.variant.to_string());
+        if let Some(bar) = &self.bar {
+            bar.set_message(format!("block {}: {name}{again}", block + 1));
+        }
+    }
+
+    fn ended(&self, record: &Record, totals: Totals) {
+        if let Some(bar) = &self.bar {
+            bar.set_position((totals.planned - totals.remaining) as u64);
+        }
+        let name = self.name(&record.image, &record.scenario, &record.variant.to_string());
+        let done = totals.planned - totals.remaining;
+        let elapsed = self.begun.elapsed().as_secs_f64();
+        let figures = match (&record.outcome, &record.metrics) {
+            (
+                Outcome::Failed {
+                    reason, message, ..
+                },
+                _,
+            ) => {
+                format!(
+                    "{}: {}",
+                    reason.word(),
+                    message.lines().next().unwrap_or_default()
+                )
+            }
+            (Outcome::Ok, Some(metrics)) => {
+                let peak = metrics
+                    .memory
+                    .peak_allocated_bytes
+                    .map_or_else(String::new, |bytes| {
+                        format!(", peak {:.1} MiB", bytes as f64 / f64::from(1 << 20))
+                    });
+                format!(
+                    "{:.1} samples/s{peak}",
+                    metrics.throughput_samples_per_second
+                )
+            }
+            (Outcome::Ok, None) => "ok".to_owned(),
+        };
+        let text = format!(
+            "{elapsed:>7.1} s  {done:>4}/{}  {name}: {figures}",
+            totals.planned
+        );
+        // Where a bar moves, single runs would push everything else off the screen; failures stay.
+        if !self.printer.is_live() || !record.outcome.is_ok() {
+            self.printer.note(&text);
+        } else if let Some(bar) = &self.bar {
+            bar.set_message(format!("last: {name}: {figures}"));
+        }
+    }
+
+    fn name(&self, image: &str, scenario: &str, variant: &str) -> String {
+        if self.several_images {
+            format!("{image} {scenario} {variant}")
+        } else {
+            format!("{scenario} {variant}")
+        }
+    }
+}
+
+impl Subscriber for Watch {
+    fn tell(&mut self, progress: Progress<'_>) {
+        match progress {
+            Progress::SessionStarted { session, totals } => {
+                self.started(session.images.len(), totals);
+            }
+            Progress::RunStarted {
+                run, cell, attempt, ..
+            } => {
+                self.running(cell, attempt, run.block);
+            }
+            Progress::RunEnded { record, totals } => self.ended(record, totals),
+            Progress::BlockEnded { block, of } => {
+                if !self.printer.is_live() {
+                    self.printer
+                        .note(&format!("block {} of {of} is complete", block + 1));
+                }
+            }
+            Progress::SessionEnded { .. } => {
+                if let Some(bar) = self.bar.take() {
+                    bar.finish_and_clear();
+                }
+            }
+        }
+    }
+}

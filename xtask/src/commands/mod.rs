@@ -1,0 +1,12 @@
+//! One file a command.
+
+pub(crate) mod bench;
+pub(crate) mod compare;
+pub(crate) mod doctor;
+pub(crate) mod history;
+pub(crate) mod images;
+pub(crate) mod report;
+pub(crate) mod scenarios;
+pub(crate) mod sides;
+pub(crate) mod test;
+pub(crate) mod trend;

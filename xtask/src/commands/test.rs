@@ -1,0 +1,128 @@
+//! `cargo xtask test`: the whole test suite, one step after the other.
+
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use images::{Cache, Catalog};
+
+use crate::{
+    cli::{SourceArgs, TestArgs},
+    commands::bench::prepare,
+    error::{Error, Result},
+    printer::Printer,
+    workspace,
+};
+
+/// The crates that link libtorch, apart from the rest.
+const LIBTORCH_CRATES: [&str; 2] = ["libtorch", "scenario"];
+
+struct Step {
+    name: &'static str,
+    command: Command,
+}
+
+/// Runs every step up to the first that fails, and sums up.
+pub(crate) async fn run(args: &TestArgs, printer: &Printer) -> Result<()> {
+    let root = workspace::root()?;
+    let mut steps = vec![
+        Step {
+            name: "formatting",
+            command: cargo(&root, &["fmt", "--all", "--check"]),
+        },
+        Step {
+            name: "clippy",
+            command: cargo(&root, &["clippy", "--all-targets", "--", "-D", "warnings"]),
+        },
+        Step {
+            name: "tests without libtorch",
+            command: cargo(&root, &["test"]),
+        },
+    ];
+    let mut done = Vec::new();
+    for step in steps.drain(..) {
+        done.push(carry_out(step, printer)?);
+    }
+    if args.without_libtorch {
+        printer.note("left out, as asked: the scenario crates and the end-to-end tests");
+    } else {
+        for step in libtorch_steps(&root, printer).await? {
+            done.push(carry_out(step, printer)?);
+        }
+    }
+    printer.line("");
+    for (name, took) in &done {
+        printer.line(&format!("{name:<32} ok  {:>7.1} s", took.as_secs_f64()));
+    }
+    Ok(())
+}
+
+async fn libtorch_steps(root: &Path, printer: &Printer) -> Result<Vec<Step>> {
+    let (root, printer) = (root.to_owned(), printer.clone());
+    prepare::blocking(move || {
+        let sources = SourceArgs {
+            libtorch: None,
+            scenario_binary: None,
+            base_archive: None,
+        };
+        let sources = prepare::sources(&sources, &root);
+        let cache = Cache::user()?;
+        let image = Catalog::new(&root.join("images")).image("torch-2.11.0-cpu")?;
+        let libtorch = images::libtorch_of(&image, &sources, &cache, &printer)?;
+        let library_path = std::env::join_paths(libtorch.library_folders()).unwrap_or_default();
+        let of = |words: &[&str], last: &[&str]| -> Result<Command> {
+            let mut command = images::scenario::cargo(words[0], &root, &sources.target, &libtorch)?;
+            command
+                .args(&words[1..])
+                .env("LD_LIBRARY_PATH", &library_path);
+            for name in LIBTORCH_CRATES {
+                command.args(["--package", name]);
+            }
+            command.args(last);
+            Ok(command)
+        };
+        Ok(vec![
+            Step {
+                name: "clippy of the scenarios",
+                command: of(&["clippy"], &["--all-targets", "--", "-D", "warnings"])?,
+            },
+            Step {
+                name: "tests of the scenarios",
+                command: of(&["test"], &[])?,
+            },
+            Step {
+                name: "end to end",
+                command: cargo(
+                    &root,
+                    &["test", "--package", "xtask", "--test", "end_to_end"],
+                ),
+            },
+        ])
+    })
+    .await
+}
+
+fn cargo(root: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(words).current_dir(root).stdin(Stdio::null());
+    command
+}
+
+fn carry_out(mut step: Step, printer: &Printer) -> Result<(&'static str, Duration)> {
+    printer.heading(step.name);
+    let begun = Instant::now();
+    let status = step.command.status().map_err(|source| Error::Start {
+        what: "cargo".into(),
+        source,
+    })?;
+    if status.success() {
+        Ok((step.name, begun.elapsed()))
+    } else {
+        Err(Error::TestsFailed {
+            step: step.name,
+            command: format!("{:?}", step.command),
+        })
+    }
+}

@@ -1,0 +1,171 @@
+//! Every way in which a command can end badly, and its exit code.
+
+use std::{error::Error as StdError, io, path::PathBuf, process::ExitCode};
+
+use bench_suite::suite::SuiteError;
+
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(
+        "no Torchgauge project at {here} or above it; run from a checkout, whose root has \
+         `scenarios/` and `images/`"
+    )]
+    NoWorkspace { here: PathBuf },
+    #[error("cannot start {what}: {source}")]
+    Start { what: String, source: io::Error },
+    #[error("cannot read {path}: {source}")]
+    Read { path: PathBuf, source: io::Error },
+    #[error("cannot write {path}: {source}; check the folder and its permissions")]
+    Write { path: PathBuf, source: io::Error },
+    #[error(
+        "the history knows no complete session that fits `{text}`; \
+         `cargo xtask history list --sessions` names what it has"
+    )]
+    NoSession { text: String },
+    #[error(
+        "the history names the session {session}, and its folder is not below {sessions}; say \
+         where it lies with --sessions DIR"
+    )]
+    NoFolder { session: String, sessions: PathBuf },
+    #[error("{name}: {source}")]
+    Series {
+        name: String,
+        source: Box<dyn StdError + Send + Sync>,
+    },
+    #[error("the result cannot be written as JSON: {source}")]
+    Json { source: serde_json::Error },
+    #[error(transparent)]
+    Suite(SuiteError),
+    #[error(transparent)]
+    Folder(#[from] record::FolderError),
+    #[error(transparent)]
+    Side(#[from] verdict::SideError),
+    #[error(transparent)]
+    Compare(#[from] verdict::CompareError),
+    #[error(transparent)]
+    Junit(#[from] reports::comparison::JunitError),
+    #[error(transparent)]
+    Report(#[from] reports::ReportError),
+    #[error(transparent)]
+    History(#[from] history::HistoryError),
+    #[error("this user has no data folder to keep the history in; name a file with --db FILE")]
+    NoHistoryPath,
+    #[error(
+        "{path} is damaged; save what can be read: cargo xtask history recover --to NEW.sqlite"
+    )]
+    HistoryDamaged { path: PathBuf },
+    #[error(transparent)]
+    Images(#[from] images::Error),
+    #[error(transparent)]
+    Engine(#[from] engine::Error),
+    #[error(transparent)]
+    Device(Box<dyn StdError + Send + Sync>),
+    #[error(transparent)]
+    Plan(#[from] bench_suite::plan::PlanError),
+    #[error(transparent)]
+    Session(#[from] bench_suite::session::SessionError),
+    #[error(
+        "the image {image} holds libtorch without CUDA and cannot run on {device}; take one with \
+         CUDA (`cargo xtask images list`), or --device cpu"
+    )]
+    NoCudaInImage {
+        image: String,
+        device: protocol::Device,
+    },
+    #[error(
+        "containers of {engine} do not reach the card:\n  {tried}\n\
+         `--engine process` goes without containers; `cargo xtask doctor` says more"
+    )]
+    NoCardInContainers { engine: String, tried: String },
+    #[error("{failed} of {planned} runs failed; the report says why each did")]
+    RunsFailed { failed: usize, planned: usize },
+    #[error(
+        "{remaining} runs are still to do; go on with: cargo xtask bench --resume {}",
+        folder.display()
+    )]
+    Unfinished { remaining: usize, folder: PathBuf },
+    #[error("{broken} things that every run needs do not work")]
+    Unfit { broken: usize },
+    #[error("{failing} gated figures say no")]
+    Gate { failing: usize },
+    #[error("{step} failed; to see it alone, run: {command}")]
+    TestsFailed { step: &'static str, command: String },
+}
+
+/// What the exit code of the whole command means.
+enum Ending {
+    GateSaysNo = 1,
+    BadUsage = 2,
+    SomeRunsFailed = 3,
+    Trouble = 4,
+}
+
+impl Error {
+    fn ending(&self) -> Ending {
+        match self {
+            Self::Gate { .. } | Self::TestsFailed { .. } | Self::HistoryDamaged { .. } => {
+                Ending::GateSaysNo
+            }
+            Self::RunsFailed { .. } | Self::Unfinished { .. } => Ending::SomeRunsFailed,
+            Self::NoWorkspace { .. }
+            | Self::Device(_)
+            | Self::NoCudaInImage { .. }
+            | Self::Plan(_)
+            | Self::Session(_)
+            | Self::Read { .. }
+            | Self::Series { .. }
+            | Self::Suite(_)
+            | Self::Folder(_)
+            | Self::Side(_)
+            | Self::Compare(_)
+            | Self::NoSession { .. }
+            | Self::NoFolder { .. }
+            | Self::NoHistoryPath => Ending::BadUsage,
+            Self::Report(reports::ReportError::Nothing | reports::ReportError::Folder(_)) => {
+                Ending::BadUsage
+            }
+            Self::Images(error) if is_configuration(error) => Ending::BadUsage,
+            Self::Start { .. }
+            | Self::Json { .. }
+            | Self::Junit(_)
+            | Self::Write { .. }
+            | Self::Report(_)
+            | Self::History(_)
+            | Self::NoCardInContainers { .. }
+            | Self::Images(_)
+            | Self::Engine(_)
+            | Self::Unfit { .. } => Ending::Trouble,
+        }
+    }
+
+    /// The documented exit code.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        ExitCode::from(self.ending() as u8)
+    }
+
+    /// The error as it is shown, over several lines where it points into a file.
+    pub(crate) fn render(&self, color: bool) -> String {
+        match self {
+            Self::Suite(error) => error.render(color),
+            Self::Images(images::Error::Yaml(error)) => error.render(color),
+            other => format!("error: {other}"),
+        }
+    }
+}
+
+/// Whether the image's spec or lock is at fault, and not the machine.
+fn is_configuration(error: &images::Error) -> bool {
+    use images::Error as E;
+    matches!(
+        error,
+        E::Yaml(_)
+            | E::UnknownImage { .. }
+            | E::BadName { .. }
+            | E::BadLock { .. }
+            | E::LockDiffers { .. }
+            | E::NoLock { .. }
+            | E::UnknownTorch { .. }
+    )
+}

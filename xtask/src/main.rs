@@ -1,0 +1,46 @@
+//! The command line of Torchgauge: parse, call the rooms, print.
+
+mod cli;
+mod commands;
+mod error;
+mod printer;
+mod progress;
+mod table;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use cli::{Cli, Command};
+use printer::Printer;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(help) => {
+            // A closed standard output is no reason to panic over a help text.
+            let _ = help.print();
+            return ExitCode::from(u8::try_from(help.exit_code()).unwrap_or(2));
+        }
+    };
+    let printer = Printer::new();
+    let ended = match &cli.command {
+        Command::Bench(args) => commands::bench::run(args, &printer).await,
+        Command::Compare(args) => commands::compare::run(args, &printer),
+        Command::Doctor(args) => commands::doctor::run(args, &printer).await,
+        Command::History(args) => commands::history::run(args, &printer),
+        Command::Images(command) => commands::images::run(command, &printer).await,
+        Command::Report(args) => commands::report::run(args, &printer),
+        Command::Scenarios(command) => commands::scenarios::run(command, &printer),
+        Command::Trend(args) => commands::trend::run(args, &printer),
+        Command::Test(args) => commands::test::run(args, &printer).await,
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            printer.error(&error);
+            error.exit_code()
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! The real command, where it needs neither libtorch nor a container engine.
+
+use std::{
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+
+struct Home {
+    folder: tempfile::TempDir,
+}
+
+impl Home {
+    fn new() -> Self {
+        Self {
+            folder: tempfile::tempdir().expect("a folder for the test"),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        let path = self.path(name);
+        fs::write(&path, text).expect("the file is written");
+        path.to_str().expect("a path that is text").to_owned()
+    }
+
+    fn is_empty_but(&self, name: &str) -> bool {
+        let entries = fs::read_dir(self.folder.path()).expect("the folder is there");
+        entries.flatten().all(|entry| entry.file_name() == name)
+    }
+}
+
+fn xtask(folder: &Path, words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_xtask"))
+        .args(words)
+        .current_dir(folder)
+        .env_remove("TORCHGAUGE_HISTORY")
+        .output()
+        .expect("xtask runs")
+}
+
+#[track_caller]
+fn check(words: &[&str], code: i32, expected: &str) -> Output {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let output = xtask(&root, words);
+    let all = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert_eq!(output.status.code(), Some(code), "{words:?}:\n{all}");
+    assert!(
+        all.contains(expected),
+        "{words:?}: no `{expected}` in\n{all}"
+    );
+    output
+}
+
+/// A series of `count` points a day apart, whose level falls by 10 % at `at`.
+fn series(count: u32, at: u32) -> String {
+    let mut text = "timestamp,revision,value\n".to_owned();
+    for i in 0..count {
+        // A fixed scatter of about half a percent, without a pattern that repeats soon.
+        let scatter = f64::from((i * 7919 + 13) % 101) / 101.0 - 0.5;
+        let level = if i < at { 1000.0 } else { 900.0 };
+        let value = level * (1.0 + 0.01 * scatter);
+        let time = 1_700_000_000 + i * 86_400;
+        writeln!(text, "{time},r{i},{value}").expect("a string takes everything");
+    }
+    text
+}
+
+#[test]
+fn a_drop_in_a_series_is_found_where_it_is() {
+    let home = Home::new();
+    let file = home.file("series.csv", &series(60, 40));
+    let output = check(
+        &["trend", "--input", &file, "--format", "json"],
+        0,
+        "change_points",
+    );
+    let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let points = found["change_points"].as_array().expect("a list");
+    assert_eq!(points.len(), 1, "{found}");
+    assert_eq!(points[0]["index"], 40);
+    assert_eq!(points[0]["revision"], "r40");
+    let ratio = points[0]["ratio"].as_f64().expect("a ratio");
+    assert!((ratio - 0.9).abs() < 0.01, "{ratio}");
+    for field in ["timestamp", "before", "after", "interval", "p"] {
+        assert!(!points[0][field].is_null(), "{field}");
+    }
+    check(&["trend", "--input", &file], 0, "1 change of level");
+    check(
+        &["trend", "--input", &file, "--format", "markdown"],
+        0,
+        "| r40",
+    );
+}
+
+#[test]
+fn a_series_that_is_none_is_refused_and_an_empty_one_has_no_changes() {
+    let home = Home::new();
+    for (text, expected) in [
+        ("time,value\n1,2\n", "timestamp,revision,value"),
+        ("timestamp,revision,value\n1,a,NaN\n", "line 2"),
+        ("timestamp,revision,value\n1,a,fast\n", "line 2"),
+        ("timestamp,revision,value\n1,a\n", "line 2"),
+    ] {
+        let file = home.file("bad.csv", text);
+        check(&["trend", "--input", &file], 2, expected);
+    }
+    for text in [
+        "timestamp,revision,value\n",
+        "timestamp,revision,value\n1,a,2\n",
+    ] {
+        let file = home.file("short.csv", text);
+        let output = check(
+            &["trend", "--input", &file, "--format", "json"],
+            0,
+            "change_points",
+        );
+        let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(found, serde_json::json!({"change_points": []}));
+    }
+    check(
+        &["trend", "--input", "/no/such/file.csv"],
+        2,
+        "/no/such/file.csv",
+    );
+}
+
+#[test]
+fn bad_suites_start_nothing_and_write_nothing() {
+    let home = Home::new();
+    let out = home.path("session");
+    let out = out.to_str().expect("text");
+    let huge = format!("version: 1\n# {}\n", "x".repeat(10 << 20));
+    for (text, expected) in [
+        ("version: 1\nscenarois: []\n", "scenarois"),
+        (
+            "version: 1\ndescription: for a test\nscenarios:\n  - {name: a, model: resnet51}\n",
+            "resnet51",
+        ),
+        (
+            "version: 1\ndescription: for a test\nscenarios:\n  - {name: ../a, model: resnet-tiny}\n",
+            "../a",
+        ),
+        (
+            "version: 1\ndescription: for a test\nscenarios:\n  - {name: a, model: resnet-tiny, axes: {batch: []}}\n",
+            "axes.batch",
+        ),
+        (
+            "version: 1\ndescription: for a test\nscenarios:\n  - {name: a, model: resnet-tiny, axes: {batch: -1}}\n",
+            "65536",
+        ),
+        (
+            "version: 1\ndescription: for a test\nscenarios:\n  - {name: a, name: b, model: resnet-tiny}\n",
+            "name",
+        ),
+        (huge.as_str(), "larger than 1024 KiB"),
+    ] {
+        let file = home.file("suite.yaml", text);
+        check(
+            &["bench", "--suite", &file, "--device", "cpu", "--out", out],
+            2,
+            expected,
+        );
+        assert!(
+            home.is_empty_but("suite.yaml"),
+            "{expected}: something was written"
+        );
+    }
+    check(
+        &["bench", "--suite", "no-such-suite", "--out", out],
+        2,
+        "no-such-suite",
+    );
+    check(&["bench", "--device", "tpu", "--out", out], 2, "tpu");
+    check(&["bench", "--blocks", "0"], 2, "1..");
+}
+
+#[test]
+fn a_dry_run_says_what_would_run_and_writes_nothing() {
+    let home = Home::new();
+    let file = home.file(
+        "suite.yaml",
+        "version: 1\ndescription: for a test\nscenarios:\n  - {name: tiny, model: vit-tiny, axes: {batch: [1, 2]}}\n",
+    );
+    let words = [
+        "bench",
+        "--suite",
+        &file,
+        "--device",
+        "cpu",
+        "--engine",
+        "process",
+        "--dry-run",
+        "--blocks",
+        "3",
+    ];
+    check(
+        &words,
+        0,
+        "2 cells in 3 blocks on cpu: 6 runs; nothing was started",
+    );
+    assert!(home.is_empty_but("suite.yaml"));
+}
+
+#[test]
+fn the_committed_suites_are_sound() {
+    check(&["scenarios", "check"], 0, "smoke: sound");
+    check(&["scenarios", "list"], 0, "smoke");
+    check(
+        &["scenarios", "show", "smoke", "--device", "cpu"],
+        0,
+        "resnet-tiny",
+    );
+    check(&["scenarios", "schema"], 0, "\"$schema\"");
+}
+
+#[test]
+fn the_history_keeps_and_follows_an_imported_series() {
+    let home = Home::new();
+    let db = home.path("history.sqlite");
+    let db = db.to_str().expect("text");
+    let file = home.file("series.csv", &series(60, 40));
+    check(
+        &["history", "--db", db, "import", "speed", &file],
+        0,
+        "60 points added",
+    );
+    check(
+        &["history", "--db", db, "import", "speed", &file],
+        0,
+        "60 known",
+    );
+    check(&["history", "--db", db, "list"], 0, "1 series");
+    check(&["history", "--db", db, "export"], 0, "r40");
+    check(&["history", "--db", db, "check"], 0, "as it was written");
+    check(&["trend", "--db", db], 0, "1 change of level");
+    check(
+        &["history", "--db", "/no/such/folder/x.sqlite", "list"],
+        4,
+        "/no/such/folder",
+    );
+}
+
+#[test]
+fn usage_errors_have_their_own_exit_code() {
+    check(&["no-such-command"], 2, "no-such-command");
+    check(
+        &["compare", "/no/such/session", "/nor/this"],
+        2,
+        "/no/such/session",
+    );
+    check(&["report", "/no/such/session"], 2, "/no/such/session");
+    check(&["--help"], 0, "Exit codes");
+}

@@ -1,0 +1,246 @@
+//! The real command against the real Docker Engine and the real libtorch.
+//!
+//! `cargo xtask test` runs these last; `cargo test -p xtask --test end_to_end` runs them alone.
+//! They need a container engine: where none answers, they fail and say which command starts one.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use record::{Isolation, Outcome, Reason, Record, Session, SessionFolder};
+
+struct Home {
+    folder: tempfile::TempDir,
+}
+
+impl Home {
+    fn new() -> Self {
+        Self {
+            folder: tempfile::tempdir().expect("a folder for the test"),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn suite(&self, text: &str) -> PathBuf {
+        let path = self.path("suite.yaml");
+        fs::write(&path, text).expect("the suite is written");
+        path
+    }
+}
+
+fn xtask(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_xtask"))
+        .args(words)
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+        .output()
+        .expect("xtask runs")
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a path that is text")
+}
+
+#[track_caller]
+fn expect_exit(output: &Output, code: i32) {
+    assert_eq!(
+        output.status.code(),
+        Some(code),
+        "stdout:\n{}\nstderr:\n{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+fn read(folder: &Path) -> (Session, Vec<Record>) {
+    let folder = SessionFolder::at(folder);
+    (
+        folder.read_session().expect("a session"),
+        folder.read_records().expect("records").records,
+    )
+}
+
+/// Containers that Torchgauge made and that are still there.
+fn containers_left(session: &str) -> String {
+    let output = Command::new("docker")
+        .args(["ps", "--all", "--quiet", "--filter"])
+        .arg(format!("label=org.torchgauge.session={session}"))
+        .output()
+        .expect("docker runs");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn smoke_runs_in_containers_and_draws_its_report() {
+    let home = Home::new();
+    let out = home.path("session");
+    let output = xtask(&[
+        "bench",
+        "--suite",
+        "smoke",
+        "--engine",
+        "docker",
+        "--device",
+        "cpu",
+        "--blocks",
+        "1",
+        "--out",
+        text(&out),
+    ]);
+    expect_exit(&output, 0);
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(stdout.contains("report.html"), "{stdout}");
+
+    let (session, records) = read(&out);
+    assert!(session.complete);
+    assert_eq!(records.len(), session.cells.len());
+    let image = &session.images[0];
+    assert_eq!(image.libtorch_version, "2.11.0");
+    for record in &records {
+        assert_eq!(record.outcome, Outcome::Ok, "{}", record.run);
+        assert!(
+            matches!(record.isolation, Isolation::Container { .. }),
+            "{}",
+            record.run
+        );
+        assert_eq!(record.image_id, image.id, "{}", record.run);
+        let workload = record
+            .workload
+            .as_ref()
+            .expect("the workload told its versions");
+        assert_eq!(workload.libtorch_version, "2.11.0");
+        let metrics = record.metrics.as_ref().expect("figures");
+        assert!(metrics.throughput_samples_per_second > 0.0);
+        assert!(metrics.memory.peak_allocated_bytes > metrics.memory.parameter_bytes);
+        assert!(metrics.container_peak_bytes.is_some(), "{}", record.run);
+    }
+    for file in ["report.html", "report.md", "report.json"] {
+        assert!(
+            fs::metadata(out.join(file)).expect(file).len() > 1000,
+            "{file}"
+        );
+    }
+    assert_eq!(containers_left(&session.session), "");
+
+    // The same cells in the same memory, to the byte: what a comparison of images stands on.
+    let again = home.path("again");
+    expect_exit(
+        &xtask(&[
+            "bench",
+            "--suite",
+            "smoke",
+            "--engine",
+            "docker",
+            "--device",
+            "cpu",
+            "--blocks",
+            "1",
+            "--out",
+            text(&again),
+        ]),
+        0,
+    );
+    let (second, repeated) = read(&again);
+    assert_eq!(second.images[0].id, image.id);
+    for record in &records {
+        let twin = repeated
+            .iter()
+            .find(|other| other.cell() == record.cell())
+            .expect("a twin");
+        let peak = |record: &Record| {
+            record
+                .metrics
+                .as_ref()
+                .map(|m| m.memory.peak_allocated_bytes)
+        };
+        assert_eq!(peak(record), peak(twin), "{}", record.cell());
+    }
+    let compared = xtask(&["compare", text(&out), text(&again), "--format", "json"]);
+    expect_exit(&compared, 0);
+    let verdicts: verdict::Verdicts =
+        serde_json::from_slice(&compared.stdout).expect("verdicts as JSON");
+    assert_eq!(verdicts.cells.len(), records.len());
+}
+
+#[test]
+fn the_same_cells_run_as_plain_processes() {
+    let home = Home::new();
+    let out = home.path("session");
+    let suite = home.suite(
+        "version: 1\ndescription: for a test\nscenarios:\n  - name: tiny\n    model: resnet-tiny\n    axes: {batch: [2, 4]}\n\
+         \x20   steps: {warmup: 1, measured: 3}\n",
+    );
+    let output = xtask(&[
+        "bench",
+        "--suite",
+        text(&suite),
+        "--engine",
+        "process",
+        "--device",
+        "cpu",
+        "--blocks",
+        "2",
+        "--out",
+        text(&out),
+    ]);
+    expect_exit(&output, 0);
+    let (session, records) = read(&out);
+    assert_eq!((session.cells.len(), records.len()), (2, 4));
+    for record in records {
+        assert_eq!(record.outcome, Outcome::Ok);
+        let Isolation::Process { missing } = record.isolation else {
+            panic!("a container")
+        };
+        assert!(!missing.is_empty());
+    }
+}
+
+#[test]
+fn a_run_that_needs_too_much_memory_is_a_record_and_the_rest_goes_on() {
+    let home = Home::new();
+    let out = home.path("session");
+    let suite = home.suite(
+        "version: 1\ndescription: for a test\nscenarios:\n  - name: fits\n    model: bert-tiny\n    axes: {batch: [1]}\n\
+         \x20   steps: {warmup: 1, measured: 2}\n\
+         \x20 - name: too-big\n    model: bert-large\n    axes: {batch: [64], sequence_length: [512]}\n\
+         \x20   steps: {warmup: 1, measured: 2}\n    limits: {memory: 1GiB}\n",
+    );
+    let output = xtask(&[
+        "bench",
+        "--suite",
+        text(&suite),
+        "--engine",
+        "docker",
+        "--device",
+        "cpu",
+        "--blocks",
+        "1",
+        "--out",
+        text(&out),
+    ]);
+    expect_exit(&output, 3);
+    let (session, records) = read(&out);
+    assert!(session.complete);
+    for record in &records {
+        match (record.scenario.as_str(), &record.outcome) {
+            ("fits", Outcome::Ok)
+            | (
+                "too-big",
+                Outcome::Failed {
+                    reason: Reason::HostOutOfMemory,
+                    ..
+                },
+            ) => {}
+            (scenario, outcome) => panic!("{scenario}: {outcome:?}"),
+        }
+    }
+    assert!(
+        fs::read_to_string(out.join("report.md"))
+            .expect("a report")
+            .contains("host-out-of-memory")
+    );
+}
