@@ -1,15 +1,19 @@
 //! Checkpointed gradients are those of the plain computation, bit for bit.
 
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Arc, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicUsize, Ordering},
 };
 
 use libtorch::{Error, autocast, autograd, checkpoint};
 use tch::{Device, Kind, Tensor};
 
-/// libtorch's generator belongs to the process, so tests that draw from it take turns.
-static GENERATOR: Mutex<()> = Mutex::new(());
+/// libtorch's generator belongs to the process, and every checkpoint winds it back in backward
+/// to recompute and forward again: each test here takes its turn.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 const CPU: (Kind, Device) = (Kind::Float, Device::Cpu);
 
@@ -115,7 +119,7 @@ fn gradients(assembly: Assembly, input_requires_grad: bool) -> Vec<Tensor> {
 
 #[track_caller]
 fn check(assembly: Assembly) {
-    let _turn = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = alone();
     for input_requires_grad in [true, false] {
         let expect = gradients(plain, input_requires_grad);
         let got = gradients(assembly, input_requires_grad);
@@ -143,6 +147,7 @@ fn checkpoints_within_checkpoints() {
 
 #[test]
 fn the_body_runs_again_in_backward_and_dies_with_the_graph() {
+    let _turn = alone();
     let runs = Arc::new(AtomicUsize::new(0));
     let input = Tensor::ones([3], CPU).set_requires_grad(true);
     let counter = Arc::clone(&runs);
@@ -164,6 +169,7 @@ fn the_body_runs_again_in_backward_and_dies_with_the_graph() {
 
 #[test]
 fn without_gradients_the_body_runs_once_and_is_given_back() {
+    let _turn = alone();
     let alive = Arc::new(2.0_f32.to_bits());
     let held = Arc::clone(&alive);
     let input = Tensor::ones([3], CPU).set_requires_grad(true);
@@ -180,6 +186,7 @@ fn without_gradients_the_body_runs_once_and_is_given_back() {
 
 #[test]
 fn a_body_without_any_parameter_to_learn_asks_for_nothing() {
+    let _turn = alone();
     let input = Tensor::ones([3], CPU);
     let output = checkpoint::run(&input, |input| input * 2.0).unwrap();
     autograd::backward(&output.sum(Kind::Float)).unwrap();
@@ -188,7 +195,7 @@ fn a_body_without_any_parameter_to_learn_asks_for_nothing() {
 
 #[test]
 fn several_inputs_and_a_captured_mask() {
-    let _turn = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = alone();
     let run = |checkpointed: bool| {
         tch::manual_seed(3);
         let left = Tensor::randn([4, 4], CPU).set_requires_grad(true);
@@ -209,6 +216,7 @@ fn several_inputs_and_a_captured_mask() {
 
 #[test]
 fn backward_computes_in_the_type_that_forward_did() {
+    let _turn = alone();
     let seen = Arc::new(Mutex::new(Vec::new()));
     let weight = Tensor::ones([8, 8], CPU).set_requires_grad(true);
     let input = Tensor::ones([2, 8], CPU);
@@ -240,6 +248,7 @@ fn backward_computes_in_the_type_that_forward_did() {
 /// The weight cache must not hand out the first computation's copy, which has no gradient.
 #[test]
 fn a_parameter_used_inside_and_outside_learns_from_both() {
+    let _turn = alone();
     let weight = Tensor::ones([4, 4], CPU).set_requires_grad(true);
     let input = Tensor::ones([1, 4], CPU);
     let parameter = weight.shallow_clone();
@@ -259,6 +268,7 @@ fn a_parameter_used_inside_and_outside_learns_from_both() {
 
 #[test]
 fn a_panic_in_forward_is_an_error() {
+    let _turn = alone();
     let input = Tensor::ones([3], CPU).set_requires_grad(true);
     let error = checkpoint::run(&input, |_| panic!("no such block: {}", 12)).unwrap_err();
     assert_eq!(
@@ -271,6 +281,7 @@ fn a_panic_in_forward_is_an_error() {
 
 #[test]
 fn a_panic_in_backward_is_an_error_of_backward() {
+    let _turn = alone();
     let input = Tensor::ones([3], CPU).set_requires_grad(true);
     let first = AtomicUsize::new(0);
     let body = move |input: &Tensor| {
@@ -291,6 +302,7 @@ fn a_panic_in_backward_is_an_error_of_backward() {
 
 #[test]
 fn what_libtorch_throws_in_the_body_keeps_its_words() {
+    let _turn = alone();
     let input = Tensor::ones([3], CPU).set_requires_grad(true);
     let error =
         checkpoint::run(&input, |input| input.matmul(&Tensor::ones([4, 4], CPU))).unwrap_err();
