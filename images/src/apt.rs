@@ -105,24 +105,38 @@ pub(crate) fn resolve(
     cache: &Cache,
     progress: &dyn Progress,
 ) -> Result<Vec<DebPackage>> {
-    with_lists(cache, progress, |apt| {
-        let mut command = apt.command();
-        command.args(["download", "--print-uris"]).args(names);
-        let text = program::output(&mut command, "resolve Debian packages", INSTALL_APT)?;
-        let mut packages = Vec::new();
-        for name in names {
-            let found = text
-                .lines()
-                .filter_map(read_uri)
-                .find(|package| package.name == *name);
-            packages.push(found.ok_or_else(|| Error::NoPackage {
-                what: (*name).to_owned(),
-                cause: format!("its answer was:\n{text}"),
-                next: "check the machine's apt sources, or give a base archive",
-            })?);
-        }
-        Ok(packages)
-    })
+    with_lists(cache, progress, |apt| packages(apt, names))
+}
+
+/// The same by lists fetched now: the machine's own may be weeks old.
+pub(crate) fn resolve_newest(
+    names: &[&str],
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<Vec<DebPackage>> {
+    let scratch = cache.scratch()?;
+    let apt = Apt::new(scratch.path(), &scratch.path().join("lists"))?;
+    apt.update(progress)?;
+    packages(&apt, names)
+}
+
+fn packages(apt: &Apt, names: &[&str]) -> Result<Vec<DebPackage>> {
+    let mut command = apt.command();
+    command.args(["download", "--print-uris"]).args(names);
+    let text = program::output(&mut command, "resolve Debian packages", INSTALL_APT)?;
+    let mut packages = Vec::new();
+    for name in names {
+        let found = text
+            .lines()
+            .filter_map(read_uri)
+            .find(|package| package.name == *name);
+        packages.push(found.ok_or_else(|| Error::NoPackage {
+            what: (*name).to_owned(),
+            cause: format!("its answer was:\n{text}"),
+            next: "check the machine's apt sources, or give a base archive",
+        })?);
+    }
+    Ok(packages)
 }
 
 /// Reads `'http://…/libc6_2.36-9_amd64.deb' libc6_2.36-9_amd64.deb 2757136 SHA256:…`.

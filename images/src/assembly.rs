@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    Digest, Error, Flavour, Image, KnownTorch, Libtorch, Result, ScenarioBinary,
+    Digest, Error, Flavour, Image, Libtorch, Result, ScenarioBinary,
     base::ReadyBase,
     cache::Cache,
-    contents::{libtorch_tree, scenario_tree, settings},
+    contents::{environment, libtorch_tree, scenario_tree, settings},
+    diff::Parts,
     guard::{check_glibc, check_libraries},
     layer::{LayerId, Source, Tree},
     lock::{
         Expected, ExpectedImage, ExpectedLayer, InstalledLibrary, InstalledLock, LOCK_VERSION,
-        LibtorchLock, Lock, Toolchain,
+        LibtorchLock, Lock,
     },
     lock_state::{self, LockState},
     oci::Documents,
@@ -20,7 +21,7 @@ use crate::{
         LockUse, PLATFORM, Sources, base_in_words, find_base, find_libtorch, scenario_of,
         usable_lock,
     },
-    versions,
+    toolchain, versions,
 };
 
 /// One layer of an assembled image.
@@ -147,23 +148,24 @@ impl Lower {
         })
     }
 
-    fn into_lock(self, image: &Image, whole: Option<ExpectedImage>) -> Lock {
-        let tch = KnownTorch::of(&self.libtorch.version).map_or("unknown", |torch| torch.tch);
+    fn into_lock(self, image: &Image, sources: &Sources, whole: Option<ExpectedImage>) -> Lock {
         Lock {
             version: LOCK_VERSION,
             image: image.name.clone(),
             spec: image.spec.digest(),
             platform: PLATFORM.to_owned(),
-            toolchain: Toolchain {
-                rust: env!("CARGO_PKG_RUST_VERSION").to_owned(),
-                tch: tch.to_owned(),
-            },
+            toolchain: toolchain::here(&sources.workspace, &self.libtorch.version),
             expected: self.expected(whole),
             base: self.base.lock,
             libtorch: self.libtorch_lock,
             seal: Digest::of(b""),
         }
         .sealed()
+    }
+
+    fn versions(&self, cache: &Cache) -> Result<BTreeMap<String, String>> {
+        let of_libtorch = versions::of(&self.libtorch, cache)?;
+        Ok(versions::with_glibc(of_libtorch, self.base.glibc))
     }
 
     fn expected(&self, whole: Option<ExpectedImage>) -> Expected {
@@ -206,7 +208,22 @@ pub fn lock_without_scenario(
     cache: &Cache,
     progress: &dyn Progress,
 ) -> Result<Lock> {
-    Ok(Lower::ready(image, sources, cache, progress)?.into_lock(image, None))
+    Ok(Lower::ready(image, sources, cache, progress)?.into_lock(image, sources, None))
+}
+
+/// What explains how an image differs from another: everything below the scenario binary, so that
+/// nothing is compiled for it.
+pub fn parts(
+    image: &Image,
+    sources: &Sources,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<Parts> {
+    let lower = Lower::ready(image, sources, cache, progress)?;
+    let versions = lower.versions(cache)?;
+    let environment = environment(image, &lower.libtorch, &lower.base);
+    let lock = lower.into_lock(image, sources, None);
+    Ok(Parts::new(versions, environment, &lock))
 }
 
 /// Gets every part of an image and works out its layers and IDs. Takes minutes the first time
@@ -266,8 +283,8 @@ pub fn assemble(
         config_id,
         manifest_id,
         facts,
-        versions: versions::with_glibc(versions::of(&lower.libtorch, cache)?, lower.base.glibc),
-        lock: lower.into_lock(image, Some(whole)),
+        versions: lower.versions(cache)?,
+        lock: lower.into_lock(image, sources, Some(whole)),
         layers,
         documents,
         environment: settings.environment,

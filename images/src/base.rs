@@ -26,7 +26,7 @@ use crate::{
 
 /// The packages of a Debian base: the C library, the C++ runtime, what libtorch and NVIDIA's
 /// libraries link besides, and the names and folders that programs expect.
-const PACKAGES: [&str; 7] = [
+pub(crate) const PACKAGES: [&str; 7] = [
     "base-files",
     "libc-bin",
     "libc6",

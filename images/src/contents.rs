@@ -62,13 +62,12 @@ pub(crate) fn scenario_tree(scenario: &ScenarioBinary) -> Result<Tree> {
     Ok(tree)
 }
 
-/// What the image's configuration says.
-pub(crate) fn settings(
+/// The image's environment, sorted by name: the base's, the spec's, and what libtorch needs.
+pub(crate) fn environment(
     image: &Image,
     libtorch: &Libtorch,
-    scenario: &ScenarioBinary,
     base: &ReadyBase,
-) -> Settings {
+) -> BTreeMap<String, String> {
     let mut environment = BTreeMap::new();
     for pair in &base.environment {
         if let Some((name, value)) = pair.split_once('=') {
@@ -88,6 +87,16 @@ pub(crate) fn settings(
     environment
         .entry("PATH".to_owned())
         .or_insert_with(|| "/opt/torchgauge/bin:/usr/sbin:/usr/bin".to_owned());
+    environment
+}
+
+/// What the image's configuration says.
+pub(crate) fn settings(
+    image: &Image,
+    libtorch: &Libtorch,
+    scenario: &ScenarioBinary,
+    base: &ReadyBase,
+) -> Settings {
     let mut labels = image.spec.labels.clone();
     for (name, value) in [
         (LABEL_IMAGE, image.name.clone()),
@@ -106,7 +115,7 @@ pub(crate) fn settings(
         labels.insert(name.to_owned(), value);
     }
     Settings {
-        environment: environment
+        environment: environment(image, libtorch, base)
             .into_iter()
             .map(|(name, value)| format!("{name}={value}"))
             .collect(),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::Assembly;
+use crate::{Assembly, lock::Lock};
 
 /// One thing that differs: its value on either side; `None` where that side lacks it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -40,44 +40,60 @@ impl Difference {
     }
 }
 
-/// Compares two assembled images.
-#[must_use]
-pub fn diff(first: &Assembly, second: &Assembly) -> Difference {
-    let side = |assembly: &Assembly| Side {
-        versions: assembly.versions.clone(),
-        packages: assembly.lock.packages(),
-        libraries: assembly
-            .lock
-            .libtorch
-            .libraries()
-            .map(|(name, size, _)| (name.to_owned(), size.to_string()))
-            .collect(),
-        environment: assembly.environment(),
-        layers: assembly
-            .facts
-            .layers
-            .iter()
-            .map(|layer| (layer.name.clone(), layer.size_bytes.to_string()))
-            .collect(),
-    };
-    let (a, b) = (side(first), side(second));
-    Difference {
-        versions: changes(&a.versions, &b.versions),
-        packages: changes(&a.packages, &b.packages),
-        libraries: changes(&a.libraries, &b.libraries),
-        environment: changes(&a.environment, &b.environment),
-        layers: changes(&a.layers, &b.layers),
-    }
-}
-
-type Values = BTreeMap<String, String>;
-
-struct Side {
+/// What of an image goes into a comparison; every map goes from a name to a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parts {
     versions: Values,
     packages: Values,
     libraries: Values,
     environment: Values,
     layers: Values,
+}
+
+type Values = BTreeMap<String, String>;
+
+impl Parts {
+    pub(crate) fn new(versions: Values, environment: Values, lock: &Lock) -> Self {
+        let sized = |(name, bytes): (&str, u64)| (name.to_owned(), bytes.to_string());
+        let layers = lock.expected.layers.iter();
+        let top = lock.expected.image.iter().map(|image| &image.layer);
+        Self {
+            versions,
+            packages: lock.packages(),
+            libraries: lock
+                .libtorch
+                .libraries()
+                .map(|(name, bytes, _)| sized((name, bytes)))
+                .collect(),
+            environment,
+            layers: layers
+                .chain(top)
+                .map(|layer| sized((&layer.name, layer.size_bytes)))
+                .collect(),
+        }
+    }
+}
+
+impl From<&Assembly> for Parts {
+    fn from(assembly: &Assembly) -> Self {
+        Self::new(
+            assembly.versions.clone(),
+            assembly.environment(),
+            &assembly.lock,
+        )
+    }
+}
+
+/// Compares two images.
+#[must_use]
+pub fn diff(first: &Parts, second: &Parts) -> Difference {
+    Difference {
+        versions: changes(&first.versions, &second.versions),
+        packages: changes(&first.packages, &second.packages),
+        libraries: changes(&first.libraries, &second.libraries),
+        environment: changes(&first.environment, &second.environment),
+        layers: changes(&first.layers, &second.layers),
+    }
 }
 
 /// What is not the same on both sides.

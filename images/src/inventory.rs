@@ -2,10 +2,12 @@
 
 use engine::Engine;
 
-use crate::{Assembly, Result, contents::LABEL_IMAGE};
+use serde::Serialize;
+
+use crate::{Result, contents::LABEL_IMAGE};
 
 /// An image of Torchgauge's in an engine.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Present {
     /// Its ID in the engine.
     pub id: String,
@@ -50,23 +52,24 @@ pub struct Pruned {
     pub kept: Vec<(Present, engine::Error)>,
 }
 
-/// Removes Torchgauge's images from an engine, but for those with an ID among `keep`.
-/// Images of others stay, whatever they are called.
-pub async fn prune(engine: &Engine, keep: &[&Assembly]) -> Result<Pruned> {
-    let ids: Vec<String> = keep
-        .iter()
-        .flat_map(|assembly| [assembly.config_id, assembly.manifest_id])
-        .map(|id| id.to_string())
-        .collect();
+/// Removes images that [`list`] found. An image that a container still uses stays, and so does
+/// one whose label is gone by now: what others made is never touched, whatever it is called.
+pub async fn remove(engine: &Engine, images: Vec<Present>) -> Pruned {
     let mut pruned = Pruned::default();
-    for image in list(engine).await? {
-        if ids.contains(&image.id) {
-            continue;
-        }
-        match engine.remove_image(&image.id).await {
+    for image in images {
+        match remove_one(engine, &image).await {
             Ok(()) => pruned.removed.push(image),
             Err(error) => pruned.kept.push((image, error)),
         }
     }
-    Ok(pruned)
+    pruned
+}
+
+async fn remove_one(engine: &Engine, image: &Present) -> engine::Result<()> {
+    match engine.image(&image.id).await? {
+        Some(found) if found.labels.contains_key(LABEL_IMAGE) => {
+            engine.remove_image(&image.id).await
+        }
+        _ => Ok(()),
+    }
 }

@@ -45,8 +45,10 @@ pub struct Lock {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Toolchain {
-    /// The Rust compiler's version.
+    /// The Rust compiler, in its own words.
     pub rust: String,
+    /// The C++ compiler, in its own words.
+    pub cxx: String,
     /// The version of the tch crate that fits libtorch.
     pub tch: String,
 }
@@ -252,7 +254,7 @@ impl Lock {
             .chain(self.libtorch.libraries().map(|(name, ..)| name))
     }
 
-    /// What another resolution of the same spec has that this lock does not: `lock --check`.
+    /// What another lock of the same spec has that this one does not.
     #[must_use]
     pub fn changes_to(&self, newer: &Self) -> Vec<Change> {
         changes(&self.packages(), &newer.packages())
@@ -266,12 +268,7 @@ impl Lock {
         }
         if let LibtorchLock::Wheels(wheels) = &self.libtorch {
             for wheel in &wheels.wheels {
-                // CUDA 12's packages say so in their names, CUDA 13's do not all.
-                let name = wheel
-                    .name
-                    .trim_end_matches("-cu12")
-                    .trim_end_matches("-cu13");
-                found.insert(name.to_owned(), wheel.version.clone());
+                found.insert(wheel.plain_name().to_owned(), wheel.version.clone());
             }
         }
         found
@@ -309,6 +306,16 @@ pub struct Wheel {
     pub size_bytes: u64,
     /// The file's digest.
     pub sha256: Digest,
+}
+
+impl Wheel {
+    /// The package's name without its CUDA: those for CUDA 12 say so in their names, those for
+    /// CUDA 13 do not all.
+    pub(crate) fn plain_name(&self) -> &str {
+        self.name
+            .trim_end_matches("-cu12")
+            .trim_end_matches("-cu13")
+    }
 }
 
 /// One shared library out of a wheel.

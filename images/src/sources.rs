@@ -97,26 +97,34 @@ pub(crate) fn find_libtorch(
 
 /// The image's lock, where it is to be used and fits the spec.
 pub(crate) fn usable_lock<'a>(image: &'a Image, sources: &Sources) -> Result<Option<&'a Lock>> {
-    let Some(lock) = image
-        .lock
-        .as_ref()
-        .filter(|_| sources.locks != LockUse::Ignored)
-    else {
+    if image.lock.is_none() || sources.locks == LockUse::Ignored {
         return Ok(None);
-    };
-    let cause = if lock.spec != image.spec.digest() {
-        "the spec was changed after it was locked"
-    } else if lock.image != image.name {
-        "it is another image's"
-    } else if lock.platform != PLATFORM {
-        "it is for another platform"
-    } else {
-        return Ok(Some(lock));
-    };
-    Err(Error::LockDiffers {
-        image: image.name.clone(),
-        cause: cause.to_owned(),
-    })
+    }
+    image.usable_lock().map(Some)
+}
+
+impl Image {
+    /// The image's lock, where there is one and it fits the spec.
+    pub fn usable_lock(&self) -> Result<&Lock> {
+        let Some(lock) = &self.lock else {
+            return Err(Error::NoLock {
+                image: self.name.clone(),
+            });
+        };
+        let cause = if lock.spec != self.spec.digest() {
+            "the spec was changed after it was locked"
+        } else if lock.image != self.name {
+            "it is another image's"
+        } else if lock.platform != PLATFORM {
+            "it is for another platform"
+        } else {
+            return Ok(lock);
+        };
+        Err(Error::LockDiffers {
+            image: self.name.clone(),
+            cause: cause.to_owned(),
+        })
+    }
 }
 
 /// The scenario binary for a libtorch: the given one, or built now.
@@ -166,10 +174,14 @@ pub(crate) fn find_base(
     }
 }
 
-/// What the image stands on, for people.
+/// What the image stands on, for people and records: of an archive its name, for its folder is
+/// this machine's alone.
 pub(crate) fn base_in_words(image: &Image, sources: &Sources) -> String {
     match (&sources.base_archive, &image.spec.base) {
-        (Some(file), _) | (None, Base::Archive(file)) => format!("archive {}", file.display()),
+        (Some(file), _) | (None, Base::Archive(file)) => {
+            let name = file.file_name().unwrap_or(file.as_os_str());
+            format!("archive {}", name.to_string_lossy())
+        }
         (None, Base::Debian) => "debian packages".to_owned(),
         (None, Base::Image(reference)) => format!("image {reference}"),
     }

@@ -12,6 +12,7 @@ use crate::{
     Assembly, Digest, Error, Image, Result,
     assembly::{Layer, assemble},
     cache::Cache,
+    digest::HashingWriter,
     error::at,
     program,
     progress::Progress,
@@ -23,7 +24,7 @@ use crate::{
 pub struct Verification {
     /// The first build's ID (of its configuration).
     pub expected: Digest,
-    /// The second build's ID.
+    /// The second build's ID (of its configuration).
     pub found: Digest,
     /// Each layer: name, the first build's digest, the second's.
     pub layers: Vec<(String, Digest, Digest)>,
@@ -117,7 +118,23 @@ fn first_difference(first: &Assembly, second: &Assembly) -> Result<Option<Differ
 }
 
 fn difference_in_layer(a: &Layer, b: &Layer) -> Result<Difference> {
-    let (files_a, files_b) = (files_of(a)?, files_of(b)?);
+    let (digest_a, files_a) = files_of(a)?;
+    let (digest_b, files_b) = files_of(b)?;
+    for (digest, layer, which) in [(digest_a, a, "first"), (digest_b, b, "second")] {
+        // A hash is kept by path, size, time and inode; a file that was changed behind all four
+        // is found only here, where the bytes are read again.
+        if digest != layer.id.digest {
+            return Ok(Difference {
+                layer: a.name.to_owned(),
+                file: None,
+                what: format!(
+                    "the {which} build took it for {} by an older hash, and its bytes are {digest} \
+                     now: a file was changed that kept its size, time and inode",
+                    layer.id.digest
+                ),
+            });
+        }
+    }
     let difference = |file: &str, what: String| Difference {
         layer: a.name.to_owned(),
         file: Some(format!("/{file}")),
@@ -142,12 +159,14 @@ fn difference_in_layer(a: &Layer, b: &Layer) -> Result<Difference> {
     })
 }
 
-/// Each entry of a layer: path to what it is.
-fn files_of(layer: &Layer) -> Result<BTreeMap<String, String>> {
+/// A layer's digest, read again, and each of its entries: path to what it is.
+fn files_of(layer: &Layer) -> Result<(Digest, BTreeMap<String, String>)> {
     let scratch = tempfile::tempfile().map_err(at(Path::new("temporary file")))?;
     let failed = |error| at(Path::new(layer.name))(error);
-    let mut writer = std::io::BufWriter::with_capacity(1 << 20, scratch);
+    let writer = std::io::BufWriter::with_capacity(1 << 20, scratch);
+    let mut writer = HashingWriter::new(writer);
     layer.source.write(layer.id.size_bytes, &mut writer)?;
+    let (writer, digest, _) = writer.finish();
     let mut file = writer
         .into_inner()
         .map_err(|error| failed(error.into_error()))?;
@@ -171,7 +190,7 @@ fn files_of(layer: &Layer) -> Result<BTreeMap<String, String>> {
         };
         files.insert(path, what);
     }
-    Ok(files)
+    Ok((digest, files))
 }
 
 /// Links or copies downloaded packages into another cache, where they are hashed again.

@@ -90,6 +90,18 @@ pub(crate) enum Error {
     Unfit { broken: usize },
     #[error("{failing} gated figures say no")]
     Gate { failing: usize },
+    #[error(
+        "the image {image} is not reproducible: a second build differs first in {place}: {what}"
+    )]
+    NotReproducible {
+        image: String,
+        place: String,
+        what: String,
+    },
+    #[error("locking again would change something; to take it: cargo xtask images lock {images}")]
+    NewerResolution { images: String },
+    #[error("{kept} images could not be removed; end the containers that use them, and run again")]
+    NotPruned { kept: usize },
     #[error("{step} failed; to see it alone, run: {command}")]
     TestsFailed { step: &'static str, command: String },
 }
@@ -105,9 +117,11 @@ enum Ending {
 impl Error {
     fn ending(&self) -> Ending {
         match self {
-            Self::Gate { .. } | Self::TestsFailed { .. } | Self::HistoryDamaged { .. } => {
-                Ending::GateSaysNo
-            }
+            Self::Gate { .. }
+            | Self::TestsFailed { .. }
+            | Self::HistoryDamaged { .. }
+            | Self::NotReproducible { .. }
+            | Self::NewerResolution { .. } => Ending::GateSaysNo,
             Self::RunsFailed { .. } | Self::Unfinished { .. } => Ending::SomeRunsFailed,
             Self::NoWorkspace { .. }
             | Self::Device(_)
@@ -136,6 +150,7 @@ impl Error {
             | Self::NoCardInContainers { .. }
             | Self::Images(_)
             | Self::Engine(_)
+            | Self::NotPruned { .. }
             | Self::Unfit { .. } => Ending::Trouble,
         }
     }

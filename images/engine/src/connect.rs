@@ -84,6 +84,38 @@ impl Engine {
         Err(Error::NoEngine(attempts))
     }
 
+    /// Connects to every engine that answers: [`Engine::connect`] takes the first of them. Two
+    /// addresses of one engine count once.
+    ///
+    /// # Errors
+    /// As [`Engine::connect`].
+    pub async fn connect_all(endpoint: &Endpoint) -> Result<Vec<Self>> {
+        let mut engines: Vec<Self> = Vec::new();
+        let mut attempts = Vec::new();
+        for Candidate { address, origin } in endpoint.candidates()? {
+            match Self::try_address(&address).await {
+                Ok(engine) => {
+                    let same = |known: &Self| {
+                        let (a, b) = (known.facts(), engine.facts());
+                        a.product == b.product && a.data_folder == b.data_folder
+                    };
+                    if !engines.iter().any(same) {
+                        engines.push(engine);
+                    }
+                }
+                Err(obstacle) => attempts.push(Attempt {
+                    address: address.to_string(),
+                    origin,
+                    obstacle,
+                }),
+            }
+        }
+        if engines.is_empty() {
+            return Err(Error::NoEngine(attempts));
+        }
+        Ok(engines)
+    }
+
     async fn try_address(address: &Address) -> Result<Self, Obstacle> {
         // A plain connection first: bollard's errors do not tell a missing socket
         // from one that this user may not open.

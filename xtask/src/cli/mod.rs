@@ -2,6 +2,7 @@
 
 mod compare;
 mod history;
+mod images;
 
 use std::path::PathBuf;
 
@@ -11,6 +12,7 @@ pub(crate) use compare::CompareArgs;
 pub(crate) use history::{
     BaselineCommand, ExportFormat, HistoryArgs, HistoryCommand, HistoryFile, SeriesArgs,
 };
+pub(crate) use images::{ImagesCommand, PruneArgs};
 
 /// What does this PyTorch-CUDA image cost in memory and give in speed, and can I believe it?
 #[derive(Debug, Parser)]
@@ -41,7 +43,7 @@ pub(crate) enum Command {
     Trend(Box<TrendArgs>),
     /// Keep sessions, and read them over time
     History(HistoryArgs),
-    /// List, build and lock images
+    /// Build, lock, verify, compare and remove images
     #[command(subcommand)]
     Images(ImagesCommand),
     /// List, show and check suites
@@ -146,45 +148,6 @@ pub(crate) struct TrendArgs {
     /// How to print the change points
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
-}
-
-#[derive(Debug, Clone, Subcommand)]
-pub(crate) enum ImagesCommand {
-    /// Name the images, with their locks and what the engine has of them
-    List,
-    /// Make images and load them into the engine; only what is missing is made and loaded
-    Build {
-        /// Images in `images/`, or files
-        #[arg(required = true, value_name = "NAME|FILE")]
-        names: Vec<String>,
-        #[command(flatten)]
-        sources: SourceArgs,
-    },
-    /// Resolve images anew and write down everything that goes into them
-    Lock {
-        /// Images in `images/`, or files
-        #[arg(required = true, value_name = "NAME|FILE")]
-        names: Vec<String>,
-        #[command(flatten)]
-        sources: SourceArgs,
-    },
-    /// Write an image as an archive, for `docker load` or `podman load` elsewhere
-    Export {
-        /// An image in `images/`, or a file
-        #[arg(value_name = "NAME|FILE")]
-        name: String,
-        /// The archive
-        #[arg(long, value_name = "FILE.tar")]
-        to: PathBuf,
-        #[command(flatten)]
-        sources: SourceArgs,
-    },
-    /// Write the Debian base as an archive, for --base-archive on a machine without apt
-    Base {
-        /// The archive
-        #[arg(long, value_name = "FILE.tar")]
-        to: PathBuf,
-    },
 }
 
 #[derive(Debug, Clone, Subcommand)]

@@ -1,0 +1,41 @@
+//! Which compilers the scenario binary is built with here.
+
+use std::{env, path::Path, process::Command};
+
+use crate::{KnownTorch, lock::Toolchain, program};
+
+/// The compilers of this machine, as a checkout's folder sees them, and the tch that fits a torch.
+pub(crate) fn here(workspace: &Path, torch: &str) -> Toolchain {
+    let rustc = env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
+    let cxx = env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
+    Toolchain {
+        rust: words(Command::new(rustc).current_dir(workspace)),
+        cxx: words(&mut Command::new(cxx)),
+        tch: KnownTorch::of(torch)
+            .map_or("unknown", |torch| torch.tch)
+            .to_owned(),
+    }
+}
+
+/// The first line of what a compiler says about itself. One that is not here has built nothing:
+/// the binary was given.
+fn words(compiler: &mut Command) -> String {
+    program::output(compiler.arg("--version"), "name the compilers", "")
+        .ok()
+        .and_then(|text| text.lines().next().map(str::to_owned))
+        .unwrap_or_else(|| "none".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compilers_name_themselves_and_absent_ones_are_none() {
+        let found = here(Path::new(env!("CARGO_MANIFEST_DIR")), "2.11.0");
+        assert!(found.rust.starts_with("rustc 1."), "{found:?}");
+        assert!(found.cxx.chars().any(|c| c.is_ascii_digit()), "{found:?}");
+        assert_eq!(found.tch, "0.24.0");
+        assert_eq!(words(&mut Command::new("no-such-compiler")), "none");
+    }
+}

@@ -1,0 +1,131 @@
+//! The words of `cargo xtask images`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::{Format, SourceArgs};
+
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum ImagesCommand {
+    /// Name the images, with their locks and the engines that have them
+    List {
+        /// How to print it
+        #[arg(long, value_enum, default_value_t = Format::Text)]
+        format: Format,
+    },
+    /// Make images and load them into the engine; only what is missing is made and loaded
+    Build {
+        /// Images in `images/`, or files
+        #[arg(required = true, value_name = "NAME|FILE")]
+        names: Vec<String>,
+        /// Use nothing that the locks do not name: another package, library or base is refused
+        #[arg(long)]
+        locked: bool,
+        /// How to print what was built
+        #[arg(long, value_enum, default_value_t = Format::Text)]
+        format: Format,
+        #[command(flatten)]
+        sources: SourceArgs,
+    },
+    /// Resolve images anew and write down everything that goes into them
+    Lock(LockArgs),
+    /// Build images again from scratch in another folder, and compare them layer by layer;
+    /// exits with 1 where a layer differs
+    Verify {
+        /// Images in `images/`, or files
+        #[arg(required = true, value_name = "NAME|FILE")]
+        names: Vec<String>,
+        /// How to print what was found
+        #[arg(long, value_enum, default_value_t = Format::Text)]
+        format: Format,
+        #[command(flatten)]
+        sources: SourceArgs,
+    },
+    /// Say what an image is made of and which engines have it; nothing is built for it
+    Inspect {
+        /// An image in `images/`, or a file
+        #[arg(value_name = "NAME|FILE")]
+        name: String,
+        /// How to print it
+        #[arg(long, value_enum, default_value_t = Format::Text)]
+        format: Format,
+    },
+    /// Say what two images differ in, below the scenario binary
+    Diff {
+        /// An image in `images/`, or a file
+        #[arg(value_name = "A")]
+        first: String,
+        /// Another one
+        #[arg(value_name = "B")]
+        second: String,
+        /// How to print it
+        #[arg(long, value_enum, default_value_t = Format::Text)]
+        format: Format,
+        #[command(flatten)]
+        sources: SourceArgs,
+    },
+    /// Remove what Torchgauge made from the engine; images of others stay
+    Prune(PruneArgs),
+    /// Write the software bill of materials of a locked image, as JSON
+    Sbom {
+        /// An image in `images/`, or a file
+        #[arg(value_name = "NAME|FILE")]
+        name: String,
+        /// The file; default: standard output
+        #[arg(long, value_name = "FILE.json")]
+        to: Option<PathBuf>,
+    },
+    /// Write an image as an archive, for `docker load` or `podman load` elsewhere
+    Export {
+        /// An image in `images/`, or a file
+        #[arg(value_name = "NAME|FILE")]
+        name: String,
+        /// The archive
+        #[arg(long, value_name = "FILE.tar")]
+        to: PathBuf,
+        #[command(flatten)]
+        sources: SourceArgs,
+    },
+    /// Write the Debian base as an archive, for --base-archive on a machine without apt
+    Base {
+        /// The archive
+        #[arg(long, value_name = "FILE.tar")]
+        to: PathBuf,
+    },
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct LockArgs {
+    /// Images in `images/`, or files
+    #[arg(required = true, value_name = "NAME|FILE")]
+    pub(crate) names: Vec<String>,
+    /// Write nothing; say what locking again would change, and exit with 1 where that is anything
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Leave out the scenario binary, and with it the image's ID: for a machine that cannot
+    /// compile it
+    #[arg(long, conflicts_with = "check")]
+    pub(crate) without_scenario: bool,
+    /// How to print what --check finds
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) sources: SourceArgs,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct PruneArgs {
+    /// Only images made from these specs; default: all that Torchgauge made
+    #[arg(value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+    /// Keep images made from this spec; may be given several times
+    #[arg(long, value_name = "NAME")]
+    pub(crate) keep: Vec<String>,
+    /// Say what would be removed, and remove nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// How to print it
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+}

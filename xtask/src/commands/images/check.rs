@@ -1,0 +1,204 @@
+//! `images verify` and `images lock --check`: does the same come out again?
+
+use std::{sync::Arc, time::Instant};
+
+use images::{
+    Cache, Image, Sources,
+    verify::{Verification, verify as build_again},
+};
+use serde::Serialize;
+
+use super::{
+    LockWords,
+    changes::{Unit, rows},
+};
+use crate::{
+    cli::Format,
+    commands::bench::prepare::{assembled, blocking},
+    error::{Error, Result},
+    printer::Printer,
+    table::table,
+};
+
+/// What a second build gave, as it is printed.
+#[derive(Debug, Serialize)]
+struct Verified {
+    image: String,
+    identical: bool,
+    config_id: String,
+    second_config_id: String,
+    lock: LockWords,
+    layers: Vec<VerifiedLayer>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    difference: Option<VerifiedDifference>,
+    seconds: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct VerifiedLayer {
+    name: String,
+    first: String,
+    second: String,
+}
+
+#[derive(Debug, Serialize)]
+struct VerifiedDifference {
+    layer: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    what: String,
+}
+
+impl Verified {
+    fn new(image: &str, lock: LockWords, found: &Verification, seconds: f64) -> Self {
+        Self {
+            image: image.to_owned(),
+            identical: found.is_identical(),
+            config_id: found.expected.to_string(),
+            second_config_id: found.found.to_string(),
+            lock,
+            layers: found
+                .layers
+                .iter()
+                .map(|(name, first, second)| VerifiedLayer {
+                    name: name.clone(),
+                    first: first.to_string(),
+                    second: second.to_string(),
+                })
+                .collect(),
+            difference: found.difference.as_ref().map(|found| VerifiedDifference {
+                layer: found.layer.clone(),
+                file: found.file.clone(),
+                what: found.what.clone(),
+            }),
+            seconds,
+        }
+    }
+
+    fn print(&self, printer: &Printer) {
+        let verdict = if self.identical {
+            "identical"
+        } else {
+            "NOT identical"
+        };
+        printer.line(&format!(
+            "{}: {verdict}, {} ({:.1} s; {})",
+            self.image,
+            self.config_id,
+            self.seconds,
+            self.lock.text()
+        ));
+        for layer in &self.layers {
+            let told = if layer.first == layer.second {
+                layer.first.clone()
+            } else {
+                format!("{} against {}", layer.first, layer.second)
+            };
+            printer.line(&format!("  {:<10} {told}", layer.name));
+        }
+    }
+}
+
+/// Builds images twice and compares. All are looked at before the first that differs ends it.
+pub(super) async fn verify(
+    images: Vec<Image>,
+    sources: &Sources,
+    format: Format,
+    printer: &Printer,
+) -> Result<()> {
+    let cache = Cache::user()?;
+    let mut all = Vec::new();
+    for image in images {
+        let first = assembled(image.clone(), sources, &cache, printer).await?;
+        let begun = Instant::now();
+        let (sources, cache, progress) = (sources.clone(), cache.clone(), printer.clone());
+        let (again, name) = (Arc::clone(&first), image.name.clone());
+        let found =
+            blocking(move || Ok(build_again(&image, &again, &sources, &cache, &progress)?)).await?;
+        let verified = Verified::new(
+            &name,
+            (&first.facts.lock).into(),
+            &found,
+            begun.elapsed().as_secs_f64(),
+        );
+        if format != Format::Json {
+            verified.print(printer);
+        }
+        all.push(verified);
+    }
+    if format == Format::Json {
+        printer.json(&all)?;
+    }
+    let differing = all
+        .into_iter()
+        .find_map(|verified| Some((verified.image, verified.difference?)));
+    match differing {
+        None => Ok(()),
+        Some((image, difference)) => Err(Error::NotReproducible {
+            image,
+            place: match difference.file {
+                Some(file) => format!("the layer {} at {file}", difference.layer),
+                None => format!("the layer {}", difference.layer),
+            },
+            what: difference.what,
+        }),
+    }
+}
+
+/// What locking an image again would change.
+#[derive(Debug, Serialize)]
+struct Newer {
+    image: String,
+    changes: Vec<images::diff::Change>,
+}
+
+/// Says what locking again would change.
+pub(super) async fn newer(
+    images: Vec<Image>,
+    sources: &Sources,
+    format: Format,
+    printer: &Printer,
+) -> Result<()> {
+    let cache = Cache::user()?;
+    let mut all = Vec::new();
+    for image in images {
+        let (sources, cache, progress) = (sources.clone(), cache.clone(), printer.clone());
+        all.push(
+            blocking(move || {
+                let changes = images::newer(&image, &sources, &cache, &progress)?;
+                Ok(Newer {
+                    image: image.name,
+                    changes,
+                })
+            })
+            .await?,
+        );
+    }
+    let stale: Vec<String> = all
+        .iter()
+        .filter(|newer| !newer.changes.is_empty())
+        .map(|newer| newer.image.clone())
+        .collect();
+    if format == Format::Json {
+        printer.json(&all)?;
+    } else {
+        let mut table = table(format, ["image", "what", "locked", "now"]);
+        for newer in &all {
+            for [what, locked, now] in rows(&newer.changes, Unit::Text) {
+                table.add_row([newer.image.clone(), what, locked, now]);
+            }
+        }
+        if stale.is_empty() {
+            printer.line("the locks are what locking would give today");
+        } else {
+            printer.line(&table.to_string());
+        }
+    }
+    if stale.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::NewerResolution {
+            images: stale.join(" "),
+        })
+    }
+}

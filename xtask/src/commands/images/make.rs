@@ -1,0 +1,207 @@
+//! `images build`, `lock`, `sbom`, `export` and `base`: what makes something.
+
+use std::{fs, path::Path, sync::Arc, time::Instant};
+
+use bytesize::ByteSize;
+use engine::{Endpoint, Engine};
+use images::{Cache, Image, Loaded, LockUse, Sources};
+use serde::Serialize;
+
+use super::LockWords;
+use crate::{
+    cli::Format,
+    commands::bench::prepare::{assembled, blocking},
+    error::{Error, Result},
+    printer::Printer,
+};
+
+/// An image that is in the engine now, as it is printed.
+#[derive(Debug, Serialize)]
+struct Built {
+    image: String,
+    reference: String,
+    id: String,
+    config_id: String,
+    manifest_id: String,
+    engine: String,
+    lock: LockWords,
+    libtorch: String,
+    size_bytes: u64,
+    layers: Vec<BuiltLayer>,
+    /// `already-there`, `thin` or `full`.
+    loaded: &'static str,
+    sent_bytes: u64,
+    assemble_seconds: f64,
+    load_seconds: f64,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct BuiltLayer {
+    pub(super) name: String,
+    pub(super) digest: String,
+    pub(super) size_bytes: u64,
+}
+
+pub(super) async fn build(
+    images: Vec<Image>,
+    sources: &Sources,
+    format: Format,
+    printer: &Printer,
+) -> Result<()> {
+    let engine = Engine::connect(&Endpoint::auto()).await?;
+    let cache = Cache::user()?;
+    let mut all = Vec::new();
+    for image in images {
+        let built = build_one(image, sources, &cache, &engine, printer).await?;
+        if format != Format::Json {
+            built.print(printer);
+        }
+        all.push(built);
+    }
+    if format == Format::Json {
+        printer.json(&all)?;
+    }
+    Ok(())
+}
+
+async fn build_one(
+    image: Image,
+    sources: &Sources,
+    cache: &Cache,
+    engine: &Engine,
+    printer: &Printer,
+) -> Result<Built> {
+    let progress: Arc<dyn images::Progress> = Arc::new(printer.clone());
+    let begun = Instant::now();
+    let assembly = assembled(image, sources, cache, printer).await?;
+    let assemble_seconds = begun.elapsed().as_secs_f64();
+    let begun = Instant::now();
+    let ready = images::ensure(engine, &assembly, cache, &progress).await?;
+    let (loaded, sent_bytes) = match ready.loaded {
+        Loaded::AlreadyThere => ("already-there", 0),
+        Loaded::Thin { sent_bytes } => ("thin", sent_bytes),
+        Loaded::Full { sent_bytes } => ("full", sent_bytes),
+    };
+    Ok(Built {
+        image: ready.facts.name.clone(),
+        reference: ready.reference,
+        id: ready.id,
+        config_id: assembly.config_id.to_string(),
+        manifest_id: assembly.manifest_id.to_string(),
+        engine: engine.facts().describe(),
+        lock: (&ready.facts.lock).into(),
+        libtorch: ready.facts.libtorch_name.clone(),
+        size_bytes: ready.facts.size_bytes(),
+        layers: ready
+            .facts
+            .layers
+            .iter()
+            .map(|layer| BuiltLayer {
+                name: layer.name.clone(),
+                digest: layer.digest.to_string(),
+                size_bytes: layer.size_bytes,
+            })
+            .collect(),
+        loaded,
+        sent_bytes,
+        assemble_seconds,
+        load_seconds: begun.elapsed().as_secs_f64(),
+    })
+}
+
+impl Built {
+    fn print(&self, printer: &Printer) {
+        let size = ByteSize::b(self.size_bytes);
+        printer.line(&format!("{}  {}  {size}", self.reference, self.id));
+        for layer in &self.layers {
+            printer.line(&format!(
+                "  {:<10} {}",
+                layer.name,
+                ByteSize::b(layer.size_bytes)
+            ));
+        }
+        let loaded = match self.loaded {
+            "already-there" => format!("{} has it already", self.engine),
+            _ => format!(
+                "{} sent to {} in {:.1} s",
+                ByteSize::b(self.sent_bytes),
+                self.engine,
+                self.load_seconds
+            ),
+        };
+        printer.line(&format!("  {}; {loaded}", self.lock.text()));
+    }
+}
+
+pub(super) async fn lock(
+    images: Vec<Image>,
+    mut sources: Sources,
+    without_scenario: bool,
+    printer: &Printer,
+) -> Result<()> {
+    sources.locks = LockUse::Ignored;
+    let cache = Cache::user()?;
+    for image in images {
+        let file = image.lock_file();
+        let told = if without_scenario {
+            let (sources, cache, progress) = (sources.clone(), cache.clone(), printer.clone());
+            let lock = blocking(move || {
+                Ok(images::lock_without_scenario(
+                    &image, &sources, &cache, &progress,
+                )?)
+            })
+            .await?;
+            lock.write(&file)?;
+            "without the scenario binary".to_owned()
+        } else {
+            let assembly = assembled(image, &sources, &cache, printer).await?;
+            assembly.lock.write(&file)?;
+            assembly.config_id.to_string()
+        };
+        printer.line(&format!("{}: {told}", file.display()));
+    }
+    Ok(())
+}
+
+pub(super) fn sbom(image: &Image, to: Option<&Path>, printer: &Printer) -> Result<()> {
+    let lock = image.usable_lock()?;
+    let text = images::sbom(lock)?;
+    match to {
+        None => printer.line(&text),
+        Some(file) => {
+            fs::write(file, format!("{text}\n")).map_err(|source| Error::Write {
+                path: file.to_owned(),
+                source,
+            })?;
+            printer.line(&file.display().to_string());
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn export(
+    image: Image,
+    to: &Path,
+    sources: &Sources,
+    printer: &Printer,
+) -> Result<()> {
+    let cache = Cache::user()?;
+    let assembly = assembled(image, sources, &cache, printer).await?;
+    let to_file = to.to_owned();
+    let (reference, digest) = blocking(move || {
+        let digest = assembly.write_archive(&to_file)?;
+        Ok((assembly.reference.clone(), digest))
+    })
+    .await?;
+    printer.line(&format!("{}: {reference}, {digest}", to.display()));
+    Ok(())
+}
+
+pub(super) async fn base(to: &Path, printer: &Printer) -> Result<()> {
+    let cache = Cache::user()?;
+    let (to_file, progress) = (to.to_owned(), printer.clone());
+    let digest =
+        blocking(move || Ok(images::write_debian_base(&to_file, &cache, &progress)?)).await?;
+    printer.line(&format!("{}: {digest}", to.display()));
+    Ok(())
+}

@@ -1,0 +1,115 @@
+//! `cargo xtask images`: everything to do with what is measured in.
+
+mod changes;
+mod check;
+mod diff;
+mod make;
+mod prune;
+mod show;
+
+use std::path::Path;
+
+use images::{Catalog, Image, LockState};
+use serde::Serialize;
+
+use crate::{
+    cli::ImagesCommand, commands::bench::prepare::sources, error::Result, printer::Printer,
+    workspace,
+};
+
+/// Carries one of its commands out.
+pub(crate) async fn run(command: &ImagesCommand, printer: &Printer) -> Result<()> {
+    let root = workspace::root()?;
+    match command {
+        ImagesCommand::List { format } => show::list(&root, *format, printer).await,
+        ImagesCommand::Build {
+            names,
+            locked,
+            format,
+            sources: args,
+        } => {
+            let mut sources = sources(args, &root);
+            if *locked {
+                sources.locks = images::LockUse::Required;
+            }
+            make::build(load(&root, names)?, &sources, *format, printer).await
+        }
+        ImagesCommand::Lock(args) => {
+            let images = load(&root, &args.names)?;
+            let sources = sources(&args.sources, &root);
+            if args.check {
+                check::newer(images, &sources, args.format, printer).await
+            } else {
+                make::lock(images, sources, args.without_scenario, printer).await
+            }
+        }
+        ImagesCommand::Verify {
+            names,
+            format,
+            sources: args,
+        } => check::verify(load(&root, names)?, &sources(args, &root), *format, printer).await,
+        ImagesCommand::Inspect { name, format } => {
+            show::inspect(&one(&root, name)?, *format, printer).await
+        }
+        ImagesCommand::Diff {
+            first,
+            second,
+            format,
+            sources: args,
+        } => {
+            let images = [one(&root, first)?, one(&root, second)?];
+            diff::run(images, &sources(args, &root), *format, printer).await
+        }
+        ImagesCommand::Prune(args) => prune::run(args, printer).await,
+        ImagesCommand::Sbom { name, to } => make::sbom(&one(&root, name)?, to.as_deref(), printer),
+        ImagesCommand::Export {
+            name,
+            to,
+            sources: args,
+        } => make::export(one(&root, name)?, to, &sources(args, &root), printer).await,
+        ImagesCommand::Base { to } => make::base(to, printer).await,
+    }
+}
+
+fn load(root: &Path, names: &[String]) -> Result<Vec<Image>> {
+    names.iter().map(|name| one(root, name)).collect()
+}
+
+fn one(root: &Path, name: &str) -> Result<Image> {
+    Ok(Catalog::new(&root.join("images")).image(name)?)
+}
+
+/// How an image stands to its lock, as it is printed.
+#[derive(Debug, Clone, Serialize)]
+struct LockWords {
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cause: Option<String>,
+}
+
+impl From<&LockState> for LockWords {
+    fn from(state: &LockState) -> Self {
+        let (state, cause) = match state {
+            LockState::Matches => ("matches", None),
+            LockState::OtherScenario => ("other-scenario", None),
+            LockState::Differs(cause) => ("differs", Some(cause.clone())),
+            LockState::Unlocked => ("unlocked", None),
+        };
+        Self { state, cause }
+    }
+}
+
+impl LockWords {
+    fn text(&self) -> String {
+        let words = match self.state {
+            "matches" => "the locked image, bit for bit",
+            "other-scenario" => "locked below the scenario binary",
+            "unlocked" => "no lock",
+            _ => "differs from its lock",
+        };
+        match &self.cause {
+            Some(cause) => format!("{words}: {cause}"),
+            None => words.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! `images prune`: removing what Torchgauge made, and nothing else.
+
+use bytesize::ByteSize;
+use engine::{Endpoint, Engine};
+use images::inventory::{self, Present};
+use serde::Serialize;
+
+use crate::{
+    cli::{Format, PruneArgs},
+    error::{Error, Result},
+    printer::Printer,
+};
+
+/// What was or would be removed, as it is printed.
+#[derive(Debug, Serialize)]
+struct Outcome {
+    engine: String,
+    dry_run: bool,
+    removed: Vec<Present>,
+    kept: Vec<Kept>,
+}
+
+#[derive(Debug, Serialize)]
+struct Kept {
+    image: Present,
+    why: String,
+}
+
+pub(super) async fn run(args: &PruneArgs, printer: &Printer) -> Result<()> {
+    let engine = Engine::connect(&Endpoint::auto()).await?;
+    let mut found = inventory::list(&engine).await?;
+    found.retain(|image| {
+        (args.names.is_empty() || args.names.contains(&image.image))
+            && !args.keep.contains(&image.image)
+    });
+    let outcome = if args.dry_run {
+        Outcome {
+            engine: engine.facts().describe(),
+            dry_run: true,
+            removed: found,
+            kept: Vec::new(),
+        }
+    } else {
+        let pruned = inventory::remove(&engine, found).await;
+        Outcome {
+            engine: engine.facts().describe(),
+            dry_run: false,
+            removed: pruned.removed,
+            kept: pruned
+                .kept
+                .into_iter()
+                .map(|(image, error)| Kept {
+                    image,
+                    why: error.to_string(),
+                })
+                .collect(),
+        }
+    };
+    if args.format == Format::Json {
+        printer.json(&outcome)?;
+    } else {
+        print(&outcome, printer);
+    }
+    if outcome.kept.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::NotPruned {
+            kept: outcome.kept.len(),
+        })
+    }
+}
+
+fn print(outcome: &Outcome, printer: &Printer) {
+    let word = if outcome.dry_run {
+        "would remove"
+    } else {
+        "removed"
+    };
+    for image in &outcome.removed {
+        printer.line(&format!("{word} {}", words(image)));
+    }
+    for kept in &outcome.kept {
+        printer.line(&format!("kept {}: {}", words(&kept.image), kept.why));
+    }
+    if outcome.removed.is_empty() && outcome.kept.is_empty() {
+        printer.line(&format!(
+            "nothing to remove: {} has no such image that Torchgauge made",
+            outcome.engine
+        ));
+    }
+}
+
+fn words(image: &Present) -> String {
+    let name = image.references.first().unwrap_or(&image.id);
+    format!("{name} ({})", ByteSize::b(image.size_bytes))
+}

@@ -1,0 +1,330 @@
+//! `images list` and `images inspect`: what there is, without making anything.
+
+use std::path::Path;
+
+use bytesize::ByteSize;
+use engine::{Endpoint, Engine};
+use images::{
+    Base, Catalog, Image, LibtorchSpec,
+    inventory::{self, Present},
+    lock::{BaseLock, LibtorchLock, Lock, Toolchain},
+};
+use serde::Serialize;
+
+use super::make::BuiltLayer;
+use crate::{cli::Format, error::Result, printer::Printer, table::table};
+
+/// An engine that has an image.
+#[derive(Debug, Serialize)]
+struct Holder {
+    engine: String,
+    id: String,
+    references: Vec<String>,
+    size_bytes: u64,
+    /// Whether it is the image that the lock expects.
+    locked: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Listed {
+    image: String,
+    description: String,
+    lock: &'static str,
+    size_bytes: Option<u64>,
+    engines: Vec<Holder>,
+}
+
+/// An image as it is printed.
+#[derive(Debug, Serialize)]
+struct Inspected {
+    image: String,
+    description: String,
+    spec: String,
+    base: String,
+    libtorch: String,
+    /// `fits`, `outdated` or `none`.
+    lock: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    locked: Option<Locked>,
+    engines: Vec<Holder>,
+}
+
+/// What a lock says of an image.
+#[derive(Debug, Serialize)]
+struct Locked {
+    platform: String,
+    toolchain: Toolchain,
+    /// The image's ID on Docker's graph drivers and on Podman.
+    config_id: Option<String>,
+    /// The image's ID on Docker's containerd store.
+    manifest_id: Option<String>,
+    size_bytes: u64,
+    /// What the wheels hold that torch requires, unpacked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wheels_unpacked_bytes: Option<u64>,
+    layers: Vec<BuiltLayer>,
+    packages: Vec<Package>,
+    libraries: Vec<LibraryWords>,
+}
+
+#[derive(Debug, Serialize)]
+struct Package {
+    name: String,
+    version: String,
+    sha256: String,
+}
+
+#[derive(Debug, Serialize)]
+struct LibraryWords {
+    name: String,
+    size_bytes: u64,
+}
+
+/// What each engine that answers has. None may answer: the specs are there without one.
+async fn engines() -> Result<Vec<(Engine, Vec<Present>)>> {
+    let mut found = Vec::new();
+    let Ok(engines) = Engine::connect_all(&Endpoint::auto()).await else {
+        return Ok(found);
+    };
+    for engine in engines {
+        let images = inventory::list(&engine).await?;
+        found.push((engine, images));
+    }
+    Ok(found)
+}
+
+fn holders(image: &Image, engines: &[(Engine, Vec<Present>)]) -> Vec<Holder> {
+    let expected = image
+        .lock
+        .as_ref()
+        .and_then(|lock| lock.expected.image.as_ref());
+    let is_locked = |id: &str| {
+        expected.is_some_and(|expected| {
+            expected.config_id.to_string() == id || expected.manifest_id.to_string() == id
+        })
+    };
+    let mut found = Vec::new();
+    for (engine, images) in engines {
+        for present in images.iter().filter(|present| present.image == image.name) {
+            found.push(Holder {
+                engine: engine.facts().describe(),
+                id: present.id.clone(),
+                references: present.references.clone(),
+                size_bytes: present.size_bytes,
+                locked: is_locked(&present.id),
+            });
+        }
+    }
+    found
+}
+
+fn lock_word(image: &Image) -> &'static str {
+    match &image.lock {
+        None => "none",
+        Some(_) if image.usable_lock().is_ok() => "fits",
+        Some(_) => "outdated",
+    }
+}
+
+pub(super) async fn list(root: &Path, format: Format, printer: &Printer) -> Result<()> {
+    let catalog = Catalog::new(&root.join("images"));
+    let engines = engines().await?;
+    let mut all = Vec::new();
+    for name in catalog.names()? {
+        let image = catalog.image(&name)?;
+        all.push(Listed {
+            engines: holders(&image, &engines),
+            lock: lock_word(&image),
+            size_bytes: image.lock.as_ref().map(locked_size),
+            description: image.spec.description,
+            image: name,
+        });
+    }
+    if format == Format::Json {
+        return printer.json(&all);
+    }
+    let mut table = table(
+        format,
+        ["image", "lock", "size", "in the engines", "what it is"],
+    );
+    for listed in all {
+        let engines: Vec<String> = listed
+            .engines
+            .iter()
+            .map(|holder| {
+                let product = holder.engine.split(' ').next().unwrap_or_default();
+                let locked = if holder.locked { ", as locked" } else { "" };
+                format!("{product} {}{locked}", ByteSize::b(holder.size_bytes))
+            })
+            .collect();
+        table.add_row([
+            listed.image,
+            listed.lock.to_owned(),
+            listed
+                .size_bytes
+                .map(|bytes| ByteSize::b(bytes).to_string())
+                .unwrap_or_default(),
+            engines.join("\n"),
+            listed.description,
+        ]);
+    }
+    printer.line(&table.to_string());
+    Ok(())
+}
+
+pub(super) async fn inspect(image: &Image, format: Format, printer: &Printer) -> Result<()> {
+    let inspected = Inspected {
+        image: image.name.clone(),
+        description: image.spec.description.clone(),
+        spec: image.spec.digest().to_string(),
+        base: match &image.spec.base {
+            Base::Debian => "debian".to_owned(),
+            Base::Archive(file) => format!("archive {}", file.display()),
+            Base::Image(reference) => format!("image {reference}"),
+        },
+        libtorch: match &image.spec.libtorch {
+            LibtorchSpec::Wheels { version, flavour } => format!("{version}, {flavour}, wheels"),
+            LibtorchSpec::Installed { folder, flavour } => {
+                let place = folder.as_ref().map_or("python3's".to_owned(), |folder| {
+                    folder.display().to_string()
+                });
+                format!("installed, {flavour}, {place}")
+            }
+        },
+        lock: lock_word(image),
+        locked: image.lock.as_ref().map(locked),
+        engines: holders(image, &engines().await?),
+    };
+    if format == Format::Json {
+        return printer.json(&inspected);
+    }
+    print(&inspected, format, printer);
+    Ok(())
+}
+
+fn locked_size(lock: &Lock) -> u64 {
+    let top = lock.expected.image.iter().map(|image| &image.layer);
+    lock.expected
+        .layers
+        .iter()
+        .chain(top)
+        .map(|layer| layer.size_bytes)
+        .sum()
+}
+
+fn locked(lock: &Lock) -> Locked {
+    let image = lock.expected.image.as_ref();
+    let mut packages: Vec<Package> = match &lock.base {
+        BaseLock::Debian(packages) => packages
+            .iter()
+            .map(|package| Package {
+                name: package.name.clone(),
+                version: package.version.clone(),
+                sha256: package.sha256.to_string(),
+            })
+            .collect(),
+        BaseLock::Archive(_) | BaseLock::Image(_) => Vec::new(),
+    };
+    let mut wheels_unpacked_bytes = None;
+    if let LibtorchLock::Wheels(wheels) = &lock.libtorch {
+        wheels_unpacked_bytes = Some(wheels.wheels_unpacked_bytes);
+        packages.extend(wheels.wheels.iter().map(|wheel| Package {
+            name: wheel.name.clone(),
+            version: wheel.version.clone(),
+            sha256: wheel.sha256.to_string(),
+        }));
+    }
+    Locked {
+        platform: lock.platform.clone(),
+        toolchain: lock.toolchain.clone(),
+        config_id: image.map(|image| image.config_id.to_string()),
+        manifest_id: image.map(|image| image.manifest_id.to_string()),
+        size_bytes: locked_size(lock),
+        wheels_unpacked_bytes,
+        layers: lock
+            .expected
+            .layers
+            .iter()
+            .chain(image.map(|image| &image.layer))
+            .map(|layer| BuiltLayer {
+                name: layer.name.clone(),
+                digest: layer.digest.to_string(),
+                size_bytes: layer.size_bytes,
+            })
+            .collect(),
+        packages,
+        libraries: lock
+            .libtorch
+            .libraries()
+            .map(|(name, size_bytes, _)| LibraryWords {
+                name: name.to_owned(),
+                size_bytes,
+            })
+            .collect(),
+    }
+}
+
+fn print(inspected: &Inspected, format: Format, printer: &Printer) {
+    let mut table = table(format, ["", inspected.image.as_str()]);
+    let mut row = |what: &str, value: String| {
+        table.add_row([what.to_owned(), value]);
+    };
+    row("what it is", inspected.description.clone());
+    row("base", inspected.base.clone());
+    row("libtorch", inspected.libtorch.clone());
+    row("lock", inspected.lock.to_owned());
+    if let Some(locked) = &inspected.locked {
+        row("platform", locked.platform.clone());
+        row(
+            "built with",
+            format!(
+                "{}\n{}\ntch {}",
+                locked.toolchain.rust, locked.toolchain.cxx, locked.toolchain.tch
+            ),
+        );
+        let id = |id: &Option<String>| id.clone().unwrap_or_else(|| "not locked".to_owned());
+        row("ID on Docker and Podman", id(&locked.config_id));
+        row("ID on containerd's store", id(&locked.manifest_id));
+        let size = ByteSize::b(locked.size_bytes);
+        row(
+            "size",
+            match locked.wheels_unpacked_bytes {
+                Some(bytes) => format!("{size}, of wheels with {} unpacked", ByteSize::b(bytes)),
+                None => size.to_string(),
+            },
+        );
+        for layer in &locked.layers {
+            row(
+                &format!("layer {}", layer.name),
+                format!("{}  {}", layer.digest, ByteSize::b(layer.size_bytes)),
+            );
+        }
+        let packages: Vec<String> = locked
+            .packages
+            .iter()
+            .map(|package| format!("{} {}", package.name, package.version))
+            .collect();
+        row("packages", packages.join("\n"));
+        let libraries: Vec<String> = locked
+            .libraries
+            .iter()
+            .map(|library| format!("{} {}", library.name, ByteSize::b(library.size_bytes)))
+            .collect();
+        row("libraries", libraries.join("\n"));
+    }
+    for holder in &inspected.engines {
+        let locked = if holder.locked {
+            "as locked"
+        } else {
+            "not the locked one"
+        };
+        row(
+            &holder.engine,
+            format!("{}\n{} ({locked})", holder.references.join(", "), holder.id),
+        );
+    }
+    if inspected.engines.is_empty() {
+        row("in the engines", "none has it".to_owned());
+    }
+    printer.line(&table.to_string());
+}

@@ -1,0 +1,400 @@
+//! The real command `cargo xtask images` on small images, and the real engine.
+
+#[path = "../../images/tests/it/world.rs"]
+#[expect(
+    dead_code,
+    reason = "these tests need less of the small world than those of the room"
+)]
+mod world;
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+use world::{SPEC, World};
+
+/// A checkout with small images in it, and a cache outside of it.
+struct Checkout {
+    world: World,
+    home: tempfile::TempDir,
+}
+
+impl Checkout {
+    /// An image of this name: one name for each test, for all share the engine.
+    fn new(image: &str) -> Self {
+        let world = World::new(image);
+        fs::create_dir(world.path("scenarios")).unwrap();
+        Self {
+            world,
+            home: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    /// `xtask images …`, with libtorch and the scenario binary of the small world.
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
+        command
+            .arg("images")
+            .args(words)
+            .current_dir(self.world.path("."))
+            .env("XDG_CACHE_HOME", self.home.path())
+            .env("LIBTORCH", self.world.path("torch"))
+            .env("TORCHGAUGE_SCENARIO", self.world.path("scenario"))
+            .env_remove("TORCHGAUGE_BASE");
+        command
+    }
+
+    #[track_caller]
+    fn check(&self, words: &[&str], code: i32, expected: &[&str]) -> Output {
+        check(&mut self.command(words), code, expected)
+    }
+
+    #[track_caller]
+    fn json(&self, words: &[&str], code: i32) -> Value {
+        let output = self.check(words, code, &[]);
+        serde_json::from_slice(&output.stdout).expect("JSON on standard output")
+    }
+
+    fn second_spec(&self, name: &str, yaml: &str) {
+        fs::write(self.world.path(&format!("images/{name}.yaml")), yaml).unwrap();
+    }
+
+    /// A stand-in for cargo, which compiles the small program in the folder that it is called in.
+    fn own_compiler(&self, source: &str) -> PathBuf {
+        fs::create_dir(self.world.path("torch/include")).unwrap();
+        fs::write(self.world.path("Cargo.lock"), "version = 4\n").unwrap();
+        fs::write(self.world.path("scenario.c"), source).unwrap();
+        let script = self.home.path().join("cargo");
+        let text = r#"#!/bin/sh
+set -e
+while [ $# -gt 0 ]; do
+    if [ "$1" = --target-dir ]; then target=$2; fi
+    shift
+done
+mkdir -p "$target"
+cc -DFOLDER="\"$PWD\"" scenario.c -o "$target/scenario" -L"$LIBTORCH/lib" \
+    -Wl,--no-as-needed -Wl,--allow-shlib-undefined -Wl,--build-id=none -ltorch_cpu -lc10
+echo "{\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"scenario\"},\"executable\":\"$target/scenario\"}"
+"#;
+        fs::write(&script, text).unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        script
+    }
+}
+
+#[track_caller]
+fn check(command: &mut Command, code: i32, expected: &[&str]) -> Output {
+    let output = command.output().expect("xtask runs");
+    let all = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert_eq!(output.status.code(), Some(code), "{command:?}:\n{all}");
+    for part in expected {
+        assert!(all.contains(part), "{command:?}: no `{part}` in\n{all}");
+    }
+    output
+}
+
+const PLAIN: &str = "int torch_answer(void); int main(void) { return torch_answer(); }\n";
+
+#[test]
+fn a_second_build_is_compared_layer_by_layer() {
+    let checkout = Checkout::new("cli-verify");
+    checkout.check(&["verify", "cli-verify"], 0, &["identical", "no lock"]);
+    let found = checkout.json(&["verify", "cli-verify", "--format", "json"], 0);
+    assert_eq!(found[0]["identical"], true);
+    assert_eq!(found[0]["config_id"], found[0]["second_config_id"]);
+    let names: Vec<&str> = found[0]["layers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|layer| layer["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["base", "libtorch", "scenario"]);
+}
+
+#[test]
+fn a_program_that_depends_on_its_folder_is_not_reproducible() {
+    let checkout = Checkout::new("cli-folder");
+    let build = |source: &str, code: i32, expected: &[&str]| {
+        let cargo = checkout.own_compiler(source);
+        let mut command = checkout.command(&["verify", "cli-folder"]);
+        command
+            .env("CARGO", cargo)
+            .env_remove("TORCHGAUGE_SCENARIO");
+        check(&mut command, code, expected);
+        fs::remove_dir(checkout.world.path("torch/include")).unwrap();
+    };
+    build(PLAIN, 0, &["cli-folder: identical"]);
+    build(
+        &format!("const char *folder = FOLDER;\n{PLAIN}"),
+        1,
+        &[
+            "cli-folder: NOT identical",
+            "not reproducible",
+            "the layer scenario at /opt/torchgauge/bin/scenario",
+            "against sha256:",
+        ],
+    );
+}
+
+#[test]
+fn a_file_changed_behind_its_size_time_and_inode_is_found() {
+    let checkout = Checkout::new("cli-behind");
+    checkout.check(&["verify", "cli-behind"], 0, &["identical"]);
+    let library = checkout.world.path("torch/lib/libc10.so");
+    let modified = fs::metadata(&library).unwrap().modified().unwrap();
+    let mut bytes = fs::read(&library).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    fs::write(&library, bytes).unwrap();
+    fs::File::options()
+        .write(true)
+        .open(&library)
+        .unwrap()
+        .set_modified(modified)
+        .unwrap();
+    let found = checkout.json(&["verify", "cli-behind", "--format", "json"], 1);
+    assert_eq!(found[0]["identical"], false);
+    assert_eq!(found[0]["difference"]["layer"], "libtorch");
+    let what = found[0]["difference"]["what"].as_str().unwrap();
+    assert!(what.contains("kept its size, time and inode"), "{what}");
+}
+
+#[test]
+fn a_lock_is_written_checked_inspected_and_turned_into_a_bill_of_materials() {
+    let checkout = Checkout::new("cli-lock");
+    checkout.check(
+        &["sbom", "cli-lock"],
+        2,
+        &["has no lock", "images lock cli-lock"],
+    );
+    checkout.check(&["lock", "--check", "cli-lock"], 2, &["has no lock"]);
+    let before = checkout.json(&["inspect", "cli-lock", "--format", "json"], 0);
+    assert_eq!(
+        (&before["lock"], &before["locked"]),
+        (&"none".into(), &Value::Null)
+    );
+
+    checkout.check(&["lock", "cli-lock"], 0, &["cli-lock.lock.json", "sha256:"]);
+    checkout.check(
+        &["lock", "--check", "cli-lock"],
+        0,
+        &["what locking would give today"],
+    );
+    checkout.check(
+        &["verify", "cli-lock"],
+        0,
+        &["the locked image, bit for bit"],
+    );
+    let found = checkout.json(&["inspect", "cli-lock", "--format", "json"], 0);
+    assert_eq!(found["lock"], "fits");
+    for key in ["config_id", "manifest_id", "size_bytes", "toolchain"] {
+        assert!(!found["locked"][key].is_null(), "{key}: {found}");
+    }
+    let layers = found["locked"]["layers"].as_array().unwrap();
+    assert_eq!(layers.len(), 3);
+    let text = checkout.check(&["inspect", "cli-lock"], 0, &["layer libtorch", "rustc 1."]);
+    let id = found["locked"]["config_id"].as_str().unwrap();
+    assert!(String::from_utf8_lossy(&text.stdout).contains(id));
+
+    let file = checkout.home.path().join("materials.json");
+    let to = file.to_str().unwrap();
+    checkout.check(&["sbom", "cli-lock", "--to", to], 0, &["materials.json"]);
+    let materials: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    assert_eq!(materials["bomFormat"], "CycloneDX");
+    let printed = checkout.json(&["sbom", "cli-lock"], 0);
+    assert_eq!(printed, materials);
+
+    // A base that is another one by now, and a spec that was edited.
+    checkout
+        .world
+        .base(&["libc.so.6", "ld-linux-x86-64.so.2", "libm.so.6"]);
+    checkout.world.spec(&SPEC.replace("hello", "good day"));
+    let stale = checkout.json(&["lock", "--check", "cli-lock", "--format", "json"], 1);
+    let names: Vec<&str> = stale[0]["changes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|change| change["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["the spec", "the base archive"]);
+    checkout.check(
+        &["lock", "--check", "cli-lock"],
+        1,
+        &[
+            "the base archive",
+            "to take it: cargo xtask images lock cli-lock",
+        ],
+    );
+    let after = checkout.json(&["inspect", "cli-lock", "--format", "json"], 0);
+    assert_eq!(after["lock"], "outdated");
+    checkout.check(
+        &["sbom", "cli-lock"],
+        2,
+        &["the spec was changed after it was locked"],
+    );
+}
+
+#[test]
+fn two_images_are_compared_without_a_scenario_binary() {
+    let checkout = Checkout::new("cli-diff");
+    checkout.second_spec("cli-diff-b", &SPEC.replace("hello", "good day"));
+    let mut command = checkout.command(&["diff", "cli-diff", "cli-diff-b"]);
+    command
+        .env_remove("TORCHGAUGE_SCENARIO")
+        .env("CARGO", "/nothing/is/compiled");
+    check(
+        &mut command,
+        0,
+        &["environment", "GREETING", "hello", "good day"],
+    );
+    let found = checkout.json(&["diff", "cli-diff", "cli-diff-b", "--format", "json"], 0);
+    assert_eq!(found["environment"][0]["first"], "hello");
+    assert_eq!(found["layers"], serde_json::json!([]));
+    checkout.check(
+        &["diff", "cli-diff", "cli-diff", "--format", "markdown"],
+        0,
+        &["the same below the scenario binary"],
+    );
+}
+
+#[test]
+fn mistakes_have_the_exit_code_of_bad_usage() {
+    let checkout = Checkout::new("cli-mistakes");
+    for words in [
+        ["verify", "cli-mistake"],
+        ["inspect", "cli-mistake"],
+        ["sbom", "cli-mistake"],
+    ] {
+        checkout.check(&words, 2, &["did you mean `cli-mistakes`?"]);
+    }
+    checkout.check(
+        &["diff", "cli-mistakes", "nothing"],
+        2,
+        &["there is no image `nothing`"],
+    );
+    checkout.world.spec(&SPEC.replace("2.11.0", "1.0.0"));
+    checkout.check(
+        &["build", "cli-mistakes"],
+        2,
+        &[
+            "torch 1.0.0 is not known",
+            "known are 2.6.0",
+            "cli-mistakes.yaml:4",
+        ],
+    );
+    checkout.world.spec(SPEC);
+    checkout.check(&["build", "--locked", "cli-mistakes"], 2, &["has no lock"]);
+}
+
+#[test]
+fn images_are_built_listed_and_pruned() {
+    let checkout = Checkout::new("cli-prune");
+    checkout.second_spec("cli-prune-b", &SPEC.replace("hello", "other"));
+    checkout.check(&["prune", "cli-prune", "cli-prune-b"], 0, &[]);
+    checkout.check(&["lock", "cli-prune"], 0, &[]);
+    let built = checkout.json(
+        &["build", "cli-prune", "cli-prune-b", "--format", "json"],
+        0,
+    );
+    assert_eq!(built[0]["lock"]["state"], "matches");
+    for one in built.as_array().unwrap() {
+        assert!(
+            one["id"] == one["config_id"] || one["id"] == one["manifest_id"],
+            "{one}"
+        );
+    }
+    checkout.check(
+        &["build", "cli-prune"],
+        0,
+        &["has it already", "bit for bit"],
+    );
+
+    let listed = checkout.json(&["list", "--format", "json"], 0);
+    let names: Vec<&Value> = listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| &one["image"])
+        .collect();
+    assert_eq!(names, ["cli-prune", "cli-prune-b"]);
+    assert_eq!(listed[0]["engines"][0]["locked"], true);
+    assert_eq!(listed[1]["engines"][0]["locked"], false);
+    checkout.check(&["list"], 0, &["as locked", "fits", "A small world"]);
+    checkout.check(
+        &["inspect", "cli-prune"],
+        0,
+        &["as locked", "torchgauge/cli-prune:"],
+    );
+
+    let dry = ["prune", "cli-prune", "cli-prune-b", "--dry-run"];
+    checkout.check(&dry, 0, &["would remove", "torchgauge/cli-prune-b:"]);
+    let pruned = checkout.json(
+        &[
+            "prune",
+            "cli-prune",
+            "cli-prune-b",
+            "--keep",
+            "cli-prune",
+            "--format",
+            "json",
+        ],
+        0,
+    );
+    assert_eq!(pruned["dry_run"], false);
+    assert_eq!(pruned["removed"].as_array().unwrap().len(), 1, "{pruned}");
+    assert_eq!(pruned["removed"][0]["image"], "cli-prune-b");
+    let listed = checkout.json(&["list", "--format", "json"], 0);
+    assert_eq!(listed[0]["engines"].as_array().unwrap().len(), 1);
+    assert_eq!(listed[1]["engines"], serde_json::json!([]));
+    checkout.check(&["prune", "cli-prune"], 0, &["removed"]);
+    checkout.check(&["prune", "cli-prune"], 0, &["nothing to remove"]);
+}
+
+#[test]
+fn the_engine_is_the_one_that_was_named() {
+    let checkout = Checkout::new("cli-endpoint");
+    let nowhere = format!("unix://{}/nobody.sock", checkout.home.path().display());
+    let mut command = checkout.command(&["build", "cli-endpoint"]);
+    command.env("DOCKER_HOST", &nowhere);
+    check(
+        &mut command,
+        4,
+        &["DOCKER_HOST", "no such socket", "Start one"],
+    );
+
+    let config = checkout.home.path();
+    fs::write(config.join("config.json"), r#"{"currentContext": "lab"}"#).unwrap();
+    let mut command = checkout.command(&["build", "cli-endpoint"]);
+    command
+        .env_remove("DOCKER_HOST")
+        .env_remove("DOCKER_CONTEXT")
+        .env("DOCKER_CONFIG", config);
+    check(
+        &mut command,
+        4,
+        &["Docker context lab", "docker context ls"],
+    );
+    write_context(config, &nowhere);
+    check(&mut command, 4, &["Docker context lab", "nobody.sock"]);
+}
+
+/// A context named `lab`, as the docker command keeps it: the folder is the name's SHA-256.
+fn write_context(config: &Path, host: &str) {
+    let digest = images::Digest::of(b"lab").hex();
+    let folder = config.join("contexts/meta").join(digest);
+    fs::create_dir_all(&folder).unwrap();
+    let meta = serde_json::json!({
+        "Name": "lab",
+        "Metadata": {},
+        "Endpoints": {"docker": {"Host": host, "SkipTLSVerify": false}},
+    });
+    fs::write(folder.join("meta.json"), meta.to_string()).unwrap();
+}
