@@ -10,6 +10,7 @@ use crate::{
     diff::Parts,
     guard::{check_glibc, check_libraries},
     layer::{LayerId, Source, Tree},
+    libtorch::Origin,
     lock::{
         Expected, ExpectedImage, ExpectedLayer, InstalledLibrary, InstalledLock, LOCK_VERSION,
         LibtorchLock, Lock,
@@ -118,7 +119,8 @@ impl Lower {
         }
         let lock = usable_lock(image, sources)?;
         let (base, base_note) = find_base(image, lock, sources, cache, progress)?;
-        let (libtorch, libtorch_lock) = find_libtorch(image, sources, cache, progress)?;
+        let of_base = || Ok(base.clone());
+        let (libtorch, libtorch_lock) = find_libtorch(image, sources, of_base, cache, progress)?;
         let libtorch_lock = match libtorch_lock {
             Some(lock) => lock,
             None => LibtorchLock::Installed(installed_lock(&libtorch, cache, progress)?),
@@ -132,13 +134,11 @@ impl Lower {
                 source: layer.source.clone(),
             })
             .collect();
-        layers.push(layer(
-            image,
-            "libtorch",
-            libtorch_tree(&libtorch),
-            cache,
-            progress,
-        )?);
+        // What the base holds already needs no layer.
+        if !matches!(libtorch.origin, Origin::Inside(_)) {
+            let tree = libtorch_tree(&libtorch);
+            layers.push(layer(image, "libtorch", tree, cache, progress)?);
+        }
         Ok(Self {
             base,
             base_note,

@@ -93,6 +93,7 @@ impl Image {
         let document = Document::read(file)?;
         let folder = file.parent().unwrap_or(Path::new("."));
         let spec = Spec::read(&document, folder)?;
+        spec.check_pinned(&document)?;
         let lock = Lock::read_beside(file, &name)?;
         Ok(Self {
             name,

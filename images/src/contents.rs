@@ -7,6 +7,7 @@ use crate::{
     base::ReadyBase,
     error::at,
     layer::{Node, Tree},
+    libtorch::Origin,
     oci::Settings,
 };
 
@@ -75,7 +76,10 @@ pub(crate) fn environment(
         }
     }
     environment.extend(image.spec.environment.clone());
-    let mut library_path = LIBTORCH_IN_IMAGE.to_owned();
+    let mut library_path = match &libtorch.origin {
+        Origin::Inside(folders) => folders.join(":"),
+        Origin::Wheels | Origin::Installed(_) | Origin::Folder(_) => LIBTORCH_IN_IMAGE.to_owned(),
+    };
     if libtorch.flavour == Flavour::Cuda {
         // Where the driver's libraries come to lie when its folder is bound into a container.
         library_path.push_str(":/usr/local/nvidia/lib64:/usr/local/nvidia/lib");

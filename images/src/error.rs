@@ -120,6 +120,53 @@ pub enum Error {
     #[error(transparent)]
     Engine(#[from] engine::Error),
 
+    /// A base image without a digest.
+    #[error("{error}{}", known.as_ref().map(|known| format!("; {known}")).unwrap_or_default())]
+    Unpinned {
+        /// What the spec says.
+        reference: String,
+        /// Which engine has it under which digest, where one has it.
+        known: Option<String>,
+        /// Where it stands.
+        error: Box<strict_yaml::YamlError>,
+    },
+
+    /// A base image that no engine here has.
+    #[error(
+        "the base image {reference} is not in {engine}, and cannot be pulled: {cause}. Where no \
+         registry can be reached, save the image on a machine that has it (`docker image save`) \
+         and load it here, or write `base: {{archive: FILE}}`"
+    )]
+    NoBaseImage {
+        /// The image.
+        reference: String,
+        /// The engine asked.
+        engine: String,
+        /// Why it was not pulled.
+        cause: String,
+    },
+
+    /// A base image that was not taken out of an engine yet.
+    #[error(
+        "the base image {reference} is not in the cache yet; `cargo xtask images build` takes it \
+         out of the engine"
+    )]
+    BaseNotFetched {
+        /// The image.
+        reference: String,
+    },
+
+    /// A base that should hold a libtorch and does not.
+    #[error("no libtorch {} the base: {cause}; {next}", place.as_ref().map_or("in".to_owned(), |place| format!("at {place} in")))]
+    NothingInside {
+        /// Where it was looked for, where the spec says.
+        place: Option<String>,
+        /// What was missing.
+        cause: String,
+        /// The next step.
+        next: &'static str,
+    },
+
     /// There is no spec of this name.
     #[error(
         "there is no image `{name}` in {}{hint}; there are {known}",

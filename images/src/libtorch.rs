@@ -30,6 +30,8 @@ pub enum Origin {
     Installed(PathBuf),
     /// A folder that the user gave.
     Folder(PathBuf),
+    /// The image's base, which holds the libraries in these folders of its own.
+    Inside(Vec<String>),
 }
 
 /// One shared library that programs load.
@@ -222,12 +224,8 @@ fn build_view(
     for library in &libtorch.libraries {
         link(&library.path, &lib.join(&library.name))?;
     }
-    let script = match libtorch.flavour {
-        Flavour::Cpu => "INPUT ( libtorch_cpu.so libc10.so )\n",
-        Flavour::Cuda => "INPUT ( libtorch_cpu.so libtorch_cuda.so libc10_cuda.so libc10.so )\n",
-    };
     let write = |path: PathBuf, text: &str| fs::write(&path, text).map_err(at(&path));
-    write(lib.join("libtorch.so"), script)?;
+    write_stand_in(&lib, libtorch.flavour)?;
     write(
         scratch.path().join("build-version"),
         &format!("{}\n", libtorch.version),
@@ -237,8 +235,19 @@ fn build_view(
     Ok(place)
 }
 
+/// Writes what torch-sys links as `-ltorch`: PyTorch's own needs the CUDA half, and a linker script
+/// serves.
+pub(crate) fn write_stand_in(lib: &Path, flavour: Flavour) -> Result<()> {
+    let script = match flavour {
+        Flavour::Cpu => "INPUT ( libtorch_cpu.so libc10.so )\n",
+        Flavour::Cuda => "INPUT ( libtorch_cpu.so libtorch_cuda.so libc10_cuda.so libc10.so )\n",
+    };
+    let place = lib.join("libtorch.so");
+    fs::write(&place, script).map_err(at(&place))
+}
+
 /// torch's version, without what follows a `+`.
-fn version_of(torch: &Path) -> Option<String> {
+pub(crate) fn version_of(torch: &Path) -> Option<String> {
     let plain = |text: &str| {
         let version = text.trim().split('+').next().unwrap_or_default();
         let fits = version.split('.').count() >= 3
@@ -271,7 +280,7 @@ fn version_of(torch: &Path) -> Option<String> {
 }
 
 /// `cu130`, out of `cuda = '13.0'` in PyTorch's version.py, else out of the runtime's file name.
-fn cuda_of(torch: &Path, found: &Closure) -> Option<String> {
+pub(crate) fn cuda_of(torch: &Path, found: &Closure) -> Option<String> {
     if let Some(text) = read_small(&torch.join("version.py"))
         && let Some(cuda) = quoted(&text, "cuda")
     {

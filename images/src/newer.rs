@@ -39,7 +39,7 @@ pub fn newer(
         (LibtorchSpec::Installed { folder, flavour }, LibtorchLock::Installed(_)) => {
             installed_changes(folder.as_deref(), *flavour, lock, cache, progress)?
         }
-        // The spec's own line says it already.
+        // What lies inside a base is pinned with it; of other pairs the spec's own line tells.
         _ => Vec::new(),
     });
     let torch = match &lock.libtorch {

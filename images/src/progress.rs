@@ -22,6 +22,8 @@ pub enum Action {
     Hash,
     /// Sends an image to the engine. Counts bytes.
     Load,
+    /// Takes an image out of the engine. Counts bytes.
+    Save,
 }
 
 impl fmt::Display for Action {
@@ -35,6 +37,7 @@ impl fmt::Display for Action {
             Self::Compile => "compiling",
             Self::Hash => "hashing",
             Self::Load => "loading",
+            Self::Save => "saving",
         })
     }
 }
@@ -45,7 +48,7 @@ impl Action {
     pub fn counts_bytes(self) -> bool {
         matches!(
             self,
-            Self::Download | Self::Verify | Self::Unpack | Self::Hash | Self::Load
+            Self::Download | Self::Verify | Self::Unpack | Self::Hash | Self::Load | Self::Save
         )
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     Base, Error, Image, Libtorch, LibtorchSpec, Result, ScenarioBinary,
     base::{self, ReadyBase},
     cache::Cache,
-    libtorch,
+    inside, libtorch,
     lock::{LibtorchLock, Lock},
     progress::Progress,
     scenario,
@@ -52,12 +52,19 @@ pub fn libtorch_of(
     cache: &Cache,
     progress: &dyn Progress,
 ) -> Result<Libtorch> {
-    find_libtorch(image, sources, cache, progress).map(|(libtorch, _)| libtorch)
+    let base = || {
+        let lock = usable_lock(image, sources)?;
+        Ok(find_base(image, lock, sources, cache, progress)?.0)
+    };
+    find_libtorch(image, sources, base, cache, progress).map(|(libtorch, _)| libtorch)
 }
 
+/// The libtorch of an image, and its lock where it is out of wheels. `base` is asked for only
+/// where libtorch lies inside it.
 pub(crate) fn find_libtorch(
     image: &Image,
     sources: &Sources,
+    base: impl FnOnce() -> Result<ReadyBase>,
     cache: &Cache,
     progress: &dyn Progress,
 ) -> Result<(Libtorch, Option<LibtorchLock>)> {
@@ -71,6 +78,10 @@ pub(crate) fn find_libtorch(
     match &image.spec.libtorch {
         LibtorchSpec::Installed { folder, .. } => Ok((
             libtorch::installed(folder.as_deref(), flavour, cache, progress)?,
+            None,
+        )),
+        LibtorchSpec::Inside { folder, .. } => Ok((
+            inside::libtorch(&base()?, folder.as_deref(), flavour, cache, progress)?,
             None,
         )),
         LibtorchSpec::Wheels { version, .. } => {

@@ -45,7 +45,8 @@ pub enum Base {
     Debian,
     /// A local archive: the tar of a root file system, or of an image. Relative to the spec.
     Archive(PathBuf),
-    /// An image that the engine has, by digest: `REFERENCE@sha256:…`.
+    /// An image that the engine has or can pull, by digest: `REFERENCE@sha256:…`, with the digest
+    /// of its manifest, or the ID of one that was loaded.
     Image(String),
 }
 
@@ -67,6 +68,13 @@ pub enum LibtorchSpec {
         /// With or without CUDA.
         flavour: Flavour,
     },
+    /// The one that the base holds, such as an official PyTorch image.
+    Inside {
+        /// The site-packages folder in the base; `None` is the only one that has torch in it.
+        folder: Option<String>,
+        /// With or without CUDA.
+        flavour: Flavour,
+    },
 }
 
 /// `libtorch` as it is written; which keys go together is checked afterwards.
@@ -81,6 +89,8 @@ struct WrittenLibtorch {
     from: Option<From>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     installed: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    inside: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
@@ -111,6 +121,13 @@ enum LibtorchForms {
         /// With or without CUDA; with it unless said otherwise.
         flavour: Option<Flavour>,
     },
+    /// The one that the base holds.
+    Inside {
+        /// `auto`, or a site-packages folder in the base.
+        inside: String,
+        /// With or without CUDA; with it unless said otherwise.
+        flavour: Option<Flavour>,
+    },
 }
 
 impl JsonSchema for LibtorchSpec {
@@ -127,29 +144,52 @@ impl TryFrom<WrittenLibtorch> for LibtorchSpec {
     type Error = String;
 
     fn try_from(written: WrittenLibtorch) -> Result<Self, String> {
-        const FORMS: &str = "expected {version: …, flavour: cpu or cuda, from: wheels} or \
-                             {installed: auto or a site-packages folder}";
+        const FORMS: &str = "expected {version: …, flavour: cpu or cuda, from: wheels}, \
+                             {installed: auto or a site-packages folder} or {inside: auto or a \
+                             site-packages folder of the base}";
         match written {
             WrittenLibtorch {
                 version: Some(version),
                 flavour: Some(flavour),
                 from: Some(From::Wheels),
                 installed: None,
+                inside: None,
             } => Ok(Self::Wheels { version, flavour }),
             WrittenLibtorch {
                 version: None,
                 flavour,
                 from: None,
                 installed: Some(folder),
+                inside: None,
             } => Ok(Self::Installed {
                 folder: (folder != Path::new("auto")).then_some(folder),
                 flavour: flavour.unwrap_or(Flavour::Cuda),
             }),
             WrittenLibtorch {
+                version: None,
+                flavour,
+                from: None,
+                installed: None,
+                inside: Some(folder),
+            } => Ok(Self::Inside {
+                folder: (folder != "auto").then(|| folder.trim_matches('/').to_owned()),
+                flavour: flavour.unwrap_or(Flavour::Cuda),
+            }),
+            WrittenLibtorch {
+                installed: Some(_),
+                inside: Some(_),
+                ..
+            } => Err(format!(
+                "`installed` is of this machine and `inside` of the base; {FORMS}"
+            )),
+            WrittenLibtorch {
                 installed: Some(_), ..
+            }
+            | WrittenLibtorch {
+                inside: Some(_), ..
             } => Err(format!(
                 "an installed PyTorch brings its own version: `version` and `from` do not go with \
-                 `installed`; {FORMS}"
+                 `installed` and `inside`; {FORMS}"
             )),
             _ => Err(format!(
                 "`version`, `flavour` or `from` is missing; {FORMS}"
@@ -166,12 +206,21 @@ impl std::convert::From<LibtorchSpec> for WrittenLibtorch {
                 flavour: Some(flavour),
                 from: Some(From::Wheels),
                 installed: None,
+                inside: None,
             },
             LibtorchSpec::Installed { folder, flavour } => Self {
                 version: None,
                 flavour: Some(flavour),
                 from: None,
                 installed: Some(folder.unwrap_or_else(|| "auto".into())),
+                inside: None,
+            },
+            LibtorchSpec::Inside { folder, flavour } => Self {
+                version: None,
+                flavour: Some(flavour),
+                from: None,
+                installed: None,
+                inside: Some(folder.unwrap_or_else(|| "auto".to_owned())),
             },
         }
     }
@@ -182,7 +231,9 @@ impl LibtorchSpec {
     #[must_use]
     pub fn flavour(&self) -> Flavour {
         match self {
-            Self::Wheels { flavour, .. } | Self::Installed { flavour, .. } => *flavour,
+            Self::Wheels { flavour, .. }
+            | Self::Installed { flavour, .. }
+            | Self::Inside { flavour, .. } => *flavour,
         }
     }
 }
@@ -232,19 +283,11 @@ impl Spec {
                 )),
             ));
         }
-        if let Base::Image(reference) = &self.base
-            && reference
-                .split_once('@')
-                .is_none_or(|(_, digest)| digest.parse::<Digest>().is_err())
-        {
+        if self.base == Base::Debian && matches!(self.libtorch, LibtorchSpec::Inside { .. }) {
             return Err(document.error_at(
-                &root().key("base").key("image"),
-                format!("`{reference}` names no digest, so it may be another image tomorrow"),
-                Some(
-                    "write REFERENCE@sha256:…; `docker image inspect REFERENCE` shows the digest \
-                      under RepoDigests"
-                        .to_owned(),
-                ),
+                &root().key("libtorch"),
+                "the Debian base holds no libtorch".to_owned(),
+                Some("`inside` goes with `base: {image: …}` or `base: {archive: …}`".to_owned()),
             ));
         }
         for (name, value) in &self.environment {
@@ -268,6 +311,33 @@ impl Spec {
             }
         }
         Ok(())
+    }
+
+    /// Refuses a base image without a digest.
+    pub(crate) fn check_pinned(&self, document: &Document) -> Result<()> {
+        let Base::Image(reference) = &self.base else {
+            return Ok(());
+        };
+        if reference
+            .split_once('@')
+            .is_some_and(|(_, digest)| digest.parse::<Digest>().is_ok())
+        {
+            return Ok(());
+        }
+        let error = document.error_at(
+            &KeyPath::root().key("base").key("image"),
+            format!("`{reference}` names no digest, so it may be another image tomorrow"),
+            Some(
+                "write REFERENCE@sha256:…; `docker image inspect REFERENCE` shows the digest \
+                 under RepoDigests"
+                    .to_owned(),
+            ),
+        );
+        Err(crate::Error::Unpinned {
+            reference: reference.clone(),
+            known: None,
+            error: Box::new(error),
+        })
     }
 
     /// A digest of what the spec means: comments, order and spelling do not count.

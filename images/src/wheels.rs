@@ -12,7 +12,7 @@ use crate::{
     Digest, Error, Flavour, Result,
     cache::{Cache, publish},
     error::at,
-    libtorch::{Library, Libtorch, Origin, abi_is_cxx11},
+    libtorch::{Library, Libtorch, Origin, abi_is_cxx11, write_stand_in},
     lock::{WheelLibrary, WheelsLock},
     pip::{self, Pip},
     progress::{Action, Progress, SharedMeter},
@@ -141,13 +141,7 @@ fn unpack(
     let (libraries, headers) = rayon::join(libraries, headers);
     libraries?;
     headers?;
-    // torch-sys links `-ltorch`; the wheel's own needs the CUDA half. A linker script serves.
-    let script = match lock.flavour {
-        Flavour::Cpu => "INPUT ( libtorch_cpu.so libc10.so )\n",
-        Flavour::Cuda => "INPUT ( libtorch_cpu.so libtorch_cuda.so libc10_cuda.so libc10.so )\n",
-    };
-    let stand_in = lib.join("libtorch.so");
-    fs::write(&stand_in, script).map_err(at(&stand_in))?;
+    write_stand_in(&lib, lock.flavour)?;
     let version = to.join("build-version");
     fs::write(&version, format!("{}\n", lock.version)).map_err(at(&version))
 }

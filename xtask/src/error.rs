@@ -155,6 +155,14 @@ impl Error {
         }
     }
 
+    /// The same error with what only an engine can add to it: the digest of a base image.
+    pub(crate) async fn with_what_engines_know(self) -> Self {
+        match self {
+            Self::Images(error) => Self::Images(images::with_known_digest(error).await),
+            other => other,
+        }
+    }
+
     /// The documented exit code.
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.ending() as u8)
@@ -165,6 +173,14 @@ impl Error {
         match self {
             Self::Suite(error) => error.render(color),
             Self::Images(images::Error::Yaml(error)) => error.render(color),
+            Self::Images(images::Error::Unpinned { error, known, .. }) => {
+                let known = known.as_ref().map(|known| format!("\n{known}"));
+                format!(
+                    "{}{}",
+                    error.render(color).trim_end(),
+                    known.unwrap_or_default()
+                )
+            }
             other => format!("error: {other}"),
         }
     }
@@ -176,6 +192,8 @@ fn is_configuration(error: &images::Error) -> bool {
     matches!(
         error,
         E::Yaml(_)
+            | E::Unpinned { .. }
+            | E::NothingInside { .. }
             | E::UnknownImage { .. }
             | E::BadName { .. }
             | E::BadLock { .. }

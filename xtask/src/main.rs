@@ -39,6 +39,7 @@ async fn main() -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
+            let error = error.with_what_engines_know().await;
             printer.error(&error);
             error.exit_code()
         }

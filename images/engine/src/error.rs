@@ -89,6 +89,12 @@ pub enum Error {
     /// Loading an archive failed; nothing can be said about what is in the engine now.
     #[error("cannot load image archive {0}")]
     Load(Box<Failure>),
+    /// Pulling an image failed.
+    #[error("cannot pull image {0}")]
+    Pull(Box<Failure>),
+    /// Taking an image out of the engine failed.
+    #[error("cannot save image {0}")]
+    Save(Box<Failure>),
     /// Tagging failed.
     #[error("cannot tag image {0}")]
     Tag(Box<Failure>),
@@ -133,6 +139,8 @@ impl Error {
             | Self::InspectImage(failure)
             | Self::ListImages(failure)
             | Self::Load(failure)
+            | Self::Pull(failure)
+            | Self::Save(failure)
             | Self::Tag(failure)
             | Self::RemoveImage(failure)
             | Self::Create(failure)

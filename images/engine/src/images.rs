@@ -23,6 +23,9 @@ pub struct ImageFacts {
     pub id: String,
     /// References that name this image, such as `torchgauge/cpu:latest`.
     pub tags: Vec<String>,
+    /// References by digest under which registries know this image, `name@sha256:…`; empty for one
+    /// that was loaded.
+    pub digests: Vec<String>,
     /// Digests of the unpacked layers (`diff_ids`), base first.
     pub layers: Vec<String>,
     /// Size as the engine counts it.
@@ -41,6 +44,7 @@ impl From<ImageInspect> for ImageFacts {
         Self {
             id: with_algorithm(image.id.unwrap_or_default()),
             tags: image.repo_tags.unwrap_or_default(),
+            digests: image.repo_digests.unwrap_or_default(),
             layers: image
                 .root_fs
                 .and_then(|root| root.layers)

@@ -3,8 +3,9 @@
 //! [`Engine::connect`] finds Docker or Podman; [`Engine::load`] brings an image
 //! in; [`Engine::create`] makes a hardened [`Container`] out of a
 //! [`ContainerSpec`], which can be started, waited for, watched and read, and is
-//! removed whatever happens. Nothing here pulls, and nothing here touches a
-//! container or an image that it was not given by id, name or label.
+//! removed whatever happens. Nothing here pulls by itself ([`Engine::pull`] is for
+//! whoever asks), and nothing here touches a container or an image that it was not
+//! given by id, name or label.
 //!
 //! What engines do differently from what their API says is handled here, with
 //! the reason beside it, so that the rooms above see one behaviour.
@@ -17,6 +18,7 @@ mod endpoint;
 mod error;
 mod exit;
 mod facts;
+mod fetch;
 pub mod gpu;
 mod images;
 mod load;

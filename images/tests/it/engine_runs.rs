@@ -10,25 +10,48 @@ use crate::world::World;
 const NO_ENGINE: &str = "these tests need Docker or Podman: start one \
                          (`systemctl start docker`, or `dockerd &` as root)";
 
-async fn engine() -> Engine {
+pub(crate) async fn engine() -> Engine {
     Engine::connect(&Endpoint::auto())
         .await
         .unwrap_or_else(|error| panic!("{error}\n{NO_ENGINE}"))
 }
 
-async fn bring(engine: &Engine, world: &World, assembly: &Arc<Assembly>) -> images::Ready {
+pub(crate) async fn bring(
+    engine: &Engine,
+    world: &World,
+    assembly: &Arc<Assembly>,
+) -> images::Ready {
     let progress: Arc<dyn Progress> = Arc::new(Silent);
     ensure(engine, assembly, &world.cache(), &progress)
         .await
         .unwrap()
 }
 
-async fn clear(engine: &Engine, name: &str) {
+pub(crate) async fn clear(engine: &Engine, name: &str) {
     for image in inventory::list(engine).await.unwrap() {
         if image.image == name {
             engine.remove_image(&image.id).await.unwrap();
         }
     }
+}
+
+/// Runs an image to its end and gives back what it wrote.
+pub(crate) async fn run(engine: &Engine, id: &str, world: &World) -> String {
+    let mut container = engine
+        .create(&ContainerSpec {
+            image: id.to_owned(),
+            ..ContainerSpec::default()
+        })
+        .await
+        .unwrap();
+    container.start().await.unwrap();
+    let exit = container.wait(Duration::from_mins(1)).await.unwrap();
+    let log = world.path("log");
+    container.save_logs(&log).await.unwrap();
+    container.remove().await.unwrap();
+    let log = std::fs::read_to_string(log).unwrap();
+    assert!(exit.is_success(), "{exit:?}: {log}");
+    log
 }
 
 #[tokio::test]
@@ -47,20 +70,7 @@ async fn an_image_has_the_id_that_was_worked_out_and_runs() {
     let again = bring(&engine, &world, &assembly).await;
     assert_eq!(again.loaded, Loaded::AlreadyThere);
 
-    let mut container = engine
-        .create(&ContainerSpec {
-            image: ready.id.clone(),
-            ..ContainerSpec::default()
-        })
-        .await
-        .unwrap();
-    container.start().await.unwrap();
-    let exit = container.wait(Duration::from_mins(1)).await.unwrap();
-    let log = world.path("log");
-    container.save_logs(&log).await.unwrap();
-    container.remove().await.unwrap();
-    let log = std::fs::read_to_string(log).unwrap();
-    assert!(exit.is_success(), "{exit:?}: {log}");
+    let log = run(&engine, &ready.id, &world).await;
     assert!(
         log.contains("answer 42, libraries in /opt/torchgauge/libtorch/lib"),
         "{log}"

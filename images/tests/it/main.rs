@@ -1,8 +1,10 @@
 //! Images end to end: assembled from small parts, and loaded into the real engine.
 
 mod assembling;
+mod bases;
 mod committed;
 mod engine_runs;
 mod locks;
+mod registry;
 mod specs;
 mod world;

@@ -74,11 +74,6 @@ fn mistakes_are_shown_in_their_place() {
     refused(", from: wheels", "", &["refused.yaml:4", "libtorch"]);
     refused("{archive: base.tar}", "alpine", &["refused.yaml:3", "base"]);
     refused(
-        "{archive: base.tar}",
-        "{image: pytorch/pytorch}",
-        &["refused.yaml:3", "base.image", "names no digest"],
-    );
-    refused(
         "GREETING",
         "LD_LIBRARY_PATH",
         &["environment.LD_LIBRARY_PATH", "cannot be set"],
@@ -92,6 +87,45 @@ fn mistakes_are_shown_in_their_place() {
         "{GREETING: hello}",
         "[hello]",
         &["refused.yaml:5", "environment"],
+    );
+}
+
+#[test]
+fn a_base_image_needs_a_digest() {
+    let world = World::new("unpinned");
+    let digest = images::Digest::of(b"x");
+    for (base, is_pinned) in [
+        ("pytorch/pytorch".to_owned(), false),
+        ("pytorch/pytorch:2.11.0".to_owned(), false),
+        ("pytorch/pytorch@sha256:cut".to_owned(), false),
+        (format!("pytorch/pytorch@{digest}"), true),
+    ] {
+        world.spec(&SPEC.replace("{archive: base.tar}", &format!("{{image: '{base}'}}")));
+        match world.read() {
+            Ok(image) => assert!(is_pinned && image.spec.base == Base::Image(base)),
+            Err(error) => {
+                assert!(!is_pinned, "{base}: {error}");
+                assert!(matches!(error, images::Error::Unpinned { .. }), "{error:?}");
+                says(
+                    &error,
+                    &["unpinned.yaml:3", "base.image", &base, "RepoDigests"],
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn libtorch_inside_the_base_needs_a_base_that_can_hold_one() {
+    refused(
+        "{version: 2.11.0, flavour: cpu, from: wheels}",
+        "{inside: auto, from: wheels}",
+        &["libtorch", "brings its own version"],
+    );
+    refused(
+        "{archive: base.tar}\nlibtorch: {version: 2.11.0, flavour: cpu, from: wheels}",
+        "debian\nlibtorch: {inside: auto}",
+        &["libtorch", "the Debian base holds no libtorch"],
     );
 }
 

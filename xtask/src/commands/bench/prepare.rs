@@ -184,6 +184,7 @@ pub(crate) async fn assembled(
     cache: &Cache,
     printer: &Printer,
 ) -> Result<Arc<Assembly>> {
+    let image = with_base(image, cache, printer).await?;
     let (sources, cache, printer) = (sources.clone(), cache.clone(), printer.clone());
     blocking(move || {
         Ok(Arc::new(images::assemble(
@@ -191,6 +192,16 @@ pub(crate) async fn assembled(
         )?))
     })
     .await
+}
+
+/// The image, once a base that only an engine has is in the cache.
+pub(crate) async fn with_base(image: Image, cache: &Cache, printer: &Printer) -> Result<Image> {
+    if matches!(image.spec.base, images::Base::Image(_)) {
+        let engine = Engine::connect(&Endpoint::auto()).await?;
+        let progress: Arc<dyn images::Progress> = Arc::new(printer.clone());
+        images::fetch_base(&image, &engine, cache, &progress).await?;
+    }
+    Ok(image)
 }
 
 /// The way to the card on which CUDA works inside a container.

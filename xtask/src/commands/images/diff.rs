@@ -7,7 +7,11 @@ use images::{
 
 use super::changes::{Unit, rows};
 use crate::{
-    cli::Format, commands::bench::prepare::blocking, error::Result, printer::Printer, table::table,
+    cli::Format,
+    commands::bench::prepare::{blocking, with_base},
+    error::Result,
+    printer::Printer,
+    table::table,
 };
 
 /// Compares two images below the scenario binary, so that nothing is compiled for it.
@@ -38,6 +42,7 @@ pub(super) async fn run(
 }
 
 async fn parts(image: Image, sources: &Sources, cache: &Cache, printer: &Printer) -> Result<Parts> {
+    let image = with_base(image, cache, printer).await?;
     let (sources, cache, printer) = (sources.clone(), cache.clone(), printer.clone());
     blocking(move || Ok(images::parts(&image, &sources, &cache, &printer)?)).await
 }

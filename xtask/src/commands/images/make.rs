@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::LockWords;
 use crate::{
     cli::Format,
-    commands::bench::prepare::{assembled, blocking},
+    commands::bench::prepare::{assembled, blocking, with_base},
     error::{Error, Result},
     printer::Printer,
 };
@@ -144,6 +144,7 @@ pub(super) async fn lock(
     for image in images {
         let file = image.lock_file();
         let told = if without_scenario {
+            let image = with_base(image, &cache, printer).await?;
             let (sources, cache, progress) = (sources.clone(), cache.clone(), printer.clone());
             let lock = blocking(move || {
                 Ok(images::lock_without_scenario(

@@ -190,6 +190,10 @@ pub(super) async fn inspect(image: &Image, format: Format, printer: &Printer) ->
                 });
                 format!("installed, {flavour}, {place}")
             }
+            LibtorchSpec::Inside { folder, flavour } => {
+                let place = folder.as_ref().map(|folder| format!(" at /{folder}"));
+                format!("inside the base{}, {flavour}", place.unwrap_or_default())
+            }
         },
         lock: lock_word(image),
         locked: image.lock.as_ref().map(locked),

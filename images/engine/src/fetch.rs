@@ -1,0 +1,85 @@
+//! Pulling an image into the engine, and taking one out of it.
+
+use std::{collections::BTreeMap, io};
+
+use bollard::{models::CreateImageInfo, query_parameters::CreateImageOptionsBuilder};
+use futures_util::StreamExt as _;
+
+use crate::{
+    connect::Engine,
+    error::{Cause, Error, Result},
+};
+
+/// How far each layer of a pull is: bytes there, and in all.
+#[derive(Default)]
+struct Layers(BTreeMap<String, (u64, u64)>);
+
+impl Layers {
+    /// Takes a line in; the sums where it said something about sizes.
+    fn hear(&mut self, line: &CreateImageInfo) -> Option<(u64, u64)> {
+        let (id, detail) = (line.id.as_ref()?, line.progress_detail.as_ref()?);
+        let number = |n: Option<i64>| n.and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
+        let total = number(detail.total);
+        // Unpacking counts from the start again.
+        if total == 0 || line.status.as_deref() != Some("Downloading") {
+            return None;
+        }
+        self.0.insert(id.clone(), (number(detail.current), total));
+        let sum = |pick: fn(&(u64, u64)) -> u64| self.0.values().map(pick).sum();
+        Some((sum(|layer| layer.0), sum(|layer| layer.1)))
+    }
+}
+
+impl Engine {
+    /// Has the engine pull an image by its reference, best one with a digest. `progress` hears of
+    /// the bytes downloaded, and of those known so far to be needed.
+    ///
+    /// # Errors
+    /// [`Error::Pull`], with the engine's words: it is the engine that asks the registry.
+    pub async fn pull(
+        &self,
+        reference: &str,
+        mut progress: impl FnMut(u64, u64) + Send,
+    ) -> Result<()> {
+        let options = CreateImageOptionsBuilder::default()
+            .from_image(reference)
+            .build();
+        let mut lines = Box::pin(self.patient().create_image(Some(options), None, None));
+        let mut layers = Layers::default();
+        while let Some(line) = lines.next().await {
+            let line = line.map_err(|error| self.failed(Error::Pull, reference, error))?;
+            if let Some(detail) = &line.error_detail {
+                let words = detail.message.clone().unwrap_or_default();
+                return Err(self.failed(Error::Pull, reference, Cause::Reported(words)));
+            }
+            if let Some((bytes, total)) = layers.hear(&line) {
+                progress(bytes, total);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes an image out of the engine as an archive. `piece` gets its bytes in order; an error
+    /// of its own ends it.
+    ///
+    /// # Errors
+    /// [`Error::Save`]; [`Cause::Local`] where `piece` failed.
+    pub async fn save(
+        &self,
+        image: &str,
+        mut piece: impl FnMut(&[u8]) -> io::Result<()> + Send,
+    ) -> Result<()> {
+        let mut pieces = Box::pin(self.patient().export_image(image));
+        let mut bytes = 0;
+        while let Some(next) = pieces.next().await {
+            let next = next.map_err(|error| self.failed(Error::Save, image, error))?;
+            bytes += next.len();
+            piece(&next).map_err(|error| self.failed(Error::Save, image, error))?;
+        }
+        if bytes == 0 {
+            let nothing = Cause::Reported("an archive without a byte in it".to_owned());
+            return Err(self.failed(Error::Save, image, nothing));
+        }
+        Ok(())
+    }
+}

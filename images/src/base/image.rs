@@ -1,0 +1,203 @@
+//! A base that an engine has, or can pull: saved into the cache once, by digest.
+
+use std::{
+    fs,
+    io::Write as _,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use engine::{Endpoint, Engine};
+
+use crate::{
+    Base, Digest, Error, Image, Result,
+    cache::Cache,
+    error::at,
+    progress::{Action, Meter, Progress},
+};
+
+/// Where the archive of an image lies in the cache.
+pub(super) fn saved_place(reference: &str, cache: &Cache) -> PathBuf {
+    let key = Digest::of(reference.as_bytes()).short();
+    cache.folder("bases").join(format!("image-{key}.tar"))
+}
+
+/// Makes sure that an image's base is in the cache where it is an image of an engine's: pulls it
+/// where the engine lacks it, and saves it. Other bases need nothing.
+///
+/// The engine vouches for the reference's digest; the layers are checked against the saved
+/// configuration when they are read, and against the lock where there is one.
+pub async fn fetch_base(
+    image: &Image,
+    engine: &Engine,
+    cache: &Cache,
+    progress: &Arc<dyn Progress>,
+) -> Result<()> {
+    let Base::Image(reference) = &image.spec.base else {
+        return Ok(());
+    };
+    let place = saved_place(reference, cache);
+    if place.is_file() {
+        return Ok(());
+    }
+    let id = match find(engine, reference).await? {
+        Some(id) => id,
+        None => pull(engine, reference, progress).await?,
+    };
+    let scratch = cache.scratch()?;
+    let aside = scratch.path().join("image.tar");
+    let meter = progress.start(Action::Save, reference, None);
+    save(engine, &id, &aside, meter).await?;
+    fs::rename(&aside, &place).map_err(at(&place))
+}
+
+/// The ID of an image that the engine has, by a digest of its manifest (as registries know it) or
+/// by its ID (as one that was loaded is known).
+async fn find(engine: &Engine, reference: &str) -> Result<Option<String>> {
+    if let Some(found) = engine.image(reference).await? {
+        return Ok(Some(found.id));
+    }
+    let Some((_, digest)) = reference.split_once('@') else {
+        return Ok(None);
+    };
+    let found = engine.image(digest).await?;
+    Ok(found
+        .map(|found| found.id)
+        .filter(|id| id.as_str() == digest))
+}
+
+async fn pull(engine: &Engine, reference: &str, progress: &Arc<dyn Progress>) -> Result<String> {
+    let no = |cause: String| Error::NoBaseImage {
+        reference: reference.to_owned(),
+        engine: engine.facts().describe(),
+        cause,
+    };
+    let meter = Mutex::new(progress.start(Action::Download, reference, None));
+    let pulled = engine
+        .pull(reference, move |bytes, total| {
+            let mut meter = meter.lock().unwrap_or_else(PoisonError::into_inner);
+            meter.set_total(total);
+            meter.advance_to(bytes);
+        })
+        .await;
+    if let Err(error) = pulled {
+        let words = error.to_string();
+        return Err(no(if registry_is_away(&words) {
+            format!("its registry cannot be reached from there: {words}")
+        } else {
+            words
+        }));
+    }
+    find(engine, reference)
+        .await?
+        .ok_or_else(|| no("the engine says that it pulled it, and does not have it".to_owned()))
+}
+
+/// Whether an engine's words say that it found no way to the registry: Go's network errors, which
+/// Docker and Podman both pass on.
+fn registry_is_away(words: &str) -> bool {
+    [
+        "dial tcp",
+        "no such host",
+        "connection refused",
+        "i/o timeout",
+        "network is unreachable",
+        "Client.Timeout",
+        "TLS handshake",
+        "proxyconnect",
+        "server misbehaving",
+        "pinging container registry",
+    ]
+    .iter()
+    .any(|sign| words.contains(sign))
+}
+
+async fn save(
+    engine: &Engine,
+    id: &str,
+    to: &std::path::Path,
+    mut meter: Box<dyn Meter>,
+) -> Result<()> {
+    let mut file =
+        std::io::BufWriter::with_capacity(1 << 20, fs::File::create(to).map_err(at(to))?);
+    let mut done = 0;
+    let failed = Arc::new(Mutex::new(None));
+    let noted = Arc::clone(&failed);
+    let saved = engine
+        .save(id, |piece| {
+            done += piece.len() as u64;
+            meter.advance_to(done);
+            file.write_all(piece).map_err(|error| {
+                let words = std::io::Error::new(error.kind(), error.to_string());
+                *noted.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                words
+            })
+        })
+        .await;
+    // A full disk here is not the engine's fault.
+    if let Some(error) = failed.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        return Err(at(to)(error));
+    }
+    saved?;
+    file.into_inner()
+        .map_err(|error| at(to)(error.into_error()))?;
+    Ok(())
+}
+
+/// Adds the digest to pin to the error about a base without one, where an engine knows it.
+pub async fn with_known_digest(error: Error) -> Error {
+    let Error::Unpinned {
+        reference, error, ..
+    } = error
+    else {
+        return error;
+    };
+    let mut known = None;
+    if let Ok(engines) = Engine::connect_all(&Endpoint::auto()).await {
+        for engine in engines {
+            let Ok(Some(found)) = engine.image(&reference).await else {
+                continue;
+            };
+            // A loaded image has no digest of a registry's, and is told by its ID; Podman gives it
+            // one all the same, which other engines would not know.
+            let mut digests = found.digests.into_iter();
+            let pinned = digests.find(|digest| !digest.starts_with("localhost/"));
+            let pinned = pinned.unwrap_or_else(|| {
+                let name = reference
+                    .rsplit_once(':')
+                    .filter(|(_, tag)| !tag.contains('/'))
+                    .map_or(reference.as_str(), |(name, _)| name);
+                format!("{name}@{}", found.id)
+            });
+            known = Some(format!("{} has it as {pinned}", engine.facts().describe()));
+            break;
+        }
+    }
+    Error::Unpinned {
+        reference,
+        known,
+        error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unreachable_registry_is_told_from_an_unknown_image() {
+        for words in [
+            "Get \"https://registry.example/v2/\": dial tcp: lookup registry.example: no such host",
+            "initializing source docker://x: pinging container registry x: Get …: EOF",
+            "net/http: request canceled (Client.Timeout exceeded while awaiting headers)",
+        ] {
+            assert!(registry_is_away(words), "{words}");
+        }
+        for words in [
+            "manifest unknown",
+            "pull access denied for x, repository does not exist",
+        ] {
+            assert!(!registry_is_away(words), "{words}");
+        }
+    }
+}

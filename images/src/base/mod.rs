@@ -1,0 +1,141 @@
+//! What an image stands on: the few packages that libtorch needs below it, an archive, or an image
+//! that an engine has.
+
+mod archive;
+mod debian;
+mod image;
+
+use std::{collections::BTreeSet, fs::File, io, path::Path, process::Command};
+
+use crate::{
+    Digest, Error, Glibc, Result, apt,
+    cache::Cache,
+    error::at,
+    filesystem::Filesystem,
+    layer::{LayerId, Source},
+    lock::BaseLock,
+    program,
+    progress::Progress,
+    spec::Base,
+};
+
+pub(crate) use debian::PACKAGES;
+pub use image::{fetch_base, with_known_digest};
+
+use archive::archive;
+use debian::debian;
+use image::saved_place;
+
+/// One layer of a base.
+#[derive(Debug, Clone)]
+pub(crate) struct BaseLayer {
+    pub(crate) id: LayerId,
+    pub(crate) source: Source,
+}
+
+/// A base that is ready to be built on.
+#[derive(Debug, Clone)]
+pub(crate) struct ReadyBase {
+    pub(crate) layers: Vec<BaseLayer>,
+    pub(crate) lock: BaseLock,
+    /// Its libc's version, where it has one that can be read.
+    pub(crate) glibc: Option<Glibc>,
+    /// File names of its shared libraries.
+    pub(crate) libraries: BTreeSet<String>,
+    /// Environment that comes with it.
+    pub(crate) environment: Vec<String>,
+}
+
+/// Makes a base ready. With a lock nothing but what it names is used.
+pub(crate) fn ready(
+    base: &Base,
+    lock: Option<&BaseLock>,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<ReadyBase> {
+    match (base, lock) {
+        (Base::Debian, Some(BaseLock::Debian(packages))) => debian(packages, cache, progress),
+        (Base::Debian, _) => {
+            let packages = apt::resolve(&PACKAGES, cache, progress)?;
+            debian(&packages, cache, progress)
+        }
+        (Base::Archive(file), lock) => {
+            let ready = archive(file, cache, progress)?;
+            if let (Some(BaseLock::Archive(expected)), BaseLock::Archive(found)) =
+                (lock, &ready.lock)
+                && expected != found
+            {
+                return Err(Error::WrongHash {
+                    what: format!("the base archive {}", file.display()),
+                    expected: *expected,
+                    found: *found,
+                    next: "restore the archive, or lock the image anew",
+                });
+            }
+            Ok(ready)
+        }
+        (Base::Image(reference), _) => {
+            let place = saved_place(reference, cache);
+            if !place.is_file() {
+                return Err(Error::BaseNotFetched {
+                    reference: reference.clone(),
+                });
+            }
+            let mut ready = archive(&place, cache, progress)?;
+            ready.lock = BaseLock::Image(reference.clone());
+            Ok(ready)
+        }
+    }
+}
+
+impl ReadyBase {
+    /// The files that its layers show together.
+    pub(crate) fn filesystem(&self) -> Result<Filesystem> {
+        let mut files = Filesystem::default();
+        for layer in &self.layers {
+            if let Source::Part { file, offset } = &layer.source {
+                files
+                    .add(file, *offset, layer.id.size_bytes)
+                    .map_err(at(file))?;
+            }
+        }
+        Ok(files)
+    }
+}
+
+/// Writes the Debian base of this machine as an archive that other machines can build on.
+pub fn write_debian_base(to: &Path, cache: &Cache, progress: &dyn Progress) -> Result<Digest> {
+    let ready = ready(&Base::Debian, None, cache, progress)?;
+    let Some(BaseLayer {
+        source: Source::Part { file, .. },
+        id,
+    }) = ready.layers.first()
+    else {
+        return Err(Error::BadBase {
+            file: to.to_owned(),
+            cause: "the base has no layer".to_owned(),
+            next: "run again",
+        });
+    };
+    let folder = to
+        .parent()
+        .filter(|f| !f.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let mut aside = tempfile::NamedTempFile::new_in(folder).map_err(at(folder))?;
+    let mut from = File::open(file).map_err(at(file))?;
+    io::copy(&mut from, &mut aside).map_err(at(to))?;
+    aside.persist(to).map_err(|error| at(to)(error.error))?;
+    Ok(id.digest)
+}
+
+/// Makes sure that the tools of a Debian base are here: for `doctor`.
+pub fn check_debian_tools() -> Result<()> {
+    for tool in ["apt-get", "dpkg-deb"] {
+        program::output(
+            Command::new(tool).arg("--version"),
+            "make the Debian base of images",
+            "install apt and dpkg, or give a base archive (`--base-archive FILE`)",
+        )?;
+    }
+    Ok(())
+}
