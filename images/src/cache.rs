@@ -171,6 +171,37 @@ impl Cache {
         self.write_note(&note, &KnownHash { stamp, digest })
     }
 
+    /// Drops what is known of a file's digest, so that it is read again.
+    pub(crate) fn forget_digest(&self, path: &Path) -> Result<()> {
+        let stamp = Stamp::of(path).map_err(at(path))?;
+        forget(&self.note_path("hashes", stamp.path.as_os_str().as_encoded_bytes()))
+    }
+
+    /// Puts a finished file in its place, and notes what is in it: [`Cache::sound`] tells later
+    /// whether that is still so.
+    pub(crate) fn seal(&self, finished: &Path, digest: Digest, place: &Path) -> Result<()> {
+        fs::rename(finished, place).map_err(at(place))?;
+        self.remember_digest(place, digest)?;
+        self.write_whole(&seal_of(place), digest.to_string().as_bytes())
+    }
+
+    /// Whether a file that was sealed is there, and still what it was.
+    pub(crate) fn sound(&self, place: &Path, progress: &dyn Progress) -> Result<bool> {
+        if !place.is_file() {
+            return Ok(false);
+        }
+        let sealed = fs::read_to_string(seal_of(place)).unwrap_or_default();
+        let found = self.digest_of(place, progress)?;
+        if sealed == found.to_string() {
+            return Ok(true);
+        }
+        progress.note(&format!(
+            "the cached {} is damaged; it is made again",
+            place.file_name().unwrap_or_default().to_string_lossy()
+        ));
+        Ok(false)
+    }
+
     /// Where the note on `key` lies, in a folder of the cache.
     pub(crate) fn note_path(&self, folder: &str, key: &[u8]) -> PathBuf {
         let name = format!("{}.json", Digest::of(key).hex());
@@ -189,6 +220,21 @@ impl Cache {
         io::Write::write_all(&mut file, bytes).map_err(at(path))?;
         file.persist(path).map_err(|error| at(path)(error.error))?;
         Ok(())
+    }
+}
+
+/// Where the digest of a sealed file stands.
+fn seal_of(place: &Path) -> PathBuf {
+    let mut name = place.as_os_str().to_owned();
+    name.push(".sha256");
+    name.into()
+}
+
+/// Removes a note; fine where there is none.
+pub(crate) fn forget(note: &Path) -> Result<()> {
+    match fs::remove_file(note) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(note)(error)),
+        _ => Ok(()),
     }
 }
 
@@ -245,6 +291,22 @@ mod tests {
             cache.digest_of(&file, &Silent).unwrap(),
             Digest::of(b"remembered")
         );
+    }
+
+    #[test]
+    fn a_sealed_file_that_was_damaged_is_not_sound() {
+        let (folder, cache) = cache();
+        let place = folder.path().join("bases/x.tar");
+        assert!(!cache.sound(&place, &Silent).unwrap());
+        let finished = folder.path().join("tmp/x");
+        for content in ["whole", "whole again"] {
+            fs::write(&finished, content).unwrap();
+            let digest = Digest::of(content.as_bytes());
+            cache.seal(&finished, digest, &place).unwrap();
+            assert!(cache.sound(&place, &Silent).unwrap());
+            fs::write(&place, "cut").unwrap();
+            assert!(!cache.sound(&place, &Silent).unwrap());
+        }
     }
 
     #[test]

@@ -81,8 +81,12 @@ pub async fn ensure(
     }
     let present = layers_present(engine, assembly).await?;
     if present > 0 {
-        // Whatever went wrong, the full load below will say it again if it matters.
-        if load(engine, assembly, present, progress).await.is_ok()
+        let thin = load(engine, assembly, present, progress).await;
+        if let Err(error @ Error::StaleLayer { .. }) = thin {
+            return Err(give_up(engine, assembly, cache, error).await);
+        }
+        // Whatever else went wrong, the full load below will say it again if it matters.
+        if thin.is_ok()
             && let Check::Right(id) = check(engine, assembly).await.unwrap_or(Check::Absent)
         {
             let sent_bytes = bytes_after(assembly, present);
@@ -94,9 +98,7 @@ pub async fn ensure(
         engine.untag(&assembly.reference).await?;
     }
     if let Err(error) = load(engine, assembly, 0, progress).await {
-        // The load's error says more than one about clearing up after it would.
-        let _ = engine.untag(&assembly.reference).await;
-        return Err(error);
+        return Err(give_up(engine, assembly, cache, error).await);
     }
     match check(engine, assembly).await? {
         Check::Right(id) => {
@@ -109,6 +111,18 @@ pub async fn ensure(
         }
         Check::Absent => Err(wrong(assembly, "nothing".to_owned())),
     }
+}
+
+/// Leaves nothing behind that a failed load may have made, and nothing that made it fail.
+async fn give_up(engine: &Engine, assembly: &Assembly, cache: &Cache, error: Error) -> Error {
+    // The load's error says more than one about clearing up after it would.
+    let _ = engine.untag(&assembly.reference).await;
+    if matches!(error, Error::StaleLayer { .. }) {
+        for layer in &assembly.layers {
+            let _ = layer.source.forget(cache);
+        }
+    }
+    error
 }
 
 fn wrong(assembly: &Assembly, found: String) -> Error {
@@ -129,7 +143,8 @@ async fn lock(
     blocking(move || cache.lock(&name, &*progress)).await
 }
 
-async fn blocking<T: Send + 'static>(
+/// Work that does not wait for the network goes to a thread of its own.
+pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     tokio::task::spawn_blocking(work)
@@ -215,12 +230,12 @@ async fn load(
             buffer: Vec::with_capacity(CHUNK_BYTES),
         };
         let layers = writing.archive_layers(present);
-        if let Err(error) =
-            oci::write_archive(&writing.reference, &writing.documents, &layers, &mut to)
-        {
+        let written = oci::write_archive(&writing.reference, &writing.documents, &layers, &mut to);
+        if let Err(error) = &written {
             // Nobody listens any more where the engine has given up.
             let _ = sender.blocking_send(Err(io::Error::other(error.to_string())));
         }
+        written
     });
     let stream = futures_util::stream::poll_fn(move |context| receiver.poll_recv(context));
     let total = oci::archive_bytes(&assembly.archive_layers(present));
@@ -230,7 +245,10 @@ async fn load(
         LoadProgress::Engine { message } => meter.message(&message),
     };
     let loaded = engine.load(stream, report).await;
-    let _ = writer.await;
+    if let Ok(Err(error @ Error::StaleLayer { .. })) = writer.await {
+        // The engine only knows that the archive broke off.
+        return Err(error);
+    }
     Ok(loaded?)
 }
 
@@ -240,6 +258,7 @@ impl Assembly {
             .iter()
             .enumerate()
             .map(|(number, layer)| ArchiveLayer {
+                name: layer.name,
                 id: layer.id,
                 source: (number >= present).then_some(&layer.source),
             })

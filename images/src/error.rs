@@ -50,6 +50,21 @@ pub enum Error {
         next: &'static str,
     },
 
+    /// A layer's bytes are not those that were hashed.
+    #[error(
+        "the layer {layer} was hashed as {expected}, and its bytes are {found} now: a file below it \
+         was changed and kept its size, time and inode, or a hash in the cache is damaged. The old \
+         hashes were dropped: run again"
+    )]
+    StaleLayer {
+        /// The layer.
+        layer: String,
+        /// What was kept.
+        expected: Digest,
+        /// What was sent.
+        found: Digest,
+    },
+
     /// A wheel that is no readable zip archive, or lacks a file.
     #[error(
         "the wheel {} cannot be unpacked{}: {cause}; delete it, so that the next build fetches it anew",

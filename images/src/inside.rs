@@ -31,8 +31,8 @@ const MARK: &str = "/torch/lib/libtorch_cpu.so";
 struct Taken {
     version: String,
     name: String,
-    /// Library to size.
-    libraries: BTreeMap<String, u64>,
+    /// Library to size and digest.
+    libraries: BTreeMap<String, (u64, Digest)>,
     /// The folders in the image that hold the libraries, in the order in which they were found.
     folders: Vec<String>,
 }
@@ -51,7 +51,10 @@ pub(crate) fn libtorch(
     let place = cache.folder("libtorch").join(&name);
     let note = place.join("taken.json");
     let _lock = cache.lock(&name, progress)?;
-    let known = read_note::<Taken>(&note).filter(|taken| is_whole(&place, taken));
+    let known = match read_note::<Taken>(&note) {
+        Some(taken) if is_whole(&place, &taken, cache, progress)? => Some(taken),
+        _ => None,
+    };
     let taken = if let Some(taken) = known {
         taken
     } else {
@@ -61,6 +64,9 @@ pub(crate) fn libtorch(
         let to = scratch.path().join("taken.json");
         fs::write(&to, canonical::json(&taken)).map_err(at(&to))?;
         publish(scratch, &place)?;
+        for (name, (_, digest)) in &taken.libraries {
+            cache.remember_digest(&place.join("lib").join(name), *digest)?;
+        }
         taken
     };
     let lib = place.join("lib");
@@ -73,7 +79,7 @@ pub(crate) fn libtorch(
         libraries: taken
             .libraries
             .into_iter()
-            .map(|(name, size_bytes)| Library {
+            .map(|(name, (size_bytes, _))| Library {
                 path: lib.join(&name),
                 name,
                 size_bytes,
@@ -83,11 +89,14 @@ pub(crate) fn libtorch(
     })
 }
 
-fn is_whole(place: &Path, taken: &Taken) -> bool {
-    taken.libraries.iter().all(|(name, size_bytes)| {
-        fs::metadata(place.join("lib").join(name))
-            .is_ok_and(|metadata| metadata.len() == *size_bytes)
-    })
+fn is_whole(place: &Path, taken: &Taken, cache: &Cache, progress: &dyn Progress) -> Result<bool> {
+    for (name, (_, digest)) in &taken.libraries {
+        let file = place.join("lib").join(name);
+        if !file.is_file() || cache.digest_of(&file, progress)? != *digest {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn take_out(
@@ -117,7 +126,7 @@ fn take_out(
             "take the cpu flavour of it, or a base with CUDA",
         ));
     }
-    let (libraries, folders) = (shelf.sizes(&found.libraries), shelf.folders);
+    let (libraries, folders) = (shelf.taken, shelf.folders);
     for (path, header) in files.files_below(&format!("{torch}/include")) {
         let place = to
             .join("include")
@@ -217,6 +226,7 @@ struct BaseShelf<'a> {
     /// Name to the folder that has it first.
     index: BTreeMap<String, String>,
     folders: Vec<String>,
+    taken: BTreeMap<String, (u64, Digest)>,
     to: &'a Path,
     meter: &'a SharedMeter,
 }
@@ -236,6 +246,7 @@ impl<'a> BaseShelf<'a> {
             files,
             index,
             folders: Vec::new(),
+            taken: BTreeMap::new(),
             to,
             meter,
         }
@@ -244,13 +255,6 @@ impl<'a> BaseShelf<'a> {
     fn place(&self, name: &str) -> Option<(&str, Place)> {
         let folder = self.index.get(name)?;
         Some((folder, self.files.file(&format!("{folder}/{name}"))?))
-    }
-
-    fn sizes(&self, libraries: &BTreeMap<String, PathBuf>) -> BTreeMap<String, u64> {
-        libraries
-            .keys()
-            .filter_map(|name| Some((name.clone(), self.place(name)?.1.size_bytes)))
-            .collect()
     }
 }
 

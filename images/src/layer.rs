@@ -15,7 +15,7 @@ use tar::{Builder, EntryType, Header};
 
 use crate::{
     Digest, Result,
-    cache::{Cache, Stamp, read_note},
+    cache::{Cache, Stamp, forget, read_note},
     canonical,
     digest::HashingWriter,
     error::at,
@@ -150,6 +150,17 @@ impl Tree {
         Ok(canonical::json(&(FORMAT, parts)))
     }
 
+    /// Drops what the cache knows of the layer and of its files, so that all of it is hashed again.
+    fn forget(&self, cache: &Cache) -> Result<()> {
+        forget(&cache.note_path("layers", self.key()?.as_bytes()))?;
+        for node in self.nodes.values() {
+            if let Node::File { source, .. } = node {
+                cache.forget_digest(source)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Writes the archive.
     pub(crate) fn write(&self, to: impl Write) -> Result<()> {
         let mut archive = Builder::new(to);
@@ -272,6 +283,14 @@ pub(crate) enum Source {
 }
 
 impl Source {
+    /// Drops what the cache knows of the layer, so that it is hashed again.
+    pub(crate) fn forget(&self, cache: &Cache) -> Result<()> {
+        match self {
+            Self::Tree(tree) => tree.forget(cache),
+            Self::Part { file, .. } => cache.forget_digest(file),
+        }
+    }
+
     /// Writes the layer's bytes.
     pub(crate) fn write(&self, size_bytes: u64, mut to: impl Write) -> Result<()> {
         match self {

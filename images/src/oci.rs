@@ -16,6 +16,7 @@ use tar::{Builder, EntryType};
 
 use crate::{
     Digest, Error, Result, canonical,
+    digest::HashingWriter,
     error::at,
     layer::{LayerId, Source, header},
 };
@@ -121,6 +122,7 @@ fn descriptor(
 
 /// One layer of an archive; `None` where the engine has it already and it is left out.
 pub(crate) struct ArchiveLayer<'a> {
+    pub(crate) name: &'a str,
     pub(crate) id: LayerId,
     pub(crate) source: Option<&'a Source>,
 }
@@ -184,12 +186,23 @@ pub(crate) fn write_archive(
         entry.set_cksum();
         let to = archive.get_mut();
         to.write_all(entry.as_bytes()).map_err(failed)?;
-        let mut exact = ExactWriter {
+        let exact = ExactWriter {
             to: &mut *to,
             left: layer.id.size_bytes,
         };
-        source.write(layer.id.size_bytes, &mut exact)?;
+        // What was hashed long ago is hashed once more on its way: an engine that does not look
+        // would keep other bytes under the layer's name.
+        let mut hashing = HashingWriter::new(exact);
+        source.write(layer.id.size_bytes, &mut hashing)?;
+        let (exact, found, _) = hashing.finish();
         exact.finish().map_err(failed)?;
+        if found != layer.id.digest {
+            return Err(Error::StaleLayer {
+                layer: layer.name.to_owned(),
+                expected: layer.id.digest,
+                found,
+            });
+        }
         let padding = layer.id.size_bytes.next_multiple_of(512) - layer.id.size_bytes;
         to.write_all(&[0; 512][..usize::try_from(padding).unwrap_or(0)])
             .map_err(failed)?;
@@ -330,6 +343,7 @@ mod tests {
         let documents = Documents::new(&settings(), &[id]).unwrap();
         let mut bytes = Vec::new();
         let layers = [ArchiveLayer {
+            name: "x",
             id,
             source: Some(&source),
         }];
@@ -359,7 +373,11 @@ mod tests {
         let (id, _) = layer();
         let documents = Documents::new(&settings(), &[id]).unwrap();
         let mut bytes = Vec::new();
-        let layers = [ArchiveLayer { id, source: None }];
+        let layers = [ArchiveLayer {
+            name: "x",
+            id,
+            source: None,
+        }];
         write_archive("torchgauge/x:1", &documents, &layers, &mut bytes).unwrap();
         let mut archive = tar::Archive::new(bytes.as_slice());
         let blob = format!("blobs/sha256/{}", id.digest.hex());
@@ -377,10 +395,20 @@ mod tests {
         id.size_bytes += 512;
         let documents = Documents::new(&settings(), &[id]).unwrap();
         let layers = [ArchiveLayer {
+            name: "x",
             id,
             source: Some(&source),
         }];
         let error = write_archive("torchgauge/x:1", &documents, &layers, Vec::new()).unwrap_err();
         assert!(error.to_string().contains("512 bytes short"), "{error}");
+        id.size_bytes -= 512;
+        id.digest = Digest::of(b"another");
+        let layers = [ArchiveLayer {
+            name: "x",
+            id,
+            source: Some(&source),
+        }];
+        let error = write_archive("torchgauge/x:1", &documents, &layers, Vec::new()).unwrap_err();
+        assert!(matches!(error, Error::StaleLayer { .. }), "{error}");
     }
 }

@@ -41,7 +41,7 @@ pub fn fetch(
     let name = format!("{}-{}", lock.name, key.short());
     let place = cache.folder("libtorch").join(&name);
     let _lock = cache.lock(&name, progress)?;
-    if !is_whole(&place, lock, parts) {
+    if !is_whole(&place, lock, parts, cache, progress)? {
         let wheels = fetch_wheels(lock, parts, cache, progress)?;
         let scratch = cache.scratch()?;
         unpack(lock, parts, &wheels, scratch.path(), progress)?;
@@ -60,14 +60,30 @@ fn libraries_of(lock: &WheelsLock, parts: Parts) -> impl Iterator<Item = &WheelL
         .filter(move |library| parts == Parts::All || library.wheel == "torch")
 }
 
-/// Whether an unpacked libtorch is there as the lock has it, by names and sizes. Contents are
-/// hashed when an image is made.
-fn is_whole(place: &Path, lock: &WheelsLock, parts: Parts) -> bool {
-    place.join("build-version").is_file()
-        && libraries_of(lock, parts).all(|library| {
-            fs::metadata(place.join("lib").join(&library.name))
-                .is_ok_and(|metadata| metadata.len() == library.size_bytes)
-        })
+/// Whether an unpacked libtorch is there as the lock has it. Libraries are read only where they
+/// look changed since they were unpacked.
+fn is_whole(
+    place: &Path,
+    lock: &WheelsLock,
+    parts: Parts,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<bool> {
+    if !place.join("build-version").is_file() {
+        return Ok(false);
+    }
+    for library in libraries_of(lock, parts) {
+        let file = place.join("lib").join(&library.name);
+        if !file.is_file() || cache.digest_of(&file, progress)? != library.sha256 {
+            progress.note(&format!(
+                "{} is damaged or missing; libtorch {} is unpacked again",
+                file.display(),
+                lock.name
+            ));
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn fetch_wheels(
@@ -265,9 +281,13 @@ mod tests {
         let (_folder, cache, lock) = world();
         let libtorch = fetch(&lock, Parts::All, &cache, &Silent).unwrap();
         let library = &libtorch.libraries[0].path;
-        fs::write(library, "cut").unwrap();
-        fetch(&lock, Parts::All, &cache, &Silent).unwrap();
-        assert_eq!(fs::read(library).unwrap(), C10);
+        let mut same_size = C10.to_vec();
+        same_size[0] ^= 1;
+        for damage in [b"cut".as_slice(), &same_size] {
+            fs::write(library, damage).unwrap();
+            fetch(&lock, Parts::All, &cache, &Silent).unwrap();
+            assert_eq!(fs::read(library).unwrap(), C10);
+        }
     }
 
     #[test]

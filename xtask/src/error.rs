@@ -102,6 +102,12 @@ pub(crate) enum Error {
     NewerResolution { images: String },
     #[error("{kept} images could not be removed; end the containers that use them, and run again")]
     NotPruned { kept: usize },
+    #[error(
+        "the tests run on Docker and on Podman, and at {address} {found}; install Podman \
+         (apt-get install podman) and start it (`podman system service --time=0 {address} &`), \
+         name another address with TORCHGAUGE_TEST_PODMAN, or leave it out with --without-podman"
+    )]
+    NoPodman { address: String, found: String },
     #[error("{step} failed; to see it alone, run: {command}")]
     TestsFailed { step: &'static str, command: String },
 }
@@ -151,6 +157,7 @@ impl Error {
             | Self::Images(_)
             | Self::Engine(_)
             | Self::NotPruned { .. }
+            | Self::NoPodman { .. }
             | Self::Unfit { .. } => Ending::Trouble,
         }
     }

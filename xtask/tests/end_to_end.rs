@@ -244,3 +244,107 @@ fn a_run_that_needs_too_much_memory_is_a_record_and_the_rest_goes_on() {
             .contains("host-out-of-memory")
     );
 }
+
+/// The two versions at the ends of what images are locked for that CI builds: the oldest, whose
+/// workload is compiled with another tch, and the default.
+const IMAGES: [&str; 2] = ["torch-2.6.0-cpu", "torch-2.11.0-cpu"];
+
+/// `xtask` with this engine.
+fn xtask_on(address: &str, words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_xtask"))
+        .args(words)
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+        .env("DOCKER_HOST", address)
+        .output()
+        .expect("xtask runs")
+}
+
+#[test]
+fn docker_and_podman_have_the_same_images_and_run_them() {
+    let setting = |name, default: &str| std::env::var(name).unwrap_or_else(|_| default.to_owned());
+    let docker = setting("DOCKER_HOST", "unix:///var/run/docker.sock");
+    let podman = setting("TORCHGAUGE_TEST_PODMAN", "unix:///run/podman/podman.sock");
+    let build = ["images", "build", IMAGES[0], IMAGES[1], "--format", "json"];
+    let built = [&docker, &podman].map(|address| -> serde_json::Value {
+        let output = xtask_on(address, &build);
+        expect_exit(&output, 0);
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    });
+    for (number, name) in IMAGES.into_iter().enumerate() {
+        let [one, other] = [&built[0][number], &built[1][number]];
+        assert_eq!(
+            (&one["image"], &other["image"]),
+            (&name.into(), &name.into())
+        );
+        assert_ne!(one["engine"], other["engine"]);
+        assert_eq!(one["config_id"], other["config_id"], "{name}");
+        assert_eq!(one["manifest_id"], other["manifest_id"], "{name}");
+        for built in [one, other] {
+            let id = &built["id"];
+            assert!(
+                *id == built["config_id"] || *id == built["manifest_id"],
+                "{built}"
+            );
+            // Below the workload it is what the committed lock says, but where Debian has
+            // withdrawn a locked package since.
+            let lock = &built["lock"];
+            let as_locked = lock["state"] == "matches" || lock["state"] == "other-scenario";
+            let withdrawn = lock["cause"]
+                .as_str()
+                .is_some_and(|cause| cause.starts_with("the base is not the locked one"));
+            assert!(as_locked || withdrawn, "{built}");
+        }
+    }
+
+    let home = Home::new();
+    let suite = home.suite(
+        "version: 1\ndescription: for a test\nscenarios:\n  - name: tiny\n    model: resnet-tiny\n    axes: {batch: [2]}\n\
+         \x20   steps: {warmup: 1, measured: 2}\n",
+    );
+    for (engine, address) in [("docker", &docker), ("podman", &podman)] {
+        let out = home.path(engine);
+        let output = xtask_on(
+            address,
+            &[
+                "bench",
+                "--suite",
+                text(&suite),
+                "--engine",
+                "docker",
+                "--device",
+                "cpu",
+                "--blocks",
+                "1",
+                "--image",
+                IMAGES[0],
+                "--image",
+                IMAGES[1],
+                "--out",
+                text(&out),
+            ],
+        );
+        expect_exit(&output, 0);
+        let (session, records) = read(&out);
+        assert_eq!(session.engine.kind, engine);
+        let mut versions: Vec<&str> = records
+            .iter()
+            .map(|record| {
+                assert_eq!(record.outcome, Outcome::Ok, "{}", record.run);
+                let workload = record.workload.as_ref().expect("versions");
+                workload.libtorch_version.as_str()
+            })
+            .collect();
+        versions.sort_unstable();
+        assert_eq!(versions, ["2.11.0", "2.6.0"]);
+    }
+
+    // A rebuild with nothing changed asks for nothing: well under a second where the machine is
+    // free, and never a minute of compiling.
+    let again = xtask_on(&docker, &build);
+    expect_exit(&again, 0);
+    let again: serde_json::Value = serde_json::from_slice(&again.stdout).expect("JSON");
+    for built in again.as_array().expect("a list") {
+        assert_eq!(built["loaded"], "already-there");
+        assert_eq!(built["sent_bytes"], 0);
+    }
+}

@@ -11,7 +11,7 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
 use serde_json::Value;
@@ -356,6 +356,100 @@ fn images_are_built_listed_and_pruned() {
     assert_eq!(listed[1]["engines"], serde_json::json!([]));
     checkout.check(&["prune", "cli-prune"], 0, &["removed"]);
     checkout.check(&["prune", "cli-prune"], 0, &["nothing to remove"]);
+}
+
+#[test]
+fn two_builds_of_one_image_at_once_agree() {
+    let checkout = Checkout::new("cli-at-once");
+    checkout.check(&["prune", "cli-at-once"], 0, &[]);
+    let words = ["build", "cli-at-once", "--format", "json"];
+    let builds: Vec<_> = (0..2)
+        .map(|_| {
+            let mut command = checkout.command(&words);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped());
+            command.spawn().expect("xtask runs")
+        })
+        .collect();
+    let mut built = Vec::new();
+    for build in builds {
+        let output = build.wait_with_output().expect("xtask ends");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{errors}");
+        let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        built.push(found[0].clone());
+    }
+    assert_eq!(built[0]["id"], built[1]["id"]);
+    let loads = [&built[0]["loaded"], &built[1]["loaded"]];
+    assert!(loads.contains(&&"already-there".into()), "{loads:?}");
+    checkout.check(&["prune", "cli-at-once"], 0, &["removed"]);
+}
+
+#[test]
+fn a_full_disk_is_said_and_the_next_build_succeeds() {
+    let checkout = Checkout::new("cli-full-disk");
+    checkout.check(&["prune", "cli-full-disk"], 0, &[]);
+    // A PyTorch inside the base, which is taken out into the cache, with much beside it.
+    let layer = checkout.world.path("layer.tar");
+    let mut archive = tar::Builder::new(fs::File::create(&layer).unwrap());
+    for name in ["libc.so.6", "ld-linux-x86-64.so.2"] {
+        let from = fs::canonicalize(Path::new("/lib/x86_64-linux-gnu").join(name)).unwrap();
+        archive
+            .append_path_with_name(from, format!("lib/x86_64-linux-gnu/{name}"))
+            .unwrap();
+    }
+    for name in ["libc10.so", "libtorch_cpu.so"] {
+        let from = checkout.world.path("torch/lib").join(name);
+        archive
+            .append_path_with_name(from, format!("packages/torch/lib/{name}"))
+            .unwrap();
+    }
+    for (name, size) in [("version.py", 0), ("include/large.h", 6 << 20)] {
+        let mut content = b"__version__ = '2.11.0'\n".to_vec();
+        content.resize(content.len() + size, b' ');
+        let mut header = tar::Header::new_gnu();
+        header.set_size(content.len() as u64);
+        header.set_mode(0o644);
+        archive
+            .append_data(&mut header, format!("packages/torch/{name}"), &content[..])
+            .unwrap();
+    }
+    archive.into_inner().unwrap();
+    fs::rename(&layer, checkout.world.path("images/base.tar")).unwrap();
+    checkout.world.spec(&SPEC.replace(
+        "{version: 2.11.0, flavour: cpu, from: wheels}",
+        "{inside: auto, flavour: cpu}",
+    ));
+
+    // A disk of 4 MB in a namespace of its own, which is larger the second time.
+    let build = checkout.command(&["build", "cli-full-disk"]);
+    let script = format!(
+        "mount -t tmpfs -o size=4m tmpfs {cache} && {{ {xtask} images build cli-full-disk; \
+         echo \"first: $?\"; mount -o remount,size=64m {cache}; \
+         {xtask} images build cli-full-disk; echo \"second: $?\"; }}",
+        cache = checkout.home.path().display(),
+        xtask = env!("CARGO_BIN_EXE_xtask"),
+    );
+    let mut command = Command::new("unshare");
+    command
+        .args(["--map-root-user", "--mount", "sh", "-c", &script])
+        .current_dir(checkout.world.path("."))
+        .envs(
+            build
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        )
+        .env_remove("LIBTORCH");
+    check(
+        &mut command,
+        0,
+        &[
+            "first: 4",
+            "No space left on device",
+            "free some space there and run again",
+            "second: 0",
+        ],
+    );
+    checkout.check(&["prune", "cli-full-disk"], 0, &["removed"]);
 }
 
 #[test]

@@ -19,6 +19,8 @@ use crate::{
 
 /// Docker's own period.
 const PERIOD: Duration = Duration::from_secs(1);
+/// Readings in a row that must fail before a failure is believed.
+const ATTEMPTS: u32 = 5;
 
 type Reading = std::result::Result<ContainerStatsResponse, bollard::errors::Error>;
 
@@ -114,19 +116,29 @@ impl Container {
         let mut ticks = tokio::time::interval(PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         stream::unfold((docker, id, ticks), |(docker, id, mut ticks)| async {
-            ticks.tick().await;
-            let options = StatsOptionsBuilder::default()
-                .stream(false)
-                .one_shot(true)
-                .build();
-            let mut readings = Box::pin(docker.stats(&id, Some(options)));
-            let reading = readings.next().await?;
-            drop(readings);
-            // Once the container has ended, status 500 without words.
-            if reading.is_err() && has_ended(&docker, &id).await {
-                return None;
+            let mut attempt = 1;
+            loop {
+                ticks.tick().await;
+                let options = StatsOptionsBuilder::default()
+                    .stream(false)
+                    .one_shot(true)
+                    .build();
+                let mut readings = Box::pin(docker.stats(&id, Some(options)));
+                let reading = readings.next().await?;
+                drop(readings);
+                // Once the container has ended, status 500 without words; on a busy machine some
+                // time before Podman itself takes it for ended.
+                if reading.is_err() {
+                    if has_ended(&docker, &id).await {
+                        return None;
+                    }
+                    if attempt < ATTEMPTS {
+                        attempt += 1;
+                        continue;
+                    }
+                }
+                return Some((reading, (docker, id, ticks)));
             }
-            Some((reading, (docker, id, ticks)))
         })
     }
 }

@@ -63,16 +63,13 @@ pub(super) fn archive(file: &Path, cache: &Cache, progress: &dyn Progress) -> Re
     }
     let digest = cache.digest_of(file, progress)?;
     let note = cache.note_path("layers", format!("base {FORMAT} {digest}").as_bytes());
-    let is_there = |known: &Known| {
-        let mut unpacked = known.layers.iter().filter_map(|layer| layer.file.as_ref());
-        unpacked.all(|file| file.is_file())
-    };
-    let known = if let Some(known) = read_note::<Known>(&note).filter(is_there) {
-        known
-    } else {
-        let known = look_into(file, digest, cache, progress)?;
-        cache.write_note(&note, &known)?;
-        known
+    let known = match read_note::<Known>(&note) {
+        Some(known) if is_there(&known, cache, progress)? => known,
+        _ => {
+            let known = look_into(file, digest, cache, progress)?;
+            cache.write_note(&note, &known)?;
+            known
+        }
     };
     Ok(ReadyBase {
         layers: known
@@ -91,6 +88,16 @@ pub(super) fn archive(file: &Path, cache: &Cache, progress: &dyn Progress) -> Re
         libraries: known.libraries,
         environment: known.environment,
     })
+}
+
+/// Whether the layers that were unpacked into the cache are there as they were.
+fn is_there(known: &Known, cache: &Cache, progress: &dyn Progress) -> Result<bool> {
+    for file in known.layers.iter().filter_map(|layer| layer.file.as_ref()) {
+        if !cache.sound(file, progress)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn bad_archive(file: &Path, cause: impl std::fmt::Display) -> Error {
@@ -323,7 +330,7 @@ impl Member<'_> {
         let place = cache
             .folder("bases")
             .join(format!("layer-{}.tar", digest.hex()));
-        fs::rename(&aside, &place).map_err(at(&place))?;
+        cache.seal(&aside, digest, &place)?;
         Ok(KnownLayer {
             id: LayerId { digest, size_bytes },
             file: Some(place),

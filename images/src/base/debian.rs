@@ -1,7 +1,7 @@
 //! The Debian base: a few packages, unpacked into one layer.
 
 use std::{
-    fs::{self, File},
+    fs::File,
     io::{self, BufReader, Read},
     path::Path,
     process::{Command, Stdio},
@@ -60,7 +60,7 @@ pub(super) fn debian(
         .folder("bases")
         .join(format!("debian-{}.tar", key.short()));
     let _lock = cache.lock(&format!("base-{}", key.short()), progress)?;
-    if !place.exists() {
+    if !cache.sound(&place, progress)? {
         let debs = apt::fetch(packages, cache, progress)?;
         let _meter = progress.start(Action::Unpack, "Debian base", None);
         let mut tree = skeleton();
@@ -80,8 +80,7 @@ fn write_archive(tree: &Tree, place: &Path, cache: &Cache) -> Result<()> {
     let mut writer = HashingWriter::new(File::create(&aside).map_err(at(&aside))?);
     tree.write(&mut writer)?;
     let (_, digest, _) = writer.finish();
-    fs::rename(&aside, place).map_err(at(place))?;
-    cache.remember_digest(place, digest)
+    cache.seal(&aside, digest, place)
 }
 
 /// The merged `/usr` that Debian has had since 12, whatever the packages still carry.
@@ -198,6 +197,8 @@ fn unpack_tar(from: impl Read, tree: &mut Tree) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -12,6 +12,8 @@ use engine::{Endpoint, Engine};
 use crate::{
     Base, Digest, Error, Image, Result,
     cache::Cache,
+    digest::HashingWriter,
+    ensure::blocking,
     error::at,
     progress::{Action, Meter, Progress},
 };
@@ -37,7 +39,11 @@ pub async fn fetch_base(
         return Ok(());
     };
     let place = saved_place(reference, cache);
-    if place.is_file() {
+    let there = {
+        let (cache, place, progress) = (cache.clone(), place.clone(), Arc::clone(progress));
+        blocking(move || cache.sound(&place, &*progress)).await?
+    };
+    if there {
         return Ok(());
     }
     let id = match find(engine, reference).await? {
@@ -47,8 +53,8 @@ pub async fn fetch_base(
     let scratch = cache.scratch()?;
     let aside = scratch.path().join("image.tar");
     let meter = progress.start(Action::Save, reference, None);
-    save(engine, &id, &aside, meter).await?;
-    fs::rename(&aside, &place).map_err(at(&place))
+    let digest = save(engine, &id, &aside, meter).await?;
+    cache.seal(&aside, digest, &place)
 }
 
 /// The ID of an image that the engine has, by a digest of its manifest (as registries know it) or
@@ -117,9 +123,9 @@ async fn save(
     id: &str,
     to: &std::path::Path,
     mut meter: Box<dyn Meter>,
-) -> Result<()> {
-    let mut file =
-        std::io::BufWriter::with_capacity(1 << 20, fs::File::create(to).map_err(at(to))?);
+) -> Result<Digest> {
+    let file = std::io::BufWriter::with_capacity(1 << 20, fs::File::create(to).map_err(at(to))?);
+    let mut file = HashingWriter::new(file);
     let mut done = 0;
     let failed = Arc::new(Mutex::new(None));
     let noted = Arc::clone(&failed);
@@ -139,9 +145,10 @@ async fn save(
         return Err(at(to)(error));
     }
     saved?;
+    let (file, digest, _) = file.finish();
     file.into_inner()
         .map_err(|error| at(to)(error.into_error()))?;
-    Ok(())
+    Ok(digest)
 }
 
 /// Adds the digest to pin to the error about a base without one, where an engine knows it.

@@ -107,6 +107,23 @@ impl Parts {
     }
 }
 
+/// Cuts every library and every layer below a folder in half; how many there were.
+fn damage(folder: &Path) -> usize {
+    let mut found = 0;
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        let is_kind = |kind: &str| path.extension().is_some_and(|end| end == kind);
+        if path.is_dir() {
+            found += damage(&path);
+        } else if is_kind("tar") || (is_kind("so") && !path.ends_with("libtorch.so")) {
+            let bytes = fs::read(&path).unwrap();
+            fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+            found += 1;
+        }
+    }
+    found
+}
+
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     packed.write_all(bytes).unwrap();
@@ -150,6 +167,14 @@ fn libtorch_stays_where_the_base_has_it() {
         assert_eq!(environment["LD_LIBRARY_PATH"], folder);
         assert_eq!(environment["FROM_BASE"], "yes");
         ids.push(assembly.config_id);
+
+        // What the cache holds of it and was damaged since is made again.
+        let mut damaged = 0;
+        for folder in ["bases", "libtorch"] {
+            damaged += damage(&world.cache().root().join(folder));
+        }
+        assert_eq!(damaged, if packed { 4 } else { 2 });
+        assert_eq!(assemble_inside(&world).unwrap().config_id, ids[0]);
     }
     // However the layers travelled, the image is the same.
     assert_eq!(ids[0], ids[1]);
@@ -241,6 +266,11 @@ async fn an_image_of_the_engine_is_a_base_by_its_id() {
         &[&pinned, "images build"],
     );
     let progress: Arc<dyn Progress> = Arc::new(Silent);
+    fetch_base(&image, &engine, &world.cache(), &progress)
+        .await
+        .unwrap();
+    // One that was cut off since is taken out again.
+    assert_eq!(damage(&world.cache().root().join("bases")), 1);
     fetch_base(&image, &engine, &world.cache(), &progress)
         .await
         .unwrap();

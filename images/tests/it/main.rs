@@ -3,6 +3,7 @@
 mod assembling;
 mod bases;
 mod committed;
+mod damage;
 mod engine_runs;
 mod locks;
 mod registry;

@@ -191,6 +191,9 @@ pub(crate) struct TestArgs {
     /// Leave out what needs libtorch: the `scenario` crates and the end-to-end tests
     #[arg(long)]
     pub(crate) without_libtorch: bool,
+    /// Leave out what needs a second engine: the tests of engines and images on Podman
+    #[arg(long)]
+    pub(crate) without_podman: bool,
 }
 
 fn days(text: &str) -> Result<f64, String> {

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use engine::{Endpoint, Engine, Product};
 use images::{Cache, Catalog};
 
 use crate::{
@@ -24,9 +25,39 @@ struct Step {
     command: Command,
 }
 
+/// Where Podman listens unless `TORCHGAUGE_TEST_PODMAN` says otherwise.
+const PODMAN: &str = "unix:///run/podman/podman.sock";
+
+/// The tests that talk to an engine once more, where `cargo test` ran them on the engine that the
+/// docker command would use. With the same packages, so that nothing is compiled again.
+const ON_PODMAN: [(&str, &[&str]); 2] = [
+    ("engine on Podman", &["test", "--test", "engine"]),
+    (
+        "images on Podman",
+        &[
+            "test",
+            "--test",
+            "it",
+            "--test",
+            "images",
+            "--",
+            "engine_runs::",
+            "bases::",
+            "damage::",
+            "images_are_built",
+        ],
+    ),
+];
+
 /// Runs every step up to the first that fails, and sums up.
 pub(crate) async fn run(args: &TestArgs, printer: &Printer) -> Result<()> {
     let root = workspace::root()?;
+    let podman = if args.without_podman {
+        printer.note("left out, as asked: the tests on Podman");
+        None
+    } else {
+        Some(podman().await?)
+    };
     let mut steps = vec![
         Step {
             name: "formatting",
@@ -41,6 +72,13 @@ pub(crate) async fn run(args: &TestArgs, printer: &Printer) -> Result<()> {
             command: cargo(&root, &["test"]),
         },
     ];
+    if let Some(address) = &podman {
+        for (name, words) in ON_PODMAN {
+            let mut command = cargo(&root, words);
+            command.env("DOCKER_HOST", address);
+            steps.push(Step { name, command });
+        }
+    }
     let mut done = Vec::new();
     for step in steps.drain(..) {
         done.push(carry_out(step, printer)?);
@@ -48,7 +86,7 @@ pub(crate) async fn run(args: &TestArgs, printer: &Printer) -> Result<()> {
     if args.without_libtorch {
         printer.note("left out, as asked: the scenario crates and the end-to-end tests");
     } else {
-        for step in libtorch_steps(&root, printer).await? {
+        for step in libtorch_steps(&root, podman.as_deref(), printer).await? {
             done.push(carry_out(step, printer)?);
         }
     }
@@ -59,8 +97,25 @@ pub(crate) async fn run(args: &TestArgs, printer: &Printer) -> Result<()> {
     Ok(())
 }
 
-async fn libtorch_steps(root: &Path, printer: &Printer) -> Result<Vec<Step>> {
+/// The address of a Podman that answers.
+async fn podman() -> Result<String> {
+    let address = std::env::var("TORCHGAUGE_TEST_PODMAN").unwrap_or_else(|_| PODMAN.to_owned());
+    match Engine::connect(&Endpoint::parse(&address)?).await {
+        Ok(engine) if engine.facts().product == Product::Podman => Ok(address),
+        Ok(engine) => Err(Error::NoPodman {
+            address,
+            found: format!("what answers is {}", engine.facts().describe()),
+        }),
+        Err(_) => Err(Error::NoPodman {
+            address,
+            found: "nothing answers there".to_owned(),
+        }),
+    }
+}
+
+async fn libtorch_steps(root: &Path, podman: Option<&str>, printer: &Printer) -> Result<Vec<Step>> {
     let (root, printer) = (root.to_owned(), printer.clone());
+    let podman = podman.map(str::to_owned);
     prepare::blocking(move || {
         let sources = SourceArgs {
             libtorch: None,
@@ -94,14 +149,23 @@ async fn libtorch_steps(root: &Path, printer: &Printer) -> Result<Vec<Step>> {
             },
             Step {
                 name: "end to end",
-                command: cargo(
-                    &root,
-                    &["test", "--package", "xtask", "--test", "end_to_end"],
-                ),
+                command: end_to_end(&root, podman.as_deref()),
             },
         ])
     })
     .await
+}
+
+fn end_to_end(root: &Path, podman: Option<&str>) -> Command {
+    let mut command = cargo(
+        root,
+        &["test", "--package", "xtask", "--test", "end_to_end"],
+    );
+    match podman {
+        Some(address) => command.env("TORCHGAUGE_TEST_PODMAN", address),
+        None => command.args(["--", "--skip", "podman"]),
+    };
+    command
 }
 
 fn cargo(root: &Path, words: &[&str]) -> Command {
