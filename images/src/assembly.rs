@@ -1,6 +1,6 @@
 //! Putting an image together: which layers, which documents, which IDs. Nothing here asks an engine.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use crate::{
     Digest, Error, Flavour, Image, Libtorch, Result, ScenarioBinary,
@@ -80,6 +80,7 @@ pub struct Assembly {
     /// The lock that this build would write.
     pub lock: Lock,
     pub(crate) layers: Vec<Layer>,
+    pub(crate) scenario: PathBuf,
     pub(crate) documents: Documents,
     environment: Vec<String>,
 }
@@ -286,6 +287,7 @@ pub fn assemble(
         versions: lower.versions(cache)?,
         lock: lower.into_lock(image, sources, Some(whole)),
         layers,
+        scenario: scenario.path,
         documents,
         environment: settings.environment,
     })

@@ -190,7 +190,9 @@ impl Cache {
         if !place.is_file() {
             return Ok(false);
         }
-        let sealed = fs::read_to_string(seal_of(place)).unwrap_or_default();
+        let Ok(sealed) = fs::read_to_string(seal_of(place)) else {
+            return Ok(false);
+        };
         let found = self.digest_of(place, progress)?;
         if sealed == found.to_string() {
             return Ok(true);

@@ -64,10 +64,7 @@ pub fn verify(
     progress: &dyn Progress,
 ) -> Result<Verification> {
     let scratch = cache.scratch()?;
-    let second_cache = Cache::at(&scratch.path().join("cache"))?;
-    for folder in ["wheels", "debs"] {
-        take_along(&cache.folder(folder), &second_cache.folder(folder))?;
-    }
+    let second_cache = fresh_cache(cache, &scratch.path().join("cache"))?;
     let mut second_sources = sources.clone();
     if sources.scenario_binary.is_none() {
         let checkout = scratch.path().join("checkout");
@@ -193,10 +190,26 @@ fn files_of(layer: &Layer) -> Result<(Digest, BTreeMap<String, String>)> {
     Ok((digest, files))
 }
 
+/// A cache with nothing in it but what another one has downloaded: packages, and base images that
+/// were taken out of an engine.
+pub(crate) fn fresh_cache(cache: &Cache, root: &Path) -> Result<Cache> {
+    let fresh = Cache::at(root)?;
+    for folder in ["wheels", "debs"] {
+        take_along(&cache.folder(folder), &fresh.folder(folder), |_| true)?;
+    }
+    take_along(&cache.folder("bases"), &fresh.folder("bases"), |name| {
+        name.starts_with("image-")
+    })?;
+    Ok(fresh)
+}
+
 /// Links or copies downloaded packages into another cache, where they are hashed again.
-fn take_along(from: &Path, to: &Path) -> Result<()> {
+fn take_along(from: &Path, to: &Path, wanted: impl Fn(&str) -> bool) -> Result<()> {
     for entry in fs::read_dir(from).map_err(at(from))? {
         let entry = entry.map_err(at(from))?;
+        if !wanted(&entry.file_name().to_string_lossy()) {
+            continue;
+        }
         let place = to.join(entry.file_name());
         if fs::hard_link(entry.path(), &place).is_err() {
             fs::copy(entry.path(), &place).map_err(at(&place))?;

@@ -359,6 +359,57 @@ fn images_are_built_listed_and_pruned() {
 }
 
 #[test]
+fn what_an_image_takes_is_measured() {
+    let checkout = Checkout::new("cli-measure");
+    let found = checkout.json(&["measure", "cli-measure", "--format", "json"], 0);
+    let row = &found["images"][0];
+    assert_eq!(row["image"], "cli-measure");
+    assert!(
+        row["id"] == row["config_id"] || row["id"] == row["manifest_id"],
+        "{row}"
+    );
+    for time in ["floor", "assemble", "load", "rebuild", "verify"] {
+        let seconds = row[format!("{time}_seconds")].as_f64().expect(time);
+        assert!(seconds > 0.0, "{time}: {row}");
+    }
+    assert!(found["peak_memory_bytes"].as_u64().expect("a count") > 1_000_000);
+    checkout.check(
+        &["measure", "cli-measure", "--format", "markdown"],
+        0,
+        &["| cli-measure", "cores", "The builder held"],
+    );
+    checkout.check(&["prune", "cli-measure"], 0, &["removed"]);
+}
+
+#[test]
+fn an_image_of_any_size_takes_little_memory() {
+    let checkout = Checkout::new("cli-large");
+    let library = checkout.world.path("torch/lib/libtorch_cpu.so");
+    // What follows an ELF file's parts is nobody's; on disk it is a hole.
+    let file = fs::File::options().write(true).open(library).unwrap();
+    file.set_len(700_000_000).unwrap();
+    let to = checkout.home.path().join("image.tar");
+    let mut export = checkout
+        .command(&["export", "cli-large", "--to", to.to_str().unwrap()])
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("xtask runs");
+    let status = format!("/proc/{}/status", export.id());
+    let mut peak_kib = 0;
+    while export.try_wait().unwrap().is_none() {
+        // The kernel's own count of the most so far; the last look tells.
+        let text = fs::read_to_string(&status).unwrap_or_default();
+        let peak = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let peak = peak.and_then(|peak| peak.trim().strip_suffix(" kB")?.parse().ok());
+        peak_kib = peak.unwrap_or(peak_kib);
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert!(export.wait().unwrap().success());
+    assert!(fs::metadata(&to).unwrap().len() > 700_000_000);
+    assert!((1_000..300_000).contains(&peak_kib), "{peak_kib} KiB");
+}
+
+#[test]
 fn two_builds_of_one_image_at_once_agree() {
     let checkout = Checkout::new("cli-at-once");
     checkout.check(&["prune", "cli-at-once"], 0, &[]);

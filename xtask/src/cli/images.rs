@@ -65,6 +65,18 @@ pub(crate) enum ImagesCommand {
         #[command(flatten)]
         sources: SourceArgs,
     },
+    /// Measure what making images takes: their bytes alone, a first build, loading, a rebuild and
+    /// a verification. Builds in a cache of its own, and loads the images anew
+    Measure {
+        /// Images in `images/`, or files
+        #[arg(required = true, value_name = "NAME|FILE")]
+        names: Vec<String>,
+        /// How to print it
+        #[arg(long, value_enum, default_value_t = Format::Text)]
+        format: Format,
+        #[command(flatten)]
+        sources: SourceArgs,
+    },
     /// Remove what Torchgauge made from the engine; images of others stay
     Prune(PruneArgs),
     /// Write the software bill of materials of a locked image, as JSON

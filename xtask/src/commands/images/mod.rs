@@ -4,6 +4,7 @@ mod changes;
 mod check;
 mod diff;
 mod make;
+mod measure;
 mod prune;
 mod show;
 
@@ -60,6 +61,11 @@ pub(crate) async fn run(command: &ImagesCommand, printer: &Printer) -> Result<()
             let images = [one(&root, first)?, one(&root, second)?];
             diff::run(images, &sources(args, &root), *format, printer).await
         }
+        ImagesCommand::Measure {
+            names,
+            format,
+            sources: args,
+        } => measure::run(load(&root, names)?, &sources(args, &root), *format, printer).await,
         ImagesCommand::Prune(args) => prune::run(args, printer).await,
         ImagesCommand::Sbom { name, to } => make::sbom(&one(&root, name)?, to.as_deref(), printer),
         ImagesCommand::Export {
