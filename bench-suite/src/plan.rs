@@ -11,7 +11,7 @@ use std::{
 use protocol::Device;
 use rand::{Rng as _, RngCore as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
-use record::CellPlan;
+use record::{CellPlan, Claim};
 
 use crate::suite::{DeviceKind, Limits, MAX_BLOCKS, Suite};
 
@@ -43,6 +43,8 @@ pub struct Plan {
     pub order_seed: u64,
     /// The suites, by name, with the SHA-256 of their text.
     pub suites: BTreeMap<String, String>,
+    /// What the suites claim.
+    pub claims: Vec<Claim>,
     /// Scenarios with variants that are not for this device.
     pub left_out: Vec<LeftOut>,
 }
@@ -152,6 +154,7 @@ impl Plan {
                             variant: variant.clone(),
                             steps: scenario.steps,
                             seed: scenario.seed,
+                            margins: scenario.margins.clone(),
                         },
                         limits: scenario.limits.clone(),
                         threads: scenario.threads,
@@ -187,6 +190,10 @@ impl Plan {
                 .iter()
                 .map(|suite| (suite.name.clone(), suite.digest.clone()))
                 .collect(),
+            claims: suites
+                .iter()
+                .flat_map(|suite| suite.claims.clone())
+                .collect(),
             left_out,
         })
     }
@@ -194,12 +201,26 @@ impl Plan {
     /// All runs in their order: the same for the same cells, blocks and seed, for ever.
     #[must_use]
     pub fn runs(&self) -> Vec<Run> {
-        let mut runs = Vec::new();
-        let mut order = 0;
-        for block in 0..self.blocks {
-            for cell in shuffled(self.cells.len(), self.order_seed, block) {
+        (0..self.blocks)
+            .flat_map(|block| self.block(block))
+            .collect()
+    }
+
+    /// The runs of one block, from 0, in their order; of any block, planned or not.
+    #[must_use]
+    pub fn block(&self, block: u32) -> Vec<Run> {
+        let cells = self.cells.len();
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "at most a thousand blocks of a few thousand cells"
+        )]
+        let first = block * cells as u32;
+        let order = shuffled(cells, self.order_seed, block);
+        (first..)
+            .zip(order)
+            .map(|(order, cell)| {
                 let plan = &self.cells[cell].plan;
-                runs.push(Run {
+                Run {
                     name: format!(
                         "{order:04}-b{block}-{}-{}",
                         slug(&plan.image),
@@ -208,11 +229,9 @@ impl Plan {
                     order,
                     block,
                     cell,
-                });
-                order += 1;
-            }
-        }
-        runs
+                }
+            })
+            .collect()
     }
 
     /// The longest that the session can take, were every run to reach its time limit.

@@ -1,6 +1,6 @@
 //! The facts of a session as pairs of words: how it was run, on which machine.
 
-use record::{Card, ImageFacts};
+use record::{Card, Deciding, ImageFacts, LookEnd};
 
 use crate::{
     format::{self, UNKNOWN, bytes, count},
@@ -45,6 +45,9 @@ pub(crate) fn run(session: &SessionSummary) -> Vec<Fact> {
         "Plan",
         format!("{blocks}, order from seed {}", session.order_seed),
     ));
+    if let Some(deciding) = &session.deciding {
+        facts.push(("Until decided", until_decided(deciding)));
+    }
     let runs = format::plural(session.runs, "run", "runs");
     facts.push(("Runs", format!("{runs}, {} failed", session.failed)));
     let engine = &session.engine;
@@ -65,6 +68,29 @@ pub(crate) fn run(session: &SessionSummary) -> Vec<Fact> {
     ));
     facts.push(("Device", session.device.to_string()));
     facts
+}
+
+/// How a session ended that added blocks until it was decided.
+fn until_decided(deciding: &Deciding) -> String {
+    let looks = format::plural(deciding.looks.len(), "look", "looks");
+    let end = match deciding.end {
+        None => "not at its end".to_owned(),
+        Some(LookEnd::Decided) => "every gated figure is decided".to_owned(),
+        Some(end) => {
+            let undecided = deciding.looks.last().map_or(0, |look| look.undecided.len());
+            let why = match end {
+                LookEnd::Time => "the time is used up",
+                _ => "the most blocks have run",
+            };
+            let figures = format::plural(undecided, "figure", "figures");
+            format!("{why}, {figures} undecided")
+        }
+    };
+    format!(
+        "{looks} in {} of {}: {end}",
+        format::duration(deciding.spent_seconds),
+        format::duration(deciding.time_budget_seconds)
+    )
 }
 
 /// The machine of a session.

@@ -2,10 +2,9 @@
 
 use askama::Template;
 use record::ImageFacts;
-use verdict::Verdicts;
 
 use crate::{
-    comparison,
+    claims, comparison,
     facts::{self, Fact},
     format,
     model::{Group, View, stage_word},
@@ -31,6 +30,8 @@ struct Page<'a> {
     failures: Vec<FailureRow>,
     /// HTML.
     comparisons: Vec<String>,
+    /// HTML.
+    claims: Vec<String>,
     sessions: Vec<SessionFacts>,
 }
 
@@ -122,11 +123,6 @@ fn breakable(text: &str) -> String {
 
 /// The whole page.
 pub fn render(view: &View) -> Result<String, ReportError> {
-    render_with(view, &[])
-}
-
-/// The whole page with verdicts behind its results.
-pub fn render_with(view: &View, verdicts: &[Verdicts]) -> Result<String, ReportError> {
     let mut columns = table::columns(view);
     if view.contenders.len() > 1 {
         // The column of images takes its room; the picture below shows every run.
@@ -168,10 +164,32 @@ pub fn render_with(view: &View, verdicts: &[Verdicts]) -> Result<String, ReportE
             .filter(|figure| !figure.drawings.is_empty())
             .collect(),
         failures: failures(view),
-        comparisons: verdicts.iter().map(comparison::html).collect(),
+        comparisons: view
+            .report
+            .sessions
+            .iter()
+            .flat_map(|session| session.comparisons.iter().map(comparison::html))
+            .collect(),
+        claims: claims(view),
         sessions: sessions(view),
     };
     Ok(page.render()?)
+}
+
+/// The claims of every session that has some, under its name where there are several sessions.
+fn claims(view: &View) -> Vec<String> {
+    let sessions = &view.report.sessions;
+    let judged = sessions.iter().filter(|session| !session.claims.is_empty());
+    judged
+        .map(|session| {
+            let name = if sessions.len() > 1 {
+                format!("<h3>{}</h3>", escape(&format::clean(&session.session)))
+            } else {
+                String::new()
+            };
+            name + &claims::html(&session.claims)
+        })
+        .collect()
 }
 
 fn title(view: &View) -> String {

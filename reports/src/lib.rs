@@ -2,8 +2,8 @@
 //!
 //! [`write()`] draws the reports of one or more session folders. The steps are open to who needs
 //! only some of them: [`Source::read`] reads a folder, [`View::of`] computes what there is to
-//! say, and [`html`], [`markdown`], [`json`] and [`text`] give it a form. [`comparison`] does the
-//! same for the judge's verdicts.
+//! say, and [`html`], [`markdown`], [`json`] and [`text`] give it a form. [`comparison`] and
+//! [`claims`] do the same for the judge's verdicts.
 //!
 //! Nothing here knows of containers, libtorch or terminals, and nothing prints.
 
@@ -13,6 +13,7 @@
     reason = "texts of a few kilobytes, written once; `write!` would bring an error that cannot be"
 )]
 
+pub mod claims;
 pub mod comparison;
 mod facts;
 pub mod format;

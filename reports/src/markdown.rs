@@ -1,6 +1,7 @@
 //! `report.md`, for a pull request: GitHub's Markdown.
 
 use crate::{
+    claims, comparison,
     facts::{self, Fact},
     format,
     model::{View, stage_word},
@@ -19,6 +20,13 @@ pub fn render(view: &View) -> String {
     }
     text += "\n";
     text += &cells(view);
+    for session in &view.report.sessions {
+        for verdicts in &session.comparisons {
+            text += &comparison::markdown(verdicts).replacen("## ", "### Comparison: ", 1);
+            text += "\n";
+        }
+        text += &claims::markdown(&session.claims);
+    }
     text += &failures(view);
     text += &cautions(view);
     text += &details(view);

@@ -45,6 +45,15 @@ pub(crate) enum Error {
     #[error(transparent)]
     Compare(#[from] verdict::CompareError),
     #[error(transparent)]
+    Claim(#[from] verdict::ClaimsError),
+    #[error(
+        "the session {session} carries no claims; judge those of a suite with --of NAME, such as \
+         --of claims"
+    )]
+    NoClaims { session: String },
+    #[error(transparent)]
+    Judge(#[from] verdict::SessionError),
+    #[error(transparent)]
     Junit(#[from] reports::comparison::JunitError),
     #[error(transparent)]
     Report(#[from] reports::ReportError),
@@ -88,6 +97,8 @@ pub(crate) enum Error {
     Unfinished { remaining: usize, folder: PathBuf },
     #[error("{broken} things that every run needs do not work")]
     Unfit { broken: usize },
+    #[error("of the claims, {refuted} are refuted and {undecided} cannot be told")]
+    Claims { refuted: usize, undecided: usize },
     #[error("{failing} gated figures say no")]
     Gate { failing: usize },
     #[error(
@@ -124,6 +135,7 @@ impl Error {
     fn ending(&self) -> Ending {
         match self {
             Self::Gate { .. }
+            | Self::Claims { .. }
             | Self::TestsFailed { .. }
             | Self::HistoryDamaged { .. }
             | Self::NotReproducible { .. }
@@ -140,6 +152,9 @@ impl Error {
             | Self::Folder(_)
             | Self::Side(_)
             | Self::Compare(_)
+            | Self::Claim(_)
+            | Self::NoClaims { .. }
+            | Self::Judge(_)
             | Self::NoSession { .. }
             | Self::NoFolder { .. }
             | Self::NoHistoryPath => Ending::BadUsage,

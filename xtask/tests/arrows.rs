@@ -103,6 +103,7 @@ fn arrows_between_rooms_point_one_way() {
                 "protocol",
                 "record",
                 "strict-yaml",
+                "verdict",
             ],
         ),
         ("verdict", &["judge", "protocol", "record"]),

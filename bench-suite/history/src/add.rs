@@ -3,7 +3,8 @@
 use std::collections::{HashMap, hash_map::Entry};
 
 use jiff::Timestamp;
-use record::{Outcome, Record, Session, SessionFolder};
+use judge::compare::{Direction, Kind};
+use record::{Better, Nature, Outcome, Quantity, Record, Session, SessionFolder};
 use rusqlite::Connection;
 
 use crate::{
@@ -11,7 +12,6 @@ use crate::{
     agree::{check_same, check_same_run, differ},
     fault::Fault,
     key::driver,
-    metric::{self, Metric},
     names::check_name,
     rows::{BranchRow, PointRow, Row, RunRow, SessionRow, next_id},
     writer::{Measure, Writer},
@@ -199,28 +199,27 @@ fn add_session(
     Ok(added)
 }
 
-type Values = Vec<(&'static Metric, f64)>;
+type Values = Vec<(&'static Quantity, f64)>;
 
 fn values(record: &Record) -> Values {
-    metric::ALL
+    Quantity::ALL
         .iter()
-        .filter_map(|metric| Some((metric, metric.of(record)?)))
+        .filter_map(|quantity| Some((quantity, quantity.of(record)?)))
         .collect()
 }
 
-fn measure(metric: &Metric) -> Measure<'_> {
-    let Metric {
-        name,
-        unit,
-        direction,
-        kind,
-        ..
-    } = *metric;
+fn measure(quantity: &Quantity) -> Measure<'static> {
     Measure {
-        metric: name,
-        unit,
-        direction,
-        kind,
+        metric: quantity.name,
+        unit: quantity.unit.sign(),
+        direction: match quantity.better {
+            Better::Higher => Direction::HigherIsBetter,
+            Better::Lower => Direction::LowerIsBetter,
+        },
+        kind: match quantity.nature {
+            Nature::Time => Kind::TimeLike,
+            Nature::Memory => Kind::MemoryLike,
+        },
     }
 }
 

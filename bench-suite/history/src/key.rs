@@ -23,7 +23,7 @@ pub struct SeriesKey {
     pub scenario: String,
     /// The choice on every axis.
     pub variant: String,
-    /// The metric's name, one of [`metric::ALL`](crate::metric::ALL).
+    /// The metric's name, one of [`record::Quantity::ALL`].
     pub metric: String,
 }
 

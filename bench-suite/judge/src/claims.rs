@@ -9,26 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::compare::{Comparison, Interval};
 
-/// What somebody claimed, and about which cells.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Claim {
-    /// The claim in words: "AMP saves 30–50 % of peak memory".
-    pub statement: String,
-    /// Who said so, as a reader can find it.
-    pub source: String,
-    /// The metric it is about, by its record name: `peak_allocated_bytes`.
-    pub metric: String,
-    /// The cell without the treatment.
-    pub baseline: String,
-    /// The cell with it.
-    pub treated: String,
-    /// The claimed effect.
-    pub expect: Effect,
-}
-
-/// The claimed effect of treated over baseline; both ends belong to the range. An end
-/// left out is open.
+/// What is claimed; both ends belong to the range. An end left out is open.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Effect {
@@ -38,6 +19,8 @@ pub enum Effect {
     Saving(Range),
     /// treated ÷ baseline − 1: 0.2 to 0.3 is "costs 20–30 % more".
     Increase(Range),
+    /// The value itself. What is measured is then a comparison with 1.
+    Value(Range),
 }
 
 /// A range of numbers; an end left out is open.
@@ -79,11 +62,11 @@ impl std::fmt::Display for Outcome {
 pub struct ClaimVerdict {
     /// What it comes to.
     pub outcome: Outcome,
-    /// Measured treated ÷ baseline.
-    pub ratio: Option<f64>,
+    /// Measured treated ÷ baseline; of [`Effect::Value`] the value.
+    pub measured: Option<f64>,
     /// Its interval.
     pub interval: Option<Interval>,
-    /// The claimed range as treated ÷ baseline.
+    /// The claimed range as treated ÷ baseline; of [`Effect::Value`] as it is.
     pub claimed: Range,
     /// Why, one sentence.
     pub reason: String,
@@ -93,29 +76,22 @@ pub struct ClaimVerdict {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ClaimError {
     /// Neither end is given.
-    #[error("the claim \"{statement}\" has no range: give min, max or both")]
-    Open {
-        /// The claim.
-        statement: String,
-    },
+    #[error("the claim has no range: give min, max or both")]
+    Open,
     /// An end is NaN, infinite, or makes a ratio below 0.
     #[error(
-        "the claim \"{statement}\": {end} is {value}, expected a finite number that leaves \
-         treated ÷ baseline at 0 or above (a saving is at most 1; 30 % is written 0.3)"
+        "{end} is {value}, expected a finite number that leaves treated ÷ baseline at 0 or above \
+         (a saving is at most 1; 30 % is written 0.3)"
     )]
     End {
-        /// The claim.
-        statement: String,
         /// `min` or `max`.
         end: &'static str,
         /// The value.
         value: f64,
     },
     /// min > max.
-    #[error("the claim \"{statement}\": min {min} is above max {max}; exchange them")]
+    #[error("min {min} is above max {max}; exchange them")]
     Reversed {
-        /// The claim.
-        statement: String,
         /// The lower end as given.
         min: f64,
         /// The upper end as given.
@@ -126,47 +102,37 @@ pub enum ClaimError {
 /// Relative rounding error allowed at the ends of a claimed range.
 const ROUNDING: f64 = 1e-12;
 
-impl Claim {
+impl Effect {
     /// The claimed range as treated ÷ baseline, checked.
     ///
     /// # Errors
     /// [`ClaimError`] if the range is open on both sides, reversed, or not a ratio.
-    pub fn ratio_range(&self) -> Result<Range, ClaimError> {
-        let (Effect::Ratio(given) | Effect::Saving(given) | Effect::Increase(given)) = self.expect;
-        let statement = || self.statement.clone();
+    pub fn ratio_range(self) -> Result<Range, ClaimError> {
+        let (Self::Ratio(given) | Self::Saving(given) | Self::Increase(given) | Self::Value(given)) =
+            self;
         if given.min.is_none() && given.max.is_none() {
-            return Err(ClaimError::Open {
-                statement: statement(),
-            });
+            return Err(ClaimError::Open);
         }
-        let ratio = |value: f64| match self.expect {
-            Effect::Ratio(_) => value,
-            Effect::Saving(_) => 1.0 - value,
-            Effect::Increase(_) => 1.0 + value,
+        let ratio = |value: f64| match self {
+            Self::Ratio(_) | Self::Value(_) => value,
+            Self::Saving(_) => 1.0 - value,
+            Self::Increase(_) => 1.0 + value,
         };
         for (end, value) in [("min", given.min), ("max", given.max)] {
             if let Some(value) = value
                 && (!value.is_finite() || ratio(value) < 0.0)
             {
-                return Err(ClaimError::End {
-                    statement: statement(),
-                    end,
-                    value,
-                });
+                return Err(ClaimError::End { end, value });
             }
         }
         if let (Some(min), Some(max)) = (given.min, given.max)
             && min > max
         {
-            return Err(ClaimError::Reversed {
-                statement: statement(),
-                min,
-                max,
-            });
+            return Err(ClaimError::Reversed { min, max });
         }
         let (low, high) = (given.min.map(ratio), given.max.map(ratio));
-        Ok(match self.expect {
-            Effect::Saving(_) => Range {
+        Ok(match self {
+            Self::Saving(_) => Range {
                 min: high,
                 max: low,
             },
@@ -177,15 +143,16 @@ impl Claim {
         })
     }
 
-    /// Judges the claim by a comparison of its cells: base the baseline, head the treated.
+    /// Judges the claim by a comparison of its cells: base the baseline, head the treated. For
+    /// [`Effect::Value`] every base is 1.
     ///
     /// # Errors
-    /// As [`Claim::ratio_range`].
-    pub fn judge(&self, measured: &Comparison) -> Result<ClaimVerdict, ClaimError> {
+    /// As [`Effect::ratio_range`].
+    pub fn judge(self, measured: &Comparison) -> Result<ClaimVerdict, ClaimError> {
         let claimed = self.ratio_range()?;
         let mut verdict = ClaimVerdict {
             outcome: Outcome::CannotTell,
-            ratio: measured.ratio,
+            measured: measured.ratio,
             interval: measured.interval,
             claimed,
             reason: String::new(),
@@ -199,14 +166,19 @@ impl Claim {
         let high = claimed
             .max
             .map_or(f64::INFINITY, |max| max * (1.0 + ROUNDING));
+        let what = match self {
+            Self::Value(_) => "the value",
+            _ => "treated ÷ baseline",
+        };
         let seen = format!(
-            "treated ÷ baseline lies between {:.4} and {:.4}",
-            interval.lo, interval.hi
+            "{what} lies between {} and {}",
+            number(interval.lo),
+            number(interval.hi)
         );
         let range = match (claimed.min, claimed.max) {
-            (Some(min), Some(max)) => format!("{min:.4} to {max:.4}"),
-            (Some(min), None) => format!("at least {min:.4}"),
-            (None, max) => format!("at most {:.4}", max.unwrap_or(f64::INFINITY)),
+            (Some(min), Some(max)) => format!("{} to {}", number(min), number(max)),
+            (Some(min), None) => format!("at least {}", number(min)),
+            (None, max) => format!("at most {}", number(max.unwrap_or(f64::INFINITY))),
         };
         (verdict.outcome, verdict.reason) = if interval.lo >= low && interval.hi <= high {
             (
@@ -233,21 +205,19 @@ impl Claim {
     }
 }
 
+/// Ratios to four decimals, bytes and the like as whole numbers.
+fn number(value: f64) -> String {
+    if value.abs() >= 10_000.0 {
+        format!("{value:.0}")
+    } else {
+        format!("{value:.4}")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::compare::{Block, Direction, Kind, Metric, Options, compare};
-
-    fn claim(expect: Effect) -> Claim {
-        Claim {
-            statement: "AMP saves memory".to_owned(),
-            source: "an article".to_owned(),
-            metric: "peak_allocated_bytes".to_owned(),
-            baseline: "fp32".to_owned(),
-            treated: "amp-fp16".to_owned(),
-            expect,
-        }
-    }
 
     fn range(min: impl Into<Option<f64>>, max: impl Into<Option<f64>>) -> Range {
         Range {
@@ -265,7 +235,7 @@ mod tests {
             margin: 0.01,
         };
         let measured = compare(&metric, &Options::default()).unwrap();
-        let verdict = claim(expect).judge(&measured).unwrap();
+        let verdict = expect.judge(&measured).unwrap();
         assert_eq!(verdict.outcome, outcome, "{verdict:?}");
         assert!(!verdict.reason.is_empty());
     }
@@ -304,11 +274,22 @@ mod tests {
     }
 
     #[test]
+    fn a_value_is_held_against_a_range_of_values() {
+        let gb = [(1.0, 0.8e9); 3];
+        let around = |value: f64| range(value * 0.95, value * 1.05);
+        check(Effect::Value(around(0.8e9)), &gb, Outcome::Holds);
+        check(Effect::Value(around(0.6e9)), &gb, Outcome::Refuted);
+        check(Effect::Value(range(None, 0.7e9)), &gb, Outcome::Refuted);
+        let wild = [(1.0, 0.7e9), (1.0, 0.9e9), (1.0, 0.8e9)];
+        check(Effect::Value(around(0.8e9)), &wild, Outcome::CannotTell);
+    }
+
+    #[test]
     fn meaningless_ranges_are_named() {
-        let error = |expect| claim(expect).ratio_range().unwrap_err();
+        let error = |expect: Effect| expect.ratio_range().unwrap_err();
         assert!(matches!(
             error(Effect::Ratio(range(None, None))),
-            ClaimError::Open { .. }
+            ClaimError::Open
         ));
         assert!(matches!(
             error(Effect::Ratio(range(2.0, 1.0))),

@@ -19,6 +19,21 @@ use crate::compare::{Comparison, Metric, Verdict};
 use crate::dist::{normal_critical, normal_two_sided};
 use crate::family::{FamilyError, FamilyOptions, judge_all};
 
+/// Blocks before the first look: with fewer, noise itself is hardly known.
+pub const FIRST_LOOK: u32 = 3;
+
+/// Whether to look after this many blocks: after 3, 4, 5, 6, 8, 10, 12, 15, 18, 22, …, each a
+/// fifth more than the one before. Looks that lie closer hardly differ from each other, and each
+/// would cost a share of the error budget.
+#[must_use]
+pub fn is_look(blocks: u32) -> bool {
+    let mut at = FIRST_LOOK;
+    while at < blocks {
+        at += at.div_ceil(5);
+    }
+    at == blocks
+}
+
 /// How the error budget is spent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -192,6 +207,12 @@ mod tests {
         // Lan and DeMets (1983): at half the information, alpha 0.05 has spent 0.00557.
         let half = Spending::OBrienFleming.spent(0.05, 0.5);
         assert!((half - 0.005_57).abs() < 1e-5, "{half}");
+    }
+
+    #[test]
+    fn looks_grow_apart() {
+        let looks: Vec<u32> = (0..=40).filter(|&blocks| is_look(blocks)).collect();
+        assert_eq!(looks, [3, 4, 5, 6, 8, 10, 12, 15, 18, 22, 27, 33, 40]);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! `records.ndjson` (one [`Record`] a line, written as each run ends) and `logs/`. Whoever reads
 //! results, the judge and the reports among them, needs this crate and none of those that measure.
 
+mod claim;
 mod folder;
 mod machine;
 mod monitor;
@@ -12,13 +13,16 @@ mod quantity;
 mod run;
 mod session;
 
+pub use claim::{CellChoice, Claim, Expectation, Range};
 pub use folder::{FolderError, Records, SessionFolder};
 pub use machine::{Card, Machine, Processor};
 pub use monitor::{Monitor, Sample, Series};
 pub use outcome::{Outcome, Reason, Stage};
 pub use quantity::{Better, Nature, Quantity, Unit};
 pub use run::{HarnessCost, Isolation, Metrics, Record, StepTimes};
-pub use session::{CellPlan, EngineFacts, ImageFacts, Session, Tool};
+pub use session::{
+    CellPlan, Deciding, EngineFacts, ImageFacts, Look, LookEnd, Session, SidesCompared, Tool,
+};
 
 /// Version of `session.json` and of the lines of `records.ndjson`.
 pub const VERSION: u32 = 1;

@@ -7,7 +7,7 @@ use protocol::{Device, Model, Steps, Task, Variant};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Machine;
+use crate::{Claim, Machine};
 
 /// `session.json`: the plan, the machine and the images of one `bench`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -42,6 +42,13 @@ pub struct Session {
     pub blocks: u32,
     /// Seed of the order within blocks.
     pub order_seed: u64,
+    /// What its suites claim, for the session to judge.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub claims: Vec<Claim>,
+    /// How the session looked at its own figures to know when to end; `None` where the number of
+    /// blocks was fixed beforehand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deciding: Option<Deciding>,
     /// What the reader should know, such as why no container was used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -77,6 +84,75 @@ pub struct CellPlan {
     pub steps: Steps,
     /// Seed of parameters, data and dropout.
     pub seed: u64,
+    /// Relative changes that count as none, by quantity, where the suite sets its own.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub margins: BTreeMap<String, f64>,
+}
+
+/// A session that adds blocks until it is decided what it is to decide.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Deciding {
+    /// What is compared with what.
+    pub sides: SidesCompared,
+    /// Seconds that the session may take.
+    pub time_budget_seconds: f64,
+    /// Most blocks, as asked for.
+    pub most_blocks: u32,
+    /// Blocks that the time is good for, fixed before the first look: the whole of the error
+    /// budget is spent by then. `None` before the first look.
+    pub planned_blocks: Option<u32>,
+    /// Seconds that the blocks have taken so far.
+    pub spent_seconds: f64,
+    /// Every look at the figures, in order.
+    pub looks: Vec<Look>,
+    /// Why no block is added any more; `None` while the session goes on.
+    pub end: Option<LookEnd>,
+}
+
+/// What a session decides on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum SidesCompared {
+    /// Every other image against this one.
+    Images {
+        /// The image.
+        base: String,
+    },
+    /// Two values of one axis, within every image.
+    Axis {
+        /// The axis.
+        axis: String,
+        /// The value compared against.
+        base: String,
+        /// The value compared.
+        head: String,
+    },
+}
+
+/// One look at the figures.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Look {
+    /// Blocks that there were.
+    pub blocks: u32,
+    /// Share of the planned blocks that had run, 1 at the last look: what all looks so far may
+    /// have spent of the error budget follows from it.
+    pub fraction: f64,
+    /// Gated figures that were decided.
+    pub decided: usize,
+    /// Gated figures that were not, by name.
+    pub undecided: Vec<String>,
+}
+
+/// Why no block is added any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum LookEnd {
+    /// Every gated figure is decided, or yields nothing that further blocks could decide.
+    Decided,
+    /// The budget of time is used up.
+    Time,
+    /// The most blocks that were asked for have run.
+    Blocks,
 }
 
 /// Where runs executed.

@@ -4,7 +4,7 @@ use std::{io, path::PathBuf};
 
 use record::FolderError;
 
-use super::Difference;
+use super::{DecideError, Difference};
 
 /// Why a session cannot begin or go on.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +29,19 @@ pub enum SessionError {
     /// Another process works on the session.
     #[error("another process works on the session in {}; wait for its end", .0.display())]
     Busy(PathBuf),
+    /// It is to add blocks until something is decided that its plan does not have.
+    #[error(transparent)]
+    Decide(#[from] DecideError),
+    /// The session decided already, or used its budget up.
+    #[error(
+        "the session in {} has taken its last look, and its error budget is spent; begin a new \
+         session, with a longer --time-budget",
+        .0.display()
+    )]
+    Spent(PathBuf),
+    /// Its figures cannot be judged.
+    #[error("the figures so far cannot be judged: {0}")]
+    Judge(#[from] verdict::SessionError),
     /// The session was begun with something else.
     #[error(
         "the session in {path} cannot be resumed, for its figures could not be compared:\n  {}\n\

@@ -4,6 +4,7 @@
 //! that was cut off can be resumed: what is finished is not run again.
 
 mod assemble;
+mod decide;
 mod difference;
 mod error;
 mod folder;
@@ -13,17 +14,19 @@ use std::{
     collections::BTreeMap,
     fs::{self, File},
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use jiff::{Timestamp, tz::TimeZone};
 use protocol::RunFile;
 use rand::Rng as _;
 use record::{
-    CellPlan, EngineFacts, ImageFacts, Machine, Outcome, Reason, Record, SessionFolder, Tool,
+    CellPlan, Deciding, EngineFacts, ImageFacts, Machine, Outcome, Reason, Record, SessionFolder,
+    Tool,
 };
 use tokio_util::sync::CancellationToken;
 
+pub use decide::{DecideError, check_sides, until_decided};
 pub use difference::Difference;
 pub use error::SessionError;
 pub use progress::{Progress, Silent, Subscriber};
@@ -50,6 +53,9 @@ pub struct Spec {
     pub tool: Tool,
     /// How often a run is tried again that the container engine, not the workload, failed.
     pub engine_retries: u32,
+    /// Add blocks until this is decided, in place of a fixed number of blocks; see
+    /// [`until_decided`].
+    pub deciding: Option<Deciding>,
     /// What the reader should know.
     pub notes: Vec<String>,
 }
@@ -122,7 +128,12 @@ pub fn fresh_name() -> String {
 
 impl Session {
     /// Makes the folder of a new session with this name.
-    pub fn create(folder: &Path, name: &str, spec: Spec) -> Result<Self, SessionError> {
+    pub fn create(folder: &Path, name: &str, mut spec: Spec) -> Result<Self, SessionError> {
+        if let Some(deciding) = &spec.deciding {
+            decide::check_sides(&spec.plan, &deciding.sides)?;
+            // Every further block is added when it is needed.
+            spec.plan.blocks = 1;
+        }
         let io = |source| SessionError::Io {
             path: folder.to_owned(),
             source,
@@ -156,6 +167,8 @@ impl Session {
                 .collect(),
             blocks: spec.plan.blocks,
             order_seed: spec.plan.order_seed,
+            claims: spec.plan.claims.clone(),
+            deciding: spec.deciding,
             notes: spec.notes,
         };
         folder.write_session(&session)?;
@@ -200,6 +213,7 @@ impl Session {
                 .cloned()
                 .collect::<Vec<_>>(),
         );
+        decide_from_here(&mut session, &spec, &records.records, &path)?;
         session.ended_at = None;
         folder.create()?;
         folder.write_session(&session)?;
@@ -268,11 +282,11 @@ impl Session {
             session: &self.about,
             totals: self.totals(),
         });
-        let runs = self.plan.runs();
-        let per_block = self.plan.cells.len();
-        for block in runs.chunks(per_block.max(1)) {
+        let mut block = 0;
+        while block < self.plan.blocks {
+            let began = Instant::now();
             let mut ran = false;
-            for run in block {
+            for run in &self.plan.block(block) {
                 let standing = self.last.get(&run.name).map(|(_, standing)| *standing);
                 if !matches!(standing, None | Some(Standing::Open)) {
                     continue;
@@ -283,19 +297,64 @@ impl Session {
                 ran = true;
                 self.tries(run, executor, subscriber, cancel).await?;
             }
-            if ran && !cancel.is_cancelled() {
-                subscriber.tell(Progress::BlockEnded {
-                    block: block[0].block,
-                    of: self.plan.blocks,
-                });
+            if let Some(deciding) = &mut self.about.deciding {
+                deciding.spent_seconds += began.elapsed().as_secs_f64();
+            }
+            if cancel.is_cancelled() {
+                break;
+            }
+            if ran {
+                let of = self.plan.blocks;
+                subscriber.tell(Progress::BlockEnded { block, of });
+            }
+            block += 1;
+            if block == self.plan.blocks {
+                self.go_on_or_end(subscriber)?;
             }
         }
         let totals = self.totals();
         self.about.ended_at = Some(Timestamp::now());
-        self.about.complete = totals.is_complete();
+        self.about.complete = totals.is_complete() && !self.is_deciding();
         self.folder.write_session(&self.about)?;
         subscriber.tell(Progress::SessionEnded { totals });
         Ok(totals)
+    }
+
+    /// Whether the session may still add a block.
+    fn is_deciding(&self) -> bool {
+        let deciding = self.about.deciding.as_ref();
+        deciding.is_some_and(|deciding| deciding.end.is_none())
+    }
+
+    /// Looks where a look is due, and adds a block unless everything is decided or the budget
+    /// ends. Does nothing in a session of fixed length.
+    fn go_on_or_end(&mut self, subscriber: &mut dyn Subscriber) -> Result<(), SessionError> {
+        let blocks = self.plan.blocks;
+        let Some(deciding) = &mut self.about.deciding else {
+            return Ok(());
+        };
+        if deciding.end.is_some() {
+            return Ok(());
+        }
+        if let Some(look) = decide::due(deciding, blocks) {
+            let records = self.folder.read_records()?.records;
+            let verdicts = decide::take(&mut self.about, &records, look)?;
+            if let Some(deciding) = &self.about.deciding
+                && let Some(look) = deciding.looks.last()
+            {
+                let verdicts = &verdicts;
+                subscriber.tell(Progress::Looked {
+                    look,
+                    deciding,
+                    verdicts,
+                });
+            }
+        }
+        if self.is_deciding() {
+            self.plan.blocks += 1;
+            self.about.blocks = self.plan.blocks;
+        }
+        Ok(self.folder.write_session(&self.about)?)
     }
 
     /// Runs one run, again where the engine failed it.
@@ -407,6 +466,33 @@ impl Session {
             environment,
             folder,
             log,
+        }
+    }
+}
+
+/// Makes a session of fixed length one that adds blocks until it is decided, where that is asked
+/// for: its next look is the first. One that was begun so keeps its own budget.
+fn decide_from_here(
+    session: &mut record::Session,
+    spec: &Spec,
+    records: &[Record],
+    path: &Path,
+) -> Result<(), SessionError> {
+    let Some(asked) = &spec.deciding else {
+        return Ok(());
+    };
+    match &session.deciding {
+        Some(own) if own.end.is_some() => Err(SessionError::Spent(path.to_owned())),
+        Some(_) => Ok(()),
+        None => {
+            decide::check_sides(&spec.plan, &asked.sides)?;
+            let spent_seconds = records.iter().map(|record| record.wall_seconds).sum();
+            session.deciding = Some(Deciding {
+                spent_seconds,
+                most_blocks: asked.most_blocks.max(session.blocks),
+                ..asked.clone()
+            });
+            Ok(())
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What a session tells while it runs.
 
-use record::{CellPlan, Record, Session};
+use record::{CellPlan, Deciding, Look, Record, Session};
+use verdict::Verdicts;
 
 use super::Totals;
 use crate::plan::Run;
@@ -39,6 +40,15 @@ pub enum Progress<'a> {
         block: u32,
         /// How many there are.
         of: u32,
+    },
+    /// The session looked at its figures to know whether to go on.
+    Looked {
+        /// What the look came to.
+        look: &'a Look,
+        /// The budget, and whether the session goes on.
+        deciding: &'a Deciding,
+        /// Everything that was judged.
+        verdicts: &'a [Verdicts],
     },
     /// The session ended, complete or not.
     SessionEnded {

@@ -30,6 +30,7 @@ pub(super) fn scenarios(document: &Document, file: &SuiteFile) -> Result<Vec<Sce
             seed: scenario.seed.unwrap_or(defaults.seed),
             threads: scenario.threads.or(defaults.threads),
             limits: scenario.limits.or(&defaults.limits).into(),
+            margins: scenario.margins.or(&defaults.margins),
             variants,
         });
     }
@@ -38,10 +39,10 @@ pub(super) fn scenarios(document: &Document, file: &SuiteFile) -> Result<Vec<Sce
 
 /// One value of an axis and where it stands.
 #[derive(Debug, Clone)]
-struct Given {
+pub(super) struct Given {
     value: Value,
     /// The value as records write it, so that two spellings of one value are seen as one.
-    canonical: String,
+    pub(super) canonical: String,
     at: KeyPath,
 }
 
@@ -333,7 +334,7 @@ fn values(
     Ok(values)
 }
 
-fn one_value(
+pub(super) fn one_value(
     document: &Document,
     at: &KeyPath,
     axis: &str,

@@ -8,7 +8,9 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use strict_yaml::{Document, KeyPath, YamlError};
 
-use super::{DeviceKind, MAX_BLOCKS, VERSION, limits::LimitsFile};
+use super::{
+    DeviceKind, MAX_BLOCKS, VERSION, claims::ClaimFile, limits::LimitsFile, margins::MarginsFile,
+};
 
 /// A suite: what to measure and how often.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
@@ -26,6 +28,9 @@ pub(super) struct SuiteFile {
     /// What to measure.
     #[schemars(length(min = 1))]
     pub(super) scenarios: Vec<ScenarioFile>,
+    /// What somebody claimed, for a session to judge.
+    #[serde(default)]
+    pub(super) claims: Vec<ClaimFile>,
 }
 
 /// What holds for every scenario that does not say otherwise.
@@ -44,6 +49,8 @@ pub(super) struct Defaults {
     pub(super) threads: Option<u32>,
     /// What a run may use.
     pub(super) limits: LimitsFile,
+    /// Relative changes that count as none, by quantity.
+    pub(super) margins: MarginsFile,
 }
 
 impl Default for Defaults {
@@ -57,6 +64,7 @@ impl Default for Defaults {
             seed: 1,
             threads: None,
             limits: LimitsFile::default(),
+            margins: MarginsFile::default(),
         }
     }
 }
@@ -98,6 +106,9 @@ pub(super) struct ScenarioFile {
     /// What a run may use.
     #[serde(default)]
     pub(super) limits: LimitsFile,
+    /// Relative changes that count as none, by quantity.
+    #[serde(default)]
+    pub(super) margins: MarginsFile,
 }
 
 fn everywhere() -> Vec<DeviceKind> {
@@ -133,7 +144,7 @@ impl<'de> Deserialize<'de> for Exclusion {
 }
 
 /// The schema of every axis, out of [`Variant`]'s own.
-fn axis_schemas(generator: &mut SchemaGenerator) -> BTreeMap<String, Value> {
+pub(super) fn axis_schemas(generator: &mut SchemaGenerator) -> BTreeMap<String, Value> {
     let schema = Variant::json_schema(generator);
     let properties = schema.get("properties").and_then(Value::as_object);
     let mut axes = properties.cloned().unwrap_or_default();
@@ -233,7 +244,10 @@ pub(super) fn read(document: &Document) -> Result<SuiteFile, YamlError> {
     check_threads(document, &defaults, file.defaults.threads)?;
     file.defaults
         .limits
-        .check(document, &defaults.key("limits"))?;
+        .check(document, &defaults.clone().key("limits"))?;
+    file.defaults
+        .margins
+        .check(document, &defaults.key("margins"))?;
     if file.scenarios.is_empty() {
         let at = top.key("scenarios");
         return Err(document.error_expecting(&at, "no scenarios", "expected at least one", None));
@@ -266,7 +280,8 @@ pub(super) fn read(document: &Document) -> Result<SuiteFile, YamlError> {
             check_steps(document, &at.clone().key("steps"), steps)?;
         }
         check_threads(document, &at, scenario.threads)?;
-        scenario.limits.check(document, &at.key("limits"))?;
+        scenario.limits.check(document, &at.clone().key("limits"))?;
+        scenario.margins.check(document, &at.key("margins"))?;
     }
     Ok(file)
 }

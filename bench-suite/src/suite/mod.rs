@@ -7,14 +7,20 @@
 //! (`exclude`, `devices`). The format is described in `scenarios/suites.md`.
 
 mod catalog;
+mod claims;
 mod expand;
 mod file;
 mod limits;
+mod margins;
 mod units;
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use protocol::{Device, Model, Steps, Task, Variant};
+use record::Claim;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -108,6 +114,8 @@ pub struct Suite {
     pub blocks: u32,
     /// The scenarios, in the file's order.
     pub scenarios: Vec<Scenario>,
+    /// What somebody claimed, for a session to judge.
+    pub claims: Vec<Claim>,
 }
 
 /// One scenario of a suite, expanded.
@@ -129,6 +137,8 @@ pub struct Scenario {
     pub threads: Option<u32>,
     /// What a run may use.
     pub limits: Limits,
+    /// Relative changes that count as none, by quantity, where the suite sets its own.
+    pub margins: BTreeMap<String, f64>,
     /// The variants, in the order of the axes, included ones last.
     pub variants: Vec<ScenarioVariant>,
 }
@@ -160,13 +170,15 @@ impl Suite {
     fn from_document(name: String, path: &Path, document: &Document) -> Result<Self, YamlError> {
         let file: file::SuiteFile = file::read(document)?;
         let digest = Sha256::digest(document.text().as_bytes());
+        let scenarios = expand::scenarios(document, &file)?;
         Ok(Self {
             name,
             path: path.to_owned(),
             digest: format!("{digest:x}"),
             description: file.description.clone(),
             blocks: file.defaults.blocks,
-            scenarios: expand::scenarios(document, &file)?,
+            claims: claims::read(document, &file.claims, &scenarios)?,
+            scenarios,
         })
     }
 

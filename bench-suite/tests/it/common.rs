@@ -47,6 +47,7 @@ pub(crate) fn spec(suite: &str, images: &[&str], device: Device) -> Spec {
             ..Tool::default()
         },
         engine_retries: 1,
+        deciding: None,
         notes: Vec::new(),
     }
 }
@@ -80,6 +81,15 @@ impl Subscriber for Listener {
                 )
             }
             Progress::BlockEnded { block, of } => format!("block {block} of {of}"),
+            Progress::Looked { look, deciding, .. } => format!(
+                "looked at {} of {:?} blocks, {:.2} spent: {} decided, undecided {:?}, end {:?}",
+                look.blocks,
+                deciding.planned_blocks,
+                look.fraction,
+                look.decided,
+                look.undecided,
+                deciding.end
+            ),
             Progress::SessionEnded { totals } => format!(
                 "ended: {} ok, {} failed, {} to do",
                 totals.ok, totals.failed, totals.remaining

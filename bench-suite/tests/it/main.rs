@@ -1,7 +1,9 @@
 //! bench-suite through its public face. One binary, so that everything is linked once.
 
+mod claims;
 mod common;
 mod containers;
+mod deciding;
 mod processes;
 mod sessions;
 mod suites;

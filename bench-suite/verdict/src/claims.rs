@@ -1,222 +1,319 @@
 //! Published claims, held against the runs of a session.
 //!
-//! A claim names a baseline and a treated cell by scenario and some axes. Every measured pair that
-//! fits, in every image, is judged: the two cells of a pair agree on all axes that the claim does
-//! not name, and their runs are paired by block.
+//! A claim names a baseline and a treated cell by image and some axes. Every measured pair that
+//! fits is judged: the two cells of a pair are the same in everything that the claim does not
+//! name, and their runs are paired by block. A claim holds if every pair bears it out, and is
+//! refuted by one that does not. The intervals of a claim's k pairs are made at 1 − 0.05 ÷ k, so
+//! that all of them together are right with 95 % (Bonferroni).
 
 use std::collections::BTreeMap;
 
 use judge::{
-    claims::{self, ClaimError, ClaimVerdict, Effect},
-    compare::CompareError as JudgeError,
+    claims::{ClaimError, ClaimVerdict, Effect, Outcome, Range},
+    compare::{Block, CompareError as JudgeError, Metric},
 };
 use protocol::Variant;
-use record::{Quantity, Record};
+use record::{CellChoice, Claim, Expectation, Quantity, Record, Session};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Options;
-use crate::compare::{metric, pair};
-
-/// A claim about two cells of a suite.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Claim {
-    /// The claim in words: "AMP saves 30–50 % of peak memory".
-    pub statement: String,
-    /// Who said so, as a reader can find it.
-    pub source: String,
-    /// The quantity it is about, by its name in records: `peak_allocated_bytes`.
-    pub metric: String,
-    /// The cell without the treatment.
-    pub baseline: CellChoice,
-    /// The cell with it.
-    pub treated: CellChoice,
-    /// The claimed effect of treated over baseline.
-    pub expect: Effect,
-}
-
-/// Cells by scenario and some of their axes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct CellChoice {
-    /// The scenario's name.
-    pub scenario: String,
-    /// Axis to value; axes left out are the same on both sides.
-    #[serde(default)]
-    pub variant: BTreeMap<String, String>,
-}
+use crate::{
+    Options,
+    question::{metric, pair},
+    side::Runs,
+};
 
 /// A claim with what the session says of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClaimFound {
     /// The claim.
     pub claim: Claim,
+    /// *Refuted* if one pair refutes it, *holds* if every pair bears it out and there is one, else
+    /// *cannot tell*.
+    pub outcome: Outcome,
     /// Every measured pair that fits it; none where the session has not measured it.
     pub pairs: Vec<ClaimPair>,
 }
 
-/// One measured pair of cells.
+/// One measured pair of cells, or one cell where the claim is about a value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClaimPair {
-    /// The image.
-    pub image: String,
+    /// The suite.
+    pub suite: String,
+    /// The scenario.
+    pub scenario: String,
     /// The cell without the treatment.
-    pub baseline: String,
+    pub baseline: Option<ClaimCell>,
     /// The cell with it.
-    pub treated: String,
+    pub treated: ClaimCell,
     /// What the measurement says.
     pub verdict: ClaimVerdict,
 }
 
+/// One cell of a pair.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ClaimCell {
+    /// The image.
+    pub image: String,
+    /// The variant.
+    pub variant: String,
+}
+
 /// Why a claim cannot be judged.
 #[derive(Debug, thiserror::Error)]
-pub enum ClaimsError {
+#[error("the claim \"{statement}\": {problem}")]
+pub struct ClaimsError {
+    /// The claim.
+    pub statement: String,
+    /// Why.
+    pub problem: ClaimProblem,
+}
+
+/// What is wrong with a claim.
+#[derive(Debug, thiserror::Error)]
+pub enum ClaimProblem {
     /// Its range means nothing.
     #[error(transparent)]
     Range(#[from] ClaimError),
     /// There is no such quantity.
-    #[error(
-        "the claim \"{statement}\" is about `{metric}`, which is no quantity; there are: {}",
-        crate::compare::names()
-    )]
+    #[error("`{metric}` is no quantity; there are: {}", names())]
     NoQuantity {
-        /// The claim.
-        statement: String,
         /// As given.
         metric: String,
     },
     /// It names an axis that there is not.
-    #[error(
-        "the claim \"{statement}\": there is no axis `{axis}`; there are: {}",
-        Variant::AXES.join(", ")
-    )]
-    Axis {
-        /// The claim.
-        statement: String,
+    #[error("there is no axis `{axis}`; there are: {}", Variant::AXES.join(", "))]
+    NoAxis {
         /// As given.
         axis: String,
     },
+    /// An effect without a baseline, or a value with one.
+    #[error(
+        "an effect (ratio, saving, increase) is one of `treated` over `baseline`, and a value is \
+         of `treated` alone; give `baseline` for the one and leave it out for the other"
+    )]
+    Baseline,
+    /// Only one side names its image.
+    #[error("one side names an image and the other does not; name both, or neither")]
+    OneImage,
+    /// The two cells are the same.
+    #[error("baseline and treated are the same cell; give them different values on one axis")]
+    NoTreatment,
     /// The judge refused a value.
-    #[error("the claim \"{statement}\": {source}")]
-    Judge {
-        /// The claim.
-        statement: String,
-        /// Why.
-        source: JudgeError,
-    },
+    #[error(transparent)]
+    Judge(#[from] JudgeError),
 }
 
-/// Suite, image, scenario, and the variant as text.
-type Key<'a> = (&'a str, &'a str, &'a str, String);
-/// Block to the last record of the run.
-type Runs<'a> = BTreeMap<u32, &'a Record>;
+fn names() -> String {
+    let names: Vec<_> = Quantity::ALL.iter().map(|quantity| quantity.name).collect();
+    names.join(", ")
+}
+
+/// What the judge calls the expectation.
+fn effect(expect: Expectation) -> Effect {
+    let range = |range: record::Range| Range {
+        min: range.min,
+        max: range.max,
+    };
+    match expect {
+        Expectation::Ratio(given) => Effect::Ratio(range(given)),
+        Expectation::Saving(given) => Effect::Saving(range(given)),
+        Expectation::Increase(given) => Effect::Increase(range(given)),
+        Expectation::Value(given) => Effect::Value(range(given)),
+    }
+}
+
+/// Whether a claim means something, measured or not.
+pub fn check_claim(claim: &Claim) -> Result<(), ClaimProblem> {
+    read(claim).map(|_| ())
+}
+
+fn read(claim: &Claim) -> Result<(&'static Quantity, Effect), ClaimProblem> {
+    let quantity = Quantity::named(&claim.metric).ok_or_else(|| ClaimProblem::NoQuantity {
+        metric: claim.metric.clone(),
+    })?;
+    let effect = effect(claim.expect);
+    effect.ratio_range()?;
+    let sides = || claim.baseline.iter().chain([&claim.treated]);
+    if let Some(axis) = sides()
+        .flat_map(|side| side.axes.keys())
+        .find(|axis| !Variant::AXES.contains(&axis.as_str()))
+    {
+        let axis = axis.clone();
+        return Err(ClaimProblem::NoAxis { axis });
+    }
+    if matches!(effect, Effect::Value(_)) != claim.baseline.is_none() {
+        return Err(ClaimProblem::Baseline);
+    }
+    if let Some(baseline) = &claim.baseline {
+        if baseline.names_an_image() != claim.treated.names_an_image() {
+            return Err(ClaimProblem::OneImage);
+        }
+        if *baseline == claim.treated {
+            return Err(ClaimProblem::NoTreatment);
+        }
+    }
+    Ok((quantity, effect))
+}
+
+/// One cell of the session with its runs.
+struct Measured<'a> {
+    first: &'a Record,
+    libtorch: Option<&'a str>,
+    axes: BTreeMap<String, String>,
+    runs: Runs<'a>,
+}
 
 /// Judges every claim by the runs of one session.
-pub fn judge_claims(records: &[Record], claims: &[Claim]) -> Result<Vec<ClaimFound>, ClaimsError> {
-    let mut cells: BTreeMap<Key<'_>, (&Variant, Runs<'_>)> = BTreeMap::new();
+pub fn judge_claims(
+    session: &Session,
+    records: &[Record],
+    claims: &[Claim],
+) -> Result<Vec<ClaimFound>, ClaimsError> {
+    let cells = measured(session, records);
+    claims
+        .iter()
+        .map(|claim| {
+            judge_one(claim, &cells).map_err(|problem| ClaimsError {
+                statement: claim.statement.clone(),
+                problem,
+            })
+        })
+        .collect()
+}
+
+fn measured<'a>(session: &'a Session, records: &'a [Record]) -> Vec<Measured<'a>> {
+    let mut cells: BTreeMap<_, Measured<'a>> = BTreeMap::new();
     for run in records {
-        let variant = run.variant.to_string();
         let key = (
-            run.suite.as_str(),
-            run.image.as_str(),
-            run.scenario.as_str(),
-            variant,
+            &run.suite,
+            &run.scenario,
+            run.variant.to_string(),
+            &run.image,
         );
-        let (_, runs) = cells
-            .entry(key)
-            .or_insert_with(|| (&run.variant, Runs::new()));
-        let newest = runs.entry(run.block).or_insert(run);
+        let cell = cells.entry(key).or_insert_with(|| {
+            let facts = session.images.iter().find(|facts| facts.name == run.image);
+            Measured {
+                first: run,
+                libtorch: facts.map(|facts| facts.libtorch_version.as_str()),
+                axes: run.variant.axes(),
+                runs: Runs::new(),
+            }
+        });
+        let newest = cell.runs.entry(run.block).or_insert(run);
         if run.attempt >= newest.attempt {
             *newest = run;
         }
     }
-    claims
-        .iter()
-        .map(|claim| judge_one(claim, &cells))
-        .collect()
+    cells.into_values().collect()
 }
 
-fn judge_one(
-    claim: &Claim,
-    cells: &BTreeMap<Key<'_>, (&Variant, Runs<'_>)>,
-) -> Result<ClaimFound, ClaimsError> {
-    let statement = || claim.statement.clone();
-    let quantity = Quantity::named(&claim.metric).ok_or_else(|| ClaimsError::NoQuantity {
-        statement: statement(),
-        metric: claim.metric.clone(),
-    })?;
-    let named: Vec<&String> = [&claim.baseline, &claim.treated]
-        .into_iter()
-        .flat_map(|choice| choice.variant.keys())
-        .collect();
-    if let Some(axis) = named
-        .iter()
-        .find(|axis| !Variant::AXES.contains(&axis.as_str()))
-    {
-        return Err(ClaimsError::Axis {
-            statement: statement(),
-            axis: (*axis).clone(),
+fn judge_one(claim: &Claim, cells: &[Measured<'_>]) -> Result<ClaimFound, ClaimProblem> {
+    let (quantity, effect) = read(claim)?;
+    let asked: Vec<&Measured<'_>> = cells.iter().filter(|cell| cell.concerns(claim)).collect();
+    let mut questions: Vec<(Option<&Measured<'_>>, &Measured<'_>, Metric)> = Vec::new();
+    for treated in asked.iter().filter(|cell| cell.fits(&claim.treated)) {
+        let Some(choice) = &claim.baseline else {
+            let of_one = values(quantity, &treated.runs);
+            questions.push((None, treated, metric(quantity, of_one, quantity.margin)));
+            continue;
+        };
+        for baseline in asked.iter().filter(|cell| cell.fits(choice)) {
+            if baseline.is_partner_of(treated, choice, &claim.treated) {
+                let blocks = pair(quantity, &baseline.runs, &treated.runs);
+                let blocks = blocks.into_values().collect();
+                questions.push((
+                    Some(baseline),
+                    treated,
+                    metric(quantity, blocks, quantity.margin),
+                ));
+            }
+        }
+    }
+    let mut options = Options::default().family.each;
+    options.confidence = 1.0 - (1.0 - options.confidence) / questions.len().max(1) as f64;
+    let mut pairs = Vec::new();
+    for (baseline, treated, metric) in questions {
+        let comparison = judge::compare::compare(&metric, &options)?;
+        pairs.push(ClaimPair {
+            suite: treated.first.suite.clone(),
+            scenario: treated.first.scenario.clone(),
+            baseline: baseline.map(Measured::name),
+            treated: treated.name(),
+            verdict: effect.judge(&comparison)?,
         });
     }
-    let judged = claims::Claim {
-        statement: statement(),
-        source: claim.source.clone(),
-        metric: claim.metric.clone(),
-        baseline: claim.baseline.scenario.clone(),
-        treated: claim.treated.scenario.clone(),
-        expect: claim.expect,
-    };
-    // A range that means nothing is an error whether the cells were measured or not.
-    judged.ratio_range()?;
-    let others = |variant: &Variant| {
-        let mut axes = variant.axes();
-        axes.retain(|axis, _| !named.contains(&axis));
-        axes
-    };
-    let options = Options::default();
-    let mut pairs = Vec::new();
-    for ((suite, image, scenario, name), (variant, base)) in cells {
-        if !claim.baseline.fits(scenario, variant) {
-            continue;
-        }
-        let fitting = cells
-            .iter()
-            .filter(|((suite_too, image_too, scenario, _), (head, _))| {
-                (suite, image) == (suite_too, image_too)
-                    && claim.treated.fits(scenario, head)
-                    && others(head) == others(variant)
-            });
-        for ((_, _, scenario_too, name_too), (_, head)) in fitting {
-            if (scenario, name) == (scenario_too, name_too) {
-                continue;
-            }
-            let metric = metric(quantity, pair(quantity, base, head), &options);
-            let measured =
-                judge::compare::compare(&metric, &options.family.each).map_err(|source| {
-                    ClaimsError::Judge {
-                        statement: statement(),
-                        source,
-                    }
-                })?;
-            pairs.push(ClaimPair {
-                image: (*image).to_owned(),
-                baseline: format!("{scenario} · {name}"),
-                treated: format!("{scenario_too} · {name_too}"),
-                verdict: judged.judge(&measured)?,
-            });
-        }
-    }
     Ok(ClaimFound {
+        outcome: together(&pairs),
         claim: claim.clone(),
         pairs,
     })
 }
 
-impl CellChoice {
-    fn fits(&self, scenario: &str, variant: &Variant) -> bool {
-        let axes = variant.axes();
-        let mut wanted = self.variant.iter();
-        self.scenario == scenario && wanted.all(|(axis, value)| axes.get(axis) == Some(value))
+fn together(pairs: &[ClaimPair]) -> Outcome {
+    let is = |wanted| move |pair: &ClaimPair| pair.verdict.outcome == wanted;
+    if pairs.iter().any(is(Outcome::Refuted)) {
+        Outcome::Refuted
+    } else if !pairs.is_empty() && pairs.iter().all(is(Outcome::Holds)) {
+        Outcome::Holds
+    } else {
+        Outcome::CannotTell
+    }
+}
+
+/// Each run of one cell against 1: the ratio is then the value.
+fn values(quantity: &Quantity, runs: &Runs<'_>) -> Vec<Block> {
+    runs.values()
+        .map(|run| Block {
+            base: Some(1.0),
+            head: quantity.of(run),
+        })
+        .collect()
+}
+
+impl Measured<'_> {
+    fn name(&self) -> ClaimCell {
+        ClaimCell {
+            image: self.first.image.clone(),
+            variant: self.first.variant.to_string(),
+        }
+    }
+
+    /// Whether the claim is about the cell's scenario, model and task.
+    fn concerns(&self, claim: &Claim) -> bool {
+        let Record {
+            scenario,
+            model,
+            task,
+            ..
+        } = self.first;
+        (claim.scenarios.is_empty() || claim.scenarios.contains(scenario))
+            && (claim.models.is_empty() || claim.models.contains(model))
+            && claim.task.is_none_or(|asked| asked == *task)
+    }
+
+    fn fits(&self, choice: &CellChoice) -> bool {
+        let mut wanted = choice.axes.iter();
+        choice
+            .image
+            .as_ref()
+            .is_none_or(|image| *image == self.first.image)
+            && choice.fits_libtorch(self.libtorch)
+            && wanted.all(|(axis, value)| self.axes.get(axis) == Some(value))
+    }
+
+    /// Whether the two differ in nothing but what the choices name.
+    fn is_partner_of(&self, treated: &Self, own: &CellChoice, other: &CellChoice) -> bool {
+        let others = |cell: &Self| {
+            let mut axes = cell.axes.clone();
+            axes.retain(|axis, _| !own.axes.contains_key(axis) && !other.axes.contains_key(axis));
+            axes
+        };
+        let (a, b) = (self.first, treated.first);
+        let same_image = a.image == b.image;
+        (&a.suite, &a.scenario) == (&b.suite, &b.scenario)
+            && (same_image || own.names_an_image())
+            && !(same_image && self.axes == treated.axes)
+            && others(self) == others(treated)
     }
 }

@@ -1,16 +1,20 @@
 //! Two sides, cell by cell and quantity by quantity.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use judge::{
-    compare::{Block, Comparison, Direction, Kind, Metric, Verdict},
-    family::{FamilyError, FamilyOptions, judge_all},
+    compare::{Comparison, Verdict},
+    family::{FamilyError, FamilyOptions},
+    sequential::SequentialError,
 };
-use record::{Better, Nature, Quantity, Record};
+use record::{Quantity, Record};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::side::{Cell, Origin, Side};
+use crate::{
+    question::{Margins, Question, judge_questions, pair},
+    side::{Cell, Origin, Side},
+};
 
 /// Version of the file format of [`Verdicts`].
 pub const VERSION: u32 = 1;
@@ -46,7 +50,7 @@ pub enum CompareError {
     #[error("the two sides have no cell in common; run the same suite for both")]
     NothingInCommon,
     /// A margin for a quantity that there is not.
-    #[error("no quantity is named `{name}`; there are: {}", names())]
+    #[error("no compared quantity is named `{name}`; there are: {}", names())]
     UnknownQuantity {
         /// The name.
         name: String,
@@ -61,10 +65,16 @@ pub enum CompareError {
         /// Why.
         source: FamilyError,
     },
+    /// The looks that the session names cannot have been taken.
+    #[error("the looks that session.json names under `deciding`: {source}")]
+    Looks {
+        /// Why not.
+        source: SequentialError,
+    },
 }
 
-pub(crate) fn names() -> String {
-    let names: Vec<_> = Quantity::ALL.iter().map(|quantity| quantity.name).collect();
+fn names() -> String {
+    let names: Vec<_> = Quantity::compared().map(|quantity| quantity.name).collect();
     names.join(", ")
 }
 
@@ -85,6 +95,11 @@ pub enum Warning {
         cell: String,
         /// The session and image that has it.
         only_in: String,
+    },
+    /// The suites of the two sides set other margins; the head's are used.
+    MarginsDiffer {
+        /// In how many cells.
+        cells: usize,
     },
     /// Runs that failed are left out.
     FailedRuns {
@@ -108,6 +123,11 @@ pub struct Verdicts {
     pub head: Origin,
     /// What the reader must know.
     pub warnings: Vec<Warning>,
+    /// How often the session looked at its figures to know when to end; 0 where the number of
+    /// blocks was fixed beforehand. Looking is paid for: all looks together err as often as one
+    /// comparison, and intervals are as much wider.
+    #[serde(default)]
+    pub looks: usize,
     /// Every cell that both sides have.
     pub cells: Vec<CellVerdicts>,
 }
@@ -148,6 +168,15 @@ impl Verdicts {
             .flat_map(|cell| cell.quantities.iter().map(move |found| (cell, found)))
     }
 
+    /// Gated quantities that further blocks could still decide: those with an effect of which
+    /// nobody can tell yet. Where a side yields no figure, no block helps.
+    pub fn undecided(&self) -> impl Iterator<Item = (&CellVerdicts, &QuantityVerdict)> {
+        self.all().filter(|(_, found)| {
+            let comparison = &found.comparison;
+            found.gated && comparison.verdict == Verdict::CannotTell && comparison.ratio.is_some()
+        })
+    }
+
     /// How many quantities came to this verdict.
     #[must_use]
     pub fn count(&self, verdict: Verdict) -> usize {
@@ -162,7 +191,7 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
     if let Some(name) = options
         .margins
         .keys()
-        .find(|name| Quantity::named(name).is_none())
+        .find(|name| Quantity::named(name).is_none_or(|quantity| !quantity.compared))
     {
         return Err(CompareError::UnknownQuantity { name: name.clone() });
     }
@@ -189,6 +218,11 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
     if common.is_empty() {
         return Err(CompareError::NothingInCommon);
     }
+    let margins = Margins::of(base, head, options);
+    let differing = margins.differing(&common);
+    if differing > 0 {
+        warnings.push(Warning::MarginsDiffer { cells: differing });
+    }
     let mut questions = Vec::new();
     for cell in &common {
         let (base_runs, head_runs) = (&base_cells[cell], &head_cells[cell]);
@@ -204,30 +238,36 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
                 head: head_failed,
             });
         }
-        for quantity in Quantity::ALL {
+        for quantity in Quantity::compared() {
             let blocks = pair(quantity, base_runs, head_runs);
             if blocks
-                .iter()
+                .values()
                 .any(|block| block.base.is_some() || block.head.is_some())
             {
-                questions.push((*cell, quantity, metric(quantity, blocks, options)));
+                questions.push(Question {
+                    cell,
+                    quantity,
+                    margin: margins.of_cell(cell, quantity),
+                    blocks,
+                });
             }
         }
     }
-    let metrics: Vec<Metric> = questions
-        .iter()
-        .map(|(_, _, metric)| metric.clone())
-        .collect();
-    let judged = judge_all(&metrics, &options.family).map_err(|source| {
-        let (cell, quantity, _) = &questions[source.index];
-        CompareError::Judge {
-            cell: cell.label(),
-            quantity: quantity.name,
-            source,
-        }
-    })?;
+    // Sides of one session were looked at while it ran; two sessions were not.
+    let looks = if base.origin.session == head.origin.session {
+        head.looks
+    } else {
+        &[]
+    };
+    let judged = judge_questions(&questions, looks, &options.family)?;
     let mut cells: Vec<CellVerdicts> = Vec::new();
-    for ((cell, quantity, metric), comparison) in questions.into_iter().zip(judged) {
+    for (question, comparison) in questions.into_iter().zip(judged) {
+        let Question {
+            cell,
+            quantity,
+            blocks,
+            ..
+        } = question;
         if cells.last().is_none_or(|last| !cell.is(last)) {
             cells.push(CellVerdicts {
                 suite: cell.suite.clone(),
@@ -240,8 +280,8 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
             last.quantities.push(QuantityVerdict {
                 quantity: quantity.name.to_owned(),
                 gated: quantity.gated,
-                base: median(metric.blocks.iter().filter_map(|block| block.base)),
-                head: median(metric.blocks.iter().filter_map(|block| block.head)),
+                base: median(blocks.values().filter_map(|block| block.base)),
+                head: median(blocks.values().filter_map(|block| block.head)),
                 comparison,
             });
         }
@@ -251,12 +291,13 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
         base: base.origin.clone(),
         head: head.origin.clone(),
         warnings,
+        looks: looks.len(),
         cells,
     })
 }
 
 impl Cell {
-    fn label(&self) -> String {
+    pub(crate) fn label(&self) -> String {
         format!("{} · {}", self.scenario, self.variant)
     }
 
@@ -302,41 +343,6 @@ fn place_warnings(
         warnings.push(Warning::NotInterleaved);
     }
     Ok(warnings)
-}
-
-pub(crate) fn pair(
-    quantity: &Quantity,
-    base: &BTreeMap<u32, &Record>,
-    head: &BTreeMap<u32, &Record>,
-) -> Vec<Block> {
-    let blocks: BTreeSet<u32> = base.keys().chain(head.keys()).copied().collect();
-    let read = |runs: &BTreeMap<u32, &Record>, block| runs.get(block).and_then(|r| quantity.of(r));
-    blocks
-        .iter()
-        .map(|block| Block {
-            base: read(base, block),
-            head: read(head, block),
-        })
-        .collect()
-}
-
-pub(crate) fn metric(quantity: &Quantity, blocks: Vec<Block>, options: &Options) -> Metric {
-    Metric {
-        blocks,
-        direction: match quantity.better {
-            Better::Higher => Direction::HigherIsBetter,
-            Better::Lower => Direction::LowerIsBetter,
-        },
-        kind: match quantity.nature {
-            Nature::Time => Kind::TimeLike,
-            Nature::Memory => Kind::MemoryLike,
-        },
-        margin: options
-            .margins
-            .get(quantity.name)
-            .copied()
-            .unwrap_or(quantity.margin),
-    }
 }
 
 fn median(values: impl Iterator<Item = f64>) -> Option<f64> {

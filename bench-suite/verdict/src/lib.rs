@@ -7,11 +7,16 @@
 mod claims;
 mod compare;
 mod gate;
+mod question;
+mod session;
 mod side;
 
-pub use claims::{CellChoice, Claim, ClaimFound, ClaimPair, ClaimsError, judge_claims};
+pub use claims::{
+    ClaimCell, ClaimFound, ClaimPair, ClaimProblem, ClaimsError, check_claim, judge_claims,
+};
 pub use compare::{
     CellVerdicts, CompareError, Options, QuantityVerdict, VERSION, Verdicts, Warning, compare,
 };
 pub use gate::{FailOn, Gate};
+pub use session::{SessionError, compare_session};
 pub use side::{Origin, Side, SideError};

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::Variant;
-use record::{Record, Session};
+use record::{CellPlan, Look, Record, Session};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +35,10 @@ pub struct Side<'a> {
     /// Where they come from.
     pub origin: Origin,
     runs: Vec<&'a Record>,
+    /// The plan, for the margins of its cells.
+    plan: &'a [CellPlan],
+    /// The looks after which the session decided whether to go on.
+    pub(crate) looks: &'a [Look],
     /// The axis on which two sides of one image differ; cells are named without it.
     axis: Option<String>,
 }
@@ -112,7 +116,7 @@ fn choices(session: &str, images: &BTreeSet<String>) -> String {
 impl<'a> Side<'a> {
     /// The runs of `image`; of the session's only image where none is named.
     pub fn pick(
-        session: &Session,
+        session: &'a Session,
         records: &'a [Record],
         image: Option<&str>,
     ) -> Result<Self, SideError> {
@@ -156,6 +160,11 @@ impl<'a> Side<'a> {
                 choice: None,
             },
             runs,
+            plan: &session.cells,
+            looks: session
+                .deciding
+                .as_ref()
+                .map_or(&[], |deciding| &deciding.looks),
             axis: None,
         })
     }
@@ -192,22 +201,48 @@ impl<'a> Side<'a> {
                 ..self.origin.clone()
             },
             runs,
+            plan: self.plan,
+            looks: self.looks,
             axis: Some(axis.to_owned()),
         })
     }
 
+    /// The margins that the suite sets for each of the side's cells, by quantity.
+    pub(crate) fn margins(&self) -> BTreeMap<Cell, &'a BTreeMap<String, f64>> {
+        let own = self.plan.iter().filter(|plan| {
+            plan.image == self.origin.image && !plan.margins.is_empty() && self.has(&plan.variant)
+        });
+        own.map(|plan| {
+            let cell = self.cell(&plan.suite, &plan.scenario, &plan.variant);
+            (cell, &plan.margins)
+        })
+        .collect()
+    }
+
+    /// Whether a variant is on the side, which may be kept to one value of an axis.
+    fn has(&self, variant: &Variant) -> bool {
+        self.origin.choice.as_deref().is_none_or(|choice| {
+            let (axis, value) = choice.split_once('=').unwrap_or((choice, ""));
+            variant.axes().get(axis).is_some_and(|own| own == value)
+        })
+    }
+
+    fn cell(&self, suite: &str, scenario: &str, variant: &Variant) -> Cell {
+        Cell {
+            suite: suite.to_owned(),
+            scenario: scenario.to_owned(),
+            variant: self
+                .axis
+                .as_deref()
+                .map_or_else(|| variant.to_string(), |axis| without(variant, axis)),
+        }
+    }
+
     /// Cell → block → the last run of it.
-    pub(crate) fn cells(&self) -> BTreeMap<Cell, BTreeMap<u32, &'a Record>> {
-        let mut cells: BTreeMap<Cell, BTreeMap<u32, &Record>> = BTreeMap::new();
+    pub(crate) fn cells(&self) -> BTreeMap<Cell, Runs<'a>> {
+        let mut cells: BTreeMap<Cell, Runs<'a>> = BTreeMap::new();
         for run in &self.runs {
-            let cell = Cell {
-                suite: run.suite.clone(),
-                scenario: run.scenario.clone(),
-                variant: self.axis.as_deref().map_or_else(
-                    || run.variant.to_string(),
-                    |axis| without(&run.variant, axis),
-                ),
-            };
+            let cell = self.cell(&run.suite, &run.scenario, &run.variant);
             let blocks = cells.entry(cell).or_default();
             let newest = blocks.entry(run.block).or_insert(run);
             if run.attempt >= newest.attempt {
@@ -230,6 +265,9 @@ fn without(variant: &Variant, axis: &str) -> String {
     }
     words.join(" ")
 }
+
+/// Block to the last record of the run.
+pub(crate) type Runs<'a> = BTreeMap<u32, &'a Record>;
 
 /// What two sides are compared on.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]

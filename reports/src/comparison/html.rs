@@ -3,7 +3,9 @@
 use judge::compare::Verdict;
 use verdict::Verdicts;
 
-use super::{cell_name, effect, headline, interval, label, tally, value, warning, what_would_help};
+use super::{
+    cell_name, effect, headline, interval, label, looks, tally, value, warning, what_would_help,
+};
 use crate::{format::clean, svg::escape};
 
 /// Verdicts as the inside of a section: headline, warnings, and a table with every figure.
@@ -15,6 +17,9 @@ pub fn html(verdicts: &Verdicts) -> String {
         text(&headline(verdicts)),
         text(&tally(verdicts))
     );
+    if let Some(looks) = looks(verdicts) {
+        html += &format!("<p class=\"muted\">{looks}</p>");
+    }
     if !verdicts.warnings.is_empty() {
         let items = verdicts
             .warnings
@@ -23,9 +28,11 @@ pub fn html(verdicts: &Verdicts) -> String {
         let items: String = items.collect();
         html += &format!("<div class=\"cautions\"><ul>{items}</ul></div>");
     }
-    html += "<div class=\"scroll\" tabindex=\"0\"><table class=\"cells\"><caption>Change: geometric \
-             mean of the blocks' ratios, head to base, with its 95 % interval. In brackets: figures \
-             that fail no gate.</caption><thead><tr>";
+    html += &format!(
+        "<div class=\"scroll\" tabindex=\"0\"><table class=\"cells\"><caption>Change: geometric \
+         mean of the blocks' ratios, head to base, with its 95 % interval. In brackets: figures \
+         that fail no gate. {FAMILY}</caption><thead><tr>"
+    );
     for head in [
         "figure",
         "base",

@@ -4,8 +4,8 @@ use judge::compare::Verdict;
 use verdict::{CellVerdicts, QuantityVerdict, Verdicts};
 
 use super::{
-    GRAVEST_FIRST, cell_name, effect, headline, interval, label, tally, value, warning,
-    what_would_help,
+    FAMILY, GRAVEST_FIRST, cell_name, effect, headline, interval, label, looks, tally, value,
+    warning, what_would_help,
 };
 use crate::{
     format::share,
@@ -112,7 +112,8 @@ fn method(verdicts: &Verdicts) -> String {
         )
     };
     format!(
-        "Runs are paired by block; change is the geometric mean of the ratios head to base; the \
-         false discovery rate over all figures is controlled.{margins}"
+        "Runs are paired by block; change is the geometric mean of the ratios head to base. \
+         {FAMILY}{margins}{}",
+        looks(verdicts).map_or_else(String::new, |looks| format!(" {looks}"))
     )
 }

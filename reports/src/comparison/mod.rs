@@ -92,7 +92,8 @@ fn value(found: &QuantityVerdict, value: Option<f64>) -> String {
         Some(Unit::Bytes) => format::bytes(value),
         Some(Unit::Seconds) => format::seconds(value),
         Some(Unit::SamplesPerSecond) => format::Quantity::Throughput.write(value),
-        None => format::significant(value, 4),
+        Some(Unit::Watts) => format::Quantity::Watts.write(value),
+        Some(Unit::Count | Unit::Joules) | None => format::significant(value, 4),
     }
 }
 
@@ -148,6 +149,22 @@ fn what_would_help(found: &QuantityVerdict) -> Option<String> {
     })
 }
 
+/// How many figures at once are judged.
+pub(crate) const FAMILY: &str = "Of all that is called better or worse, at most 2 % is so by chance \
+    on average (Benjamini and Hochberg, over all figures of the comparison that vary from run to \
+    run); memory that repeats to the byte is compared to the byte.";
+
+/// How the number of blocks came about, where the session chose it by its own figures.
+fn looks(verdicts: &Verdicts) -> Option<String> {
+    (verdicts.looks > 0).then(|| {
+        format!(
+            "The session looked at its figures {} to know when to end. That is paid for: all looks \
+             together err as seldom as one comparison would, and intervals are as much wider.",
+            plural(verdicts.looks, "time", "times")
+        )
+    })
+}
+
 /// What the reader must know, in words.
 fn warning(warning: &Warning) -> String {
     match warning {
@@ -157,10 +174,14 @@ fn warning(warning: &Warning) -> String {
                 .to_owned()
         }
         Warning::AcrossMachines { what } => format!(
-            "Measured in different places ({what}): what differs there differs here. Identical \
-             configurations often look different across machines."
+            "Measured in different places ({what}): what differs there differs here. Between \
+             hosts, Welch's t has been seen to call half of all identical configurations different."
         ),
         Warning::OneSided { cell, only_in } => format!("{cell} was measured in {only_in} only."),
+        Warning::MarginsDiffer { cells } => format!(
+            "The suites of the two sides set other margins in {}; the head's are used.",
+            plural(*cells, "cell", "cells")
+        ),
         Warning::FailedRuns { cell, base, head } => format!(
             "{cell}: {} of the base and {} of the head failed and are left out.",
             plural(*base, "run", "runs"),

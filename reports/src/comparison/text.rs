@@ -4,7 +4,9 @@ use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Tab
 use judge::compare::Verdict;
 use verdict::Verdicts;
 
-use super::{cell_name, effect, headline, interval, label, tally, value, warning, what_would_help};
+use super::{
+    cell_name, effect, headline, interval, label, looks, tally, value, warning, what_would_help,
+};
 use crate::{format, text::Style};
 
 /// Verdicts as plain text of whatever width they need.
@@ -79,12 +81,15 @@ pub fn text_styled(verdicts: &Verdicts, style: Style) -> String {
     }
     let mut out = format!("{}\n\n", format::clean(&headline(verdicts)));
     out.extend(table.lines().map(|line| format!("{}\n", line.trim_end())));
-    out += &format!("\n{}\n", tally(verdicts));
+    out += &format!("\n{}\n{FAMILY}\n", tally(verdicts));
     for (cell, found) in verdicts.all().filter(|(_, found)| found.gated) {
         if let Some(help) = what_would_help(found) {
             let name = format::clean(&cell_name(cell));
             out += &format!("cannot tell: {name}, {}: {help}\n", label(found));
         }
+    }
+    if let Some(looks) = looks(verdicts) {
+        out += &format!("{looks}\n");
     }
     for known in &verdicts.warnings {
         out += &format!("warning: {}\n", format::clean(&warning(known)));

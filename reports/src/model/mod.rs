@@ -14,11 +14,12 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use protocol::{Device, Model, Task, Variant};
 use record::{
-    EngineFacts, FolderError, ImageFacts, Machine, Outcome, Reason, Record, Records, Session,
-    SessionFolder, Stage, Tool,
+    Deciding, EngineFacts, FolderError, ImageFacts, Machine, Outcome, Reason, Record, Records,
+    Session, SessionFolder, Stage, Tool,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use verdict::{ClaimFound, Verdicts};
 
 use crate::format;
 
@@ -102,6 +103,17 @@ pub struct SessionSummary {
     pub failed: usize,
     /// Notes on the session.
     pub notes: Vec<String>,
+    /// How the session looked at its own figures to know when to end; `None` where the number of
+    /// blocks was fixed beforehand.
+    #[serde(default)]
+    pub deciding: Option<Deciding>,
+    /// What the session compares: its images, the first one against each other one, or what it was
+    /// to decide between.
+    #[serde(default)]
+    pub comparisons: Vec<Verdicts>,
+    /// What its suites claim, judged.
+    #[serde(default)]
+    pub claims: Vec<ClaimFound>,
 }
 
 /// One cell of one session.
@@ -182,6 +194,7 @@ impl<'a> View<'a> {
         let mut cells = Vec::new();
         let mut runs = Vec::new();
         let mut failures = Vec::new();
+        let mut unjudged = Vec::new();
         for source in sources {
             for (cell, of_cell) in group::cells(source) {
                 cells.push(cell);
@@ -193,7 +206,10 @@ impl<'a> View<'a> {
             version: VERSION,
             summary: Vec::new(),
             cautions: Vec::new(),
-            sessions: sources.iter().map(session).collect(),
+            sessions: sources
+                .iter()
+                .map(|source| session(source, &mut unjudged))
+                .collect(),
             cells,
             failures,
         };
@@ -208,6 +224,7 @@ impl<'a> View<'a> {
         let clean = |lines: Vec<String>| lines.iter().map(|line| format::clean(line)).collect();
         view.report.summary = clean(sentences::of(&view));
         view.report.cautions = clean(cautions::of(&view, sources));
+        view.report.cautions.extend(clean(unjudged));
         view
     }
 
@@ -279,7 +296,20 @@ impl<'a> View<'a> {
     }
 }
 
-fn session(source: &Source) -> SessionSummary {
+/// Sums a session up; what cannot be judged, and why, goes to `unjudged`.
+fn session(source: &Source, unjudged: &mut Vec<String>) -> SessionSummary {
+    let Records { records, .. } = &source.records;
+    let comparisons =
+        verdict::compare_session(&source.session, records, &verdict::Options::default())
+            .unwrap_or_else(|error| {
+                unjudged.push(format!("The images cannot be compared: {error}."));
+                Vec::new()
+            });
+    let claims = verdict::judge_claims(&source.session, records, &source.session.claims)
+        .unwrap_or_else(|error| {
+            unjudged.push(format!("The claims cannot be judged: {error}."));
+            Vec::new()
+        });
     let Session {
         session,
         started_at,
@@ -294,9 +324,9 @@ fn session(source: &Source) -> SessionSummary {
         blocks,
         order_seed,
         notes,
+        deciding,
         ..
     } = source.session.clone();
-    let records = &source.records.records;
     SessionSummary {
         session,
         started_at,
@@ -316,6 +346,9 @@ fn session(source: &Source) -> SessionSummary {
             .filter(|record| !record.outcome.is_ok())
             .count(),
         notes,
+        deciding,
+        comparisons,
+        claims,
     }
 }
 

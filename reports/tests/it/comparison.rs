@@ -37,6 +37,7 @@ fn verdicts() -> Verdicts {
                 head: 1,
             },
         ],
+        looks: 0,
         cells: vec![
             cell(
                 "fp32 bs64",

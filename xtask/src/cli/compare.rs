@@ -93,7 +93,7 @@ fn margin(text: &str) -> Result<(String, f64), String> {
     }
 }
 
-fn by(text: &str) -> Result<By, String> {
+pub(super) fn by(text: &str) -> Result<By, String> {
     let parts = text.split_once('=').and_then(|(axis, values)| {
         let (base, head) = values.split_once(',')?;
         let named = [axis, base, head].iter().all(|part| !part.is_empty());

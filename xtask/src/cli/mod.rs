@@ -1,14 +1,16 @@
 //! The command line, as clap sees it.
 
+mod claims;
 mod compare;
 mod history;
 mod images;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub(crate) use compare::CompareArgs;
+pub(crate) use claims::{ClaimsArgs, ClaimsFailOn};
+pub(crate) use compare::{By, CompareArgs};
 pub(crate) use history::{
     BaselineCommand, ExportFormat, HistoryArgs, HistoryCommand, HistoryFile, SeriesArgs,
 };
@@ -39,6 +41,8 @@ pub(crate) enum Command {
     Report(ReportArgs),
     /// Compare two images or two sessions, cell by cell
     Compare(CompareArgs),
+    /// Hold a session against what somebody claimed
+    Claims(ClaimsArgs),
     /// Find change points in the history, or in a CSV series
     Trend(Box<TrendArgs>),
     /// Keep sessions, and read them over time
@@ -94,9 +98,19 @@ pub(crate) struct BenchArgs {
     /// `auto`, `cpu`, `cuda` or `cuda:N`
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub(crate) device: String,
-    /// How many times every cell runs; default: what the suite says
+    /// How many times every cell runs, with --until-decided at most; default: what the suite says
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) blocks: Option<u32>,
+    /// Add blocks until every gated figure is decided between the first image and the others (or
+    /// as --by says), or the time budget ends
+    #[arg(long)]
+    pub(crate) until_decided: bool,
+    /// How long --until-decided may take, such as `90min` or `2h`; default: 1h
+    #[arg(long, value_name = "TIME", requires = "until_decided", value_parser = time)]
+    pub(crate) time_budget: Option<Duration>,
+    /// Decide between two values of one axis, such as `precision=fp32,amp-bf16`, in place of images
+    #[arg(long, value_name = "AXIS=BASE,HEAD", requires = "until_decided", value_parser = compare::by)]
+    pub(crate) by: Option<By>,
     /// The session's folder; default: `sessions/` and the session's name
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     pub(crate) out: Option<PathBuf>,
@@ -194,6 +208,14 @@ pub(crate) struct TestArgs {
     /// Leave out what needs a second engine: the tests of engines and images on Podman
     #[arg(long)]
     pub(crate) without_podman: bool,
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    text.parse::<jiff::SignedDuration>()
+        .ok()
+        .and_then(|time| Duration::try_from(time).ok())
+        .filter(|time| !time.is_zero())
+        .ok_or_else(|| format!("`{text}` is no time; expected one with its unit, such as 90min"))
 }
 
 fn days(text: &str) -> Result<f64, String> {

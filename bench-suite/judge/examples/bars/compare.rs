@@ -3,7 +3,7 @@
 use judge::compare::{Block, Comparison, Metric, Options, Verdict, compare};
 use judge::dist::t_two_sided;
 use judge::family::FamilyOptions;
-use judge::sequential::{Sequential, Spending};
+use judge::sequential::{FIRST_LOOK, Sequential, Spending, is_look};
 
 use crate::noise::{Shape, blocks, rng};
 use crate::{percent, pools};
@@ -128,38 +128,68 @@ fn curve(repeats: u64, draw: &Draw) {
     println!("```");
 }
 
-/// Looks after every block from the third to the twentieth.
+/// Looks from the third block on: after every one, or as [`is_look`] spaces them.
 fn sequential(repeats: u64) {
-    const MOST: usize = 20;
-    println!("\n## Looking after every block, 3 to {MOST} blocks, margin 0.5 %\n");
-    println!("| spending | change | better or worse | same | undecided | mean blocks |");
-    println!("|---|---|---|---|---|---|");
-    for spending in [Spending::Pocock, Spending::OBrienFleming] {
-        for ratio in [1.0, 1.01, 1.02, 1.05] {
-            let outcome = |i: u64| {
-                let metric = blocks(&mut rng(5, i), MOST, ratio, Shape::of(i), 0.0);
-                let mut looks = Sequential::new(1, spending, FamilyOptions::default());
-                for n in 3..=MOST {
-                    let mut so_far = metric.clone();
-                    so_far.blocks.truncate(n);
-                    let look = looks
-                        .look(n as f64 / MOST as f64, &[so_far])
-                        .unwrap_or_else(|error| panic!("a simulated look: {error}"));
-                    if look.is_decided() {
-                        return (look.comparisons[0].verdict, n);
-                    }
+    println!("\n## Looking again, from 3 blocks on, margin 0.5 %\n");
+    println!(
+        "| most blocks | looks | spending | change | better or worse | same | undecided | mean blocks |"
+    );
+    println!("|---|---|---|---|---|---|---|---|");
+    for most in [20, 60] {
+        for (looks, spaced) in [("after every block", false), ("spaced", true)] {
+            for spending in [Spending::Pocock, Spending::OBrienFleming] {
+                for ratio in [1.0, 1.01, 1.02, 1.05] {
+                    let rule = Rule {
+                        most,
+                        spaced,
+                        spending,
+                    };
+                    let share = |wanted: fn(Verdict) -> bool| {
+                        percent(repeats, |i| wanted(rule.outcome(i, ratio).0))
+                    };
+                    let total: u32 = (0..repeats).map(|i| rule.outcome(i, ratio).1).sum();
+                    println!(
+                        "| {most} | {looks} | {spending:?} | {ratio} | {:.1} | {:.1} | {:.1} | {:.1} |",
+                        share(changed),
+                        share(|verdict| verdict == Verdict::Same),
+                        share(|verdict| verdict == Verdict::CannotTell),
+                        f64::from(total) / repeats as f64,
+                    );
                 }
-                (Verdict::CannotTell, MOST)
-            };
-            let share = |wanted: fn(Verdict) -> bool| percent(repeats, |i| wanted(outcome(i).0));
-            let total: usize = (0..repeats).map(|i| outcome(i).1).sum();
-            println!(
-                "| {spending:?} | {ratio} | {:.1} | {:.1} | {:.1} | {:.1} |",
-                share(changed),
-                share(|verdict| verdict == Verdict::Same),
-                share(|verdict| verdict == Verdict::CannotTell),
-                total as f64 / repeats as f64,
-            );
+            }
         }
+    }
+}
+
+/// How a session looks at itself.
+struct Rule {
+    most: u32,
+    spaced: bool,
+    spending: Spending,
+}
+
+impl Rule {
+    /// What it comes to, and after how many blocks.
+    fn outcome(&self, seed: u64, ratio: f64) -> (Verdict, u32) {
+        let metric = blocks(
+            &mut rng(5, seed),
+            self.most as usize,
+            ratio,
+            Shape::of(seed),
+            0.0,
+        );
+        let mut looks = Sequential::new(1, self.spending, FamilyOptions::default());
+        for n in (FIRST_LOOK..=self.most).filter(|&n| !self.spaced || is_look(n) || n == self.most)
+        {
+            let mut so_far = metric.clone();
+            so_far.blocks.truncate(n as usize);
+            let look = looks
+                .look(f64::from(n) / f64::from(self.most), &[so_far])
+                .unwrap_or_else(|error| panic!("a simulated look: {error}"));
+            if look.is_decided() {
+                return (look.comparisons[0].verdict, n);
+            }
+        }
+        (Verdict::CannotTell, self.most)
     }
 }

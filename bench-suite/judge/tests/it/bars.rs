@@ -4,7 +4,7 @@
 use judge::compare::{Metric, Options, Verdict, compare};
 use judge::family::{FamilyOptions, judge_all};
 use judge::prior::VariancePrior;
-use judge::sequential::{Sequential, Spending};
+use judge::sequential::{FIRST_LOOK, Sequential, Spending, is_look};
 use judge::trend::{TrendOptions, change_points};
 
 use crate::noise::{
@@ -127,6 +127,39 @@ fn looking_after_every_block_keeps_the_error() {
     assert!(
         naive > 4.0,
         "without spending: {naive} %, so the price is for something"
+    );
+}
+
+/// Two sides alike, as when a session adds blocks until it is decided: however the looks are
+/// spaced, all of them together err no more often than one comparison, and the spaced ones decide
+/// more, since a look that hardly differs from the last one costs no share of the error.
+#[test]
+fn spaced_looks_keep_the_error_and_decide_sooner() {
+    let outcome = |i: u64, spaced: bool| {
+        let all = blocks(&mut rng(106, i), 40, 1.0, Shape::of(i), 0.0);
+        let mut looks = Sequential::new(1, Spending::Pocock, FamilyOptions::default());
+        let found = (FIRST_LOOK..=40)
+            .filter(|&n| !spaced || is_look(n))
+            .find_map(|n| {
+                let mut so_far = all.clone();
+                so_far.blocks.truncate(n as usize);
+                let look = looks.look(f64::from(n) / 40.0, &[so_far]).unwrap();
+                look.is_decided().then(|| look.comparisons[0].verdict)
+            });
+        found.unwrap_or(Verdict::CannotTell)
+    };
+    let share = |spaced: bool, wanted: fn(Verdict) -> bool| {
+        percent(|i| i < REPEATS / 3 && wanted(outcome(i, spaced))) * 3.0
+    };
+    for spaced in [false, true] {
+        let wrong = share(spaced, changed);
+        assert!(wrong <= 2.0, "{wrong} % wrong");
+    }
+    let same = |spaced| share(spaced, |verdict| verdict == Verdict::Same);
+    let (every, spaced) = (same(false), same(true));
+    assert!(
+        spaced >= every,
+        "{spaced} % the same with spaced looks, {every} % without"
     );
 }
 

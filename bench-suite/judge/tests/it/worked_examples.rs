@@ -1,6 +1,6 @@
 //! The examples of the README, digit for digit.
 
-use judge::claims::{Claim, Effect, Outcome, Range};
+use judge::claims::{Effect, Outcome, Range};
 use judge::compare::{Block, Direction, Kind, Metric, Options, Verdict, compare};
 use judge::dist::t_critical;
 use judge::family::{Dependence, q_values};
@@ -87,19 +87,10 @@ fn a_claim_by_hand() {
     };
     let measured = compare(&metric, &Options::default()).unwrap();
     check(measured.ratio.unwrap(), 0.554_04);
-    let claim = |min, max| Claim {
-        statement: "AMP saves peak memory".to_owned(),
-        source: "seed article".to_owned(),
-        metric: "peak_allocated_bytes".to_owned(),
-        baseline: "fp32".to_owned(),
-        treated: "amp-fp16".to_owned(),
-        expect: Effect::Saving(Range { min, max }),
-    };
     let judge = |min, max| {
-        claim(Some(min), Some(max))
-            .judge(&measured)
-            .unwrap()
-            .outcome
+        let (min, max) = (Some(min), Some(max));
+        let claim = Effect::Saving(Range { min, max });
+        claim.judge(&measured).unwrap().outcome
     };
     assert_eq!(judge(0.3, 0.5), Outcome::Holds);
     assert_eq!(judge(0.5, 0.6), Outcome::Refuted);

@@ -126,6 +126,7 @@ impl Fake {
                     measured: self.steps,
                 },
                 seed: 7,
+                margins: BTreeMap::new(),
             })
         });
         let cuda = self.device.is_cuda();
@@ -211,6 +212,8 @@ impl Fake {
             cells: cells.collect(),
             blocks: self.blocks,
             order_seed: 42,
+            claims: Vec::new(),
+            deciding: None,
             notes: Vec::new(),
         }
     }

@@ -3,16 +3,16 @@
 pub(crate) mod prepare;
 mod watch;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use bench_suite::{
     device::Choice,
     machine,
     plan::{Plan, Request},
-    session::{self, Session, Spec, Totals},
-    suite::Suite,
+    session::{self, Session, SessionError, Spec, Totals},
+    suite::{MAX_BLOCKS, Suite},
 };
-use record::{SessionFolder, Tool};
+use record::{Deciding, SessionFolder, SidesCompared, Tool};
 use tokio_util::sync::CancellationToken;
 
 use self::{prepare::Place, watch::Watch};
@@ -27,6 +27,9 @@ use crate::{
 
 /// How often a run is tried again that the engine and not the workload failed.
 const ENGINE_RETRIES: u32 = 2;
+
+/// How long `--until-decided` may take unless said otherwise.
+const TIME_BUDGET: Duration = Duration::from_hours(1);
 
 /// Plans, prepares, runs, reports.
 pub(crate) async fn run(args: &BenchArgs, printer: &Printer) -> Result<()> {
@@ -47,7 +50,8 @@ pub(crate) async fn run(args: &BenchArgs, printer: &Printer) -> Result<()> {
         suites: &suites,
         images: &names,
         device,
-        blocks: args.blocks,
+        // With --until-decided the suite's number of blocks says nothing.
+        blocks: args.blocks.or(args.until_decided.then_some(1)),
         order_seed: None,
     })?;
     for left_out in &plan.left_out {
@@ -59,14 +63,19 @@ pub(crate) async fn run(args: &BenchArgs, printer: &Printer) -> Result<()> {
             left_out.device.word()
         ));
     }
+    let deciding = deciding(args, &plan);
+    if let Some(deciding) = &deciding {
+        session::check_sides(&plan, &deciding.sides).map_err(SessionError::from)?;
+    }
     if args.dry_run {
-        show(&plan, printer);
+        show(&plan, args.until_decided, printer);
         return Ok(());
     }
     let place = Place::choose(args.engine, printer).await?;
     let sources = prepare::sources(&args.sources, &root);
     let ready = prepare::ready(&place, images, device, sources, printer).await?;
     let spec = Spec {
+        deciding,
         plan,
         images: ready.images,
         machine,
@@ -105,6 +114,28 @@ pub(crate) async fn run(args: &BenchArgs, printer: &Printer) -> Result<()> {
     end(totals, &folder)
 }
 
+/// What `--until-decided` asks for.
+fn deciding(args: &BenchArgs, plan: &Plan) -> Option<Deciding> {
+    if !args.until_decided {
+        return None;
+    }
+    let sides = match &args.by {
+        Some(by) => SidesCompared::Axis {
+            axis: by.axis.clone(),
+            base: by.base.clone(),
+            head: by.head.clone(),
+        },
+        None => SidesCompared::Images {
+            base: plan.cells.first()?.plan.image.clone(),
+        },
+    };
+    Some(session::until_decided(
+        sides,
+        args.time_budget.unwrap_or(TIME_BUDGET),
+        args.blocks.unwrap_or(MAX_BLOCKS),
+    ))
+}
+
 fn load(names: &[String]) -> Result<Vec<Suite>> {
     let catalog = scenarios::catalog()?;
     names
@@ -113,7 +144,7 @@ fn load(names: &[String]) -> Result<Vec<Suite>> {
         .collect()
 }
 
-fn show(plan: &Plan, printer: &Printer) {
+fn show(plan: &Plan, until_decided: bool, printer: &Printer) {
     let mut table = table(
         Format::Text,
         ["image", "suite", "scenario", "variant", "warm-up", "steps"],
@@ -130,10 +161,15 @@ fn show(plan: &Plan, printer: &Printer) {
         ]);
     }
     let (cells, blocks) = (plan.cells.len(), plan.blocks);
+    let device = plan.device;
+    let extent = if until_decided {
+        format!("as many blocks as it takes on {device}")
+    } else {
+        let runs = cells * blocks as usize;
+        format!("{blocks} blocks on {device}: {runs} runs")
+    };
     printer.line(&format!(
-        "{table}\n{cells} cells in {blocks} blocks on {}: {} runs; nothing was started",
-        plan.device,
-        cells * blocks as usize
+        "{table}\n{cells} cells in {extent}; nothing was started"
     ));
 }
 
@@ -168,6 +204,16 @@ fn report(folder: &SessionFolder, printer: &Printer) -> Result<()> {
         plain: !printer.is_live(),
     };
     printer.raw(&reports::text::table(&view, style));
+    for session in &view.report.sessions {
+        for verdicts in &session.comparisons {
+            printer.raw("\n");
+            printer.raw(&reports::comparison::text_styled(verdicts, style));
+        }
+        if !session.claims.is_empty() {
+            printer.raw("\n");
+            printer.raw(&reports::claims::text_styled(&session.claims, style));
+        }
+    }
     let written = reports::write(std::slice::from_ref(folder), folder.path())?;
     printer.line(&format!("report: {}", written.html.display()));
     Ok(())

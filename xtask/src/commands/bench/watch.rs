@@ -4,9 +4,14 @@ use std::time::Instant;
 
 use bench_suite::session::{Progress, Subscriber, Totals};
 use indicatif::ProgressBar;
-use record::{CellPlan, Outcome, Record};
+use record::{CellPlan, Deciding, Look, LookEnd, Outcome, Record};
+
+use verdict::Verdicts;
 
 use crate::printer::Printer;
+
+/// At most so many undecided figures are named after a look.
+const MOST_NAMED: usize = 12;
 
 /// A bar with what runs now where somebody watches, a line for each run elsewhere.
 pub(super) struct Watch {
@@ -48,6 +53,7 @@ impl Watch {
 
     fn ended(&self, record: &Record, totals: Totals) {
         if let Some(bar) = &self.bar {
+            bar.set_length(totals.planned as u64);
             bar.set_position((totals.planned - totals.remaining) as u64);
         }
         let name = self.name(&record.image, &record.scenario, &record.variant.to_string());
@@ -92,6 +98,39 @@ impl Watch {
         }
     }
 
+    /// What a look came to, and what is still open.
+    fn looked(&self, look: &Look, deciding: &Deciding, verdicts: &[Verdicts]) {
+        let open = look.undecided.len();
+        let gated = look.decided + open;
+        let blocks = look.blocks;
+        let ending = match (deciding.end, deciding.planned_blocks) {
+            (Some(LookEnd::Decided), _) => "; no further block is needed".to_owned(),
+            (Some(LookEnd::Time), _) => "; the time budget ends here".to_owned(),
+            (Some(LookEnd::Blocks), _) => "; no more blocks were asked for".to_owned(),
+            (None, Some(planned)) => format!("; the time is good for about {planned} blocks"),
+            (None, None) => String::new(),
+        };
+        self.printer.note(&format!(
+            "after {blocks} blocks {} of {gated} gated figures are decided{ending}",
+            look.decided
+        ));
+        let needed: Vec<_> = verdicts
+            .iter()
+            .flat_map(Verdicts::undecided)
+            .map(|(_, figure)| figure.comparison.blocks_needed)
+            .collect();
+        for (name, needed) in look.undecided.iter().zip(needed).take(MOST_NAMED) {
+            let needed = needed.map_or_else(String::new, |needed| {
+                format!(" (about {needed} blocks would show its margin)")
+            });
+            self.printer.note(&format!("  undecided: {name}{needed}"));
+        }
+        if open > MOST_NAMED {
+            self.printer
+                .note(&format!("  … and {} more", open - MOST_NAMED));
+        }
+    }
+
     fn name(&self, image: &str, scenario: &str, variant: &str) -> String {
         if self.several_images {
             format!("{image} {scenario} {variant}")
@@ -119,6 +158,11 @@ impl Subscriber for Watch {
                         .note(&format!("block {} of {of} is complete", block + 1));
                 }
             }
+            Progress::Looked {
+                look,
+                deciding,
+                verdicts,
+            } => self.looked(look, deciding, verdicts),
             Progress::SessionEnded { .. } => {
                 if let Some(bar) = self.bar.take() {
                     bar.finish_and_clear();

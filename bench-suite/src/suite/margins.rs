@@ -1,0 +1,75 @@
+//! The margins that a suite sets: relative changes that count as none.
+
+use std::collections::BTreeMap;
+
+use record::Quantity;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use strict_yaml::{Document, KeyPath, YamlError, most_similar};
+
+/// Quantity to margin, as it stands in a file.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(transparent)]
+pub(super) struct MarginsFile(BTreeMap<String, f64>);
+
+impl MarginsFile {
+    /// Checks names and values.
+    pub(super) fn check(&self, document: &Document, at: &KeyPath) -> Result<(), YamlError> {
+        for (name, margin) in &self.0 {
+            let at = at.clone().key(name.as_str());
+            if !Quantity::compared().any(|quantity| quantity.name == name) {
+                let names: Vec<_> = Quantity::compared().map(|one| one.name).collect();
+                let help = most_similar(name, names.iter().copied())
+                    .map(|similar| format!("did you mean `{similar}`?"));
+                return Err(document.error_at_key(
+                    &at,
+                    format!("no compared quantity is named `{name}`"),
+                    format!("expected one of: {}", names.join(", ")),
+                    help,
+                ));
+            }
+            if !(0.0..1.0).contains(margin) {
+                return Err(document.error_expecting(
+                    &at,
+                    format!("a value out of range: {margin}"),
+                    "expected a share from 0 to below 1; 2 % is written 0.02",
+                    None,
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// With the defaults where nothing is said.
+    pub(super) fn or(&self, defaults: &Self) -> BTreeMap<String, f64> {
+        let mut all = defaults.0.clone();
+        all.extend(self.0.clone());
+        all
+    }
+}
+
+impl JsonSchema for MarginsFile {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Margins".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let quantities: BTreeMap<_, _> = Quantity::compared()
+            .map(|quantity| {
+                let margin = serde_json::json!({
+                    "type": "number",
+                    "minimum": 0,
+                    "exclusiveMaximum": 1,
+                    "description": format!("{}; {} unless said otherwise", quantity.label, quantity.margin),
+                });
+                (quantity.name, margin)
+            })
+            .collect();
+        json_schema!({
+            "type": "object",
+            "description": "Quantity to the largest relative change that counts as none",
+            "properties": quantities,
+            "additionalProperties": false,
+        })
+    }
+}

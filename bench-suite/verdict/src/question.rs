@@ -1,0 +1,136 @@
+//! What the judge is asked: one quantity of one cell, block by block, with its margin.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use judge::{
+    compare::{Block, Comparison, Direction, Kind, Metric},
+    family::{FamilyOptions, judge_all},
+    sequential::{Sequential, SequentialError, Spending},
+};
+use record::{Better, Look, Nature, Quantity};
+
+use crate::{
+    CompareError, Options, Side,
+    side::{Cell, Runs},
+};
+
+/// Block number to what either side read.
+pub(crate) type Blocks = BTreeMap<u32, Block>;
+
+/// One question.
+pub(crate) struct Question<'a> {
+    pub(crate) cell: &'a Cell,
+    pub(crate) quantity: &'static Quantity,
+    pub(crate) margin: f64,
+    pub(crate) blocks: Blocks,
+}
+
+impl Question<'_> {
+    /// The question with its first `blocks` blocks; `None`: with all.
+    fn metric(&self, blocks: Option<u32>) -> Metric {
+        let seen = self
+            .blocks
+            .iter()
+            .filter(|(number, _)| blocks.is_none_or(|blocks| **number < blocks))
+            .map(|(_, block)| *block);
+        metric(self.quantity, seen.collect(), self.margin)
+    }
+
+    fn refused(&self, source: judge::family::FamilyError) -> CompareError {
+        CompareError::Judge {
+            cell: self.cell.label(),
+            quantity: self.quantity.name,
+            source,
+        }
+    }
+}
+
+/// Pairs runs by block.
+pub(crate) fn pair(quantity: &Quantity, base: &Runs<'_>, head: &Runs<'_>) -> Blocks {
+    let blocks: BTreeSet<u32> = base.keys().chain(head.keys()).copied().collect();
+    let read = |runs: &Runs<'_>, block| runs.get(block).and_then(|run| quantity.of(run));
+    blocks
+        .iter()
+        .map(|block| {
+            let (base, head) = (read(base, block), read(head, block));
+            (*block, Block { base, head })
+        })
+        .collect()
+}
+
+/// A question as the judge takes it.
+pub(crate) fn metric(quantity: &Quantity, blocks: Vec<Block>, margin: f64) -> Metric {
+    Metric {
+        blocks,
+        direction: match quantity.better {
+            Better::Higher => Direction::HigherIsBetter,
+            Better::Lower => Direction::LowerIsBetter,
+        },
+        kind: match quantity.nature {
+            Nature::Time => Kind::TimeLike,
+            Nature::Memory => Kind::MemoryLike,
+        },
+        margin,
+    }
+}
+
+/// Asks them all, as one family. Where the session looked at its figures to know when to end,
+/// every look is taken again, so that the price of looking is paid here as it was there.
+pub(crate) fn judge_questions(
+    questions: &[Question<'_>],
+    looks: &[Look],
+    options: &FamilyOptions,
+) -> Result<Vec<Comparison>, CompareError> {
+    let metrics = |blocks| -> Vec<Metric> {
+        let metrics = questions.iter().map(|question| question.metric(blocks));
+        metrics.collect()
+    };
+    if looks.is_empty() {
+        return judge_all(&metrics(None), options)
+            .map_err(|source| questions[source.index].refused(source));
+    }
+    let mut sequence = Sequential::new(questions.len(), Spending::default(), *options);
+    let mut judged = Vec::new();
+    for look in looks {
+        let found = sequence
+            .look(look.fraction, &metrics(Some(look.blocks)))
+            .map_err(|source| match source {
+                SequentialError::Family(source) => questions[source.index].refused(source),
+                source => CompareError::Looks { source },
+            })?;
+        judged = found.comparisons;
+    }
+    Ok(judged)
+}
+
+/// The margin of every quantity of every cell: the user's word first, then the head's suite, then
+/// the table's.
+pub(crate) struct Margins<'a> {
+    asked: &'a BTreeMap<String, f64>,
+    base: BTreeMap<Cell, &'a BTreeMap<String, f64>>,
+    head: BTreeMap<Cell, &'a BTreeMap<String, f64>>,
+}
+
+impl<'a> Margins<'a> {
+    pub(crate) fn of(base: &Side<'a>, head: &Side<'a>, options: &'a Options) -> Self {
+        Self {
+            asked: &options.margins,
+            base: base.margins(),
+            head: head.margins(),
+        }
+    }
+
+    pub(crate) fn of_cell(&self, cell: &Cell, quantity: &Quantity) -> f64 {
+        let of_suite = || self.head.get(cell)?.get(quantity.name);
+        let own = self.asked.get(quantity.name).or_else(of_suite);
+        own.copied().unwrap_or(quantity.margin)
+    }
+
+    /// Cells whose margins are not the same on both sides.
+    pub(crate) fn differing(&self, cells: &[&Cell]) -> usize {
+        cells
+            .iter()
+            .filter(|cell| self.base.get(**cell) != self.head.get(**cell))
+            .count()
+    }
+}

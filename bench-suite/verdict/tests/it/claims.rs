@@ -1,0 +1,251 @@
+//! Claims in, outcomes out.
+
+use judge::claims::Outcome;
+use protocol::{Model, Positive, Precision, Task};
+use record::{CellChoice, Claim, Expectation, ImageFacts, Range, Record};
+use verdict::judge_claims;
+
+use crate::support::{records, runs, session};
+
+const PEAK: &str = "peak_allocated_bytes";
+const SPEED: &str = "throughput_samples_per_second";
+
+fn range(min: impl Into<Option<f64>>, max: impl Into<Option<f64>>) -> Range {
+    Range {
+        min: min.into(),
+        max: max.into(),
+    }
+}
+
+fn choice(axes: &[(&str, &str)]) -> CellChoice {
+    CellChoice {
+        axes: axes
+            .iter()
+            .map(|&(axis, value)| (axis.to_owned(), value.to_owned()))
+            .collect(),
+        ..CellChoice::default()
+    }
+}
+
+/// A claim on what AMP does.
+fn claim(metric: &str, expect: Expectation) -> Claim {
+    Claim {
+        statement: "AMP saves memory".into(),
+        source: "an article".into(),
+        metric: metric.into(),
+        scenarios: vec!["tiny".into()],
+        models: Vec::new(),
+        task: None,
+        baseline: Some(choice(&[("precision", "fp32")])),
+        treated: choice(&[("precision", "amp-bf16")]),
+        expect,
+    }
+}
+
+/// fp32 and amp-bf16, the latter 30 % faster and with 40 % less memory, and what is none of the
+/// claim's business.
+fn both() -> Vec<Record> {
+    let mut all = records("s", "old", 0, "tiny", &runs(100.0, 1000));
+    let mut treated = records("s", "old", 1, "tiny", &runs(130.0, 600));
+    for run in &mut treated {
+        run.variant.precision = Precision::AmpBf16;
+    }
+    // Another batch has no partner.
+    let mut alone = treated.clone();
+    for run in &mut alone {
+        run.variant.batch = Positive::new(4).unwrap();
+    }
+    all.extend(records("s", "old", 0, "other", &runs(100.0, 1000)));
+    all.extend(treated.into_iter().chain(alone));
+    all
+}
+
+#[test]
+fn claims_are_judged_on_every_pair_that_fits() {
+    let check = |metric: &str, expect: Expectation, outcome: Outcome| {
+        let session = session("s", "m");
+        let found = judge_claims(&session, &both(), &[claim(metric, expect)]).unwrap();
+        let [pair] = &found[0].pairs[..] else {
+            panic!("{found:?}");
+        };
+        assert_eq!(pair.verdict.outcome, outcome, "{}", pair.verdict.reason);
+        assert_eq!(found[0].outcome, outcome);
+        let baseline = pair.baseline.as_ref().map(|cell| cell.variant.as_str());
+        assert_eq!(baseline, Some("fp32 bs1"));
+        assert_eq!(pair.treated.variant, "amp-bf16 bs1");
+    };
+    check(PEAK, Expectation::Saving(range(0.3, 0.5)), Outcome::Holds);
+    check(PEAK, Expectation::Saving(range(0.5, 0.6)), Outcome::Refuted);
+    check(
+        SPEED,
+        Expectation::Increase(range(0.2, 0.4)),
+        Outcome::Holds,
+    );
+    check(
+        SPEED,
+        Expectation::Increase(range(0.3, 0.4)),
+        Outcome::CannotTell,
+    );
+}
+
+#[test]
+fn one_pair_refutes_and_every_pair_must_bear_it_out() {
+    let mut all = both();
+    // The same again in a larger batch, where hardly anything is saved.
+    for (side, precision, peak) in [(0, Precision::Fp32, 2000), (1, Precision::AmpBf16, 1900)] {
+        let mut larger = records("s", "old", side, "tiny", &runs(100.0, peak));
+        for run in &mut larger {
+            run.variant.precision = precision;
+            run.variant.batch = Positive::new(8).unwrap();
+        }
+        all.extend(larger);
+    }
+    let outcome = |expect| {
+        let found = judge_claims(&session("s", "m"), &all, &[claim(PEAK, expect)]).unwrap();
+        assert_eq!(found[0].pairs.len(), 2);
+        found[0].outcome
+    };
+    assert_eq!(
+        outcome(Expectation::Saving(range(0.3, 0.5))),
+        Outcome::Refuted
+    );
+    assert_eq!(
+        outcome(Expectation::Saving(range(0.01, 0.5))),
+        Outcome::Holds
+    );
+}
+
+#[test]
+fn more_pairs_ask_for_wider_intervals() {
+    let width = |records: &[Record]| {
+        let claim = claim(SPEED, Expectation::Ratio(range(1.0, 2.0)));
+        let found = judge_claims(&session("s", "m"), records, &[claim]).unwrap();
+        let interval = found[0].pairs[0].verdict.interval.unwrap();
+        interval.hi - interval.lo
+    };
+    let one = both();
+    let mut two = both();
+    let mut more = both();
+    for run in &mut more {
+        run.image = "second".into();
+    }
+    two.extend(more);
+    assert!(width(&two) > 1.1 * width(&one));
+}
+
+#[test]
+fn what_was_not_measured_cannot_be_told() {
+    let session = session("s", "m");
+    let unmeasured = &both()[..6];
+    let claims = [claim(PEAK, Expectation::Ratio(range(0.0, 1.0)))];
+    let found = judge_claims(&session, unmeasured, &claims).unwrap();
+    assert_eq!(
+        (found[0].pairs.len(), found[0].outcome),
+        (0, Outcome::CannotTell)
+    );
+    let other_model = Claim {
+        models: vec![Model::BertLarge],
+        ..claims[0].clone()
+    };
+    let other_task = Claim {
+        task: Some(Task::Inference),
+        ..claims[0].clone()
+    };
+    for found in judge_claims(&session, &both(), &[other_model, other_task]).unwrap() {
+        assert_eq!(found.pairs, []);
+    }
+}
+
+#[test]
+fn images_are_compared_by_their_libtorch() {
+    let mut session = session("s", "m");
+    session.images = [("old", "2.5.1"), ("new", "2.6.0")]
+        .map(|(name, version)| ImageFacts {
+            name: name.into(),
+            libtorch_version: version.into(),
+            ..ImageFacts::default()
+        })
+        .to_vec();
+    let mut all = records("s", "old", 0, "tiny", &runs(100.0, 1000));
+    all.extend(records("s", "new", 1, "tiny", &runs(100.0, 850)));
+    let version = |version: &str| CellChoice {
+        libtorch: Some(version.into()),
+        ..CellChoice::default()
+    };
+    let of_versions = |base: &str, head: &str| {
+        let claim = Claim {
+            baseline: Some(version(base)),
+            treated: version(head),
+            ..claim(PEAK, Expectation::Saving(range(0.12, 0.18)))
+        };
+        judge_claims(&session, &all, &[claim]).unwrap().remove(0)
+    };
+    let found = of_versions("2.5", "2.6");
+    assert_eq!(found.outcome, Outcome::Holds);
+    assert_eq!(found.pairs[0].treated.image, "new");
+    assert_eq!(of_versions("2.6", "2.5").outcome, Outcome::Refuted);
+    assert_eq!(of_versions("2.4", "2.6").pairs, []);
+}
+
+#[test]
+fn a_value_is_claimed_of_one_cell() {
+    let all = records("s", "old", 0, "tiny", &runs(100.0, 800));
+    let of_value = |expect| {
+        let claim = Claim {
+            baseline: None,
+            treated: CellChoice::default(),
+            ..claim(PEAK, Expectation::Value(expect))
+        };
+        judge_claims(&session("s", "m"), &all, &[claim]).unwrap()[0].outcome
+    };
+    assert_eq!(of_value(range(790.0, 810.0)), Outcome::Holds);
+    assert_eq!(of_value(range(None, 700.0)), Outcome::Refuted);
+}
+
+#[test]
+fn claims_that_mean_nothing_are_errors() {
+    let saving = |min: f64| Expectation::Saving(range(min, None));
+    let check = |claim: Claim, expected: &str| {
+        let error = judge_claims(&session("s", "m"), &[], &[claim]).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("AMP saves memory"), "{text}");
+        assert!(text.contains(expected), "{text}");
+    };
+    check(
+        claim("memory", saving(0.3)),
+        "there are: throughput_samples_per_second",
+    );
+    check(claim(PEAK, saving(30.0)), "30 % is written 0.3");
+    let sound = claim(PEAK, saving(0.3));
+    check(
+        Claim {
+            treated: choice(&[("speed", "high")]),
+            ..sound.clone()
+        },
+        "there is no axis `speed`",
+    );
+    check(
+        Claim {
+            treated: choice(&[("precision", "fp32")]),
+            ..sound.clone()
+        },
+        "the same cell",
+    );
+    check(
+        Claim {
+            baseline: None,
+            ..sound.clone()
+        },
+        "give `baseline`",
+    );
+    check(
+        Claim {
+            treated: CellChoice {
+                image: Some("new".into()),
+                ..CellChoice::default()
+            },
+            ..sound
+        },
+        "name both, or neither",
+    );
+}

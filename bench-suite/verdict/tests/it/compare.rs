@@ -1,0 +1,203 @@
+//! Sessions in, verdicts out.
+
+use judge::compare::Verdict;
+use protocol::Precision;
+use verdict::{CompareError, FailOn, Gate, Options, Side, SideError, Verdicts, Warning, compare};
+
+use crate::support::{Runs, records, runs, session};
+
+fn judged(base: &Runs, head: &Runs) -> Verdicts {
+    let session = session("s", "m");
+    let mut all = records("s", "old", 0, "tiny", base);
+    all.extend(records("s", "new", 1, "tiny", head));
+    let base = Side::pick(&session, &all, Some("old")).unwrap();
+    let head = Side::pick(&session, &all, Some("new")).unwrap();
+    compare(&base, &head, &Options::default()).unwrap()
+}
+
+fn check(verdicts: &Verdicts, quantity: &str, expected: Verdict) {
+    let (_, found) = verdicts
+        .all()
+        .find(|(_, found)| found.quantity == quantity)
+        .unwrap();
+    assert_eq!(
+        found.comparison.verdict, expected,
+        "{quantity}: {}",
+        found.comparison.reason
+    );
+}
+
+#[test]
+fn a_slower_image_is_worse_and_fails_the_gate() {
+    let verdicts = judged(&runs(100.0, 1000), &runs(90.0, 1000));
+    check(&verdicts, "throughput_samples_per_second", Verdict::Worse);
+    check(&verdicts, "step_median_seconds", Verdict::Worse);
+    check(&verdicts, "peak_allocated_bytes", Verdict::Same);
+    let gate = Gate::read(&verdicts, FailOn::Worse);
+    let failing: Vec<_> = gate
+        .failing
+        .iter()
+        .map(|(_, found)| found.quantity.as_str())
+        .collect();
+    assert_eq!(failing, ["throughput_samples_per_second"]);
+}
+
+#[test]
+fn a_faster_image_is_better_and_passes() {
+    let verdicts = judged(&runs(100.0, 1000), &runs(112.0, 1000));
+    check(&verdicts, "throughput_samples_per_second", Verdict::Better);
+    assert!(Gate::read(&verdicts, FailOn::Worse).passes());
+}
+
+#[test]
+fn memory_that_repeats_to_the_byte_is_judged_to_the_byte() {
+    let verdicts = judged(&runs(100.0, 1_000_000), &runs(100.0, 1_006_000));
+    check(&verdicts, "peak_allocated_bytes", Verdict::Worse);
+    let verdicts = judged(&runs(100.0, 1_000_000), &runs(100.0, 1_004_000));
+    check(&verdicts, "peak_allocated_bytes", Verdict::Same);
+}
+
+#[test]
+fn failed_runs_are_left_out_and_named() {
+    let head = Runs {
+        failed_blocks: vec![1, 4],
+        ..runs(100.0, 1000)
+    };
+    let verdicts = judged(&runs(100.0, 1000), &head);
+    assert!(verdicts.warnings.contains(&Warning::FailedRuns {
+        cell: "tiny · fp32 bs1".into(),
+        base: 0,
+        head: 2
+    }));
+    let (_, found) = verdicts.all().next().unwrap();
+    assert_eq!(
+        (
+            found.comparison.blocks_used,
+            found.comparison.blocks_dropped
+        ),
+        (4, 2)
+    );
+}
+
+#[test]
+fn other_machines_are_compared_on_request_alone() {
+    let (here, there) = (session("a", "here"), session("b", "there"));
+    let left = records("a", "old", 0, "tiny", &runs(100.0, 1000));
+    let right = records("b", "old", 1, "tiny", &runs(100.0, 1000));
+    let base = Side::pick(&here, &left, None).unwrap();
+    let head = Side::pick(&there, &right, None).unwrap();
+    let refused = compare(&base, &head, &Options::default()).unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            CompareError::Elsewhere {
+                what: "machines",
+                ..
+            }
+        ),
+        "{refused}"
+    );
+    let options = Options {
+        across_machines: true,
+        ..Options::default()
+    };
+    let verdicts = compare(&base, &head, &options).unwrap();
+    assert!(matches!(
+        verdicts.warnings[0],
+        Warning::AcrossMachines { .. }
+    ));
+    assert!(verdicts.warnings.contains(&Warning::NotInterleaved));
+}
+
+#[test]
+fn sides_that_share_nothing_and_names_that_do_not_exist_are_errors() {
+    let session = session("s", "m");
+    let mut all = records("s", "old", 0, "tiny", &runs(100.0, 1000));
+    all.extend(records("s", "new", 1, "other", &runs(100.0, 1000)));
+    let ambiguous = Side::pick(&session, &all, None).unwrap_err();
+    assert_eq!(
+        ambiguous.to_string(),
+        "session s has several images; name one: s:new, s:old"
+    );
+    let missing = Side::pick(&session, &all, Some("newer")).unwrap_err();
+    assert!(matches!(missing, SideError::NoImage { .. }));
+    assert!(matches!(
+        Side::pick(&session, &[], None),
+        Err(SideError::Empty { .. })
+    ));
+    let base = Side::pick(&session, &all, Some("old")).unwrap();
+    let head = Side::pick(&session, &all, Some("new")).unwrap();
+    let nothing = compare(&base, &head, &Options::default()).unwrap_err();
+    assert!(matches!(nothing, CompareError::NothingInCommon));
+    let margins = [("speed".to_owned(), 0.1)].into();
+    let unknown = compare(
+        &base,
+        &head,
+        &Options {
+            margins,
+            ..Options::default()
+        },
+    )
+    .unwrap_err();
+    assert!(
+        unknown
+            .to_string()
+            .contains("throughput_samples_per_second")
+    );
+}
+
+#[test]
+fn two_values_of_an_axis_are_compared_within_one_image() {
+    let session = session("s", "m");
+    let mut all = records("s", "old", 0, "tiny", &runs(100.0, 1000));
+    let mut treated = records("s", "old", 1, "tiny", &runs(100.0, 600));
+    for run in &mut treated {
+        run.variant.precision = Precision::AmpBf16;
+    }
+    all.extend(treated);
+    let side = Side::pick(&session, &all, None).unwrap();
+    let base = side.along("precision", "fp32").unwrap();
+    let head = side.along("precision", "amp-bf16").unwrap();
+    let verdicts = compare(&base, &head, &Options::default()).unwrap();
+    assert_eq!(verdicts.cells[0].variant, "bs1");
+    assert_eq!(verdicts.warnings, []);
+    assert_eq!(verdicts.head.choice.as_deref(), Some("precision=amp-bf16"));
+    check(&verdicts, "peak_allocated_bytes", Verdict::Better);
+    check(&verdicts, "throughput_samples_per_second", Verdict::Same);
+
+    let axis = side.along("speed", "high").unwrap_err().to_string();
+    assert!(axis.contains("precision, checkpointing"), "{axis}");
+    let value = side.along("precision", "fp8").unwrap_err().to_string();
+    assert_eq!(
+        value,
+        "no run of s:old has precision=fp8; there are: amp-bf16, fp32"
+    );
+    let unset = side.along("image_size", "64").unwrap_err().to_string();
+    assert!(unset.ends_with("none sets image_size"), "{unset}");
+}
+
+#[test]
+fn the_last_record_of_a_run_counts() {
+    let session = session("s", "m");
+    let base = records("s", "old", 0, "tiny", &runs(100.0, 1000));
+    let mut all = base.clone();
+    for (failed, attempt) in [(true, 1), (false, 2)] {
+        let head = Runs {
+            failed_blocks: if failed { vec![0, 3] } else { Vec::new() },
+            ..runs(90.0, 1000)
+        };
+        for mut record in records("s", "new", 1, "tiny", &head) {
+            record.attempt = attempt;
+            if failed || record.block % 3 == 0 {
+                all.push(record);
+            }
+        }
+    }
+    let base = Side::pick(&session, &all, Some("old")).unwrap();
+    let head = Side::pick(&session, &all, Some("new")).unwrap();
+    let verdicts = compare(&base, &head, &Options::default()).unwrap();
+    assert_eq!(verdicts.warnings, []);
+    let (_, found) = verdicts.all().next().unwrap();
+    assert_eq!(found.comparison.blocks_used, 6);
+    check(&verdicts, "throughput_samples_per_second", Verdict::Worse);
+}

@@ -1,0 +1,111 @@
+//! Margins that a suite sets reach the judge.
+
+use std::collections::BTreeMap;
+
+use judge::compare::Verdict;
+use protocol::{Model, Positive, Precision, Steps, Task, Variant};
+use record::{CellPlan, Session};
+use verdict::{Options, Side, Verdicts, Warning, compare};
+
+use crate::support::{records, runs, session};
+
+const SPEED: &str = "throughput_samples_per_second";
+
+fn cell(image: &str, variant: Variant, margin: f64) -> CellPlan {
+    CellPlan {
+        image: image.into(),
+        suite: "smoke".into(),
+        scenario: "tiny".into(),
+        model: Model::ResnetTiny,
+        task: Task::Training,
+        variant,
+        steps: Steps {
+            warmup: 1,
+            measured: 1,
+        },
+        seed: 1,
+        margins: BTreeMap::from([(SPEED.to_owned(), margin)]),
+    }
+}
+
+fn planned(name: &str, margin: f64) -> Session {
+    let mut session = session(name, "m");
+    session.cells = ["old", "new"]
+        .map(|image| cell(image, Variant::default(), margin))
+        .to_vec();
+    session
+}
+
+#[track_caller]
+fn check(verdicts: &Verdicts, margin: f64, verdict: Verdict) {
+    let (_, found) = verdicts
+        .all()
+        .find(|(_, found)| found.quantity == SPEED)
+        .expect("throughput is judged");
+    assert!(
+        (found.comparison.margin - margin).abs() < 1e-12,
+        "{found:?}"
+    );
+    assert_eq!(found.comparison.verdict, verdict, "{found:?}");
+}
+
+#[test]
+fn a_suites_margin_decides_and_the_users_word_comes_first() {
+    // Two per cent slower: within a margin of 5 %, and not within the table's 0.5 %.
+    let mut all = records("s", "old", 0, "tiny", &runs(100.0, 1000));
+    all.extend(records("s", "new", 1, "tiny", &runs(98.0, 1000)));
+    let with = |session: &Session, options: &Options| {
+        let base = Side::pick(session, &all, Some("old")).unwrap();
+        let head = Side::pick(session, &all, Some("new")).unwrap();
+        compare(&base, &head, options).unwrap()
+    };
+    let default = Options::default();
+    check(&with(&session("s", "m"), &default), 0.005, Verdict::Worse);
+    check(&with(&planned("s", 0.05), &default), 0.05, Verdict::Same);
+    let asked = Options {
+        margins: BTreeMap::from([(SPEED.to_owned(), 0.01)]),
+        ..Options::default()
+    };
+    check(&with(&planned("s", 0.05), &asked), 0.01, Verdict::Worse);
+}
+
+#[test]
+fn the_heads_margin_counts_and_a_difference_is_told() {
+    let base = records("a", "old", 0, "tiny", &runs(100.0, 1000));
+    let head = records("b", "old", 1, "tiny", &runs(98.0, 1000));
+    let (first, second) = (planned("a", 0.001), planned("b", 0.05));
+    let base = Side::pick(&first, &base, None).unwrap();
+    let head = Side::pick(&second, &head, None).unwrap();
+    let verdicts = compare(&base, &head, &Options::default()).unwrap();
+    check(&verdicts, 0.05, Verdict::Same);
+    let told = Warning::MarginsDiffer { cells: 1 };
+    assert!(verdicts.warnings.contains(&told), "{:?}", verdicts.warnings);
+}
+
+#[test]
+fn two_values_of_an_axis_have_each_their_margin() {
+    let amp = Variant {
+        precision: Precision::AmpBf16,
+        batch: Positive::ONE,
+        ..Variant::default()
+    };
+    let mut all = records("s", "old", 0, "tiny", &runs(100.0, 1000));
+    let mut treated = records("s", "old", 1, "tiny", &runs(98.0, 1000));
+    for run in &mut treated {
+        run.variant = amp.clone();
+    }
+    all.extend(treated);
+    let mut session = planned("s", 0.001);
+    session.cells = vec![
+        cell("old", Variant::default(), 0.001),
+        cell("old", amp, 0.05),
+    ];
+    let whole = Side::pick(&session, &all, None).unwrap();
+    let base = whole.along("precision", "fp32").unwrap();
+    let head = whole.along("precision", "amp-bf16").unwrap();
+    check(
+        &compare(&base, &head, &Options::default()).unwrap(),
+        0.05,
+        Verdict::Same,
+    );
+}

@@ -1,0 +1,253 @@
+//! Claims and what a session says of them, as text, Markdown, JSON, and a section of a page.
+
+mod html;
+mod markdown;
+mod text;
+
+use judge::claims::Outcome;
+use record::{Claim, Expectation, Quantity, Range, Unit};
+use verdict::{ClaimFound, ClaimPair};
+
+pub use html::html;
+pub use markdown::markdown;
+pub use text::{text, text_styled};
+
+use crate::format::{self, UNKNOWN, plural};
+
+/// Claims as JSON, a line break at its end.
+pub fn json(found: &[ClaimFound]) -> Result<String, serde_json::Error> {
+    Ok(serde_json::to_string_pretty(found)? + "\n")
+}
+
+/// `2 hold, 1 refuted, 3 cannot be told, 4 of them not measured here`.
+#[must_use]
+pub fn tally(found: &[ClaimFound]) -> String {
+    let count = |wanted| {
+        let of_outcome = found.iter().filter(|one| one.outcome == wanted);
+        of_outcome.count()
+    };
+    let unmeasured = found.iter().filter(|one| one.pairs.is_empty()).count();
+    let mut text = format!(
+        "{}: {} held up, {} refuted, {} undecided",
+        plural(found.len(), "claim", "claims"),
+        count(Outcome::Holds),
+        count(Outcome::Refuted),
+        count(Outcome::CannotTell)
+    );
+    if unmeasured > 0 {
+        text += &format!(", {unmeasured} of them not measured here");
+    }
+    text + "."
+}
+
+/// What the section must say about how it came about.
+const METHOD: &str = "Each claim is held against every pair of cells that differ in nothing but \
+    what it names. It holds if every pair's interval lies inside the claimed range, and is refuted \
+    if one lies outside; the intervals of a claim's pairs are right together with 95 %.";
+
+/// The heads of a table of pairs.
+const HEADS: [&str; 6] = [
+    "scenario", "without", "with", "claimed", "measured", "outcome",
+];
+
+/// One measured pair in words, in the order of [`HEADS`].
+struct Line {
+    scenario: String,
+    baseline: String,
+    treated: String,
+    claimed: String,
+    measured: String,
+    outcome: Outcome,
+}
+
+impl Line {
+    fn of(claim: &Claim, pair: &ClaimPair) -> Self {
+        let images = pair
+            .baseline
+            .as_ref()
+            .is_some_and(|cell| cell.image != pair.treated.image);
+        let name = |cell: &verdict::ClaimCell| {
+            if images {
+                format!("{} · {}", cell.image, cell.variant)
+            } else {
+                cell.variant.clone()
+            }
+        };
+        Self {
+            scenario: if images {
+                pair.scenario.clone()
+            } else {
+                format!("{} · {}", pair.treated.image, pair.scenario)
+            },
+            baseline: pair.baseline.as_ref().map_or_else(String::new, name),
+            treated: name(&pair.treated),
+            claimed: claimed(claim),
+            measured: measured(claim, pair),
+            outcome: pair.verdict.outcome,
+        }
+    }
+
+    fn words(self) -> [String; 6] {
+        [
+            self.scenario,
+            self.baseline,
+            self.treated,
+            self.claimed,
+            self.measured,
+            self.outcome.to_string(),
+        ]
+    }
+}
+
+/// The quantity in words.
+fn label(claim: &Claim) -> String {
+    Quantity::named(&claim.metric).map_or_else(
+        || claim.metric.clone(),
+        |quantity| quantity.label.to_owned(),
+    )
+}
+
+/// What is claimed, as people say it: `saves 30 to 50 %`.
+fn claimed(claim: &Claim) -> String {
+    let number = |number: f64| match claim.expect {
+        Expectation::Ratio(_) => format::significant(number, 3),
+        Expectation::Saving(_) | Expectation::Increase(_) => {
+            let percent = format!("{:.1}", 100.0 * number);
+            percent.strip_suffix(".0").unwrap_or(&percent).to_owned()
+        }
+        Expectation::Value(_) => value(claim, number),
+    };
+    let range = match claim.expect.range() {
+        Range {
+            min: Some(min),
+            max: Some(max),
+        } => format!("{} to {}", number(min), number(max)),
+        Range { min: Some(min), .. } => format!("at least {}", number(min)),
+        Range { max: Some(max), .. } => format!("at most {}", number(max)),
+        Range { .. } => UNKNOWN.to_owned(),
+    };
+    match claim.expect {
+        Expectation::Ratio(_) => format!("{range} times as much"),
+        Expectation::Saving(_) => format!("{range} % less"),
+        Expectation::Increase(_) => format!("{range} % more"),
+        Expectation::Value(_) => range,
+    }
+}
+
+/// What was measured, in the words of the claim.
+fn measured(claim: &Claim, pair: &ClaimPair) -> String {
+    let Some(middle) = pair.verdict.measured else {
+        return UNKNOWN.to_owned();
+    };
+    let number = |ratio: f64| match claim.expect {
+        Expectation::Ratio(_) => format::significant(ratio, 4),
+        Expectation::Saving(_) => format!("{:.1} %", 100.0 * (1.0 - ratio)),
+        Expectation::Increase(_) => format!("{:.1} %", 100.0 * (ratio - 1.0)),
+        Expectation::Value(_) => value(claim, ratio),
+    };
+    let Some(interval) = pair.verdict.interval else {
+        return format!("{}, one block", number(middle));
+    };
+    let (low, high) = match claim.expect {
+        // A saving turns the ends round.
+        Expectation::Saving(_) => (interval.hi, interval.lo),
+        _ => (interval.lo, interval.hi),
+    };
+    let (low, middle, high) = (number(low), number(middle), number(high));
+    if low == high {
+        middle
+    } else {
+        format!("{middle} ({low} … {high})")
+    }
+}
+
+fn value(claim: &Claim, value: f64) -> String {
+    match Quantity::named(&claim.metric).map(|quantity| quantity.unit) {
+        Some(Unit::Bytes) => format::bytes(value),
+        Some(Unit::Seconds) => format::seconds(value),
+        Some(Unit::SamplesPerSecond) => format::Quantity::Throughput.write(value),
+        Some(Unit::Watts) => format::Quantity::Watts.write(value),
+        Some(Unit::Joules) => format!("{} J", format::significant(value, 4)),
+        Some(Unit::Count) | None => format::significant(value, 4),
+    }
+}
+
+/// Why a claim without a pair was not judged.
+fn not_measured(claim: &Claim) -> String {
+    let cells = claim.baseline.as_ref().map_or_else(
+        || claim.treated.to_string(),
+        |baseline| format!("{baseline}, and {} beside it", claim.treated),
+    );
+    format!("not measured here: it takes cells with {cells}")
+}
+
+#[cfg(test)]
+mod tests {
+    use judge::{claims::ClaimVerdict, compare::Interval};
+    use record::CellChoice;
+    use verdict::ClaimCell;
+
+    use super::*;
+
+    #[test]
+    fn effects_read_as_they_are_claimed() {
+        let check = |metric: &str, expect: Expectation, words: &str, found: &str| {
+            let claim = Claim {
+                statement: "a".into(),
+                source: "b".into(),
+                metric: metric.into(),
+                scenarios: Vec::new(),
+                models: Vec::new(),
+                task: None,
+                baseline: Some(CellChoice::default()),
+                treated: CellChoice::default(),
+                expect,
+            };
+            let pair = ClaimPair {
+                suite: "s".into(),
+                scenario: "a".into(),
+                baseline: None,
+                treated: ClaimCell {
+                    image: "local".into(),
+                    variant: "fp32 bs1".into(),
+                },
+                verdict: ClaimVerdict {
+                    outcome: Outcome::Holds,
+                    measured: Some(0.6),
+                    interval: Some(Interval { lo: 0.55, hi: 0.65 }),
+                    claimed: judge::claims::Range::default(),
+                    reason: String::new(),
+                },
+            };
+            assert_eq!(claimed(&claim), words);
+            assert_eq!(measured(&claim, &pair), found);
+        };
+        let range = |min, max| Range { min, max };
+        let peak = "peak_allocated_bytes";
+        let both = range(Some(0.3), Some(0.5));
+        check(
+            peak,
+            Expectation::Saving(both),
+            "30 to 50 % less",
+            "40.0 % (35.0 % … 45.0 %)",
+        );
+        check(
+            peak,
+            Expectation::Increase(range(Some(0.2), None)),
+            "at least 20 % more",
+            "-40.0 % (-45.0 % … -35.0 %)",
+        );
+        check(
+            peak,
+            Expectation::Ratio(range(None, Some(2.0))),
+            "at most 2.00 times as much",
+            "0.6000 (0.5500 … 0.6500)",
+        );
+        check(
+            "step_p99_seconds",
+            Expectation::Value(both),
+            "300 ms to 500 ms",
+            "600 ms (550 ms … 650 ms)",
+        );
+    }
+}

@@ -1,0 +1,42 @@
+//! `claims`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::{Format, HistoryFile};
+
+/// What fails the command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ClaimsFailOn {
+    /// A claim that is refuted
+    Refuted,
+    /// One of which nobody can tell, too
+    CannotTell,
+}
+
+#[derive(Debug, Clone, Args)]
+#[command(
+    after_help = "A session keeps the claims of its suites. With --of, those of another suite are \
+                  judged by its runs, as far as it measured what they are about."
+)]
+pub(crate) struct ClaimsArgs {
+    /// The session: a folder, `@BASELINE`, `branch=NAME` or `image=NAME`
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: String,
+    /// Judge the claims of this suite in `scenarios/`, or file, in place of the session's own; may
+    /// be given several times
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) of: Vec<String>,
+    /// How to print what was found
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+    /// What fails the command with exit code 1; nothing unless given
+    #[arg(long, value_enum)]
+    pub(crate) fail_on: Option<ClaimsFailOn>,
+    /// Where the folders of sessions lie that the history names
+    #[arg(long, value_name = "DIR", default_value = "sessions")]
+    pub(crate) sessions: PathBuf,
+    #[command(flatten)]
+    pub(crate) file: HistoryFile,
+}

@@ -1,0 +1,67 @@
+//! `cargo xtask claims`: a session held against what somebody claimed.
+
+use judge::claims::Outcome;
+use record::{Claim, SessionFolder};
+use verdict::ClaimFound;
+
+use crate::{
+    cli::{ClaimsArgs, ClaimsFailOn, Format},
+    commands::{scenarios, sides},
+    error::{Error, Result},
+    printer::Printer,
+};
+
+/// Judges, prints, and fails where that is asked for and a claim does not stand.
+pub(crate) fn run(args: &ClaimsArgs, printer: &Printer) -> Result<()> {
+    let place = sides::find(&args.session, &args.sessions, &args.file)?;
+    let folder = SessionFolder::at(place.folder);
+    let session = folder.read_session()?;
+    let mut records = folder.read_records()?.records;
+    if let Some(image) = &place.image {
+        records.retain(|run| run.image == *image);
+    }
+    let claims = if args.of.is_empty() {
+        session.claims.clone()
+    } else {
+        of_suites(&args.of)?
+    };
+    if claims.is_empty() {
+        return Err(Error::NoClaims {
+            session: session.session,
+        });
+    }
+    let found = verdict::judge_claims(&session, &records, &claims)?;
+    match args.format {
+        Format::Json => printer.json(&found)?,
+        Format::Text => printer.raw(&reports::claims::text(&found)),
+        Format::Markdown => printer.raw(&reports::claims::markdown(&found)),
+    }
+    gate(&found, args.fail_on)
+}
+
+fn of_suites(names: &[String]) -> Result<Vec<Claim>> {
+    let catalog = scenarios::catalog()?;
+    let mut claims = Vec::new();
+    for name in names {
+        claims.extend(catalog.load(name).map_err(Error::Suite)?.claims);
+    }
+    Ok(claims)
+}
+
+fn gate(found: &[ClaimFound], fail_on: Option<ClaimsFailOn>) -> Result<()> {
+    let count = |wanted| {
+        let of_outcome = found.iter().filter(|one| one.outcome == wanted);
+        of_outcome.count()
+    };
+    let refuted = count(Outcome::Refuted);
+    let undecided = match fail_on {
+        None => return Ok(()),
+        Some(ClaimsFailOn::Refuted) => 0,
+        Some(ClaimsFailOn::CannotTell) => count(Outcome::CannotTell),
+    };
+    if refuted + undecided == 0 {
+        Ok(())
+    } else {
+        Err(Error::Claims { refuted, undecided })
+    }
+}

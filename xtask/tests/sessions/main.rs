@@ -1,0 +1,6 @@
+//! The real command on sessions written for the test: neither libtorch nor an engine is needed.
+
+mod claims;
+mod compare;
+mod support;
+mod workflow;

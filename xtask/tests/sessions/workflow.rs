@@ -1,0 +1,185 @@
+//! The workflow in `.github/` calls commands that there are, as they are.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use protocol::Precision;
+use record::ImageFacts;
+use serde_json::Value;
+
+use crate::support::{Home, records, session};
+
+/// One step of a job that runs a shell.
+struct Step {
+    job: String,
+    name: String,
+    script: String,
+}
+
+fn workflow() -> Value {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.github/workflows/gpu-bench.yml");
+    let document = strict_yaml::Document::read(&path).unwrap_or_else(|error| panic!("{error}"));
+    document.value().clone()
+}
+
+fn steps() -> Vec<Step> {
+    let workflow = workflow();
+    let jobs = workflow["jobs"].as_object().expect("jobs");
+    let mut steps = Vec::new();
+    for (job, about) in jobs {
+        for step in about["steps"].as_array().expect("steps") {
+            if let Some(script) = step["run"].as_str() {
+                steps.push(Step {
+                    job: job.clone(),
+                    name: step["name"].as_str().unwrap_or_default().to_owned(),
+                    script: script.replace("\\\n", " "),
+                });
+            }
+        }
+    }
+    steps
+}
+
+/// The words of every `cargo xtask` of a script, its variables replaced.
+fn commands(script: &str, variables: &BTreeMap<&str, &str>) -> Vec<Vec<String>> {
+    let calls = script.lines().filter_map(|line| {
+        let (_, call) = line.split_once("cargo xtask ")?;
+        Some(call.split(">>").next().unwrap_or(call).trim())
+    });
+    calls
+        .map(|call| {
+            let words = call.split_whitespace().map(|word| {
+                let mut word = word.trim_matches('"').to_owned();
+                for (name, value) in variables {
+                    word = word.replace(&format!("${name}"), value);
+                }
+                assert!(
+                    !word.contains('$'),
+                    "`{word}` in `{call}` has no value here"
+                );
+                word
+            });
+            words.collect()
+        })
+        .collect()
+}
+
+fn variables() -> BTreeMap<&'static str, &'static str> {
+    BTreeMap::from([
+        ("SUITE", "smoke"),
+        ("BLOCKS", "5"),
+        ("BASE_IMAGE", "old"),
+        ("HEAD_IMAGE", "new"),
+        ("SESSION", "sessions/this"),
+        ("GITHUB_REF_NAME", "main"),
+        ("GITHUB_SHA", "0123abc"),
+    ])
+}
+
+/// What the workflow expects to have been measured by `bench`.
+fn measured(head_speed: f64) -> Home {
+    let home = Home::new();
+    let mut this = session("this");
+    this.images = ["old", "new"]
+        .map(|name| ImageFacts {
+            name: name.into(),
+            ..ImageFacts::default()
+        })
+        .to_vec();
+    let mut all = records("this", "old", Precision::Fp32, 100.0);
+    all.extend(records("this", "new", Precision::Fp32, head_speed));
+    home.write("this", &this, &all);
+    home
+}
+
+#[test]
+fn the_workflow_has_the_form_that_github_reads() {
+    let workflow = workflow();
+    let top: Vec<&str> = workflow
+        .as_object()
+        .expect("a map")
+        .keys()
+        .map(String::as_str)
+        .collect();
+    // GitHub Docs, Workflow syntax for GitHub Actions.
+    let known = ["concurrency", "env", "jobs", "name", "on", "permissions"];
+    assert!(top.iter().all(|key| known.contains(key)), "{top:?}");
+    for trigger in ["pull_request", "push", "workflow_dispatch"] {
+        assert!(workflow["on"].get(trigger).is_some(), "{trigger}");
+    }
+    for (name, job) in workflow["jobs"].as_object().expect("jobs") {
+        let runner: Vec<_> = job["runs-on"].as_array().expect("labels").iter().collect();
+        assert_eq!(runner, ["self-hosted", "gpu"], "{name}");
+        for step in job["steps"].as_array().expect("steps") {
+            let kinds = ["run", "uses"].map(|kind| step.get(kind).is_some());
+            assert!(kinds[0] != kinds[1], "{name}: {step}");
+        }
+    }
+    assert_eq!(workflow["permissions"]["contents"], "read");
+}
+
+#[test]
+fn every_command_of_the_workflow_is_one_of_ours() {
+    let home = Home::new();
+    let mut seen = Vec::new();
+    for step in steps() {
+        for mut words in commands(&step.script, &variables()) {
+            seen.push(words[0].clone());
+            // With --help, words before it are still checked.
+            words.push("--help".into());
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            home.check(&words, 0, "Usage:");
+            let mut wrong = words.clone();
+            wrong.insert(words.len() - 1, "--no-such-flag");
+            home.check(&wrong, 2, "--no-such-flag");
+        }
+        assert!(
+            !step.job.is_empty() && !step.name.is_empty(),
+            "a step without a name"
+        );
+    }
+    for command in ["bench", "compare", "doctor", "history", "trend"] {
+        assert!(
+            seen.iter().any(|word| word == command),
+            "{command} in {seen:?}"
+        );
+    }
+}
+
+/// The steps behind `bench`, in their order, on what it would have left.
+fn after_bench(job: &str, home: &Home, code: i32, expected: &str) {
+    let mut last = None;
+    for step in steps().into_iter().filter(|step| step.job == job) {
+        for words in commands(&step.script, &variables()) {
+            if ["bench", "doctor"].contains(&words[0].as_str()) {
+                continue;
+            }
+            if let Some(before) = last.replace(words) {
+                home.check(
+                    &before.iter().map(String::as_str).collect::<Vec<_>>(),
+                    0,
+                    "",
+                );
+            }
+        }
+    }
+    let last = last.expect("the job does more than measure");
+    let words: Vec<&str> = last.iter().map(String::as_str).collect();
+    home.check(&words, code, expected);
+}
+
+#[test]
+fn the_pull_request_job_fails_where_the_head_is_worse() {
+    after_bench("compare", &measured(80.0), 1, "gated figures say no");
+    let home = measured(100.0);
+    after_bench("compare", &home, 0, "1 same within the margin");
+    for file in ["junit.xml", "summary.md"] {
+        let text = fs::read_to_string(home.path("sessions/this").join(file)).expect("a file");
+        assert!(text.contains("throughput"), "{file}: {text}");
+    }
+}
+
+#[test]
+fn the_main_job_appends_to_the_history_and_looks_at_its_end() {
+    // Two days of a session long past: results have stopped coming, and the job says so.
+    after_bench("follow", &measured(100.0), 0, "series");
+}
