@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     question::{Margins, Question, judge_questions, pair},
-    side::{Cell, Origin, Side},
+    side::{Cell, Origin, Runs, Side},
 };
 
 /// Version of the file format of [`Verdicts`].
@@ -197,20 +197,8 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
     }
     let mut warnings = place_warnings(&base.origin, &head.origin, options.across_machines)?;
     let (base_cells, head_cells) = (base.cells(), head.cells());
-    for (cells, others, origin) in [
-        (&base_cells, &head_cells, &base.origin),
-        (&head_cells, &base_cells, &head.origin),
-    ] {
-        for cell in cells.keys().filter(|cell| !others.contains_key(cell)) {
-            warnings.push(Warning::OneSided {
-                cell: cell.label(),
-                only_in: origin.choice.as_ref().map_or_else(
-                    || format!("{}:{}", origin.session, origin.image),
-                    |choice| format!("{}:{} with {choice}", origin.session, origin.image),
-                ),
-            });
-        }
-    }
+    warnings.extend(one_sided(&base_cells, &head_cells, &base.origin));
+    warnings.extend(one_sided(&head_cells, &base_cells, &head.origin));
     let common: Vec<&Cell> = base_cells
         .keys()
         .filter(|cell| head_cells.contains_key(cell))
@@ -260,6 +248,36 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
         &[]
     };
     let judged = judge_questions(&questions, looks, &options.family)?;
+    Ok(Verdicts {
+        version: VERSION,
+        base: base.origin.clone(),
+        head: head.origin.clone(),
+        warnings,
+        looks: looks.len(),
+        cells: by_cell(questions, judged),
+    })
+}
+
+/// Cells that the other side does not have.
+fn one_sided(
+    cells: &BTreeMap<Cell, Runs<'_>>,
+    others: &BTreeMap<Cell, Runs<'_>>,
+    origin: &Origin,
+) -> Vec<Warning> {
+    let alone = cells.keys().filter(|cell| !others.contains_key(cell));
+    alone
+        .map(|cell| Warning::OneSided {
+            cell: cell.label(),
+            only_in: origin.choice.as_ref().map_or_else(
+                || format!("{}:{}", origin.session, origin.image),
+                |choice| format!("{}:{} with {choice}", origin.session, origin.image),
+            ),
+        })
+        .collect()
+}
+
+/// Answers beside their questions, which come cell by cell.
+fn by_cell(questions: Vec<Question<'_>>, judged: Vec<Comparison>) -> Vec<CellVerdicts> {
     let mut cells: Vec<CellVerdicts> = Vec::new();
     for (question, comparison) in questions.into_iter().zip(judged) {
         let Question {
@@ -286,14 +304,7 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
             });
         }
     }
-    Ok(Verdicts {
-        version: VERSION,
-        base: base.origin.clone(),
-        head: head.origin.clone(),
-        warnings,
-        looks: looks.len(),
-        cells,
-    })
+    cells
 }
 
 impl Cell {

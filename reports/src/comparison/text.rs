@@ -5,7 +5,8 @@ use judge::compare::Verdict;
 use verdict::Verdicts;
 
 use super::{
-    cell_name, effect, headline, interval, label, looks, tally, value, warning, what_would_help,
+    FAMILY, cell_name, effect, headline, interval, label, looks, tally, value, warning,
+    what_would_help,
 };
 use crate::{format, text::Style};
 

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, path::PathBuf, process::Command};
 
 use protocol::{Device, Memory, Model, Precision, Step, Task, Variant};
 use record::{
-    EngineFacts, HarnessCost, ImageFacts, Isolation, Machine, Metrics, Monitor, Outcome, Record,
-    Session, SessionFolder, StepTimes, Tool,
+    EngineFacts, HarnessCost, Isolation, Machine, Metrics, Monitor, Outcome, Record, Session,
+    SessionFolder, StepTimes, Tool,
 };
 
 pub(crate) fn session(name: &str) -> Session {

@@ -62,7 +62,6 @@ pub(crate) fn bars(repeats: u64, runs: &[Vec<f64>]) {
         row("repeated runs of FILE", repeats, &real, &[0.0, 0.005]);
     }
     curve(repeats, &pooled);
-    sequential(repeats.min(2000));
 }
 
 fn row(noise: &str, repeats: u64, draw: &Draw, margins: &[f64]) {
@@ -129,7 +128,7 @@ fn curve(repeats: u64, draw: &Draw) {
 }
 
 /// Looks from the third block on: after every one, or as [`is_look`] spaces them.
-fn sequential(repeats: u64) {
+pub(crate) fn looks(repeats: u64) {
     println!("\n## Looking again, from 3 blocks on, margin 0.5 %\n");
     println!(
         "| most blocks | looks | spending | change | better or worse | same | undecided | mean blocks |"

@@ -1,5 +1,5 @@
 //! The bars of the judge, measured: `cargo run -p judge --release --example bars --
-//! --series DIR [--noise FILE] [--repeats N]`.
+//! --series DIR [--noise FILE] [--repeats N] [--part compare|looks|trend]`.
 //!
 //! Prints Markdown tables and the trade-off curves as CSV. `DIR` holds series as
 //! `timestamp,revision,value`; `FILE` holds repeated runs as
@@ -23,12 +23,15 @@ mod trend;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: bars [--series DIR] [--noise FILE] [--repeats N]";
+const USAGE: &str =
+    "usage: bars [--series DIR] [--noise FILE] [--repeats N] [--part compare|looks|trend]";
 
 struct Arguments {
     series: Option<PathBuf>,
     noise: Option<PathBuf>,
     repeats: u64,
+    /// One part alone.
+    part: Option<String>,
 }
 
 fn arguments() -> Result<Arguments, String> {
@@ -36,6 +39,7 @@ fn arguments() -> Result<Arguments, String> {
         series: None,
         noise: None,
         repeats: 4000,
+        part: None,
     };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
@@ -50,7 +54,10 @@ fn arguments() -> Result<Arguments, String> {
                     .parse()
                     .map_err(|_| format!("--repeats is \"{value}\", expected a number"))?;
             }
-            _ => return Err(format!("unknown argument {word}")),
+            "--part" if ["compare", "looks", "trend"].contains(&value.as_str()) => {
+                parsed.part = Some(value);
+            }
+            _ => return Err(format!("unknown argument {word} {value}")),
         }
     }
     Ok(parsed)
@@ -66,8 +73,16 @@ fn run() -> Result<(), String> {
         Some(file) => pools::runs(file)?,
         None => Vec::new(),
     };
-    compare::bars(arguments.repeats, &runs);
-    trend::bars(arguments.repeats, &files, &runs);
+    let wanted = |part: &str| arguments.part.as_ref().is_none_or(|only| only == part);
+    if wanted("compare") {
+        compare::bars(arguments.repeats, &runs);
+    }
+    if wanted("looks") {
+        compare::looks(arguments.repeats.min(2000));
+    }
+    if wanted("trend") {
+        trend::bars(arguments.repeats, &files, &runs);
+    }
     Ok(())
 }
 

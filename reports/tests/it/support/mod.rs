@@ -145,35 +145,7 @@ impl Fake {
                 .map(str::to_owned)
                 .to_vec(),
             },
-            machine: Machine {
-                name: "gpu-ci-1".into(),
-                os: "Debian GNU/Linux 12 (bookworm)".into(),
-                kernel: "6.1.0-28-amd64".into(),
-                virtualization: cuda.then(|| "kvm".into()),
-                processor: Processor {
-                    model: "INTEL(R) XEON(R) PLATINUM 8558".into(),
-                    logical_cores: 16,
-                    governor: None,
-                },
-                memory_bytes: 128 * GIB,
-                driver_version: cuda.then(|| "580.159".into()),
-                driver_cuda_version: cuda.then(|| "13.0".into()),
-                cards: if cuda {
-                    vec![Card {
-                        index: 0,
-                        name: "NVIDIA H200".into(),
-                        uuid: "GPU-0a1b2c3d-0000-1111-2222-333344445555".into(),
-                        memory_bytes: 143_771 << 20,
-                        power_limit_watts: Some(700.0),
-                        max_sm_clock_mhz: Some(1980),
-                        ecc: Some(true),
-                        mig: Some(false),
-                        persistence: Some(true),
-                    }]
-                } else {
-                    Vec::new()
-                },
-            },
+            machine: machine(cuda),
             engine: EngineFacts {
                 kind: "docker".into(),
                 version: Some("28.5.1".into()),
@@ -216,6 +188,38 @@ impl Fake {
             deciding: None,
             notes: Vec::new(),
         }
+    }
+}
+
+fn machine(cuda: bool) -> Machine {
+    Machine {
+        name: "gpu-ci-1".into(),
+        os: "Debian GNU/Linux 12 (bookworm)".into(),
+        kernel: "6.1.0-28-amd64".into(),
+        virtualization: cuda.then(|| "kvm".into()),
+        processor: Processor {
+            model: "INTEL(R) XEON(R) PLATINUM 8558".into(),
+            logical_cores: 16,
+            governor: None,
+        },
+        memory_bytes: 128 * GIB,
+        driver_version: cuda.then(|| "580.159".into()),
+        driver_cuda_version: cuda.then(|| "13.0".into()),
+        cards: if cuda {
+            vec![Card {
+                index: 0,
+                name: "NVIDIA H200".into(),
+                uuid: "GPU-0a1b2c3d-0000-1111-2222-333344445555".into(),
+                memory_bytes: 143_771 << 20,
+                power_limit_watts: Some(700.0),
+                max_sm_clock_mhz: Some(1980),
+                ecc: Some(true),
+                mig: Some(false),
+                persistence: Some(true),
+            }]
+        } else {
+            Vec::new()
+        },
     }
 }
 
