@@ -81,6 +81,7 @@ pub struct Assembly {
     pub lock: Lock,
     pub(crate) layers: Vec<Layer>,
     pub(crate) scenario: PathBuf,
+    pub(crate) workspace: PathBuf,
     pub(crate) documents: Documents,
     environment: Vec<String>,
 }
@@ -288,6 +289,7 @@ pub fn assemble(
         lock: lower.into_lock(image, sources, Some(whole)),
         layers,
         scenario: scenario.path,
+        workspace: sources.workspace.clone(),
         documents,
         environment: settings.environment,
     })

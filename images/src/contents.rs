@@ -8,6 +8,7 @@ use crate::{
     error::at,
     layer::{Node, Tree},
     libtorch::Origin,
+    lock::BaseLock,
     oci::Settings,
 };
 
@@ -117,6 +118,14 @@ pub(crate) fn settings(
         ("org.opencontainers.image.version", libtorch.name.clone()),
     ] {
         labels.insert(name.to_owned(), value);
+    }
+    if let BaseLock::Image(reference) = &base.lock
+        && let Some((name, digest)) = reference.split_once('@')
+    {
+        for (key, value) in [("name", name), ("digest", digest)] {
+            let key = format!("org.opencontainers.image.base.{key}");
+            labels.insert(key, value.to_owned());
+        }
     }
     Settings {
         environment: environment(image, libtorch, base)

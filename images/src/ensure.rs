@@ -16,6 +16,7 @@ use crate::{
     contents::LABEL_IMAGE,
     oci::{self, ArchiveLayer},
     progress::{Action, Progress},
+    revision,
 };
 
 /// Bytes that travel to the engine in one piece.
@@ -230,7 +231,13 @@ async fn load(
             buffer: Vec::with_capacity(CHUNK_BYTES),
         };
         let layers = writing.archive_layers(present);
-        let written = oci::write_archive(&writing.reference, &writing.documents, &layers, &mut to);
+        let written = oci::write_archive(
+            &writing.reference,
+            &writing.documents,
+            &revision::annotations(&writing.workspace),
+            &layers,
+            &mut to,
+        );
         if let Err(error) = &written {
             // Nobody listens any more where the engine has given up.
             let _ = sender.blocking_send(Err(io::Error::other(error.to_string())));
@@ -277,7 +284,13 @@ impl Assembly {
             aside.as_file_mut(),
         ));
         let layers = self.archive_layers(0);
-        oci::write_archive(&self.reference, &self.documents, &layers, &mut hashing)?;
+        oci::write_archive(
+            &self.reference,
+            &self.documents,
+            &revision::annotations(&self.workspace),
+            &layers,
+            &mut hashing,
+        )?;
         let (_, digest, _) = hashing.finish();
         aside
             .persist(to)

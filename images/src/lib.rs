@@ -31,6 +31,7 @@ mod pip;
 mod program;
 pub mod progress;
 mod resolve;
+mod revision;
 mod runtime;
 mod sbom;
 pub mod scenario;

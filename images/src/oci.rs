@@ -137,9 +137,12 @@ pub(crate) fn archive_bytes(layers: &[ArchiveLayer]) -> u64 {
 }
 
 /// Writes the archive of an image under a name.
+///
+/// `beside` are annotations of the index, which no engine's ID follows from.
 pub(crate) fn write_archive(
     reference: &str,
     documents: &Documents,
+    beside: &BTreeMap<String, String>,
     layers: &[ArchiveLayer],
     to: impl Write,
 ) -> Result<()> {
@@ -149,7 +152,10 @@ pub(crate) fn write_archive(
         "oci-layout".to_owned(),
         r#"{"imageLayoutVersion":"1.0.0"}"#.to_owned(),
     );
-    small.insert("index.json".to_owned(), index(reference, documents)?);
+    small.insert(
+        "index.json".to_owned(),
+        index(reference, documents, beside)?,
+    );
     small.insert(
         "manifest.json".to_owned(),
         canonical::json(&json!([{
@@ -214,7 +220,11 @@ pub(crate) fn write_archive(
         .map_err(failed)
 }
 
-fn index(reference: &str, documents: &Documents) -> Result<String> {
+fn index(
+    reference: &str,
+    documents: &Documents,
+    beside: &BTreeMap<String, String>,
+) -> Result<String> {
     let build = || {
         let tag = reference.rsplit(':').next().unwrap_or_default();
         let mut manifest = descriptor(
@@ -223,16 +233,17 @@ fn index(reference: &str, documents: &Documents) -> Result<String> {
             documents.manifest.len() as u64,
         )?;
         // containerd's store knows names in full, with the domain that engines give to short ones.
-        manifest.set_annotations(Some(std::collections::HashMap::from([
-            (
-                "io.containerd.image.name".to_owned(),
-                format!("docker.io/{reference}"),
-            ),
-            (
-                "org.opencontainers.image.ref.name".to_owned(),
-                tag.to_owned(),
-            ),
-        ])));
+        let mut annotations: std::collections::HashMap<String, String> =
+            beside.clone().into_iter().collect();
+        annotations.insert(
+            "io.containerd.image.name".to_owned(),
+            format!("docker.io/{reference}"),
+        );
+        annotations.insert(
+            "org.opencontainers.image.ref.name".to_owned(),
+            tag.to_owned(),
+        );
+        manifest.set_annotations(Some(annotations));
         ImageIndexBuilder::default()
             .schema_version(2_u32)
             .media_type(MediaType::ImageIndex)
@@ -297,6 +308,11 @@ mod tests {
         }
     }
 
+    fn beside() -> BTreeMap<String, String> {
+        let key = "org.opencontainers.image.revision";
+        BTreeMap::from([(key.to_owned(), "abc".to_owned())])
+    }
+
     fn layer() -> (LayerId, Source) {
         let mut tree = Tree::default();
         tree.insert(
@@ -347,7 +363,7 @@ mod tests {
             id,
             source: Some(&source),
         }];
-        write_archive("torchgauge/x:1", &documents, &layers, &mut bytes).unwrap();
+        write_archive("torchgauge/x:1", &documents, &beside(), &layers, &mut bytes).unwrap();
         let mut blobs = BTreeMap::new();
         for entry in tar::Archive::new(bytes.as_slice()).entries().unwrap() {
             let mut entry = entry.unwrap();
@@ -366,6 +382,8 @@ mod tests {
         assert!(text("manifest.json").contains(&documents.config_id().hex()));
         assert!(text("manifest.json").contains("torchgauge/x:1"));
         assert!(text("index.json").contains(&documents.manifest_id().hex()));
+        assert!(text("index.json").contains(r#""org.opencontainers.image.revision":"abc""#));
+        assert!(!documents.manifest.contains("revision"));
     }
 
     #[test]
@@ -378,7 +396,7 @@ mod tests {
             id,
             source: None,
         }];
-        write_archive("torchgauge/x:1", &documents, &layers, &mut bytes).unwrap();
+        write_archive("torchgauge/x:1", &documents, &beside(), &layers, &mut bytes).unwrap();
         let mut archive = tar::Archive::new(bytes.as_slice());
         let blob = format!("blobs/sha256/{}", id.digest.hex());
         assert!(
@@ -399,7 +417,8 @@ mod tests {
             id,
             source: Some(&source),
         }];
-        let error = write_archive("torchgauge/x:1", &documents, &layers, Vec::new()).unwrap_err();
+        let error = write_archive("torchgauge/x:1", &documents, &beside(), &layers, Vec::new())
+            .unwrap_err();
         assert!(error.to_string().contains("512 bytes short"), "{error}");
         id.size_bytes -= 512;
         id.digest = Digest::of(b"another");
@@ -408,7 +427,8 @@ mod tests {
             id,
             source: Some(&source),
         }];
-        let error = write_archive("torchgauge/x:1", &documents, &layers, Vec::new()).unwrap_err();
+        let error = write_archive("torchgauge/x:1", &documents, &beside(), &layers, Vec::new())
+            .unwrap_err();
         assert!(matches!(error, Error::StaleLayer { .. }), "{error}");
     }
 }
