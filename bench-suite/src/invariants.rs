@@ -29,6 +29,7 @@ pub(crate) fn check(
     check_times(results, metrics)?;
     check_losses(asked.task, results, metrics)?;
     check_memory(metrics, monitor)?;
+    check_utilization(metrics)?;
     check_monitor(monitor)
 }
 
@@ -122,6 +123,21 @@ fn check_losses(task: Task, results: &Results, metrics: &Metrics) -> Result<(), 
     Ok(())
 }
 
+/// More than all of the ceiling means that operations were counted that were not done, or that
+/// the ceiling was measured on a device that did not run at its speed.
+fn check_utilization(metrics: &Metrics) -> Result<(), String> {
+    match metrics.utilization {
+        Some(share) if !(share.is_finite() && (0.0..=1.0).contains(&share)) => Err(format!(
+            "utilization is {share}: {} samples/s × {} operations a sample, but a large matrix \
+             product reaches {} operations/s only",
+            metrics.throughput_samples_per_second,
+            metrics.model_flops_per_sample.unwrap_or_default(),
+            metrics.matmul_flops_per_second.unwrap_or_default(),
+        )),
+        _ => Ok(()),
+    }
+}
+
 fn check_memory(metrics: &Metrics, monitor: &Monitor) -> Result<(), String> {
     let memory = &metrics.memory;
     let process = metrics.process_peak_bytes;
@@ -206,13 +222,24 @@ pub(crate) fn metrics(
         micro_batch: summary.micro_batch,
         effective_batch: summary.effective_batch,
         parameters: summary.parameters,
+        warmup_steps: Some(summary.warmup_steps),
+        model_flops_per_sample: summary.model_flops_per_sample,
+        matmul_flops_per_second: summary.matmul_flops_per_second,
+        utilization: utilization(summary),
         first_loss: summary.first_loss,
         last_loss: summary.last_loss,
         scaler: summary.scaler,
         memory: summary.memory.clone(),
+        memory_points: results.memory_points.clone(),
         process_peak_bytes: peak(&monitor.card_process_bytes),
         container_peak_bytes: peak(&monitor.memory_bytes),
     }
+}
+
+/// The model's operations a second as a share of those of a large matrix product.
+fn utilization(summary: &protocol::Summary) -> Option<f64> {
+    let done = summary.model_flops_per_sample? * summary.throughput_samples_per_second;
+    Some(done / summary.matmul_flops_per_second?)
 }
 
 #[cfg(test)]
@@ -237,18 +264,16 @@ mod tests {
             task: Task::Training,
             variant: serde_json::from_str::<Variant>(r#"{"batch":4,"accumulation":2}"#).unwrap(),
             device: Device::Cuda(0),
-            steps: Steps {
-                warmup: 1,
-                measured: 2,
-            },
+            steps: Steps::new(1, 2),
             seed: 1,
             threads: None,
+            device_memory_bytes: None,
         };
         let step = |index| Step {
             index,
             seconds: 0.5,
             loss: Some(2.0),
-            skipped: false,
+            ..Step::default()
         };
         let results = Results {
             steps: vec![step(0), step(1)],
@@ -274,7 +299,7 @@ mod tests {
                 device_total_bytes: Some(2 << 30),
                 ..Memory::default()
             },
-            scaler: None,
+            ..Summary::default()
         };
         let series = |value: f64| Series::of(&[Sample(0.0, value), Sample(0.1, value)]);
         let monitor = Monitor {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, fs::File, io, io::Read as _, path::Path};
 
-use protocol::{Event, FailureReason, Memory, Phase, Started, Step, Summary, VERSION};
+use protocol::{Event, FailureReason, Memory, MemoryPoint, Phase, Started, Step, Summary, VERSION};
 
 /// Most bytes of a results file. A million steps take less.
 const MAX_BYTES: u64 = 256 << 20;
@@ -18,6 +18,8 @@ pub struct Results {
     pub phase_seconds: BTreeMap<Phase, f64>,
     /// The last phase that began.
     pub phase: Option<Phase>,
+    /// Memory at moments outside of measuring, in order.
+    pub memory_points: Vec<MemoryPoint>,
     /// The measured steps.
     pub steps: Vec<Step>,
     /// How the workload itself says that it ended.
@@ -196,6 +198,7 @@ impl Results {
                 }
                 self.phase_seconds.insert(phase, seconds);
             }
+            Event::Memory(point) => self.memory_points.push(point),
             Event::Step(step) => {
                 let expected = self.steps.len();
                 if step.index as usize != expected {
@@ -227,7 +230,7 @@ impl Results {
 mod tests {
     use super::*;
 
-    const STARTED: &str = r#"{"event":"started","version":1,"run":"r","scenario_version":"0.1.0","libtorch_version":"2.11.0","threads":2,"cuda":null,"allocator":null}"#;
+    const STARTED: &str = r#"{"event":"started","version":2,"run":"r","scenario_version":"0.1.0","libtorch_version":"2.11.0","threads":2,"cuda":null,"allocator":null}"#;
     const FAILED: &str = r#"{"event":"failed","reason":"out-of-memory","phase":"warmup","message":"m","memory":null}"#;
 
     fn fault(lines: &[&str]) -> String {
@@ -261,7 +264,7 @@ mod tests {
             "of the run `x`, expected `r`",
         );
         check(
-            &[&STARTED.replace("\"version\":1", "\"version\":9")],
+            &[&STARTED.replace("\"version\":2", "\"version\":9")],
             "of version 9",
         );
         check(&[STARTED, FAILED, FAILED], "an event after the last one");

@@ -1,6 +1,8 @@
 //! The device: whether it is there, what it is, and whether its allocator is set up as the
 //! variant says.
 
+use std::env;
+
 use libtorch::{allocator::Settings, cuda};
 use protocol::{Allocator, AllocatorBackend, CudaFacts, Device};
 
@@ -48,11 +50,15 @@ pub fn facts(device: Device) -> Result<Option<CudaFacts>, Error> {
 }
 
 /// Makes the card's context, and lets cuDNN choose the fastest algorithm for each shape, as
-/// training scripts with fixed shapes do.
-pub fn start(device: Device) -> Result<(), Error> {
+/// training scripts with fixed shapes do; or has libtorch take deterministic algorithms only.
+pub fn start(device: Device, deterministic: bool) -> Result<(), Error> {
+    libtorch::set_deterministic(deterministic)?;
     let Device::Cuda(index) = device else {
         return Ok(());
     };
+    if deterministic {
+        check_deterministic_environment()?;
+    }
     cuda::start(index).map_err(|error| match error {
         libtorch::Error::OutOfMemory { .. } => Error::Libtorch(error),
         _ => Error::DeviceUnavailable {
@@ -60,7 +66,20 @@ pub fn start(device: Device) -> Result<(), Error> {
             reason: error.to_string(),
         },
     })?;
-    Ok(cuda::set_cudnn_benchmark(true)?)
+    // The fastest algorithm in a trial may be another one the next time.
+    Ok(cuda::set_cudnn_benchmark(!deterministic)?)
+}
+
+fn check_deterministic_environment() -> Result<(), Error> {
+    let (variable, value) = protocol::DETERMINISTIC_ENVIRONMENT;
+    match env::var(variable) {
+        Ok(there) if there == value => Ok(()),
+        there => Err(Error::EnvironmentMissing {
+            variable,
+            value,
+            there: there.unwrap_or_else(|_| "nothing".into()),
+        }),
+    }
 }
 
 /// Waits until the device has nothing left to do.

@@ -18,14 +18,6 @@ pub enum Error {
     /// The run file cannot be carried out.
     #[error(transparent)]
     RunFile(#[from] RunFileError),
-    /// The run file's numbers mean nothing.
-    #[error("the run file asks for {got}; expected {expected}")]
-    RunFileValue {
-        /// What stands there.
-        got: String,
-        /// What would do.
-        expected: &'static str,
-    },
     /// No such device.
     #[error("{device} is not available: {reason}")]
     DeviceUnavailable {
@@ -46,6 +38,19 @@ pub enum Error {
         /// What libtorch says that it uses.
         effective: String,
     },
+    /// The environment lacks what `deterministic` needs.
+    #[error(
+        "deterministic needs {variable}={value} in the environment before the process starts, \
+         found {there}"
+    )]
+    EnvironmentMissing {
+        /// The variable.
+        variable: &'static str,
+        /// What it must say.
+        value: &'static str,
+        /// What it says.
+        there: String,
+    },
     /// Host memory ran out outside libtorch.
     #[error("cannot allocate {bytes} bytes of host memory for synthetic data")]
     HostMemory {
@@ -60,6 +65,22 @@ pub enum Error {
         /// The loss.
         loss: f64,
     },
+    /// The loss did not fall.
+    #[error(
+        "the loss did not fall: it is {late} on average over the last {steps} steps and was \
+         {early} over the first {steps}, although the data are the same again and again"
+    )]
+    LossNotFalling {
+        /// Mean of the first steps.
+        early: f64,
+        /// Mean of the last steps.
+        late: f64,
+        /// How many steps each mean is over.
+        steps: usize,
+    },
+    /// The step cannot be captured.
+    #[error("the step cannot be captured as a CUDA graph, use execution eager: {0}")]
+    NotCapturable(libtorch::Error),
     /// A trained parameter got no gradient.
     #[error("backward gave no gradient to the parameter `{name}`")]
     GradientMissing {
@@ -84,15 +105,19 @@ impl Error {
     #[must_use]
     pub fn reason(&self) -> FailureReason {
         match self {
-            Self::RunFileMissing { .. } | Self::RunFile(_) | Self::RunFileValue { .. } => {
-                FailureReason::BadRunFile
-            }
+            Self::RunFileMissing { .. } | Self::RunFile(_) => FailureReason::BadRunFile,
             Self::DeviceUnavailable { .. } => FailureReason::DeviceUnavailable,
-            Self::SettingIgnored { .. } => FailureReason::SettingIgnored,
+            Self::SettingIgnored { .. } | Self::EnvironmentMissing { .. } => {
+                FailureReason::SettingIgnored
+            }
             Self::HostMemory { .. } => FailureReason::OutOfMemory,
             Self::LossNotFinite { .. } => FailureReason::LossNotFinite,
+            Self::LossNotFalling { .. } => FailureReason::LossNotFalling,
             Self::GradientMissing { .. } => FailureReason::GradientMissing,
-            Self::Libtorch(error) if memory_ran_out(error) => FailureReason::OutOfMemory,
+            Self::Libtorch(error) | Self::NotCapturable(error) if memory_ran_out(error) => {
+                FailureReason::OutOfMemory
+            }
+            Self::NotCapturable(_) => FailureReason::NotCapturable,
             Self::Libtorch(_) => FailureReason::Libtorch,
             Self::Results { .. } => FailureReason::Results,
         }

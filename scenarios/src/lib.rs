@@ -10,9 +10,11 @@
 //! | [`data`] | synthetic data out of a seed |
 //! | [`training`] | one step: autocast, accumulation, loss scaler, optimizer |
 //! | [`run`] | the phases of a run and its events |
-//! | [`device`], [`memory`], [`stopwatch`], [`host`] | what is asked of the machine |
+//! | [`device`], [`memory`], [`stopwatch`], [`host`], [`nvml`] | what is asked of the machine |
+//! | [`ceiling`] | how fast the device could be |
 //! | [`results`], [`Error`] | how a run tells what came of it |
 
+pub mod ceiling;
 pub mod data;
 pub mod device;
 mod error;
@@ -20,6 +22,7 @@ pub mod host;
 pub mod memory;
 pub mod models;
 pub mod nn;
+pub mod nvml;
 pub mod results;
 pub mod run;
 pub mod stopwatch;

@@ -4,7 +4,7 @@ use libtorch::{
     Result, cuda,
     memory::{self, DeviceStats, host},
 };
-use protocol::{AllocatorCounters, Device, Memory};
+use protocol::{AllocatorCounters, Device, Memory, MemoryPoint, Moment};
 
 use crate::host::peak_resident_bytes;
 
@@ -12,6 +12,8 @@ use crate::host::peak_resident_bytes;
 #[derive(Debug)]
 pub struct MemoryMeter {
     device: Device,
+    /// What making the context took.
+    context: Context,
     /// Peaks before the last reset.
     before: Peaks,
 }
@@ -25,15 +27,33 @@ struct Peaks {
     segments: Option<u64>,
 }
 
+/// Memory of the card around the making of this process's context.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Context {
+    /// Bytes in use by everybody before.
+    pub before: Option<u64>,
+    /// Bytes in use by everybody after.
+    pub after: Option<u64>,
+}
+
+impl Context {
+    /// What the context took.
+    #[must_use]
+    pub fn bytes(self) -> Option<u64> {
+        self.after?.checked_sub(self.before?)
+    }
+}
+
 impl MemoryMeter {
     /// A meter for the device. On the processor it puts the counting allocator in place,
     /// before the first tensor.
-    pub fn new(device: Device) -> Result<Self> {
+    pub fn new(device: Device, context: Context) -> Result<Self> {
         if device == Device::Cpu {
             host::install()?;
         }
         Ok(Self {
             device,
+            context,
             before: Peaks::default(),
         })
     }
@@ -63,10 +83,27 @@ impl MemoryMeter {
         Ok(())
     }
 
+    /// Memory at this moment. The peak since the last point goes into it, and starts again.
+    pub fn point(&mut self, moment: Moment, step: Option<u32>) -> Result<MemoryPoint> {
+        let now = match self.device {
+            Device::Cpu => self.of_processor(),
+            Device::Cuda(index) => {
+                cuda::synchronize()?;
+                self.of_card(index)?
+            }
+        };
+        self.reset_peaks()?;
+        Ok(MemoryPoint {
+            moment,
+            step,
+            allocated_bytes: now.allocated_bytes,
+            peak_allocated_bytes: now.peak_allocated_bytes,
+            reserved_bytes: now.reserved_bytes,
+            device_used_bytes: now.device_used_bytes,
+        })
+    }
+
     /// The figures now. Those of the model are the caller's to fill in.
-    ///
-    /// `context_bytes` stays unknown: from inside, nobody can say what the card held before
-    /// this process made its context.
     pub fn read(&self) -> Result<Memory> {
         let figures = match self.device {
             Device::Cpu => self.of_processor(),
@@ -100,6 +137,8 @@ impl MemoryMeter {
             reserved_bytes: Some(stats.reserved_bytes),
             device_used_bytes: Some(card.total_bytes.saturating_sub(card.free_bytes)),
             device_total_bytes: Some(card.total_bytes),
+            context_bytes: self.context.bytes(),
+            device_used_before_bytes: self.context.before,
             counters: Some(self.counters(&stats)),
             ..Memory::default()
         })
@@ -111,6 +150,12 @@ impl MemoryMeter {
             out_of_memory: stats.out_of_memory,
             device_allocations: stats.device_allocations,
             device_frees: stats.device_frees,
+            requested_bytes: stats.requested_bytes,
+            peak_requested_bytes: stats.peak_requested_bytes,
+            active_bytes: stats.active_bytes,
+            peak_active_bytes: stats.peak_active_bytes,
+            inactive_split_bytes: stats.inactive_split_bytes,
+            segments: stats.segments,
             peak_inactive_split_bytes: stats
                 .peak_inactive_split_bytes
                 .max(self.before.inactive_split),

@@ -16,7 +16,7 @@ use scenario::{
     data::Batch,
     models::{self, Built, IGNORED_LABEL, Network, Pass},
     nn::{Parameters, Placement},
-    training::{StepLog, Work},
+    training::{StepLog, Unobserved, Work},
 };
 use serde_json::{Value, from_value, json};
 use tch::{Device, Kind, Tensor};
@@ -134,7 +134,7 @@ fn train(
     let log = StepLog::new(STEPS, Device::Cpu).unwrap();
     let batch = std::slice::from_ref(batch);
 
-    work.step(0, batch, &log).unwrap();
+    work.step(0, batch, &log, &mut Unobserved).unwrap();
     let scores = first_scores.take().expect("the scores of the first step");
     comparison.logits(golden, "/first_step/logits", &scores);
     let gradients = work.parameters().trained().iter().map(|(name, tensor)| {
@@ -147,7 +147,7 @@ fn train(
     comparison.norms(golden, "/first_step/buffer_norms", buffers);
 
     for step in 1..STEPS {
-        work.step(step, batch, &log).unwrap();
+        work.step(step, batch, &log, &mut Unobserved).unwrap();
     }
     let path = format!("/training/{optimizer}");
     let expected = golden.numbers(&format!("{path}/losses"));

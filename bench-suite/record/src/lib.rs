@@ -9,6 +9,7 @@ mod folder;
 mod machine;
 mod monitor;
 mod outcome;
+mod parts;
 mod quantity;
 mod run;
 mod session;
@@ -18,6 +19,7 @@ pub use folder::{FolderError, Records, SessionFolder};
 pub use machine::{Card, Machine, Processor};
 pub use monitor::{Monitor, Sample, Series};
 pub use outcome::{Outcome, Reason, Stage};
+pub use parts::MemoryParts;
 pub use quantity::{Better, Nature, Quantity, Unit};
 pub use run::{HarnessCost, Isolation, Metrics, Record, StepTimes};
 pub use session::{

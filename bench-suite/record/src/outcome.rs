@@ -67,6 +67,8 @@ pub enum Reason {
     LossNotFalling,
     /// A trainable parameter received no gradient.
     GradientMissing,
+    /// The step cannot be captured as a CUDA graph.
+    NotCapturable,
     /// No such device, or libtorch cannot use it.
     DeviceUnavailable,
     /// An allocator setting did not take.
@@ -108,6 +110,8 @@ impl From<protocol::FailureReason> for Reason {
             Told::SettingIgnored => Self::SettingIgnored,
             Told::OutOfMemory => Self::OutOfMemory,
             Told::LossNotFinite => Self::LossNotFinite,
+            Told::LossNotFalling => Self::LossNotFalling,
+            Told::NotCapturable => Self::NotCapturable,
             Told::GradientMissing => Self::GradientMissing,
             Told::Libtorch => Self::Libtorch,
             Told::Results => Self::UnreadableResults,

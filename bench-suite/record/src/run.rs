@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use protocol::{Device, Memory, Model, Phase, ScalerState, Started, Step, Task, Variant};
+use protocol::{
+    Device, Memory, MemoryPoint, Model, Phase, ScalerState, Started, Step, Task, Variant,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -81,7 +83,7 @@ impl Record {
 }
 
 /// The figures of a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Metrics {
     /// Samples that the measured steps processed, over their wall time.
     pub throughput_samples_per_second: f64,
@@ -97,6 +99,19 @@ pub struct Metrics {
     pub effective_batch: u64,
     /// Trainable parameters.
     pub parameters: u64,
+    /// Steps of the warm-up; `None` in records from before it was told.
+    #[serde(default)]
+    pub warmup_steps: Option<u32>,
+    /// Floating-point operations of the model for a sample, two for each multiply-add;
+    /// recomputation does not count.
+    #[serde(default)]
+    pub model_flops_per_sample: Option<f64>,
+    /// What a large matrix product reached in the same run and precision, in operations a second.
+    #[serde(default)]
+    pub matmul_flops_per_second: Option<f64>,
+    /// Model operations a second over that, from 0 to 1.
+    #[serde(default)]
+    pub utilization: Option<f64>,
     /// Loss of the first step of the run; training only.
     pub first_loss: Option<f64>,
     /// Loss of the last step of the run; training only.
@@ -105,6 +120,9 @@ pub struct Metrics {
     pub scaler: Option<ScalerState>,
     /// Memory as the workload read it.
     pub memory: Memory,
+    /// Memory at moments outside of measuring, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub memory_points: Vec<MemoryPoint>,
     /// Most bytes of the card that the run's process held, seen from outside.
     pub process_peak_bytes: Option<u64>,
     /// Most bytes of host memory that the container or process held, seen from outside.
@@ -209,8 +227,7 @@ mod tests {
             .map(|(seconds, index)| Step {
                 index,
                 seconds,
-                loss: None,
-                skipped: false,
+                ..Step::default()
             })
             .collect();
         let times = StepTimes::of(&steps).unwrap();

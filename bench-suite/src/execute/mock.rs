@@ -224,7 +224,7 @@ fn figures(asked: &RunFile, speed: f64, sound: bool) -> Vec<Event> {
                 index,
                 seconds: step_seconds,
                 loss,
-                skipped: false,
+                ..Step::default()
             })
         })
         .collect();
@@ -244,7 +244,8 @@ fn figures(asked: &RunFile, speed: f64, sound: bool) -> Vec<Event> {
             host_peak_resident_bytes: Some(300 << 20),
             ..Memory::default()
         },
-        scaler: None,
+        warmup_steps: asked.steps.warmup,
+        ..Summary::default()
     })));
     events
 }

@@ -82,11 +82,12 @@ async fn attempt(
             variant: Variant::default(),
             device: Device::Cuda(0),
             steps: Steps {
-                warmup: 0,
-                measured: 1,
+                calibrate: false,
+                ..Steps::new(0, 1)
             },
             seed: 1,
             threads: None,
+            device_memory_bytes: None,
         },
         device: Device::Cuda(access.index),
         limits: Limits {

@@ -447,6 +447,10 @@ impl Session {
                 environment.insert(variable.to_owned(), configuration.clone());
             }
         }
+        if variant.deterministic && device.is_cuda() {
+            let (variable, value) = protocol::DETERMINISTIC_ENVIRONMENT;
+            environment.insert(variable.to_owned(), value.to_owned());
+        }
         Order {
             session: self.about.session.clone(),
             image: image.clone(),
@@ -460,6 +464,7 @@ impl Session {
                 steps: *steps,
                 seed: *seed,
                 threads: cell.threads,
+                device_memory_bytes: None,
             },
             device,
             limits: cell.limits.clone(),

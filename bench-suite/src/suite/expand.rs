@@ -243,6 +243,9 @@ impl<'a> Expansion<'a> {
                 refusal.axis
             ),
             [other] => format!("it would run on {other}: `devices: [{other}]`"),
+            _ if picked.get(refusal.axis).is_none() => {
+                format!("`{}` is {value} unless `axes` says otherwise", refusal.axis)
+            }
             _ => format!(
                 "take the value out, or `exclude: [{{{}: {value}}}]`",
                 refusal.axis

@@ -57,10 +57,7 @@ impl Default for Defaults {
     fn default() -> Self {
         Self {
             blocks: 3,
-            steps: Steps {
-                warmup: 3,
-                measured: 10,
-            },
+            steps: Steps::new(3, 10),
             seed: 1,
             threads: None,
             limits: LimitsFile::default(),

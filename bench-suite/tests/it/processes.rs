@@ -22,8 +22,8 @@ const GOOD: &str = r#"
 run=$(sed -n 's/.*"run": "\(.*\)".*/\1/p' "$1")
 say() { printf '%s\n' "$1" >> "$results"; }
 results=$2
-started='{"event":"started","version":1,"run":"'$run'","scenario_version":"0","libtorch_version":"2.11.0","threads":1,"cuda":null,"allocator":null}'
-finished='{"event":"finished","parameters":1,"micro_batch":1,"effective_batch":1,"samples":1,"measured_seconds":0.5,"throughput_samples_per_second":2.0,"first_loss":null,"last_loss":null,"memory":{},"scaler":null}'
+started='{"event":"started","version":2,"run":"'$run'","scenario_version":"0","libtorch_version":"2.11.0","threads":1,"cuda":null,"allocator":null}'
+finished='{"event":"finished","parameters":1,"micro_batch":1,"effective_batch":1,"warmup_steps":0,"samples":1,"measured_seconds":0.5,"throughput_samples_per_second":2.0,"first_loss":null,"last_loss":null,"memory":{},"scaler":null}'
 say "$started"
 say '{"event":"phase-began","phase":"measure"}'
 "#;

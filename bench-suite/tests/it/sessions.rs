@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 const SUITE: &str = "version: 1\ndescription: d\ndefaults: {blocks: 2, steps: {warmup: 1, measured: 4}}\n\
     scenarios:\n- {name: small, model: vit-tiny, axes: {batch: [2, 4]}}\n\
-    - {name: large, model: resnet-tiny, axes: {checkpointing: blocks}}\n";
+    - {name: large, model: vit-tiny, axes: {checkpointing: blocks}}\n";
 
 /// Runs a script in a fresh session and gives what was told.
 async fn listen(script: &str) -> (tempfile::TempDir, Listener, Totals) {

@@ -11,7 +11,7 @@ fn scenarios() -> PathBuf {
 
 fn suite(scenario: &str) -> String {
     format!(
-        "version: 1\ndescription: d\nscenarios:\n  - name: one\n    model: resnet-tiny\n{scenario}"
+        "version: 1\ndescription: d\nscenarios:\n  - name: one\n    model: vit-tiny\n{scenario}"
     )
 }
 
@@ -109,10 +109,7 @@ fn unknown_and_impossible_words_are_shown_where_they_stand() {
             "unknown value",
             suite("    axes:\n      precision: [fp32, amp-bf61]\n"),
         ),
-        (
-            "unknown model",
-            suite("").replace("resnet-tiny", "resnet-tny"),
-        ),
+        ("unknown model", suite("").replace("vit-tiny", "vit-tny")),
         (
             "unknown allocator",
             suite("    axes: {allocator: [native, expandable]}\n"),
@@ -141,7 +138,7 @@ fn unknown_and_impossible_words_are_shown_where_they_stand() {
         ),
         (
             "impossible for the model",
-            suite("    axes: {memory_format: channels-last}\n").replace("resnet-tiny", "bert-tiny"),
+            suite("    axes: {memory_format: channels-last}\n").replace("vit-tiny", "bert-tiny"),
         ),
         (
             "impossible by inclusion",

@@ -28,7 +28,7 @@ fn main() {
         .expect("the results file");
     let mut say = |text: &str| writeln!(results, "{text}").expect("the results file takes it");
     say(&format!(
-        r#"{{"event":"started","version":1,"run":"{run}","scenario_version":"0","libtorch_version":"2.11.0","threads":1,"cuda":null,"allocator":null}}"#
+        r#"{{"event":"started","version":2,"run":"{run}","scenario_version":"0","libtorch_version":"2.11.0","threads":1,"cuda":null,"allocator":null}}"#
     ));
     say(r#"{"event":"phase-began","phase":"measure"}"#);
     eprintln!("mode {mode}");
@@ -61,7 +61,7 @@ fn main() {
     }
     say(r#"{"event":"step","index":0,"seconds":0.4,"loss":null,"skipped":false}"#);
     say(
-        r#"{"event":"finished","parameters":1,"micro_batch":1,"effective_batch":1,"samples":1,"measured_seconds":0.5,"throughput_samples_per_second":2.0,"first_loss":null,"last_loss":null,"memory":{},"scaler":null}"#,
+        r#"{"event":"finished","parameters":1,"micro_batch":1,"effective_batch":1,"warmup_steps":0,"samples":1,"measured_seconds":0.5,"throughput_samples_per_second":2.0,"first_loss":null,"last_loss":null,"memory":{},"scaler":null}"#,
     );
 }
 

@@ -1,6 +1,7 @@
 //! The metrics of a cell. A new metric is one entry here.
 
-use record::{Metrics, Record};
+use protocol::StepParts;
+use record::{MemoryParts, Metrics, Record};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +48,17 @@ fn bytes(value: Option<u64>) -> Option<f64> {
     value.map(|value| value as f64)
 }
 
+/// Mean over the measured steps; `None` where they have no parts.
+fn part(run: &Record, read: impl Fn(&StepParts) -> f64) -> Option<f64> {
+    let parts: Option<Vec<f64>> = run
+        .steps
+        .iter()
+        .map(|step| step.parts.as_ref().map(&read))
+        .collect();
+    let parts = parts.filter(|parts| !parts.is_empty())?;
+    Some(parts.iter().sum::<f64>() / parts.len() as f64)
+}
+
 cell_metrics! {
     /// Samples that the measured steps processed, over their wall time.
     throughput_samples_per_second: |_, m| Some(m.throughput_samples_per_second);
@@ -56,6 +68,14 @@ cell_metrics! {
     step_p90_seconds: |_, m| Some(m.step_seconds.p90);
     /// Step time that 99 % of a run's steps stay below.
     step_p99_seconds: |_, m| Some(m.step_seconds.p99);
+    /// Mean time of a step's forward and loss.
+    forward_seconds: |run, _| part(run, |parts| parts.forward_seconds);
+    /// Mean time of a step's backward.
+    backward_seconds: |run, _| part(run, |parts| parts.backward_seconds);
+    /// Mean time of a step's optimizer.
+    optimizer_seconds: |run, _| part(run, |parts| parts.optimizer_seconds);
+    /// The model's operations a second over those of a large matrix product, from 0 to 1.
+    utilization: |_, m| m.utilization;
     /// Wall time of the measured steps.
     measured_seconds: |_, m| Some(m.measured_seconds);
     /// Wall time of the whole run.
@@ -74,6 +94,17 @@ cell_metrics! {
     gradient_bytes: |_, m| bytes(m.memory.gradient_bytes);
     /// Bytes of optimizer state.
     optimizer_bytes: |_, m| bytes(m.memory.optimizer_bytes);
+    /// Bytes of buffers, data and everything else that a step finds besides parameters and
+    /// optimizer state.
+    data_bytes: |_, m| bytes(MemoryParts::of(m)?.data_bytes);
+    /// Bytes that forward keeps for backward.
+    activation_bytes: |_, m| bytes(MemoryParts::of(m)?.activation_bytes);
+    /// Bytes of gradients and temporaries at the peak of a step, beyond what forward left.
+    backward_bytes: |_, m| bytes(MemoryParts::of(m)?.backward_bytes);
+    /// Bytes that the caching allocator holds beyond the peak of the tensors.
+    slack_bytes: |_, m| bytes(MemoryParts::of(m)?.slack_bytes);
+    /// Bytes of the card outside the allocator: CUDA context, libraries, their workspaces.
+    context_and_library_bytes: |_, m| bytes(MemoryParts::of(m)?.context_and_library_bytes);
     /// Bytes of the card that the CUDA context took.
     context_bytes: |_, m| bytes(m.memory.context_bytes);
     /// Bytes of the card in use by everybody at the end of the last measured step.

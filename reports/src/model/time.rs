@@ -28,6 +28,9 @@ pub struct TimeParts {
     pub measure_seconds: f64,
     /// Freeing everything.
     pub teardown_seconds: f64,
+    /// Timing a large matrix product, for the utilisation.
+    #[serde(default)]
+    pub calibrate_seconds: f64,
     /// From the end of the workload until the harness knew.
     pub notice_seconds: f64,
     /// Removing the container.
@@ -36,8 +39,8 @@ pub struct TimeParts {
     pub other_seconds: f64,
     /// Wall time of the whole run.
     pub wall_seconds: f64,
-    /// Wall time but for the CUDA start, the model build, the warm-up and the measured steps:
-    /// what the harness causes.
+    /// Wall time but for the CUDA start, the model build, the warm-up, the measured steps and the
+    /// calibration: what the harness causes.
     pub harness_caused: Option<Spread>,
 }
 
@@ -61,6 +64,7 @@ impl TimeParts {
             warmup_seconds: phase(Phase::Warmup),
             measure_seconds: phase(Phase::Measure),
             teardown_seconds: phase(Phase::Teardown),
+            calibrate_seconds: phase(Phase::Calibrate),
             notice_seconds: harness(|run| run.harness.notice_seconds),
             remove_seconds: harness(|run| run.harness.remove_seconds),
             other_seconds: harness(other),
@@ -87,6 +91,7 @@ fn harness_caused(run: &Record) -> f64 {
         Phase::ModelBuild,
         Phase::Warmup,
         Phase::Measure,
+        Phase::Calibrate,
     ];
     let work: f64 = work.into_iter().map(|phase| seconds(run, phase)).sum();
     (run.wall_seconds - work).max(0.0)

@@ -14,11 +14,15 @@ macro_rules! registry {
     };
 }
 
+mod stacked;
+
 registry! {
     throughput
     memory
+    memory_parts
     pareto
     steps
+    step_parts
     monitor
     overhead
 }

@@ -18,8 +18,8 @@ pub(super) const PLOT: Plot = Plot {
     id: "overhead",
     title: "Time outside the measured steps",
     about: "Medians of the runs. Left: all of it, with what the harness causes as one part. Right: \
-            that part magnified: everything but the CUDA start, the model build, the warm-up and \
-            the measured steps.",
+            that part magnified: everything but the CUDA start, the model build, the warm-up, \
+            the measured steps and the calibration.",
     draw,
 };
 
@@ -34,10 +34,11 @@ struct Part {
 }
 
 /// What the run is for, and the harness as one part.
-const WORK: [Part; 4] = [
+const WORK: [Part; 5] = [
     Part { ink: Ink::Part(0), label: "CUDA start", read: |time| time.cuda_start_seconds },
     Part { ink: Ink::Part(1), label: "Model build", read: |time| time.model_build_seconds },
     Part { ink: Ink::Part(3), label: "Warm-up", read: |time| time.warmup_seconds },
+    Part { ink: Ink::Part(5), label: "Calibration", read: |time| time.calibrate_seconds },
     Part {
         ink: Ink::Part(6),
         label: "Caused by the harness",
@@ -168,7 +169,7 @@ fn table(view: &View, group: &Group) -> Table {
     if several {
         heads.push(view.contender_head().to_owned());
     }
-    let columns: Vec<&Part> = WORK[..3].iter().chain(&HARNESS).collect();
+    let columns: Vec<&Part> = WORK[..4].iter().chain(&HARNESS).collect();
     heads.extend(columns.iter().map(|part| part.label.to_owned()));
     heads.extend(["Harness".to_owned(), "Whole run".to_owned()]);
     let rows = times(view, group)

@@ -1,19 +1,28 @@
-// Activation checkpointing: forward keeps the inputs only, backward runs the body
-// again with the random state and the autocast state that forward had.
+// Activation checkpointing: forward keeps the inputs only, and the first tensor that backward
+// asks for has the body run again, with the random state and the autocast state of forward.
 //
-// The body is Rust. It is called through `call`, must not unwind, and is given back
-// through `drop` when the autograd node dies, on whichever thread that happens.
+// This is Python's `torch.utils.checkpoint(..., use_reentrant=False)`: the graph is the plain
+// one, but what its nodes save goes through hooks. In forward a hook keeps a place in a list and
+// drops the tensor; in the second computation, hooks put the tensors into these places, and end
+// it once the last place is filled, because whatever comes after it nobody asks for.
+//
+// libtorch asks its engine for the hooks of a new saved tensor, and only Python's engine has
+// any. So there is an engine here that asks a stack of the thread.
+//
+// The body is Rust. It is called through `call`, must not unwind, and is given back through
+// `drop` when the last node that may ask for it dies, on whichever thread that happens.
 #include "autocast_scope.h"
 #include "border.h"
 
 #include <ATen/Context.h>
 #include <ATen/core/Generator.h>
-#include <ATen/core/ivalue.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
-#include <torch/csrc/autograd/autograd.h>
-#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/saved_variable.h>
+#include <torch/csrc/autograd/saved_variable_hooks.h>
 
+#include <algorithm>
+#include <memory>
 #include <mutex>
 
 extern "C" {
@@ -25,8 +34,9 @@ using BodyDrop = void (*)(void* body);
 
 namespace {
 
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
+using torch::autograd::SavedVariable;
+using torch::autograd::SavedVariableHooks;
+using TensorList = std::vector<at::Tensor>;
 
 // One generator and where it stood. Both sides live in host memory, also for a card.
 struct GeneratorState {
@@ -49,7 +59,7 @@ struct GeneratorState {
 using RandomState = std::vector<GeneratorState>;
 
 // The processor's generator and those of the cards that the inputs lie on.
-RandomState read_random_state(const variable_list& inputs) {
+RandomState read_random_state(const TensorList& inputs) {
   RandomState result;
   result.push_back(GeneratorState::read(at::globalContext().defaultGenerator(at::kCPU)));
   std::vector<c10::Device> seen;
@@ -88,16 +98,17 @@ class RandomScope {
   RandomState before_;
 };
 
-// The Rust body, and what forward saw around it.
-struct Body : torch::CustomClassHolder {
-  Body(void* body, BodyCall call, BodyDrop drop) : body(body), call(call), drop(drop) {}
-  ~Body() override {
-    drop(body);
+// The Rust body.
+class Body {
+ public:
+  Body(void* body, BodyCall call, BodyDrop drop) : body_(body), call_(call), drop_(drop) {}
+  ~Body() {
+    drop_(body_);
   }
   Body(const Body&) = delete;
   Body& operator=(const Body&) = delete;
 
-  at::Tensor run(const variable_list& inputs) const {
+  at::Tensor run(const TensorList& inputs) const {
     std::vector<const at::Tensor*> pointers;
     pointers.reserve(inputs.size());
     for (const auto& input : inputs) {
@@ -105,7 +116,7 @@ struct Body : torch::CustomClassHolder {
     }
     at::Tensor* output = nullptr;
     Failure failure{kFine, nullptr};
-    call(body, pointers.data(), pointers.size(), &output, &failure);
+    call_(body_, pointers.data(), pointers.size(), &output, &failure);
     const std::unique_ptr<at::Tensor> owned(output);
     if (failure.code != kFine) {
       const std::string message(failure.message == nullptr ? "" : failure.message);
@@ -117,60 +128,215 @@ struct Body : torch::CustomClassHolder {
     return *owned;
   }
 
-  void* body;
-  BodyCall call;
-  BodyDrop drop;
-  RandomState random;
-  torchgauge::AutocastState autocast{};
+ private:
+  void* body_;
+  BodyCall call_;
+  BodyDrop drop_;
 };
 
-struct Checkpoint : torch::autograd::Function<Checkpoint> {
-  // libtorch calls this with gradients off. `tie` requires a gradient, so that the
-  // output does even where only parameters inside the body do.
-  static at::Tensor forward(
-      AutogradContext* context,
-      at::TensorList inputs,
-      const at::Tensor& /*tie*/,
-      const c10::intrusive_ptr<Body>& body) {
-    const variable_list kept = inputs.vec();
-    body->random = read_random_state(kept);
-    body->autocast = torchgauge::AutocastState::read();
-    context->saved_data["body"] = c10::IValue::make_capsule(body);
-    context->save_for_backward(kept);
-    return body->run(kept);
+// Makes the hooks of each tensor that is saved while it is on top of the thread's stack.
+class HookSource {
+ public:
+  virtual ~HookSource() = default;
+  virtual std::unique_ptr<SavedVariableHooks> hooks() = 0;
+};
+
+thread_local std::vector<HookSource*> hook_sources;
+
+class HookScope {
+ public:
+  explicit HookScope(HookSource& source) {
+    hook_sources.push_back(&source);
+  }
+  ~HookScope() {
+    hook_sources.pop_back();
+  }
+  HookScope(const HookScope&) = delete;
+  HookScope& operator=(const HookScope&) = delete;
+};
+
+struct HookEngine : torch::autograd::Engine {
+  std::unique_ptr<SavedVariableHooks> get_default_saved_variable_hooks() override {
+    return hook_sources.empty() ? nullptr : hook_sources.back()->hooks();
   }
 
-  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const auto body =
-        c10::static_intrusive_pointer_cast<Body>(context->saved_data["body"].toCapsule());
-    const variable_list inputs = context->get_saved_variables();
-    // One for each input, then the tie, then the body itself.
-    variable_list result(inputs.size() + 2);
-    if (!gradients[0].defined()) {
-      return result;
-    }
+  static torch::autograd::Engine& get() {
+    static HookEngine engine;
+    return engine;
+  }
 
-    variable_list detached;
-    detached.reserve(inputs.size());
+  // Before the first backward of a process that has checkpoints, so that one engine does all.
+  static void install() {
+    static const bool installed = (torch::autograd::set_default_engine_stub(get), true);
+    (void)installed;
+  }
+};
+
+class Frame;
+
+// The place of one tensor that a node of the graph saved.
+struct Place {
+  explicit Place(std::shared_ptr<Frame> frame) : frame(std::move(frame)) {}
+  std::shared_ptr<Frame> frame;
+  // What forward saw here, which the second computation must see again.
+  std::vector<int64_t> sizes;
+  c10::ScalarType dtype = c10::ScalarType::Undefined;
+  // There between the second computation and its use.
+  at::Tensor tensor;
+};
+
+// Ends the second computation. It passes through libtorch and the Rust body.
+struct LastPlaceFilled : std::exception {
+  const char* what() const noexcept override {
+    return "the checkpoint has all that it needs";
+  }
+};
+
+// One call of a body: what forward kept of it.
+class Frame : public std::enable_shared_from_this<Frame> {
+ public:
+  Frame(std::shared_ptr<Body> body, const TensorList& inputs)
+      : body_(std::move(body)),
+        random_(read_random_state(inputs)),
+        autocast_(torchgauge::AutocastState::read()) {
+    // Saved as a node would: inside another checkpoint, that one's hooks take them.
     for (const auto& input : inputs) {
-      detached.push_back(input.detach().requires_grad_(input.requires_grad()));
+      inputs_.emplace_back(input, /*is_output=*/false);
+      wants_gradient_.push_back(input.requires_grad());
     }
-    at::Tensor output;
-    {
-      const at::AutoGradMode with_gradients(true);
-      const RandomScope random(body->random);
-      const torchgauge::AutocastScope autocast(body->autocast);
-      output = body->run(detached);
-    }
-    if (output.requires_grad()) {
-      torch::autograd::backward({output}, {gradients[0]});
-    }
-    for (size_t i = 0; i < detached.size(); ++i) {
-      result[i] = detached[i].grad();
-    }
-    return result;
   }
+
+  at::Tensor forward(const TensorList& inputs) {
+    Recorder recorder(*this);
+    const HookScope hooks(recorder);
+    return body_->run(inputs);
+  }
+
+  at::Tensor take(Place& place) {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    if (!place.tensor.defined()) {
+      compute_again();
+    }
+    TORCH_CHECK(
+        place.tensor.defined(),
+        "the second computation of a checkpoint did not yield a tensor that the first one saved");
+    return std::move(place.tensor);
+  }
+
+ private:
+  // Forward: a new place for each saved tensor.
+  struct Recorder : HookSource {
+    explicit Recorder(Frame& frame) : frame(frame) {}
+    std::unique_ptr<SavedVariableHooks> hooks() override;
+    Frame& frame;
+  };
+
+  // The second computation: the places in the same order.
+  struct Filler : HookSource {
+    explicit Filler(Frame& frame) : frame(frame) {}
+    std::unique_ptr<SavedVariableHooks> hooks() override;
+
+    void fill(const at::Tensor& tensor) {
+      TORCH_CHECK(
+          next < frame.places_.size(),
+          "the second computation of a checkpoint saves more tensors than the ",
+          frame.places_.size(),
+          " of the first: the body does not compute the same thing again");
+      if (const auto place = frame.places_[next].lock()) {
+        TORCH_CHECK(
+            tensor.sizes() == c10::IntArrayRef(place->sizes) &&
+                tensor.scalar_type() == place->dtype,
+            "the second computation of a checkpoint saves a ",
+            tensor.scalar_type(),
+            tensor.sizes(),
+            " where the first saved a ",
+            place->dtype,
+            c10::IntArrayRef(place->sizes),
+            ": the body does not compute the same thing again");
+        place->tensor = tensor.detach();
+      }
+      next += 1;
+      if (next == frame.places_.size()) {
+        done = true;
+        throw LastPlaceFilled();
+      }
+    }
+
+    Frame& frame;
+    size_t next = 0;
+    bool done = false;
+  };
+
+  struct RecorderHooks : SavedVariableHooks {
+    explicit RecorderHooks(std::shared_ptr<Place> place) : place(std::move(place)) {}
+    void call_pack_hook(const at::Tensor& tensor) override {
+      place->sizes = tensor.sizes().vec();
+      place->dtype = tensor.scalar_type();
+    }
+    at::Tensor call_unpack_hook() override {
+      return place->frame->take(*place);
+    }
+    std::shared_ptr<Place> place;
+  };
+
+  struct FillerHooks : SavedVariableHooks {
+    explicit FillerHooks(Filler& filler) : filler(filler) {}
+    void call_pack_hook(const at::Tensor& tensor) override {
+      filler.fill(tensor);
+    }
+    at::Tensor call_unpack_hook() override {
+      TORCH_CHECK(false, "backward through the second computation of a checkpoint");
+    }
+    // Outlived by nothing that could ask: the graph of the second computation dies within it.
+    Filler& filler;
+  };
+
+  void compute_again() {
+    TensorList inputs;
+    inputs.reserve(inputs_.size());
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      inputs.push_back(inputs_[i].unpack().detach().requires_grad_(wants_gradient_[i]));
+    }
+    const at::AutoGradMode with_gradients(true);
+    const RandomScope random(random_);
+    const torchgauge::AutocastScope autocast(autocast_);
+    Filler filler(*this);
+    const HookScope hooks(filler);
+    try {
+      body_->run(inputs);
+    } catch (const std::exception&) {
+      // As an error of the body, for that is the way it took.
+      if (!filler.done) {
+        throw;
+      }
+    }
+    TORCH_CHECK(
+        filler.done,
+        "the second computation of a checkpoint saves ",
+        filler.next,
+        " tensors where the first saved ",
+        places_.size(),
+        ": the body does not compute the same thing again");
+  }
+
+  std::shared_ptr<Body> body_;
+  RandomState random_;
+  torchgauge::AutocastState autocast_;
+  std::vector<SavedVariable> inputs_;
+  std::vector<bool> wants_gradient_;
+  std::vector<std::weak_ptr<Place>> places_;
+  std::recursive_mutex mutex_;
 };
+
+std::unique_ptr<SavedVariableHooks> Frame::Recorder::hooks() {
+  auto place = std::make_shared<Place>(frame.shared_from_this());
+  frame.places_.push_back(place);
+  return std::make_unique<RecorderHooks>(std::move(place));
+}
+
+std::unique_ptr<SavedVariableHooks> Frame::Filler::hooks() {
+  return std::make_unique<FillerHooks>(*this);
+}
 
 } // namespace
 
@@ -191,14 +357,15 @@ void torchgauge_checkpoint(
     at::Tensor** output,
     Failure* failure) noexcept {
   torchgauge::guarded(failure, [&] {
-    const auto owned = c10::make_intrusive<Body>(body, call, drop);
-    const variable_list tensors = torchgauge::list(inputs, n);
+    auto owned = std::make_shared<Body>(body, call, drop);
+    const TensorList tensors = torchgauge::list(inputs, n);
     if (!at::GradMode::is_enabled()) {
       *output = new at::Tensor(owned->run(tensors));
       return;
     }
-    const at::Tensor tie = at::empty({0}).requires_grad_();
-    *output = new at::Tensor(Checkpoint::apply(at::TensorList(tensors), tie, owned));
+    HookEngine::install();
+    const auto frame = std::make_shared<Frame>(std::move(owned), tensors);
+    *output = new at::Tensor(frame->forward(tensors));
   });
 }
 }

@@ -232,7 +232,13 @@ void torchgauge_cuda_device_stats(int32_t index, DeviceStats* stats, Failure* fa
     stats->out_of_memory = read.num_ooms;
     stats->device_allocations = read.num_device_alloc;
     stats->device_frees = read.num_device_free;
+    stats->requested_bytes = read.requested_bytes[all].current;
+    stats->peak_requested_bytes = read.requested_bytes[all].peak;
+    stats->active_bytes = read.active_bytes[all].current;
+    stats->peak_active_bytes = read.active_bytes[all].peak;
+    stats->inactive_split_bytes = read.inactive_split_bytes[all].current;
     stats->peak_inactive_split_bytes = read.inactive_split_bytes[all].peak;
+    stats->segments = read.segment[all].current;
     stats->peak_segments = read.segment[all].peak;
     stats->counts_blocks = allocator::name() == "native";
   });

@@ -38,9 +38,15 @@ struct DeviceStats {
   int64_t out_of_memory;
   int64_t device_allocations;
   int64_t device_frees;
+  int64_t requested_bytes;
+  int64_t peak_requested_bytes;
+  int64_t active_bytes;
+  int64_t peak_active_bytes;
+  int64_t inactive_split_bytes;
   int64_t peak_inactive_split_bytes;
+  int64_t segments;
   int64_t peak_segments;
-  // Whether the last four are counted at all.
+  // Whether the driver's allocations and everything below them are counted at all.
   bool counts_blocks;
 };
 

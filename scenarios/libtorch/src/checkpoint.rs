@@ -4,8 +4,11 @@
 //! the body's inputs stay. The second computation sees the random state (dropout masks are the
 //! same) and the autocast state of the first. Within it a checkpoint may hold others.
 //!
-//! This is Python's `torch.utils.checkpoint(…, use_reentrant=True)`, except that the output
-//! requires a gradient also where only parameters inside the body do, as that of a first layer.
+//! This is Python's `torch.utils.checkpoint(…, use_reentrant=False)`: the graph is the plain one,
+//! but what its nodes would save is computed when backward asks for it, up to the last tensor
+//! that anything asks for. That end is an error that passes through the body, so a body uses
+//! operations that return errors (`f_matmul`, not `matmul`): with others it ends in a panic, which
+//! is caught, but prints its message and poisons locks.
 //!
 //! In older versions of libtorch, as in Python there, autocast's weight cache keeps the copies
 //! of the first computation, which carry no gradient (`pytorch/pytorch`, pull request 165068;
@@ -36,11 +39,14 @@ type Body = Box<dyn Fn(&[Tensor]) -> Result<Tensor> + Send>;
 ///
 /// A panic in the body, in forward or in backward, becomes an [`Error`]: here, or in the
 /// function that runs backward.
-pub fn run(input: &Tensor, body: impl Fn(&Tensor) -> Tensor + Send + 'static) -> Result<Tensor> {
-    run_many(&[input], move |inputs| Ok(body(&inputs[0])))
+pub fn run(
+    input: &Tensor,
+    body: impl Fn(&Tensor) -> Result<Tensor> + Send + 'static,
+) -> Result<Tensor> {
+    run_many(&[input], move |inputs| body(&inputs[0]))
 }
 
-/// As [`run`], for a body with several inputs that may fail. Inputs that need no gradient, such
+/// As [`run`], for a body with several inputs. Inputs that need no gradient, such
 /// as a mask, may also be captured.
 pub fn run_many(
     inputs: &[&Tensor],

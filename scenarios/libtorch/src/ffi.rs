@@ -73,7 +73,13 @@ pub(crate) struct DeviceStats {
     pub(crate) out_of_memory: i64,
     pub(crate) device_allocations: i64,
     pub(crate) device_frees: i64,
+    pub(crate) requested_bytes: i64,
+    pub(crate) peak_requested_bytes: i64,
+    pub(crate) active_bytes: i64,
+    pub(crate) peak_active_bytes: i64,
+    pub(crate) inactive_split_bytes: i64,
     pub(crate) peak_inactive_split_bytes: i64,
+    pub(crate) segments: i64,
     pub(crate) peak_segments: i64,
     pub(crate) counts_blocks: bool,
 }

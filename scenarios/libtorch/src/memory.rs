@@ -23,9 +23,21 @@ pub struct DeviceStats {
     pub device_allocations: Option<u64>,
     /// Blocks given back to the driver.
     pub device_frees: Option<u64>,
-    /// Most bytes in split blocks that nothing used, since the start or [`reset_peak`].
+    /// Bytes that tensors asked for, before rounding up to whole blocks.
+    pub requested_bytes: Option<u64>,
+    /// Most of them since the start or [`reset_peak`].
+    pub peak_requested_bytes: Option<u64>,
+    /// Bytes in tensors, and in blocks that wait until a stream is done with them.
+    pub active_bytes: Option<u64>,
+    /// Most of them since the start or [`reset_peak`].
+    pub peak_active_bytes: Option<u64>,
+    /// Bytes in split blocks that nothing uses.
+    pub inactive_split_bytes: Option<u64>,
+    /// Most of them since the start or [`reset_peak`].
     pub peak_inactive_split_bytes: Option<u64>,
-    /// Most segments taken from the driver, since the start or [`reset_peak`].
+    /// Segments taken from the driver.
+    pub segments: Option<u64>,
+    /// Most of them since the start or [`reset_peak`].
     pub peak_segments: Option<u64>,
 }
 
@@ -50,7 +62,13 @@ pub fn device_stats(index: u32) -> Result<DeviceStats> {
         out_of_memory: count(raw.out_of_memory),
         device_allocations: blocks(raw.device_allocations),
         device_frees: blocks(raw.device_frees),
+        requested_bytes: blocks(raw.requested_bytes),
+        peak_requested_bytes: blocks(raw.peak_requested_bytes),
+        active_bytes: blocks(raw.active_bytes),
+        peak_active_bytes: blocks(raw.peak_active_bytes),
+        inactive_split_bytes: blocks(raw.inactive_split_bytes),
         peak_inactive_split_bytes: blocks(raw.peak_inactive_split_bytes),
+        segments: blocks(raw.segments),
         peak_segments: blocks(raw.peak_segments),
     })
 }

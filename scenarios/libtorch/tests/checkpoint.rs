@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use libtorch::{Error, autocast, autograd, checkpoint};
+use libtorch::{Error, Result, autocast, autograd, checkpoint};
 use tch::{Device, Kind, Tensor};
 
 /// libtorch's generator belongs to the process, and every checkpoint winds it back in backward
@@ -32,11 +32,10 @@ impl Block {
         }
     }
 
-    fn forward(&self, input: &Tensor) -> Tensor {
-        input
-            .linear(&self.weight, Some(&self.bias))
-            .gelu("none")
-            .dropout(0.5, true)
+    fn forward(&self, input: &Tensor) -> Result<Tensor> {
+        let mut hidden = input.f_linear(&self.weight, Some(&self.bias))?;
+        hidden = hidden.f_gelu("none")?;
+        Ok(hidden.f_dropout(0.5, true)?)
     }
 
     fn gradients(&self) -> Vec<Tensor> {
@@ -57,39 +56,37 @@ impl Block {
 }
 
 /// How the blocks are put together.
-type Assembly = fn(&[Arc<Mutex<Block>>], &Tensor) -> Tensor;
+type Assembly = fn(&[Arc<Mutex<Block>>], &Tensor) -> Result<Tensor>;
 
-fn plain(blocks: &[Arc<Mutex<Block>>], input: &Tensor) -> Tensor {
+fn plain(blocks: &[Arc<Mutex<Block>>], input: &Tensor) -> Result<Tensor> {
     let mut hidden = input.shallow_clone();
     for block in blocks {
-        hidden = block.lock().unwrap().forward(&hidden);
+        hidden = block.lock().unwrap().forward(&hidden)?;
     }
-    hidden
+    Ok(hidden)
 }
 
-fn each_block(blocks: &[Arc<Mutex<Block>>], input: &Tensor) -> Tensor {
+fn each_block(blocks: &[Arc<Mutex<Block>>], input: &Tensor) -> Result<Tensor> {
     let mut hidden = input.shallow_clone();
     for block in blocks {
         let block = Arc::clone(block);
-        hidden =
-            checkpoint::run(&hidden, move |hidden| block.lock().unwrap().forward(hidden)).unwrap();
+        hidden = checkpoint::run(&hidden, move |hidden| block.lock().unwrap().forward(hidden))?;
     }
-    hidden
+    Ok(hidden)
 }
 
-fn all_in_one(blocks: &[Arc<Mutex<Block>>], input: &Tensor) -> Tensor {
+fn all_in_one(blocks: &[Arc<Mutex<Block>>], input: &Tensor) -> Result<Tensor> {
     let blocks = blocks.to_vec();
-    checkpoint::run(input, move |input| plain(&blocks, input)).unwrap()
+    checkpoint::run(input, move |input| plain(&blocks, input))
 }
 
-fn nested(blocks: &[Arc<Mutex<Block>>], input: &Tensor) -> Tensor {
+fn nested(blocks: &[Arc<Mutex<Block>>], input: &Tensor) -> Result<Tensor> {
     let blocks = blocks.to_vec();
     checkpoint::run(input, move |input| {
-        let hidden = each_block(&blocks[..1], input);
+        let hidden = each_block(&blocks[..1], input)?;
         let rest = blocks[1..].to_vec();
-        checkpoint::run(&hidden, move |hidden| each_block(&rest, hidden)).unwrap()
+        checkpoint::run(&hidden, move |hidden| each_block(&rest, hidden))
     })
-    .unwrap()
 }
 
 /// Loss, gradient of the input where it wants one, then those of all parameters, and the next
@@ -100,7 +97,10 @@ fn gradients(assembly: Assembly, input_requires_grad: bool) -> Vec<Tensor> {
         .collect();
     tch::manual_seed(7);
     let input = Tensor::randn([8, 16], CPU).set_requires_grad(input_requires_grad);
-    let loss = assembly(&blocks, &input).square().mean(Kind::Float);
+    let loss = assembly(&blocks, &input)
+        .unwrap()
+        .square()
+        .mean(Kind::Float);
     autograd::backward(&loss).unwrap();
     let mut result = vec![loss.detach()];
     if input_requires_grad {
@@ -153,7 +153,8 @@ fn the_body_runs_again_in_backward_and_dies_with_the_graph() {
     let counter = Arc::clone(&runs);
     let output = checkpoint::run(&input, move |input| {
         counter.fetch_add(1, Ordering::Relaxed);
-        input * 2.0
+        // Each product saves its factors for backward.
+        Ok(input.f_mul(input)?.f_mul(input)?)
     })
     .unwrap();
     assert_eq!(runs.load(Ordering::Relaxed), 1);
@@ -176,7 +177,7 @@ fn without_gradients_the_body_runs_once_and_is_given_back() {
     let output = tch::no_grad(|| {
         checkpoint::run(&input, move |input| {
             assert_eq!(*held, 2.0_f32.to_bits());
-            input * f64::from(f32::from_bits(*held))
+            Ok(input * f64::from(f32::from_bits(*held)))
         })
     })
     .unwrap();
@@ -185,12 +186,62 @@ fn without_gradients_the_body_runs_once_and_is_given_back() {
 }
 
 #[test]
-fn a_body_without_any_parameter_to_learn_asks_for_nothing() {
+fn a_body_with_nothing_to_learn_needs_no_gradient() {
     let _turn = alone();
     let input = Tensor::ones([3], CPU);
-    let output = checkpoint::run(&input, |input| input * 2.0).unwrap();
-    autograd::backward(&output.sum(Kind::Float)).unwrap();
-    assert!(!autograd::grad_defined(&input).unwrap());
+    let output = checkpoint::run(&input, |input| Ok(input * 2.0)).unwrap();
+    assert!(!output.requires_grad());
+}
+
+#[test]
+fn a_body_that_is_another_one_the_second_time_is_an_error() {
+    let _turn = alone();
+    let check = |bodies: [fn(&Tensor) -> Result<Tensor>; 2], words: &str| {
+        let runs = AtomicUsize::new(0);
+        let input = Tensor::ones([3, 2], CPU).set_requires_grad(true);
+        let output = checkpoint::run(&input, move |input| {
+            bodies[runs.fetch_add(1, Ordering::Relaxed)](input)
+        })
+        .unwrap();
+        let error = autograd::backward(&output.sum(Kind::Float)).unwrap_err();
+        assert!(error.to_string().contains(words), "{error}");
+    };
+    check(
+        [
+            |input| Ok(input.f_mul(input)?),
+            |input| Ok(input.f_add(input)?),
+        ],
+        "saves 0 tensors where the first saved 2",
+    );
+    check(
+        [
+            |input| Ok(input.f_mul(input)?),
+            |input| {
+                let turned = input.f_transpose(0, 1)?;
+                Ok(turned.f_mul(&turned)?)
+            },
+        ],
+        "saves a Float[2, 3] where the first saved a Float[3, 2]",
+    );
+}
+
+#[test]
+fn a_graph_that_is_kept_computes_again_for_each_backward() {
+    let _turn = alone();
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&runs);
+    let input = Tensor::full([3], 2.0, CPU).set_requires_grad(true);
+    let output = checkpoint::run(&input, move |input| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        Ok(input.f_mul(input)?)
+    })
+    .unwrap();
+    let loss = output.sum(Kind::Float);
+    for expected in 1..=2 {
+        let gradient = Tensor::run_backward(&[&loss], &[&input], true, false);
+        assert!(gradient[0].equal(&Tensor::full([3], 4.0, CPU)));
+        assert_eq!(runs.load(Ordering::Relaxed), 1 + expected);
+    }
 }
 
 #[test]
@@ -227,9 +278,10 @@ fn backward_computes_in_the_type_that_forward_did() {
         true,
         || {
             checkpoint::run(&input, move |input| {
-                let output = input.matmul(&parameter);
+                let output = input.f_matmul(&parameter)?;
                 log.lock().unwrap().push(output.kind());
-                output
+                // Saves its factors: the second computation must come this far.
+                Ok(output.f_mul(&output)?)
             })
         },
     )
@@ -257,7 +309,8 @@ fn a_parameter_used_inside_and_outside_learns_from_both() {
         Some(autocast::Dtype::BFloat16),
         true,
         || {
-            let inside = checkpoint::run(&input, move |input| input.matmul(&parameter)).unwrap();
+            let inside =
+                checkpoint::run(&input, move |input| Ok(input.f_matmul(&parameter)?)).unwrap();
             inside + input.matmul(&weight)
         },
     )
@@ -284,13 +337,13 @@ fn a_panic_in_backward_is_an_error_of_backward() {
     let _turn = alone();
     let input = Tensor::ones([3], CPU).set_requires_grad(true);
     let first = AtomicUsize::new(0);
-    let body = move |input: &Tensor| {
+    let body = move |input: &Tensor| -> Result<Tensor> {
         assert_eq!(
             first.fetch_add(1, Ordering::Relaxed),
             0,
             "not a second time"
         );
-        input * 2.0
+        Ok(input.f_mul(input)?)
     };
     let output = checkpoint::run(&input, body).unwrap();
     let error = autograd::backward(&output.sum(Kind::Float)).unwrap_err();
@@ -304,8 +357,10 @@ fn a_panic_in_backward_is_an_error_of_backward() {
 fn what_libtorch_throws_in_the_body_keeps_its_words() {
     let _turn = alone();
     let input = Tensor::ones([3], CPU).set_requires_grad(true);
-    let error =
-        checkpoint::run(&input, |input| input.matmul(&Tensor::ones([4, 4], CPU))).unwrap_err();
+    let error = checkpoint::run(&input, |input| {
+        Ok(input.f_matmul(&Tensor::ones([4, 4], CPU))?)
+    })
+    .unwrap_err();
     assert!(
         matches!(&error, Error::Libtorch { message } if message.starts_with("mat1 and mat2 shapes cannot be multiplied (1x3 and 4x4)")),
         "{error}"
@@ -322,7 +377,7 @@ fn what_libtorch_throws_in_the_body_keeps_its_words() {
             message: "as if".to_owned()
         }
     );
-    let error = checkpoint::run(&input, |_| Tensor::new()).unwrap_err();
+    let error = checkpoint::run(&input, |_| Ok(Tensor::new())).unwrap_err();
     assert!(
         error.to_string().contains("returned an undefined tensor"),
         "{error}"

@@ -23,6 +23,47 @@ pub enum Phase {
     Measure,
     /// Freeing everything.
     Teardown,
+    /// Timing a large matrix product, the ceiling that utilisation is a share of. Last, so that
+    /// nothing measured feels it.
+    Calibrate,
+}
+
+/// A moment of a run at which memory is read. The device is idle at each, so they lie outside of
+/// measuring.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Moment {
+    /// The CUDA context is made, and no tensor yet.
+    Context,
+    /// The model and the optimizer's state are made.
+    Model,
+    /// The synthetic data are on the device.
+    Data,
+    /// The first micro-batch of a warm-up step has gone forward.
+    Forward,
+    /// The gradients of all micro-batches of a warm-up step are there.
+    Backward,
+    /// The optimizer has taken a warm-up step.
+    OptimizerStep,
+}
+
+/// Memory at a [`Moment`]. `None` is «cannot be known here», never 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MemoryPoint {
+    /// When.
+    pub moment: Moment,
+    /// The warm-up step, from 0; `None` before the first.
+    pub step: Option<u32>,
+    /// Bytes in tensors.
+    pub allocated_bytes: Option<u64>,
+    /// Most bytes in tensors since the last point.
+    pub peak_allocated_bytes: Option<u64>,
+    /// Bytes held by the caching allocator; on a card only.
+    pub reserved_bytes: Option<u64>,
+    /// Bytes of the card in use by everybody.
+    pub device_used_bytes: Option<u64>,
 }
 
 /// One line of the results file.
@@ -50,6 +91,8 @@ pub enum Event {
         /// Steps finished in this phase.
         step: u32,
     },
+    /// Memory at a moment outside of measuring.
+    Memory(MemoryPoint),
     /// One measured step. Written after the last of them, so that writing disturbs none.
     Step(Step),
     /// The last line of a run that went well.
@@ -108,7 +151,7 @@ pub struct CudaFacts {
 }
 
 /// One measured step.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Step {
     /// From 0.
     pub index: u32,
@@ -118,6 +161,21 @@ pub struct Step {
     pub loss: Option<f64>,
     /// Whether the loss scaler skipped the optimizer step because a gradient was not finite.
     pub skipped: bool,
+    /// Where the time went; `None` for inference, for a replayed graph, and where the run file
+    /// asks for no parts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parts: Option<StepParts>,
+}
+
+/// Where the time of a training step went. The parts add up to the step.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StepParts {
+    /// Forward and loss of all micro-batches, and dropping the gradients of the step before.
+    pub forward_seconds: f64,
+    /// Backward of all micro-batches, recomputation included.
+    pub backward_seconds: f64,
+    /// Unscaling and the optimizer.
+    pub optimizer_seconds: f64,
 }
 
 /// Memory figures. `None` is «cannot be known here», never 0.
@@ -142,9 +200,13 @@ pub struct Memory {
     pub gradient_bytes: Option<u64>,
     /// Bytes of optimizer state.
     pub optimizer_bytes: Option<u64>,
-    /// Bytes of the card in use by everybody once the CUDA context was made and before the
-    /// first tensor, less those in use before; on a card only.
+    /// Bytes of the card that making the CUDA context took: in use once it was made and before
+    /// the first tensor, less those in use before, both as NVML says; on a card only. Another
+    /// process that takes or frees memory in that moment counts too.
     pub context_bytes: Option<u64>,
+    /// Bytes of the card in use before this process made its context; on a card only.
+    #[serde(default)]
+    pub device_used_before_bytes: Option<u64>,
     /// Bytes of the card in use by everybody at the end of the last measured step.
     pub device_used_bytes: Option<u64>,
     /// Bytes of the card.
@@ -155,7 +217,7 @@ pub struct Memory {
     pub counters: Option<AllocatorCounters>,
 }
 
-/// Counters of the caching allocator over the whole run.
+/// Counters of the caching allocator. Those of events count the whole run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AllocatorCounters {
     /// Times that a failed allocation was tried again after giving cached memory back.
@@ -166,9 +228,28 @@ pub struct AllocatorCounters {
     pub device_allocations: Option<u64>,
     /// Blocks given back to the driver; `None` where the backend does not count them.
     pub device_frees: Option<u64>,
-    /// Most bytes in split blocks that nothing used.
+    /// Bytes that tensors asked for, before rounding up to whole blocks, at the end of the last
+    /// measured step. Like all below, `None` where the backend does not count them.
+    #[serde(default)]
+    pub requested_bytes: Option<u64>,
+    /// Most of them during the measured steps.
+    #[serde(default)]
+    pub peak_requested_bytes: Option<u64>,
+    /// Bytes in tensors, and in blocks that wait until a stream is done with them.
+    #[serde(default)]
+    pub active_bytes: Option<u64>,
+    /// Most of them during the measured steps.
+    #[serde(default)]
+    pub peak_active_bytes: Option<u64>,
+    /// Bytes in split blocks that nothing uses.
+    #[serde(default)]
+    pub inactive_split_bytes: Option<u64>,
+    /// Most of them over the whole run.
     pub peak_inactive_split_bytes: Option<u64>,
-    /// Most segments taken from the driver.
+    /// Segments taken from the driver.
+    #[serde(default)]
+    pub segments: Option<u64>,
+    /// Most of them over the whole run.
     pub peak_segments: Option<u64>,
 }
 
@@ -184,7 +265,7 @@ pub struct ScalerState {
 }
 
 /// What a run yielded.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Summary {
     /// Trainable parameters of the model.
     pub parameters: u64,
@@ -192,12 +273,21 @@ pub struct Summary {
     pub micro_batch: u64,
     /// Samples in one optimizer step.
     pub effective_batch: u64,
+    /// Steps of the warm-up: at least those asked for, more where they took less than the
+    /// seconds asked for.
+    pub warmup_steps: u32,
     /// Samples that the measured steps processed.
     pub samples: u64,
     /// Wall time of the measured steps, from an idle device to an idle device.
     pub measured_seconds: f64,
     /// `samples / measured_seconds`.
     pub throughput_samples_per_second: f64,
+    /// Floating-point operations of the model for a sample, two for each multiply-add; what is
+    /// computed again for checkpointing does not count.
+    pub model_flops_per_sample: Option<f64>,
+    /// What a large matrix product reaches on this device in the variant's precision, in
+    /// operations a second; `None` where the run file asks for no calibration.
+    pub matmul_flops_per_second: Option<f64>,
     /// Loss of the first step of the run; training only.
     pub first_loss: Option<f64>,
     /// Loss of the last step of the run; training only.
@@ -222,6 +312,11 @@ pub enum FailureReason {
     OutOfMemory,
     /// The loss is NaN or infinite.
     LossNotFinite,
+    /// The loss did not fall over the run, although it trains on data that it sees again and
+    /// again.
+    LossNotFalling,
+    /// The step cannot be captured as a CUDA graph.
+    NotCapturable,
     /// A trainable parameter received no gradient.
     GradientMissing,
     /// libtorch threw something else.
@@ -255,6 +350,7 @@ mod tests {
             seconds: 0.5,
             loss: None,
             skipped: false,
+            parts: None,
         };
         let line = serde_json::to_string(&Event::Step(step)).unwrap();
         assert_eq!(

@@ -13,15 +13,21 @@ mod variant;
 
 pub use allocator::{Allocator, AllocatorBackend, ParseAllocatorError};
 pub use event::{
-    AllocatorCounters, CudaFacts, Event, FailureReason, Memory, Phase, ScalerState, Started, Step,
-    Summary,
+    AllocatorCounters, CudaFacts, Event, FailureReason, Memory, MemoryPoint, Moment, Phase,
+    ScalerState, Started, Step, StepParts, Summary,
 };
 pub use model::{InputKind, Model, Task};
 pub use run_file::{Device, ParseDeviceError, RunFile, RunFileError, Steps};
 pub use validity::{Refusal, check};
 pub use variant::{
-    Checkpointing, MemoryFormat, Optimizer, ParseCheckpointingError, Positive, Precision, Variant,
+    Checkpointing, Execution, MemoryFormat, Optimizer, ParseCheckpointingError, Positive,
+    Precision, Variant,
 };
 
+/// What a run with `deterministic` needs in its environment on a card, with its value: cuBLAS
+/// then works in buffers that give the same bits every time (NVIDIA's cuBLAS documentation,
+/// «Results Reproducibility»).
+pub const DETERMINISTIC_ENVIRONMENT: (&str, &str) = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8");
+
 /// Version of the run file and of the event lines.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;

@@ -62,16 +62,44 @@ text_axis!(
     r"^(cpu|cuda(:[0-9]+)?)$"
 );
 
-/// How many optimizer steps (training) or batches (inference) to run.
+/// How many optimizer steps (training) or batches (inference) to run, and what to time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Steps {
-    /// Steps before measuring.
+    /// Least steps before measuring.
     #[schemars(range(max = 1_000_000))]
     pub warmup: u32,
+    /// Least seconds before measuring: warm-up goes on until both are reached.
+    #[serde(default)]
+    #[schemars(range(max = 3_600))]
+    pub warmup_seconds: u32,
     /// Measured steps; at least 1.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub measured: u32,
+    /// Whether to time forward, backward and optimizer within each step.
+    #[serde(default = "yes")]
+    pub parts: bool,
+    /// Whether to time a large matrix product after measuring, for the utilisation.
+    #[serde(default = "yes")]
+    pub calibrate: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Steps {
+    /// This many steps, with everything else as usual.
+    #[must_use]
+    pub fn new(warmup: u32, measured: u32) -> Self {
+        Self {
+            warmup,
+            warmup_seconds: 0,
+            measured,
+            parts: true,
+            calibrate: true,
+        }
+    }
 }
 
 /// What one execution of the `scenario` binary is to do.
@@ -97,6 +125,10 @@ pub struct RunFile {
     /// Threads for work on the processor; `None`: as many as the process may use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
+    /// Most bytes of the card that the caching allocator may hold, as a wall to run against;
+    /// `None`: all of them. On a card only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_memory_bytes: Option<u64>,
 }
 
 /// Why a run file cannot be carried out.
@@ -117,6 +149,14 @@ pub enum RunFileError {
     /// A combination that means nothing.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// A number that means nothing.
+    #[error("the run file asks for {got}; expected {expected}")]
+    Number {
+        /// What stands there.
+        got: String,
+        /// What would do.
+        expected: &'static str,
+    },
 }
 
 impl RunFile {
@@ -132,7 +172,44 @@ impl RunFile {
         }
         let file: Self = serde_json::from_str(text)?;
         crate::check(file.model, file.task, &file.variant, file.device)?;
+        file.check_numbers()?;
         Ok(file)
+    }
+
+    /// Refuses numbers that the form allows and that mean nothing.
+    fn check_numbers(&self) -> Result<(), RunFileError> {
+        const MOST_STEPS: u32 = 1_000_000;
+        const LONGEST_WARMUP: u32 = 3_600;
+        let refuse = |got: String, expected| Err(RunFileError::Number { got, expected });
+        let steps = self.steps;
+        if steps.measured == 0 || steps.measured > MOST_STEPS || steps.warmup > MOST_STEPS {
+            return refuse(
+                format!(
+                    "{} warm-up and {} measured steps",
+                    steps.warmup, steps.measured
+                ),
+                "1 to 1000000 measured steps after at most 1000000 of warm-up",
+            );
+        }
+        if steps.warmup_seconds > LONGEST_WARMUP {
+            return refuse(
+                format!("{} seconds of warm-up", steps.warmup_seconds),
+                "at most 3600",
+            );
+        }
+        if self.threads == Some(0) {
+            return refuse("0 threads".into(), "at least 1, or none to use all");
+        }
+        if self.device_memory_bytes == Some(0) {
+            return refuse("0 bytes of the card".into(), "at least 1, or none for all");
+        }
+        if self.device_memory_bytes.is_some() && !self.device.is_cuda() {
+            return refuse(
+                "a wall for the card's memory on cpu".into(),
+                "a device cuda:N, or no device_memory_bytes (a container's limit serves on cpu)",
+            );
+        }
+        Ok(())
     }
 }
 
@@ -144,16 +221,14 @@ mod tests {
         RunFile {
             version: VERSION,
             run: "r-0001".into(),
-            model: Model::ResnetTiny,
+            model: Model::VitTiny,
             task: Task::Training,
             variant: Variant::default(),
             device: Device::Cpu,
-            steps: Steps {
-                warmup: 1,
-                measured: 2,
-            },
+            steps: Steps::new(1, 2),
             seed: 7,
             threads: None,
+            device_memory_bytes: None,
         }
     }
 
@@ -170,7 +245,7 @@ mod tests {
             ..example()
         };
         let error = RunFile::parse(&serde_json::to_string(&file).unwrap()).unwrap_err();
-        assert!(matches!(error, RunFileError::Version { got: 2 }), "{error}");
+        assert!(matches!(error, RunFileError::Version { got: 3 }), "{error}");
     }
 
     #[test]
@@ -188,6 +263,30 @@ mod tests {
             RunFile::parse(&text),
             Err(RunFileError::Refused(_))
         ));
+    }
+
+    #[test]
+    fn numbers_that_mean_nothing_are_refused() {
+        fn check(change: impl Fn(&mut RunFile), expect: &str) {
+            let mut file = example();
+            change(&mut file);
+            let error = RunFile::parse(&serde_json::to_string(&file).unwrap()).unwrap_err();
+            assert!(error.to_string().contains(expect), "{error}");
+        }
+        check(|file| file.steps.measured = 0, "0 measured steps");
+        check(
+            |file| file.steps.warmup = 1_000_001,
+            "1000001 warm-up and 2 measured steps",
+        );
+        check(
+            |file| file.steps.warmup_seconds = 3601,
+            "3601 seconds of warm-up",
+        );
+        check(|file| file.threads = Some(0), "0 threads");
+        check(
+            |file| file.device_memory_bytes = Some(1 << 30),
+            "a wall for the card's memory on cpu",
+        );
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Which combinations mean something.
 
-use crate::{Checkpointing, Device, InputKind, MemoryFormat, Model, Precision, Task, Variant};
+use crate::{
+    Checkpointing, Device, Execution, InputKind, MemoryFormat, Model, Positive, Precision, Task,
+    Variant,
+};
 
 /// A combination of model, task, device and axes that means nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -50,6 +53,22 @@ fn check_device(variant: &Variant, device: Device) -> Result<(), Refusal> {
                 ),
             );
         }
+        if variant.execution == Execution::CudaGraph {
+            return refuse(
+                "execution",
+                "cuda-graph needs a CUDA card; on cpu use eager".into(),
+            );
+        }
+    }
+    if variant.execution == Execution::CudaGraph && variant.checkpointing != Checkpointing::None {
+        return refuse(
+            "execution",
+            format!(
+                "cuda-graph cannot capture checkpointing `{}`, which reads and sets the random \
+                 state within the step; use eager, or checkpointing none",
+                variant.checkpointing
+            ),
+        );
     }
     Ok(())
 }
@@ -114,6 +133,7 @@ fn check_task(model: Model, task: Task, variant: &Variant) -> Result<(), Refusal
             ),
         );
     }
+    check_normalisation(model, task, variant)?;
     if task == Task::Inference {
         if variant.checkpointing != Checkpointing::None {
             return refuse(
@@ -133,6 +153,28 @@ fn check_task(model: Model, task: Task, variant: &Variant) -> Result<(), Refusal
                 "inference takes no optimizer step; drop it".into(),
             );
         }
+    }
+    Ok(())
+}
+
+/// As `torch.nn.functional.batch_norm`: «Expected more than 1 value per channel when training».
+/// The last stage of a `ResNet` is 32 times smaller than the image.
+fn check_normalisation(model: Model, task: Task, variant: &Variant) -> Result<(), Refusal> {
+    let (Model::Resnet50 | Model::ResnetTiny, InputKind::Images { size, .. }) =
+        (model, model.input())
+    else {
+        return Ok(());
+    };
+    let size = variant.image_size.map_or(size, Positive::get);
+    if task == Task::Training && variant.batch == Positive::ONE && size <= 32 {
+        return refuse(
+            "batch",
+            format!(
+                "{model} cannot train on one image of {size} × {size}, because batch \
+                 normalisation needs more than one value for each channel; use a batch of at \
+                 least 2 or images of at least 64 × 64"
+            ),
+        );
     }
     Ok(())
 }
@@ -246,6 +288,19 @@ mod tests {
         ] {
             check_refused(model, task, device, variant, axis);
         }
+    }
+
+    #[test]
+    fn what_the_step_cannot_do_is_refused_by_name() {
+        let (cpu, gpu, train) = (Device::Cpu, Device::Cuda(0), Task::Training);
+        let check = |model, device, variant, axis| {
+            check_refused(model, train, device, variant, axis);
+        };
+        check(Model::ResnetTiny, cpu, r#"{"batch":1}"#, "batch");
+        let graph = r#"{"execution":"cuda-graph"}"#;
+        check(Model::BertBase, cpu, graph, "execution");
+        let both = r#"{"execution":"cuda-graph","checkpointing":"blocks"}"#;
+        check(Model::BertBase, gpu, both, "execution");
     }
 
     #[test]

@@ -128,6 +128,17 @@ pub enum Optimizer {
     Adamw,
 }
 
+/// How the processor hands the work to the card.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Execution {
+    /// One kernel after the other, as written.
+    #[default]
+    Eager,
+    /// The whole step captured once as a CUDA graph, and replayed.
+    CudaGraph,
+}
+
 /// One choice on every axis. A new axis is a field here, its meaning in the
 /// workload, and, where it has limits, a rule in [`crate::check`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -146,6 +157,10 @@ pub struct Variant {
     pub memory_format: MemoryFormat,
     /// The optimizer.
     pub optimizer: Optimizer,
+    /// How the processor hands the work to the card.
+    pub execution: Execution,
+    /// Only algorithms that give the same bits every time, for the price that they ask.
+    pub deterministic: bool,
     /// Samples in one micro-batch; the effective batch is this times `accumulation`.
     #[schemars(range(min = 1, max = 65536))]
     pub batch: Positive,
@@ -210,13 +225,15 @@ impl<'de> Deserialize<'de> for Positive {
 
 impl Variant {
     /// The names of all axes, in the order of the fields.
-    pub const AXES: [&'static str; 9] = [
+    pub const AXES: [&'static str; 11] = [
         "precision",
         "checkpointing",
         "accumulation",
         "allocator",
         "memory_format",
         "optimizer",
+        "execution",
+        "deterministic",
         "batch",
         "sequence_length",
         "image_size",

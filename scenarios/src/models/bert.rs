@@ -59,6 +59,13 @@ pub(super) const TINY: Size = Size {
 };
 
 impl Size {
+    /// Of one sequence of this length, the head over every position included.
+    pub(super) fn multiply_adds(self, length: f64) -> f64 {
+        let width = self.width as f64;
+        let head = (width * width + width * self.words as f64) * length;
+        super::encoder_multiply_adds(self.layers, self.width, length) + head
+    }
+
     pub(super) fn vocabulary(self) -> Vocabulary {
         Vocabulary::Tokens {
             count: self.words,

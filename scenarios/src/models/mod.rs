@@ -8,7 +8,7 @@ mod resnet;
 mod vit;
 
 use libtorch::Result;
-use protocol::{Checkpointing, Model};
+use protocol::{Checkpointing, InputKind, Model, Positive, Task, Variant};
 use tch::Tensor;
 
 use crate::nn::{Parameters, Placement};
@@ -73,6 +73,42 @@ pub fn build(model: Model, placement: Placement) -> Result<Built> {
         network,
         parameters,
     })
+}
+
+/// Floating-point operations that the model asks for a sample: two for each multiply-add of its
+/// matrix products and convolutions, attention's included; three times forward's for training,
+/// because backward has two products for each one of forward (Kaplan et al., «Scaling Laws for
+/// Neural Language Models», 2020, section 2.1). Operations done again for checkpointing are not
+/// the model's, and the rest, such as normalisation, is a per cent or less.
+#[must_use]
+pub fn flops_per_sample(model: Model, task: Task, variant: &Variant) -> f64 {
+    let asked = match model.input() {
+        InputKind::Images { size, .. } => variant.image_size.map_or(size, Positive::get),
+        InputKind::Tokens { length, .. } => variant.sequence_length.map_or(length, Positive::get),
+    };
+    let size = f64::from(asked);
+    let multiply_adds = match model {
+        Model::Resnet50 => resnet::RESNET50.multiply_adds(size),
+        Model::ResnetTiny => resnet::TINY.multiply_adds(size),
+        Model::BertBase => bert::BASE.multiply_adds(size),
+        Model::BertLarge => bert::LARGE.multiply_adds(size),
+        Model::BertTiny => bert::TINY.multiply_adds(size),
+        Model::VitB16 => vit::B16.multiply_adds(),
+        Model::VitL16 => vit::L16.multiply_adds(),
+        Model::VitTiny => vit::TINY.multiply_adds(),
+    };
+    let passes = match task {
+        Task::Training => 3.0,
+        Task::Inference => 1.0,
+    };
+    2.0 * multiply_adds * passes
+}
+
+/// Multiply-adds of a transformer's layers for a sequence: four square projections and a
+/// perceptron four times as wide, and the two products of attention.
+fn encoder_multiply_adds(layers: usize, width: i64, length: f64) -> f64 {
+    let width = width as f64;
+    layers as f64 * (12.0 * width * width * length + 2.0 * width * length * length)
 }
 
 /// What the model's labels are.

@@ -25,6 +25,35 @@ pub(super) struct Size {
     pub(super) classes: i64,
 }
 
+impl Size {
+    /// Of one image of this height and width.
+    pub(super) fn multiply_adds(&self, image: f64) -> f64 {
+        let expansion = EXPANSION as f64;
+        let mut side = image / 2.0;
+        let mut inputs = self.channels as f64;
+        let mut sum = 3.0 * inputs * 49.0 * side * side;
+        side /= 2.0;
+        for (stage, &count) in self.stages.iter().enumerate() {
+            let width = (self.channels << stage) as f64;
+            let outputs = width * expansion;
+            for index in 0..count {
+                // The first product still sees the larger image.
+                sum += inputs * width * side * side;
+                if stage > 0 && index == 0 {
+                    side /= 2.0;
+                }
+                let area = side * side;
+                sum += (9.0 * width * width + width * outputs) * area;
+                if index == 0 {
+                    sum += inputs * outputs * area;
+                }
+                inputs = outputs;
+            }
+        }
+        sum + inputs * self.classes as f64
+    }
+}
+
 pub(super) const RESNET50: Size = Size {
     channels: 64,
     stages: [3, 4, 6, 3],

@@ -27,6 +27,18 @@ pub(super) struct Size {
     pub(super) classes: i64,
 }
 
+impl Size {
+    /// Of one image.
+    pub(super) fn multiply_adds(self) -> f64 {
+        let width = self.width as f64;
+        let patches = ((self.image / self.patch) as f64).powi(2);
+        let embedding = patches * 3.0 * ((self.patch * self.patch) as f64) * width;
+        embedding
+            + super::encoder_multiply_adds(self.layers, self.width, patches + 1.0)
+            + width * self.classes as f64
+    }
+}
+
 pub(super) const B16: Size = Size {
     layers: 12,
     width: 768,

@@ -21,6 +21,26 @@ impl StepLog {
         })
     }
 
+    /// Forgets what was noted.
+    pub fn clear(&self) -> Result<()> {
+        let _ = self.losses.shallow_clone().f_zero_()?;
+        let _ = self.skips.shallow_clone().f_zero_()?;
+        Ok(())
+    }
+
+    /// Takes a step over from a log that has room for one; nothing where this has no room at all,
+    /// as for inference.
+    pub fn take(&self, step: u32, other: &Self) -> Result<()> {
+        if self.losses.numel() == 0 {
+            return Ok(());
+        }
+        for (to, from) in [(&self.losses, &other.losses), (&self.skips, &other.skips)] {
+            to.f_select(0, i64::from(step))?
+                .f_copy_(&from.f_select(0, 0)?)?;
+        }
+        Ok(())
+    }
+
     /// Adds a micro-batch's share of the mean loss to a step's.
     pub fn add_loss(&self, step: u32, share: &Tensor) -> Result<()> {
         let _ = self.losses.f_select(0, i64::from(step))?.f_add_(share)?;
@@ -28,10 +48,8 @@ impl StepLog {
     }
 
     /// Notes whether a step was skipped: 0 or 1, as the scaler's `found_inf` says.
-    pub fn set_skip(&self, step: u32, found_inf: &Tensor) -> Result<()> {
-        self.skips
-            .f_select(0, i64::from(step))?
-            .f_copy_(found_inf)?;
+    pub fn add_skip(&self, step: u32, found_inf: &Tensor) -> Result<()> {
+        let _ = self.skips.f_select(0, i64::from(step))?.f_add_(found_inf)?;
         Ok(())
     }
 
@@ -40,12 +58,10 @@ impl StepLog {
         values(&self.losses)
     }
 
-    /// Which steps were skipped. Waits for the device.
-    pub fn skips(&self) -> Result<Vec<bool>> {
-        Ok(values(&self.skips)?
-            .into_iter()
-            .map(|skip| skip != 0.0)
-            .collect())
+    /// How often each step was skipped, which is 0 or 1 unless several steps share a place.
+    /// Waits for the device.
+    pub fn skips(&self) -> Result<Vec<f64>> {
+        values(&self.skips)
     }
 }
 

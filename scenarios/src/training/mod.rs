@@ -1,5 +1,6 @@
 //! One step of training or inference, with nothing in it that waits for the device.
 
+mod graph;
 mod log;
 mod optimizer;
 mod precision;
@@ -9,13 +10,42 @@ use libtorch::autograd;
 use protocol::{Precision, Task, Variant};
 use tch::{Device, Tensor};
 
-pub use self::{log::StepLog, optimizer::Optimizer, precision::Arithmetic, scaler::LossScaler};
+pub use self::{
+    graph::{Captured, EAGER_STEPS},
+    log::StepLog,
+    optimizer::Optimizer,
+    precision::Arithmetic,
+    scaler::LossScaler,
+};
 use crate::{
     Error,
     data::Batch,
     models::{Built, Network, Pass},
     nn::{self, Parameters},
 };
+
+/// Is told how far a training step has come. Nothing in it may wait for the device while steps
+/// are measured.
+pub trait Observer {
+    /// A micro-batch, counted from 0, has gone forward.
+    fn forward(&mut self, micro_batch: usize) -> libtorch::Result<()>;
+    /// A micro-batch has gone backward.
+    fn backward(&mut self, micro_batch: usize) -> libtorch::Result<()>;
+}
+
+/// Nobody watches.
+#[derive(Debug, Clone, Copy)]
+pub struct Unobserved;
+
+impl Observer for Unobserved {
+    fn forward(&mut self, _: usize) -> libtorch::Result<()> {
+        Ok(())
+    }
+
+    fn backward(&mut self, _: usize) -> libtorch::Result<()> {
+        Ok(())
+    }
+}
 
 /// A model at work: what the step loop runs again and again.
 #[derive(Debug)]
@@ -94,6 +124,21 @@ impl Work {
         &self.parameters
     }
 
+    /// Micro-batches in one optimizer step; 1 for inference.
+    #[must_use]
+    pub fn accumulation(&self) -> usize {
+        self.training
+            .as_ref()
+            .map_or(1, |training| training.accumulation)
+    }
+
+    /// The trained tensors; none for inference.
+    pub fn trained(&self) -> &[Tensor] {
+        self.training
+            .as_ref()
+            .map_or(&[], |training| &training.trained)
+    }
+
     /// Bytes of all gradients, once a step has made them.
     #[must_use]
     pub fn gradient_bytes(&self) -> Option<u64> {
@@ -116,11 +161,17 @@ impl Work {
     }
 
     /// One optimizer step, or one forward for inference. Takes the micro-batches in turn.
-    pub fn step(&mut self, number: u32, batches: &[Batch], log: &StepLog) -> Result<(), Error> {
+    pub fn step(
+        &mut self,
+        number: u32,
+        batches: &[Batch],
+        log: &StepLog,
+        observer: &mut dyn Observer,
+    ) -> Result<(), Error> {
         if self.training.is_none() {
             return self.infer(&batches[number as usize % batches.len()]);
         }
-        self.accumulate(number, batches, log)?;
+        self.accumulate(number, batches, log, observer)?;
         self.descend(number, log)
     }
 
@@ -141,12 +192,14 @@ impl Work {
         number: u32,
         batches: &[Batch],
         log: &StepLog,
+        observer: &mut dyn Observer,
     ) -> Result<(), Error> {
         let Some(training) = &self.training else {
             return Ok(());
         };
         autograd::zero_grad(&training.trained)?;
-        for batch in batches.iter().cycle().take(training.accumulation) {
+        let micro_batches = batches.iter().cycle().take(training.accumulation);
+        for (index, batch) in micro_batches.enumerate() {
             let mut loss = self.arithmetic.autocast(|| {
                 let scores = self.network.forward(&batch.input, self.pass)?;
                 self.network.loss(scores, &batch.labels)
@@ -155,10 +208,13 @@ impl Work {
                 loss = loss.f_div_scalar(training.accumulation as f64)?;
             }
             log.add_loss(number, &loss.f_detach()?)?;
+            observer.forward(index)?;
             if let Some(scaler) = &training.scaler {
                 loss = scaler.scale(&loss)?;
             }
             autograd::backward(&loss)?;
+            drop(loss);
+            observer.backward(index)?;
         }
         Ok(())
     }
@@ -183,7 +239,7 @@ impl Work {
             .optimizer
             .step(&training.trained, &gradients, scaling)?;
         if let Some(scaler) = &mut training.scaler {
-            log.set_skip(number, scaler.found_inf())?;
+            log.add_skip(number, scaler.found_inf())?;
             scaler.update()?;
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Parameters: how many, and under which names.
 
-use protocol::Model;
+use protocol::{Model, Task};
 use scenario::models;
 
 use crate::support::{alone, placement, variant};
@@ -169,5 +169,36 @@ fn names_are_those_of_the_references() {
             "mlp.fc2.bias",
         ],
         &[],
+    );
+}
+
+#[test]
+fn operations_are_those_that_others_count() {
+    fn check(model: Model, json: &str, published: f64, tolerance: f64) {
+        let variant = variant(json);
+        let forward = models::flops_per_sample(model, Task::Inference, &variant);
+        let share = forward / published;
+        assert!(
+            (share - 1.0).abs() < tolerance,
+            "{model}: {forward} is {share} of it"
+        );
+        let training = models::flops_per_sample(model, Task::Training, &variant);
+        assert!((training / forward - 3.0).abs() < 1e-12);
+    }
+    // torchvision's `_ops` of ResNet50_Weights, ViT_B_16_Weights and ViT_L_16_Weights counts
+    // 10⁹ multiply-adds, which are two operations each.
+    check(Model::Resnet50, "{}", 2.0 * 4.089e9, 0.001);
+    check(Model::VitB16, "{}", 2.0 * 17.564e9, 0.001);
+    check(Model::VitL16, "{}", 2.0 * 61.555e9, 0.001);
+    // Clark et al., «ELECTRA», 2020, table 8: BERT-base, 128 tokens, 2.9e10 operations.
+    check(Model::BertBase, r#"{"sequence_length":128}"#, 2.9e10, 0.03);
+    // Convolutions go with the pixels, the 2048 × 1000 products of the last layer do not.
+    let last = 2.048e6;
+    let smaller = (4.089e9 - last) * (64.0_f64 / 224.0).powi(2) + last;
+    check(
+        Model::Resnet50,
+        r#"{"image_size":64}"#,
+        2.0 * smaller,
+        0.001,
     );
 }

@@ -6,7 +6,7 @@ use std::{
     process::{Command, Output},
 };
 
-use protocol::{Event, FailureReason, Model, Phase, Summary, Task};
+use protocol::{Event, FailureReason, MemoryPoint, Model, Moment, Phase, Summary, Task};
 use tempfile::TempDir;
 
 use crate::support::{alone, events};
@@ -43,7 +43,7 @@ impl Folder {
 
 fn run_file(model: Model, task: Task, variant: &str) -> String {
     format!(
-        r#"{{"version":1,"run":"r-{model}-{task}","model":"{model}","task":"{task}",
+        r#"{{"version":2,"run":"r-{model}-{task}","model":"{model}","task":"{task}",
             "variant":{variant},"device":"cpu","steps":{{"warmup":1,"measured":3}},
             "seed":7,"threads":1}}"#
     )
@@ -60,6 +60,11 @@ fn check(model: Model, task: Task, variant: &str, effective_batch: u64) -> Summa
     let Some(Event::Finished(summary)) = events.last() else {
         panic!("{:?}", events.last());
     };
+    assert_memory_points(&events, task, summary);
+    assert_eq!(summary.warmup_steps, 1);
+    let rate = summary.model_flops_per_sample.unwrap() * summary.throughput_samples_per_second;
+    let ceiling = summary.matmul_flops_per_second.unwrap();
+    assert!(rate > 0.0 && rate < ceiling, "{rate} {ceiling}");
     assert_eq!(summary.effective_batch, effective_batch);
     assert_eq!(summary.samples, 3 * effective_batch);
     let product = summary.throughput_samples_per_second * summary.measured_seconds;
@@ -84,6 +89,13 @@ fn check(model: Model, task: Task, variant: &str, effective_batch: u64) -> Summa
             .iter()
             .all(|step| step.loss.is_some() == (task == Task::Training))
     );
+    for step in &steps {
+        assert_eq!(step.parts.is_some(), task == Task::Training);
+        if let Some(parts) = step.parts {
+            let sum = parts.forward_seconds + parts.backward_seconds + parts.optimizer_seconds;
+            assert!((sum - step.seconds).abs() < 1e-9, "{step:?}");
+        }
+    }
     assert_eq!(summary.last_loss, steps[2].loss);
 
     let memory = &summary.memory;
@@ -98,6 +110,48 @@ fn check(model: Model, task: Task, variant: &str, effective_batch: u64) -> Summa
         "a processor reserves nothing"
     );
     (**summary).clone()
+}
+
+/// Every moment once, in order, and what must hold between them.
+fn assert_memory_points(events: &[Event], task: Task, summary: &Summary) {
+    let points: Vec<MemoryPoint> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Memory(point) => Some(*point),
+            _ => None,
+        })
+        .collect();
+    let moments: Vec<_> = points.iter().map(|point| point.moment).collect();
+    let steps = [Moment::Forward, Moment::Backward, Moment::OptimizerStep];
+    let expected = match task {
+        Task::Inference => vec![Moment::Model, Moment::Data],
+        Task::Training => [&[Moment::Model, Moment::Data], &steps[..]].concat(),
+    };
+    assert_eq!(moments, expected);
+    let allocated: Vec<u64> = points
+        .iter()
+        .map(|point| point.allocated_bytes.unwrap())
+        .collect();
+    let memory = &summary.memory;
+    let model = memory.parameter_bytes.unwrap() + memory.optimizer_bytes.unwrap_or(0);
+    assert!(allocated[0] >= model && allocated[1] > allocated[0]);
+    for point in &points {
+        assert!(
+            point.allocated_bytes <= point.peak_allocated_bytes,
+            "{point:?}"
+        );
+        assert_eq!(
+            (point.reserved_bytes, point.device_used_bytes),
+            (None, None)
+        );
+    }
+    if task == Task::Training {
+        let gradients = memory.gradient_bytes.unwrap();
+        assert!(allocated[2] > allocated[1], "forward keeps activations");
+        // Activations have gone, gradients have come.
+        assert_eq!(allocated[3], allocated[1] + gradients);
+        assert_eq!(allocated[4], allocated[3]);
+    }
 }
 
 fn assert_order(events: &[Event], task: Task) {
@@ -124,6 +178,10 @@ fn assert_order(events: &[Event], task: Task) {
                 assert_eq!(phases.last(), Some(&Phase::Measure), "after measuring");
                 assert_eq!(open, None);
             }
+            Event::Memory(point) => match point.step {
+                None => assert_eq!(open, None),
+                Some(step) => assert_eq!((open, step), (Some(Phase::Warmup), 0)),
+            },
             Event::Finished(_) => assert_eq!(open, None),
             other => panic!("{other:?}"),
         }
@@ -136,7 +194,8 @@ fn assert_order(events: &[Event], task: Task) {
             Phase::Data,
             Phase::Warmup,
             Phase::Measure,
-            Phase::Teardown
+            Phase::Teardown,
+            Phase::Calibrate
         ]
     );
 }
@@ -184,6 +243,67 @@ fn the_axes_of_a_processor_reach_the_work() {
     assert_eq!(other.micro_batch, 8);
     assert!(other.memory.optimizer_bytes > plain.memory.optimizer_bytes.map(|bytes| 2 * bytes));
     assert!(other.memory.peak_allocated_bytes < plain.memory.peak_allocated_bytes);
+}
+
+#[test]
+fn warm_up_lasts_as_long_as_asked_for() {
+    let _turn = alone();
+    let run = run_file(Model::VitTiny, Task::Training, r#"{"batch":2}"#).replace(
+        r#""warmup":1"#,
+        r#""warmup":2,"warmup_seconds":1,"parts":false,"calibrate":false"#,
+    );
+    let folder = Folder::new(&run);
+    assert_eq!(folder.run().status.code(), Some(0));
+    let events = folder.events();
+    let Some(Event::Finished(summary)) = events.last() else {
+        panic!("{:?}", events.last());
+    };
+    assert!(summary.warmup_steps > 2, "{}", summary.warmup_steps);
+    assert_eq!(summary.matmul_flops_per_second, None);
+    let mut measured = 0;
+    for event in &events {
+        match event {
+            Event::PhaseEnded {
+                phase: Phase::Warmup,
+                seconds,
+            } => assert!(*seconds >= 1.0, "{seconds}"),
+            Event::Step(step) => {
+                measured += 1;
+                assert_eq!(step.parts, None);
+                assert!(step.loss.is_some_and(|loss| loss < 10.0), "{step:?}");
+            }
+            Event::Memory(point) => assert!(point.step.is_none_or(|step| step < 2)),
+            _ => {}
+        }
+    }
+    assert_eq!(measured, 3);
+}
+
+#[test]
+fn deterministic_runs_have_the_same_losses_to_the_bit() {
+    let _turn = alone();
+    let losses = |model| -> Vec<Option<f64>> {
+        let variant = r#"{"batch":4,"deterministic":true}"#;
+        // As many threads as there are: without the axis, their sums may come in any order.
+        let run = run_file(model, Task::Training, variant).replace(r#","threads":1"#, "");
+        let folder = Folder::new(&run);
+        let output = folder.run();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{stderr}");
+        folder
+            .events()
+            .iter()
+            .filter_map(|event| match event {
+                Event::Step(step) => Some(step.loss),
+                _ => None,
+            })
+            .collect()
+    };
+    for model in [Model::ResnetTiny, Model::BertTiny, Model::VitTiny] {
+        let first = losses(model);
+        assert_eq!(first.len(), 3);
+        assert_eq!(first, losses(model), "{model}");
+    }
 }
 
 /// Runs it and checks how it fails.

@@ -11,13 +11,13 @@ use scenario::{
     nn::{Init, Parameters},
     results::Results,
     run::{MakeBatch, carry_out},
-    training::{StepLog, Work},
+    training::{StepLog, Unobserved, Work},
 };
 use tch::{Device, Tensor};
 
 use crate::support::{alone, events, placement, variant};
 
-const RUN: &str = r#"{"version":1,"run":"r-1","model":"resnet-tiny","task":"training",
+const RUN: &str = r#"{"version":2,"run":"r-1","model":"resnet-tiny","task":"training",
     "variant":{"batch":4},"device":"cpu","steps":{"warmup":1,"measured":2},"seed":7}"#;
 
 /// What the run writes, whose last line is this failure.
@@ -114,11 +114,11 @@ fn bad_run_files_are_named() {
         );
     };
     bad("", "EOF");
-    bad("{\"version\":1", "EOF");
+    bad("{\"version\":2", "EOF");
     bad(&RUN.replace("resnet-tiny", "resnet51"), "unknown variant");
     bad(
-        &RUN.replace(r#""version":1"#, r#""version":2"#),
-        "version 2",
+        &RUN.replace(r#""version":2"#, r#""version":3"#),
+        "version 3",
     );
     bad(
         &RUN.replace(r#""batch":4"#, r#""batch":4,"precision":"tf32""#),
@@ -185,7 +185,7 @@ fn a_parameter_without_a_gradient_is_named() {
         labels: Tensor::from_slice(&[0_i64]),
     };
     let log = StepLog::new(1, Device::Cpu).unwrap();
-    let error = work.step(0, &[batch], &log).unwrap_err();
+    let error = work.step(0, &[batch], &log, &mut Unobserved).unwrap_err();
     assert_eq!(error.reason(), FailureReason::GradientMissing);
     assert!(error.to_string().contains("head.forgotten"), "{error}");
 }

@@ -1,7 +1,7 @@
 //! Training steps: that they learn, and what the axes mean.
 
 use protocol::{Model, Task, Variant};
-use scenario::training::{StepLog, Work};
+use scenario::training::{StepLog, Unobserved, Work};
 use tch::{Device, Tensor};
 
 use crate::support::{alone, batches, gradients, variant, work};
@@ -14,7 +14,7 @@ fn losses(model: Model, variant: &Variant, seed: u64, steps: u32) -> Vec<f64> {
     let batches = batches(model, variant, work.wanted_micro_batches());
     let log = StepLog::new(steps, Device::Cpu).unwrap();
     for step in 0..steps {
-        work.step(step, &batches, &log).unwrap();
+        work.step(step, &batches, &log, &mut Unobserved).unwrap();
     }
     log.losses().unwrap()
 }
@@ -54,7 +54,7 @@ fn accumulated_micro_batches_are_one_large_batch() {
         let variant = variant(json);
         let mut work = work(Model::VitTiny, Task::Training, &variant, 4);
         let batches = batches(Model::VitTiny, &variant, micro_batches);
-        work.accumulate(0, &batches, &log).unwrap();
+        work.accumulate(0, &batches, &log, &mut Unobserved).unwrap();
         gradients(&work)
     };
     let whole = pass(r#"{"batch":8}"#, 1);
@@ -131,20 +131,20 @@ fn a_step_whose_gradients_are_not_finite_is_skipped() {
         let log = StepLog::new(3, Device::Cpu).unwrap();
 
         let before = values(&work);
-        work.step(0, &bad, &log).unwrap();
+        work.step(0, &bad, &log, &mut Unobserved).unwrap();
         assert!(
             before == values(&work),
             "{optimizer}: a bad step changed something"
         );
         assert_eq!(work.loss_scale().unwrap(), Some(32_768.0));
-        work.step(1, &good, &log).unwrap();
-        work.step(2, &good, &log).unwrap();
+        work.step(1, &good, &log, &mut Unobserved).unwrap();
+        work.step(2, &good, &log, &mut Unobserved).unwrap();
         let after = values(&work);
         assert!(before != after, "{optimizer}: good steps changed nothing");
         for tensor in &after {
             assert!(tensor.isfinite().all().int64_value(&[]) == 1, "{optimizer}");
         }
-        assert_eq!(log.skips().unwrap(), [true, false, false], "{optimizer}");
+        assert_eq!(log.skips().unwrap(), [1.0, 0.0, 0.0], "{optimizer}");
         assert_eq!(work.loss_scale().unwrap(), Some(32_768.0));
     }
 }
@@ -165,7 +165,7 @@ fn a_resnet50_holds_its_parameters_as_often_as_it_should() {
         let mut work = work(Model::Resnet50, Task::Training, &variant, 1);
         let batches = batches(Model::Resnet50, &variant, 1);
         let log = StepLog::new(1, Device::Cpu).unwrap();
-        work.step(0, &batches, &log).unwrap();
+        work.step(0, &batches, &log, &mut Unobserved).unwrap();
         assert_eq!(work.parameters().bytes(), PARAMETERS);
         assert_eq!(work.gradient_bytes(), Some(PARAMETERS));
         assert_eq!(work.optimizer_bytes(), Some(state));
@@ -188,7 +188,7 @@ fn inference_keeps_nothing() {
         let batches = batches(model, &variant, 1);
         let log = StepLog::new(0, Device::Cpu).unwrap();
         let before = libtorch::memory::host::allocated_bytes();
-        work.step(0, &batches, &log).unwrap();
+        work.step(0, &batches, &log, &mut Unobserved).unwrap();
         assert_eq!(libtorch::memory::host::allocated_bytes(), before, "{model}");
         assert!(log.losses().unwrap().is_empty());
     }

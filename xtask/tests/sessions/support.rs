@@ -47,8 +47,7 @@ pub(crate) fn records(
             let steps = [Step {
                 index: 0,
                 seconds: 8.0 / throughput,
-                loss: None,
-                skipped: false,
+                ..Step::default()
             }];
             Record {
                 version: record::VERSION,
@@ -89,7 +88,7 @@ pub(crate) fn records(
                     scaler: None,
                     memory: Memory::default(),
                     process_peak_bytes: None,
-                    container_peak_bytes: None,
+                    ..Metrics::default()
                 }),
                 steps: steps.to_vec(),
                 phase_seconds: BTreeMap::new(),

@@ -101,7 +101,7 @@ pub(crate) fn record(session: &Session, run: usize, throughput: f64) -> Record {
                 ..Memory::default()
             },
             process_peak_bytes: Some(7_400_000_000),
-            container_peak_bytes: None,
+            ..Metrics::default()
         }),
         steps: Vec::new(),
         phase_seconds: BTreeMap::from([

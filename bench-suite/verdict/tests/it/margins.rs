@@ -19,10 +19,7 @@ fn cell(image: &str, variant: Variant, margin: f64) -> CellPlan {
         model: Model::ResnetTiny,
         task: Task::Training,
         variant,
-        steps: Steps {
-            warmup: 1,
-            measured: 1,
-        },
+        steps: Steps::new(1, 1),
         seed: 1,
         margins: BTreeMap::from([(SPEED.to_owned(), margin)]),
     }

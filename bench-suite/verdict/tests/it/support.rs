@@ -71,8 +71,7 @@ pub(crate) fn records(
             let steps = [Step {
                 index: 0,
                 seconds: 8.0 / throughput,
-                loss: None,
-                skipped: false,
+                ..Step::default()
             }];
             let failed = runs.failed_blocks.contains(&block);
             Record {
@@ -122,7 +121,7 @@ pub(crate) fn records(
                         ..Memory::default()
                     },
                     process_peak_bytes: None,
-                    container_peak_bytes: None,
+                    ..Metrics::default()
                 }),
                 steps: steps.to_vec(),
                 phase_seconds: BTreeMap::new(),

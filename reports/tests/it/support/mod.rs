@@ -121,10 +121,7 @@ impl Fake {
                 model: cell.model,
                 task: cell.task,
                 variant: cell.variant.clone(),
-                steps: Steps {
-                    warmup: 10,
-                    measured: self.steps,
-                },
+                steps: Steps::new(10, self.steps),
                 seed: 7,
                 margins: BTreeMap::new(),
             })

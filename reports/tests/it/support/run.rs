@@ -54,7 +54,7 @@ impl Fake {
                         + 0.004 * normal(random).abs()
                         + if random.random_bool(0.02) { 0.06 } else { 0.0 }),
                 loss: Some(6.9 - 0.02 * f64::from(index)),
-                skipped: false,
+                ..Step::default()
             })
             .collect();
         let measured: f64 = steps.iter().map(|step| step.seconds).sum();
@@ -157,6 +157,7 @@ impl Fake {
             memory: self.memory(cell, factor),
             process_peak_bytes: cuda.then(|| mib(cell.allocated_mib / factor * 1.11 + 620.0)),
             container_peak_bytes: Some(mib(1900.0)),
+            ..Metrics::default()
         }
     }
 
@@ -179,6 +180,7 @@ impl Fake {
             device_total_bytes: cuda.then(|| mib(143_771.0)),
             host_peak_resident_bytes: Some(mib(if cuda { 1800.0 } else { peak + 240.0 })),
             counters: cuda.then(AllocatorCounters::default),
+            ..Memory::default()
         }
     }
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use libtorch::{
-    Error,
+    Error, Result,
     autocast::{self, DeviceType, Dtype},
     autograd, checkpoint,
     memory::{device_stats, reset_peak},
@@ -31,11 +31,10 @@ impl Block {
         }
     }
 
-    fn forward(&self, input: &Tensor) -> Tensor {
-        input
-            .linear(&self.weight, Some(&self.bias))
-            .gelu("none")
-            .dropout(0.3, true)
+    fn forward(&self, input: &Tensor) -> Result<Tensor> {
+        let mut hidden = input.f_linear(&self.weight, Some(&self.bias))?;
+        hidden = hidden.f_gelu("none")?;
+        Ok(hidden.f_dropout(0.3, true)?)
     }
 }
 
@@ -52,7 +51,7 @@ fn gradients(checkpointed: bool, dtype: Option<Dtype>) -> Vec<Tensor> {
                 checkpoint::run(&hidden, move |hidden| block.lock().unwrap().forward(hidden))
                     .unwrap()
             } else {
-                block.lock().unwrap().forward(&hidden)
+                block.lock().unwrap().forward(&hidden).unwrap()
             };
         }
         hidden
@@ -95,11 +94,14 @@ fn checkpointing_saves_memory() {
         let mut hidden = input.shallow_clone();
         for weight in &weights {
             let weight = weight.shallow_clone();
-            let body = move |hidden: &Tensor| hidden.matmul(&weight).gelu("none").tanh();
+            let body = move |hidden: &Tensor| -> Result<Tensor> {
+                let hidden = hidden.f_matmul(&weight)?.f_gelu("none")?;
+                Ok(hidden.f_tanh()?)
+            };
             hidden = if checkpointed {
                 checkpoint::run(&hidden, body).unwrap()
             } else {
-                body(&hidden)
+                body(&hidden).unwrap()
             };
         }
         autograd::backward(&hidden.sum(Kind::Float)).unwrap();
@@ -118,11 +120,12 @@ fn backward_runs_in_another_thread_with_the_callers_autocast() {
     let (log, parameter) = (Arc::clone(&seen), weight.shallow_clone());
     let output = autocast::with(DeviceType::Cuda, Some(Dtype::BFloat16), true, || {
         checkpoint::run(&input, move |input| {
-            let output = input.matmul(&parameter);
+            let output = input.f_matmul(&parameter)?;
             log.lock()
                 .unwrap()
                 .push((output.kind(), thread::current().id()));
-            output
+            // Saves its factors: the second computation must come this far.
+            Ok(output.f_mul(&output)?)
         })
     })
     .unwrap()
@@ -147,7 +150,7 @@ fn a_panic_in_backward_comes_back_from_the_other_thread() {
     let input = Tensor::ones([2], CARD).set_requires_grad(true);
     let output = checkpoint::run(&input, move |input| {
         assert_eq!(runs.fetch_add(1, Ordering::Relaxed), 0, "not a second time");
-        input * 2.0
+        Ok(input.f_mul(input)?)
     })
     .unwrap();
     let error = autograd::backward(&output.sum(Kind::Float)).unwrap_err();

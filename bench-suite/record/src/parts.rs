@@ -1,0 +1,153 @@
+//! Where the memory of a training run went, out of figures that were measured.
+
+use protocol::{MemoryPoint, Moment};
+use serde::{Deserialize, Serialize};
+
+use crate::Metrics;
+
+/// The parts of a training run's memory, in bytes. `None` is «cannot be known here».
+///
+/// `parameter + optimizer + data + activation + backward` is the peak that the tensors took;
+/// `slack` on top of it is what the allocator held, `context_and_library` on top of that what the
+/// process had of the card. At rest, between steps, `parameter + gradient + optimizer + data` is
+/// what the tensors take.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryParts {
+    /// Parameters.
+    pub parameter_bytes: Option<u64>,
+    /// Gradients at rest. At the peak few of them are there yet, so they are no part of that sum.
+    pub gradient_bytes: Option<u64>,
+    /// Optimizer state.
+    pub optimizer_bytes: Option<u64>,
+    /// Buffers, data, and whatever else a step finds.
+    pub data_bytes: Option<u64>,
+    /// What the first forward of a step keeps for its backward.
+    pub activation_bytes: Option<u64>,
+    /// Gradients and temporaries at the peak, beyond what forward left.
+    pub backward_bytes: Option<u64>,
+    /// What the caching allocator held beyond the peak of the tensors; on a card only.
+    pub slack_bytes: Option<u64>,
+    /// Of the card outside the allocator, at the end: CUDA context, libraries, their workspaces.
+    /// Includes what other processes took meanwhile.
+    pub context_and_library_bytes: Option<u64>,
+}
+
+impl MemoryParts {
+    /// Of a run; `None` where no training step was looked into.
+    #[must_use]
+    pub fn of(metrics: &Metrics) -> Option<Self> {
+        let points = &metrics.memory_points;
+        // The last step that was looked into: in the first, cuDNN tries algorithms.
+        let forward = last(points, Moment::Forward)?;
+        let data = last(points, Moment::Data)?.allocated_bytes;
+        let memory = &metrics.memory;
+        let peak = memory.peak_allocated_bytes;
+        let state = sum(memory.parameter_bytes, memory.optimizer_bytes);
+        let used_by_all = memory.device_used_bytes;
+        Some(Self {
+            parameter_bytes: memory.parameter_bytes,
+            gradient_bytes: memory.gradient_bytes,
+            optimizer_bytes: memory.optimizer_bytes,
+            data_bytes: less(data, state),
+            activation_bytes: less(forward.allocated_bytes, data),
+            backward_bytes: less(peak, forward.allocated_bytes),
+            slack_bytes: less(memory.peak_reserved_bytes, peak),
+            context_and_library_bytes: less(
+                less(used_by_all, memory.device_used_before_bytes),
+                memory.reserved_bytes,
+            ),
+        })
+    }
+
+    /// The sum of the parts at the peak: what the run took of the card. `None` where a part is
+    /// not known.
+    #[must_use]
+    pub fn card_bytes(&self) -> Option<u64> {
+        [
+            self.parameter_bytes,
+            self.optimizer_bytes,
+            self.data_bytes,
+            self.activation_bytes,
+            self.backward_bytes,
+            self.slack_bytes,
+            self.context_and_library_bytes,
+        ]
+        .into_iter()
+        .sum()
+    }
+}
+
+fn last(points: &[MemoryPoint], moment: Moment) -> Option<&MemoryPoint> {
+    points.iter().rev().find(|point| point.moment == moment)
+}
+
+fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    Some(one? + other?)
+}
+
+fn less(from: Option<u64>, what: Option<u64>) -> Option<u64> {
+    Some(from?.saturating_sub(what?))
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::Memory;
+
+    use super::*;
+
+    fn point(moment: Moment, step: Option<u32>, allocated: u64) -> MemoryPoint {
+        MemoryPoint {
+            moment,
+            step,
+            allocated_bytes: Some(allocated),
+            peak_allocated_bytes: Some(allocated),
+            reserved_bytes: None,
+            device_used_bytes: None,
+        }
+    }
+
+    fn metrics() -> Metrics {
+        Metrics {
+            memory: Memory {
+                peak_allocated_bytes: Some(1000),
+                peak_reserved_bytes: Some(1200),
+                reserved_bytes: Some(1200),
+                parameter_bytes: Some(100),
+                gradient_bytes: Some(100),
+                optimizer_bytes: Some(200),
+                device_used_before_bytes: Some(50),
+                device_used_bytes: Some(1850),
+                ..Memory::default()
+            },
+            memory_points: vec![
+                point(Moment::Model, None, 300),
+                point(Moment::Data, None, 350),
+                point(Moment::Forward, Some(0), 950),
+                point(Moment::Forward, Some(4), 900),
+            ],
+            ..Metrics::default()
+        }
+    }
+
+    #[test]
+    fn parts_add_up_to_what_the_process_had() {
+        let parts = MemoryParts::of(&metrics()).unwrap();
+        assert_eq!(parts.data_bytes, Some(50));
+        assert_eq!(parts.activation_bytes, Some(550));
+        assert_eq!(parts.backward_bytes, Some(100));
+        assert_eq!(parts.slack_bytes, Some(200));
+        assert_eq!(parts.context_and_library_bytes, Some(600));
+        assert_eq!(parts.card_bytes(), Some(1800));
+    }
+
+    #[test]
+    fn what_is_not_known_stays_unknown() {
+        let mut metrics = metrics();
+        metrics.memory.device_used_before_bytes = None;
+        let parts = MemoryParts::of(&metrics).unwrap();
+        assert_eq!(parts.context_and_library_bytes, None);
+        assert_eq!(parts.card_bytes(), None);
+        metrics.memory_points.truncate(2);
+        assert_eq!(MemoryParts::of(&metrics), None);
+    }
+}

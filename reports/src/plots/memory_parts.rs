@@ -1,0 +1,68 @@
+//! Where the memory of a training step goes, from the model's parameters to the CUDA context.
+
+use super::{
+    Picture, Plot,
+    stacked::{Part, Stacked},
+};
+use crate::{
+    format::{self, Quantity},
+    model::{CellSummary, Spread, View},
+    svg::{DrawError, ink::Ink},
+};
+
+pub(super) const PLOT: Plot = Plot {
+    id: "memory-parts",
+    title: "Where the memory goes",
+    about: "Training runs, medians, measured in a warm-up step and at the end of measuring. \
+            Activations are what forward keeps for backward; what backward takes beyond them at \
+            the peak are gradients, which come while activations go, and temporaries. \
+            Slack is what the allocator holds beyond that peak. The last part lies outside the \
+            allocator: the CUDA context, libraries and their workspaces.",
+    draw,
+};
+
+const PARAMETERS: Part = Part { ink: Ink::Part(0), label: "Parameters" };
+const OPTIMIZER: Part = Part { ink: Ink::Part(4), label: "Optimizer state" };
+const DATA: Part = Part { ink: Ink::Part(5), label: "Buffers and data" };
+const ACTIVATIONS: Part = Part { ink: Ink::Part(1), label: "Activations after forward" };
+const BACKWARD: Part = Part { ink: Ink::Part(6), label: "Gradients and temporaries at the peak" };
+const SLACK: Part = Part { ink: Ink::Part(2), label: "Allocator slack" };
+const CONTEXT: Part = Part { ink: Ink::Part(3), label: "CUDA context and libraries" };
+const PARTS: [&Part; 7] =
+    [&PARAMETERS, &OPTIMIZER, &DATA, &ACTIVATIONS, &BACKWARD, &SLACK, &CONTEXT];
+
+fn stack(cell: &CellSummary) -> Vec<(&'static Part, f64)> {
+    let metrics = &cell.metrics;
+    // Without activations there was no step to look into.
+    if metrics.activation_bytes.is_none() {
+        return Vec::new();
+    }
+    let parts: [(&Part, Option<Spread>); 7] = [
+        (&PARAMETERS, metrics.parameter_bytes),
+        (&OPTIMIZER, metrics.optimizer_bytes),
+        (&DATA, metrics.data_bytes),
+        (&ACTIVATIONS, metrics.activation_bytes),
+        (&BACKWARD, metrics.backward_bytes),
+        (&SLACK, metrics.slack_bytes),
+        (&CONTEXT, metrics.context_and_library_bytes),
+    ];
+    parts
+        .into_iter()
+        .filter_map(|(part, spread)| Some((part, spread?.median)))
+        .filter(|(_, bytes)| *bytes > 0.0)
+        .collect()
+}
+
+fn draw(view: &View) -> Result<Picture, DrawError> {
+    let bars = Stacked {
+        plot: &PLOT,
+        parts: &PARTS,
+        stack,
+        quantity: Quantity::Bytes,
+        figure: format::bytes,
+        axis: "Memory at the peak of a step",
+        unknown: "no training step was looked into",
+        least: 1024.0,
+    };
+    bars.draw(view)
+}

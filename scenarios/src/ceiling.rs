@@ -1,0 +1,91 @@
+//! How fast the device could be: a large square matrix product in the variant's precision.
+//!
+//! Utilisation is a share of what this very device reaches, in this container and under these
+//! clocks, not of a data sheet: that one is a limit that no product reaches.
+
+use std::time::Duration;
+
+use protocol::{Device, Precision};
+use tch::{Kind, Tensor};
+
+use crate::{Error, device, stopwatch::Stopwatch};
+
+/// Rows and columns of the matrices. On a card, large enough to fill every multiprocessor many
+/// times over; on the processor, a few hundredths of a second each.
+const CARD_SIZE: i64 = 8192;
+const PROCESSOR_SIZE: i64 = 1024;
+/// Products before measuring: clocks rise, libraries choose their kernel.
+const WARMUP: usize = 3;
+/// Measured at least so often and so long.
+const LEAST_PRODUCTS: usize = 5;
+const LEAST_TIME: Duration = Duration::from_millis(100);
+const MOST_PRODUCTS: usize = 100;
+
+/// Operations a second of the fastest of a row of products; `None` where the device has no room
+/// for the matrices.
+pub fn matmul_flops_per_second(precision: Precision, device: Device) -> Result<Option<f64>, Error> {
+    match measure(precision, device) {
+        Ok(rate) => Ok(Some(rate)),
+        Err(error) if error.reason() == protocol::FailureReason::OutOfMemory => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn measure(precision: Precision, device: Device) -> Result<f64, Error> {
+    let _untracked = tch::no_grad_guard();
+    let place = device::place(device);
+    let size = if device.is_cuda() {
+        CARD_SIZE
+    } else {
+        PROCESSOR_SIZE
+    };
+    let kind = match precision {
+        Precision::Fp32 | Precision::Tf32 => Kind::Float,
+        Precision::AmpFp16 => Kind::Half,
+        Precision::AmpBf16 => Kind::BFloat16,
+    };
+    let matrix = || -> Result<Tensor, Error> {
+        let random = Tensor::f_randn([size, size], (Kind::Float, place))?;
+        Ok(random.f_to_kind(kind)?)
+    };
+    let (left, right) = (matrix()?, matrix()?);
+    let mut product = left.f_matmul(&right)?;
+    let multiply = |into: &mut Tensor| -> Result<(), Error> {
+        *into = into.f_matmul_out(&left, &right)?;
+        Ok(())
+    };
+    for _ in 0..WARMUP {
+        multiply(&mut product)?;
+    }
+    device::synchronize(device)?;
+
+    let mut times: Vec<f64> = Vec::new();
+    while times.len() < MOST_PRODUCTS
+        && (times.len() < LEAST_PRODUCTS || times.iter().sum::<f64>() < LEAST_TIME.as_secs_f64())
+    {
+        let mut stopwatch = Stopwatch::new(LEAST_PRODUCTS, place)?;
+        stopwatch.mark()?;
+        for _ in 0..LEAST_PRODUCTS {
+            multiply(&mut product)?;
+            stopwatch.mark()?;
+        }
+        times.extend(stopwatch.seconds()?);
+    }
+    let fastest = times.into_iter().fold(f64::INFINITY, f64::min);
+    Ok(2.0 * (size as f64).powi(3) / fastest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_processor_has_a_ceiling() {
+        let rate = matmul_flops_per_second(Precision::Fp32, Device::Cpu).unwrap();
+        // Slower than the slowest processor that libtorch runs on, faster than any.
+        assert!(
+            matches!(rate, Some(rate) if (1e8..1e15).contains(&rate)),
+            "{rate:?}"
+        );
+    }
+}

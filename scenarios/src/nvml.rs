@@ -1,0 +1,45 @@
+//! The card's memory as the driver's management library says. Unlike CUDA it can be asked before
+//! this process has a context, and so says what the context takes.
+
+use nvml_wrapper::Nvml;
+
+/// One card, open for reading.
+#[derive(Debug)]
+pub struct Card {
+    nvml: Nvml,
+    uuid: String,
+}
+
+impl Card {
+    /// The card with this UUID; `None` where there is no NVML or it does not show the card.
+    #[must_use]
+    pub fn open(uuid: &str) -> Option<Self> {
+        // The name without a number is only there where the driver's headers are.
+        let nvml = Nvml::builder()
+            .lib_path("libnvidia-ml.so.1".as_ref())
+            .init()
+            .ok()?;
+        nvml.device_by_uuid(uuid).ok()?;
+        Some(Self {
+            nvml,
+            uuid: uuid.to_owned(),
+        })
+    }
+
+    /// Bytes in use by everybody; `None` where the card does not say.
+    #[must_use]
+    pub fn used_bytes(&self) -> Option<u64> {
+        let device = self.nvml.device_by_uuid(self.uuid.as_str()).ok()?;
+        Some(device.memory_info().ok()?.used)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_card_that_is_not_there_is_none() {
+        assert!(Card::open("GPU-00000000-0000-0000-0000-000000000000").is_none());
+    }
+}

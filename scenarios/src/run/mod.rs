@@ -1,0 +1,135 @@
+//! One run: phases, events, summary.
+
+mod losses;
+mod phases;
+mod warmup;
+
+use std::{
+    io::Write,
+    thread,
+    time::{Duration, Instant},
+};
+
+use libtorch::{allocator, cuda};
+use protocol::{CudaFacts, Device, Event, Moment, Phase, RunFile, Started, Summary};
+
+use self::phases::Run;
+use crate::{
+    Error,
+    data::{Batch, Source},
+    device,
+    memory::{Context, MemoryMeter},
+    nvml,
+    results::Results,
+};
+
+/// Makes micro-batch number `index` on the device. The binary gives
+/// [`Source::micro_batch`]; a test may give data that break something.
+pub type MakeBatch<'a> = &'a dyn Fn(&Source, usize, tch::Device) -> Result<Batch, Error>;
+
+/// Carries a run out and writes its events, the last of which is `finished` or `failed`.
+///
+/// `age` is how long ago the process started. The error is what `failed` says.
+pub fn carry_out<W: Write>(
+    text: &str,
+    age: Duration,
+    make_batch: MakeBatch<'_>,
+    results: &mut Results<W>,
+) -> Result<Summary, Error> {
+    let mut meter = None;
+    let outcome = libtorch::catch(|| attempt(text, age, make_batch, results, &mut meter))
+        .map_err(Error::from)
+        .flatten();
+    match outcome {
+        Ok(summary) => {
+            results.write(&Event::Finished(Box::new(summary.clone())))?;
+            Ok(summary)
+        }
+        Err(error) => {
+            let memory = meter.and_then(|meter| meter.read().ok());
+            Err(results.fail(error, memory))
+        }
+    }
+}
+
+fn attempt<W: Write>(
+    text: &str,
+    age: Duration,
+    make_batch: MakeBatch<'_>,
+    results: &mut Results<W>,
+    meter: &mut Option<MemoryMeter>,
+) -> Result<Summary, Error> {
+    let process_start = Instant::now().checked_sub(age).unwrap_or_else(Instant::now);
+    let file = RunFile::parse(text)?;
+    let threads = file.threads.unwrap_or_else(usable_processors);
+    libtorch::set_threads(threads)?;
+
+    // Asking for the card's facts starts the driver, which is part of starting CUDA,
+    // although the first line of the file must wait for it.
+    let read = Instant::now();
+    let facts = device::facts(file.device);
+    let (cuda, missing) = match facts {
+        Ok(facts) => (facts, None),
+        Err(error) => (None, Some(error)),
+    };
+    let mut context = Context::default();
+    let card = cuda
+        .as_ref()
+        .and_then(|facts| nvml::Card::open(&facts.uuid));
+    context.before = card.as_ref().and_then(nvml::Card::used_bytes);
+    let allocator = cuda
+        .as_ref()
+        .map(|_| allocator::effective().map(|settings| device::effective_allocator(&settings)))
+        .transpose()?;
+    results.write(&Event::Started(Box::new(Started {
+        version: protocol::VERSION,
+        run: file.run.clone(),
+        scenario_version: env!("CARGO_PKG_VERSION").into(),
+        libtorch_version: libtorch::version().into(),
+        threads,
+        cuda: cuda.clone(),
+        allocator: allocator.clone(),
+    })))?;
+    results.begin(Phase::ProcessStart, process_start)?;
+    results.end_at(read)?;
+
+    if file.device.is_cuda() {
+        results.begin(Phase::CudaStart, read)?;
+    }
+    if let Some(error) = missing {
+        return Err(error);
+    }
+    if let Some(effective) = allocator {
+        device::check_allocator(&file.variant.allocator, &effective)?;
+    }
+    device::start(file.device, file.variant.deterministic)?;
+    context.after = card.as_ref().and_then(nvml::Card::used_bytes);
+    drop(card);
+    if file.device.is_cuda() {
+        results.end()?;
+    }
+    raise_wall(&file, cuda.as_ref())?;
+    let meter = meter.insert(MemoryMeter::new(file.device, context)?);
+    if file.device.is_cuda() {
+        results.write(&Event::Memory(meter.point(Moment::Context, None)?))?;
+    }
+    libtorch::seed(file.seed)?;
+    Run::new(&file, results, meter).all(make_batch)
+}
+
+/// The wall for the caching allocator, where the run file asks for one.
+fn raise_wall(file: &RunFile, facts: Option<&CudaFacts>) -> Result<(), Error> {
+    let (Some(wall), Device::Cuda(index), Some(facts)) =
+        (file.device_memory_bytes, file.device, facts)
+    else {
+        return Ok(());
+    };
+    let share = wall as f64 / facts.total_memory_bytes as f64;
+    // More than there is, is no wall.
+    Ok(cuda::set_memory_fraction(index, share.min(1.0))?)
+}
+
+/// Processors that this process may use: its affinity and its container's limits count.
+fn usable_processors() -> u32 {
+    thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(1))
+}

@@ -1,0 +1,226 @@
+//! The phases of a run whose device is ready.
+
+use std::{io::Write, time::Instant};
+
+use protocol::{
+    Event, Execution, Memory, Moment, Phase, Precision, RunFile, ScalerState, Step, Summary, Task,
+};
+
+use super::{
+    MakeBatch,
+    losses::{check_falling, check_finite},
+};
+use crate::{
+    Error, ceiling,
+    data::{Batch, Source},
+    device,
+    memory::MemoryMeter,
+    models,
+    nn::Placement,
+    results::Results,
+    stopwatch::StepWatch,
+    training::{Captured, Observer, StepLog, Work},
+};
+
+/// A run whose device is ready.
+pub(super) struct Run<'a, W> {
+    pub(super) file: &'a RunFile,
+    pub(super) place: tch::Device,
+    pub(super) results: &'a mut Results<W>,
+    pub(super) meter: &'a mut MemoryMeter,
+}
+
+/// What the steps work with.
+pub(super) struct Bench {
+    pub(super) work: Work,
+    pub(super) batches: Vec<Batch>,
+    /// Warm-up steps, then one place for those that time alone asked for, then measured steps.
+    pub(super) log: StepLog,
+    /// There once the step is captured, where the variant asks for it.
+    pub(super) captured: Option<Captured>,
+    /// Steps that warm-up took.
+    pub(super) warmup_steps: u32,
+}
+
+impl Bench {
+    /// One step, eager or replayed, noted as number `number`.
+    pub(super) fn step(&mut self, number: u32, observer: &mut dyn Observer) -> Result<(), Error> {
+        match &mut self.captured {
+            Some(captured) => captured.step(number, &self.log),
+            None => self.work.step(number, &self.batches, &self.log, observer),
+        }
+    }
+}
+
+impl<'a, W: Write> Run<'a, W> {
+    pub(super) fn new(
+        file: &'a RunFile,
+        results: &'a mut Results<W>,
+        meter: &'a mut MemoryMeter,
+    ) -> Self {
+        Self {
+            file,
+            place: device::place(file.device),
+            results,
+            meter,
+        }
+    }
+
+    pub(super) fn all(mut self, make_batch: MakeBatch<'_>) -> Result<Summary, Error> {
+        let mut bench = self.prepare(make_batch)?;
+        self.warm_up(&mut bench)?;
+        let mut summary = self.measure(&mut bench)?;
+
+        self.results.begin(Phase::Teardown, Instant::now())?;
+        drop(bench);
+        if self.file.device.is_cuda() {
+            libtorch::cuda::empty_cache()?;
+        }
+        device::synchronize(self.file.device)?;
+        self.results.end()?;
+
+        if self.file.steps.calibrate {
+            self.results.begin(Phase::Calibrate, Instant::now())?;
+            summary.matmul_flops_per_second =
+                ceiling::matmul_flops_per_second(self.file.variant.precision, self.file.device)?;
+            self.results.end()?;
+        }
+        Ok(summary)
+    }
+
+    fn prepare(&mut self, make_batch: MakeBatch<'_>) -> Result<Bench, Error> {
+        let file = self.file;
+        self.results.begin(Phase::ModelBuild, Instant::now())?;
+        let placement = Placement {
+            device: self.place,
+            memory_format: file.variant.memory_format,
+            fill: true,
+        };
+        let built = models::build(file.model, placement)?;
+        let work = Work::new(built, file.task, &file.variant, self.place)?;
+        device::synchronize(file.device)?;
+        self.results.end()?;
+        self.note_memory(Moment::Model)?;
+
+        self.results.begin(Phase::Data, Instant::now())?;
+        let source = Source::new(file.model, &file.variant, file.seed);
+        let batches = (0..work.wanted_micro_batches())
+            .map(|index| make_batch(&source, index, self.place))
+            .collect::<Result<_, _>>()?;
+        let logged = match file.task {
+            Task::Training => self.first_measured() + file.steps.measured,
+            Task::Inference => 0,
+        };
+        let log = StepLog::new(logged, self.place)?;
+        device::synchronize(file.device)?;
+        self.results.end()?;
+        self.note_memory(Moment::Data)?;
+        Ok(Bench {
+            work,
+            batches,
+            log,
+            captured: None,
+            warmup_steps: 0,
+        })
+    }
+
+    fn note_memory(&mut self, moment: Moment) -> Result<(), Error> {
+        let point = self.meter.point(moment, None)?;
+        self.results.write(&Event::Memory(point))
+    }
+
+    /// The place of the first measured step in the log.
+    fn first_measured(&self) -> u32 {
+        self.warmup_steps() + 1
+    }
+
+    fn measure(&mut self, bench: &mut Bench) -> Result<Summary, Error> {
+        let file = self.file;
+        let first = self.first_measured();
+        let parts = (file.steps.parts
+            && file.task == Task::Training
+            && file.variant.execution == Execution::Eager)
+            .then(|| bench.work.accumulation());
+        let mut watch = StepWatch::new(file.steps.measured as usize, parts, self.place)?;
+        self.meter.reset_peaks()?;
+        device::synchronize(file.device)?;
+        self.results.begin(Phase::Measure, Instant::now())?;
+
+        let began = Instant::now();
+        watch.mark()?;
+        for step in 0..file.steps.measured {
+            bench.step(first + step, &mut watch)?;
+            watch.mark()?;
+            self.results.heartbeat(step + 1)?;
+        }
+        device::synchronize(file.device)?;
+        let measured_seconds = began.elapsed().as_secs_f64();
+
+        let memory = self.meter.read()?;
+        self.results.end()?;
+        let losses = bench.log.losses()?;
+        let skips = bench.log.skips()?;
+        // Without the place that several warm-up steps may share.
+        let steps: Vec<f64> = losses
+            .iter()
+            .enumerate()
+            .filter(|&(place, _)| place + 1 != first as usize)
+            .map(|(_, &loss)| loss)
+            .collect();
+        check_finite(&steps, 0)?;
+        check_falling(&steps)?;
+        for (index, lap) in (0..).zip(watch.laps()?) {
+            let place = (first + index) as usize;
+            self.results.write(&Event::Step(Step {
+                index,
+                seconds: lap.seconds,
+                loss: losses.get(place).copied(),
+                skipped: skips.get(place).is_some_and(|&skips| skips > 0.0),
+                parts: lap.parts,
+            }))?;
+        }
+        let samples = file.variant.effective_batch() * u64::from(file.steps.measured);
+        Ok(Summary {
+            parameters: bench.work.parameters().count(),
+            micro_batch: u64::from(file.variant.batch.get()),
+            effective_batch: file.variant.effective_batch(),
+            warmup_steps: bench.warmup_steps,
+            samples,
+            measured_seconds,
+            throughput_samples_per_second: samples as f64 / measured_seconds,
+            model_flops_per_sample: Some(models::flops_per_sample(
+                file.model,
+                file.task,
+                &file.variant,
+            )),
+            matmul_flops_per_second: None,
+            first_loss: steps.first().copied(),
+            last_loss: steps.last().copied(),
+            memory: Memory {
+                parameter_bytes: Some(bench.work.parameters().bytes()),
+                gradient_bytes: bench.work.gradient_bytes(),
+                optimizer_bytes: bench.work.optimizer_bytes(),
+                ..memory
+            },
+            scaler: self.scaler_state(bench, &skips)?,
+        })
+    }
+
+    fn scaler_state(&self, bench: &Bench, skips: &[f64]) -> Result<Option<ScalerState>, Error> {
+        if self.file.variant.precision != Precision::AmpFp16 {
+            return Ok(None);
+        }
+        let (warmup, measured) = skips.split_at((self.first_measured() as usize).min(skips.len()));
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "whole numbers from 0 on; a cast saturates"
+        )]
+        let count = |skips: &[f64]| skips.iter().sum::<f64>() as u32;
+        Ok(bench.work.loss_scale()?.map(|scale| ScalerState {
+            scale,
+            skipped_in_warmup: count(warmup),
+            skipped_while_measuring: count(measured),
+        }))
+    }
+}

@@ -1,0 +1,134 @@
+//! The steps before measuring.
+
+use std::{
+    io::Write,
+    time::{Duration, Instant},
+};
+
+use libtorch::cuda;
+use protocol::{Event, Execution, MemoryPoint, Moment, Phase};
+
+use super::{
+    losses::check_finite,
+    phases::{Bench, Run},
+};
+use crate::{
+    Error, device,
+    memory::MemoryMeter,
+    training::{Captured, EAGER_STEPS, Observer, Unobserved},
+};
+
+impl<W: Write> Run<'_, W> {
+    /// At least as many steps and seconds as asked for.
+    ///
+    /// Memory is read within the first step, and within the last one that is run for the number
+    /// of steps: in the first, cuDNN tries algorithms whose workspaces no later step needs.
+    pub(super) fn warm_up(&mut self, bench: &mut Bench) -> Result<(), Error> {
+        self.results.begin(Phase::Warmup, Instant::now())?;
+        let began = Instant::now();
+        let least = Duration::from_secs(self.file.steps.warmup_seconds.into());
+        let steps = self.warmup_steps();
+        let mut next = 0;
+        if self.file.variant.execution == Execution::CudaGraph {
+            next = self.capture(bench)?;
+        }
+        while next < steps || began.elapsed() < least {
+            let observed = bench.captured.is_none() && (next == 0 || next + 1 == steps);
+            if observed {
+                self.observed_step(bench, next)?;
+            } else {
+                bench.step(next.min(steps), &mut Unobserved)?;
+            }
+            next += 1;
+            if next >= steps {
+                // From here on the clock decides, so the device may not lag behind.
+                device::synchronize(self.file.device)?;
+            }
+            self.results.heartbeat(next)?;
+        }
+        device::synchronize(self.file.device)?;
+        let losses = bench.log.losses()?;
+        check_finite(&losses[..losses.len().min(steps as usize + 1)], 0)?;
+        bench.warmup_steps = next;
+        self.results.end()
+    }
+
+    /// Steps of the warm-up that have a place of their own in the log. A capture wants some
+    /// before it, whatever the run file asks for.
+    pub(super) fn warmup_steps(&self) -> u32 {
+        match self.file.variant.execution {
+            Execution::Eager => self.file.steps.warmup,
+            Execution::CudaGraph => self.file.steps.warmup.max(EAGER_STEPS),
+        }
+    }
+
+    /// The eager steps before a capture, and the capture. Returns the next step's number.
+    fn capture(&mut self, bench: &mut Bench) -> Result<u32, Error> {
+        cuda::on_side_stream(|| {
+            for step in 0..EAGER_STEPS {
+                if step == 0 || step + 1 == EAGER_STEPS {
+                    self.observed_step(bench, step)?;
+                } else {
+                    bench.step(step, &mut Unobserved)?;
+                }
+            }
+            Ok::<(), Error>(())
+        })??;
+        let captured = Captured::new(&mut bench.work, &bench.batches, self.place)?;
+        bench.captured = Some(captured);
+        Ok(EAGER_STEPS)
+    }
+
+    /// One eager step with memory read after each of its parts.
+    fn observed_step(&mut self, bench: &mut Bench, step: u32) -> Result<(), Error> {
+        let mut observer = MemoryObserver {
+            meter: self.meter,
+            step,
+            last: bench.work.accumulation() - 1,
+            points: Vec::new(),
+        };
+        // So that the first part's peak is its own.
+        observer.meter.reset_peaks()?;
+        bench.step(step, &mut observer)?;
+        if bench.work.trained().is_empty() {
+            return Ok(());
+        }
+        observer.note(Moment::OptimizerStep)?;
+        for point in observer.points {
+            self.results.write(&Event::Memory(point))?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads memory after the parts of a step. It waits for the device.
+struct MemoryObserver<'a> {
+    meter: &'a mut MemoryMeter,
+    step: u32,
+    /// The last micro-batch, whose gradients are all.
+    last: usize,
+    points: Vec<MemoryPoint>,
+}
+
+impl MemoryObserver<'_> {
+    fn note(&mut self, moment: Moment) -> libtorch::Result<()> {
+        self.points.push(self.meter.point(moment, Some(self.step))?);
+        Ok(())
+    }
+}
+
+impl Observer for MemoryObserver<'_> {
+    fn forward(&mut self, micro_batch: usize) -> libtorch::Result<()> {
+        if micro_batch == 0 {
+            self.note(Moment::Forward)?;
+        }
+        Ok(())
+    }
+
+    fn backward(&mut self, micro_batch: usize) -> libtorch::Result<()> {
+        if micro_batch == self.last {
+            self.note(Moment::Backward)?;
+        }
+        Ok(())
+    }
+}
