@@ -1,6 +1,11 @@
 //! How long it takes to make an image, beside how long its bytes alone take.
 
-use std::{fs::File, io::BufWriter, path::Path, time::Instant};
+use std::{
+    fs::{self, File},
+    io::BufWriter,
+    path::Path,
+    time::Instant,
+};
 
 use crate::{
     Assembly, Error, Image, Progress, Result, Sources,
@@ -44,6 +49,7 @@ pub fn measure(
     let (_, rebuild_seconds) = timed(|| assemble(image, &sources, &own, progress))?;
     let file = scratch.path().join("bytes");
     let ((), floor_seconds) = timed(|| write_and_hash(&first, &file))?;
+    fs::remove_file(&file).map_err(at(&file))?;
     let (second, verify_seconds) = timed(|| verify(image, &first, &sources, &own, progress))?;
     if !second.is_identical() || first.config_id != built.config_id {
         return Err(Error::LockDiffers {
