@@ -6,7 +6,7 @@ use protocol::{Device, ParseDeviceError};
 use record::Machine;
 
 /// What the user asked for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Choice {
     /// The first card that may be used, and the processor where there is none.
     #[default]
@@ -15,6 +15,8 @@ pub enum Choice {
     Cpu,
     /// A card: the first that may be used, or the one with this index as NVML counts.
     Cuda(Option<u32>),
+    /// Several cards, over which runs are spread.
+    Cards(Vec<u32>),
 }
 
 impl FromStr for Choice {
@@ -24,6 +26,7 @@ impl FromStr for Choice {
         match text {
             "auto" => Ok(Self::Auto),
             "cuda" => Ok(Self::Cuda(None)),
+            _ if text.contains(',') => several(text),
             _ => text.parse().map(|device| match device {
                 Device::Cpu => Self::Cpu,
                 Device::Cuda(index) => Self::Cuda(Some(index)),
@@ -39,8 +42,29 @@ impl fmt::Display for Choice {
             Self::Cpu => f.write_str("cpu"),
             Self::Cuda(None) => f.write_str("cuda"),
             Self::Cuda(Some(index)) => write!(f, "cuda:{index}"),
+            Self::Cards(indices) => {
+                let words: Vec<_> = indices.iter().map(u32::to_string).collect();
+                write!(f, "cuda:{}", words.join(","))
+            }
         }
     }
+}
+
+/// `cuda:0,1`; each card is one that a device of its own could be.
+fn several(text: &str) -> Result<Choice, ParseDeviceError> {
+    let indices = text.strip_prefix("cuda:").unwrap_or(text).split(',');
+    let card = |index: &str| format!("cuda:{index}").parse();
+    let mut cards = Vec::new();
+    for index in indices {
+        if let Device::Cuda(index) = card(index)? {
+            cards.push(index);
+        }
+    }
+    if !text.starts_with("cuda:") {
+        // For the message.
+        text.parse::<Device>()?;
+    }
+    Ok(Choice::Cards(cards))
 }
 
 /// Why the device that was asked for cannot be used.
@@ -62,6 +86,12 @@ pub enum DeviceError {
         /// The cards, in words.
         there: String,
     },
+    /// A card that stands twice among several.
+    #[error("the card cuda:{asked} is given twice; give it once")]
+    Twice {
+        /// The card.
+        asked: u32,
+    },
     /// `CUDA_VISIBLE_DEVICES` names a card that is not there.
     #[error("CUDA_VISIBLE_DEVICES is `{value}`, which names no card here; there are {there}")]
     Hidden {
@@ -73,10 +103,30 @@ pub enum DeviceError {
 }
 
 impl Choice {
-    /// The device, out of the machine's cards. `visible` is `CUDA_VISIBLE_DEVICES`: a card that
+    /// The devices, at least one, out of the machine's cards. `visible` is `CUDA_VISIBLE_DEVICES`: a card that
     /// is not asked for by its index is the first that it names.
-    pub fn resolve(self, machine: &Machine, visible: Option<&str>) -> Result<Device, DeviceError> {
-        match self {
+    pub fn resolve(
+        &self,
+        machine: &Machine,
+        visible: Option<&str>,
+    ) -> Result<Vec<Device>, DeviceError> {
+        let Self::Cards(cards) = self else {
+            return Ok(vec![self.one(machine, visible)?]);
+        };
+        let mut devices = Vec::new();
+        for &asked in cards {
+            let device = Self::Cuda(Some(asked)).one(machine, visible)?;
+            if devices.contains(&device) {
+                return Err(DeviceError::Twice { asked });
+            }
+            devices.push(device);
+        }
+        Ok(devices)
+    }
+
+    fn one(&self, machine: &Machine, visible: Option<&str>) -> Result<Device, DeviceError> {
+        match *self {
+            Self::Cards(_) => Err(no_card()),
             Self::Cpu => Ok(Device::Cpu),
             Self::Cuda(Some(asked)) => {
                 if machine.cards.iter().any(|card| card.index == asked) {
@@ -202,7 +252,10 @@ mod tests {
     fn check(choice: &str, cards: u32, visible: Option<&str>, expect: &str) {
         let choice: Choice = choice.parse().unwrap();
         let found = match choice.resolve(&machine(cards), visible) {
-            Ok(device) => device.to_string(),
+            Ok(devices) => {
+                let words: Vec<_> = devices.iter().map(ToString::to_string).collect();
+                words.join(" and ")
+            }
             Err(error) => error.to_string(),
         };
         assert!(found.contains(expect), "{choice} of {cards}: {found}");
@@ -224,14 +277,19 @@ mod tests {
         check("cuda:1", 2, Some("0"), "cuda:1");
         check("cuda:2", 2, None, "there are cuda:0 (NVIDIA H200), cuda:1");
         check("cuda:0", 0, None, "no CUDA card here");
+        check("cuda:1,0", 2, None, "cuda:1 and cuda:0");
+        check("cuda:0,7", 2, None, "there is no card cuda:7");
+        check("cuda:0,0", 2, None, "cuda:0 is given twice");
     }
 
     #[test]
     fn choices_read_and_write() {
-        for text in ["auto", "cpu", "cuda", "cuda:3"] {
+        for text in ["auto", "cpu", "cuda", "cuda:3", "cuda:0,1"] {
             assert_eq!(text.parse::<Choice>().unwrap().to_string(), text);
         }
-        assert!("gpu".parse::<Choice>().is_err());
+        for text in ["gpu", "cuda:0,", "cuda:0,x", "0,1", "cpu,cuda"] {
+            assert!(text.parse::<Choice>().is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -268,6 +268,7 @@ mod tests {
             seed: 1,
             threads: None,
             device_memory_bytes: None,
+            deadline_seconds: None,
         };
         let step = |index| Step {
             index,

@@ -1,12 +1,19 @@
 //! How it is measured: plan, executors, monitors, sessions.
 
+pub mod card_lock;
 pub mod device;
 pub mod execute;
+pub mod fit;
 mod invariants;
+pub mod live;
 pub mod machine;
 pub mod monitor;
+pub mod nvml;
 pub mod outcome;
+pub mod overhead;
 pub mod plan;
 pub mod results;
 pub mod session;
 pub mod suite;
+pub mod trial;
+mod validity;

@@ -16,7 +16,7 @@ use record::{Card, Machine, Processor};
 #[must_use]
 pub fn facts(name: Option<&str>) -> Machine {
     let mut machine = host(Path::new("/"), name);
-    if let Ok(nvml) = Nvml::init() {
+    if let Ok(nvml) = crate::nvml::open() {
         machine.driver_version = nvml.sys_driver_version().ok();
         machine.driver_cuda_version = nvml.sys_cuda_driver_version().ok().map(|version| {
             let major = cuda_driver_version_major(version);
@@ -30,7 +30,7 @@ pub fn facts(name: Option<&str>) -> Machine {
 
 /// Whether NVML can be used, and why not, with the next step.
 pub fn nvml() -> Result<(), String> {
-    match Nvml::init() {
+    match crate::nvml::open() {
         Ok(_) => Ok(()),
         Err(error @ NvmlError::LibloadingError(_)) => Err(format!(
             "NVML is not here ({error}); it comes with the NVIDIA driver as libnvidia-ml.so.1"

@@ -31,6 +31,16 @@ pub enum End {
         /// Why, in words.
         message: String,
     },
+    /// The card was lost while it ran.
+    CardLost {
+        /// Why, in words.
+        message: String,
+    },
+    /// The machine was not fit to measure on, and the run was not started.
+    NotIdle {
+        /// Why, in words.
+        message: String,
+    },
     /// The engine was lost while it ran.
     EngineLost {
         /// Why, in words.
@@ -58,6 +68,8 @@ pub(crate) fn judge(end: &End, results: &Results, log: Option<&str>) -> Outcome 
             "the session was interrupted; `--resume` runs it again".to_owned(),
         ),
         (End::EngineLost { message }, _) => (Reason::Engine, stage, message.clone()),
+        (End::CardLost { message }, _) => (Reason::GpuLost, stage, message.clone()),
+        (End::NotIdle { message }, _) => (Reason::Contaminated, Stage::Create, message.clone()),
         (End::TimeLimit(limit), _) => (
             Reason::TimeLimit,
             stage,
@@ -67,7 +79,7 @@ pub(crate) fn judge(end: &End, results: &Results, log: Option<&str>) -> Outcome 
             ),
         ),
         (End::Silent(limit), _) => (
-            Reason::TimeLimit,
+            Reason::Hang,
             stage,
             format!(
                 "no event for {}; it hangs, or `limits.silence` is too short",
@@ -126,6 +138,11 @@ fn seconds(time: Duration) -> String {
 
 fn crash(signal: i32, log: Option<&str>) -> String {
     let hint = match signal {
+        // What maps a file into memory is told so late that the file has no room.
+        7 => {
+            "; a mapped file had no room, most likely in /dev/shm, whose size is `limits.shm` \
+             (64 MiB unless the suite says otherwise)"
+        }
         9 => "; somebody or something killed it (the kernel's log says so where memory ran out)",
         _ => "",
     };
@@ -239,6 +256,12 @@ mod tests {
             &nothing,
             None,
             "SIGKILL; somebody or something killed it",
+        );
+        check(
+            &End::Signalled(7),
+            &nothing,
+            None,
+            "ended by SIGBUS; a mapped file had no room, most likely in /dev/shm",
         );
         check(&End::Signalled(64), &nothing, None, "ended by signal 64");
         check(

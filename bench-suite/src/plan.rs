@@ -11,7 +11,7 @@ use std::{
 use protocol::Device;
 use rand::{Rng as _, RngCore as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
-use record::{CellPlan, Claim};
+use record::{CellPlan, Claim, ValidityLimits};
 
 use crate::suite::{DeviceKind, Limits, MAX_BLOCKS, Suite};
 
@@ -54,8 +54,12 @@ pub struct Plan {
 pub struct Cell {
     /// What the session's file says of it.
     pub plan: CellPlan,
+    /// Where it runs.
+    pub device: Device,
     /// What a run may use.
     pub limits: Limits,
+    /// From when on the machine is not fit to measure on.
+    pub validity: ValidityLimits,
     /// Threads for work on the processor.
     pub threads: Option<u32>,
 }
@@ -156,7 +160,9 @@ impl Plan {
                             seed: scenario.seed,
                             margins: scenario.margins.clone(),
                         },
+                        device: request.device,
                         limits: scenario.limits.clone(),
+                        validity: scenario.validity.clone(),
                         threads: scenario.threads,
                     }));
                 }
@@ -196,6 +202,47 @@ impl Plan {
                 .collect(),
             left_out,
         })
+    }
+
+    /// Spreads the cells over these cards. Cells that are compared with each other, which are all
+    /// of one scenario, stay on one card; the load is evened out by their number, the largest
+    /// scenario first. The same for the same cells and cards, for ever.
+    #[must_use]
+    pub fn spread(mut self, cards: &[Device]) -> Self {
+        if cards.len() < 2 {
+            return self;
+        }
+        let key = |cell: &Cell| (cell.plan.suite.clone(), cell.plan.scenario.clone());
+        let mut sizes: BTreeMap<(String, String), usize> = BTreeMap::new();
+        for cell in &self.cells {
+            *sizes.entry(key(cell)).or_default() += 1;
+        }
+        let mut groups: Vec<_> = sizes.into_iter().collect();
+        groups.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+        let mut loads = vec![0; cards.len()];
+        let mut places = BTreeMap::new();
+        for (group, size) in groups {
+            let lightest = (0..cards.len())
+                .min_by_key(|&card| loads[card])
+                .unwrap_or(0);
+            loads[lightest] += size;
+            places.insert(group, cards[lightest]);
+        }
+        for cell in &mut self.cells {
+            cell.device = places[&key(cell)];
+        }
+        self
+    }
+
+    /// The cards that the cells are spread over; none where they all run on one device.
+    #[must_use]
+    pub fn cards(&self) -> Vec<Device> {
+        let used: BTreeSet<Device> = self.cells.iter().map(|cell| cell.device).collect();
+        if used.len() > 1 {
+            used.into_iter().collect()
+        } else {
+            Vec::new()
+        }
     }
 
     /// All runs in their order: the same for the same cells, blocks and seed, for ever.
@@ -322,6 +369,19 @@ mod tests {
             names.iter().any(|name| name.ends_with("-b0-a-b-1-a")),
             "{names:?}"
         );
+    }
+
+    #[test]
+    fn a_scenario_stays_on_one_card() {
+        let cards = [Device::Cuda(0), Device::Cuda(3)];
+        let plan = plan(&["local", "other"], Device::Cuda(0), Some(7))
+            .unwrap()
+            .spread(&cards);
+        assert_eq!(plan.cards(), cards);
+        for cell in &plan.cells {
+            let expect = if cell.plan.scenario == "a" { 0 } else { 3 };
+            assert_eq!(cell.device, Device::Cuda(expect), "{:?}", cell.plan);
+        }
     }
 
     #[test]

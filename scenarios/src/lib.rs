@@ -16,6 +16,7 @@
 
 pub mod ceiling;
 pub mod data;
+mod deadline;
 pub mod device;
 mod error;
 pub mod host;

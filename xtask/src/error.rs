@@ -71,6 +71,25 @@ pub(crate) enum Error {
     Engine(#[from] engine::Error),
     #[error(transparent)]
     Device(Box<dyn StdError + Send + Sync>),
+    #[error("suite {suite} has no scenario `{scenario}`; it has: {known}")]
+    NoScenario {
+        suite: String,
+        scenario: String,
+        known: String,
+    },
+    #[error(
+        "on the processor only a container's limit can be the wall, and runs would execute as \
+         plain processes; start Docker or Podman (`cargo xtask doctor` says how)"
+    )]
+    NoWall,
+    #[error(transparent)]
+    Trial(#[from] bench_suite::trial::TrialError),
+    #[error(transparent)]
+    Listen(#[from] bench_suite::live::ListenError),
+    #[error(transparent)]
+    CardLock(#[from] bench_suite::card_lock::CardLockError),
+    #[error(transparent)]
+    Mock(#[from] bench_suite::execute::MockError),
     #[error(transparent)]
     Plan(#[from] bench_suite::plan::PlanError),
     #[error(transparent)]
@@ -145,6 +164,9 @@ impl Error {
             | Self::Device(_)
             | Self::NoCudaInImage { .. }
             | Self::Plan(_)
+            | Self::Mock(_)
+            | Self::NoScenario { .. }
+            | Self::Listen(bench_suite::live::ListenError::Address(_))
             | Self::Session(_)
             | Self::Read { .. }
             | Self::Series { .. }
@@ -173,6 +195,10 @@ impl Error {
             | Self::Engine(_)
             | Self::NotPruned { .. }
             | Self::NoPodman { .. }
+            | Self::CardLock(_)
+            | Self::NoWall
+            | Self::Trial(_)
+            | Self::Listen(_)
             | Self::Unfit { .. } => Ending::Trouble,
         }
     }

@@ -32,6 +32,8 @@ async fn main() -> ExitCode {
         Command::Doctor(args) => commands::doctor::run(args, &printer).await,
         Command::History(args) => commands::history::run(args, &printer),
         Command::Images(command) => commands::images::run(command, &printer).await,
+        Command::Fit(args) => commands::fit::run(args, &printer).await,
+        Command::Overhead(args) => commands::overhead::run(args, &printer).await,
         Command::Report(args) => commands::report::run(args, &printer),
         Command::Scenarios(command) => commands::scenarios::run(command, &printer),
         Command::Trend(args) => commands::trend::run(args, &printer),

@@ -13,6 +13,7 @@ mod parts;
 mod quantity;
 mod run;
 mod session;
+mod validity;
 
 pub use claim::{CellChoice, Claim, Expectation, Range};
 pub use folder::{FolderError, Records, SessionFolder};
@@ -23,8 +24,10 @@ pub use parts::MemoryParts;
 pub use quantity::{Better, Nature, Quantity, Unit};
 pub use run::{HarnessCost, Isolation, Metrics, Record, StepTimes};
 pub use session::{
-    CellPlan, Deciding, EngineFacts, ImageFacts, Look, LookEnd, Session, SidesCompared, Tool,
+    CellPlan, Conduct, Deciding, EngineFacts, ImageFacts, Look, LookEnd, Session, SidesCompared,
+    Tool,
 };
+pub use validity::{Before, Validity, ValidityLimits};
 
 /// Version of `session.json` and of the lines of `records.ndjson`.
 pub const VERSION: u32 = 1;

@@ -1,5 +1,7 @@
 //! What was seen from outside while a run went on.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +17,24 @@ pub struct Monitor {
     /// Threads and processes in the container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pids: Option<Series>,
+    /// Bytes that the container or process read from block devices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_bytes: Option<u64>,
+    /// Bytes that the container or process wrote to block devices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written_bytes: Option<u64>,
+    /// Processors' worth of time that everybody on the host used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_busy_cores: Option<Series>,
+    /// Processors' worth of time that others than the run used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_cores: Option<Series>,
+    /// Memory of the host that could be had without swapping.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_available_bytes: Option<Series>,
+    /// Share of the time in which something on the host waited for memory, in percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_stall_percent: Option<f64>,
     /// Bytes of the card used by the run's process, as NVML says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub card_process_bytes: Option<Series>,
@@ -39,6 +59,18 @@ pub struct Monitor {
     /// Reasons for which the card held its clocks back at any sample, in NVML's words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub card_throttle_reasons: Vec<String>,
+    /// Share of the samples in which each of these reasons held, in percent.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub card_throttled_percent: BTreeMap<String, f64>,
+    /// Uncorrectable memory errors of the card while the run went on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub card_uncorrected_errors: Option<u64>,
+    /// Critical errors of the card that its driver told of, by NVIDIA's XID numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub card_xids: Vec<u64>,
+    /// Why the card counts as lost, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub card_lost: Option<String>,
     /// Energy that the card drew from the first sample to the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub card_energy_joules: Option<f64>,

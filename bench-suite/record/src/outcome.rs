@@ -57,6 +57,8 @@ pub enum Reason {
     HostOutOfMemory,
     /// The run took longer than its limit.
     TimeLimit,
+    /// It told nothing for so long that it counts as hanging.
+    Hang,
     /// The workload died of a signal.
     Crash,
     /// The workload ended with a non-zero status and no reason.
@@ -81,6 +83,11 @@ pub enum Reason {
     UnreadableResults,
     /// A figure contradicts another.
     Invalid,
+    /// Something else used the card or the host, or held the card back: the figures are sound and
+    /// worth nothing.
+    Contaminated,
+    /// The card is gone: it fell off the bus, or its memory or its driver's state is broken.
+    GpuLost,
     /// The image is gone or cannot be started.
     ImageBroken,
     /// The container engine is gone or refused.

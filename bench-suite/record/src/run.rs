@@ -9,7 +9,7 @@ use protocol::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Monitor, Outcome};
+use crate::{Monitor, Outcome, Validity};
 
 /// One execution of a cell, successful or not: one line of `records.ndjson`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -67,6 +67,9 @@ pub struct Record {
     /// What was seen from outside.
     #[serde(default)]
     pub monitor: Monitor,
+    /// Whether the machine was fit to measure on.
+    #[serde(default)]
+    pub validity: Validity,
     /// The log, relative to the session folder.
     pub log: Option<String>,
     /// What the reader should know, such as a limit that the engine refused.

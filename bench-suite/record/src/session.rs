@@ -49,9 +49,28 @@ pub struct Session {
     /// blocks was fixed beforehand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deciding: Option<Deciding>,
+    /// How runs are carried out.
+    #[serde(default)]
+    pub conduct: Conduct,
     /// What the reader should know, such as why no container was used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+}
+
+/// How runs are carried out.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Conduct {
+    /// The cards that runs are spread over; empty where everything runs on the session's device.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cards: Vec<Device>,
+    /// Whether other sessions may measure on the same card at the same time.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub shares_card: bool,
+    /// How often a run is tried again that the engine failed. What the workload failed is never
+    /// tried again; how often a contaminated run is repeated stands in its record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub engine_retries: Option<u32>,
 }
 
 /// What measured.

@@ -40,6 +40,7 @@ fn record(run: &str) -> Record {
         phase_seconds: BTreeMap::new(),
         harness: HarnessCost::default(),
         monitor: Monitor::default(),
+        validity: record::Validity::default(),
         log: None,
         notes: Vec::new(),
     }

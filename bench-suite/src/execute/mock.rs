@@ -1,29 +1,41 @@
 //! An executor without a workload, for tests of everything around it.
 
-use std::{fs, time::Duration};
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 
 use futures_util::future::BoxFuture;
-use protocol::{Event, FailureReason, Memory, Phase, RunFile, Started, Step, Summary, Task};
+use protocol::{
+    CudaFacts, Device, Event, FailureReason, Memory, Phase, RunFile, Started, Step, Summary, Task,
+};
 use record::{Isolation, Reason, Stage};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::{Execution, Executor, Order, no_files};
-use crate::outcome::End;
+use crate::{
+    live::Live,
+    monitor::{Card, Target, Watch},
+    outcome::End,
+};
 
 /// Runs nothing and tells invented figures, as a script says.
 ///
 /// The script is a list of rules, separated by `;` or line ends. A rule is `PATTERN=ENDING`; the
 /// first whose pattern is part of `RUN IMAGE SCENARIO VARIANT` or is `*` decides, and a run that
 /// no rule fits goes well. Endings: `ok`, `ok:X` (X times as fast), `oom`, `nan`, `libtorch`,
-/// `exit:N`, `signal:N`, `host-oom`, `time-limit`, `garbage`, `torn`, `invalid`, `engine`, `image`,
-/// `cancel` (the session is interrupted during this run), `sleep:MS` (goes well after that long).
+/// `exit:N`, `signal:N`, `host-oom`, `time-limit`, `hang`, `gpu-lost`, `garbage`, `torn`, `invalid`, `engine`, `image`,
+/// `cancel` (the session is interrupted during this run), `fits:N` (memory runs out above a batch of
+/// N), `sleep:MS` (goes well after that
+/// long), `stubborn:MS` (as `sleep`, and does not let itself be interrupted).
 ///
 /// The command line reaches it as `--engine mock:SCRIPT`, hidden: tests of the real binary need a
 /// session without containers, libtorch or a card. Its records say that nothing was measured.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Mock {
     rules: Vec<(String, Ending)>,
+    live: Live,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -34,6 +46,8 @@ enum Ending {
     Signal(i32),
     HostOutOfMemory,
     TimeLimit,
+    Hang,
+    GpuLost,
     Garbage,
     Torn,
     Invalid,
@@ -41,13 +55,15 @@ enum Ending {
     Image,
     Cancel,
     Sleep(Duration),
+    Stubborn(Duration),
+    Fits(u32),
 }
 
 /// Why a script cannot be followed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is no rule; expected PATTERN=ENDING with an ending of ok, ok:X, oom, nan, libtorch, \
-     exit:N, signal:N, host-oom, time-limit, garbage, torn, invalid, engine, image, cancel, sleep:MS"
+     exit:N, signal:N, host-oom, time-limit, hang, gpu-lost, garbage, torn, invalid, engine, image, cancel, sleep:MS, stubborn:MS"
 )]
 pub struct MockError(String);
 
@@ -60,7 +76,17 @@ impl Mock {
             .filter(|rule| !rule.is_empty())
             .map(|rule| parse(rule).ok_or_else(|| MockError(rule.to_owned())))
             .collect::<Result<_, _>>()?;
-        Ok(Self { rules })
+        Ok(Self {
+            rules,
+            live: Live::default(),
+        })
+    }
+
+    /// Lets the monitors put their newest readings here.
+    #[must_use]
+    pub fn telling(mut self, live: Live) -> Self {
+        self.live = live;
+        self
     }
 
     fn ending(&self, order: &Order) -> Ending {
@@ -70,6 +96,17 @@ impl Mock {
             .iter()
             .find(|(pattern, _)| pattern == "*" || text.contains(pattern.as_str()))
             .map_or(Ending::Ok { speed: 1.0 }, |(_, ending)| ending.clone())
+    }
+}
+
+impl Ending {
+    /// What a limit of the batch comes to.
+    fn for_batch(self, batch: u32) -> Self {
+        match self {
+            Self::Fits(most) if batch > most => Self::Told(FailureReason::OutOfMemory),
+            Self::Fits(_) => Self::Ok { speed: 1.0 },
+            other => other,
+        }
     }
 }
 
@@ -88,11 +125,15 @@ fn parse(rule: &str) -> Option<(String, Ending)> {
         ("exit", status) => Ending::Exit(status.parse().ok()?),
         ("signal", signal) => Ending::Signal(signal.parse().ok()?),
         ("sleep", ms) => Ending::Sleep(Duration::from_millis(ms.parse().ok()?)),
+        ("fits", batch) => Ending::Fits(batch.parse().ok()?),
+        ("stubborn", ms) => Ending::Stubborn(Duration::from_millis(ms.parse().ok()?)),
         ("oom", "") => Ending::Told(FailureReason::OutOfMemory),
         ("nan", "") => Ending::Told(FailureReason::LossNotFinite),
         ("libtorch", "") => Ending::Told(FailureReason::Libtorch),
         ("host-oom", "") => Ending::HostOutOfMemory,
         ("time-limit", "") => Ending::TimeLimit,
+        ("hang", "") => Ending::Hang,
+        ("gpu-lost", "") => Ending::GpuLost,
         ("garbage", "") => Ending::Garbage,
         ("torn", "") => Ending::Torn,
         ("invalid", "") => Ending::Invalid,
@@ -111,20 +152,49 @@ impl Executor for Mock {
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Execution> {
         Box::pin(async move {
-            let mut execution = Execution::new(Isolation::Process {
-                missing: vec!["everything: nothing ran, the figures are invented".into()],
-            });
+            let mut execution = Execution::new(self.isolation());
             execution
                 .notes
                 .push("made by the mock engine; nothing was measured".into());
             execution.wall_seconds = 0.25;
-            let ending = self.ending(order);
+            let ending = self
+                .ending(order)
+                .for_batch(order.asked.variant.batch.get());
+            // The card is watched as in a run, so that what others do on it is seen.
+            let card = match order.device {
+                Device::Cuda(index) => Card::open(index),
+                Device::Cpu => None,
+            };
+            let own = Target::Process {
+                pid: std::process::id(),
+            };
+            let watch = card.filter(|_| order.is_watched).map(|card| {
+                let live = self.live.run(&order.asked.run, order.device);
+                Watch::begin(Instant::now(), own, Some(card.before_run()), live)
+            });
             if let Ending::Sleep(time) = ending {
-                tokio::select! {
-                    () = sleep(time) => {}
-                    () = cancel.cancelled() => return execution,
+                let lost = watch.as_ref().map(Watch::card_lost);
+                let lost = async {
+                    match lost {
+                        Some(lost) => lost.await,
+                        None => std::future::pending().await,
+                    }
+                };
+                let end = tokio::select! {
+                    () = sleep(time) => None,
+                    message = lost => Some(End::CardLost { message }),
+                    () = cancel.cancelled() => Some(End::Interrupted),
+                };
+                if let Some(end) = end {
+                    execution.monitor = watch.map(Watch::end).unwrap_or_default();
+                    execution.end = end;
+                    return execution;
                 }
             }
+            if let Ending::Stubborn(time) = ending {
+                sleep(time).await;
+            }
+            execution.monitor = watch.map(Watch::end).unwrap_or_default();
             if ending == Ending::Cancel {
                 cancel.cancel();
                 return execution;
@@ -137,6 +207,12 @@ impl Executor for Mock {
             execution
         })
     }
+
+    fn isolation(&self) -> Isolation {
+        Isolation::Process {
+            missing: vec!["everything: nothing ran, the figures are invented".into()],
+        }
+    }
 }
 
 fn end(order: &Order, ending: &Ending) -> End {
@@ -148,6 +224,10 @@ fn end(order: &Order, ending: &Ending) -> End {
             message: "the container's memory limit of 4 GiB".into(),
         },
         Ending::TimeLimit => End::TimeLimit(order.limits.time),
+        Ending::Hang => End::Silent(order.limits.silence.unwrap_or_default()),
+        Ending::GpuLost => End::CardLost {
+            message: "the card fell off the bus".into(),
+        },
         Ending::Engine => End::EngineLost {
             message: "the engine is gone".into(),
         },
@@ -167,7 +247,7 @@ fn write(order: &Order, ending: &Ending) -> std::io::Result<()> {
         scenario_version: env!("CARGO_PKG_VERSION").into(),
         libtorch_version: "2.11.0".into(),
         threads: order.asked.threads.unwrap_or(1),
-        cuda: None,
+        cuda: order.device.is_cuda().then(|| card_of(order)).flatten(),
         allocator: None,
     }))];
     for phase in [Phase::ModelBuild, Phase::Warmup, Phase::Measure] {
@@ -190,7 +270,7 @@ fn write(order: &Order, ending: &Ending) -> std::io::Result<()> {
     }
     match ending {
         Ending::Ok { speed } => events.extend(figures(&order.asked, *speed, true)),
-        Ending::Sleep(_) => events.extend(figures(&order.asked, 1.0, true)),
+        Ending::Sleep(_) | Ending::Stubborn(_) => events.extend(figures(&order.asked, 1.0, true)),
         Ending::Invalid => events.extend(figures(&order.asked, 1.0, false)),
         _ => {}
     }
@@ -207,6 +287,16 @@ fn write(order: &Order, ending: &Ending) -> std::io::Result<()> {
     fs::write(order.run_file(), serde_json::to_vec(&order.asked)?)?;
     fs::write(order.results_file(), text)?;
     fs::write(&order.log, "mock: nothing ran\n")
+}
+
+/// The card that the environment holds the run to, as a workload would tell of it.
+fn card_of(order: &Order) -> Option<CudaFacts> {
+    let seen = order.environment.get("CUDA_VISIBLE_DEVICES")?;
+    seen.starts_with("GPU-").then(|| CudaFacts {
+        device_name: "no card: nothing ran".into(),
+        uuid: seen.clone(),
+        ..CudaFacts::default()
+    })
 }
 
 /// Figures that agree with each other and are the same for the same run.

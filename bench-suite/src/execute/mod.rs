@@ -9,20 +9,26 @@ mod probe;
 mod process;
 mod silence;
 
-use std::{collections::BTreeMap, fs, io, path::PathBuf, time::Instant};
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
 
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use protocol::{Device, RunFile};
-use record::{HarnessCost, Isolation, Monitor, Reason, Stage};
+use record::{CellPlan, HarnessCost, Isolation, Machine, Monitor, Reason, Stage, Validity};
 use tokio_util::sync::CancellationToken;
 
 pub use container::{Container, ContainerImage, path_word};
 pub use mock::{Mock, MockError};
 pub use probe::{GpuProbe, find_gpu};
+pub(crate) use process::sweep as sweep_processes;
 pub use process::{LocalRuntime, Process};
 
-use crate::{outcome::End, suite::Limits};
+use crate::{device, outcome::End, plan::Cell, suite::Limits};
 
 /// Carries runs out, one at a time or several at once.
 pub trait Executor: Send + Sync {
@@ -33,13 +39,32 @@ pub trait Executor: Send + Sync {
         order: &'a Order,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Execution>;
+
+    /// What separates its runs from the rest of the machine.
+    fn isolation(&self) -> Isolation;
+
+    /// Waits for the engine to answer again after it failed a run. `false` where it does not, or
+    /// `cancel` came first: then nothing more can run.
+    fn recover<'a>(&'a self, cancel: &'a CancellationToken) -> BoxFuture<'a, bool> {
+        Box::pin(async move {
+            tokio::select! {
+                () = tokio::time::sleep(RETRY_PAUSE) => true,
+                () = cancel.cancelled() => false,
+            }
+        })
+    }
 }
+
+/// Before a run that the engine failed is tried again.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// What to carry out.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Order {
     /// The session's name.
     pub session: String,
+    /// Which try at the run this is, from 1.
+    pub attempt: u32,
     /// The image's name.
     pub image: String,
     /// What the workload is asked for.
@@ -48,6 +73,8 @@ pub struct Order {
     pub device: Device,
     /// What the run may use.
     pub limits: Limits,
+    /// Whether the monitors look on.
+    pub is_watched: bool,
     /// Variables for the workload, over those of the image.
     pub environment: BTreeMap<String, String>,
     /// A folder for this run alone, which is there and empty.
@@ -56,7 +83,69 @@ pub struct Order {
     pub log: PathBuf,
 }
 
+/// A workload ends by itself this long after the harness would have ended it: it runs on so long
+/// only where the harness is gone.
+const ORPHAN_GRACE: Duration = Duration::from_mins(1);
+
 impl Order {
+    /// One try at a run of this cell.
+    #[must_use]
+    pub fn new(
+        session: &str,
+        run: &str,
+        attempt: u32,
+        cell: &Cell,
+        machine: &Machine,
+        folder: &Path,
+        log: &Path,
+    ) -> Self {
+        let CellPlan {
+            model,
+            task,
+            variant,
+            steps,
+            seed,
+            image,
+            ..
+        } = &cell.plan;
+        let device = cell.device;
+        let mut environment: BTreeMap<_, _> =
+            device::environment(device, machine).into_iter().collect();
+        if let Some(configuration) = variant.allocator.configuration() {
+            for variable in protocol::Allocator::VARIABLES {
+                environment.insert(variable.to_owned(), configuration.clone());
+            }
+        }
+        if variant.deterministic && device.is_cuda() {
+            let (variable, value) = protocol::DETERMINISTIC_ENVIRONMENT;
+            environment.insert(variable.to_owned(), value.to_owned());
+        }
+        Self {
+            session: session.to_owned(),
+            attempt,
+            image: image.clone(),
+            asked: RunFile {
+                version: protocol::VERSION,
+                run: run.to_owned(),
+                model: *model,
+                task: *task,
+                variant: variant.clone(),
+                device: device::inside(device),
+                steps: *steps,
+                seed: *seed,
+                threads: cell.threads,
+                device_memory_bytes: cell.limits.card_memory_bytes.filter(|_| device.is_cuda()),
+                deadline_seconds: Some((cell.limits.time + ORPHAN_GRACE).as_secs_f64()),
+            },
+            device,
+            limits: cell.limits.clone(),
+            is_watched: true,
+            environment,
+            folder: folder.to_owned(),
+            log: log.to_owned(),
+        }
+    }
+
     /// The file that tells the workload what to do.
     #[must_use]
     pub fn run_file(&self) -> PathBuf {
@@ -93,13 +182,15 @@ pub struct Execution {
     pub cost: HarnessCost,
     /// What was seen from outside.
     pub monitor: Monitor,
+    /// Whether the machine was fit to measure on.
+    pub validity: Validity,
     /// What the reader should know.
     pub notes: Vec<String>,
 }
 
 impl Execution {
     /// At its start, with nothing seen yet.
-    fn new(isolation: Isolation) -> Self {
+    pub(crate) fn new(isolation: Isolation) -> Self {
         Self {
             started_at: Timestamp::now(),
             wall_seconds: 0.0,
@@ -108,6 +199,7 @@ impl Execution {
             end: End::Interrupted,
             cost: HarnessCost::default(),
             monitor: Monitor::default(),
+            validity: Validity::default(),
             notes: Vec::new(),
         }
     }

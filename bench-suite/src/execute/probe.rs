@@ -70,9 +70,10 @@ async fn attempt(
     std::fs::create_dir(&work)
         .map_err(|error| format!("cannot make {}: {error}", work.display()))?;
     let images = BTreeMap::from([("probe".to_owned(), image.clone())]);
-    let executor = Container::new(engine.clone(), images, Some(access.clone()));
+    let executor = Container::new(engine.clone(), images, [access.clone()]);
     let order = Order {
         session: crate::session::fresh_name(),
+        attempt: 1,
         image: "probe".to_owned(),
         asked: RunFile {
             version: VERSION,
@@ -88,12 +89,14 @@ async fn attempt(
             seed: 1,
             threads: None,
             device_memory_bytes: None,
+            deadline_seconds: None,
         },
         device: Device::Cuda(access.index),
         limits: Limits {
             time: Duration::from_mins(3),
             ..Limits::default()
         },
+        is_watched: false,
         environment: BTreeMap::new(),
         folder: work,
         log: folder.path().join("log"),

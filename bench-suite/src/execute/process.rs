@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     env,
     ffi::OsString,
-    fs::File,
+    fs::{self, File},
     io,
     os::unix::process::ExitStatusExt as _,
     path::PathBuf,
@@ -15,7 +15,7 @@ use std::{
 use futures_util::future::BoxFuture;
 use protocol::{Allocator, Device};
 use record::{Isolation, Reason, Stage};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::{
     process::{Child, Command},
     time::sleep,
@@ -24,9 +24,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Execution, Executor, Order, no_files, no_image, silence::silence};
 use crate::{
+    live::Live,
     machine::oom_kills,
     monitor::{self, Card, Target, Watch},
     outcome::End,
+    suite::Ipc,
 };
 
 /// What runs without a container.
@@ -43,9 +45,12 @@ pub struct LocalRuntime {
 #[derive(Debug)]
 pub struct Process {
     runtimes: BTreeMap<String, LocalRuntime>,
-    card: Option<Card>,
+    cards: BTreeMap<Device, Card>,
+    live: Live,
 }
 
+/// Tells a run's processes whose they are, so that they can be found when the harness is gone.
+const SESSION_VARIABLE: &str = "TORCHGAUGE_SESSION";
 /// What a container would have separated.
 const MISSING: [&str; 8] = [
     "file system",
@@ -59,20 +64,29 @@ const MISSING: [&str; 8] = [
 ];
 
 impl Process {
-    /// With a runtime for each image's name, on this device.
+    /// With a runtime for each image's name, on these devices.
     #[must_use]
-    pub fn new(runtimes: BTreeMap<String, LocalRuntime>, device: Device) -> Self {
-        let card = match device {
-            Device::Cuda(index) => Card::open(index),
+    pub fn new(runtimes: BTreeMap<String, LocalRuntime>, devices: &[Device]) -> Self {
+        let open = |device: &Device| match device {
+            Device::Cuda(index) => Some((*device, Card::open(*index)?)),
             Device::Cpu => None,
         };
-        Self { runtimes, card }
+        Self {
+            runtimes,
+            cards: devices.iter().filter_map(open).collect(),
+            live: Live::default(),
+        }
+    }
+
+    /// Lets the monitors put their newest readings here.
+    #[must_use]
+    pub fn telling(mut self, live: Live) -> Self {
+        self.live = live;
+        self
     }
 
     async fn carry_out(&self, order: &Order, cancel: &CancellationToken) -> Execution {
-        let mut execution = Execution::new(Isolation::Process {
-            missing: MISSING.map(str::to_owned).to_vec(),
-        });
+        let mut execution = Execution::new(self.isolation());
         execution.notes = unapplied(order);
         let began = Instant::now();
         let Some(runtime) = self.runtimes.get(&order.image) else {
@@ -82,7 +96,7 @@ impl Process {
             return execution.ended(began, no_files(&error));
         }
         let kills_before = oom_kills();
-        let idle = self.card.as_ref().map(Card::before_run);
+        let idle = self.cards.get(&order.device).map(Card::before_run);
         execution.cost.create_seconds = began.elapsed().as_secs_f64();
 
         let starting = Instant::now();
@@ -100,8 +114,14 @@ impl Process {
         };
         let mut group = Group::of(child);
         execution.cost.start_seconds = starting.elapsed().as_secs_f64();
-        let watch = Watch::begin(starting, Target::Process { pid: group.id }, idle);
-        let end = group.end(order, cancel).await;
+        let target = Target::Process { pid: group.id };
+        let watch = if order.is_watched {
+            let live = self.live.run(&order.asked.run, order.device);
+            Watch::begin(starting, target, idle, live)
+        } else {
+            Watch::none()
+        };
+        let end = group.end(order, watch.card_lost(), cancel).await;
         execution.monitor = watch.end();
         let removing = Instant::now();
         if group.leave_nothing() {
@@ -121,6 +141,12 @@ impl Executor for Process {
     ) -> BoxFuture<'a, Execution> {
         Box::pin(self.carry_out(order, cancel))
     }
+
+    fn isolation(&self) -> Isolation {
+        Isolation::Process {
+            missing: MISSING.map(str::to_owned).to_vec(),
+        }
+    }
 }
 
 /// Limits that only a container can hold.
@@ -131,6 +157,7 @@ fn unapplied(order: &Order) -> Vec<String> {
         ("cpus", limits.cpus.is_some()),
         ("cpuset", limits.cpuset.is_some()),
         ("shm", limits.shm_bytes.is_some()),
+        ("ipc", limits.ipc != Ipc::Private),
         ("pids", limits.pids.is_some()),
         ("ulimits", !limits.ulimits.is_empty()),
     ];
@@ -167,7 +194,42 @@ fn spawn(runtime: &LocalRuntime, order: &Order) -> io::Result<Child> {
     if !runtime.library_path.is_empty() {
         command.env("LD_LIBRARY_PATH", library_path(runtime)?);
     }
-    command.envs(&order.environment).spawn()
+    command
+        .envs(&order.environment)
+        .env(SESSION_VARIABLE, &order.session)
+        .spawn()
+}
+
+/// Ends what runs of this session left when their harness was killed: the processes that were
+/// started with its name. Whoever calls this holds the session's folder, so no run of it is under
+/// way. Gives how many were ended.
+pub(crate) fn sweep(session: &str) -> usize {
+    let wanted = format!("{SESSION_VARIABLE}={session}");
+    let own = std::process::id();
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return 0;
+    };
+    let mut ended = 0;
+    for entry in entries.flatten() {
+        let pid = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok());
+        let Some(pid) = pid.filter(|&pid: &u32| pid != own) else {
+            continue;
+        };
+        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+        let is_ours = environment
+            .split(|byte| *byte == 0)
+            .any(|variable| variable == wanted.as_bytes());
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        if let Some(pid) = pid.filter(|_| is_ours)
+            && kill_process(pid, Signal::KILL).is_ok()
+        {
+            ended += 1;
+        }
+    }
+    ended
 }
 
 fn library_path(runtime: &LocalRuntime) -> io::Result<OsString> {
@@ -201,7 +263,12 @@ impl Group {
         }
     }
 
-    async fn end(&mut self, order: &Order, cancel: &CancellationToken) -> Ended {
+    async fn end(
+        &mut self,
+        order: &Order,
+        card_lost: impl Future<Output = String>,
+        cancel: &CancellationToken,
+    ) -> Ended {
         let limits = &order.limits;
         let results = order.results_file();
         let made = tokio::select! {
@@ -216,6 +283,7 @@ impl Group {
             () = silence(&results, limits.silence) => {
                 End::Silent(limits.silence.unwrap_or_default())
             }
+            message = card_lost => End::CardLost { message },
             () = cancel.cancelled() => End::Interrupted,
         };
         self.kill();

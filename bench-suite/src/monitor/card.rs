@@ -1,16 +1,21 @@
 //! The card, through NVML.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use nvml_wrapper::{
-    Device, Nvml,
-    bitmasks::device::ThrottleReasons,
-    enum_wrappers::device::{Clock, TemperatureSensor},
-    enums::device::UsedGpuMemory,
+    Device, EventSet, Nvml,
+    bitmasks::{device::ThrottleReasons, event::EventTypes},
+    enum_wrappers::device::{Clock, EccCounter, MemoryError, TemperatureSensor},
+    enums::{device::UsedGpuMemory, event::XidError},
+    error::NvmlError,
 };
 use record::Monitor;
 
 use super::{Column, Target};
+use crate::{live::Reading, nvml};
 
 /// One card, open for reading. Nothing here changes anything on it.
 #[derive(Debug, Clone)]
@@ -30,7 +35,7 @@ impl Card {
     /// The card with this index as NVML counts; `None` where NVML does not show it.
     #[must_use]
     pub fn open(index: u32) -> Option<Self> {
-        let nvml = Nvml::init().ok()?;
+        let nvml = nvml::open().ok()?;
         nvml.device_by_index(index).ok()?;
         Some(Self {
             nvml: Arc::new(nvml),
@@ -57,6 +62,81 @@ impl Card {
     fn device(&self) -> Option<Device<'_>> {
         self.nvml.device_by_index(self.index).ok()
     }
+
+    /// The card at this moment, or why it counts as lost.
+    pub fn read(&self) -> Result<CardReading, String> {
+        let lost = |error: NvmlError| nvml::loss(&error).map(str::to_owned);
+        let device = match self.nvml.device_by_index(self.index) {
+            Ok(device) => device,
+            Err(error) => return lost(error).map_or_else(|| Ok(CardReading::default()), Err),
+        };
+        // What this card cannot tell is not known; that it is lost, any answer may tell.
+        let known = |error: NvmlError| lost(error).map_or(Ok(()), Err);
+        let mut reading = CardReading::default();
+        match device.utilization_rates() {
+            Ok(rates) => reading.utilization_percent = Some(f64::from(rates.gpu)),
+            Err(error) => known(error)?,
+        }
+        match device.temperature(TemperatureSensor::Gpu) {
+            Ok(celsius) => reading.temperature_celsius = Some(f64::from(celsius)),
+            Err(error) => known(error)?,
+        }
+        match device.running_compute_processes() {
+            Ok(processes) => {
+                let mut pids: Vec<u32> = processes.iter().map(|process| process.pid).collect();
+                pids.sort_unstable();
+                reading.processes = Some(pids);
+            }
+            Err(error) => known(error)?,
+        }
+        Ok(reading)
+    }
+}
+
+/// A card at one moment. `None` is «cannot be known here».
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct CardReading {
+    /// Share of the last moments with a kernel running.
+    pub utilization_percent: Option<f64>,
+    /// Temperature.
+    pub temperature_celsius: Option<f64>,
+    /// Processes that use the card.
+    pub processes: Option<Vec<u32>>,
+}
+
+impl Idle {
+    pub(super) fn card(&self) -> Card {
+        self.card.clone()
+    }
+}
+
+/// Critical errors of one card, as its driver tells of them.
+pub(super) struct Errors<'a>(EventSet<'a>);
+
+impl<'a> Errors<'a> {
+    /// `None` where the driver tells of none, as in some containers.
+    pub(super) fn listen(card: &'a Card) -> Option<Self> {
+        let events = card.nvml.create_event_set().ok()?;
+        let device = card.device()?;
+        let events = device.register_events(EventTypes::CRITICAL_XID_ERROR, events);
+        events.ok().map(Self)
+    }
+
+    /// Errors since the last call, and why the card is lost where that is told so.
+    fn new_ones(&self) -> (Vec<u64>, Option<&'static str>) {
+        const MOST: usize = 16;
+        let mut xids = Vec::new();
+        while xids.len() < MOST {
+            match self.0.wait(0) {
+                Ok(event) => match event.event_data {
+                    Some(XidError::Value(xid)) => xids.push(xid),
+                    _ => break,
+                },
+                Err(error) => return (xids, nvml::loss(&error)),
+            }
+        }
+        (xids, None)
+    }
 }
 
 /// Takes the samples.
@@ -72,9 +152,13 @@ pub(super) struct Busy {
     temperature: Column,
     sm_clock: Column,
     memory_clock: Column,
-    throttled: BTreeSet<String>,
+    throttled: BTreeMap<String, u64>,
+    throttle_samples: u64,
     others: BTreeSet<u32>,
     energy: Option<(u64, u64)>,
+    uncorrected: Option<(u64, u64)>,
+    xids: Vec<u64>,
+    lost: Option<String>,
 }
 
 impl Busy {
@@ -90,18 +174,33 @@ impl Busy {
             temperature: Column::default(),
             sm_clock: Column::default(),
             memory_clock: Column::default(),
-            throttled: BTreeSet::new(),
+            throttled: BTreeMap::new(),
+            throttle_samples: 0,
             others: BTreeSet::new(),
             energy: None,
+            uncorrected: None,
+            xids: Vec::new(),
+            lost: None,
         }
     }
 
-    pub(super) fn sample(&mut self, at: f64) {
+    /// Why the card counts as lost.
+    pub(super) fn lost(&self) -> Option<&str> {
+        self.lost.as_deref()
+    }
+
+    pub(super) fn sample(&mut self, at: f64, errors: Option<&Errors<'_>>) {
         let card = self.card.clone();
-        let Some(device) = card.device() else { return };
-        if let Ok(memory) = device.memory_info() {
-            self.used.push(at, Some(memory.used as f64));
+        self.sample_errors(errors);
+        let device = match card.nvml.device_by_index(card.index) {
+            Ok(device) => device,
+            Err(error) => return self.note(&error),
+        };
+        match device.memory_info() {
+            Ok(memory) => self.used.push(at, Some(memory.used as f64)),
+            Err(error) => self.note(&error),
         }
+        self.sample_ecc(&device);
         self.sample_processes(at, &device);
         if let Ok(rates) = device.utilization_rates() {
             self.utilization.push(at, Some(f64::from(rates.gpu)));
@@ -117,11 +216,51 @@ impl Busy {
         self.memory_clock
             .push(at, number(device.clock_info(Clock::Memory)));
         if let Ok(reasons) = device.current_throttle_reasons() {
-            self.throttled.extend(words(reasons));
+            self.throttle_samples += 1;
+            for word in words(reasons) {
+                *self.throttled.entry(word).or_default() += 1;
+            }
         }
         if let Ok(now) = device.total_energy_consumption() {
             let first = self.energy.map_or(now, |(first, _)| first);
             self.energy = Some((first, now));
+        }
+    }
+
+    fn note(&mut self, error: &NvmlError) {
+        if let Some(words) = nvml::loss(error) {
+            self.lost.get_or_insert_with(|| words.to_owned());
+        }
+    }
+
+    fn sample_errors(&mut self, errors: Option<&Errors<'_>>) {
+        let Some(errors) = errors else { return };
+        let (xids, lost) = errors.new_ones();
+        if let Some(words) = lost {
+            self.lost.get_or_insert_with(|| words.to_owned());
+        }
+        for xid in xids {
+            if let Some(words) = nvml::fatal_xid(xid) {
+                self.lost
+                    .get_or_insert_with(|| format!("the driver told of XID {xid}: {words}"));
+            }
+            self.xids.push(xid);
+        }
+    }
+
+    fn sample_ecc(&mut self, device: &Device<'_>) {
+        let count = device.total_ecc_errors(MemoryError::Uncorrected, EccCounter::Volatile);
+        match count {
+            Ok(now) => {
+                let (first, _) = *self.uncorrected.get_or_insert((now, now));
+                self.uncorrected = Some((first, now));
+                if now > first {
+                    let words =
+                        format!("{} uncorrectable errors in the card's memory", now - first);
+                    self.lost.get_or_insert(words);
+                }
+            }
+            Err(error) => self.note(&error),
         }
     }
 
@@ -150,6 +289,15 @@ impl Busy {
             .unwrap_or_else(|| !self.strangers.contains(&pid))
     }
 
+    /// The newest readings.
+    pub(super) fn tell(&self, reading: &mut Reading) {
+        reading.card_used_bytes = self.used.last();
+        reading.card_utilization_percent = self.utilization.last();
+        reading.card_power_watts = self.power.last();
+        reading.card_temperature_celsius = self.temperature.last();
+        reading.card_sm_clock_mhz = self.sm_clock.last();
+    }
+
     pub(super) fn finish(self, monitor: &mut Monitor) {
         monitor.card_process_bytes = self.process.series();
         monitor.card_used_bytes = self.used.series();
@@ -158,7 +306,16 @@ impl Busy {
         monitor.card_temperature_celsius = self.temperature.series();
         monitor.card_sm_clock_mhz = self.sm_clock.series();
         monitor.card_memory_clock_mhz = self.memory_clock.series();
-        monitor.card_throttle_reasons = self.throttled.into_iter().collect();
+        let samples = self.throttle_samples.max(1) as f64;
+        monitor.card_throttle_reasons = self.throttled.keys().cloned().collect();
+        monitor.card_throttled_percent = self
+            .throttled
+            .into_iter()
+            .map(|(reason, count)| (reason, 100.0 * count as f64 / samples))
+            .collect();
+        monitor.card_uncorrected_errors = self.uncorrected.map(|(first, last)| last - first);
+        monitor.card_xids = self.xids;
+        monitor.card_lost = self.lost;
         monitor.card_energy_joules = self
             .energy
             .map(|(first, last)| last.saturating_sub(first) as f64 / 1000.0);

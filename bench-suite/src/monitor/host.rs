@@ -9,6 +9,7 @@ use std::{
 use record::Monitor;
 
 use super::Column;
+use crate::live;
 
 /// Whom to watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +55,7 @@ struct Reading {
     memory_bytes: Option<f64>,
     cpu_seconds: Option<f64>,
     pids: Option<f64>,
+    io: Option<(u64, u64)>,
 }
 
 /// Takes the samples.
@@ -64,6 +66,7 @@ pub(super) struct Host {
     cores: Column,
     pids: Column,
     last_cpu: Option<(f64, f64)>,
+    io: Option<(u64, u64)>,
 }
 
 #[derive(Debug)]
@@ -92,34 +95,43 @@ impl Host {
             cores: Column::default(),
             pids: Column::default(),
             last_cpu: None,
+            io: None,
         }
     }
 
-    pub(super) fn sample(&mut self, at: f64) {
+    /// Takes one sample, and gives the processors' worth of time used since the last.
+    pub(super) fn sample(&mut self, at: f64) -> Option<f64> {
         let reading = match &self.source {
             Source::Processes(pid) => processes(*pid),
             Source::Cgroup(cgroup) => cgroup.read(),
-            Source::None => return,
+            Source::None => return None,
         };
         self.memory.push(at, reading.memory_bytes);
         self.pids.push(at, reading.pids);
-        let Some(cpu) = reading.cpu_seconds else {
-            return;
-        };
-        if let Some((then, before)) = self.last_cpu
-            && at > then
-        {
-            // A child that ended takes its time out of the sum.
-            self.cores
-                .push(at, Some((cpu - before).max(0.0) / (at - then)));
-        }
+        // The last that could be read: a process that ended has no more to tell.
+        self.io = reading.io.or(self.io);
+        let cpu = reading.cpu_seconds?;
+        let cores = self.last_cpu.filter(|(then, _)| at > *then);
+        // A child that ended takes its time out of the sum.
+        let cores = cores.map(|(then, before)| (cpu - before).max(0.0) / (at - then));
+        self.cores.push(at, cores);
         self.last_cpu = Some((at, cpu));
+        cores
+    }
+
+    /// The newest readings.
+    pub(super) fn tell(&self, reading: &mut live::Reading) {
+        reading.memory_bytes = self.memory.last();
+        reading.processor_cores = self.cores.last();
+        reading.pids = self.pids.last();
     }
 
     pub(super) fn finish(self, monitor: &mut Monitor) {
         monitor.memory_bytes = self.memory.series();
         monitor.processor_cores = self.cores.series();
         monitor.pids = self.pids.series();
+        monitor.read_bytes = self.io.map(|(read, _)| read);
+        monitor.written_bytes = self.io.map(|(_, written)| written);
     }
 }
 
@@ -179,7 +191,19 @@ fn processes(leader: u32) -> Reading {
         memory_bytes: Some(memory).filter(|bytes| *bytes > 0.0),
         cpu_seconds: Some(cpu),
         pids: Some(threads),
+        io: process_io(leader),
     }
+}
+
+/// Bytes that a process itself read from and wrote to block devices; its children's follow when
+/// they are reaped.
+fn process_io(pid: u32) -> Option<(u64, u64)> {
+    let text = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
+    let field = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().parse().ok()
+    };
+    Some((field("read_bytes:")?, field("write_bytes:")?))
 }
 
 /// Members of a process group that are still there.
@@ -202,6 +226,7 @@ enum Cgroup {
         memory: Option<PathBuf>,
         cpu: Option<PathBuf>,
         pids: Option<PathBuf>,
+        blkio: Option<PathBuf>,
     },
 }
 
@@ -210,7 +235,7 @@ impl Cgroup {
     fn of(root: &Path, pid: u32, id: &str) -> Option<Self> {
         let text = fs::read_to_string(root.join(format!("proc/{pid}/cgroup"))).ok()?;
         let mount = root.join("sys/fs/cgroup");
-        let mut v1 = [None, None, None];
+        let mut v1 = [None, None, None, None];
         for line in text.lines() {
             let mut parts = line.splitn(3, ':');
             let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
@@ -226,7 +251,7 @@ impl Cgroup {
                 }
                 continue;
             }
-            let names = ["memory", "cpuacct", "pids"];
+            let names = ["memory", "cpuacct", "pids", "blkio"];
             for (slot, name) in v1.iter_mut().zip(names) {
                 if controllers.split(',').any(|controller| controller == name) {
                     let folders = [mount.join(controllers), mount.join(name)];
@@ -237,8 +262,13 @@ impl Cgroup {
                 }
             }
         }
-        let [memory, cpu, pids] = v1;
-        memory.is_some().then_some(Self::V1 { memory, cpu, pids })
+        let [memory, cpu, pids, blkio] = v1;
+        memory.is_some().then_some(Self::V1 {
+            memory,
+            cpu,
+            pids,
+            blkio,
+        })
     }
 
     fn read(&self) -> Reading {
@@ -250,8 +280,16 @@ impl Cgroup {
                 ),
                 cpu_seconds: field(&folder.join("cpu.stat"), "usage_usec").map(|us| us / 1e6),
                 pids: number(&folder.join("pids.current")),
+                io: fs::read_to_string(folder.join("io.stat"))
+                    .ok()
+                    .map(|text| (sum_v2(&text, "rbytes="), sum_v2(&text, "wbytes="))),
             },
-            Self::V1 { memory, cpu, pids } => Reading {
+            Self::V1 {
+                memory,
+                cpu,
+                pids,
+                blkio,
+            } => Reading {
                 memory_bytes: memory.as_ref().and_then(|folder| {
                     used(
                         number(&folder.join("memory.usage_in_bytes")),
@@ -265,9 +303,31 @@ impl Cgroup {
                 pids: pids
                     .as_ref()
                     .and_then(|folder| number(&folder.join("pids.current"))),
+                io: blkio.as_ref().and_then(|folder| {
+                    let file = folder.join("blkio.throttle.io_service_bytes");
+                    let text = fs::read_to_string(file).ok()?;
+                    Some((sum_v1(&text, "Read"), sum_v1(&text, "Write")))
+                }),
             },
         }
     }
+}
+
+/// Sum over devices of one key of `io.stat`: `8:0 rbytes=90 wbytes=0 rios=2 …` a line.
+fn sum_v2(text: &str, key: &str) -> u64 {
+    text.split_ascii_whitespace()
+        .filter_map(|word| word.strip_prefix(key)?.parse::<u64>().ok())
+        .sum()
+}
+
+/// Sum over devices of one kind of `blkio.throttle.io_service_bytes`: `8:0 Read 90` a line.
+fn sum_v1(text: &str, kind: &str) -> u64 {
+    text.lines()
+        .filter_map(|line| {
+            let (rest, bytes) = line.rsplit_once(' ')?;
+            rest.ends_with(kind).then(|| bytes.parse::<u64>().ok())?
+        })
+        .sum()
 }
 
 /// Memory in use less the file cache that can be given back at once, as engines show it.
@@ -346,17 +406,22 @@ mod tests {
             "usage_usec 2500000\nuser_usec 1\n",
         );
         put(&format!("{folder}/pids.current"), "3\n");
+        put(
+            &format!("{folder}/io.stat"),
+            "8:0 rbytes=90 wbytes=5 rios=1\n8:16 rbytes=10 wbytes=0\n",
+        );
         let expect = Reading {
             memory_bytes: Some(800.0),
             cpu_seconds: Some(2.5),
             pids: Some(3.0),
+            io: Some((100, 5)),
         };
         assert_eq!(Cgroup::of(root.path(), 7, "abc").unwrap().read(), expect);
         assert_eq!(Cgroup::of(root.path(), 7, "xyz"), None);
 
         put(
             "proc/8/cgroup",
-            "9:memory:/docker/abc\n5:cpu,cpuacct:/docker/abc\n3:pids:/docker/abc\n0::/docker/abc\n",
+            "9:memory:/docker/abc\n8:blkio:/docker/abc\n5:cpu,cpuacct:/docker/abc\n3:pids:/docker/abc\n0::/docker/abc\n",
         );
         put(
             "sys/fs/cgroup/memory/docker/abc/memory.usage_in_bytes",
@@ -371,6 +436,10 @@ mod tests {
             "2500000000\n",
         );
         put("sys/fs/cgroup/pids/docker/abc/pids.current", "3\n");
+        put(
+            "sys/fs/cgroup/blkio/docker/abc/blkio.throttle.io_service_bytes",
+            "8:0 Read 100\n8:0 Write 5\n8:0 Total 105\nTotal 105\n",
+        );
         assert_eq!(Cgroup::of(root.path(), 8, "abc").unwrap().read(), expect);
     }
 }

@@ -6,6 +6,7 @@
 //! files and counters and never waits for the run.
 
 mod card;
+mod everybody;
 mod host;
 
 use std::{
@@ -15,8 +16,11 @@ use std::{
 };
 
 use record::{Monitor, Sample, Series};
+use tokio::sync::watch;
 
-pub use card::Card;
+use crate::live::{LiveRun, Reading};
+pub use card::{Card, CardReading};
+pub(crate) use everybody::{Times, processors};
 pub use host::Target;
 pub(crate) use host::group_members;
 
@@ -28,23 +32,49 @@ const EVERY: Duration = Duration::from_millis(100);
 pub struct Watch {
     stop: Sender<()>,
     thread: Option<JoinHandle<Monitor>>,
+    lost: watch::Receiver<Option<String>>,
 }
 
 impl Watch {
     /// Begins to sample. `began` is the run's start; `card` the card that it uses, as it was
     /// before the start.
-    #[must_use]
-    pub fn begin(began: Instant, target: Target, card: Option<card::Idle>) -> Self {
+    pub(crate) fn begin(
+        began: Instant,
+        target: Target,
+        card: Option<card::Idle>,
+        live: LiveRun,
+    ) -> Self {
         let (stop, stopped) = mpsc::channel();
+        let (tell_lost, lost) = watch::channel(None);
         let sample = move || {
             let mut host = host::Host::new(&target);
+            let mut everybody = everybody::Everybody::new();
+            let opened = card.as_ref().map(card::Idle::card);
+            let errors = opened.as_ref().and_then(card::Errors::listen);
             let mut card = card.map(|card| card::Busy::new(card, target));
             loop {
                 let at = began.elapsed().as_secs_f64();
-                host.sample(at);
+                let own = host.sample(at);
+                everybody.sample(at, own);
                 if let Some(card) = &mut card {
-                    card.sample(at);
+                    card.sample(at, errors.as_ref());
+                    if let Some(why) = card.lost() {
+                        tell_lost.send_if_modified(|told| {
+                            let is_new = told.is_none();
+                            told.get_or_insert_with(|| why.to_owned());
+                            is_new
+                        });
+                    }
                 }
+                let mut reading = Reading {
+                    device: live.device().to_owned(),
+                    ..Reading::default()
+                };
+                host.tell(&mut reading);
+                if let Some(card) = &card {
+                    card.tell(&mut reading);
+                }
+                live.publish(reading);
                 match stopped.recv_timeout(EVERY) {
                     Err(RecvTimeoutError::Timeout) => {}
                     Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
@@ -52,6 +82,7 @@ impl Watch {
             }
             let mut monitor = Monitor::default();
             host.finish(&mut monitor);
+            everybody.finish(&mut monitor);
             if let Some(card) = card {
                 card.finish(&mut monitor);
             }
@@ -64,6 +95,31 @@ impl Watch {
                 .name("monitor".into())
                 .spawn(sample)
                 .ok(),
+            lost,
+        }
+    }
+
+    /// Comes back with the reason when the card turns out to be lost; never where it does not.
+    pub(crate) fn card_lost(&self) -> impl Future<Output = String> + Send + use<> {
+        let mut lost = self.lost.clone();
+        async move {
+            let why = lost.wait_for(Option::is_some).await;
+            if let Some(why) = why.ok().and_then(|why| why.clone()) {
+                return why;
+            }
+            // The monitor ended first.
+            std::future::pending().await
+        }
+    }
+
+    /// Looks at nothing.
+    pub(crate) fn none() -> Self {
+        let (stop, _) = mpsc::channel();
+        let (_, lost) = watch::channel(None);
+        Self {
+            stop,
+            thread: None,
+            lost,
         }
     }
 
@@ -88,6 +144,10 @@ impl Column {
         if let Some(value) = value.filter(|value| value.is_finite()) {
             self.0.push(Sample(at, value));
         }
+    }
+
+    fn last(&self) -> Option<f64> {
+        self.0.last().map(|sample| sample.1)
     }
 
     fn series(&self) -> Option<Series> {

@@ -6,14 +6,15 @@ use std::{
     path::Path,
 };
 
-use record::{CellPlan, Outcome, Reason, Record, Session, Stage};
+use record::{CellPlan, Monitor, Outcome, Reason, Record, Session, Stage, ValidityLimits};
 
 use crate::{
     execute::{Execution, Order},
-    invariants,
+    invariants, monitor,
     outcome::judge,
     plan::Run,
     results::{self, Results, WorkloadEnd},
+    validity,
 };
 
 pub(super) struct Parts<'a> {
@@ -34,7 +35,7 @@ pub(super) fn record(parts: Parts<'_>) -> Record {
         cell,
         attempt,
         order,
-        execution,
+        mut execution,
         log,
     } = parts;
     let results = results::read(&order.results_file(), &run.name);
@@ -60,6 +61,21 @@ pub(super) fn record(parts: Parts<'_>) -> Record {
             };
         }
     }
+    let spoilt = validity::contamination(
+        execution
+            .validity
+            .limits
+            .as_ref()
+            .unwrap_or(&ValidityLimits::default()),
+        &execution.monitor,
+        validity::Host {
+            processors: monitor::processors(),
+            memory_bytes: session.machine.memory_bytes,
+        },
+        session.conduct.shares_card,
+    );
+    outcome = in_hindsight(outcome, &execution.monitor, &spoilt);
+    execution.validity.contamination = spoilt;
     let mut notes = execution.notes;
     if let (
         Some(WorkloadEnd::Failed {
@@ -96,8 +112,47 @@ pub(super) fn record(parts: Parts<'_>) -> Record {
         phase_seconds: results.phase_seconds,
         harness: execution.cost,
         monitor: execution.monitor,
+        validity: execution.validity,
         log,
         notes,
+    }
+}
+
+/// The outcome once it is known what happened around the run. A card that broke and a machine that
+/// was in use say more about a run than its figures, and than an end that they may have caused.
+fn in_hindsight(outcome: Outcome, monitor: &Monitor, spoilt: &[String]) -> Outcome {
+    let (reason, stage, ended) = match &outcome {
+        Outcome::Ok => (None, Stage::Validate, "it ended well".to_owned()),
+        Outcome::Failed {
+            reason,
+            stage,
+            message,
+        } => (
+            Some(*reason),
+            *stage,
+            format!("it ended with {}: {message}", reason.word()),
+        ),
+    };
+    if let Some(lost) = &monitor.card_lost
+        && !matches!(reason, Some(Reason::Interrupted | Reason::GpuLost))
+    {
+        return Outcome::Failed {
+            reason: Reason::GpuLost,
+            stage,
+            message: format!("{lost}; {ended}"),
+        };
+    }
+    let may_be_caused = matches!(
+        reason,
+        None | Some(Reason::OutOfMemory | Reason::TimeLimit | Reason::Hang)
+    );
+    if spoilt.is_empty() || !may_be_caused {
+        return outcome;
+    }
+    Outcome::Failed {
+        reason: Reason::Contaminated,
+        stage,
+        message: format!("{}; {ended}", spoilt.join("; ")),
     }
 }
 

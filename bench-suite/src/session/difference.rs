@@ -44,6 +44,19 @@ pub(super) fn between(session: &Session, spec: &Spec) -> Vec<Difference> {
         session.device.to_string(),
         spec.plan.device.to_string(),
     );
+    let cards = |cards: &[protocol::Device]| {
+        let words: Vec<_> = cards.iter().map(ToString::to_string).collect();
+        if words.is_empty() {
+            "one".to_owned()
+        } else {
+            words.join(", ")
+        }
+    };
+    found.compare(
+        "cards that runs are spread over",
+        cards(&session.conduct.cards),
+        cards(&spec.plan.cards()),
+    );
     found.compare("Torchgauge", tool(&session.tool), tool(&spec.tool));
     let digest = |digest: Option<&String>| {
         digest.map_or("missing".into(), |digest| short(digest).to_owned())

@@ -50,6 +50,17 @@ impl Drop for WorkFolder {
     }
 }
 
+/// Removes the folders of runs that a killed session left.
+pub(super) fn sweep_work(folder: &Path) -> Result<(), SessionError> {
+    let path = folder.join("work");
+    match fs::remove_dir_all(&path) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            Err(SessionError::Io { path, source })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Takes the folder for this process, until the file is closed.
 pub(super) fn lock(folder: &Path) -> Result<File, SessionError> {
     let path = folder.join(".lock");

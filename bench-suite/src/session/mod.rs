@@ -9,34 +9,33 @@ mod difference;
 mod error;
 mod folder;
 mod progress;
+mod runs;
 
 use std::{
     collections::BTreeMap,
     fs::{self, File},
-    path::{Path, PathBuf},
-    time::{Duration, Instant},
+    path::Path,
+    time::Instant,
 };
 
 use jiff::{Timestamp, tz::TimeZone};
-use protocol::RunFile;
+use protocol::Device;
 use rand::Rng as _;
-use record::{
-    CellPlan, Deciding, EngineFacts, ImageFacts, Machine, Outcome, Reason, Record, SessionFolder,
-    Tool,
-};
+use record::{Conduct, Deciding, EngineFacts, ImageFacts, Machine, Record, SessionFolder, Tool};
 use tokio_util::sync::CancellationToken;
 
 pub use decide::{DecideError, check_sides, until_decided};
 pub use difference::Difference;
 pub use error::SessionError;
-pub use progress::{Progress, Silent, Subscriber};
+pub use progress::{Both, Progress, Silent, Subscriber};
 
 use crate::{
-    device,
-    execute::{Executor, Order},
-    plan::{Cell, Plan, Run},
+    execute::{Executor, sweep_processes},
+    monitor::Card,
+    plan::Plan,
 };
-use folder::{WorkFolder, lock};
+use folder::lock;
+use runs::{Pasts, Stopped};
 
 /// What a session is to do, and with what.
 #[derive(Debug, Clone)]
@@ -51,6 +50,8 @@ pub struct Spec {
     pub engine: EngineFacts,
     /// What measures.
     pub tool: Tool,
+    /// The cards, and whether they are shared.
+    pub conduct: Conduct,
     /// How often a run is tried again that the container engine, not the workload, failed.
     pub engine_retries: u32,
     /// Add blocks until this is decided, in place of a fixed number of blocks; see
@@ -87,32 +88,11 @@ pub struct Session {
     folder: SessionFolder,
     about: record::Session,
     plan: Plan,
-    engine_retries: u32,
-    /// The last record of each run that has one.
-    last: BTreeMap<String, (u32, Standing)>,
+    /// The cards, open for reading.
+    cards: BTreeMap<Device, Card>,
+    last: Pasts,
+    stopped: Stopped,
     _lock: File,
-}
-
-/// Where a run stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
-    Ok,
-    Failed,
-    /// To be run again.
-    Open,
-}
-
-impl Standing {
-    fn of(outcome: &Outcome) -> Self {
-        match outcome {
-            Outcome::Ok => Self::Ok,
-            Outcome::Failed {
-                reason: Reason::Interrupted | Reason::Engine,
-                ..
-            } => Self::Open,
-            Outcome::Failed { .. } => Self::Failed,
-        }
-    }
 }
 
 /// A name for a session that begins now: the time, and four letters by chance.
@@ -169,15 +149,21 @@ impl Session {
             order_seed: spec.plan.order_seed,
             claims: spec.plan.claims.clone(),
             deciding: spec.deciding,
+            conduct: Conduct {
+                cards: spec.plan.cards(),
+                engine_retries: Some(spec.engine_retries),
+                ..spec.conduct
+            },
             notes: spec.notes,
         };
         folder.write_session(&session)?;
         Ok(Self {
             folder,
             about: session,
+            cards: cards(&spec.plan),
             plan: spec.plan,
-            engine_retries: spec.engine_retries,
-            last: BTreeMap::new(),
+            last: Pasts::new(),
+            stopped: Stopped::default(),
             _lock: lock,
         })
     }
@@ -213,25 +199,31 @@ impl Session {
                 .cloned()
                 .collect::<Vec<_>>(),
         );
+        let left = sweep_processes(&session.session);
+        if left > 0 {
+            let note = format!("{left} processes that a killed session left behind were ended");
+            session.notes.push(note);
+        }
+        folder::sweep_work(&path)?;
+        session.conduct.engine_retries = Some(spec.engine_retries);
+        session.conduct.shares_card |= spec.conduct.shares_card;
         decide_from_here(&mut session, &spec, &records.records, &path)?;
         session.ended_at = None;
         folder.create()?;
         folder.write_session(&session)?;
         let mut plan = spec.plan;
         (plan.blocks, plan.order_seed) = (session.blocks, session.order_seed);
-        let mut last = BTreeMap::new();
+        let mut last = Pasts::new();
         for record in &records.records {
-            last.insert(
-                record.run.clone(),
-                (record.attempt, Standing::of(&record.outcome)),
-            );
+            runs::note(&mut last, record);
         }
         Ok(Self {
             folder,
             about: session,
+            cards: cards(&plan),
             plan,
-            engine_retries: spec.engine_retries,
             last,
+            stopped: Stopped::default(),
             _lock: lock,
         })
     }
@@ -251,21 +243,7 @@ impl Session {
     /// Where the session stands.
     #[must_use]
     pub fn totals(&self) -> Totals {
-        let count = |wanted| {
-            let standings = self
-                .last
-                .values()
-                .filter(|(_, standing)| *standing == wanted);
-            standings.count()
-        };
-        let planned = self.plan.cells.len() * self.plan.blocks as usize;
-        let (ok, failed) = (count(Standing::Ok), count(Standing::Failed));
-        Totals {
-            planned,
-            ok,
-            failed,
-            remaining: planned.saturating_sub(ok + failed),
-        }
+        runs::totals(&self.plan, &self.last)
     }
 
     /// Runs what is still to do, until everything is done or `cancel` says to stop.
@@ -285,22 +263,13 @@ impl Session {
         let mut block = 0;
         while block < self.plan.blocks {
             let began = Instant::now();
-            let mut ran = false;
-            for run in &self.plan.block(block) {
-                let standing = self.last.get(&run.name).map(|(_, standing)| *standing);
-                if !matches!(standing, None | Some(Standing::Open)) {
-                    continue;
-                }
-                if cancel.is_cancelled() {
-                    break;
-                }
-                ran = true;
-                self.tries(run, executor, subscriber, cancel).await?;
-            }
+            let runs = self.plan.block(block);
+            let ran = self.carry(&runs, executor, subscriber, cancel).await?;
             if let Some(deciding) = &mut self.about.deciding {
                 deciding.spent_seconds += began.elapsed().as_secs_f64();
             }
-            if cancel.is_cancelled() {
+            // Without the engine or a card there is nothing to add blocks to.
+            if cancel.is_cancelled() || self.stopped.ends(self.is_deciding()) {
                 break;
             }
             if ran {
@@ -356,123 +325,6 @@ impl Session {
         }
         Ok(self.folder.write_session(&self.about)?)
     }
-
-    /// Runs one run, again where the engine failed it.
-    async fn tries(
-        &mut self,
-        run: &Run,
-        executor: &dyn Executor,
-        subscriber: &mut dyn Subscriber,
-        cancel: &CancellationToken,
-    ) -> Result<(), SessionError> {
-        let earlier = self.last.get(&run.name).map_or(0, |(attempt, _)| *attempt);
-        for retry in 0..=self.engine_retries {
-            let attempt = earlier + retry + 1;
-            let cell = &self.plan.cells[run.cell];
-            subscriber.tell(Progress::RunStarted {
-                run,
-                cell: &cell.plan,
-                attempt,
-                totals: self.totals(),
-            });
-            let record = self.once(run, cell, attempt, executor, cancel).await?;
-            self.folder.append(&record)?;
-            let standing = Standing::of(&record.outcome);
-            self.last.insert(run.name.clone(), (attempt, standing));
-            subscriber.tell(Progress::RunEnded {
-                record: &record,
-                totals: self.totals(),
-            });
-            if standing != Standing::Open || cancel.is_cancelled() {
-                break;
-            }
-            if retry < self.engine_retries {
-                // An engine that restarts needs a moment; a session that is stopped does not wait.
-                tokio::select! {
-                    () = tokio::time::sleep(RETRY_PAUSE) => {}
-                    () = cancel.cancelled() => break,
-                }
-            }
-        }
-        Ok(())
-    }
-
-    async fn once(
-        &self,
-        run: &Run,
-        cell: &Cell,
-        attempt: u32,
-        executor: &dyn Executor,
-        cancel: &CancellationToken,
-    ) -> Result<Record, SessionError> {
-        let work = WorkFolder::create(self.folder.path().join("work").join(&run.name))?;
-        let log = match attempt {
-            1 => format!("{}/{}.log", SessionFolder::LOGS, run.name),
-            _ => format!("{}/{}.{attempt}.log", SessionFolder::LOGS, run.name),
-        };
-        let order = self.order(
-            run,
-            cell,
-            work.path().to_owned(),
-            self.folder.path().join(&log),
-        );
-        let execution = executor.run(&order, cancel).await;
-        Ok(assemble::record(assemble::Parts {
-            session: &self.about,
-            run,
-            cell: &cell.plan,
-            attempt,
-            order: &order,
-            execution,
-            log: order.log.exists().then_some(log),
-        }))
-    }
-
-    fn order(&self, run: &Run, cell: &Cell, folder: PathBuf, log: PathBuf) -> Order {
-        let CellPlan {
-            model,
-            task,
-            variant,
-            steps,
-            seed,
-            image,
-            ..
-        } = &cell.plan;
-        let device = self.plan.device;
-        let mut environment: BTreeMap<_, _> = device::environment(device, &self.about.machine)
-            .into_iter()
-            .collect();
-        if let Some(configuration) = variant.allocator.configuration() {
-            for variable in protocol::Allocator::VARIABLES {
-                environment.insert(variable.to_owned(), configuration.clone());
-            }
-        }
-        if variant.deterministic && device.is_cuda() {
-            let (variable, value) = protocol::DETERMINISTIC_ENVIRONMENT;
-            environment.insert(variable.to_owned(), value.to_owned());
-        }
-        Order {
-            session: self.about.session.clone(),
-            image: image.clone(),
-            asked: RunFile {
-                version: protocol::VERSION,
-                run: run.name.clone(),
-                model: *model,
-                task: *task,
-                variant: variant.clone(),
-                device: device::inside(device),
-                steps: *steps,
-                seed: *seed,
-                threads: cell.threads,
-                device_memory_bytes: None,
-            },
-            device,
-            limits: cell.limits.clone(),
-            environment,
-            folder,
-            log,
-        }
-    }
 }
 
 /// Makes a session of fixed length one that adds blocks until it is decided, where that is asked
@@ -502,5 +354,13 @@ fn decide_from_here(
     }
 }
 
-/// Before a run that the engine failed is tried again.
-const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// The cards that a plan uses, open for reading.
+fn cards(plan: &Plan) -> BTreeMap<Device, Card> {
+    let open = |device: Device| match device {
+        Device::Cuda(index) => Some((device, Card::open(index)?)),
+        Device::Cpu => None,
+    };
+    let devices = plan.cells.iter().map(|cell| cell.device);
+    let unique: std::collections::BTreeSet<_> = devices.collect();
+    unique.into_iter().filter_map(open).collect()
+}

@@ -63,6 +63,17 @@ pub trait Subscriber {
     fn tell(&mut self, progress: Progress<'_>);
 }
 
+/// Two who want to know.
+#[derive(Debug)]
+pub struct Both<A, B>(pub A, pub B);
+
+impl<A: Subscriber, B: Subscriber> Subscriber for Both<A, B> {
+    fn tell(&mut self, progress: Progress<'_>) {
+        self.0.tell(progress);
+        self.1.tell(progress);
+    }
+}
+
 /// Nobody.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;

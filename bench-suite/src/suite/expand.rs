@@ -31,6 +31,7 @@ pub(super) fn scenarios(document: &Document, file: &SuiteFile) -> Result<Vec<Sce
             threads: scenario.threads.or(defaults.threads),
             limits: scenario.limits.or(&defaults.limits).into(),
             margins: scenario.margins.or(&defaults.margins),
+            validity: scenario.validity.or(&defaults.validity).into(),
             variants,
         });
     }

@@ -10,6 +10,7 @@ use strict_yaml::{Document, KeyPath, YamlError};
 
 use super::{
     DeviceKind, MAX_BLOCKS, VERSION, claims::ClaimFile, limits::LimitsFile, margins::MarginsFile,
+    validity::ValidityFile,
 };
 
 /// A suite: what to measure and how often.
@@ -51,6 +52,8 @@ pub(super) struct Defaults {
     pub(super) limits: LimitsFile,
     /// Relative changes that count as none, by quantity.
     pub(super) margins: MarginsFile,
+    /// From when on the machine is not fit to measure on.
+    pub(super) validity: ValidityFile,
 }
 
 impl Default for Defaults {
@@ -62,6 +65,7 @@ impl Default for Defaults {
             threads: None,
             limits: LimitsFile::default(),
             margins: MarginsFile::default(),
+            validity: ValidityFile::default(),
         }
     }
 }
@@ -106,6 +110,9 @@ pub(super) struct ScenarioFile {
     /// Relative changes that count as none, by quantity.
     #[serde(default)]
     pub(super) margins: MarginsFile,
+    /// From when on the machine is not fit to measure on.
+    #[serde(default)]
+    pub(super) validity: ValidityFile,
 }
 
 fn everywhere() -> Vec<DeviceKind> {
@@ -244,7 +251,10 @@ pub(super) fn read(document: &Document) -> Result<SuiteFile, YamlError> {
         .check(document, &defaults.clone().key("limits"))?;
     file.defaults
         .margins
-        .check(document, &defaults.key("margins"))?;
+        .check(document, &defaults.clone().key("margins"))?;
+    file.defaults
+        .validity
+        .check(document, &defaults.key("validity"))?;
     if file.scenarios.is_empty() {
         let at = top.key("scenarios");
         return Err(document.error_expecting(&at, "no scenarios", "expected at least one", None));
@@ -278,7 +288,10 @@ pub(super) fn read(document: &Document) -> Result<SuiteFile, YamlError> {
         }
         check_threads(document, &at, scenario.threads)?;
         scenario.limits.check(document, &at.clone().key("limits"))?;
-        scenario.margins.check(document, &at.key("margins"))?;
+        scenario
+            .margins
+            .check(document, &at.clone().key("margins"))?;
+        scenario.validity.check(document, &at.key("validity"))?;
     }
     Ok(file)
 }

@@ -17,12 +17,16 @@ pub struct Limits {
     pub silence: Option<Duration>,
     /// Host memory; containers only.
     pub memory_bytes: Option<u64>,
+    /// Memory of the card that the allocator may hold; on a card only.
+    pub card_memory_bytes: Option<u64>,
     /// Processors' worth of time; containers only.
     pub cpus: Option<f64>,
     /// Processors by number, such as `0-3,8`; containers only.
     pub cpuset: Option<String>,
     /// Size of `/dev/shm`; containers only.
     pub shm_bytes: Option<u64>,
+    /// Whose shared memory it sees; containers only.
+    pub ipc: Ipc,
     /// Processes and threads; containers only.
     pub pids: Option<u32>,
     /// Resource limits by name; containers only, best effort.
@@ -35,13 +39,26 @@ impl Default for Limits {
             time: Duration::from_mins(10),
             silence: None,
             memory_bytes: None,
+            card_memory_bytes: None,
             cpus: None,
             cpuset: None,
             shm_bytes: None,
+            ipc: Ipc::Private,
             pids: None,
             ulimits: BTreeMap::new(),
         }
     }
+}
+
+/// Whose shared memory a container sees.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ipc {
+    /// Its own.
+    #[default]
+    Private,
+    /// The host's: `/dev/shm` is the host's, whatever `shm` says.
+    Host,
 }
 
 /// One resource limit; -1 is unlimited.
@@ -85,6 +102,8 @@ pub(super) struct LimitsFile {
     pub(super) silence: Option<Time>,
     /// Host memory; containers only.
     pub(super) memory: Option<Bytes>,
+    /// Memory of the card that the allocator may hold; on a card only.
+    pub(super) card_memory: Option<Bytes>,
     /// Processors' worth of time, such as 1.5; containers only.
     #[schemars(range(min = 0.01, max = 65536))]
     pub(super) cpus: Option<f64>,
@@ -93,6 +112,8 @@ pub(super) struct LimitsFile {
     pub(super) cpuset: Option<String>,
     /// Size of `/dev/shm`; containers only, the engine's 64 MiB unless said otherwise.
     pub(super) shm: Option<Bytes>,
+    /// Whose shared memory it sees; containers only, `private` unless said otherwise.
+    pub(super) ipc: Option<Ipc>,
     /// Processes and threads; containers only.
     #[schemars(range(min = 1))]
     pub(super) pids: Option<u32>,
@@ -161,9 +182,11 @@ impl LimitsFile {
             time: self.time.or(others.time),
             silence: self.silence.or(others.silence),
             memory: self.memory.or(others.memory),
+            card_memory: self.card_memory.or(others.card_memory),
             cpus: self.cpus.or(others.cpus),
             cpuset: self.cpuset.clone().or_else(|| others.cpuset.clone()),
             shm: self.shm.or(others.shm),
+            ipc: self.ipc.or(others.ipc),
             pids: self.pids.or(others.pids),
             ulimits,
         }
@@ -176,9 +199,11 @@ impl From<LimitsFile> for Limits {
             time: file.time.map_or(Self::default().time, |time| time.0),
             silence: file.silence.map(|time| time.0),
             memory_bytes: file.memory.map(|bytes| bytes.0),
+            card_memory_bytes: file.card_memory.map(|bytes| bytes.0),
             cpus: file.cpus,
             cpuset: file.cpuset,
             shm_bytes: file.shm.map(|bytes| bytes.0),
+            ipc: file.ipc.unwrap_or_default(),
             pids: file.pids,
             ulimits: file.ulimits,
         }

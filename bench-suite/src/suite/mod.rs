@@ -13,6 +13,7 @@ mod file;
 mod limits;
 mod margins;
 mod units;
+mod validity;
 
 use std::{
     collections::BTreeMap,
@@ -20,14 +21,14 @@ use std::{
 };
 
 use protocol::{Device, Model, Steps, Task, Variant};
-use record::Claim;
+use record::{Claim, ValidityLimits};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use strict_yaml::{Document, YamlError};
 
 pub use catalog::{Catalog, CatalogError, Listed};
-pub use limits::{Limits, Ulimit};
+pub use limits::{Ipc, Limits, Ulimit};
 
 /// Version of the suite format.
 pub const VERSION: u32 = 1;
@@ -139,6 +140,8 @@ pub struct Scenario {
     pub limits: Limits,
     /// Relative changes that count as none, by quantity, where the suite sets its own.
     pub margins: BTreeMap<String, f64>,
+    /// From when on the machine is not fit to measure on.
+    pub validity: ValidityLimits,
     /// The variants, in the order of the axes, included ones last.
     pub variants: Vec<ScenarioVariant>,
 }

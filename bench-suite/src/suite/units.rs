@@ -36,6 +36,48 @@ impl<'de> Deserialize<'de> for Time {
     }
 }
 
+/// A stretch of time as in [`Time`], or none of it: `0s`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Wait(pub(super) Duration);
+
+impl<'de> Deserialize<'de> for Wait {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        const LONGEST: Duration = Duration::from_hours(24);
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = Wait;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a time with its unit, from 0s to 24h, such as 30s or 5min")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Wait, E> {
+                text.parse::<SignedDuration>()
+                    .ok()
+                    .and_then(|time| Duration::try_from(time).ok())
+                    .filter(|time| *time <= LONGEST)
+                    .map(Wait)
+                    .ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+impl JsonSchema for Wait {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Wait".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "description": "A time with its unit, from 0s to 24h, such as 30s, 5min",
+            "examples": ["30s", "5min"],
+        })
+    }
+}
+
 impl JsonSchema for Time {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Time".into()
@@ -112,6 +154,10 @@ mod tests {
         assert_eq!(time("90s"), Duration::from_secs(90));
         assert_eq!(time("1h 30min"), Duration::from_mins(90));
         assert_eq!(time("1.5s"), Duration::from_millis(1500));
+        let wait = |text: &str| from_value::<Wait>(json!(text)).unwrap().0;
+        assert_eq!(wait("0s"), Duration::ZERO);
+        assert_eq!(wait("5min"), Duration::from_mins(5));
+        assert!(from_value::<Wait>(json!("-1s")).is_err());
         let bytes = |text: &str| from_value::<Bytes>(json!(text)).unwrap().0;
         assert_eq!(bytes("64MiB"), 64 << 20);
         assert_eq!(bytes("1.5 GiB"), 3 << 29);

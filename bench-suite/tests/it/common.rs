@@ -46,6 +46,7 @@ pub(crate) fn spec(suite: &str, images: &[&str], device: Device) -> Spec {
             version: "0.1.0".into(),
             ..Tool::default()
         },
+        conduct: record::Conduct::default(),
         engine_retries: 1,
         deciding: None,
         notes: Vec::new(),

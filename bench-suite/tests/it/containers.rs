@@ -33,6 +33,12 @@ async fn engine() -> Engine {
     let engine = Engine::connect(&Endpoint::auto())
         .await
         .unwrap_or_else(|error| panic!("{error}"));
+    load(&engine).await;
+    engine
+}
+
+/// Brings the image in.
+pub(crate) async fn load(engine: &Engine) {
     let archive = archive();
     let chunks: Vec<io::Result<Bytes>> = archive
         .chunks(1 << 16)
@@ -42,7 +48,15 @@ async fn engine() -> Engine {
         .load(stream::iter(chunks), |_| {})
         .await
         .unwrap_or_else(|error| panic!("{error}"));
-    engine
+}
+
+/// The image, with the workload in this mode.
+pub(crate) fn image(mode: &str) -> ContainerImage {
+    ContainerImage {
+        image: IMAGE.into(),
+        entrypoint: None,
+        environment: BTreeMap::from([("MODE".to_owned(), mode.to_owned())]),
+    }
 }
 
 fn tar(files: &[(&str, &[u8], u32)]) -> Vec<u8> {
@@ -111,16 +125,7 @@ struct Done {
 }
 
 async fn run_until(mode: &str, limits: &str, cancel: CancellationToken) -> Done {
-    run_image(
-        ContainerImage {
-            image: IMAGE.into(),
-            entrypoint: None,
-            environment: BTreeMap::from([("MODE".to_owned(), mode.to_owned())]),
-        },
-        limits,
-        cancel,
-    )
-    .await
+    run_image(image(mode), limits, cancel).await
 }
 
 async fn run_image(image: ContainerImage, limits: &str, cancel: CancellationToken) -> Done {
@@ -159,7 +164,7 @@ async fn run_image(image: ContainerImage, limits: &str, cancel: CancellationToke
     }
 }
 
-async fn check(mode: &str, limits: &str, word: &str, text: &str) -> Record {
+pub(crate) async fn check(mode: &str, limits: &str, word: &str, text: &str) -> Record {
     let done = run_until(mode, limits, CancellationToken::new()).await;
     assert_eq!(
         ending(&done.record),
@@ -245,7 +250,7 @@ async fn failures_are_told_apart() {
     )
     .await;
     assert!(record.wall_seconds < 30.0);
-    check("hang", "{silence: 1s}", "time-limit", "no event for 1 s").await;
+    check("hang", "{silence: 1s}", "hang", "no event for 1 s").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

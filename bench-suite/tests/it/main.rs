@@ -4,6 +4,7 @@ mod claims;
 mod common;
 mod containers;
 mod deciding;
+mod faults;
 mod processes;
 mod sessions;
 mod suites;

@@ -59,7 +59,7 @@ async fn run_until(
     let spec = spec(&suite(limits), &["local"], Device::Cpu);
     let mut session = Session::create(&home.path().join("s"), "s", spec).unwrap();
     let mut listener = Listener::default();
-    let executor = Process::new(runtimes, Device::Cpu);
+    let executor = Process::new(runtimes, &[Device::Cpu]);
     session
         .run(&executor, &mut listener, &cancel)
         .await
@@ -216,6 +216,7 @@ async fn a_hanging_workload_is_ended_with_all_its_children() {
 async fn silence_is_noticed_before_the_time_limit() {
     let script = format!("{GOOD}sleep 300");
     let (record, _) = run(&script, "{time: 5min, silence: 500ms}").await;
+    assert_eq!(ending(&record), "hang");
     assert!(
         message(&record).contains("no event for 0.5 s"),
         "{}",
@@ -271,7 +272,7 @@ async fn a_program_that_is_not_there_is_named() {
         let spec = spec(&suite("{}"), &["local"], Device::Cpu);
         let mut session = Session::create(&folder, "s", spec).unwrap();
         let mut listener = Listener::default();
-        let executor = Process::new(runtimes, Device::Cpu);
+        let executor = Process::new(runtimes, &[Device::Cpu]);
         let cancel = CancellationToken::new();
         session
             .run(&executor, &mut listener, &cancel)

@@ -108,6 +108,12 @@ async fn every_kind_of_failure_is_a_record_and_the_session_goes_on() {
             "longer than its limit of 600 s",
         ),
         (
+            "hang",
+            "hang",
+            Stage::Workload(protocol::Phase::Measure),
+            "no event for",
+        ),
+        (
             "garbage",
             "unreadable-results",
             Stage::Exit,
@@ -179,6 +185,17 @@ async fn what_the_engine_failed_is_tried_again_and_stays_open() {
         (listener.records[0].order, listener.records[0].attempt),
         (2, 3)
     );
+}
+
+#[tokio::test]
+async fn a_lost_card_ends_the_session_and_leaves_the_rest_open() {
+    let (home, listener, totals) = listen("0002=gpu-lost").await;
+    let last = listener.records.last().unwrap();
+    assert_eq!((last.order, ending(last).as_str()), (2, "gpu-lost"));
+    assert_eq!(message(last), "the card fell off the bus");
+    assert_eq!((totals.ok, totals.failed, totals.remaining), (2, 0, 4));
+    let session = SessionFolder::at(home.path()).read_session().unwrap();
+    assert!(!session.complete);
 }
 
 #[tokio::test]

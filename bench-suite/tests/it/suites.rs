@@ -78,6 +78,25 @@ fn scenarios_inherit_what_they_do_not_say() {
     assert_eq!(b.limits.ulimits["memlock"].soft, -1);
 }
 
+#[test]
+fn scenarios_inherit_what_makes_a_machine_unfit() {
+    let suite = Suite::from_text(
+        "x.yaml",
+        "version: 1\ndescription: d\ndefaults:\n  validity: {wait: 0s, repeats: 5, host_busy_percent: 20}\nscenarios:\n- {name: a, model: vit-tiny}\n- {name: b, model: vit-tiny, validity: {host_busy_percent: any, throttled_percent: any, card_processes: 1}}\n",
+    )
+    .unwrap();
+    let [a, b] = suite.scenarios.as_slice() else {
+        panic!("two scenarios")
+    };
+    assert!(a.validity.wait_seconds.abs() < 1e-9);
+    assert_eq!((a.validity.repeats, b.validity.repeats), (5, 5));
+    assert_eq!(a.validity.host_busy_percent, Some(20.0));
+    assert_eq!(b.validity.host_busy_percent, None);
+    assert_eq!(a.validity.throttled_percent, Some(5.0));
+    assert_eq!(b.validity.throttled_percent, None);
+    assert_eq!(b.validity.card_processes, Some(1));
+}
+
 fn alias_bomb() -> String {
     let mut text = "version: 1\ndescription: d\na0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..9 {
@@ -210,6 +229,15 @@ fn counts_and_sizes_are_shown_where_they_stand() {
         ),
         ("time without unit", suite("    limits: {time: 90}\n")),
         ("bad memory", suite("    limits: {memory: lots}\n")),
+        (
+            "limit of validity out of range",
+            suite("    validity: {throttled_percent: 101}\n"),
+        ),
+        (
+            "limit of validity that is none",
+            suite("    validity: {host_busy_percent: some}\n"),
+        ),
+        ("too many repeats", suite("    validity: {repeats: 101}\n")),
         ("bad processors", suite("    limits: {cpuset: 3-0}\n")),
         (
             "unknown limit",

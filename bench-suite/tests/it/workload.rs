@@ -33,6 +33,9 @@ fn main() {
     say(r#"{"event":"phase-began","phase":"measure"}"#);
     eprintln!("mode {mode}");
     match mode.as_str() {
+        "slow" => sleep(Duration::from_secs(4)),
+        "shm" => fill("/dev/shm/batch"),
+        "mapped-shm" => fill_mapped("/dev/shm/batch"),
         "hang" => sleep(Duration::from_secs(600)),
         "abort" => abort(),
         "exit" => exit(3),
@@ -63,6 +66,32 @@ fn main() {
     say(
         r#"{"event":"finished","parameters":1,"micro_batch":1,"effective_batch":1,"warmup_steps":0,"samples":1,"measured_seconds":0.5,"throughput_samples_per_second":2.0,"first_loss":null,"last_loss":null,"memory":{},"scaler":null}"#,
     );
+}
+
+/// Writes 128 MiB into a file.
+fn fill(path: &str) {
+    let mut file = fs::File::create(path).expect("a file");
+    for _ in 0..128 {
+        file.write_all(&vec![1; 1 << 20]).expect("room for a batch");
+    }
+}
+
+/// Puts 128 MiB into a file through a mapping, as data loaders hand batches from process to process.
+fn fill_mapped(path: &str) {
+    use std::os::fd::AsRawFd as _;
+    const BYTES: usize = 128 << 20;
+    unsafe extern "C" {
+        fn mmap(at: *mut u8, bytes: usize, access: i32, kind: i32, fd: i32, from: i64) -> *mut u8;
+    }
+    let file = fs::File::options().read(true).write(true).create(true).open(path).expect("a file");
+    file.set_len(BYTES as u64).expect("a length, which costs nothing yet");
+    // SAFETY: a fresh shared mapping of a file that is as long.
+    let memory = unsafe { mmap(std::ptr::null_mut(), BYTES, 3, 1, file.as_raw_fd(), 0) };
+    assert_ne!(memory as isize, -1, "the file is mapped");
+    for page in (0..BYTES).step_by(4096) {
+        // SAFETY: within the mapping.
+        unsafe { memory.add(page).write_volatile(1) };
+    }
 }
 
 /// Takes memory until somebody stops it.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Model, Refusal, Task, VERSION, Variant, variant::text_axis};
 
 /// Where the work runs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Device {
     /// The processor.
     #[default]
@@ -129,7 +129,14 @@ pub struct RunFile {
     /// `None`: all of them. On a card only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_memory_bytes: Option<u64>,
+    /// The workload ends itself after this long, in seconds. It is longer than the harness waits,
+    /// and so ends runs alone whose harness is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_seconds: Option<f64>,
 }
+
+/// More seconds than any run may take.
+const LONGEST_SECONDS: f64 = 31.0 * 24.0 * 3600.0;
 
 /// Why a run file cannot be carried out.
 #[derive(Debug, thiserror::Error)]
@@ -203,6 +210,14 @@ impl RunFile {
         if self.device_memory_bytes == Some(0) {
             return refuse("0 bytes of the card".into(), "at least 1, or none for all");
         }
+        if let Some(seconds) = self.deadline_seconds
+            && !(seconds > 0.0 && seconds <= LONGEST_SECONDS)
+        {
+            return refuse(
+                format!("a deadline after {seconds} seconds"),
+                "more than 0 and at most a month",
+            );
+        }
         if self.device_memory_bytes.is_some() && !self.device.is_cuda() {
             return refuse(
                 "a wall for the card's memory on cpu".into(),
@@ -229,6 +244,7 @@ mod tests {
             seed: 7,
             threads: None,
             device_memory_bytes: None,
+            deadline_seconds: None,
         }
     }
 
@@ -283,6 +299,12 @@ mod tests {
             "3601 seconds of warm-up",
         );
         check(|file| file.threads = Some(0), "0 threads");
+        for seconds in [-1.0, 0.0, 1e12] {
+            check(
+                |file| file.deadline_seconds = Some(seconds),
+                "a deadline after",
+            );
+        }
         check(
             |file| file.device_memory_bytes = Some(1 << 30),
             "a wall for the card's memory on cpu",

@@ -61,6 +61,7 @@ fn attempt<W: Write>(
 ) -> Result<Summary, Error> {
     let process_start = Instant::now().checked_sub(age).unwrap_or_else(Instant::now);
     let file = RunFile::parse(text)?;
+    crate::deadline::arm(file.deadline_seconds);
     let threads = file.threads.unwrap_or_else(usable_processors);
     libtorch::set_threads(threads)?;
 

@@ -408,3 +408,18 @@ fn a_results_file_that_cannot_be_opened_fails() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(stderr.contains("opening the results file"), "{stderr}");
 }
+
+#[test]
+fn a_run_that_nobody_ends_ends_itself() {
+    use std::os::unix::process::ExitStatusExt as _;
+    let text = run_file(Model::VitTiny, Task::Training, "{}")
+        .replace("\"measured\":3", "\"measured\":1000000")
+        .replace("\"seed\":7", "\"seed\":7,\"deadline_seconds\":2");
+    let folder = Folder::new(&text);
+    let began = std::time::Instant::now();
+    let output = folder.run();
+    assert_eq!(output.status.signal(), Some(6), "{:?}", output.status);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("past its deadline"), "{stderr}");
+    assert!(began.elapsed().as_secs() < 60);
+}

@@ -37,6 +37,10 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run suites in images and draw the report
     Bench(BenchArgs),
+    /// Find the largest batch that trains within a memory budget
+    Fit(FitArgs),
+    /// Show what the monitors cost: the same runs with them and without
+    Overhead(OverheadArgs),
     /// Draw the report of sessions that have run
     Report(ReportArgs),
     /// Compare two images or two sessions, cell by cell
@@ -73,14 +77,31 @@ pub(crate) struct SourceArgs {
     pub(crate) base_archive: Option<PathBuf>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+/// Where runs execute, as the user says it.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum EngineChoice {
-    /// Containers where an engine answers, else processes
+    /// Containers where an engine answers, else processes.
     Auto,
-    /// Containers, through Docker or Podman
+    /// Containers, through Docker or Podman.
     Docker,
-    /// Plain processes
+    /// Plain processes.
     Process,
+    /// Nothing runs: the figures are invented, as the script says. For tests of the command.
+    Mock(String),
+}
+
+impl std::str::FromStr for EngineChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once(':') {
+            None if text == "auto" => Ok(Self::Auto),
+            None if text == "docker" => Ok(Self::Docker),
+            None if text == "process" => Ok(Self::Process),
+            Some(("mock", script)) => Ok(Self::Mock(script.to_owned())),
+            _ => Err("expected auto, docker or process".to_owned()),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Args)]
@@ -92,12 +113,16 @@ pub(crate) struct BenchArgs {
     /// the device
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) image: Vec<String>,
-    /// Where runs execute
-    #[arg(long, value_enum, default_value_t = EngineChoice::Auto)]
+    /// Where runs execute: `docker` in containers, `process` as plain processes, `auto` in
+    /// containers where an engine answers and as processes elsewhere
+    #[arg(long, value_name = "auto|docker|process", default_value = "auto")]
     pub(crate) engine: EngineChoice,
-    /// `auto`, `cpu`, `cuda` or `cuda:N`
+    /// `auto`, `cpu`, `cuda`, `cuda:N`, or several cards to spread the runs over: `cuda:0,1`
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub(crate) device: String,
+    /// Measure on a card although other sessions that say the same do so too
+    #[arg(long)]
+    pub(crate) share_gpu: bool,
     /// How many times every cell runs, with --until-decided at most; default: what the suite says
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) blocks: Option<u32>,
@@ -117,9 +142,68 @@ pub(crate) struct BenchArgs {
     /// Go on with a session that was cut off
     #[arg(long, value_name = "DIR")]
     pub(crate) resume: Option<PathBuf>,
+    /// Serve the live session's figures to Prometheus: `PORT` on this machine alone, or
+    /// `ADDRESS:PORT`
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) metrics_listen: Option<String>,
     /// Say what would run, and start nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) sources: SourceArgs,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct FitArgs {
+    /// A suite, by name or file, or one of its scenarios: `SUITE:SCENARIO`. Every combination of
+    /// its axes but the batch is tried
+    #[arg(value_name = "SUITE[:SCENARIO]")]
+    pub(crate) scenario: String,
+    /// The memory to fit: of the card, or on the processor of the container, such as 8GiB
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) memory: bytesize::ByteSize,
+    /// Largest batch that is tried
+    #[arg(long, value_name = "N", default_value_t = 1024,
+          value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(crate) most: u32,
+    /// An image in `images/`, or a file; may be given several times. Default: the one that fits
+    /// the device
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) image: Vec<String>,
+    /// Where runs execute: `auto`, `docker`, or on a card also `process`
+    #[arg(long, value_name = "auto|docker|process", default_value = "auto")]
+    pub(crate) engine: EngineChoice,
+    /// `auto`, `cpu`, `cuda` or `cuda:N`
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    pub(crate) device: String,
+    /// Search on a card although other sessions that say the same use it
+    #[arg(long)]
+    pub(crate) share_gpu: bool,
+    /// How to print what was found
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) sources: SourceArgs,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct OverheadArgs {
+    /// A suite in `scenarios/`, or a file
+    #[arg(long, value_name = "NAME|FILE", default_value = "smoke")]
+    pub(crate) suite: String,
+    /// An image in `images/`, or a file. Default: the one that fits the device
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) image: Vec<String>,
+    /// Where runs execute: `auto`, `docker` or `process`
+    #[arg(long, value_name = "auto|docker|process", default_value = "auto")]
+    pub(crate) engine: EngineChoice,
+    /// `auto`, `cpu`, `cuda` or `cuda:N`
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    pub(crate) device: String,
+    /// How many times every cell runs each way
+    #[arg(long, value_name = "N", default_value_t = 10,
+          value_parser = clap::value_parser!(u32).range(2..=1000))]
+    pub(crate) blocks: u32,
     #[command(flatten)]
     pub(crate) sources: SourceArgs,
 }

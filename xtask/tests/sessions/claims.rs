@@ -73,7 +73,7 @@ fn claims_of_a_suite_are_judged_by_a_session_without_any() {
     let home = home();
     home.check(&["claims", "sessions/head"], 2, "--of claims");
     let suite = "version: 1\ndescription: d\nscenarios:\n\
-        - {name: other, model: resnet-tiny, axes: {precision: [fp32, amp-bf16]}}\nclaims:\n\
+        - {name: other, model: resnet-tiny, axes: {batch: 2, precision: [fp32, amp-bf16]}}\nclaims:\n\
         - {statement: bf16 halves the speed, source: nobody, \
         metric: throughput_samples_per_second, baseline: {precision: fp32}, \
         treated: {precision: amp-bf16}, expect: {ratio: {max: 0.5}}}\n";

@@ -29,6 +29,7 @@ pub(crate) fn session(name: &str) -> Session {
         order_seed: 1,
         claims: Vec::new(),
         deciding: None,
+        conduct: record::Conduct::default(),
         notes: Vec::new(),
     }
 }
@@ -94,6 +95,7 @@ pub(crate) fn records(
                 phase_seconds: BTreeMap::new(),
                 harness: HarnessCost::default(),
                 monitor: Monitor::default(),
+                validity: record::Validity::default(),
                 log: None,
                 notes: Vec::new(),
             }

@@ -50,6 +50,7 @@ pub(crate) fn session(name: &str, day: i64) -> Session {
         order_seed: 1,
         claims: Vec::new(),
         deciding: None,
+        conduct: record::Conduct::default(),
         notes: Vec::new(),
     }
 }
@@ -111,6 +112,7 @@ pub(crate) fn record(session: &Session, run: usize, throughput: f64) -> Record {
         ]),
         harness: HarnessCost::default(),
         monitor: Monitor::default(),
+        validity: record::Validity::default(),
         log: None,
         notes: Vec::new(),
     }

@@ -11,11 +11,13 @@ use std::{
 use engine::{Engine, Exit, GpuAccess, GpuPath, Oom};
 use futures_util::{StreamExt as _, future::BoxFuture};
 use jiff::Timestamp;
+use protocol::Device;
 use record::{Isolation, Monitor, Reason, Sample, Series, Stage};
 use tokio_util::sync::CancellationToken;
 
-use super::{Execution, Executor, Order, silence::silence};
+use super::{Execution, Executor, Order, RETRY_PAUSE, silence::silence};
 use crate::{
+    live::Live,
     monitor::{Card, Target, Watch},
     outcome::{End, signal_name},
 };
@@ -23,6 +25,8 @@ use crate::{
 /// Where a container finds what it is to do, and writes what it did.
 const RUN_FILE: &str = "/run/torchgauge/run.json";
 const RESULTS_FILE: &str = "/run/torchgauge/events.ndjson";
+/// An engine that was stopped is waited for this long; one that is started anew takes seconds.
+const ENGINE_PATIENCE: Duration = Duration::from_mins(1);
 /// The only writable folder of a container, in memory: home of whoever wants one.
 const HOME: &str = "/tmp";
 
@@ -42,30 +46,50 @@ pub struct ContainerImage {
 pub struct Container {
     engine: Engine,
     images: BTreeMap<String, ContainerImage>,
-    gpu: Option<GpuAccess>,
-    card: Option<Card>,
+    gpus: BTreeMap<Device, GpuAccess>,
+    cards: BTreeMap<Device, Card>,
+    live: Live,
 }
 
 impl Container {
-    /// With an image for each image's name, and a card where the work runs on one.
+    /// With an image for each image's name, and the cards where the work runs on some.
     #[must_use]
     pub fn new(
         engine: Engine,
         images: BTreeMap<String, ContainerImage>,
-        gpu: Option<GpuAccess>,
+        gpus: impl IntoIterator<Item = GpuAccess>,
     ) -> Self {
-        let card = gpu.as_ref().and_then(|gpu| Card::open(gpu.index));
+        let gpus: BTreeMap<_, _> = gpus
+            .into_iter()
+            .map(|gpu| (Device::Cuda(gpu.index), gpu))
+            .collect();
+        let open = |gpu: &GpuAccess| Some((Device::Cuda(gpu.index), Card::open(gpu.index)?));
         Self {
             engine,
             images,
-            gpu,
-            card,
+            cards: gpus.values().filter_map(open).collect(),
+            gpus,
+            live: Live::default(),
+        }
+    }
+
+    /// Lets the monitors put their newest readings here.
+    #[must_use]
+    pub fn telling(mut self, live: Live) -> Self {
+        self.live = live;
+        self
+    }
+
+    /// Removes the containers of these runs that are still there, as after an engine was away.
+    /// What cannot be removed now is swept by the next session.
+    pub async fn clean_up(&self) {
+        if let Err(error) = self.engine.cleanup().await {
+            tracing::warn!("{error}");
         }
     }
 
     async fn carry_out(&self, order: &Order, cancel: &CancellationToken) -> Execution {
-        let gpu_path = self.gpu.as_ref().map(|gpu| path_word(gpu.path).to_owned());
-        let mut execution = Execution::new(Isolation::Container { id: None, gpu_path });
+        let mut execution = Execution::new(self.isolation());
         let began = Instant::now();
         let spec = match self.prepare(order, &mut execution).await {
             Ok(spec) => spec,
@@ -100,7 +124,7 @@ impl Container {
         container: &mut engine::Container,
         execution: &mut Execution,
     ) -> End {
-        let idle = self.card.as_ref().map(Card::before_run);
+        let idle = self.cards.get(&order.device).map(Card::before_run);
         let (ordered_at, starting) = (Timestamp::now(), Instant::now());
         if let Err(error) = container.start().await {
             return not_started(&error, Stage::Start);
@@ -116,8 +140,14 @@ impl Container {
             pid,
         };
         // Ten samples a second of its files, or about one a second of the engine's.
-        let is_visible = target.is_visible();
-        let watch = Watch::begin(starting, target, idle);
+        let is_visible = target.is_visible() || !order.is_watched;
+        let watch = if order.is_watched {
+            let live = self.live.run(&order.asked.run, order.device);
+            Watch::begin(starting, target, idle, live)
+        } else {
+            Watch::none()
+        };
+        let card_lost = watch.card_lost();
         let stats = async {
             if is_visible {
                 Monitor::default()
@@ -135,6 +165,7 @@ impl Container {
                 () = silence(&results, order.limits.silence) => {
                     Err(End::Silent(order.limits.silence.unwrap_or_default()))
                 }
+                message = card_lost => Err(End::CardLost { message }),
                 () = cancel.cancelled() => Err(End::Interrupted),
             }
         };
@@ -235,6 +266,32 @@ impl Executor for Container {
     ) -> BoxFuture<'a, Execution> {
         Box::pin(self.carry_out(order, cancel))
     }
+
+    fn isolation(&self) -> Isolation {
+        let path = self.gpus.values().next().map(|gpu| path_word(gpu.path));
+        Isolation::Container {
+            id: None,
+            gpu_path: path.map(str::to_owned),
+        }
+    }
+
+    fn recover<'a>(&'a self, cancel: &'a CancellationToken) -> BoxFuture<'a, bool> {
+        Box::pin(async move {
+            let began = Instant::now();
+            loop {
+                tokio::select! {
+                    () = tokio::time::sleep(RETRY_PAUSE) => {}
+                    () = cancel.cancelled() => return false,
+                }
+                if self.engine.ping().await.is_ok() {
+                    return true;
+                }
+                if began.elapsed() > ENGINE_PATIENCE {
+                    return false;
+                }
+            }
+        })
+    }
 }
 
 /// The word for a path in records.
@@ -311,6 +368,7 @@ fn between(from: Option<Timestamp>, to: Option<Timestamp>) -> Option<f64> {
 /// The engine's own readings, for containers whose files cannot be read from here.
 async fn stats(container: &engine::Container, began: Instant) -> Monitor {
     let (mut memory, mut cores, mut pids) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut read_bytes, mut written_bytes) = (None, None);
     let mut readings = container.stats();
     while let Some(Ok(reading)) = readings.next().await {
         let at = began.elapsed().as_secs_f64();
@@ -320,11 +378,15 @@ async fn stats(container: &engine::Container, began: Instant) -> Monitor {
         push(&mut memory, reading.memory_bytes.map(|bytes| bytes as f64));
         push(&mut cores, reading.cpus_used);
         push(&mut pids, reading.pids.map(|pids| pids as f64));
+        read_bytes = reading.read_bytes.or(read_bytes);
+        written_bytes = reading.written_bytes.or(written_bytes);
     }
     Monitor {
         memory_bytes: Series::of(&memory),
         processor_cores: Series::of(&cores),
         pids: Series::of(&pids),
+        read_bytes,
+        written_bytes,
         ..Monitor::default()
     }
 }
@@ -334,6 +396,8 @@ fn merged(own: Monitor, engine: Monitor) -> Monitor {
         memory_bytes: own.memory_bytes.or(engine.memory_bytes),
         processor_cores: own.processor_cores.or(engine.processor_cores),
         pids: own.pids.or(engine.pids),
+        read_bytes: own.read_bytes.or(engine.read_bytes),
+        written_bytes: own.written_bytes.or(engine.written_bytes),
         ..own
     }
 }

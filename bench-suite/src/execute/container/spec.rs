@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeMap, fs, io, os::unix::fs::PermissionsExt as _};
 
-use engine::{ContainerSpec, Mount, Owner, Ulimit};
+use engine::{ContainerSpec, Hardening, Mount, Owner, Ulimit};
 use record::{Reason, Stage};
 
 use super::{Container, HOME, RESULTS_FILE, RUN_FILE, not_started};
 use crate::{
     execute::{Execution, Order, no_files, no_image},
     outcome::End,
-    suite::Limits,
+    suite::{Ipc, Limits},
 };
 
 impl Container {
@@ -51,7 +51,8 @@ impl Container {
         ]);
         environment.extend(image.environment.clone());
         environment.extend(order.environment.clone());
-        if let Some(gpu) = &self.gpu {
+        let gpu = self.gpus.get(&order.device);
+        if let Some(gpu) = gpu {
             let before = environment
                 .get("LD_LIBRARY_PATH")
                 .or_else(|| facts.environment.get("LD_LIBRARY_PATH"));
@@ -65,7 +66,7 @@ impl Container {
             read_only,
         };
         Ok(ContainerSpec {
-            name: Some(format!("torchgauge-{}-{}", order.session, order.asked.run)),
+            name: Some(name(order)),
             image: image.image.clone(),
             entrypoint: image.entrypoint.clone(),
             command: vec![RUN_FILE.to_owned(), RESULTS_FILE.to_owned()],
@@ -76,9 +77,26 @@ impl Container {
                 mount(order.results_file(), RESULTS_FILE, false),
             ],
             limits: engine_limits(&order.limits),
-            gpu: self.gpu.clone().filter(|_| order.device.is_cuda()),
+            hardening: Hardening {
+                ipc: match order.limits.ipc {
+                    Ipc::Private => engine::Ipc::Private,
+                    Ipc::Host => engine::Ipc::Host,
+                },
+                ..Hardening::default()
+            },
+            gpu: gpu.cloned(),
             ..ContainerSpec::default()
         })
+    }
+}
+
+/// The container's name. One that an engine could not remove keeps its name, and the next try
+/// gets its own.
+fn name(order: &Order) -> String {
+    let name = format!("torchgauge-{}-{}", order.session, order.asked.run);
+    match order.attempt {
+        1 => name,
+        attempt => format!("{name}-{attempt}"),
     }
 }
 

@@ -51,6 +51,7 @@ pub(crate) fn session(name: &str, machine: &str) -> Session {
         cells: Vec::new(),
         blocks: 6,
         order_seed: 1,
+        conduct: record::Conduct::default(),
         claims: Vec::new(),
         deciding: None,
         notes: Vec::new(),
@@ -127,6 +128,7 @@ pub(crate) fn records(
                 phase_seconds: BTreeMap::new(),
                 harness: HarnessCost::default(),
                 monitor: Monitor::default(),
+                validity: record::Validity::default(),
                 log: None,
                 notes: Vec::new(),
             }

@@ -183,6 +183,7 @@ impl Fake {
             order_seed: 42,
             claims: Vec::new(),
             deciding: None,
+            conduct: record::Conduct::default(),
             notes: Vec::new(),
         }
     }

@@ -98,6 +98,7 @@ impl Fake {
                 cuda: cuda.then(CudaFacts::default),
                 allocator: None,
             }),
+            validity: record::Validity::default(),
             monitor: if good {
                 self.monitor(random, cell, wall, wall - measured - 0.2)
             } else {

@@ -6,13 +6,16 @@ mod watch;
 use std::{path::PathBuf, time::Duration};
 
 use bench_suite::{
+    card_lock::CardLock,
     device::Choice,
+    live::{self, Exposition, Live, Server},
     machine,
     plan::{Plan, Request},
-    session::{self, Session, SessionError, Spec, Totals},
+    session::{self, Both, Session, SessionError, Spec, Totals},
     suite::{MAX_BLOCKS, Suite},
 };
-use record::{Deciding, SessionFolder, SidesCompared, Tool};
+use protocol::Device;
+use record::{Conduct, Deciding, Machine, SessionFolder, SidesCompared, Tool};
 use tokio_util::sync::CancellationToken;
 
 use self::{prepare::Place, watch::Watch};
@@ -41,9 +44,10 @@ pub(crate) async fn run(args: &BenchArgs, printer: &Printer) -> Result<()> {
         .parse()
         .map_err(|source| Error::Device(Box::new(source)))?;
     let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
-    let device = choice
+    let devices = choice
         .resolve(&machine, visible.as_deref())
         .map_err(|source| Error::Device(Box::new(source)))?;
+    let device = devices[0];
     let images = prepare::images(&args.image, device, &root)?;
     let names: Vec<String> = images.iter().map(|image| image.name.clone()).collect();
     let plan = Plan::new(&Request {
@@ -53,7 +57,8 @@ pub(crate) async fn run(args: &BenchArgs, printer: &Printer) -> Result<()> {
         // With --until-decided the suite's number of blocks says nothing.
         blocks: args.blocks.or(args.until_decided.then_some(1)),
         order_seed: None,
-    })?;
+    })?
+    .spread(&devices);
     for left_out in &plan.left_out {
         printer.note(&format!(
             "{}: {} variants of {} are for {} and not for {device}",
@@ -71,9 +76,18 @@ pub(crate) async fn run(args: &BenchArgs, printer: &Printer) -> Result<()> {
         show(&plan, args.until_decided, printer);
         return Ok(());
     }
-    let place = Place::choose(args.engine, printer).await?;
+    let name = match &args.resume {
+        Some(folder) => SessionFolder::at(folder).read_session()?.session,
+        None => session::fresh_name(),
+    };
+    // Held until the end, and taken before anything is started on the card.
+    let _locks = lock(&devices, &machine, &name, args.share_gpu)?;
+    let live = Live::default();
+    let exposition = Exposition::new(live.clone());
+    let _server = serve(args.metrics_listen.as_deref(), &exposition, printer).await?;
+    let place = Place::choose(&args.engine, &live, printer).await?;
     let sources = prepare::sources(&args.sources, &root);
-    let ready = prepare::ready(&place, images, device, sources, printer).await?;
+    let ready = prepare::ready(&place, images, &devices, sources, printer).await?;
     let spec = Spec {
         deciding,
         plan,
@@ -81,13 +95,16 @@ pub(crate) async fn run(args: &BenchArgs, printer: &Printer) -> Result<()> {
         machine,
         engine: ready.engine,
         tool: tool(&root),
+        conduct: Conduct {
+            shares_card: args.share_gpu,
+            ..Conduct::default()
+        },
         engine_retries: ENGINE_RETRIES,
         notes: ready.notes,
     };
     let mut session = if let Some(folder) = &args.resume {
         Session::resume(folder, spec)?
     } else {
-        let name = session::fresh_name();
         let folder = args
             .out
             .clone()
@@ -95,16 +112,13 @@ pub(crate) async fn run(args: &BenchArgs, printer: &Printer) -> Result<()> {
         Session::create(&folder, &name, spec)?
     };
     let folder = session.folder().clone();
-    printer.note(&format!(
-        "session {} in {}",
-        session.session().session,
-        folder.path().display()
-    ));
+    printer.note(&format!("session {name} in {}", folder.path().display()));
 
     let cancel = CancellationToken::new();
     let stopper = stop_on_signal(cancel.clone(), printer.clone());
+    let mut subscribers = Both(Watch::new(printer), exposition);
     let totals = session
-        .run(ready.executor.as_ref(), &mut Watch::new(printer), &cancel)
+        .run(ready.executor.as_ref(), &mut subscribers, &cancel)
         .await;
     stopper.abort();
     place.clean_up().await;
@@ -134,6 +148,54 @@ fn deciding(args: &BenchArgs, plan: &Plan) -> Option<Deciding> {
         args.time_budget.unwrap_or(TIME_BUDGET),
         args.blocks.unwrap_or(MAX_BLOCKS),
     ))
+}
+
+/// Takes the cards for a session of this name; on the processor there is nothing to take.
+pub(crate) fn lock(
+    devices: &[Device],
+    machine: &Machine,
+    name: &str,
+    share: bool,
+) -> Result<Vec<CardLock>> {
+    devices
+        .iter()
+        .filter_map(|device| card_of(*device, machine))
+        .map(|card| Ok(CardLock::take(&card, name, share)?))
+        .collect()
+}
+
+/// A folder for runs outside of a session, which goes with the command.
+pub(crate) fn scratch(what: &str) -> Result<tempfile::TempDir> {
+    tempfile::Builder::new()
+        .prefix(&format!("torchgauge-{what}-"))
+        .tempdir()
+        .map_err(|source| Error::Write {
+            path: std::env::temp_dir(),
+            source,
+        })
+}
+
+/// Serves the figures where the user asked for it.
+async fn serve(
+    listen: Option<&str>,
+    exposition: &Exposition,
+    printer: &Printer,
+) -> Result<Option<Server>> {
+    let Some(listen) = listen else {
+        return Ok(None);
+    };
+    let server = Server::listen(live::address(listen)?, exposition.clone()).await?;
+    printer.note(&format!("metrics at http://{}/metrics", server.address()));
+    Ok(Some(server))
+}
+
+/// The card that a session holds while it measures.
+fn card_of(device: Device, machine: &Machine) -> Option<record::Card> {
+    let Device::Cuda(index) = device else {
+        return None;
+    };
+    let card = machine.cards.iter().find(|card| card.index == index);
+    card.cloned()
 }
 
 fn load(names: &[String]) -> Result<Vec<Suite>> {
@@ -174,7 +236,10 @@ fn show(plan: &Plan, until_decided: bool, printer: &Printer) {
 }
 
 /// The first signal lets the run in hand be cleaned up; the second ends at once.
-fn stop_on_signal(cancel: CancellationToken, printer: Printer) -> tokio::task::JoinHandle<()> {
+pub(crate) fn stop_on_signal(
+    cancel: CancellationToken,
+    printer: Printer,
+) -> tokio::task::JoinHandle<()> {
     tokio::spawn(async move {
         signalled().await;
         printer.note("stopping: the run in hand is cleaned up; once more ends at once");

@@ -2,8 +2,9 @@
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-use bench_suite::execute::{
-    self, Container, ContainerImage, Executor, GpuProbe, LocalRuntime, Process,
+use bench_suite::{
+    execute::{self, Container, ContainerImage, Executor, GpuProbe, LocalRuntime, Mock, Process},
+    live::Live,
 };
 use engine::{Endpoint, Engine, GpuAccess, GpuHost};
 use images::{Assembly, Cache, Catalog, Flavour, Image, LockUse, Sources};
@@ -18,16 +19,31 @@ use crate::{
 };
 
 /// Where runs execute.
-pub(super) enum Place {
-    Containers(Engine),
-    Processes { why: String },
+pub(crate) enum Place {
+    Containers(Engine, Live),
+    Processes {
+        why: String,
+        live: Live,
+    },
+    /// Nowhere: the figures are invented.
+    Nowhere(Mock),
 }
 
 impl Place {
-    pub(super) async fn choose(choice: EngineChoice, printer: &Printer) -> Result<Self> {
-        if choice == EngineChoice::Process {
+    /// `live` is where the monitors put their newest readings.
+    pub(crate) async fn choose(
+        choice: &EngineChoice,
+        live: &Live,
+        printer: &Printer,
+    ) -> Result<Self> {
+        let live = live.clone();
+        if let EngineChoice::Mock(script) = choice {
+            return Ok(Self::Nowhere(Mock::new(script)?.telling(live)));
+        }
+        if *choice == EngineChoice::Process {
             return Ok(Self::Processes {
                 why: "asked for with --engine process".to_owned(),
+                live,
             });
         }
         match Engine::connect(&Endpoint::auto()).await {
@@ -36,21 +52,22 @@ impl Place {
                     "runs execute in containers: {}",
                     engine.facts().describe()
                 ));
-                Ok(Self::Containers(engine))
+                Ok(Self::Containers(engine, live))
             }
-            Err(error) if choice == EngineChoice::Docker => Err(error.into()),
+            Err(error) if *choice == EngineChoice::Docker => Err(error.into()),
             Err(error) => {
                 printer.note(&format!("runs execute as plain processes, for {error}"));
                 Ok(Self::Processes {
                     why: error.to_string(),
+                    live,
                 })
             }
         }
     }
 
     /// Removes what a session may have left in the engine.
-    pub(super) async fn clean_up(&self) {
-        if let Self::Containers(engine) = self {
+    pub(crate) async fn clean_up(&self) {
+        if let Self::Containers(engine, _) = self {
             // What cannot be removed now is swept by the next session.
             let _ = engine.cleanup().await;
         }
@@ -58,7 +75,7 @@ impl Place {
 }
 
 /// The images that the user named, or the one that fits the device.
-pub(super) fn images(names: &[String], device: Device, root: &Path) -> Result<Vec<Image>> {
+pub(crate) fn images(names: &[String], device: Device, root: &Path) -> Result<Vec<Image>> {
     let catalog = Catalog::new(&root.join("images"));
     let fitting = if device.is_cuda() {
         "torch-2.11.0-cu130"
@@ -95,35 +112,39 @@ pub(crate) fn sources(args: &SourceArgs, root: &Path) -> Sources {
 }
 
 /// Everything that a session needs besides its plan.
-pub(super) struct Ready {
-    pub(super) executor: Box<dyn Executor>,
-    pub(super) engine: EngineFacts,
-    pub(super) images: Vec<ImageFacts>,
-    pub(super) notes: Vec<String>,
+pub(crate) struct Ready {
+    pub(crate) executor: Box<dyn Executor>,
+    pub(crate) engine: EngineFacts,
+    pub(crate) images: Vec<ImageFacts>,
+    pub(crate) notes: Vec<String>,
 }
 
 /// Makes ready whatever is missing: fetches, builds, assembles, loads.
-pub(super) async fn ready(
+pub(crate) async fn ready(
     place: &Place,
     images: Vec<Image>,
-    device: Device,
+    devices: &[Device],
     sources: Sources,
     printer: &Printer,
 ) -> Result<Ready> {
     match place {
-        Place::Containers(engine) => containers(engine, images, device, sources, printer).await,
-        Place::Processes { why } => {
-            let printer = printer.clone();
-            let why = why.clone();
-            blocking(move || processes(&images, device, &sources, &why, &printer)).await
+        Place::Containers(engine, live) => {
+            containers(engine, live, images, devices, sources, printer).await
         }
+        Place::Processes { why, live } => {
+            let printer = printer.clone();
+            let (why, live, devices) = (why.clone(), live.clone(), devices.to_vec());
+            blocking(move || processes(&images, &devices, &sources, &why, live, &printer)).await
+        }
+        Place::Nowhere(mock) => Ok(nowhere(mock, &images)),
     }
 }
 
 async fn containers(
     engine: &Engine,
+    live: &Live,
     images: Vec<Image>,
-    device: Device,
+    devices: &[Device],
     sources: Sources,
     printer: &Printer,
 ) -> Result<Ready> {
@@ -157,21 +178,23 @@ async fn containers(
             left.name
         ));
     }
-    let gpu = match (device, made.values().next()) {
-        (Device::Cuda(index), Some(image)) => Some(card(engine, image, index, printer).await?),
-        _ => None,
-    };
+    let mut gpus = Vec::new();
+    for device in devices {
+        if let (Device::Cuda(index), Some(image)) = (device, made.values().next()) {
+            gpus.push(card(engine, image, *index, printer).await?);
+        }
+    }
     let about = engine.facts();
     Ok(Ready {
         engine: EngineFacts {
             kind: about.product.to_string().to_lowercase(),
             version: Some(about.version.clone()),
             storage_driver: about.storage_driver.clone(),
-            gpu_path: gpu
-                .as_ref()
+            gpu_path: gpus
+                .first()
                 .map(|access| execute::path_word(access.path).to_owned()),
         },
-        executor: Box::new(Container::new(engine.clone(), made, gpu)),
+        executor: Box::new(Container::new(engine.clone(), made, gpus).telling(live.clone())),
         images: facts,
         notes,
     })
@@ -237,9 +260,10 @@ fn tried_words(probe: &GpuProbe) -> String {
 
 fn processes(
     images: &[Image],
-    device: Device,
+    devices: &[Device],
     sources: &Sources,
     why: &str,
+    live: Live,
     printer: &Printer,
 ) -> Result<Ready> {
     let cache = Cache::user()?;
@@ -264,7 +288,7 @@ fn processes(
         runtimes.insert(image.name.clone(), runtime);
     }
     Ok(Ready {
-        executor: Box::new(Process::new(runtimes, device)),
+        executor: Box::new(Process::new(runtimes, devices).telling(live)),
         engine: EngineFacts {
             kind: "process".to_owned(),
             ..EngineFacts::default()
@@ -272,6 +296,27 @@ fn processes(
         images: facts,
         notes: vec![format!("no containers: {why}")],
     })
+}
+
+/// Makes nothing ready, for nothing runs.
+fn nowhere(mock: &Mock, images: &[Image]) -> Ready {
+    Ready {
+        executor: Box::new(mock.clone()),
+        engine: EngineFacts {
+            kind: "mock".to_owned(),
+            ..EngineFacts::default()
+        },
+        images: images
+            .iter()
+            .map(|image| ImageFacts {
+                name: image.name.clone(),
+                libtorch_version: "2.11.0".to_owned(),
+                flavour: "mock".to_owned(),
+                ..ImageFacts::default()
+            })
+            .collect(),
+        notes: vec!["made by the mock engine; nothing was measured".to_owned()],
+    }
 }
 
 fn facts_of(facts: &images::ImageFacts, in_engine: Option<(&str, &str)>) -> ImageFacts {

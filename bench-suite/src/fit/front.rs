@@ -1,0 +1,232 @@
+//! What is worth choosing among all that fits, and the advice in words.
+
+use bytesize::ByteSize;
+
+use super::Found;
+
+/// A choice that no other beats in batch, memory and throughput alike.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+pub struct Choice {
+    /// The image's name.
+    pub image: String,
+    /// The scenario's name.
+    pub scenario: String,
+    /// The choice on every axis but the batch.
+    pub combination: String,
+    /// Samples in a micro-batch.
+    pub batch: u32,
+    /// The most memory that it held.
+    pub peak_bytes: u64,
+    /// Throughput.
+    pub throughput_samples_per_second: f64,
+}
+
+impl Choice {
+    /// At least as good in everything, and better in something.
+    fn beats(&self, other: &Self) -> bool {
+        let as_good = self.batch >= other.batch
+            && self.peak_bytes <= other.peak_bytes
+            && self.throughput_samples_per_second >= other.throughput_samples_per_second;
+        let better = self.batch > other.batch
+            || self.peak_bytes < other.peak_bytes
+            || self.throughput_samples_per_second > other.throughput_samples_per_second;
+        as_good && better
+    }
+}
+
+/// The Pareto front of batch (more is better), peak memory (less) and throughput (more), over
+/// every try that fits, of one scenario and image at a time; the largest batch first.
+#[must_use]
+pub fn front(found: &[Found]) -> Vec<Choice> {
+    let mut choices = Vec::new();
+    for one in found {
+        for tried in one.tries.iter().filter(|tried| tried.outcome.is_ok()) {
+            if let (Some(peak_bytes), Some(throughput)) =
+                (tried.peak_bytes, tried.throughput_samples_per_second)
+            {
+                choices.push(Choice {
+                    image: one.image.clone(),
+                    scenario: one.scenario.clone(),
+                    combination: one.combination.clone(),
+                    batch: tried.batch,
+                    peak_bytes,
+                    throughput_samples_per_second: throughput,
+                });
+            }
+        }
+    }
+    let same = |one: &Choice, other: &Choice| {
+        (&one.image, &one.scenario) == (&other.image, &other.scenario)
+    };
+    let mut front: Vec<Choice> = choices
+        .iter()
+        .filter(|choice| {
+            !choices
+                .iter()
+                .any(|other| same(choice, other) && other.beats(choice))
+        })
+        .cloned()
+        .collect();
+    front.sort_by(|one, other| {
+        (&one.image, &one.scenario, other.batch, one.peak_bytes).cmp(&(
+            &other.image,
+            &other.scenario,
+            one.batch,
+            other.peak_bytes,
+        ))
+    });
+    front
+}
+
+/// One sentence for each image and scenario: what the largest batch takes and costs.
+#[must_use]
+pub fn advice(found: &[Found], memory_bytes: u64) -> Vec<String> {
+    let mut keys: Vec<(&str, &str)> = found
+        .iter()
+        .map(|one| (one.image.as_str(), one.scenario.as_str()))
+        .collect();
+    keys.dedup();
+    keys.iter()
+        .map(|&(image, scenario)| {
+            let own: Vec<&Found> = found
+                .iter()
+                .filter(|one| (one.image.as_str(), one.scenario.as_str()) == (image, scenario))
+                .collect();
+            sentence(&own, memory_bytes)
+        })
+        .collect()
+}
+
+/// The largest batch of one combination, with what it yields.
+fn largest(found: &Found) -> Option<(u32, f64, Option<u64>)> {
+    let batch = found.largest_batch?;
+    let tried = found
+        .tries
+        .iter()
+        .find(|tried| tried.batch == batch && tried.outcome.is_ok())?;
+    let throughput = tried.throughput_samples_per_second?;
+    Some((batch, throughput, tried.peak_bytes))
+}
+
+fn sentence(found: &[&Found], memory_bytes: u64) -> String {
+    let budget = ByteSize(memory_bytes).display().iec();
+    let name = found.first().map_or("", |one| one.model.as_str());
+    let mut fitting: Vec<(&Found, u32, f64, Option<u64>)> = found
+        .iter()
+        .filter_map(|one| {
+            let (batch, throughput, peak) = largest(one)?;
+            Some((*one, batch, throughput, peak))
+        })
+        .collect();
+    // Of equal batches the faster one.
+    fitting.sort_by(|one, other| other.1.cmp(&one.1).then(other.2.total_cmp(&one.2)));
+    let Some(&(most, batch, throughput, peak)) = fitting.first() else {
+        return format!("{name} fits {budget} in no combination that was tried.");
+    };
+    let more = if most.reached_most { "at least " } else { "" };
+    let peak = peak.map_or_else(String::new, |peak| {
+        format!(" (peak {})", ByteSize(peak).display().iec())
+    });
+    let effective = u64::from(batch) * u64::from(most.accumulation);
+    let accumulated = if most.accumulation > 1 {
+        format!(
+            ", {} accumulated steps for an effective batch of {effective}",
+            most.accumulation
+        )
+    } else {
+        String::new()
+    };
+    let first = format!(
+        "{name} at batch {more}{batch} fits {budget} with {}{peak}{accumulated}, \
+         {throughput:.1} samples/s",
+        most.combination
+    );
+    let fastest = fitting
+        .iter()
+        .max_by(|one, other| one.2.total_cmp(&other.2));
+    match fastest {
+        Some((other, batch, speed, _))
+            if other.combination != most.combination && *speed > throughput =>
+        {
+            format!(
+                "{first}: {:.2} × slower than {}, whose largest batch is {batch}.",
+                speed / throughput,
+                other.combination
+            )
+        }
+        _ => format!("{first}; no other combination is faster within it."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use record::Outcome;
+
+    use super::*;
+    use crate::fit::Try;
+
+    fn found(combination: &str, tries: &[(u32, u64, f64)]) -> Found {
+        Found {
+            image: "local".into(),
+            suite: "s".into(),
+            scenario: "vit".into(),
+            model: "vit-l16".into(),
+            combination: combination.into(),
+            accumulation: 4,
+            largest_batch: tries.iter().map(|one| one.0).max(),
+            reached_most: false,
+            problem: None,
+            tries: tries
+                .iter()
+                .map(|&(batch, gib, throughput)| Try {
+                    batch,
+                    outcome: Outcome::Ok,
+                    peak_bytes: Some(gib << 30),
+                    throughput_samples_per_second: Some(throughput),
+                })
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn only_what_nothing_beats_is_on_the_front() {
+        let all = [
+            found("fp32", &[(4, 6, 100.0)]),
+            found("amp-bf16", &[(4, 4, 300.0), (8, 7, 320.0)]),
+            found(
+                "amp-bf16 checkpointing=blocks",
+                &[(8, 3, 200.0), (16, 7, 210.0)],
+            ),
+        ];
+        let names: Vec<_> = front(&all)
+            .iter()
+            .map(|choice| format!("{} {}", choice.batch, choice.combination))
+            .collect();
+        assert_eq!(
+            names,
+            [
+                "16 amp-bf16 checkpointing=blocks",
+                "8 amp-bf16 checkpointing=blocks",
+                "8 amp-bf16",
+                "4 amp-bf16"
+            ]
+        );
+        assert_eq!(
+            advice(&all, 8 << 30),
+            [
+                "vit-l16 at batch 16 fits 8.0 GiB with amp-bf16 checkpointing=blocks (peak 7.0 GiB), \
+              4 accumulated steps for an effective batch of 64, 210.0 samples/s: 1.52 × slower \
+              than amp-bf16, whose largest batch is 8."
+            ]
+        );
+    }
+
+    #[test]
+    fn nothing_that_fits_is_said_too() {
+        assert_eq!(
+            advice(&[found("fp32", &[])], 1 << 30),
+            ["vit-l16 fits 1.0 GiB in no combination that was tried."]
+        );
+        assert!(front(&[found("fp32", &[])]).is_empty());
+    }
+}

@@ -1,0 +1,197 @@
+//! The largest batch that trains within a memory budget.
+//!
+//! For each combination of the axes besides the batch, batches are tried in throw-away runs with
+//! the budget as a wall: on a card the allocator's limit, on the processor the container's. The
+//! search doubles until memory runs out and then halves the gap, so that a limit of some hundred
+//! takes about ten runs. Only a want of memory counts as too large; any other failure ends the
+//! search of that combination and is told.
+
+mod front;
+mod search;
+
+use protocol::Positive;
+use record::{CellPlan, Outcome, Reason};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+pub use front::{Choice, advice, front};
+use search::{Answer, Search};
+
+use crate::{
+    execute::{Executor, Order},
+    plan::{Cell, Plan},
+    trial::{self, Ground, TrialError},
+};
+
+/// What to find out.
+#[derive(Debug, Clone)]
+pub struct Question<'a> {
+    /// Every cell is tried with other batches than its own; cells that differ in the batch alone
+    /// are one question.
+    pub plan: &'a Plan,
+    /// Where the runs are made.
+    pub ground: Ground<'a>,
+    /// The wall.
+    pub memory_bytes: u64,
+    /// Largest batch that is tried.
+    pub most_batch: u32,
+}
+
+/// One try.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Try {
+    /// Samples in a micro-batch.
+    pub batch: u32,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The most memory that it held: on a card the allocator's reserved bytes, on the processor
+    /// the container's or process's memory.
+    pub peak_bytes: Option<u64>,
+    /// Throughput.
+    pub throughput_samples_per_second: Option<f64>,
+}
+
+/// What was found out about one combination.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Found {
+    /// The image's name.
+    pub image: String,
+    /// The suite's name.
+    pub suite: String,
+    /// The scenario's name.
+    pub scenario: String,
+    /// The model's name.
+    pub model: String,
+    /// The choice on every axis but the batch, as text.
+    pub combination: String,
+    /// Micro-batches in an optimizer step.
+    pub accumulation: u32,
+    /// Largest batch that fits; `None` where none does.
+    pub largest_batch: Option<u32>,
+    /// Whether even the largest batch that was asked for fits, and larger ones may.
+    pub reached_most: bool,
+    /// Why the search ended before it was done.
+    pub problem: Option<String>,
+    /// Every try, in order.
+    pub tries: Vec<Try>,
+}
+
+/// Tries every combination. `tell` hears of each try, with the combination's name before it.
+pub async fn find(
+    question: &Question<'_>,
+    executor: &dyn Executor,
+    cancel: &CancellationToken,
+    tell: &mut dyn FnMut(&Found, &Try),
+) -> Result<Vec<Found>, TrialError> {
+    let mut all = Vec::new();
+    for (number, cell) in combinations(question.plan).into_iter().enumerate() {
+        let mut found = Found {
+            image: cell.plan.image.clone(),
+            suite: cell.plan.suite.clone(),
+            scenario: cell.plan.scenario.clone(),
+            model: cell.plan.model.to_string(),
+            combination: without_batch(&cell.plan),
+            accumulation: cell.plan.variant.accumulation.get(),
+            largest_batch: None,
+            reached_most: false,
+            problem: None,
+            tries: Vec::new(),
+        };
+        let mut search = Search::new(question.most_batch);
+        while let Some(batch) = search.next() {
+            let tried = one(question, cell, number, batch, executor, cancel).await?;
+            tell(&found, &tried);
+            let answer = answer(&tried.outcome);
+            if let Answer::Neither(words) = &answer {
+                found.problem = Some(words.clone());
+            }
+            found.tries.push(tried);
+            search.take(batch, &answer);
+        }
+        found.largest_batch = search.largest();
+        found.reached_most = search.largest() == Some(question.most_batch);
+        all.push(found);
+    }
+    Ok(all)
+}
+
+/// Cells that differ in more than the batch, each once.
+fn combinations(plan: &Plan) -> Vec<&Cell> {
+    let mut seen = std::collections::BTreeSet::new();
+    let key = |cell: &Cell| {
+        let CellPlan {
+            image,
+            suite,
+            scenario,
+            ..
+        } = &cell.plan;
+        let names = (image.clone(), suite.clone(), scenario.clone());
+        (names, without_batch(&cell.plan))
+    };
+    let mut cells: Vec<&Cell> = plan.cells.iter().collect();
+    cells.retain(|cell| seen.insert(key(cell)));
+    cells
+}
+
+/// The variant as text, the batch left out.
+fn without_batch(plan: &CellPlan) -> String {
+    let text = plan.variant.to_string();
+    let batch = format!("bs{}", plan.variant.batch);
+    let words: Vec<&str> = text.split(' ').filter(|word| *word != batch).collect();
+    words.join(" ")
+}
+
+fn answer(outcome: &Outcome) -> Answer {
+    match outcome {
+        Outcome::Ok => Answer::Fits,
+        Outcome::Failed {
+            reason: Reason::OutOfMemory | Reason::HostOutOfMemory,
+            ..
+        } => Answer::TooLarge,
+        Outcome::Failed {
+            reason, message, ..
+        } => Answer::Neither(format!("{}: {message}", reason.word())),
+    }
+}
+
+async fn one(
+    question: &Question<'_>,
+    cell: &Cell,
+    number: usize,
+    batch: u32,
+    executor: &dyn Executor,
+    cancel: &CancellationToken,
+) -> Result<Try, TrialError> {
+    let name = format!("{number:02}-b{batch}");
+    let is_cuda = cell.device.is_cuda();
+    let wall = |order: &mut Order| {
+        if let Some(batch) = Positive::new(batch) {
+            order.asked.variant.batch = batch;
+        }
+        if is_cuda {
+            order.asked.device_memory_bytes = Some(question.memory_bytes);
+        } else {
+            order.limits.memory_bytes = Some(question.memory_bytes);
+        }
+    };
+    let ran = trial::run(question.ground, cell, &name, wall, executor, cancel);
+    let (outcome, metrics) = ran.await?;
+    let peak_bytes = metrics.as_ref().and_then(|metrics| {
+        let memory = &metrics.memory;
+        if is_cuda {
+            let reserved = memory.run_peak_reserved_bytes;
+            let reserved = reserved.or(memory.peak_reserved_bytes);
+            reserved.or(memory.peak_allocated_bytes)
+        } else {
+            let outside = metrics.container_peak_bytes;
+            outside.or(memory.host_peak_resident_bytes)
+        }
+    });
+    Ok(Try {
+        batch,
+        outcome,
+        peak_bytes,
+        throughput_samples_per_second: metrics.map(|metrics| metrics.throughput_samples_per_second),
+    })
+}

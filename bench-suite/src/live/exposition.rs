@@ -1,0 +1,286 @@
+//! What a session tells, as `OpenMetrics`.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
+};
+
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text::encode},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, info::Info},
+    registry::Registry,
+};
+use record::{CellPlan, Outcome, Record};
+
+use super::{Live, Reading};
+use crate::session::{Progress, Subscriber, Totals};
+
+type Number = Gauge<f64, AtomicU64>;
+
+/// A cell, by which figures are told apart.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CellLabels {
+    image: String,
+    suite: String,
+    scenario: String,
+    variant: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabels {
+    outcome: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RunLabels {
+    run: String,
+    device: String,
+}
+
+/// The figures of a session. A clone shows the same.
+#[derive(Debug, Clone)]
+pub struct Exposition {
+    live: Live,
+    shown: Arc<Mutex<Shown>>,
+}
+
+#[derive(Debug)]
+struct Shown {
+    registry: Registry,
+    is_told: bool,
+    planned: Gauge,
+    remaining: Gauge,
+    complete: Gauge,
+    ended: Family<OutcomeLabels, Counter>,
+    throughput: Family<CellLabels, Number>,
+    allocated: Family<CellLabels, Number>,
+    last_record: Number,
+    runs: Vec<LiveFigure>,
+}
+
+/// One live figure of every run under way.
+struct LiveFigure {
+    family: Family<RunLabels, Number>,
+    of: fn(&Reading) -> Option<f64>,
+}
+
+impl fmt::Debug for LiveFigure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LiveFigure")
+            .field("family", &self.family)
+            .finish_non_exhaustive()
+    }
+}
+
+type LiveEntry = (&'static str, &'static str, fn(&Reading) -> Option<f64>);
+
+const LIVE: [LiveEntry; 8] = [
+    (
+        "run_memory_bytes",
+        "Memory of the container or process of a run under way",
+        |reading| reading.memory_bytes,
+    ),
+    (
+        "run_processor_cores",
+        "Processors' worth of time that a run under way uses",
+        |reading| reading.processor_cores,
+    ),
+    (
+        "run_pids",
+        "Threads and processes of a run under way",
+        |reading| reading.pids,
+    ),
+    (
+        "card_used_bytes",
+        "Bytes of the card in use by everybody",
+        |reading| reading.card_used_bytes,
+    ),
+    (
+        "card_utilization_percent",
+        "Share of time with a kernel running on the card",
+        |reading| reading.card_utilization_percent,
+    ),
+    ("card_power_watts", "Power draw of the card", |reading| {
+        reading.card_power_watts
+    }),
+    (
+        "card_temperature_celsius",
+        "Temperature of the card",
+        |reading| reading.card_temperature_celsius,
+    ),
+    (
+        "card_sm_clock_megahertz",
+        "Multiprocessor clock of the card",
+        |reading| reading.card_sm_clock_mhz,
+    ),
+];
+
+impl Exposition {
+    /// Shows nothing yet but what the monitors put into `live`.
+    #[must_use]
+    pub fn new(live: Live) -> Self {
+        let mut registry = Registry::with_prefix("torchgauge");
+        let (planned, remaining, complete) = (Gauge::default(), Gauge::default(), Gauge::default());
+        let ended = Family::<OutcomeLabels, Counter>::default();
+        let throughput = Family::<CellLabels, Number>::default();
+        let allocated = Family::<CellLabels, Number>::default();
+        let last_record = Number::default();
+        registry.register("runs_planned", "Runs that were planned", planned.clone());
+        registry.register(
+            "runs_remaining",
+            "Runs that are still to do",
+            remaining.clone(),
+        );
+        registry.register(
+            "session_complete",
+            "1 when every planned run is finished",
+            complete.clone(),
+        );
+        registry.register("tries", "Tries at runs by how they ended", ended.clone());
+        registry.register(
+            "throughput_samples_per_second",
+            "Throughput of the last good run of a cell",
+            throughput.clone(),
+        );
+        registry.register(
+            "peak_allocated_bytes",
+            "Most bytes in tensors in the last good run of a cell",
+            allocated.clone(),
+        );
+        registry.register(
+            "last_record_timestamp_seconds",
+            "When the last record was written, in seconds since 1970",
+            last_record.clone(),
+        );
+        let runs = LIVE
+            .iter()
+            .map(|&(name, help, of)| {
+                let family = Family::<RunLabels, Number>::default();
+                registry.register(name, help, family.clone());
+                LiveFigure { family, of }
+            })
+            .collect();
+        Self {
+            live,
+            shown: Arc::new(Mutex::new(Shown {
+                registry,
+                is_told: false,
+                planned,
+                remaining,
+                complete,
+                ended,
+                throughput,
+                allocated,
+                last_record,
+                runs,
+            })),
+        }
+    }
+
+    /// Everything as `OpenMetrics` text, as of now.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let readings = self.live.readings();
+        let shown = self.lock();
+        for LiveFigure { family, of } in &shown.runs {
+            // A run that ended has no newest reading.
+            family.clear();
+            for (run, reading) in &readings {
+                if let Some(value) = of(reading) {
+                    let labels = RunLabels {
+                        run: run.clone(),
+                        device: reading.device.clone(),
+                    };
+                    family.get_or_create(&labels).set(value);
+                }
+            }
+        }
+        let mut text = String::new();
+        // A String takes everything.
+        let _ = encode(&mut text, &shown.registry);
+        text
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shown {
+    fn session(&mut self, session: &record::Session) {
+        if self.is_told {
+            return;
+        }
+        self.is_told = true;
+        let about = Info::new(vec![
+            ("session", session.session.clone()),
+            ("device", session.device.to_string()),
+            ("engine", session.engine.kind.clone()),
+            ("machine", session.machine.name.clone()),
+            ("version", session.tool.version.clone()),
+        ]);
+        self.registry
+            .register("session", "The session under way", about);
+    }
+
+    fn totals(&self, totals: Totals) {
+        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        self.planned.set(number(totals.planned));
+        self.remaining.set(number(totals.remaining));
+        self.complete.set(totals.is_complete().into());
+    }
+
+    fn record(&self, record: &Record) {
+        let outcome = match &record.outcome {
+            Outcome::Ok => "ok".to_owned(),
+            Outcome::Failed { reason, .. } => reason.word(),
+        };
+        self.ended.get_or_create(&OutcomeLabels { outcome }).inc();
+        let now = jiff::Timestamp::now().as_duration().as_secs_f64();
+        self.last_record.set(now);
+        let (true, Some(metrics)) = (record.outcome.is_ok(), &record.metrics) else {
+            return;
+        };
+        let labels = CellLabels {
+            image: record.image.clone(),
+            suite: record.suite.clone(),
+            scenario: record.scenario.clone(),
+            variant: record.variant.to_string(),
+        };
+        self.throughput
+            .get_or_create(&labels)
+            .set(metrics.throughput_samples_per_second);
+        if let Some(bytes) = metrics.memory.peak_allocated_bytes {
+            self.allocated.get_or_create(&labels).set(bytes as f64);
+        }
+    }
+
+    fn cells(&self, cells: &[CellPlan]) {
+        // The outcome that one watches for is there from the start, so that its rate is known.
+        if !cells.is_empty() {
+            let outcome = "ok".to_owned();
+            let _ = self.ended.get_or_create(&OutcomeLabels { outcome });
+        }
+    }
+}
+
+impl Subscriber for Exposition {
+    fn tell(&mut self, progress: Progress<'_>) {
+        let mut shown = self.lock();
+        match progress {
+            Progress::SessionStarted { session, totals } => {
+                shown.session(session);
+                shown.cells(&session.cells);
+                shown.totals(totals);
+            }
+            Progress::RunEnded { record, totals } => {
+                shown.record(record);
+                shown.totals(totals);
+            }
+            Progress::RunStarted { totals, .. } | Progress::SessionEnded { totals } => {
+                shown.totals(totals);
+            }
+            Progress::BlockEnded { .. } | Progress::Looked { .. } => {}
+        }
+    }
+}

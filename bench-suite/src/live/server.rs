@@ -1,0 +1,153 @@
+//! The figures over HTTP, for Prometheus and for whoever asks.
+
+use std::{
+    convert::Infallible,
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{
+    Method, Request, Response, StatusCode,
+    body::Incoming,
+    header::{ALLOW, CONTENT_TYPE},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{net::TcpListener, task::JoinHandle};
+
+use super::Exposition;
+
+/// As the `OpenMetrics` specification names its text form.
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// A client that takes longer to ask is let go.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why the figures cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// No address.
+    #[error(
+        "`{0}` is no address to listen on; expected PORT (on this machine alone) or ADDRESS:PORT, \
+         such as 9464 or 0.0.0.0:9464"
+    )]
+    Address(String),
+    /// The address cannot be had.
+    #[error("cannot listen on {address}: {source}; give another with --metrics-listen")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Reads `9464`, `:9464`, `127.0.0.1:9464` or `[::1]:9464`. A port alone is one of this machine
+/// alone: figures are for others only where somebody says so.
+pub fn address(text: &str) -> Result<SocketAddr, ListenError> {
+    let port = text.strip_prefix(':').unwrap_or(text);
+    if let Ok(port) = port.parse::<u16>() {
+        return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
+    }
+    let named = text
+        .strip_prefix("localhost:")
+        .and_then(|port| port.parse().ok());
+    if let Some(port) = named {
+        return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
+    }
+    text.parse()
+        .map_err(|_| ListenError::Address(text.to_owned()))
+}
+
+/// Serves until it is dropped.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    task: JoinHandle<()>,
+}
+
+impl Server {
+    /// Listens on the address; port 0 takes any that is free.
+    pub async fn listen(address: SocketAddr, exposition: Exposition) -> Result<Self, ListenError> {
+        let failed = |source| ListenError::Bind { address, source };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let task = tokio::spawn(async move {
+            loop {
+                let Ok((stream, _)) = listener.accept().await else {
+                    // Out of file descriptors, or a client that was gone at once.
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                };
+                let exposition = exposition.clone();
+                tokio::spawn(async move {
+                    let service = service_fn(move |request| {
+                        let answer = answer(&request, &exposition);
+                        async move { Ok::<_, Infallible>(answer) }
+                    });
+                    let served = http1::Builder::new()
+                        .timer(TokioTimer::new())
+                        .header_read_timeout(PATIENCE)
+                        .serve_connection(TokioIo::new(stream), service);
+                    // A client that goes away half way is its own affair.
+                    let _ = served.await;
+                });
+            }
+        });
+        Ok(Self { address, task })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn answer(request: &Request<Incoming>, exposition: &Exposition) -> Response<Full<Bytes>> {
+    let plain = |status, text: &'static str| {
+        let mut response = Response::new(Full::from(text));
+        *response.status_mut() = status;
+        response
+    };
+    if request.uri().path() != "/metrics" {
+        return plain(StatusCode::NOT_FOUND, "the figures are at /metrics\n");
+    }
+    if request.method() != Method::GET && request.method() != Method::HEAD {
+        let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "GET alone\n");
+        let allowed = hyper::header::HeaderValue::from_static("GET, HEAD");
+        response.headers_mut().insert(ALLOW, allowed);
+        return response;
+    }
+    let mut response = Response::new(Full::from(exposition.text()));
+    let kind = hyper::header::HeaderValue::from_static(OPENMETRICS);
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_alone_is_for_this_machine_alone() {
+        for text in ["9464", ":9464", "127.0.0.1:9464", "localhost:9464"] {
+            assert_eq!(address(text).unwrap().to_string(), "127.0.0.1:9464");
+        }
+        assert_eq!(address("0.0.0.0:1").unwrap().to_string(), "0.0.0.0:1");
+        assert_eq!(address("[::1]:1").unwrap().to_string(), "[::1]:1");
+        for text in ["", "host:port", "99999", "10.0.0.1", "http://x:1/"] {
+            let error = address(text).unwrap_err().to_string();
+            assert!(error.contains("no address to listen on"), "{error}");
+        }
+    }
+}

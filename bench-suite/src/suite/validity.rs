@@ -1,0 +1,161 @@
+//! From when on a machine is not fit to measure on, as a suite says it.
+
+use std::fmt;
+
+use record::ValidityLimits;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, de};
+use strict_yaml::{Document, KeyPath, YamlError};
+
+use super::units::Wait;
+
+/// Most repeats of one run.
+const MOST_REPEATS: u32 = 100;
+
+/// `validity:` as it stands in a file; keys that are missing are taken from the defaults.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct ValidityFile {
+    /// Longest wait for an idle machine before a run, such as `5min`; `0s`: none. 2min unless said.
+    pub(super) wait: Option<Wait>,
+    /// How often a contaminated run is repeated; 2 unless said otherwise.
+    #[schemars(range(max = 100))]
+    pub(super) repeats: Option<u32>,
+    /// Before a run: most that the card may be at work; 10 unless said otherwise.
+    pub(super) card_utilization_percent: Option<Limit>,
+    /// Before a run: how warm the card may be; 75 unless said otherwise.
+    pub(super) card_temperature_celsius: Option<Limit>,
+    /// Before and during a run: how many processes of others may use the card; 0 unless said.
+    pub(super) card_processes: Option<u32>,
+    /// During a run: most of the samples in which heat or a fault held the card back; 5 unless said.
+    pub(super) throttled_percent: Option<Limit>,
+    /// During a run: most of the samples in which the power cap held the card back; `any` unless said.
+    pub(super) power_cap_percent: Option<Limit>,
+    /// Before and during a run: most that others may use of all processors; `any` unless said.
+    pub(super) host_busy_percent: Option<Limit>,
+    /// During a run: most of the time in which the host waited for memory; 10 unless said otherwise.
+    pub(super) memory_stall_percent: Option<Limit>,
+}
+
+/// A limit from 0 to 100, or `any`: none.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Limit(Option<f64>);
+
+impl<'de> Deserialize<'de> for Limit {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl Visitor {
+            fn take<E: de::Error>(self, value: f64, got: de::Unexpected<'_>) -> Result<Limit, E> {
+                if (0.0..=100.0).contains(&value) {
+                    Ok(Limit(Some(value)))
+                } else {
+                    Err(E::invalid_value(got, &self))
+                }
+            }
+        }
+        impl de::Visitor<'_> for Visitor {
+            type Value = Limit;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number from 0 to 100, or any")
+            }
+
+            fn visit_u64<E: de::Error>(self, value: u64) -> Result<Limit, E> {
+                self.take(value as f64, de::Unexpected::Unsigned(value))
+            }
+
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Limit, E> {
+                self.take(value as f64, de::Unexpected::Signed(value))
+            }
+
+            fn visit_f64<E: de::Error>(self, value: f64) -> Result<Limit, E> {
+                self.take(value, de::Unexpected::Float(value))
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Limit, E> {
+                if text == "any" {
+                    Ok(Limit(None))
+                } else {
+                    Err(E::invalid_value(de::Unexpected::Str(text), &self))
+                }
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+impl JsonSchema for Limit {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Limit".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A limit from 0 to 100, or any",
+            "anyOf": [
+                { "type": "number", "minimum": 0, "maximum": 100 },
+                { "const": "any" },
+            ],
+        })
+    }
+}
+
+impl ValidityFile {
+    /// Checks what types cannot.
+    pub(super) fn check(&self, document: &Document, path: &KeyPath) -> Result<(), YamlError> {
+        match self.repeats {
+            Some(repeats) if repeats > MOST_REPEATS => Err(document.error_expecting(
+                &path.clone().key("repeats"),
+                format!("a value out of range: {repeats}"),
+                format!("expected a whole number from 0 to {MOST_REPEATS}"),
+                None,
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// These, and `others` where these say nothing.
+    pub(super) fn or(&self, others: &Self) -> Self {
+        Self {
+            wait: self.wait.or(others.wait),
+            repeats: self.repeats.or(others.repeats),
+            card_utilization_percent: self
+                .card_utilization_percent
+                .or(others.card_utilization_percent),
+            card_temperature_celsius: self
+                .card_temperature_celsius
+                .or(others.card_temperature_celsius),
+            card_processes: self.card_processes.or(others.card_processes),
+            throttled_percent: self.throttled_percent.or(others.throttled_percent),
+            power_cap_percent: self.power_cap_percent.or(others.power_cap_percent),
+            host_busy_percent: self.host_busy_percent.or(others.host_busy_percent),
+            memory_stall_percent: self.memory_stall_percent.or(others.memory_stall_percent),
+        }
+    }
+}
+
+impl From<ValidityFile> for ValidityLimits {
+    fn from(file: ValidityFile) -> Self {
+        let usual = Self::default();
+        let limit = |own: Option<Limit>, usual| own.map_or(usual, |limit| limit.0);
+        Self {
+            wait_seconds: file
+                .wait
+                .map_or(usual.wait_seconds, |wait| wait.0.as_secs_f64()),
+            repeats: file.repeats.unwrap_or(usual.repeats),
+            card_utilization_percent: limit(
+                file.card_utilization_percent,
+                usual.card_utilization_percent,
+            ),
+            card_temperature_celsius: limit(
+                file.card_temperature_celsius,
+                usual.card_temperature_celsius,
+            ),
+            card_processes: file.card_processes.or(usual.card_processes),
+            throttled_percent: limit(file.throttled_percent, usual.throttled_percent),
+            power_cap_percent: limit(file.power_cap_percent, usual.power_cap_percent),
+            host_busy_percent: limit(file.host_busy_percent, usual.host_busy_percent),
+            memory_stall_percent: limit(file.memory_stall_percent, usual.memory_stall_percent),
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Single runs outside of a session, in a folder that goes with them.
+
+use std::{fs, io, path::Path};
+
+use record::{Machine, Metrics, Outcome};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    execute::{Executor, Order},
+    invariants,
+    outcome::judge,
+    plan::Cell,
+    results::{self, WorkloadEnd},
+};
+
+/// Where single runs are made.
+#[derive(Debug, Clone, Copy)]
+pub struct Ground<'a> {
+    /// The machine.
+    pub machine: &'a Machine,
+    /// Name of the runs' session, which labels the containers.
+    pub session: &'a str,
+    /// Folder for the runs' files, which go with each run.
+    pub folder: &'a Path,
+}
+
+/// Why a single run cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum TrialError {
+    /// Its files cannot be made.
+    #[error("cannot make a folder for a run in {folder}: {source}; is the disk full?")]
+    Folder {
+        /// Where.
+        folder: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The user stopped it.
+    #[error("stopped before the last run")]
+    Stopped,
+}
+
+/// Makes one run of a cell. `change` may alter what is asked for.
+pub(crate) async fn run(
+    ground: Ground<'_>,
+    cell: &Cell,
+    name: &str,
+    change: impl FnOnce(&mut Order),
+    executor: &dyn Executor,
+    cancel: &CancellationToken,
+) -> Result<(Outcome, Option<Metrics>), TrialError> {
+    let failed = |source| TrialError::Folder {
+        folder: ground.folder.display().to_string(),
+        source,
+    };
+    let folder = tempfile::Builder::new()
+        .prefix("run-")
+        .tempdir_in(ground.folder)
+        .map_err(failed)?;
+    let work = folder.path().join("work");
+    fs::create_dir(&work).map_err(failed)?;
+    let log = folder.path().join("log");
+    let mut order = Order::new(ground.session, name, 1, cell, ground.machine, &work, &log);
+    change(&mut order);
+    let execution = executor.run(&order, cancel).await;
+    if cancel.is_cancelled() {
+        return Err(TrialError::Stopped);
+    }
+    let told = results::read(&order.results_file(), name);
+    let said = fs::read_to_string(&order.log).ok();
+    let outcome = judge(&execution.end, &told, said.as_deref());
+    let metrics = match &told.end {
+        Some(WorkloadEnd::Finished(summary)) if outcome.is_ok() => {
+            Some(invariants::metrics(summary, &told, &execution.monitor))
+        }
+        _ => None,
+    };
+    Ok((outcome, metrics))
+}

@@ -1,0 +1,209 @@
+//! The wait for a machine that is idle enough.
+
+use std::time::{Duration, Instant};
+
+use record::{Before, ValidityLimits};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::processes;
+use crate::{
+    machine::available_memory_bytes,
+    monitor::{Card, Times},
+};
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Over so long the host's load is read.
+const LOAD_WINDOW: Duration = Duration::from_millis(300);
+
+/// What a wait came to.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Fitness {
+    /// The machine is fit.
+    Fit,
+    /// It was not within the time, in words.
+    Busy(String),
+    /// The card is lost, in words.
+    Lost(String),
+    /// The session was interrupted.
+    Interrupted,
+}
+
+/// Waits until the machine is fit to measure on, at most as long as the limits say.
+pub(crate) async fn wait(
+    limits: &ValidityLimits,
+    card: Option<&Card>,
+    shares_card: bool,
+    cancel: &CancellationToken,
+) -> (Before, Fitness) {
+    let began = Instant::now();
+    let patience = Duration::try_from_secs_f64(limits.wait_seconds).unwrap_or_default();
+    let mut waited_for = Vec::new();
+    loop {
+        let (mut before, found) = match read(limits, card).await {
+            Ok(before) => {
+                let found = obstacles(limits, &before, shares_card);
+                (before, found)
+            }
+            Err(lost) => return (Before::default(), Fitness::Lost(lost)),
+        };
+        if waited_for.is_empty() {
+            waited_for.clone_from(&found);
+        }
+        before.waited_seconds = if waited_for.is_empty() {
+            0.0
+        } else {
+            began.elapsed().as_secs_f64()
+        };
+        before.waited_for.clone_from(&waited_for);
+        if found.is_empty() {
+            return (before, Fitness::Fit);
+        }
+        let left = patience.saturating_sub(began.elapsed());
+        if left.is_zero() {
+            let words = format!(
+                "the machine was not fit to measure on within {} s: {}",
+                limits.wait_seconds,
+                found.join("; ")
+            );
+            return (before, Fitness::Busy(words));
+        }
+        tokio::select! {
+            () = sleep(PAUSE.min(left)) => {}
+            () = cancel.cancelled() => return (before, Fitness::Interrupted),
+        }
+    }
+}
+
+async fn read(limits: &ValidityLimits, card: Option<&Card>) -> Result<Before, String> {
+    let mut before = Before {
+        host_available_bytes: available_memory_bytes(),
+        ..Before::default()
+    };
+    // A reading of the load takes a while, and is taken only where it is asked for.
+    if limits.host_busy_percent.is_some()
+        && let Some(first) = Times::now()
+    {
+        sleep(LOAD_WINDOW).await;
+        let share = Times::now().and_then(|now| now.busy_since(first));
+        before.host_busy_percent = share.map(|share| 100.0 * share);
+    }
+    if let Some(card) = card {
+        let reading = card.read()?;
+        before.card_utilization_percent = reading.utilization_percent;
+        before.card_temperature_celsius = reading.temperature_celsius;
+        before.card_processes = reading.processes;
+    }
+    Ok(before)
+}
+
+/// What keeps the machine from being fit. Whoever shares a card has agreed to its being in use.
+fn obstacles(limits: &ValidityLimits, before: &Before, shares_card: bool) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut over = |value: Option<f64>, limit: Option<f64>, words: &dyn Fn(f64, f64) -> String| {
+        if let (Some(value), Some(limit)) = (value, limit)
+            && value > limit
+        {
+            found.push(words(value, limit));
+        }
+    };
+    if !shares_card {
+        over(
+            before.card_utilization_percent,
+            limits.card_utilization_percent,
+            &|value, limit| format!("the card is {value:.0} % at work (limit {limit} %)"),
+        );
+    }
+    over(
+        before.card_temperature_celsius,
+        limits.card_temperature_celsius,
+        &|value, limit| format!("the card is at {value:.0} °C (limit {limit} °C)"),
+    );
+    over(
+        before.host_busy_percent,
+        limits.host_busy_percent,
+        &|value, limit| {
+            format!("{value:.0} % of the host's processors are in use (limit {limit} %)")
+        },
+    );
+    if let (Some(pids), Some(most), false) =
+        (&before.card_processes, limits.card_processes, shares_card)
+        && pids.len() > most as usize
+    {
+        found.push(format!("other processes use the card: {}", processes(pids)));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(before: &Before, shares_card: bool, expect: &[&str]) {
+        let limits = ValidityLimits {
+            host_busy_percent: Some(20.0),
+            ..ValidityLimits::default()
+        };
+        assert_eq!(obstacles(&limits, before, shares_card), expect);
+    }
+
+    #[test]
+    fn every_obstacle_is_named_with_its_limit() {
+        check(&Before::default(), false, &[]);
+        let busy = Before {
+            card_utilization_percent: Some(97.0),
+            card_temperature_celsius: Some(81.0),
+            card_processes: Some(vec![u32::MAX]),
+            host_busy_percent: Some(55.4),
+            ..Before::default()
+        };
+        check(
+            &busy,
+            false,
+            &[
+                "the card is 97 % at work (limit 10 %)",
+                "the card is at 81 °C (limit 75 °C)",
+                "55 % of the host's processors are in use (limit 20 %)",
+                "other processes use the card: 4294967295",
+            ],
+        );
+        check(
+            &busy,
+            true,
+            &[
+                "the card is at 81 °C (limit 75 °C)",
+                "55 % of the host's processors are in use (limit 20 %)",
+            ],
+        );
+    }
+
+    #[tokio::test]
+    async fn a_host_that_stays_busy_is_waited_for_and_then_told() {
+        // More than nothing is always in use on a machine that runs this test.
+        let limits = ValidityLimits {
+            wait_seconds: 0.8,
+            host_busy_percent: Some(-1.0),
+            ..ValidityLimits::default()
+        };
+        let cancel = CancellationToken::new();
+        let (before, fitness) = wait(&limits, None, false, &cancel).await;
+        let Fitness::Busy(words) = fitness else {
+            panic!("{fitness:?}")
+        };
+        assert!(words.contains("within 0.8 s: "), "{words}");
+        assert!(before.waited_seconds >= 0.8 && before.waited_for.len() == 1);
+
+        cancel.cancel();
+        let (_, fitness) = wait(&limits, None, false, &cancel).await;
+        assert_eq!(fitness, Fitness::Interrupted);
+    }
+
+    #[tokio::test]
+    async fn without_limits_nothing_is_waited_for() {
+        let cancel = CancellationToken::new();
+        let (before, fitness) = wait(&ValidityLimits::default(), None, false, &cancel).await;
+        assert_eq!(fitness, Fitness::Fit);
+        assert!(before.waited_seconds < 1e-9 && before.host_available_bytes.is_some());
+    }
+}

@@ -1,0 +1,226 @@
+//! `cargo xtask fit`: the largest batch that trains within a memory budget.
+
+use bench_suite::{
+    device::Choice,
+    fit::{self, Found, Question},
+    live::Live,
+    machine,
+    plan::{Plan, Request},
+    session,
+    suite::Suite,
+    trial::Ground,
+};
+use bytesize::ByteSize;
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    cli::{FitArgs, Format},
+    commands::{
+        bench::{self, prepare},
+        scenarios,
+    },
+    error::{Error, Result},
+    printer::Printer,
+    table::table,
+    workspace,
+};
+
+/// What `--format json` prints.
+#[derive(Debug, Serialize)]
+struct FitReport<'a> {
+    version: u32,
+    memory_bytes: u64,
+    device: String,
+    machine: String,
+    found: &'a [Found],
+    front: Vec<fit::Choice>,
+    advice: Vec<String>,
+}
+
+/// Plans, prepares, searches, tells.
+pub(crate) async fn run(args: &FitArgs, printer: &Printer) -> Result<()> {
+    let root = workspace::root()?;
+    let suite = suite(&args.scenario)?;
+    let machine = machine::facts(None);
+    let choice: Choice = args
+        .device
+        .parse()
+        .map_err(|source| Error::Device(Box::new(source)))?;
+    let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+    let devices = choice
+        .resolve(&machine, visible.as_deref())
+        .map_err(|source| Error::Device(Box::new(source)))?;
+    let device = devices[0];
+    let images = prepare::images(&args.image, device, &root)?;
+    let names: Vec<String> = images.iter().map(|image| image.name.clone()).collect();
+    let plan = Plan::new(&Request {
+        suites: &[suite],
+        images: &names,
+        device,
+        blocks: Some(1),
+        order_seed: Some(1),
+    })?;
+    let name = session::fresh_name();
+    let _locks = bench::lock(&[device], &machine, &name, args.share_gpu)?;
+    let place = prepare::Place::choose(&args.engine, &Live::default(), printer).await?;
+    if let (prepare::Place::Processes { .. }, false) = (&place, device.is_cuda()) {
+        return Err(Error::NoWall);
+    }
+    let sources = prepare::sources(&args.sources, &root);
+    let ready = prepare::ready(&place, images, &[device], sources, printer).await?;
+    let folder = bench::scratch("fit")?;
+    let cancel = CancellationToken::new();
+    let stopper = bench::stop_on_signal(cancel.clone(), printer.clone());
+    let question = Question {
+        plan: &plan,
+        ground: Ground {
+            machine: &machine,
+            session: &name,
+            folder: folder.path(),
+        },
+        memory_bytes: args.memory.as_u64(),
+        most_batch: args.most,
+    };
+    let found = fit::find(
+        &question,
+        ready.executor.as_ref(),
+        &cancel,
+        &mut |found, tried| {
+            let ended = match &tried.outcome {
+                record::Outcome::Ok => "fits".to_owned(),
+                record::Outcome::Failed { reason, .. } => reason.word(),
+            };
+            printer.note(&format!(
+                "{} {} at batch {}: {ended}",
+                found.scenario, found.combination, tried.batch
+            ));
+        },
+    )
+    .await;
+    stopper.abort();
+    place.clean_up().await;
+    let found = found?;
+    tell(&question, &found, device, args.format, printer)?;
+    let problems = found.iter().filter(|one| one.problem.is_some()).count();
+    if problems > 0 {
+        return Err(Error::RunsFailed {
+            failed: problems,
+            planned: found.len(),
+        });
+    }
+    Ok(())
+}
+
+/// The suite, cut down to one scenario where one is named: `SUITE:SCENARIO`.
+fn suite(reference: &str) -> Result<Suite> {
+    let catalog = scenarios::catalog()?;
+    let (name, scenario) = match reference.rsplit_once(':') {
+        Some((name, scenario)) => (name, Some(scenario)),
+        None => (reference, None),
+    };
+    let mut suite = catalog.load(name).map_err(Error::Suite)?;
+    let Some(scenario) = scenario else {
+        return Ok(suite);
+    };
+    let known: Vec<String> = suite.scenarios.iter().map(|one| one.name.clone()).collect();
+    suite.scenarios.retain(|one| one.name == scenario);
+    if suite.scenarios.is_empty() {
+        return Err(Error::NoScenario {
+            suite: suite.name,
+            scenario: scenario.to_owned(),
+            known: known.join(", "),
+        });
+    }
+    Ok(suite)
+}
+
+fn tell(
+    question: &Question<'_>,
+    found: &[Found],
+    device: protocol::Device,
+    format: Format,
+    printer: &Printer,
+) -> Result<()> {
+    let front = fit::front(found);
+    let advice = fit::advice(found, question.memory_bytes);
+    if format == Format::Json {
+        return printer.json(&FitReport {
+            version: 1,
+            memory_bytes: question.memory_bytes,
+            device: device.to_string(),
+            machine: question.ground.machine.name.clone(),
+            found,
+            front,
+            advice,
+        });
+    }
+    let size = |bytes: Option<u64>| {
+        bytes.map_or_else(
+            || "–".to_owned(),
+            |bytes| ByteSize(bytes).display().iec().to_string(),
+        )
+    };
+    let mut all = table(
+        format,
+        [
+            "image",
+            "scenario",
+            "combination",
+            "largest batch",
+            "peak",
+            "samples/s",
+            "why no more",
+        ],
+    );
+    for one in found {
+        let batch = one.largest_batch;
+        let best = one
+            .tries
+            .iter()
+            .find(|tried| Some(tried.batch) == batch && tried.outcome.is_ok());
+        let why = match (&one.problem, one.reached_most) {
+            (Some(problem), _) => problem.lines().next().unwrap_or_default().to_owned(),
+            (None, true) => "--most was reached".to_owned(),
+            (None, false) => "out of memory".to_owned(),
+        };
+        all.add_row([
+            one.image.clone(),
+            one.scenario.clone(),
+            one.combination.clone(),
+            batch.map_or_else(|| "none".to_owned(), |batch| batch.to_string()),
+            size(best.and_then(|tried| tried.peak_bytes)),
+            best.and_then(|tried| tried.throughput_samples_per_second)
+                .map_or_else(|| "–".to_owned(), |speed| format!("{speed:.1}")),
+            why,
+        ]);
+    }
+    printer.line(&all.to_string());
+    let mut choices = table(
+        format,
+        [
+            "image",
+            "scenario",
+            "batch",
+            "combination",
+            "peak",
+            "samples/s",
+        ],
+    );
+    for choice in &front {
+        choices.add_row([
+            choice.image.clone(),
+            choice.scenario.clone(),
+            choice.batch.to_string(),
+            choice.combination.clone(),
+            size(Some(choice.peak_bytes)),
+            format!("{:.1}", choice.throughput_samples_per_second),
+        ]);
+    }
+    printer.line("\nWhat nothing else beats in batch, memory and speed alike:");
+    printer.line(&choices.to_string());
+    for sentence in advice {
+        printer.line(&sentence);
+    }
+    Ok(())
+}

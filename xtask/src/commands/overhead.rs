@@ -1,0 +1,157 @@
+//! `cargo xtask overhead`: what the monitors cost, by the same runs with them and without.
+
+use bench_suite::{
+    device::Choice,
+    live::Live,
+    machine,
+    overhead::{self, Pair},
+    plan::{Plan, Request},
+    session,
+    trial::Ground,
+};
+use judge::compare::{Block, Comparison, Direction, Kind, Metric, Options, Verdict, compare};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    cli::{Format, OverheadArgs},
+    commands::{
+        bench::{self, prepare},
+        scenarios,
+    },
+    error::{Error, Result},
+    printer::Printer,
+    table::table,
+    workspace,
+};
+
+/// The share of throughput that the monitors may cost.
+const MARGIN: f64 = 0.005;
+
+/// Runs every cell watched and unwatched, and judges the pairs.
+pub(crate) async fn run(args: &OverheadArgs, printer: &Printer) -> Result<()> {
+    let root = workspace::root()?;
+    let suite = scenarios::catalog()?
+        .load(&args.suite)
+        .map_err(Error::Suite)?;
+    let machine = machine::facts(None);
+    let choice: Choice = args
+        .device
+        .parse()
+        .map_err(|source| Error::Device(Box::new(source)))?;
+    let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+    let devices = choice
+        .resolve(&machine, visible.as_deref())
+        .map_err(|source| Error::Device(Box::new(source)))?;
+    let device = devices[0];
+    let images = prepare::images(&args.image, device, &root)?;
+    let names: Vec<String> = images.iter().map(|image| image.name.clone()).collect();
+    let plan = Plan::new(&Request {
+        suites: &[suite],
+        images: &names,
+        device,
+        blocks: Some(args.blocks),
+        order_seed: None,
+    })?;
+    let name = session::fresh_name();
+    let _locks = bench::lock(&[device], &machine, &name, false)?;
+    let place = prepare::Place::choose(&args.engine, &Live::default(), printer).await?;
+    let sources = prepare::sources(&args.sources, &root);
+    let ready = prepare::ready(&place, images, &[device], sources, printer).await?;
+    let folder = bench::scratch("overhead")?;
+    let cancel = CancellationToken::new();
+    let stopper = bench::stop_on_signal(cancel.clone(), printer.clone());
+    let ground = Ground {
+        machine: &machine,
+        session: &name,
+        folder: folder.path(),
+    };
+    let pairs = overhead::measure(
+        &plan,
+        ground,
+        ready.executor.as_ref(),
+        &cancel,
+        &mut |ended| {
+            let look = if ended.watched {
+                "watched"
+            } else {
+                "unwatched"
+            };
+            let outcome = match ended.outcome {
+                record::Outcome::Ok => "ok".to_owned(),
+                record::Outcome::Failed { reason, .. } => reason.word(),
+            };
+            let plan = &ended.cell.plan;
+            printer.note(&format!(
+                "block {}: {} {} {look}: {outcome}",
+                ended.block + 1,
+                plan.scenario,
+                plan.variant
+            ));
+        },
+    )
+    .await;
+    stopper.abort();
+    place.clean_up().await;
+    tell(&plan, &pairs?, printer)
+}
+
+fn judged(pairs: &[Pair]) -> Option<Comparison> {
+    let metric = Metric {
+        blocks: pairs
+            .iter()
+            .map(|pair| Block {
+                base: pair.unwatched,
+                head: pair.watched,
+            })
+            .collect(),
+        direction: Direction::HigherIsBetter,
+        kind: Kind::TimeLike,
+        margin: MARGIN,
+    };
+    compare(&metric, &Options::default()).ok()
+}
+
+fn tell(plan: &Plan, pairs: &[Vec<Pair>], printer: &Printer) -> Result<()> {
+    let mut rows = table(
+        Format::Text,
+        [
+            "scenario",
+            "variant",
+            "watched ÷ unwatched",
+            "95 % interval",
+            "blocks",
+            "verdict",
+        ],
+    );
+    let mut failing = 0;
+    for (cell, pairs) in plan.cells.iter().zip(pairs) {
+        let Some(comparison) = judged(pairs) else {
+            continue;
+        };
+        let verdict = match comparison.verdict {
+            Verdict::Same => "within 0.5 %",
+            Verdict::Worse => "costs more than it may",
+            Verdict::Better => "faster with monitors: noise",
+            Verdict::CannotTell => "cannot tell; more blocks",
+        };
+        failing += usize::from(comparison.verdict == Verdict::Worse);
+        rows.add_row([
+            cell.plan.scenario.clone(),
+            cell.plan.variant.to_string(),
+            comparison
+                .ratio
+                .map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.5}")),
+            comparison.interval.map_or_else(
+                || "–".to_owned(),
+                |interval| format!("{:.5} to {:.5}", interval.lo, interval.hi),
+            ),
+            comparison.blocks_used.to_string(),
+            verdict.to_owned(),
+        ]);
+    }
+    printer.line(&rows.to_string());
+    if failing > 0 {
+        return Err(Error::Gate { failing });
+    }
+    Ok(())
+}

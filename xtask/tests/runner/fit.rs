@@ -1,0 +1,101 @@
+//! The largest batch, found by the real command with runs of the mock engine.
+
+use serde_json::Value;
+
+use crate::support::xtask;
+
+const SUITE: &str = "version: 1\ndescription: d\nscenarios:\n\
+    - {name: small, model: vit-tiny, axes: {batch: [1, 2], precision: [fp32, amp-bf16]}}\n\
+    - {name: large, model: bert-tiny, axes: {batch: 1}}\n";
+
+#[test]
+fn the_largest_batch_of_each_combination_is_found() {
+    let home = tempfile::tempdir().expect("a folder");
+    let suite = home.path().join("fits.yaml");
+    std::fs::write(&suite, SUITE).expect("the suite");
+    let suite = suite.to_str().expect("text");
+    let mock = "--engine=mock:amp-bf16=fits:23;fp32=fits:10";
+    let (code, text) = xtask(&[
+        "fit",
+        &format!("{suite}:small"),
+        "--memory=8GiB",
+        "--device=cpu",
+        mock,
+        "--format=json",
+    ]);
+    assert_eq!(code, 0, "{text}");
+    let start = text.find('{').expect("JSON");
+    let end = text.rfind('}').expect("JSON");
+    let report: Value = serde_json::from_str(&text[start..=end]).expect("JSON");
+    let found = report["found"].as_array().expect("a list");
+    let largest: Vec<_> = found
+        .iter()
+        .map(|one| (one["combination"].as_str(), one["largest_batch"].as_u64()))
+        .collect();
+    assert_eq!(
+        largest,
+        [(Some("fp32"), Some(10)), (Some("amp-bf16"), Some(23))]
+    );
+    assert_eq!(report["memory_bytes"], 8_u64 << 30);
+    let advice = report["advice"][0].as_str().expect("advice");
+    assert!(
+        advice.starts_with("vit-tiny at batch 23 fits 8.0 GiB with amp-bf16"),
+        "{advice}"
+    );
+}
+
+#[test]
+fn what_is_no_want_of_memory_is_told() {
+    let (code, text) = xtask(&[
+        "fit",
+        "smoke:vit-tiny",
+        "--memory=1GiB",
+        "--device=cpu",
+        "--engine=mock:*=exit:3",
+    ]);
+    assert_eq!(code, 3, "{text}");
+    assert!(text.contains("exit-status: ended with status 3"), "{text}");
+    let (code, text) = xtask(&["fit", "smoke:vit", "--memory=1GiB", "--engine=mock:"]);
+    assert_eq!(code, 2, "{text}");
+    assert!(
+        text.contains("suite smoke has no scenario `vit`; it has: resnet-tiny, "),
+        "{text}"
+    );
+    let (code, text) = xtask(&["fit", "smoke:vit-tiny", "--memory=lots"]);
+    assert_eq!(code, 2, "{text}");
+    // On the processor a plain process has no wall to run against.
+    let (code, text) = xtask(&[
+        "fit",
+        "smoke:vit-tiny",
+        "--memory=1GiB",
+        "--device=cpu",
+        "--engine=process",
+    ]);
+    assert_eq!(code, 4, "{text}");
+    assert!(
+        text.contains("only a container's limit can be the wall"),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_cost_of_the_monitors_is_judged() {
+    let (code, text) = xtask(&[
+        "overhead",
+        "--suite=smoke",
+        "--device=cpu",
+        "--blocks=2",
+        "--engine=mock:",
+    ]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("watched ÷ unwatched"), "{text}");
+    let (code, text) = xtask(&[
+        "overhead",
+        "--suite=smoke",
+        "--device=cpu",
+        "--blocks=6",
+        "--engine=mock:-watched=ok:0.9",
+    ]);
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("costs more than it may"), "{text}");
+}

@@ -1,0 +1,244 @@
+//! A home for a session, the command at work in it, and cards that do as they are told.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::OnceLock,
+    thread,
+    time::{Duration, Instant},
+};
+
+use record::{Outcome, Record, Session, SessionFolder};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Nothing here takes longer on the slowest machine.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+pub(crate) struct Home {
+    folder: tempfile::TempDir,
+}
+
+impl Home {
+    pub(crate) fn new() -> Self {
+        let home = Self {
+            folder: tempfile::tempdir().expect("a folder for the test"),
+        };
+        fs::create_dir(home.path("locks")).expect("a folder for locks");
+        home.cards("cards 2\n");
+        home.suite("wait: 1s, repeats: 2", &["one"]);
+        home
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// What the cards are to tell from now on. Their UUIDs are this home's own.
+    pub(crate) fn cards(&self, state: &str) {
+        let uuid = self.folder.path().display().to_string().replace('/', "");
+        let fresh = self.path("cards.new");
+        fs::write(&fresh, format!("uuid {uuid}\n{state}")).expect("the cards' state is written");
+        // Readers see the one or the other, never half of it.
+        fs::rename(fresh, self.path("cards")).expect("the cards' state is written");
+    }
+
+    /// One cell in each scenario, run twice.
+    pub(crate) fn suite(&self, validity: &str, scenarios: &[&str]) {
+        let scenarios: Vec<String> = scenarios
+            .iter()
+            .map(|name| format!("- {{name: {name}, model: vit-tiny, axes: {{batch: 2}}}}"))
+            .collect();
+        let scenarios = scenarios.join("\n");
+        let text = format!(
+            "version: 1\ndescription: d\ndefaults: {{blocks: 2, steps: {{warmup: 1, measured: 4}}, \
+             validity: {{{validity}}}}}\nscenarios:\n{scenarios}\n"
+        );
+        fs::write(self.path("suite.yaml"), text).expect("the suite is written");
+    }
+
+    /// A session in the folder `name`, by the mock engine as `script` says.
+    pub(crate) fn bench(&self, name: &str, script: &str, words: &[&str]) -> Running {
+        let count = fs::read_dir(self.folder.path()).map_or(0, Iterator::count);
+        let path = self.path(&format!("said-{name}-{count}"));
+        let said = fs::File::create(&path).expect("a file");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
+        command
+            .arg("bench")
+            .arg("--suite")
+            .arg(self.path("suite.yaml"))
+            .arg(format!("--engine=mock:{script}"));
+        if words.contains(&"--resume") {
+            command.arg("--resume").arg(self.path(name));
+        } else {
+            command.arg("--out").arg(self.path(name));
+        }
+        command
+            .args(words.iter().filter(|word| **word != "--resume"))
+            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+            .env("TORCHGAUGE_LOCKS", self.path("locks"))
+            .env("TORCHGAUGE_NVML", fake_nvml())
+            .env("FAKE_NVML_STATE", self.path("cards"))
+            .env_remove("CUDA_VISIBLE_DEVICES")
+            .stdin(Stdio::null())
+            .stdout(said.try_clone().expect("a file"))
+            .stderr(said.try_clone().expect("a file"));
+        Running {
+            child: Some(command.spawn().expect("xtask starts")),
+            folder: self.path(name),
+            said: path,
+        }
+    }
+
+    pub(crate) fn read(&self, name: &str) -> (Session, Vec<Record>) {
+        read(&self.path(name))
+    }
+
+    /// Files in the folder of locks.
+    pub(crate) fn locks(&self) -> usize {
+        fs::read_dir(self.path("locks"))
+            .expect("the folder of locks")
+            .count()
+    }
+}
+
+fn read(folder: &Path) -> (Session, Vec<Record>) {
+    let folder = SessionFolder::at(folder);
+    (
+        folder.read_session().expect("a session"),
+        folder.read_records().expect("records").records,
+    )
+}
+
+/// The command at work. Killed where a test ends without waiting for it.
+pub(crate) struct Running {
+    child: Option<Child>,
+    folder: PathBuf,
+    said: PathBuf,
+}
+
+impl Running {
+    /// Waits until a run is under way: its folder is there.
+    pub(crate) fn until_it_runs(&self) {
+        Self::until("a run began", || {
+            fs::read_dir(self.folder.join("work")).is_ok_and(|mut entries| entries.next().is_some())
+        });
+    }
+
+    /// Waits until so many records are written.
+    pub(crate) fn until_records(&self, count: usize) {
+        Self::until("there are records", || {
+            fs::read_to_string(self.folder.join(SessionFolder::RECORDS))
+                .is_ok_and(|text| text.lines().count() >= count)
+        });
+    }
+
+    #[track_caller]
+    fn until(what: &str, mut is: impl FnMut() -> bool) {
+        let began = Instant::now();
+        while !is() {
+            assert!(began.elapsed() < PATIENCE, "waited in vain: {what}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = self.child.as_ref().map_or(0, Child::id);
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        kill_process(pid.expect("a process"), signal).expect("the signal is sent");
+    }
+
+    /// Where the figures are served, once the command says so.
+    pub(crate) fn metrics_address(&self) -> String {
+        let mut address = None;
+        Self::until("it says where the figures are", || {
+            let text = self.said();
+            let rest = text.split_once("metrics at http://").map(|(_, rest)| rest);
+            address = rest.and_then(|rest| Some(rest.split_once("/metrics")?.0.to_owned()));
+            address.is_some()
+        });
+        address.expect("an address")
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(&self.said).unwrap_or_default()
+    }
+
+    /// Waits for the end; gives everything that was said.
+    #[track_caller]
+    pub(crate) fn ends_with(mut self, code: i32) -> String {
+        let mut child = self.child.take().expect("ended once");
+        let status = child.wait().expect("xtask ends");
+        let text = self.said();
+        assert_eq!(status.code().unwrap_or(-1), code, "{text}");
+        text
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Run, try and outcome of each record, in the order in which they were written.
+pub(crate) fn outcomes(records: &[Record]) -> Vec<(u32, u32, String)> {
+    records
+        .iter()
+        .map(|record| {
+            let word = match &record.outcome {
+                Outcome::Ok => "ok".to_owned(),
+                Outcome::Failed { reason, .. } => reason.word(),
+            };
+            (record.order, record.attempt, word)
+        })
+        .collect()
+}
+
+pub(crate) fn message(record: &Record) -> &str {
+    match &record.outcome {
+        Outcome::Ok => "",
+        Outcome::Failed { message, .. } => message,
+    }
+}
+
+/// The library that stands in for NVML, compiled once a test process.
+fn fake_nvml() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench-suite/tests/nvml/fake.c");
+        let library = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("libnvidia-ml-{}.so", std::process::id()));
+        let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+        let output = Command::new(compiler)
+            .args(["-shared", "-fPIC", "-O1", "-o"])
+            .args([&library, &source])
+            .output()
+            .expect("the C compiler runs");
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        library
+    })
+}
+
+/// The command to its end: exit code, and everything that was said.
+pub(crate) fn xtask(words: &[&str]) -> (i32, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_xtask"))
+        .args(words)
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+        .stdin(Stdio::null())
+        .output()
+        .expect("xtask runs");
+    let text = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stderr),
+        String::from_utf8_lossy(&output.stdout)
+    );
+    (output.status.code().unwrap_or(-1), text)
+}
