@@ -230,6 +230,11 @@ fn judge_one(claim: &Claim, cells: &[Measured<'_>]) -> Result<ClaimFound, ClaimP
             }
         }
     }
+    // Where no block yields the figure on both sides, nothing was measured.
+    questions.retain(|(_, _, metric)| {
+        let mut blocks = metric.blocks.iter();
+        blocks.any(|block| block.base.is_some() && block.head.is_some())
+    });
     let mut options = Options::default().family.each;
     options.confidence = 1.0 - (1.0 - options.confidence) / questions.len().max(1) as f64;
     let mut pairs = Vec::new();

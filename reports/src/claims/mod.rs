@@ -5,7 +5,7 @@ mod markdown;
 mod text;
 
 use judge::claims::Outcome;
-use record::{Claim, Expectation, Quantity, Range, Unit};
+use record::{CellChoice, Claim, Expectation, Quantity, Range, Unit};
 use verdict::{ClaimFound, ClaimPair};
 
 pub use html::html;
@@ -174,17 +174,26 @@ fn value(claim: &Claim, value: f64) -> String {
 
 /// Why a claim without a pair was not judged.
 fn not_measured(claim: &Claim) -> String {
-    let cells = claim.baseline.as_ref().map_or_else(
-        || claim.treated.to_string(),
-        |baseline| format!("{baseline}, and {} beside it", claim.treated),
-    );
-    format!("not measured here: it takes cells with {cells}")
+    let figure = label(claim);
+    match &claim.baseline {
+        Some(baseline) => format!(
+            "not measured here: it takes cells with {baseline} beside ones with {}, both with the \
+             figure \"{figure}\"",
+            claim.treated
+        ),
+        None if claim.treated == CellChoice::default() => {
+            format!("not measured here: no run yielded the figure \"{figure}\"")
+        }
+        None => format!(
+            "not measured here: it takes cells with {} and the figure \"{figure}\"",
+            claim.treated
+        ),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use judge::{claims::ClaimVerdict, compare::Interval};
-    use record::CellChoice;
     use verdict::ClaimCell;
 
     use super::*;

@@ -6,7 +6,9 @@
 use judge::compare::Verdict;
 use verdict::{FailOn, QuantityVerdict, Verdicts};
 
-use super::{cell_name, effect, headline, interval, label, tally, value, warning, what_would_help};
+use super::{
+    cell_name, effect, headline, interval, label, tally, value, warnings, what_would_help,
+};
 use crate::format;
 
 /// Verdicts as lines of workflow commands: errors for what fails the gate, warnings for what
@@ -28,8 +30,12 @@ pub fn annotations(verdicts: &Verdicts, fail_on: FailOn) -> String {
             command(kind, &title, &message(found))
         }));
     }
-    let known = verdicts.warnings.iter();
-    lines.extend(known.map(|known| command("warning", "About this comparison", &warning(known))));
+    let known = warnings(verdicts);
+    lines.extend(
+        known
+            .iter()
+            .map(|known| command("warning", "About this comparison", known)),
+    );
     lines.push(command("notice", &headline(verdicts), &tally(verdicts)));
     lines.concat()
 }

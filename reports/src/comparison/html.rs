@@ -4,7 +4,7 @@ use judge::compare::Verdict;
 use verdict::Verdicts;
 
 use super::{
-    FAMILY, cell_name, effect, headline, interval, label, looks, tally, value, warning,
+    FAMILY, cell_name, effect, headline, interval, label, looks, tally, value, warnings,
     what_would_help,
 };
 use crate::{format::clean, svg::escape};
@@ -22,10 +22,9 @@ pub fn html(verdicts: &Verdicts) -> String {
         html += &format!("<p class=\"muted\">{looks}</p>");
     }
     if !verdicts.warnings.is_empty() {
-        let items = verdicts
-            .warnings
-            .iter()
-            .map(|known| format!("<li>{}</li>", text(&warning(known))));
+        let items = warnings(verdicts)
+            .into_iter()
+            .map(|known| format!("<li>{}</li>", text(&known)));
         let items: String = items.collect();
         html += &format!("<div class=\"cautions\"><ul>{items}</ul></div>");
     }

@@ -5,7 +5,7 @@ use verdict::{CellVerdicts, QuantityVerdict, Verdicts};
 
 use super::{
     FAMILY, GRAVEST_FIRST, cell_name, effect, headline, interval, label, looks, tally, value,
-    warning, what_would_help,
+    warnings, what_would_help,
 };
 use crate::{
     format::share,
@@ -20,8 +20,8 @@ pub fn markdown(verdicts: &Verdicts) -> String {
         escape(&headline(verdicts)),
         escape(&tally(verdicts))
     );
-    for known in &verdicts.warnings {
-        text += &format!("> **Note:** {}\n>\n", escape(&warning(known)));
+    for known in warnings(verdicts) {
+        text += &format!("> **Note:** {}\n>\n", escape(&known));
     }
     if !verdicts.warnings.is_empty() {
         text += "\n";

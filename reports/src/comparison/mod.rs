@@ -10,6 +10,8 @@ mod junit;
 mod markdown;
 mod text;
 
+use std::collections::BTreeMap;
+
 use judge::compare::Verdict;
 use record::{Quantity, Unit};
 use verdict::{CellVerdicts, Origin, QuantityVerdict, Verdicts, Warning};
@@ -165,7 +167,32 @@ fn looks(verdicts: &Verdicts) -> Option<String> {
     })
 }
 
-/// What the reader must know, in words.
+/// What the reader must know, in words. Cells that one side alone has become one sentence: with
+/// two values of an axis they are often many.
+fn warnings(verdicts: &Verdicts) -> Vec<String> {
+    let mut alone: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut texts = Vec::new();
+    for known in &verdicts.warnings {
+        match known {
+            Warning::OneSided { cell, only_in } => alone.entry(only_in).or_default().push(cell),
+            other => texts.push(warning(other)),
+        }
+    }
+    texts.extend(alone.into_iter().map(|(only_in, cells)| {
+        let count = match cells.len() {
+            1 => "was".to_owned(),
+            2..=MOST_NAMED => "were".to_owned(),
+            more => format!("and {} more were", more - MOST_NAMED),
+        };
+        let named: Vec<&str> = cells.into_iter().take(MOST_NAMED).collect();
+        format!("{} {count} measured in {only_in} only.", named.join("; "))
+    }));
+    texts
+}
+
+/// At most so many cells of one side alone are named.
+const MOST_NAMED: usize = 3;
+
 fn warning(warning: &Warning) -> String {
     match warning {
         Warning::NotInterleaved => {
@@ -193,6 +220,43 @@ fn warning(warning: &Warning) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cells_of_one_side_alone_are_one_sentence() {
+        let origin = Origin {
+            session: "s".into(),
+            image: "a".into(),
+            image_id: None,
+            libtorch_version: None,
+            machine: "m".into(),
+            device: "d".into(),
+            driver_version: None,
+            choice: None,
+        };
+        let told = |cells: &[&str]| {
+            let alone = cells.iter().map(|&cell| Warning::OneSided {
+                cell: cell.into(),
+                only_in: "s:a".into(),
+            });
+            let verdicts = Verdicts {
+                version: verdict::VERSION,
+                base: origin.clone(),
+                head: origin.clone(),
+                warnings: alone.chain([Warning::NotInterleaved]).collect(),
+                looks: 0,
+                cells: Vec::new(),
+            };
+            let told = warnings(&verdicts);
+            assert_eq!(told.len(), 2);
+            told[1].clone()
+        };
+        assert_eq!(told(&["x"]), "x was measured in s:a only.");
+        assert_eq!(told(&["x", "y"]), "x; y were measured in s:a only.");
+        assert_eq!(
+            told(&["v", "w", "x", "y", "z"]),
+            "v; w; x and 2 more were measured in s:a only."
+        );
+    }
 
     #[test]
     fn ratios_read_as_changes() {

@@ -5,7 +5,7 @@ use judge::compare::Verdict;
 use verdict::Verdicts;
 
 use super::{
-    FAMILY, cell_name, effect, headline, interval, label, looks, tally, value, warning,
+    FAMILY, cell_name, effect, headline, interval, label, looks, tally, value, warnings,
     what_would_help,
 };
 use crate::{format, text::Style};
@@ -92,8 +92,8 @@ pub fn text_styled(verdicts: &Verdicts, style: Style) -> String {
     if let Some(looks) = looks(verdicts) {
         out += &format!("{looks}\n");
     }
-    for known in &verdicts.warnings {
-        out += &format!("warning: {}\n", format::clean(&warning(known)));
+    for known in warnings(verdicts) {
+        out += &format!("warning: {}\n", format::clean(&known));
     }
     out
 }

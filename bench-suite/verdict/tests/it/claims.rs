@@ -200,6 +200,19 @@ fn a_value_is_claimed_of_one_cell() {
     };
     assert_eq!(of_value(range(790.0, 810.0)), Outcome::Holds);
     assert_eq!(of_value(range(None, 700.0)), Outcome::Refuted);
+
+    // What no run yields was not measured, whatever cells there are.
+    let claim = Claim {
+        metric: "context_bytes".into(),
+        baseline: None,
+        treated: CellChoice::default(),
+        ..claim(PEAK, Expectation::Value(range(1.0, None)))
+    };
+    let found = judge_claims(&session("s", "m"), &all, &[claim]).unwrap();
+    assert_eq!(
+        (found[0].pairs.len(), found[0].outcome),
+        (0, Outcome::CannotTell)
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use bench_suite::session::{Progress, Subscriber, Totals};
 use indicatif::ProgressBar;
-use record::{CellPlan, Deciding, Look, LookEnd, Outcome, Record};
+use record::{CellPlan, Deciding, Look, LookEnd, Outcome, Record, Session};
 
 use verdict::Verdicts;
 
@@ -19,6 +19,8 @@ pub(super) struct Watch {
     bar: Option<ProgressBar>,
     begun: Instant,
     several_images: bool,
+    /// How many blocks there will be is not known beforehand.
+    deciding: bool,
 }
 
 impl Watch {
@@ -28,11 +30,13 @@ impl Watch {
             bar: None,
             begun: Instant::now(),
             several_images: false,
+            deciding: false,
         }
     }
 
-    fn started(&mut self, images: usize, totals: Totals) {
-        self.several_images = images > 1;
+    fn started(&mut self, session: &Session, totals: Totals) {
+        self.several_images = session.images.len() > 1;
+        self.deciding = session.deciding.is_some();
         let bar = self.printer.count_bar("", totals.planned as u64);
         bar.set_position((totals.planned - totals.remaining) as u64);
         bar.enable_steady_tick(std::time::Duration::from_millis(500));
@@ -144,7 +148,7 @@ impl Subscriber for Watch {
     fn tell(&mut self, progress: Progress<'_>) {
         match progress {
             Progress::SessionStarted { session, totals } => {
-                self.started(session.images.len(), totals);
+                self.started(session, totals);
             }
             Progress::RunStarted {
                 run, cell, attempt, ..
@@ -154,8 +158,12 @@ impl Subscriber for Watch {
             Progress::RunEnded { record, totals } => self.ended(record, totals),
             Progress::BlockEnded { block, of } => {
                 if !self.printer.is_live() {
-                    self.printer
-                        .note(&format!("block {} of {of} is complete", block + 1));
+                    let number = block + 1;
+                    self.printer.note(&if self.deciding {
+                        format!("block {number} is complete")
+                    } else {
+                        format!("block {number} of {of} is complete")
+                    });
                 }
             }
             Progress::Looked {
