@@ -6,8 +6,8 @@ use std::{
     ffi::OsString,
     fs::{self, File},
     io,
-    os::unix::process::ExitStatusExt as _,
-    path::PathBuf,
+    os::unix::{ffi::OsStrExt as _, process::ExitStatusExt as _},
+    path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
     time::Instant,
 };
@@ -50,7 +50,7 @@ pub struct Process {
 }
 
 /// Tells a run's processes whose they are, so that they can be found when the harness is gone.
-const SESSION_VARIABLE: &str = "TORCHGAUGE_SESSION";
+const FOLDER_VARIABLE: &str = "TORCHGAUGE_RUN_FOLDER";
 /// What a container would have separated.
 const MISSING: [&str; 8] = [
     "file system",
@@ -196,15 +196,17 @@ fn spawn(runtime: &LocalRuntime, order: &Order) -> io::Result<Child> {
     }
     command
         .envs(&order.environment)
-        .env(SESSION_VARIABLE, &order.session)
+        .env(FOLDER_VARIABLE, &order.folder)
         .spawn()
 }
 
-/// Ends what runs of this session left when their harness was killed: the processes that were
-/// started with its name. Whoever calls this holds the session's folder, so no run of it is under
-/// way. Gives how many were ended.
-pub(crate) fn sweep(session: &str) -> usize {
-    let wanted = format!("{SESSION_VARIABLE}={session}");
+/// Ends what runs left whose folders are in this one, when their harness was killed: the processes
+/// that were started for them. Whoever calls this holds the session's folder, so no run of it is
+/// under way. Gives how many were ended.
+pub(crate) fn sweep(folder: &Path) -> usize {
+    let mut wanted = format!("{FOLDER_VARIABLE}=").into_bytes();
+    wanted.extend(folder.as_os_str().as_bytes());
+    wanted.push(b'/');
     let own = std::process::id();
     let Ok(entries) = fs::read_dir("/proc") else {
         return 0;
@@ -221,7 +223,7 @@ pub(crate) fn sweep(session: &str) -> usize {
         let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
         let is_ours = environment
             .split(|byte| *byte == 0)
-            .any(|variable| variable == wanted.as_bytes());
+            .any(|variable| variable.starts_with(&wanted));
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
         if let Some(pid) = pid.filter(|_| is_ours)
             && kill_process(pid, Signal::KILL).is_ok()

@@ -199,7 +199,7 @@ impl Session {
                 .cloned()
                 .collect::<Vec<_>>(),
         );
-        let left = sweep_processes(&session.session);
+        let left = sweep_processes(&path.join("work"));
         if left > 0 {
             let note = format!("{left} processes that a killed session left behind were ended");
             session.notes.push(note);

@@ -9,3 +9,4 @@ mod fit;
 mod interruptions;
 mod metrics;
 mod support;
+mod table;
