@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use record::{Isolation, Record};
+use record::{Isolation, Outcome, Reason, Record};
 
 use super::{CellSummary, Source, View};
 use crate::format::{self, plural};
@@ -30,6 +30,7 @@ pub(super) fn of(view: &View, sources: &[Source]) -> Vec<String> {
         .copied()
         .filter(|run| run.outcome.is_ok())
         .collect();
+    cautions.extend(contaminated(view));
     cautions.extend(throttled(&good));
     cautions.extend(shared_card(&good));
     cautions.extend(skipped_steps(&good));
@@ -150,6 +151,46 @@ fn named(view: &View, cells: &[usize]) -> String {
         names.push(format!("and {} more", cells.len() - NAMED));
     }
     names.join("; ")
+}
+
+/// Tries that something else on the machine spoilt. They are failures in the tables, and this says
+/// that they are none of the workload.
+fn contaminated(view: &View) -> Option<String> {
+    let spoilt: Vec<&Record> = view
+        .runs
+        .iter()
+        .flatten()
+        .copied()
+        .filter(|run| {
+            matches!(
+                run.outcome,
+                Outcome::Failed {
+                    reason: Reason::Contaminated,
+                    ..
+                }
+            )
+        })
+        .collect();
+    let repeated = spoilt
+        .iter()
+        .filter(|run| {
+            let good = |other: &&Record| {
+                other.outcome.is_ok() && (&other.session, &other.run) == (&run.session, &run.run)
+            };
+            view.runs
+                .iter()
+                .flatten()
+                .copied()
+                .any(|other| good(&other))
+        })
+        .count();
+    (!spoilt.is_empty()).then(|| {
+        format!(
+            "{} by something else on the machine, and left out of every figure; {repeated} of them \
+             repeated with success.",
+            plural(spoilt.len(), "try was disturbed", "tries were disturbed")
+        )
+    })
 }
 
 fn throttled(good: &[&Record]) -> Option<String> {
