@@ -2,5 +2,6 @@
 
 mod claims;
 mod compare;
+mod deciding;
 mod support;
 mod workflow;

@@ -1,0 +1,82 @@
+//! `bench --until-decided` with the mock engine, and what is said of it afterwards.
+
+use std::fs;
+
+use crate::support::Home;
+
+const SUITE: &str = "version: 1\ndescription: d\nscenarios:\n\
+    - {name: one, model: vit-tiny, axes: {precision: [fp32, amp-bf16]}}\n";
+
+fn bench<'a>(script: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let mut words = vec![
+        "bench",
+        "--suite",
+        "./own.yaml",
+        "--device",
+        "cpu",
+        "--image",
+        "torch-2.11.0-cpu",
+        "--engine",
+        script,
+        "--until-decided",
+        "--out",
+        "sessions/fresh",
+    ];
+    words.extend(more);
+    words
+}
+
+fn home() -> Home {
+    let home = Home::new();
+    fs::write(home.path("own.yaml"), SUITE).expect("the suite is written");
+    home
+}
+
+#[test]
+fn blocks_are_added_until_everything_is_decided() {
+    let home = home();
+    let by = ["--by", "precision=fp32,amp-bf16"];
+    let said = home.check(
+        &bench("mock:amp-bf16=ok:0.5", &by),
+        0,
+        "block 3 is complete",
+    );
+    assert!(
+        said.contains("after 3 blocks 2 of 2 gated figures are decided"),
+        "{said}"
+    );
+    assert!(said.contains("no further block is needed"), "{said}");
+    assert!(said.contains("looked at its figures 1 time"), "{said}");
+    // The comparison finds the looks in the session, and the report says how it ended.
+    let words = ["compare", "sessions/fresh", by[0], by[1]];
+    home.check(&words, 1, "looked at its figures 1 time");
+    let page = fs::read_to_string(home.path("sessions/fresh/report.html")).expect("a report");
+    assert!(page.contains("every gated figure is decided"));
+}
+
+#[test]
+fn what_is_undecided_is_named_and_the_most_blocks_end_it() {
+    let home = home();
+    // One block shows no noise, so that it decides nothing, whatever it reads.
+    let more = ["--by", "precision=fp32,amp-bf16", "--blocks", "1"];
+    let said = home.check(&bench("mock:", &more), 0, "after 1 blocks 0 of 2 gated");
+    assert!(said.contains("no more blocks were asked for"), "{said}");
+    for figure in ["throughput_samples_per_second", "peak_allocated_bytes"] {
+        let name = format!("undecided: one · bs1 · {figure}");
+        assert!(said.contains(&name), "{said}");
+    }
+}
+
+#[test]
+fn what_cannot_be_decided_starts_nothing() {
+    let home = home();
+    home.check(&bench("mock:", &[]), 2, "nothing to decide between");
+    home.check(
+        &bench("mock:", &["--by", "precision=fp32,tf32"]),
+        2,
+        "has precision=tf32",
+    );
+    home.check(&bench("mock:", &["--time-budget", "soon"]), 2, "no time");
+    home.check(&["bench", "--time-budget", "1h"], 2, "--until-decided");
+    assert!(!home.path("sessions/fresh").exists());
+}
