@@ -70,6 +70,42 @@ fn every_other_tch_has_a_lock_of_what_goes_with_it() {
     }
 }
 
+/// What a package needs, by name, as a `Cargo.lock` has it.
+fn needs(lock: &str, package: &str) -> Vec<String> {
+    let block = lock
+        .split("\n[[package]]\n")
+        .find(|block| block.starts_with(&format!("name = \"{package}\"\n")))
+        .unwrap_or_else(|| panic!("{package} is in no lock"));
+    let (_, list) = block.split_once("dependencies = [\n").unwrap_or_default();
+    list.lines()
+        .map_while(|line| line.trim().strip_prefix('"')?.strip_suffix("\","))
+        // A version stands behind a name of which there are several.
+        .map(|need| need.split(' ').next().unwrap_or_default().to_owned())
+        .collect()
+}
+
+#[test]
+fn what_the_workload_needs_is_in_the_lock_of_every_tch() {
+    let workspace = fs::read_to_string(folder().join("../Cargo.lock")).unwrap();
+    assert!(needs(&workspace, "scenario").contains(&"tch".to_owned()));
+    for file in fs::read_dir(folder()).unwrap() {
+        let file = file.unwrap().path();
+        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        if !name.starts_with("tch-") {
+            continue;
+        }
+        let lock = fs::read_to_string(&file).unwrap();
+        for package in ["scenario", "libtorch", "protocol"] {
+            assert_eq!(
+                needs(&lock, package),
+                needs(&workspace, package),
+                "{package} in {name}: build an image with this tch, and copy what cargo made of \
+                 the lock out of target/scenario/"
+            );
+        }
+    }
+}
+
 #[test]
 fn every_wheel_image_is_locked_and_its_lock_fits() {
     let catalog = Catalog::new(folder());
