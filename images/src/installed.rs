@@ -1,6 +1,7 @@
 //! A PyTorch that is installed for Python: found without importing it, used as it lies.
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -39,6 +40,23 @@ pub fn find_installed() -> Result<PathBuf> {
         .parent()
         .ok_or_else(|| none("it lies nowhere"))?;
     Ok(packages.to_owned())
+}
+
+/// The version of the PyTorch that `python3` would import, as it names itself, such as
+/// `2.11.0+cu130`; `None` where there is none.
+#[must_use]
+pub fn installed_version() -> Option<String> {
+    let file = find_installed().ok()?.join("torch/version.py");
+    version_in(&fs::read_to_string(file).ok()?)
+}
+
+/// Out of the lines of `torch/version.py`, one of which is `__version__ = '2.11.0+cu130'`.
+fn version_in(text: &str) -> Option<String> {
+    let value = text
+        .lines()
+        .find_map(|line| line.strip_prefix("__version__ = "))?;
+    let version = value.trim().trim_matches(['\'', '"']);
+    (!version.is_empty()).then(|| version.to_owned())
 }
 
 /// The libtorch of a PyTorch in a site-packages folder (`torch/`, `nvidia/*/lib`); `None` means
@@ -90,6 +108,15 @@ fn toolkit_folders() -> Vec<PathBuf> {
 mod tests {
     use super::*;
     use crate::progress::Silent;
+
+    #[test]
+    fn pytorch_names_its_version() {
+        let text = "from typing import Optional\n\n__all__ = ['__version__']\n\
+                    __version__ = '2.11.0+cu130'\ndebug = False\n";
+        assert_eq!(version_in(text).as_deref(), Some("2.11.0+cu130"));
+        assert_eq!(version_in("__version__ = ''\n"), None);
+        assert_eq!(version_in("debug = False\n"), None);
+    }
 
     #[test]
     fn a_folder_without_pytorch_says_how_to_find_one() {

@@ -53,6 +53,7 @@ pub use elf::Glibc;
 pub use ensure::{Loaded, Ready, ensure};
 pub use error::{Error, Result};
 pub use flavour::{Flavour, KNOWN_TORCH, KnownTorch};
+pub use installed::installed_version;
 pub use libtorch::Libtorch;
 pub use lock_state::LockState;
 pub use measure::{Measured, measure};

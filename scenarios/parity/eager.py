@@ -1,6 +1,8 @@
 """One run of a scenario in Python eager PyTorch: the yardstick for the Rust workload.
 
-    python3 eager.py RUN_FILE        (the run file that the `scenario` binary reads)
+    python3 eager.py RUN_FILE [--compile]    (the run file that the `scenario` binary reads)
+
+--compile has `torch.compile(mode="reduce-overhead")` compile the model.
 
 Prints one JSON object. The models are the Python implementations that do the same
 mathematics with the fewest kernels: torchvision's ResNet-50, timm's ViT, transformers' BERT
@@ -105,6 +107,8 @@ def main():
     if memory_format is torch.channels_last:
         model = model.to(memory_format=memory_format)
     model.train()
+    if "--compile" in sys.argv[2:]:
+        model = torch.compile(model, mode="reduce-overhead")
     text = run["model"].startswith("bert")
     if variant["optimizer"] == "adamw":
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)

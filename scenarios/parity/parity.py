@@ -1,16 +1,21 @@
 """Runs the Rust workload and Python eager PyTorch side by side on one card.
 
-    python3 scenarios/parity/parity.py --scenario FILE --out DIR [--blocks N] [--only WORD]…
+    python3 scenarios/parity/parity.py --scenario FILE --out DIR [--blocks N] [--cards 0,1]
+                                       [--only WORD]… [--graphs]
+
+With --graphs, the two small batches of `graphs()` instead, each as eager steps and as a
+replayed CUDA graph in Rust, and as eager and as compiled Python; writes `graphs.csv`.
 
 Needs a GPU and a Python with torch, torchvision, timm and transformers; FILE is the
 `scenario` binary built for CUDA. Each row runs in both implementations in turn, every run in
 a process of its own, the order shuffled in each block. Writes `parity.csv` (medians over
-the blocks) and `runs.ndjson` (every run) into DIR, and prints the table.
+the blocks), `parity.md` (the ratios with their intervals) and `runs.ndjson` (every run) into DIR.
 """
 
 import argparse
 import csv
 import json
+import math
 import os
 import pathlib
 import random
@@ -18,6 +23,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -25,6 +31,11 @@ COLUMNS = [
     "model", "batch", "seq_len", "precision", "checkpointing", "gpu_busy",
     "rust_throughput", "python_throughput", "rust_peak_allocated", "python_peak_allocated",
     "rust_peak_reserved", "python_peak_reserved",
+]  # fmt: skip
+GRAPH_COLUMNS = [
+    "model", "batch", "seq_len", "rust_eager_throughput", "rust_graph_throughput",
+    "python_eager_throughput", "python_compiled_throughput",
+    "rust_eager_last_loss", "rust_graph_last_loss",
 ]  # fmt: skip
 # Model, batch, sequence length, optimizer.
 MODELS = [
@@ -57,11 +68,31 @@ def rows():
                 yield model, variant
 
 
+def graphs():
+    for model, batch, length, optimizer in [
+        ("resnet50", 32, None, "sgd-momentum"),
+        ("bert-base", 8, 128, "adamw"),
+    ]:
+        variant = {
+            "precision": "amp-bf16",
+            "checkpointing": "none",
+            "accumulation": 1,
+            "memory_format": "channels-last" if model == "resnet50" else "contiguous",
+            "optimizer": optimizer,
+            "batch": batch,
+        }
+        if length:
+            variant["sequence_length"] = length
+        yield model, variant
+
+
 def run_file(folder, model, variant, warmup, measured):
     path = folder / "run.json"
+    # Events inside a step cost something, and Python's steps have none.
+    steps = {"warmup": warmup, "measured": measured, "parts": False, "calibrate": False}
     content = {
-        "version": 1, "run": "parity", "model": model, "task": "training", "variant": variant,
-        "device": "cuda:0", "steps": {"warmup": warmup, "measured": measured}, "seed": 1,
+        "version": 2, "run": "parity", "model": model, "task": "training", "variant": variant,
+        "device": "cuda:0", "steps": steps, "seed": 1,
     }  # fmt: skip
     path.write_text(json.dumps(content))
     return path
@@ -87,10 +118,11 @@ def rust(scenario, folder, file, environment):
     return {"error": (events[-1:] or [""])[0] if events else done.stderr[-2000:]}
 
 
-def python(file):
+def python(file, environment, *options):
     done = subprocess.run(
-        [sys.executable, HERE / "eager.py", file], capture_output=True, text=True
-    )
+        [sys.executable, HERE / "eager.py", file, *options],
+        env=environment, capture_output=True, text=True,
+    )  # fmt: skip
     lines = done.stdout.strip().splitlines()
     return json.loads(lines[-1]) if done.returncode == 0 and lines else {"error": done.stderr[-2000:]}
 
@@ -110,41 +142,146 @@ def main():
     parser.add_argument("--blocks", type=int, default=3)
     parser.add_argument("--warmup", type=int, default=6)
     parser.add_argument("--measured", type=int, default=20)
+    parser.add_argument("--cards", default="0", help="cards to use, such as 0,1; a row stays on one")
+    parser.add_argument("--graphs", action="store_true", help="CUDA graphs instead of the table")
     parser.add_argument("--only", action="append", default=[], help="rows that hold this word")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     environment = dict(os.environ)
     environment["LD_LIBRARY_PATH"] = library_path() + ":" + os.environ.get("LD_LIBRARY_PATH", "")
+    if arguments.graphs:
+        return compare_graphs(arguments, environment)
     work = [
         (model, variant)
         for model, variant in rows()
         if all(word in f"{model} {json.dumps(variant)}" for word in arguments.only)
     ]
-    found = {}
     begun = time.time()
-    order = random.Random(1)
-    with tempfile.TemporaryDirectory() as folder, open(arguments.out / "runs.ndjson", "w") as log:
-        folder = pathlib.Path(folder)
-        for block in range(arguments.blocks):
-            for number, (model, variant) in enumerate(work):
-                file = run_file(folder, model, variant, arguments.warmup, arguments.measured)
-                sides = ["rust", "python"]
-                order.shuffle(sides)
-                for side in sides:
-                    result = (
-                        rust(arguments.scenario, folder, file, environment)
-                        if side == "rust"
-                        else python(file)
-                    )
-                    found.setdefault(number, {}).setdefault(side, []).append(result)
-                    record = {"block": block, "side": side, "model": model, "variant": variant, **result}
-                    log.write(json.dumps(record) + "\n")
-                    log.flush()
-                ends = {side: found[number][side][-1] for side in sides}
-                speeds = {side: end.get("throughput", end.get("error")) for side, end in ends.items()}
-                print(f"{time.time() - begun:7.1f} s block {block} {model} {variant['precision']} "
-                      f"{variant['checkpointing']}: {speeds}", flush=True)  # fmt: skip
+    found = run_all(arguments, environment, work, compare, lambda side, *told: print(
+        f"{time.time() - begun:7.1f} s", side, *told, flush=True
+    ))  # fmt: skip
     write(arguments.out / "parity.csv", work, found)
+    write_ratios(arguments.out / "parity.md", work, found)
+
+
+def run_all(arguments, environment, work, compare_one, tell):
+    """Every row in every block, rows spread over the cards, each row on one card throughout."""
+    found, lock = {}, threading.Lock()
+    cards = arguments.cards.split(",")
+    log = open(arguments.out / "runs.ndjson", "w")
+
+    def keep(number, block, side, model, variant, result):
+        with lock:
+            found.setdefault(number, {}).setdefault(side, []).append(result)
+            record = {"block": block, "side": side, "model": model, "variant": variant, **result}
+            log.write(json.dumps(record) + "\n")
+            log.flush()
+            tell(side, block, model, variant["precision"], variant["checkpointing"],
+                 result.get("throughput", result.get("error")))  # fmt: skip
+
+    def one_card(place):
+        order = random.Random(place)
+        mine = {**environment, "CUDA_VISIBLE_DEVICES": cards[place]}
+        with tempfile.TemporaryDirectory() as folder:
+            for block in range(arguments.blocks):
+                for number, (model, variant) in enumerate(work):
+                    if number % len(cards) == place:
+                        compare_one(arguments, mine, pathlib.Path(folder), order,
+                                    lambda *told: keep(number, block, *told), model, variant)  # fmt: skip
+
+    threads = [threading.Thread(target=one_card, args=(place,)) for place in range(len(cards))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    log.close()
+    return found
+
+
+def compare(arguments, environment, folder, order, keep, model, variant):
+    file = run_file(folder, model, variant, arguments.warmup, arguments.measured)
+    sides = ["rust", "python"]
+    order.shuffle(sides)
+    for side in sides:
+        result = (
+            rust(arguments.scenario, folder, file, environment)
+            if side == "rust"
+            else python(file, environment)
+        )
+        keep(side, model, variant, result)
+
+
+def compare_with_graphs(arguments, environment, folder, order, keep, model, variant):
+    sides = ["rust_eager", "rust_graph", "python_eager", "python_compiled"]
+    order.shuffle(sides)
+    for side in sides:
+        asked = {**variant, "execution": "cuda-graph" if side == "rust_graph" else "eager"}
+        file = run_file(folder, model, asked, arguments.warmup, arguments.measured)
+        if side.startswith("rust"):
+            result = rust(arguments.scenario, folder, file, environment)
+        else:
+            result = python(file, environment, *(["--compile"] if side == "python_compiled" else []))
+        keep(side, model, asked, result)
+
+
+def compare_graphs(arguments, environment):
+    work = list(graphs())
+    found = run_all(arguments, environment, work, compare_with_graphs, lambda *told: print(
+        *told, flush=True
+    ))  # fmt: skip
+    with open(arguments.out / "graphs.csv", "w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(GRAPH_COLUMNS)
+        for number, (model, variant) in enumerate(graphs()):
+
+            def median(side, read):
+                values = [read(run) for run in found[number][side] if "throughput" in run]
+                return statistics.median(values) if values else ""
+
+            speeds = [
+                median(side, lambda run: run["throughput"])
+                for side in ("rust_eager", "rust_graph", "python_eager", "python_compiled")
+            ]
+            losses = [
+                median(side, lambda run: run["losses"][-1]) for side in ("rust_eager", "rust_graph")
+            ]
+            table.writerow(
+                [model, variant["batch"], variant.get("sequence_length", ""), *speeds, *losses]
+            )
+
+
+def write_ratios(path, work, found):
+    """The ratios Rust / Python of the blocks: geometric mean with its 95 % t interval."""
+    lines = [
+        "| model | batch | seq | precision | checkpointing | busy | throughput | interval | peak allocated | peak reserved |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for number, (model, variant) in enumerate(work):
+        sides = found[number]
+        pairs = [
+            (one, other)
+            for one, other in zip(sides["rust"], sides["python"])
+            if "throughput" in one and "throughput" in other
+        ]
+        names = [model, variant["batch"], variant.get("sequence_length", ""),
+                 variant["precision"], variant["checkpointing"]]  # fmt: skip
+        if not pairs:
+            lines.append("| " + " | ".join(map(str, names)) + " | no pair of good runs | | | | |")
+            continue
+        logs = [math.log(one["throughput"] / other["throughput"]) for one, other in pairs]
+        mean = statistics.mean(logs)
+        # Two-sided 95 % quantiles of Student's t for 1 to 4 degrees of freedom.
+        quantile = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}.get(len(logs))
+        interval = ""
+        if quantile:
+            half = quantile * statistics.stdev(logs) / math.sqrt(len(logs))
+            interval = f"{math.exp(mean - half):.3f} – {math.exp(mean + half):.3f}"
+        share = lambda name: statistics.median(o[name] / p[name] for o, p in pairs)  # noqa: E731
+        busy = statistics.median(other["gpu_busy"] for _, other in pairs)
+        figures = [f"{busy:.2f}", f"{math.exp(mean):.3f}", interval,
+                   f"{share('peak_allocated'):.4f}", f"{share('peak_reserved'):.3f}"]  # fmt: skip
+        lines.append("| " + " | ".join(map(str, names + figures)) + " |")
+    path.write_text("\n".join(lines) + "\n")
 
 
 def write(path, work, found):

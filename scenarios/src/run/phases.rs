@@ -98,6 +98,10 @@ impl<'a, W: Write> Run<'a, W> {
         };
         let built = models::build(file.model, placement)?;
         let work = Work::new(built, file.task, &file.variant, self.place)?;
+        if file.device.is_cuda() {
+            // What drawing the first values left in the cache would shape the steps' memory.
+            libtorch::cuda::empty_cache()?;
+        }
         device::synchronize(file.device)?;
         self.results.end()?;
         self.note_memory(Moment::Model)?;
@@ -142,7 +146,10 @@ impl<'a, W: Write> Run<'a, W> {
             && file.variant.execution == Execution::Eager)
             .then(|| bench.work.accumulation());
         let mut watch = StepWatch::new(file.steps.measured as usize, parts, self.place)?;
-        self.meter.reset_peaks()?;
+        // A replay allocates nothing: what a step takes was seen when it was captured.
+        if bench.captured.is_none() {
+            self.meter.reset_peaks()?;
+        }
         device::synchronize(file.device)?;
         self.results.begin(Phase::Measure, Instant::now())?;
 

@@ -74,6 +74,7 @@ impl<W: Write> Run<'_, W> {
             }
             Ok::<(), Error>(())
         })??;
+        self.meter.reset_peaks()?;
         let captured = Captured::new(&mut bench.work, &bench.batches, self.place)?;
         bench.captured = Some(captured);
         Ok(EAGER_STEPS)

@@ -77,10 +77,12 @@ impl Place {
 /// The images that the user named, or the one that fits the device.
 pub(crate) fn images(names: &[String], device: Device, root: &Path) -> Result<Vec<Image>> {
     let catalog = Catalog::new(&root.join("images"));
-    let fitting = if device.is_cuda() {
-        "torch-2.11.0-cu130"
-    } else {
-        "torch-2.11.0-cpu"
+    let installed = || images::installed_version().is_some_and(|v| v.starts_with("2.11.0+cu"));
+    let fitting = match device.is_cuda() {
+        false => "torch-2.11.0-cpu",
+        // The same libtorch, without 2 GB to download, which may not be possible.
+        true if installed() => "torch-2.11.0-installed",
+        true => "torch-2.11.0-cu130",
     };
     let default = [fitting.to_owned()];
     let names = if names.is_empty() { &default } else { names };
