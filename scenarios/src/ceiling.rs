@@ -11,9 +11,9 @@ use tch::{Kind, Tensor};
 use crate::{Error, device, stopwatch::Stopwatch};
 
 /// Rows and columns of the matrices. On a card, large enough to fill every multiprocessor many
-/// times over; on the processor, a few hundredths of a second each.
+/// times over; on the processor, a few milliseconds each, so that some of them run undisturbed.
 const CARD_SIZE: i64 = 8192;
-const PROCESSOR_SIZE: i64 = 1024;
+const PROCESSOR_SIZE: i64 = 512;
 /// Products before measuring: clocks rise, libraries choose their kernel.
 const WARMUP: usize = 3;
 /// Measured at least so often and so long.
