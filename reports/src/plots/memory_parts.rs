@@ -2,11 +2,11 @@
 
 use super::{
     Picture, Plot,
-    stacked::{Part, Stacked},
+    stacked::{Part, Stack, Stacked, medians},
 };
 use crate::{
     format::{self, Quantity},
-    model::{CellSummary, Spread, View},
+    model::{CellSummary, View},
     svg::{DrawError, ink::Ink},
 };
 
@@ -31,13 +31,13 @@ const CONTEXT: Part = Part { ink: Ink::Part(3), label: "CUDA context and librari
 const PARTS: [&Part; 7] =
     [&PARAMETERS, &OPTIMIZER, &DATA, &ACTIVATIONS, &BACKWARD, &SLACK, &CONTEXT];
 
-fn stack(cell: &CellSummary) -> Vec<(&'static Part, f64)> {
+fn stack(cell: &CellSummary) -> Stack {
     let metrics = &cell.metrics;
     // Without activations there was no step to look into.
     if metrics.activation_bytes.is_none() {
-        return Vec::new();
+        return Stack::new();
     }
-    let parts: [(&Part, Option<Spread>); 7] = [
+    medians([
         (&PARAMETERS, metrics.parameter_bytes),
         (&OPTIMIZER, metrics.optimizer_bytes),
         (&DATA, metrics.data_bytes),
@@ -45,12 +45,7 @@ fn stack(cell: &CellSummary) -> Vec<(&'static Part, f64)> {
         (&BACKWARD, metrics.backward_bytes),
         (&SLACK, metrics.slack_bytes),
         (&CONTEXT, metrics.context_and_library_bytes),
-    ];
-    parts
-        .into_iter()
-        .filter_map(|(part, spread)| Some((part, spread?.median)))
-        .filter(|(_, bytes)| *bytes > 0.0)
-        .collect()
+    ])
 }
 
 fn draw(view: &View) -> Result<Picture, DrawError> {

@@ -3,7 +3,7 @@
 use super::{Key, Legend, Picture, Plot, group_drawing};
 use crate::{
     format::Quantity,
-    model::{CellSummary, Group, View},
+    model::{CellSummary, Group, Spread, View},
     svg::{
         Anchor, Canvas, DrawError, SMALL, TEXT, axis,
         ink::Ink,
@@ -28,7 +28,7 @@ pub(super) struct Stacked {
     /// All parts, in the order of the legend.
     pub(super) parts: &'static [&'static Part],
     /// The parts of a cell's bar from the left, each above 0; none where nothing is known.
-    pub(super) stack: fn(&CellSummary) -> Vec<(&'static Part, f64)>,
+    pub(super) stack: fn(&CellSummary) -> Stack,
     pub(super) quantity: Quantity,
     /// A figure as text.
     pub(super) figure: fn(f64) -> String,
@@ -40,7 +40,16 @@ pub(super) struct Stacked {
     pub(super) least: f64,
 }
 
-type Stack = Vec<(&'static Part, f64)>;
+pub(super) type Stack = Vec<(&'static Part, f64)>;
+
+/// The medians of the parts that are known and above 0, in this order.
+pub(super) fn medians<const N: usize>(parts: [(&'static Part, Option<Spread>); N]) -> Stack {
+    parts
+        .into_iter()
+        .filter_map(|(part, spread)| Some((part, spread?.median)))
+        .filter(|(_, value)| *value > 0.0)
+        .collect()
+}
 
 fn total(parts: &[(&Part, f64)]) -> f64 {
     parts.iter().map(|(_, value)| value).sum()

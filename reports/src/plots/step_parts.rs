@@ -2,11 +2,11 @@
 
 use super::{
     Picture, Plot,
-    stacked::{Part, Stacked},
+    stacked::{Part, Stack, Stacked, medians},
 };
 use crate::{
     format::{self, Quantity},
-    model::{CellSummary, Spread, View},
+    model::{CellSummary, View},
     svg::{DrawError, ink::Ink},
 };
 
@@ -25,18 +25,13 @@ const BACKWARD: Part = Part { ink: Ink::Part(1), label: "Backward" };
 const OPTIMIZER: Part = Part { ink: Ink::Part(4), label: "Optimizer" };
 const PARTS: [&Part; 3] = [&FORWARD, &BACKWARD, &OPTIMIZER];
 
-fn stack(cell: &CellSummary) -> Vec<(&'static Part, f64)> {
+fn stack(cell: &CellSummary) -> Stack {
     let metrics = &cell.metrics;
-    let parts: [(&Part, Option<Spread>); 3] = [
+    medians([
         (&FORWARD, metrics.forward_seconds),
         (&BACKWARD, metrics.backward_seconds),
         (&OPTIMIZER, metrics.optimizer_seconds),
-    ];
-    parts
-        .into_iter()
-        .filter_map(|(part, spread)| Some((part, spread?.median)))
-        .filter(|(_, seconds)| *seconds > 0.0)
-        .collect()
+    ])
 }
 
 fn draw(view: &View) -> Result<Picture, DrawError> {

@@ -1,7 +1,6 @@
 //! `cargo xtask fit`: the largest batch that trains within a memory budget.
 
 use bench_suite::{
-    device::Choice,
     fit::{self, Found, Question},
     live::Live,
     machine,
@@ -43,15 +42,7 @@ pub(crate) async fn run(args: &FitArgs, printer: &Printer) -> Result<()> {
     let root = workspace::root()?;
     let suite = suite(&args.scenario)?;
     let machine = machine::facts(None);
-    let choice: Choice = args
-        .device
-        .parse()
-        .map_err(|source| Error::Device(Box::new(source)))?;
-    let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
-    let devices = choice
-        .resolve(&machine, visible.as_deref())
-        .map_err(|source| Error::Device(Box::new(source)))?;
-    let device = devices[0];
+    let device = bench::devices(&args.device, &machine)?[0];
     let images = prepare::images(&args.image, device, &root)?;
     let names: Vec<String> = images.iter().map(|image| image.name.clone()).collect();
     let plan = Plan::new(&Request {

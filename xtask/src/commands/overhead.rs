@@ -1,7 +1,6 @@
 //! `cargo xtask overhead`: what the monitors cost, by the same runs with them and without.
 
 use bench_suite::{
-    device::Choice,
     live::Live,
     machine,
     overhead::{self, Pair},
@@ -34,15 +33,7 @@ pub(crate) async fn run(args: &OverheadArgs, printer: &Printer) -> Result<()> {
         .load(&args.suite)
         .map_err(Error::Suite)?;
     let machine = machine::facts(None);
-    let choice: Choice = args
-        .device
-        .parse()
-        .map_err(|source| Error::Device(Box::new(source)))?;
-    let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
-    let devices = choice
-        .resolve(&machine, visible.as_deref())
-        .map_err(|source| Error::Device(Box::new(source)))?;
-    let device = devices[0];
+    let device = bench::devices(&args.device, &machine)?[0];
     let images = prepare::images(&args.image, device, &root)?;
     let names: Vec<String> = images.iter().map(|image| image.name.clone()).collect();
     let plan = Plan::new(&Request {

@@ -39,14 +39,7 @@ pub(crate) async fn run(args: &BenchArgs, printer: &Printer) -> Result<()> {
     let root = workspace::root()?;
     let suites = load(&args.suite)?;
     let machine = machine::facts(None);
-    let choice: Choice = args
-        .device
-        .parse()
-        .map_err(|source| Error::Device(Box::new(source)))?;
-    let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
-    let devices = choice
-        .resolve(&machine, visible.as_deref())
-        .map_err(|source| Error::Device(Box::new(source)))?;
+    let devices = devices(&args.device, &machine)?;
     let device = devices[0];
     let images = prepare::images(&args.image, device, &root)?;
     let names: Vec<String> = images.iter().map(|image| image.name.clone()).collect();
@@ -148,6 +141,17 @@ fn deciding(args: &BenchArgs, plan: &Plan) -> Option<Deciding> {
         args.time_budget.unwrap_or(TIME_BUDGET),
         args.blocks.unwrap_or(MAX_BLOCKS),
     ))
+}
+
+/// The devices that `--device` means on this machine; at least one.
+pub(crate) fn devices(word: &str, machine: &Machine) -> Result<Vec<Device>> {
+    let choice: Choice = word
+        .parse()
+        .map_err(|source| Error::Device(Box::new(source)))?;
+    let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+    choice
+        .resolve(machine, visible.as_deref())
+        .map_err(|source| Error::Device(Box::new(source)))
 }
 
 /// Takes the cards for a session of this name; on the processor there is nothing to take.
