@@ -7,7 +7,6 @@ use crate::{
     base::ReadyBase,
     cache::Cache,
     contents::{environment, libtorch_tree, scenario_tree, settings},
-    diff::Parts,
     guard::{check_glibc, check_libraries},
     layer::{LayerId, Source, Tree},
     libtorch::Origin,
@@ -17,6 +16,7 @@ use crate::{
     },
     lock_state::{self, LockState},
     oci::Documents,
+    parts::Parts,
     progress::Progress,
     sources::{
         LockUse, PLATFORM, Sources, base_in_words, find_base, find_libtorch, scenario_of,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Digest, Error, Flavour, Result, canonical,
     catalog::LOCK_SUFFIX,
-    diff::{Change, changes},
+    changes::{Change, changes},
     error::at,
 };
 

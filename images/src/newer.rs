@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 use crate::{
     Base, Cache, Digest, Error, Image, LibtorchSpec, Progress, Result, Sources, apt,
     base::PACKAGES,
-    diff::{Change, changes},
+    changes::{Change, changes},
     libtorch,
     lock::{BaseLock, DebPackage, LibtorchLock, Lock, Wheel, WheelsLock},
     pip::Pip,

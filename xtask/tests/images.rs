@@ -256,8 +256,10 @@ fn two_images_are_compared_without_a_scenario_binary() {
         &["environment", "GREETING", "hello", "good day"],
     );
     let found = checkout.json(&["diff", "cli-diff", "cli-diff-b", "--format", "json"], 0);
-    assert_eq!(found["environment"][0]["first"], "hello");
-    assert_eq!(found["layers"], serde_json::json!([]));
+    let expected = serde_json::json!([
+        {"part": "environment", "name": "GREETING", "base": "hello", "head": "good day"}
+    ]);
+    assert_eq!(found, expected);
     checkout.check(
         &["diff", "cli-diff", "cli-diff", "--format", "markdown"],
         0,

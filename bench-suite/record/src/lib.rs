@@ -6,6 +6,7 @@
 
 mod claim;
 mod folder;
+mod image;
 mod machine;
 mod monitor;
 mod outcome;
@@ -17,6 +18,7 @@ mod validity;
 
 pub use claim::{CellChoice, Claim, Expectation, Range};
 pub use folder::{FolderError, Records, SessionFolder};
+pub use image::{ImageChange, ImageFacts, ImageParts, Part, PartValue, image_changes};
 pub use machine::{Card, Machine, Processor};
 pub use monitor::{Monitor, Sample, Series};
 pub use outcome::{Outcome, Reason, Stage};
@@ -24,8 +26,7 @@ pub use parts::MemoryParts;
 pub use quantity::{Better, Nature, Quantity, Unit};
 pub use run::{HarnessCost, Isolation, Metrics, Record, StepTimes};
 pub use session::{
-    CellPlan, Conduct, Deciding, EngineFacts, ImageFacts, Look, LookEnd, Session, SidesCompared,
-    Tool,
+    CellPlan, Conduct, Deciding, EngineFacts, Look, LookEnd, Session, SidesCompared, Tool,
 };
 pub use validity::{Before, Validity, ValidityLimits};
 

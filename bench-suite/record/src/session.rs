@@ -7,7 +7,7 @@ use protocol::{Device, Model, Steps, Task, Variant};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Claim, Machine};
+use crate::{Claim, ImageFacts, Machine};
 
 /// `session.json`: the plan, the machine and the images of one `bench`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -185,28 +185,4 @@ pub struct EngineFacts {
     pub storage_driver: Option<String>,
     /// How containers reached the card.
     pub gpu_path: Option<String>,
-}
-
-/// One image, as it was run.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct ImageFacts {
-    /// Its name, or `local`.
-    pub name: String,
-    /// The reference in the engine.
-    pub reference: Option<String>,
-    /// The ID in the engine.
-    pub id: Option<String>,
-    /// libtorch's version.
-    pub libtorch_version: String,
-    /// Which build of it, such as `cpu` or `cu130`.
-    pub flavour: String,
-    /// What the image stands on.
-    pub base: Option<String>,
-    /// Bytes of all layers.
-    pub size_bytes: Option<u64>,
-    /// Layers from the bottom up: what it holds, and its bytes.
-    #[serde(default)]
-    pub layers: Vec<(String, u64)>,
-    /// SHA-256 of the `scenario` binary.
-    pub scenario_sha256: Option<String>,
 }

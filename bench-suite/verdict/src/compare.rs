@@ -7,7 +7,7 @@ use judge::{
     family::{FamilyError, FamilyOptions},
     sequential::SequentialError,
 };
-use record::{Quantity, Record};
+use record::{ImageChange, Quantity, Record, image_changes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -128,6 +128,9 @@ pub struct Verdicts {
     /// comparison, and intervals are as much wider.
     #[serde(default)]
     pub looks: usize,
+    /// What the two images differ in, as far as their sessions tell.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub image_changes: Vec<ImageChange>,
     /// Every cell that both sides have.
     pub cells: Vec<CellVerdicts>,
 }
@@ -254,6 +257,11 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
         head: head.origin.clone(),
         warnings,
         looks: looks.len(),
+        image_changes: base
+            .image
+            .zip(head.image)
+            .map(|(base, head)| image_changes(base, head))
+            .unwrap_or_default(),
         cells: by_cell(questions, judged),
     })
 }

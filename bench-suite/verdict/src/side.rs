@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::Variant;
-use record::{CellPlan, Look, Record, Session};
+use record::{CellPlan, ImageFacts, Look, Record, Session};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +34,8 @@ pub struct Origin {
 pub struct Side<'a> {
     /// Where they come from.
     pub origin: Origin,
+    /// The image, where the session tells of it.
+    pub(crate) image: Option<&'a ImageFacts>,
     runs: Vec<&'a Record>,
     /// The plan, for the margins of its cells.
     plan: &'a [CellPlan],
@@ -159,6 +161,7 @@ impl<'a> Side<'a> {
                 image,
                 choice: None,
             },
+            image: facts,
             runs,
             plan: &session.cells,
             looks: session
@@ -200,6 +203,7 @@ impl<'a> Side<'a> {
                 choice: Some(format!("{axis}={value}")),
                 ..self.origin.clone()
             },
+            image: self.image,
             runs,
             plan: self.plan,
             looks: self.looks,

@@ -4,7 +4,7 @@ use judge::compare::Verdict;
 use verdict::Verdicts;
 
 use super::{
-    FAMILY, cell_name, effect, headline, interval, label, looks, tally, value, warnings,
+    FAMILY, cell_name, effect, headline, images, interval, label, looks, tally, value, warnings,
     what_would_help,
 };
 use crate::{format::clean, svg::escape};
@@ -73,7 +73,28 @@ pub fn html(verdicts: &Verdicts) -> String {
         }
         html += "</tbody>";
     }
-    html + "</table></div>"
+    html + "</table></div>" + &image_changes(verdicts)
+}
+
+/// What the images differ in, folded: between a CPU and a CUDA flavour it is long.
+fn image_changes(verdicts: &Verdicts) -> String {
+    let rows = images::rows(verdicts);
+    if rows.is_empty() {
+        return String::new();
+    }
+    let heads = images::HEADS.map(|head| format!("<th scope=\"col\">{head}</th>"));
+    let mut html = format!(
+        "<details><summary>{}: {}</summary><div class=\"scroll\" tabindex=\"0\"><table>\
+         <thead><tr>{}</tr></thead><tbody>",
+        images::TITLE,
+        rows.len(),
+        heads.concat()
+    );
+    for row in rows {
+        let cells = row.map(|cell| format!("<td>{}</td>", escape(&clean(&cell))));
+        html += &format!("<tr>{}</tr>", cells.concat());
+    }
+    html + "</tbody></table></div></details>"
 }
 
 /// Class and sign: never colour alone.

@@ -4,8 +4,8 @@ use judge::compare::Verdict;
 use verdict::{CellVerdicts, QuantityVerdict, Verdicts};
 
 use super::{
-    FAMILY, GRAVEST_FIRST, cell_name, effect, headline, interval, label, looks, tally, value,
-    warnings, what_would_help,
+    FAMILY, GRAVEST_FIRST, cell_name, effect, headline, images, interval, label, looks, tally,
+    value, warnings, what_would_help,
 };
 use crate::{
     format::share,
@@ -46,6 +46,14 @@ pub fn markdown(verdicts: &Verdicts) -> String {
     if !others.is_empty() {
         let title = format!("Figures that explain and fail no gate: {}", others.len());
         let body = rows(Verdict::Same, &others);
+        text += &format!("<details><summary>{title}</summary>\n\n{body}\n</details>\n\n");
+    }
+    let changes = images::rows(verdicts);
+    if !changes.is_empty() {
+        let title = format!("{}: {}", images::TITLE, changes.len());
+        let heads = images::HEADS.map(str::to_owned);
+        let rows: Vec<Vec<String>> = changes.into_iter().map(Vec::from).collect();
+        let body = table(&heads, 2, &rows);
         text += &format!("<details><summary>{title}</summary>\n\n{body}\n</details>\n\n");
     }
     text + &format!("<sub>{}</sub>\n", method(verdicts))

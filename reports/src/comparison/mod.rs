@@ -6,6 +6,7 @@
 
 mod annotations;
 mod html;
+mod images;
 mod junit;
 mod markdown;
 mod text;
@@ -244,6 +245,7 @@ mod tests {
                 head: origin.clone(),
                 warnings: alone.chain([Warning::NotInterleaved]).collect(),
                 looks: 0,
+                image_changes: Vec::new(),
                 cells: Vec::new(),
             };
             let told = warnings(&verdicts);

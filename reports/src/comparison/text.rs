@@ -5,7 +5,7 @@ use judge::compare::Verdict;
 use verdict::Verdicts;
 
 use super::{
-    FAMILY, cell_name, effect, headline, interval, label, looks, tally, value, warnings,
+    FAMILY, cell_name, effect, headline, images, interval, label, looks, tally, value, warnings,
     what_would_help,
 };
 use crate::{format, text::Style};
@@ -94,6 +94,16 @@ pub fn text_styled(verdicts: &Verdicts, style: Style) -> String {
     }
     for known in warnings(verdicts) {
         out += &format!("warning: {}\n", format::clean(&known));
+    }
+    let changes = images::rows(verdicts);
+    if !changes.is_empty() {
+        out += &format!("\n{}:\n", images::TITLE);
+        let mut table = Table::new();
+        table.force_no_tty().load_style(presets::NOTHING);
+        for row in changes {
+            table.add_row(row.map(|text| format::clean(&text)));
+        }
+        out.extend(table.lines().map(|line| format!("{}\n", line.trim_end())));
     }
     out
 }

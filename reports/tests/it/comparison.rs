@@ -1,8 +1,29 @@
 //! Verdicts in every form.
 
 use judge::compare::{Comparison, Interval, Method, Verdict};
+use record::{ImageChange, Part, PartValue};
 use reports::comparison::{annotations, html, json, junit, markdown, text};
 use verdict::{CellVerdicts, FailOn, Origin, QuantityVerdict, Verdicts, Warning};
+
+fn image_changes() -> Vec<ImageChange> {
+    let text = |text: &str| Some(PartValue::Text(text.into()));
+    let change = |part, name: &str, base, head| ImageChange {
+        part,
+        name: name.into(),
+        base,
+        head,
+    };
+    vec![
+        change(Part::Version, "cuDNN", text("9.10.2.21"), text("9.19.0.56")),
+        change(Part::Package, "nvidia-nvshmem", None, text("3.4.5 | <b>")),
+        change(
+            Part::Layer,
+            "libtorch",
+            Some(PartValue::Bytes(5_440_000_000)),
+            Some(PartValue::Bytes(3_298_182_656)),
+        ),
+    ]
+}
 
 /// Two images of one session: the head is slower in one cell, takes less memory, and is so noisy
 /// in the other cell that nobody can tell.
@@ -38,6 +59,7 @@ fn verdicts() -> Verdicts {
             },
         ],
         looks: 0,
+        image_changes: image_changes(),
         cells: vec![
             cell(
                 "fp32 bs64",
@@ -160,6 +182,7 @@ fn hostile_names_stay_names() {
     let mut verdicts = verdicts();
     verdicts.cells[0].scenario = "<script>x</script>|\n::error::y\u{0}".into();
     verdicts.head.image = "b\"'&<".into();
+    verdicts.image_changes[0].name = "<script>y</script>".into();
     assert!(!html(&verdicts).contains("<script"));
     let wrapped = format!("<x>{}</x>", html(&verdicts).replace("<br>", "<br/>"));
     roxmltree::Document::parse(&wrapped).unwrap();

@@ -2,6 +2,7 @@
 
 use judge::compare::Verdict;
 use protocol::Precision;
+use record::{Part, PartValue};
 use verdict::{CompareError, FailOn, Gate, Options, Side, SideError, Verdicts, Warning, compare};
 
 use crate::support::{Runs, records, runs, session};
@@ -40,6 +41,30 @@ fn a_slower_image_is_worse_and_fails_the_gate() {
         .map(|(_, found)| found.quantity.as_str())
         .collect();
     assert_eq!(failing, ["throughput_samples_per_second"]);
+}
+
+#[test]
+fn what_the_images_differ_in_stands_beside_what_their_figures_differ_in() {
+    let mut session = session("s", "m");
+    let mut newer = session.images[0].clone();
+    newer.name = "new".to_owned();
+    newer.libtorch_version = "2.12.1".to_owned();
+    session.images.push(newer);
+    let mut all = records("s", "old", 0, "tiny", &runs(100.0, 1000));
+    all.extend(records("s", "new", 1, "tiny", &runs(100.0, 1000)));
+    let base = Side::pick(&session, &all, Some("old")).unwrap();
+    let head = Side::pick(&session, &all, Some("new")).unwrap();
+    let verdicts = compare(&base, &head, &Options::default()).unwrap();
+    let [change] = verdicts.image_changes.as_slice() else {
+        panic!("{:?}", verdicts.image_changes)
+    };
+    assert_eq!(
+        (change.part, change.name.as_str()),
+        (Part::Version, "torch")
+    );
+    assert_eq!(change.head, Some(PartValue::Text("2.12.1".to_owned())));
+    let same = compare(&base, &base, &Options::default()).unwrap();
+    assert_eq!(same.image_changes, []);
 }
 
 #[test]

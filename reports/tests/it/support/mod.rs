@@ -176,6 +176,7 @@ impl Fake {
                     scenario_sha256: Some(
                         "5feceb66ffc86f38d952786c6d696c79c2dbc239dd4e91b46729d73a27fb57e9".into(),
                     ),
+                    parts: None,
                 })
                 .collect(),
             cells: cells.collect(),

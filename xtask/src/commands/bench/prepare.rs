@@ -7,9 +7,9 @@ use bench_suite::{
     live::Live,
 };
 use engine::{Endpoint, Engine, GpuAccess, GpuHost};
-use images::{Assembly, Cache, Catalog, Flavour, Image, LockUse, Sources};
+use images::{Assembly, Cache, Catalog, Flavour, Image, LockUse, Parts, Sources};
 use protocol::Device;
-use record::{EngineFacts, ImageFacts};
+use record::{EngineFacts, ImageFacts, ImageParts};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -172,7 +172,8 @@ async fn containers(
                 environment: in_engine.map(|found| found.environment).unwrap_or_default(),
             },
         );
-        facts.push(facts_of(&ready.facts, Some((&ready.reference, &ready.id))));
+        let parts = Parts::from(&*assembly);
+        facts.push(facts_of(&ready.facts, (&ready.reference, &ready.id), parts));
     }
     for left in engine.sweep_dead_owners().await? {
         printer.note(&format!(
@@ -321,21 +322,32 @@ fn nowhere(mock: &Mock, images: &[Image]) -> Ready {
     }
 }
 
-fn facts_of(facts: &images::ImageFacts, in_engine: Option<(&str, &str)>) -> ImageFacts {
+fn facts_of(facts: &images::ImageFacts, (reference, id): (&str, &str), parts: Parts) -> ImageFacts {
     ImageFacts {
         name: facts.name.clone(),
-        reference: in_engine.map(|(reference, _)| reference.to_owned()),
-        id: in_engine.map(|(_, id)| id.to_owned()),
+        reference: Some(reference.to_owned()),
+        id: Some(id.to_owned()),
         libtorch_version: facts.libtorch_version.clone(),
         flavour: facts.libtorch_name.clone(),
         base: Some(facts.base.clone()),
         size_bytes: Some(facts.size_bytes()),
-        layers: facts
-            .layers
-            .iter()
-            .map(|layer| (layer.name.clone(), layer.size_bytes))
-            .collect(),
         scenario_sha256: Some(facts.scenario_sha256.hex()),
+        ..made_of(parts)
+    }
+}
+
+/// What an image is made of, in a session's words.
+pub(crate) fn made_of(parts: Parts) -> ImageFacts {
+    ImageFacts {
+        libtorch_version: parts.versions.get("torch").cloned().unwrap_or_default(),
+        layers: parts.layers,
+        parts: Some(ImageParts {
+            versions: parts.versions,
+            packages: parts.packages,
+            environment: parts.environment,
+            libraries: parts.libraries,
+        }),
+        ..ImageFacts::default()
     }
 }
 

@@ -8,10 +8,7 @@ use images::{
 };
 use serde::Serialize;
 
-use super::{
-    LockWords,
-    changes::{Unit, rows},
-};
+use super::LockWords;
 use crate::{
     cli::Format,
     commands::bench::prepare::{assembled, blocking},
@@ -149,7 +146,7 @@ pub(super) async fn verify(
 #[derive(Debug, Serialize)]
 struct Newer {
     image: String,
-    changes: Vec<images::diff::Change>,
+    changes: Vec<images::Change>,
 }
 
 /// Says what locking again would change.
@@ -184,8 +181,10 @@ pub(super) async fn newer(
     } else {
         let mut table = table(format, ["image", "what", "locked", "now"]);
         for newer in &all {
-            for [what, locked, now] in rows(&newer.changes, Unit::Text) {
-                table.add_row([newer.image.clone(), what, locked, now]);
+            for change in &newer.changes {
+                let value = |value: &Option<String>| value.clone().unwrap_or("–".to_owned());
+                let (locked, now) = (value(&change.first), value(&change.second));
+                table.add_row([newer.image.clone(), change.name.clone(), locked, now]);
             }
         }
         if stale.is_empty() {

@@ -1,14 +1,12 @@
 //! `images diff`: what stands behind a difference in the figures of two images.
 
-use images::{
-    Cache, Image, Sources,
-    diff::{Difference, Parts, diff},
-};
+use bytesize::ByteSize;
+use images::{Cache, Image, Sources};
+use record::{ImageChange, ImageFacts, PartValue, image_changes};
 
-use super::changes::{Unit, rows};
 use crate::{
     cli::Format,
-    commands::bench::prepare::{blocking, with_base},
+    commands::bench::prepare::{blocking, made_of, with_base},
     error::Result,
     printer::Printer,
     table::table,
@@ -24,9 +22,9 @@ pub(super) async fn run(
     let cache = Cache::user()?;
     let names = images.each_ref().map(|image| image.name.clone());
     let [first, second] = images;
-    let first = parts(first, sources, &cache, printer).await?;
-    let second = parts(second, sources, &cache, printer).await?;
-    let found = diff(&first, &second);
+    let first = facts(first, sources, &cache, printer).await?;
+    let second = facts(second, sources, &cache, printer).await?;
+    let found = image_changes(&first, &second);
     if format == Format::Json {
         return printer.json(&found);
     }
@@ -41,25 +39,32 @@ pub(super) async fn run(
     Ok(())
 }
 
-async fn parts(image: Image, sources: &Sources, cache: &Cache, printer: &Printer) -> Result<Parts> {
+async fn facts(
+    image: Image,
+    sources: &Sources,
+    cache: &Cache,
+    printer: &Printer,
+) -> Result<ImageFacts> {
     let image = with_base(image, cache, printer).await?;
     let (sources, cache, printer) = (sources.clone(), cache.clone(), printer.clone());
-    blocking(move || Ok(images::parts(&image, &sources, &cache, &printer)?)).await
+    let parts = blocking(move || Ok(images::parts(&image, &sources, &cache, &printer)?)).await?;
+    Ok(made_of(parts))
 }
 
-fn print(found: &Difference, names: &[String; 2], format: Format, printer: &Printer) {
-    let kinds = [
-        ("version", &found.versions, Unit::Text),
-        ("package", &found.packages, Unit::Text),
-        ("library", &found.libraries, Unit::Bytes),
-        ("environment", &found.environment, Unit::Text),
-        ("layer", &found.layers, Unit::Bytes),
-    ];
+fn print(found: &[ImageChange], names: &[String; 2], format: Format, printer: &Printer) {
+    let value = |value: &Option<PartValue>| match value {
+        None => "–".to_owned(),
+        Some(PartValue::Bytes(bytes)) => ByteSize::b(*bytes).to_string(),
+        Some(PartValue::Text(text)) => text.clone(),
+    };
     let mut table = table(format, ["", "what", &names[0], &names[1]]);
-    for (kind, changes, unit) in kinds {
-        for [what, first, second] in rows(changes, unit) {
-            table.add_row([kind.to_owned(), what, first, second]);
-        }
+    for change in found {
+        table.add_row([
+            change.part.to_string(),
+            change.name.clone(),
+            value(&change.base),
+            value(&change.head),
+        ]);
     }
     printer.line(&table.to_string());
 }

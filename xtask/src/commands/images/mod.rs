@@ -1,6 +1,5 @@
 //! `cargo xtask images`: everything to do with what is measured in.
 
-mod changes;
 mod check;
 mod diff;
 mod make;

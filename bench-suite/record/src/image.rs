@@ -1,0 +1,269 @@
+//! The images of a session: what each is made of, and what two of them differ in.
+
+use std::{collections::BTreeMap, fmt};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// One image, as it was run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ImageFacts {
+    /// Its name, or `local`.
+    pub name: String,
+    /// The reference in the engine.
+    pub reference: Option<String>,
+    /// The ID in the engine.
+    pub id: Option<String>,
+    /// libtorch's version.
+    pub libtorch_version: String,
+    /// Which build of it, such as `cpu` or `cu130`.
+    pub flavour: String,
+    /// What the image stands on.
+    pub base: Option<String>,
+    /// Bytes of all layers.
+    pub size_bytes: Option<u64>,
+    /// Layers from the bottom up: what it holds, and its bytes.
+    #[serde(default)]
+    pub layers: Vec<(String, u64)>,
+    /// SHA-256 of the `scenario` binary.
+    pub scenario_sha256: Option<String>,
+    /// What it is made of below the `scenario` binary; `None` where no image was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parts: Option<ImageParts>,
+}
+
+/// What an image is made of below the `scenario` binary, by name.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ImageParts {
+    /// Versions that the libraries state themselves: torch, CUDA, cuDNN, NCCL, glibc.
+    pub versions: BTreeMap<String, String>,
+    /// Debian packages and wheels, by version.
+    pub packages: BTreeMap<String, String>,
+    /// The image's environment.
+    pub environment: BTreeMap<String, String>,
+    /// libtorch's libraries, in bytes.
+    pub libraries: BTreeMap<String, u64>,
+}
+
+/// What of an image differs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Part {
+    /// A version that a library states itself.
+    Version,
+    /// A Debian package or a wheel.
+    Package,
+    /// A variable of the image's environment.
+    Environment,
+    /// A layer, or several that hold the same kind of thing.
+    Layer,
+    /// One of libtorch's libraries.
+    Library,
+    /// The `scenario` binary.
+    Workload,
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Version => "version",
+            Self::Package => "package",
+            Self::Environment => "environment",
+            Self::Layer => "layer",
+            Self::Library => "library",
+            Self::Workload => "workload",
+        })
+    }
+}
+
+/// A value of something that differs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum PartValue {
+    /// A size.
+    Bytes(u64),
+    /// A version, or a text.
+    Text(String),
+}
+
+/// One thing that two images differ in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ImageChange {
+    /// Which kind of thing.
+    pub part: Part,
+    /// Its name.
+    pub name: String,
+    /// In the first image; `None` where that has none.
+    pub base: Option<PartValue>,
+    /// In the second image; `None` where that has none.
+    pub head: Option<PartValue>,
+}
+
+/// What two images differ in: the explanation that stands beside a comparison of theirs. What is
+/// not known of both is left out.
+#[must_use]
+pub fn image_changes(base: &ImageFacts, head: &ImageFacts) -> Vec<ImageChange> {
+    let parts = base.parts.as_ref().zip(head.parts.as_ref());
+    let mut found = Vec::new();
+    let mut add = |part: Part, base: &BTreeMap<String, PartValue>, head: &BTreeMap<_, _>| {
+        found.extend(changes(part, base, head));
+    };
+    match parts {
+        Some((base, head)) => {
+            add(
+                Part::Version,
+                &texts(&base.versions),
+                &texts(&head.versions),
+            );
+            add(
+                Part::Package,
+                &texts(&base.packages),
+                &texts(&head.packages),
+            );
+            add(
+                Part::Environment,
+                &texts(&base.environment),
+                &texts(&head.environment),
+            );
+        }
+        None => add(Part::Version, &torch(base), &torch(head)),
+    }
+    add(Part::Layer, &layers(base), &layers(head));
+    if let Some((base, head)) = parts {
+        add(
+            Part::Library,
+            &sizes(&base.libraries),
+            &sizes(&head.libraries),
+        );
+    }
+    if let (Some(_), Some(_)) = (&base.scenario_sha256, &head.scenario_sha256) {
+        add(Part::Workload, &workload(base), &workload(head));
+    }
+    found
+}
+
+fn changes(
+    part: Part,
+    base: &BTreeMap<String, PartValue>,
+    head: &BTreeMap<String, PartValue>,
+) -> Vec<ImageChange> {
+    let alone = head.keys().filter(|name| !base.contains_key(*name));
+    let mut names: Vec<&String> = base.keys().chain(alone).collect();
+    names.sort();
+    names
+        .into_iter()
+        .filter(|name| base.get(*name) != head.get(*name))
+        .map(|name| ImageChange {
+            part,
+            name: name.clone(),
+            base: base.get(name).cloned(),
+            head: head.get(name).cloned(),
+        })
+        .collect()
+}
+
+fn texts(values: &BTreeMap<String, String>) -> BTreeMap<String, PartValue> {
+    let text = |(name, value): (&String, &String)| (name.clone(), PartValue::Text(value.clone()));
+    values.iter().map(text).collect()
+}
+
+fn sizes(values: &BTreeMap<String, u64>) -> BTreeMap<String, PartValue> {
+    let size = |(name, bytes): (&String, &u64)| (name.clone(), PartValue::Bytes(*bytes));
+    values.iter().map(size).collect()
+}
+
+fn torch(image: &ImageFacts) -> BTreeMap<String, PartValue> {
+    texts(&BTreeMap::from([(
+        "torch".to_owned(),
+        image.libtorch_version.clone(),
+    )]))
+}
+
+/// A base may have several layers; of a kind they count together.
+fn layers(image: &ImageFacts) -> BTreeMap<String, PartValue> {
+    let mut found = BTreeMap::new();
+    for (name, bytes) in &image.layers {
+        *found.entry(name.clone()).or_insert(0) += bytes;
+    }
+    sizes(&found)
+}
+
+fn workload(image: &ImageFacts) -> BTreeMap<String, PartValue> {
+    let digest = image.scenario_sha256.iter();
+    digest
+        .map(|digest| {
+            let short = digest.get(..12).unwrap_or(digest).to_owned();
+            ("scenario binary".to_owned(), PartValue::Text(short))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image(torch: &str, nccl: Option<&str>, libtorch_bytes: u64) -> ImageFacts {
+        let mut versions = BTreeMap::from([("torch".to_owned(), torch.to_owned())]);
+        versions.extend(nccl.map(|version| ("NCCL".to_owned(), version.to_owned())));
+        ImageFacts {
+            name: torch.to_owned(),
+            libtorch_version: torch.to_owned(),
+            layers: vec![
+                ("base".to_owned(), 5),
+                ("base".to_owned(), 3),
+                ("libtorch".to_owned(), libtorch_bytes),
+            ],
+            scenario_sha256: Some("5feceb66ffc86f38d952".to_owned()),
+            parts: Some(ImageParts {
+                versions,
+                libraries: BTreeMap::from([("libc10.so".to_owned(), libtorch_bytes)]),
+                ..ImageParts::default()
+            }),
+            ..ImageFacts::default()
+        }
+    }
+
+    #[track_caller]
+    fn check(base: &ImageFacts, head: &ImageFacts, expect: &[&str]) {
+        let value = |value: &Option<PartValue>| match value {
+            None => "–".to_owned(),
+            Some(PartValue::Bytes(bytes)) => format!("{bytes} B"),
+            Some(PartValue::Text(text)) => text.clone(),
+        };
+        let found: Vec<String> = image_changes(base, head)
+            .iter()
+            .map(|change| {
+                let (base, head) = (value(&change.base), value(&change.head));
+                format!("{} {}: {base} → {head}", change.part, change.name)
+            })
+            .collect();
+        assert_eq!(found, expect);
+    }
+
+    #[test]
+    fn only_what_differs_is_named_and_what_one_side_lacks() {
+        let old = image("2.6.0", None, 4);
+        let mut new = image("2.11.0", Some("2.28.9"), 6);
+        new.scenario_sha256 = Some("0123456789abcdef".to_owned());
+        check(&old, &old, &[]);
+        check(
+            &old,
+            &new,
+            &[
+                "version NCCL: – → 2.28.9",
+                "version torch: 2.6.0 → 2.11.0",
+                "layer libtorch: 4 B → 6 B",
+                "library libc10.so: 4 B → 6 B",
+                "workload scenario binary: 5feceb66ffc8 → 0123456789ab",
+            ],
+        );
+    }
+
+    #[test]
+    fn what_is_not_known_of_both_is_no_difference() {
+        let mut old = image("2.6.0", Some("2.21.5"), 4);
+        (old.parts, old.scenario_sha256) = (None, None);
+        let new = image("2.11.0", Some("2.28.9"), 4);
+        check(&old, &new, &["version torch: 2.6.0 → 2.11.0"]);
+    }
+}

@@ -1,0 +1,55 @@
+//! What an image is made of below the scenario binary: what explains how it differs from another.
+
+use std::collections::BTreeMap;
+
+use crate::{Assembly, lock::Lock};
+
+/// What an image is made of below the scenario binary, by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parts {
+    /// Versions that libraries state themselves: CUDA, cuDNN, NCCL, glibc, torch.
+    pub versions: BTreeMap<String, String>,
+    /// Debian packages and wheels, by version.
+    pub packages: BTreeMap<String, String>,
+    /// The image's environment.
+    pub environment: BTreeMap<String, String>,
+    /// libtorch's libraries, in bytes.
+    pub libraries: BTreeMap<String, u64>,
+    /// The layers from the bottom up, in bytes.
+    pub layers: Vec<(String, u64)>,
+}
+
+impl Parts {
+    pub(crate) fn new(
+        versions: BTreeMap<String, String>,
+        environment: BTreeMap<String, String>,
+        lock: &Lock,
+    ) -> Self {
+        let layers = lock.expected.layers.iter();
+        let top = lock.expected.image.iter().map(|image| &image.layer);
+        Self {
+            versions,
+            packages: lock.packages(),
+            environment,
+            libraries: lock
+                .libtorch
+                .libraries()
+                .map(|(name, bytes, _)| (name.to_owned(), bytes))
+                .collect(),
+            layers: layers
+                .chain(top)
+                .map(|layer| (layer.name.clone(), layer.size_bytes))
+                .collect(),
+        }
+    }
+}
+
+impl From<&Assembly> for Parts {
+    fn from(assembly: &Assembly) -> Self {
+        Self::new(
+            assembly.versions.clone(),
+            assembly.environment(),
+            &assembly.lock,
+        )
+    }
+}
