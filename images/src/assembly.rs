@@ -1,11 +1,12 @@
 //! Putting an image together: which layers, which documents, which IDs. Nothing here asks an engine.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, thread};
 
 use crate::{
-    Digest, Error, Flavour, Image, Libtorch, Result, ScenarioBinary,
+    Digest, Error, Flavour, Image, Libtorch, LibtorchSpec, Result, ScenarioBinary,
     base::ReadyBase,
     cache::Cache,
+    checkout,
     contents::{environment, libtorch_tree, scenario_tree, settings},
     guard::{check_glibc, check_libraries},
     layer::{LayerId, Source, Tree},
@@ -120,10 +121,32 @@ impl Lower {
             });
         }
         let lock = usable_lock(image, sources)?;
-        let (base, base_note) = find_base(image, lock, sources, cache, progress)?;
-        let of_base = || Ok(base.clone());
-        let (libtorch, libtorch_lock) = find_libtorch(image, sources, of_base, cache, progress)?;
-        let libtorch_lock = match libtorch_lock {
+        let find_base = || find_base(image, lock, sources, cache, progress);
+        let find_libtorch = |base: Option<&ReadyBase>| {
+            let base = || match base {
+                Some(base) => Ok(base.clone()),
+                None => find_base().map(|(base, _)| base),
+            };
+            find_libtorch(image, sources, base, cache, progress)
+        };
+        let is_inside = matches!(image.spec.libtorch, LibtorchSpec::Inside { .. });
+        let ((base, base_note), found) = if is_inside {
+            let base = find_base()?;
+            let found = find_libtorch(Some(&base.0))?;
+            (base, found)
+        } else {
+            // Neither needs the other, and each leaves cores idle for a while.
+            thread::scope(|scope| {
+                let base = scope.spawn(find_base);
+                let found = find_libtorch(None);
+                let base = base
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                Ok::<_, Error>((base?, found?))
+            })?
+        };
+        let libtorch = found.libtorch;
+        let libtorch_lock = match found.lock {
             Some(lock) => lock,
             None => LibtorchLock::Installed(installed_lock(&libtorch, cache, progress)?),
         };
@@ -139,6 +162,15 @@ impl Lower {
         // What the base holds already needs no layer.
         if !matches!(libtorch.origin, Origin::Inside(_)) {
             let tree = libtorch_tree(&libtorch);
+            // Libraries with the digests of a lock come to the layer of that lock.
+            let locked = lock.and_then(|lock| lock.layer("libtorch"));
+            if let Some(locked) = locked.filter(|_| found.is_fresh && !sources.rehash) {
+                let id = LayerId {
+                    digest: locked.digest,
+                    size_bytes: locked.size_bytes,
+                };
+                tree.remember_id(id, cache)?;
+            }
             layers.push(layer(image, "libtorch", tree, cache, progress)?);
         }
         Ok(Self {
@@ -256,17 +288,27 @@ pub fn assemble(
         .collect();
     let documents = Documents::new(&settings, &ids)?;
     let (config_id, manifest_id) = (documents.config_id(), documents.manifest_id());
+    let compiled_from = match &sources.scenario_binary {
+        Some(_) => None,
+        None => Some(checkout::sources_digest(
+            &sources.workspace,
+            &lower.libtorch.version,
+        )?),
+    };
     let whole = ExpectedImage {
         scenario: scenario.sha256,
+        sources: compiled_from,
         layer: top.expected(),
         config_id,
         manifest_id,
     };
+    let toolchain = toolchain::here(&sources.workspace, &lower.libtorch.version);
     let state = lock_state::compare(
         image,
         sources,
         usable_lock(image, sources)?,
         &lower.expected(Some(whole.clone())),
+        &toolchain,
         lower.base_note.clone(),
     );
     if sources.locks == LockUse::Required

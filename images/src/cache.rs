@@ -171,6 +171,23 @@ impl Cache {
         self.write_note(&note, &KnownHash { stamp, digest })
     }
 
+    /// Keeps for the files in one of its folders what another cache knows of those with the same
+    /// names.
+    pub(crate) fn take_digests(
+        &self,
+        other: &Self,
+        folder: &str,
+        progress: &dyn Progress,
+    ) -> Result<()> {
+        let own = self.folder(folder);
+        for entry in fs::read_dir(&own).map_err(at(&own))? {
+            let entry = entry.map_err(at(&own))?;
+            let theirs = other.folder(folder).join(entry.file_name());
+            self.remember_digest(&entry.path(), other.digest_of(&theirs, progress)?)?;
+        }
+        Ok(())
+    }
+
     /// Drops what is known of a file's digest, so that it is read again.
     pub(crate) fn forget_digest(&self, path: &Path) -> Result<()> {
         let stamp = Stamp::of(path).map_err(at(path))?;

@@ -55,16 +55,26 @@ impl Catalog {
 
     /// The image of this name, or of this file (a text with a `/` or that ends in `.yaml`).
     pub fn image(&self, name_or_file: &str) -> Result<Image> {
+        Image::read(&self.file(name_or_file)?)
+    }
+
+    /// The same without a look at its lock: for one that is to be locked anew, whatever became of
+    /// the old lock.
+    pub fn image_without_lock(&self, name_or_file: &str) -> Result<Image> {
+        Image::read_spec(&self.file(name_or_file)?)
+    }
+
+    fn file(&self, name_or_file: &str) -> Result<PathBuf> {
         let is_file = name_or_file.contains('/')
             || Path::new(name_or_file)
                 .extension()
                 .is_some_and(|end| end == "yaml");
         if is_file {
-            return Image::read(Path::new(name_or_file));
+            return Ok(name_or_file.into());
         }
         let file = self.folder.join(format!("{name_or_file}.yaml"));
         if file.is_file() {
-            return Image::read(&file);
+            return Ok(file);
         }
         let known = self.names()?;
         let similar = most_similar(name_or_file, known.iter().map(String::as_str));
@@ -82,6 +92,12 @@ impl Catalog {
 impl Image {
     /// Reads a spec, and the lock beside it where there is one.
     pub fn read(file: &Path) -> Result<Self> {
+        let image = Self::read_spec(file)?;
+        let lock = Lock::read_beside(file, &image.name)?;
+        Ok(Self { lock, ..image })
+    }
+
+    fn read_spec(file: &Path) -> Result<Self> {
         let name = file
             .file_stem()
             .unwrap_or_default()
@@ -94,12 +110,11 @@ impl Image {
         let folder = file.parent().unwrap_or(Path::new("."));
         let spec = Spec::read(&document, folder)?;
         spec.check_pinned(&document)?;
-        let lock = Lock::read_beside(file, &name)?;
         Ok(Self {
             name,
             file: file.to_owned(),
             spec,
-            lock,
+            lock: None,
         })
     }
 

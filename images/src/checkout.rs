@@ -7,17 +7,21 @@
 //! stands in `images/tch-<version>.Cargo.lock`.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
 
 use toml_edit::{Array, DocumentMut, Item, Value};
 
-use crate::{Error, Result, error::at};
+use crate::{Digest, Error, KnownTorch, Result, canonical, error::at};
 
 /// The folder of the workload, and what of the checkout's root goes with it.
 const WORKLOAD: &str = "scenarios";
 const ROOT_FILES: [&str; 1] = ["rust-toolchain.toml"];
+/// What of the workload's folder is not compiled.
+const NOT_COMPILED: [&str; 2] = ["yaml", "md"];
+const NOT_COMPILED_FOLDERS: [&str; 3] = ["tests", "benches", "examples"];
 /// The packages whose version is tch's.
 const TCH_PACKAGES: [&str; 2] = ["tch", "torch-sys"];
 
@@ -61,6 +65,50 @@ pub(crate) fn with_tch(workspace: &Path, tch: &str, place: &Path) -> Result<Chec
         folder: place.to_owned(),
         locked: false,
     })
+}
+
+/// Digest of what the scenario binary for a torch is compiled from: the workload's code, the
+/// manifests above it, and the versions of all that it needs. Suites, documentation and tests are
+/// no part of it.
+pub(crate) fn sources_digest(workspace: &Path, torch: &str) -> Result<Digest> {
+    let mut files = vec![PathBuf::from("Cargo.toml")];
+    let tch = KnownTorch::of(torch).map(|torch| format!("images/tch-{}.Cargo.lock", torch.tch));
+    let own = tch.map(PathBuf::from).ok();
+    let lock = own.filter(|lock| workspace.join(lock).is_file());
+    files.push(lock.unwrap_or_else(|| "Cargo.lock".into()));
+    files.extend(ROOT_FILES.map(PathBuf::from));
+    let mut folders = vec![PathBuf::from(WORKLOAD)];
+    while let Some(folder) = folders.pop() {
+        let absolute = workspace.join(&folder);
+        if !absolute.is_dir() {
+            continue;
+        }
+        for entry in fs::read_dir(&absolute).map_err(at(&absolute))? {
+            let entry = entry.map_err(at(&absolute))?;
+            let path = folder.join(entry.file_name());
+            if entry.file_type().map_err(at(&absolute))?.is_dir() {
+                if !NOT_COMPILED_FOLDERS.iter().any(|name| path.ends_with(name)) {
+                    folders.push(path);
+                }
+            } else if !NOT_COMPILED
+                .iter()
+                .any(|end| path.extension() == Some(end.as_ref()))
+            {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    let mut found = BTreeMap::new();
+    for file in files {
+        let place = workspace.join(&file);
+        // What is not there is no source: a small checkout may have no toolchain file.
+        if place.is_file() {
+            let digest = Digest::of_file(&place).map_err(at(&place))?;
+            found.insert(file.to_string_lossy().into_owned(), digest);
+        }
+    }
+    Ok(Digest::of(canonical::json(&found).as_bytes()))
 }
 
 /// The version of a package in a `Cargo.lock`.
@@ -224,6 +272,34 @@ mod tests {
         with_tch(folder.path(), "0.20.0", &place).unwrap();
         let found = fs::read_to_string(place.join("Cargo.lock")).unwrap();
         assert_eq!(locked_version(&found, "tch").as_deref(), Some("0.24.0"));
+    }
+
+    #[test]
+    fn the_sources_digest_follows_code_and_versions_and_nothing_else() {
+        let folder = checkout();
+        let digest = || sources_digest(folder.path(), "2.11.0").unwrap();
+        let write = |path: &str, text: &str| {
+            let place = folder.path().join(path);
+            fs::create_dir_all(place.parent().unwrap()).unwrap();
+            fs::write(place, text).unwrap();
+        };
+        let before = digest();
+        write("scenarios/smoke.yaml", "version: 1");
+        write("scenarios/README.md", "words");
+        write("scenarios/tests/it.rs", "#[test]");
+        write("images/other.yaml", "version: 1");
+        assert_eq!(digest(), before);
+        let mut seen = vec![before];
+        for (path, text) in [
+            ("scenarios/src/main.rs", "fn main() { }"),
+            ("scenarios/libtorch/cpp/shim.cpp", "int x;"),
+            ("Cargo.lock", &lock("0.25.0")),
+            ("images/tch-0.24.0.Cargo.lock", &lock("0.24.0")),
+        ] {
+            write(path, text);
+            assert!(!seen.contains(&digest()), "{path}");
+            seen.push(digest());
+        }
     }
 
     #[test]

@@ -79,7 +79,9 @@ pub(crate) fn environment(
     environment.extend(image.spec.environment.clone());
     let mut library_path = match &libtorch.origin {
         Origin::Inside(folders) => folders.join(":"),
-        Origin::Wheels | Origin::Installed(_) | Origin::Folder(_) => LIBTORCH_IN_IMAGE.to_owned(),
+        Origin::Wheels(..) | Origin::Installed(_) | Origin::Folder(_) => {
+            LIBTORCH_IN_IMAGE.to_owned()
+        }
     };
     if libtorch.flavour == Flavour::Cuda {
         // Where the driver's libraries come to lie when its folder is bound into a container.

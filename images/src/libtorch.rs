@@ -11,6 +11,7 @@ use crate::{
     cache::{Cache, publish},
     closure::{Closure, Folders, closure, roots},
     error::at,
+    lock::WheelsLock,
     progress::Progress,
     wheel::read_small,
 };
@@ -24,8 +25,8 @@ pub use crate::{
 /// Where a libtorch came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// Wheels, as a lock names them.
-    Wheels,
+    /// Wheels, as a lock names them, and how much of them.
+    Wheels(Box<WheelsLock>, Parts),
     /// A PyTorch that is installed in this site-packages folder.
     Installed(PathBuf),
     /// A folder that the user gave.
@@ -57,7 +58,7 @@ pub struct Libtorch {
     /// Whether it is built with the C++11 strings of libstdc++, as what links it must be.
     pub cxx11_abi: bool,
     /// A folder as torch-sys wants it in `LIBTORCH`: `lib/`, `include/`, `build-version`.
-    /// `None` where it has no headers.
+    /// `None` where it has no headers, or not yet.
     pub build_folder: Option<PathBuf>,
     /// The libraries that programs load, sorted by name; empty where it was fetched only to
     /// build against.

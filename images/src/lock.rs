@@ -13,15 +13,15 @@ use crate::{
 };
 
 /// The version of the format that this crate reads and writes.
-pub const LOCK_VERSION: u32 = 1;
+pub const LOCK_VERSION: u32 = 2;
 
 /// An image's lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Torchgauge image lock")]
 pub struct Lock {
-    /// The format's version: 1.
-    #[schemars(range(min = 1, max = 1))]
+    /// The format's version: 2.
+    #[schemars(range(min = 2, max = 2))]
     pub version: u32,
     /// The image's name.
     pub image: String,
@@ -49,6 +49,10 @@ pub struct Toolchain {
     pub rust: String,
     /// The C++ compiler, in its own words.
     pub cxx: String,
+    /// The linker, in its own words.
+    pub linker: String,
+    /// The C library that it is linked against, by its own name.
+    pub libc: String,
     /// The version of the tch crate that fits libtorch.
     pub tch: String,
 }
@@ -165,6 +169,8 @@ pub struct Expected {
 pub struct ExpectedImage {
     /// The scenario binary's digest.
     pub scenario: Digest,
+    /// Digest of the sources that it was compiled from; absent where it was given.
+    pub sources: Option<Digest>,
     /// The layer with the scenario binary.
     pub layer: ExpectedLayer,
     /// The image's ID where the engine calls it by its configuration (Docker's graph drivers,
@@ -218,13 +224,15 @@ impl Lock {
             file: file.to_owned(),
             cause,
         };
-        let lock: Self = serde_json::from_slice(json).map_err(|error| bad(error.to_string()))?;
-        if lock.version != LOCK_VERSION {
+        let value: serde_json::Value =
+            serde_json::from_slice(json).map_err(|error| bad(error.to_string()))?;
+        if value["version"] != LOCK_VERSION {
             return Err(bad(format!(
                 "its version is {}, expected {LOCK_VERSION}",
-                lock.version
+                value["version"]
             )));
         }
+        let lock: Self = serde_json::from_value(value).map_err(|error| bad(error.to_string()))?;
         if let Some(name) = lock.file_names().find(|name| !is_plain(name)) {
             return Err(bad(format!("`{name}` is no plain file name")));
         }
@@ -252,6 +260,12 @@ impl Lock {
             .map(|package| package.file.as_str())
             .chain(wheels.map(|wheel| wheel.file.as_str()))
             .chain(self.libtorch.libraries().map(|(name, ..)| name))
+    }
+
+    /// A layer below the scenario binary, where there is one of this name alone.
+    pub(crate) fn layer(&self, name: &str) -> Option<&ExpectedLayer> {
+        let mut found = self.expected.layers.iter().filter(|one| one.name == name);
+        found.next().filter(|_| found.next().is_none())
     }
 
     /// What another lock of the same spec has that this one does not.

@@ -2,7 +2,7 @@
 
 use crate::{
     Image,
-    lock::{Expected, Lock},
+    lock::{Expected, ExpectedImage, Lock, Toolchain},
     sources::{LockUse, Sources},
 };
 
@@ -11,8 +11,9 @@ use crate::{
 pub enum LockState {
     /// It is the locked image, bit for bit.
     Matches,
-    /// Base and libtorch are the locked ones; the scenario binary is another, or was not locked.
-    OtherScenario,
+    /// Base and libtorch are the locked ones. The scenario binary is another, as it must be, for
+    /// this reason.
+    OtherScenario(String),
     /// It differs, for this reason.
     Differs(String),
     /// There is no lock.
@@ -25,6 +26,7 @@ pub(crate) fn compare(
     sources: &Sources,
     lock: Option<&Lock>,
     found: &Expected,
+    toolchain: &Toolchain,
     base_note: Option<String>,
 ) -> LockState {
     let Some(lock) = lock else {
@@ -47,11 +49,117 @@ pub(crate) fn compare(
     if locked.len() != built.len() {
         return LockState::Differs("it has another number of layers".to_owned());
     }
-    match (&lock.expected.image, &found.image) {
-        (Some(locked), Some(built)) if locked == built => LockState::Matches,
-        (Some(locked), Some(built)) if locked.scenario == built.scenario => {
-            LockState::Differs("the image's configuration differs".to_owned())
+    let (Some(locked), Some(built)) = (&lock.expected.image, &found.image) else {
+        return LockState::OtherScenario("none is locked".to_owned());
+    };
+    if locked == built
+        || (locked.config_id, locked.manifest_id) == (built.config_id, built.manifest_id)
+    {
+        return LockState::Matches;
+    }
+    if locked.scenario == built.scenario {
+        return LockState::Differs("the image's configuration differs".to_owned());
+    }
+    why_other(locked, built, &lock.toolchain, toolchain).map_or_else(
+        || {
+            LockState::Differs(format!(
+                "the scenario binary is {}, and the lock's, by the same compilers out of the same \
+                 sources, is {}; `cargo xtask images verify {}` says whether it comes out the same \
+                 twice here",
+                built.scenario, locked.scenario, image.name
+            ))
+        },
+        LockState::OtherScenario,
+    )
+}
+
+/// Why the scenario binary must be another; `None` where nothing known says so.
+fn why_other(
+    locked: &ExpectedImage,
+    built: &ExpectedImage,
+    then: &Toolchain,
+    now: &Toolchain,
+) -> Option<String> {
+    let (Some(old), Some(new)) = (locked.sources, built.sources) else {
+        let which = if built.sources.is_none() {
+            "this one was given, not compiled"
+        } else {
+            "the locked one was given, not compiled"
+        };
+        return Some(which.to_owned());
+    };
+    if old != new {
+        return Some(format!(
+            "the workload's sources changed since it was locked ({} then, {} now)",
+            old.short(),
+            new.short()
+        ));
+    }
+    let tools = [
+        ("Rust compiler", &then.rust, &now.rust),
+        ("C++ compiler", &then.cxx, &now.cxx),
+        ("linker", &then.linker, &now.linker),
+        ("C library", &then.libc, &now.libc),
+        ("tch", &then.tch, &now.tch),
+    ];
+    let (tool, then, now) = tools.into_iter().find(|(_, then, now)| then != now)?;
+    Some(format!("the {tool} is `{now}`, and was `{then}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Digest, lock::ExpectedLayer};
+
+    fn image(sources: Option<&[u8]>) -> ExpectedImage {
+        ExpectedImage {
+            scenario: Digest::of(b"binary"),
+            sources: sources.map(Digest::of),
+            layer: ExpectedLayer {
+                name: "scenario".to_owned(),
+                digest: Digest::of(b"layer"),
+                size_bytes: 1,
+            },
+            config_id: Digest::of(b"configuration"),
+            manifest_id: Digest::of(b"manifest"),
         }
-        _ => LockState::OtherScenario,
+    }
+
+    fn tools(rust: &str) -> Toolchain {
+        Toolchain {
+            rust: rust.to_owned(),
+            cxx: "c++ 12".to_owned(),
+            linker: "ld 2.40".to_owned(),
+            libc: "glibc 2.36".to_owned(),
+            tch: "0.24.0".to_owned(),
+        }
+    }
+
+    #[test]
+    fn another_binary_has_a_reason_or_is_not_reproducible() {
+        let check =
+            |locked: Option<&[u8]>, built: Option<&[u8]>, rust: &str, expect: Option<&str>| {
+                let found = why_other(
+                    &image(locked),
+                    &image(built),
+                    &tools("rustc 1"),
+                    &tools(rust),
+                );
+                match (&found, expect) {
+                    (None, None) => {}
+                    (Some(found), Some(expect)) => assert!(found.contains(expect), "{found}"),
+                    _ => panic!("{found:?}, expected {expect:?}"),
+                }
+            };
+        check(Some(b"a"), Some(b"a"), "rustc 1", None);
+        check(Some(b"a"), Some(b"b"), "rustc 1", Some("sources changed"));
+        check(
+            Some(b"a"),
+            Some(b"a"),
+            "rustc 2",
+            Some("Rust compiler is `rustc 2`, and was `rustc 1`"),
+        );
+        check(Some(b"a"), None, "rustc 1", Some("this one was given"));
+        check(None, Some(b"a"), "rustc 1", Some("locked one was given"));
     }
 }

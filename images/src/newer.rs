@@ -6,7 +6,7 @@ use crate::{
     Base, Cache, Digest, Error, Image, LibtorchSpec, Progress, Result, Sources, apt,
     base::PACKAGES,
     changes::{Change, changes},
-    libtorch,
+    checkout, libtorch,
     lock::{BaseLock, DebPackage, LibtorchLock, Lock, Wheel, WheelsLock},
     pip::Pip,
     progress::Action,
@@ -51,8 +51,15 @@ pub fn newer(
     found.extend(values(&[
         ("Rust compiler", &old.rust, &here.rust),
         ("C++ compiler", &old.cxx, &here.cxx),
+        ("linker", &old.linker, &here.linker),
+        ("C library", &old.libc, &here.libc),
         ("tch", &old.tch, &here.tch),
     ]));
+    let compiled_from = lock.expected.image.as_ref().and_then(|image| image.sources);
+    if let Some(old) = compiled_from {
+        let new = checkout::sources_digest(&sources.workspace, torch)?;
+        found.extend(values(&[("the workload's sources", old, new)]));
+    }
     Ok(found)
 }
 

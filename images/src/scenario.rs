@@ -55,6 +55,7 @@ pub fn build(
     cache: &Cache,
     progress: &dyn Progress,
 ) -> Result<ScenarioBinary> {
+    let libtorch = &libtorch.with_headers(cache, progress)?;
     let mut command = cargo("build", workspace, target, libtorch)?;
     command
         .args(["--package", "scenario", "--bin", "scenario"])
@@ -69,8 +70,8 @@ pub fn build(
     ScenarioBinary::existing(&path, cache, progress)
 }
 
-/// cargo for the crates that link libtorch, with everything set that makes their bytes the same
-/// anywhere. Building, checking and testing through it share what they compile.
+/// cargo for the crates that link a libtorch with headers ([`Libtorch::with_headers`]), with
+/// everything set that makes their bytes the same anywhere. Building, checking and testing through it share what they compile.
 pub fn cargo(
     subcommand: &str,
     workspace: &Path,

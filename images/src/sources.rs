@@ -10,6 +10,7 @@ use crate::{
     lock::{LibtorchLock, Lock},
     progress::Progress,
     scenario,
+    wheels::{Parts, fetch_telling},
 };
 
 /// The only platform so far.
@@ -43,6 +44,28 @@ pub struct Sources {
     pub base_archive: Option<PathBuf>,
     /// What locks mean.
     pub locks: LockUse,
+    /// Hash every layer from its bytes, also where the lock knows the digest that libraries with
+    /// the locked digests come to.
+    pub rehash: bool,
+}
+
+/// A libtorch on this machine, and how it came there.
+pub(crate) struct FoundLibtorch {
+    pub(crate) libtorch: Libtorch,
+    /// Its lock, where it is out of wheels.
+    pub(crate) lock: Option<LibtorchLock>,
+    /// Whether its libraries were unpacked just now, each with the locked digest.
+    pub(crate) is_fresh: bool,
+}
+
+impl FoundLibtorch {
+    fn unlocked(libtorch: Libtorch) -> Self {
+        Self {
+            libtorch,
+            lock: None,
+            is_fresh: false,
+        }
+    }
 }
 
 /// The libtorch of an image on this machine: for images, and for plain processes.
@@ -56,34 +79,31 @@ pub fn libtorch_of(
         let lock = usable_lock(image, sources)?;
         Ok(find_base(image, lock, sources, cache, progress)?.0)
     };
-    find_libtorch(image, sources, base, cache, progress).map(|(libtorch, _)| libtorch)
+    find_libtorch(image, sources, base, cache, progress).map(|found| found.libtorch)
 }
 
-/// The libtorch of an image, and its lock where it is out of wheels. `base` is asked for only
-/// where libtorch lies inside it.
+/// The libtorch of an image. `base` is asked for only where libtorch lies inside it.
 pub(crate) fn find_libtorch(
     image: &Image,
     sources: &Sources,
     base: impl FnOnce() -> Result<ReadyBase>,
     cache: &Cache,
     progress: &dyn Progress,
-) -> Result<(Libtorch, Option<LibtorchLock>)> {
+) -> Result<FoundLibtorch> {
     let flavour = image.spec.libtorch.flavour();
     if let Some(folder) = &sources.libtorch {
-        return Ok((
-            libtorch::from_folder(folder, flavour, cache, progress)?,
-            None,
-        ));
+        return libtorch::from_folder(folder, flavour, cache, progress)
+            .map(FoundLibtorch::unlocked);
     }
     match &image.spec.libtorch {
-        LibtorchSpec::Installed { folder, .. } => Ok((
-            libtorch::installed(folder.as_deref(), flavour, cache, progress)?,
-            None,
-        )),
-        LibtorchSpec::Inside { folder, .. } => Ok((
-            inside::libtorch(&base()?, folder.as_deref(), flavour, cache, progress)?,
-            None,
-        )),
+        LibtorchSpec::Installed { folder, .. } => {
+            libtorch::installed(folder.as_deref(), flavour, cache, progress)
+                .map(FoundLibtorch::unlocked)
+        }
+        LibtorchSpec::Inside { folder, .. } => {
+            inside::libtorch(&base()?, folder.as_deref(), flavour, cache, progress)
+                .map(FoundLibtorch::unlocked)
+        }
         LibtorchSpec::Wheels { version, .. } => {
             let lock = match (usable_lock(image, sources)?, sources.locks) {
                 (
@@ -100,8 +120,12 @@ pub(crate) fn find_libtorch(
                 }
                 _ => libtorch::resolve(version, flavour, cache, progress)?,
             };
-            let found = libtorch::fetch(&lock, libtorch::Parts::All, cache, progress)?;
-            Ok((found, Some(LibtorchLock::Wheels(lock))))
+            let (libtorch, is_fresh) = fetch_telling(&lock, Parts::All, cache, progress)?;
+            Ok(FoundLibtorch {
+                libtorch,
+                lock: Some(LibtorchLock::Wheels(lock)),
+                is_fresh,
+            })
         }
     }
 }

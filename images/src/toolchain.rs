@@ -11,6 +11,13 @@ pub(crate) fn here(workspace: &Path, torch: &str) -> Toolchain {
     Toolchain {
         rust: words(Command::new(rustc).current_dir(workspace)),
         cxx: words(&mut Command::new(cxx)),
+        linker: words(&mut Command::new("ld")),
+        libc: program::output(
+            Command::new("getconf").arg("GNU_LIBC_VERSION"),
+            "name the C library",
+            "",
+        )
+        .map_or_else(|_| "none".to_owned(), |text| text.trim().to_owned()),
         tch: KnownTorch::of(torch)
             .map_or("unknown", |torch| torch.tch)
             .to_owned(),
@@ -35,6 +42,8 @@ mod tests {
         let found = here(Path::new(env!("CARGO_MANIFEST_DIR")), "2.11.0");
         assert!(found.rust.starts_with("rustc 1."), "{found:?}");
         assert!(found.cxx.chars().any(|c| c.is_ascii_digit()), "{found:?}");
+        assert!(found.linker.contains("ld"), "{found:?}");
+        assert!(found.libc.starts_with("glibc 2."), "{found:?}");
         assert_eq!(found.tch, "0.24.0");
         assert_eq!(words(&mut Command::new("no-such-compiler")), "none");
     }

@@ -65,7 +65,10 @@ pub fn verify(
 ) -> Result<Verification> {
     let scratch = cache.scratch()?;
     let second_cache = fresh_cache(cache, &scratch.path().join("cache"))?;
-    let mut second_sources = sources.clone();
+    let mut second_sources = Sources {
+        rehash: true,
+        ..sources.clone()
+    };
     if sources.scenario_binary.is_none() {
         let checkout = scratch.path().join("checkout");
         copy_checkout(&sources.workspace, &checkout)?;

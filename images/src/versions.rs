@@ -6,6 +6,8 @@ use std::{
     io::{self, Read},
 };
 
+use memchr::memmem;
+
 use crate::{
     Digest, Libtorch, Result,
     cache::{Cache, read_note},
@@ -93,12 +95,13 @@ pub(crate) fn of(libtorch: &Libtorch, cache: &Cache) -> Result<BTreeMap<String, 
 fn find(mut file: impl Read, rule: &Rule) -> io::Result<Option<String>> {
     const AFTER_BYTES: usize = 64;
     let overlap = rule.before.len() + AFTER_BYTES;
+    let before = memmem::Finder::new(rule.before);
     let mut buffer = Vec::new();
     let mut piece = vec![0; 1 << 20];
     loop {
         let n = file.read(&mut piece)?;
         buffer.extend_from_slice(&piece[..n]);
-        for start in positions(&buffer, rule.before.as_bytes()) {
+        for start in before.find_iter(&buffer) {
             let after = &buffer[start + rule.before.len()..];
             if (after.len() >= AFTER_BYTES || n == 0)
                 && let Some(version) = version_at(after, rule.between)
@@ -112,15 +115,6 @@ fn find(mut file: impl Read, rule: &Rule) -> io::Result<Option<String>> {
         let keep = buffer.len().saturating_sub(overlap);
         buffer.drain(..keep);
     }
-}
-
-fn positions<'a>(bytes: &'a [u8], text: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
-    let first = text[0];
-    bytes
-        .iter()
-        .enumerate()
-        .filter(move |(at, byte)| **byte == first && bytes[*at..].starts_with(text))
-        .map(|(at, _)| at)
 }
 
 /// The last run of at least three numbers in the text that starts here.

@@ -1,12 +1,17 @@
 //! A locked libtorch out of wheels: fetched, checked, unpacked.
 
 use std::{
+    cmp::Reverse,
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread,
 };
-
-use rayon::prelude::*;
 
 use crate::{
     Digest, Error, Flavour, Result,
@@ -30,18 +35,29 @@ pub enum Parts {
 }
 
 /// Makes sure that a locked libtorch lies in the cache: fetches what is missing through pip,
-/// checks it against the lock, and unpacks it.
+/// checks it against the lock, and unpacks it. Its headers are left where they are until something
+/// is compiled against it ([`Libtorch::with_headers`]).
 pub fn fetch(
     lock: &WheelsLock,
     parts: Parts,
     cache: &Cache,
     progress: &dyn Progress,
 ) -> Result<Libtorch> {
-    let key = Digest::of(&serde_json::to_vec(&(lock, parts == Parts::All)).unwrap_or_default());
-    let name = format!("{}-{}", lock.name, key.short());
-    let place = cache.folder("libtorch").join(&name);
+    fetch_telling(lock, parts, cache, progress).map(|(libtorch, _)| libtorch)
+}
+
+/// As [`fetch`]; says also whether its libraries were unpacked just now, each with the digest that
+/// the lock names.
+pub(crate) fn fetch_telling(
+    lock: &WheelsLock,
+    parts: Parts,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<(Libtorch, bool)> {
+    let (name, place) = place_of(lock, parts, cache);
     let _lock = cache.lock(&name, progress)?;
-    if !is_whole(&place, lock, parts, cache, progress)? {
+    let is_there = is_whole(&place, lock, parts, cache, progress)?;
+    if !is_there {
         let wheels = fetch_wheels(lock, parts, cache, progress)?;
         let scratch = cache.scratch()?;
         unpack(lock, parts, &wheels, scratch.path(), progress)?;
@@ -50,7 +66,40 @@ pub fn fetch(
             cache.remember_digest(&place.join("lib").join(&library.name), library.sha256)?;
         }
     }
-    describe(lock, parts, &place)
+    Ok((describe(lock, parts, &place)?, !is_there))
+}
+
+fn place_of(lock: &WheelsLock, parts: Parts, cache: &Cache) -> (String, PathBuf) {
+    let key = Digest::of(&serde_json::to_vec(&(lock, parts == Parts::All)).unwrap_or_default());
+    let name = format!("{}-{}", lock.name, key.short());
+    let place = cache.folder("libtorch").join(&name);
+    (name, place)
+}
+
+impl Libtorch {
+    /// The same with headers to compile against, where it can have some: those of wheels are
+    /// thousands of small files, and images need none of them.
+    pub fn with_headers(&self, cache: &Cache, progress: &dyn Progress) -> Result<Self> {
+        let Origin::Wheels(lock, parts) = &self.origin else {
+            return Ok(self.clone());
+        };
+        let (name, place) = place_of(lock, *parts, cache);
+        let _lock = cache.lock(&name, progress)?;
+        let include = place.join("include");
+        if !include.is_dir() {
+            let wheels = fetch_wheels(lock, *parts, cache, progress)?;
+            let scratch = cache.scratch()?;
+            let aside = scratch.path().join("include");
+            fs::create_dir(&aside).map_err(at(&aside))?;
+            let _meter = progress.start(Action::Unpack, &format!("headers of {}", lock.name), None);
+            unpack_headers(lock, &wheels, &aside)?;
+            fs::rename(&aside, &include).map_err(at(&include))?;
+        }
+        Ok(Self {
+            build_folder: Some(place),
+            ..self.clone()
+        })
+    }
 }
 
 /// The libraries that a fetch unpacks.
@@ -125,41 +174,81 @@ fn unpack(
     progress: &dyn Progress,
 ) -> Result<()> {
     let lib = to.join("lib");
-    let include = to.join("include");
-    for folder in [&lib, &include] {
-        fs::create_dir_all(folder).map_err(at(folder))?;
-    }
-    let libraries: Vec<&WheelLibrary> = libraries_of(lock, parts).collect();
+    fs::create_dir_all(&lib).map_err(at(&lib))?;
+    let mut libraries: Vec<&WheelLibrary> = libraries_of(lock, parts).collect();
+    // The largest first, so that no core is left alone with it at the end.
+    libraries.sort_by_key(|library| Reverse(library.size_bytes));
     let total = libraries.iter().map(|library| library.size_bytes).sum();
     let meter = SharedMeter::new(progress.start(Action::Unpack, &lock.name, Some(total)));
-    let headers = || unpack_headers(lock, wheels, &include);
-    let libraries = || {
-        libraries.par_iter().try_for_each(|library| {
-            let wheel = wheels.get(&library.wheel).ok_or_else(|| Error::BadWheel {
-                wheel: library.wheel.clone().into(),
-                member: Some(library.name.clone()),
-                cause: "the lock names a library of a wheel that it does not name".to_owned(),
-            })?;
-            let (found, _) =
-                OpenWheel::open(wheel)?
-                    .extract(&library.path, &lib.join(&library.name), |n| meter.add(n))?;
-            if found == library.sha256 {
-                return Ok(());
-            }
-            Err(Error::WrongHash {
-                what: format!("`{}` in {}", library.path, wheel.display()),
-                expected: library.sha256,
-                found,
-                next: "the lock does not fit its own wheels: lock the image anew",
-            })
+    let (written, to_sync) = mpsc::channel();
+    let (folder, meter) = (&lib, &meter);
+    let work = move |library: &&WheelLibrary| {
+        let wheel = wheels.get(&library.wheel).ok_or_else(|| Error::BadWheel {
+            wheel: library.wheel.clone().into(),
+            member: Some(library.name.clone()),
+            cause: "the lock names a library of a wheel that it does not name".to_owned(),
+        })?;
+        let place = folder.join(&library.name);
+        let (found, _) =
+            OpenWheel::open(wheel)?.extract(&library.path, &place, |n| meter.add(n))?;
+        if found == library.sha256 {
+            // Where syncing has ended by an error, that is told below.
+            let _ = written.send(place);
+            return Ok(());
+        }
+        Err(Error::WrongHash {
+            what: format!("`{}` in {}", library.path, wheel.display()),
+            expected: library.sha256,
+            found,
+            next: "the lock does not fit its own wheels: lock the image anew",
         })
     };
-    let (libraries, headers) = rayon::join(libraries, headers);
-    libraries?;
-    headers?;
+    thread::scope(|scope| {
+        let syncing = scope.spawn(|| sync_all(to_sync));
+        let unpacked = side_by_side(&libraries, work);
+        let synced = syncing
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        unpacked.and(synced)
+    })?;
     write_stand_in(&lib, lock.flavour)?;
     let version = to.join("build-version");
     fs::write(&version, format!("{}\n", lock.version)).map_err(at(&version))
+}
+
+/// Waits until files are on the disk: their digests are kept, and must mean what is there after a
+/// power cut too. The disk writes while other files are still unpacked.
+fn sync_all(files: mpsc::Receiver<PathBuf>) -> Result<()> {
+    for place in files {
+        let file = fs::File::open(&place).map_err(at(&place))?;
+        file.sync_data().map_err(at(&place))?;
+    }
+    Ok(())
+}
+
+/// Does the work for each, on as many threads as there are cores; the next one that is free takes
+/// the next. The first error ends it.
+fn side_by_side<T: Sync>(all: &[T], work: impl Fn(&T) -> Result<()> + Sync) -> Result<()> {
+    let next = AtomicUsize::new(0);
+    let failure = Mutex::new(None);
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..cores.min(all.len()) {
+            scope.spawn(|| {
+                while let Some(one) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if let Err(error) = work(one) {
+                        next.store(all.len(), Ordering::Relaxed);
+                        let mut failure = failure.lock().unwrap_or_else(PoisonError::into_inner);
+                        failure.get_or_insert(error);
+                    }
+                }
+            });
+        }
+    });
+    let failure = failure.into_inner();
+    failure
+        .unwrap_or_else(PoisonError::into_inner)
+        .map_or(Ok(()), Err)
 }
 
 fn unpack_headers(
@@ -204,9 +293,9 @@ fn describe(lock: &WheelsLock, parts: Parts, place: &Path) -> Result<Libtorch> {
         flavour: lock.flavour,
         name: lock.name.clone(),
         cxx11_abi: abi_is_cxx11(&lib.join("libc10.so"))?,
-        build_folder: Some(place.to_owned()),
+        build_folder: place.join("include").is_dir().then(|| place.to_owned()),
         libraries,
-        origin: Origin::Wheels,
+        origin: Origin::Wheels(Box::new(lock.clone()), parts),
     })
 }
 
@@ -264,6 +353,8 @@ mod tests {
     fn a_fetched_libtorch_has_the_layout_that_torch_sys_wants() {
         let (_folder, cache, lock) = world();
         let libtorch = fetch(&lock, Parts::All, &cache, &Silent).unwrap();
+        assert_eq!(libtorch.build_folder, None);
+        let libtorch = libtorch.with_headers(&cache, &Silent).unwrap();
         let folder = libtorch.build_folder.clone().unwrap();
         assert_eq!(
             fs::read_to_string(folder.join("build-version")).unwrap(),

@@ -348,3 +348,19 @@ fn docker_and_podman_have_the_same_images_and_run_them() {
         assert_eq!(built["sent_bytes"], 0);
     }
 }
+
+#[test]
+fn an_image_comes_out_the_same_from_another_checkout() {
+    // Compiles libtorch's binding and the workload once more, in a copy of the checkout elsewhere.
+    let name = "torch-2.11.0-cpu";
+    let output = xtask(&["images", "verify", name, "--format", "json"]);
+    expect_exit(&output, 0);
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(found[0]["identical"], true, "{found}");
+    let layers = found[0]["layers"].as_array().expect("layers");
+    let names: Vec<_> = layers.iter().map(|layer| &layer["name"]).collect();
+    assert_eq!(names, ["base", "libtorch", "scenario"]);
+    for layer in layers {
+        assert_eq!(layer["first"], layer["second"], "{layer}");
+    }
+}

@@ -212,6 +212,21 @@ fn a_lock_is_written_checked_inspected_and_turned_into_a_bill_of_materials() {
     let printed = checkout.json(&["sbom", "cli-lock"], 0);
     assert_eq!(printed, materials);
 
+    // A lock that was edited by hand is refused, and locking anew needs no cleaning up.
+    let lock = checkout.world.path("images/cli-lock.lock.json");
+    let good = fs::read_to_string(&lock).unwrap();
+    fs::write(&lock, good.replace("2.11.0", "2.12.1")).unwrap();
+    checkout.check(
+        &["build", "cli-lock"],
+        2,
+        &[
+            "edited by hand",
+            "make it anew with `cargo xtask images lock`",
+        ],
+    );
+    checkout.check(&["lock", "cli-lock"], 0, &["cli-lock.lock.json"]);
+    assert_eq!(fs::read_to_string(&lock).unwrap(), good);
+
     // A base that is another one by now, and a spec that was edited.
     checkout
         .world

@@ -105,6 +105,12 @@ async fn attempt(
     let told = results::read(&order.results_file(), &order.asked.run);
     let log = std::fs::read_to_string(&order.log).ok();
     match judge(&execution.end, &told, log.as_deref()) {
+        // A step that was done on the processor is none on the card.
+        Outcome::Ok if told.started.as_ref().is_none_or(|told| told.cuda.is_none()) => Err(
+            "the engine took the request, and the container told of no card: a step of a small \
+             model ran on the processor"
+                .to_owned(),
+        ),
         Outcome::Ok => Ok(access),
         Outcome::Failed { message, .. } => Err(message),
     }

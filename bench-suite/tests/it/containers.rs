@@ -10,11 +10,11 @@ use std::{
 };
 
 use bench_suite::{
-    execute::{Container, ContainerImage},
+    execute::{Container, ContainerImage, find_gpu},
     session::Session,
 };
 use bytes::Bytes;
-use engine::{Endpoint, Engine};
+use engine::{Endpoint, Engine, GpuHost, GpuPath};
 use futures_util::stream;
 use protocol::Device;
 use record::{Isolation, Record};
@@ -272,6 +272,42 @@ async fn memory_s_end_is_told_apart_from_a_child_s() {
         "{:?}",
         record.notes
     );
+}
+
+/// A machine that looks as if it had a card: device files that lead to `/dev/null`, and a driver.
+fn sham_card() -> (tempfile::TempDir, GpuHost) {
+    let root = tempfile::tempdir().unwrap();
+    let driver = root.path().join("usr/local/nvidia/lib64");
+    fs::create_dir_all(&driver).unwrap();
+    fs::write(driver.join("libcuda.so.1"), "").unwrap();
+    fs::create_dir(root.path().join("dev")).unwrap();
+    for node in ["nvidia0", "nvidiactl", "nvidia-uvm"] {
+        std::os::unix::fs::symlink("/dev/null", root.path().join("dev").join(node)).unwrap();
+    }
+    let host = GpuHost::under(root.path());
+    (root, host)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_on_the_processor_is_no_way_to_the_card() {
+    let engine = engine().await;
+    let (_root, host) = sham_card();
+    // The workload goes through its step, and has seen no card.
+    let cancel = CancellationToken::new();
+    let tried = find_gpu(&engine, &host, &image("normal"), 0, &cancel)
+        .await
+        .unwrap_err();
+    let obstacle = |path: GpuPath| {
+        let probe = tried.iter().find(|probe| probe.path == path).unwrap();
+        probe.obstacle.clone().unwrap()
+    };
+    let passthrough = obstacle(GpuPath::Passthrough);
+    assert!(passthrough.contains("told of no card"), "{passthrough}");
+    // The other ways are not even tried on an engine that cannot serve them.
+    for path in [GpuPath::Cdi, GpuPath::NvidiaRuntime] {
+        let obstacle = obstacle(path);
+        assert!(!obstacle.contains("told of no card"), "{path}: {obstacle}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

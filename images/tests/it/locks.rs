@@ -38,7 +38,10 @@ fn another_scenario_is_said_and_fine() {
         .unwrap();
     world.program("int torch_answer(void); int main(void) { return torch_answer(); }");
     let second = world.assemble_with(LockUse::Required).unwrap();
-    assert_eq!(second.facts.lock, LockState::OtherScenario);
+    let LockState::OtherScenario(why) = second.facts.lock else {
+        panic!("{:?}", second.facts.lock)
+    };
+    assert!(why.contains("given, not compiled"), "{why}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod bases;
 mod committed;
 mod damage;
 mod engine_runs;
+mod first_build;
 mod locks;
 mod registry;
 mod specs;

@@ -51,6 +51,7 @@ const ON_PODMAN: [(&str, &[&str]); 2] = [
             "bases::",
             "damage::",
             "images_are_built",
+            "a_run_on_the_processor",
         ],
     ),
 ];
@@ -132,6 +133,7 @@ async fn libtorch_steps(root: &Path, podman: Option<&str>, printer: &Printer) ->
         let cache = Cache::user()?;
         let image = Catalog::new(&root.join("images")).image("torch-2.11.0-cpu")?;
         let libtorch = images::libtorch_of(&image, &sources, &cache, &printer)?;
+        let libtorch = libtorch.with_headers(&cache, &printer)?;
         let library_path = std::env::join_paths(libtorch.library_folders()).unwrap_or_default();
         let of = |words: &[&str], last: &[&str]| -> Result<Command> {
             let mut command = images::scenario::cargo(words[0], &root, &sources.target, &libtorch)?;

@@ -84,7 +84,8 @@ impl GpuHost {
     }
 
     /// As [`GpuHost::discover`], below another root: for tests.
-    pub(crate) fn under(root: &Path) -> Self {
+    #[must_use]
+    pub fn under(root: &Path) -> Self {
         let control = [
             "nvidiactl",
             "nvidia-uvm",

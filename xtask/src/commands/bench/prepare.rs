@@ -110,6 +110,7 @@ pub(crate) fn sources(args: &SourceArgs, root: &Path) -> Sources {
         scenario_binary: args.scenario_binary.clone(),
         base_archive: args.base_archive.clone(),
         locks: LockUse::Preferred,
+        rehash: false,
     }
 }
 

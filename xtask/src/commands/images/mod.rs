@@ -35,13 +35,17 @@ pub(crate) async fn run(command: &ImagesCommand, printer: &Printer) -> Result<()
             make::build(load(&root, names)?, &sources, *format, printer).await
         }
         ImagesCommand::Lock(args) => {
-            let images = load(&root, &args.names)?;
             let sources = sources(&args.sources, &root);
             if args.check {
-                check::newer(images, &sources, args.format, printer).await
-            } else {
-                make::lock(images, sources, args.without_scenario, printer).await
+                let images = load(&root, &args.names)?;
+                return check::newer(images, &sources, args.format, printer).await;
             }
+            let catalog = Catalog::new(&root.join("images"));
+            let names = args.names.iter();
+            let images = names
+                .map(|name| catalog.image_without_lock(name))
+                .collect::<Result<_, _>>()?;
+            make::lock(images, sources, args.without_scenario, printer).await
         }
         ImagesCommand::Verify {
             names,
@@ -96,7 +100,7 @@ impl From<&LockState> for LockWords {
     fn from(state: &LockState) -> Self {
         let (state, cause) = match state {
             LockState::Matches => ("matches", None),
-            LockState::OtherScenario => ("other-scenario", None),
+            LockState::OtherScenario(cause) => ("other-scenario", Some(cause.clone())),
             LockState::Differs(cause) => ("differs", Some(cause.clone())),
             LockState::Unlocked => ("unlocked", None),
         };
@@ -108,7 +112,7 @@ impl LockWords {
     fn text(&self) -> String {
         let words = match self.state {
             "matches" => "the locked image, bit for bit",
-            "other-scenario" => "locked below the scenario binary",
+            "other-scenario" => "as locked below the scenario binary, which is another",
             "unlocked" => "no lock",
             _ => "differs from its lock",
         };
