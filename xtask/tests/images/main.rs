@@ -1,6 +1,7 @@
 //! The real command `cargo xtask images` on small images, and the real engine.
 
-#[path = "../../images/tests/it/world.rs"]
+mod downloads;
+#[path = "../../../images/tests/it/world.rs"]
 #[expect(
     dead_code,
     reason = "these tests need less of the small world than those of the room"
