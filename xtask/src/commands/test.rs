@@ -50,6 +50,7 @@ const ON_PODMAN: [(&str, &[&str]); 2] = [
             "engine_runs::",
             "bases::",
             "damage::",
+            "first_build::",
             "images_are_built",
             "a_run_on_the_processor",
         ],
