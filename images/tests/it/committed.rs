@@ -107,6 +107,32 @@ fn what_the_workload_needs_is_in_the_lock_of_every_tch() {
 }
 
 #[test]
+fn the_installed_pytorch_is_locked_to_what_the_wheels_hold() {
+    let catalog = Catalog::new(folder());
+    let lock = |name: &str| catalog.image(name).unwrap().lock.unwrap();
+    let (installed, wheels) = (lock("torch-2.11.0-installed"), lock("torch-2.11.0-cu130"));
+    assert_eq!(installed.base, wheels.base);
+    assert_eq!(installed.libtorch.name(), wheels.libtorch.name());
+    // torch's own libraries are built anew for each version of Python; NVIDIA's are not.
+    let names = |lock: &Lock| -> Vec<String> {
+        lock.libtorch
+            .libraries()
+            .map(|(name, ..)| name.to_owned())
+            .collect()
+    };
+    assert_eq!(names(&installed), names(&wheels));
+    for (one, other) in installed
+        .libtorch
+        .libraries()
+        .zip(wheels.libtorch.libraries())
+    {
+        if !one.0.starts_with("libtorch_") {
+            assert_eq!(one, other);
+        }
+    }
+}
+
+#[test]
 fn every_wheel_image_is_locked_and_its_lock_fits() {
     let catalog = Catalog::new(folder());
     for name in catalog.names().unwrap() {
