@@ -6,6 +6,7 @@ use judge::family::FamilyOptions;
 use judge::sequential::{FIRST_LOOK, Sequential, Spending, is_look};
 
 use crate::noise::{Shape, blocks, rng};
+use crate::summary::Summary;
 use crate::{percent, pools};
 
 type Draw<'a> = dyn Fn(u64, f64) -> Metric + Sync + 'a;
@@ -34,7 +35,7 @@ fn welch(metric: &Metric) -> bool {
     t_two_sided((head - base) / sum.sqrt(), df) <= 0.05
 }
 
-pub(crate) fn bars(repeats: u64, runs: &[Vec<f64>]) {
+pub(crate) fn bars(repeats: u64, runs: &[Vec<f64>], summary: &mut Summary) {
     println!("## Compare, five blocks\n");
     println!("Noise: relative standard deviation log-uniform from 0.03 to 3 %.\n");
     println!("| noise | rule | false, no change | 1 % | 2 % | 5 % | coverage of 95 % |");
@@ -42,12 +43,12 @@ pub(crate) fn bars(repeats: u64, runs: &[Vec<f64>]) {
     println!("| *bar* | | ≤ 2.5 | ≥ 56 | ≥ 71 | ≥ 90 | 93–97 |");
     for shape in Shape::ALL {
         let draw = move |i: u64, ratio: f64| blocks(&mut rng(1, i), 5, ratio, shape, 0.0);
-        row(&format!("{shape:?}"), repeats, &draw, &[0.0, 0.005]);
+        row(&format!("{shape:?}"), repeats, &draw, summary);
     }
     let pooled = |i: u64, ratio: f64| blocks(&mut rng(2, i), 5, ratio, Shape::of(i), 0.0);
-    row("all shapes", repeats, &pooled, &[0.0, 0.005]);
+    row("all shapes", repeats, &pooled, summary);
     let drifting = |i: u64, ratio: f64| blocks(&mut rng(3, i), 5, ratio, Shape::of(i), 3.0);
-    row("all shapes, drift 3 σ", repeats, &drifting, &[0.0, 0.005]);
+    row("all shapes, drift 3 σ", repeats, &drifting, summary);
     if !runs.is_empty() {
         let real = |i: u64, ratio: f64| {
             let mut rng = rng(4, i);
@@ -59,14 +60,14 @@ pub(crate) fn bars(repeats: u64, runs: &[Vec<f64>]) {
                 .collect();
             metric
         };
-        row("repeated runs of FILE", repeats, &real, &[0.0, 0.005]);
+        row("repeated runs on one H200", repeats, &real, summary);
     }
     curve(repeats, &pooled);
 }
 
-fn row(noise: &str, repeats: u64, draw: &Draw, margins: &[f64]) {
+fn row(noise: &str, repeats: u64, draw: &Draw, summary: &mut Summary) {
     let options = Options::default();
-    for &margin in margins {
+    for margin in [0.0, 0.005] {
         let judged = |i: u64, ratio: f64| {
             let metric = Metric {
                 margin,
@@ -75,18 +76,23 @@ fn row(noise: &str, repeats: u64, draw: &Draw, margins: &[f64]) {
             judge(&metric, &options)
         };
         let share = |ratio: f64| percent(repeats, |i| changed(judged(i, ratio).verdict));
+        let what = |words: &str| format!("compare, {noise}, margin {} %: {words}", 100.0 * margin);
+        let wrong = summary.at_most(what("false"), 2.5, share(1.0));
+        let [one, two, five] = [(1.01, 56.0), (1.02, 71.0), (1.05, 90.0)].map(|(ratio, bar)| {
+            let size = format!("detected of {:.0} %", 100.0 * (ratio - 1.0));
+            summary.at_least(what(&size), bar, share(ratio))
+        });
         let coverage = percent(repeats, |i| {
             judged(i, 1.0)
                 .interval
                 .is_some_and(|interval| interval.contains(1.0))
         });
+        summary.at_least(what("coverage"), 93.0, coverage);
+        summary.at_most(what("coverage"), 97.0, coverage);
         println!(
-            "| {noise} | paired t, margin {} % | {:.1} | {:.1} | {:.1} | {:.1} | {coverage:.1} |",
+            "| {noise} | paired t, margin {} % | {wrong:.1} | {one:.1} | {two:.1} | {five:.1} | \
+             {coverage:.1} |",
             100.0 * margin,
-            share(1.0),
-            share(1.01),
-            share(1.02),
-            share(1.05),
         );
     }
     let share = |ratio: f64| percent(repeats, |i| welch(&draw(i, ratio)));

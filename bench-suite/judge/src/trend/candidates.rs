@@ -6,8 +6,8 @@
 //! 1988). The price is low: what is proposed here still has to pass a test.
 
 use super::MIN_SEGMENT;
+use super::robust::normal_scores;
 use super::series::Series;
-use crate::dist::normal_critical;
 
 /// Price of a level, in ln(n) noise variances.
 const PRICE: f64 = 1.5;
@@ -60,28 +60,6 @@ pub(super) fn candidates(series: &Series) -> Vec<usize> {
     }
     starts.reverse();
     starts
-}
-
-/// Normal quantiles of the ranks; equal values share the middle of their ranks.
-#[expect(clippy::float_cmp, reason = "tied values are those that are equal")]
-fn normal_scores(y: &[f64]) -> Vec<f64> {
-    let n = y.len();
-    let mut order: Vec<usize> = (0..n).collect();
-    order.sort_by(|&a, &b| y[a].total_cmp(&y[b]));
-    let mut scores = vec![0.0; n];
-    for tied in order.chunk_by(|&a, &b| y[a] == y[b]) {
-        let before = order.partition_point(|&i| y[i] < y[tied[0]]) as f64;
-        let quantile = (before + tied.len() as f64 / 2.0) / n as f64;
-        let score = if quantile < 0.5 {
-            -normal_critical(2.0 * quantile)
-        } else {
-            normal_critical(2.0 * (1.0 - quantile))
-        };
-        for &i in tied {
-            scores[i] = score;
-        }
-    }
-    scores
 }
 
 /// Half the mean square of steps from point to point, which levels hardly touch, with

@@ -4,10 +4,12 @@ use super::MIN_SEGMENT;
 use super::candidates::candidates;
 use super::robust::{self, Level};
 use super::series::Series;
-use crate::dist::t_two_sided;
+use crate::dist::{normal_two_sided, t_two_sided};
 
 /// The newest level may shrink to the majority of [`MIN_SEGMENT`] that made its median.
 const NEWEST_MAJORITY: usize = MIN_SEGMENT / 2 + 1;
+/// p of the ranks is multiplied by this, for some choice there was.
+const PRICE_OF_RANKS: f64 = 10.0;
 
 /// A change of level, on the scale of [`Series::y`].
 #[derive(Debug, Clone)]
@@ -129,8 +131,35 @@ fn test(series: &Series, lo: usize, mid: usize, hi: usize, rho: f64) -> Change {
     };
     if change.step() != 0.0 {
         let t = change.step() / change.se();
-        // Bonferroni over the places that a change could have been at.
-        change.p = (series.places as f64 * t_two_sided(t, change.df)).min(1.0);
+        // Bonferroni over the places that a change could have been at; the ranks were not
+        // what chose the place.
+        let chosen = series.places as f64 * t_two_sided(t, change.df);
+        let ranks = PRICE_OF_RANKS * ranks_p(left, right, rho);
+        change.p = chosen.max(ranks).min(1.0);
     }
     change
+}
+
+/// p of van der Waerden's test: the normal scores of all points, one side against the other.
+/// Where noise has two modes, a handful of points in the wild one look like a level to
+/// whoever measures distances; ranks know how many more there are. 0 where the two sides do
+/// not overlap: few ranks cannot say more than that.
+fn ranks_p(left: &[f64], right: &[f64], rho: f64) -> f64 {
+    let ends = |side: &[f64]| {
+        let low = side.iter().copied().fold(f64::INFINITY, f64::min);
+        (low, side.iter().copied().fold(f64::NEG_INFINITY, f64::max))
+    };
+    let ((left_low, left_high), (right_low, right_high)) = (ends(left), ends(right));
+    if left_high < right_low || right_high < left_low {
+        return 0.0;
+    }
+    let all = [left, right].concat();
+    let scores = robust::normal_scores(&all);
+    let squares: f64 = scores.iter().map(|score| score * score).sum();
+    let variance = squares / (all.len() as f64 - 1.0);
+    let (of_left, of_right) = scores.split_at(left.len());
+    let mean = |side: &[f64]| side.iter().sum::<f64>() / side.len() as f64;
+    let share = |n: usize| robust::inflation(n, rho) / n as f64;
+    let error = (variance * (share(left.len()) + share(right.len()))).sqrt();
+    normal_two_sided((mean(of_right) - mean(of_left)) / error)
 }

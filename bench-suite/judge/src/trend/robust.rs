@@ -1,5 +1,7 @@
 //! Levels, scales and autocorrelation that a few wild points cannot move.
 
+use crate::dist::normal_critical;
+
 /// MAD to standard deviation for normal noise.
 const MAD_TO_SD: f64 = 1.482_602_218_505_602;
 /// Huber's ψ is linear up to this many scales; 95 % efficient would be 1.345, this is
@@ -49,7 +51,7 @@ pub(super) struct Level {
 pub(super) fn scale(residuals: &[f64], level: f64) -> f64 {
     let mut work: Vec<f64> = residuals.iter().map(|r| r.abs()).collect();
     let mad = MAD_TO_SD * median(&mut work);
-    let rounding = ROUNDING * level.abs().max(f64::MIN_POSITIVE);
+    let rounding = rounding(level);
     if mad > rounding {
         return mad;
     }
@@ -58,6 +60,11 @@ pub(super) fn scale(residuals: &[f64], level: f64) -> f64 {
     let kept = &work[..work.len() - work.len() / 20];
     let mean_square = kept.iter().map(|r| r * r).sum::<f64>() / kept.len().max(1) as f64;
     mean_square.sqrt().max(rounding)
+}
+
+/// What a difference between values around this level may be without meaning anything.
+pub(super) fn rounding(level: f64) -> f64 {
+    ROUNDING * level.abs().max(f64::MIN_POSITIVE)
 }
 
 /// Huber's location with the scale held fixed, from the median on.
@@ -145,4 +152,31 @@ pub(super) fn inflation(n: usize, rho: f64) -> f64 {
     let count = n as f64;
     let odds = rho / (1.0 - rho);
     1.0 + 2.0 * odds - 2.0 * odds * (1.0 - rho.powf(count)) / (count * (1.0 - rho))
+}
+
+/// The standard normal's quantile: what a value is worth whose rank is at this share.
+pub(super) fn normal_score(share: f64) -> f64 {
+    if share < 0.5 {
+        -normal_critical(2.0 * share)
+    } else {
+        normal_critical(2.0 * (1.0 - share))
+    }
+}
+
+/// Normal quantiles of the ranks; equal values share the middle of their ranks.
+#[expect(clippy::float_cmp, reason = "tied values are those that are equal")]
+pub(super) fn normal_scores(y: &[f64]) -> Vec<f64> {
+    let n = y.len();
+    let mut order: Vec<usize> = (0..n).collect();
+    order.sort_by(|&a, &b| y[a].total_cmp(&y[b]));
+    let mut scores = vec![0.0; n];
+    for tied in order.chunk_by(|&a, &b| y[a] == y[b]) {
+        let before = order.partition_point(|&i| y[i] < y[tied[0]]) as f64;
+        let quantile = (before + tied.len() as f64 / 2.0) / n as f64;
+        let score = normal_score(quantile);
+        for &i in tied {
+            scores[i] = score;
+        }
+    }
+    scores
 }

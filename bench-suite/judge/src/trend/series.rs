@@ -16,7 +16,7 @@ pub(super) struct Series {
     /// Runs of equal revisions, numbered.
     run: Vec<usize>,
     /// Are most points repeats of the revision before them?
-    repeats: bool,
+    pub(super) repeats: bool,
 }
 
 impl Series {

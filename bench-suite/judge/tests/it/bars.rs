@@ -240,6 +240,51 @@ fn a_drop_of_five_percent_is_found_soon() {
     }
 }
 
+/// Sizes of noise at which a detector has to work for its recall. Who knows the noise and spends
+/// 4 % of false alarms finds 91 % at 1.5 % after one point, and 99 and 100 % at 2 % after three
+/// and five.
+#[test]
+fn a_drop_is_found_in_noise_a_third_as_large() {
+    for (cv, fresh, least) in [
+        (0.015, 1, 65.0),
+        (0.015, 3, 93.0),
+        (0.02, 3, 73.0),
+        (0.02, 5, 89.0),
+    ] {
+        let found = percent(|i| {
+            let mut values = stationary(&mut rng(116, i), 100, cv, Shape::Gauss);
+            for value in &mut values[100 - fresh..] {
+                *value *= 0.95;
+            }
+            let trend = change_points(&series(&values), &TrendOptions::default()).unwrap();
+            let mut places = trend.change_points.iter().map(|change| change.index);
+            places.any(|at| at.abs_diff(100 - fresh) <= 2)
+        });
+        assert!(found >= least, "{found} % of {cv} after {fresh} new points");
+    }
+}
+
+/// Between the newest end and what the whole history shows there is no gap: with every further
+/// point a change is found at least as often, in autocorrelated noise too.
+#[test]
+fn a_change_that_is_found_stays_found() {
+    let recall = |fresh: usize| {
+        percent(|i| {
+            let mut values = autocorrelated(&mut rng(117, i), 100, 0.5);
+            for value in &mut values[100 - fresh..] {
+                *value *= 0.95;
+            }
+            let trend = change_points(&series(&values), &TrendOptions::default()).unwrap();
+            let mut places = trend.change_points.iter().map(|change| change.index);
+            places.any(|at| at.abs_diff(100 - fresh) <= 2)
+        })
+    };
+    for fresh in [1, 2, 3, 5, 8, 12, 16, 20, 30] {
+        let found = recall(fresh);
+        assert!(found >= 92.0, "{found} % after {fresh} new points");
+    }
+}
+
 #[test]
 fn the_interval_of_a_change_covers_its_size() {
     let mut covered = 0;

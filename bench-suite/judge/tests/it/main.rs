@@ -3,5 +3,9 @@
 mod bars;
 mod compare_properties;
 mod noise;
+#[expect(dead_code, reason = "the benchmark takes more of it")]
+#[path = "../../examples/bars/pools.rs"]
+mod pools;
+mod real_series;
 mod trend_cases;
 mod worked_examples;
