@@ -107,6 +107,10 @@ pub enum Quantity {
     Megahertz,
     /// Processor cores.
     Cores,
+    /// Joules.
+    Joules,
+    /// A number without a unit.
+    Plain,
 }
 
 impl Quantity {
@@ -133,6 +137,8 @@ impl Quantity {
             Self::Celsius => unit(1.0, "°C"),
             Self::Megahertz => unit(1.0, "MHz"),
             Self::Cores => unit(1.0, "cores"),
+            Self::Joules => unit(1.0, "J"),
+            Self::Plain => unit(1.0, ""),
         }
     }
 
@@ -140,7 +146,8 @@ impl Quantity {
     #[must_use]
     pub fn write(self, value: f64) -> String {
         let digits = match self {
-            Self::Bytes | Self::Throughput => 4,
+            Self::Bytes | Self::Throughput | Self::Joules => 4,
+            Self::Plain => 5,
             Self::Percent => 2,
             _ => 3,
         };
@@ -160,7 +167,11 @@ impl Quantity {
         } else {
             digits
         };
-        format!("{} {}", significant(value / unit.size, digits), unit.sign)
+        let number = significant(value / unit.size, digits);
+        if unit.sign.is_empty() {
+            return number;
+        }
+        format!("{number} {}", unit.sign)
     }
 }
 

@@ -3,7 +3,7 @@
 //! [`write()`] draws the reports of one or more session folders. The steps are open to who needs
 //! only some of them: [`Source::read`] reads a folder, [`View::of`] computes what there is to
 //! say, and [`html`], [`markdown`], [`json`] and [`text`] give it a form. [`comparison`] and
-//! [`claims`] do the same for the judge's verdicts.
+//! [`claims`] do the same for the judge's verdicts, [`trend`] for series over time.
 //!
 //! Nothing here knows of containers, libtorch or terminals, and nothing prints.
 
@@ -25,6 +25,7 @@ pub mod plots;
 pub mod svg;
 mod table;
 pub mod text;
+pub mod trend;
 mod write;
 
 pub use model::{Report, Source, View};

@@ -138,6 +138,8 @@ pub(crate) enum Error {
          name another address with TORCHGAUGE_TEST_PODMAN, or leave it out with --without-podman"
     )]
     NoPodman { address: String, found: String },
+    #[error("{missed} of the bars' programs missed a bar or failed; their tables say which")]
+    BarsMissed { missed: usize },
     #[error("{step} failed; to see it alone, run: {command}")]
     TestsFailed { step: &'static str, command: String },
 }
@@ -156,6 +158,7 @@ impl Error {
             Self::Gate { .. }
             | Self::Claims { .. }
             | Self::TestsFailed { .. }
+            | Self::BarsMissed { .. }
             | Self::HistoryDamaged { .. }
             | Self::NotReproducible { .. }
             | Self::NewerResolution { .. } => Ending::GateSaysNo,

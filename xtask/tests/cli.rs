@@ -136,6 +136,73 @@ fn a_series_that_is_none_is_refused_and_an_empty_one_has_no_changes() {
 }
 
 #[test]
+fn a_series_from_a_file_can_fail_a_gate_and_be_drawn() {
+    let home = Home::new();
+    let fell = home.file("fell.csv", &series(60, 59));
+    let long_ago = home.file("long-ago.csv", &series(60, 30));
+    check(&["trend", "--input", &fell, "--gate"], 1, "worse, new");
+    check(
+        &["trend", "--input", &fell, "--gate", "--lower-is-better"],
+        0,
+        "better, new",
+    );
+    check(&["trend", "--input", &long_ago, "--gate"], 0, "r30");
+    // The series ends in 2024: too old for whoever says how old it may be.
+    check(
+        &[
+            "trend",
+            "--input",
+            &long_ago,
+            "--gate",
+            "--stale-after",
+            "3",
+        ],
+        1,
+        "no result for",
+    );
+    check(&["trend", "--lower-is-better"], 2, "--input");
+
+    let out = home.path("drawn");
+    let folder = out.to_str().expect("text");
+    check(&["trend", "--input", &fell, "--out", folder], 0, "1 change");
+    let page = std::fs::read_to_string(out.join("trend.html")).expect("a page");
+    assert!(page.contains("</svg>") && page.contains("r59"));
+    for name in ["trend.md", "trend.json"] {
+        assert!(out.join(name).is_file(), "{name}");
+    }
+    let taken = format!("{fell}/below");
+    check(&["trend", "--input", &fell, "--out", &taken], 4, &taken);
+}
+
+#[test]
+fn a_file_without_an_end_is_no_series() {
+    check(&["trend", "--input", "/dev/zero"], 2, "256.0 MiB");
+    let home = Home::new();
+    let backwards = home.file("backwards.csv", "timestamp,revision,value\n2,b,1\n1,a,1\n");
+    check(&["trend", "--input", &backwards], 0, "the oldest first");
+}
+
+/// A change fails the gate of the run that brought it to light, and no later one.
+#[test]
+fn a_history_fails_the_gate_once() {
+    let home = Home::new();
+    let db = home.path("history.sqlite");
+    let db = db.to_str().expect("text");
+    let gate = ["trend", "--db", db, "--gate", "--stale-after", "100000"];
+    for (count, code, words) in [(59, 0, "1 series"), (60, 1, "worse, new"), (61, 0, "worse")] {
+        let file = home.file("series.csv", &series(count, 59));
+        check(
+            &["history", "--db", db, "import", "speed", &file],
+            0,
+            "speed",
+        );
+        check(&gate, code, words);
+    }
+    // By its own pace it is overdue since 2024.
+    check(&["trend", "--db", db, "--gate"], 1, "no result for");
+}
+
+#[test]
 fn bad_suites_start_nothing_and_write_nothing() {
     let home = Home::new();
     let out = home.path("session");

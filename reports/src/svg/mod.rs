@@ -172,6 +172,15 @@ impl Canvas<'_> {
         self.note(drawn);
     }
 
+    /// A filled box that what lies behind it shines through.
+    pub fn fill_through(&mut self, area: Area, ink: Ink, opacity: f64) {
+        use plotters::style::Color as _;
+        let corners = [spot((area.left, area.top)), spot((area.right, area.bottom))];
+        let style = ShapeStyle::from(ink.key().mix(opacity)).filled();
+        let drawn = self.area.draw(&Rectangle::new(corners, style));
+        self.note(drawn);
+    }
+
     /// A mark of `size` across, filled, or hollow where it is only a rim.
     pub fn mark(&mut self, (x, y): (f64, f64), shape: Shape, size: f64, ink: Ink, hollow: bool) {
         if hollow {

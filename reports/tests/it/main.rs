@@ -4,3 +4,4 @@ mod comparison;
 mod forms;
 mod pages;
 mod support;
+mod trend;

@@ -61,6 +61,8 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// Run the whole test suite
     Test(TestArgs),
+    /// Measure what the judge and the history promise, and print every bar with its figure
+    Bars(BarsArgs),
 }
 
 /// Where the parts that take long to make come from.
@@ -237,12 +239,20 @@ pub(crate) struct TrendArgs {
     pub(crate) file: HistoryFile,
     #[command(flatten)]
     pub(crate) series: SeriesArgs,
-    /// Days without a result after which a series is reported as stale; default: from its own pace
+    /// Lower values of --input are better
+    #[arg(long, requires = "input")]
+    pub(crate) lower_is_better: bool,
+    /// Days without a result after which a series is reported as stale; default: from its own
+    /// pace, and never for --input
     #[arg(long, value_name = "DAYS", value_parser = days)]
     pub(crate) stale_after: Option<f64>,
-    /// Exit with 1 where the newest end of a series changed for the worse, or is stale
+    /// Exit with 1 where the last run made a gated figure worse, or its results have stopped
+    /// coming; with --metric, where any figure named by it did
     #[arg(long)]
     pub(crate) gate: bool,
+    /// Draw the series: `trend.html`, with `trend.md` and `trend.json`, into this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
     /// How to print the change points
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
@@ -292,6 +302,21 @@ pub(crate) struct TestArgs {
     /// Leave out what needs a second engine: the tests of engines and images on Podman
     #[arg(long)]
     pub(crate) without_podman: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct BarsArgs {
+    /// Public series to find change points in and to draw noise from; default: those in the
+    /// checkout
+    #[arg(long, value_name = "DIR")]
+    pub(crate) series: Option<PathBuf>,
+    /// Repeated runs to draw noise from; default: those in the checkout
+    #[arg(long, value_name = "FILE")]
+    pub(crate) noise: Option<PathBuf>,
+    /// Simulated comparisons and series for each figure
+    #[arg(long, value_name = "N", default_value_t = 4000,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) repeats: u32,
 }
 
 fn time(text: &str) -> Result<Duration, String> {

@@ -230,7 +230,7 @@ fn list_series(
             info.key.cell(),
             info.key.metric.clone(),
             info.points.to_string(),
-            info.newest.map_or_else(String::new, super::trend::time),
+            info.newest.map_or_else(String::new, reports::trend::time),
         ]);
     }
     printer.line(&format!("{table}\n{} series", found.len()));
@@ -269,7 +269,7 @@ fn list_sessions(
     for info in &found {
         table.add_row([
             info.session.clone(),
-            super::trend::time(info.started),
+            reports::trend::time(info.started),
             info.branch.clone().unwrap_or_default(),
             info.revision.clone().unwrap_or_default(),
             info.images.join(", "),

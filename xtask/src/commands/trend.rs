@@ -1,13 +1,20 @@
 //! `cargo xtask trend`: change points in the history, or in one series from a file.
 
-use std::fs;
+use std::{
+    fs::{self, File},
+    io::Read,
+    path::{Path, PathBuf},
+};
 
-use history::{Aggregate, History, SeriesInfo};
+use history::{Aggregate, History, SeriesInfo, SeriesKey};
 use jiff::Timestamp;
 use judge::{
     compare::{Direction, Verdict},
-    trend::{self, ChangePoint, Point, Staleness, Trend, TrendOptions, staleness},
+    family::{FamilyOptions, q_values},
+    trend::{self, ChangePoint, Point, Staleness, Trend, TrendOptions, news, staleness},
 };
+use record::{Quantity, Unit};
+use reports::{format, trend::Series};
 use serde::Serialize;
 
 use crate::{
@@ -15,56 +22,141 @@ use crate::{
     commands::history::{file, point_filter, series_filter},
     error::{Error, Result},
     printer::Printer,
-    table::table,
 };
 
 const DAY_SECONDS: f64 = 86_400.0;
+/// A file larger than this is no series.
+const MOST_BYTES: u64 = 256 << 20;
 
 /// Reads one series or the history, finds change points and prints them.
 pub(crate) fn run(args: &TrendArgs, printer: &Printer) -> Result<()> {
-    match &args.input {
-        Some(input) => one_file(input, args.format, printer),
-        None => whole_history(args, printer),
+    let found = match &args.input {
+        Some(input) => vec![one_file(input, args, printer)?],
+        None => whole_history(args, printer)?,
+    };
+    let all: Vec<Series> = found.iter().map(Followed::shown).collect();
+    match (args.format, &found[..], &args.input) {
+        // The form in which a series in a file was asked for: what was found and no more.
+        (Format::Json, [only], Some(_)) => printer.json(&Trend {
+            change_points: only.change_points.clone(),
+        })?,
+        (Format::Json, _, _) => printer.json(&found)?,
+        (Format::Text, _, Some(_)) if all.iter().all(|one| one.changes.is_empty()) => {
+            for one in &all {
+                printer.line(&reports::trend::line(one));
+            }
+        }
+        (Format::Text, _, _) => printer.raw(&reports::trend::text(&all)),
+        (Format::Markdown, _, _) => printer.raw(&reports::trend::markdown(&all)),
+    }
+    if let Some(out) = &args.out {
+        write(out, &all, &found, args, printer)?;
+    }
+    let failing = found.iter().filter(|one| one.fails).count();
+    if args.gate && failing > 0 {
+        Err(Error::Gate { failing })
+    } else {
+        Ok(())
     }
 }
 
-fn one_file(input: &std::path::Path, format: Format, printer: &Printer) -> Result<()> {
-    let name = input.display().to_string();
-    let text = fs::read_to_string(input).map_err(|source| Error::Read {
-        path: input.to_owned(),
-        source,
-    })?;
-    let points = trend::csv::parse(&text).map_err(|source| Error::Series {
-        name: name.clone(),
-        source: Box::new(source),
-    })?;
-    let found = trend::change_points(&points, &TrendOptions::default()).map_err(|source| {
-        Error::Series {
-            name: name.clone(),
-            source: Box::new(source),
-        }
-    })?;
-    match format {
-        Format::Json => printer.json(&found),
-        Format::Text | Format::Markdown => {
-            printer.line(&text_of(&name, points.len(), &found, format));
-            Ok(())
-        }
-    }
-}
-
-/// One series of the history with what was found in it.
+/// One series with what was found in it.
 #[derive(Debug, Serialize)]
 struct Followed {
     #[serde(flatten)]
     series: SeriesInfo,
     change_points: Vec<ChangePoint>,
     staleness: Option<Staleness>,
-    /// What the newest run's level is against the one before, where it is a new one.
+    /// What the newest run's level is against the one before, where it brought a new one to
+    /// light.
     newest: Option<Verdict>,
+    /// How sure that is among all series that the gate looks at: the smallest false discovery
+    /// rate at which it would count.
+    q: Option<f64>,
+    /// Whether the gate says no to it.
+    fails: bool,
+    #[serde(skip)]
+    news: Option<usize>,
+    #[serde(skip)]
+    points: Vec<Point>,
+    /// Whether somebody said which way is better.
+    #[serde(skip)]
+    directed: bool,
 }
 
-fn whole_history(args: &TrendArgs, printer: &Printer) -> Result<()> {
+fn one_file(input: &Path, args: &TrendArgs, printer: &Printer) -> Result<Followed> {
+    let name = input.display().to_string();
+    let refused = |source: Box<dyn std::error::Error + Send + Sync>| Error::Series {
+        name: name.clone(),
+        source,
+    };
+    let text = read(input)?;
+    let points = trend::csv::parse(&text).map_err(|source| refused(Box::new(source)))?;
+    let backwards = points
+        .windows(2)
+        .filter(|pair| pair[1].timestamp < pair[0].timestamp)
+        .count();
+    if backwards > 0 {
+        printer.note(&format!(
+            "{name}: {backwards} of {} lines are older than the line before them; a series is read \
+             in the order of its lines, the oldest first",
+            points.len()
+        ));
+    }
+    let found = trend::change_points(&points, &TrendOptions::default())
+        .map_err(|source| refused(Box::new(source)))?;
+    let series = SeriesInfo {
+        key: SeriesKey::imported(&name),
+        unit: String::new(),
+        direction: if args.lower_is_better {
+            Direction::LowerIsBetter
+        } else {
+            Direction::HigherIsBetter
+        },
+        kind: judge::compare::Kind::TimeLike,
+        points: points.len() as u64,
+        oldest: points.first().map(|point| point.timestamp),
+        newest: points.last().map(|point| point.timestamp),
+    };
+    // A file may be as old as it likes, unless somebody says how old.
+    let limit = args.stale_after.map(|days| days * DAY_SECONDS);
+    let directed = args.gate || args.lower_is_better;
+    let mut one = vec![followed(
+        series,
+        points,
+        found,
+        limit,
+        limit.is_some(),
+        directed,
+    )?];
+    decide(&mut one, |_| true);
+    one.pop().ok_or(Error::Gate { failing: 0 })
+}
+
+fn read(input: &Path) -> Result<String> {
+    let failed = |source| Error::Read {
+        path: input.to_owned(),
+        source,
+    };
+    let mut bytes = Vec::new();
+    File::open(input)
+        .and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(failed)?;
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(failed(std::io::Error::other(format!(
+            "it has more than {}, which no series has",
+            format::bytes(MOST_BYTES as f64)
+        ))));
+    }
+    String::from_utf8(bytes).map_err(|source| {
+        let place = source.utf8_error().valid_up_to();
+        failed(std::io::Error::other(format!(
+            "byte {place} is no UTF-8; save the series as UTF-8 CSV"
+        )))
+    })
+}
+
+fn whole_history(args: &TrendArgs, printer: &Printer) -> Result<Vec<Followed>> {
     let history = History::open_existing(file(&args.file)?)?;
     let keys = history.series(&series_filter(&args.series))?;
     let filter = point_filter(&args.series);
@@ -77,145 +169,223 @@ fn whole_history(args: &TrendArgs, printer: &Printer) -> Result<()> {
     }
     bar.finish_and_clear();
     let found = trend::change_points_of_many(&all, &TrendOptions::default());
-    let now = Timestamp::now().as_duration().as_secs_f64();
     let limit = args.stale_after.map(|days| days * DAY_SECONDS);
-    let mut followed = Vec::new();
-    for ((series, points), found) in keys.into_iter().zip(&all).zip(found) {
+    let mut series = Vec::new();
+    for ((info, points), found) in keys.into_iter().zip(all).zip(found) {
         let found = found.map_err(|source| Error::Series {
-            name: series.key.to_string(),
+            name: info.key.to_string(),
             source: Box::new(source),
         })?;
-        let times: Vec<f64> = points.iter().map(|point| point.timestamp).collect();
-        followed.push(Followed {
-            newest: newest(&found, points, series.direction),
-            staleness: staleness(&times, now, limit),
-            change_points: found.change_points,
-            series,
-        });
+        series.push(followed(info, points, found, limit, true, true)?);
     }
-    match args.format {
-        Format::Json => printer.json(&followed)?,
-        Format::Text | Format::Markdown => print(&followed, args.format, printer),
-    }
-    let failing = followed
+    // The figures that fail a comparison, those from elsewhere, and whatever is asked for by name.
+    let asked = args.series.metric.is_some();
+    decide(&mut series, |key| {
+        let gated = Quantity::named(&key.metric).is_some_and(|quantity| quantity.gated);
+        asked || gated || key.machine == SeriesKey::IMPORTED
+    });
+    Ok(series)
+}
+
+fn followed(
+    series: SeriesInfo,
+    points: Vec<Point>,
+    found: Trend,
+    limit: Option<f64>,
+    may_be_stale: bool,
+    directed: bool,
+) -> Result<Followed> {
+    let news = news(&points, &found, &TrendOptions::default()).map_err(|source| Error::Series {
+        name: series.key.to_string(),
+        source: Box::new(source),
+    })?;
+    let ratio = news.and_then(|place| found.change_points[place].ratio);
+    let now = Timestamp::now().as_duration().as_secs_f64();
+    let times: Vec<f64> = points.iter().map(|point| point.timestamp).collect();
+    Ok(Followed {
+        newest: ratio.map(|ratio| Verdict::of_change(ratio.ln(), series.direction)),
+        staleness: may_be_stale
+            .then(|| staleness(&times, now, limit))
+            .flatten(),
+        change_points: found.change_points,
+        q: None,
+        fails: false,
+        series,
+        news,
+        points,
+        directed,
+    })
+}
+
+/// What the gate says of every series that it looks at. Of many series some look worse by chance
+/// every night, so that the false discovery rate is held, as it is in a comparison.
+fn decide(all: &mut [Followed], gated: impl Fn(&SeriesKey) -> bool) {
+    let mut members: Vec<&mut Followed> = all
+        .iter_mut()
+        .filter(|one| gated(&one.series.key))
+        .collect();
+    let p: Vec<f64> = members
         .iter()
-        .filter(|one| {
-            one.newest == Some(Verdict::Worse) || one.staleness.is_some_and(|s| s.overdue)
-        })
-        .count();
-    if args.gate && failing > 0 {
-        Err(Error::Gate { failing })
-    } else {
-        Ok(())
+        .map(|one| one.news.map_or(1.0, |place| one.change_points[place].p))
+        .collect();
+    let options = FamilyOptions::default();
+    for (one, q) in members.iter_mut().zip(q_values(&p, options.dependence)) {
+        one.q = one.news.map(|_| q);
+        let worse = one.newest == Some(Verdict::Worse) && q <= options.each.alpha;
+        one.fails = worse || one.staleness.is_some_and(|staleness| staleness.overdue);
     }
 }
 
-/// The verdict on the newest end: a change point at the newest revision.
-fn newest(found: &Trend, points: &[Point], direction: Direction) -> Option<Verdict> {
-    let last = points.last()?;
-    let change = found.change_points.last()?;
-    let ratio = change.ratio.filter(|_| change.revision == last.revision)?;
-    Some(Verdict::of_change(ratio.ln(), direction))
-}
-
-fn print(followed: &[Followed], format: Format, printer: &Printer) {
-    let mut quiet = 0;
-    for one in followed {
-        if one.change_points.is_empty() {
-            quiet += 1;
+impl Followed {
+    /// As the reports show it.
+    fn shown(&self) -> Series {
+        let key = &self.series.key;
+        let quantity = Quantity::named(&key.metric);
+        let metric = quantity.map_or(key.metric.as_str(), |quantity| quantity.label);
+        let imported = key.machine == SeriesKey::IMPORTED;
+        let subtitle = if imported {
+            String::new()
         } else {
-            let found = Trend {
-                change_points: one.change_points.clone(),
+            let place = match key.driver.as_str() {
+                "none" => key.device.clone(),
+                driver => format!("{}, driver {driver}", key.device),
             };
-            let points = usize::try_from(one.series.points).unwrap_or(usize::MAX);
-            printer.line(&text_of(
-                &one.series.key.to_string(),
-                points,
-                &found,
-                format,
-            ));
+            let parts = [metric, &key.image, &key.suite, &key.machine, &place];
+            parts.map(str::to_owned).join(" · ")
+        };
+        Series {
+            title: key.cell(),
+            subtitle,
+            quantity: match quantity.map(|quantity| quantity.unit) {
+                Some(Unit::Bytes) => format::Quantity::Bytes,
+                Some(Unit::Seconds) => format::Quantity::Seconds,
+                Some(Unit::SamplesPerSecond) => format::Quantity::Throughput,
+                Some(Unit::Watts) => format::Quantity::Watts,
+                Some(Unit::Joules) => format::Quantity::Joules,
+                Some(Unit::Count) | None => format::Quantity::Plain,
+            },
+            unit: if imported {
+                self.series.unit.clone()
+            } else {
+                String::new()
+            },
+            direction: self.directed.then_some(self.series.direction),
+            points: self.points.clone(),
+            changes: self.change_points.clone(),
+            news: self.news,
+            staleness: self.staleness,
         }
-        if let Some(staleness) = one.staleness.filter(|staleness| staleness.overdue) {
-            printer.line(&format!(
-                "{}: no result for {:.1} days",
-                one.series.key,
-                staleness.age_seconds / DAY_SECONDS
-            ));
-        }
     }
-    printer.line(&format!(
-        "{} series, {quiet} of them without a change of level",
-        followed.len()
-    ));
 }
 
-fn text_of(name: &str, points: usize, found: &Trend, format: Format) -> String {
-    let count = found.change_points.len();
-    if count == 0 {
-        return format!("{name}: {points} points, no change of level");
-    }
-    let plural = if count == 1 { "change" } else { "changes" };
-    let mut table = table(
-        format,
-        [
-            "point",
-            "time",
-            "revision",
-            "before",
-            "after",
-            "change",
-            "95 % interval",
-            "p",
-        ],
-    );
-    for point in &found.change_points {
-        table.add_row(row(point));
-    }
-    format!("{name}: {points} points, {count} {plural} of level\n{table}")
-}
-
-fn row(point: &ChangePoint) -> [String; 8] {
-    let percent = |ratio: f64| format!("{:+.2} %", (ratio - 1.0) * 100.0);
-    let none = || "–".to_owned();
-    [
-        point.index.to_string(),
-        time(point.timestamp),
-        point.revision.chars().take(12).collect(),
-        significant(point.before),
-        significant(point.after),
-        point.ratio.map_or_else(none, percent),
-        point.interval.map_or_else(none, |[lo, hi]| {
-            format!("{} to {}", percent(lo), percent(hi))
-        }),
-        format!("{:.1e}", point.p),
-    ]
-}
-
-/// Seconds since 1970 as people read them, in UTC.
-pub(crate) fn time(seconds: f64) -> String {
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "saturates; an odd time is shown as it is"
-    )]
-    let whole = seconds as i64;
-    Timestamp::from_second(whole).map_or_else(
-        |_| seconds.to_string(),
-        |time| time.strftime("%Y-%m-%d %H:%M").to_string(),
-    )
-}
-
-/// A number to six significant digits.
-fn significant(value: f64) -> String {
-    let magnitude = if value == 0.0 {
-        0.0
-    } else {
-        value.abs().log10().floor()
+/// `trend.html`, `trend.md` and `trend.json`: either all three are new or none is.
+fn write(
+    out: &Path,
+    all: &[Series],
+    found: &[Followed],
+    args: &TrendArgs,
+    printer: &Printer,
+) -> Result<()> {
+    let source = match &args.input {
+        Some(input) => input.display().to_string(),
+        None => file(&args.file)?.display().to_string(),
     };
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "clamped to 0 and above, and far below any limit"
-    )]
-    let decimals = (5.0 - magnitude).clamp(0.0, 12.0) as usize;
-    format!("{value:.decimals$}")
+    let made = Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string();
+    let json = serde_json::to_string_pretty(found).map_err(|source| Error::Json { source })?;
+    let files = [
+        ("trend.html", reports::trend::html(all, &source, &made)?),
+        ("trend.md", reports::trend::markdown(all)),
+        ("trend.json", json + "\n"),
+    ];
+    let failed = |path: &Path| {
+        let path: PathBuf = path.to_owned();
+        move |source| Error::Write { path, source }
+    };
+    fs::create_dir_all(out).map_err(failed(out))?;
+    for (name, text) in &files {
+        let fresh = out.join(format!("{name}.new"));
+        fs::write(&fresh, text).map_err(failed(&fresh))?;
+    }
+    for (name, _) in &files {
+        let path = out.join(name);
+        fs::rename(out.join(format!("{name}.new")), &path).map_err(failed(&path))?;
+    }
+    printer.note(&format!("drawn: {}", out.join("trend.html").display()));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn worse(metric: &str, p: f64) -> Followed {
+        let points: Vec<Point> = (0..40)
+            .map(|i| Point {
+                timestamp: f64::from(i),
+                revision: String::new(),
+                value: 1.0,
+            })
+            .collect();
+        Followed {
+            series: SeriesInfo {
+                key: SeriesKey {
+                    metric: metric.to_owned(),
+                    ..SeriesKey::default()
+                },
+                unit: String::new(),
+                direction: Direction::HigherIsBetter,
+                kind: judge::compare::Kind::TimeLike,
+                points: 40,
+                oldest: None,
+                newest: None,
+            },
+            change_points: vec![ChangePoint {
+                index: 39,
+                timestamp: 39.0,
+                revision: String::new(),
+                before: 1.0,
+                after: 0.9,
+                ratio: Some(0.9),
+                interval: None,
+                p,
+            }],
+            staleness: None,
+            newest: Some(Verdict::Worse),
+            q: None,
+            fails: false,
+            news: Some(0),
+            points,
+            directed: true,
+        }
+    }
+
+    fn failing(mut all: Vec<Followed>) -> usize {
+        decide(&mut all, |key| key.metric == "gated");
+        all.iter().filter(|one| one.fails).count()
+    }
+
+    #[test]
+    fn among_many_series_a_gate_asks_for_more() {
+        assert_eq!(failing(vec![worse("gated", 0.015)]), 1);
+        let among = |p: f64| {
+            let mut all = vec![worse("gated", p)];
+            all.extend((0..99).map(|_| Followed {
+                news: None,
+                newest: None,
+                ..worse("gated", 1.0)
+            }));
+            failing(all)
+        };
+        assert_eq!(among(0.015), 0, "one of a hundred looks so by chance");
+        assert_eq!(among(0.0001), 1);
+        assert_eq!(
+            failing((0..100).map(|_| worse("gated", 0.015)).collect()),
+            100
+        );
+    }
+
+    #[test]
+    fn a_figure_that_explains_fails_no_gate() {
+        assert_eq!(failing(vec![worse("other", 0.0)]), 0);
+    }
 }

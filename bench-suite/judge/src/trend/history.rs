@@ -45,23 +45,44 @@ pub(super) fn changes(series: &Series, alpha: f64) -> Vec<Change> {
     let mut tested = Vec::new();
     while !starts.is_empty() {
         let rho = series.rho(0, n, &starts);
+        let around = |i: usize| series.around(&starts, i);
         tested = (0..starts.len())
-            .map(|i| {
-                let (lo, hi) = series.around(&starts, i);
-                test(series, lo, starts[i], hi, rho)
-            })
+            .map(|i| test(series, around(i), starts[i], rho))
             .collect();
-        let weakest = (0..starts.len()).max_by(|&a, &b| tested[a].p.total_cmp(&tested[b].p));
-        match weakest {
-            Some(i) if tested[i].p > alpha => {
-                starts.remove(i);
+        if let Some(weakest) = weakest(&tested, alpha) {
+            starts.remove(weakest);
+            tested.clear();
+            continue;
+        }
+        if relocate(series, &mut starts) {
+            continue;
+        }
+        // Ranks have their say once the places are right: a single point on the wrong side
+        // takes much of what a few ranks can say.
+        for (i, change) in tested.iter_mut().enumerate() {
+            let (lo, hi) = series.around(&starts, i);
+            let (left, right) = (&series.y[lo..starts[i]], &series.y[starts[i]..hi]);
+            change.p = change
+                .p
+                .max(PRICE_OF_RANKS * ranks_p(left, right, rho))
+                .min(1.0);
+        }
+        match weakest(&tested, alpha) {
+            Some(weakest) => {
+                starts.remove(weakest);
                 tested.clear();
             }
-            _ if relocate(series, &mut starts) => {}
-            _ => break,
+            None => break,
         }
     }
     tested
+}
+
+/// The change with the largest p, where that is above `alpha`.
+fn weakest(tested: &[Change], alpha: f64) -> Option<usize> {
+    (0..tested.len())
+        .max_by(|&a, &b| tested[a].p.total_cmp(&tested[b].p))
+        .filter(|&i| tested[i].p > alpha)
 }
 
 /// Moves every start to where two levels fit their points best; true if any moved. Each
@@ -106,7 +127,7 @@ fn relocate(series: &Series, starts: &mut [usize]) -> bool {
 }
 
 /// Tests the levels lo..mid and mid..hi against each other.
-fn test(series: &Series, lo: usize, mid: usize, hi: usize, rho: f64) -> Change {
+fn test(series: &Series, (lo, hi): (usize, usize), mid: usize, rho: f64) -> Change {
     let (left, right) = (&series.y[lo..mid], &series.y[mid..hi]);
     let residuals: Vec<f64> = robust::residuals(left)
         .chain(robust::residuals(right))
@@ -131,11 +152,8 @@ fn test(series: &Series, lo: usize, mid: usize, hi: usize, rho: f64) -> Change {
     };
     if change.step() != 0.0 {
         let t = change.step() / change.se();
-        // Bonferroni over the places that a change could have been at; the ranks were not
-        // what chose the place.
-        let chosen = series.places as f64 * t_two_sided(t, change.df);
-        let ranks = PRICE_OF_RANKS * ranks_p(left, right, rho);
-        change.p = chosen.max(ranks).min(1.0);
+        // Bonferroni over the places that a change could have been at.
+        change.p = (series.places as f64 * t_two_sided(t, change.df)).min(1.0);
     }
     change
 }

@@ -1,13 +1,15 @@
 //! Change points in a series over time.
 //!
-//! [`change_points`] reads a whole series and its newest end; [`csv::parse`] reads the
-//! form in which series are exchanged; [`staleness`] notices results that stopped coming.
+//! [`change_points`] reads a whole series and its newest end, and [`news`] says what of it
+//! the last run brought to light; [`csv::parse`] reads the form in which series are
+//! exchanged; [`staleness`] notices results that stopped coming.
 
 mod candidates;
 pub mod csv;
 mod detect;
 mod history;
 mod newest;
+mod news;
 mod robust;
 mod series;
 mod stale;
@@ -16,6 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use detect::{change_points, change_points_of_many};
+pub use news::news;
 pub use stale::{Staleness, staleness};
 
 /// Fewest points of a level inside a series: fewer may be spikes. The newest points may

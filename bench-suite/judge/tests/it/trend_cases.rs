@@ -1,6 +1,6 @@
 //! Series that a history really holds, and ones that it should not.
 
-use judge::trend::{Point, Trend, TrendError, TrendOptions, change_points, csv};
+use judge::trend::{Point, Trend, TrendError, TrendOptions, change_points, csv, news};
 use proptest::prelude::*;
 
 use crate::noise::{Shape, autocorrelated, gauss, rng, series, stationary};
@@ -204,6 +204,27 @@ fn output_has_the_fields_that_were_promised() {
     assert_eq!(serde_json::from_value::<Trend>(json).unwrap(), found);
     let empty = serde_json::to_string(&trend(&[])).unwrap();
     assert_eq!(empty, r#"{"change_points":[]}"#);
+}
+
+/// As runs come in one by one, a change is news once: with its first run where it is plain, a few
+/// runs later where it drowns in noise at first.
+#[test]
+fn a_change_is_news_once() {
+    for (factor, latest) in [(0.9, 60), (0.965, 68)] {
+        let points = series(&scaled(noisy(15, 80), 60, 80, factor));
+        let told: Vec<usize> = (40..=80)
+            .filter(|&n| {
+                let so_far = &points[..n];
+                let found = trend(so_far);
+                let place = news(so_far, &found, &TrendOptions::default()).unwrap();
+                place.is_some_and(|place| found.change_points[place].index.abs_diff(60) <= 2)
+            })
+            .map(|n| n - 1)
+            .collect();
+        assert_eq!(told.len(), 1, "{factor}: {told:?}");
+        assert!((60..=latest).contains(&told[0]), "{factor}: {told:?}");
+    }
+    assert_eq!(news(&[], &trend(&[]), &TrendOptions::default()), Ok(None));
 }
 
 #[test]

@@ -1,0 +1,157 @@
+//! Series over time with their changes of level, as a page and as text.
+//!
+//! What a series is called, how its values are written and which way is better come from the
+//! caller; where levels change, from [`judge::trend`].
+
+mod axis;
+mod html;
+mod picture;
+mod table;
+mod text;
+
+use judge::{
+    compare::{Direction, Verdict},
+    trend::{ChangePoint, Point, Staleness},
+};
+
+pub use html::html;
+pub use text::{line, markdown, text};
+
+use crate::format::{self, Quantity, UNKNOWN};
+
+/// One series, with what was found in it.
+#[derive(Debug, Clone)]
+pub struct Series {
+    /// Its heading: the cell, or the name of a series from elsewhere.
+    pub title: String,
+    /// What else identifies it: metric, image, machine.
+    pub subtitle: String,
+    /// How its values are written.
+    pub quantity: Quantity,
+    /// The unit of its values where `quantity` is a plain number.
+    pub unit: String,
+    /// Which way it improves, where that is known.
+    pub direction: Option<Direction>,
+    /// Its points, oldest first.
+    pub points: Vec<Point>,
+    /// Where its level changes, oldest first.
+    pub changes: Vec<ChangePoint>,
+    /// The change that the newest point brought to light, by its place in `changes`.
+    pub news: Option<usize>,
+    /// How long ago its newest result was, where that was asked.
+    pub staleness: Option<Staleness>,
+}
+
+/// How much of what is on the page calls for somebody, gravest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Urgency {
+    /// The last run made it worse.
+    Worse,
+    /// Results have stopped coming.
+    Stale,
+    /// The last run changed it, for the better or one knows not how.
+    News,
+    /// It changed before.
+    Changed,
+    /// Nothing happened.
+    Quiet,
+}
+
+impl Series {
+    /// What a change is: better or worse, where anybody can know.
+    #[must_use]
+    pub fn verdict(&self, change: &ChangePoint) -> Option<Verdict> {
+        let log_ratio = change.ratio?.ln();
+        Some(Verdict::of_change(log_ratio, self.direction?))
+    }
+
+    /// Whether results have stopped coming.
+    #[must_use]
+    pub fn is_stale(&self) -> bool {
+        self.staleness.is_some_and(|staleness| staleness.overdue)
+    }
+
+    fn urgency(&self) -> Urgency {
+        let news = self.news.and_then(|place| self.changes.get(place));
+        match news {
+            Some(change) if self.verdict(change) == Some(Verdict::Worse) => Urgency::Worse,
+            _ if self.is_stale() => Urgency::Stale,
+            Some(_) => Urgency::News,
+            None if self.changes.is_empty() => Urgency::Quiet,
+            None => Urgency::Changed,
+        }
+    }
+
+    fn value(&self, value: f64) -> String {
+        if self.unit.is_empty() {
+            self.quantity.write(value)
+        } else {
+            format!("{} {}", format::significant(value, 5), self.unit)
+        }
+    }
+}
+
+/// `no result for 5.2 days; they come every 1.0 days`.
+fn overdue(staleness: &Staleness) -> String {
+    const DAY: f64 = 86_400.0;
+    let pace = staleness
+        .typical_step_seconds
+        .map_or_else(String::new, |step| {
+            format!("; usually one comes every {:.1} days", step / DAY)
+        });
+    format!(
+        "no result for {:.1} days{pace}",
+        staleness.age_seconds / DAY
+    )
+}
+
+/// Seconds since 1970 as people read them, in UTC.
+#[must_use]
+pub fn time(seconds: f64) -> String {
+    written(seconds, "%Y-%m-%d %H:%M")
+}
+
+fn written(seconds: f64, form: &str) -> String {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "saturates; an odd time is shown as it is"
+    )]
+    let whole = seconds as i64;
+    jiff::Timestamp::from_second(whole).map_or_else(
+        |_| seconds.to_string(),
+        |time| time.strftime(form).to_string(),
+    )
+}
+
+/// A ratio as a change in percent.
+fn change(ratio: f64) -> String {
+    let percent = (ratio - 1.0) * 100.0;
+    if percent.abs() >= 1000.0 {
+        format!("× {}", format::significant(ratio, 3))
+    } else {
+        format!("{percent:+.2} %")
+    }
+}
+
+fn ratio(found: &ChangePoint) -> String {
+    found.ratio.map_or_else(|| UNKNOWN.to_owned(), change)
+}
+
+fn interval(found: &ChangePoint) -> String {
+    found.interval.map_or_else(
+        || UNKNOWN.to_owned(),
+        |[lo, hi]| format!("{} … {}", change(lo), change(hi)),
+    )
+}
+
+/// The start of a revision, for eyes.
+fn revision(found: &ChangePoint) -> String {
+    const ENOUGH: usize = 12;
+    let clean = format::clean(&found.revision);
+    let is_hash = clean.len() >= 20 && clean.chars().all(|c| c.is_ascii_hexdigit());
+    if is_hash || clean.chars().count() > 3 * ENOUGH {
+        clean.chars().take(ENOUGH).collect()
+    } else {
+        clean
+    }
+}

@@ -1,0 +1,174 @@
+//! Series over time, as a page and as text.
+
+use judge::{
+    compare::Direction,
+    trend::{Point, TrendOptions, change_points, news, staleness},
+};
+use reports::{
+    format::Quantity,
+    trend::{Series, html, markdown, text},
+};
+
+const DAY: f64 = 86_400.0;
+
+/// Daily results around `level`, with a scatter of half a percent that repeats no time soon.
+fn points(count: u32, level: impl Fn(u32) -> f64) -> Vec<Point> {
+    let scatter = |i: u32| f64::from((i * 7919 + 13) % 101) / 101.0 - 0.5;
+    (0..count)
+        .map(|i| Point {
+            timestamp: 1_700_000_000.0 + f64::from(i) * DAY,
+            revision: format!("r{i}"),
+            value: level(i) * (1.0 + 0.01 * scatter(i)),
+        })
+        .collect()
+}
+
+fn series(title: &str, points: Vec<Point>) -> Series {
+    let found = change_points(&points, &TrendOptions::default()).unwrap();
+    Series {
+        title: title.to_owned(),
+        subtitle: "throughput · torch · this machine".to_owned(),
+        quantity: Quantity::Throughput,
+        unit: String::new(),
+        direction: Some(Direction::HigherIsBetter),
+        news: news(&points, &found, &TrendOptions::default()).unwrap(),
+        changes: found.change_points,
+        staleness: None,
+        points,
+    }
+}
+
+fn all() -> Vec<Series> {
+    let last = 1_700_000_000.0 + 59.0 * DAY;
+    let mut stale = series("stopped", points(60, |_| 10.0));
+    let times: Vec<f64> = stale.points.iter().map(|point| point.timestamp).collect();
+    stale.staleness = staleness(&times, last + 5.0 * DAY, None);
+    vec![
+        series("steady", points(60, |_| 500.0)),
+        series(
+            "fell long ago",
+            points(60, |i| if i < 30 { 1000.0 } else { 900.0 }),
+        ),
+        stale,
+        series(
+            "fell with the last run",
+            points(60, |i| if i < 59 { 1000.0 } else { 900.0 }),
+        ),
+    ]
+}
+
+/// Every drawing of a page, each of them sound XML.
+fn drawings(page: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut rest = page;
+    while let Some(start) = rest.find("<svg") {
+        let end = rest[start..].find("</svg>").unwrap() + start + "</svg>".len();
+        roxmltree::Document::parse(&rest[start..end]).unwrap();
+        found.push(rest[start..end].to_owned());
+        rest = &rest[end..];
+    }
+    found
+}
+
+#[test]
+fn what_calls_for_somebody_comes_first() {
+    let page = html(&all(), "history.sqlite", "2026-11-20 10:00 UTC").unwrap();
+    let place = |words: &str| page.find(&format!("<h3>{words}")).expect(words);
+    let order = [
+        "fell with the last run",
+        "stopped",
+        "fell long ago",
+        "steady",
+    ];
+    assert!(order.windows(2).all(|pair| place(pair[0]) < place(pair[1])));
+    assert_eq!(drawings(&page).len(), 4);
+    for words in [
+        "no result for 5.0 days; usually one comes every 1.0 days",
+        "worse, new",
+        "-10.",
+        "4 series, 2 with a change of level.",
+    ] {
+        assert!(page.contains(words), "no `{words}`");
+    }
+}
+
+#[test]
+fn a_page_needs_no_network_and_no_script() {
+    let page = html(&all(), "history.sqlite", "now").unwrap();
+    for outside in ["http://", "https://", "<script", "<link", "<img", "url("] {
+        let named = page.replace("http://www.w3.org/2000/svg", "");
+        assert!(!named.contains(outside), "{outside}");
+    }
+    assert!(page.contains("prefers-color-scheme: dark"));
+}
+
+#[test]
+fn names_from_anywhere_stay_names() {
+    let mut one = series(
+        "<script>alert(1)</script>",
+        points(40, |i| if i < 20 { 1.0 } else { 2.0 }),
+    );
+    one.subtitle = "a & \"b\" | *c*\u{1b}[31m".into();
+    one.unit = "</svg><b>".into();
+    one.staleness = staleness(&[0.0, 1.0, 2.0], 100.0, None);
+    for point in &mut one.points {
+        point.revision = "</title><script>\u{0}".into();
+    }
+    for change in &mut one.changes {
+        change.revision = "</text>|@everyone\n".into();
+    }
+    let page = html(&[one.clone()], "<i>", "now").unwrap();
+    assert!(!page.contains("<script"), "a tag came through");
+    assert!(!page.contains('\u{1b}') && !page.contains('\u{0}'));
+    assert_eq!(drawings(&page).len(), 1);
+    let told = markdown(&[one]);
+    assert!(
+        !told.contains("<script") && !told.contains("@everyone"),
+        "{told}"
+    );
+}
+
+#[test]
+fn any_series_can_be_drawn() {
+    let at = |timestamp: f64, value: f64| Point {
+        timestamp,
+        revision: String::new(),
+        value,
+    };
+    for points in [
+        vec![],
+        vec![at(0.0, 0.0)],
+        vec![at(5.0, 1.0); 30],
+        vec![at(-1e300, -1e300), at(1e300, 1e300)],
+        (0..3000)
+            .map(|i| at(f64::from(i), f64::from(i % 7)))
+            .collect(),
+        (0..40)
+            .map(|i| at(f64::from(i) * 1e7, if i < 20 { -3.0 } else { 3.0 }))
+            .collect(),
+    ] {
+        let page = html(&[series("odd", points.clone())], "", "").unwrap();
+        assert_eq!(drawings(&page).len(), 1, "{} points", points.len());
+    }
+}
+
+/// However long a series is, its page stays small.
+#[test]
+fn many_points_are_thinned() {
+    let page = html(&[series("long", points(5000, |_| 1.0))], "", "").unwrap();
+    assert!(page.len() < 100_000, "{} bytes", page.len());
+}
+
+#[test]
+fn beyond_two_hundred_series_are_named_and_not_drawn() {
+    let many = vec![series("steady", points(12, |_| 1.0)); 230];
+    let page = html(&many, "", "").unwrap();
+    assert_eq!(drawings(&page).len(), 200);
+    assert!(page.contains("30 more series are not drawn"));
+}
+
+#[test]
+fn text_and_markdown() {
+    insta::assert_snapshot!("trend_text", text(&all()));
+    insta::assert_snapshot!("trend_markdown", markdown(&all()));
+}
