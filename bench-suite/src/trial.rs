@@ -6,7 +6,7 @@ use record::{Machine, Metrics, Outcome};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    execute::{Executor, Order},
+    execute::{Executor, Order, Place},
     invariants,
     outcome::judge,
     plan::Cell,
@@ -60,7 +60,12 @@ pub(crate) async fn run(
     let work = folder.path().join("work");
     fs::create_dir(&work).map_err(failed)?;
     let log = folder.path().join("log");
-    let mut order = Order::new(ground.session, name, 1, cell, ground.machine, &work, &log);
+    let place = Place {
+        folder: &work,
+        shared: ground.folder,
+        log: &log,
+    };
+    let mut order = Order::new(ground.session, name, 1, cell, ground.machine, place);
     change(&mut order);
     let execution = executor.run(&order, cancel).await;
     if cancel.is_cancelled() {

@@ -1,10 +1,10 @@
 //! The device: whether it is there, what it is, and whether its allocator is set up as the
 //! variant says.
 
-use std::env;
+use std::{env, fs, path::Path};
 
 use libtorch::{allocator::Settings, cuda};
-use protocol::{Allocator, AllocatorBackend, CudaFacts, Device};
+use protocol::{Allocator, AllocatorBackend, CudaFacts, Device, KernelCache};
 
 use crate::Error;
 
@@ -80,6 +80,23 @@ fn check_deterministic_environment() -> Result<(), Error> {
             there: there.unwrap_or_else(|_| "nothing".into()),
         }),
     }
+}
+
+/// Refuses a folder of compiled kernels that the driver could not write to: it would compile them
+/// all again, without a word.
+pub fn check_kernel_cache(cache: KernelCache) -> Result<(), Error> {
+    if cache == KernelCache::Run {
+        return Ok(());
+    }
+    let folder = env::var_os(protocol::KERNEL_CACHE_VARIABLE).unwrap_or_default();
+    let unusable = |source| Error::KernelCache {
+        folder: folder.to_string_lossy().into_owned(),
+        source,
+    };
+    // A name that no other run has at the same time.
+    let probe = Path::new(&folder).join(format!(".torchgauge-{}", std::process::id()));
+    fs::File::create(&probe).map_err(unusable)?;
+    fs::remove_file(&probe).map_err(unusable)
 }
 
 /// Waits until the device has nothing left to do.

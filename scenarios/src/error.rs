@@ -51,6 +51,17 @@ pub enum Error {
         /// What it says.
         there: String,
     },
+    /// The folder of compiled kernels cannot be used.
+    #[error(
+        "kernel_cache session needs a writable folder in {}, found `{folder}`: {source}",
+        protocol::KERNEL_CACHE_VARIABLE
+    )]
+    KernelCache {
+        /// The folder.
+        folder: String,
+        /// Why.
+        source: io::Error,
+    },
     /// Host memory ran out outside libtorch.
     #[error("cannot allocate {bytes} bytes of host memory for synthetic data")]
     HostMemory {
@@ -107,9 +118,9 @@ impl Error {
         match self {
             Self::RunFileMissing { .. } | Self::RunFile(_) => FailureReason::BadRunFile,
             Self::DeviceUnavailable { .. } => FailureReason::DeviceUnavailable,
-            Self::SettingIgnored { .. } | Self::EnvironmentMissing { .. } => {
-                FailureReason::SettingIgnored
-            }
+            Self::SettingIgnored { .. }
+            | Self::EnvironmentMissing { .. }
+            | Self::KernelCache { .. } => FailureReason::SettingIgnored,
             Self::HostMemory { .. } => FailureReason::OutOfMemory,
             Self::LossNotFinite { .. } => FailureReason::LossNotFinite,
             Self::LossNotFalling { .. } => FailureReason::LossNotFalling,

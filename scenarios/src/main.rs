@@ -8,18 +8,23 @@ use std::{
     fs,
     io::{self, Write},
     path::Path,
-    process::ExitCode,
+    time::Duration,
 };
 
 use protocol::Summary;
 use scenario::{Error, host, results::Results, run};
 
-fn main() -> ExitCode {
+fn main() -> ! {
     let age = host::since_process_start().unwrap_or_default();
+    // Everything that counts has been written by now.
+    libtorch::exit_now(code(age))
+}
+
+fn code(age: Duration) -> u8 {
     let arguments: Vec<OsString> = env::args_os().skip(1).collect();
     let [run_file, results_file] = arguments.as_slice() else {
         log(format_args!("usage: scenario RUN_FILE RESULTS_FILE"));
-        return ExitCode::from(2);
+        return 2;
     };
     match execute(Path::new(run_file), Path::new(results_file), age) {
         Ok(summary) => {
@@ -27,11 +32,11 @@ fn main() -> ExitCode {
                 "{} samples in {:.3} s: {:.2} samples/s",
                 summary.samples, summary.measured_seconds, summary.throughput_samples_per_second
             ));
-            ExitCode::SUCCESS
+            0
         }
         Err(error) => {
             log(format_args!("failed: {}", error.brief()));
-            ExitCode::FAILURE
+            1
         }
     }
 }
@@ -39,7 +44,7 @@ fn main() -> ExitCode {
 fn execute(
     run_file: &Path,
     results_file: &Path,
-    age: std::time::Duration,
+    age: Duration,
 ) -> Result<Summary, Error> {
     let mut results = Results::open(results_file)?;
     let text = fs::read_to_string(run_file).map_err(|source| Error::RunFileMissing {

@@ -41,16 +41,28 @@ impl MemoryParts {
         let forward = last(points, Moment::Forward)?;
         let data = last(points, Moment::Data)?.allocated_bytes;
         let memory = &metrics.memory;
+        let parameter = memory.parameter_bytes;
+        let optimizer = memory.optimizer_bytes;
         let peak = memory.peak_allocated_bytes;
-        let state = sum(memory.parameter_bytes, memory.optimizer_bytes);
+        // The first step makes the optimizer's state. In older records it came with the model.
+        let with_model = last(points, Moment::Model)
+            .is_some_and(|model| model.allocated_bytes >= sum(parameter, optimizer));
+        let state_if = |there: bool| if there { optimizer } else { Some(0) };
+        let data_bytes = less(data, sum(parameter, state_if(with_model)));
+        let state_in_forward = state_if(with_model || forward.step > Some(0));
+        let before_forward = sum(sum(parameter, state_in_forward), data_bytes);
+        let after_forward = sum(
+            forward.allocated_bytes,
+            less(optimizer, state_in_forward),
+        );
         let used_by_all = memory.device_used_bytes;
         Some(Self {
-            parameter_bytes: memory.parameter_bytes,
+            parameter_bytes: parameter,
             gradient_bytes: memory.gradient_bytes,
-            optimizer_bytes: memory.optimizer_bytes,
-            data_bytes: less(data, state),
-            activation_bytes: less(forward.allocated_bytes, data),
-            backward_bytes: less(peak, forward.allocated_bytes),
+            optimizer_bytes: optimizer,
+            data_bytes,
+            activation_bytes: less(forward.allocated_bytes, before_forward),
+            backward_bytes: less(peak, after_forward),
             slack_bytes: less(memory.peak_reserved_bytes, peak),
             context_and_library_bytes: less(
                 less(used_by_all, memory.device_used_before_bytes),
@@ -138,6 +150,23 @@ mod tests {
         assert_eq!(parts.slack_bytes, Some(200));
         assert_eq!(parts.context_and_library_bytes, Some(600));
         assert_eq!(parts.card_bytes(), Some(1800));
+    }
+
+    #[test]
+    fn state_that_the_first_step_makes_is_no_activation() {
+        let mut metrics = metrics();
+        metrics.memory_points[0] = point(Moment::Model, None, 100);
+        metrics.memory_points[1] = point(Moment::Data, None, 150);
+        let of_later_step = MemoryParts::of(&metrics).unwrap();
+        assert_eq!(of_later_step.data_bytes, Some(50));
+        assert_eq!(of_later_step.activation_bytes, Some(550));
+        assert_eq!(of_later_step.backward_bytes, Some(100));
+        assert_eq!(of_later_step.card_bytes(), Some(1800));
+
+        metrics.memory_points.truncate(2);
+        metrics.memory_points.push(point(Moment::Forward, Some(0), 700));
+        let of_first_step = MemoryParts::of(&metrics).unwrap();
+        assert_eq!(of_first_step, of_later_step);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
-use protocol::{Device, RunFile};
+use protocol::{Device, KernelCache, RunFile};
 use record::{CellPlan, HarnessCost, Isolation, Machine, Monitor, Reason, Stage, Validity};
 use tokio_util::sync::CancellationToken;
 
@@ -79,9 +79,25 @@ pub struct Order {
     pub environment: BTreeMap<String, String>,
     /// A folder for this run alone, which is there and empty.
     pub folder: PathBuf,
+    /// The folder that all runs of the session share.
+    pub shared: PathBuf,
     /// Where what the workload says goes.
     pub log: PathBuf,
 }
+
+/// Where a run's files go.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    /// A folder for this run alone, which is there and empty.
+    pub folder: &'a Path,
+    /// The folder that all runs of the session share.
+    pub shared: &'a Path,
+    /// Where what the workload says goes.
+    pub log: &'a Path,
+}
+
+/// Of compiled kernels, in the folder of a run or of a session.
+pub(crate) const KERNEL_CACHE: &str = "kernel-cache";
 
 /// A workload ends by itself this long after the harness would have ended it: it runs on so long
 /// only where the harness is gone.
@@ -96,8 +112,7 @@ impl Order {
         attempt: u32,
         cell: &Cell,
         machine: &Machine,
-        folder: &Path,
-        log: &Path,
+        place: Place<'_>,
     ) -> Self {
         let CellPlan {
             model,
@@ -141,8 +156,9 @@ impl Order {
             limits: cell.limits.clone(),
             is_watched: true,
             environment,
-            folder: folder.to_owned(),
-            log: log.to_owned(),
+            folder: place.folder.to_owned(),
+            shared: place.shared.to_owned(),
+            log: place.log.to_owned(),
         }
     }
 
@@ -156,6 +172,14 @@ impl Order {
     #[must_use]
     pub fn results_file(&self) -> PathBuf {
         self.folder.join("events.ndjson")
+    }
+
+    /// The folder of compiled kernels that the session's runs share, where this run is one of them.
+    #[must_use]
+    pub fn shared_kernel_cache(&self) -> Option<PathBuf> {
+        let is_shared =
+            self.device.is_cuda() && self.asked.variant.kernel_cache == KernelCache::Session;
+        is_shared.then(|| self.shared.join(KERNEL_CACHE))
     }
 
     /// Writes the run file and an empty results file.

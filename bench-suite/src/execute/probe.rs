@@ -99,6 +99,7 @@ async fn attempt(
         is_watched: false,
         environment: BTreeMap::new(),
         folder: work,
+        shared: folder.path().to_owned(),
         log: folder.path().join("log"),
     };
     let execution = executor.run(&order, cancel).await;

@@ -22,7 +22,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Execution, Executor, Order, no_files, no_image, silence::silence};
+use super::{Execution, Executor, KERNEL_CACHE, Order, no_files, no_image, silence::silence};
 use crate::{
     live::Live,
     machine::oom_kills,
@@ -193,6 +193,13 @@ fn spawn(runtime: &LocalRuntime, order: &Order) -> io::Result<Child> {
     }
     if !runtime.library_path.is_empty() {
         command.env("LD_LIBRARY_PATH", library_path(runtime)?);
+    }
+    if order.device.is_cuda() {
+        // The user's own holds what earlier sessions compiled.
+        let own = || order.folder.join(KERNEL_CACHE);
+        let cache = order.shared_kernel_cache().unwrap_or_else(own);
+        fs::create_dir_all(&cache)?;
+        command.env(protocol::KERNEL_CACHE_VARIABLE, cache);
     }
     command
         .envs(&order.environment)

@@ -8,6 +8,7 @@ use std::{
 };
 
 use super::SessionError;
+use crate::execute::KERNEL_CACHE;
 
 /// A folder for one run, which goes with it.
 #[derive(Debug)]
@@ -58,6 +59,18 @@ pub(super) fn sweep_work(folder: &Path) -> Result<(), SessionError> {
             Err(SessionError::Io { path, source })
         }
         _ => Ok(()),
+    }
+}
+
+/// Removes the compiled kernels that the runs shared. They belong to the containers' user, whose
+/// files only root can remove: what stays does no harm.
+pub(super) fn drop_kernel_cache(folder: &Path) {
+    let path = folder.join(KERNEL_CACHE);
+    match fs::remove_dir_all(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            tracing::warn!("cannot remove the kernel cache {}: {error}", path.display());
+        }
+        _ => {}
     }
 }
 

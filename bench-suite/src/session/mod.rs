@@ -285,6 +285,9 @@ impl Session {
         self.about.ended_at = Some(Timestamp::now());
         self.about.complete = totals.is_complete() && !self.is_deciding();
         self.folder.write_session(&self.about)?;
+        if self.about.complete {
+            folder::drop_kernel_cache(self.folder.path());
+        }
         subscriber.tell(Progress::SessionEnded { totals });
         Ok(totals)
     }

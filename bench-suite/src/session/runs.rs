@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Progress, Session, SessionError, Subscriber, Totals, assemble, folder::WorkFolder};
 use crate::{
-    execute::{Execution, Executor, Order},
+    execute::{Execution, Executor, Order, Place},
     monitor::Card,
     outcome::End,
     plan::{Plan, Run},
@@ -299,8 +299,11 @@ impl<'a> Carrier<'a> {
             attempt,
             cell,
             &self.about.machine,
-            work.path(),
-            &self.folder.path().join(&log),
+            Place {
+                folder: work.path(),
+                shared: self.folder.path(),
+                log: &self.folder.path().join(&log),
+            },
         );
         let shares_card = self.about.conduct.shares_card;
         let card = self.cards.get(&cell.device);

@@ -5,6 +5,8 @@
 #include <ATen/Parallel.h>
 #include <torch/version.h>
 
+#include <cstdlib>
+
 using torchgauge::guarded;
 
 extern "C" {
@@ -34,5 +36,9 @@ void torchgauge_set_deterministic(bool on, Failure* failure) noexcept {
     at::globalContext().setDeterministicCuDNN(on);
     at::globalContext().setDeterministicAlgorithms(on, /*warn_only=*/false);
   });
+}
+
+void torchgauge_exit_now(int32_t code) noexcept {
+  std::_Exit(code);
 }
 }

@@ -115,6 +115,7 @@ unsafe extern "C" {
     pub(crate) fn torchgauge_set_threads(threads: i32, failure: *mut Failure);
     pub(crate) fn torchgauge_seed(seed: u64, failure: *mut Failure);
     pub(crate) fn torchgauge_set_deterministic(on: bool, failure: *mut Failure);
+    pub(crate) fn torchgauge_exit_now(code: i32) -> !;
 
     pub(crate) fn torchgauge_host_memory_install(failure: *mut Failure);
     pub(crate) fn torchgauge_host_memory_installed() -> bool;

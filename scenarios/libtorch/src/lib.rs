@@ -60,5 +60,5 @@ pub mod memory;
 pub mod optim;
 mod tensors;
 
-pub use context::{seed, set_deterministic, set_threads, threads, version};
+pub use context::{exit_now, seed, set_deterministic, set_threads, threads, version};
 pub use error::{Error, Result, catch};

@@ -37,7 +37,7 @@ pub enum Phase {
 pub enum Moment {
     /// The CUDA context is made, and no tensor yet.
     Context,
-    /// The model and the optimizer's state are made.
+    /// The model is made. The optimizer's state comes with its first step.
     Model,
     /// The synthetic data are on the device.
     Data,

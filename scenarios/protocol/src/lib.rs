@@ -20,7 +20,7 @@ pub use model::{InputKind, Model, Task};
 pub use run_file::{Device, ParseDeviceError, RunFile, RunFileError, Steps};
 pub use validity::{Refusal, check};
 pub use variant::{
-    Checkpointing, Execution, MemoryFormat, Optimizer, ParseCheckpointingError, Positive,
+    Checkpointing, Execution, KernelCache, MemoryFormat, Optimizer, ParseCheckpointingError, Positive,
     Precision, Variant,
 };
 
@@ -28,6 +28,10 @@ pub use variant::{
 /// then works in buffers that give the same bits every time (NVIDIA's cuBLAS documentation,
 /// «Results Reproducibility»).
 pub const DETERMINISTIC_ENVIRONMENT: (&str, &str) = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8");
+
+/// Says where the CUDA driver keeps the kernels that it compiles (NVIDIA's CUDA programming guide,
+/// «CUDA Environment Variables»). The harness sets it for every run on a card.
+pub const KERNEL_CACHE_VARIABLE: &str = "CUDA_CACHE_PATH";
 
 /// Version of the run file and of the event lines.
 pub const VERSION: u32 = 2;

@@ -1,7 +1,7 @@
 //! Which combinations mean something.
 
 use crate::{
-    Checkpointing, Device, Execution, InputKind, MemoryFormat, Model, Positive, Precision, Task,
+    Checkpointing, Device, Execution, InputKind, KernelCache, MemoryFormat, Model, Positive, Precision, Task,
     Variant,
 };
 
@@ -57,6 +57,12 @@ fn check_device(variant: &Variant, device: Device) -> Result<(), Refusal> {
             return refuse(
                 "execution",
                 "cuda-graph needs a CUDA card; on cpu use eager".into(),
+            );
+        }
+        if variant.kernel_cache == KernelCache::Session {
+            return refuse(
+                "kernel_cache",
+                "session shares what the CUDA driver compiles, and cpu has none; use run".into(),
             );
         }
     }
@@ -297,6 +303,8 @@ mod tests {
             check_refused(model, train, device, variant, axis);
         };
         check(Model::ResnetTiny, cpu, r#"{"batch":1}"#, "batch");
+        let shared = r#"{"kernel_cache":"session"}"#;
+        check(Model::BertBase, cpu, shared, "kernel_cache");
         let graph = r#"{"execution":"cuda-graph"}"#;
         check(Model::BertBase, cpu, graph, "execution");
         let both = r#"{"execution":"cuda-graph","checkpointing":"blocks"}"#;
@@ -308,7 +316,7 @@ mod tests {
         let variant: Variant = serde_json::from_str(
             r#"{"precision":"amp-fp16","checkpointing":"every-2","accumulation":4,"batch":8,
                 "allocator":"max_split_size_mb:64","memory_format":"channels-last",
-                "optimizer":"adamw","image_size":256}"#,
+                "optimizer":"adamw","image_size":256,"kernel_cache":"session"}"#,
         )
         .unwrap();
         assert_eq!(

@@ -139,6 +139,18 @@ pub enum Execution {
     CudaGraph,
 }
 
+/// Where the CUDA driver keeps the kernels that it compiles for the card. cuDNN's trials have it
+/// compile some hundred.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum KernelCache {
+    /// In a folder of the run's own, which begins empty.
+    #[default]
+    Run,
+    /// In one folder for all runs of the session that say so: the first one fills it.
+    Session,
+}
+
 /// One choice on every axis. A new axis is a field here, its meaning in the
 /// workload, and, where it has limits, a rule in [`crate::check`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -161,6 +173,8 @@ pub struct Variant {
     pub execution: Execution,
     /// Only algorithms that give the same bits every time, for the price that they ask.
     pub deterministic: bool,
+    /// Where compiled kernels are kept.
+    pub kernel_cache: KernelCache,
     /// Samples in one micro-batch; the effective batch is this times `accumulation`.
     #[schemars(range(min = 1, max = 65536))]
     pub batch: Positive,
@@ -225,7 +239,7 @@ impl<'de> Deserialize<'de> for Positive {
 
 impl Variant {
     /// The names of all axes, in the order of the fields.
-    pub const AXES: [&'static str; 11] = [
+    pub const AXES: [&'static str; 12] = [
         "precision",
         "checkpointing",
         "accumulation",
@@ -234,6 +248,7 @@ impl Variant {
         "optimizer",
         "execution",
         "deterministic",
+        "kernel_cache",
         "batch",
         "sequence_length",
         "image_size",

@@ -5,6 +5,9 @@
 //! is `cls.predictions.bias`. The synthetic sequences have no padding, where transformers
 //! drops the attention mask as well, so attention takes none. Dropout 0.1 on embeddings,
 //! attention and both outputs of a layer, as in the published configurations.
+//!
+//! Tensors live as long as there, where a function's names hold them until it returns: what the
+//! caching allocator reserves hangs on the order of every allocation and release.
 
 use libtorch::Result;
 use tch::{Kind, Tensor};
@@ -137,10 +140,11 @@ impl Bert {
             .segment_ids
             .f_narrow(1, 0, length)?
             .f_expand([batch, length], false)?;
-        let mut x = self.words.forward(tokens)?;
-        x = x.f_add(&self.segments.forward(&segment_ids)?)?;
+        let words = self.words.forward(tokens)?;
+        let segments = self.segments.forward(&segment_ids)?;
+        let mut x = words.f_add(&segments)?;
         let position_ids = self.position_ids.f_narrow(1, 0, length)?;
-        let _ = x.f_add_(&self.positions.forward(&position_ids)?)?;
+        x = x.f_add(&self.positions.forward(&position_ids)?)?;
         x = self.embedding_norm.forward(&x)?;
         Ok(x.f_dropout(DROPOUT, training)?)
     }
@@ -236,21 +240,27 @@ impl Layer {
             .f_transpose(1, 2)?
             .f_reshape([batch, length, width])?)
     }
+
+    /// Attention, with its shortcut and normalisation.
+    fn first_half(&self, x: &Tensor, training: bool) -> Result<Tensor> {
+        let context = self.attend(x, training)?;
+        let mut y = self.attention_output.forward(&context)?;
+        y = y.f_dropout(DROPOUT, training)?;
+        self.attention_norm.forward(&y.f_add(x)?)
+    }
+
+    /// The feed-forward network, with its shortcut and normalisation.
+    fn second_half(&self, x: &Tensor, training: bool) -> Result<Tensor> {
+        let inner = self.intermediate.forward(x)?.f_gelu("none")?;
+        let mut y = self.output.forward(&inner)?;
+        y = y.f_dropout(DROPOUT, training)?;
+        self.output_norm.forward(&y.f_add(x)?)
+    }
 }
 
 impl Block for Layer {
     fn forward(&self, x: Tensor, training: bool) -> Result<Tensor> {
-        let mut y = self.attend(&x, training)?;
-        y = self.attention_output.forward(&y)?;
-        y = y.f_dropout(DROPOUT, training)?;
-        y = y.f_add(&x)?;
-        drop(x);
-        let attended = self.attention_norm.forward(&y)?;
-        y = self.intermediate.forward(&attended)?;
-        y = y.f_gelu("none")?;
-        y = self.output.forward(&y)?;
-        y = y.f_dropout(DROPOUT, training)?;
-        y = y.f_add(&attended)?;
-        self.output_norm.forward(&y)
+        let attended = self.first_half(&x, training)?;
+        self.second_half(&attended, training)
     }
 }

@@ -103,6 +103,7 @@ fn attempt<W: Write>(
     if let Some(effective) = allocator {
         device::check_allocator(&file.variant.allocator, &effective)?;
     }
+    device::check_kernel_cache(file.variant.kernel_cache)?;
     device::start(file.device, file.variant.deterministic)?;
     context.after = card.as_ref().and_then(nvml::Card::used_bytes);
     drop(card);

@@ -73,9 +73,6 @@ impl<'a, W: Write> Run<'a, W> {
 
         self.results.begin(Phase::Teardown, Instant::now())?;
         drop(bench);
-        if self.file.device.is_cuda() {
-            libtorch::cuda::empty_cache()?;
-        }
         device::synchronize(self.file.device)?;
         self.results.end()?;
 

@@ -89,7 +89,7 @@ impl Work {
                     .then(|| LossScaler::new(device))
                     .transpose()?;
                 Some(Training {
-                    optimizer: Optimizer::new(variant.optimizer, &trained)?,
+                    optimizer: Optimizer::new(variant.optimizer),
                     scaler,
                     trained,
                     accumulation: variant.accumulation.get() as usize,
@@ -145,10 +145,10 @@ impl Work {
         self.training.as_ref()?.gradient_bytes
     }
 
-    /// Bytes of the optimizer's state; training only.
+    /// Bytes of the optimizer's state, once a step has made it.
     #[must_use]
     pub fn optimizer_bytes(&self) -> Option<u64> {
-        Some(self.training.as_ref()?.optimizer.bytes())
+        self.training.as_ref()?.optimizer.bytes()
     }
 
     /// The loss scaler's scale now; amp-fp16 training only. Waits for the device.

@@ -27,9 +27,13 @@ const ADAMW: AdamW = AdamW {
     maximize: false,
 };
 
-/// An optimizer with its state, which is made at once rather than at the first step.
+/// An optimizer. Its state is made at its first step, parameter by parameter, as `PyTorch` does:
+/// when and in which order memory is taken shapes what the caching allocator holds.
 #[derive(Debug)]
-pub struct Optimizer(State);
+pub struct Optimizer {
+    choice: Choice,
+    state: Option<State>,
+}
 
 #[derive(Debug)]
 enum State {
@@ -44,30 +48,41 @@ enum State {
     },
 }
 
-impl Optimizer {
-    /// State for these parameters.
-    pub fn new(choice: Choice, parameters: &[Tensor]) -> Result<Self> {
+impl State {
+    fn new(choice: Choice, parameters: &[Tensor]) -> Result<Self> {
         let _untracked = tch::no_grad_guard();
-        let zeros = || -> Result<Vec<Tensor>> {
-            parameters
-                .iter()
-                .map(|parameter| Ok(parameter.f_zeros_like()?))
-                .collect()
-        };
-        Ok(Self(match choice {
-            Choice::SgdMomentum => State::Sgd { momentum: zeros()? },
-            Choice::Adamw => State::AdamW {
-                exp_avgs: zeros()?,
-                exp_avg_sqs: zeros()?,
-                steps: parameters
-                    .iter()
-                    .map(|parameter| {
-                        let options = (Kind::Float, parameter.device());
-                        Ok(Tensor::f_zeros([0_i64; 0], options)?)
-                    })
-                    .collect::<Result<_>>()?,
+        let mut momentum = Vec::new();
+        let (mut exp_avgs, mut exp_avg_sqs, mut steps) = (Vec::new(), Vec::new(), Vec::new());
+        for parameter in parameters {
+            match choice {
+                Choice::SgdMomentum => momentum.push(parameter.f_zeros_like()?),
+                Choice::Adamw => {
+                    let options = (Kind::Float, parameter.device());
+                    steps.push(Tensor::f_zeros([0_i64; 0], options)?);
+                    exp_avgs.push(parameter.f_zeros_like()?);
+                    exp_avg_sqs.push(parameter.f_zeros_like()?);
+                }
+            }
+        }
+        Ok(match choice {
+            Choice::SgdMomentum => Self::Sgd { momentum },
+            Choice::Adamw => Self::AdamW {
+                exp_avgs,
+                exp_avg_sqs,
+                steps,
             },
-        }))
+        })
+    }
+}
+
+impl Optimizer {
+    /// Without state yet.
+    #[must_use]
+    pub fn new(choice: Choice) -> Self {
+        Self {
+            choice,
+            state: None,
+        }
     }
 
     /// Moves the parameters in place. Does nothing, without asking the device, where the
@@ -78,7 +93,11 @@ impl Optimizer {
         gradients: &[Tensor],
         scaling: Scaling<'_>,
     ) -> Result<()> {
-        match &mut self.0 {
+        let state = match &mut self.state {
+            Some(state) => state,
+            state => state.insert(State::new(self.choice, parameters)?),
+        };
+        match state {
             State::Sgd { momentum } => {
                 // Zeros plus the first gradient are the gradient, so the first step is like
                 // any other, and safe to skip where a gradient is not finite.
@@ -101,17 +120,17 @@ impl Optimizer {
         }
     }
 
-    /// Bytes of the state.
+    /// Bytes of the state; `None` before the first step.
     #[must_use]
-    pub fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> Option<u64> {
         let sum = |tensors: &[Tensor]| tensors.iter().map(nn::bytes).sum::<u64>();
-        match &self.0 {
+        Some(match self.state.as_ref()? {
             State::Sgd { momentum } => sum(momentum),
             State::AdamW {
                 exp_avgs,
                 exp_avg_sqs,
                 steps,
             } => sum(exp_avgs) + sum(exp_avg_sqs) + sum(steps),
-        }
+        })
     }
 }

@@ -25,6 +25,8 @@ use crate::{
 /// Where a container finds what it is to do, and writes what it did.
 const RUN_FILE: &str = "/run/torchgauge/run.json";
 const RESULTS_FILE: &str = "/run/torchgauge/events.ndjson";
+/// Where a container finds the compiled kernels of the runs before it.
+const KERNEL_CACHE_FOLDER: &str = "/run/torchgauge/kernel-cache";
 /// An engine that was stopped is waited for this long; one that is started anew takes seconds.
 const ENGINE_PATIENCE: Duration = Duration::from_mins(1);
 /// The only writable folder of a container, in memory: home of whoever wants one.

@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, fs, io, os::unix::fs::PermissionsExt as _};
 use engine::{ContainerSpec, Hardening, Mount, Owner, Ulimit};
 use record::{Reason, Stage};
 
-use super::{Container, HOME, RESULTS_FILE, RUN_FILE, not_started};
+use super::{Container, HOME, KERNEL_CACHE_FOLDER, RESULTS_FILE, RUN_FILE, not_started};
 use crate::{
-    execute::{Execution, Order, no_files, no_image},
+    execute::{Execution, KERNEL_CACHE, Order, no_files, no_image},
     outcome::End,
     suite::{Ipc, Limits},
 };
@@ -42,13 +42,26 @@ impl Container {
             order.write_files()?;
             // The container's user is nobody's; the folder around the files stays private.
             fs::set_permissions(order.run_file(), fs::Permissions::from_mode(0o644))?;
-            fs::set_permissions(order.results_file(), fs::Permissions::from_mode(0o666))
+            fs::set_permissions(order.results_file(), fs::Permissions::from_mode(0o666))?;
+            if let Some(cache) = order.shared_kernel_cache() {
+                fs::create_dir_all(&cache)?;
+                fs::set_permissions(&cache, fs::Permissions::from_mode(0o777))?;
+            }
+            Ok(())
         };
         writable().map_err(|error: io::Error| no_files(&error))?;
         let mut environment = BTreeMap::from([
             ("HOME".to_owned(), HOME.to_owned()),
             ("XDG_CACHE_HOME".to_owned(), HOME.to_owned()),
         ]);
+        let kernel_cache = order.shared_kernel_cache();
+        if order.device.is_cuda() {
+            let folder = match kernel_cache {
+                Some(_) => KERNEL_CACHE_FOLDER.to_owned(),
+                None => format!("{HOME}/{KERNEL_CACHE}"),
+            };
+            environment.insert(protocol::KERNEL_CACHE_VARIABLE.to_owned(), folder);
+        }
         environment.extend(image.environment.clone());
         environment.extend(order.environment.clone());
         let gpu = self.gpus.get(&order.device);
@@ -65,6 +78,11 @@ impl Container {
             target: target.to_owned(),
             read_only,
         };
+        let mut mounts = vec![
+            mount(order.run_file(), RUN_FILE, true),
+            mount(order.results_file(), RESULTS_FILE, false),
+        ];
+        mounts.extend(kernel_cache.map(|cache| mount(cache, KERNEL_CACHE_FOLDER, false)));
         Ok(ContainerSpec {
             name: Some(name(order)),
             image: image.image.clone(),
@@ -72,10 +90,7 @@ impl Container {
             command: vec![RUN_FILE.to_owned(), RESULTS_FILE.to_owned()],
             environment,
             labels: Owner::this_process(&order.session, &order.asked.run).labels(),
-            mounts: vec![
-                mount(order.run_file(), RUN_FILE, true),
-                mount(order.results_file(), RESULTS_FILE, false),
-            ],
+            mounts,
             limits: engine_limits(&order.limits),
             hardening: Hardening {
                 ipc: match order.limits.ipc {
