@@ -41,11 +41,7 @@ fn code(age: Duration) -> u8 {
     }
 }
 
-fn execute(
-    run_file: &Path,
-    results_file: &Path,
-    age: Duration,
-) -> Result<Summary, Error> {
+fn execute(run_file: &Path, results_file: &Path, age: Duration) -> Result<Summary, Error> {
     let mut results = Results::open(results_file)?;
     let text = fs::read_to_string(run_file).map_err(|source| Error::RunFileMissing {
         path: run_file.display().to_string(),

@@ -51,10 +51,7 @@ impl MemoryParts {
         let data_bytes = less(data, sum(parameter, state_if(with_model)));
         let state_in_forward = state_if(with_model || forward.step > Some(0));
         let before_forward = sum(sum(parameter, state_in_forward), data_bytes);
-        let after_forward = sum(
-            forward.allocated_bytes,
-            less(optimizer, state_in_forward),
-        );
+        let after_forward = sum(forward.allocated_bytes, less(optimizer, state_in_forward));
         let used_by_all = memory.device_used_bytes;
         Some(Self {
             parameter_bytes: parameter,
@@ -164,7 +161,9 @@ mod tests {
         assert_eq!(of_later_step.card_bytes(), Some(1800));
 
         metrics.memory_points.truncate(2);
-        metrics.memory_points.push(point(Moment::Forward, Some(0), 700));
+        metrics
+            .memory_points
+            .push(point(Moment::Forward, Some(0), 700));
         let of_first_step = MemoryParts::of(&metrics).unwrap();
         assert_eq!(of_first_step, of_later_step);
     }

@@ -20,8 +20,8 @@ pub use model::{InputKind, Model, Task};
 pub use run_file::{Device, ParseDeviceError, RunFile, RunFileError, Steps};
 pub use validity::{Refusal, check};
 pub use variant::{
-    Checkpointing, Execution, KernelCache, MemoryFormat, Optimizer, ParseCheckpointingError, Positive,
-    Precision, Variant,
+    Checkpointing, Execution, KernelCache, MemoryFormat, Optimizer, ParseCheckpointingError,
+    Positive, Precision, Variant,
 };
 
 /// What a run with `deterministic` needs in its environment on a card, with its value: cuBLAS

@@ -1,8 +1,8 @@
 //! Which combinations mean something.
 
 use crate::{
-    Checkpointing, Device, Execution, InputKind, KernelCache, MemoryFormat, Model, Positive, Precision, Task,
-    Variant,
+    Checkpointing, Device, Execution, InputKind, KernelCache, MemoryFormat, Model, Positive,
+    Precision, Task, Variant,
 };
 
 /// A combination of model, task, device and axes that means nothing.

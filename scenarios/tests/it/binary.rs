@@ -150,7 +150,11 @@ fn assert_memory_points(events: &[Event], task: Task, summary: &Summary) {
         // Activations have gone, gradients have come.
         assert_eq!(allocated[3], allocated[1] + gradients);
         let state = memory.optimizer_bytes.unwrap();
-        assert_eq!(allocated[4], allocated[3] + state, "the first step makes it");
+        assert_eq!(
+            allocated[4],
+            allocated[3] + state,
+            "the first step makes it"
+        );
     }
 }
 
