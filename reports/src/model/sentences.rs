@@ -229,8 +229,8 @@ fn harness(view: &View) -> Option<String> {
     let caused: Vec<f64> = caused.collect();
     let middle = median(caused.iter().copied())?;
     Some(format!(
-        "A run takes {} besides CUDA start, model build, warm-up and measured steps (median of the \
-         cells).",
+        "A run takes {} besides CUDA start, model build, warm-up, measured steps and calibration \
+         (median of the cells).",
         format::seconds(middle)
     ))
 }
