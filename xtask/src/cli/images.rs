@@ -119,6 +119,10 @@ pub(crate) struct LockArgs {
     /// compile it
     #[arg(long, conflicts_with = "check")]
     pub(crate) without_scenario: bool,
+    /// Keep every package as it is locked, and lock the scenario binary anew, and with it the
+    /// image's ID: after an edit of the workload. Nothing is resolved
+    #[arg(long, conflicts_with_all = ["check", "without_scenario"])]
+    pub(crate) workload: bool,
     /// How to print what --check finds
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,

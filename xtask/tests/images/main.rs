@@ -259,6 +259,36 @@ fn a_lock_is_written_checked_inspected_and_turned_into_a_bill_of_materials() {
 }
 
 #[test]
+fn the_workload_is_locked_anew_on_top_of_the_packages() {
+    let checkout = Checkout::new("cli-workload");
+    checkout.check(&["lock", "--workload", "cli-workload"], 2, &["has no lock"]);
+    checkout.check(&["lock", "cli-workload"], 0, &[]);
+    let id = |found: &Value| found["locked"]["config_id"].as_str().unwrap().to_owned();
+    let before = checkout.json(&["inspect", "cli-workload", "--format", "json"], 0);
+    checkout.world.program(PLAIN);
+    checkout.check(
+        &["verify", "cli-workload"],
+        0,
+        &["which is another: this one was given"],
+    );
+    checkout.check(
+        &["lock", "--workload", "cli-workload"],
+        0,
+        &["cli-workload.lock.json"],
+    );
+    checkout.check(
+        &["verify", "cli-workload"],
+        0,
+        &["the locked image, bit for bit"],
+    );
+    let after = checkout.json(&["inspect", "cli-workload", "--format", "json"], 0);
+    assert_ne!(id(&before), id(&after));
+    assert_eq!(before["locked"]["packages"], after["locked"]["packages"]);
+    let layers = |found: &Value| found["locked"]["layers"].as_array().unwrap()[..2].to_vec();
+    assert_eq!(layers(&before), layers(&after));
+}
+
+#[test]
 fn two_images_are_compared_without_a_scenario_binary() {
     let checkout = Checkout::new("cli-diff");
     checkout.second_spec("cli-diff-b", &SPEC.replace("hello", "good day"));

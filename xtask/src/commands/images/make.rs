@@ -4,7 +4,7 @@ use std::{fs, path::Path, sync::Arc, time::Instant};
 
 use bytesize::ByteSize;
 use engine::{Endpoint, Engine};
-use images::{Cache, Image, Loaded, LockUse, Sources};
+use images::{Cache, Image, Loaded, LockState, LockUse, Sources};
 use serde::Serialize;
 
 use super::LockWords;
@@ -160,6 +160,32 @@ pub(super) async fn lock(
             assembly.config_id.to_string()
         };
         printer.line(&format!("{}: {told}", file.display()));
+    }
+    Ok(())
+}
+
+/// Locks the scenario binary anew on top of what is locked.
+pub(super) async fn lock_workload(
+    images: Vec<Image>,
+    sources: &Sources,
+    printer: &Printer,
+) -> Result<()> {
+    let cache = Cache::user()?;
+    for image in images {
+        let file = image.lock_file();
+        // Without a lock there is nothing to keep.
+        image.usable_lock()?;
+        let name = image.name.clone();
+        let assembly = assembled(image, sources, &cache, printer).await?;
+        if let LockState::Differs(cause) = &assembly.facts.lock {
+            return Err(images::Error::LockDiffers {
+                image: name,
+                cause: cause.clone(),
+            }
+            .into());
+        }
+        assembly.lock.write(&file)?;
+        printer.line(&format!("{}: {}", file.display(), assembly.config_id));
     }
     Ok(())
 }

@@ -40,6 +40,10 @@ pub(crate) async fn run(command: &ImagesCommand, printer: &Printer) -> Result<()
                 let images = load(&root, &args.names)?;
                 return check::newer(images, &sources, args.format, printer).await;
             }
+            if args.workload {
+                let images = load(&root, &args.names)?;
+                return make::lock_workload(images, &sources, printer).await;
+            }
             let catalog = Catalog::new(&root.join("images"));
             let names = args.names.iter();
             let images = names
