@@ -29,7 +29,7 @@ const IMAGE: &str = "torchgauge-bench-test:1";
 ///
 /// # Panics
 /// Where no engine answers: these tests never skip. The message says how to start one.
-async fn engine() -> Engine {
+pub(crate) async fn engine() -> Engine {
     let engine = Engine::connect(&Endpoint::auto())
         .await
         .unwrap_or_else(|error| panic!("{error}"));

@@ -5,6 +5,7 @@ mod common;
 mod containers;
 mod deciding;
 mod faults;
+mod kernel_cache;
 mod processes;
 mod sessions;
 mod suites;

@@ -18,7 +18,7 @@ use record::{Isolation, Record};
 use tokio_util::sync::CancellationToken;
 
 /// Writes events as a workload that ran one step of one sample does.
-const GOOD: &str = r#"
+pub(crate) const GOOD: &str = r#"
 run=$(sed -n 's/.*"run": "\(.*\)".*/\1/p' "$1")
 say() { printf '%s\n' "$1" >> "$results"; }
 results=$2
@@ -27,7 +27,7 @@ finished='{"event":"finished","parameters":1,"micro_batch":1,"effective_batch":1
 say "$started"
 say '{"event":"phase-began","phase":"measure"}'
 "#;
-const END: &str = r#"
+pub(crate) const END: &str = r#"
 say '{"event":"step","index":0,"seconds":0.4,"loss":null,"skipped":false}'
 say "$finished"
 "#;
@@ -39,7 +39,7 @@ fn suite(limits: &str) -> String {
     )
 }
 
-fn program(folder: &Path, script: &str) -> LocalRuntime {
+pub(crate) fn program(folder: &Path, script: &str) -> LocalRuntime {
     let program = folder.join("scenario");
     fs::write(&program, format!("#!/bin/sh\n{script}")).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();

@@ -56,6 +56,14 @@ fn main() {
             let names: Vec<_> = interfaces.map(|i| i.unwrap().file_name()).collect();
             eprintln!("network: {names:?}");
         }
+        "kernel-cache" => {
+            let folder = env::var("CUDA_CACHE_PATH").expect("the folder of compiled kernels");
+            // The driver makes a folder that is not there.
+            fs::create_dir_all(&folder).expect("a place for it");
+            let compiled = fs::read_dir(&folder).expect("the folder").count();
+            eprintln!("found {compiled} in {folder}");
+            fs::write(format!("{folder}/{run}"), "kernel").expect("room for one more");
+        }
         _ => {
             let memory = vec![1_u8; 64 << 20];
             sleep(Duration::from_millis(600));
