@@ -11,8 +11,8 @@
 //! - [`trend`]: change points in a series over time, its CSV form, and missing data.
 //! - [`claims`]: does an interval bear out what somebody claimed?
 //!
-//! The README beside this crate gives every formula, its source, a worked example and
-//! the measured error rates.
+//! `docs/statistics.md` gives every formula, its source and a worked example; the README
+//! beside this crate has the measured error rates.
 
 pub mod claims;
 pub mod compare;

@@ -1,4 +1,4 @@
-//! The examples of the README, digit for digit.
+//! The examples of `docs/statistics.md`, digit for digit.
 
 use judge::claims::{Effect, Outcome, Range};
 use judge::compare::{Block, Direction, Kind, Metric, Options, Verdict, compare};
@@ -13,7 +13,7 @@ fn check(got: f64, expect: f64) {
     let digits = 5e-4 * expect.abs();
     assert!(
         (got - expect).abs() <= digits,
-        "got {got}, the README says {expect}"
+        "got {got}, the page says {expect}"
     );
 }
 
@@ -96,11 +96,37 @@ fn a_claim_by_hand() {
     assert_eq!(judge(0.5, 0.6), Outcome::Refuted);
 }
 
+const TEN_DAYS: [f64; 10] = [
+    100.0, 101.0, 99.0, 100.0, 102.0, 98.0, 100.0, 101.0, 99.0, 100.0,
+];
+
+#[test]
+fn one_new_point_by_hand() {
+    let values = TEN_DAYS.iter().chain(&[90.0]);
+    let points: Vec<Point> = values
+        .map(|&value| Point {
+            timestamp: 0.0,
+            revision: "same".to_owned(),
+            value,
+        })
+        .collect();
+    let trend = change_points(&points, &TrendOptions::default()).unwrap();
+    let [change] = &trend.change_points[..] else {
+        unreachable!("one change: {trend:?}")
+    };
+    assert_eq!(change.index, 10);
+    let level = change.before.ln();
+    check(level, 4.605_110);
+    check(level - 90_f64.ln(), 0.105_300);
+    check(level - 98_f64.ln(), 0.020_143);
+    let by_rank = 2.0 / 11.0 * (0.020_143_f64 / 0.105_300).powi(3);
+    check(by_rank, 0.001_273);
+    check(change.p, 1.3 * by_rank);
+}
+
 #[test]
 fn a_change_point_by_hand() {
-    let before = [
-        100.0, 101.0, 99.0, 100.0, 102.0, 98.0, 100.0, 101.0, 99.0, 100.0,
-    ];
+    let before = TEN_DAYS;
     let after = before.map(|value| 0.9 * value);
     let values = before.iter().chain(&after);
     let points: Vec<Point> = values
