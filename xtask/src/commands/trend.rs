@@ -120,15 +120,11 @@ fn one_file(input: &Path, args: &TrendArgs, printer: &Printer) -> Result<Followe
     };
     // A file may be as old as it likes, unless somebody says how old.
     let limit = args.stale_after.map(|days| days * DAY_SECONDS);
+    let age = limit.and_then(|_| age(&points, limit));
     let directed = args.gate || args.lower_is_better;
-    let mut one = vec![followed(
-        series,
-        points,
-        found,
-        limit,
-        limit.is_some(),
-        directed,
-    )?];
+    let news = news(&points, &found, &TrendOptions::default())
+        .map_err(|source| refused(Box::new(source)))?;
+    let mut one = vec![followed(series, points, (found, news), age, directed)];
     decide(&mut one, |_| true);
     one.pop().ok_or(Error::Gate { failing: 0 })
 }
@@ -168,15 +164,23 @@ fn whole_history(args: &TrendArgs, printer: &Printer) -> Result<Vec<Followed>> {
         bar.inc(1);
     }
     bar.finish_and_clear();
-    let found = trend::change_points_of_many(&all, &TrendOptions::default());
+    let options = TrendOptions::default();
+    let refused = |info: &SeriesInfo, source| Error::Series {
+        name: info.key.to_string(),
+        source: Box::new(source),
+    };
+    let found: Vec<Trend> = keys
+        .iter()
+        .zip(trend::change_points_of_many(&all, &options))
+        .map(|(info, found)| found.map_err(|source| refused(info, source)))
+        .collect::<Result<_>>()?;
+    let told = trend::news_of_many(&all, &found, &options);
     let limit = args.stale_after.map(|days| days * DAY_SECONDS);
     let mut series = Vec::new();
-    for ((info, points), found) in keys.into_iter().zip(all).zip(found) {
-        let found = found.map_err(|source| Error::Series {
-            name: info.key.to_string(),
-            source: Box::new(source),
-        })?;
-        series.push(followed(info, points, found, limit, true, true)?);
+    for (((info, points), found), news) in keys.into_iter().zip(all).zip(found).zip(told) {
+        let news = news.map_err(|source| refused(&info, source))?;
+        let age = age(&points, limit);
+        series.push(followed(info, points, (found, news), age, true));
     }
     // The figures that fail a comparison, those from elsewhere, and whatever is asked for by name.
     let asked = args.series.metric.is_some();
@@ -187,26 +191,25 @@ fn whole_history(args: &TrendArgs, printer: &Printer) -> Result<Vec<Followed>> {
     Ok(series)
 }
 
+/// How long ago the newest result was; `limit` in seconds, or else the series' own pace, says
+/// whether that is too long.
+fn age(points: &[Point], limit: Option<f64>) -> Option<Staleness> {
+    let now = Timestamp::now().as_duration().as_secs_f64();
+    let times: Vec<f64> = points.iter().map(|point| point.timestamp).collect();
+    staleness(&times, now, limit)
+}
+
 fn followed(
     series: SeriesInfo,
     points: Vec<Point>,
-    found: Trend,
-    limit: Option<f64>,
-    may_be_stale: bool,
+    (found, news): (Trend, Option<usize>),
+    staleness: Option<Staleness>,
     directed: bool,
-) -> Result<Followed> {
-    let news = news(&points, &found, &TrendOptions::default()).map_err(|source| Error::Series {
-        name: series.key.to_string(),
-        source: Box::new(source),
-    })?;
+) -> Followed {
     let ratio = news.and_then(|place| found.change_points[place].ratio);
-    let now = Timestamp::now().as_duration().as_secs_f64();
-    let times: Vec<f64> = points.iter().map(|point| point.timestamp).collect();
-    Ok(Followed {
+    Followed {
         newest: ratio.map(|ratio| Verdict::of_change(ratio.ln(), series.direction)),
-        staleness: may_be_stale
-            .then(|| staleness(&times, now, limit))
-            .flatten(),
+        staleness,
         change_points: found.change_points,
         q: None,
         fails: false,
@@ -214,7 +217,7 @@ fn followed(
         news,
         points,
         directed,
-    })
+    }
 }
 
 /// What the gate says of every series that it looks at. Of many series some look worse by chance

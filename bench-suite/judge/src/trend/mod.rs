@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use detect::{change_points, change_points_of_many};
-pub use news::news;
+pub use news::{news, news_of_many};
 pub use stale::{Staleness, staleness};
 
 /// Fewest points of a level inside a series: fewer may be spikes. The newest points may

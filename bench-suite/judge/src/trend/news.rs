@@ -1,5 +1,7 @@
 //! What did the last run bring to light?
 
+use rayon::prelude::*;
+
 use super::{MIN_SEGMENT, Point, Trend, TrendError, TrendOptions, change_points};
 
 /// The place in `found.change_points` of the change that the newest point brought to light:
@@ -24,4 +26,18 @@ pub fn news(
             && (change.after > change.before) == (last.after > last.before)
     });
     Ok((!same).then_some(found.change_points.len() - 1))
+}
+
+/// [`news`] of many series, each with what was found in it, on all cores; in their order.
+#[must_use]
+pub fn news_of_many(
+    series: &[Vec<Point>],
+    found: &[Trend],
+    options: &TrendOptions,
+) -> Vec<Result<Option<usize>, TrendError>> {
+    series
+        .par_iter()
+        .zip(found)
+        .map(|(points, found)| news(points, found, options))
+        .collect()
 }
