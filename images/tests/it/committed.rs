@@ -162,6 +162,9 @@ fn every_wheel_image_is_locked_and_its_lock_fits() {
         let image = expected.image.as_ref();
         let image = image.unwrap_or_else(|| panic!("{name}: lock its image too"));
         assert_ne!(image.config_id, image.manifest_id, "{name}");
-        assert!(image.sources.is_some(), "{name}: lock it with what it is compiled from");
+        assert!(
+            image.sources.is_some(),
+            "{name}: lock it with what it is compiled from"
+        );
     }
 }
