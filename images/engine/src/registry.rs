@@ -129,10 +129,15 @@ async fn remove(docker: &Docker, id: &str) -> Result<(), Cause> {
             Err(cause) if cause.has_status(404) => return Ok(()),
             Err(cause) => cause,
         };
-        // 409: a removal is in progress; 500: fuse-overlayfs and some kernels say
-        // "device or resource busy" shortly after an exit.
-        let passing =
-            cause.has_status(409) || (cause.has_status(500) && cause.message().contains("busy"));
+        // 409: a removal is in progress; 500: shortly after an exit, fuse-overlayfs and some
+        // kernels say "device or resource busy", and Podman 4.3, which wants to stop what has
+        // just stopped by itself, "container state improper: stopped".
+        let passing_message = ["busy", "container state improper"];
+        let passing = cause.has_status(409)
+            || (cause.has_status(500)
+                && passing_message
+                    .iter()
+                    .any(|words| cause.message().contains(words)));
         attempt += 1;
         if !passing || attempt == ATTEMPTS {
             return Err(cause);

@@ -1,7 +1,14 @@
 //! Answers that a real engine gives seldom, or only in another version: canned
 //! HTTP replies over a Unix socket.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use engine::{
@@ -21,6 +28,20 @@ const DOCKER_INFO: &str = r#"{"ID":"X","Driver":"overlay2","DriverStatus":[["Bac
 struct Reply {
     request: &'static str,
     answer: String,
+    /// Set where it is given once only: whether it was.
+    given: Option<Arc<AtomicBool>>,
+}
+
+impl Reply {
+    fn once(mut self) -> Self {
+        self.given = Some(Arc::default());
+        self
+    }
+
+    fn is_for(&self, line: &str) -> bool {
+        let fits = line.starts_with(self.request);
+        fits && !(self.given.as_ref()).is_some_and(|given| given.swap(true, Ordering::SeqCst))
+    }
 }
 
 fn json(request: &'static str, status: &str, body: &str) -> Reply {
@@ -31,6 +52,7 @@ fn json(request: &'static str, status: &str, body: &str) -> Reply {
             "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\
              Connection: close\r\n\r\n{body}"
         ),
+        given: None,
     }
 }
 
@@ -42,6 +64,7 @@ fn raw(request: &'static str, answer: &str) -> Reply {
     Reply {
         request,
         answer: answer.to_owned(),
+        given: None,
     }
 }
 
@@ -118,7 +141,7 @@ async fn answer(mut stream: UnixStream, replies: Vec<Reply>) {
     }
     let text = String::from_utf8_lossy(&request);
     let line = text.lines().next().unwrap_or_default();
-    let reply = replies.iter().find(|reply| line.starts_with(reply.request));
+    let reply = replies.iter().find(|reply| reply.is_for(line));
     let reply = reply.map_or_else(
         || json("", "404 Not Found", r#"{"message":"page not found"}"#).answer,
         |reply| reply.answer.clone(),
@@ -514,6 +537,13 @@ async fn removal_waits_for_a_removal_under_way_and_takes_gone_for_done() {
             r#"{"message":"No such container"}"#,
         ),
         json("DELETE /containers/c0ffee", "204 No Content", ""),
+        // What has just ended is removed at the second try.
+        json(
+            "DELETE /containers/c0ffee",
+            "500 Internal Server Error",
+            r#"{"message":"cannot remove container c0ffee as it could not be stopped: sending SIGKILL to container c0ffee: container state improper: stopped"}"#,
+        )
+        .once(),
     ] {
         let served = Canned::serve(vec![reply]);
         let engine = served.connect().await;
