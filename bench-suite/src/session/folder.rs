@@ -17,16 +17,7 @@ pub(super) struct WorkFolder(PathBuf);
 impl WorkFolder {
     pub(super) fn create(path: PathBuf) -> Result<Self, SessionError> {
         // One of an earlier try that was cut off may be there.
-        match fs::remove_dir_all(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(SessionError::Io {
-                    path,
-                    source: error,
-                });
-            }
-            _ => {}
-        }
-        match fs::create_dir_all(&path) {
+        match remove_folder(&path).and_then(|()| fs::create_dir_all(&path)) {
             Ok(()) => Ok(Self(path)),
             Err(source) => Err(SessionError::Io { path, source }),
         }
@@ -54,23 +45,23 @@ impl Drop for WorkFolder {
 /// Removes the folders of runs that a killed session left.
 pub(super) fn sweep_work(folder: &Path) -> Result<(), SessionError> {
     let path = folder.join("work");
-    match fs::remove_dir_all(&path) {
-        Err(source) if source.kind() != io::ErrorKind::NotFound => {
-            Err(SessionError::Io { path, source })
-        }
-        _ => Ok(()),
-    }
+    remove_folder(&path).map_err(|source| SessionError::Io { path, source })
 }
 
 /// Removes the compiled kernels that the runs shared. They belong to the containers' user, whose
 /// files only root can remove: what stays does no harm.
 pub(super) fn drop_kernel_cache(folder: &Path) {
     let path = folder.join(KERNEL_CACHE);
-    match fs::remove_dir_all(&path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            tracing::warn!("cannot remove the kernel cache {}: {error}", path.display());
-        }
-        _ => {}
+    if let Err(error) = remove_folder(&path) {
+        tracing::warn!("cannot remove the kernel cache {}: {error}", path.display());
+    }
+}
+
+/// Removes a folder with all that it holds; fine where there is none.
+fn remove_folder(path: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 

@@ -1,16 +1,13 @@
 //! The first build of a locked image out of wheels: what it hashes, and what checks that.
 
 use std::{
-    fs::{self, File},
-    io,
+    fs::File,
     sync::{Arc, Mutex},
 };
 
 use images::{
-    Assembly, Cache, Digest, Error, Flavour, LockState, Meter, Progress, Result, Silent, Sources,
-    assemble, ensure,
-    lock::{LibtorchLock, Lock, Wheel, WheelLibrary, WheelsLock},
-    progress::Action,
+    Assembly, Cache, Digest, Error, LockState, Meter, Progress, Result, Silent, Sources, assemble,
+    ensure, lock::Lock, progress::Action,
 };
 
 use crate::{
@@ -19,7 +16,6 @@ use crate::{
 };
 
 const WHEEL: &str = "torch-2.11.0-py3-none-any.whl";
-const LIBRARIES: [&str; 2] = ["libc10.so", "libtorch_cpu.so"];
 
 /// Hears which layers are hashed.
 #[derive(Default)]
@@ -43,13 +39,7 @@ fn cache_with_wheel(world: &World, name: &str) -> Cache {
     let mut archive = zip::ZipWriter::new(file);
     let deflated = zip::write::SimpleFileOptions::default()
         .compression_method(zip::CompressionMethod::Deflated);
-    for name in LIBRARIES {
-        archive
-            .start_file(format!("torch/lib/{name}"), deflated)
-            .unwrap();
-        let mut library = File::open(world.path("torch/lib").join(name)).unwrap();
-        io::copy(&mut library, &mut archive).unwrap();
-    }
+    world.pack(&mut archive, deflated);
     archive.finish().unwrap();
     cache
 }
@@ -58,33 +48,9 @@ fn cache_with_wheel(world: &World, name: &str) -> Cache {
 fn lock(world: &World) -> Lock {
     let cache = cache_with_wheel(world, "cache-for-the-lock");
     let wheel = cache.root().join("wheels").join(WHEEL);
-    let library = |name: &str| {
-        let path = world.path("torch/lib").join(name);
-        WheelLibrary {
-            name: name.to_owned(),
-            wheel: "torch".to_owned(),
-            path: format!("torch/lib/{name}"),
-            size_bytes: fs::metadata(&path).unwrap().len(),
-            sha256: Digest::of_file(&path).unwrap(),
-        }
-    };
     // Of the libtorch in a folder first: its layers are those of the wheel's libraries.
     let mut lock = world.assemble().unwrap().lock;
-    lock.libtorch = LibtorchLock::Wheels(WheelsLock {
-        version: "2.11.0".to_owned(),
-        flavour: Flavour::Cpu,
-        name: "2.11.0+cpu".to_owned(),
-        wheels: vec![Wheel {
-            name: "torch".to_owned(),
-            version: "2.11.0".to_owned(),
-            file: WHEEL.to_owned(),
-            size_bytes: fs::metadata(&wheel).unwrap().len(),
-            sha256: Digest::of_file(&wheel).unwrap(),
-        }],
-        headers: Vec::new(),
-        wheels_unpacked_bytes: 0,
-        libraries: LIBRARIES.map(library).to_vec(),
-    });
+    lock.libtorch = world.locked_to(&wheel);
     lock.sealed()
 }
 

@@ -4,6 +4,7 @@ use std::{
     fs::{self, File},
     io::Read,
     path::{Path, PathBuf},
+    slice,
 };
 
 use history::{Aggregate, History, SeriesInfo, SeriesKey};
@@ -124,9 +125,9 @@ fn one_file(input: &Path, args: &TrendArgs, printer: &Printer) -> Result<Followe
     let directed = args.gate || args.lower_is_better;
     let news = news(&points, &found, &TrendOptions::default())
         .map_err(|source| refused(Box::new(source)))?;
-    let mut one = vec![followed(series, points, (found, news), age, directed)];
-    decide(&mut one, |_| true);
-    one.pop().ok_or(Error::Gate { failing: 0 })
+    let mut one = followed(series, points, (found, news), age, directed);
+    decide(slice::from_mut(&mut one), |_| true);
+    Ok(one)
 }
 
 fn read(input: &Path) -> Result<String> {

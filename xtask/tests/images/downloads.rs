@@ -7,15 +7,11 @@ use std::{
     process::Command,
 };
 
-use images::{
-    Digest, Flavour,
-    lock::{LibtorchLock, Lock, Wheel, WheelLibrary, WheelsLock},
-};
+use images::{Digest, lock::Lock};
 
 use crate::{Checkout, check};
 
 const WHEEL: &str = "torch-2.11.0-cp311-cp311-manylinux_2_28_x86_64.whl";
-const LIBRARIES: [&str; 2] = ["libc10.so", "libtorch_cpu.so"];
 
 /// The small world's libtorch as a wheel that pip takes, with this text beside it.
 fn wheel(checkout: &Checkout, text: &str, place: &Path) {
@@ -37,13 +33,7 @@ fn wheel(checkout: &Checkout, text: &str, place: &Path) {
         archive.start_file(name, options).unwrap();
         io::Write::write_all(&mut archive, content.as_bytes()).unwrap();
     }
-    for name in LIBRARIES {
-        archive
-            .start_file(format!("torch/lib/{name}"), options)
-            .unwrap();
-        let mut library = File::open(checkout.world.path("torch/lib").join(name)).unwrap();
-        io::copy(&mut library, &mut archive).unwrap();
-    }
+    checkout.world.pack(&mut archive, options);
     archive.finish().unwrap();
 }
 
@@ -51,31 +41,7 @@ fn wheel(checkout: &Checkout, text: &str, place: &Path) {
 fn lock_to(checkout: &Checkout, name: &str, wheel: &Path) {
     let file = checkout.world.path(&format!("images/{name}.lock.json"));
     let mut lock = Lock::from_json(&file, &fs::read(&file).unwrap()).unwrap();
-    let library = |name: &str| {
-        let path = checkout.world.path("torch/lib").join(name);
-        WheelLibrary {
-            name: name.to_owned(),
-            wheel: "torch".to_owned(),
-            path: format!("torch/lib/{name}"),
-            size_bytes: fs::metadata(&path).unwrap().len(),
-            sha256: Digest::of_file(&path).unwrap(),
-        }
-    };
-    lock.libtorch = LibtorchLock::Wheels(WheelsLock {
-        version: "2.11.0".to_owned(),
-        flavour: Flavour::Cpu,
-        name: "2.11.0+cpu".to_owned(),
-        wheels: vec![Wheel {
-            name: "torch".to_owned(),
-            version: "2.11.0".to_owned(),
-            file: WHEEL.to_owned(),
-            size_bytes: fs::metadata(wheel).unwrap().len(),
-            sha256: Digest::of_file(wheel).unwrap(),
-        }],
-        headers: Vec::new(),
-        wheels_unpacked_bytes: 0,
-        libraries: LIBRARIES.map(library).to_vec(),
-    });
+    lock.libtorch = checkout.world.locked_to(wheel);
     lock.sealed().write(&file).unwrap();
 }
 
