@@ -189,11 +189,19 @@ fn unpack(
             cause: "the lock names a library of a wheel that it does not name".to_owned(),
         })?;
         let place = folder.join(&library.name);
-        let (found, _) =
-            OpenWheel::open(wheel)?.extract(&library.path, &place, |n| meter.add(n))?;
+        // Where syncing has ended by an error, that is told below.
+        let sync = || drop(written.send(place.clone()));
+        let mut unsynced = 0;
+        let (found, _) = OpenWheel::open(wheel)?.extract(&library.path, &place, |n| {
+            meter.add(n);
+            unsynced += n;
+            if unsynced >= SYNC_BYTES {
+                unsynced = 0;
+                sync();
+            }
+        })?;
         if found == library.sha256 {
-            // Where syncing has ended by an error, that is told below.
-            let _ = written.send(place);
+            sync();
             return Ok(());
         }
         Err(Error::WrongHash {
@@ -216,8 +224,11 @@ fn unpack(
     fs::write(&version, format!("{}\n", lock.version)).map_err(at(&version))
 }
 
+/// How much of a file waits in memory at most before the disk is set to work on it.
+const SYNC_BYTES: u64 = 64 << 20;
+
 /// Waits until files are on the disk: their digests are kept, and must mean what is there after a
-/// power cut too. The disk writes while other files are still unpacked.
+/// power cut too. The disk writes while these and other files are still unpacked.
 fn sync_all(files: mpsc::Receiver<PathBuf>) -> Result<()> {
     for place in files {
         let file = fs::File::open(&place).map_err(at(&place))?;

@@ -1,8 +1,10 @@
 """One run of a scenario in Python eager PyTorch: the yardstick for the Rust workload.
 
-    python3 eager.py RUN_FILE [--compile]    (the run file that the `scenario` binary reads)
+    python3 eager.py RUN_FILE [--compile MODE] [--unprofiled]
 
---compile has `torch.compile(mode="reduce-overhead")` compile the model.
+RUN_FILE is what the `scenario` binary reads. --compile has `torch.compile` compile the model, with
+that mode (`default`, `reduce-overhead`) or with the backend `cudagraphs`. --unprofiled leaves out
+how busy the card is, which PyTorch's profiler tells: another one may be at work.
 
 Prints one JSON object. The models are the Python implementations that do the same
 mathematics with the fewest kernels: torchvision's ResNet-50, timm's ViT, transformers' BERT
@@ -92,6 +94,26 @@ def data(run, device, memory_format):
     return images.contiguous(memory_format=memory_format).to(device), labels.to(device)
 
 
+def kernels(step, profiled=3):
+    """The microseconds of a step in which a kernel runs, and how many kernels it runs."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        for number in range(profiled):
+            step()
+        torch.cuda.synchronize()
+    spans = sorted(
+        (event.time_range.start, event.time_range.end)
+        for event in profiler.events()
+        if event.device_type == torch.autograd.DeviceType.CUDA
+    )
+    busy, reached = 0.0, float("-inf")
+    for start, end in spans:
+        busy += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return busy / profiled, len(spans) / profiled
+
+
 def main():
     run = json.load(open(sys.argv[1]))
     variant = run["variant"]
@@ -108,8 +130,11 @@ def main():
     if memory_format is torch.channels_last:
         model = model.to(memory_format=memory_format)
     model.to(device).train()
-    if "--compile" in sys.argv[2:]:
-        model = torch.compile(model, mode="reduce-overhead")
+    options = sys.argv[2:]
+    if "--compile" in options:
+        mode = options[options.index("--compile") + 1]
+        how = {"backend": mode} if mode == "cudagraphs" else {"mode": mode}
+        model = torch.compile(model, **how)
     text = run["model"].startswith("bert")
     if variant["optimizer"] == "adamw":
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
@@ -153,32 +178,17 @@ def main():
     peak_allocated = torch.cuda.max_memory_allocated()
     peak_reserved = torch.cuda.max_memory_reserved()
 
-    from torch.profiler import ProfilerActivity, profile
-
-    profiled = 3
-    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
-        for number in range(profiled):
-            step()
-        torch.cuda.synchronize()
-    spans = sorted(
-        (event.time_range.start, event.time_range.end)
-        for event in profiler.events()
-        if event.device_type == torch.autograd.DeviceType.CUDA
-    )
-    busy, reached = 0.0, float("-inf")
-    for start, end in spans:
-        busy += max(0.0, end - max(start, reached))
-        reached = max(reached, end)
     samples = variant["batch"] * accumulation * run["steps"]["measured"]
     step_seconds = seconds / run["steps"]["measured"]
+    busy, count = (None, None) if "--unprofiled" in options else kernels(step)
     print(
         json.dumps(
             {
                 "throughput": samples / seconds,
                 "peak_allocated": peak_allocated,
                 "peak_reserved": peak_reserved,
-                "gpu_busy": min(1.0, busy / 1e6 / profiled / step_seconds),
-                "kernels_per_step": len(spans) / profiled,
+                "gpu_busy": None if busy is None else min(1.0, busy / 1e6 / step_seconds),
+                "kernels_per_step": count,
                 "losses": [float(loss) for loss in losses],
                 "parameters": sum(p.numel() for p in model.parameters()),
             }

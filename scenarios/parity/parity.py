@@ -4,12 +4,17 @@
                                        [--only WORD]… [--graphs]
 
 With --graphs, the two small batches of `graphs()` instead, each as eager steps and as a
-replayed CUDA graph in Rust, and as eager and as compiled Python; writes `graphs.csv`.
+replayed CUDA graph in Rust, and in Python as eager steps and as `torch.compile` makes them: with
+its default mode (fused kernels, launched one by one), with `mode="reduce-overhead"` (the same
+kernels out of CUDA graphs) and with `backend="cudagraphs"` (eager's kernels out of CUDA graphs).
+Writes `graphs.csv`.
 
 Needs a GPU and a Python with torch, torchvision, timm and transformers; FILE is the
-`scenario` binary built for CUDA. Each row runs in both implementations in turn, every run in
-a process of its own, the order shuffled in each block. Writes `parity.csv` (medians over
+`scenario` binary built for CUDA. Each row runs in all implementations in turn on one card, every
+run in a process of its own, the order shuffled in each block. Writes `parity.csv` (medians over
 the blocks), `parity.md` (the ratios with their intervals) and `runs.ndjson` (every run) into DIR.
+Rows that `runs.ndjson` has for a block already are not run again: the same command goes on after
+it was ended.
 """
 
 import argparse
@@ -34,9 +39,15 @@ COLUMNS = [
 ]  # fmt: skip
 GRAPH_COLUMNS = [
     "model", "batch", "seq_len", "rust_eager_throughput", "rust_graph_throughput",
-    "python_eager_throughput", "python_compiled_throughput",
-    "rust_eager_last_loss", "rust_graph_last_loss",
+    "python_eager_throughput", "python_compiled_throughput", "python_reduce_overhead_throughput",
+    "python_cudagraphs_throughput", "rust_eager_last_loss", "rust_graph_last_loss",
 ]  # fmt: skip
+# What the sides of the graphs are called, and how `eager.py` compiles for them.
+COMPILED = {
+    "python_compiled": "default",
+    "python_reduce_overhead": "reduce-overhead",
+    "python_cudagraphs": "cudagraphs",
+}
 # Model, batch, sequence length, optimizer.
 MODELS = [
     ("resnet50", 64, None, "sgd-momentum"),
@@ -48,7 +59,21 @@ MODELS = [
 ]
 
 
-def rows():
+def rows(words=()):
+    """The rows of the table that hold each of the words."""
+    for model, variant in all_rows():
+        if all(word in f"{model} {json.dumps(variant)}" for word in words):
+            yield model, variant
+
+
+def row_name(model, variant):
+    length = variant.get("sequence_length")
+    parts = [model, variant["batch"], *([length] if length else []), variant["precision"],
+             variant["checkpointing"]]  # fmt: skip
+    return "-".join(map(str, parts))
+
+
+def all_rows():
     for model, batch, length, optimizer in MODELS:
         for precision in ("fp32", "tf32", "amp-fp16", "amp-bf16"):
             for checkpointing in ("none", "blocks"):
@@ -151,11 +176,7 @@ def main():
     environment["LD_LIBRARY_PATH"] = library_path() + ":" + os.environ.get("LD_LIBRARY_PATH", "")
     if arguments.graphs:
         return compare_graphs(arguments, environment)
-    work = [
-        (model, variant)
-        for model, variant in rows()
-        if all(word in f"{model} {json.dumps(variant)}" for word in arguments.only)
-    ]
+    work = list(rows(arguments.only))
     begun = time.time()
     found = run_all(arguments, environment, work, compare, lambda side, *told: print(
         f"{time.time() - begun:7.1f} s", side, *told, flush=True
@@ -165,37 +186,67 @@ def main():
 
 
 def run_all(arguments, environment, work, compare_one, tell):
-    """Every row in every block, rows spread over the cards, each row on one card throughout."""
-    found, lock = {}, threading.Lock()
-    cards = arguments.cards.split(",")
-    log = open(arguments.out / "runs.ndjson", "w")
+    """Every row in every block. The next card that is free takes the next row, the longest first,
+    and runs all its sides."""
+    path = arguments.out / "runs.ndjson"
+    found, done, lock = {}, set(), threading.Lock()
+    numbers = {identity(*row): number for number, row in enumerate(work)}
+    for line in path.read_text().splitlines() if path.exists() else []:
+        run = json.loads(line)
+        number = numbers.get(identity(run["model"], run["variant"]))
+        if number is not None:
+            found.setdefault(number, {}).setdefault(run["side"], []).append(run)
+            done.add((run["block"], number))
+    left = [
+        (block, number)
+        for block in range(arguments.blocks)
+        for number in sorted(range(len(work)), key=lambda number: -weight(*work[number]))
+        if (block, number) not in done
+    ]
+    log = open(path, "a")
 
-    def keep(number, block, side, model, variant, result):
-        with lock:
-            found.setdefault(number, {}).setdefault(side, []).append(result)
-            record = {"block": block, "side": side, "model": model, "variant": variant, **result}
-            log.write(json.dumps(record) + "\n")
-            log.flush()
-            tell(side, block, model, variant["precision"], variant["checkpointing"],
-                 result.get("throughput", result.get("error")))  # fmt: skip
-
-    def one_card(place):
-        order = random.Random(place)
-        mine = {**environment, "CUDA_VISIBLE_DEVICES": cards[place]}
+    def one_card(card):
+        mine = {**environment, "CUDA_VISIBLE_DEVICES": card}
         with tempfile.TemporaryDirectory() as folder:
-            for block in range(arguments.blocks):
-                for number, (model, variant) in enumerate(work):
-                    if number % len(cards) == place:
-                        compare_one(arguments, mine, pathlib.Path(folder), order,
-                                    lambda *told: keep(number, block, *told), model, variant)  # fmt: skip
+            while True:
+                with lock:
+                    if not left:
+                        return
+                    block, number = left.pop(0)
+                order = random.Random(block * len(work) + number)
+                kept = []
+                compare_one(arguments, mine, pathlib.Path(folder), order,
+                            lambda *told: kept.append(told), *work[number])  # fmt: skip
+                # A row at a time, so that what goes on later finds whole rows.
+                with lock:
+                    for side, model, variant, result in kept:
+                        record = {"block": block, "card": card, "side": side, "model": model,
+                                  "variant": variant, **result}  # fmt: skip
+                        found.setdefault(number, {}).setdefault(side, []).append(record)
+                        log.write(json.dumps(record) + "\n")
+                        tell(side, block, model, variant["precision"], variant["checkpointing"],
+                             result.get("throughput", result.get("error")))  # fmt: skip
+                    log.flush()
 
-    threads = [threading.Thread(target=one_card, args=(place,)) for place in range(len(cards))]
+    threads = [threading.Thread(target=one_card, args=(card,)) for card in arguments.cards.split(",")]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     log.close()
     return found
+
+
+def identity(model, variant):
+    """What a row is known by. Its execution is a side's own."""
+    return json.dumps([model, {**variant, "execution": None}], sort_keys=True)
+
+
+def weight(model, variant):
+    """How long a row takes, roughly: enough to begin with the long ones."""
+    size = {"resnet50": 1, "bert-base": 2, "bert-large": 6, "vit-b16": 2, "vit-l16": 6}[model]
+    speed = {"fp32": 4, "tf32": 2}.get(variant["precision"], 1)
+    return size * speed * (1.3 if variant["checkpointing"] == "blocks" else 1)
 
 
 def compare(arguments, environment, folder, order, keep, model, variant):
@@ -212,7 +263,7 @@ def compare(arguments, environment, folder, order, keep, model, variant):
 
 
 def compare_with_graphs(arguments, environment, folder, order, keep, model, variant):
-    sides = ["rust_eager", "rust_graph", "python_eager", "python_compiled"]
+    sides = ["rust_eager", "rust_graph", "python_eager", *COMPILED]
     order.shuffle(sides)
     for side in sides:
         asked = {**variant, "execution": "cuda-graph" if side == "rust_graph" else "eager"}
@@ -220,7 +271,8 @@ def compare_with_graphs(arguments, environment, folder, order, keep, model, vari
         if side.startswith("rust"):
             result = rust(arguments.scenario, folder, file, environment)
         else:
-            result = python(file, environment, *(["--compile"] if side == "python_compiled" else []))
+            compile = ["--compile", COMPILED[side]] if side in COMPILED else []
+            result = python(file, environment, *compile)
         keep(side, model, asked, result)
 
 
@@ -240,7 +292,7 @@ def compare_graphs(arguments, environment):
 
             speeds = [
                 median(side, lambda run: run["throughput"])
-                for side in ("rust_eager", "rust_graph", "python_eager", "python_compiled")
+                for side in ("rust_eager", "rust_graph", "python_eager", *COMPILED)
             ]
             losses = [
                 median(side, lambda run: run["losses"][-1]) for side in ("rust_eager", "rust_graph")
@@ -258,10 +310,11 @@ def write_ratios(path, work, found):
     ]
     for number, (model, variant) in enumerate(work):
         sides = found[number]
+        others = {run["block"]: run for run in sides["python"]}
         pairs = [
-            (one, other)
-            for one, other in zip(sides["rust"], sides["python"])
-            if "throughput" in one and "throughput" in other
+            (one, others[one["block"]])
+            for one in sides["rust"]
+            if "throughput" in one and "throughput" in others.get(one["block"], {})
         ]
         names = [model, variant["batch"], variant.get("sequence_length", ""),
                  variant["precision"], variant["checkpointing"]]  # fmt: skip
@@ -304,4 +357,5 @@ def write(path, work, found):
             )  # fmt: skip
 
 
-main()
+if __name__ == "__main__":
+    main()
