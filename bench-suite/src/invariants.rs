@@ -26,6 +26,7 @@ pub(crate) fn check(
     monitor: &Monitor,
 ) -> Result<(), String> {
     check_counts(asked, results, metrics)?;
+    check_lengths(asked, results)?;
     check_times(results, metrics)?;
     check_losses(asked.task, results, metrics)?;
     check_memory(metrics, monitor)?;
@@ -68,6 +69,33 @@ fn equal(name: &str, got: u64, other: &str, expected: u64) -> Result<(), String>
         return Ok(());
     }
     Err(format!("{name} is {got}, but {other} is {expected}"))
+}
+
+/// A step has a length of its own exactly where the variant draws one, and one of the range.
+fn check_lengths(asked: &RunFile, results: &Results) -> Result<(), String> {
+    for step in &results.steps {
+        let index = step.index;
+        match (asked.variant.sequence_lengths, step.sequence_length) {
+            (None, None) => {}
+            (None, Some(got)) => {
+                return Err(format!(
+                    "step {index} has sequences of {got}, but all were to have one length"
+                ));
+            }
+            (Some(range), None) => {
+                return Err(format!(
+                    "step {index} does not tell its sequences' length, but {range} were asked for"
+                ));
+            }
+            (Some(range), Some(got)) if !range.contains(got) => {
+                return Err(format!(
+                    "step {index} has sequences of {got}, but {range} were asked for"
+                ));
+            }
+            (Some(_), Some(_)) => {}
+        }
+    }
+    Ok(())
 }
 
 fn check_times(results: &Results, metrics: &Metrics) -> Result<(), String> {
@@ -414,6 +442,26 @@ mod tests {
             let found = verdict(break_it);
             assert!(found.contains(expect), "{found}");
         }
+    }
+
+    #[test]
+    fn lengths_vary_within_their_range_and_nowhere_else() {
+        let vary = |case: &mut Case, lengths: [Option<u32>; 2]| {
+            case.asked.variant.sequence_lengths = Some("16-512".parse().unwrap());
+            for (step, length) in case.results.steps.iter_mut().zip(lengths) {
+                step.sequence_length = length;
+            }
+        };
+        assert_eq!(verdict(|case| vary(case, [Some(16), Some(512)])), "fine");
+        let missing = verdict(|case| vary(case, [Some(16), None]));
+        assert!(missing.contains("step 1 does not tell"), "{missing}");
+        let outside = verdict(|case| vary(case, [Some(15), Some(20)]));
+        assert!(
+            outside.contains("step 0 has sequences of 15, but 16-512"),
+            "{outside}"
+        );
+        let unasked = verdict(|case| case.results.steps[1].sequence_length = Some(32));
+        assert!(unasked.contains("step 1 has sequences of 32"), "{unasked}");
     }
 
     #[test]

@@ -308,12 +308,17 @@ fn figures(asked: &RunFile, speed: f64, sound: bool) -> Vec<Event> {
     let step_seconds = 0.01 * spread / speed;
     let measured_seconds = step_seconds * f64::from(asked.steps.measured);
     let loss = (asked.task == Task::Training).then_some(2.0);
+    let lengths = asked.variant.sequence_lengths;
     let mut events: Vec<_> = (0..asked.steps.measured)
         .map(|index| {
             Event::Step(Step {
                 index,
                 seconds: step_seconds,
                 loss,
+                sequence_length: lengths.map(|range| {
+                    let room = 1 + range.longest() - range.shortest();
+                    range.shortest() + (letters + index) % room
+                }),
                 ..Step::default()
             })
         })

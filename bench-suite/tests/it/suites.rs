@@ -179,6 +179,24 @@ fn counts_and_sizes_are_shown_where_they_stand() {
             suite("    axes:\n      image_size:\n"),
         ),
         ("negative count", suite("    axes: {batch: [4, -8]}\n")),
+        (
+            "lengths upside down",
+            suite("    axes:\n      sequence_lengths: {min: 64, max: 8}\n"),
+        ),
+        (
+            "lengths too long",
+            suite("    axes:\n      sequence_lengths: [8-64, 8-256]\n")
+                .replace("vit-tiny", "bert-tiny"),
+        ),
+        (
+            "lengths of images",
+            suite("    axes: {sequence_lengths: 8-64}\n"),
+        ),
+        (
+            "length and lengths",
+            suite("    axes: {sequence_length: 16, sequence_lengths: {min: 8, max: 64}}\n")
+                .replace("vit-tiny", "bert-tiny"),
+        ),
         ("zero count", suite("    axes: {accumulation: 0}\n")),
         ("zero steps", suite("    steps: {warmup: 0, measured: 0}\n")),
         (

@@ -277,7 +277,7 @@ fn word(axis: &str, value: &str) -> String {
     match axis {
         "precision" | "allocator" | "memory_format" | "optimizer" => value.to_owned(),
         "batch" => format!("bs{value}"),
-        "sequence_length" => format!("seq{value}"),
+        "sequence_length" | "sequence_lengths" => format!("seq{value}"),
         "image_size" => format!("{value}px"),
         _ => format!("{axis}={value}"),
     }
@@ -335,6 +335,14 @@ mod tests {
             &[r#"{"batch":8}"#, r#"{"batch":8,"sequence_length":512}"#],
             "fp32 bs8",
             &["usual", "seq512"],
+        );
+        check(
+            &[
+                r#"{"batch":8,"sequence_length":512}"#,
+                r#"{"batch":8,"sequence_lengths":"16-512"}"#,
+            ],
+            "fp32 bs8",
+            &["seq512", "seq16-512"],
         );
     }
 }

@@ -159,6 +159,9 @@ pub struct Step {
     pub seconds: f64,
     /// Mean loss over the step's micro-batches; `None` for inference.
     pub loss: Option<f64>,
+    /// Tokens in its sequences, where the variant draws a length for each step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sequence_length: Option<u32>,
     /// Whether the loss scaler skipped the optimizer step because a gradient was not finite.
     pub skipped: bool,
     /// Where the time went; `None` for inference, for a replayed graph, and where the run file
@@ -283,7 +286,8 @@ pub struct Summary {
     /// `samples / measured_seconds`.
     pub throughput_samples_per_second: f64,
     /// Floating-point operations of the model for a sample, two for each multiply-add; what is
-    /// computed again for checkpointing does not count.
+    /// computed again for checkpointing does not count. Where lengths vary, the mean over the
+    /// measured steps.
     pub model_flops_per_sample: Option<f64>,
     /// What a large matrix product reaches on this device in the variant's precision, in
     /// operations a second; `None` where the run file asks for no calibration.
@@ -348,9 +352,7 @@ mod tests {
         let step = Step {
             index: 3,
             seconds: 0.5,
-            loss: None,
-            skipped: false,
-            parts: None,
+            ..Step::default()
         };
         let line = serde_json::to_string(&Event::Step(step)).unwrap();
         assert_eq!(

@@ -6,6 +6,7 @@
 
 mod allocator;
 mod event;
+mod length_range;
 mod model;
 mod run_file;
 mod validity;
@@ -16,6 +17,7 @@ pub use event::{
     AllocatorCounters, CudaFacts, Event, FailureReason, Memory, MemoryPoint, Moment, Phase,
     ScalerState, Started, Step, StepParts, Summary,
 };
+pub use length_range::{LengthRange, ParseLengthRangeError};
 pub use model::{InputKind, Model, Task};
 pub use run_file::{Device, ParseDeviceError, RunFile, RunFileError, Steps};
 pub use validity::{Refusal, check};

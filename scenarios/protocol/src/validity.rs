@@ -1,8 +1,8 @@
 //! Which combinations mean something.
 
 use crate::{
-    Checkpointing, Device, Execution, InputKind, KernelCache, MemoryFormat, Model, Positive,
-    Precision, Task, Variant,
+    Checkpointing, Device, Execution, InputKind, KernelCache, LengthRange, MemoryFormat, Model,
+    Positive, Precision, Task, Variant,
 };
 
 /// A combination of model, task, device and axes that means nothing.
@@ -76,6 +76,15 @@ fn check_device(variant: &Variant, device: Device) -> Result<(), Refusal> {
             ),
         );
     }
+    if let (Execution::CudaGraph, Some(lengths)) = (variant.execution, variant.sequence_lengths) {
+        return refuse(
+            "execution",
+            format!(
+                "cuda-graph replays sequences of one length, and sequence_lengths is {lengths}; \
+                 use eager, or one sequence_length"
+            ),
+        );
+    }
     Ok(())
 }
 
@@ -88,6 +97,9 @@ fn check_input(model: Model, variant: &Variant) -> Result<(), Refusal> {
         } => {
             if variant.sequence_length.is_some() {
                 return refuse("sequence_length", format!("{model} reads images; drop it"));
+            }
+            if variant.sequence_lengths.is_some() {
+                return refuse("sequence_lengths", format!("{model} reads images; drop it"));
             }
             if let Some(asked) = variant.image_size {
                 if !resizable && asked.get() != size {
@@ -122,7 +134,34 @@ fn check_input(model: Model, variant: &Variant) -> Result<(), Refusal> {
                     format!("{model} holds at most {longest} positions, got {asked}"),
                 );
             }
+            if let Some(asked) = variant.sequence_lengths {
+                return check_lengths(model, variant, asked, longest);
+            }
         }
+    }
+    Ok(())
+}
+
+fn check_lengths(
+    model: Model,
+    variant: &Variant,
+    asked: LengthRange,
+    longest: u32,
+) -> Result<(), Refusal> {
+    if let Some(one) = variant.sequence_length {
+        return refuse(
+            "sequence_lengths",
+            format!(
+                "{asked} draws a length for each step, and sequence_length {one} is the same for \
+                 all; drop one of the two"
+            ),
+        );
+    }
+    if asked.longest() > longest {
+        return refuse(
+            "sequence_lengths",
+            format!("{model} holds at most {longest} positions, got {asked}"),
+        );
     }
     Ok(())
 }
@@ -309,6 +348,25 @@ mod tests {
         check(Model::BertBase, cpu, graph, "execution");
         let both = r#"{"execution":"cuda-graph","checkpointing":"blocks"}"#;
         check(Model::BertBase, gpu, both, "execution");
+    }
+
+    #[test]
+    fn lengths_that_cannot_vary_are_refused_by_name() {
+        let (cpu, gpu, train) = (Device::Cpu, Device::Cuda(0), Task::Training);
+        let check = |model, device, variant, axis| {
+            check_refused(model, train, device, variant, axis);
+        };
+        let vary = r#"{"batch":2,"sequence_lengths":"16-512"}"#;
+        check(Model::ResnetTiny, cpu, vary, "sequence_lengths");
+        check(Model::BertTiny, cpu, vary, "sequence_lengths");
+        let both = r#"{"sequence_lengths":"16-512","sequence_length":128}"#;
+        check(Model::BertBase, cpu, both, "sequence_lengths");
+        let graph = r#"{"sequence_lengths":"16-512","execution":"cuda-graph"}"#;
+        check(Model::BertBase, gpu, graph, "execution");
+        let variant: Variant = serde_json::from_str(vary).unwrap();
+        for task in [Task::Training, Task::Inference] {
+            assert_eq!(super::check(Model::BertBase, task, &variant, gpu), Ok(()));
+        }
     }
 
     #[test]

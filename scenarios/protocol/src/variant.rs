@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Allocator;
+use crate::{Allocator, LengthRange};
 
 /// Serde and schema for an axis that is written as text and parsed by `FromStr`.
 macro_rules! text_axis {
@@ -182,6 +182,11 @@ pub struct Variant {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65536))]
     pub sequence_length: Option<Positive>,
+    /// Lengths of sequences, of which each step draws one out of the run's seed; text models only,
+    /// in place of `sequence_length`. `None`: all steps have one length.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "LengthRange")]
+    pub sequence_lengths: Option<LengthRange>,
     /// Height and width of an image in pixels; vision models only. `None`: the model's usual size.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65536))]
@@ -239,7 +244,7 @@ impl<'de> Deserialize<'de> for Positive {
 
 impl Variant {
     /// The names of all axes, in the order of the fields.
-    pub const AXES: [&'static str; 12] = [
+    pub const AXES: [&'static str; 13] = [
         "precision",
         "checkpointing",
         "accumulation",
@@ -251,6 +256,7 @@ impl Variant {
         "kernel_cache",
         "batch",
         "sequence_length",
+        "sequence_lengths",
         "image_size",
     ];
 
@@ -308,6 +314,7 @@ mod tests {
     fn axes_are_the_fields() {
         let full = Variant {
             sequence_length: Positive::new(128),
+            sequence_lengths: Some("16-512".parse().unwrap()),
             image_size: Positive::new(224),
             ..Variant::default()
         };

@@ -7,19 +7,21 @@
 //!
 //! A run trains on few fixed micro-batches again and again, as synthetic benchmarks do:
 //! the device works the same, no loader disturbs the figures, and the loss falls, which a
-//! validity check can ask for.
+//! validity check can ask for. Where lengths vary, a step takes the beginning of each sequence.
 
+mod lengths;
 mod random;
 
-use std::thread;
+use std::{ops::Range, thread};
 
-use protocol::{InputKind, MemoryFormat, Model, Positive, Variant};
+use protocol::{LengthRange, MemoryFormat, Model, Variant};
 use tch::{Device, Kind, Tensor};
 
+pub use self::lengths::Lengths;
 use self::random::{Purpose, Stream};
 use crate::{
     Error,
-    models::{IGNORED_LABEL, Vocabulary, vocabulary},
+    models::{IGNORED_LABEL, Vocabulary, input_size, vocabulary},
     nn::in_format,
 };
 
@@ -36,11 +38,32 @@ pub struct Batch {
     pub labels: Tensor,
 }
 
+impl Batch {
+    /// The beginning of every sequence, this many tokens long. The input has memory of its own, as
+    /// a request's has.
+    pub fn beginning(&self, length: u32) -> Result<Self, Error> {
+        let length = length.into();
+        Ok(Self {
+            input: self.input.f_narrow(1, 0, length)?.f_contiguous()?,
+            labels: self.labels.f_narrow(1, 0, length)?,
+        })
+    }
+}
+
 /// What is in a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
-    Image { size: u32, classes: u64 },
-    Sequence { length: u32, tokens: u64, mask: i64 },
+    Image {
+        size: u32,
+        classes: u64,
+    },
+    Sequence {
+        length: u32,
+        /// The length of the shortest beginning that a step may take.
+        shortest: u32,
+        tokens: u64,
+        mask: i64,
+    },
 }
 
 /// Makes micro-batches.
@@ -56,15 +79,15 @@ impl Source {
     /// For this model and variant.
     #[must_use]
     pub fn new(model: Model, variant: &Variant, seed: u64) -> Self {
-        let (InputKind::Images { size: usual, .. } | InputKind::Tokens { length: usual, .. }) =
-            model.input();
+        let size = input_size(model, variant);
         let form = match vocabulary(model) {
             Vocabulary::Classes(count) => Form::Image {
-                size: variant.image_size.map_or(usual, Positive::get),
+                size,
                 classes: count.unsigned_abs(),
             },
             Vocabulary::Tokens { count, mask } => Form::Sequence {
-                length: variant.sequence_length.map_or(usual, Positive::get),
+                length: size,
+                shortest: variant.sequence_lengths.map_or(size, LengthRange::shortest),
                 tokens: count.unsigned_abs(),
                 mask,
             },
@@ -99,14 +122,17 @@ impl Source {
             }
             Form::Sequence {
                 length,
+                shortest,
                 tokens,
                 mask,
             } => {
                 let positions = length as usize;
+                let shortest = shortest as usize;
                 let mut input = Vec::with_capacity(self.batch * positions);
                 let mut labels = Vec::with_capacity(self.batch * positions);
                 for sample in samples.take(self.batch) {
-                    let (masked, guesses) = self.sequence(sample, positions, tokens, mask);
+                    let (masked, guesses) =
+                        self.sequence(sample, positions, shortest, tokens, mask);
                     input.extend(masked);
                     labels.extend(guesses);
                 }
@@ -150,8 +176,16 @@ impl Source {
         Ok(pixels)
     }
 
-    /// A sequence with masked positions, and what stood there.
-    fn sequence(&self, sample: u64, length: usize, count: u64, mask: i64) -> (Vec<i64>, Vec<i64>) {
+    /// A sequence with masked positions, and what stood there. Its first `shortest` positions
+    /// hold their own share of masks, so that every beginning that a step may take has some.
+    fn sequence(
+        &self,
+        sample: u64,
+        length: usize,
+        shortest: usize,
+        count: u64,
+        mask: i64,
+    ) -> (Vec<i64>, Vec<i64>) {
         let mut draw = Stream::new(self.seed, Purpose::Tokens, sample);
         // Never token 0, which is padding: a full sequence has none.
         let mut tokens: Vec<i64> = (0..length)
@@ -159,14 +193,19 @@ impl Source {
             .collect();
         let mut labels = vec![IGNORED_LABEL; length];
         let mut draw = Stream::new(self.seed, Purpose::Masks, sample);
-        for position in some_positions(&mut draw, length, masked_count(length)) {
+        // At least one, so that there is a loss.
+        let first = masked_count(shortest).max(1);
+        let mut masked = some_positions(&mut draw, 0..shortest, first);
+        let rest = masked_count(length - shortest);
+        masked.extend(some_positions(&mut draw, shortest..length, rest));
+        for position in masked {
             labels[position] = std::mem::replace(&mut tokens[position], mask);
         }
         (tokens, labels)
     }
 }
 
-/// How many positions of a sequence are masked: at least one, so that there is a loss.
+/// How many of so many positions are masked.
 fn masked_count(length: usize) -> usize {
     #[expect(
         clippy::cast_possible_truncation,
@@ -174,14 +213,14 @@ fn masked_count(length: usize) -> usize {
         reason = "a share of a length is a smaller length"
     )]
     let count = (length as f64 * MASKED_SHARE).round() as usize;
-    count.max(1)
+    count
 }
 
-/// `count` different positions out of `length`: the beginning of a Fisher-Yates shuffle.
-fn some_positions(draw: &mut Stream, length: usize, count: usize) -> Vec<usize> {
-    let mut positions: Vec<usize> = (0..length).collect();
+/// `count` different positions out of these: the beginning of a Fisher-Yates shuffle.
+fn some_positions(draw: &mut Stream, among: Range<usize>, count: usize) -> Vec<usize> {
+    let mut positions: Vec<usize> = among.collect();
     for chosen in 0..count {
-        let rest = (length - chosen) as u64;
+        let rest = (positions.len() - chosen) as u64;
         let other = chosen + usize::try_from(draw.below(rest)).unwrap_or_default();
         positions.swap(chosen, other);
     }

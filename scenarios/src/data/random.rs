@@ -17,6 +17,8 @@ pub(super) enum Purpose {
     Labels = 2,
     Tokens = 3,
     Masks = 4,
+    WarmupLength = 5,
+    MeasuredLength = 6,
 }
 
 /// The random numbers of one sample for one purpose.

@@ -172,7 +172,7 @@ impl Network for Bert {
     /// Over the masked positions; the labels of all others are [`super::IGNORED_LABEL`].
     fn loss(&self, scores: Tensor, labels: &Tensor) -> Result<Tensor> {
         let words = scores.size3()?.2;
-        cross_entropy(&scores.f_view([-1, words])?, &labels.f_view(-1)?)
+        cross_entropy(&scores.f_view([-1, words])?, &labels.f_reshape(-1)?)
     }
 }
 

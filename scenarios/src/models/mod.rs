@@ -75,18 +75,29 @@ pub fn build(model: Model, placement: Placement) -> Result<Built> {
     })
 }
 
+/// Height and width of the variant's images in pixels, or the tokens of its sequences, of the
+/// longest where they vary.
+#[must_use]
+pub fn input_size(model: Model, variant: &Variant) -> u32 {
+    match model.input() {
+        InputKind::Images { size, .. } => variant.image_size.map_or(size, Positive::get),
+        InputKind::Tokens { length, .. } => match variant.sequence_lengths {
+            Some(lengths) => lengths.longest(),
+            None => variant.sequence_length.map_or(length, Positive::get),
+        },
+    }
+}
+
 /// Floating-point operations that the model asks for a sample: two for each multiply-add of its
 /// matrix products and convolutions, attention's included; three times forward's for training,
 /// because backward has two products for each one of forward (Kaplan et al., «Scaling Laws for
 /// Neural Language Models», 2020, section 2.1). Operations done again for checkpointing are not
 /// the model's, and the rest, such as normalisation, is a per cent or less.
+///
+/// `size` is the height and width of an image in pixels, or the tokens of a sequence.
 #[must_use]
-pub fn flops_per_sample(model: Model, task: Task, variant: &Variant) -> f64 {
-    let asked = match model.input() {
-        InputKind::Images { size, .. } => variant.image_size.map_or(size, Positive::get),
-        InputKind::Tokens { length, .. } => variant.sequence_length.map_or(length, Positive::get),
-    };
-    let size = f64::from(asked);
+pub fn flops_per_sample(model: Model, task: Task, size: u32) -> f64 {
+    let size = f64::from(size);
     let multiply_adds = match model {
         Model::Resnet50 => resnet::RESNET50.multiply_adds(size),
         Model::ResnetTiny => resnet::TINY.multiply_adds(size),

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     Error, ceiling,
-    data::{Batch, Source},
+    data::{Batch, Lengths, Source},
     device,
     memory::MemoryMeter,
     models,
@@ -34,6 +34,8 @@ pub(super) struct Run<'a, W> {
 pub(super) struct Bench {
     pub(super) work: Work,
     pub(super) batches: Vec<Batch>,
+    /// Where each step takes sequences of a length of its own.
+    pub(super) lengths: Option<Lengths>,
     /// Warm-up steps, then one place for those that time alone asked for, then measured steps.
     pub(super) log: StepLog,
     /// There once the step is captured, where the variant asks for it.
@@ -43,13 +45,34 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    /// One step, eager or replayed, noted as number `number`.
-    pub(super) fn step(&mut self, number: u32, observer: &mut dyn Observer) -> Result<(), Error> {
-        match &mut self.captured {
-            Some(captured) => captured.step(number, &self.log),
-            None => self.work.step(number, &self.batches, &self.log, observer),
+    /// One step, eager or replayed, noted as number `number`, on sequences of this length where
+    /// lengths vary.
+    pub(super) fn step(
+        &mut self,
+        number: u32,
+        length: Option<u32>,
+        observer: &mut dyn Observer,
+    ) -> Result<(), Error> {
+        if let Some(captured) = &mut self.captured {
+            return captured.step(number, &self.log);
         }
+        let cut: Vec<Batch>;
+        let batches = match length {
+            None => &self.batches,
+            Some(length) => {
+                cut = beginnings(&self.batches, length)?;
+                &cut
+            }
+        };
+        self.work.step(number, batches, &self.log, observer)
     }
+}
+
+fn beginnings(batches: &[Batch], length: u32) -> Result<Vec<Batch>, Error> {
+    batches
+        .iter()
+        .map(|batch| batch.beginning(length))
+        .collect()
 }
 
 impl<'a, W: Write> Run<'a, W> {
@@ -119,6 +142,7 @@ impl<'a, W: Write> Run<'a, W> {
         Ok(Bench {
             work,
             batches,
+            lengths: Lengths::of(&file.variant, file.seed),
             log,
             captured: None,
             warmup_steps: 0,
@@ -153,7 +177,8 @@ impl<'a, W: Write> Run<'a, W> {
         let began = Instant::now();
         watch.mark()?;
         for step in 0..file.steps.measured {
-            bench.step(first + step, &mut watch)?;
+            let length = bench.lengths.map(|lengths| lengths.measured(step));
+            bench.step(first + step, length, &mut watch)?;
             watch.mark()?;
             self.results.heartbeat(step + 1)?;
         }
@@ -172,13 +197,17 @@ impl<'a, W: Write> Run<'a, W> {
             .map(|(_, &loss)| loss)
             .collect();
         check_finite(&steps, 0)?;
-        check_falling(&steps)?;
+        // Losses over sequences of different lengths are no series.
+        if bench.lengths.is_none() {
+            check_falling(&steps)?;
+        }
         for (index, lap) in (0..).zip(watch.laps()?) {
             let place = (first + index) as usize;
             self.results.write(&Event::Step(Step {
                 index,
                 seconds: lap.seconds,
                 loss: losses.get(place).copied(),
+                sequence_length: bench.lengths.map(|lengths| lengths.measured(index)),
                 skipped: skips.get(place).is_some_and(|&skips| skips > 0.0),
                 parts: lap.parts,
             }))?;
@@ -192,11 +221,7 @@ impl<'a, W: Write> Run<'a, W> {
             samples,
             measured_seconds,
             throughput_samples_per_second: samples as f64 / measured_seconds,
-            model_flops_per_sample: Some(models::flops_per_sample(
-                file.model,
-                file.task,
-                &file.variant,
-            )),
+            model_flops_per_sample: Some(self.flops_per_sample(bench)),
             matmul_flops_per_second: None,
             first_loss: steps.first().copied(),
             last_loss: steps.last().copied(),
@@ -208,6 +233,18 @@ impl<'a, W: Write> Run<'a, W> {
             },
             scaler: self.scaler_state(bench, &skips)?,
         })
+    }
+
+    /// Operations for a sample, over the lengths that the measured steps really had.
+    fn flops_per_sample(&self, bench: &Bench) -> f64 {
+        let RunFile { model, task, .. } = *self.file;
+        let of = |size| models::flops_per_sample(model, task, size);
+        let Some(lengths) = bench.lengths else {
+            return of(models::input_size(model, &self.file.variant));
+        };
+        let measured = self.file.steps.measured;
+        let all: f64 = (0..measured).map(|step| of(lengths.measured(step))).sum();
+        all / f64::from(measured)
     }
 
     fn scaler_state(&self, bench: &Bench, skips: &[f64]) -> Result<Option<ScalerState>, Error> {

@@ -22,7 +22,8 @@ impl<W: Write> Run<'_, W> {
     /// At least as many steps and seconds as asked for.
     ///
     /// Memory is read within the first step, and within the last one that is run for the number
-    /// of steps: in the first, cuDNN tries algorithms whose workspaces no later step needs.
+    /// of steps: in the first, cuDNN tries algorithms whose workspaces no later step needs. Where
+    /// lengths vary it is not, for what one step takes says nothing of another.
     pub(super) fn warm_up(&mut self, bench: &mut Bench) -> Result<(), Error> {
         self.results.begin(Phase::Warmup, Instant::now())?;
         let began = Instant::now();
@@ -33,11 +34,13 @@ impl<W: Write> Run<'_, W> {
             next = self.capture(bench)?;
         }
         while next < steps || began.elapsed() < least {
-            let observed = bench.captured.is_none() && (next == 0 || next + 1 == steps);
+            let length = bench.lengths.map(|lengths| lengths.in_warmup(next));
+            let alike = bench.captured.is_none() && length.is_none();
+            let observed = alike && (next == 0 || next + 1 == steps);
             if observed {
                 self.observed_step(bench, next)?;
             } else {
-                bench.step(next.min(steps), &mut Unobserved)?;
+                bench.step(next.min(steps), length, &mut Unobserved)?;
             }
             next += 1;
             if next >= steps {
@@ -69,7 +72,7 @@ impl<W: Write> Run<'_, W> {
                 if step == 0 || step + 1 == EAGER_STEPS {
                     self.observed_step(bench, step)?;
                 } else {
-                    bench.step(step, &mut Unobserved)?;
+                    bench.step(step, None, &mut Unobserved)?;
                 }
             }
             Ok::<(), Error>(())
@@ -90,7 +93,7 @@ impl<W: Write> Run<'_, W> {
         };
         // So that the first part's peak is its own.
         observer.meter.reset_peaks()?;
-        bench.step(step, &mut observer)?;
+        bench.step(step, None, &mut observer)?;
         if bench.work.trained().is_empty() {
             return Ok(());
         }

@@ -176,13 +176,14 @@ fn names_are_those_of_the_references() {
 fn operations_are_those_that_others_count() {
     fn check(model: Model, json: &str, published: f64, tolerance: f64) {
         let variant = variant(json);
-        let forward = models::flops_per_sample(model, Task::Inference, &variant);
+        let size = models::input_size(model, &variant);
+        let forward = models::flops_per_sample(model, Task::Inference, size);
         let share = forward / published;
         assert!(
             (share - 1.0).abs() < tolerance,
             "{model}: {forward} is {share} of it"
         );
-        let training = models::flops_per_sample(model, Task::Training, &variant);
+        let training = models::flops_per_sample(model, Task::Training, size);
         assert!((training / forward - 3.0).abs() < 1e-12);
     }
     // torchvision's `_ops` of ResNet50_Weights, ViT_B_16_Weights and ViT_L_16_Weights counts

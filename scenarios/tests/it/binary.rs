@@ -6,7 +6,8 @@ use std::{
     process::{Command, Output},
 };
 
-use protocol::{Event, FailureReason, MemoryPoint, Model, Moment, Phase, Summary, Task};
+use protocol::{Event, FailureReason, MemoryPoint, Model, Moment, Phase, Step, Summary, Task};
+use scenario::models;
 use tempfile::TempDir;
 
 use crate::support::{alone, events};
@@ -247,6 +248,61 @@ fn the_axes_of_a_processor_reach_the_work() {
     assert_eq!(other.micro_batch, 8);
     assert!(other.memory.optimizer_bytes > plain.memory.optimizer_bytes.map(|bytes| 2 * bytes));
     assert!(other.memory.peak_allocated_bytes < plain.memory.peak_allocated_bytes);
+}
+
+/// The measured steps of a run of four with these many steps of warm-up.
+fn steps_of(task: Task, variant: &str, warmup: u32) -> (Vec<Step>, Summary) {
+    let steps = format!(r#""warmup":{warmup},"measured":4"#);
+    let run =
+        run_file(Model::BertTiny, task, variant).replace(r#""warmup":1,"measured":3"#, &steps);
+    let folder = Folder::new(&run);
+    let output = folder.run();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let mut steps = Vec::new();
+    for event in folder.events() {
+        match event {
+            Event::Step(step) => steps.push(step),
+            Event::Memory(point) => assert_eq!(point.step, None, "no step stands for the others"),
+            Event::Finished(summary) => return (steps, *summary),
+            _ => {}
+        }
+    }
+    panic!("a run without an end");
+}
+
+#[test]
+fn each_step_has_a_length_of_its_own() {
+    let _turn = alone();
+    let vary = r#"{"batch":4,"sequence_lengths":{"min":8,"max":128}}"#;
+    let lengths = |steps: &[Step]| -> Vec<u32> {
+        let lengths = steps.iter().map(|step| step.sequence_length);
+        lengths.collect::<Option<_>>().unwrap()
+    };
+    let (steps, summary) = steps_of(Task::Inference, vary, 1);
+    let drawn = lengths(&steps);
+    assert!(drawn.iter().all(|length| (8..=128).contains(length)));
+    assert!(drawn.iter().any(|&length| length != drawn[0]), "{drawn:?}");
+    assert_eq!(summary.samples, 16);
+    let operations: f64 = drawn
+        .iter()
+        .map(|&length| models::flops_per_sample(Model::BertTiny, Task::Inference, length))
+        .sum();
+    let told = summary.model_flops_per_sample.unwrap();
+    assert!((told / (operations / 4.0) - 1.0).abs() < 1e-12, "{told}");
+
+    // Another task, another warm-up: the same lengths, and losses of sequences that long.
+    let (training, summary) = steps_of(Task::Training, vary, 2);
+    assert_eq!(lengths(&training), drawn);
+    assert!(training.iter().all(|step| step.parts.is_some()));
+    assert!(
+        summary
+            .last_loss
+            .is_some_and(|loss| (5.0..9.0).contains(&loss))
+    );
+
+    let (fixed, _) = steps_of(Task::Inference, r#"{"batch":4}"#, 1);
+    assert!(fixed.iter().all(|step| step.sequence_length.is_none()));
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! The same seed gives the same data everywhere.
 
 use protocol::Model;
-use scenario::{data::Source, models::IGNORED_LABEL};
+use scenario::{
+    data::{Lengths, Source},
+    models::IGNORED_LABEL,
+};
 use sha2::{Digest, Sha256};
 use tch::{Device, Tensor};
 
@@ -109,6 +112,59 @@ fn even_the_shortest_sequence_has_something_to_guess() {
     let batch = source.micro_batch(0, Device::Cpu).unwrap();
     assert_eq!(integers(&batch.input), [103]);
     assert_ne!(integers(&batch.labels), [IGNORED_LABEL]);
+}
+
+#[test]
+fn lengths_are_the_seed_s_alone() {
+    let variant = variant(r#"{"sequence_lengths":"16-512"}"#);
+    let lengths = |seed| Lengths::of(&variant, seed).unwrap();
+    let measured = |seed, steps| -> Vec<u32> {
+        (0..steps)
+            .map(|step| lengths(seed).measured(step))
+            .collect()
+    };
+    // Recorded once: every image, machine and version of libtorch draws these.
+    assert_eq!(measured(7, 8), [289, 231, 149, 49, 98, 117, 82, 392]);
+    let warmup: Vec<u32> = (0..4).map(|step| lengths(7).in_warmup(step)).collect();
+    assert_ne!(warmup, measured(7, 4), "the warm-up draws its own");
+    assert_ne!(measured(7, 8), measured(8, 8));
+
+    let many = measured(1, 20_000);
+    assert_eq!(many.iter().min(), Some(&16));
+    assert_eq!(many.iter().max(), Some(&512));
+    // Uniform: mean 264, deviation of the mean of 20,000 draws 1.01.
+    let mean = many.iter().map(|&length| f64::from(length)).sum::<f64>() / 20_000.0;
+    assert!((mean - 264.0).abs() < 5.0, "{mean}");
+    assert!(Lengths::of(&crate::support::variant("{}"), 7).is_none());
+}
+
+#[test]
+fn every_beginning_of_a_sequence_has_something_to_guess() {
+    let _turn = alone();
+    let json = r#"{"batch":50,"sequence_lengths":{"min":2,"max":64}}"#;
+    let source = Source::new(Model::BertTiny, &variant(json), 2);
+    let whole = source.micro_batch(0, Device::Cpu).unwrap();
+    assert_eq!(whole.input.size(), [50, 64]);
+    for length in [2_u32, 17, 64] {
+        let batch = whole.beginning(length).unwrap();
+        let shape = [50, i64::from(length)];
+        assert_eq!(
+            (batch.input.size(), batch.labels.size()),
+            (shape.to_vec(), shape.to_vec())
+        );
+        assert!(batch.input.is_contiguous());
+        assert_eq!(batch.input, whole.input.narrow(1, 0, length.into()));
+        let labels = integers(&batch.labels);
+        for sequence in labels.chunks(length as usize) {
+            assert!(sequence.iter().any(|&label| label != IGNORED_LABEL));
+        }
+    }
+    // One of the first two, and 15 % of the 62 others.
+    let masked = integers(&whole.labels)
+        .iter()
+        .filter(|&&label| label != IGNORED_LABEL)
+        .count();
+    assert_eq!(masked, 50 * (1 + 9));
 }
 
 #[test]
