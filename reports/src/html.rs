@@ -7,7 +7,7 @@ use crate::{
     claims, comparison,
     facts::{self, Fact},
     format,
-    model::{Group, View, stage_word},
+    model::{Disturbed, Group, View, stage_word},
     plots::{self, Drawing, Legend},
     svg::{escape, ink},
     table::{self, Column},
@@ -28,6 +28,7 @@ struct Page<'a> {
     groups: Vec<TableGroup>,
     figures: Vec<Figure>,
     failures: Vec<FailureRow>,
+    disturbed: Vec<DisturbedRow>,
     /// HTML.
     comparisons: Vec<String>,
     /// HTML.
@@ -82,6 +83,19 @@ struct FailureRow {
     stage: String,
     message: String,
     /// HTML.
+    log: String,
+}
+
+struct DisturbedRow {
+    run: String,
+    session: String,
+    /// HTML.
+    image: String,
+    /// HTML.
+    cell: String,
+    attempt: u32,
+    why: Vec<String>,
+    came_to: String,
     log: String,
 }
 
@@ -164,6 +178,7 @@ pub fn render(view: &View) -> Result<String, ReportError> {
             .filter(|figure| !figure.drawings.is_empty())
             .collect(),
         failures: failures(view),
+        disturbed: view.report.disturbed.iter().map(disturbed).collect(),
         comparisons: view
             .report
             .sessions
@@ -254,8 +269,7 @@ fn table_group(view: &View, group: &Group, columns: &[&Column]) -> TableGroup {
 
 fn failures(view: &View) -> Vec<FailureRow> {
     view.report
-        .failures
-        .iter()
+        .own_failures()
         .map(|failure| FailureRow {
             run: format::clean(&failure.run),
             session: format::clean(&failure.session),
@@ -271,6 +285,22 @@ fn failures(view: &View) -> Vec<FailureRow> {
                 .unwrap_or_else(|| format::UNKNOWN.to_owned()),
         })
         .collect()
+}
+
+fn disturbed(one: &Disturbed) -> DisturbedRow {
+    DisturbedRow {
+        run: format::clean(&one.run),
+        session: format::clean(&one.session),
+        image: breakable(&one.image),
+        cell: breakable(&one.cell),
+        attempt: one.attempt,
+        why: one.why.iter().map(|why| format::clean(why)).collect(),
+        came_to: one.came_to(),
+        log: one
+            .log
+            .clone()
+            .map_or_else(|| format::UNKNOWN.to_owned(), |log| format::clean(&log)),
+    }
 }
 
 fn sessions(view: &View) -> Vec<SessionFacts> {

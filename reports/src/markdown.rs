@@ -4,7 +4,7 @@ use crate::{
     claims, comparison,
     facts::{self, Fact},
     format,
-    model::{View, stage_word},
+    model::{Disturbed, Failure, View, stage_word},
     table as cell_table,
 };
 
@@ -28,6 +28,7 @@ pub fn render(view: &View) -> String {
         text += &claims::markdown(&session.claims);
     }
     text += &failures(view);
+    text += &disturbed(view);
     text += &cautions(view);
     text += &details(view);
     text
@@ -116,7 +117,7 @@ fn cells(view: &View) -> String {
 }
 
 fn failures(view: &View) -> String {
-    let failures = &view.report.failures;
+    let failures: Vec<&Failure> = view.report.own_failures().collect();
     if failures.is_empty() {
         return String::new();
     }
@@ -149,6 +150,33 @@ fn failures(view: &View) -> String {
             "\nand {} more in `report.html`.\n",
             failures.len() - MOST_FAILURES
         );
+    }
+    text + "\n"
+}
+
+fn disturbed(view: &View) -> String {
+    let disturbed = &view.report.disturbed;
+    if disturbed.is_empty() {
+        return String::new();
+    }
+    let count = format::plural(disturbed.len(), "disturbed try", "disturbed tries");
+    let mut text = format!("### {count}, in no figure and no verdict\n\n");
+    let heads = ["run", "try", "image", "cell", "why", "what came of the run"].map(str::to_owned);
+    let row = |one: &Disturbed| {
+        vec![
+            one.run.clone(),
+            one.attempt.to_string(),
+            one.image.clone(),
+            one.cell.clone(),
+            one.why.join("; "),
+            one.came_to(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = disturbed.iter().take(MOST_FAILURES).map(row).collect();
+    text += &table(&heads, heads.len(), &rows);
+    if disturbed.len() > MOST_FAILURES {
+        let more = disturbed.len() - MOST_FAILURES;
+        text += &format!("\nand {more} more in `report.html`.\n");
     }
     text + "\n"
 }

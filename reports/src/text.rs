@@ -4,6 +4,8 @@ use comfy_table::{
     Attribute, Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets,
 };
 
+use record::Reason;
+
 use crate::{
     format,
     model::View,
@@ -145,8 +147,12 @@ fn failures(view: &View) -> String {
             .as_ref()
             .map(|log| format!(" (log: {})", format::clean(log)))
             .unwrap_or_default();
+        let word = match failure.reason {
+            Reason::Contaminated => "disturbed",
+            _ => "failed",
+        };
         text += &format!(
-            "failed: {} · {} · {}: {} at {}: {message}{log}\n",
+            "{word}: {} · {} · {}: {} at {}: {message}{log}\n",
             format::clean(&failure.run),
             format::clean(&failure.image),
             format::clean(&failure.cell),

@@ -20,7 +20,7 @@ pub use claim::{CellChoice, Claim, Expectation, Range};
 pub use folder::{FolderError, Records, SessionFolder};
 pub use image::{ImageChange, ImageFacts, ImageParts, Part, PartValue, image_changes};
 pub use machine::{Card, Machine, Processor};
-pub use monitor::{Monitor, Sample, Series};
+pub use monitor::{Monitor, Sample, Series, Stretch, thinned};
 pub use outcome::{Outcome, Reason, Stage};
 pub use parts::MemoryParts;
 pub use quantity::{Better, Nature, Quantity, Unit};

@@ -77,6 +77,26 @@ pub struct Monitor {
     /// Processes of others that had the card in use at any sample.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_card_processes: Vec<u32>,
+    /// When each of these held: a reason for which the card held its clocks back, or `others`
+    /// using it. By reason, then time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub card_stretches: Vec<Stretch>,
+}
+
+/// Something that held at one sample after another. As exact as samples are apart.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Stretch {
+    /// What held.
+    pub reason: String,
+    /// Its first sample, in seconds since the run's start.
+    pub from_seconds: f64,
+    /// Its last sample.
+    pub to_seconds: f64,
+}
+
+impl Stretch {
+    /// The reason of a stretch in which others used the card.
+    pub const OTHERS: &str = "others";
 }
 
 /// One quantity over the run, thinned for storage; the extremes are of all samples.
@@ -90,7 +110,7 @@ pub struct Series {
     pub mean: f64,
     /// Greatest value of all samples.
     pub maximum: f64,
-    /// At most a few hundred samples, in order of time.
+    /// At most [`Series::KEPT`] samples, in order of time.
     pub samples: Vec<Sample>,
 }
 
@@ -102,27 +122,44 @@ impl Series {
     /// Most samples that are kept.
     pub const KEPT: usize = 240;
 
-    /// Of all samples, in order of time; `None` where there are none. Thinned by taking the
-    /// greatest of each stretch, so that a short peak stays.
+    /// Of all samples, in order of time; `None` where there are none. Kept are those that
+    /// [`thinned`] keeps.
     #[must_use]
     pub fn of(samples: &[Sample]) -> Option<Self> {
         if samples.is_empty() {
             return None;
         }
         let values = || samples.iter().map(|sample| sample.1);
-        let stretch = samples.len().div_ceil(Self::KEPT);
-        let kept = samples
-            .chunks(stretch)
-            .filter_map(|chunk| chunk.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1)))
-            .collect();
         Some(Self {
             count: samples.len() as u64,
             minimum: values().fold(f64::INFINITY, f64::min),
             mean: values().sum::<f64>() / samples.len() as f64,
             maximum: values().fold(f64::NEG_INFINITY, f64::max),
-            samples: kept,
+            samples: thinned(samples, Self::KEPT),
         })
     }
+}
+
+/// At most `most` of these samples (2 at least), in their order: the least and the greatest of
+/// each stretch, so that neither a short peak nor a short dip goes.
+#[must_use]
+pub fn thinned(samples: &[Sample], most: usize) -> Vec<Sample> {
+    if samples.len() <= most {
+        return samples.to_vec();
+    }
+    let stretch = samples.len().div_ceil((most / 2).max(1));
+    let ends = |chunk: &[Sample]| {
+        let places = || 0..chunk.len();
+        let by_value = |a: &usize, b: &usize| chunk[*a].1.total_cmp(&chunk[*b].1);
+        let (Some(least), Some(greatest)) = (places().min_by(by_value), places().max_by(by_value))
+        else {
+            return Vec::new();
+        };
+        let mut kept = vec![least.min(greatest), least.max(greatest)];
+        kept.dedup();
+        kept.into_iter().map(|place| chunk[place]).collect()
+    };
+    samples.chunks(stretch).flat_map(ends).collect()
 }
 
 #[cfg(test)]
@@ -130,16 +167,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_short_peak_survives_thinning() {
+    fn a_short_peak_and_a_short_dip_survive_thinning() {
         let mut samples: Vec<_> = (0..10_000).map(|i| Sample(f64::from(i), 1.0)).collect();
         samples[7_777].1 = 9.0;
+        samples[7_778].1 = 0.5;
         let series = Series::of(&samples).unwrap();
         assert!(series.samples.len() <= Series::KEPT);
-        assert_eq!(series.samples.iter().filter(|s| s.1 > 8.0).count(), 1);
+        let unusual: Vec<_> = series
+            .samples
+            .iter()
+            .filter(|s| (s.1 - 1.0).abs() > 0.1)
+            .collect();
+        assert_eq!(unusual, [&Sample(7_777.0, 9.0), &Sample(7_778.0, 0.5)]);
+        assert!(series.samples.is_sorted_by(|a, b| a.0 < b.0));
         assert_eq!(
             (series.count, series.minimum, series.maximum),
-            (10_000, 1.0, 9.0)
+            (10_000, 0.5, 9.0)
         );
         assert_eq!(Series::of(&[]), None);
+    }
+
+    #[test]
+    fn any_number_is_thinned_to_the_most() {
+        for count in [1, 2, 3, 239, 240, 241, 481, 5000] {
+            let samples: Vec<_> = (0..count)
+                .map(|i| Sample(f64::from(i), f64::from(i % 7)))
+                .collect();
+            for most in [0, 1, 2, 3, 24, 240] {
+                let kept = thinned(&samples, most);
+                assert!(
+                    !kept.is_empty() && kept.len() <= most.max(2),
+                    "{count} to {most}"
+                );
+            }
+        }
     }
 }

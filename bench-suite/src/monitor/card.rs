@@ -12,9 +12,9 @@ use nvml_wrapper::{
     enums::{device::UsedGpuMemory, event::XidError},
     error::NvmlError,
 };
-use record::Monitor;
+use record::{Monitor, Stretch};
 
-use super::{Column, Target};
+use super::{Column, Target, stretches::Stretches};
 use crate::{live::Reading, nvml};
 
 /// One card, open for reading. Nothing here changes anything on it.
@@ -154,6 +154,7 @@ pub(super) struct Busy {
     memory_clock: Column,
     throttled: BTreeMap<String, u64>,
     throttle_samples: u64,
+    stretches: Stretches,
     others: BTreeSet<u32>,
     energy: Option<(u64, u64)>,
     uncorrected: Option<(u64, u64)>,
@@ -176,6 +177,7 @@ impl Busy {
             memory_clock: Column::default(),
             throttled: BTreeMap::new(),
             throttle_samples: 0,
+            stretches: Stretches::default(),
             others: BTreeSet::new(),
             energy: None,
             uncorrected: None,
@@ -191,6 +193,7 @@ impl Busy {
 
     pub(super) fn sample(&mut self, at: f64, errors: Option<&Errors<'_>>) {
         let card = self.card.clone();
+        self.stretches.next();
         self.sample_errors(errors);
         let device = match card.nvml.device_by_index(card.index) {
             Ok(device) => device,
@@ -218,6 +221,7 @@ impl Busy {
         if let Ok(reasons) = device.current_throttle_reasons() {
             self.throttle_samples += 1;
             for word in words(reasons) {
+                self.stretches.holds(&word, at);
                 *self.throttled.entry(word).or_default() += 1;
             }
         }
@@ -276,6 +280,7 @@ impl Busy {
                 }
             } else {
                 self.others.insert(process.pid);
+                self.stretches.holds(Stretch::OTHERS, at);
             }
         }
         self.process.push(at, own.map(|bytes| bytes as f64));
@@ -320,6 +325,7 @@ impl Busy {
             .energy
             .map(|(first, last)| last.saturating_sub(first) as f64 / 1000.0);
         monitor.other_card_processes = self.others.into_iter().collect();
+        monitor.card_stretches = self.stretches.finish();
     }
 }
 

@@ -8,6 +8,7 @@
 mod card;
 mod everybody;
 mod host;
+mod stretches;
 
 use std::{
     sync::mpsc::{self, RecvTimeoutError, Sender},

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use record::{Isolation, Outcome, Reason, Record};
+use record::{Isolation, Record};
 
 use super::{CellSummary, Source, View};
 use crate::format::{self, plural};
@@ -153,37 +153,10 @@ fn named(view: &View, cells: &[usize]) -> String {
     names.join("; ")
 }
 
-/// Tries that something else on the machine spoilt. They are failures in the tables, and this says
-/// that they are none of the workload.
+/// Tries that something else on the machine spoilt: no failures of the workload.
 fn contaminated(view: &View) -> Option<String> {
-    let spoilt: Vec<&Record> = view
-        .runs
-        .iter()
-        .flatten()
-        .copied()
-        .filter(|run| {
-            matches!(
-                run.outcome,
-                Outcome::Failed {
-                    reason: Reason::Contaminated,
-                    ..
-                }
-            )
-        })
-        .collect();
-    let repeated = spoilt
-        .iter()
-        .filter(|run| {
-            let good = |other: &&Record| {
-                other.outcome.is_ok() && (&other.session, &other.run) == (&run.session, &run.run)
-            };
-            view.runs
-                .iter()
-                .flatten()
-                .copied()
-                .any(|other| good(&other))
-        })
-        .count();
+    let spoilt = &view.report.disturbed;
+    let repeated = spoilt.iter().filter(|one| one.last_outcome.is_ok()).count();
     (!spoilt.is_empty()).then(|| {
         format!(
             "{} by something else on the machine, and left out of every figure; {repeated} of them \

@@ -2,6 +2,7 @@
 //! the order in which people read it.
 
 mod cautions;
+pub mod disturbed;
 mod footprint;
 mod group;
 mod metrics;
@@ -23,6 +24,7 @@ use verdict::{ClaimFound, Verdicts};
 
 use crate::format;
 
+pub use disturbed::Disturbed;
 pub use footprint::Footprint;
 pub use group::{Contender, Group, Row};
 pub use metrics::CellMetrics;
@@ -64,8 +66,19 @@ pub struct Report {
     pub sessions: Vec<SessionSummary>,
     /// The cells of all sessions: by session, in the order of the plan.
     pub cells: Vec<CellSummary>,
-    /// Every run that failed.
+    /// Every run that failed, disturbed tries included.
     pub failures: Vec<Failure>,
+    /// Every try that something else on the machine spoilt.
+    #[serde(default)]
+    pub disturbed: Vec<Disturbed>,
+}
+
+impl Report {
+    /// The failures that are no disturbed tries.
+    pub fn own_failures(&self) -> impl Iterator<Item = &Failure> {
+        let failures = self.failures.iter();
+        failures.filter(|failure| failure.reason != Reason::Contaminated)
+    }
 }
 
 /// One session: how it was run, and on what.
@@ -194,6 +207,7 @@ impl<'a> View<'a> {
         let mut cells = Vec::new();
         let mut runs = Vec::new();
         let mut failures = Vec::new();
+        let mut disturbed = Vec::new();
         let mut unjudged = Vec::new();
         for source in sources {
             for (cell, of_cell) in group::cells(source) {
@@ -201,6 +215,7 @@ impl<'a> View<'a> {
                 runs.push(of_cell);
             }
             failures.extend(source.records.records.iter().filter_map(failure));
+            disturbed.extend(disturbed::of(&source.records.records));
         }
         let report = Report {
             version: VERSION,
@@ -212,6 +227,7 @@ impl<'a> View<'a> {
                 .collect(),
             cells,
             failures,
+            disturbed,
         };
         let contenders = group::contenders(&report);
         let groups = group::groups(&report, &contenders);

@@ -22,6 +22,7 @@ fn every_kind() -> Vec<(&'static str, Vec<Fake>)> {
         ("wide ranges", vec![support::wide_ranges()]),
         ("hostile names", vec![support::hostile()]),
         ("empty", vec![support::empty()]),
+        ("disturbed", vec![support::disturbed()]),
         (
             "two sessions",
             vec![
@@ -225,6 +226,75 @@ fn every_failed_run_stands_with_its_reason_stage_and_log() {
     ] {
         assert!(page.contains(word), "{word}");
     }
+}
+
+#[test]
+fn disturbed_tries_stand_apart_with_their_reason_and_what_came_of_them() {
+    let sources = [support::disturbed().source()];
+    let view = View::of(&sources);
+    let page = html::render(&view).unwrap();
+    let (_, section) = page.split_once("<section id=\"disturbed\"").unwrap();
+    let (section, _) = section.split_once("</section>").unwrap();
+    for word in [
+        "r-0003",
+        "try 1",
+        "other processes used the card: 4242 (somebody)",
+        "try 2 went well",
+        "held back by hw_thermal_slowdown in 40 %",
+    ] {
+        assert!(section.contains(word), "{word} in {section}");
+    }
+    assert!(
+        !page.contains("<section id=\"failures\""),
+        "they are no failures of the workload"
+    );
+    // Their series are drawn, in a colour of their own, with what disturbed them at its time.
+    let (_, drawn) = page.split_once("<section id=\"monitor\"").unwrap();
+    let (drawn, _) = drawn.split_once("</section>").unwrap();
+    assert!(drawn.contains("run r-0003 · try 1"));
+    assert!(drawn.contains("from 3.0 s to 5.0 s"), "no stretch");
+    assert!(drawn.contains("the same in a try that was disturbed"));
+    // What rests on figures rests on the repetition alone.
+    let cell = &view.report.cells[3];
+    assert_eq!((cell.runs, cell.ok), (6, 5), "{}", cell.cell);
+    let markdown = reports::markdown::render(&view);
+    assert!(markdown.contains("### 2 disturbed tries, in no figure and no verdict"));
+    assert!(!markdown.contains("failed run"), "{markdown}");
+}
+
+#[test]
+fn every_series_of_a_record_is_drawn() {
+    let page = page(&[Fake::gpu()]);
+    for title in [
+        "GPU utilisation (%)",
+        "GPU memory (GiB)",
+        "GPU power (W)",
+        "GPU clocks (MHz)",
+        "GPU temperature (°C)",
+        "Processors (cores)",
+        "Memory of the run (GiB)",
+        "Host memory to be had (GiB)",
+        "Threads, processes",
+    ] {
+        assert!(page.contains(&format!(">{title}</text>")), "{title}");
+    }
+    assert!(page.contains("· read 812.0 MiB · written 0 B · drew "));
+}
+
+#[test]
+fn a_session_of_a_thousand_cells_is_a_page_that_a_browser_opens() {
+    let mut fake = Fake::gpu();
+    fake.failing.clear();
+    fake.blocks = 1;
+    fake.steps = 20;
+    fake.cells = (1..=1000)
+        .map(|batch| {
+            let json = format!(r#"{{"batch":{batch}}}"#);
+            support::cell("x", protocol::Model::Resnet50, &json, 900.0, 4000.0)
+        })
+        .collect();
+    let bytes = page(&[fake]).len();
+    assert!(bytes < 25_000_000, "{bytes}");
 }
 
 #[test]

@@ -124,6 +124,15 @@ fn a_run_that_was_disturbed_is_marked_left_out_and_repeated() {
     assert!(records[0].metrics.is_some(), "for looking at");
     assert_eq!(records[0].validity.contamination.len(), 1);
     assert_eq!(records[0].monitor.other_card_processes, [1]);
+    let [stretch] = &records[0].monitor.card_stretches[..] else {
+        panic!("{:?}", records[0].monitor.card_stretches)
+    };
+    assert_eq!(stretch.reason, "others");
+    assert!(
+        stretch.from_seconds > 0.3 && stretch.to_seconds > stretch.from_seconds,
+        "{stretch:?}"
+    );
+    assert_eq!(records[1].monitor.card_stretches, []);
 
     // Verdicts and reports stand on the others.
     let text = std::fs::read_to_string(home.path("s/report.json")).expect("a report");
@@ -138,6 +147,19 @@ fn a_run_that_was_disturbed_is_marked_left_out_and_repeated() {
                  figure; 1 of them repeated with success."
             )
     );
+    let disturbed = &report["disturbed"][0];
+    assert_eq!(
+        (
+            &disturbed["attempt"],
+            &disturbed["last_attempt"],
+            &disturbed["last_outcome"]["kind"]
+        ),
+        (&1.into(), &2.into(), &"ok".into()),
+        "{disturbed}"
+    );
+    let page = std::fs::read_to_string(home.path("s/report.html")).expect("a report");
+    assert!(page.contains("<section id=\"disturbed\""));
+    assert!(page.contains("others, from "), "the stretch is drawn");
 }
 
 #[test]

@@ -138,6 +138,24 @@ pub(crate) fn wide_ranges() -> Fake {
     fake
 }
 
+/// Two tries that something else on the machine spoilt, each repeated with success.
+pub(crate) fn disturbed() -> Fake {
+    let mut fake = Fake::gpu();
+    let contaminated = |order, why: &str| {
+        let stage = Stage::Workload(Phase::Measure);
+        (order, Reason::Contaminated, stage, why.to_owned())
+    };
+    fake.failing = vec![
+        contaminated(3, "other processes used the card: 4242 (somebody)"),
+        contaminated(
+            14,
+            "the card's clocks were held back by hw_thermal_slowdown in 40 % of the samples \
+             (limit 5 %)",
+        ),
+    ];
+    fake
+}
+
 pub(crate) fn one_cell() -> Fake {
     let mut fake = Fake::cpu();
     fake.cells.truncate(1);

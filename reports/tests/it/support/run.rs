@@ -7,7 +7,7 @@ use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use record::{
     HarnessCost, Isolation, Metrics, Monitor, Outcome, Reason, Record, Sample, Series, Stage,
-    StepTimes,
+    StepTimes, Stretch, Validity,
 };
 
 use super::{Fake, FakeCell, MIB, mib};
@@ -44,6 +44,8 @@ impl Fake {
             None => Outcome::Ok,
         };
         let good = outcome.is_ok();
+        let validity = validity(&outcome);
+        let is_disturbed = !validity.contamination.is_empty();
         let batch = cell.variant.effective_batch();
         let step = batch as f64 / (cell.throughput * factor * (1.0 + cell.noise * normal(random)));
         let steps: Vec<Step> = (0..self.steps)
@@ -67,7 +69,7 @@ impl Fake {
         };
         let inside: f64 = phases.values().sum();
         let wall = inside + harness.total_seconds() + 0.02;
-        let metrics = good.then(|| self.metrics(cell, factor, &steps));
+        let metrics = (good || is_disturbed).then(|| self.metrics(cell, factor, &steps));
         Record {
             version: record::VERSION,
             run: run.clone(),
@@ -98,14 +100,21 @@ impl Fake {
                 cuda: cuda.then(CudaFacts::default),
                 allocator: None,
             }),
-            validity: record::Validity::default(),
-            monitor: if good {
-                self.monitor(random, cell, wall, wall - measured - 0.2)
+            monitor: if good || is_disturbed {
+                Monitor {
+                    card_stretches: stretches(&validity),
+                    ..self.monitor(random, cell, wall, wall - measured - 0.2)
+                }
             } else {
                 Monitor::default()
             },
+            validity,
             metrics,
-            steps: if good { steps } else { Vec::new() },
+            steps: if good || is_disturbed {
+                steps
+            } else {
+                Vec::new()
+            },
             phase_seconds: phases,
             harness,
             log: Some(format!("logs/{run}.log")),
@@ -196,6 +205,23 @@ impl Fake {
                 .collect();
             Series::of(&samples)
         };
+        // Without chance, so that what is drawn besides moves no figure.
+        let level = |value: f64, swing: f64| {
+            let sample = |index: u32| {
+                let at = wall * f64::from(index) / 150.0;
+                Sample(at, value + swing * (f64::from(index) / 9.0).sin())
+            };
+            Series::of(&(0..150).map(sample).collect::<Vec<_>>())
+        };
+        let host = Monitor {
+            pids: level(41.0, 0.0),
+            read_bytes: Some(mib(812.0)),
+            written_bytes: Some(0),
+            host_busy_cores: level(2.2, 0.4),
+            other_cores: level(0.3, 0.1),
+            host_available_bytes: level(240.0 * 1024.0 * MIB, 40.0 * MIB),
+            ..Monitor::default()
+        };
         if self.device.is_cuda() {
             let busy = 92.0_f64.min(40.0 + cell.allocated_mib / 200.0);
             Monitor {
@@ -204,16 +230,45 @@ impl Fake {
                 card_process_bytes: series(0.0, (cell.allocated_mib * 1.11 + 620.0) * MIB, 0.0),
                 memory_bytes: series(200.0 * MIB, 1800.0 * MIB, 2.0 * MIB),
                 processor_cores: series(0.8, 1.0, 0.02),
-                ..Monitor::default()
+                card_used_bytes: level((cell.allocated_mib * 1.11 + 1240.0) * MIB, 0.0),
+                card_sm_clock_mhz: level(1900.0, 60.0),
+                card_memory_clock_mhz: level(3201.0, 0.0),
+                card_temperature_celsius: level(51.0, 4.0),
+                card_energy_joules: Some(412.0 * wall),
+                ..host
             }
         } else {
             Monitor {
                 processor_cores: series(1.0, 3.8, 0.1),
                 memory_bytes: series(80.0 * MIB, 260.0 * MIB, 1.0 * MIB),
-                ..Monitor::default()
+                ..host
             }
         }
     }
+}
+
+/// What spoilt it, where that is how it ended.
+fn validity(outcome: &Outcome) -> Validity {
+    let mut validity = Validity::default();
+    if let Outcome::Failed {
+        reason: Reason::Contaminated,
+        message,
+        ..
+    } = outcome
+    {
+        validity.contamination.push(message.clone());
+    }
+    validity
+}
+
+/// Each reason, for two seconds.
+fn stretches(validity: &Validity) -> Vec<Stretch> {
+    let stretch = |why: &String| Stretch {
+        reason: why.clone(),
+        from_seconds: 3.0,
+        to_seconds: 5.0,
+    };
+    validity.contamination.iter().map(stretch).collect()
 }
 
 /// Standard normal, by Box and Muller.

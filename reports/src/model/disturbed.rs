@@ -1,0 +1,91 @@
+//! Tries that something else on the machine spoilt, and what came of their runs.
+
+use record::{Outcome, Reason, Record};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::format::plural;
+
+/// One try that was spoilt: no figure and no verdict rests on it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Disturbed {
+    /// The session's name.
+    pub session: String,
+    /// The run's name.
+    pub run: String,
+    /// The image's name.
+    pub image: String,
+    /// Scenario and variant.
+    pub cell: String,
+    /// The block, from 0.
+    pub block: u32,
+    /// Which try it was, from 1.
+    pub attempt: u32,
+    /// What spoilt it, in words.
+    pub why: Vec<String>,
+    /// The last try of the same run.
+    pub last_attempt: u32,
+    /// How that one ended.
+    pub last_outcome: Outcome,
+    /// The log, relative to the session folder.
+    pub log: Option<String>,
+}
+
+/// All of a session, in the order in which they ended.
+pub(super) fn of(records: &[Record]) -> Vec<Disturbed> {
+    let spoilt = records.iter().filter(|record| is_disturbed(record));
+    spoilt.map(|record| one(record, records)).collect()
+}
+
+/// Whether something else on the machine spoilt this try.
+pub(crate) fn is_disturbed(record: &Record) -> bool {
+    matches!(
+        record.outcome,
+        Outcome::Failed {
+            reason: Reason::Contaminated,
+            ..
+        }
+    )
+}
+
+fn one(record: &Record, records: &[Record]) -> Disturbed {
+    let tries = records.iter().filter(|other| other.run == record.run);
+    let last = tries.max_by_key(|other| other.attempt).unwrap_or(record);
+    let why = match &record.outcome {
+        // It was not even started.
+        Outcome::Failed { message, .. } if record.validity.contamination.is_empty() => {
+            vec![message.clone()]
+        }
+        _ => record.validity.contamination.clone(),
+    };
+    Disturbed {
+        session: record.session.clone(),
+        run: record.run.clone(),
+        image: record.image.clone(),
+        cell: record.cell(),
+        block: record.block,
+        attempt: record.attempt,
+        why,
+        last_attempt: last.attempt,
+        last_outcome: last.outcome.clone(),
+        log: record.log.clone(),
+    }
+}
+
+impl Disturbed {
+    /// What came of the run, in words.
+    #[must_use]
+    pub fn came_to(&self) -> String {
+        let tries = plural(self.last_attempt as usize, "try", "tries");
+        match &self.last_outcome {
+            Outcome::Ok => format!("try {} went well", self.last_attempt),
+            Outcome::Failed {
+                reason: Reason::Contaminated,
+                ..
+            } => format!("no undisturbed one in {tries}"),
+            Outcome::Failed { reason, .. } => {
+                format!("try {} ended with {}", self.last_attempt, reason.word())
+            }
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Which runs are drawn: one a cell, and what was disturbed.
+
+use record::Record;
+
+use super::traces::PANELS;
+use crate::{
+    format::{self, Quantity},
+    model::{Group, View, disturbed::is_disturbed},
+};
+
+/// Disturbed tries that are drawn of one cell.
+const DISTURBED: usize = 2;
+
+/// One run to be drawn.
+pub(super) struct Chosen<'a> {
+    /// The cell in words.
+    pub(super) label: String,
+    /// The run, and what has no series.
+    pub(super) details: String,
+    pub(super) run: &'a Record,
+}
+
+impl Chosen<'_> {
+    pub(super) fn is_disturbed(&self) -> bool {
+        is_disturbed(self.run)
+    }
+}
+
+/// Of each cell the run in the middle, then the first few tries that were disturbed.
+pub(super) fn of<'a>(view: &View<'a>, group: &Group) -> Vec<Chosen<'a>> {
+    let several = view.contenders.len() > 1;
+    let mut chosen = Vec::new();
+    for row in &group.rows {
+        for &cell in &row.cells {
+            let mut label = row.label.clone();
+            if several {
+                let contender = &view.contenders[view.contender_of(cell)].label;
+                label = format!("{label} · {contender}");
+            }
+            let runs = view.runs[cell].iter().copied();
+            let disturbed = runs
+                .filter(|run| is_disturbed(run) && has_series(run))
+                .take(DISTURBED);
+            for run in middle_run(view, cell).into_iter().chain(disturbed) {
+                chosen.push(Chosen {
+                    label: label.clone(),
+                    details: details(run),
+                    run,
+                });
+            }
+        }
+    }
+    chosen
+}
+
+fn has_series(run: &Record) -> bool {
+    PANELS.iter().any(|panel| panel.is_known(&run.monitor))
+}
+
+/// The successful run with samples whose throughput is the median, or the lower of the middle two.
+fn middle_run<'a>(view: &View<'a>, cell: usize) -> Option<&'a Record> {
+    let throughput = |run: &&Record| {
+        let metrics = run.metrics.as_ref();
+        metrics.map_or(0.0, |metrics| metrics.throughput_samples_per_second)
+    };
+    let mut runs: Vec<&'a Record> = view.good_runs(cell);
+    runs.retain(|run| has_series(run));
+    runs.sort_by(|a, b| throughput(a).total_cmp(&throughput(b)));
+    runs.get(runs.len().checked_sub(1)? / 2).copied()
+}
+
+/// The run's name, and the totals that have no series.
+fn details(run: &Record) -> String {
+    let mut words = vec![format!("run {}", run.run)];
+    if run.attempt > 1 || is_disturbed(run) {
+        words.push(format!("try {}", run.attempt));
+    }
+    let monitor = &run.monitor;
+    let bytes = |bytes: u64| Quantity::Bytes.write(bytes as f64);
+    let joules = |joules: f64| Quantity::Joules.write(joules);
+    for (word, total) in [
+        ("read", monitor.read_bytes.map(bytes)),
+        ("written", monitor.written_bytes.map(bytes)),
+        ("drew", monitor.card_energy_joules.map(joules)),
+    ] {
+        words.extend(total.map(|total| format!("{word} {total}")));
+    }
+    let reasons = run.validity.contamination.iter();
+    words.extend(reasons.map(|reason| format!("disturbed: {reason}")));
+    format::clean(&words.join(" · "))
+}
