@@ -1,29 +1,20 @@
 //! The container executor against the real engine.
 
-use std::{
-    collections::BTreeMap,
-    fs, io,
-    path::{Path, PathBuf},
-    process::Command,
-    sync::OnceLock,
-    time::Duration,
-};
+use std::{collections::BTreeMap, fs, time::Duration};
 
 use bench_suite::{
     execute::{Container, ContainerImage, find_gpu},
     session::Session,
 };
-use bytes::Bytes;
 use engine::{Endpoint, Engine, GpuHost, GpuPath};
-use futures_util::stream;
 use protocol::Device;
 use record::{Isolation, Record};
-use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
-use crate::common::{Listener, ending, message, spec};
-
-const IMAGE: &str = "torchgauge-bench-test:1";
+use crate::{
+    common::{Listener, ending, message, spec},
+    image,
+};
 
 /// The engine, with the image in it.
 ///
@@ -33,89 +24,8 @@ pub(crate) async fn engine() -> Engine {
     let engine = Engine::connect(&Endpoint::auto())
         .await
         .unwrap_or_else(|error| panic!("{error}"));
-    load(&engine).await;
+    image::load(&engine).await;
     engine
-}
-
-/// Brings the image in.
-pub(crate) async fn load(engine: &Engine) {
-    let archive = archive();
-    let chunks: Vec<io::Result<Bytes>> = archive
-        .chunks(1 << 16)
-        .map(|chunk| Ok(Bytes::copy_from_slice(chunk)))
-        .collect();
-    engine
-        .load(stream::iter(chunks), |_| {})
-        .await
-        .unwrap_or_else(|error| panic!("{error}"));
-}
-
-/// The image, with the workload in this mode.
-pub(crate) fn image(mode: &str) -> ContainerImage {
-    ContainerImage {
-        image: IMAGE.into(),
-        entrypoint: None,
-        environment: BTreeMap::from([("MODE".to_owned(), mode.to_owned())]),
-    }
-}
-
-fn tar(files: &[(&str, &[u8], u32)]) -> Vec<u8> {
-    let mut tar = tar::Builder::new(Vec::new());
-    for (name, content, mode) in files {
-        let mut header = tar::Header::new_ustar();
-        header.set_size(content.len() as u64);
-        header.set_mode(*mode);
-        tar.append_data(&mut header, name, *content).unwrap();
-    }
-    tar.into_inner().unwrap()
-}
-
-/// A docker-archive with the workload as its entry point.
-fn archive() -> &'static [u8] {
-    static ARCHIVE: OnceLock<Vec<u8>> = OnceLock::new();
-    ARCHIVE.get_or_init(|| {
-        let layer = tar(&[("workload", &fs::read(workload()).unwrap(), 0o755)]);
-        let hex = |bytes: &[u8]| format!("{:x}", Sha256::digest(bytes));
-        let config = serde_json::json!({
-            "architecture": if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" },
-            "os": "linux",
-            "config": {"Entrypoint": ["/workload"], "Env": ["PATH=/"]},
-            "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{}", hex(&layer))]},
-        })
-        .to_string();
-        let name = format!("{}.json", hex(config.as_bytes()));
-        let manifest =
-            serde_json::json!([{"Config": name, "RepoTags": [IMAGE], "Layers": ["layer.tar"]}])
-                .to_string();
-        tar(&[
-            (&name, config.as_bytes(), 0o644),
-            ("layer.tar", &layer, 0o644),
-            ("manifest.json", manifest.as_bytes(), 0o644),
-        ])
-    })
-}
-
-/// The workload, compiled once a test process.
-fn workload() -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/workload.rs");
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("workload");
-    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let output = Command::new(rustc)
-        .args([
-            "--edition=2024",
-            "-Cstrip=symbols",
-            "-Ctarget-feature=+crt-static",
-            "-o",
-        ])
-        .args([&program, &source])
-        .output()
-        .expect("rustc runs");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    program
 }
 
 struct Done {
@@ -125,7 +35,7 @@ struct Done {
 }
 
 async fn run_until(mode: &str, limits: &str, cancel: CancellationToken) -> Done {
-    run_image(image(mode), limits, cancel).await
+    run_image(image::with_mode(mode), limits, cancel).await
 }
 
 async fn run_image(image: ContainerImage, limits: &str, cancel: CancellationToken) -> Done {
@@ -294,7 +204,7 @@ async fn a_run_on_the_processor_is_no_way_to_the_card() {
     let (_root, host) = sham_card();
     // The workload goes through its step, and has seen no card.
     let cancel = CancellationToken::new();
-    let tried = find_gpu(&engine, &host, &image("normal"), 0, &cancel)
+    let tried = find_gpu(&engine, &host, &image::with_mode("normal"), 0, &cancel)
         .await
         .unwrap_err();
     let obstacle = |path: GpuPath| {
@@ -357,7 +267,7 @@ async fn broken_images_are_named() {
         message(&done.record)
     );
     let broken = ContainerImage {
-        image: IMAGE.into(),
+        image: image::NAME.into(),
         entrypoint: Some(vec!["/no/such/program".into()]),
         ..ContainerImage::default()
     };

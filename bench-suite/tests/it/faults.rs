@@ -1,168 +1,31 @@
 //! Faults that are really caused: an engine that is stopped or killed under a run, a disk and a
 //! `/dev/shm` that are full.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    os::unix::process::CommandExt as _,
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, fs, process::Command, time::Duration};
 
 use bench_suite::{
     execute::{Container, Mock},
     session::{Session, SessionError, Silent, fresh_name},
 };
-use engine::{Endpoint, Engine};
 use protocol::Device;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     common::{Listener, ending, message, spec},
     containers,
+    daemon::Daemon,
+    image,
 };
 
 const ONE_RUN: &str = "version: 1\ndescription: d\ndefaults: {blocks: 1, steps: {warmup: 0, measured: 1}}\n\
     scenarios: [{name: a, model: vit-tiny, task: inference}]\n";
 
-/// An engine of this test's own, with its own folder and socket.
-struct Daemon {
-    home: tempfile::TempDir,
-    child: Option<Child>,
-}
-
-impl Daemon {
-    fn new() -> Self {
-        let mut daemon = Self {
-            home: tempfile::tempdir().unwrap(),
-            child: None,
-        };
-        daemon.start();
-        daemon
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.home.path().join(name)
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.path("docker.sock")
-    }
-
-    /// # Panics
-    /// Where Docker's daemon is not installed: `apt-get install docker.io` brings it.
-    fn start(&mut self) {
-        let program = [
-            "/usr/sbin/dockerd",
-            "/usr/bin/dockerd",
-            "/usr/local/bin/dockerd",
-        ]
-        .into_iter()
-        .find(|path| Path::new(path).exists())
-        .expect("dockerd is installed (apt-get install docker.io)");
-        let log = fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(self.path("log"))
-            .unwrap();
-        // Not the machine's own configuration.
-        fs::write(self.path("daemon.json"), "{}").unwrap();
-        let mut command = Command::new(program);
-        command
-            .arg("--config-file")
-            .arg(self.path("daemon.json"))
-            .arg("--data-root")
-            .arg(self.path("data"))
-            .arg("--exec-root")
-            .arg(self.path("exec"))
-            .arg("--pidfile")
-            .arg(self.path("pid"))
-            .arg("--host")
-            .arg(format!("unix://{}", self.socket().display()))
-            .args(["--storage-driver", "vfs", "--bridge", "none"])
-            .args([
-                "--iptables=false",
-                "--ip6tables=false",
-                "--shutdown-timeout",
-                "2",
-            ])
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().unwrap())
-            .stderr(log)
-            .process_group(0);
-        self.child = Some(command.spawn().unwrap());
-    }
-
-    async fn connect(&self) -> Engine {
-        let began = Instant::now();
-        loop {
-            match Engine::connect(&Endpoint::Socket(self.socket())).await {
-                Ok(engine) => return engine,
-                Err(error) => assert!(
-                    began.elapsed() < Duration::from_mins(1),
-                    "{error}\n{}",
-                    fs::read_to_string(self.path("log")).unwrap_or_default()
-                ),
-            }
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
-    }
-
-    fn end(&mut self, signal: Signal) {
-        let Some(mut child) = self.child.take() else {
-            return;
-        };
-        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        let _ = kill_process(pid.unwrap(), signal);
-        let _ = child.wait();
-        let _ = fs::remove_file(self.path("pid"));
-        // What the daemon started dies with it, and may stay a zombie that the next one takes for
-        // alive.
-        let _ = fs::remove_file(self.path("exec/containerd/containerd.pid"));
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        self.end(Signal::TERM);
-        // A daemon that was killed leaves its containerd behind, which names its folder.
-        let home = self.home.path().display().to_string();
-        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-            let pid = entry.file_name().to_str().and_then(|pid| pid.parse().ok());
-            let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-            if let Some(pid) = pid.and_then(Pid::from_raw)
-                && String::from_utf8_lossy(&line).contains(&home)
-            {
-                let _ = kill_process(pid, Signal::KILL);
-            }
-        }
-        for _ in 0..50 {
-            let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-            let mut left: Vec<&str> = mounts
-                .lines()
-                .filter_map(|line| line.split(' ').nth(1))
-                .filter(|path| path.starts_with(&home))
-                .collect();
-            left.reverse();
-            if left.is_empty() {
-                break;
-            }
-            for path in left {
-                let _ = Command::new("umount").args(["--lazy", path]).output();
-            }
-            thread::sleep(Duration::from_millis(100));
-        }
-    }
-}
-
 /// Ends the engine under a run and starts it again; gives the records of all tries.
 async fn engine_ends(signal: Signal) {
     let mut daemon = Daemon::new();
     let engine = daemon.connect().await;
-    containers::load(&engine).await;
+    image::load(&engine).await;
     let home = tempfile::tempdir().unwrap();
     let mut spec = spec(ONE_RUN, &["tiny"], Device::Cpu);
     spec.engine_retries = 2;
@@ -170,7 +33,7 @@ async fn engine_ends(signal: Signal) {
     let mut session = Session::create(&home.path().join("s"), &name, spec).unwrap();
     let executor = Container::new(
         engine.clone(),
-        BTreeMap::from([("tiny".to_owned(), containers::image("slow"))]),
+        BTreeMap::from([("tiny".to_owned(), image::with_mode("slow"))]),
         [],
     );
     let mut listener = Listener::default();
@@ -195,7 +58,7 @@ async fn engine_ends(signal: Signal) {
         .map(|record| format!("{} {} {}", record.attempt, ending(record), message(record)))
         .collect();
     let [first, .., last] = told.as_slice() else {
-        let log = fs::read_to_string(daemon.path("log")).unwrap_or_default();
+        let log = daemon.log();
         panic!("one try alone: {told:?}\n{log}")
     };
     assert!(first.starts_with("1 engine "), "{told:?}");

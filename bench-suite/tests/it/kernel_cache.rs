@@ -11,7 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     common::{Listener, spec},
-    containers::{engine, image},
+    containers::engine,
+    image,
     processes::{END, GOOD, program},
 };
 
@@ -77,7 +78,7 @@ async fn processes_share_compiled_kernels_where_they_say_so() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn containers_share_compiled_kernels_where_they_say_so() {
-    let images = BTreeMap::from([("tiny".to_owned(), image("kernel-cache"))]);
+    let images = BTreeMap::from([("tiny".to_owned(), image::with_mode("kernel-cache"))]);
     let executor = Container::new(engine().await, images, None);
     check(&found(&executor, "tiny").await);
 }

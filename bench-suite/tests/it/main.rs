@@ -3,8 +3,12 @@
 mod claims;
 mod common;
 mod containers;
+#[path = "../support/daemon.rs"]
+mod daemon;
 mod deciding;
 mod faults;
+#[path = "../support/image.rs"]
+mod image;
 mod kernel_cache;
 mod processes;
 mod sessions;

@@ -10,9 +10,11 @@ use std::{
     time::Duration,
 };
 
+const FINISHED: &str = r#"{"event":"finished","parameters":1,"micro_batch":1,"effective_batch":1,"warmup_steps":0,"samples":1,"measured_seconds":0.5,"throughput_samples_per_second":2.0,"first_loss":null,"last_loss":null,"memory":{},"scaler":null}"#;
+
 fn main() {
     let arguments: Vec<String> = env::args().collect();
-    let mode = env::var("MODE").unwrap_or_default();
+    let mut mode = env::var("MODE").unwrap_or_default();
     if mode == "child" || arguments.len() < 3 {
         eat();
     }
@@ -22,6 +24,11 @@ fn main() {
         .nth(1)
         .and_then(|rest| rest.split('"').next())
         .expect("the run's name");
+    // A mode for each run, by its place in the session's order, which begins its name.
+    if let Some(modes) = mode.strip_prefix("by-run:") {
+        let place: usize = run.split('-').next().and_then(|place| place.parse().ok()).expect("a place");
+        mode = modes.split(',').nth(place).expect("a mode for every run").to_owned();
+    }
     let mut results = fs::OpenOptions::new()
         .append(true)
         .open(&arguments[2])
@@ -33,10 +40,20 @@ fn main() {
     say(r#"{"event":"phase-began","phase":"measure"}"#);
     eprintln!("mode {mode}");
     match mode.as_str() {
+        "brief" => sleep(Duration::from_millis(50)),
+        "contradiction" => {
+            say(r#"{"event":"step","index":0,"seconds":0.4,"loss":null,"skipped":false}"#);
+            say(&FINISHED.replace("2.0", "9.0"));
+            exit(0);
+        }
+        "memory" => {
+            say(r#"{"event":"failed","reason":"out-of-memory","phase":"measure","message":"2 GiB","memory":null}"#);
+            exit(1);
+        }
         "slow" => sleep(Duration::from_secs(4)),
         "shm" => fill("/dev/shm/batch"),
         "mapped-shm" => fill_mapped("/dev/shm/batch"),
-        "hang" => sleep(Duration::from_secs(600)),
+        "hang" | "hang-until-killed" => sleep(Duration::from_secs(600)),
         "abort" => abort(),
         "exit" => exit(3),
         "garbage" => say("garbage"),
@@ -71,9 +88,7 @@ fn main() {
         }
     }
     say(r#"{"event":"step","index":0,"seconds":0.4,"loss":null,"skipped":false}"#);
-    say(
-        r#"{"event":"finished","parameters":1,"micro_batch":1,"effective_batch":1,"warmup_steps":0,"samples":1,"measured_seconds":0.5,"throughput_samples_per_second":2.0,"first_loss":null,"last_loss":null,"memory":{},"scaler":null}"#,
-    );
+    say(FINISHED);
 }
 
 /// Writes 128 MiB into a file.

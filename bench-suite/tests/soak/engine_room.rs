@@ -1,0 +1,118 @@
+//! The soak's own engine, and what is done to it and its containers behind the session's back.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use rustix::process::Signal;
+
+use crate::{
+    aftermath::{nothing, processes_that_name},
+    daemon::Daemon,
+    faults::{Expected, KILLED_FROM_OUTSIDE},
+    image,
+};
+
+/// How often the engine ends in a life of the session.
+pub(crate) const SHARE_OF_LIVES: f64 = 0.25;
+/// An engine that was ended answers again within this time, with room for a run.
+pub(crate) const BACK_WITHIN: Duration = Duration::from_secs(15);
+/// The file that says where the engine listens.
+pub(crate) const SOCKET: &str = "socket";
+
+/// The engine.
+#[derive(Debug)]
+pub(crate) struct EngineRoom {
+    runtime: tokio::runtime::Runtime,
+    daemon: Daemon,
+    /// Runs whose containers are to be killed, as their names begin.
+    doomed: Vec<String>,
+    killed: u32,
+    ended: u32,
+}
+
+impl EngineRoom {
+    /// Starts the engine and brings the image in.
+    pub(crate) fn new(home: &Path, expected: &Expected) -> Self {
+        let daemon = Daemon::new();
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        runtime.block_on(async {
+            let engine = daemon.connect().await;
+            image::load(&engine).await;
+        });
+        let socket = daemon.socket().display().to_string();
+        fs::write(home.join(SOCKET), socket).expect("the socket's place");
+        let doomed = expected
+            .iter()
+            .filter(|(_, run)| run.0 == KILLED_FROM_OUTSIDE);
+        Self {
+            runtime,
+            daemon,
+            doomed: doomed.map(|(order, _)| format!("{order:04}-")).collect(),
+            killed: 0,
+            ended: 0,
+        }
+    }
+
+    /// Kills the containers that run and are to be killed, as somebody with a shell would.
+    pub(crate) fn kill_containers(&mut self) {
+        let format = format!("{{{{.ID}}}} {{{{.Label \"{}\"}}}}", engine::LABEL_RUN);
+        let Some(running) = self.docker(&["ps", "--no-trunc", "--format", &format]) else {
+            return;
+        };
+        for (id, run) in running.lines().filter_map(|line| line.split_once(' ')) {
+            let is_doomed = self
+                .doomed
+                .iter()
+                .any(|name| run.starts_with(name.as_str()));
+            if is_doomed && self.docker(&["kill", id]).is_some() {
+                self.killed += 1;
+            }
+        }
+    }
+
+    /// What the docker command says; `None` where it fails, as while the engine is away.
+    fn docker(&self, arguments: &[&str]) -> Option<String> {
+        let host = format!("unix://{}", self.daemon.socket().display());
+        let output = Command::new("docker")
+            .args(["--host", &host])
+            .args(arguments)
+            .output()
+            .expect("the docker command is installed (apt-get install docker.io)");
+        let text = String::from_utf8(output.stdout).ok()?;
+        output.status.success().then_some(text)
+    }
+
+    /// Ends the engine and starts it again.
+    pub(crate) fn end_engine(&mut self, signal: Signal) {
+        self.daemon.end(signal);
+        self.daemon.start();
+        self.ended += 1;
+    }
+
+    /// Fails where a container, or a process of one, is left; says what was done.
+    pub(crate) fn check(self) -> Result<String, String> {
+        let left = self.runtime.block_on(async {
+            let engine = self.daemon.connect().await;
+            let all = engine.list_containers(engine::LABEL_SESSION).await;
+            all.map_err(|error| error.to_string())
+        })?;
+        if !left.is_empty() {
+            return Err(format!("containers were left: {left:?}"));
+        }
+        let folder: PathBuf = self.daemon.folder().into();
+        let folder = folder.display().to_string();
+        nothing("processes of containers", || {
+            let mut found = processes_that_name(&folder);
+            found.retain(|line| line.contains("shim"));
+            found
+        })?;
+        let Self { killed, ended, .. } = self;
+        Ok(format!(
+            "; the engine was stopped or killed {ended} times, and {killed} containers were killed"
+        ))
+    }
+}
