@@ -308,6 +308,7 @@ pub fn assemble(
         sources,
         usable_lock(image, sources)?,
         &lower.expected(Some(whole.clone())),
+        &lower.libtorch_lock,
         &toolchain,
         lower.base_note.clone(),
     );

@@ -1,8 +1,10 @@
 //! How an image that was assembled stands to its lock.
 
+use std::collections::BTreeMap;
+
 use crate::{
     Image,
-    lock::{Expected, ExpectedImage, Lock, Toolchain},
+    lock::{Expected, ExpectedImage, InstalledLock, LibtorchLock, Lock, Toolchain},
     sources::{LockUse, Sources},
 };
 
@@ -26,6 +28,7 @@ pub(crate) fn compare(
     sources: &Sources,
     lock: Option<&Lock>,
     found: &Expected,
+    libtorch: &LibtorchLock,
     toolchain: &Toolchain,
     base_note: Option<String>,
 ) -> LockState {
@@ -41,8 +44,14 @@ pub(crate) fn compare(
     }
     let (locked, built) = (&lock.expected.layers, &found.layers);
     if let Some((a, b)) = locked.iter().zip(built).find(|(a, b)| a != b) {
+        let why = match (&lock.libtorch, libtorch) {
+            (LibtorchLock::Installed(locked), LibtorchLock::Installed(here)) => {
+                other_libraries(locked, here).unwrap_or_default()
+            }
+            _ => String::new(),
+        };
         return LockState::Differs(format!(
-            "layer {} has the digest {}, locked is {}",
+            "layer {} has the digest {}, locked is {}{why}",
             a.name, b.digest, a.digest
         ));
     }
@@ -71,6 +80,45 @@ pub(crate) fn compare(
         },
         LockState::OtherScenario,
     )
+}
+
+/// As many libraries are named as a line holds.
+const NAMED_LIBRARIES: usize = 4;
+
+/// Which libraries of an installed PyTorch are not the locked ones, in words that go on a sentence;
+/// `None` where all are.
+fn other_libraries(locked: &InstalledLock, here: &InstalledLock) -> Option<String> {
+    let by_name = |lock: &InstalledLock| -> BTreeMap<String, _> {
+        let libraries = lock.libraries.iter();
+        libraries
+            .map(|library| (library.name.clone(), (library.sha256, library.size_bytes)))
+            .collect()
+    };
+    let (locked, here) = (by_name(locked), by_name(here));
+    let mut differ: Vec<String> = locked
+        .iter()
+        .filter_map(|(name, (sha256, size_bytes))| match here.get(name) {
+            None => Some(format!("{name} is missing")),
+            Some((found, _)) if found == sha256 => None,
+            Some((_, found)) => Some(format!("{name} has {found} bytes, locked {size_bytes}")),
+        })
+        .collect();
+    let is_new = |name: &&String| !locked.contains_key(*name);
+    differ.extend(
+        here.keys()
+            .filter(is_new)
+            .map(|name| format!("{name} is new")),
+    );
+    if differ.is_empty() {
+        return None;
+    }
+    let more = differ.len().saturating_sub(NAMED_LIBRARIES);
+    differ.truncate(NAMED_LIBRARIES);
+    let more = match more {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    Some(format!(": {}{more}", differ.join("; ")))
 }
 
 /// Why the scenario binary must be another; `None` where nothing known says so.
@@ -133,6 +181,34 @@ mod tests {
             libc: "glibc 2.36".to_owned(),
             tch: "0.24.0".to_owned(),
         }
+    }
+
+    #[test]
+    fn an_installed_pytorch_that_is_another_says_which_libraries_are() {
+        let lock = |libraries: &[(&str, u64)]| InstalledLock {
+            version: "2.11.0".to_owned(),
+            flavour: crate::Flavour::Cuda,
+            name: "2.11.0+cu130".to_owned(),
+            libraries: libraries
+                .iter()
+                .map(|(name, size_bytes)| crate::lock::InstalledLibrary {
+                    name: (*name).to_owned(),
+                    size_bytes: *size_bytes,
+                    sha256: Digest::of(size_bytes.to_string().as_bytes()),
+                })
+                .collect(),
+        };
+        let locked = lock(&[("liba.so", 1), ("libb.so", 2), ("libc.so", 3)]);
+        assert_eq!(other_libraries(&locked, &locked), None);
+        let here = lock(&[("liba.so", 1), ("libb.so", 20), ("libd.so", 4)]);
+        assert_eq!(
+            other_libraries(&locked, &here).unwrap(),
+            ": libb.so has 20 bytes, locked 2; libc.so is missing; libd.so is new"
+        );
+        let many: Vec<String> = (0..9).map(|n| format!("lib{n}.so")).collect();
+        let many: Vec<(&str, u64)> = many.iter().map(|name| (name.as_str(), 1)).collect();
+        let said = other_libraries(&lock(&many), &lock(&[])).unwrap();
+        assert!(said.ends_with("lib3.so is missing; and 5 more"), "{said}");
     }
 
     #[test]

@@ -1,9 +1,9 @@
 """Which kernels the Rust workload runs in a step, and which Python eager PyTorch.
 
-    python3 scenarios/parity/kernels.py --scenario FILE --recorder FILE --out DIR [--only WORD]…
+    python3 scenarios/parity/compare_kernels.py --scenario FILE --recorder FILE --out DIR [--only WORD]…
 
 FILE of --scenario is the `scenario` binary built for CUDA, FILE of --recorder what
-`kernels.cpp` became. The rows of `parity.py` that hold each word of --only run once in each
+`record_kernels.cpp` became. The rows of `parity.py` that hold each word of --only run once in each
 implementation. Writes `MODEL-BATCH[-LENGTH]-PRECISION-CHECKPOINTING.csv` into DIR: a line a kernel
 with how often a step runs it and how many microseconds of a step it takes, on either side, the
 largest difference first; and prints the sums, and what a step takes from end to end.
@@ -22,11 +22,13 @@ from parity import library_path, python, row_name, rows, run_file, rust
 # Runs once in every step of every model here.
 MARK = "nll_loss_forward"
 STEPS = 5
+# The recorder has the last kernels of a process only in part.
+LEFT_OUT = 8
 COLUMNS = ["kernel", "rust_count", "python_count", "rust_microseconds", "python_microseconds"]
 
 
 def steps_of(path):
-    """The kernels of the last whole steps: name to (runs, microseconds), each per step; and the
+    """The kernels of some whole steps: name to (runs, microseconds), each per step; and the
     microseconds of a step, from mark to mark."""
     events = sorted(
         (int(begin), int(end), name)
@@ -34,9 +36,9 @@ def steps_of(path):
             line.rstrip("\n").split("\t") for line in open(path) if line.endswith("\n")
         )
     )
-    marks = [begin for begin, _, name in events if MARK in name]
+    marks = [begin for begin, _, name in events if MARK in name][:-LEFT_OUT]
     if len(marks) <= STEPS:
-        sys.exit(f"{path} has {len(marks)} steps; at least {STEPS + 1} are needed")
+        sys.exit(f"{path} has too few steps: after the last {LEFT_OUT}, {STEPS + 1} are needed")
     first, last = marks[-STEPS - 1], marks[-1]
     found = collections.defaultdict(lambda: [0.0, 0.0])
     for begin, end, name in events:
@@ -60,7 +62,7 @@ def main():
     for model, variant in rows(arguments.only):
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
-            file = run_file(folder, model, variant, warmup=4, measured=10)
+            file = run_file(folder, model, variant, warmup=4, measured=20)
             sides = {}
             for side in ("rust", "python"):
                 trace = folder / f"{side}.tsv"

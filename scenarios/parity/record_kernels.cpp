@@ -1,13 +1,13 @@
 // Writes down every kernel that a process runs, whatever language it is written in:
 //
-//     g++ -O2 -shared -fPIC -I CUDA/include kernels.cpp -o kernels.so -L CUDA/lib -l:libcupti.so.13
-//     CUDA_INJECTION64_PATH=$PWD/kernels.so TORCHGAUGE_KERNELS=FILE program
+//     g++ -O2 -shared -fPIC -I CUDA/include record_kernels.cpp -o record_kernels.so -L CUDA/lib -l:libcupti.so.13
+//     CUDA_INJECTION64_PATH=$PWD/record_kernels.so TORCHGAUGE_KERNELS=FILE program
 //
 // CUDA/include and CUDA/lib are those of NVIDIA's packages nvidia-cuda-cupti, nvidia-cuda-runtime
 // and nvidia-cuda-crt. The CUDA driver loads the library. A line of FILE is
 // `begin<TAB>end<TAB>name`, in nanoseconds of CUPTI's clock; copies and fills are named `[copy]` and
 // `[fill]`. What has completed is written every tenth of a second, since a process may end without
-// its exit handlers; `kernels.py` reads whole steps.
+// its exit handlers; `compare_kernels.py` reads whole steps.
 
 #include <chrono>
 #include <cstdint>
