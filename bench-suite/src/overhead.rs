@@ -1,4 +1,4 @@
-//! What watching a run costs: the same runs with the monitors and without, side by side.
+//! What measuring a run costs: the same runs with a part of the measuring and without, side by side.
 
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
@@ -6,18 +6,36 @@ use record::Outcome;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    execute::Executor,
+    execute::{Executor, Order},
     plan::{Cell, Plan},
     trial::{self, Ground, TrialError},
 };
 
+/// The part of the measuring whose cost is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// The monitors, which look on from outside.
+    Monitors,
+    /// Timing forward, backward and optimizer within each step. The monitors look on both ways.
+    StepParts,
+}
+
+impl Part {
+    fn set(self, order: &mut Order, with: bool) {
+        match self {
+            Self::Monitors => order.is_watched = with,
+            Self::StepParts => order.asked.steps.parts = with,
+        }
+    }
+}
+
 /// Throughput of one block's two runs; `None` where one failed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pair {
-    /// Nobody looked on.
-    pub unwatched: Option<f64>,
-    /// The monitors looked on.
-    pub watched: Option<f64>,
+    /// Without the part.
+    pub without: Option<f64>,
+    /// With it.
+    pub with: Option<f64>,
 }
 
 /// One run that ended.
@@ -27,15 +45,16 @@ pub struct Ended<'a> {
     pub cell: &'a Cell,
     /// The block, from 0.
     pub block: u32,
-    /// Whether the monitors looked on.
-    pub watched: bool,
+    /// Whether it had the part.
+    pub with: bool,
     /// How it ended.
     pub outcome: &'a Outcome,
 }
 
-/// Runs every cell twice in each block, watched and not, in random order; gives the pairs of each
-/// cell in the plan's order.
+/// Runs every cell twice in each block, with the part and without, in random order; gives the pairs
+/// of each cell in the plan's order.
 pub async fn measure(
+    part: Part,
     plan: &Plan,
     ground: Ground<'_>,
     executor: &dyn Executor,
@@ -47,26 +66,26 @@ pub async fn measure(
     for block in 0..plan.blocks {
         for (number, cell) in plan.cells.iter().enumerate() {
             let mut pair = Pair {
-                unwatched: None,
-                watched: None,
+                without: None,
+                with: None,
             };
             let first = random.random_bool(0.5);
-            for watched in [first, !first] {
-                let kind = if watched { "watched" } else { "unwatched" };
+            for with in [first, !first] {
+                let kind = if with { "with" } else { "bare" };
                 let name = format!("b{block}-{number:03}-{kind}");
-                let change = |order: &mut crate::execute::Order| order.is_watched = watched;
+                let change = |order: &mut Order| part.set(order, with);
                 let (outcome, metrics) =
                     trial::run(ground, cell, &name, change, executor, cancel).await?;
                 let speed = metrics.map(|metrics| metrics.throughput_samples_per_second);
-                if watched {
-                    pair.watched = speed;
+                if with {
+                    pair.with = speed;
                 } else {
-                    pair.unwatched = speed;
+                    pair.without = speed;
                 }
                 tell(Ended {
                     cell,
                     block,
-                    watched,
+                    with,
                     outcome: &outcome,
                 });
             }

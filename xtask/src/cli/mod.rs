@@ -39,7 +39,7 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Find the largest batch that trains within a memory budget
     Fit(FitArgs),
-    /// Show what the monitors cost: the same runs with them and without
+    /// Show what monitors or timed parts cost: the same runs with them and without
     Overhead(OverheadArgs),
     /// Draw the report of sessions that have run
     Report(ReportArgs),
@@ -188,8 +188,20 @@ pub(crate) struct FitArgs {
     pub(crate) sources: SourceArgs,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OverheadOf {
+    /// What watches from outside
+    Monitors,
+    /// The timing of a step's parts
+    Parts,
+}
+
 #[derive(Debug, Clone, Args)]
 pub(crate) struct OverheadArgs {
+    /// Whose cost: `monitors`, which watch from outside, or `parts`, the timing of forward,
+    /// backward and optimizer within each step
+    #[arg(long, value_name = "monitors|parts", default_value = "monitors")]
+    pub(crate) of: OverheadOf,
     /// A suite in `scenarios/`, or a file
     #[arg(long, value_name = "NAME|FILE", default_value = "smoke")]
     pub(crate) suite: String,

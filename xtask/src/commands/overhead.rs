@@ -1,9 +1,9 @@
-//! `cargo xtask overhead`: what the monitors cost, by the same runs with them and without.
+//! `cargo xtask overhead`: what a part of the measuring costs, by the same runs with it and without.
 
 use bench_suite::{
     live::Live,
     machine,
-    overhead::{self, Pair},
+    overhead::{self, Pair, Part},
     plan::{Plan, Request},
     session,
     trial::Ground,
@@ -12,7 +12,7 @@ use judge::compare::{Block, Comparison, Direction, Kind, Metric, Options, Verdic
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cli::{Format, OverheadArgs},
+    cli::{Format, OverheadArgs, OverheadOf},
     commands::{
         bench::{self, prepare},
         scenarios,
@@ -23,10 +23,10 @@ use crate::{
     workspace,
 };
 
-/// The share of throughput that the monitors may cost.
+/// The share of throughput that a part of the measuring may cost.
 const MARGIN: f64 = 0.005;
 
-/// Runs every cell watched and unwatched, and judges the pairs.
+/// Runs every cell with the part and without, and judges the pairs.
 pub(crate) async fn run(args: &OverheadArgs, printer: &Printer) -> Result<()> {
     let root = workspace::root()?;
     let suite = scenarios::catalog()?
@@ -56,24 +56,25 @@ pub(crate) async fn run(args: &OverheadArgs, printer: &Printer) -> Result<()> {
         session: &name,
         folder: folder.path(),
     };
+    let (part, what) = match args.of {
+        OverheadOf::Monitors => (Part::Monitors, "monitors"),
+        OverheadOf::Parts => (Part::StepParts, "timed parts"),
+    };
     let pairs = overhead::measure(
+        part,
         &plan,
         ground,
         ready.executor.as_ref(),
         &cancel,
         &mut |ended| {
-            let look = if ended.watched {
-                "watched"
-            } else {
-                "unwatched"
-            };
+            let how = if ended.with { "with" } else { "without" };
             let outcome = match ended.outcome {
                 record::Outcome::Ok => "ok".to_owned(),
                 record::Outcome::Failed { reason, .. } => reason.word(),
             };
             let plan = &ended.cell.plan;
             printer.note(&format!(
-                "block {}: {} {} {look}: {outcome}",
+                "block {}: {} {} {how} {what}: {outcome}",
                 ended.block + 1,
                 plan.scenario,
                 plan.variant
@@ -83,7 +84,7 @@ pub(crate) async fn run(args: &OverheadArgs, printer: &Printer) -> Result<()> {
     .await;
     stopper.abort();
     place.clean_up().await;
-    tell(&plan, &pairs?, printer)
+    tell(what, &plan, &pairs?, printer)
 }
 
 fn judged(pairs: &[Pair]) -> Option<Comparison> {
@@ -91,8 +92,8 @@ fn judged(pairs: &[Pair]) -> Option<Comparison> {
         blocks: pairs
             .iter()
             .map(|pair| Block {
-                base: pair.unwatched,
-                head: pair.watched,
+                base: pair.without,
+                head: pair.with,
             })
             .collect(),
         direction: Direction::HigherIsBetter,
@@ -102,13 +103,14 @@ fn judged(pairs: &[Pair]) -> Option<Comparison> {
     compare(&metric, &Options::default()).ok()
 }
 
-fn tell(plan: &Plan, pairs: &[Vec<Pair>], printer: &Printer) -> Result<()> {
+fn tell(what: &str, plan: &Plan, pairs: &[Vec<Pair>], printer: &Printer) -> Result<()> {
+    let ratio = format!("with {what} ÷ without");
     let mut rows = table(
         Format::Text,
         [
             "scenario",
             "variant",
-            "watched ÷ unwatched",
+            &ratio,
             "95 % interval",
             "blocks",
             "verdict",
@@ -122,7 +124,7 @@ fn tell(plan: &Plan, pairs: &[Vec<Pair>], printer: &Printer) -> Result<()> {
         let verdict = match comparison.verdict {
             Verdict::Same => "within 0.5 %",
             Verdict::Worse => "costs more than it may",
-            Verdict::Better => "faster with monitors: noise",
+            Verdict::Better => "faster with them: noise",
             Verdict::CannotTell => "cannot tell; more blocks",
         };
         failing += usize::from(comparison.verdict == Verdict::Worse);

@@ -88,14 +88,24 @@ fn the_cost_of_the_monitors_is_judged() {
         "--engine=mock:",
     ]);
     assert_eq!(code, 0, "{text}");
-    assert!(text.contains("watched ÷ unwatched"), "{text}");
+    assert!(text.contains("with monitors ÷ without"), "{text}");
     let (code, text) = xtask(&[
         "overhead",
         "--suite=smoke",
         "--device=cpu",
         "--blocks=6",
-        "--engine=mock:-watched=ok:0.9",
+        "--engine=mock:-with=ok:0.9",
     ]);
     assert_eq!(code, 1, "{text}");
     assert!(text.contains("costs more than it may"), "{text}");
+    let (code, text) = xtask(&[
+        "overhead",
+        "--of=parts",
+        "--suite=smoke",
+        "--device=cpu",
+        "--blocks=2",
+        "--engine=mock:",
+    ]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("with timed parts ÷ without"), "{text}");
 }
