@@ -27,7 +27,7 @@ pub(crate) fn check(
 ) -> Result<(), String> {
     check_counts(asked, results, metrics)?;
     check_lengths(asked, results)?;
-    check_times(results, metrics)?;
+    check_times(asked.task, results, metrics)?;
     check_losses(asked.task, results, metrics)?;
     check_memory(metrics, monitor)?;
     if asked.device.is_cuda() {
@@ -44,17 +44,25 @@ fn check_counts(asked: &RunFile, results: &Results, metrics: &Metrics) -> Result
             "{told} step events, but {measured} measured steps were asked for"
         ));
     }
+    let (micro_batch, effective_batch) = match asked.task {
+        // What computes nothing takes no samples.
+        Task::Idle => (0, 0),
+        _ => (
+            asked.variant.batch.get().into(),
+            asked.variant.effective_batch(),
+        ),
+    };
     equal(
         "micro_batch",
         metrics.micro_batch,
         "batch of the run file",
-        asked.variant.batch.get().into(),
+        micro_batch,
     )?;
     equal(
         "effective_batch",
         metrics.effective_batch,
         "batch × accumulation of the run file",
-        asked.variant.effective_batch(),
+        effective_batch,
     )?;
     equal(
         "samples",
@@ -76,7 +84,6 @@ fn check_lengths(asked: &RunFile, results: &Results) -> Result<(), String> {
     for step in &results.steps {
         let index = step.index;
         match (asked.variant.sequence_lengths, step.sequence_length) {
-            (None, None) => {}
             (None, Some(got)) => {
                 return Err(format!(
                     "step {index} has sequences of {got}, but all were to have one length"
@@ -92,34 +99,33 @@ fn check_lengths(asked: &RunFile, results: &Results) -> Result<(), String> {
                     "step {index} has sequences of {got}, but {range} were asked for"
                 ));
             }
-            (Some(_), Some(_)) => {}
+            (None, None) | (Some(_), Some(_)) => {}
         }
     }
     Ok(())
 }
 
-fn check_times(results: &Results, metrics: &Metrics) -> Result<(), String> {
+fn check_times(task: Task, results: &Results, metrics: &Metrics) -> Result<(), String> {
     let time = metrics.measured_seconds;
-    let rate = metrics.throughput_samples_per_second;
-    for (name, value) in [
-        ("measured_seconds", time),
-        ("throughput_samples_per_second", rate),
-    ] {
-        if !(value.is_finite() && value > 0.0) {
-            return Err(format!("{name} is {value}, expected a number above 0"));
-        }
-    }
+    above_zero("measured_seconds", time)?;
     for step in &results.steps {
         if !(step.seconds.is_finite() && step.seconds > 0.0) {
             return Err(format!("step {} took {} seconds", step.index, step.seconds));
         }
     }
-    let samples = metrics.samples as f64;
-    if (rate * time - samples).abs() > ROUNDING * samples {
-        return Err(format!(
-            "throughput × time is {rate} × {time} = {} samples, but samples is {samples}",
-            rate * time
-        ));
+    match (task, metrics.throughput_samples_per_second) {
+        (Task::Idle, None) => {}
+        (Task::Idle, Some(rate)) => {
+            return Err(format!(
+                "throughput_samples_per_second is {rate} in a run that computes nothing"
+            ));
+        }
+        (_, None) => {
+            return Err(format!(
+                "throughput_samples_per_second is missing from {task}"
+            ));
+        }
+        (_, Some(rate)) => check_rate(rate, metrics)?,
     }
     let sum: f64 = results.steps.iter().map(|step| step.seconds).sum();
     if sum > time * (1.0 + STEP_SUM_OVER) || sum < time * (1.0 - STEP_SUM_UNDER) {
@@ -144,11 +150,31 @@ fn check_losses(task: Task, results: &Results, metrics: &Metrics) -> Result<(), 
             (Task::Training, None) => return Err(format!("{name} is missing from a training run")),
             // JSON has no NaN, but a later format may.
             (_, Some(loss)) if !loss.is_finite() => return Err(format!("{name} is {loss}")),
-            (Task::Inference, Some(loss)) => {
+            (Task::Inference | Task::Idle, Some(loss)) => {
                 return Err(format!("{name} is {loss} in a run without a loss"));
             }
             _ => {}
         }
+    }
+    Ok(())
+}
+
+fn above_zero(name: &str, value: f64) -> Result<(), String> {
+    if value.is_finite() && value > 0.0 {
+        return Ok(());
+    }
+    Err(format!("{name} is {value}, expected a number above 0"))
+}
+
+fn check_rate(rate: f64, metrics: &Metrics) -> Result<(), String> {
+    above_zero("throughput_samples_per_second", rate)?;
+    let time = metrics.measured_seconds;
+    let samples = metrics.samples as f64;
+    if (rate * time - samples).abs() > ROUNDING * samples {
+        return Err(format!(
+            "throughput × time is {rate} × {time} = {} samples, but samples is {samples}",
+            rate * time
+        ));
     }
     Ok(())
 }
@@ -161,7 +187,7 @@ fn check_utilization(metrics: &Metrics) -> Result<(), String> {
         Some(share) if !(share.is_finite() && (0.0..=1.0).contains(&share)) => Err(format!(
             "utilization is {share}: {} samples/s × {} operations a sample, but a large matrix \
              product reaches {} operations/s only",
-            metrics.throughput_samples_per_second,
+            metrics.throughput_samples_per_second.unwrap_or_default(),
             metrics.model_flops_per_sample.unwrap_or_default(),
             metrics.matmul_flops_per_second.unwrap_or_default(),
         )),
@@ -249,6 +275,8 @@ pub(crate) fn metrics(
         throughput_samples_per_second: summary.throughput_samples_per_second,
         samples: summary.samples,
         measured_seconds: summary.measured_seconds,
+        processor_seconds: summary.processor_seconds,
+        run_processor_seconds: summary.run_processor_seconds,
         step_seconds: StepTimes::of(&results.steps).unwrap_or_default(),
         micro_batch: summary.micro_batch,
         effective_batch: summary.effective_batch,
@@ -269,7 +297,7 @@ pub(crate) fn metrics(
 
 /// The model's operations a second as a share of those of a large matrix product.
 fn utilization(summary: &protocol::Summary) -> Option<f64> {
-    let done = summary.model_flops_per_sample? * summary.throughput_samples_per_second;
+    let done = summary.model_flops_per_sample? * summary.throughput_samples_per_second?;
     Some(done / summary.matmul_flops_per_second?)
 }
 
@@ -317,7 +345,7 @@ mod tests {
             effective_batch: 8,
             samples: 16,
             measured_seconds: 1.01,
-            throughput_samples_per_second: 16.0 / 1.01,
+            throughput_samples_per_second: Some(16.0 / 1.01),
             first_loss: Some(2.5),
             last_loss: Some(2.0),
             memory: Memory {
@@ -374,9 +402,17 @@ mod tests {
     #[test]
     fn a_contradiction_names_both_figures() {
         type Break<'a> = &'a dyn Fn(&mut Case);
-        let broken: [(Break<'_>, &str); 17] = [
+        let broken: [(Break<'_>, &str); 19] = [
             (
-                &|c| c.metrics.throughput_samples_per_second *= 1.01,
+                &|c| c.metrics.throughput_samples_per_second = None,
+                "throughput_samples_per_second is missing from training",
+            ),
+            (
+                &|c| c.metrics.throughput_samples_per_second = Some(0.0),
+                "throughput_samples_per_second is 0, expected a number above 0",
+            ),
+            (
+                &|c| c.metrics.throughput_samples_per_second = Some(16.0),
                 "but samples is 16",
             ),
             (
@@ -442,6 +478,28 @@ mod tests {
             let found = verdict(break_it);
             assert!(found.contains(expect), "{found}");
         }
+    }
+
+    #[test]
+    fn what_idles_has_neither_samples_nor_a_rate() {
+        let idle = |case: &mut Case, rate| {
+            case.asked.task = Task::Idle;
+            case.metrics.throughput_samples_per_second = rate;
+            (case.metrics.micro_batch, case.metrics.effective_batch) = (0, 0);
+            case.metrics.samples = 0;
+            (case.metrics.first_loss, case.metrics.last_loss) = (None, None);
+            for step in &mut case.results.steps {
+                step.loss = None;
+            }
+        };
+        assert_eq!(verdict(|case| idle(case, None)), "fine");
+        let rate = verdict(|case| idle(case, Some(1.0)));
+        assert!(rate.contains("in a run that computes nothing"), "{rate}");
+        let samples = verdict(|case| {
+            idle(case, None);
+            case.metrics.samples = 2;
+        });
+        assert!(samples.contains("samples is 2"), "{samples}");
     }
 
     #[test]

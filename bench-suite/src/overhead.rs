@@ -76,7 +76,7 @@ pub async fn measure(
                 let change = |order: &mut Order| part.set(order, with);
                 let (outcome, metrics) =
                     trial::run(ground, cell, &name, change, executor, cancel).await?;
-                let speed = metrics.map(|metrics| metrics.throughput_samples_per_second);
+                let speed = metrics.and_then(|metrics| metrics.throughput_samples_per_second);
                 if with {
                     pair.with = speed;
                 } else {

@@ -1,5 +1,7 @@
 //! The columns of the table of cells, shared by the page, Markdown and the terminal.
 
+use protocol::Task;
+
 use crate::{
     format::{self, UNKNOWN, bytes, seconds, significant},
     model::{CellSummary, Spread, View},
@@ -19,7 +21,7 @@ pub(crate) struct Column {
 }
 
 /// Every column, in order.
-const COLUMNS: [Column; 11] = [
+const COLUMNS: [Column; 13] = [
     Column {
         head: "samples/s",
         read: |cell| throughput(cell).map(|spread| significant(spread.median, 4)),
@@ -76,10 +78,25 @@ const COLUMNS: [Column; 11] = [
         // On a card, the host's memory is seldom what a reader looks for; the JSON has it.
         read: |cell| {
             let resident = median(cell.metrics.host_peak_resident_bytes)?;
-            cell.metrics
-                .peak_reserved_bytes
-                .is_none()
-                .then(|| bytes(resident))
+            let is_asked_for = cell.metrics.peak_reserved_bytes.is_none() || is_idle(cell);
+            is_asked_for.then(|| bytes(resident))
+        },
+        importance: 2,
+    },
+    Column {
+        head: "context",
+        // In every run, but only where nothing runs is it what a reader looks for.
+        read: |cell| {
+            let context = median(cell.metrics.context_bytes)?;
+            is_idle(cell).then(|| bytes(context))
+        },
+        importance: 2,
+    },
+    Column {
+        head: "processor",
+        read: |cell| {
+            let share = processor_share(cell)?;
+            is_idle(cell).then(|| format::share(share))
         },
         importance: 2,
     },
@@ -111,6 +128,16 @@ pub(crate) fn entry(column: &Column, cell: &CellSummary) -> String {
 
 fn throughput(cell: &CellSummary) -> Option<Spread> {
     cell.metrics.throughput_samples_per_second
+}
+
+fn is_idle(cell: &CellSummary) -> bool {
+    cell.task == Task::Idle
+}
+
+/// Processor time over wall time while it was measured; 1 is one processor.
+pub(crate) fn processor_share(cell: &CellSummary) -> Option<f64> {
+    let busy = median(cell.metrics.processor_seconds)?;
+    Some(busy / median(cell.metrics.measured_seconds)?)
 }
 
 fn median(spread: Option<Spread>) -> Option<f64> {

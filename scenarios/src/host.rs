@@ -17,6 +17,35 @@ pub fn since_process_start() -> Option<Duration> {
     age(&stat, &uptime)
 }
 
+/// Processor time of the process so far, all threads together, in seconds: fields 14 and 15 of
+/// `/proc/self/stat`, in hundredths.
+#[must_use]
+pub fn processor_seconds() -> Option<f64> {
+    processor_time(&fs::read_to_string("/proc/self/stat").ok()?)
+}
+
+/// What lies between two readings.
+#[must_use]
+pub fn between(before: Option<f64>, after: Option<f64>) -> Option<f64> {
+    Some((after? - before?).max(0.0))
+}
+
+fn processor_time(stat: &str) -> Option<f64> {
+    let mut fields = after_name(stat)?.skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some((user + system) as f64 / TICKS_PER_SECOND)
+}
+
+/// The kernel's `USER_HZ` is 100 on every architecture that libtorch runs on.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// The fields from the third on: the command's name in brackets, which may hold spaces, is the
+/// second.
+fn after_name(stat: &str) -> Option<std::str::SplitAsciiWhitespace<'_>> {
+    Some(stat.rsplit_once(')')?.1.split_ascii_whitespace())
+}
+
 fn peak_resident(status: &str) -> Option<u64> {
     let line = status
         .lines()
@@ -26,11 +55,7 @@ fn peak_resident(status: &str) -> Option<u64> {
 }
 
 fn age(stat: &str, uptime: &str) -> Option<Duration> {
-    // The kernel's USER_HZ is 100 on every architecture that libtorch runs on.
-    const TICKS_PER_SECOND: f64 = 100.0;
-    // The command's name in brackets may hold spaces; it is field 2.
-    let after_name = stat.rsplit_once(')')?.1;
-    let began: f64 = after_name.split_ascii_whitespace().nth(19)?.parse().ok()?;
+    let began: f64 = after_name(stat)?.nth(19)?.parse().ok()?;
     let now: f64 = uptime.split_ascii_whitespace().next()?.parse().ok()?;
     Duration::try_from_secs_f64((now - began / TICKS_PER_SECOND).max(0.0)).ok()
 }
@@ -49,11 +74,18 @@ mod tests {
         let stat = "7 (a (b) c) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 1250 20";
         assert_eq!(age(stat, "14.75 3.00\n"), Some(Duration::from_millis(2250)));
         assert_eq!(age("nonsense", "14.75"), None);
+        assert_eq!(processor_time(stat), Some(0.23));
+        assert_eq!(processor_time("7 (a) S 1"), None);
     }
 
     #[test]
     fn this_process_has_figures() {
         assert!(peak_resident_bytes().unwrap() > 1 << 20);
+        let before = processor_seconds().unwrap();
+        let began = std::time::Instant::now();
+        while began.elapsed() < Duration::from_millis(100) {}
+        let took = processor_seconds().unwrap() - before;
+        assert!((0.02..60.0).contains(&took), "{took}");
         assert!(since_process_start().unwrap() < Duration::from_hours(1));
     }
 }

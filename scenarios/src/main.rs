@@ -28,10 +28,16 @@ fn code(age: Duration) -> u8 {
     };
     match execute(Path::new(run_file), Path::new(results_file), age) {
         Ok(summary) => {
-            log(format_args!(
-                "{} samples in {:.3} s: {:.2} samples/s",
-                summary.samples, summary.measured_seconds, summary.throughput_samples_per_second
-            ));
+            let seconds = summary.measured_seconds;
+            match summary.throughput_samples_per_second {
+                Some(rate) => {
+                    let samples = summary.samples;
+                    log(format_args!(
+                        "{samples} samples in {seconds:.3} s: {rate:.2} samples/s"
+                    ));
+                }
+                None => log(format_args!("idle for {seconds:.3} s")),
+            }
             0
         }
         Err(error) => {

@@ -114,7 +114,7 @@ fn smoke_runs_in_containers_and_draws_its_report() {
             .expect("the workload told its versions");
         assert_eq!(workload.libtorch_version, "2.11.0");
         let metrics = record.metrics.as_ref().expect("figures");
-        assert!(metrics.throughput_samples_per_second > 0.0);
+        assert!(metrics.throughput_samples_per_second > Some(0.0));
         assert!(metrics.memory.peak_allocated_bytes > metrics.memory.parameter_bytes);
         assert!(metrics.container_peak_bytes.is_some(), "{}", record.run);
     }

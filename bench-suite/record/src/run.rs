@@ -88,15 +88,22 @@ impl Record {
 /// The figures of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Metrics {
-    /// Samples that the measured steps processed, over their wall time.
-    pub throughput_samples_per_second: f64,
+    /// Samples that the measured steps processed, over their wall time; `None` for the task idle.
+    pub throughput_samples_per_second: Option<f64>,
     /// Samples that the measured steps processed.
     pub samples: u64,
     /// Wall time of the measured steps, from an idle device to an idle device.
     pub measured_seconds: f64,
-    /// Distribution of the step times.
+    /// Processor time that the process took during the measured steps, all threads together, in
+    /// hundredths of a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processor_seconds: Option<f64>,
+    /// As `processor_seconds`, from the start of the process to the end of the measured steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_processor_seconds: Option<f64>,
+    /// Distribution of the step times. A step of the task idle is as long as it was asked to be.
     pub step_seconds: StepTimes,
-    /// Samples in one micro-batch.
+    /// Samples in one micro-batch; like all samples 0 for the task idle.
     pub micro_batch: u64,
     /// Samples in one optimizer step.
     pub effective_batch: u64,

@@ -324,13 +324,15 @@ fn figures(asked: &RunFile, speed: f64, sound: bool) -> Vec<Event> {
         })
         .collect();
     let rate = samples as f64 / measured_seconds;
+    let idle = asked.task == Task::Idle;
+    let samples_of = |samples| if idle { 0 } else { samples };
     events.push(Event::Finished(Box::new(Summary {
         parameters: 1000,
-        micro_batch: asked.variant.batch.get().into(),
-        effective_batch: asked.variant.effective_batch(),
-        samples,
+        micro_batch: samples_of(asked.variant.batch.get().into()),
+        effective_batch: samples_of(asked.variant.effective_batch()),
+        samples: samples_of(samples),
         measured_seconds,
-        throughput_samples_per_second: if sound { rate } else { rate * 1.5 },
+        throughput_samples_per_second: (!idle).then_some(if sound { rate } else { rate * 1.5 }),
         first_loss: loss.map(|loss| loss + 0.5),
         last_loss: loss,
         memory: Memory {

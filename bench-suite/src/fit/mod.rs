@@ -9,7 +9,7 @@
 mod front;
 mod search;
 
-use protocol::Positive;
+use protocol::{Positive, Task};
 use record::{CellPlan, Outcome, Reason};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -116,7 +116,7 @@ pub async fn find(
     Ok(all)
 }
 
-/// Cells that differ in more than the batch, each once.
+/// Cells that differ in more than the batch, each once; what idles has none.
 fn combinations(plan: &Plan) -> Vec<&Cell> {
     let mut seen = std::collections::BTreeSet::new();
     let key = |cell: &Cell| {
@@ -130,7 +130,7 @@ fn combinations(plan: &Plan) -> Vec<&Cell> {
         (names, without_batch(&cell.plan))
     };
     let mut cells: Vec<&Cell> = plan.cells.iter().collect();
-    cells.retain(|cell| seen.insert(key(cell)));
+    cells.retain(|cell| cell.plan.task != Task::Idle && seen.insert(key(cell)));
     cells
 }
 
@@ -192,6 +192,7 @@ async fn one(
         batch,
         outcome,
         peak_bytes,
-        throughput_samples_per_second: metrics.map(|metrics| metrics.throughput_samples_per_second),
+        throughput_samples_per_second: metrics
+            .and_then(|metrics| metrics.throughput_samples_per_second),
     })
 }

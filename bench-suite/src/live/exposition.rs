@@ -247,9 +247,9 @@ impl Shown {
             scenario: record.scenario.clone(),
             variant: record.variant.to_string(),
         };
-        self.throughput
-            .get_or_create(&labels)
-            .set(metrics.throughput_samples_per_second);
+        if let Some(rate) = metrics.throughput_samples_per_second {
+            self.throughput.get_or_create(&labels).set(rate);
+        }
         if let Some(bytes) = metrics.memory.peak_allocated_bytes {
             self.allocated.get_or_create(&labels).set(bytes as f64);
         }

@@ -237,7 +237,9 @@ impl<'a> Expansion<'a> {
             .filter(|other| check(*model, *task, variant, other.any()).is_ok())
             .map(DeviceKind::word)
             .collect();
-        let help = match others.as_slice() {
+        // Nothing in `axes` mends a model or a task.
+        let on_axis = Variant::AXES.contains(&refusal.axis);
+        let help = on_axis.then(|| match others.as_slice() {
             [other] if self.scenario.devices.len() > 1 => format!(
                 "leave it out there with `exclude: [{{device: {device}, {}: {value}}}]`, \
                  or run the scenario on {other} alone with `devices: [{other}]`",
@@ -251,8 +253,8 @@ impl<'a> Expansion<'a> {
                 "take the value out, or `exclude: [{{{}: {value}}}]`",
                 refusal.axis
             ),
-        };
-        Err(self.document.error_at(&at, message, Some(help)))
+        });
+        Err(self.document.error_at(&at, message, help))
     }
 }
 

@@ -39,11 +39,16 @@ async fn run_until(mode: &str, limits: &str, cancel: CancellationToken) -> Done 
 }
 
 async fn run_image(image: ContainerImage, limits: &str, cancel: CancellationToken) -> Done {
+    let scenario = format!("{{name: a, model: vit-tiny, task: inference, limits: {limits}}}");
+    run_scenario(image, &scenario, cancel).await
+}
+
+async fn run_scenario(image: ContainerImage, scenario: &str, cancel: CancellationToken) -> Done {
     let engine = engine().await;
     let home = tempfile::tempdir().unwrap();
     let suite = format!(
         "version: 1\ndescription: d\ndefaults: {{blocks: 1, steps: {{warmup: 0, measured: 1}}}}\n\
-         scenarios: [{{name: a, model: vit-tiny, task: inference, limits: {limits}}}]\n"
+         scenarios: [{scenario}]\n"
     );
     let mut spec = spec(&suite, &["tiny"], Device::Cpu);
     spec.engine_retries = 0;
@@ -90,6 +95,27 @@ pub(crate) async fn check(mode: &str, limits: &str, word: &str, text: &str) -> R
     );
     assert_eq!(done.left, 0, "a container was left");
     done.record
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_container_has_memory_and_no_throughput() {
+    let scenario = "{name: idle, model: none, task: idle}";
+    let done = run_scenario(image::with_mode("idle"), scenario, CancellationToken::new()).await;
+    let record = done.record;
+    assert_eq!(ending(&record), "ok", "{}\n{}", message(&record), done.log);
+    let metrics = record.metrics.as_ref().unwrap();
+    assert_eq!(metrics.throughput_samples_per_second, None);
+    assert_eq!(metrics.processor_seconds, Some(0.01));
+    // The workload holds 64 MiB.
+    assert!(metrics.container_peak_bytes > Some(60 << 20), "{metrics:?}");
+    let told: Vec<&str> = record::Quantity::ALL
+        .iter()
+        .filter(|quantity| quantity.of(&record).is_some())
+        .map(|quantity| quantity.name)
+        .collect();
+    assert!(told.contains(&"container_peak_bytes"), "{told:?}");
+    let of_work = |name: &&str| name.starts_with("step_") || name.starts_with("throughput");
+    assert!(!told.iter().any(of_work), "{told:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -167,18 +167,8 @@ fn unknown_and_impossible_words_are_shown_where_they_stand() {
 }
 
 #[test]
-fn counts_and_sizes_are_shown_where_they_stand() {
-    let many = |count: u32| {
-        let values: Vec<_> = (1..=count).map(|value| value.to_string()).collect();
-        values.join(", ")
-    };
+fn lengths_and_idling_are_checked_where_they_stand() {
     check_refused(&[
-        ("empty axis", suite("    axes:\n      batch: []\n")),
-        (
-            "axis without value",
-            suite("    axes:\n      image_size:\n"),
-        ),
-        ("negative count", suite("    axes: {batch: [4, -8]}\n")),
         (
             "lengths upside down",
             suite("    axes:\n      sequence_lengths: {min: 64, max: 8}\n"),
@@ -197,6 +187,31 @@ fn counts_and_sizes_are_shown_where_they_stand() {
             suite("    axes: {sequence_length: 16, sequence_lengths: {min: 8, max: 64}}\n")
                 .replace("vit-tiny", "bert-tiny"),
         ),
+        ("a model that idles", suite("    task: idle\n")),
+        (
+            "idling with an axis",
+            suite("    task: idle\n    axes: {batch: [1, 2]}\n").replace("vit-tiny", "none"),
+        ),
+        (
+            "training without a model",
+            suite("").replace("vit-tiny", "none"),
+        ),
+    ]);
+}
+
+#[test]
+fn counts_and_sizes_are_shown_where_they_stand() {
+    let many = |count: u32| {
+        let values: Vec<_> = (1..=count).map(|value| value.to_string()).collect();
+        values.join(", ")
+    };
+    check_refused(&[
+        ("empty axis", suite("    axes:\n      batch: []\n")),
+        (
+            "axis without value",
+            suite("    axes:\n      image_size:\n"),
+        ),
+        ("negative count", suite("    axes: {batch: [4, -8]}\n")),
         ("zero count", suite("    axes: {accumulation: 0}\n")),
         ("zero steps", suite("    steps: {warmup: 0, measured: 0}\n")),
         (

@@ -81,6 +81,15 @@ fn main() {
             eprintln!("found {compiled} in {folder}");
             fs::write(format!("{folder}/{run}"), "kernel").expect("room for one more");
         }
+        "idle" => {
+            let memory = vec![1_u8; 64 << 20];
+            sleep(Duration::from_millis(1000));
+            assert_eq!(memory[memory.len() / 2], 1);
+            say(r#"{"event":"step","index":0,"seconds":1.0,"loss":null,"skipped":false}"#);
+            return say(
+                r#"{"event":"finished","parameters":0,"micro_batch":0,"effective_batch":0,"warmup_steps":0,"samples":0,"measured_seconds":1.0,"throughput_samples_per_second":null,"processor_seconds":0.01,"first_loss":null,"last_loss":null,"memory":{},"scaler":null}"#,
+            );
+        }
         _ => {
             let memory = vec![1_u8; 64 << 20];
             sleep(Duration::from_millis(600));

@@ -220,6 +220,11 @@ pub(super) fn groups(report: &Report, contenders: &[Contender]) -> Vec<Group> {
 
 /// Gives every row the axes in which the rows differ, and the group those in which they do not.
 fn label(group: &mut Group) {
+    if let (Task::Idle, [only]) = (group.task, &mut group.rows[..]) {
+        // No axis means anything.
+        only.label = group.task.to_string();
+        return;
+    }
     if let [only] = &mut group.rows[..] {
         only.label = words(&only.variant.axes(), |axis| BASIC.contains(&axis), false);
         return;

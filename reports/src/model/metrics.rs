@@ -1,6 +1,6 @@
 //! The metrics of a cell. A new metric is one entry here.
 
-use protocol::StepParts;
+use protocol::{StepParts, Task};
 use record::{MemoryParts, Metrics, Record};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -48,6 +48,11 @@ fn bytes(value: Option<u64>) -> Option<f64> {
     value.map(|value| value as f64)
 }
 
+/// Idle steps are as long as they were asked to be, which is no figure of the image.
+fn step(run: &Record, seconds: f64) -> Option<f64> {
+    (run.task != Task::Idle).then_some(seconds)
+}
+
 /// Mean over the measured steps; `None` where they have no parts.
 fn part(run: &Record, read: impl Fn(&StepParts) -> f64) -> Option<f64> {
     let parts: Option<Vec<f64>> = run
@@ -61,13 +66,13 @@ fn part(run: &Record, read: impl Fn(&StepParts) -> f64) -> Option<f64> {
 
 cell_metrics! {
     /// Samples that the measured steps processed, over their wall time.
-    throughput_samples_per_second: |_, m| Some(m.throughput_samples_per_second);
+    throughput_samples_per_second: |_, m| m.throughput_samples_per_second;
     /// Median step of a run.
-    step_median_seconds: |_, m| Some(m.step_seconds.median);
+    step_median_seconds: |run, m| step(run, m.step_seconds.median);
     /// Step time that 90 % of a run's steps stay below.
-    step_p90_seconds: |_, m| Some(m.step_seconds.p90);
+    step_p90_seconds: |run, m| step(run, m.step_seconds.p90);
     /// Step time that 99 % of a run's steps stay below.
-    step_p99_seconds: |_, m| Some(m.step_seconds.p99);
+    step_p99_seconds: |run, m| step(run, m.step_seconds.p99);
     /// Mean time of a step's forward and loss.
     forward_seconds: |run, _| part(run, |parts| parts.forward_seconds);
     /// Mean time of a step's backward.
@@ -78,6 +83,10 @@ cell_metrics! {
     utilization: |_, m| m.utilization;
     /// Wall time of the measured steps.
     measured_seconds: |_, m| Some(m.measured_seconds);
+    /// Processor time that the process took during the measured steps, all threads together.
+    processor_seconds: |_, m| m.processor_seconds;
+    /// Processor time that the process took up to the end of the measured steps.
+    run_processor_seconds: |_, m| m.run_processor_seconds;
     /// Wall time of the whole run.
     wall_seconds: |run, _| Some(run.wall_seconds);
     /// Most bytes in tensors during the measured steps.

@@ -3,10 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use protocol::Device;
+use protocol::{Device, Task};
 
 use super::{Group, SessionSummary, View, spread::median};
-use crate::format::{self, plural};
+use crate::{
+    format::{self, plural},
+    table::processor_share,
+};
 
 /// More scenarios than this are left to the table.
 const MOST_SCENARIOS: usize = 6;
@@ -92,6 +95,9 @@ fn machine(session: &SessionSummary) -> String {
 
 /// The fastest and the smallest variant of a scenario.
 fn best(view: &View, group: &Group) -> Option<String> {
+    if group.task == Task::Idle {
+        return idle(view, group);
+    }
     let several = view.contenders.len() > 1;
     let name = |row: usize, cell: usize| {
         let label = &group.rows[row].label;
@@ -150,6 +156,30 @@ fn best(view: &View, group: &Group) -> Option<String> {
         };
     }
     Some(text + ".")
+}
+
+/// What a scenario takes that computes nothing, in each contender.
+fn idle(view: &View, group: &Group) -> Option<String> {
+    let several = view.contenders.len() > 1;
+    let taken: Vec<String> = group
+        .cells()
+        .filter_map(|index| {
+            let cell = &view.report.cells[index];
+            let resident = cell.metrics.host_peak_resident_bytes?.median;
+            let mut text = format!("{} of host memory", format::bytes(resident));
+            if let Some(context) = cell.metrics.context_bytes {
+                text += &format!(", {} of the card", format::bytes(context.median));
+            }
+            if let Some(share) = processor_share(cell) {
+                text += &format!(", {} of a processor", format::share(share));
+            }
+            if several {
+                text += &format!(" in {}", view.contenders[view.contender_of(index)].label);
+            }
+            Some(text)
+        })
+        .collect();
+    (!taken.is_empty()).then(|| format!("{} takes {}.", group.scenario, taken.join("; ")))
 }
 
 /// Each contender beside the first, over the cells that both have.

@@ -57,7 +57,7 @@ fn values<'a>(view: &View<'a>, cell: usize) -> Vec<(&'a str, f64)> {
     view.good_runs(cell)
         .into_iter()
         .filter_map(|run| {
-            let value = run.metrics.as_ref()?.throughput_samples_per_second;
+            let value = run.metrics.as_ref()?.throughput_samples_per_second?;
             value.is_finite().then_some((run.run.as_str(), value))
         })
         .collect()

@@ -39,6 +39,42 @@ fn markdown_of_two_images() {
 }
 
 #[test]
+fn an_idle_scenario_is_told_by_what_it_takes() {
+    let mut source = small().source();
+    source.session.cells.clear();
+    for record in &mut source.records.records {
+        (record.task, record.model) = (protocol::Task::Idle, protocol::Model::None);
+        (record.scenario, record.variant) = ("idle".into(), protocol::Variant::default());
+        record.outcome = record::Outcome::Ok;
+        record.metrics = Some(record::Metrics {
+            measured_seconds: 20.0,
+            processor_seconds: Some(0.1),
+            memory: protocol::Memory {
+                host_peak_resident_bytes: Some(700 << 20),
+                context_bytes: Some(500 << 20),
+                ..protocol::Memory::default()
+            },
+            ..record::Metrics::default()
+        });
+        record.steps.clear();
+    }
+    let sources = [source];
+    let view = View::of(&sources);
+    let text = markdown::render(&view);
+    assert!(
+        text.contains(
+            "idle takes 700.0 MiB of host memory, 500.0 MiB of the card, 0.50 % of a processor"
+        ),
+        "{text}"
+    );
+    assert!(!text.contains("samples/s"), "{text}");
+    let cell = &view.report.cells[0];
+    assert_eq!(cell.metrics.step_median_seconds, None);
+    assert_eq!(cell.metrics.throughput_samples_per_second, None);
+    reports::html::render(&view).expect("the page is drawn");
+}
+
+#[test]
 fn text_in_many_widths() {
     let table = |width, plain| {
         with_view(&[small()], |view| {

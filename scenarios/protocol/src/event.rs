@@ -272,7 +272,7 @@ pub struct ScalerState {
 pub struct Summary {
     /// Trainable parameters of the model.
     pub parameters: u64,
-    /// Samples in one micro-batch.
+    /// Samples in one micro-batch; like all samples 0 for the task idle.
     pub micro_batch: u64,
     /// Samples in one optimizer step.
     pub effective_batch: u64,
@@ -283,8 +283,15 @@ pub struct Summary {
     pub samples: u64,
     /// Wall time of the measured steps, from an idle device to an idle device.
     pub measured_seconds: f64,
-    /// `samples / measured_seconds`.
-    pub throughput_samples_per_second: f64,
+    /// `samples / measured_seconds`; `None` for the task idle.
+    pub throughput_samples_per_second: Option<f64>,
+    /// Processor time that the process took during the measured steps, all threads together, in
+    /// hundredths of a second.
+    #[serde(default)]
+    pub processor_seconds: Option<f64>,
+    /// As `processor_seconds`, from the start of the process to the end of the measured steps.
+    #[serde(default)]
+    pub run_processor_seconds: Option<f64>,
     /// Floating-point operations of the model for a sample, two for each multiply-add; what is
     /// computed again for checkpointing does not count. Where lengths vary, the mean over the
     /// measured steps.

@@ -35,5 +35,8 @@ pub const DETERMINISTIC_ENVIRONMENT: (&str, &str) = ("CUBLAS_WORKSPACE_CONFIG", 
 /// «CUDA Environment Variables»). The harness sets it for every run on a card.
 pub const KERNEL_CACHE_VARIABLE: &str = "CUDA_CACHE_PATH";
 
+/// How long a step of the task idle is.
+pub const IDLE_STEP: std::time::Duration = std::time::Duration::from_secs(1);
+
 /// Version of the run file and of the event lines.
 pub const VERSION: u32 = 2;

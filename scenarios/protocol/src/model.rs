@@ -14,6 +14,9 @@ pub enum Task {
     Training,
     /// Forward without gradients.
     Inference,
+    /// Nothing: libtorch is loaded, the card's context is made, and time passes. A step is
+    /// [`crate::IDLE_STEP`] long.
+    Idle,
 }
 
 impl fmt::Display for Task {
@@ -21,6 +24,7 @@ impl fmt::Display for Task {
         f.write_str(match self {
             Self::Training => "training",
             Self::Inference => "inference",
+            Self::Idle => "idle",
         })
     }
 }
@@ -52,6 +56,9 @@ pub enum Model {
     /// 2 layers, width 64, 2 heads, patches of 8, 32 × 32 images, 10 classes.
     #[serde(rename = "vit-tiny")]
     VitTiny,
+    /// No model, for the task idle.
+    #[serde(rename = "none")]
+    None,
 }
 
 /// What a model reads.
@@ -73,11 +80,13 @@ pub enum InputKind {
         /// Longest sequence that the position table holds.
         longest: u32,
     },
+    /// Nothing.
+    Nothing,
 }
 
 impl Model {
     /// All models.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Resnet50,
         Self::ResnetTiny,
         Self::BertBase,
@@ -86,6 +95,7 @@ impl Model {
         Self::VitB16,
         Self::VitL16,
         Self::VitTiny,
+        Self::None,
     ];
 
     /// The name in suites and records.
@@ -100,6 +110,7 @@ impl Model {
             Self::VitB16 => "vit-b16",
             Self::VitL16 => "vit-l16",
             Self::VitTiny => "vit-tiny",
+            Self::None => "none",
         }
     }
 
@@ -125,6 +136,7 @@ impl Model {
                 length: 32,
                 longest: 128,
             },
+            Self::None => InputKind::Nothing,
         }
     }
 
@@ -137,6 +149,7 @@ impl Model {
             Self::BertBase | Self::VitB16 => 12,
             Self::BertLarge | Self::VitL16 => 24,
             Self::BertTiny | Self::VitTiny => 2,
+            Self::None => 0,
         }
     }
 }

@@ -17,6 +17,7 @@ pub struct Refusal {
 
 /// Refuses what cannot run or would silently run as something else.
 pub fn check(model: Model, task: Task, variant: &Variant, device: Device) -> Result<(), Refusal> {
+    check_work(model, task, variant)?;
     check_device(variant, device)?;
     check_input(model, variant)?;
     check_task(model, task, variant)
@@ -24,6 +25,31 @@ pub fn check(model: Model, task: Task, variant: &Variant, device: Device) -> Res
 
 fn refuse(axis: &'static str, reason: String) -> Result<(), Refusal> {
     Err(Refusal { axis, reason })
+}
+
+/// A model is there exactly where something is computed, and so are choices on the axes.
+fn check_work(model: Model, task: Task, variant: &Variant) -> Result<(), Refusal> {
+    match (model, task) {
+        (Model::None, Task::Idle) => {}
+        (Model::None, _) => {
+            return refuse(
+                "model",
+                format!("{task} computes a model; name one, or use the task idle"),
+            );
+        }
+        (_, Task::Idle) => {
+            return refuse("model", "idle computes nothing; use the model none".into());
+        }
+        _ => return Ok(()),
+    }
+    let (asked, usual) = (variant.axes(), Variant::default().axes());
+    match Variant::AXES
+        .into_iter()
+        .find(|axis| asked.get(*axis) != usual.get(*axis))
+    {
+        None => Ok(()),
+        Some(axis) => refuse(axis, "idle computes nothing; drop it".into()),
+    }
 }
 
 fn check_device(variant: &Variant, device: Device) -> Result<(), Refusal> {
@@ -116,6 +142,7 @@ fn check_input(model: Model, variant: &Variant) -> Result<(), Refusal> {
                 }
             }
         }
+        InputKind::Nothing => {}
         InputKind::Tokens { longest, .. } => {
             if variant.image_size.is_some() {
                 return refuse("image_size", format!("{model} reads tokens; drop it"));
@@ -348,6 +375,24 @@ mod tests {
         check(Model::BertBase, cpu, graph, "execution");
         let both = r#"{"execution":"cuda-graph","checkpointing":"blocks"}"#;
         check(Model::BertBase, gpu, both, "execution");
+    }
+
+    #[test]
+    fn idling_has_neither_model_nor_choices() {
+        let cpu = Device::Cpu;
+        let plain = Variant::default();
+        for device in [cpu, Device::Cuda(0)] {
+            assert_eq!(
+                super::check(Model::None, Task::Idle, &plain, device),
+                Ok(())
+            );
+        }
+        check_refused(Model::VitTiny, Task::Idle, cpu, "{}", "model");
+        check_refused(Model::None, Task::Training, cpu, "{}", "model");
+        check_refused(Model::None, Task::Inference, cpu, "{}", "model");
+        check_refused(Model::None, Task::Idle, cpu, r#"{"batch":2}"#, "batch");
+        let length = r#"{"sequence_length":8}"#;
+        check_refused(Model::None, Task::Idle, cpu, length, "sequence_length");
     }
 
     #[test]

@@ -68,6 +68,11 @@ pub fn build(model: Model, placement: Placement) -> Result<Built> {
         Model::VitB16 => Box::new(vit::Vit::new(scope, vit::B16)?),
         Model::VitL16 => Box::new(vit::Vit::new(scope, vit::L16)?),
         Model::VitTiny => Box::new(vit::Vit::new(scope, vit::TINY)?),
+        Model::None => {
+            return Err(libtorch::Error::Libtorch {
+                message: "there is no model to build".into(),
+            });
+        }
     };
     Ok(Built {
         network,
@@ -85,6 +90,7 @@ pub fn input_size(model: Model, variant: &Variant) -> u32 {
             Some(lengths) => lengths.longest(),
             None => variant.sequence_length.map_or(length, Positive::get),
         },
+        InputKind::Nothing => 0,
     }
 }
 
@@ -107,10 +113,12 @@ pub fn flops_per_sample(model: Model, task: Task, size: u32) -> f64 {
         Model::VitB16 => vit::B16.multiply_adds(),
         Model::VitL16 => vit::L16.multiply_adds(),
         Model::VitTiny => vit::TINY.multiply_adds(),
+        Model::None => 0.0,
     };
     let passes = match task {
         Task::Training => 3.0,
         Task::Inference => 1.0,
+        Task::Idle => 0.0,
     };
     2.0 * multiply_adds * passes
 }
@@ -134,6 +142,7 @@ pub fn vocabulary(model: Model) -> Vocabulary {
         Model::VitB16 => Vocabulary::Classes(vit::B16.classes),
         Model::VitL16 => Vocabulary::Classes(vit::L16.classes),
         Model::VitTiny => Vocabulary::Classes(vit::TINY.classes),
+        Model::None => Vocabulary::Classes(0),
     }
 }
 

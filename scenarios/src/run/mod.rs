@@ -1,5 +1,6 @@
 //! One run: phases, events, summary.
 
+mod idle;
 mod losses;
 mod phases;
 mod warmup;
@@ -11,7 +12,7 @@ use std::{
 };
 
 use libtorch::{allocator, cuda};
-use protocol::{CudaFacts, Device, Event, Moment, Phase, RunFile, Started, Summary};
+use protocol::{CudaFacts, Device, Event, Moment, Phase, RunFile, Started, Summary, Task};
 
 use self::phases::Run;
 use crate::{
@@ -114,6 +115,9 @@ fn attempt<W: Write>(
     let meter = meter.insert(MemoryMeter::new(file.device, context)?);
     if file.device.is_cuda() {
         results.write(&Event::Memory(meter.point(Moment::Context, None)?))?;
+    }
+    if file.task == Task::Idle {
+        return idle::idle(&file, results, meter);
     }
     libtorch::seed(file.seed)?;
     Run::new(&file, results, meter).all(make_batch)

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     Error, ceiling,
     data::{Batch, Lengths, Source},
-    device,
+    device, host,
     memory::MemoryMeter,
     models,
     nn::Placement,
@@ -133,7 +133,7 @@ impl<'a, W: Write> Run<'a, W> {
             .collect::<Result<_, _>>()?;
         let logged = match file.task {
             Task::Training => self.first_measured() + file.steps.measured,
-            Task::Inference => 0,
+            Task::Inference | Task::Idle => 0,
         };
         let log = StepLog::new(logged, self.place)?;
         device::synchronize(file.device)?;
@@ -174,6 +174,7 @@ impl<'a, W: Write> Run<'a, W> {
         device::synchronize(file.device)?;
         self.results.begin(Phase::Measure, Instant::now())?;
 
+        let processor_before = host::processor_seconds();
         let began = Instant::now();
         watch.mark()?;
         for step in 0..file.steps.measured {
@@ -184,6 +185,7 @@ impl<'a, W: Write> Run<'a, W> {
         }
         device::synchronize(file.device)?;
         let measured_seconds = began.elapsed().as_secs_f64();
+        let run_processor_seconds = host::processor_seconds();
 
         let memory = self.meter.read()?;
         self.results.end()?;
@@ -220,7 +222,9 @@ impl<'a, W: Write> Run<'a, W> {
             warmup_steps: bench.warmup_steps,
             samples,
             measured_seconds,
-            throughput_samples_per_second: samples as f64 / measured_seconds,
+            throughput_samples_per_second: Some(samples as f64 / measured_seconds),
+            processor_seconds: host::between(processor_before, run_processor_seconds),
+            run_processor_seconds,
             model_flops_per_sample: Some(self.flops_per_sample(bench)),
             matmul_flops_per_second: None,
             first_loss: steps.first().copied(),

@@ -78,7 +78,7 @@ impl Work {
             parameters,
         } = built;
         let training = match task {
-            Task::Inference => None,
+            Task::Inference | Task::Idle => None,
             Task::Training => {
                 let trained: Vec<Tensor> = parameters
                     .trained()

@@ -63,12 +63,14 @@ fn check(model: Model, task: Task, variant: &str, effective_batch: u64) -> Summa
     };
     assert_memory_points(&events, task, summary);
     assert_eq!(summary.warmup_steps, 1);
-    let rate = summary.model_flops_per_sample.unwrap() * summary.throughput_samples_per_second;
+    let throughput = summary.throughput_samples_per_second.unwrap();
+    let rate = summary.model_flops_per_sample.unwrap() * throughput;
     let ceiling = summary.matmul_flops_per_second.unwrap();
     assert!(rate > 0.0 && rate < ceiling, "{rate} {ceiling}");
     assert_eq!(summary.effective_batch, effective_batch);
     assert_eq!(summary.samples, 3 * effective_batch);
-    let product = summary.throughput_samples_per_second * summary.measured_seconds;
+    let product = throughput * summary.measured_seconds;
+    assert!(summary.processor_seconds <= summary.run_processor_seconds);
     assert!((product - summary.samples as f64).abs() < 1e-6 * product);
 
     let steps: Vec<_> = events
@@ -126,6 +128,7 @@ fn assert_memory_points(events: &[Event], task: Task, summary: &Summary) {
     let steps = [Moment::Forward, Moment::Backward, Moment::OptimizerStep];
     let expected = match task {
         Task::Inference => vec![Moment::Model, Moment::Data],
+        Task::Idle => Vec::new(),
         Task::Training => [&[Moment::Model, Moment::Data], &steps[..]].concat(),
     };
     assert_eq!(moments, expected);
@@ -303,6 +306,57 @@ fn each_step_has_a_length_of_its_own() {
 
     let (fixed, _) = steps_of(Task::Inference, r#"{"batch":4}"#, 1);
     assert!(fixed.iter().all(|step| step.sequence_length.is_none()));
+}
+
+#[test]
+fn idling_takes_memory_and_time_and_nothing_else() {
+    let _turn = alone();
+    let run = run_file(Model::None, Task::Idle, "{}").replace(r#""measured":3"#, r#""measured":2"#);
+    let folder = Folder::new(&run);
+    let output = folder.run();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert!(stderr.contains("idle for 2."), "{stderr}");
+    let (mut phases, mut steps) = (Vec::new(), Vec::new());
+    for event in folder.events() {
+        match event {
+            Event::PhaseEnded { phase, .. } => phases.push(phase),
+            Event::Step(step) => steps.push(step),
+            Event::Memory(point) => panic!("{point:?}"),
+            _ => {}
+        }
+    }
+    assert_eq!(phases, [Phase::ProcessStart, Phase::Warmup, Phase::Measure]);
+    assert_eq!(steps.len(), 2);
+    for step in steps {
+        assert!((1.0..2.0).contains(&step.seconds), "{step:?}");
+        assert_eq!((step.loss, step.parts), (None, None));
+    }
+    let Some(Event::Finished(summary)) = folder.events().pop() else {
+        panic!("a run without an end");
+    };
+    assert_eq!(summary.throughput_samples_per_second, None);
+    assert_eq!(
+        (summary.samples, summary.effective_batch, summary.parameters),
+        (0, 0, 0)
+    );
+    assert_eq!(
+        (
+            summary.model_flops_per_sample,
+            summary.matmul_flops_per_second
+        ),
+        (None, None)
+    );
+    assert!(summary.measured_seconds >= 2.0);
+    // Loading libtorch takes longer than idling does.
+    let (idle, all) = (
+        summary.processor_seconds.unwrap(),
+        summary.run_processor_seconds.unwrap(),
+    );
+    assert!(idle < 0.2 && idle < all, "{idle} {all}");
+    // libtorch's own pages are resident, and no tensor is.
+    assert!(summary.memory.host_peak_resident_bytes.unwrap() > 50 << 20);
+    assert_eq!(summary.memory.peak_allocated_bytes, Some(0));
 }
 
 #[test]

@@ -77,7 +77,7 @@ pub(crate) fn records(
                 outcome: Outcome::Ok,
                 workload: None,
                 metrics: Some(Metrics {
-                    throughput_samples_per_second: throughput,
+                    throughput_samples_per_second: Some(throughput),
                     samples: 8,
                     measured_seconds: 8.0 / throughput,
                     step_seconds: StepTimes::of(&steps).expect("one step"),

@@ -86,7 +86,7 @@ pub(crate) fn record(session: &Session, run: usize, throughput: f64) -> Record {
             ..Started::default()
         }),
         metrics: Some(Metrics {
-            throughput_samples_per_second: throughput,
+            throughput_samples_per_second: Some(throughput),
             samples: 640,
             measured_seconds: 640.0 / throughput,
             step_seconds: StepTimes::default(),

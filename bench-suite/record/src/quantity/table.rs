@@ -4,7 +4,7 @@
 use protocol::{AllocatorCounters, Memory, Phase, Task};
 
 use super::{Better, Nature, Quantity, Unit};
-use crate::{Metrics, Record};
+use crate::{Metrics, Record, StepTimes};
 
 type Read = fn(&Record) -> Option<f64>;
 
@@ -15,27 +15,21 @@ pub(super) const ALL: &[Quantity] = &[
             better: Better::Higher,
             unit: Unit::SamplesPerSecond,
             ..time("throughput_samples_per_second", "throughput", |r| {
-                figures(r, |m| m.throughput_samples_per_second)
+                metrics(r, |m| m.throughput_samples_per_second)
             })
         },
     ),
     explains(
         0.01,
         time("step_median_seconds", "median step", |r| {
-            figures(r, |m| m.step_seconds.median)
+            steps(r, |s| s.median)
         }),
     ),
-    time("step_mean_seconds", "mean step", |r| {
-        figures(r, |m| m.step_seconds.mean)
-    }),
-    time("step_p90_seconds", "p90 step", |r| {
-        figures(r, |m| m.step_seconds.p90)
-    }),
+    time("step_mean_seconds", "mean step", |r| steps(r, |s| s.mean)),
+    time("step_p90_seconds", "p90 step", |r| steps(r, |s| s.p90)),
     explains(
         0.05,
-        time("step_p99_seconds", "p99 step", |r| {
-            figures(r, |m| m.step_seconds.p99)
-        }),
+        time("step_p99_seconds", "p99 step", |r| steps(r, |s| s.p99)),
     ),
     gated(
         0.005,
@@ -66,6 +60,7 @@ pub(super) const ALL: &[Quantity] = &[
         let held = match r.task {
             Task::Training => |m: &Memory| Some(m.gradient_bytes? + m.optimizer_bytes?),
             Task::Inference => |_: &Memory| Some(0),
+            Task::Idle => |_: &Memory| None,
         };
         let memory = &r.metrics.as_ref()?.memory;
         let held = held(memory)? + memory.parameter_bytes?;
@@ -125,6 +120,12 @@ pub(super) const ALL: &[Quantity] = &[
     ),
     count("allocation_retries_count", "allocation retries", |r| {
         counter(r, |c| Some(c.retries))
+    }),
+    time("processor_seconds", "processor time, measured steps", |r| {
+        metrics(r, |m| m.processor_seconds)
+    }),
+    time("run_processor_seconds", "processor time, whole run", |r| {
+        metrics(r, |m| m.run_processor_seconds)
     }),
     time("wall_seconds", "whole run", |r| Some(r.wall_seconds)),
     time("container_start_seconds", "container start", |r| {
@@ -212,8 +213,10 @@ fn metrics(record: &Record, read: fn(&Metrics) -> Option<f64>) -> Option<f64> {
     record.metrics.as_ref().and_then(read)
 }
 
-fn figures(record: &Record, read: fn(&Metrics) -> f64) -> Option<f64> {
-    record.metrics.as_ref().map(read)
+/// Idle steps are as long as they were asked to be, which is no figure of the image.
+fn steps(record: &Record, read: fn(&StepTimes) -> f64) -> Option<f64> {
+    let metrics = record.metrics.as_ref()?;
+    (record.task != Task::Idle).then(|| read(&metrics.step_seconds))
 }
 
 fn memory(record: &Record, read: fn(&Memory) -> Option<u64>) -> Option<f64> {

@@ -107,7 +107,7 @@ pub(crate) fn records(
                 },
                 workload: None,
                 metrics: Some(Metrics {
-                    throughput_samples_per_second: throughput,
+                    throughput_samples_per_second: Some(throughput),
                     samples: 8,
                     measured_seconds: 8.0 / throughput,
                     step_seconds: StepTimes::of(&steps).unwrap(),

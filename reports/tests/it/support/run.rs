@@ -148,7 +148,7 @@ impl Fake {
         let samples = batch * u64::from(self.steps);
         let measured: f64 = steps.iter().map(|step| step.seconds).sum();
         Metrics {
-            throughput_samples_per_second: samples as f64 / measured,
+            throughput_samples_per_second: Some(samples as f64 / measured),
             samples,
             measured_seconds: measured,
             step_seconds: StepTimes::of(steps).unwrap(),

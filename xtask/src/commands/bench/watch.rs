@@ -83,10 +83,10 @@ impl Watch {
                     .map_or_else(String::new, |bytes| {
                         format!(", peak {:.1} MiB", bytes as f64 / f64::from(1 << 20))
                     });
-                format!(
-                    "{:.1} samples/s{peak}",
-                    metrics.throughput_samples_per_second
-                )
+                match metrics.throughput_samples_per_second {
+                    Some(rate) => format!("{rate:.1} samples/s{peak}"),
+                    None => format!("idle for {:.1} s{peak}", metrics.measured_seconds),
+                }
             }
             (Outcome::Ok, None) => "ok".to_owned(),
         };

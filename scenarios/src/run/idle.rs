@@ -1,0 +1,61 @@
+//! A run that computes nothing: what a container takes once libtorch is loaded and, on a card, the
+//! context is made.
+
+use std::{
+    io::Write,
+    thread,
+    time::{Duration, Instant},
+};
+
+use protocol::{Event, IDLE_STEP, Phase, RunFile, Step, Summary};
+
+use crate::{Error, host, memory::MemoryMeter, results::Results};
+
+/// Lets as many steps pass as the run file says, each a stretch of sleep.
+pub(super) fn idle<W: Write>(
+    file: &RunFile,
+    results: &mut Results<W>,
+    meter: &mut MemoryMeter,
+) -> Result<Summary, Error> {
+    results.begin(Phase::Warmup, Instant::now())?;
+    let began = Instant::now();
+    let least = Duration::from_secs(file.steps.warmup_seconds.into());
+    let mut warmup_steps = 0;
+    while warmup_steps < file.steps.warmup || began.elapsed() < least {
+        thread::sleep(IDLE_STEP);
+        warmup_steps += 1;
+        results.heartbeat(warmup_steps)?;
+    }
+    results.end()?;
+    meter.reset_peaks()?;
+
+    results.begin(Phase::Measure, Instant::now())?;
+    let mut stretches = Vec::new();
+    let processor_before = host::processor_seconds();
+    let began = Instant::now();
+    for step in 0..file.steps.measured {
+        let step_began = Instant::now();
+        thread::sleep(IDLE_STEP);
+        stretches.push(step_began.elapsed().as_secs_f64());
+        results.heartbeat(step + 1)?;
+    }
+    let measured_seconds = began.elapsed().as_secs_f64();
+    let run_processor_seconds = host::processor_seconds();
+    let memory = meter.read()?;
+    results.end()?;
+    for (index, seconds) in (0..).zip(stretches) {
+        results.write(&Event::Step(Step {
+            index,
+            seconds,
+            ..Step::default()
+        }))?;
+    }
+    Ok(Summary {
+        warmup_steps,
+        measured_seconds,
+        processor_seconds: host::between(processor_before, run_processor_seconds),
+        run_processor_seconds,
+        memory,
+        ..Summary::default()
+    })
+}
