@@ -98,6 +98,38 @@ pub enum Error {
         /// Its name.
         name: String,
     },
+    /// The data loader failed.
+    #[error("the data loader's worker {worker} of {workers} {cause}")]
+    Loader {
+        /// Which worker, from 1.
+        worker: usize,
+        /// How many there are.
+        workers: usize,
+        /// What came of it, and what to do.
+        cause: String,
+    },
+    /// A worker of the data loader has no room for a batch.
+    #[error(
+        "found no room for a batch of {bytes} bytes in {folder}{size}: {source}; raise `limits.shm`, or take fewer loader_workers, a smaller prefetch_factor or a smaller batch"
+    )]
+    SharedMemory {
+        /// How much was wanted.
+        bytes: usize,
+        /// Where.
+        folder: &'static str,
+        /// How large that is, in words, where the kernel tells.
+        size: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The pipe between a data loader and its worker.
+    #[error("{doing} the data loader's pipe: {source}")]
+    Pipe {
+        /// What was being done.
+        doing: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
     /// libtorch failed.
     #[error(transparent)]
     Libtorch(#[from] libtorch::Error),
@@ -125,6 +157,9 @@ impl Error {
             Self::LossNotFinite { .. } => FailureReason::LossNotFinite,
             Self::LossNotFalling { .. } => FailureReason::LossNotFalling,
             Self::GradientMissing { .. } => FailureReason::GradientMissing,
+            Self::Loader { .. } | Self::SharedMemory { .. } | Self::Pipe { .. } => {
+                FailureReason::DataLoader
+            }
             Self::Libtorch(error) | Self::NotCapturable(error) if memory_ran_out(error) => {
                 FailureReason::OutOfMemory
             }

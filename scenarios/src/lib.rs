@@ -8,6 +8,7 @@
 //! | [`models`] | the architectures, one file a family |
 //! | [`nn`] | parameters with the reference's names, their beginnings, shared layers |
 //! | [`data`] | synthetic data out of a seed |
+//! | [`loader`] | worker processes that hand batches over through `/dev/shm` |
 //! | [`training`] | one step: autocast, accumulation, loss scaler, optimizer |
 //! | [`run`] | the phases of a run and its events |
 //! | [`device`], [`memory`], [`stopwatch`], [`host`], [`nvml`] | what is asked of the machine |
@@ -20,6 +21,7 @@ mod deadline;
 pub mod device;
 mod error;
 pub mod host;
+pub mod loader;
 pub mod memory;
 pub mod models;
 pub mod nn;

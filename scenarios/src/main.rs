@@ -1,5 +1,7 @@
 //! The workload binary that runs in every container: `scenario RUN_FILE RESULTS_FILE`.
 //!
+//! With the flag of a data loader's worker alone it makes batches for the process that started it.
+//!
 //! Exit codes: 0 the run finished; 1 it failed, and the results file says why; 2 wrong usage.
 
 use std::{
@@ -12,7 +14,7 @@ use std::{
 };
 
 use protocol::Summary;
-use scenario::{Error, host, results::Results, run};
+use scenario::{Error, host, loader, results::Results, run};
 
 fn main() -> ! {
     let age = host::since_process_start().unwrap_or_default();
@@ -22,6 +24,9 @@ fn main() -> ! {
 
 fn code(age: Duration) -> u8 {
     let arguments: Vec<OsString> = env::args_os().skip(1).collect();
+    if arguments == [loader::WORKER_FLAG] {
+        return loader::work();
+    }
     let [run_file, results_file] = arguments.as_slice() else {
         log(format_args!("usage: scenario RUN_FILE RESULTS_FILE"));
         return 2;

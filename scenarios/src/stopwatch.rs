@@ -70,8 +70,19 @@ impl Stopwatch {
 #[derive(Debug)]
 pub struct StepWatch {
     stopwatch: Stopwatch,
-    /// Marks inside a step: after each forward and each backward; 0 for steps as a whole.
+    /// Marks inside a step; 0 for steps as a whole.
     inner: usize,
+    /// Whether one of them stands after the data of each micro-batch, before its forward.
+    data: bool,
+}
+
+/// What is timed within a step: after each forward and each backward of so many micro-batches.
+#[derive(Debug, Clone, Copy)]
+pub struct Inside {
+    /// How many.
+    pub micro_batches: usize,
+    /// Whether the way of their data to the device is timed too.
+    pub data: bool,
 }
 
 /// Time of one step.
@@ -84,12 +95,14 @@ pub struct Lap {
 }
 
 impl StepWatch {
-    /// For this many steps, each with parts of so many micro-batches, or as a whole.
-    pub fn new(steps: usize, micro_batches: Option<usize>, device: Device) -> Result<Self> {
-        let inner = 2 * micro_batches.unwrap_or(0);
+    /// For this many steps, each with its parts, or as a whole.
+    pub fn new(steps: usize, inside: Option<Inside>, device: Device) -> Result<Self> {
+        let data = inside.is_some_and(|inside| inside.data);
+        let inner = inside.map_or(0, |inside| inside.micro_batches * passes(data));
         Ok(Self {
             stopwatch: Stopwatch::new(steps * (inner + 1), device)?,
             inner,
+            data,
         })
     }
 
@@ -101,25 +114,43 @@ impl StepWatch {
     /// The times. Waits for the card.
     pub fn laps(&self) -> Result<Vec<Lap>> {
         let times = self.stopwatch.seconds()?;
-        Ok(times.chunks_exact(self.inner + 1).map(lap).collect())
+        let laps = times.chunks_exact(self.inner + 1);
+        Ok(laps.map(|times| lap(times, self.data)).collect())
     }
 }
 
-/// Forward and backward in turn, and the optimizer at last.
-fn lap(times: &[f64]) -> Lap {
+/// Stretches of a micro-batch.
+fn passes(data: bool) -> usize {
+    2 + usize::from(data)
+}
+
+/// Data where they are timed, forward and backward in turn, and the optimizer at last.
+fn lap(times: &[f64], data: bool) -> Lap {
     let seconds = times.iter().sum();
     let parts = match times {
         [] | [_] => None,
-        [passes @ .., optimizer_seconds] => Some(StepParts {
-            forward_seconds: passes.iter().step_by(2).sum(),
-            backward_seconds: passes.iter().skip(1).step_by(2).sum(),
-            optimizer_seconds: *optimizer_seconds,
-        }),
+        [inner @ .., optimizer_seconds] => {
+            let every = |first: usize| inner.iter().skip(first).step_by(passes(data)).sum();
+            let forward = usize::from(data);
+            Some(StepParts {
+                data_seconds: data.then(|| every(0)),
+                forward_seconds: every(forward),
+                backward_seconds: every(forward + 1),
+                optimizer_seconds: *optimizer_seconds,
+            })
+        }
     };
     Lap { seconds, parts }
 }
 
 impl Observer for StepWatch {
+    fn data(&mut self, _: usize) -> Result<()> {
+        if self.data {
+            return self.inner_mark();
+        }
+        Ok(())
+    }
+
     fn forward(&mut self, _: usize) -> Result<()> {
         self.inner_mark()
     }
@@ -144,21 +175,34 @@ mod tests {
 
     #[test]
     fn a_lap_is_the_sum_of_its_parts() {
-        let whole = lap(&[2.0]);
+        let whole = lap(&[2.0], false);
         assert_eq!((whole.seconds, whole.parts), (2.0, None));
-        let parts = lap(&[1.0, 2.0, 3.0, 4.0, 5.0]);
+        let parts = lap(&[1.0, 2.0, 3.0, 4.0, 5.0], false);
         assert!((parts.seconds - 15.0).abs() < 1e-12);
         let parts = parts.parts.unwrap();
         assert!((parts.forward_seconds - 4.0).abs() < 1e-12);
         assert!((parts.backward_seconds - 6.0).abs() < 1e-12);
         assert!((parts.optimizer_seconds - 5.0).abs() < 1e-12);
+        assert_eq!(parts.data_seconds, None);
+        let fed = lap(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], true);
+        assert!((fed.seconds - 28.0).abs() < 1e-12);
+        let fed = fed.parts.unwrap();
+        assert!((fed.data_seconds.unwrap() - 5.0).abs() < 1e-12);
+        assert!((fed.forward_seconds - 7.0).abs() < 1e-12);
+        assert!((fed.backward_seconds - 9.0).abs() < 1e-12);
+        assert!((fed.optimizer_seconds - 7.0).abs() < 1e-12);
     }
 
     #[test]
     fn steps_are_told_apart_by_their_marks() {
-        let mut watch = StepWatch::new(2, Some(1), Device::Cpu).unwrap();
+        let inside = Inside {
+            micro_batches: 1,
+            data: true,
+        };
+        let mut watch = StepWatch::new(2, Some(inside), Device::Cpu).unwrap();
         watch.mark().unwrap();
         for _ in 0..2 {
+            watch.data(0).unwrap();
             watch.forward(0).unwrap();
             watch.backward(0).unwrap();
             watch.mark().unwrap();

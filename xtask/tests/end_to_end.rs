@@ -364,3 +364,96 @@ fn an_image_comes_out_the_same_from_another_checkout() {
         assert_eq!(layer["first"], layer["second"], "{layer}");
     }
 }
+
+/// Runs a committed suite once on the processor, in containers.
+fn bench_once(suite: &str, out: &Path, code: i32) -> Vec<Record> {
+    let output = xtask(&[
+        "bench",
+        "--suite",
+        suite,
+        "--engine",
+        "docker",
+        "--device",
+        "cpu",
+        "--blocks",
+        "1",
+        "--out",
+        text(out),
+    ]);
+    expect_exit(&output, code);
+    let (session, records) = read(out);
+    assert_eq!(records.len(), session.cells.len());
+    assert_eq!(containers_left(&session.session), "");
+    records
+}
+
+#[test]
+fn a_data_loader_needs_room_in_dev_shm() {
+    let home = Home::new();
+    for record in bench_once("data-loader", &home.path("session"), 3) {
+        let data = || -> Option<f64> {
+            let parts = record.steps.iter().map(|step| step.parts?.data_seconds);
+            parts.sum()
+        };
+        match (record.scenario.as_str(), &record.outcome) {
+            (
+                "shm-64mib",
+                Outcome::Failed {
+                    reason, message, ..
+                },
+            ) => {
+                assert_eq!(*reason, Reason::DataLoader, "{message}");
+                for words in [
+                    "worker ",
+                    " of 2 found no room",
+                    "/dev/shm of 64 MiB",
+                    "limits.shm",
+                ] {
+                    assert!(message.contains(words), "{message}");
+                }
+            }
+            ("shm-1gib", Outcome::Ok) => {
+                let share =
+                    data().expect("every step tells") / record.metrics.unwrap().measured_seconds;
+                assert!(share > 0.0 && share < 1.0, "{share}");
+            }
+            ("without-loader", Outcome::Ok) => assert_eq!(data(), None),
+            (scenario, outcome) => panic!("{scenario}: {outcome:?}"),
+        }
+    }
+}
+
+#[test]
+fn an_idle_container_is_held_against_what_was_published() {
+    let home = Home::new();
+    let out = home.path("session");
+    let records = bench_once("idle", &out, 0);
+    assert_eq!(records.len(), 1);
+    let record = &records[0];
+    assert_eq!(record.outcome, Outcome::Ok);
+    let metrics = record.metrics.as_ref().expect("figures");
+    assert_eq!(
+        (metrics.throughput_samples_per_second, metrics.samples),
+        (None, 0)
+    );
+    let resident = metrics.memory.host_peak_resident_bytes.expect("VmHWM");
+    assert!(resident > 50 << 20, "{resident}");
+    assert!(metrics.container_peak_bytes.is_some());
+    assert_eq!(metrics.memory.context_bytes, None, "a processor has none");
+    assert!(
+        metrics.processor_seconds.expect("its time") < 2.0,
+        "{metrics:?}"
+    );
+    let told = xtask(&["claims", text(&out), "--format", "json"]);
+    expect_exit(&told, 0);
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert!(
+        told.contains("An idle container takes 1.2 GB of RAM"),
+        "{told}"
+    );
+    let page = fs::read_to_string(out.join("report.md")).expect("the report");
+    assert!(
+        page.contains("idle takes ") && !page.contains("samples/s"),
+        "{page}"
+    );
+}

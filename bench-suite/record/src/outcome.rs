@@ -77,6 +77,8 @@ pub enum Reason {
     SettingIgnored,
     /// The workload cannot read its run file.
     BadRunFile,
+    /// A worker of the data loader ended, or `/dev/shm` has no room for its batches.
+    DataLoader,
     /// libtorch threw something else.
     Libtorch,
     /// The results file is missing, torn or not of the form.
@@ -120,6 +122,7 @@ impl From<protocol::FailureReason> for Reason {
             Told::LossNotFalling => Self::LossNotFalling,
             Told::NotCapturable => Self::NotCapturable,
             Told::GradientMissing => Self::GradientMissing,
+            Told::DataLoader => Self::DataLoader,
             Told::Libtorch => Self::Libtorch,
             Told::Results => Self::UnreadableResults,
         }

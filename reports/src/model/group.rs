@@ -284,6 +284,8 @@ fn word(axis: &str, value: &str) -> String {
         "batch" => format!("bs{value}"),
         "sequence_length" | "sequence_lengths" => format!("seq{value}"),
         "image_size" => format!("{value}px"),
+        "loader_workers" => format!("workers={value}"),
+        "prefetch_factor" => format!("prefetch={value}"),
         _ => format!("{axis}={value}"),
     }
 }

@@ -54,11 +54,11 @@ fn step(run: &Record, seconds: f64) -> Option<f64> {
 }
 
 /// Mean over the measured steps; `None` where they have no parts.
-fn part(run: &Record, read: impl Fn(&StepParts) -> f64) -> Option<f64> {
+fn part(run: &Record, read: impl Fn(&StepParts) -> Option<f64>) -> Option<f64> {
     let parts: Option<Vec<f64>> = run
         .steps
         .iter()
-        .map(|step| step.parts.as_ref().map(&read))
+        .map(|step| step.parts.as_ref().and_then(&read))
         .collect();
     let parts = parts.filter(|parts| !parts.is_empty())?;
     Some(parts.iter().sum::<f64>() / parts.len() as f64)
@@ -73,12 +73,14 @@ cell_metrics! {
     step_p90_seconds: |run, m| step(run, m.step_seconds.p90);
     /// Step time that 99 % of a run's steps stay below.
     step_p99_seconds: |run, m| step(run, m.step_seconds.p99);
+    /// Mean time of a step's waiting for a data loader and bringing its batches to the device.
+    data_seconds: |run, _| part(run, |parts| parts.data_seconds);
     /// Mean time of a step's forward and loss.
-    forward_seconds: |run, _| part(run, |parts| parts.forward_seconds);
+    forward_seconds: |run, _| part(run, |parts| Some(parts.forward_seconds));
     /// Mean time of a step's backward.
-    backward_seconds: |run, _| part(run, |parts| parts.backward_seconds);
+    backward_seconds: |run, _| part(run, |parts| Some(parts.backward_seconds));
     /// Mean time of a step's optimizer.
-    optimizer_seconds: |run, _| part(run, |parts| parts.optimizer_seconds);
+    optimizer_seconds: |run, _| part(run, |parts| Some(parts.optimizer_seconds));
     /// The model's operations a second over those of a large matrix product, from 0 to 1.
     utilization: |_, m| m.utilization;
     /// Wall time of the measured steps.

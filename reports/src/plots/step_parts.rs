@@ -15,19 +15,22 @@ pub(super) const PLOT: Plot = Plot {
     title: "Where the time of a step goes",
     about: "Medians over the runs of each run's mean measured step: forward and loss of all its \
             micro-batches, backward with whatever checkpointing computes again, and the optimizer \
-            with the loss scaler. The data lie on the device beforehand, so loading takes none of \
-            it.",
+            with the loss scaler. Without a data loader the data lie on the device beforehand, so \
+            that loading takes none of it; with one, data is the wait for its batches and their \
+            way to the device.",
     draw,
 };
 
+const DATA: Part = Part { ink: Ink::Part(2), label: "Data" };
 const FORWARD: Part = Part { ink: Ink::Part(0), label: "Forward and loss" };
 const BACKWARD: Part = Part { ink: Ink::Part(1), label: "Backward" };
 const OPTIMIZER: Part = Part { ink: Ink::Part(4), label: "Optimizer" };
-const PARTS: [&Part; 3] = [&FORWARD, &BACKWARD, &OPTIMIZER];
+const PARTS: [&Part; 4] = [&DATA, &FORWARD, &BACKWARD, &OPTIMIZER];
 
 fn stack(cell: &CellSummary) -> Stack {
     let metrics = &cell.metrics;
     medians([
+        (&DATA, metrics.data_seconds),
         (&FORWARD, metrics.forward_seconds),
         (&BACKWARD, metrics.backward_seconds),
         (&OPTIMIZER, metrics.optimizer_seconds),

@@ -173,6 +173,10 @@ pub struct Step {
 /// Where the time of a training step went. The parts add up to the step.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepParts {
+    /// Waiting for the next micro-batches of a data loader and bringing them to the device; `None`
+    /// where the batches lie there from the start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_seconds: Option<f64>,
     /// Forward and loss of all micro-batches, and dropping the gradients of the step before.
     pub forward_seconds: f64,
     /// Backward of all micro-batches, recomputation included.
@@ -330,6 +334,8 @@ pub enum FailureReason {
     NotCapturable,
     /// A trainable parameter received no gradient.
     GradientMissing,
+    /// A worker of the data loader ended, or `/dev/shm` has no room for its batches.
+    DataLoader,
     /// libtorch threw something else.
     Libtorch,
     /// The results file cannot be written.

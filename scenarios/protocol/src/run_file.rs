@@ -183,6 +183,11 @@ impl RunFile {
         Ok(file)
     }
 
+    /// The file as one line of text.
+    pub fn to_line(&self) -> Result<String, RunFileError> {
+        Ok(serde_json::to_string(self)?)
+    }
+
     /// Refuses numbers that the form allows and that mean nothing.
     fn check_numbers(&self) -> Result<(), RunFileError> {
         const MOST_STEPS: u32 = 1_000_000;

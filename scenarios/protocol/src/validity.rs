@@ -20,6 +20,7 @@ pub fn check(model: Model, task: Task, variant: &Variant, device: Device) -> Res
     check_work(model, task, variant)?;
     check_device(variant, device)?;
     check_input(model, variant)?;
+    check_loader(task, variant)?;
     check_task(model, task, variant)
 }
 
@@ -165,6 +166,53 @@ fn check_input(model: Model, variant: &Variant) -> Result<(), Refusal> {
                 return check_lengths(model, variant, asked, longest);
             }
         }
+    }
+    Ok(())
+}
+
+fn check_loader(task: Task, variant: &Variant) -> Result<(), Refusal> {
+    // More processes than any machine has processors for.
+    const MOST: u32 = 256;
+    // Requests and answers for all of them fit into a pipe, so that nobody waits for nobody.
+    const MOST_AHEAD: u32 = 64;
+    let Some(workers) = variant.loader_workers else {
+        return match variant.prefetch_factor {
+            None => Ok(()),
+            Some(_) => refuse(
+                "prefetch_factor",
+                "without loader_workers nobody makes batches ahead; give both, or drop it".into(),
+            ),
+        };
+    };
+    if task != Task::Training {
+        return refuse(
+            "loader_workers",
+            format!(
+                "a data loader feeds training, and {task} takes one batch again and again; drop it"
+            ),
+        );
+    }
+    if workers.get() > MOST {
+        return refuse(
+            "loader_workers",
+            format!("at most {MOST} processes, got {workers}"),
+        );
+    }
+    if let Some(factor) = variant.prefetch_factor
+        && factor.get() > MOST_AHEAD
+    {
+        return refuse(
+            "prefetch_factor",
+            format!("at most {MOST_AHEAD} micro-batches for each worker, got {factor}"),
+        );
+    }
+    if variant.execution == Execution::CudaGraph {
+        return refuse(
+            "execution",
+            "cuda-graph replays a step with the same inputs at the same addresses, and \
+             loader_workers brings new ones; use eager, or drop loader_workers"
+                .into(),
+        );
     }
     Ok(())
 }
@@ -393,6 +441,25 @@ mod tests {
         check_refused(Model::None, Task::Idle, cpu, r#"{"batch":2}"#, "batch");
         let length = r#"{"sequence_length":8}"#;
         check_refused(Model::None, Task::Idle, cpu, length, "sequence_length");
+    }
+
+    #[test]
+    fn a_loader_that_cannot_feed_is_refused_by_name() {
+        let (cpu, gpu) = (Device::Cpu, Device::Cuda(0));
+        let model = Model::VitTiny;
+        let loader = r#"{"loader_workers":2}"#;
+        check_refused(model, Task::Inference, cpu, loader, "loader_workers");
+        let many = r#"{"loader_workers":257}"#;
+        check_refused(model, Task::Training, cpu, many, "loader_workers");
+        let alone = r#"{"prefetch_factor":2}"#;
+        check_refused(model, Task::Training, cpu, alone, "prefetch_factor");
+        let graph = r#"{"loader_workers":2,"execution":"cuda-graph"}"#;
+        check_refused(model, Task::Training, gpu, graph, "execution");
+        let far = r#"{"loader_workers":2,"prefetch_factor":65}"#;
+        check_refused(model, Task::Training, cpu, far, "prefetch_factor");
+        let variant = r#"{"loader_workers":256,"prefetch_factor":64}"#;
+        let variant: Variant = serde_json::from_str(variant).unwrap();
+        assert_eq!(super::check(model, Task::Training, &variant, cpu), Ok(()));
     }
 
     #[test]

@@ -182,6 +182,15 @@ pub struct Variant {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65536))]
     pub sequence_length: Option<Positive>,
+    /// Processes that make the micro-batches and hand them over through `/dev/shm`, as a data
+    /// loader's workers do; training only. `None`: the batches lie on the device from the start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 256))]
+    pub loader_workers: Option<Positive>,
+    /// Micro-batches that each of them makes ahead of need, 2 unless said otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 64))]
+    pub prefetch_factor: Option<Positive>,
     /// Lengths of sequences, of which each step draws one out of the run's seed; text models only,
     /// in place of `sequence_length`. `None`: all steps have one length.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -244,7 +253,7 @@ impl<'de> Deserialize<'de> for Positive {
 
 impl Variant {
     /// The names of all axes, in the order of the fields.
-    pub const AXES: [&'static str; 13] = [
+    pub const AXES: [&'static str; 15] = [
         "precision",
         "checkpointing",
         "accumulation",
@@ -258,6 +267,8 @@ impl Variant {
         "sequence_length",
         "sequence_lengths",
         "image_size",
+        "loader_workers",
+        "prefetch_factor",
     ];
 
     /// Every axis that has a value, with the value as text.
@@ -315,6 +326,8 @@ mod tests {
         let full = Variant {
             sequence_length: Positive::new(128),
             sequence_lengths: Some("16-512".parse().unwrap()),
+            loader_workers: Positive::new(2),
+            prefetch_factor: Positive::new(4),
             image_size: Positive::new(224),
             ..Variant::default()
         };

@@ -5,7 +5,7 @@
 //! everywhere: micro-batch *m* of size *b* holds the samples from *m·b* on, so that *n*
 //! micro-batches are one batch *n* times as large.
 //!
-//! A run trains on few fixed micro-batches again and again, as synthetic benchmarks do:
+//! A run, with a data loader or without, trains on few fixed micro-batches again and again, as synthetic benchmarks do:
 //! the device works the same, no loader disturbs the figures, and the loss falls, which a
 //! validity check can ask for. Where lengths vary, a step takes the beginning of each sequence.
 
@@ -39,6 +39,15 @@ pub struct Batch {
 }
 
 impl Batch {
+    /// The same batch in the same memory.
+    #[must_use]
+    pub fn shallow_clone(&self) -> Self {
+        Self {
+            input: self.input.shallow_clone(),
+            labels: self.labels.shallow_clone(),
+        }
+    }
+
     /// The beginning of every sequence, this many tokens long. The input has memory of its own, as
     /// a request's has.
     pub fn beginning(&self, length: u32) -> Result<Self, Error> {
@@ -73,6 +82,8 @@ pub struct Source {
     seed: u64,
     batch: usize,
     memory_format: MemoryFormat,
+    /// Threads that make pixels; `None`: as many as there are processors.
+    threads: Option<usize>,
 }
 
 impl Source {
@@ -97,6 +108,18 @@ impl Source {
             seed,
             batch: variant.batch.get() as usize,
             memory_format: variant.memory_format,
+            threads: None,
+        }
+    }
+
+    /// The same data for a worker of a data loader: made by one thread, as several workers share
+    /// the processors, and contiguous, as they are handed over.
+    #[must_use]
+    pub fn of_worker(self) -> Self {
+        Self {
+            memory_format: MemoryFormat::Contiguous,
+            threads: Some(1),
+            ..self
         }
     }
 
@@ -161,11 +184,13 @@ impl Source {
                 bytes: count * size_of::<f32>(),
             })?;
         pixels.resize(count, 0.0);
-        let workers = thread::available_parallelism().map_or(1, usize::from);
-        let share = self.batch.div_ceil(workers);
+        let threads = self
+            .threads
+            .unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
+        let share = self.batch.div_ceil(threads);
         thread::scope(|scope| {
-            for (worker, part) in pixels.chunks_mut(share * per_image).enumerate() {
-                let first = first + (worker * share) as u64;
+            for (thread, part) in pixels.chunks_mut(share * per_image).enumerate() {
+                let first = first + (thread * share) as u64;
                 scope.spawn(move || {
                     for (sample, image) in (first..).zip(part.chunks_mut(per_image)) {
                         Stream::new(self.seed, Purpose::Pixels, sample).normal(image);

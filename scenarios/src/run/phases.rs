@@ -14,12 +14,13 @@ use crate::{
     Error, ceiling,
     data::{Batch, Lengths, Source},
     device, host,
+    loader::Loader,
     memory::MemoryMeter,
     models,
     nn::Placement,
     results::Results,
-    stopwatch::StepWatch,
-    training::{Captured, Observer, StepLog, Work},
+    stopwatch::{Inside, StepWatch},
+    training::{Captured, Feed, Observer, StepLog, Work},
 };
 
 /// A run whose device is ready.
@@ -33,7 +34,9 @@ pub(super) struct Run<'a, W> {
 /// What the steps work with.
 pub(super) struct Bench {
     pub(super) work: Work,
+    /// The batches that lie on the device from the start; none where a loader brings them.
     pub(super) batches: Vec<Batch>,
+    pub(super) loader: Option<Loader>,
     /// Where each step takes sequences of a length of its own.
     pub(super) lengths: Option<Lengths>,
     /// Warm-up steps, then one place for those that time alone asked for, then measured steps.
@@ -56,23 +59,33 @@ impl Bench {
         if let Some(captured) = &mut self.captured {
             return captured.step(number, &self.log);
         }
-        let cut: Vec<Batch>;
-        let batches = match length {
-            None => &self.batches,
+        let mut batches = self.batches.as_slice();
+        let feed: &mut dyn Feed = match &mut self.loader {
+            Some(loader) => loader,
+            None => &mut batches,
+        };
+        let mut cut;
+        let feed = match length {
+            None => feed,
             Some(length) => {
-                cut = beginnings(&self.batches, length)?;
-                &cut
+                cut = Beginnings { feed, length };
+                &mut cut
             }
         };
-        self.work.step(number, batches, &self.log, observer)
+        self.work.step_fed(number, feed, &self.log, observer)
     }
 }
 
-fn beginnings(batches: &[Batch], length: u32) -> Result<Vec<Batch>, Error> {
-    batches
-        .iter()
-        .map(|batch| batch.beginning(length))
-        .collect()
+/// Batches cut to the length of a step.
+struct Beginnings<'a> {
+    feed: &'a mut dyn Feed,
+    length: u32,
+}
+
+impl Feed for Beginnings<'_> {
+    fn micro_batch(&mut self, index: usize) -> Result<Batch, Error> {
+        self.feed.micro_batch(index)?.beginning(self.length)
+    }
 }
 
 impl<'a, W: Write> Run<'a, W> {
@@ -128,7 +141,12 @@ impl<'a, W: Write> Run<'a, W> {
 
         self.results.begin(Phase::Data, Instant::now())?;
         let source = Source::new(file.model, &file.variant, file.seed);
-        let batches = (0..work.wanted_micro_batches())
+        let loader = Loader::of(file, work.wanted_micro_batches(), self.place)?;
+        let fixed = match loader {
+            Some(_) => 0,
+            None => work.wanted_micro_batches(),
+        };
+        let batches = (0..fixed)
             .map(|index| make_batch(&source, index, self.place))
             .collect::<Result<_, _>>()?;
         let logged = match file.task {
@@ -142,6 +160,7 @@ impl<'a, W: Write> Run<'a, W> {
         Ok(Bench {
             work,
             batches,
+            loader,
             lengths: Lengths::of(&file.variant, file.seed),
             log,
             captured: None,
@@ -165,7 +184,10 @@ impl<'a, W: Write> Run<'a, W> {
         let parts = (file.steps.parts
             && file.task == Task::Training
             && file.variant.execution == Execution::Eager)
-            .then(|| bench.work.accumulation());
+            .then(|| Inside {
+                micro_batches: bench.work.accumulation(),
+                data: bench.loader.is_some(),
+            });
         let mut watch = StepWatch::new(file.steps.measured as usize, parts, self.place)?;
         // A replay allocates nothing: what a step takes was seen when it was captured.
         if bench.captured.is_none() {

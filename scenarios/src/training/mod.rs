@@ -24,10 +24,27 @@ use crate::{
     nn::{self, Parameters},
 };
 
+/// Gives steps their micro-batches.
+pub trait Feed {
+    /// Micro-batch number `index` of a step, from 0.
+    fn micro_batch(&mut self, index: usize) -> Result<Batch, Error>;
+}
+
+/// The same few batches in turn.
+impl Feed for &[Batch] {
+    fn micro_batch(&mut self, index: usize) -> Result<Batch, Error> {
+        Ok(self[index % self.len()].shallow_clone())
+    }
+}
+
 /// Is told how far a training step has come. Nothing in it may wait for the device while steps
 /// are measured.
 pub trait Observer {
-    /// A micro-batch, counted from 0, has gone forward.
+    /// A micro-batch, counted from 0, is on the device.
+    fn data(&mut self, _micro_batch: usize) -> libtorch::Result<()> {
+        Ok(())
+    }
+    /// A micro-batch has gone forward.
     fn forward(&mut self, micro_batch: usize) -> libtorch::Result<()>;
     /// A micro-batch has gone backward.
     fn backward(&mut self, micro_batch: usize) -> libtorch::Result<()>;
@@ -164,14 +181,25 @@ impl Work {
     pub fn step(
         &mut self,
         number: u32,
-        batches: &[Batch],
+        mut batches: &[Batch],
+        log: &StepLog,
+        observer: &mut dyn Observer,
+    ) -> Result<(), Error> {
+        self.step_fed(number, &mut batches, log, observer)
+    }
+
+    /// As [`Self::step`], on the micro-batches that `feed` gives.
+    pub fn step_fed(
+        &mut self,
+        number: u32,
+        feed: &mut dyn Feed,
         log: &StepLog,
         observer: &mut dyn Observer,
     ) -> Result<(), Error> {
         if self.training.is_none() {
-            return self.infer(&batches[number as usize % batches.len()]);
+            return self.infer(&feed.micro_batch(0)?);
         }
-        self.accumulate(number, batches, log, observer)?;
+        self.accumulate_fed(number, feed, log, observer)?;
         self.descend(number, log)
     }
 
@@ -190,7 +218,17 @@ impl Work {
     pub fn accumulate(
         &mut self,
         number: u32,
-        batches: &[Batch],
+        mut batches: &[Batch],
+        log: &StepLog,
+        observer: &mut dyn Observer,
+    ) -> Result<(), Error> {
+        self.accumulate_fed(number, &mut batches, log, observer)
+    }
+
+    fn accumulate_fed(
+        &mut self,
+        number: u32,
+        feed: &mut dyn Feed,
         log: &StepLog,
         observer: &mut dyn Observer,
     ) -> Result<(), Error> {
@@ -198,8 +236,9 @@ impl Work {
             return Ok(());
         };
         autograd::zero_grad(&training.trained)?;
-        let micro_batches = batches.iter().cycle().take(training.accumulation);
-        for (index, batch) in micro_batches.enumerate() {
+        for index in 0..training.accumulation {
+            let batch = feed.micro_batch(index)?;
+            observer.data(index)?;
             let mut loss = self.arithmetic.autocast(|| {
                 let scores = self.network.forward(&batch.input, self.pass)?;
                 self.network.loss(scores, &batch.labels)
