@@ -74,9 +74,10 @@ pub async fn measure(
                 let kind = if with { "with" } else { "bare" };
                 let name = format!("b{block}-{number:03}-{kind}");
                 let change = |order: &mut Order| part.set(order, with);
-                let (outcome, metrics) =
-                    trial::run(ground, cell, &name, change, executor, cancel).await?;
-                let speed = metrics.and_then(|metrics| metrics.throughput_samples_per_second);
+                let ran = trial::run(ground, cell, &name, change, executor, cancel).await?;
+                let speed = ran
+                    .metrics
+                    .and_then(|metrics| metrics.throughput_samples_per_second);
                 if with {
                     pair.with = speed;
                 } else {
@@ -86,7 +87,7 @@ pub async fn measure(
                     cell,
                     block,
                     with,
-                    outcome: &outcome,
+                    outcome: &ran.outcome,
                 });
             }
             pairs[number].push(pair);

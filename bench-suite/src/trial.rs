@@ -2,7 +2,7 @@
 
 use std::{fs, io, path::Path};
 
-use record::{Machine, Metrics, Outcome};
+use record::{Machine, Metrics, Monitor, Outcome};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -40,6 +40,15 @@ pub enum TrialError {
     Stopped,
 }
 
+/// What came of a single run.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) outcome: Outcome,
+    pub(crate) metrics: Option<Metrics>,
+    pub(crate) monitor: Monitor,
+    pub(crate) seconds: f64,
+}
+
 /// Makes one run of a cell. `change` may alter what is asked for.
 pub(crate) async fn run(
     ground: Ground<'_>,
@@ -48,7 +57,7 @@ pub(crate) async fn run(
     change: impl FnOnce(&mut Order),
     executor: &dyn Executor,
     cancel: &CancellationToken,
-) -> Result<(Outcome, Option<Metrics>), TrialError> {
+) -> Result<Ran, TrialError> {
     let failed = |source| TrialError::Folder {
         folder: ground.folder.display().to_string(),
         source,
@@ -80,5 +89,10 @@ pub(crate) async fn run(
         }
         _ => None,
     };
-    Ok((outcome, metrics))
+    Ok(Ran {
+        outcome,
+        metrics,
+        monitor: execution.monitor,
+        seconds: execution.wall_seconds,
+    })
 }

@@ -82,6 +82,23 @@ pub(crate) enum Error {
          plain processes; start Docker or Podman (`cargo xtask doctor` says how)"
     )]
     NoWall,
+    #[error(
+        "--memory {} is too little: an engine refuses a container with less than {}; give what a \
+         container or a card has, such as 8GiB",
+        iec(*budget), iec(bench_suite::fit::LEAST_BYTES)
+    )]
+    SmallBudget { budget: u64 },
+    #[error(
+        "nothing fits {}: not one sample in a batch, in any combination; the table says how the \
+         tries ended. Give more --memory, or a scenario with a smaller model",
+        iec(*budget)
+    )]
+    NothingFits { budget: u64 },
+    #[error(
+        "`{0}` has nothing with a batch to be fitted; name a scenario that trains or serves \
+         (`cargo xtask scenarios list` shows them)"
+    )]
+    NothingToFit(String),
     #[error(transparent)]
     Trial(#[from] bench_suite::trial::TrialError),
     #[error(transparent)]
@@ -152,6 +169,11 @@ enum Ending {
     Trouble = 4,
 }
 
+/// Bytes in words, in powers of 1024.
+fn iec(bytes: u64) -> String {
+    bytesize::ByteSize(bytes).display().iec().to_string()
+}
+
 impl Error {
     fn ending(&self) -> Ending {
         match self {
@@ -161,6 +183,7 @@ impl Error {
             | Self::BarsMissed { .. }
             | Self::HistoryDamaged { .. }
             | Self::NotReproducible { .. }
+            | Self::NothingFits { .. }
             | Self::NewerResolution { .. } => Ending::GateSaysNo,
             Self::RunsFailed { .. } | Self::Unfinished { .. } => Ending::SomeRunsFailed,
             Self::NoWorkspace { .. }
@@ -169,6 +192,8 @@ impl Error {
             | Self::Plan(_)
             | Self::Mock(_)
             | Self::NoScenario { .. }
+            | Self::SmallBudget { .. }
+            | Self::NothingToFit(_)
             | Self::Listen(bench_suite::live::ListenError::Address(_))
             | Self::Session(_)
             | Self::Read { .. }

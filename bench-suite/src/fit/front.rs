@@ -174,6 +174,7 @@ mod tests {
             combination: combination.into(),
             accumulation: 4,
             largest_batch: tries.iter().map(|one| one.0).max(),
+            too_large_batch: None,
             reached_most: false,
             problem: None,
             tries: tries
@@ -183,6 +184,8 @@ mod tests {
                     outcome: Outcome::Ok,
                     peak_bytes: Some(gib << 30),
                     throughput_samples_per_second: Some(throughput),
+                    seconds: 1.0,
+                    stalled: false,
                 })
                 .collect(),
         }

@@ -2,27 +2,34 @@
 //!
 //! For each combination of the axes besides the batch, batches are tried in throw-away runs with
 //! the budget as a wall: on a card the allocator's limit, on the processor the container's. The
-//! search doubles until memory runs out and then halves the gap, so that a limit of some hundred
-//! takes about ten runs. Only a want of memory counts as too large; any other failure ends the
-//! search of that combination and is told.
+//! search doubles at least until memory runs out and then narrows the gap, led by what the tries
+//! before took, so that a limit of some hundred takes half a dozen runs. Only a want of memory
+//! counts as too large; any other failure ends the search of that combination and is told. On the
+//! processor a container whose memory is full and that gets nowhere wants memory, too: the kernel
+//! ends it only when nothing is left that could be read from the disk again.
 
 mod front;
 mod search;
+mod wall;
 
 use protocol::{Positive, Task};
-use record::{CellPlan, Outcome, Reason};
+use record::{CellPlan, Metrics, Outcome, Reason};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 pub use front::{Choice, advice, front};
-use search::{Answer, Search};
+use search::{Answer, Grain, Search};
+use wall::Wall;
 
 use crate::{
     execute::{Executor, Order},
     plan::{Cell, Plan},
     trial::{self, Ground, TrialError},
 };
+
+/// No budget is smaller: engines refuse a container with less.
+pub const LEAST_BYTES: u64 = 6 << 20;
 
 /// What to find out.
 #[derive(Debug, Clone)]
@@ -50,6 +57,10 @@ pub struct Try {
     pub peak_bytes: Option<u64>,
     /// Throughput.
     pub throughput_samples_per_second: Option<f64>,
+    /// Wall time of the run.
+    pub seconds: f64,
+    /// Whether it got nowhere with its memory full, and so counts as too large.
+    pub stalled: bool,
 }
 
 /// What was found out about one combination.
@@ -69,6 +80,9 @@ pub struct Found {
     pub accumulation: u32,
     /// Largest batch that fits; `None` where none does.
     pub largest_batch: Option<u32>,
+    /// Smallest batch that was too large; on a card one more than the largest that fits, on the
+    /// processor within a sixteenth of it.
+    pub too_large_batch: Option<u32>,
     /// Whether even the largest batch that was asked for fits, and larger ones may.
     pub reached_most: bool,
     /// Why the search ended before it was done.
@@ -94,22 +108,34 @@ pub async fn find(
             combination: without_batch(&cell.plan),
             accumulation: cell.plan.variant.accumulation.get(),
             largest_batch: None,
+            too_large_batch: None,
             reached_most: false,
             problem: None,
             tries: Vec::new(),
         };
-        let mut search = Search::new(question.most_batch);
+        let grain = if cell.device.is_cuda() {
+            Grain::FINE
+        } else {
+            Grain::COARSE
+        };
+        let mut search = Search::new(question.most_batch, question.memory_bytes, grain);
+        let mut wall = Wall::new(question.memory_bytes, cell.device.is_cuda());
         while let Some(batch) = search.next() {
-            let tried = one(question, cell, number, batch, executor, cancel).await?;
+            let name = format!("{number:02}-b{batch}");
+            let tried = one(question, cell, &name, batch, &wall, executor, cancel).await?;
             tell(&found, &tried);
-            let answer = answer(&tried.outcome);
+            let answer = answer(&tried);
+            if answer == Answer::Fits {
+                wall.took(batch, tried.seconds);
+            }
             if let Answer::Neither(words) = &answer {
                 found.problem = Some(words.clone());
             }
+            search.take(batch, &answer, tried.peak_bytes);
             found.tries.push(tried);
-            search.take(batch, &answer);
         }
         found.largest_batch = search.largest();
+        found.too_large_batch = search.too_large();
         found.reached_most = search.largest() == Some(question.most_batch);
         all.push(found);
     }
@@ -142,9 +168,10 @@ fn without_batch(plan: &CellPlan) -> String {
     words.join(" ")
 }
 
-fn answer(outcome: &Outcome) -> Answer {
-    match outcome {
+fn answer(tried: &Try) -> Answer {
+    match &tried.outcome {
         Outcome::Ok => Answer::Fits,
+        Outcome::Failed { .. } if tried.stalled => Answer::TooLarge,
         Outcome::Failed {
             reason: Reason::OutOfMemory | Reason::HostOutOfMemory,
             ..
@@ -158,28 +185,22 @@ fn answer(outcome: &Outcome) -> Answer {
 async fn one(
     question: &Question<'_>,
     cell: &Cell,
-    number: usize,
+    name: &str,
     batch: u32,
+    wall: &Wall,
     executor: &dyn Executor,
     cancel: &CancellationToken,
 ) -> Result<Try, TrialError> {
-    let name = format!("{number:02}-b{batch}");
-    let is_cuda = cell.device.is_cuda();
-    let wall = |order: &mut Order| {
+    let change = |order: &mut Order| {
         if let Some(batch) = Positive::new(batch) {
             order.asked.variant.batch = batch;
         }
-        if is_cuda {
-            order.asked.device_memory_bytes = Some(question.memory_bytes);
-        } else {
-            order.limits.memory_bytes = Some(question.memory_bytes);
-        }
+        wall.shape(order, batch);
     };
-    let ran = trial::run(question.ground, cell, &name, wall, executor, cancel);
-    let (outcome, metrics) = ran.await?;
-    let peak_bytes = metrics.as_ref().and_then(|metrics| {
+    let ran = trial::run(question.ground, cell, name, change, executor, cancel).await?;
+    let peak_bytes = ran.metrics.as_ref().and_then(|metrics| {
         let memory = &metrics.memory;
-        if is_cuda {
+        if wall.is_cuda {
             let reserved = memory.run_peak_reserved_bytes;
             let reserved = reserved.or(memory.peak_reserved_bytes);
             reserved.or(memory.peak_allocated_bytes)
@@ -188,11 +209,13 @@ async fn one(
             outside.or(memory.host_peak_resident_bytes)
         }
     });
+    let speed = |metrics: &Metrics| metrics.throughput_samples_per_second;
     Ok(Try {
         batch,
-        outcome,
         peak_bytes,
-        throughput_samples_per_second: metrics
-            .and_then(|metrics| metrics.throughput_samples_per_second),
+        throughput_samples_per_second: ran.metrics.as_ref().and_then(speed),
+        seconds: ran.seconds,
+        stalled: wall.stalled(&ran.outcome, &ran.monitor),
+        outcome: ran.outcome,
     })
 }

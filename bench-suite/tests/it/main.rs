@@ -7,6 +7,7 @@ mod containers;
 mod daemon;
 mod deciding;
 mod faults;
+mod fit;
 #[path = "../support/image.rs"]
 mod image;
 mod kernel_cache;

@@ -106,12 +106,29 @@ fn processes_in(home: &Path) -> Vec<String> {
     found
 }
 
-/// Processes whose command line names something.
-pub(crate) fn processes_that_name(text: &str) -> Vec<String> {
-    let line = |pid: &String| {
-        let line = fs::read(Path::new("/proc").join(pid).join("cmdline")).unwrap_or_default();
-        String::from_utf8_lossy(&line).replace('\0', " ")
+/// Processes whose command line holds both of these.
+pub(crate) fn processes_that_name(one: &str, other: &str) -> Vec<String> {
+    let mut found = names(Path::new("/proc"));
+    found.retain(|pid| {
+        let line = command_line(pid);
+        line.contains(one) && line.contains(other)
+    });
+    found
+}
+
+/// Processes that one of these has started, by their command lines.
+pub(crate) fn children_of(parents: &[String]) -> Vec<String> {
+    let parent = |pid: &String| {
+        let status = fs::read_to_string(Path::new("/proc").join(pid).join("status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+        Some(line.trim().to_owned())
     };
-    let lines = names(Path::new("/proc")).into_iter().map(|pid| line(&pid));
-    lines.filter(|line| line.contains(text)).collect()
+    let mut found = names(Path::new("/proc"));
+    found.retain(|pid| parent(pid).is_some_and(|parent| parents.contains(&parent)));
+    found.iter().map(|pid| command_line(pid)).collect()
+}
+
+fn command_line(pid: &str) -> String {
+    let line = fs::read(Path::new("/proc").join(pid).join("cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&line).replace('\0', " ")
 }

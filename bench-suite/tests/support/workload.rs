@@ -50,6 +50,14 @@ fn main() {
             say(r#"{"event":"failed","reason":"out-of-memory","phase":"measure","message":"2 GiB","memory":null}"#);
             exit(1);
         }
+        "by-batch" => {
+            let batch = asked.split("\"batch\": ").nth(1).expect("the batch");
+            let digits = batch.split(|c: char| !c.is_ascii_digit()).next().expect("a number");
+            let batch: usize = digits.parse().expect("a number");
+            let memory = vec![1_u8; batch * (8 << 20)];
+            sleep(Duration::from_millis(400));
+            assert_eq!(memory[memory.len() / 2], 1);
+        }
         "slow" => sleep(Duration::from_secs(4)),
         "shm" => fill("/dev/shm/batch"),
         "mapped-shm" => fill_mapped("/dev/shm/batch"),

@@ -1,7 +1,7 @@
 //! `cargo xtask fit`: the largest batch that trains within a memory budget.
 
 use bench_suite::{
-    fit::{self, Found, Question},
+    fit::{self, Found, Question, Try},
     live::Live,
     machine,
     plan::{Plan, Request},
@@ -10,6 +10,7 @@ use bench_suite::{
     trial::Ground,
 };
 use bytesize::ByteSize;
+use record::Outcome;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
@@ -43,6 +44,16 @@ pub(crate) async fn run(args: &FitArgs, printer: &Printer) -> Result<()> {
     let suite = suite(&args.scenario)?;
     let machine = machine::facts(None);
     let device = bench::devices(&args.device, &machine)?[0];
+    let budget = args.memory.as_u64();
+    if budget < fit::LEAST_BYTES {
+        return Err(Error::SmallBudget { budget });
+    }
+    if !device.is_cuda() && budget > machine.memory_bytes {
+        printer.note(&format!(
+            "this machine has {} of memory: its own end comes before the budget's",
+            size(Some(machine.memory_bytes))
+        ));
+    }
     let images = prepare::images(&args.image, device, &root)?;
     let names: Vec<String> = images.iter().map(|image| image.name.clone()).collect();
     let plan = Plan::new(&Request {
@@ -70,7 +81,7 @@ pub(crate) async fn run(args: &FitArgs, printer: &Printer) -> Result<()> {
             session: &name,
             folder: folder.path(),
         },
-        memory_bytes: args.memory.as_u64(),
+        memory_bytes: budget,
         most_batch: args.most,
     };
     let found = fit::find(
@@ -78,20 +89,16 @@ pub(crate) async fn run(args: &FitArgs, printer: &Printer) -> Result<()> {
         ready.executor.as_ref(),
         &cancel,
         &mut |found, tried| {
-            let ended = match &tried.outcome {
-                record::Outcome::Ok => "fits".to_owned(),
-                record::Outcome::Failed { reason, .. } => reason.word(),
-            };
-            printer.note(&format!(
-                "{} {} at batch {}: {ended}",
-                found.scenario, found.combination, tried.batch
-            ));
+            printer.note(&progress(found, tried));
         },
     )
     .await;
     stopper.abort();
     place.clean_up().await;
     let found = found?;
+    if found.is_empty() {
+        return Err(Error::NothingToFit(args.scenario.clone()));
+    }
     tell(&question, &found, device, args.format, printer)?;
     let problems = found.iter().filter(|one| one.problem.is_some()).count();
     if problems > 0 {
@@ -100,7 +107,39 @@ pub(crate) async fn run(args: &FitArgs, printer: &Printer) -> Result<()> {
             planned: found.len(),
         });
     }
+    if found.iter().all(|one| one.largest_batch.is_none()) {
+        return Err(Error::NothingFits { budget });
+    }
     Ok(())
+}
+
+/// One try in a line.
+fn progress(found: &Found, tried: &Try) -> String {
+    let ended = match &tried.outcome {
+        Outcome::Ok => {
+            let peak = size(tried.peak_bytes);
+            let speed = tried.throughput_samples_per_second.unwrap_or_default();
+            format!("fits, peak {peak}, {speed:.1} samples/s")
+        }
+        Outcome::Failed { reason, .. } if tried.stalled => {
+            format!(
+                "too large: its memory was full, and it got nowhere ({})",
+                reason.word()
+            )
+        }
+        Outcome::Failed { reason, .. } => reason.word(),
+    };
+    format!(
+        "{} {} at batch {}: {ended} ({:.0} s)",
+        found.scenario, found.combination, tried.batch, tried.seconds
+    )
+}
+
+fn size(bytes: Option<u64>) -> String {
+    bytes.map_or_else(
+        || "–".to_owned(),
+        |bytes| ByteSize(bytes).display().iec().to_string(),
+    )
 }
 
 /// The suite, cut down to one scenario where one is named: `SUITE:SCENARIO`.
@@ -146,12 +185,6 @@ fn tell(
             advice,
         });
     }
-    let size = |bytes: Option<u64>| {
-        bytes.map_or_else(
-            || "–".to_owned(),
-            |bytes| ByteSize(bytes).display().iec().to_string(),
-        )
-    };
     let mut all = table(
         format,
         [
@@ -173,7 +206,10 @@ fn tell(
         let why = match (&one.problem, one.reached_most) {
             (Some(problem), _) => problem.lines().next().unwrap_or_default().to_owned(),
             (None, true) => "--most was reached".to_owned(),
-            (None, false) => "out of memory".to_owned(),
+            (None, false) => one.too_large_batch.map_or_else(
+                || "out of memory".to_owned(),
+                |batch| format!("out of memory at {batch}"),
+            ),
         };
         all.add_row([
             one.image.clone(),

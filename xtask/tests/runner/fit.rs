@@ -24,6 +24,15 @@ fn the_largest_batch_of_each_combination_is_found() {
         "--format=json",
     ]);
     assert_eq!(code, 0, "{text}");
+    // Each try as it ends.
+    assert!(
+        text.contains("small fp32 at batch 4: fits, peak "),
+        "{text}"
+    );
+    assert!(
+        text.contains("small fp32 at batch 11: out-of-memory ("),
+        "{text}"
+    );
     let start = text.find('{').expect("JSON");
     let end = text.rfind('}').expect("JSON");
     let report: Value = serde_json::from_str(&text[start..=end]).expect("JSON");
@@ -63,6 +72,34 @@ fn what_is_no_want_of_memory_is_told() {
     );
     let (code, text) = xtask(&["fit", "smoke:vit-tiny", "--memory=lots"]);
     assert_eq!(code, 2, "{text}");
+    // Less than any container may have, and less than the model wants.
+    let (code, text) = xtask(&["fit", "smoke:vit-tiny", "--memory=0", "--engine=mock:"]);
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("--memory 0 B is too little"), "{text}");
+    assert!(text.contains("less than 6.0 MiB"), "{text}");
+    let (code, text) = xtask(&[
+        "fit",
+        "smoke:vit-tiny",
+        "--memory=10MiB",
+        "--device=cpu",
+        "--engine=mock:*=host-oom",
+    ]);
+    assert_eq!(code, 1, "{text}");
+    assert!(
+        text.contains("at batch 4: host-out-of-memory (")
+            && text.contains("nothing fits 10.0 MiB: not one sample in a batch"),
+        "{text}"
+    );
+    // Nothing with a batch.
+    let (code, text) = xtask(&[
+        "fit",
+        "idle",
+        "--memory=1GiB",
+        "--device=cpu",
+        "--engine=mock:",
+    ]);
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("`idle` has nothing with a batch"), "{text}");
     // On the processor a plain process has no wall to run against.
     let (code, text) = xtask(&[
         "fit",

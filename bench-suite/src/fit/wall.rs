@@ -1,0 +1,132 @@
+//! The wall that a try runs against, how long it may take, and whether it was the wall that
+//! ended it.
+
+use std::time::Duration;
+
+use record::{Monitor, Outcome, Reason};
+
+use crate::execute::Order;
+
+/// Of the limit: from here on a container's memory counts as full. What the kernel takes back to
+/// stay below the limit it takes before the last page.
+const FULL: f64 = 0.95;
+/// The first try takes its time to read libtorch from the disk.
+const FIRST_SILENCE: Duration = Duration::from_mins(1);
+/// A try is given so many times what the last one took for its batch, and this on top.
+const PATIENCE: f64 = 4.0;
+const AT_LEAST: Duration = Duration::from_secs(10);
+/// Most steps of a try on the processor.
+const WARMUP: u32 = 2;
+const MEASURED: u32 = 3;
+
+/// A budget of memory as the wall of every try.
+#[derive(Debug, Clone)]
+pub(super) struct Wall {
+    pub(super) bytes: u64,
+    pub(super) is_cuda: bool,
+    /// Batch and seconds of the last try that fitted.
+    last: Option<(u32, f64)>,
+}
+
+impl Wall {
+    pub(super) fn new(bytes: u64, is_cuda: bool) -> Self {
+        Self {
+            bytes,
+            is_cuda,
+            last: None,
+        }
+    }
+
+    /// Lets a try of this batch run against it.
+    pub(super) fn shape(&self, order: &mut Order, batch: u32) {
+        // The product that it times takes memory of its own.
+        order.asked.steps.calibrate = false;
+        if self.is_cuda {
+            order.asked.device_memory_bytes = Some(self.bytes);
+            return;
+        }
+        order.limits.memory_bytes = Some(self.bytes);
+        // The second step has the memory of all that follow, and processors are slow.
+        let steps = &mut order.asked.steps;
+        steps.warmup = steps.warmup.min(WARMUP);
+        steps.measured = steps.measured.min(MEASURED);
+        // A container at its limit does not always end: the kernel drops the pages of its
+        // libraries and reads them again, and nothing gets on. Nobody should wait for the suite's
+        // limits of time then.
+        let patience = self.patience(batch);
+        order.limits.time = order.limits.time.min(patience.max(FIRST_SILENCE));
+        let silence = order.limits.silence.unwrap_or(patience);
+        order.limits.silence = Some(silence.min(patience));
+    }
+
+    fn patience(&self, batch: u32) -> Duration {
+        let Some((last, seconds)) = self.last else {
+            return FIRST_SILENCE;
+        };
+        let growth = f64::from(batch) / f64::from(last.max(1));
+        AT_LEAST + Duration::from_secs_f64(PATIENCE * seconds * growth.max(1.0))
+    }
+
+    /// Notes how long a try took that fitted.
+    pub(super) fn took(&mut self, batch: u32, seconds: f64) {
+        self.last = Some((batch, seconds));
+    }
+
+    /// Whether a try got nowhere because its memory was full: on the processor a container that
+    /// ran out of time with all of its memory in use.
+    pub(super) fn stalled(&self, outcome: &Outcome, monitor: &Monitor) -> bool {
+        let ran_out_of_time = matches!(
+            outcome,
+            Outcome::Failed {
+                reason: Reason::Hang | Reason::TimeLimit,
+                ..
+            }
+        );
+        let most = monitor.memory_bytes.as_ref().map(|series| series.maximum);
+        !self.is_cuda && ran_out_of_time && most.is_some_and(|most| most > FULL * self.bytes as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use record::{Sample, Series, Stage};
+
+    use super::*;
+
+    fn failed(reason: Reason) -> Outcome {
+        Outcome::Failed {
+            reason,
+            stage: Stage::Start,
+            message: String::new(),
+        }
+    }
+
+    fn memory(bytes: f64) -> Monitor {
+        Monitor {
+            memory_bytes: Series::of(&[Sample(0.1, bytes)]),
+            ..Monitor::default()
+        }
+    }
+
+    #[test]
+    fn only_a_full_container_that_ran_out_of_time_stalled() {
+        let wall = Wall::new(1000, false);
+        let hang = failed(Reason::Hang);
+        assert!(wall.stalled(&hang, &memory(990.0)));
+        assert!(wall.stalled(&failed(Reason::TimeLimit), &memory(990.0)));
+        assert!(!wall.stalled(&hang, &memory(500.0)), "a hang of its own");
+        assert!(!wall.stalled(&hang, &Monitor::default()), "nobody knows");
+        assert!(!wall.stalled(&failed(Reason::LossNotFinite), &memory(990.0)));
+        assert!(!wall.stalled(&Outcome::Ok, &memory(1000.0)));
+        assert!(!Wall::new(1000, true).stalled(&hang, &memory(990.0)));
+    }
+
+    #[test]
+    fn patience_grows_with_the_batch() {
+        let mut wall = Wall::new(1000, false);
+        assert_eq!(wall.patience(4), FIRST_SILENCE);
+        wall.took(4, 10.0);
+        assert_eq!(wall.patience(8), Duration::from_secs(90));
+        assert_eq!(wall.patience(3), Duration::from_secs(50));
+    }
+}
