@@ -17,6 +17,8 @@ use std::{
     env,
     io::{BufRead, BufReader, Write},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 use protocol::{MemoryFormat, RunFile};
@@ -120,7 +122,21 @@ impl Loader {
     fn ended(&mut self, place: usize) -> Error {
         let status = self.workers[place].process.wait();
         let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
-        self.failed(place, format!("ended before its batch was there: {how}"))
+        self.failed(place, format!("ended before its batch was taken: {how}"))
+    }
+
+    /// Why an answer's files cannot be mapped: a worker that has died since it answered took them
+    /// along, which the kernel may do a moment before it tells of the death.
+    fn unmappable(&mut self, place: usize, error: Error) -> Error {
+        const MOMENT: Duration = Duration::from_secs(1);
+        let began = Instant::now();
+        while began.elapsed() < MOMENT {
+            if let Ok(Some(_)) = self.workers[place].process.try_wait() {
+                return self.ended(place);
+            }
+            thread::sleep(MOMENT / 100);
+        }
+        error
     }
 
     fn failed(&self, place: usize, cause: String) -> Error {
@@ -141,7 +157,10 @@ impl Feed for Loader {
         let input = self.answer(place)?;
         let labels = self.answer(place)?;
         let map = |line: &str| shared::map(process, line);
-        let (input, labels) = (map(&input)?, map(&labels)?);
+        let (input, labels) = match map(&input).and_then(|input| Ok((input, map(&labels)?))) {
+            Ok(mapped) => mapped,
+            Err(error) => return Err(self.unmappable(place, error)),
+        };
         // The worker may let go of what is mapped.
         self.ask()?;
         let mut input = input.f_to_device(self.device)?;

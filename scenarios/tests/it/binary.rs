@@ -478,7 +478,7 @@ fn a_worker_that_dies_ends_the_run_with_its_signal() {
             .success()
     );
     let output = run.wait_with_output().unwrap();
-    let words = "worker 1 of 2 ended before its batch was there: signal: 9 (SIGKILL)";
+    let words = "worker 1 of 2 ended before its batch was taken: signal: 9 (SIGKILL)";
     check_failure(&folder, &output, FailureReason::DataLoader, words);
     assert!(
         !Path::new(&format!("/proc/{second}")).exists(),
