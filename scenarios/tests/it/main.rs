@@ -5,5 +5,6 @@ mod binary;
 mod checkpointing;
 mod data;
 mod failures;
+mod loader;
 mod steps;
 mod support;
