@@ -13,8 +13,8 @@ use bench_suite::{
     execute::{LocalRuntime, Process},
     session::Session,
 };
-use protocol::Device;
-use record::{Isolation, Record};
+use protocol::{Device, Phase};
+use record::{Isolation, Outcome, Record, Stage};
 use tokio_util::sync::CancellationToken;
 
 /// Writes events as a workload that ran one step of one sample does.
@@ -169,14 +169,19 @@ async fn bad_workloads_are_told_apart() {
         "the step times add up to 7.5",
     )
     .await;
+    // With the phase, what was asked for, and what the allocator held.
     let told = r#"say '{"event":"failed","reason":"out-of-memory","phase":"warmup","message":"tried to allocate 2 GiB","memory":{"reserved_bytes":7}}'; exit 1"#;
-    check(
-        &format!("{GOOD}{told}"),
-        "{}",
-        "out-of-memory",
-        "tried to allocate 2 GiB",
-    )
-    .await;
+    let (record, _) = run(&format!("{GOOD}{told}"), "{}").await;
+    assert_eq!(ending(&record), "out-of-memory");
+    assert!(message(&record).contains("tried to allocate 2 GiB"));
+    let Outcome::Failed { stage, .. } = &record.outcome else {
+        panic!("{:?}", record.outcome)
+    };
+    assert_eq!(*stage, Stage::Workload(Phase::Warmup));
+    assert_eq!(
+        record.notes.last().map(String::as_str),
+        Some("memory when it failed: reserved 7 bytes")
+    );
 }
 
 #[tokio::test]
