@@ -60,6 +60,7 @@ pub(crate) async fn run(args: &OverheadArgs, printer: &Printer) -> Result<()> {
         OverheadOf::Monitors => (Part::Monitors, "monitors"),
         OverheadOf::Parts => (Part::StepParts, "timed parts"),
     };
+    let (mut failed, mut ran) = (0, 0);
     let pairs = overhead::measure(
         part,
         &plan,
@@ -67,6 +68,8 @@ pub(crate) async fn run(args: &OverheadArgs, printer: &Printer) -> Result<()> {
         ready.executor.as_ref(),
         &cancel,
         &mut |ended| {
+            ran += 1;
+            failed += usize::from(!ended.outcome.is_ok());
             let how = if ended.with { "with" } else { "without" };
             let outcome = match ended.outcome {
                 record::Outcome::Ok => "ok".to_owned(),
@@ -84,7 +87,14 @@ pub(crate) async fn run(args: &OverheadArgs, printer: &Printer) -> Result<()> {
     .await;
     stopper.abort();
     place.clean_up().await;
-    tell(what, &plan, &pairs?, printer)
+    tell(what, &plan, &pairs?, printer)?;
+    if failed > 0 {
+        return Err(Error::RunsFailed {
+            failed,
+            planned: ran,
+        });
+    }
+    Ok(())
 }
 
 fn judged(pairs: &[Pair]) -> Option<Comparison> {
@@ -100,7 +110,8 @@ fn judged(pairs: &[Pair]) -> Option<Comparison> {
         kind: Kind::TimeLike,
         margin: MARGIN,
     };
-    compare(&metric, &Options::default()).ok()
+    let compared = compare(&metric, &Options::default()).ok()?;
+    (compared.blocks_used > 0).then_some(compared)
 }
 
 fn tell(what: &str, plan: &Plan, pairs: &[Vec<Pair>], printer: &Printer) -> Result<()> {
@@ -118,9 +129,13 @@ fn tell(what: &str, plan: &Plan, pairs: &[Vec<Pair>], printer: &Printer) -> Resu
     );
     let mut failing = 0;
     for (cell, pairs) in plan.cells.iter().zip(pairs) {
+        let names = [cell.plan.scenario.clone(), cell.plan.variant.to_string()];
         let Some(comparison) = judged(pairs) else {
+            let unknown = ["–", "–", "0", "no two runs of a block have a throughput"];
+            rows.add_row(names.into_iter().chain(unknown.map(str::to_owned)));
             continue;
         };
+        let [scenario, variant] = names;
         let verdict = match comparison.verdict {
             Verdict::Same => "within 0.5 %",
             Verdict::Worse => "costs more than it may",
@@ -129,8 +144,8 @@ fn tell(what: &str, plan: &Plan, pairs: &[Vec<Pair>], printer: &Printer) -> Resu
         };
         failing += usize::from(comparison.verdict == Verdict::Worse);
         rows.add_row([
-            cell.plan.scenario.clone(),
-            cell.plan.variant.to_string(),
+            scenario,
+            variant,
             comparison
                 .ratio
                 .map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.5}")),

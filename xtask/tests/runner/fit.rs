@@ -145,4 +145,17 @@ fn the_cost_of_the_monitors_is_judged() {
     ]);
     assert_eq!(code, 0, "{text}");
     assert!(text.contains("with timed parts ÷ without"), "{text}");
+    // What yields no figure is said, and counts as a failure.
+    let (code, text) = xtask(&[
+        "overhead",
+        "--suite=smoke",
+        "--device=cpu",
+        "--blocks=2",
+        "--engine=mock:*=exit:3",
+    ]);
+    assert_eq!(code, 3, "{text}");
+    assert!(
+        text.contains("no two runs of a block have a throughput"),
+        "{text}"
+    );
 }
