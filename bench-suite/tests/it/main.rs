@@ -14,3 +14,4 @@ mod kernel_cache;
 mod processes;
 mod sessions;
 mod suites;
+mod validity;
