@@ -4,6 +4,9 @@ use bytesize::ByteSize;
 
 use super::Found;
 
+/// A smaller batch is worth a word where it is so many times as fast as the largest.
+const DEAR: f64 = 1.2;
+
 /// A choice that no other beats in batch, memory and throughput alike.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub struct Choice {
@@ -144,7 +147,7 @@ fn sentence(found: &[&Found], memory_bytes: u64) -> String {
     let fastest = fitting
         .iter()
         .max_by(|one, other| one.2.total_cmp(&other.2));
-    match fastest {
+    let cost = match fastest {
         Some((other, batch, speed, _))
             if other.combination != most.combination && *speed > throughput =>
         {
@@ -155,6 +158,22 @@ fn sentence(found: &[&Found], memory_bytes: u64) -> String {
             )
         }
         _ => format!("{first}; no other combination is faster within it."),
+    };
+    cost + &smaller(most, throughput)
+}
+
+/// Where the largest batch pays dearly for the last of the memory: which smaller one does not.
+fn smaller(found: &Found, throughput: f64) -> String {
+    let tries = found.tries.iter().filter(|tried| tried.outcome.is_ok());
+    let speeds =
+        tries.filter_map(|tried| Some((tried.batch, tried.throughput_samples_per_second?)));
+    let fastest = speeds.max_by(|one, other| one.1.total_cmp(&other.1));
+    match fastest {
+        Some((batch, speed)) if speed > DEAR * throughput => format!(
+            " At batch {batch} the same is {:.2} × faster.",
+            speed / throughput
+        ),
+        _ => String::new(),
     }
 }
 
@@ -220,6 +239,19 @@ mod tests {
                 "vit-l16 at batch 16 fits 8.0 GiB with amp-bf16 checkpointing=blocks (peak 7.0 GiB), \
               4 accumulated steps for an effective batch of 64, 210.0 samples/s: 1.52 × slower \
               than amp-bf16, whose largest batch is 8."
+            ]
+        );
+    }
+
+    #[test]
+    fn a_full_memory_that_slows_everything_is_said() {
+        let all = [found("fp32", &[(96, 7, 1500.0), (103, 8, 250.0)])];
+        assert_eq!(
+            advice(&all, 8 << 30),
+            [
+                "vit-l16 at batch 103 fits 8.0 GiB with fp32 (peak 8.0 GiB), 4 accumulated steps \
+              for an effective batch of 412, 250.0 samples/s; no other combination is faster \
+              within it. At batch 96 the same is 6.00 × faster."
             ]
         );
     }
