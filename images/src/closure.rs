@@ -44,19 +44,25 @@ pub(crate) fn roots(flavour: Flavour) -> &'static [&'static str] {
 
 /// Libraries that CUDA flavours open by name while they run. cuDNN is a thin library that opens
 /// its parts as it needs them; it and libtorch compile kernels through NVRTC, which opens its
-/// built-in headers and nvJitLink. `libtorch_cuda_linalg.so` and the cuSOLVER below it stay out:
-/// they are opened at the first matrix decomposition, which no scenario does.
+/// built-in headers and nvJitLink.
 fn opened_by_name(name: &str) -> bool {
     [
         "libcudnn_",
         "libnvrtc.so.",
         "libnvrtc-builtins.so.",
         "libnvJitLink.so.",
+        "libcaffe2_nvrtc.so",
     ]
     .iter()
     .any(|start| name.starts_with(start))
-        || name == "libcaffe2_nvrtc.so"
+        && !name.starts_with(UNUSED)
 }
+
+/// What cuDNN has for recurrent networks, CTC loss and its own older attention
+/// (<https://docs.nvidia.com/deeplearning/cudnn/latest/api/cudnn-adv-library.html>): no scenario
+/// opens it. One that does takes it out of here. Nor does any scenario open
+/// `libtorch_cuda_linalg.so`, with the cuSOLVER below it, which the first matrix decomposition does.
+const UNUSED: &str = "libcudnn_adv.so.";
 
 /// Follows what the roots need, in turn, through the shelf.
 pub(crate) fn closure(flavour: Flavour, shelf: &mut dyn Shelf) -> Result<Closure> {
@@ -65,13 +71,11 @@ pub(crate) fn closure(flavour: Flavour, shelf: &mut dyn Shelf) -> Result<Closure
         .map(|root| ((*root).to_owned(), "the scenario binary".to_owned()))
         .collect();
     if flavour == Flavour::Cuda {
-        let mut opened = shelf.names();
-        opened.retain(|name| opened_by_name(name));
-        queue.extend(
-            opened
-                .into_iter()
-                .map(|name| (name, "libtorch_cuda.so".to_owned())),
-        );
+        for name in shelf.names() {
+            if opened_by_name(&name) && !is_alias(&name, shelf)? {
+                queue.push_back((name, "libtorch_cuda.so".to_owned()));
+            }
+        }
     }
     let mut found = Closure::default();
     let mut seen = BTreeSet::new();
@@ -95,6 +99,18 @@ pub(crate) fn closure(flavour: Flavour, shelf: &mut dyn Shelf) -> Result<Closure
         found.libraries.insert(name, path);
     }
     Ok(found)
+}
+
+/// Whether a file goes by a name that it does not give itself, and its own name is there as well:
+/// installed libraries may have links such as `libnvrtc.so.13.0.88` beside `libnvrtc.so.13`.
+fn is_alias(name: &str, shelf: &mut dyn Shelf) -> Result<bool> {
+    let Some(path) = shelf.find(name)? else {
+        return Ok(false);
+    };
+    match Dynamic::of_file(&path)?.soname {
+        Some(own) if own != name => Ok(shelf.find(&own)?.is_some()),
+        _ => Ok(false),
+    }
 }
 
 /// Libraries in folders; the first folder that has one counts.
@@ -128,5 +144,61 @@ impl Shelf for Folders {
 
     fn names(&self) -> Vec<String> {
         self.files.keys().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs, os::unix::fs::symlink, path::Path, process::Command};
+
+    fn library(folder: &Path, name: &str) {
+        let source = folder.join("x.c");
+        fs::write(&source, "int x;").unwrap();
+        let status = Command::new("cc")
+            .args(["-shared", "-nostdlib", "-o"])
+            .arg(folder.join(name))
+            .arg(&source)
+            .arg(format!("-Wl,-soname,{name}"))
+            .status()
+            .unwrap();
+        assert!(status.success());
+    }
+
+    #[test]
+    fn what_is_opened_by_name_is_there_once_and_only_where_a_scenario_opens_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        for name in roots(Flavour::Cuda) {
+            library(folder, name);
+        }
+        for name in [
+            "libcudnn_ops.so.9",
+            "libcudnn_adv.so.9",
+            "libnvrtc.so.13",
+            "libnvrtc-builtins.so.13.0",
+            "libcusolver.so.12",
+        ] {
+            library(folder, name);
+        }
+        symlink("libnvrtc.so.13", folder.join("libnvrtc.so.13.0.88")).unwrap();
+        let mut shelf = Folders::new(&[folder.to_owned()]);
+        let found = closure(Flavour::Cuda, &mut shelf).unwrap();
+        let mut expected: Vec<&str> = roots(Flavour::Cuda).to_vec();
+        expected.extend([
+            "libcudnn_ops.so.9",
+            "libnvrtc.so.13",
+            "libnvrtc-builtins.so.13.0",
+        ]);
+        expected.sort_unstable();
+        assert_eq!(found.libraries.keys().collect::<Vec<_>>(), expected);
+        // A name that nothing else has is no alias, whatever the file calls itself.
+        fs::remove_file(folder.join("libnvrtc-builtins.so.13.0")).unwrap();
+        fs::copy(folder.join("libnvrtc.so.13"), folder.join("libnvrtc.so.14")).unwrap();
+        fs::remove_file(folder.join("libnvrtc.so.13.0.88")).unwrap();
+        fs::remove_file(folder.join("libnvrtc.so.13")).unwrap();
+        let mut shelf = Folders::new(&[folder.to_owned()]);
+        let found = closure(Flavour::Cuda, &mut shelf).unwrap();
+        assert!(found.libraries.contains_key("libnvrtc.so.14"));
     }
 }
