@@ -70,12 +70,15 @@ pub(crate) fn closure(flavour: Flavour, shelf: &mut dyn Shelf) -> Result<Closure
         .iter()
         .map(|root| ((*root).to_owned(), "the scenario binary".to_owned()))
         .collect();
+    let mut opened = BTreeSet::new();
     if flavour == Flavour::Cuda {
-        for name in shelf.names() {
-            if opened_by_name(&name) && !is_alias(&name, shelf)? {
-                queue.push_back((name, "libtorch_cuda.so".to_owned()));
-            }
-        }
+        opened.extend(shelf.names());
+        opened.retain(|name| opened_by_name(name));
+        queue.extend(
+            opened
+                .iter()
+                .map(|name| (name.clone(), "libtorch_cuda.so".to_owned())),
+        );
     }
     let mut found = Closure::default();
     let mut seen = BTreeSet::new();
@@ -90,6 +93,11 @@ pub(crate) fn closure(flavour: Flavour, shelf: &mut dyn Shelf) -> Result<Closure
             continue;
         };
         let dynamic = Dynamic::of_file(&path)?;
+        // Installed libraries may have links such as `libnvrtc.so.13.0.88` beside `libnvrtc.so.13`.
+        let own_name = dynamic.soname.filter(|own| *own != name);
+        if opened.contains(&name) && own_name.is_some_and(|own| opened.contains(&own)) {
+            continue;
+        }
         queue.extend(
             dynamic
                 .needed
@@ -99,18 +107,6 @@ pub(crate) fn closure(flavour: Flavour, shelf: &mut dyn Shelf) -> Result<Closure
         found.libraries.insert(name, path);
     }
     Ok(found)
-}
-
-/// Whether a file goes by a name that it does not give itself, and its own name is there as well:
-/// installed libraries may have links such as `libnvrtc.so.13.0.88` beside `libnvrtc.so.13`.
-fn is_alias(name: &str, shelf: &mut dyn Shelf) -> Result<bool> {
-    let Some(path) = shelf.find(name)? else {
-        return Ok(false);
-    };
-    match Dynamic::of_file(&path)?.soname {
-        Some(own) if own != name => Ok(shelf.find(&own)?.is_some()),
-        _ => Ok(false),
-    }
 }
 
 /// Libraries in folders; the first folder that has one counts.
