@@ -81,6 +81,11 @@ impl EngineRoom {
         output.status.success().then_some(text)
     }
 
+    /// Whether the engine was ended at all.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended > 0
+    }
+
     /// Ends the engine and starts it again.
     pub(crate) fn end_engine(&mut self, signal: Signal) {
         self.daemon.end(signal);
@@ -90,11 +95,17 @@ impl EngineRoom {
 
     /// Fails where a container, or a process of one, is left; says what was done.
     pub(crate) fn check(self) -> Result<String, String> {
-        let left = self.runtime.block_on(async {
-            let engine = self.daemon.connect().await;
-            let all = engine.list_containers(engine::LABEL_SESSION).await;
-            all.map_err(|error| error.to_string())
-        })?;
+        let (swept, left) = self
+            .runtime
+            .block_on(async {
+                let engine = self.daemon.connect().await;
+                // As the next session does: an engine that went away under the very last removal
+                // left nobody who could try again.
+                let swept = engine.sweep_dead_owners().await?;
+                let left = engine.list_containers(engine::LABEL_SESSION).await?;
+                Ok::<_, engine::Error>((swept.len(), left))
+            })
+            .map_err(|error| error.to_string())?;
         if !left.is_empty() {
             return Err(format!("containers were left: {left:?}"));
         }
@@ -107,7 +118,8 @@ impl EngineRoom {
         let Self { killed, ended, .. } = self;
         Ok(format!(
             "; the engine was stopped or killed {ended} times, and {killed} containers were \
-             killed; the engine forgot {forgotten} empty shims"
+             killed; {swept} were left to the next session's sweep, and the engine forgot \
+             {forgotten} empty shims"
         ))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, ops::Range, os::unix::fs::PermissionsExt as _, path::Path};
 
-use rand::Rng as _;
+use rand::seq::SliceRandom as _;
 use rand_chacha::ChaCha8Rng;
 
 /// Cells of the suite.
@@ -115,9 +115,14 @@ impl Kind {
 
 /// Draws what each run is to do, and writes the suite and the workload.
 pub(crate) fn prepare(home: &Path, kind: Kind, runs: u32, random: &mut ChaCha8Rng) -> Expected {
-    let faults = kind.faults();
-    let mut drawn = || faults[random.random_range(0..faults.len())];
-    let expected: Expected = (0..runs).map(|order| (order, drawn())).collect();
+    // Every dozen of runs has all of them, so that the shortest soak has, too.
+    let mut faults = Vec::new();
+    while faults.len() < runs as usize {
+        let mut dozen = kind.faults();
+        dozen.shuffle(random);
+        faults.extend(dozen);
+    }
+    let expected: Expected = (0..runs).zip(faults).collect();
     fs::create_dir(home.join("locks")).expect("a folder");
     match kind {
         Kind::Processes => write_workload(home, &expected),

@@ -144,9 +144,9 @@ fn live(
     let Some(room) = room else {
         return worker.lives_for(life);
     };
-    let mut engine_ends_after = random
-        .random_bool(engine_room::SHARE_OF_LIVES)
-        .then(|| life.mul_f64(random.random()));
+    // At least once, however short the soak.
+    let ends = random.random_bool(engine_room::SHARE_OF_LIVES) || !room.has_ended();
+    let mut engine_ends_after = ends.then(|| life.mul_f64(random.random()));
     let began = Instant::now();
     while began.elapsed() < life {
         match worker.lives_for(Duration::from_millis(100))? {

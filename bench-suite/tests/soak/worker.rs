@@ -115,10 +115,14 @@ async fn session(home: &Path) -> Result<ExitCode, String> {
     };
     let _lock = CardLock::take(&card, "soak", false).map_err(|error| error.to_string())?;
     // As `bench` does: the engine first, and what dead sessions left in it.
+    let mut engine = None;
     let executor: Box<dyn Executor> = match fs::read_to_string(home.join(SOCKET)) {
         Err(_) => Box::new(processes(home)),
         Ok(socket) => match containers(home, &socket).await {
-            Ok(executor) => Box::new(executor),
+            Ok((executor, its_engine)) => {
+                engine = Some(its_engine);
+                Box::new(executor)
+            }
             Err(error) if error.is_engine_gone() => return Ok(NO_ENGINE.into()),
             Err(error) => return Err(error.to_string()),
         },
@@ -136,6 +140,10 @@ async fn session(home: &Path) -> Result<ExitCode, String> {
         .await
         .map_err(|error| error.to_string())?;
     stopped.abort();
+    // As `bench` does: what could not be removed while the engine was away.
+    if let Some(engine) = engine {
+        let _ = engine.cleanup().await;
+    }
     if cancel.is_cancelled() {
         std::process::exit(130);
     }
@@ -157,13 +165,13 @@ fn processes(home: &Path) -> Process {
     )
 }
 
-async fn containers(home: &Path, socket: &str) -> Result<Container, engine::Error> {
+async fn containers(home: &Path, socket: &str) -> Result<(Container, Engine), engine::Error> {
     let engine = Engine::connect(&Endpoint::Socket(socket.into())).await?;
     engine.sweep_dead_owners().await?;
     let modes = fs::read_to_string(home.join(MODES)).expect("the modes");
     let image = image::with_mode(&format!("by-run:{modes}"));
     let images = BTreeMap::from([("local".to_owned(), image)]);
-    Ok(Container::new(engine, images, []))
+    Ok((Container::new(engine.clone(), images, []), engine))
 }
 
 fn spec(home: &Path) -> Spec {
