@@ -52,7 +52,7 @@ pub struct Ended<'a> {
 }
 
 /// Runs every cell twice in each block, with the part and without, in random order; gives the pairs
-/// of each cell in the plan's order.
+/// of each cell in the plan's order, and how it ended: whatever that is, the pairs until then count.
 pub async fn measure(
     part: Part,
     plan: &Plan,
@@ -60,9 +60,22 @@ pub async fn measure(
     executor: &dyn Executor,
     cancel: &CancellationToken,
     tell: &mut dyn FnMut(Ended<'_>),
-) -> Result<Vec<Vec<Pair>>, TrialError> {
-    let mut random = ChaCha8Rng::seed_from_u64(plan.order_seed);
+) -> (Vec<Vec<Pair>>, Result<(), TrialError>) {
     let mut pairs = vec![Vec::new(); plan.cells.len()];
+    let ended = fill(&mut pairs, part, plan, ground, executor, cancel, tell).await;
+    (pairs, ended)
+}
+
+async fn fill(
+    pairs: &mut [Vec<Pair>],
+    part: Part,
+    plan: &Plan,
+    ground: Ground<'_>,
+    executor: &dyn Executor,
+    cancel: &CancellationToken,
+    tell: &mut dyn FnMut(Ended<'_>),
+) -> Result<(), TrialError> {
+    let mut random = ChaCha8Rng::seed_from_u64(plan.order_seed);
     for block in 0..plan.blocks {
         for (number, cell) in plan.cells.iter().enumerate() {
             let mut pair = Pair {
@@ -93,5 +106,5 @@ pub async fn measure(
             pairs[number].push(pair);
         }
     }
-    Ok(pairs)
+    Ok(())
 }

@@ -61,7 +61,7 @@ pub(crate) async fn run(args: &OverheadArgs, printer: &Printer) -> Result<()> {
         OverheadOf::Parts => (Part::StepParts, "timed parts"),
     };
     let (mut failed, mut ran) = (0, 0);
-    let pairs = overhead::measure(
+    let (pairs, ended) = overhead::measure(
         part,
         &plan,
         ground,
@@ -87,7 +87,9 @@ pub(crate) async fn run(args: &OverheadArgs, printer: &Printer) -> Result<()> {
     .await;
     stopper.abort();
     place.clean_up().await;
-    tell(what, &plan, &pairs?, printer)?;
+    let told = tell(what, &plan, &pairs, printer);
+    ended?;
+    told?;
     if failed > 0 {
         return Err(Error::RunsFailed {
             failed,

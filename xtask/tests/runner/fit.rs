@@ -158,4 +158,15 @@ fn the_cost_of_the_monitors_is_judged() {
         text.contains("no two runs of a block have a throughput"),
         "{text}"
     );
+    // What was measured until it was stopped counts.
+    let (code, text) = xtask(&[
+        "overhead",
+        "--suite=smoke",
+        "--device=cpu",
+        "--blocks=6",
+        "--engine=mock:b3-=cancel;-with=ok:0.9",
+    ]);
+    assert_ne!(code, 0, "{text}");
+    assert!(text.contains("costs more than it may"), "{text}");
+    assert!(text.contains("stopped before the last run"), "{text}");
 }
