@@ -271,6 +271,13 @@ impl Spec {
 
     fn check(&self, document: &Document) -> Result<(), YamlError> {
         let root = KeyPath::root;
+        if self.description.contains(char::is_control) {
+            return Err(document.error_at(
+                &root().key("description"),
+                "the description holds line ends or other control characters".to_owned(),
+                Some("one line of text".to_owned()),
+            ));
+        }
         if let LibtorchSpec::Wheels { version, .. } = &self.libtorch
             && KnownTorch::of(version).is_err()
         {
@@ -302,7 +309,14 @@ impl Spec {
                     Some("letters, digits and `_`, not starting with a digit".to_owned()),
                 ));
             }
-            if name == "LD_LIBRARY_PATH" || value.contains('\0') {
+            if value.contains('\0') {
+                return Err(document.error_at(
+                    &path,
+                    format!("the value of `{name}` holds a NUL character"),
+                    Some("no environment variable can".to_owned()),
+                ));
+            }
+            if name == "LD_LIBRARY_PATH" {
                 return Err(document.error_at(
                     &path,
                     format!("`{name}` cannot be set here"),
@@ -324,9 +338,14 @@ impl Spec {
         {
             return Ok(());
         }
+        let what = if reference.contains('@') {
+            "has a digest that is none: expected 64 hexadecimal digits after `@sha256:`"
+        } else {
+            "names no digest, so it may be another image tomorrow"
+        };
         let error = document.error_at(
             &KeyPath::root().key("base").key("image"),
-            format!("`{reference}` names no digest, so it may be another image tomorrow"),
+            format!("`{reference}` {what}"),
             Some(
                 "write REFERENCE@sha256:…; `docker image inspect REFERENCE` shows the digest \
                  under RepoDigests"

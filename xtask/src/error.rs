@@ -150,6 +150,11 @@ pub(crate) enum Error {
     #[error("{kept} images could not be removed; end the containers that use them, and run again")]
     NotPruned { kept: usize },
     #[error(
+        "no image is called `{name}`, in `images/` or in the engine; `cargo xtask images list` \
+         shows those that are"
+    )]
+    NothingToPrune { name: String },
+    #[error(
         "the tests run on Docker and on Podman, and at {address} {found}; install Podman \
          (apt-get install podman) and start it (`podman system service --time=0 {address} &`), \
          name another address with TORCHGAUGE_TEST_PODMAN, or leave it out with --without-podman"
@@ -207,6 +212,7 @@ impl Error {
             | Self::Judge(_)
             | Self::NoSession { .. }
             | Self::NoFolder { .. }
+            | Self::NothingToPrune { .. }
             | Self::NoHistoryPath => Ending::BadUsage,
             Self::Report(reports::ReportError::Nothing | reports::ReportError::Folder(_)) => {
                 Ending::BadUsage

@@ -24,7 +24,9 @@ use crate::{
 };
 
 /// Changes whenever the same archive would be known otherwise.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
+/// A tar archive's unit.
+const BLOCK_BYTES: u64 = 512;
 /// Where the C library lies, in the order that matters to nobody: a base has one.
 const LIBC: [&str; 6] = [
     "lib/x86_64-linux-gnu/libc.so.6",
@@ -58,9 +60,7 @@ struct KnownLayer {
 /// A root file system as a tar archive, or an image archive. Uncompressed layers are used as they
 /// lie; compressed ones are unpacked into the cache.
 pub(super) fn archive(file: &Path, cache: &Cache, progress: &dyn Progress) -> Result<ReadyBase> {
-    if !file.is_file() {
-        return Err(bad_archive(file, "there is no such file"));
-    }
+    check_kind(file)?;
     let digest = cache.digest_of(file, progress)?;
     let note = cache.note_path("layers", format!("base {FORMAT} {digest}").as_bytes());
     let known = match read_note::<Known>(&note) {
@@ -90,6 +90,38 @@ pub(super) fn archive(file: &Path, cache: &Cache, progress: &dyn Progress) -> Re
     })
 }
 
+/// What can be told before all of it is read.
+fn check_kind(file: &Path) -> Result<()> {
+    let Ok(facts) = fs::metadata(file) else {
+        return Err(bad_archive(file, "there is no such file"));
+    };
+    if !facts.is_file() {
+        return Err(bad_archive(file, "it is no file"));
+    }
+    let mut start = Vec::new();
+    File::open(file)
+        .and_then(|file| file.take(6).read_to_end(&mut start))
+        .map_err(at(file))?;
+    match COMPRESSED
+        .iter()
+        .find(|(magic, _)| start.starts_with(magic))
+    {
+        None => Ok(()),
+        Some((_, program)) => Err(bad_archive(
+            file,
+            format!("it is compressed; unpack it with `{program}`"),
+        )),
+    }
+}
+
+/// How compressed files begin, and what unpacks them.
+const COMPRESSED: [(&[u8], &str); 4] = [
+    (&[0x1f, 0x8b], "gunzip"),
+    (&[0x28, 0xb5, 0x2f, 0xfd], "unzstd"),
+    (&[0xfd, b'7', b'z', b'X', b'Z'], "unxz"),
+    (b"BZh", "bunzip2"),
+];
+
 /// Whether the layers that were unpacked into the cache are there as they were.
 fn is_there(known: &Known, cache: &Cache, progress: &dyn Progress) -> Result<bool> {
     for file in known.layers.iter().filter_map(|layer| layer.file.as_ref()) {
@@ -103,10 +135,16 @@ fn is_there(known: &Known, cache: &Cache, progress: &dyn Progress) -> Result<boo
 fn bad_archive(file: &Path, cause: impl std::fmt::Display) -> Error {
     Error::BadBase {
         file: file.to_owned(),
-        cause: cause.to_string(),
+        // What a reader of tar says may quote a header that is none.
+        cause: printable(&cause.to_string()),
         next: "give an uncompressed tar archive of a root file system, or what `docker image save` \
                or `podman save` writes",
     }
+}
+
+fn printable(text: &str) -> String {
+    let shown = |c: char| !c.is_control() && c != char::REPLACEMENT_CHARACTER;
+    text.chars().filter(|&c| shown(c)).take(200).collect()
 }
 
 fn look_into(file: &Path, digest: Digest, cache: &Cache, progress: &dyn Progress) -> Result<Known> {
@@ -172,11 +210,17 @@ fn glibc(files: &Filesystem) -> io::Result<Option<(u32, u32)>> {
 fn members(file: &Path) -> io::Result<BTreeMap<String, (u64, u64)>> {
     let mut found = BTreeMap::new();
     let mut links = Vec::new();
+    let size_bytes = fs::metadata(file)?.len();
+    let mut end = 0;
     let mut archive = tar::Archive::new(File::open(file)?);
     for entry in archive.entries_with_seek()? {
         let entry = entry?;
         let path = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
         let path = path.trim_start_matches("./").to_owned();
+        end = entry.raw_file_position() + entry.size().next_multiple_of(BLOCK_BYTES);
+        if end > size_bytes {
+            return Err(io::Error::other(format!("it is cut off within `{path}`")));
+        }
         if entry.header().entry_type() == EntryType::Symlink
             && let Some(target) = entry.link_name_bytes()
         {
@@ -184,6 +228,12 @@ fn members(file: &Path) -> io::Result<BTreeMap<String, (u64, u64)>> {
         } else {
             found.insert(path, (entry.raw_file_position(), entry.size()));
         }
+    }
+    // A block of zeros is the end, as the reader sees it: the end of the file is none.
+    if end + BLOCK_BYTES > size_bytes {
+        return Err(io::Error::other(
+            "it is cut off: no end follows its last file",
+        ));
     }
     for (path, target) in links {
         // `../<layer>/layer.tar`, from `<layer>/layer.tar`.

@@ -238,6 +238,48 @@ fn a_damaged_layer_of_a_base_is_named() {
     assemble_inside(&world).unwrap();
 }
 
+#[test]
+fn a_base_that_is_cut_off_or_compressed_is_said_before_anything_is_made_of_it() {
+    let world = World::new("base-cut");
+    let base = world.path("images/base.tar");
+    let whole = fs::read(&base).unwrap();
+    world.assemble().unwrap();
+    let last = whole.iter().rposition(|&byte| byte != 0).unwrap();
+    for (kept, said) in [
+        (last - 1000, "it is cut off within `usr/lib"),
+        // Between two files, and in the middle of the end.
+        (
+            (last + 1).next_multiple_of(512),
+            "no end follows its last file",
+        ),
+        (
+            (last + 1).next_multiple_of(512) + 100,
+            "failed to read entire block",
+        ),
+    ] {
+        fs::write(&base, &whole[..kept]).unwrap();
+        says(&world.assemble().unwrap_err(), &["base.tar", said]);
+    }
+    fs::write(&base, gzip(&whole)).unwrap();
+    says(
+        &world.assemble().unwrap_err(),
+        &["base.tar", "it is compressed; unpack it with `gunzip`"],
+    );
+    let noise: Vec<u8> = (0..4096_u32).map(|n| (n * n % 251) as u8 | 0x80).collect();
+    fs::write(&base, noise).unwrap();
+    let error = world.assemble().unwrap_err().to_string();
+    assert!(!error.contains('\u{fffd}'), "{error}");
+    fs::remove_file(&base).unwrap();
+    fs::create_dir(&base).unwrap();
+    says(
+        &world.assemble().unwrap_err(),
+        &["base.tar", "it is no file"],
+    );
+    fs::remove_dir(&base).unwrap();
+    fs::write(&base, whole).unwrap();
+    world.assemble().unwrap();
+}
+
 #[tokio::test]
 async fn an_image_of_the_engine_is_a_base_by_its_id() {
     let engine = engine().await;

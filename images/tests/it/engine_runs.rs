@@ -3,7 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use engine::{ContainerSpec, Endpoint, Engine};
-use images::{Assembly, Loaded, Progress, Silent, ensure, inventory};
+use images::{
+    Assembly, Loaded, Progress, Silent, ensure,
+    inventory::{self, Present},
+};
 
 use crate::world::World;
 
@@ -187,12 +190,20 @@ async fn pruning_takes_only_what_torchgauge_made() {
         ours.references
     );
     assert_eq!(ours.references.len(), 1);
-    clear(&engine, &world.image).await;
-    assert!(
-        inventory::list(&engine)
-            .await
-            .unwrap()
-            .iter()
-            .all(|image| image.image != world.image)
-    );
+    // A name that somebody else gave it stays, and the image behind it, which is theirs then.
+    let theirs = "e2e-prune-theirs:keep";
+    engine.tag(&ours.id, theirs).await.unwrap();
+    let listed = inventory::list(&engine).await.unwrap();
+    let ours: Vec<Present> = listed
+        .into_iter()
+        .filter(|image| image.image == world.image)
+        .collect();
+    assert_eq!(ours[0].references.len(), 1, "{ours:?}");
+    let pruned = inventory::remove(&engine, ours).await;
+    assert!(pruned.kept.is_empty(), "{:?}", pruned.kept);
+    let is_ours = |image: &Present| image.image == world.image;
+    assert!(!inventory::list(&engine).await.unwrap().iter().any(is_ours));
+    let left = engine.image(theirs).await.unwrap().expect("was removed");
+    assert_eq!(left.tags.len(), 1, "{:?}", left.tags);
+    engine.untag(theirs).await.unwrap();
 }

@@ -84,6 +84,16 @@ fn mistakes_are_shown_in_their_place() {
         &["environment.A-B", "no name of an environment variable"],
     );
     refused(
+        "hello",
+        "\"a\\0b\"",
+        &["environment.GREETING", "holds a NUL character"],
+    );
+    refused(
+        "description: ",
+        "description: \"a\\e[31mb\" # ",
+        &["refused.yaml:2", "description", "control characters"],
+    );
+    refused(
         "{GREETING: hello}",
         "[hello]",
         &["refused.yaml:5", "environment"],

@@ -73,7 +73,7 @@ pub(crate) async fn run(command: &ImagesCommand, printer: &Printer) -> Result<()
             format,
             sources: args,
         } => measure::run(load(&root, names)?, &sources(args, &root), *format, printer).await,
-        ImagesCommand::Prune(args) => prune::run(args, printer).await,
+        ImagesCommand::Prune(args) => prune::run(&root, args, printer).await,
         ImagesCommand::Sbom { name, to } => make::sbom(&one(&root, name)?, to.as_deref(), printer),
         ImagesCommand::Export {
             name,

@@ -1,8 +1,13 @@
 //! `images prune`: removing what Torchgauge made, and nothing else.
 
+use std::path::Path;
+
 use bytesize::ByteSize;
 use engine::{Endpoint, Engine};
-use images::inventory::{self, Present};
+use images::{
+    Catalog,
+    inventory::{self, Present},
+};
 use serde::Serialize;
 
 use crate::{
@@ -26,9 +31,18 @@ struct Kept {
     why: String,
 }
 
-pub(super) async fn run(args: &PruneArgs, printer: &Printer) -> Result<()> {
+pub(super) async fn run(root: &Path, args: &PruneArgs, printer: &Printer) -> Result<()> {
     let engine = Engine::connect(&Endpoint::auto()).await?;
     let mut found = inventory::list(&engine).await?;
+    let specified = Catalog::new(&root.join("images")).names()?;
+    let is_known =
+        |name: &&String| specified.contains(name) || found.iter().any(|it| it.image == **name);
+    // A misspelt name to keep would have everything removed.
+    if let Some(unknown) = args.names.iter().chain(&args.keep).find(|n| !is_known(n)) {
+        return Err(Error::NothingToPrune {
+            name: unknown.clone(),
+        });
+    }
     found.retain(|image| {
         (args.names.is_empty() || args.names.contains(&image.image))
             && !args.keep.contains(&image.image)

@@ -31,7 +31,8 @@ struct Listed {
     description: String,
     lock: &'static str,
     size_bytes: Option<u64>,
-    engines: Vec<Holder>,
+    /// `None` where no engine answers.
+    engines: Option<Vec<Holder>>,
 }
 
 /// An image as it is printed.
@@ -46,7 +47,8 @@ struct Inspected {
     lock: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     locked: Option<Locked>,
-    engines: Vec<Holder>,
+    /// `None` where no engine answers.
+    engines: Option<Vec<Holder>>,
 }
 
 /// What a lock says of an image.
@@ -80,20 +82,22 @@ struct LibraryWords {
     size_bytes: u64,
 }
 
-/// What each engine that answers has. None may answer: the specs are there without one.
-async fn engines() -> Result<Vec<(Engine, Vec<Present>)>> {
-    let mut found = Vec::new();
-    let Ok(engines) = Engine::connect_all(&Endpoint::auto()).await else {
-        return Ok(found);
+/// What each engine that answers has; `None` where none does: the specs are there without one.
+async fn engines() -> Result<Option<Vec<(Engine, Vec<Present>)>>> {
+    let engines = match Engine::connect_all(&Endpoint::auto()).await {
+        Ok(engines) => engines,
+        Err(engine::Error::NoEngine(_)) => return Ok(None),
+        Err(error) => return Err(error.into()),
     };
+    let mut found = Vec::new();
     for engine in engines {
         let images = inventory::list(&engine).await?;
         found.push((engine, images));
     }
-    Ok(found)
+    Ok(Some(found))
 }
 
-fn holders(image: &Image, engines: &[(Engine, Vec<Present>)]) -> Vec<Holder> {
+fn holders(image: &Image, engines: Option<&[(Engine, Vec<Present>)]>) -> Option<Vec<Holder>> {
     let expected = image
         .lock
         .as_ref()
@@ -104,7 +108,7 @@ fn holders(image: &Image, engines: &[(Engine, Vec<Present>)]) -> Vec<Holder> {
         })
     };
     let mut found = Vec::new();
-    for (engine, images) in engines {
+    for (engine, images) in engines? {
         for present in images.iter().filter(|present| present.image == image.name) {
             found.push(Holder {
                 engine: engine.facts().describe(),
@@ -115,7 +119,7 @@ fn holders(image: &Image, engines: &[(Engine, Vec<Present>)]) -> Vec<Holder> {
             });
         }
     }
-    found
+    Some(found)
 }
 
 fn lock_word(image: &Image) -> &'static str {
@@ -133,7 +137,7 @@ pub(super) async fn list(root: &Path, format: Format, printer: &Printer) -> Resu
     for name in catalog.names()? {
         let image = catalog.image(&name)?;
         all.push(Listed {
-            engines: holders(&image, &engines),
+            engines: holders(&image, engines.as_deref()),
             lock: lock_word(&image),
             size_bytes: image.lock.as_ref().map(locked_size),
             description: image.spec.description,
@@ -148,15 +152,10 @@ pub(super) async fn list(root: &Path, format: Format, printer: &Printer) -> Resu
         ["image", "lock", "size", "in the engines", "what it is"],
     );
     for listed in all {
-        let engines: Vec<String> = listed
-            .engines
-            .iter()
-            .map(|holder| {
-                let product = holder.engine.split(' ').next().unwrap_or_default();
-                let locked = if holder.locked { ", as locked" } else { "" };
-                format!("{product} {}{locked}", ByteSize::b(holder.size_bytes))
-            })
-            .collect();
+        let engines: Vec<String> = match &listed.engines {
+            None => vec![NO_ENGINE.to_owned()],
+            Some(holders) => holders.iter().map(in_words).collect(),
+        };
         table.add_row([
             listed.image,
             listed.lock.to_owned(),
@@ -170,6 +169,17 @@ pub(super) async fn list(root: &Path, format: Format, printer: &Printer) -> Resu
     }
     printer.line(&table.to_string());
     Ok(())
+}
+
+const NO_ENGINE: &str = "no engine answers";
+
+fn in_words(holder: &Holder) -> String {
+    let product = holder.engine.split(' ').next().unwrap_or_default();
+    let locked = if holder.locked { ", as locked" } else { "" };
+    let digest = holder.id.trim_start_matches("sha256:");
+    let id = digest.get(..12).unwrap_or(digest);
+    let size = ByteSize::b(holder.size_bytes);
+    format!("{product} {id} {size}{locked}")
 }
 
 pub(super) async fn inspect(image: &Image, format: Format, printer: &Printer) -> Result<()> {
@@ -197,7 +207,7 @@ pub(super) async fn inspect(image: &Image, format: Format, printer: &Printer) ->
         },
         lock: lock_word(image),
         locked: image.lock.as_ref().map(locked),
-        engines: holders(image, &engines().await?),
+        engines: holders(image, engines().await?.as_deref()),
     };
     if format == Format::Json {
         return printer.json(&inspected);
@@ -316,7 +326,7 @@ fn print(inspected: &Inspected, format: Format, printer: &Printer) {
             .collect();
         row("libraries", libraries.join("\n"));
     }
-    for holder in &inspected.engines {
+    for holder in inspected.engines.iter().flatten() {
         let locked = if holder.locked {
             "as locked"
         } else {
@@ -327,8 +337,10 @@ fn print(inspected: &Inspected, format: Format, printer: &Printer) {
             format!("{}\n{} ({locked})", holder.references.join(", "), holder.id),
         );
     }
-    if inspected.engines.is_empty() {
-        row("in the engines", "none has it".to_owned());
+    match inspected.engines.as_deref() {
+        None => row("in the engines", NO_ENGINE.to_owned()),
+        Some([]) => row("in the engines", "none has it".to_owned()),
+        Some(_) => {}
     }
     printer.line(&table.to_string());
 }
