@@ -11,7 +11,7 @@ use engine::{Engine, LoadProgress};
 use tokio::sync::mpsc;
 
 use crate::{
-    Assembly, Digest, Error, ImageFacts, Result,
+    Assembly, Digest, Error, ImageFacts, Result, aside,
     cache::Cache,
     contents::LABEL_IMAGE,
     oci::{self, ArchiveLayer},
@@ -275,27 +275,20 @@ impl Assembly {
     /// Writes the image as an archive that `docker image load` and `podman load` take.
     /// Returns its digest.
     pub fn write_archive(&self, to: &std::path::Path) -> Result<Digest> {
-        let folder = to.parent().filter(|f| !f.as_os_str().is_empty());
-        let folder = folder.unwrap_or(std::path::Path::new("."));
-        let mut aside =
-            tempfile::NamedTempFile::new_in(folder).map_err(crate::error::at(folder))?;
-        let mut hashing = crate::digest::HashingWriter::new(io::BufWriter::with_capacity(
-            CHUNK_BYTES,
-            aside.as_file_mut(),
-        ));
-        let layers = self.archive_layers(0);
-        oci::write_archive(
-            &self.reference,
-            &self.documents,
-            &revision::annotations(&self.workspace),
-            &layers,
-            &mut hashing,
-        )?;
-        let (_, digest, _) = hashing.finish();
-        aside
-            .persist(to)
-            .map_err(|error| crate::error::at(to)(error.error))?;
-        Ok(digest)
+        aside::whole(to, |file| {
+            let file = io::BufWriter::with_capacity(CHUNK_BYTES, file);
+            let mut hashing = crate::digest::HashingWriter::new(file);
+            oci::write_archive(
+                &self.reference,
+                &self.documents,
+                &revision::annotations(&self.workspace),
+                &self.archive_layers(0),
+                &mut hashing,
+            )?;
+            let (mut file, digest, _) = hashing.finish();
+            io::Write::flush(&mut file).map_err(crate::error::at(to))?;
+            Ok(digest)
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is measured in: image specs, locks, assembly, verification.
 
 mod apt;
+mod aside;
 mod assembly;
 mod base;
 pub mod cache;

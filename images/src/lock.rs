@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Digest, Error, Flavour, Result, canonical,
+    Digest, Error, Flavour, Result, aside, canonical,
     catalog::LOCK_SUFFIX,
     changes::{Change, changes},
     error::at,
@@ -290,13 +290,11 @@ impl Lock {
 
     /// Writes the lock, whole or not at all.
     pub fn write(&self, file: &Path) -> Result<()> {
-        let folder = file.parent().unwrap_or(Path::new("."));
         let mut json = serde_json::to_string_pretty(self).map_err(|e| at(file)(e.into()))?;
         json.push('\n');
-        let mut aside = tempfile::NamedTempFile::new_in(folder).map_err(at(folder))?;
-        io::Write::write_all(&mut aside, json.as_bytes()).map_err(at(file))?;
-        aside.persist(file).map_err(|error| at(file)(error.error))?;
-        Ok(())
+        aside::whole(file, |to| {
+            io::Write::write_all(to, json.as_bytes()).map_err(at(file))
+        })
     }
 
     /// The JSON Schema of locks.

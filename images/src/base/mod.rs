@@ -8,7 +8,7 @@ mod image;
 use std::{collections::BTreeSet, fs::File, io, path::Path, process::Command};
 
 use crate::{
-    Digest, Error, Glibc, Result, apt,
+    Digest, Error, Glibc, Result, apt, aside,
     cache::Cache,
     error::at,
     filesystem::Filesystem,
@@ -117,14 +117,8 @@ pub fn write_debian_base(to: &Path, cache: &Cache, progress: &dyn Progress) -> R
             next: "run again",
         });
     };
-    let folder = to
-        .parent()
-        .filter(|f| !f.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    let mut aside = tempfile::NamedTempFile::new_in(folder).map_err(at(folder))?;
     let mut from = File::open(file).map_err(at(file))?;
-    io::copy(&mut from, &mut aside).map_err(at(to))?;
-    aside.persist(to).map_err(|error| at(to)(error.error))?;
+    aside::whole(to, |copy| io::copy(&mut from, copy).map_err(at(to)))?;
     Ok(id.digest)
 }
 

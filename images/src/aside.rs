@@ -1,0 +1,49 @@
+//! Files that users get: whole under their name or not at all.
+
+use std::{
+    fs::{File, Permissions},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+};
+
+use crate::{Result, error::at};
+
+/// Writes a file beside its place and gives it its name once it is whole. It can be read by whom the
+/// user's mask lets: an archive is loaded by others too.
+pub(crate) fn whole<T>(to: &Path, write: impl FnOnce(&mut File) -> Result<T>) -> Result<T> {
+    let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let mut aside = tempfile::Builder::new()
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(folder)
+        .map_err(|error| at(folder)(error))?;
+    let written = write(aside.as_file_mut())?;
+    aside.persist(to).map_err(|error| at(to)(error.error))?;
+    Ok(written)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs, io::Write};
+
+    #[test]
+    fn others_can_read_what_a_shell_would_have_let_them_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let (ours, plain) = (folder.path().join("ours"), folder.path().join("plain"));
+        File::create(&plain).unwrap();
+        whole(&ours, |file| file.write_all(b"x").map_err(at(&ours))).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();
+        assert_eq!(mode(&ours), mode(&plain));
+        assert_eq!(fs::read(&ours).unwrap(), b"x");
+    }
+
+    #[test]
+    fn what_fails_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("x");
+        let failed = std::io::Error::other("half way");
+        whole(&place, |_| Err::<(), _>(at(&place)(failed))).unwrap_err();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}
