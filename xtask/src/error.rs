@@ -138,6 +138,15 @@ pub(crate) enum Error {
     #[error("{failing} gated figures say no")]
     Gate { failing: usize },
     #[error(
+        "the gate says no: {worse} made worse by the last run, {stopped} without a new result for \
+         longer than usual"
+    )]
+    TrendGate { worse: usize, stopped: usize },
+    #[error("{message}")]
+    NothingToFollow { message: String },
+    #[error("{message}")]
+    ExportFormat { message: String },
+    #[error(
         "the image {image} is not reproducible: a second build differs first in {place}: {what}"
     )]
     NotReproducible {
@@ -183,6 +192,7 @@ impl Error {
     fn ending(&self) -> Ending {
         match self {
             Self::Gate { .. }
+            | Self::TrendGate { .. }
             | Self::Claims { .. }
             | Self::TestsFailed { .. }
             | Self::BarsMissed { .. }
@@ -213,6 +223,8 @@ impl Error {
             | Self::NoSession { .. }
             | Self::NoFolder { .. }
             | Self::NothingToPrune { .. }
+            | Self::NothingToFollow { .. }
+            | Self::ExportFormat { .. }
             | Self::NoHistoryPath => Ending::BadUsage,
             Self::Report(reports::ReportError::Nothing | reports::ReportError::Folder(_)) => {
                 Ending::BadUsage

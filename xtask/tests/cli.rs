@@ -182,6 +182,62 @@ fn a_file_without_an_end_is_no_series() {
     check(&["trend", "--input", &backwards], 0, "the oldest first");
 }
 
+/// The same lines in any order are the same series, from a file and through a history.
+#[test]
+fn lines_in_any_order_are_one_series() {
+    let home = Home::new();
+    let text = series(60, 40);
+    let (header, lines) = text.split_once('\n').expect("a header");
+    let mut lines: Vec<&str> = lines.lines().collect();
+    lines.sort_by_key(|line| line.bytes().rev().collect::<Vec<_>>());
+    let text = format!("{header}\n{}\n", lines.join("\n"));
+    let file = home.file("any-order.csv", &text);
+    let note = "lines were older than the line before them";
+    check(&["trend", "--input", &file], 0, "1 change of level");
+    check(&["trend", "--input", &file], 0, note);
+    let db = home.path("history.sqlite");
+    let db = db.to_str().expect("text");
+    check(&["history", "--db", db, "import", "x", &file], 0, note);
+    check(&["trend", "--db", db], 0, "1 change of level");
+}
+
+#[test]
+fn an_export_is_what_its_name_says() {
+    let home = Home::new();
+    let db = home.path("history.sqlite");
+    let db = db.to_str().expect("text");
+    let file = home.file("series.csv", &series(20, 10));
+    check(
+        &["history", "--db", db, "import", "x", &file],
+        0,
+        "20 points",
+    );
+    let path = |name: &str| home.path(name).to_str().expect("text").to_owned();
+    let export = |to: &str, more: &[&str], code: i32, expected: &str| {
+        let words = [&["history", "--db", db, "export", "--to", to], more].concat();
+        check(&words, code, expected);
+    };
+    for (name, start) in [
+        ("a.parquet", "PAR1"),
+        ("a.PARQUET", "PAR1"),
+        ("a.jsonl", "{"),
+        ("a.csv", "machine,"),
+    ] {
+        export(&path(name), &[], 0, "20 points");
+        let bytes = fs::read(path(name)).expect("a file");
+        assert!(bytes.starts_with(start.as_bytes()), "{name}");
+    }
+    export(
+        &path("b.csv"),
+        &["--format", "parquet"],
+        2,
+        "ends in .parquet",
+    );
+    export(&path("b"), &[], 2, "give --format");
+    assert!(!home.path("b.csv").exists() && !home.path("b").exists());
+    export(&path("b"), &["--format", "jsonl"], 0, "20 points");
+}
+
 /// A change fails the gate of the run that brought it to light, and no later one.
 #[test]
 fn a_history_fails_the_gate_once() {

@@ -41,6 +41,9 @@ pub struct Imported {
     pub added: usize,
     /// Points that stood there already.
     pub known: usize,
+    /// Points that were older than the one before them. A series is read in order of time, and in
+    /// the order of its import where times are equal.
+    pub backwards: usize,
 }
 
 impl History {
@@ -116,6 +119,7 @@ fn import(
         key,
         added: 0,
         known: 0,
+        backwards: trend::backwards(points),
     };
     for point in points {
         let row = PointRow {

@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use super::{Series, Urgency, overdue, picture, table};
+use super::{Series, Urgency, picture, table};
 use crate::{
     ReportError,
     format::{self, plural},
@@ -33,7 +33,7 @@ struct Group {
 struct Drawn {
     title: String,
     subtitle: String,
-    stale: Option<String>,
+    remark: Option<String>,
     svg: String,
     table: Option<String>,
 }
@@ -119,11 +119,7 @@ fn draw(series: &Series, number: usize) -> Result<Drawn, ReportError> {
     Ok(Drawn {
         title: format::clean(&series.title),
         subtitle: format::clean(&series.subtitle),
-        stale: series
-            .staleness
-            .as_ref()
-            .filter(|staleness| staleness.overdue)
-            .map(overdue),
+        remark: series.remark(),
         svg: picture::draw(series, number)?,
         table: (!series.changes.is_empty()).then(|| changes.html()),
     })

@@ -32,6 +32,8 @@ pub struct Series {
     pub unit: String,
     /// Which way it improves, where that is known.
     pub direction: Option<Direction>,
+    /// The largest relative change that counts as none; 0 where any counts.
+    pub margin: f64,
     /// Its points, oldest first.
     pub points: Vec<Point>,
     /// Where its level changes, oldest first.
@@ -40,6 +42,9 @@ pub struct Series {
     pub news: Option<usize>,
     /// How long ago its newest result was, where that was asked.
     pub staleness: Option<Staleness>,
+    /// What has taken its place, such as `image torch-2.11.0-cu130`: then nobody waits for a new
+    /// result of it.
+    pub successor: Option<String>,
 }
 
 /// How much of what is on the page calls for somebody, gravest first.
@@ -65,20 +70,43 @@ impl Series {
         Some(Verdict::of_change(log_ratio, self.direction?))
     }
 
-    /// Whether results have stopped coming.
+    /// Whether a change is smaller than what counts as one.
+    #[must_use]
+    pub fn is_within_margin(&self, change: &ChangePoint) -> bool {
+        let size = change.ratio.map(|ratio| ratio.ln().abs());
+        size.is_some_and(|size| size <= self.margin.ln_1p())
+    }
+
+    /// Whether results have stopped coming that should come.
     #[must_use]
     pub fn is_stale(&self) -> bool {
-        self.staleness.is_some_and(|staleness| staleness.overdue)
+        self.successor.is_none() && self.staleness.is_some_and(|staleness| staleness.overdue)
+    }
+
+    /// Whether the last run made it worse by more than counts as no change.
+    fn has_become_worse(&self, change: &ChangePoint) -> bool {
+        self.successor.is_none()
+            && self.verdict(change) == Some(Verdict::Worse)
+            && !self.is_within_margin(change)
+    }
+
+    /// What is to be said of its newest result: that nothing has come since, or what took over.
+    fn remark(&self) -> Option<String> {
+        match (&self.successor, &self.staleness) {
+            (Some(successor), _) => Some(format!("superseded by {}", format::clean(successor))),
+            (None, Some(staleness)) if staleness.overdue => Some(overdue(staleness)),
+            _ => None,
+        }
     }
 
     fn urgency(&self) -> Urgency {
         let news = self.news.and_then(|place| self.changes.get(place));
         match news {
-            Some(change) if self.verdict(change) == Some(Verdict::Worse) => Urgency::Worse,
+            Some(change) if self.has_become_worse(change) => Urgency::Worse,
             _ if self.is_stale() => Urgency::Stale,
-            Some(_) => Urgency::News,
-            None if self.changes.is_empty() => Urgency::Quiet,
-            None => Urgency::Changed,
+            Some(_) if self.successor.is_none() => Urgency::News,
+            _ if self.changes.is_empty() => Urgency::Quiet,
+            _ => Urgency::Changed,
         }
     }
 

@@ -27,6 +27,11 @@ pub(super) fn rows(series: &Series) -> Vec<[String; 9]> {
                 Some(Verdict::Worse) => "worse",
                 _ => "changed",
             };
+            let within = if series.is_within_margin(found) {
+                " within the margin"
+            } else {
+                ""
+            };
             let news = if series.news == Some(place) {
                 ", new"
             } else {
@@ -41,7 +46,7 @@ pub(super) fn rows(series: &Series) -> Vec<[String; 9]> {
                 ratio(found),
                 interval(found),
                 format!("{:.1e}", found.p),
-                format!("{verdict}{news}"),
+                format!("{verdict}{within}{news}"),
             ]
             .map(|cell| format::clean(&cell))
         })

@@ -2,7 +2,7 @@
 
 use comfy_table::{ContentArrangement, Table, presets};
 
-use super::{Series, overdue, table};
+use super::{Series, table};
 use crate::{
     format::{self, plural},
     markdown::{self as md, escape},
@@ -56,8 +56,16 @@ fn listing(all: &[Series], write: impl Fn(&str, &[[String; 9]]) -> String) -> St
         .iter()
         .filter(|series| series.changes.is_empty())
         .count();
+    let superseded = all
+        .iter()
+        .filter(|series| series.successor.is_some())
+        .count();
+    let superseded = match superseded {
+        0 => String::new(),
+        count => format!(", {count} superseded by another image or driver"),
+    };
     out + &format!(
-        "{} series, {quiet} of them without a change of level\n",
+        "{} series, {quiet} of them without a change of level{superseded}\n",
         all.len()
     )
 }
@@ -74,10 +82,8 @@ pub fn line(series: &Series) -> String {
         0 => "no change of level".to_owned(),
         count => format!("{} of level", plural(count, "change", "changes")),
     };
-    let stale = series
-        .staleness
-        .as_ref()
-        .filter(|staleness| staleness.overdue)
-        .map_or_else(String::new, |staleness| format!("; {}", overdue(staleness)));
-    format::clean(&format!("{name}: {points}, {changes}{stale}"))
+    let remark = series
+        .remark()
+        .map_or_else(String::new, |remark| format!("; {remark}"));
+    format::clean(&format!("{name}: {points}, {changes}{remark}"))
 }

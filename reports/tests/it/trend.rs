@@ -34,6 +34,8 @@ fn series(title: &str, points: Vec<Point>) -> Series {
         news: news(&points, &found, &TrendOptions::default()).unwrap(),
         changes: found.change_points,
         staleness: None,
+        successor: None,
+        margin: 0.0,
         points,
     }
 }
@@ -89,6 +91,38 @@ fn what_calls_for_somebody_comes_first() {
         "4 series, 2 with a change of level.",
     ] {
         assert!(page.contains(words), "no `{words}`");
+    }
+}
+
+#[test]
+fn a_change_within_the_margin_is_told_and_calls_for_nobody() {
+    let mut small = series("small", points(60, |i| if i < 59 { 1000.0 } else { 900.0 }));
+    let told = text(std::slice::from_ref(&small));
+    assert!(told.contains("worse, new"), "{told}");
+    small.margin = 0.2;
+    let told = text(std::slice::from_ref(&small));
+    assert!(told.contains("worse within the margin, new"), "{told}");
+    let page = html(&[small], "", "").unwrap();
+    assert!(page.contains("Changed with the last run"));
+    assert!(!page.contains("Worse with the last run"));
+}
+
+#[test]
+fn what_another_took_over_is_not_waited_for() {
+    let mut all = all();
+    all[2].successor = Some("image torch-2.12".to_owned());
+    all[3].successor = Some("driver 600".to_owned());
+    let told = text(&all);
+    assert!(!told.contains("no result for"), "{told}");
+    assert!(told.contains("superseded by driver 600"), "{told}");
+    assert!(
+        told.contains("2 superseded by another image or driver"),
+        "{told}"
+    );
+    let page = html(&all, "", "").unwrap();
+    assert!(page.contains("superseded by image torch-2.12"));
+    for group in ["Without new results", "Worse with the last run"] {
+        assert!(!page.contains(group), "{group}");
     }
 }
 

@@ -84,9 +84,9 @@ pub(crate) enum HistoryCommand {
         /// The file; `-` for standard output
         #[arg(long, value_name = "FILE", default_value = "-")]
         to: PathBuf,
-        /// Its format
-        #[arg(long, value_enum, default_value_t = ExportFormat::Csv)]
-        format: ExportFormat,
+        /// Its format; default: as the file's name ends, and CSV on standard output
+        #[arg(long, value_enum)]
+        format: Option<ExportFormat>,
         /// Every run, in place of one median a session
         #[arg(long)]
         runs: bool,
@@ -150,4 +150,15 @@ pub(crate) enum ExportFormat {
     Jsonl,
     /// Apache Parquet
     Parquet,
+}
+
+impl ExportFormat {
+    /// As the user writes it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Csv => "csv",
+            Self::Jsonl => "jsonl",
+            Self::Parquet => "parquet",
+        }
+    }
 }

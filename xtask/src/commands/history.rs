@@ -120,6 +120,11 @@ pub(crate) fn run(args: &HistoryArgs, printer: &Printer) -> Result<()> {
                 "{}: {} points added, {} known",
                 name, done.added, done.known
             ));
+            if done.backwards > 0 {
+                let lines = done.added + done.known;
+                let name = file.display().to_string();
+                printer.note(&super::trend::sorted(&name, done.backwards, lines));
+            }
             Ok(())
         }
         HistoryCommand::Baseline(command) => baseline(&path, command, printer),
@@ -139,11 +144,11 @@ pub(crate) fn run(args: &HistoryArgs, printer: &Printer) -> Result<()> {
 fn export(
     history: &History,
     to: &Path,
-    format: ExportFormat,
+    format: Option<ExportFormat>,
     selection: &Selection,
     printer: &Printer,
 ) -> Result<()> {
-    let format = match format {
+    let format = match export_format(to, format)? {
         ExportFormat::Csv => FileFormat::Csv,
         ExportFormat::Jsonl => FileFormat::JsonLines,
         ExportFormat::Parquet => FileFormat::Parquet,
@@ -155,6 +160,38 @@ fn export(
     };
     printer.note(&format!("{} points of {} series", done.points, done.series));
     Ok(())
+}
+
+/// The format that was asked for, or the one that the file's name ends in; both where they agree.
+fn export_format(to: &Path, asked: Option<ExportFormat>) -> Result<ExportFormat> {
+    if to.as_os_str() == "-" {
+        return Ok(asked.unwrap_or(ExportFormat::Csv));
+    }
+    let ending = to.extension().map(|ending| ending.to_ascii_lowercase());
+    let told = match ending.as_ref().and_then(|ending| ending.to_str()) {
+        Some("csv") => Some(ExportFormat::Csv),
+        Some("jsonl" | "ndjson") => Some(ExportFormat::Jsonl),
+        Some("parquet") => Some(ExportFormat::Parquet),
+        _ => None,
+    };
+    let refuse = |what: String| {
+        Err(Error::ExportFormat {
+            message: format!("{}: {what}", to.display()),
+        })
+    };
+    match (asked, told) {
+        (Some(asked), Some(told)) if asked != told => refuse(format!(
+            "the name is that of another format than --format {}; give a name that ends in .{}",
+            asked.word(),
+            asked.word()
+        )),
+        (None, None) => refuse(
+            "the name does not say in which format to write; end it in .csv, .jsonl or .parquet, \
+             or give --format"
+                .to_owned(),
+        ),
+        (asked, told) => Ok(asked.or(told).unwrap_or(ExportFormat::Csv)),
+    }
 }
 
 fn recover(path: &Path, to: &Path, printer: &Printer) -> Result<()> {

@@ -3,5 +3,6 @@
 mod claims;
 mod compare;
 mod deciding;
+mod follow;
 mod support;
 mod workflow;

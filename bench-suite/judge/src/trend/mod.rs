@@ -37,6 +37,25 @@ pub struct Point {
     pub value: f64,
 }
 
+/// Puts the points in order of time, oldest first; those of one moment keep their order. Returns how
+/// many were older than the point before them.
+pub fn put_in_order(points: &mut [Point]) -> usize {
+    let backwards = backwards(points);
+    if backwards > 0 {
+        points.sort_by(|a, b| a.timestamp.total_cmp(&b.timestamp));
+    }
+    backwards
+}
+
+/// How many points are older than the point before them.
+#[must_use]
+pub fn backwards(points: &[Point]) -> usize {
+    let pairs = points.windows(2);
+    pairs
+        .filter(|pair| pair[1].timestamp < pair[0].timestamp)
+        .count()
+}
+
 /// A change of level, with the point where the new level begins.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ChangePoint {

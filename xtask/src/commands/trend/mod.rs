@@ -1,5 +1,9 @@
 //! `cargo xtask trend`: change points in the history, or in one series from a file.
 
+mod gate;
+mod selection;
+mod succession;
+
 use std::{
     fs::{self, File},
     io::Read,
@@ -11,7 +15,6 @@ use history::{Aggregate, History, SeriesInfo, SeriesKey};
 use jiff::Timestamp;
 use judge::{
     compare::{Direction, Verdict},
-    family::{FamilyOptions, q_values},
     trend::{self, ChangePoint, Point, Staleness, Trend, TrendOptions, news, staleness},
 };
 use record::{Quantity, Unit};
@@ -53,12 +56,7 @@ pub(crate) fn run(args: &TrendArgs, printer: &Printer) -> Result<()> {
     if let Some(out) = &args.out {
         write(out, &all, &found, args, printer)?;
     }
-    let failing = found.iter().filter(|one| one.fails).count();
-    if args.gate && failing > 0 {
-        Err(Error::Gate { failing })
-    } else {
-        Ok(())
-    }
+    if args.gate { gate::end(&found) } else { Ok(()) }
 }
 
 /// One series with what was found in it.
@@ -74,8 +72,16 @@ struct Followed {
     /// How sure that is among all series that the gate looks at: the smallest false discovery
     /// rate at which it would count.
     q: Option<f64>,
-    /// Whether the gate says no to it.
-    fails: bool,
+    /// The largest relative change that counts as none: the metric's default margin, as in a
+    /// comparison; 0 for series from elsewhere.
+    margin: f64,
+    /// The series that has taken its place, with another image or driver. Nobody waits for results
+    /// of this one any more, and the gate does not look at it.
+    superseded_by: Option<SeriesKey>,
+    /// Whether the gate looks at it.
+    gated: bool,
+    /// Why the gate says no to it; empty where it does not.
+    fails: Vec<gate::Reason>,
     #[serde(skip)]
     news: Option<usize>,
     #[serde(skip)]
@@ -92,17 +98,15 @@ fn one_file(input: &Path, args: &TrendArgs, printer: &Printer) -> Result<Followe
         source,
     };
     let text = read(input)?;
-    let points = trend::csv::parse(&text).map_err(|source| refused(Box::new(source)))?;
-    let backwards = points
-        .windows(2)
-        .filter(|pair| pair[1].timestamp < pair[0].timestamp)
-        .count();
+    let mut points = trend::csv::parse(&text).map_err(|source| refused(Box::new(source)))?;
+    if args.gate && points.is_empty() {
+        return Err(Error::NothingToFollow {
+            message: format!("{name} has no points, so that a gate would pass over nothing"),
+        });
+    }
+    let backwards = trend::put_in_order(&mut points);
     if backwards > 0 {
-        printer.note(&format!(
-            "{name}: {backwards} of {} lines are older than the line before them; a series is read \
-             in the order of its lines, the oldest first",
-            points.len()
-        ));
+        printer.note(&sorted(&name, backwards, points.len()));
     }
     let found = trend::change_points(&points, &TrendOptions::default())
         .map_err(|source| refused(Box::new(source)))?;
@@ -126,8 +130,16 @@ fn one_file(input: &Path, args: &TrendArgs, printer: &Printer) -> Result<Followe
     let news = news(&points, &found, &TrendOptions::default())
         .map_err(|source| refused(Box::new(source)))?;
     let mut one = followed(series, points, (found, news), age, directed);
-    decide(slice::from_mut(&mut one), |_| true);
+    gate::decide(slice::from_mut(&mut one), |_| true);
     Ok(one)
+}
+
+/// That lines stood in another order than that of time.
+pub(crate) fn sorted(name: &str, backwards: usize, lines: usize) -> String {
+    format!(
+        "{name}: {backwards} of {lines} lines were older than the line before them; the points were \
+         put in order of time, the oldest first"
+    )
 }
 
 fn read(input: &Path) -> Result<String> {
@@ -155,16 +167,25 @@ fn read(input: &Path) -> Result<String> {
 
 fn whole_history(args: &TrendArgs, printer: &Printer) -> Result<Vec<Followed>> {
     let history = History::open_existing(file(&args.file)?)?;
-    let keys = history.series(&series_filter(&args.series))?;
+    let selected = history.series(&series_filter(&args.series))?;
     let filter = point_filter(&args.series);
-    let bar = printer.count_bar("reading the history", keys.len() as u64);
-    let mut all = Vec::new();
-    for info in &keys {
+    let bar = printer.count_bar("reading the history", selected.len() as u64);
+    let (mut keys, mut all) = (Vec::new(), Vec::new());
+    for info in selected {
         let points = history.points(&info.key, &filter, Aggregate::Session)?;
-        all.push(points.into_iter().map(Point::from).collect::<Vec<_>>());
         bar.inc(1);
+        // Those without a point on the branch are no series of it.
+        if !points.is_empty() {
+            keys.push(info);
+            all.push(points.into_iter().map(Point::from).collect::<Vec<_>>());
+        }
     }
     bar.finish_and_clear();
+    if keys.is_empty() {
+        return Err(selection::nothing(&history, &args.series)?);
+    }
+    let failures = history.failures(&series_filter(&args.series))?;
+    let successors = succession::successors(&keys, &all, &failures);
     let options = TrendOptions::default();
     let refused = |info: &SeriesInfo, source| Error::Series {
         name: info.key.to_string(),
@@ -178,14 +199,23 @@ fn whole_history(args: &TrendArgs, printer: &Printer) -> Result<Vec<Followed>> {
     let told = trend::news_of_many(&all, &found, &options);
     let limit = args.stale_after.map(|days| days * DAY_SECONDS);
     let mut series = Vec::new();
-    for (((info, points), found), news) in keys.into_iter().zip(all).zip(found).zip(told) {
+    for ((((info, points), found), news), successor) in keys
+        .into_iter()
+        .zip(all)
+        .zip(found)
+        .zip(told)
+        .zip(successors)
+    {
         let news = news.map_err(|source| refused(&info, source))?;
         let age = age(&points, limit);
-        series.push(followed(info, points, (found, news), age, true));
+        series.push(Followed {
+            superseded_by: successor,
+            ..followed(info, points, (found, news), age, true)
+        });
     }
     // The figures that fail a comparison, those from elsewhere, and whatever is asked for by name.
     let asked = args.series.metric.is_some();
-    decide(&mut series, |key| {
+    gate::decide(&mut series, |key| {
         let gated = Quantity::named(&key.metric).is_some_and(|quantity| quantity.gated);
         asked || gated || key.machine == SeriesKey::IMPORTED
     });
@@ -213,30 +243,14 @@ fn followed(
         staleness,
         change_points: found.change_points,
         q: None,
-        fails: false,
+        margin: Quantity::named(&series.key.metric).map_or(0.0, |quantity| quantity.margin),
+        superseded_by: None,
+        gated: false,
+        fails: Vec::new(),
         series,
         news,
         points,
         directed,
-    }
-}
-
-/// What the gate says of every series that it looks at. Of many series some look worse by chance
-/// every night, so that the false discovery rate is held, as it is in a comparison.
-fn decide(all: &mut [Followed], gated: impl Fn(&SeriesKey) -> bool) {
-    let mut members: Vec<&mut Followed> = all
-        .iter_mut()
-        .filter(|one| gated(&one.series.key))
-        .collect();
-    let p: Vec<f64> = members
-        .iter()
-        .map(|one| one.news.map_or(1.0, |place| one.change_points[place].p))
-        .collect();
-    let options = FamilyOptions::default();
-    for (one, q) in members.iter_mut().zip(q_values(&p, options.dependence)) {
-        one.q = one.news.map(|_| q);
-        let worse = one.newest == Some(Verdict::Worse) && q <= options.each.alpha;
-        one.fails = worse || one.staleness.is_some_and(|staleness| staleness.overdue);
     }
 }
 
@@ -278,6 +292,11 @@ impl Followed {
             changes: self.change_points.clone(),
             news: self.news,
             staleness: self.staleness,
+            margin: self.margin,
+            successor: self
+                .superseded_by
+                .as_ref()
+                .map(|successor| succession::told(key, successor)),
         }
     }
 }
@@ -316,80 +335,4 @@ fn write(
     }
     printer.note(&format!("drawn: {}", out.join("trend.html").display()));
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn worse(metric: &str, p: f64) -> Followed {
-        let points: Vec<Point> = (0..40)
-            .map(|i| Point {
-                timestamp: f64::from(i),
-                revision: String::new(),
-                value: 1.0,
-            })
-            .collect();
-        Followed {
-            series: SeriesInfo {
-                key: SeriesKey {
-                    metric: metric.to_owned(),
-                    ..SeriesKey::default()
-                },
-                unit: String::new(),
-                direction: Direction::HigherIsBetter,
-                kind: judge::compare::Kind::TimeLike,
-                points: 40,
-                oldest: None,
-                newest: None,
-            },
-            change_points: vec![ChangePoint {
-                index: 39,
-                timestamp: 39.0,
-                revision: String::new(),
-                before: 1.0,
-                after: 0.9,
-                ratio: Some(0.9),
-                interval: None,
-                p,
-            }],
-            staleness: None,
-            newest: Some(Verdict::Worse),
-            q: None,
-            fails: false,
-            news: Some(0),
-            points,
-            directed: true,
-        }
-    }
-
-    fn failing(mut all: Vec<Followed>) -> usize {
-        decide(&mut all, |key| key.metric == "gated");
-        all.iter().filter(|one| one.fails).count()
-    }
-
-    #[test]
-    fn among_many_series_a_gate_asks_for_more() {
-        assert_eq!(failing(vec![worse("gated", 0.015)]), 1);
-        let among = |p: f64| {
-            let mut all = vec![worse("gated", p)];
-            all.extend((0..99).map(|_| Followed {
-                news: None,
-                newest: None,
-                ..worse("gated", 1.0)
-            }));
-            failing(all)
-        };
-        assert_eq!(among(0.015), 0, "one of a hundred looks so by chance");
-        assert_eq!(among(0.0001), 1);
-        assert_eq!(
-            failing((0..100).map(|_| worse("gated", 0.015)).collect()),
-            100
-        );
-    }
-
-    #[test]
-    fn a_figure_that_explains_fails_no_gate() {
-        assert_eq!(failing(vec![worse("other", 0.0)]), 0);
-    }
 }
