@@ -103,7 +103,7 @@ fn the_workflow_has_the_form_that_github_reads() {
     // GitHub Docs, Workflow syntax for GitHub Actions.
     let known = ["concurrency", "env", "jobs", "name", "on", "permissions"];
     assert!(top.iter().all(|key| known.contains(key)), "{top:?}");
-    for trigger in ["pull_request", "push", "workflow_dispatch"] {
+    for trigger in ["pull_request", "push", "schedule", "workflow_dispatch"] {
         assert!(workflow["on"].get(trigger).is_some(), "{trigger}");
     }
     for (name, job) in workflow["jobs"].as_object().expect("jobs") {
@@ -115,6 +115,34 @@ fn the_workflow_has_the_form_that_github_reads() {
         }
     }
     assert_eq!(workflow["permissions"]["contents"], "read");
+}
+
+/// A night of which some runs failed is kept and looked at; a push is not the only cause to look.
+#[test]
+fn the_main_job_follows_every_night_and_failed_runs_too() {
+    let workflow = workflow();
+    let cron = workflow["on"]["schedule"][0]["cron"]
+        .as_str()
+        .expect("when");
+    assert_eq!(cron.split_whitespace().count(), 5, "{cron}");
+    let follow = &workflow["jobs"]["follow"];
+    let when = follow["if"].as_str().expect("a condition");
+    assert!(
+        when.contains("'schedule'") && when.contains("'push'"),
+        "{when}"
+    );
+    let steps = follow["steps"].as_array().expect("steps");
+    let measures = steps.iter().position(|step| step["id"] == "measure");
+    let measures = measures.expect("a step that measures");
+    assert!(steps[measures].get("continue-on-error").is_none());
+    for step in &steps[measures + 1..] {
+        let when = step["if"].as_str().unwrap_or_default();
+        assert!(
+            when.contains("!cancelled()") || when == "always()",
+            "{}: a failed run would leave it out",
+            step["name"]
+        );
+    }
 }
 
 #[test]
