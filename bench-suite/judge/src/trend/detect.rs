@@ -24,9 +24,15 @@ pub fn change_points(points: &[Point], options: &TrendOptions) -> Result<Trend, 
     let mut changes = history::changes(&series, options.alpha_history);
     let last_level = changes.last().map_or(0, |change| change.start);
     changes.extend(newest::change(&series, last_level, options));
+    let starts: Vec<usize> = changes.iter().map(|change| change.start).collect();
     let change_points = changes
         .iter()
-        .map(|change| report(change, &series, points))
+        .enumerate()
+        .map(|(place, change)| {
+            let (from, to) = series.around(&starts, place);
+            let levels = (&points[from..change.start], &points[change.start..to]);
+            report(change, &series, &points[change.start], levels)
+        })
         .filter(|found| large_enough(found, options.min_change))
         .collect();
     Ok(Trend { change_points })
@@ -84,13 +90,32 @@ fn large_enough(found: &ChangePoint, min_change: f64) -> bool {
         .is_none_or(|ratio| ratio.ln().abs() >= min_change.ln_1p())
 }
 
-fn report(change: &Change, series: &Series, points: &[Point]) -> ChangePoint {
+/// The value of a level in which every point has the same: the logarithm there and back would
+/// lose its last bit.
+#[expect(clippy::float_cmp, reason = "constant values are those that are equal")]
+fn constant(level: &[Point]) -> Option<f64> {
+    let first = level.first()?.value;
+    level
+        .iter()
+        .all(|point| point.value == first)
+        .then_some(first)
+}
+
+/// `point` is the first one of the new level; `levels` are the points before and after.
+fn report(
+    change: &Change,
+    series: &Series,
+    point: &Point,
+    levels: (&[Point], &[Point]),
+) -> ChangePoint {
     let critical = t_critical(change.df, INTERVAL_ALPHA);
-    let (before, after) = if series.log {
-        (change.before.exp(), change.after.exp())
-    } else {
-        (change.before, change.after)
+    let plain = |level, found: f64| {
+        constant(level).unwrap_or_else(|| if series.log { found.exp() } else { found })
     };
+    let (before, after) = (
+        plain(levels.0, change.before),
+        plain(levels.1, change.after),
+    );
     // On the linear scale by the delta method for ln(after ÷ before).
     let log_se = if series.log {
         change.se()
@@ -101,7 +126,6 @@ fn report(change: &Change, series: &Series, points: &[Point]) -> ChangePoint {
     let usable = ratio.is_finite() && ratio > 0.0;
     let half = critical * log_se;
     let ends = [ratio * (-half).exp(), ratio * half.exp()];
-    let point = &points[change.start];
     ChangePoint {
         index: change.start,
         timestamp: point.timestamp,

@@ -32,6 +32,20 @@ fn scaled(mut values: Vec<f64>, from: usize, to: usize, factor: f64) -> Vec<f64>
 }
 
 #[test]
+fn constant_levels_are_told_as_they_are() {
+    for (before, after) in [(5.0, 10.0), (0.1, 0.3), (6.0e9, 7.0e9), (-5.0, -3.0)] {
+        let mut values = vec![before; 20];
+        values.extend([after; 20]);
+        let found = trend(&series(&values)).change_points;
+        let [change] = found.as_slice() else {
+            panic!("{found:?}")
+        };
+        assert_eq!((change.before, change.after), (before, after));
+        assert_eq!(change.index, 20);
+    }
+}
+
+#[test]
 fn tiny_and_constant_series_have_no_change() {
     for n in 0..=9 {
         check(&noisy(1, n), &[]);
