@@ -3,7 +3,7 @@
 use judge::claims::Outcome;
 use verdict::ClaimFound;
 
-use super::{HEADS, Line, METHOD, label, not_measured, tally};
+use super::{HEADS, METHOD, label, lines, not_measured, tally};
 use crate::{format::clean, svg::escape};
 
 /// Claims as the inside of a section: a table with every pair of every claim.
@@ -34,10 +34,9 @@ pub fn html(found: &[ClaimFound]) -> String {
                 text(&not_measured(&one.claim))
             );
         }
-        for pair in &one.pairs {
-            let outcome = pair.verdict.outcome;
-            let [scenario, baseline, treated, claimed, measured, _] =
-                Line::of(&one.claim, pair).words();
+        for line in lines(one) {
+            let outcome = line.outcome;
+            let [scenario, baseline, treated, claimed, measured, _] = line.words();
             html += &format!(
                 "<tr><th scope=\"row\" class=\"name\">{}</th><td class=\"name\">{}</td>\
                  <td class=\"name\">{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",

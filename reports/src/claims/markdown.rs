@@ -2,7 +2,7 @@
 
 use verdict::ClaimFound;
 
-use super::{HEADS, Line, METHOD, label, not_measured, tally};
+use super::{HEADS, METHOD, label, lines, not_measured, tally};
 use crate::markdown::{escape, table};
 
 /// Claims as GitHub's Markdown; nothing where there are none.
@@ -23,9 +23,9 @@ pub fn markdown(found: &[ClaimFound]) -> String {
         if one.pairs.is_empty() {
             unmeasured.push(one);
         }
-        for pair in &one.pairs {
+        for line in lines(one) {
             let mut row = vec![one.claim.statement.clone(), label(&one.claim)];
-            row.extend(Line::of(&one.claim, pair).words());
+            row.extend(line.words());
             rows.push(row);
         }
     }

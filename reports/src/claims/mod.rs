@@ -99,6 +99,57 @@ impl Line {
     }
 }
 
+/// The pairs of a claim in words. Pairs that measured the same with the same outcome are one line,
+/// which says how many cells it stands for: a figure such as the CUDA context's bytes is the same
+/// in every cell.
+fn lines(found: &ClaimFound) -> Vec<Line> {
+    let mut groups: Vec<Vec<Line>> = Vec::new();
+    for pair in &found.pairs {
+        let line = Line::of(&found.claim, pair);
+        let same = groups
+            .iter_mut()
+            .find(|group| group[0].measured == line.measured && group[0].outcome == line.outcome);
+        match same {
+            Some(group) if line.measured != UNKNOWN => group.push(line),
+            _ => groups.push(vec![line]),
+        }
+    }
+    groups.into_iter().filter_map(folded).collect()
+}
+
+/// One line for several.
+fn folded(mut group: Vec<Line>) -> Option<Line> {
+    if group.len() < 2 {
+        return group.pop();
+    }
+    let all = |part: fn(&Line) -> &String| {
+        let mut named: Vec<&str> = Vec::new();
+        for line in &group {
+            let name = part(line).as_str();
+            if !named.contains(&name) {
+                named.push(name);
+            }
+        }
+        match named.len() {
+            1..=MOST_NAMED => named.join("; "),
+            more => format!("{} and {} more", named[0], more - 1),
+        }
+    };
+    let (scenario, baseline) = (all(|line| &line.scenario), all(|line| &line.baseline));
+    let treated = all(|line| &line.treated);
+    let cells = plural(group.len(), "cell", "cells");
+    let last = group.pop()?;
+    Some(Line {
+        scenario: format!("{scenario} ({cells})"),
+        baseline,
+        treated,
+        ..last
+    })
+}
+
+/// At most so many names of a folded line stand there in full.
+const MOST_NAMED: usize = 2;
+
 /// The quantity in words.
 fn label(claim: &Claim) -> String {
     Quantity::named(&claim.metric).map_or_else(
@@ -197,6 +248,61 @@ mod tests {
     use verdict::ClaimCell;
 
     use super::*;
+
+    #[test]
+    fn pairs_that_measured_the_same_are_one_line() {
+        let pair = |scenario: &str, measured: f64, outcome| ClaimPair {
+            suite: "s".into(),
+            scenario: scenario.into(),
+            baseline: None,
+            treated: ClaimCell {
+                image: "img".into(),
+                variant: "fp32 bs1".into(),
+            },
+            verdict: ClaimVerdict {
+                outcome,
+                measured: Some(measured),
+                interval: Some(Interval {
+                    lo: measured,
+                    hi: measured,
+                }),
+                claimed: judge::claims::Range::default(),
+                reason: String::new(),
+            },
+        };
+        let names = ["a", "b", "c", "d"];
+        let mut pairs: Vec<ClaimPair> = names
+            .map(|name| pair(name, 1_073_741_824.0, Outcome::Holds))
+            .into();
+        pairs.insert(1, pair("e", 2_147_483_648.0, Outcome::Refuted));
+        let found = ClaimFound {
+            claim: Claim {
+                statement: "a".into(),
+                source: "b".into(),
+                metric: "peak_allocated_bytes".into(),
+                scenarios: Vec::new(),
+                models: Vec::new(),
+                task: None,
+                baseline: None,
+                treated: CellChoice::default(),
+                expect: Expectation::Value(Range {
+                    min: None,
+                    max: Some(1.5e9),
+                }),
+            },
+            outcome: Outcome::Refuted,
+            pairs,
+        };
+        let words: Vec<_> = lines(&found).into_iter().map(Line::words).collect();
+        let [same, other] = words.as_slice() else {
+            panic!("{words:?}")
+        };
+        assert_eq!(same[0], "img · a and 3 more (4 cells)");
+        assert_eq!(same[2], "fp32 bs1");
+        assert_eq!((same[4].as_str(), same[5].as_str()), ("1.000 GiB", "holds"));
+        assert_eq!(other[0], "img · e");
+        assert_eq!(other[5], "refuted");
+    }
 
     #[test]
     fn effects_read_as_they_are_claimed() {

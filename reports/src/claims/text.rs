@@ -4,7 +4,7 @@ use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Tab
 use judge::claims::Outcome;
 use verdict::ClaimFound;
 
-use super::{HEADS, Line, label, not_measured, tally};
+use super::{HEADS, label, lines, not_measured, tally};
 use crate::{format::clean, text::Style};
 
 /// Claims as plain text of whatever width they need.
@@ -57,13 +57,14 @@ fn table(found: &ClaimFound, style: Style) -> Table {
         table.set_content_arrangement(ContentArrangement::Dynamic);
     }
     table.set_header(HEADS.map(|head| Cell::new(head).add_attribute(Attribute::Bold)));
-    for pair in &found.pairs {
-        let words = Line::of(&found.claim, pair).words();
+    for line in lines(found) {
+        let outcome = line.outcome;
+        let words = line.words();
         let mut row: Vec<Cell> = words.iter().map(|word| Cell::new(clean(word))).collect();
         if !style.plain
             && let Some(last) = row.pop()
         {
-            row.push(match pair.verdict.outcome {
+            row.push(match outcome {
                 Outcome::Refuted => last.fg(Color::Red).add_attribute(Attribute::Bold),
                 Outcome::Holds => last.fg(Color::Green),
                 Outcome::CannotTell => last.fg(Color::Yellow),
