@@ -149,7 +149,9 @@ pub(super) fn take(
     let found = match verdict::compare_session(session, records, &options) {
         Ok(found) => found,
         // Where nothing can be compared, no further block helps.
-        Err(verdict::SessionError::Compare(verdict::CompareError::NothingInCommon)) => Vec::new(),
+        Err(verdict::SessionError::Compare(verdict::CompareError::NothingInCommon { .. })) => {
+            Vec::new()
+        }
         Err(error) => return Err(error),
     };
     if let Some(deciding) = &mut session.deciding

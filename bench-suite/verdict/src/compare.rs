@@ -7,17 +7,19 @@ use judge::{
     family::{FamilyError, FamilyOptions},
     sequential::SequentialError,
 };
-use record::{ImageChange, Quantity, Record, image_changes};
+use record::{ImageChange, Quantity, image_changes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    failures::Failures,
+    place,
     question::{Margins, Question, judge_questions, pair},
     side::{Cell, Origin, Runs, Side},
 };
 
 /// Version of the file format of [`Verdicts`].
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// How two sides are compared.
 #[derive(Debug, Clone, Default)]
@@ -47,8 +49,16 @@ pub enum CompareError {
         head: String,
     },
     /// They have no cell in common.
-    #[error("the two sides have no cell in common; run the same suite for both")]
-    NothingInCommon,
+    #[error(
+        "the two sides have no cell in common: {base}; {head}. Run the same suite for both, with \
+         the same scenarios and variants"
+    )]
+    NothingInCommon {
+        /// What the base has: session, image and suites.
+        base: String,
+        /// What the head has.
+        head: String,
+    },
     /// A margin for a quantity that there is not.
     #[error("no compared quantity is named `{name}`; there are: {}", names())]
     UnknownQuantity {
@@ -101,14 +111,12 @@ pub enum Warning {
         /// In how many cells.
         cells: usize,
     },
-    /// Runs that failed are left out.
-    FailedRuns {
-        /// The cell.
+    /// Cells ran on another card of the same host in the head than in the base.
+    OtherCards {
+        /// The first of them.
         cell: String,
-        /// On the base side.
-        base: usize,
-        /// On the head side.
-        head: usize,
+        /// How many there are.
+        cells: usize,
     },
 }
 
@@ -144,6 +152,9 @@ pub struct CellVerdicts {
     pub scenario: String,
     /// The variant.
     pub variant: String,
+    /// Runs that failed; `None` where all went well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failures: Option<Failures>,
     /// Every quantity that either side yielded.
     pub quantities: Vec<QuantityVerdict>,
 }
@@ -161,6 +172,15 @@ pub struct QuantityVerdict {
     pub head: Option<f64>,
     /// What the judge says.
     pub comparison: Comparison,
+}
+
+impl CellVerdicts {
+    /// What a gate makes of a cell that works in the base and never in the head; `None` for every
+    /// other cell. See [`Failures::verdict`].
+    #[must_use]
+    pub fn lost(&self) -> Option<Verdict> {
+        self.failures.as_ref()?.verdict()
+    }
 }
 
 impl Verdicts {
@@ -198,37 +218,35 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
     {
         return Err(CompareError::UnknownQuantity { name: name.clone() });
     }
-    let mut warnings = place_warnings(&base.origin, &head.origin, options.across_machines)?;
     let (base_cells, head_cells) = (base.cells(), head.cells());
-    warnings.extend(one_sided(&base_cells, &head_cells, &base.origin));
-    warnings.extend(one_sided(&head_cells, &base_cells, &head.origin));
-    let common: Vec<&Cell> = base_cells
-        .keys()
-        .filter(|cell| head_cells.contains_key(cell))
+    let common: Vec<(&Cell, &Runs<'_>, &Runs<'_>)> = base_cells
+        .iter()
+        .filter_map(|(cell, runs)| Some((cell, runs, head_cells.get(cell)?)))
         .collect();
     if common.is_empty() {
-        return Err(CompareError::NothingInCommon);
+        return Err(CompareError::NothingInCommon {
+            base: base.contents(),
+            head: head.contents(),
+        });
     }
+    let mut warnings = place::check(base, head, &common, options.across_machines)?;
+    warnings.extend(one_sided(&base_cells, &head_cells, &base.origin));
+    warnings.extend(one_sided(&head_cells, &base_cells, &head.origin));
     let margins = Margins::of(base, head, options);
-    let differing = margins.differing(&common);
+    let differing = margins.differing(common.iter().map(|(cell, ..)| *cell));
     if differing > 0 {
         warnings.push(Warning::MarginsDiffer { cells: differing });
     }
     let mut questions = Vec::new();
-    for cell in &common {
-        let (base_runs, head_runs) = (&base_cells[cell], &head_cells[cell]);
-        let failed = |runs: &BTreeMap<u32, &Record>| {
-            runs.values().filter(|run| !run.outcome.is_ok()).count()
-        };
-        let (base_failed, head_failed) = (failed(base_runs), failed(head_runs));
-        if base_failed + head_failed > 0 {
-            let cell = cell.label();
-            warnings.push(Warning::FailedRuns {
-                cell,
-                base: base_failed,
-                head: head_failed,
-            });
-        }
+    let mut cells = Vec::new();
+    for (place, (cell, base_runs, head_runs)) in common.iter().enumerate() {
+        cells.push(CellVerdicts {
+            suite: cell.suite.clone(),
+            scenario: cell.scenario.clone(),
+            variant: cell.variant.clone(),
+            failures: Failures::of(base_runs, head_runs),
+            quantities: Vec::new(),
+        });
         for quantity in Quantity::compared() {
             let blocks = pair(quantity, base_runs, head_runs);
             if blocks
@@ -237,6 +255,7 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
             {
                 questions.push(Question {
                     cell,
+                    place,
                     quantity,
                     margin: margins.of_cell(cell, quantity),
                     blocks,
@@ -251,6 +270,10 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
         &[]
     };
     let judged = judge_questions(&questions, looks, &options.family)?;
+    for (question, comparison) in questions.into_iter().zip(judged) {
+        let place = question.place;
+        cells[place].quantities.push(answered(question, comparison));
+    }
     Ok(Verdicts {
         version: VERSION,
         base: base.origin.clone(),
@@ -262,7 +285,7 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
             .zip(head.image)
             .map(|(base, head)| image_changes(base, head))
             .unwrap_or_default(),
-        cells: by_cell(questions, judged),
+        cells,
     })
 }
 
@@ -276,92 +299,29 @@ fn one_sided(
     alone
         .map(|cell| Warning::OneSided {
             cell: cell.label(),
-            only_in: origin.choice.as_ref().map_or_else(
-                || format!("{}:{}", origin.session, origin.image),
-                |choice| format!("{}:{} with {choice}", origin.session, origin.image),
-            ),
+            only_in: origin.to_string(),
         })
         .collect()
 }
 
-/// Answers beside their questions, which come cell by cell.
-fn by_cell(questions: Vec<Question<'_>>, judged: Vec<Comparison>) -> Vec<CellVerdicts> {
-    let mut cells: Vec<CellVerdicts> = Vec::new();
-    for (question, comparison) in questions.into_iter().zip(judged) {
-        let Question {
-            cell,
-            quantity,
-            blocks,
-            ..
-        } = question;
-        if cells.last().is_none_or(|last| !cell.is(last)) {
-            cells.push(CellVerdicts {
-                suite: cell.suite.clone(),
-                scenario: cell.scenario.clone(),
-                variant: cell.variant.clone(),
-                quantities: Vec::new(),
-            });
-        }
-        if let Some(last) = cells.last_mut() {
-            last.quantities.push(QuantityVerdict {
-                quantity: quantity.name.to_owned(),
-                gated: quantity.gated,
-                base: median(blocks.values().filter_map(|block| block.base)),
-                head: median(blocks.values().filter_map(|block| block.head)),
-                comparison,
-            });
-        }
+/// The answer beside its question.
+fn answered(question: Question<'_>, comparison: Comparison) -> QuantityVerdict {
+    let Question {
+        quantity, blocks, ..
+    } = question;
+    QuantityVerdict {
+        quantity: quantity.name.to_owned(),
+        gated: quantity.gated,
+        base: median(blocks.values().filter_map(|block| block.base)),
+        head: median(blocks.values().filter_map(|block| block.head)),
+        comparison,
     }
-    cells
 }
 
 impl Cell {
     pub(crate) fn label(&self) -> String {
         format!("{} · {}", self.scenario, self.variant)
     }
-
-    fn is(&self, verdicts: &CellVerdicts) -> bool {
-        self.suite == verdicts.suite
-            && self.scenario == verdicts.scenario
-            && self.variant == verdicts.variant
-    }
-}
-
-fn place_warnings(
-    base: &Origin,
-    head: &Origin,
-    across_machines: bool,
-) -> Result<Vec<Warning>, CompareError> {
-    let mut warnings = Vec::new();
-    let driver = |origin: &Origin| {
-        origin
-            .driver_version
-            .clone()
-            .unwrap_or_else(|| "none".into())
-    };
-    for (what, of_base, of_head) in [
-        ("machines", base.machine.clone(), head.machine.clone()),
-        ("devices", base.device.clone(), head.device.clone()),
-        ("drivers", driver(base), driver(head)),
-    ] {
-        if of_base == of_head {
-            continue;
-        }
-        if !across_machines {
-            return Err(CompareError::Elsewhere {
-                what,
-                base: of_base,
-                head: of_head,
-            });
-        }
-        warnings.push(Warning::AcrossMachines {
-            what: format!("{what}: {of_base}, {of_head}"),
-        });
-    }
-    if base.session != head.session {
-        warnings.push(Warning::NotInterleaved);
-    }
-    Ok(warnings)
 }
 
 fn median(values: impl Iterator<Item = f64>) -> Option<f64> {

@@ -19,6 +19,9 @@ pub enum FailOn {
 pub struct Gate<'a> {
     /// Gated quantities that fail it.
     pub failing: Vec<(&'a CellVerdicts, &'a QuantityVerdict)>,
+    /// Cells that fail it as a whole: they work in the base and never in the head. Their figures
+    /// are not among [`Gate::failing`].
+    pub lost: Vec<&'a CellVerdicts>,
 }
 
 impl<'a> Gate<'a> {
@@ -32,14 +35,26 @@ impl<'a> Gate<'a> {
         };
         let failing = verdicts
             .all()
+            .filter(|(cell, _)| cell.lost().is_none())
             .filter(|(_, found)| found.gated && fails(found.comparison.verdict))
             .collect();
-        Self { failing }
+        let lost = verdicts
+            .cells
+            .iter()
+            .filter(|cell| cell.lost().is_some_and(fails))
+            .collect();
+        Self { failing, lost }
     }
 
     /// Whether nothing fails it.
     #[must_use]
     pub fn passes(&self) -> bool {
-        self.failing.is_empty()
+        self.count() == 0
+    }
+
+    /// How many figures and whole cells fail it.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.failing.len() + self.lost.len()
     }
 }

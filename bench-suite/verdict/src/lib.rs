@@ -6,7 +6,9 @@
 
 mod claims;
 mod compare;
+mod failures;
 mod gate;
+mod place;
 mod question;
 mod session;
 mod side;
@@ -17,6 +19,7 @@ pub use claims::{
 pub use compare::{
     CellVerdicts, CompareError, Options, QuantityVerdict, VERSION, Verdicts, Warning, compare,
 };
+pub use failures::{FailedRuns, Failures};
 pub use gate::{FailOn, Gate};
 pub use session::{SessionError, compare_session};
 pub use side::{Origin, Side, SideError};

@@ -20,6 +20,8 @@ pub(crate) type Blocks = BTreeMap<u32, Block>;
 /// One question.
 pub(crate) struct Question<'a> {
     pub(crate) cell: &'a Cell,
+    /// The cell's place among all that are compared.
+    pub(crate) place: usize,
     pub(crate) quantity: &'static Quantity,
     pub(crate) margin: f64,
     pub(crate) blocks: Blocks,
@@ -127,10 +129,9 @@ impl<'a> Margins<'a> {
     }
 
     /// Cells whose margins are not the same on both sides.
-    pub(crate) fn differing(&self, cells: &[&Cell]) -> usize {
+    pub(crate) fn differing<'c>(&self, cells: impl Iterator<Item = &'c Cell>) -> usize {
         cells
-            .iter()
-            .filter(|cell| self.base.get(**cell) != self.head.get(**cell))
+            .filter(|cell| self.base.get(*cell) != self.head.get(*cell))
             .count()
     }
 }

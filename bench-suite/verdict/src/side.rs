@@ -1,9 +1,12 @@
 //! One side of a comparison.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use protocol::Variant;
-use record::{CellPlan, ImageFacts, Look, Record, Session};
+use record::{CellPlan, ImageFacts, Look, Machine, Record, Session};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +32,17 @@ pub struct Origin {
     pub choice: Option<String>,
 }
 
+/// `SESSION:IMAGE`, with the value that it is kept to.
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.session, self.image)?;
+        match &self.choice {
+            Some(choice) => write!(f, " with {choice}"),
+            None => Ok(()),
+        }
+    }
+}
+
 /// All runs of one image in one session.
 #[derive(Debug, Clone)]
 pub struct Side<'a> {
@@ -36,6 +50,8 @@ pub struct Side<'a> {
     pub origin: Origin,
     /// The image, where the session tells of it.
     pub(crate) image: Option<&'a ImageFacts>,
+    /// The machine that measured.
+    pub(crate) machine: &'a Machine,
     runs: Vec<&'a Record>,
     /// The plan, for the margins of its cells.
     plan: &'a [CellPlan],
@@ -162,6 +178,7 @@ impl<'a> Side<'a> {
                 choice: None,
             },
             image: facts,
+            machine: &session.machine,
             runs,
             plan: &session.cells,
             looks: session
@@ -204,6 +221,7 @@ impl<'a> Side<'a> {
                 ..self.origin.clone()
             },
             image: self.image,
+            machine: self.machine,
             runs,
             plan: self.plan,
             looks: self.looks,
@@ -240,6 +258,29 @@ impl<'a> Side<'a> {
                 .as_deref()
                 .map_or_else(|| variant.to_string(), |axis| without(variant, axis)),
         }
+    }
+
+    /// Session, image and how many cells of which suites, for an error.
+    pub(crate) fn contents(&self) -> String {
+        let mut suites: BTreeMap<String, usize> = BTreeMap::new();
+        for cell in self.cells().into_keys() {
+            *suites.entry(cell.suite).or_default() += 1;
+        }
+        let suites: Vec<String> = suites
+            .into_iter()
+            .map(|(suite, cells)| match cells {
+                1 => format!("{suite} (1 cell)"),
+                cells => format!("{suite} ({cells} cells)"),
+            })
+            .collect();
+        format!("{} has {}", self.origin, suites.join(", "))
+    }
+
+    /// Whether a cell is on both sides.
+    #[must_use]
+    pub fn shares_a_cell(&self, other: &Side<'_>) -> bool {
+        let (own, others) = (self.cells(), other.cells());
+        own.keys().any(|cell| others.contains_key(cell))
     }
 
     /// Cell → block → the last run of it.

@@ -7,37 +7,67 @@ use judge::compare::Verdict;
 use verdict::{FailOn, QuantityVerdict, Verdicts};
 
 use super::{
-    cell_name, effect, headline, interval, label, tally, value, warnings, what_would_help,
+    cell_name, effect, headline, interval, label, lost, tally, value, warnings, what_would_help,
 };
 use crate::format;
 
-/// Verdicts as lines of workflow commands: errors for what fails the gate, warnings for what
-/// nobody can tell and for what the reader must know, one notice that sums up. GitHub shows ten
-/// of a kind for a step, so what fails comes first.
+/// Most annotations of a kind that GitHub shows for a step; those behind them are dropped.
+const SHOWN: usize = 10;
+
+/// Verdicts as lines of workflow commands: one notice that sums up; errors for what fails the
+/// gate, the largest effects first; warnings for what nobody can tell and for what the reader must
+/// know. Of each kind there are no more than GitHub shows; the last one says how many are left.
 #[must_use]
 pub fn annotations(verdicts: &Verdicts, fail_on: FailOn) -> String {
-    let mut lines = Vec::new();
+    let (mut errors, mut warned) = (Vec::new(), Vec::new());
+    let mut add = |verdict, title: &str, text: &str| match (verdict, fail_on) {
+        (Verdict::Worse, _) | (_, FailOn::CannotTell) => errors.push(command("error", title, text)),
+        (_, FailOn::Worse) => warned.push(command("warning", title, text)),
+    };
     for verdict in [Verdict::Worse, Verdict::CannotTell] {
-        let kind = match (verdict, fail_on) {
-            (Verdict::Worse, _) | (_, FailOn::CannotTell) => "error",
-            (_, FailOn::Worse) => "warning",
-        };
-        let of_verdict = verdicts
+        for cell in &verdicts.cells {
+            if let Some((of_cell, why)) = lost(cell)
+                && of_cell == verdict
+            {
+                add(verdict, &format!("{}: {verdict}", cell_name(cell)), &why);
+            }
+        }
+        let mut of_verdict: Vec<_> = verdicts
             .all()
-            .filter(|(_, found)| found.gated && found.comparison.verdict == verdict);
-        lines.extend(of_verdict.map(|(cell, found)| {
+            .filter(|(cell, _)| lost(cell).is_none())
+            .filter(|(_, found)| found.gated && found.comparison.verdict == verdict)
+            .collect();
+        of_verdict.sort_by(|(_, a), (_, b)| size(b).total_cmp(&size(a)));
+        for (cell, found) in of_verdict {
             let title = format!("{}: {} {verdict}", cell_name(cell), label(found));
-            command(kind, &title, &message(found))
-        }));
+            add(verdict, &title, &message(found));
+        }
     }
     let known = warnings(verdicts);
-    lines.extend(
-        known
-            .iter()
-            .map(|known| command("warning", "About this comparison", known)),
-    );
-    lines.push(command("notice", &headline(verdicts), &tally(verdicts)));
+    let known = known
+        .iter()
+        .map(|known| command("warning", "About this comparison", known));
+    let warned: Vec<String> = known.chain(warned).collect();
+    let mut lines = vec![command("notice", &headline(verdicts), &tally(verdicts))];
+    lines.extend(shown("error", errors));
+    lines.extend(shown("warning", warned));
     lines.concat()
+}
+
+/// How far from no change.
+fn size(found: &QuantityVerdict) -> f64 {
+    found.comparison.ratio.map_or(0.0, |ratio| ratio.ln().abs())
+}
+
+/// The first of them, and how many more there are.
+fn shown(kind: &str, mut lines: Vec<String>) -> Vec<String> {
+    if lines.len() > SHOWN {
+        let left = lines.split_off(SHOWN - 1).len();
+        let more = format!("{left} more in the report");
+        let text = "GitHub shows no more of a kind for one step; --summary and --junit have all.";
+        lines.push(command(kind, &more, text));
+    }
+    lines
 }
 
 fn message(found: &QuantityVerdict) -> String {

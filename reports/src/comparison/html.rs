@@ -4,8 +4,8 @@ use judge::compare::Verdict;
 use verdict::Verdicts;
 
 use super::{
-    FAMILY, cell_name, effect, headline, images, interval, label, looks, tally, value, warnings,
-    what_would_help,
+    FAMILY, cell_name, effect, failures, headline, images, interval, label, looks, lost, tally,
+    value, warnings, what_would_help,
 };
 use crate::{format::clean, svg::escape};
 
@@ -21,8 +21,9 @@ pub fn html(verdicts: &Verdicts) -> String {
     if let Some(looks) = looks(verdicts) {
         html += &format!("<p class=\"muted\">{looks}</p>");
     }
-    if !verdicts.warnings.is_empty() {
-        let items = warnings(verdicts)
+    let known = warnings(verdicts);
+    if !known.is_empty() {
+        let items = known
             .into_iter()
             .map(|known| format!("<li>{}</li>", text(&known)));
         let items: String = items.collect();
@@ -49,6 +50,20 @@ pub fn html(verdicts: &Verdicts) -> String {
             "<tbody><tr class=\"group\"><th scope=\"rowgroup\" colspan=\"6\">{}</th></tr>",
             text(&cell_name(cell))
         );
+        if let Some((verdict, why)) = lost(cell) {
+            let (class, sign) = look(verdict);
+            html += &format!(
+                "<tr><th scope=\"row\" class=\"name\">runs</th><td class=\"name\" colspan=\"4\">{}\
+                 </td><td><span class=\"{class}\">{sign} {verdict}</span></td></tr>",
+                text(&why)
+            );
+        } else if let Some(failed) = failures(cell).filter(|_| cell.quantities.is_empty()) {
+            html += &format!(
+                "<tr><th scope=\"row\" class=\"name\">runs</th><td class=\"name\" colspan=\"5\">{}\
+                 </td></tr>",
+                text(&failed)
+            );
+        }
         for found in &cell.quantities {
             let verdict = found.comparison.verdict;
             let (class, sign) = look(verdict);

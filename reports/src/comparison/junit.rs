@@ -1,10 +1,11 @@
-//! Verdicts as `JUnit` XML: a suite for each cell, a case for each gated figure.
+//! Verdicts as `JUnit` XML: a suite for each cell, a case for each gated figure, and one for the
+//! cell's runs where some failed.
 
 use judge::compare::Verdict;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
-use verdict::{FailOn, QuantityVerdict, Verdicts};
+use verdict::{CellVerdicts, FailOn, QuantityVerdict, Verdicts};
 
-use super::{cell_name, effect, headline, interval, label, value, what_would_help};
+use super::{cell_name, effect, failures, headline, interval, label, lost, value, what_would_help};
 
 /// Why there is no XML.
 #[derive(Debug, thiserror::Error)]
@@ -18,7 +19,13 @@ pub fn junit(verdicts: &Verdicts, fail_on: FailOn) -> Result<String, JunitError>
     for cell in &verdicts.cells {
         let name = cell_name(cell);
         let mut suite = TestSuite::new(name.clone());
-        for found in cell.quantities.iter().filter(|found| found.gated) {
+        if let Some(mut case) = runs(cell, fail_on) {
+            case.set_classname(name.clone());
+            suite.add_test_case(case);
+        }
+        // Figures of a cell that works no more say nothing that its runs do not say.
+        let figures = cell.quantities.iter().filter(|_| cell.lost().is_none());
+        for found in figures.filter(|found| found.gated) {
             let mut case = TestCase::new(label(found), status(found, fail_on));
             case.set_classname(name.clone());
             case.add_properties(properties(found));
@@ -29,20 +36,47 @@ pub fn junit(verdicts: &Verdicts, fail_on: FailOn) -> Result<String, JunitError>
     Ok(report.to_string()?)
 }
 
+/// The cell's runs, where some failed.
+fn runs(cell: &CellVerdicts, fail_on: FailOn) -> Option<TestCase> {
+    let failed = failures(cell)?;
+    let status = match lost(cell) {
+        Some((verdict, why)) => {
+            let mut status = no(verdict, fail_on);
+            status.set_message(format!("{verdict}: {why}"));
+            status.set_description(failed.clone());
+            status
+        }
+        None if cell.quantities.is_empty() => {
+            let mut status = TestCaseStatus::skipped();
+            status.set_message(failed.clone());
+            status
+        }
+        None => TestCaseStatus::success(),
+    };
+    let mut case = TestCase::new("runs", status);
+    case.set_system_out(failed);
+    Some(case)
+}
+
+/// What `JUnit` calls a verdict that is none of better and same.
+fn no(verdict: Verdict, fail_on: FailOn) -> TestCaseStatus {
+    if verdict == Verdict::CannotTell && fail_on == FailOn::Worse {
+        return TestCaseStatus::skipped();
+    }
+    let mut failed = TestCaseStatus::non_success(NonSuccessKind::Failure);
+    failed.set_type(if verdict == Verdict::Worse {
+        "worse"
+    } else {
+        "cannot-tell"
+    });
+    failed
+}
+
 fn status(found: &QuantityVerdict, fail_on: FailOn) -> TestCaseStatus {
     let comparison = &found.comparison;
     let mut status = match comparison.verdict {
         Verdict::Better | Verdict::Same => return TestCaseStatus::success(),
-        Verdict::CannotTell if fail_on == FailOn::Worse => TestCaseStatus::skipped(),
-        Verdict::Worse | Verdict::CannotTell => {
-            let mut failed = TestCaseStatus::non_success(NonSuccessKind::Failure);
-            failed.set_type(if comparison.verdict == Verdict::Worse {
-                "worse"
-            } else {
-                "cannot-tell"
-            });
-            failed
-        }
+        verdict => no(verdict, fail_on),
     };
     status.set_message(format!(
         "{}: {} to {}, {} ({})",

@@ -4,8 +4,8 @@ use judge::compare::Verdict;
 use verdict::{CellVerdicts, QuantityVerdict, Verdicts};
 
 use super::{
-    FAMILY, GRAVEST_FIRST, cell_name, effect, headline, images, interval, label, looks, tally,
-    value, warnings, what_would_help,
+    FAMILY, GRAVEST_FIRST, cell_name, effect, headline, images, interval, label, looks, lost,
+    tally, value, warnings, what_would_help,
 };
 use crate::{
     format::share,
@@ -20,15 +20,18 @@ pub fn markdown(verdicts: &Verdicts) -> String {
         escape(&headline(verdicts)),
         escape(&tally(verdicts))
     );
-    for known in warnings(verdicts) {
-        text += &format!("> **Note:** {}\n>\n", escape(&known));
+    let known = warnings(verdicts);
+    for known in &known {
+        text += &format!("> **Note:** {}\n>\n", escape(known));
     }
-    if !verdicts.warnings.is_empty() {
+    if !known.is_empty() {
         text += "\n";
     }
+    text += &lost_cells(verdicts);
     for verdict in GRAVEST_FIRST {
         let of_verdict: Vec<_> = verdicts
             .all()
+            .filter(|(cell, _)| lost(cell).is_none())
             .filter(|(_, found)| found.gated && found.comparison.verdict == verdict)
             .collect();
         if of_verdict.is_empty() {
@@ -57,6 +60,27 @@ pub fn markdown(verdicts: &Verdicts) -> String {
         text += &format!("<details><summary>{title}</summary>\n\n{body}\n</details>\n\n");
     }
     text + &format!("<sub>{}</sub>\n", method(verdicts))
+}
+
+/// Cells that work in the base and never in the head.
+fn lost_cells(verdicts: &Verdicts) -> String {
+    let rows: Vec<Vec<String>> = verdicts
+        .cells
+        .iter()
+        .filter_map(|cell| {
+            let (verdict, why) = lost(cell)?;
+            Some(vec![cell_name(cell), verdict.to_string(), why])
+        })
+        .collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let heads = ["cell", "verdict", "why"].map(str::to_owned);
+    format!(
+        "### Works no more: {}\n\n{}\n",
+        rows.len(),
+        table(&heads, 3, &rows)
+    )
 }
 
 fn heading(verdict: Verdict) -> &'static str {

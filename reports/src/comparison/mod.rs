@@ -71,7 +71,31 @@ fn tally(verdicts: &Verdicts) -> String {
     let counts = counts.collect::<Vec<_>>().join(", ");
     let cells = plural(verdicts.cells.len(), "cell", "cells");
     let figures = plural(gated().count(), "figure", "figures");
-    format!("{figures} of {cells} can fail the gate: {counts}.")
+    let lost = verdicts.cells.iter().filter_map(lost).count();
+    let lost = match lost {
+        0 => String::new(),
+        count => format!(
+            " {} in the base and never in the head.",
+            plural(count, "cell works", "cells work")
+        ),
+    };
+    format!("{figures} of {cells} can fail the gate: {counts}.{lost}")
+}
+
+/// Of a cell that works in the base and never in the head: what that is for a gate, and why.
+fn lost(cell: &CellVerdicts) -> Option<(Verdict, String)> {
+    let head = &cell.failures.as_ref()?.head;
+    let why = format!("works in the base, fails in the head: runs failed {head}");
+    Some((cell.lost()?, why))
+}
+
+/// How many runs of a cell failed, on which side, and why; `None` where none did.
+fn failures(cell: &CellVerdicts) -> Option<String> {
+    let failures = cell.failures.as_ref()?;
+    Some(format!(
+        "runs failed: base {}, head {}",
+        failures.base, failures.head
+    ))
 }
 
 fn cell_name(cell: &CellVerdicts) -> String {
@@ -172,7 +196,18 @@ fn looks(verdicts: &Verdicts) -> Option<String> {
 /// two values of an axis they are often many.
 fn warnings(verdicts: &Verdicts) -> Vec<String> {
     let mut alone: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    let mut texts = Vec::new();
+    let mut texts: Vec<String> = verdicts
+        .cells
+        .iter()
+        .filter(|cell| cell.lost().is_none())
+        .filter_map(|cell| {
+            Some(format!(
+                "{}: {}; these are left out.",
+                cell_name(cell),
+                failures(cell)?
+            ))
+        })
+        .collect();
     for known in &verdicts.warnings {
         match known {
             Warning::OneSided { cell, only_in } => alone.entry(only_in).or_default().push(cell),
@@ -210,11 +245,19 @@ fn warning(warning: &Warning) -> String {
             "The suites of the two sides set other margins in {}; the head's are used.",
             plural(*cells, "cell", "cells")
         ),
-        Warning::FailedRuns { cell, base, head } => format!(
-            "{cell}: {} of the base and {} of the head failed and are left out.",
-            plural(*base, "run", "runs"),
-            plural(*head, "run", "runs")
-        ),
+        Warning::OtherCards { cell, cells } => {
+            let which = match cells {
+                0 | 1 => format!("{cell} ran"),
+                more => format!(
+                    "{cell} and {} ran",
+                    plural(more - 1, "more cell", "more cells")
+                ),
+            };
+            format!(
+                "{which} on another card of the host in the head than in the base: cards of one \
+                 model differ too."
+            )
+        }
     }
 }
 

@@ -5,10 +5,13 @@ use judge::compare::Verdict;
 use verdict::Verdicts;
 
 use super::{
-    FAMILY, cell_name, effect, headline, images, interval, label, looks, tally, value, warnings,
-    what_would_help,
+    FAMILY, cell_name, effect, headline, images, interval, label, looks, lost, tally, value,
+    warnings, what_would_help,
 };
-use crate::{format, text::Style};
+use crate::{
+    format::{self, UNKNOWN},
+    text::Style,
+};
 
 /// Verdicts as plain text of whatever width they need.
 #[must_use]
@@ -50,22 +53,31 @@ pub fn text_styled(verdicts: &Verdicts, style: Style) -> String {
     table.set_header(heads.map(|head| Cell::new(head).add_attribute(Attribute::Bold)));
     for cell in &verdicts.cells {
         let mut name = format::clean(&cell_name(cell));
+        let whole = lost(cell).map(|(verdict, _)| verdict);
+        // A cell without a figure has its row all the same, or nobody would miss it.
+        if whole.is_some() || cell.quantities.is_empty() {
+            let runs = |side: fn(&verdict::Failures) -> &verdict::FailedRuns| {
+                let side = cell.failures.as_ref().map(side);
+                let text = side.map(|side| format!("{} of {} failed", side.failed, side.runs));
+                Cell::new(text.unwrap_or_default())
+            };
+            table.add_row(vec![
+                Cell::new(std::mem::take(&mut name)),
+                Cell::new("runs"),
+                runs(|failures| &failures.base),
+                runs(|failures| &failures.head),
+                Cell::new(UNKNOWN),
+                Cell::new(UNKNOWN),
+                whole.map_or_else(|| Cell::new(UNKNOWN), |verdict| word(verdict, style)),
+            ]);
+        }
         for found in &cell.quantities {
             let verdict = found.comparison.verdict;
-            let word = if found.gated {
-                verdict.to_string()
+            let entry = if found.gated {
+                word(verdict, style)
             } else {
-                format!("({verdict})")
+                Cell::new(format!("({verdict})"))
             };
-            let mut entry = Cell::new(word);
-            if !style.plain && found.gated {
-                entry = match verdict {
-                    Verdict::Worse => entry.fg(Color::Red).add_attribute(Attribute::Bold),
-                    Verdict::Better => entry.fg(Color::Green),
-                    Verdict::CannotTell => entry.fg(Color::Yellow),
-                    Verdict::Same => entry,
-                };
-            }
             table.add_row(vec![
                 Cell::new(std::mem::take(&mut name)),
                 Cell::new(label(found)),
@@ -83,7 +95,16 @@ pub fn text_styled(verdicts: &Verdicts, style: Style) -> String {
     let mut out = format!("{}\n\n", format::clean(&headline(verdicts)));
     out.extend(table.lines().map(|line| format!("{}\n", line.trim_end())));
     out += &format!("\n{}\n{FAMILY}\n", tally(verdicts));
-    for (cell, found) in verdicts.all().filter(|(_, found)| found.gated) {
+    for cell in &verdicts.cells {
+        if let Some((verdict, why)) = lost(cell) {
+            out += &format!("{verdict}: {} {why}\n", format::clean(&cell_name(cell)));
+        }
+    }
+    let judged = |cell| lost(cell).is_none();
+    for (cell, found) in verdicts
+        .all()
+        .filter(|(cell, found)| found.gated && judged(cell))
+    {
         if let Some(help) = what_would_help(found) {
             let name = format::clean(&cell_name(cell));
             out += &format!("cannot tell: {name}, {}: {help}\n", label(found));
@@ -106,4 +127,18 @@ pub fn text_styled(verdicts: &Verdicts, style: Style) -> String {
         out.extend(table.lines().map(|line| format!("{}\n", line.trim_end())));
     }
     out
+}
+
+/// The verdict of what can fail the gate.
+fn word(verdict: Verdict, style: Style) -> Cell {
+    let entry = Cell::new(verdict);
+    if style.plain {
+        return entry;
+    }
+    match verdict {
+        Verdict::Worse => entry.fg(Color::Red).add_attribute(Attribute::Bold),
+        Verdict::Better => entry.fg(Color::Green),
+        Verdict::CannotTell => entry.fg(Color::Yellow),
+        Verdict::Same => entry,
+    }
 }

@@ -1,9 +1,11 @@
 //! Verdicts in every form.
 
 use judge::compare::{Comparison, Interval, Method, Verdict};
-use record::{ImageChange, Part, PartValue};
+use record::{ImageChange, Part, PartValue, Reason};
 use reports::comparison::{annotations, html, json, junit, markdown, text};
-use verdict::{CellVerdicts, FailOn, Origin, QuantityVerdict, Verdicts, Warning};
+use verdict::{
+    CellVerdicts, FailOn, FailedRuns, Failures, Origin, QuantityVerdict, Verdicts, Warning,
+};
 
 fn image_changes() -> Vec<ImageChange> {
     let text = |text: &str| Some(PartValue::Text(text.into()));
@@ -42,6 +44,7 @@ fn verdicts() -> Verdicts {
         suite: "sample".into(),
         scenario: "resnet50".into(),
         variant: variant.into(),
+        failures: (variant != "fp32 bs64").then(|| failures(0, 1)),
         quantities,
     };
     let gib = 1_073_741_824.0;
@@ -51,12 +54,11 @@ fn verdicts() -> Verdicts {
         base: origin("torch-2.10-cu128"),
         head: origin("torch-2.11-cu130"),
         warnings: vec![
-            Warning::NotInterleaved,
-            Warning::FailedRuns {
-                cell: "resnet50 · tf32 bs64".into(),
-                base: 0,
-                head: 1,
+            Warning::OtherCards {
+                cell: "resnet50 · fp32 bs64".into(),
+                cells: 2,
             },
+            Warning::NotInterleaved,
         ],
         looks: 0,
         image_changes: image_changes(),
@@ -102,6 +104,22 @@ fn verdicts() -> Verdicts {
                 ],
             ),
         ],
+    }
+}
+
+/// How many of five runs failed on either side.
+fn failures(base: usize, head: usize) -> Failures {
+    let side = |failed: usize| FailedRuns {
+        runs: 5,
+        failed,
+        reasons: (failed > 0)
+            .then_some((Reason::OutOfMemory, failed))
+            .into_iter()
+            .collect(),
+    };
+    Failures {
+        base: side(base),
+        head: side(head),
     }
 }
 
@@ -174,6 +192,84 @@ fn a_strict_gate_fails_what_nobody_can_tell() {
     assert_eq!(
         strict.matches("::error ").count(),
         failures(FailOn::CannotTell)
+    );
+}
+
+#[test]
+fn a_cell_that_works_no_more_is_told_in_every_form() {
+    let mut verdicts = verdicts();
+    verdicts.cells[1].failures = Some(failures(0, 5));
+    verdicts.cells[1].quantities.truncate(1);
+    let mut nowhere = verdicts.cells[1].clone();
+    nowhere.variant = "fp16 bs64".into();
+    nowhere.failures = Some(failures(5, 5));
+    nowhere.quantities.clear();
+    verdicts.cells.push(nowhere);
+    let why = "works in the base, fails in the head: runs failed 5 of 5 (out-of-memory)";
+    let both = "runs failed: base 5 of 5 (out-of-memory), head 5 of 5 (out-of-memory)";
+    let xml = junit(&verdicts, FailOn::Worse).unwrap();
+    for form in [
+        text(&verdicts),
+        markdown(&verdicts).replace('\\', ""),
+        annotations(&verdicts, FailOn::Worse),
+        xml.clone(),
+        html(&verdicts),
+    ] {
+        assert!(form.contains(why), "{form}");
+        assert!(form.contains(both), "{form}");
+    }
+    let document = roxmltree::Document::parse(&xml).unwrap();
+    let suites = document.root_element().children();
+    let counts: Vec<_> = suites
+        .filter(|node| node.has_tag_name("testsuite"))
+        .map(|suite| (suite.attribute("failures"), suite.attribute("skipped")))
+        .collect();
+    assert_eq!(counts[1], (Some("1"), Some("0")));
+    assert_eq!(counts[2], (Some("0"), Some("1")));
+    let plain = text(&verdicts);
+    let row = |cell: &str| {
+        let line = plain.lines().find(|line| line.contains(cell)).unwrap();
+        line.split("  ")
+            .map(str::trim)
+            .filter(|word| !word.is_empty())
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        row("tf32 bs64")[1..4],
+        ["runs", "0 of 5 failed", "5 of 5 failed"]
+    );
+    assert_eq!(row("tf32 bs64").last().unwrap(), "worse");
+    assert_eq!(
+        row("fp16 bs64")[1..4],
+        ["runs", "5 of 5 failed", "5 of 5 failed"]
+    );
+}
+
+#[test]
+fn annotations_are_no_more_than_github_shows() {
+    let mut verdicts = verdicts();
+    let slower = verdicts.cells[0].clone();
+    for place in 1..=12 {
+        let mut cell = slower.clone();
+        cell.variant = format!("bs{place}");
+        cell.quantities.truncate(1);
+        let ratio = 0.9 - 0.01 * f64::from(place);
+        cell.quantities[0].comparison.ratio = Some(ratio);
+        verdicts.cells.push(cell);
+    }
+    let all = annotations(&verdicts, FailOn::Worse);
+    assert!(all.starts_with("::notice title="), "{all}");
+    let errors: Vec<&str> = all
+        .lines()
+        .filter(|line| line.starts_with("::error "))
+        .collect();
+    assert_eq!(errors.len(), 10);
+    assert!(errors[0].contains("bs12%3A"), "{all}");
+    assert!(errors[8].contains("bs4%3A"), "{all}");
+    assert!(
+        errors[9].starts_with("::error title=4 more in the report::"),
+        "{all}"
     );
 }
 

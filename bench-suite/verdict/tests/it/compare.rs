@@ -89,11 +89,10 @@ fn failed_runs_are_left_out_and_named() {
         ..runs(100.0, 1000)
     };
     let verdicts = judged(&runs(100.0, 1000), &head);
-    assert!(verdicts.warnings.contains(&Warning::FailedRuns {
-        cell: "tiny · fp32 bs1".into(),
-        base: 0,
-        head: 2
-    }));
+    let failures = verdicts.cells[0].failures.clone().unwrap();
+    assert_eq!(failures.base.to_string(), "0 of 6");
+    assert_eq!(failures.head.to_string(), "2 of 6 (crash)");
+    assert_eq!(verdicts.cells[0].lost(), None);
     let (_, found) = verdicts.all().next().unwrap();
     assert_eq!(
         (
@@ -153,7 +152,12 @@ fn sides_that_share_nothing_and_names_that_do_not_exist_are_errors() {
     let base = Side::pick(&session, &all, Some("old")).unwrap();
     let head = Side::pick(&session, &all, Some("new")).unwrap();
     let nothing = compare(&base, &head, &Options::default()).unwrap_err();
-    assert!(matches!(nothing, CompareError::NothingInCommon));
+    assert!(
+        nothing
+            .to_string()
+            .contains("s:old has smoke (1 cell); s:new has smoke (1 cell)"),
+        "{nothing}"
+    );
     let margins = [("speed".to_owned(), 0.1)].into();
     let unknown = compare(
         &base,

@@ -2,6 +2,8 @@
 
 mod claims;
 mod compare;
+mod failures;
 mod looks;
 mod margins;
+mod place;
 mod support;

@@ -1,0 +1,92 @@
+//! Cells in which a side has no run that went well.
+
+use judge::compare::Verdict;
+use record::{Outcome, Reason, Record};
+use verdict::{FailOn, Gate, Options, Side, Verdicts, compare};
+
+use crate::support::{Runs, records, runs, session};
+
+fn every() -> Runs {
+    Runs {
+        failed_blocks: (0..6).collect(),
+        ..runs(100.0, 1000)
+    }
+}
+
+fn judged(base: &Runs, head: &Runs, change: impl Fn(&mut Record)) -> Verdicts {
+    let session = session("s", "m");
+    let mut all = records("s", "old", 0, "tiny", base);
+    let mut treated = records("s", "new", 1, "tiny", head);
+    treated.iter_mut().for_each(change);
+    all.extend(treated);
+    // A second cell that is well on both sides, so that there is something to compare.
+    all.extend(records("s", "old", 0, "well", &runs(100.0, 1000)));
+    all.extend(records("s", "new", 1, "well", &runs(100.0, 1000)));
+    let base = Side::pick(&session, &all, Some("old")).unwrap();
+    let head = Side::pick(&session, &all, Some("new")).unwrap();
+    compare(&base, &head, &Options::default()).unwrap()
+}
+
+fn for_reason(reason: Reason) -> impl Fn(&mut Record) {
+    move |run| {
+        if let Outcome::Failed { reason: own, .. } = &mut run.outcome {
+            *own = reason;
+        }
+    }
+}
+
+#[test]
+fn a_cell_that_works_in_the_base_and_never_in_the_head_is_worse() {
+    let verdicts = judged(
+        &runs(100.0, 1000),
+        &every(),
+        for_reason(Reason::OutOfMemory),
+    );
+    let cell = &verdicts.cells[0];
+    assert_eq!(cell.lost(), Some(Verdict::Worse));
+    let failures = cell.failures.as_ref().unwrap();
+    assert_eq!(failures.head.to_string(), "6 of 6 (out-of-memory)");
+    let gate = Gate::read(&verdicts, FailOn::Worse);
+    assert_eq!(
+        (gate.lost.len(), gate.failing.len(), gate.passes()),
+        (1, 0, false)
+    );
+    // Its figures do not count again, though nobody can tell of them.
+    assert_eq!(Gate::read(&verdicts, FailOn::CannotTell).count(), 1);
+    assert_eq!(verdicts.cells[1].failures, None);
+}
+
+#[test]
+fn a_cell_that_fails_on_both_sides_or_in_the_base_alone_is_no_loss() {
+    for head in [every(), runs(100.0, 1000)] {
+        let verdicts = judged(&every(), &head, |_| ());
+        assert_eq!(verdicts.cells[0].scenario, "tiny");
+        assert_eq!(verdicts.cells[0].lost(), None);
+        assert!(Gate::read(&verdicts, FailOn::Worse).passes());
+    }
+    // It stands among the cells although it has no figure.
+    let verdicts = judged(&every(), &every(), |_| ());
+    assert_eq!(verdicts.cells[0].quantities, []);
+}
+
+#[test]
+fn what_the_machine_failed_is_not_held_against_the_image() {
+    for reason in [Reason::Contaminated, Reason::GpuLost, Reason::Interrupted] {
+        let verdicts = judged(&runs(100.0, 1000), &every(), for_reason(reason));
+        assert_eq!(verdicts.cells[0].lost(), Some(Verdict::CannotTell));
+        assert!(Gate::read(&verdicts, FailOn::Worse).passes());
+        assert_eq!(Gate::read(&verdicts, FailOn::CannotTell).lost.len(), 1);
+    }
+    // One run that the image failed is enough.
+    let mixed = judged(&runs(100.0, 1000), &every(), |run| {
+        let reason = if run.block == 0 {
+            Reason::ImageBroken
+        } else {
+            Reason::Interrupted
+        };
+        for_reason(reason)(run);
+    });
+    assert_eq!(mixed.cells[0].lost(), Some(Verdict::Worse));
+    let told = mixed.cells[0].failures.as_ref().unwrap().head.to_string();
+    assert_eq!(told, "6 of 6 (1 image-broken, 5 interrupted)");
+}
