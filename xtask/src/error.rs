@@ -29,6 +29,11 @@ pub(crate) enum Error {
          where it lies with --sessions DIR"
     )]
     NoFolder { session: String, sessions: PathBuf },
+    #[error(
+        "both sides are {side}; give another session or image as HEAD, or two values of an axis \
+         with --by AXIS=BASE,HEAD"
+    )]
+    SameSides { side: String },
     #[error("{name}: {source}")]
     Series {
         name: String,
@@ -221,6 +226,7 @@ impl Error {
             | Self::NoClaims { .. }
             | Self::Judge(_)
             | Self::NoSession { .. }
+            | Self::SameSides { .. }
             | Self::NoFolder { .. }
             | Self::NothingToPrune { .. }
             | Self::NothingToFollow { .. }

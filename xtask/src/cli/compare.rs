@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use record::Quantity;
 
 use super::{Format, HistoryFile};
 
@@ -36,7 +37,8 @@ pub(crate) struct By {
 #[command(
     after_help = "A side is a session's folder, or out of the history: `@NAME` a baseline, \
                   `branch=NAME` the newest complete session of a branch, `image=NAME` the newest \
-                  complete session with an image. `:IMAGE` behind it picks one of several images."
+                  complete session with an image; of those, the newest that shares a cell with \
+                  the other side. `:IMAGE` behind it picks one of several images."
 )]
 pub(crate) struct CompareArgs {
     /// What to compare against: `SESSION[:IMAGE]`, `@BASELINE[:IMAGE]`, `branch=NAME[:IMAGE]` or
@@ -68,7 +70,8 @@ pub(crate) struct CompareArgs {
     /// What fails the command with exit code 1
     #[arg(long, value_enum, default_value_t = FailOn::Worse)]
     pub(crate) fail_on: FailOn,
-    /// Relative change of a quantity that counts as none, in place of its own
+    /// Relative change of a quantity that counts as none, in place of its own; by the quantity's
+    /// name or as tables print it, such as `throughput=0.02`
     #[arg(long, value_name = "QUANTITY=SHARE", value_parser = margin)]
     pub(crate) margin: Vec<(String, f64)>,
     /// Compare although machine, card or driver differ
@@ -84,13 +87,21 @@ pub(crate) struct CompareArgs {
 fn margin(text: &str) -> Result<(String, f64), String> {
     let (name, share) = text
         .split_once('=')
-        .ok_or("expected QUANTITY=SHARE, such as throughput_samples_per_second=0.02")?;
+        .ok_or("expected QUANTITY=SHARE, such as throughput=0.02")?;
     match share.parse::<f64>() {
         Ok(share) if share.is_finite() && (0.0..1.0).contains(&share) => {
-            Ok((name.to_owned(), share))
+            Ok((quantity(name).to_owned(), share))
         }
         _ => Err(format!("`{share}` is no share from 0 to below 1")),
     }
+}
+
+/// The name of the quantity that tables call so; any other word as it is.
+fn quantity(word: &str) -> &str {
+    let word = word.trim();
+    Quantity::compared()
+        .find(|quantity| quantity.label.eq_ignore_ascii_case(word))
+        .map_or(word, |quantity| quantity.name)
 }
 
 pub(super) fn by(text: &str) -> Result<By, String> {

@@ -129,6 +129,7 @@ pub(crate) enum BaselineCommand {
     /// Name a session; the name moves if it is taken
     Set {
         /// The baseline's name
+        #[arg(value_parser = baseline_name)]
         name: String,
         /// The session's name
         session: String,
@@ -140,6 +141,18 @@ pub(crate) enum BaselineCommand {
         /// The baseline's name
         name: String,
     },
+}
+
+/// `compare @NAME:IMAGE` could not name a baseline with a colon in it.
+fn baseline_name(name: &str) -> Result<String, String> {
+    if name.contains(':') {
+        return Err(
+            "a baseline's name has no `:` in it: `compare @NAME:IMAGE` reads what stands behind \
+             one as an image; write `-` or `/`"
+                .to_owned(),
+        );
+    }
+    Ok(name.to_owned())
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

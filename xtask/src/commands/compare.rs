@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use record::{Record, Session, SessionFolder};
-use verdict::{Gate, Side, Verdicts};
+use verdict::{Gate, Side, SideError, Verdicts};
 
 use crate::{
     cli::{CompareArgs, Format},
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &CompareArgs, printer: &Printer) -> Result<()> {
         Ok(())
     } else {
         Err(Error::Gate {
-            failing: gate.failing.len(),
+            failing: gate.count(),
         })
     }
 }
@@ -46,22 +46,44 @@ fn judge(args: &CompareArgs) -> Result<Verdicts> {
         margins: args.margin.iter().cloned().collect(),
         ..verdict::Options::default()
     };
-    let base = Chosen::read(&args.base, args)?;
-    let verdicts = match (&args.by, &args.head) {
-        (Some(by), _) => {
-            let side = base.side()?;
-            let (base, head) = (
-                side.along(&by.axis, &by.base)?,
-                side.along(&by.axis, &by.head)?,
-            );
-            verdict::compare(&base, &head, &options)?
-        }
-        (None, head) => {
-            let head = Chosen::read(head.as_deref().unwrap_or(&args.base), args)?;
-            verdict::compare(&base.side()?, &head.side()?, &options)?
-        }
+    let Some(head) = &args.head else {
+        let base = Chosen::read(&args.base, args, None)?;
+        let side = base.side()?;
+        // The command line asks for HEAD or --by.
+        let Some(by) = &args.by else {
+            return same_sides(&side);
+        };
+        let (base, head) = (
+            side.along(&by.axis, &by.base)?,
+            side.along(&by.axis, &by.head)?,
+        );
+        return Ok(verdict::compare(&base, &head, &options)?);
     };
-    Ok(verdicts)
+    // The side that leaves a choice is chosen to go with the other one.
+    let (base, head) = if sides::asks_for_newest(&args.base) {
+        let head = Chosen::read(head, args, None)?;
+        (Chosen::read(&args.base, args, Some(&head.side()?))?, head)
+    } else {
+        let base = Chosen::read(&args.base, args, None)?;
+        let head = Chosen::read(head, args, Some(&base.side()?))?;
+        (base, head)
+    };
+    let (base, head) = (base.side()?, head.side()?);
+    if is_same(&base, &head) {
+        return same_sides(&base);
+    }
+    Ok(verdict::compare(&base, &head, &options)?)
+}
+
+fn is_same(one: &Side<'_>, other: &Side<'_>) -> bool {
+    let (one, other) = (&one.origin, &other.origin);
+    (&one.session, &one.image) == (&other.session, &other.image)
+}
+
+fn same_sides(side: &Side<'_>) -> Result<Verdicts> {
+    Err(Error::SameSides {
+        side: side.origin.to_string(),
+    })
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
@@ -79,8 +101,14 @@ struct Chosen {
 }
 
 impl Chosen {
-    fn read(text: &str, args: &CompareArgs) -> Result<Self> {
-        let place = sides::find(text, &args.sessions, &args.file)?;
+    /// The session that the word means; of several, the newest that can be compared with `other`.
+    fn read(text: &str, args: &CompareArgs, other: Option<&Side<'_>>) -> Result<Self> {
+        sides::find_fitting(text, &args.sessions, &args.file, Self::at, |chosen| {
+            other.is_none_or(|other| chosen.goes_with(other))
+        })
+    }
+
+    fn at(place: sides::Place) -> Result<Self> {
         let folder = SessionFolder::at(place.folder);
         Ok(Self {
             session: folder.read_session()?,
@@ -89,11 +117,21 @@ impl Chosen {
         })
     }
 
-    fn side(&self) -> Result<Side<'_>> {
-        Ok(Side::pick(
-            &self.session,
-            &self.records,
-            self.image.as_deref(),
-        )?)
+    /// Whether it has a cell that the other side has too, and is not that side itself.
+    fn goes_with(&self, other: &Side<'_>) -> bool {
+        let pick = |image: &str| Side::pick(&self.session, &self.records, Some(image));
+        let fits = |side: &Side<'_>| side.shares_a_cell(other) && !is_same(side, other);
+        match self.side() {
+            Ok(side) => fits(&side),
+            // Which image is meant is asked of whoever wrote the command.
+            Err(SideError::Ambiguous { images, .. }) => images
+                .iter()
+                .any(|image| pick(image).is_ok_and(|side| fits(&side))),
+            Err(_) => false,
+        }
+    }
+
+    fn side(&self) -> std::result::Result<Side<'_>, SideError> {
+        Side::pick(&self.session, &self.records, self.image.as_deref())
     }
 }

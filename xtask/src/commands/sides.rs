@@ -32,34 +32,58 @@ enum Word {
 
 /// Finds the session. The history keeps names of sessions; their folders lie below `sessions`.
 pub(crate) fn find(text: &str, sessions: &Path, db: &HistoryFile) -> Result<Place> {
+    find_fitting(text, sessions, db, Ok, |_| true)
+}
+
+/// Whether the history is asked for the newest of several sessions.
+pub(crate) fn asks_for_newest(text: &str) -> bool {
+    let (word, _) = read(text, Path::new(text).is_dir());
+    matches!(word, Word::NewestOfBranch(_) | Word::NewestWithImage(_))
+}
+
+/// Finds and reads the session; where the newest of several is asked for, the newest that `fits`,
+/// or else the newest of all, so that whoever reads it says what is wrong with it.
+pub(crate) fn find_fitting<T>(
+    text: &str,
+    sessions: &Path,
+    db: &HistoryFile,
+    read_place: impl Fn(Place) -> Result<T>,
+    fits: impl Fn(&T) -> bool,
+) -> Result<T> {
     let (word, image) = read(text, Path::new(text).is_dir());
     let open = || Ok::<_, Error>(History::open_existing(file(db)?)?);
-    let newest = |filter: SessionFilter| {
-        open()?.newest(&filter)?.ok_or_else(|| Error::NoSession {
-            text: text.to_owned(),
-        })
-    };
     let filter = SessionFilter {
         complete_only: true,
         ..SessionFilter::default()
     };
-    let session = match word {
-        Word::Folder(folder) => return Ok(Place { folder, image }),
-        Word::Baseline(name) => open()?.baseline(&name)?,
-        Word::NewestOfBranch(branch) => newest(SessionFilter {
+    let found = match word {
+        Word::Folder(folder) => return read_place(Place { folder, image }),
+        Word::Baseline(name) => vec![open()?.baseline(&name)?],
+        Word::NewestOfBranch(branch) => open()?.sessions(&SessionFilter {
             branch: Some(branch),
             ..filter
         })?,
-        Word::NewestWithImage(image) => newest(SessionFilter {
+        Word::NewestWithImage(image) => open()?.sessions(&SessionFilter {
             image: Some(image),
             ..filter
         })?,
     };
-    let folder = folder_of(&session.session, sessions).ok_or_else(|| Error::NoFolder {
-        session: session.session,
-        sessions: sessions.to_owned(),
-    })?;
-    Ok(Place { folder, image })
+    let mut newest = None;
+    for session in found {
+        let folder = folder_of(&session.session, sessions).ok_or_else(|| Error::NoFolder {
+            session: session.session,
+            sessions: sessions.to_owned(),
+        })?;
+        let image = image.clone();
+        let candidate = read_place(Place { folder, image })?;
+        if fits(&candidate) {
+            return Ok(candidate);
+        }
+        newest.get_or_insert(candidate);
+    }
+    newest.ok_or_else(|| Error::NoSession {
+        text: text.to_owned(),
+    })
 }
 
 /// `SESSION`, `@BASELINE`, `branch=NAME` or `image=NAME`, each with `:IMAGE` behind it or without.
@@ -112,6 +136,18 @@ fn folder_of(session: &str, sessions: &Path) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_branch_or_an_image_leaves_a_choice() {
+        for (text, choice) in [
+            ("branch=main:img", true),
+            ("image=img", true),
+            ("@release", false),
+            ("sessions/a:img", false),
+        ] {
+            assert_eq!(asks_for_newest(text), choice, "{text}");
+        }
+    }
 
     #[test]
     fn words_for_sessions() {

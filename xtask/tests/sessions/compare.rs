@@ -3,6 +3,7 @@
 use std::{fs, path::Path};
 
 use protocol::Precision;
+use record::{Outcome, Reason, Stage};
 
 use crate::support::{Home, records, session};
 
@@ -131,5 +132,125 @@ fn a_side_comes_out_of_the_history() {
         &["compare", "@release:newer", "sessions/head:img"],
         2,
         "has no image `newer`",
+    );
+}
+
+#[test]
+fn a_side_is_not_compared_with_itself() {
+    let home = Home::new();
+    for words in [
+        ["compare", "sessions/renamed", "sessions/renamed"],
+        ["compare", "sessions/renamed", "sessions/renamed:img"],
+    ] {
+        let all = home.check(&words, 2, "both sides are base:img");
+        assert!(all.contains("--by AXIS=BASE,HEAD"), "{all}");
+    }
+}
+
+#[test]
+fn the_newest_session_is_the_newest_with_a_cell_in_common() {
+    let home = Home::new();
+    let mut newer = session("newer");
+    newer.started_at = "2026-02-02T03:04:05Z".parse().expect("a time");
+    let mut other_suite = records("newer", "img", Precision::Fp32, 50.0);
+    for run in &mut other_suite {
+        run.suite = "claims".into();
+    }
+    home.write("newer", &newer, &other_suite);
+    for folder in ["sessions/renamed", "sessions/newer", "sessions/head"] {
+        let add = ["history", "add", folder, "--branch", "main"];
+        home.check(&add, 0, "runs added");
+    }
+    // `newer` has another suite; `head` is the other side itself, but for its second image.
+    home.check(
+        &["compare", "branch=main:img", "sessions/head:img"],
+        0,
+        "img @ head against img @ base",
+    );
+    home.check(
+        &["compare", "sessions/head:other", "image=img"],
+        0,
+        "img against other",
+    );
+    let mut elsewhere = records("lonely", "img", Precision::Fp32, 50.0);
+    for run in &mut elsewhere {
+        run.scenario = "alone".into();
+    }
+    home.write("lonely", &session("lonely"), &elsewhere);
+    home.check(
+        &["compare", "branch=main:img", "sessions/lonely"],
+        2,
+        "newer:img has claims (1 cell); lonely:img has smoke (1 cell)",
+    );
+}
+
+#[test]
+fn a_cell_that_works_no_more_fails_the_gate_and_says_why() {
+    let home = Home::new();
+    let mut broken = records("broken", "img", Precision::Fp32, 100.0);
+    for run in &mut broken {
+        run.outcome = Outcome::Failed {
+            reason: Reason::OutOfMemory,
+            stage: Stage::Exit,
+            message: "tried to allocate 2 GiB".into(),
+        };
+    }
+    home.write("broken", &session("broken"), &broken);
+    let words = [
+        "compare",
+        "sessions/renamed",
+        "sessions/broken",
+        "--junit",
+        "verdicts.xml",
+        "--summary",
+        "verdicts.md",
+        "--annotations",
+    ];
+    let why = "runs failed 5 of 5 (out-of-memory)";
+    let all = home.check(&words, 1, "1 gated figures say no");
+    let error = all.lines().find(|line| line.starts_with("::error "));
+    assert!(error.is_some_and(|line| line.contains(why)), "{all}");
+    assert_eq!(all.matches(why).count(), 2, "{all}");
+    for file in ["verdicts.xml", "verdicts.md"] {
+        let text = read(&home.path(file)).replace('\\', "");
+        assert!(text.contains(why), "{text}");
+        assert!(!text.contains("no block has both sides"), "{text}");
+    }
+    let json = home.check(
+        &[
+            "compare",
+            "sessions/renamed",
+            "sessions/broken",
+            "--format",
+            "json",
+        ],
+        1,
+        "\"failed\": 5",
+    );
+    assert!(json.contains("\"out-of-memory\": 5"), "{json}");
+    // The other way round nothing is lost, and with failures on both sides nothing either.
+    home.check(
+        &["compare", "sessions/broken", "sessions/renamed"],
+        0,
+        "base 5 of 5 (out-of-memory), head 0 of 5",
+    );
+}
+
+#[test]
+fn margins_and_baselines_by_the_names_that_people_see() {
+    let home = Home::new();
+    let slower = ["compare", "sessions/head:img", "sessions/head:other"];
+    home.check(&slower, 1, "1 worse");
+    for name in ["throughput", "throughput_samples_per_second"] {
+        let margin = format!("{name}=0.5");
+        let words = [&slower[..], &["--margin", &margin]].concat();
+        home.check(&words, 0, "1 same");
+    }
+    let unknown = [&slower[..], &["--margin", "speed=0.5"]].concat();
+    home.check(&unknown, 2, "no compared quantity is named `speed`");
+    home.check(
+        &["history", "baseline", "set", "a:b", "base"],
+        2,
+        "reads what stands behind one as an image",
     );
 }
