@@ -110,6 +110,15 @@ fn check_session(
             record.run, record.session, session.session
         ));
     }
+    for record in records {
+        if let Some((quantity, value)) = values(record).iter().find(|(_, value)| *value < 0.0) {
+            return refuse(format!(
+                "run {}: {} is {value}, expected a number that is not negative; a record like this \
+                 was changed or is broken, and a comparison refuses it as well: measure again",
+                record.run, quantity.name
+            ));
+        }
+    }
     Ok(())
 }
 

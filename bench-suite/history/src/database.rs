@@ -13,8 +13,9 @@ use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
 use crate::{
     HistoryError,
+    export::open_to_others,
     fault::{Fault, damaged, is_busy},
-    schema,
+    recover, schema,
 };
 
 /// An open history.
@@ -43,14 +44,37 @@ impl History {
     /// As [`History::open`], with another wait for other writers.
     pub fn open_waiting(path: impl Into<PathBuf>, wait: Duration) -> Result<Self, HistoryError> {
         let path = path.into();
-        prepare(&path)?;
+        if !prepare(&path)? {
+            Self::make(&path, wait)?;
+        }
         inspect_header(&path)?;
+        Self::open_as(path, wait, false)
+    }
+
+    fn open_as(path: PathBuf, wait: Duration, new: bool) -> Result<Self, HistoryError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let history = Self::connect(path, wait, flags, false)?;
         history
-            .set_up()
+            .set_up(new)
             .map_err(|fault| fault.tell(&history.path, "open the history"))?;
         Ok(history)
+    }
+
+    /// Makes a history in a folder beside its place and moves it there whole: a file without a
+    /// history in it is never one that is just being made.
+    fn make(path: &Path, wait: Duration) -> Result<(), HistoryError> {
+        let failed = |error: io::Error| cannot_open(path, &error);
+        let workshop = tempfile::tempdir_in(folder_of(path)).map_err(failed)?;
+        let fresh = tempfile::NamedTempFile::new_in(workshop.path()).map_err(failed)?;
+        open_to_others(fresh.as_file()).map_err(failed)?;
+        // Closed again, it has no journal beside it.
+        drop(Self::open_as(fresh.path().to_owned(), wait, true)?);
+        match fresh.persist_noclobber(path) {
+            Ok(_) => Ok(()),
+            // Another process was faster.
+            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(failed(error.error)),
+        }
     }
 
     /// Opens a history that must be there. Where it or its folder is read-only, it can be read
@@ -83,7 +107,7 @@ impl History {
             Self::connect(path, Self::WAIT, flags, true)?
         };
         let check = || -> Result<(), Fault> {
-            let got = history.identify()?;
+            let got = history.identify(false)?;
             if got < schema::VERSION {
                 let path = history.path.clone();
                 return Err(HistoryError::Older {
@@ -133,7 +157,8 @@ impl History {
         self.read_only
     }
 
-    fn set_up(&self) -> Result<(), Fault> {
+    /// `new` where nothing may stand in the file.
+    fn set_up(&self, new: bool) -> Result<(), Fault> {
         let connection = &self.connection;
         connection.busy_timeout(Duration::from_millis(100))?;
         connection.pragma_update(None, "cache_size", -65_536)?;
@@ -142,7 +167,7 @@ impl History {
         connection.pragma_update(None, "synchronous", "FULL")?;
         // So that a search through a damaged file never finds rows that were removed.
         connection.pragma_update(None, "secure_delete", true)?;
-        let version = self.identify()?;
+        let version = self.identify(new)?;
         self.patient(|| {
             connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))
         })?;
@@ -156,7 +181,7 @@ impl History {
     }
 
     /// The schema's version, if this is a history that this program can read.
-    fn identify(&self) -> Result<i64, Fault> {
+    fn identify(&self, new: bool) -> Result<i64, Fault> {
         let connection = &self.connection;
         // In one look, or a process that is just making the file shows it half made.
         let (id, version, blank) = self.patient(|| {
@@ -168,12 +193,11 @@ impl History {
             ))
         })?;
         let path = || self.path.clone();
-        if id != schema::APPLICATION_ID && !blank {
-            return Err(match damaged(&self.path, "its header is wrong".into()) {
-                HistoryError::Damaged { salvage, .. } if salvage.is_empty() => {
-                    HistoryError::Foreign { path: path() }.into()
-                }
-                error => error.into(),
+        if id != schema::APPLICATION_ID && !(blank && new) {
+            return Err(if recover::is_history(&self.path) {
+                damaged(&self.path, "its header is wrong".into()).into()
+            } else {
+                HistoryError::Foreign { path: path() }.into()
             });
         }
         if version > schema::VERSION {
@@ -290,20 +314,34 @@ pub(crate) fn structure_problems(
     Ok(problems)
 }
 
-/// Makes folder and file where they are missing, and sees whether both may be written.
-fn prepare(path: &Path) -> Result<(), HistoryError> {
-    let folder = match path.parent() {
+/// The folder that the file lies in.
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
-    };
-    let attempt = || -> io::Result<()> {
+    }
+}
+
+/// Makes the folder where it is missing, and sees whether it and the file may be written. Whether
+/// the file is there.
+fn prepare(path: &Path) -> Result<bool, HistoryError> {
+    let folder = folder_of(path);
+    let attempt = || -> io::Result<bool> {
         fs::create_dir_all(folder)?;
-        OpenOptions::new().append(true).create(true).open(path)?;
+        let there = match OpenOptions::new().append(true).open(path) {
+            Ok(_) => true,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => return Err(error),
+        };
         // SQLite keeps its journal beside the file.
         tempfile::tempfile_in(folder)?;
-        Ok(())
+        Ok(there)
     };
-    attempt().map_err(|error| match error.kind() {
+    attempt().map_err(|error| cannot_open(path, &error))
+}
+
+fn cannot_open(path: &Path, error: &io::Error) -> HistoryError {
+    match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             HistoryError::ReadOnly {
                 path: path.to_owned(),
@@ -313,7 +351,7 @@ fn prepare(path: &Path) -> Result<(), HistoryError> {
             path: path.to_owned(),
             message: error.to_string(),
         },
-    })
+    }
 }
 
 /// Tells a file that never was a database from one that is damaged.
@@ -325,17 +363,20 @@ fn inspect_header(path: &Path) -> Result<(), HistoryError> {
             path: path.to_owned(),
             source,
         })?;
-    if header.is_empty() || header == b"SQLite format 3\0" {
+    if header == b"SQLite format 3\0" {
         return Ok(());
     }
-    match damaged(path, "its header is wrong".into()) {
-        HistoryError::Damaged { salvage, .. } if salvage.is_empty() => {
-            Err(HistoryError::NotADatabase {
-                path: path.to_owned(),
-            })
+    Err(if recover::is_history(path) {
+        damaged(path, "its header is wrong".into())
+    } else if header.is_empty() {
+        HistoryError::Empty {
+            path: path.to_owned(),
         }
-        error => Err(error),
-    }
+    } else {
+        HistoryError::NotADatabase {
+            path: path.to_owned(),
+        }
+    })
 }
 
 pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {

@@ -32,9 +32,19 @@ pub enum HistoryError {
         /// The file.
         path: PathBuf,
     },
+    /// A file of 0 bytes.
+    #[error(
+        "{path} is empty, expected a history: it has 0 bytes, and nothing in it can be saved; \
+         restore it from a copy, or remove it to start a new history there"
+    )]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
     /// An SQLite database of another program.
     #[error(
-        "{path} is an SQLite database, but not a history of Torchgauge; give another file with --db"
+        "{path} is an SQLite database, but not a history of Torchgauge; give another file \
+         with --db, or move it away to start a new history there"
     )]
     Foreign {
         /// The file.
@@ -206,6 +216,27 @@ pub enum HistoryError {
         there: String,
         /// In the import.
         here: String,
+    },
+    /// Points of an import have other values than stand in the history.
+    #[error(
+        "{count} points to import into {name} have other values than stand there at the same \
+         timestamp and revision; the first: timestamp {timestamp}, revision {revision:?}: there \
+         {there}, here {here}. Nothing was imported; `--replace` puts the new values in place of \
+         the old"
+    )]
+    OtherValue {
+        /// The series' name.
+        name: String,
+        /// How many.
+        count: usize,
+        /// Of the first, in seconds since 1970-01-01 UTC.
+        timestamp: f64,
+        /// Of the first.
+        revision: String,
+        /// In the history.
+        there: f64,
+        /// In the import.
+        here: f64,
     },
     /// A CSV file cannot be imported.
     #[error("{path}: {source}")]

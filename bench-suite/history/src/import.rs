@@ -1,6 +1,10 @@
 //! Importing a series that Torchgauge did not measure.
 
-use std::{collections::HashMap, fs, path::Path};
+use std::{
+    collections::{HashMap, HashSet},
+    fs,
+    path::Path,
+};
 
 use judge::{
     compare::{Direction, Kind},
@@ -41,6 +45,8 @@ pub struct Imported {
     pub added: usize,
     /// Points that stood there already.
     pub known: usize,
+    /// Points of the history that others took the place of.
+    pub replaced: usize,
     /// Points that were older than the one before them. A series is read in order of time, and in
     /// the order of its import where times are equal.
     pub backwards: usize,
@@ -48,11 +54,21 @@ pub struct Imported {
 
 impl History {
     /// Imports points. Those that stand there already, with the same timestamp, revision and
-    /// value, are passed over, so that a file that has grown can be imported again.
+    /// value, are passed over, so that a file that has grown can be imported again. One that has
+    /// another value than stands there at its timestamp and revision is refused, and all with it.
     pub fn import(
         &self,
         series: &ImportedSeries,
         points: &[trend::Point],
+    ) -> Result<Imported, HistoryError> {
+        self.import_points(series, points, false)
+    }
+
+    fn import_points(
+        &self,
+        series: &ImportedSeries,
+        points: &[trend::Point],
+        replace: bool,
     ) -> Result<Imported, HistoryError> {
         check_name("series", &series.name)?;
         for (index, point) in points.iter().enumerate() {
@@ -67,15 +83,35 @@ impl History {
             }
         }
         self.write("import a series", |connection| {
-            import(connection, series, points)
+            import(connection, series, points, replace)
         })
     }
 
-    /// Imports a CSV file with the columns `timestamp`, `revision` and `value`.
+    /// Imports a CSV file with the columns `timestamp`, `revision` and `value`, as
+    /// [`History::import`] does.
     pub fn import_csv(
         &self,
         series: &ImportedSeries,
         path: &Path,
+    ) -> Result<Imported, HistoryError> {
+        self.import_file(series, path, false)
+    }
+
+    /// As [`History::import_csv`], but the file's values take the place of others at the same
+    /// timestamp and revision.
+    pub fn import_csv_replacing(
+        &self,
+        series: &ImportedSeries,
+        path: &Path,
+    ) -> Result<Imported, HistoryError> {
+        self.import_file(series, path, true)
+    }
+
+    fn import_file(
+        &self,
+        series: &ImportedSeries,
+        path: &Path,
+        replace: bool,
     ) -> Result<Imported, HistoryError> {
         let text = fs::read_to_string(path).map_err(|source| HistoryError::Read {
             path: path.to_owned(),
@@ -85,7 +121,7 @@ impl History {
             path: path.to_owned(),
             source,
         })?;
-        self.import(series, &points)
+        self.import_points(series, &points, replace)
     }
 }
 
@@ -93,6 +129,7 @@ fn import(
     connection: &Connection,
     series: &ImportedSeries,
     points: &[trend::Point],
+    replace: bool,
 ) -> Result<Imported, Fault> {
     let key = SeriesKey::imported(&series.name);
     check_same(connection, &key, series)?;
@@ -106,10 +143,11 @@ fn import(
     let cell_id = writer.cell(&key)?;
     let series_id = writer.series(cell_id, &measure)?;
 
-    let mut known: HashMap<(u64, i64, u64), usize> = HashMap::new();
+    // The ordinals of what stands there, by what it says.
+    let mut known: HashMap<(u64, i64, u64), Vec<i64>> = HashMap::new();
     let mut next = FIRST_ORDINAL;
     PointRow::visit(connection, "WHERE series_id = ?", &[&series_id], |row| {
-        *known.entry(identity(&row)).or_default() += 1;
+        known.entry(identity(&row)).or_default().push(row.ordinal);
         if row.ordinal < 0 {
             next = next.max(row.ordinal + 1);
         }
@@ -119,8 +157,10 @@ fn import(
         key,
         added: 0,
         known: 0,
+        replaced: 0,
         backwards: trend::backwards(points),
     };
+    let mut fresh = Vec::new();
     for point in points {
         let row = PointRow {
             series_id,
@@ -133,17 +173,64 @@ fn import(
             value: point.value + 0.0,
         };
         // The same line twice in one file is two results.
-        if let Some(left) = known.get_mut(&identity(&row)).filter(|left| **left > 0) {
-            *left -= 1;
+        if known.get_mut(&identity(&row)).and_then(Vec::pop).is_some() {
             imported.known += 1;
             continue;
         }
         next += 1;
-        imported.added += 1;
+        fresh.push((row, &point.revision));
+    }
+    let contradicted = contradicted(&known, &fresh);
+    if let (Some((row, revision, there)), false) = (contradicted.first(), replace) {
+        return Err(HistoryError::OtherValue {
+            name: series.name.clone(),
+            count: contradicted.len(),
+            timestamp: row.timestamp,
+            revision: (*revision).to_owned(),
+            there: *there,
+            here: row.value,
+        }
+        .into());
+    }
+    let places: HashSet<(u64, i64)> = contradicted
+        .iter()
+        .map(|(row, ..)| (row.timestamp.to_bits(), row.revision_id))
+        .collect();
+    for (id, ordinals) in known
+        .iter()
+        .filter(|(id, _)| places.contains(&(id.0, id.1)))
+    {
+        for ordinal in ordinals {
+            writer.take_out(series_id, f64::from_bits(id.0), *ordinal)?;
+            imported.replaced += 1;
+        }
+    }
+    imported.added = fresh.len();
+    for (row, _) in fresh {
         writer.point(row);
     }
     writer.finish()?;
     Ok(imported)
+}
+
+/// Points at whose timestamp and revision something else stands, with their revision and a value
+/// that stands there.
+fn contradicted<'f>(
+    left: &HashMap<(u64, i64, u64), Vec<i64>>,
+    fresh: &'f [(PointRow, &'f String)],
+) -> Vec<(&'f PointRow, &'f str, f64)> {
+    let there: HashMap<(u64, i64), f64> = left
+        .iter()
+        .filter(|(_, ordinals)| !ordinals.is_empty())
+        .map(|(id, _)| ((id.0, id.1), f64::from_bits(id.2)))
+        .collect();
+    fresh
+        .iter()
+        .filter_map(|(row, revision)| {
+            let value = there.get(&(row.timestamp.to_bits(), row.revision_id))?;
+            Some((row, revision.as_str(), *value))
+        })
+        .collect()
 }
 
 fn identity(row: &PointRow) -> (u64, i64, u64) {

@@ -146,6 +146,25 @@ impl<'t> Writer<'t> {
         }
     }
 
+    /// Takes a point out of a series that [`Writer::series`] gave, for another at the same time.
+    pub(crate) fn take_out(
+        &mut self,
+        series_id: i64,
+        timestamp: f64,
+        ordinal: i64,
+    ) -> Result<(), Fault> {
+        let gone = self
+            .connection
+            .prepare_cached(
+                "DELETE FROM points WHERE series_id = ? AND timestamp = ? AND ordinal = ?",
+            )?
+            .execute(params![series_id, timestamp, ordinal])?;
+        if let Some(row) = self.series.get_mut(&series_id) {
+            row.point_count -= i64::try_from(gone).unwrap_or(i64::MAX);
+        }
+        Ok(())
+    }
+
     /// Writes what was gathered; the number of points.
     pub(crate) fn finish(mut self) -> Result<i64, Fault> {
         // In the order of the table, so that neighbours share a page.

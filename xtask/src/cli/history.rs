@@ -105,6 +105,9 @@ pub(crate) enum HistoryCommand {
         /// Lower values are better
         #[arg(long)]
         lower_is_better: bool,
+        /// Put the file's values in place of others at the same timestamp and revision
+        #[arg(long)]
+        replace: bool,
     },
     /// Name sessions to compare with
     #[command(subcommand)]

@@ -104,6 +104,7 @@ pub(crate) fn run(args: &HistoryArgs, printer: &Printer) -> Result<()> {
             file,
             unit,
             lower_is_better,
+            replace,
         } => {
             let series = ImportedSeries {
                 name: name.clone(),
@@ -115,9 +116,18 @@ pub(crate) fn run(args: &HistoryArgs, printer: &Printer) -> Result<()> {
                 },
                 kind: Kind::TimeLike,
             };
-            let done = History::open(path)?.import_csv(&series, file)?;
+            let history = History::open(path)?;
+            let done = if *replace {
+                history.import_csv_replacing(&series, file)?
+            } else {
+                history.import_csv(&series, file)?
+            };
+            let replaced = match done.replaced {
+                0 => String::new(),
+                count => format!(", {count} old ones replaced"),
+            };
             printer.line(&format!(
-                "{}: {} points added, {} known",
+                "{}: {} points added, {} known{replaced}",
                 name, done.added, done.known
             ));
             if done.backwards > 0 {

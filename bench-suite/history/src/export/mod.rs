@@ -140,7 +140,7 @@ impl History {
 
 /// A temporary file is made for its owner alone; an export is for whom the umask says.
 #[cfg(unix)]
-fn open_to_others(file: &File) -> io::Result<()> {
+pub(crate) fn open_to_others(file: &File) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     // The umask can only be read by setting it: a fresh file tells what it allows.
     let probe = tempfile::Builder::new()
@@ -150,7 +150,7 @@ fn open_to_others(file: &File) -> io::Result<()> {
 }
 
 #[cfg(not(unix))]
-fn open_to_others(_: &File) -> io::Result<()> {
+pub(crate) fn open_to_others(_: &File) -> io::Result<()> {
     Ok(())
 }
 

@@ -94,7 +94,7 @@ pub fn recover(damaged: &Path, fresh: &Path) -> Result<Recovered, HistoryError> 
         path: damaged.to_owned(),
         source,
     })?;
-    if found.salvage().is_empty() {
+    if found.saved().is_empty() {
         return Err(HistoryError::NothingToSave {
             path: damaged.to_owned(),
         });
@@ -105,9 +105,14 @@ pub fn recover(damaged: &Path, fresh: &Path) -> Result<Recovered, HistoryError> 
     })
 }
 
-/// Counts what [`recover`] would find.
+/// Counts what [`recover`] would save.
 pub(crate) fn survey(path: &Path) -> io::Result<Salvage> {
-    search(path).map(|found| found.salvage())
+    search(path).map(|found| found.saved())
+}
+
+/// Whether any row in the file is one of a history, were it one that cannot be saved.
+pub(crate) fn is_history(path: &Path) -> bool {
+    search(path).is_ok_and(|found| !found.salvage().is_empty())
 }
 
 /// Rows that fit their seal, by key.
@@ -130,6 +135,29 @@ impl Found {
             runs: self.runs.len() as u64,
             series: self.series.len() as u64,
             points: self.points.len() as u64,
+        }
+    }
+
+    /// What is left of [`Self::salvage`] without the rows whose relations are lost.
+    fn saved(&self) -> Salvage {
+        let has_cell = |id: i64| self.cells.contains_key(&id);
+        let is_saved =
+            |run: &RunRow| has_cell(run.cell_id) && self.sessions.contains_key(&run.session_id);
+        let series = |id: i64| {
+            self.series
+                .get(&id)
+                .is_some_and(|row| has_cell(row.cell_id))
+        };
+        let points = self.points.values().filter(|point| {
+            series(point.series_id)
+                && (point.session_id.is_none()
+                    || self.runs.get(&point.ordinal).is_some_and(is_saved))
+        });
+        Salvage {
+            sessions: self.sessions.len() as u64,
+            runs: self.runs.values().filter(|run| is_saved(run)).count() as u64,
+            series: self.series.keys().filter(|id| series(**id)).count() as u64,
+            points: points.count() as u64,
         }
     }
 

@@ -117,6 +117,49 @@ fn what_cannot_be_imported_changes_nothing() {
     assert_eq!(read(&history, "x"), points[..1]);
 }
 
+#[test]
+fn a_corrected_file_is_refused_until_it_is_to_replace() {
+    let home = tempfile::tempdir().unwrap();
+    let history = History::open(home.path().join("h.sqlite")).unwrap();
+    let csv = home.path().join("series.csv");
+    fs::write(
+        &csv,
+        "timestamp,revision,value\n1,a,10\n2,b,20\n2,b,21\n3,c,30\n",
+    )
+    .unwrap();
+    history.import_csv(&series("x"), &csv).unwrap();
+    let before = read(&history, "x");
+    fs::write(
+        &csv,
+        "timestamp,revision,value\n1,a,11\n2,b,20\n2,b,22\n4,d,40\n",
+    )
+    .unwrap();
+    let error = history.import_csv(&series("x"), &csv).unwrap_err();
+    let told = error.to_string();
+    assert!(
+        told.starts_with("2 points")
+            && told.contains("timestamp 1, revision \"a\": there 10, here 11"),
+        "{told}"
+    );
+    assert_eq!(read(&history, "x"), before);
+
+    let done = history.import_csv_replacing(&series("x"), &csv).unwrap();
+    assert_eq!((done.added, done.known, done.replaced), (3, 1, 2));
+    let expect = [
+        point(1.0, "a", 11.0),
+        point(2.0, "b", 20.0),
+        point(2.0, "b", 22.0),
+        point(3.0, "c", 30.0),
+        point(4.0, "d", 40.0),
+    ];
+    assert_eq!(read(&history, "x"), expect);
+    let info = &history.series(&SeriesFilter::default()).unwrap()[0];
+    assert_eq!((info.points, info.newest), (5, Some(4.0)));
+    assert!(history.check().unwrap().is_sound());
+    let again = history.import_csv(&series("x"), &csv).unwrap();
+    assert_eq!((again.added, again.known), (0, 4));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

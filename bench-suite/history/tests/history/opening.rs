@@ -28,7 +28,7 @@ fn every_older_version_is_brought_up_to_date() {
     let expect = everything(&newest).unwrap();
     drop(newest);
 
-    for version in 0..STEPS.len() {
+    for version in 1..STEPS.len() {
         let number = i64::try_from(version).unwrap();
         let path = home.path().join(format!("{version}.sqlite"));
         let old = Connection::open(&path).unwrap();
@@ -89,6 +89,32 @@ fn a_newer_version_is_left_alone() {
 }
 
 #[test]
+fn an_empty_file_is_no_new_history() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("h.sqlite");
+    fs::write(&path, "").unwrap();
+    for error in [
+        History::open(&path).unwrap_err(),
+        History::open_existing(&path).unwrap_err(),
+    ] {
+        assert!(matches!(error, HistoryError::Empty { .. }), "{error}");
+    }
+    assert_eq!(fs::read(&path).unwrap(), b"");
+
+    // A database of another program that has no table yet.
+    let path = home.path().join("blank.sqlite");
+    let other = Connection::open(&path).unwrap();
+    other.pragma_update(None, "user_version", 0).unwrap();
+    other.execute_batch("VACUUM").unwrap();
+    drop(other);
+    let before = fs::read(&path).unwrap();
+    assert!(!before.is_empty());
+    let error = History::open(&path).unwrap_err();
+    assert!(matches!(error, HistoryError::Foreign { .. }), "{error}");
+    assert_eq!(fs::read(&path).unwrap(), before);
+}
+
+#[test]
 fn what_is_no_history_is_left_alone() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("notes.txt");
@@ -121,17 +147,6 @@ fn what_is_no_history_is_left_alone() {
     let error = History::open_existing(home.path().join("gone.sqlite")).unwrap_err();
     assert!(matches!(error, HistoryError::Missing { .. }), "{error}");
     assert!(!home.path().join("gone.sqlite").exists());
-}
-
-#[test]
-fn an_empty_file_becomes_a_history() {
-    let home = tempfile::tempdir().unwrap();
-    let path = home.path().join("h.sqlite");
-    fs::write(&path, "").unwrap();
-    add(
-        &History::open(&path).unwrap(),
-        &plain(home.path(), "a", 0, 100.0),
-    );
 }
 
 #[test]

@@ -405,3 +405,20 @@ fn a_point_names_what_was_measured() {
     let revisions: Vec<_> = points.iter().map(|point| point.revision.as_str()).collect();
     assert_eq!(revisions, ["commit-0", "sha256:abc", "c", "v2"]);
 }
+
+#[test]
+fn a_negative_figure_is_refused_as_by_a_comparison() {
+    let home = tempfile::tempdir().unwrap();
+    let history = open(home.path());
+    let session = session("below", 0);
+    let runs = [record(&session, 0, 100.0), record(&session, 1, -100.0)];
+    let folder = folder(home.path(), &session, &runs);
+    let error = history.add(&folder, &Labels::default()).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("run r-0001: throughput_samples_per_second is -100"),
+        "{error}"
+    );
+    assert!(everything(&history).unwrap().0.is_empty());
+}
