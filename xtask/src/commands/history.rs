@@ -177,7 +177,7 @@ fn export_format(to: &Path, asked: Option<ExportFormat>) -> Result<ExportFormat>
     if to.as_os_str() == "-" {
         return Ok(asked.unwrap_or(ExportFormat::Csv));
     }
-    let ending = to.extension().map(|ending| ending.to_ascii_lowercase());
+    let ending = to.extension().map(std::ffi::OsStr::to_ascii_lowercase);
     let told = match ending.as_ref().and_then(|ending| ending.to_str()) {
         Some("csv") => Some(ExportFormat::Csv),
         Some("jsonl" | "ndjson") => Some(ExportFormat::Jsonl),

@@ -133,9 +133,9 @@ mod tests {
 
     /// What the first of two series is superseded by.
     #[track_caller]
-    fn check(other: &SeriesInfo, points: [Vec<Point>; 2], failures: &[FailedRun], expect: &str) {
+    fn check(other: &SeriesInfo, points: &[Vec<Point>; 2], failures: &[FailedRun], expect: &str) {
         let series = [info("old", "580", "resnet50"), other.clone()];
-        let found = successors(&series, &points, failures);
+        let found = successors(&series, points, failures);
         let words = found[0]
             .as_ref()
             .map_or_else(String::new, |successor| told(&series[0].key, successor));
@@ -147,26 +147,31 @@ mod tests {
     fn an_upgrade_takes_over() {
         let points = || [nightly(1, 10), nightly(11, 20)];
         let new = info("new", "580", "resnet50");
-        check(&new, points(), &[], "image new");
-        check(&info("old", "590", "resnet50"), points(), &[], "driver 590");
+        check(&new, &points(), &[], "image new");
+        check(
+            &info("old", "590", "resnet50"),
+            &points(),
+            &[],
+            "driver 590",
+        );
         let both = info("new", "590", "resnet50");
-        check(&both, points(), &[], "driver 590, image new");
-        check(&info("new", "580", "vit"), points(), &[], "");
+        check(&both, &points(), &[], "driver 590, image new");
+        check(&info("new", "580", "vit"), &points(), &[], "");
         // The session that compared them has a result of each.
-        check(&new, [nightly(1, 10), nightly(10, 20)], &[], "image new");
+        check(&new, &[nightly(1, 10), nightly(10, 20)], &[], "image new");
         // The old one failed before it was given up.
         let old = info("old", "580", "resnet50");
-        check(&new, points(), &[failed(&old, 10.5)], "image new");
+        check(&new, &points(), &[failed(&old, 10.5)], "image new");
     }
 
     #[test]
     fn side_by_side_nobody_takes_over() {
         let new = info("new", "580", "resnet50");
-        check(&new, [nightly(1, 10), nightly(1, 20)], &[], "");
-        check(&new, [nightly(1, 10), nightly(8, 10)], &[], "");
+        check(&new, &[nightly(1, 10), nightly(1, 20)], &[], "");
+        check(&new, &[nightly(1, 10), nightly(8, 10)], &[], "");
         // It is tried still, and fails.
         let old = info("old", "580", "resnet50");
         let points = [nightly(1, 10), nightly(10, 20)];
-        check(&new, points, &[failed(&old, 15.0)], "");
+        check(&new, &points, &[failed(&old, 15.0)], "");
     }
 }
