@@ -142,9 +142,23 @@ fn a_change_point_by_hand() {
     let change = &trend.change_points[0];
     assert_eq!((change.index, change.revision.as_str()), (10, "r10"));
     check(change.ratio.unwrap(), 0.9);
-    check(change.before, 99.994);
+    check(change.before, 99.9940);
+    let logarithms = before.map(f64::ln);
+    let mean = logarithms.iter().sum::<f64>() / 10.0;
+    check(mean, 4.605_110);
+    let squares: f64 = logarithms.iter().map(|y| (y - mean).powi(2)).sum();
+    let s = (squares / 9.0).sqrt();
+    check(s, 0.011_548_4);
+    let error = (2.0 * s * s / 10.0).sqrt();
+    check(error, 0.005_164_6);
+    check(0.9_f64.ln() / error, -20.400);
+    check(change.p, 19.0 * 6.8385e-14);
+    let [low, high] = change.interval.unwrap();
+    check(low, 0.9 * (-2.1009 * error).exp());
+    check(low, 0.890_29);
+    check(high, 0.909_82);
 
     let times: Vec<f64> = points.iter().map(|point| point.timestamp).collect();
-    let three_days_on = staleness(&times, 86_400.0 * 22.1, None).unwrap();
-    assert!(three_days_on.overdue);
+    let is_overdue = |day: f64| staleness(&times, 86_400.0 * day, None).unwrap().overdue;
+    assert!(!is_overdue(22.0) && is_overdue(22.1));
 }
