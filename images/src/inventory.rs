@@ -31,7 +31,7 @@ pub async fn list(engine: &Engine) -> Result<Vec<Present>> {
         .filter_map(|image| {
             let label = |name: &str| image.labels.get(name).cloned().unwrap_or_default();
             let name = label(LABEL_IMAGE);
-            let references = own_names(image.tags.clone(), &name);
+            let references = own_names(image.tags, &name);
             (!references.is_empty()).then(|| Present {
                 libtorch: label("torchgauge.libtorch"),
                 image: name,

@@ -25,7 +25,7 @@ use crate::{
 /// Changes whenever the bytes of a layer would change for the same tree.
 const FORMAT: u32 = 1;
 /// A tar archive's unit.
-const BLOCK_BYTES: u64 = 512;
+pub(crate) const BLOCK_BYTES: u64 = 512;
 /// Longest path that a header holds; more would take further entries.
 const PATH_MAX_BYTES: usize = 100;
 

@@ -18,15 +18,13 @@ use crate::{
     elf::Dynamic,
     error::at,
     filesystem::Filesystem,
-    layer::{ExactFile, LayerId, Source},
+    layer::{BLOCK_BYTES, ExactFile, LayerId, Source},
     lock::BaseLock,
     progress::{Action, Progress},
 };
 
 /// Changes whenever the same archive would be known otherwise.
 const FORMAT: u32 = 3;
-/// A tar archive's unit.
-const BLOCK_BYTES: u64 = 512;
 /// Where the C library lies, in the order that matters to nobody: a base has one.
 const LIBC: [&str; 6] = [
     "lib/x86_64-linux-gnu/libc.so.6",
