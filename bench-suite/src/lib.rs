@@ -6,6 +6,7 @@ pub mod execute;
 pub mod fit;
 mod invariants;
 pub mod live;
+mod log;
 pub mod machine;
 pub mod monitor;
 pub mod nvml;

@@ -17,7 +17,7 @@ use crate::{
 
 const INSTALL_APT: &str = "on a machine without apt and dpkg give a base archive \
                            (`--base-archive FILE`, or `base: {archive: FILE}` in the spec); \
-                           `cargo xtask images base --out FILE` on a Debian machine makes one";
+                           `cargo xtask images base --to FILE` on a Debian machine makes one";
 
 /// The machine's lists of packages, which any user may read.
 const HOST_LISTS: &str = "/var/lib/apt/lists";
@@ -26,10 +26,13 @@ const HOST_LISTS: &str = "/var/lib/apt/lists";
 struct Apt {
     state: PathBuf,
     lists: PathBuf,
+    /// Where it keeps what it has read of the lists: reading them takes most of a second. Whether
+    /// that still fits them apt checks itself.
+    read: PathBuf,
 }
 
 impl Apt {
-    fn new(state: &Path, lists: &Path) -> Result<Self> {
+    fn new(state: &Path, lists: &Path, read: PathBuf) -> Result<Self> {
         for folder in [
             state.join("cache/archives/partial"),
             state.join("lists/partial"),
@@ -42,7 +45,13 @@ impl Apt {
         Ok(Self {
             state: state.to_owned(),
             lists: lists.to_owned(),
+            read,
         })
+    }
+
+    /// One whose lists are fetched now.
+    fn fresh(state: &Path) -> Result<Self> {
+        Self::new(state, &state.join("lists"), state.join("read.bin"))
     }
 
     fn command(&self) -> Command {
@@ -53,6 +62,7 @@ impl Apt {
             option("Dir::State::lists", &self.lists),
             option("Dir::State::status", &self.state.join("status")),
             option("Dir::Cache", &self.state.join("cache")),
+            option("Dir::Cache::srcpkgcache", &self.read),
             option("Dir::Log", &self.state),
             "APT::Sandbox::User=".to_owned(),
             "Acquire::Languages=none".to_owned(),
@@ -91,10 +101,11 @@ fn with_lists<T>(
 ) -> Result<T> {
     let scratch = cache.scratch()?;
     let state = scratch.path();
-    if let Ok(done) = Apt::new(state, Path::new(HOST_LISTS)).and_then(|apt| work(&apt)) {
+    let read = cache.folder("resolved").join("apt-lists.bin");
+    if let Ok(done) = Apt::new(state, Path::new(HOST_LISTS), read).and_then(|apt| work(&apt)) {
         return Ok(done);
     }
-    let apt = Apt::new(state, &state.join("lists"))?;
+    let apt = Apt::fresh(state)?;
     apt.update(progress)?;
     work(&apt)
 }
@@ -115,7 +126,7 @@ pub(crate) fn resolve_newest(
     progress: &dyn Progress,
 ) -> Result<Vec<DebPackage>> {
     let scratch = cache.scratch()?;
-    let apt = Apt::new(scratch.path(), &scratch.path().join("lists"))?;
+    let apt = Apt::fresh(scratch.path())?;
     apt.update(progress)?;
     packages(&apt, names)
 }

@@ -2,6 +2,7 @@
 
 use std::{
     fs::{File, Permissions},
+    io,
     os::unix::fs::PermissionsExt,
     path::Path,
 };
@@ -11,8 +12,7 @@ use crate::{Result, error::at};
 /// Writes a file beside its place and gives it its name once it is whole. It can be read by whom the
 /// user's mask lets: an archive is loaded by others too.
 pub(crate) fn whole<T>(to: &Path, write: impl FnOnce(&mut File) -> Result<T>) -> Result<T> {
-    let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
+    let folder = folder_of(to);
     let mut aside = tempfile::Builder::new()
         .permissions(Permissions::from_mode(0o666))
         .tempfile_in(folder)
@@ -20,6 +20,24 @@ pub(crate) fn whole<T>(to: &Path, write: impl FnOnce(&mut File) -> Result<T>) ->
     let written = write(aside.as_file_mut())?;
     aside.persist(to).map_err(|error| at(to)(error.error))?;
     Ok(written)
+}
+
+/// Whether a file can be written in this place, before the work that fills it: its folder is there
+/// and writable, and no folder has its name.
+pub fn check_place(to: &Path) -> Result<()> {
+    if to.is_dir() {
+        return Err(at(to)(io::ErrorKind::IsADirectory.into()));
+    }
+    tempfile::tempfile_in(folder_of(to))
+        .map(drop)
+        .map_err(at(folder_of(to)))
+}
+
+fn folder_of(file: &Path) -> &Path {
+    let folder = file
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
 }
 
 #[cfg(test)]
@@ -36,6 +54,21 @@ mod tests {
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();
         assert_eq!(mode(&ours), mode(&plain));
         assert_eq!(fs::read(&ours).unwrap(), b"x");
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        check_place(&folder.path().join("x")).unwrap();
+        check_place(Path::new("x-in-this-folder")).unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        for (place, named) in [
+            (folder.path().to_owned(), folder.path().to_owned()),
+            (folder.path().join("no/x"), folder.path().join("no")),
+        ] {
+            let error = check_place(&place).unwrap_err().to_string();
+            assert!(error.contains(named.to_str().unwrap()), "{error}");
+        }
     }
 
     #[test]

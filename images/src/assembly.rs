@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf, thread};
 
 use crate::{
-    Digest, Error, Flavour, Image, Libtorch, LibtorchSpec, Result, ScenarioBinary,
+    Base, Digest, Error, Flavour, Image, Libtorch, LibtorchSpec, Result, ScenarioBinary,
     base::ReadyBase,
     cache::Cache,
     checkout,
@@ -129,11 +129,19 @@ impl Lower {
             };
             find_libtorch(image, sources, base, cache, progress)
         };
-        let is_inside = matches!(image.spec.libtorch, LibtorchSpec::Inside { .. });
-        let ((base, base_note), found) = if is_inside {
+        let spec = &image.spec;
+        let is_inside = matches!(spec.libtorch, LibtorchSpec::Inside { .. });
+        // What lies on this machine is read in seconds: what is wrong with it is said before
+        // anything is resolved or downloaded.
+        let has_local_base = sources.base_archive.is_some() || spec.base != Base::Debian;
+        let is_installed = matches!(spec.libtorch, LibtorchSpec::Installed { .. });
+        let ((base, base_note), found) = if is_inside || has_local_base {
             let base = find_base()?;
             let found = find_libtorch(Some(&base.0))?;
             (base, found)
+        } else if is_installed || sources.libtorch.is_some() {
+            let found = find_libtorch(None)?;
+            (find_base()?, found)
         } else {
             // Neither needs the other, and each leaves cores idle for a while.
             thread::scope(|scope| {
@@ -268,6 +276,7 @@ pub fn assemble(
     cache: &Cache,
     progress: &dyn Progress,
 ) -> Result<Assembly> {
+    sources.check(cache, progress)?;
     let lower = Lower::ready(image, sources, cache, progress)?;
     let scenario = scenario_of(&lower.libtorch, sources, cache, progress)?;
     check_glibc(&scenario, &lower.base)?;

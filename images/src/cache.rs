@@ -5,7 +5,9 @@ use std::{
     io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    time::UNIX_EPOCH,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant, UNIX_EPOCH},
 };
 
 use etcetera::BaseStrategy;
@@ -25,6 +27,8 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Cache {
     root: PathBuf,
+    /// Held as long as the cache is used, so that nobody clears it meanwhile.
+    _use: Arc<File>,
 }
 
 /// Held while one of several builds makes something; let go when dropped or when the process ends.
@@ -32,6 +36,9 @@ pub struct Cache {
 pub struct CacheLock {
     _file: File,
 }
+
+/// How long a cache that is to be had alone is waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a file looked like when it was hashed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,27 +70,72 @@ impl Stamp {
 }
 
 impl Cache {
-    /// The user's cache folder (`$XDG_CACHE_HOME/torchgauge`, else `~/.cache/torchgauge`).
+    /// The user's cache, in its folder.
     pub fn user() -> Result<Self> {
+        Self::at(&Self::user_folder()?)
+    }
+
+    /// The user's cache folder: `$XDG_CACHE_HOME/torchgauge`, else `~/.cache/torchgauge`.
+    pub fn user_folder() -> Result<PathBuf> {
         let base = etcetera::base_strategy::Xdg::new().map_err(|_| Error::NoHome)?;
-        Self::at(&base.cache_dir().join("torchgauge"))
+        Ok(base.cache_dir().join("torchgauge"))
     }
 
     /// A cache in the given folder, which is created where it is missing.
     pub fn at(root: &Path) -> Result<Self> {
+        Self::open(root, |file, unusable| file.lock_shared().map_err(unusable))
+    }
+
+    /// The same where nobody else uses it, and until it is dropped nobody else does.
+    pub(crate) fn alone(root: &Path) -> Result<Self> {
+        Self::open(root, |file, unusable| {
+            let begun = Instant::now();
+            loop {
+                match file.try_lock() {
+                    Ok(()) => return Ok(()),
+                    Err(fs::TryLockError::Error(error)) => return Err(unusable(error)),
+                    // A process that is just being started holds for a moment what the one that
+                    // starts it has held.
+                    Err(fs::TryLockError::WouldBlock) if begun.elapsed() < PATIENCE => {
+                        thread::sleep(PATIENCE / 20);
+                    }
+                    Err(fs::TryLockError::WouldBlock) => {
+                        return Err(Error::CacheInUse {
+                            folder: root.to_owned(),
+                        });
+                    }
+                }
+            }
+        })
+    }
+
+    fn open(
+        root: &Path,
+        hold: impl FnOnce(&File, &dyn Fn(io::Error) -> Error) -> Result<()>,
+    ) -> Result<Self> {
         let unusable = |source| Error::CacheUnusable {
             folder: root.to_owned(),
             source,
         };
         for folder in [
-            "wheels", "debs", "libtorch", "bases", "hashes", "layers", "locks", "tmp",
+            "wheels", "debs", "resolved", "libtorch", "bases", "hashes", "layers", "locks", "tmp",
         ] {
             fs::create_dir_all(root.join(folder)).map_err(unusable)?;
         }
         let root = fs::canonicalize(root).map_err(unusable)?;
+        let in_use = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(root.join("locks/in-use"))
+            .map_err(unusable)?;
+        hold(&in_use, &unusable)?;
         // Folders that exist already may still be another user's.
         tempfile::tempfile_in(root.join("tmp")).map_err(unusable)?;
-        let cache = Self { root };
+        let cache = Self {
+            root,
+            _use: Arc::new(in_use),
+        };
         cache.sweep_scratch();
         Ok(cache)
     }
@@ -194,6 +246,18 @@ impl Cache {
         forget(&self.note_path("hashes", stamp.path.as_os_str().as_encoded_bytes()))
     }
 
+    /// Drops what is known of files that are no longer there.
+    pub(crate) fn forget_digests_of_what_is_gone(&self) -> Result<()> {
+        let folder = self.folder("hashes");
+        for entry in fs::read_dir(&folder).map_err(at(&folder))? {
+            let note = entry.map_err(at(&folder))?.path();
+            if read_note::<KnownHash>(&note).is_some_and(|known| !known.stamp.path.exists()) {
+                forget(&note)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Puts a finished file in its place, and notes what is in it: [`Cache::sound`] tells later
     /// whether that is still so.
     pub(crate) fn seal(&self, finished: &Path, digest: Digest, place: &Path) -> Result<()> {
@@ -242,14 +306,17 @@ impl Cache {
     }
 }
 
+/// What follows the name of a sealed file in that of its digest.
+pub(crate) const SEAL: &str = ".sha256";
+
 /// Where the digest of a sealed file stands.
-fn seal_of(place: &Path) -> PathBuf {
+pub(crate) fn seal_of(place: &Path) -> PathBuf {
     let mut name = place.as_os_str().to_owned();
-    name.push(".sha256");
+    name.push(SEAL);
     name.into()
 }
 
-/// Removes a note; fine where there is none.
+/// Removes a note or a seal; fine where there is none.
 pub(crate) fn forget(note: &Path) -> Result<()> {
     match fs::remove_file(note) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(note)(error)),

@@ -21,7 +21,7 @@ const WORKLOAD: &str = "scenarios";
 const ROOT_FILES: [&str; 1] = ["rust-toolchain.toml"];
 /// What of the workload's folder is not compiled.
 const NOT_COMPILED: [&str; 2] = ["yaml", "md"];
-const NOT_COMPILED_FOLDERS: [&str; 3] = ["tests", "benches", "examples"];
+const NOT_COMPILED_FOLDERS: [&str; 5] = ["tests", "benches", "examples", "golden", "parity"];
 /// The packages whose version is tch's.
 const TCH_PACKAGES: [&str; 2] = ["tch", "torch-sys"];
 
@@ -287,6 +287,7 @@ mod tests {
         write("scenarios/smoke.yaml", "version: 1");
         write("scenarios/README.md", "words");
         write("scenarios/tests/it.rs", "#[test]");
+        write("scenarios/parity/parity.py", "import torch");
         write("images/other.yaml", "version: 1");
         assert_eq!(digest(), before);
         let mut seen = vec![before];

@@ -42,20 +42,19 @@ pub(crate) fn roots(flavour: Flavour) -> &'static [&'static str] {
     }
 }
 
-/// Libraries that CUDA flavours open by name while they run. cuDNN is a thin library that opens
-/// its parts as it needs them; it and libtorch compile kernels through NVRTC, which opens its
-/// built-in headers and nvJitLink.
+/// How the names of libraries start that CUDA flavours open by name while they run. cuDNN is a thin
+/// library that opens its parts as it needs them; it and libtorch compile kernels through NVRTC,
+/// which opens its built-in headers and nvJitLink.
+const OPENED: [&str; 5] = [
+    "libcudnn_",
+    "libnvrtc.so.",
+    "libnvrtc-builtins.so.",
+    "libnvJitLink.so.",
+    "libcaffe2_nvrtc.so",
+];
+
 fn opened_by_name(name: &str) -> bool {
-    [
-        "libcudnn_",
-        "libnvrtc.so.",
-        "libnvrtc-builtins.so.",
-        "libnvJitLink.so.",
-        "libcaffe2_nvrtc.so",
-    ]
-    .iter()
-    .any(|start| name.starts_with(start))
-        && !name.starts_with(UNUSED)
+    OPENED.iter().any(|start| name.starts_with(start)) && !name.starts_with(UNUSED)
 }
 
 /// What cuDNN has for recurrent networks, CTC loss and its own older attention
@@ -63,6 +62,23 @@ fn opened_by_name(name: &str) -> bool {
 /// opens it. One that does takes it out of here. Nor does any scenario open
 /// `libtorch_cuda_linalg.so`, with the cuSOLVER below it, which the first matrix decomposition does.
 const UNUSED: &str = "libcudnn_adv.so.";
+
+/// What decides which libraries of a flavour are loaded.
+#[derive(Debug, serde::Serialize)]
+pub(crate) struct Rules {
+    roots: &'static [&'static str],
+    opened: [&'static str; 5],
+    unused: &'static str,
+}
+
+/// What decides which libraries of a flavour are loaded.
+pub(crate) fn rules(flavour: Flavour) -> Rules {
+    Rules {
+        roots: roots(flavour),
+        opened: OPENED,
+        unused: UNUSED,
+    }
+}
 
 /// Follows what the roots need, in turn, through the shelf.
 pub(crate) fn closure(flavour: Flavour, shelf: &mut dyn Shelf) -> Result<Closure> {

@@ -10,6 +10,10 @@ use crate::{
     libtorch::Origin,
     lock::BaseLock,
     oci::Settings,
+    reserved::{
+        LABEL_BASE_DIGEST, LABEL_BASE_NAME, LABEL_DESCRIPTION, LABEL_LIBTORCH, LABEL_SCENARIO,
+        LABEL_TITLE, LABEL_VERSION,
+    },
 };
 
 /// Where the scenario binary lies in every image.
@@ -107,26 +111,19 @@ pub(crate) fn settings(
     let mut labels = image.spec.labels.clone();
     for (name, value) in [
         (LABEL_IMAGE, image.name.clone()),
-        ("torchgauge.libtorch", libtorch.name.clone()),
-        ("torchgauge.scenario", scenario.sha256.to_string()),
-        (
-            "org.opencontainers.image.title",
-            format!("torchgauge {}", image.name),
-        ),
-        (
-            "org.opencontainers.image.description",
-            image.spec.description.clone(),
-        ),
-        ("org.opencontainers.image.version", libtorch.name.clone()),
+        (LABEL_LIBTORCH, libtorch.name.clone()),
+        (LABEL_SCENARIO, scenario.sha256.to_string()),
+        (LABEL_TITLE, format!("torchgauge {}", image.name)),
+        (LABEL_DESCRIPTION, image.spec.description.clone()),
+        (LABEL_VERSION, libtorch.name.clone()),
     ] {
         labels.insert(name.to_owned(), value);
     }
     if let BaseLock::Image(reference) = &base.lock
         && let Some((name, digest)) = reference.split_once('@')
     {
-        for (key, value) in [("name", name), ("digest", digest)] {
-            let key = format!("org.opencontainers.image.base.{key}");
-            labels.insert(key, value.to_owned());
+        for (key, value) in [(LABEL_BASE_NAME, name), (LABEL_BASE_DIGEST, digest)] {
+            labels.insert(key.to_owned(), value.to_owned());
         }
     }
     Settings {

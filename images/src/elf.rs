@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt, fs::File, path::Path, str::FromStr};
 use object::{
     Endianness, ReadCache, ReadRef,
     elf::{self, FileHeader64},
-    read::elf::{FileHeader, SectionTable},
+    read::elf::{FileHeader, ProgramHeader, SectionTable, Sym as _},
 };
 
 use crate::{Error, Result, error::at};
@@ -53,6 +53,44 @@ impl FromStr for Glibc {
     }
 }
 
+/// Why a file cannot start as a program on x86-64 Linux; `None` where it can.
+pub(crate) fn why_no_program(path: &Path) -> Result<Option<String>> {
+    let cache = ReadCache::new(File::open(path).map_err(at(path))?);
+    let data = &cache;
+    let Ok(start) = data.read_bytes_at(0, elf::ELFMAG.len() as u64 + 1) else {
+        return Ok(Some("it is too short for a program".to_owned()));
+    };
+    if !start.starts_with(&elf::ELFMAG) {
+        return Ok(Some("it is no ELF file".to_owned()));
+    }
+    if start.last() == Some(&elf::ELFCLASS32.0) {
+        return Ok(Some("it is for processors with 32 bits".to_owned()));
+    }
+    let starts = || -> object::Result<Option<String>> {
+        let header = FileHeader64::<Endianness>::parse(data)?;
+        let endian = header.endian()?;
+        let machine: elf::Machine = header.e_machine(endian);
+        if machine != elf::EM_X86_64 {
+            let name = match machine {
+                elf::EM_AARCH64 => "64-bit ARM".to_owned(),
+                elf::EM_RISCV => "RISC-V".to_owned(),
+                elf::EM_PPC64 => "64-bit POWER".to_owned(),
+                other => format!("machine {} in ELF's count", other.0),
+            };
+            return Ok(Some(format!("it is for {name}")));
+        }
+        let segments = header.program_headers(endian, data)?;
+        let has_loader = segments
+            .iter()
+            .any(|segment| segment.p_type(endian) == elf::PT_INTERP);
+        Ok((!has_loader).then(|| {
+            "it is a library, an object file or linked statically, and libtorch is a shared library"
+                .to_owned()
+        }))
+    };
+    Ok(starts().unwrap_or_else(|error| Some(format!("its ELF header cannot be read: {error}"))))
+}
+
 impl Dynamic {
     /// Reads a file's dynamic section; of a large file only the parts that matter.
     pub(crate) fn of_file(path: &Path) -> Result<Self> {
@@ -89,6 +127,56 @@ impl Dynamic {
         Ok(dynamic)
     }
 }
+
+/// The code of a library, read function by function; of a large file only what is asked for.
+#[derive(Debug)]
+pub(crate) struct Code(ReadCache<File>);
+
+impl Code {
+    /// Opens a library. Whether it is one shows when it is asked.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        Ok(Self(ReadCache::new(File::open(path).map_err(at(path))?)))
+    }
+
+    /// Where a function that others can call lies, and its bytes; `None` where there is none.
+    pub(crate) fn function(&self, name: &str) -> Option<(u64, Vec<u8>)> {
+        let data = &self.0;
+        let header = FileHeader64::<Endianness>::parse(data).ok()?;
+        let endian = header.endian().ok()?;
+        let sections = header.sections(endian, data).ok()?;
+        let symbols = sections.symbols(endian, data, elf::SHT_DYNSYM).ok()?;
+        let symbol = symbols.iter().find(|symbol| {
+            symbol.st_type() == elf::STT_FUNC
+                && symbol.st_size(endian) <= FUNCTION_BYTES
+                && symbols
+                    .symbol_name(endian, symbol)
+                    .is_ok_and(|found| found == name.as_bytes())
+        })?;
+        let address = symbol.st_value(endian);
+        Some((address, self.at(address, symbol.st_size(endian))?))
+    }
+
+    /// Bytes by the address that they are loaded to, seen from the library's start.
+    pub(crate) fn at(&self, address: u64, size: u64) -> Option<Vec<u8>> {
+        let data = &self.0;
+        let header = FileHeader64::<Endianness>::parse(data).ok()?;
+        let endian = header.endian().ok()?;
+        let segments = header.program_headers(endian, data).ok()?;
+        let offset = segments
+            .iter()
+            .filter(|segment| segment.p_type(endian) == elf::PT_LOAD)
+            .find_map(|segment| {
+                let within = address.checked_sub(segment.p_vaddr(endian))?;
+                let end = within.checked_add(size)?;
+                (end <= segment.p_filesz(endian))
+                    .then(|| segment.p_offset(endian).checked_add(within))?
+            })?;
+        Some(data.read_bytes_at(offset, size).ok()?.to_vec())
+    }
+}
+
+/// As long as a function is that only says something.
+const FUNCTION_BYTES: u64 = 64 << 10;
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()

@@ -1,7 +1,7 @@
 //! Bringing an assembled image into an engine: only what is missing, checked afterwards.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     io::{self, Write},
     sync::Arc,
 };
@@ -16,6 +16,7 @@ use crate::{
     contents::LABEL_IMAGE,
     oci::{self, ArchiveLayer},
     progress::{Action, Progress},
+    reserved::ANNOTATION_VERSION,
     revision,
 };
 
@@ -234,7 +235,7 @@ async fn load(
         let written = oci::write_archive(
             &writing.reference,
             &writing.documents,
-            &revision::annotations(&writing.workspace),
+            &writing.beside(),
             &layers,
             &mut to,
         );
@@ -260,6 +261,18 @@ async fn load(
 }
 
 impl Assembly {
+    /// Annotations of the archive's index: where the image's sources stand, and the versions that
+    /// its libraries state. No ID follows from them, so that an image stays the same where more is
+    /// known of it.
+    fn beside(&self) -> BTreeMap<String, String> {
+        let mut annotations = revision::annotations(&self.workspace);
+        annotations.extend(self.versions.iter().map(|(of, version)| {
+            let of = of.to_lowercase().replace(' ', "-");
+            (format!("{ANNOTATION_VERSION}{of}"), version.clone())
+        }));
+        annotations
+    }
+
     fn archive_layers(&self, present: usize) -> Vec<ArchiveLayer<'_>> {
         self.layers
             .iter()
@@ -281,7 +294,7 @@ impl Assembly {
             oci::write_archive(
                 &self.reference,
                 &self.documents,
-                &revision::annotations(&self.workspace),
+                &self.beside(),
                 &self.archive_layers(0),
                 &mut hashing,
             )?;

@@ -28,6 +28,17 @@ pub enum Error {
         source: io::Error,
     },
 
+    /// The cache cannot be cleared now.
+    #[error(
+        "the cache folder {} is used by a build or a session that runs; nothing was removed: run \
+         again once that has ended",
+        folder.display()
+    )]
+    CacheInUse {
+        /// The cache.
+        folder: PathBuf,
+    },
+
     /// A file or folder could not be read or written.
     #[error("{}: {source}{}", path.display(), disk_hint(source))]
     Io {
@@ -338,6 +349,21 @@ pub enum Error {
         needs: Glibc,
         /// What the base has.
         has: Glibc,
+    },
+
+    /// A file that was given as the scenario binary and cannot be it.
+    #[error(
+        "{} is no scenario binary: {cause}; expected the program `scenario` of a Torchgauge \
+         checkout, for x86-64 Linux, as `cargo xtask images build` compiles it to \
+         target/scenario/LIBTORCH/release/scenario. Leave `--scenario-binary` and \
+         TORCHGAUGE_SCENARIO away to have it compiled",
+        file.display()
+    )]
+    NoScenario {
+        /// What was given.
+        file: PathBuf,
+        /// What it is instead.
+        cause: String,
     },
 
     /// A bill of materials could not be written.

@@ -4,7 +4,7 @@ use engine::Engine;
 
 use serde::Serialize;
 
-use crate::{Result, contents::LABEL_IMAGE};
+use crate::{Result, contents::LABEL_IMAGE, reserved::LABEL_LIBTORCH};
 
 /// An image of Torchgauge's in an engine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -33,7 +33,7 @@ pub async fn list(engine: &Engine) -> Result<Vec<Present>> {
             let name = label(LABEL_IMAGE);
             let references = own_names(image.tags, &name);
             (!references.is_empty()).then(|| Present {
-                libtorch: label("torchgauge.libtorch"),
+                libtorch: label(LABEL_LIBTORCH),
                 image: name,
                 references,
                 id: image.id,

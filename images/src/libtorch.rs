@@ -18,7 +18,6 @@ use crate::{
 
 pub use crate::{
     installed::{find_installed, installed},
-    resolve::resolve,
     wheels::{Parts, fetch},
 };
 

@@ -214,7 +214,10 @@ impl Lock {
         match fs::read(&file) {
             Ok(json) => Self::from_json(&file, &json).map(Some),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(at(&file)(error)),
+            Err(error) => Err(Error::BadLock {
+                cause: error.to_string(),
+                file,
+            }),
         }
     }
 

@@ -19,6 +19,7 @@ use crate::{
     digest::HashingWriter,
     error::at,
     layer::{LayerId, Source, header},
+    reserved::ANNOTATION_NAME,
 };
 
 /// What goes into an image's documents.
@@ -239,10 +240,7 @@ fn index(
             "io.containerd.image.name".to_owned(),
             format!("docker.io/{reference}"),
         );
-        annotations.insert(
-            "org.opencontainers.image.ref.name".to_owned(),
-            tag.to_owned(),
-        );
+        annotations.insert(ANNOTATION_NAME.to_owned(), tag.to_owned());
         manifest.set_annotations(Some(annotations));
         ImageIndexBuilder::default()
             .schema_version(2_u32)

@@ -20,7 +20,7 @@ use crate::{
 };
 
 const PIP_VERSION: &str = "25.3";
-const PIP_FILE: &str = "pip-25.3-py3-none-any.whl";
+pub(crate) const PIP_FILE: &str = "pip-25.3-py3-none-any.whl";
 const PIP_SHA256: &str = "sha256:9655943313a94722b7774661c21049070f6bbb0a1516bf02f7c8d5d9201514cd";
 
 /// Wheels are fetched for this Python, whatever the host's: all torch versions offer it.
@@ -43,8 +43,25 @@ const PLATFORMS: [&str; 12] = [
     "linux_x86_64",
 ];
 
-const INSTALL_PYTHON: &str =
+pub(crate) const INSTALL_PYTHON: &str =
     "install Python 3.9 or newer with pip (Debian and Ubuntu: `apt-get install python3-pip`)";
+
+/// What pip is asked for besides a package and its version.
+#[derive(Debug, serde::Serialize)]
+pub(crate) struct Request {
+    pip: &'static str,
+    python: &'static str,
+    platforms: [&'static str; 12],
+}
+
+/// What every resolution asks pip for.
+pub(crate) fn request() -> Request {
+    Request {
+        pip: PIP_VERSION,
+        python: PYTHON,
+        platforms: PLATFORMS,
+    }
+}
 
 /// A pip that runs from its wheel.
 #[derive(Debug, Clone)]

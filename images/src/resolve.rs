@@ -21,7 +21,7 @@ use crate::{
 
 /// Asks pip which wheels make up a torch version, fetches them, and finds out which of their
 /// libraries programs load.
-pub fn resolve(
+pub(crate) fn resolve(
     version: &str,
     flavour: Flavour,
     cache: &Cache,

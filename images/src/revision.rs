@@ -3,7 +3,10 @@
 
 use std::{collections::BTreeMap, path::Path, process::Command};
 
-use crate::program;
+use crate::{
+    program,
+    reserved::{ANNOTATION_REVISION, ANNOTATION_SOURCE},
+};
 
 /// The OCI annotations for a checkout: its revision, and where it was cloned from. Empty where git
 /// knows nothing of it.
@@ -19,14 +22,11 @@ pub(crate) fn annotations(workspace: &Path) -> BTreeMap<String, String> {
     if let Some(revision) = git(&["rev-parse", "HEAD"]) {
         let is_changed = git(&["status", "--porcelain"]).is_none_or(|text| !text.is_empty());
         let end = if is_changed { "-changed" } else { "" };
-        found.insert(
-            "org.opencontainers.image.revision".to_owned(),
-            format!("{revision}{end}"),
-        );
+        found.insert(ANNOTATION_REVISION.to_owned(), format!("{revision}{end}"));
     }
     let source = git(&["config", "--get", "remote.origin.url"]);
     if let Some(url) = source.as_deref().and_then(public_url) {
-        found.insert("org.opencontainers.image.source".to_owned(), url);
+        found.insert(ANNOTATION_SOURCE.to_owned(), url);
     }
     found
 }
@@ -80,7 +80,7 @@ mod tests {
         };
         git(&["init", "--quiet"]);
         git(&["commit", "--quiet", "--allow-empty", "--message", "x"]);
-        let key = "org.opencontainers.image.revision";
+        let key = ANNOTATION_REVISION;
         assert_eq!(annotations(folder.path())[key].len(), 40);
         std::fs::write(folder.path().join("new"), "").unwrap();
         assert!(annotations(folder.path())[key].ends_with("-changed"));

@@ -1,6 +1,6 @@
 //! A software bill of materials of an image, in the CycloneDX format, out of its lock.
 
-use std::str::FromStr;
+use std::{io::Write as _, path::Path, str::FromStr};
 
 use cyclonedx_bom::prelude::*;
 use cyclonedx_bom::{
@@ -13,7 +13,8 @@ use cyclonedx_bom::{
 };
 
 use crate::{
-    Digest, Error, Result, canonical,
+    Digest, Error, Result, aside, canonical,
+    error::at,
     lock::{BaseLock, LibtorchLock, Lock},
 };
 
@@ -115,6 +116,12 @@ pub fn sbom(lock: &Lock) -> Result<String> {
     let value: serde_json::Value =
         serde_json::from_slice(&json).map_err(|error| failed(error.to_string()))?;
     Ok(canonical::json(&value))
+}
+
+/// Writes the bill of materials into a file, whole or not at all.
+pub fn write_sbom(lock: &Lock, to: &Path) -> Result<()> {
+    let text = sbom(lock)?;
+    aside::whole(to, |file| writeln!(file, "{text}").map_err(at(to)))
 }
 
 /// A serial number that follows from the lock, as a version 8 UUID (RFC 9562).

@@ -2,15 +2,19 @@
 
 use std::{
     env, fs,
+    io::{self, Read},
     path::{Path, PathBuf},
     process::Command,
 };
+
+use memchr::memmem;
 
 use crate::{
     Digest, Error, Flavour, Glibc, KnownTorch, Libtorch, Result,
     cache::Cache,
     checkout::{self, Checkout},
-    elf::Dynamic,
+    closure::roots,
+    elf::{Dynamic, why_no_program},
     error::at,
     program,
     progress::{Action, Progress},
@@ -30,9 +34,39 @@ pub struct ScenarioBinary {
 const INSTALL_CARGO: &str = "install Rust (https://rustup.rs), or give a binary that is built \
                              already (`--scenario-binary FILE`, TORCHGAUGE_SCENARIO)";
 
+/// What the workload tells those who start it wrongly: its text is in every build of it, and in no
+/// other program.
+const USAGE: &[u8] = b"usage: scenario RUN_FILE RESULTS_FILE";
+
 impl ScenarioBinary {
-    /// A binary that is there already.
+    /// A binary that is there already. Whatever cannot be the workload is refused by what the file
+    /// itself says: it is not run.
     pub fn existing(path: &Path, cache: &Cache, progress: &dyn Progress) -> Result<Self> {
+        let no = |cause: String| Error::NoScenario {
+            file: path.to_owned(),
+            cause,
+        };
+        let facts = fs::metadata(path).map_err(|error| no(error.to_string()))?;
+        if !facts.is_file() {
+            return Err(no("it is no file".to_owned()));
+        }
+        if let Some(cause) = why_no_program(path)? {
+            return Err(no(cause));
+        }
+        let needed = Dynamic::of_file(path)?.needed;
+        if !needed
+            .iter()
+            .any(|name| roots(Flavour::Cpu).contains(&name.as_str()))
+        {
+            return Err(no("it links no libtorch".to_owned()));
+        }
+        if !says_usage(path).map_err(at(path))? {
+            return Err(no("it links libtorch, and is another program".to_owned()));
+        }
+        Self::of_file(path, cache, progress)
+    }
+
+    fn of_file(path: &Path, cache: &Cache, progress: &dyn Progress) -> Result<Self> {
         let path = fs::canonicalize(path).map_err(at(path))?;
         let glibc = Dynamic::of_file(&path)?.glibc_needed;
         Ok(Self {
@@ -40,6 +74,27 @@ impl ScenarioBinary {
             path,
             glibc,
         })
+    }
+}
+
+/// Whether a file holds the workload's usage. It is read piece by piece: with what debuggers need
+/// it may be large.
+fn says_usage(path: &Path) -> io::Result<bool> {
+    let mut file = fs::File::open(path)?;
+    let mut buffer = Vec::new();
+    loop {
+        let n = Read::by_ref(&mut file)
+            .take(1 << 20)
+            .read_to_end(&mut buffer)?;
+        if memmem::find(&buffer, USAGE).is_some() {
+            return Ok(true);
+        }
+        if n == 0 {
+            return Ok(false);
+        }
+        // What began at the end of this piece may go on in the next.
+        let keep = buffer.len().saturating_sub(USAGE.len());
+        buffer.drain(..keep);
     }
 }
 
@@ -67,7 +122,7 @@ pub fn build(
         ));
     }
     let path = compile(&mut command, libtorch, progress)?;
-    ScenarioBinary::existing(&path, cache, progress)
+    ScenarioBinary::of_file(&path, cache, progress)
 }
 
 /// cargo for the crates that link a libtorch with headers ([`Libtorch::with_headers`]), with
@@ -197,5 +252,93 @@ fn compile(command: &mut Command, libtorch: &Libtorch, progress: &dyn Progress) 
             flavour: libtorch.name.clone(),
             output: outcome.tail,
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Silent;
+
+    #[test]
+    fn the_workload_says_the_words_that_it_is_known_by() {
+        let main = concat!(env!("CARGO_MANIFEST_DIR"), "/../scenarios/src/main.rs");
+        let source = fs::read_to_string(main).unwrap();
+        let usage = std::str::from_utf8(USAGE).unwrap();
+        assert!(source.contains(usage), "`{usage}` is not in {main}");
+    }
+
+    #[test]
+    fn the_usage_is_found_wherever_it_stands() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for before in [0, 1, (1 << 20) - 20, 1 << 20, (2 << 20) - 1] {
+            let mut content = vec![b'x'; before];
+            content.extend_from_slice(USAGE);
+            fs::write(file.path(), &content).unwrap();
+            assert!(says_usage(file.path()).unwrap(), "{before}");
+            content.pop();
+            fs::write(file.path(), &content).unwrap();
+            assert!(!says_usage(file.path()).unwrap(), "{before}");
+        }
+    }
+
+    /// Compiles C as a program that links what is named.
+    fn compile(folder: &Path, source: &str, arguments: &[&str]) -> PathBuf {
+        let (text, program) = (folder.join("x.c"), folder.join("x"));
+        fs::write(&text, source).unwrap();
+        let status = Command::new("cc")
+            .args([&text, Path::new("-o"), &program])
+            .args(["-L", folder.to_str().unwrap(), "-Wl,--no-as-needed"])
+            .args(arguments)
+            .status()
+            .unwrap();
+        assert!(status.success());
+        program
+    }
+
+    #[test]
+    fn what_cannot_be_the_workload_is_refused_unread_and_unrun() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let cache = Cache::at(&folder.join("cache")).unwrap();
+        let refused = |file: &Path, expect: &str| {
+            let error = ScenarioBinary::existing(file, &cache, &Silent)
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains(file.to_str().unwrap()), "{error}");
+            assert!(error.contains(expect), "{error}");
+            assert!(error.contains("TORCHGAUGE_SCENARIO"), "{error}");
+        };
+        refused(&folder.join("absent"), "No such file");
+        refused(folder, "it is no file");
+        let place = folder.join("file");
+        for (content, expect) in [
+            (b"" as &[u8], "too short"),
+            (b"#!/bin/sh\nexit 0\n", "it is no ELF file"),
+            (b"\x7fELF\x01\x01\x01", "32 bits"),
+            (b"\x7fELF\x02\x01\x01", "cannot be read"),
+        ] {
+            fs::write(&place, content).unwrap();
+            refused(&place, expect);
+        }
+        let mut arm = fs::read(std::env::current_exe().unwrap()).unwrap();
+        // e_machine, after 16 bytes of identification and two of the file's kind.
+        arm[18..20].copy_from_slice(&object::elf::EM_AARCH64.0.to_le_bytes());
+        fs::write(&place, arm).unwrap();
+        refused(&place, "it is for 64-bit ARM");
+        refused(Path::new("/bin/true"), "it links no libtorch");
+
+        let library = compile(folder, "int x;", &["-shared", "-Wl,-soname,libc10.so"]);
+        fs::rename(&library, folder.join("libc10.so")).unwrap();
+        refused(&folder.join("libc10.so"), "it is a library");
+        let plain = "int main(void) { return 0; }";
+        refused(
+            &compile(folder, plain, &["-lc10"]),
+            "it links libtorch, and is another program",
+        );
+        let usage = std::str::from_utf8(USAGE).unwrap();
+        let workload = format!("const char *usage = \"{usage}\";\n{plain}");
+        let program = compile(folder, &workload, &["-lc10"]);
+        ScenarioBinary::existing(&program, &cache, &Silent).unwrap();
     }
 }

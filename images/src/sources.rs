@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use crate::{
-    Base, Error, Image, Libtorch, LibtorchSpec, Result, ScenarioBinary,
+    Base, Error, Flavour, Image, Libtorch, LibtorchSpec, Result, ScenarioBinary,
     base::{self, ReadyBase},
     cache::Cache,
-    inside, libtorch,
-    lock::{LibtorchLock, Lock},
+    inside, kept, libtorch,
+    lock::{LibtorchLock, Lock, WheelsLock},
     progress::Progress,
     scenario,
     wheels::{Parts, fetch_telling},
@@ -47,6 +47,17 @@ pub struct Sources {
     /// Hash every layer from its bytes, also where the lock knows the digest that libraries with
     /// the locked digests come to.
     pub rehash: bool,
+}
+
+impl Sources {
+    /// Checks the scenario binary that was given, if one was: what is wrong with it is known at
+    /// once, and would show only after everything below it was fetched.
+    pub fn check(&self, cache: &Cache, progress: &dyn Progress) -> Result<()> {
+        match &self.scenario_binary {
+            Some(file) => ScenarioBinary::existing(file, cache, progress).map(drop),
+            None => Ok(()),
+        }
+    }
 }
 
 /// A libtorch on this machine, and how it came there.
@@ -118,7 +129,9 @@ pub(crate) fn find_libtorch(
                         image: image.name.clone(),
                     });
                 }
-                _ => libtorch::resolve(version, flavour, cache, progress)?,
+                (_, locks) => {
+                    return unlocked_wheels(version, flavour, locks, cache, progress);
+                }
             };
             let (libtorch, is_fresh) = fetch_telling(&lock, Parts::All, cache, progress)?;
             Ok(FoundLibtorch {
@@ -127,6 +140,37 @@ pub(crate) fn find_libtorch(
                 is_fresh,
             })
         }
+    }
+}
+
+/// A libtorch out of wheels for an image that has no lock, or whose lock is not to be used.
+fn unlocked_wheels(
+    version: &str,
+    flavour: Flavour,
+    locks: LockUse,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<FoundLibtorch> {
+    let found = |lock: WheelsLock| -> Result<FoundLibtorch> {
+        let (libtorch, is_fresh) = fetch_telling(&lock, Parts::All, cache, progress)?;
+        Ok(FoundLibtorch {
+            libtorch,
+            lock: Some(LibtorchLock::Wheels(lock)),
+            is_fresh,
+        })
+    };
+    let new = || kept::new(version, flavour, cache, progress);
+    if locks == LockUse::Ignored {
+        return found(new()?.lock);
+    }
+    let resolution = kept::kept_or_new(version, flavour, cache, progress)?;
+    match found(resolution.lock) {
+        // What was kept may have left the index since, or be another file there by now.
+        Err(error @ (Error::NotOffered { .. } | Error::WrongHash { .. })) if resolution.is_kept => {
+            progress.note(&format!("{error}; asking pip anew"));
+            found(new()?.lock)
+        }
+        other => other,
     }
 }
 

@@ -10,7 +10,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use strict_yaml::{Document, KeyPath, YamlError};
 
-use crate::{Digest, Flavour, KNOWN_TORCH, KnownTorch, Result};
+use crate::{Digest, Flavour, KNOWN_TORCH, KnownTorch, Result, reserved};
 
 /// The version of the format that this crate reads.
 pub const SPEC_VERSION: u32 = 1;
@@ -316,15 +316,8 @@ impl Spec {
                     Some("no environment variable can".to_owned()),
                 ));
             }
-            if name == "LD_LIBRARY_PATH" {
-                return Err(document.error_at(
-                    &path,
-                    format!("`{name}` cannot be set here"),
-                    Some("the image's layout decides LD_LIBRARY_PATH".to_owned()),
-                ));
-            }
         }
-        Ok(())
+        reserved::check(self, document)
     }
 
     /// Refuses a base image without a digest.

@@ -197,7 +197,8 @@ fn files_of(layer: &Layer) -> Result<(Digest, BTreeMap<String, String>)> {
 /// were taken out of an engine.
 pub(crate) fn fresh_cache(cache: &Cache, root: &Path) -> Result<Cache> {
     let fresh = Cache::at(root)?;
-    for folder in ["wheels", "debs"] {
+    // What pip resolved goes along as well: it is what the second build is to be made of.
+    for folder in ["wheels", "debs", "resolved"] {
         take_along(&cache.folder(folder), &fresh.folder(folder), |_| true)?;
     }
     take_along(&cache.folder("bases"), &fresh.folder("bases"), |name| {

@@ -10,8 +10,10 @@ use memchr::memmem;
 
 use crate::{
     Digest, Libtorch, Result,
+    answers::QUESTIONS,
     cache::{Cache, read_note},
     error::at,
+    libtorch::Library,
 };
 
 /// A version that a library holds as text.
@@ -49,46 +51,59 @@ const RULES: [Rule; 3] = [
     },
 ];
 
-/// The versions that a libtorch's libraries state. Read once a file.
+/// The versions that a libtorch's libraries state: as text, or by what their code would answer. Read
+/// once a file.
 pub(crate) fn of(libtorch: &Libtorch, cache: &Cache) -> Result<BTreeMap<String, String>> {
     let mut versions = BTreeMap::from([("torch".to_owned(), libtorch.version.clone())]);
     for library in &libtorch.libraries {
-        let Some(rule) = RULES
-            .iter()
-            .find(|rule| library.name.starts_with(rule.file))
-        else {
+        let starts = |start: &str| library.name.starts_with(start);
+        let found = if let Some(rule) = RULES.iter().find(|rule| starts(rule.file)) {
+            let read = || {
+                let file = File::open(&library.path).map_err(at(&library.path))?;
+                find(file, rule).map_err(at(&library.path))
+            };
+            (rule.of, once(library, rule.before, cache, read)?)
+        } else if let Some(question) = QUESTIONS.iter().find(|one| starts(one.file)) {
+            let ask = || question.ask(&library.path, &library.name);
+            (question.of, once(library, question.of, cache, ask)?)
+        } else {
             continue;
         };
-        let digest = cache.digest_of(&library.path, &crate::Silent)?;
-        let key = format!("version {} {digest}", rule.before);
-        let note = cache.note_path("hashes", Digest::of(key.as_bytes()).hex().as_bytes());
-        let known: Option<Option<String>> = read_note(&note);
-        let version = if let Some(version) = known {
-            version
-        } else {
-            let file = File::open(&library.path).map_err(at(&library.path))?;
-            let found = find(file, rule).map_err(at(&library.path))?;
-            cache.write_note(&note, &found)?;
-            found
-        };
-        if let Some(version) = version {
-            versions.insert(rule.of.to_owned(), version);
+        if let (of, Some(version)) = found {
+            versions.insert(of.to_owned(), version);
         }
     }
-    // Their file names carry the major version, and nothing else states it as text.
+    // Where the code is another than is known, the file names carry the major version.
     for (start, of) in [
         ("libcudart.so.", "CUDA runtime"),
         ("libcublas.so.", "cuBLAS"),
     ] {
-        let name = libtorch
-            .libraries
-            .iter()
-            .find_map(|library| library.name.strip_prefix(start));
-        if let Some(version) = name {
-            versions.insert(of.to_owned(), version.to_owned());
+        let mut names = libtorch.libraries.iter().map(|library| &library.name);
+        if let Some(version) = names.find_map(|name| name.strip_prefix(start)) {
+            versions
+                .entry(of.to_owned())
+                .or_insert_with(|| version.to_owned());
         }
     }
     Ok(versions)
+}
+
+/// What `read` finds in a library, kept under its digest.
+fn once(
+    library: &Library,
+    what: &str,
+    cache: &Cache,
+    read: impl FnOnce() -> Result<Option<String>>,
+) -> Result<Option<String>> {
+    let digest = cache.digest_of(&library.path, &crate::Silent)?;
+    let key = format!("version {what} {digest}");
+    let note = cache.note_path("hashes", Digest::of(key.as_bytes()).hex().as_bytes());
+    if let Some(known) = read_note::<Option<String>>(&note) {
+        return Ok(known);
+    }
+    let found = read()?;
+    cache.write_note(&note, &found)?;
+    Ok(found)
 }
 
 /// Finds the version in a file without holding the file.
@@ -164,6 +179,36 @@ mod tests {
                 expect,
                 "{file} {padding}"
             );
+        }
+    }
+
+    #[test]
+    fn a_library_whose_code_is_not_known_says_its_major_version_by_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(&folder.path().join("cache")).unwrap();
+        let library = |name: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, name).unwrap();
+            Library {
+                name: name.to_owned(),
+                path,
+                size_bytes: name.len() as u64,
+            }
+        };
+        let names = ["libcublas.so.13", "libcublasLt.so.13", "libcudart.so.13"];
+        let libtorch = Libtorch {
+            version: "2.11.0".to_owned(),
+            flavour: crate::Flavour::Cuda,
+            name: "2.11.0+cu130".to_owned(),
+            cxx11_abi: true,
+            build_folder: None,
+            libraries: names.map(library).to_vec(),
+            origin: crate::libtorch::Origin::Folder(folder.path().to_owned()),
+        };
+        for _ in 0..2 {
+            let versions = of(&libtorch, &cache).unwrap();
+            let told = ["CUDA runtime", "cuBLAS", "torch"].map(|name| versions[name].as_str());
+            assert_eq!(told, ["13", "13", "2.11.0"]);
         }
     }
 

@@ -5,11 +5,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-        mpsc,
-    },
+    sync::mpsc,
     thread,
 };
 
@@ -18,10 +14,11 @@ use crate::{
     cache::{Cache, publish},
     error::at,
     libtorch::{Library, Libtorch, Origin, abi_is_cxx11, write_stand_in},
-    lock::{WheelLibrary, WheelsLock},
+    lock::{Wheel, WheelLibrary, WheelsLock},
     pip::{self, Pip},
     progress::{Action, Progress, SharedMeter},
     wheel::OpenWheel,
+    workers::{Stopped, work_while},
 };
 
 /// How much of a locked libtorch to fetch.
@@ -58,9 +55,8 @@ pub(crate) fn fetch_telling(
     let _lock = cache.lock(&name, progress)?;
     let is_there = is_whole(&place, lock, parts, cache, progress)?;
     if !is_there {
-        let wheels = fetch_wheels(lock, parts, cache, progress)?;
         let scratch = cache.scratch()?;
-        unpack(lock, parts, &wheels, scratch.path(), progress)?;
+        unpack(lock, parts, scratch.path(), cache, progress)?;
         publish(scratch, &place)?;
         for library in libraries_of(lock, parts) {
             cache.remember_digest(&place.join("lib").join(&library.name), library.sha256)?;
@@ -69,7 +65,8 @@ pub(crate) fn fetch_telling(
     Ok((describe(lock, parts, &place)?, !is_there))
 }
 
-fn place_of(lock: &WheelsLock, parts: Parts, cache: &Cache) -> (String, PathBuf) {
+/// What an unpacked libtorch is called in the cache, and where it lies.
+pub(crate) fn place_of(lock: &WheelsLock, parts: Parts, cache: &Cache) -> (String, PathBuf) {
     let key = Digest::of(&serde_json::to_vec(&(lock, parts == Parts::All)).unwrap_or_default());
     let name = format!("{}-{}", lock.name, key.short());
     let place = cache.folder("libtorch").join(&name);
@@ -141,9 +138,24 @@ fn fetch_wheels(
     cache: &Cache,
     progress: &dyn Progress,
 ) -> Result<BTreeMap<String, PathBuf>> {
-    // pip itself is only fetched where a wheel is missing: a full cache needs no network.
-    let mut pip = None;
     let mut paths = BTreeMap::new();
+    each_wheel(lock, parts, cache, progress, |wheel, path| {
+        paths.insert(wheel.name.clone(), path);
+        Ok(())
+    })?;
+    Ok(paths)
+}
+
+/// Calls `found` with each wheel as soon as it is there: first those that the cache has, then the
+/// others as they come in, those that take longest to unpack before the rest.
+fn each_wheel(
+    lock: &WheelsLock,
+    parts: Parts,
+    cache: &Cache,
+    progress: &dyn Progress,
+    mut found: impl FnMut(&Wheel, PathBuf) -> Result<(), Stopped>,
+) -> Result<()> {
+    let mut missing = Vec::new();
     for wheel in lock.wheels.iter().chain(&lock.headers) {
         let builds = wheel.name == "torch"
             || wheel.name.starts_with("nvidia-cuda-runtime")
@@ -151,48 +163,62 @@ fn fetch_wheels(
         if parts == Parts::Build && !builds {
             continue;
         }
-        let path = if let Some(path) = pip::cached(wheel, cache, progress)? {
-            path
-        } else {
-            let pip = match &pip {
-                Some(pip) => pip,
-                None => pip.insert(Pip::ready(cache, progress)?),
-            };
-            pip.fetch(wheel, cache, progress)?
-        };
-        paths.insert(wheel.name.clone(), path);
+        match pip::cached(wheel, cache, progress)? {
+            Some(path) => {
+                if found(wheel, path).is_err() {
+                    return Ok(());
+                }
+            }
+            None => missing.push(wheel),
+        }
     }
-    Ok(paths)
+    if missing.is_empty() {
+        // A full cache needs no network: pip itself is only fetched where a wheel is missing.
+        return Ok(());
+    }
+    missing.sort_by_key(|wheel| Reverse(unpacked_bytes(lock, wheel)));
+    let pip = Pip::ready(cache, progress)?;
+    for wheel in missing {
+        if found(wheel, pip.fetch(wheel, cache, progress)?).is_err() {
+            break;
+        }
+    }
+    Ok(())
 }
 
-/// Unpacks into the layout that torch-sys looks for: `lib/`, `include/`, `build-version`.
+/// What the libraries of a wheel take.
+fn unpacked_bytes(lock: &WheelsLock, wheel: &Wheel) -> u64 {
+    lock.libraries
+        .iter()
+        .filter(|library| library.wheel == wheel.name)
+        .map(|library| library.size_bytes)
+        .sum()
+}
+
+/// Unpacks into the layout that torch-sys looks for: `lib/`, `include/`, `build-version`. What has
+/// come in is unpacked while the rest is fetched.
 fn unpack(
     lock: &WheelsLock,
     parts: Parts,
-    wheels: &BTreeMap<String, PathBuf>,
     to: &Path,
+    cache: &Cache,
     progress: &dyn Progress,
 ) -> Result<()> {
     let lib = to.join("lib");
     fs::create_dir_all(&lib).map_err(at(&lib))?;
-    let mut libraries: Vec<&WheelLibrary> = libraries_of(lock, parts).collect();
-    // The largest first, so that no core is left alone with it at the end.
-    libraries.sort_by_key(|library| Reverse(library.size_bytes));
-    let total = libraries.iter().map(|library| library.size_bytes).sum();
+    check_wheels_are_named(lock, parts)?;
+    let total = libraries_of(lock, parts)
+        .map(|library| library.size_bytes)
+        .sum();
     let meter = SharedMeter::new(progress.start(Action::Unpack, &lock.name, Some(total)));
     let (written, to_sync) = mpsc::channel();
     let (folder, meter) = (&lib, &meter);
-    let work = move |library: &&WheelLibrary| {
-        let wheel = wheels.get(&library.wheel).ok_or_else(|| Error::BadWheel {
-            wheel: library.wheel.clone().into(),
-            member: Some(library.name.clone()),
-            cause: "the lock names a library of a wheel that it does not name".to_owned(),
-        })?;
+    let work = move |(library, wheel): (&WheelLibrary, PathBuf)| {
         let place = folder.join(&library.name);
         // Where syncing has ended by an error, that is told below.
         let sync = || drop(written.send(place.clone()));
         let mut unsynced = 0;
-        let (found, _) = OpenWheel::open(wheel)?.extract(&library.path, &place, |n| {
+        let (found, _) = OpenWheel::open(&wheel)?.extract(&library.path, &place, |n| {
             meter.add(n);
             unsynced += n;
             if unsynced >= SYNC_BYTES {
@@ -213,7 +239,18 @@ fn unpack(
     };
     thread::scope(|scope| {
         let syncing = scope.spawn(|| sync_all(to_sync));
-        let unpacked = side_by_side(&libraries, work);
+        let unpacked = work_while(
+            |waiting| {
+                each_wheel(lock, parts, cache, progress, |wheel, path| {
+                    libraries_of(lock, parts)
+                        .filter(|library| library.wheel == wheel.name)
+                        .try_for_each(|library| {
+                            waiting.add(library.size_bytes, (library, path.clone()))
+                        })
+                })
+            },
+            work,
+        );
         let synced = syncing
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -222,6 +259,22 @@ fn unpack(
     write_stand_in(&lib, lock.flavour)?;
     let version = to.join("build-version");
     fs::write(&version, format!("{}\n", lock.version)).map_err(at(&version))
+}
+
+/// A lock that names a library of a wheel that it does not name was edited.
+fn check_wheels_are_named(lock: &WheelsLock, parts: Parts) -> Result<()> {
+    let names = |library: &WheelLibrary| {
+        let mut wheels = lock.wheels.iter().chain(&lock.headers);
+        wheels.any(|wheel| wheel.name == library.wheel)
+    };
+    match libraries_of(lock, parts).find(|library| !names(library)) {
+        None => Ok(()),
+        Some(library) => Err(Error::BadWheel {
+            wheel: library.wheel.clone().into(),
+            member: Some(library.name.clone()),
+            cause: "the lock names a library of a wheel that it does not name".to_owned(),
+        }),
+    }
 }
 
 /// How much of a file waits in memory at most before the disk is set to work on it.
@@ -235,31 +288,6 @@ fn sync_all(files: mpsc::Receiver<PathBuf>) -> Result<()> {
         file.sync_data().map_err(at(&place))?;
     }
     Ok(())
-}
-
-/// Does the work for each, on as many threads as there are cores; the next one that is free takes
-/// the next. The first error ends it.
-fn side_by_side<T: Sync>(all: &[T], work: impl Fn(&T) -> Result<()> + Sync) -> Result<()> {
-    let next = AtomicUsize::new(0);
-    let failure = Mutex::new(None);
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    thread::scope(|scope| {
-        for _ in 0..cores.min(all.len()) {
-            scope.spawn(|| {
-                while let Some(one) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if let Err(error) = work(one) {
-                        next.store(all.len(), Ordering::Relaxed);
-                        let mut failure = failure.lock().unwrap_or_else(PoisonError::into_inner);
-                        failure.get_or_insert(error);
-                    }
-                }
-            });
-        }
-    });
-    let failure = failure.into_inner();
-    failure
-        .unwrap_or_else(PoisonError::into_inner)
-        .map_or(Ok(()), Err)
 }
 
 fn unpack_headers(

@@ -163,14 +163,19 @@ pub(crate) fn image(image: &ImageFacts) -> Vec<Fact> {
     let size = image
         .size_bytes
         .map_or_else(|| UNKNOWN.to_owned(), |size| bytes(size as f64));
-    vec![
+    let lock = image.lock.as_ref().map(|lock| ("Lock", lock.to_string()));
+    let mut facts = vec![
         ("Reference", known(&image.reference)),
         ("ID", known(&image.id)),
+    ];
+    facts.extend(lock);
+    facts.extend([
         ("libtorch", join(libtorch.map(Some))),
         ("Base", known(&image.base)),
         ("Size", size),
         ("scenario binary", known(&image.scenario_sha256)),
-    ]
+    ]);
+    facts
 }
 
 /// What is known of these, one after the other.

@@ -2,7 +2,8 @@
 
     python3 eager.py RUN_FILE [--compile MODE] [--unprofiled]
 
-RUN_FILE is what the `scenario` binary reads. --compile has `torch.compile` compile the model, with
+RUN_FILE is what the `scenario` binary reads; on a processor it gives no figures of memory, and
+`allocations.py` records them. --compile has `torch.compile` compile the model, with
 that mode (`default`, `reduce-overhead`) or with the backend `cudagraphs`. --unprofiled leaves out
 how busy the card is, which PyTorch's profiler tells: another one may be at work.
 
@@ -38,11 +39,18 @@ class Resnet50(nn.Module):
             return net(images)
         from torch.utils.checkpoint import checkpoint
 
-        x = net.maxpool(net.relu(net.bn1(net.conv1(images))))
+        # One variable as in torchvision's own forward: the last block's output goes as soon as it
+        # is averaged, and not at the end of this function, as in one long expression.
+        x = net.conv1(images)
+        x = net.bn1(x)
+        x = net.relu(x)
+        x = net.maxpool(x)
         for layer in (net.layer1, net.layer2, net.layer3, net.layer4):
             for block in layer:
                 x = checkpoint(block, x, use_reentrant=False)
-        return net.fc(torch.flatten(net.avgpool(x), 1))
+        x = net.avgpool(x)
+        x = torch.flatten(x, 1)
+        return net.fc(x)
 
 
 def vit(name):
@@ -117,14 +125,17 @@ def kernels(step, profiled=3):
 def main():
     run = json.load(open(sys.argv[1]))
     variant = run["variant"]
-    device = torch.device("cuda", 0)
+    device = torch.device(run["device"])
+    on_card = device.type == "cuda"
     precision = variant["precision"]
     torch.manual_seed(run["seed"])
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     torch.backends.cudnn.allow_tf32 = precision == "tf32"
     memory_format = (
-        torch.channels_last if variant["memory_format"] == "channels-last" else torch.contiguous_format
+        torch.channels_last
+        if variant["memory_format"] == "channels-last"
+        else torch.contiguous_format
     )
     model = MODELS[run["model"]](run)
     if memory_format is torch.channels_last:
@@ -142,7 +153,7 @@ def main():
         optimizer = torch.optim.SGD(
             model.parameters(), lr=1e-2, momentum=0.9, weight_decay=1e-4, fused=True
         )
-    scaler = torch.amp.GradScaler("cuda", enabled=precision == "amp-fp16")
+    scaler = torch.amp.GradScaler(device.type, enabled=precision == "amp-fp16")
     autocast = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}.get(precision)
     loss_of = nn.CrossEntropyLoss()
     accumulation = variant["accumulation"]
@@ -154,7 +165,9 @@ def main():
         optimizer.zero_grad(set_to_none=True)
         for micro in range(accumulation):
             inputs, labels = pool[micro % len(pool)]
-            with torch.autocast("cuda", dtype=autocast or torch.bfloat16, enabled=autocast is not None):
+            with torch.autocast(
+                device.type, dtype=autocast or torch.bfloat16, enabled=autocast is not None
+            ):
                 if text:
                     loss = model(input_ids=inputs, labels=labels).loss
                 else:
@@ -168,19 +181,21 @@ def main():
 
     for number in range(run["steps"]["warmup"]):
         step()
-    torch.cuda.synchronize()
-    torch.cuda.reset_peak_memory_stats()
+    if on_card:
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
     begun = time.perf_counter()
     for number in range(run["steps"]["measured"]):
         step()
-    torch.cuda.synchronize()
+    if on_card:
+        torch.cuda.synchronize()
     seconds = time.perf_counter() - begun
-    peak_allocated = torch.cuda.max_memory_allocated()
-    peak_reserved = torch.cuda.max_memory_reserved()
+    peak_allocated = torch.cuda.max_memory_allocated() if on_card else None
+    peak_reserved = torch.cuda.max_memory_reserved() if on_card else None
 
     samples = variant["batch"] * accumulation * run["steps"]["measured"]
     step_seconds = seconds / run["steps"]["measured"]
-    busy, count = (None, None) if "--unprofiled" in options else kernels(step)
+    busy, count = kernels(step) if on_card and "--unprofiled" not in options else (None, None)
     print(
         json.dumps(
             {

@@ -169,6 +169,12 @@ impl Error {
         }
     }
 
+    /// Whether an allocation on a card failed.
+    #[must_use]
+    pub fn is_of_card_memory(&self) -> bool {
+        matches!(self, Self::Libtorch(error) | Self::NotCapturable(error) if error.is_out_of_memory())
+    }
+
     /// The message for records: not endless.
     #[must_use]
     pub fn brief(&self) -> String {

@@ -4,9 +4,9 @@ use libtorch::{
     Result, cuda,
     memory::{self, DeviceStats, host},
 };
-use protocol::{AllocatorCounters, Device, Memory, MemoryPoint, Moment};
+use protocol::{AllocatorCounters, Device, Memory, MemoryPoint, Moment, Shortage};
 
-use crate::host::peak_resident_bytes;
+use crate::{Error, host::peak_resident_bytes};
 
 /// Reads memory figures, and keeps the peaks of warm-up when those of measuring begin.
 #[derive(Debug)]
@@ -46,10 +46,11 @@ impl Context {
 
 impl MemoryMeter {
     /// A meter for the device. On the processor it puts the counting allocator in place,
-    /// before the first tensor.
+    /// before the first tensor; on a card it has failed allocations remembered.
     pub fn new(device: Device, context: Context) -> Result<Self> {
-        if device == Device::Cpu {
-            host::install()?;
+        match device {
+            Device::Cpu => host::install()?,
+            Device::Cuda(index) => memory::watch_shortages(index)?,
         }
         Ok(Self {
             device,
@@ -111,6 +112,27 @@ impl MemoryMeter {
         };
         Ok(Memory {
             host_peak_resident_bytes: peak_resident_bytes(),
+            ..figures
+        })
+    }
+
+    /// The figures once a run has failed: those of the moment in which memory ran out, where it did.
+    pub fn read_after(&self, error: &Error) -> Result<Memory> {
+        let figures = self.read()?;
+        let shortage = memory::last_shortage().filter(|_| error.is_of_card_memory());
+        let Some(shortage) = shortage else {
+            return Ok(figures);
+        };
+        Ok(Memory {
+            allocated_bytes: Some(shortage.allocated_bytes),
+            reserved_bytes: Some(shortage.reserved_bytes),
+            shortage: Some(Shortage {
+                requested_bytes: shortage.requested_bytes,
+                free_bytes: shortage.free_bytes,
+                capacity_bytes: shortage.capacity_bytes,
+                allocated_bytes: shortage.allocated_bytes,
+                reserved_bytes: shortage.reserved_bytes,
+            }),
             ..figures
         })
     }

@@ -1,6 +1,6 @@
-//! Every way in which a command can end badly, and its exit code.
+//! Every way in which a command can end badly.
 
-use std::{error::Error as StdError, io, path::PathBuf, process::ExitCode};
+use std::{error::Error as StdError, io, path::PathBuf};
 
 use bench_suite::suite::SuiteError;
 
@@ -180,92 +180,18 @@ pub(crate) enum Error {
     TestsFailed { step: &'static str, command: String },
 }
 
-/// What the exit code of the whole command means.
-enum Ending {
-    GateSaysNo = 1,
-    BadUsage = 2,
-    SomeRunsFailed = 3,
-    Trouble = 4,
-}
-
 /// Bytes in words, in powers of 1024.
 fn iec(bytes: u64) -> String {
     bytesize::ByteSize(bytes).display().iec().to_string()
 }
 
 impl Error {
-    fn ending(&self) -> Ending {
-        match self {
-            Self::Gate { .. }
-            | Self::TrendGate { .. }
-            | Self::Claims { .. }
-            | Self::TestsFailed { .. }
-            | Self::BarsMissed { .. }
-            | Self::HistoryDamaged { .. }
-            | Self::NotReproducible { .. }
-            | Self::NothingFits { .. }
-            | Self::NewerResolution { .. } => Ending::GateSaysNo,
-            Self::RunsFailed { .. } | Self::Unfinished { .. } => Ending::SomeRunsFailed,
-            Self::NoWorkspace { .. }
-            | Self::Device(_)
-            | Self::NoCudaInImage { .. }
-            | Self::Plan(_)
-            | Self::Mock(_)
-            | Self::NoScenario { .. }
-            | Self::SmallBudget { .. }
-            | Self::NothingToFit(_)
-            | Self::Listen(bench_suite::live::ListenError::Address(_))
-            | Self::Session(_)
-            | Self::Read { .. }
-            | Self::Series { .. }
-            | Self::Suite(_)
-            | Self::Folder(_)
-            | Self::Side(_)
-            | Self::Compare(_)
-            | Self::Claim(_)
-            | Self::NoClaims { .. }
-            | Self::Judge(_)
-            | Self::NoSession { .. }
-            | Self::SameSides { .. }
-            | Self::NoFolder { .. }
-            | Self::NothingToPrune { .. }
-            | Self::NothingToFollow { .. }
-            | Self::ExportFormat { .. }
-            | Self::NoHistoryPath => Ending::BadUsage,
-            Self::Report(reports::ReportError::Nothing | reports::ReportError::Folder(_)) => {
-                Ending::BadUsage
-            }
-            Self::Images(error) if is_configuration(error) => Ending::BadUsage,
-            Self::Start { .. }
-            | Self::Json { .. }
-            | Self::Junit(_)
-            | Self::Write { .. }
-            | Self::Report(_)
-            | Self::History(_)
-            | Self::NoCardInContainers { .. }
-            | Self::Images(_)
-            | Self::Engine(_)
-            | Self::NotPruned { .. }
-            | Self::NoPodman { .. }
-            | Self::CardLock(_)
-            | Self::NoWall
-            | Self::Trial(_)
-            | Self::Listen(_)
-            | Self::Unfit { .. } => Ending::Trouble,
-        }
-    }
-
     /// The same error with what only an engine can add to it: the digest of a base image.
     pub(crate) async fn with_what_engines_know(self) -> Self {
         match self {
             Self::Images(error) => Self::Images(images::with_known_digest(error).await),
             other => other,
         }
-    }
-
-    /// The documented exit code.
-    pub(crate) fn exit_code(&self) -> ExitCode {
-        ExitCode::from(self.ending() as u8)
     }
 
     /// The error as it is shown, over several lines where it points into a file.
@@ -284,21 +210,4 @@ impl Error {
             other => format!("error: {other}"),
         }
     }
-}
-
-/// Whether the image's spec or lock is at fault, and not the machine.
-fn is_configuration(error: &images::Error) -> bool {
-    use images::Error as E;
-    matches!(
-        error,
-        E::Yaml(_)
-            | E::Unpinned { .. }
-            | E::NothingInside { .. }
-            | E::UnknownImage { .. }
-            | E::BadName { .. }
-            | E::BadLock { .. }
-            | E::LockDiffers { .. }
-            | E::NoLock { .. }
-            | E::UnknownTorch { .. }
-    )
 }

@@ -9,7 +9,7 @@ use std::{
     process::{Command, Output},
 };
 
-use record::{Isolation, Outcome, Reason, Record, Session, SessionFolder};
+use record::{ImageLock, Isolation, Outcome, Reason, Record, Session, SessionFolder};
 
 struct Home {
     folder: tempfile::TempDir,
@@ -100,6 +100,10 @@ fn smoke_runs_in_containers_and_draws_its_report() {
     assert_eq!(records.len(), session.cells.len());
     let image = &session.images[0];
     assert_eq!(image.libtorch_version, "2.11.0");
+    let lock = image.lock.as_ref().expect("how it stands to its lock");
+    assert_ne!(*lock, ImageLock::Unlocked, "its lock is committed");
+    let report = fs::read_to_string(out.join("report.md")).expect("the report");
+    assert!(report.contains("- Lock: "), "{report}");
     for record in &records {
         assert_eq!(record.outcome, Outcome::Ok, "{}", record.run);
         assert!(

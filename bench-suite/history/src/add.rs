@@ -10,6 +10,7 @@ use rusqlite::Connection;
 use crate::{
     History, HistoryError, SeriesKey,
     agree::{check_same, check_same_run, differ},
+    beside::Beside,
     fault::Fault,
     key::driver,
     names::check_name,
@@ -160,10 +161,12 @@ fn add_session(
         unchanged: false,
     };
     let mut writer = Writer::new(connection);
+    let mut beside = Beside::new(session, row.id);
     let mut next_run = next_id::<RunRow>(connection)?;
     for (place, record) in records.iter().enumerate() {
         let key = SeriesKey::of_cell(session, record);
         let cell_id = writer.cell(&key)?;
+        beside.hear(cell_id, &key, record);
         let values = values(record);
         let mut run = run_row(next_run, row.id, cell_id, record);
         run.point_count = i64::try_from(values.len()).unwrap_or(i64::MAX);
@@ -195,6 +198,7 @@ fn add_session(
         progress(place + 1, records.len());
     }
     row.point_count += writer.finish()?;
+    let said_more = beside.finish(connection)?;
     row.run_count += i64::try_from(added.runs).unwrap_or(i64::MAX);
     row.ended = session.ended_at.map(seconds).or(row.ended);
     // A copy of the folder from before the end does not undo the end.
@@ -204,7 +208,7 @@ fn add_session(
     if changed {
         row.update(connection)?;
     }
-    added.unchanged = !changed && !labelled;
+    added.unchanged = !changed && !labelled && !said_more;
     Ok(added)
 }
 

@@ -1,6 +1,6 @@
 //! Whether the file is as it was written.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use rusqlite::Connection;
 
@@ -10,7 +10,8 @@ use crate::{
     fault::Fault,
     recover::survey,
     rows::{
-        BaselineRow, BranchRow, CellRow, PointRow, RevisionRow, Row, RunRow, SeriesRow, SessionRow,
+        BaselineRow, BranchRow, CellInSessionRow, CellRow, PointRow, RevisionRow, Row, RunRow,
+        SeriesRow, SessionRow,
     },
 };
 
@@ -78,7 +79,9 @@ fn counts(connection: &Connection, problems: &mut Vec<String>) -> Result<(), Fau
             problems.push(format!("{what} {name} should have {said}, has {there}"));
         }
     };
+    let mut ran = HashSet::new();
     RunRow::visit(connection, "", &[], |run| {
+        ran.insert((run.cell_id, run.session_id));
         sessions.entry(run.session_id).or_default().0 += 1;
         let there = runs.remove(&run.id).unwrap_or(0);
         compare("points of run", &run.name, run.point_count, there);
@@ -105,5 +108,16 @@ fn counts(connection: &Connection, problems: &mut Vec<String>) -> Result<(), Fau
     RevisionRow::select(connection, "", &[])?;
     BranchRow::select(connection, "", &[])?;
     BaselineRow::select(connection, "", &[])?;
+    let said = CellInSessionRow::select(connection, "", &[])?;
+    let said: HashSet<_> = said
+        .iter()
+        .map(|row| (row.cell_id, row.session_id))
+        .collect();
+    let silent = ran.difference(&said).count();
+    if silent > 0 {
+        problems.push(format!(
+            "{silent} cells of sessions have lost their cards and margins"
+        ));
+    }
     Ok(())
 }

@@ -2,7 +2,8 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    fs,
+    fs::File,
+    io::{self, Read},
     path::Path,
 };
 
@@ -20,6 +21,8 @@ use crate::{
     writer::{Measure, Writer, direction_word, find_cell, find_series, kind_word},
 };
 
+/// A file larger than this is no series.
+const MOST_BYTES: u64 = 256 << 20;
 /// Ordinals of imported points rise from here, and stay below those of runs.
 const FIRST_ORDINAL: i64 = -(1 << 40);
 
@@ -113,16 +116,37 @@ impl History {
         path: &Path,
         replace: bool,
     ) -> Result<Imported, HistoryError> {
-        let text = fs::read_to_string(path).map_err(|source| HistoryError::Read {
-            path: path.to_owned(),
-            source,
-        })?;
-        let points = trend::csv::parse(&text).map_err(|source| HistoryError::Csv {
-            path: path.to_owned(),
-            source,
-        })?;
-        self.import_points(series, &points, replace)
+        self.import_points(series, &read_csv(path)?, replace)
     }
+}
+
+/// The points of a CSV file with the columns `timestamp`, `revision` and `value`, in the order of
+/// its lines.
+pub fn read_csv(path: &Path) -> Result<Vec<trend::Point>, HistoryError> {
+    let failed = |source| HistoryError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(failed)?;
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(failed(io::Error::other(format!(
+            "it has more than {} MiB, which no series has",
+            MOST_BYTES >> 20
+        ))));
+    }
+    let text = String::from_utf8(bytes).map_err(|source| {
+        let place = source.utf8_error().valid_up_to();
+        failed(io::Error::other(format!(
+            "byte {place} is no UTF-8; save the series as UTF-8 CSV"
+        )))
+    })?;
+    trend::csv::parse(&text).map_err(|source| HistoryError::Csv {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 fn import(

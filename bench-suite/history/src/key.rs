@@ -73,12 +73,8 @@ impl SeriesKey {
         let (device, driver) = match record.device {
             protocol::Device::Cpu => (processor(machine), "none".to_owned()),
             protocol::Device::Cuda(index) => {
-                let uuid = record
-                    .workload
-                    .as_ref()
-                    .and_then(|workload| workload.cuda.as_ref())
-                    .map(|cuda| cuda.uuid.as_str());
-                (card(machine, index, uuid), driver(machine))
+                let uuid = record.card_uuid(machine);
+                (card(machine, index, uuid.as_deref()), driver(machine))
             }
         };
         Self {
@@ -116,7 +112,11 @@ fn processor(machine: &Machine) -> String {
 fn card(machine: &Machine, cuda_index: u32, uuid: Option<&str>) -> String {
     let cards = &machine.cards;
     let found = uuid
-        .and_then(|uuid| cards.iter().find(|card| card.uuid == uuid))
+        .and_then(|uuid| {
+            cards
+                .iter()
+                .find(|card| card.uuid().as_deref() == Some(uuid))
+        })
         .or_else(|| cards.iter().find(|card| card.index == cuda_index));
     match found {
         Some(card) if cards.len() > 1 => format!("{} #{}", card.name, card.index),

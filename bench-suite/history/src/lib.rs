@@ -11,6 +11,7 @@
 
 mod add;
 mod agree;
+mod beside;
 mod check;
 mod database;
 mod error;
@@ -33,7 +34,7 @@ pub use check::Health;
 pub use database::History;
 pub use error::HistoryError;
 pub use export::{Exported, Format, Selection};
-pub use import::{Imported, ImportedSeries};
+pub use import::{Imported, ImportedSeries, read_csv};
 pub use key::{SeriesFilter, SeriesKey};
 pub use location::default_path;
 pub use names::{Baseline, Removed, SessionFilter, SessionInfo};

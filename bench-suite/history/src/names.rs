@@ -294,7 +294,7 @@ fn remove(connection: &Connection, name: &str) -> Result<Removed, Fault> {
             series.update(connection)?;
         }
     }
-    for table in ["runs", "branches"] {
+    for table in ["runs", "branches", "cells_in_sessions"] {
         connection.execute(&format!("DELETE FROM {table} {of_session}"), [session.id])?;
     }
     connection.execute("DELETE FROM sessions WHERE id = ?", [session.id])?;

@@ -79,6 +79,12 @@ pub struct Point {
     pub attempt: Option<u32>,
     /// The block; `None` as for the run.
     pub block: Option<u32>,
+    /// The largest relative change that counts as none, where the session's suite sets its own;
+    /// `None` where it leaves that to [`record::Quantity::margin`].
+    pub margin: Option<f64>,
+    /// UUID of the card, `GPU-…`; `None` on the processor, for an imported point, and where it is
+    /// not known.
+    pub card: Option<String>,
 }
 
 impl From<Point> for trend::Point {

@@ -9,7 +9,9 @@ use crate::{
     fault::Fault,
     key::matches,
     read::orphan,
-    rows::{BranchRow, PointRow, RevisionRow, Row, RunRow, SeriesRow, SessionRow},
+    rows::{
+        BranchRow, CellInSessionRow, PointRow, RevisionRow, Row, RunRow, SeriesRow, SessionRow,
+    },
 };
 
 /// Reads the points of one series after another, and remembers the names that they share.
@@ -20,6 +22,8 @@ pub(crate) struct Reader<'c> {
     sessions: HashMap<i64, String>,
     revisions: HashMap<i64, String>,
     runs: HashMap<i64, RunRow>,
+    /// Margin and card by session, of the series at hand.
+    beside: HashMap<i64, (Option<f64>, Option<String>)>,
 }
 
 impl<'c> Reader<'c> {
@@ -32,7 +36,7 @@ impl<'c> Reader<'c> {
         } else {
             HashMap::new()
         };
-        let (sessions, revisions, runs) = Default::default();
+        let (sessions, revisions, runs, beside) = Default::default();
         Ok(Self {
             connection,
             filter,
@@ -40,6 +44,7 @@ impl<'c> Reader<'c> {
             sessions,
             revisions,
             runs,
+            beside,
         })
     }
 
@@ -109,6 +114,14 @@ impl<'c> Reader<'c> {
                 .cloned()
                 .ok_or_else(|| orphan("a point's session or revision", id))
         };
+        let (margin, card) = match row.session_id {
+            None => (None, None),
+            Some(id) => {
+                let said = self.beside.get(&id);
+                said.cloned()
+                    .ok_or_else(|| orphan("a cell of session", id))?
+            }
+        };
         Ok(Point {
             timestamp: row.timestamp,
             revision: name(&self.revisions, row.revision_id)?,
@@ -121,6 +134,8 @@ impl<'c> Reader<'c> {
             run: None,
             attempt: None,
             block: None,
+            margin,
+            card,
         })
     }
 
@@ -169,6 +184,13 @@ impl<'c> Reader<'c> {
         )?;
         SessionRow::visit(connection, &of_series("session_id"), &[&series.id], |row| {
             self.sessions.insert(row.id, row.name);
+            Ok(())
+        })?;
+        self.beside.clear();
+        let of_cell = "WHERE cell_id = ?";
+        CellInSessionRow::visit(connection, of_cell, &[&series.cell_id], |row| {
+            let margin = row.margin(&series.metric)?;
+            self.beside.insert(row.session_id, (margin, row.card));
             Ok(())
         })?;
         self.runs.clear();

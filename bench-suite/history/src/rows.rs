@@ -252,6 +252,9 @@ rows! {
     }
     BranchRow in "branches", rowid true { session_id: i64, branch: String }
     BaselineRow in "baselines", rowid true { id: i64, name: String, session_id: i64 }
+    CellInSessionRow in "cells_in_sessions", rowid false {
+        cell_id: i64, session_id: i64, card: Option<String>, margins: Option<String>,
+    }
 }
 
 impl CellRow {

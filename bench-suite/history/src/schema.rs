@@ -2,11 +2,17 @@
 
 use rusqlite::Connection;
 
+use crate::beside;
+
 /// Step n brings a database from version n to n + 1.
 pub(crate) const STEPS: &[&str] = &[
     include_str!("schema/0001-points.sql"),
     include_str!("schema/0002-names-for-sessions.sql"),
+    include_str!("schema/0003-cells-in-sessions.sql"),
 ];
+
+/// The version whose table [`beside::fill`] fills for what was there before.
+const CELLS_IN_SESSIONS: usize = 3;
 
 /// Newest version, which stands in SQLite's `user_version`.
 #[expect(clippy::cast_possible_wrap, reason = "a handful of steps")]
@@ -28,6 +34,9 @@ pub(crate) fn migrate(connection: &Connection, version: i64) -> rusqlite::Result
     let done = usize::try_from(version).unwrap_or(0);
     for step in STEPS.iter().skip(done) {
         connection.execute_batch(step)?;
+    }
+    if done < CELLS_IN_SESSIONS {
+        beside::fill(connection)?;
     }
     connection.pragma_update(None, "application_id", APPLICATION_ID)?;
     connection.pragma_update(None, "user_version", VERSION)

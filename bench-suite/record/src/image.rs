@@ -27,9 +27,46 @@ pub struct ImageFacts {
     pub layers: Vec<(String, u64)>,
     /// SHA-256 of the `scenario` binary.
     pub scenario_sha256: Option<String>,
+    /// How it stands to its lock; `None` where no image was made, or where nothing was kept of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lock: Option<ImageLock>,
     /// What it is made of below the `scenario` binary; `None` where no image was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parts: Option<ImageParts>,
+}
+
+/// How an image stands to its lock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "state", rename_all = "kebab-case")]
+pub enum ImageLock {
+    /// It is the locked image, bit for bit.
+    Matches,
+    /// Base and libtorch are the locked ones. The `scenario` binary is another.
+    OtherScenario {
+        /// Why it is.
+        cause: String,
+    },
+    /// It is not the locked image.
+    Differs {
+        /// What differs.
+        cause: String,
+    },
+    /// There is no lock.
+    Unlocked,
+}
+
+impl fmt::Display for ImageLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Matches => f.write_str("the locked image, bit for bit"),
+            Self::OtherScenario { cause } => write!(
+                f,
+                "as locked below the scenario binary, which is another: {cause}"
+            ),
+            Self::Differs { cause } => write!(f, "differs from its lock: {cause}"),
+            Self::Unlocked => f.write_str("no lock"),
+        }
+    }
 }
 
 /// What an image is made of below the `scenario` binary, by name.
@@ -224,6 +261,49 @@ mod tests {
     }
 
     #[track_caller]
+    #[test]
+    fn a_session_from_before_locks_were_kept_is_read_and_written_as_it_was() {
+        let old = serde_json::json!({
+            "name": "x", "reference": null, "id": null, "libtorch_version": "2.11.0",
+            "flavour": "cpu", "base": null, "size_bytes": null, "layers": [],
+            "scenario_sha256": null
+        });
+        let read: ImageFacts = serde_json::from_value(old.clone()).unwrap();
+        assert_eq!(read.lock, None);
+        assert_eq!(serde_json::to_value(&read).unwrap(), old);
+    }
+
+    #[test]
+    fn the_state_of_a_lock_is_kept_with_its_cause() {
+        let cause = || "the base is another".to_owned();
+        for (lock, json, words) in [
+            (
+                ImageLock::Matches,
+                serde_json::json!({"state": "matches"}),
+                "the locked image, bit for bit",
+            ),
+            (
+                ImageLock::OtherScenario { cause: cause() },
+                serde_json::json!({"state": "other-scenario", "cause": cause()}),
+                "as locked below the scenario binary, which is another: the base is another",
+            ),
+            (
+                ImageLock::Differs { cause: cause() },
+                serde_json::json!({"state": "differs", "cause": cause()}),
+                "differs from its lock: the base is another",
+            ),
+            (
+                ImageLock::Unlocked,
+                serde_json::json!({"state": "unlocked"}),
+                "no lock",
+            ),
+        ] {
+            assert_eq!(serde_json::to_value(&lock).unwrap(), json);
+            assert_eq!(lock.to_string(), words);
+            assert_eq!(serde_json::from_value::<ImageLock>(json).unwrap(), lock);
+        }
+    }
+
     fn check(base: &ImageFacts, head: &ImageFacts, expect: &[&str]) {
         let value = |value: &Option<PartValue>| match value {
             None => "–".to_owned(),

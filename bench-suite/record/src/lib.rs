@@ -18,7 +18,7 @@ mod validity;
 
 pub use claim::{CellChoice, Claim, Expectation, Range};
 pub use folder::{FolderError, Records, SessionFolder};
-pub use image::{ImageChange, ImageFacts, ImageParts, Part, PartValue, image_changes};
+pub use image::{ImageChange, ImageFacts, ImageLock, ImageParts, Part, PartValue, image_changes};
 pub use machine::{Card, Machine, Processor};
 pub use monitor::{Monitor, Sample, Series, Stretch, thinned};
 pub use outcome::{Outcome, Reason, Stage};

@@ -59,3 +59,39 @@ pub struct Card {
     /// Whether the driver stays loaded with no client.
     pub persistence: Option<bool>,
 }
+
+impl Card {
+    /// The card's UUID in one spelling, so that UUIDs can be held against each other: with `GPU-`
+    /// (or `MIG-`) before it, the rest in lower case. `None` where it is not known.
+    #[must_use]
+    pub fn uuid(&self) -> Option<String> {
+        spelled(&self.uuid)
+    }
+}
+
+/// CUDA and NVML write UUIDs with and without their prefix.
+pub(crate) fn spelled(uuid: &str) -> Option<String> {
+    let (prefix, bare) = match uuid.split_once('-') {
+        Some((prefix @ ("GPU" | "MIG"), bare)) => (prefix, bare),
+        _ => ("GPU", uuid),
+    };
+    (!bare.is_empty()).then(|| format!("{prefix}-{}", bare.to_ascii_lowercase()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uuid_has_one_spelling() {
+        for (uuid, expect) in [
+            ("GPU-00AA-11", Some("GPU-00aa-11")),
+            ("00aa-11", Some("GPU-00aa-11")),
+            ("MIG-00aa-11", Some("MIG-00aa-11")),
+            ("GPU-", None),
+            ("", None),
+        ] {
+            assert_eq!(spelled(uuid).as_deref(), expect, "{uuid}");
+        }
+    }
+}

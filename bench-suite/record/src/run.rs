@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use protocol::{
-    Device, Memory, MemoryPoint, Model, Phase, ScalerState, Started, Step, Task, Variant,
+    Device, Memory, MemoryPoint, Model, Phase, ScalerState, Shortage, Started, Step, Task, Variant,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Monitor, Outcome, Validity};
+use crate::{Machine, Monitor, Outcome, Validity, machine};
 
 /// One execution of a cell, successful or not: one line of `records.ndjson`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -72,6 +72,9 @@ pub struct Record {
     pub validity: Validity,
     /// The log, relative to the session folder.
     pub log: Option<String>,
+    /// The allocation that failed, where memory ran out on a card.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shortage: Option<Shortage>,
     /// What the reader should know, such as a limit that the engine refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -82,6 +85,21 @@ impl Record {
     #[must_use]
     pub fn cell(&self) -> String {
         format!("{} · {}", self.scenario, self.variant)
+    }
+
+    /// UUID of the run's card, spelled as [`crate::Card::uuid`] spells it: what the workload told;
+    /// else that of the card it was sent to. `None` on the processor and where neither is known.
+    #[must_use]
+    pub fn card_uuid(&self, machine: &Machine) -> Option<String> {
+        let Device::Cuda(index) = self.device else {
+            return None;
+        };
+        let told = self.workload.as_ref().and_then(|told| told.cuda.as_ref());
+        let told = told.and_then(|cuda| machine::spelled(&cuda.uuid));
+        told.or_else(|| {
+            let mut cards = machine.cards.iter();
+            cards.find(|card| card.index == index)?.uuid()
+        })
     }
 }
 

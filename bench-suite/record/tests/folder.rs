@@ -42,6 +42,7 @@ fn record(run: &str) -> Record {
         monitor: Monitor::default(),
         validity: record::Validity::default(),
         log: None,
+        shortage: None,
         notes: Vec::new(),
     }
 }

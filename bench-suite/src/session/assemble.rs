@@ -1,16 +1,11 @@
 //! One record, out of what was asked, what the executor saw and what the workload told.
 
-use std::{
-    fs::File,
-    io::{self, Read as _, Seek as _, SeekFrom},
-    path::Path,
-};
-
+use bytesize::ByteSize;
 use record::{CellPlan, Monitor, Outcome, Reason, Record, Session, Stage, ValidityLimits};
 
 use crate::{
     execute::{Execution, Order},
-    invariants, monitor,
+    invariants, log, monitor,
     outcome::judge,
     plan::Run,
     results::{self, Results, WorkloadEnd},
@@ -39,7 +34,7 @@ pub(super) fn record(parts: Parts<'_>) -> Record {
         log,
     } = parts;
     let results = results::read(&order.results_file(), &run.name);
-    let said = tail(&order.log).ok();
+    let said = log::tail(&order.log).ok();
     let mut outcome = judge(&execution.end, &results, said.as_deref());
     let metrics = match &results.end {
         Some(WorkloadEnd::Finished(summary)) => {
@@ -77,16 +72,11 @@ pub(super) fn record(parts: Parts<'_>) -> Record {
     outcome = in_hindsight(outcome, &execution.monitor, &spoilt);
     execution.validity.contamination = spoilt;
     let mut notes = execution.notes;
-    if let (
-        Some(WorkloadEnd::Failed {
-            memory: Some(memory),
-            ..
-        }),
-        false,
-    ) = (&results.end, outcome.is_ok())
-    {
-        notes.push(memory_note(memory));
-    }
+    let left = match &results.end {
+        Some(WorkloadEnd::Failed { memory, .. }) if !outcome.is_ok() => memory.as_deref(),
+        _ => None,
+    };
+    notes.extend(left.map(memory_note));
     Record {
         version: record::VERSION,
         run: run.name.clone(),
@@ -114,6 +104,7 @@ pub(super) fn record(parts: Parts<'_>) -> Record {
         monitor: execution.monitor,
         validity: execution.validity,
         log,
+        shortage: left.and_then(|memory| memory.shortage),
         notes,
     }
 }
@@ -188,6 +179,18 @@ fn right_card(session: &Session, order: &Order, results: &Results) -> Result<(),
 }
 
 fn memory_note(memory: &protocol::Memory) -> String {
+    let size = |bytes: u64| ByteSize(bytes).display().iec().to_string();
+    if let Some(shortage) = &memory.shortage {
+        return format!(
+            "when memory ran out: {} asked for, {} free of {}; the allocator held {}, of them {} in \
+             tensors",
+            size(shortage.requested_bytes),
+            size(shortage.free_bytes),
+            size(shortage.capacity_bytes),
+            size(shortage.reserved_bytes),
+            size(shortage.allocated_bytes),
+        );
+    }
     let figures = [
         ("allocated", memory.allocated_bytes),
         ("reserved", memory.reserved_bytes),
@@ -196,20 +199,7 @@ fn memory_note(memory: &protocol::Memory) -> String {
     ];
     let known: Vec<_> = figures
         .iter()
-        .filter_map(|(name, bytes)| bytes.map(|bytes| format!("{name} {bytes} bytes")))
+        .filter_map(|(name, bytes)| bytes.map(|bytes| format!("{name} {}", size(bytes))))
         .collect();
     format!("memory when it failed: {}", known.join(", "))
-}
-
-/// The last few thousand bytes of a log.
-fn tail(path: &Path) -> io::Result<String> {
-    const LAST: u64 = 4096;
-    let mut file = File::open(path)?;
-    let length = file.metadata()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(LAST)))?;
-    let mut bytes = Vec::new();
-    file.take(LAST).read_to_end(&mut bytes)?;
-    let text = String::from_utf8_lossy(&bytes);
-    // Neither terminals nor records want what a program drew there.
-    Ok(text.replace(|c: char| c.is_control() && c != '\n', " "))
 }

@@ -200,14 +200,12 @@ async fn memory_s_end_is_told_apart_from_a_child_s() {
     .await;
     assert!(record.metrics.is_none());
     let record = check("oom-child", "{memory: 64MiB}", "ok", "").await;
-    assert!(
-        record
-            .notes
-            .iter()
-            .any(|note| note.starts_with("a child process was ended for want of memory")),
-        "{:?}",
-        record.notes
-    );
+    let mut notes = record.notes.iter();
+    let is_told =
+        notes.any(|note| note.starts_with("a child process was ended for want of memory"));
+    let engine = Engine::connect(&Endpoint::auto()).await.unwrap();
+    // Podman 4.3 tells of no child's end; its containers' own is known by the signal.
+    assert_eq!(is_told, engine.facts().reports_oom(), "{:?}", record.notes);
 }
 
 /// A machine that looks as if it had a card: device files that lead to `/dev/null`, and a driver.

@@ -180,7 +180,20 @@ async fn bad_workloads_are_told_apart() {
     assert_eq!(*stage, Stage::Workload(Phase::Warmup));
     assert_eq!(
         record.notes.last().map(String::as_str),
-        Some("memory when it failed: reserved 7 bytes")
+        Some("memory when it failed: reserved 7 B")
+    );
+    let shortage = r#""shortage":{"requested_bytes":1048576,"free_bytes":1024,"capacity_bytes":4096,"allocated_bytes":1024,"reserved_bytes":2048}"#;
+    let told = format!(
+        r#"say '{{"event":"failed","reason":"out-of-memory","phase":"warmup","message":"","memory":{{{shortage}}}}}'; exit 1"#
+    );
+    let (record, _) = run(&format!("{GOOD}{told}"), "{}").await;
+    assert_eq!(record.shortage.unwrap().requested_bytes, 1 << 20);
+    assert_eq!(
+        record.notes.last().map(String::as_str),
+        Some(
+            "when memory ran out: 1.0 MiB asked for, 1.0 KiB free of 4.0 KiB; the allocator held \
+             2.0 KiB, of them 1.0 KiB in tensors"
+        )
     );
 }
 

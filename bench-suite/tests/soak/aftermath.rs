@@ -116,8 +116,8 @@ pub(crate) fn processes_that_name(one: &str, other: &str) -> Vec<String> {
     found
 }
 
-/// Processes that one of these has started, by their command lines.
-pub(crate) fn children_of(parents: &[String]) -> Vec<String> {
+/// Processes that one of these has started: their numbers and command lines.
+pub(crate) fn children_of(parents: &[String]) -> Vec<(String, String)> {
     let parent = |pid: &String| {
         let status = fs::read_to_string(Path::new("/proc").join(pid).join("status")).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
@@ -125,7 +125,11 @@ pub(crate) fn children_of(parents: &[String]) -> Vec<String> {
     };
     let mut found = names(Path::new("/proc"));
     found.retain(|pid| parent(pid).is_some_and(|parent| parents.contains(&parent)));
-    found.iter().map(|pid| command_line(pid)).collect()
+    let told = |pid: String| {
+        let line = command_line(&pid);
+        (pid, line)
+    };
+    found.into_iter().map(told).collect()
 }
 
 fn command_line(pid: &str) -> String {

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Command, time::Duration};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
     aftermath::{children_of, nothing, processes_that_name},
@@ -15,6 +15,8 @@ use crate::{
 pub(crate) const SHARE_OF_LIVES: f64 = 0.25;
 /// An engine that was ended answers again within this time, with room for a run.
 pub(crate) const BACK_WITHIN: Duration = Duration::from_secs(15);
+/// The command line of a process that waits for the engine's word to become a container's.
+const UNSTARTED: &str = "runc init";
 /// The file that says where the engine listens.
 pub(crate) const SOCKET: &str = "socket";
 
@@ -111,15 +113,42 @@ impl EngineRoom {
         }
         let folder = self.daemon.folder().display().to_string();
         let shims = || processes_that_name("containerd-shim", &folder);
-        nothing("processes of containers", || children_of(&shims()))?;
+        nothing("processes of containers", || {
+            let (_, started) = children(&shims());
+            started
+        })?;
         // An engine that is killed while it makes a container forgets the shim that it had begun
-        // with: an empty process of the engine's own, which is told and held against nobody.
-        let forgotten = shims().len();
+        // with, which is told and held against nobody: no command of the engine's reaches it.
+        let forgotten = shims();
+        let (unstarted, _) = children(&forgotten);
+        for pid in unstarted.iter().filter_map(|pid| pid.parse().ok()) {
+            let _ = Pid::from_raw(pid).map(|pid| kill_process(pid, Signal::KILL));
+        }
+        let (forgotten, unstarted) = (forgotten.len(), unstarted.len());
+        // An engine makes one container at a time here.
+        if unstarted > self.ended as usize {
+            return Err(format!(
+                "{unstarted} containers never started, and the engine ended {} times",
+                self.ended
+            ));
+        }
         let Self { killed, ended, .. } = self;
         Ok(format!(
             "; the engine was stopped or killed {ended} times, and {killed} containers were \
              killed; {swept} were left to the next session's sweep, and the engine forgot \
-             {forgotten} empty shims"
+             {forgotten} shims, {unstarted} of them with a container that never started"
         ))
     }
+}
+
+/// What these shims have under them: the numbers of processes that wait to become a container's
+/// and have run nothing of it, and the command lines of the others.
+fn children(shims: &[String]) -> (Vec<String>, Vec<String>) {
+    let (waiting, started): (Vec<_>, Vec<_>) = children_of(shims)
+        .into_iter()
+        .partition(|(_, line)| line.trim_end() == UNSTARTED);
+    (
+        waiting.into_iter().map(|(pid, _)| pid).collect(),
+        started.into_iter().map(|(_, line)| line).collect(),
+    )
 }

@@ -1,6 +1,6 @@
 //! Two sides, cell by cell and quantity by quantity.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use judge::{
     compare::{Comparison, Verdict},
@@ -170,8 +170,42 @@ pub struct QuantityVerdict {
     pub base: Option<f64>,
     /// Median on the head side.
     pub head: Option<f64>,
+    /// The side on which no run yielded the quantity, while one did on the other: there is nothing
+    /// to compare, and no further block would help.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_measured_in: Option<Role>,
     /// What the judge says.
     pub comparison: Comparison,
+}
+
+/// What a side is in a comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// What was compared against.
+    Base,
+    /// What was compared.
+    Head,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Base => "base",
+            Self::Head => "head",
+        })
+    }
+}
+
+impl QuantityVerdict {
+    /// What it comes to in words: `not measured in head`, or else the verdict.
+    #[must_use]
+    pub fn outcome(&self) -> String {
+        self.not_measured_in.map_or_else(
+            || self.comparison.verdict.to_string(),
+            |role| format!("not measured in {role}"),
+        )
+    }
 }
 
 impl CellVerdicts {
@@ -309,13 +343,24 @@ fn answered(question: Question<'_>, comparison: Comparison) -> QuantityVerdict {
     let Question {
         quantity, blocks, ..
     } = question;
-    QuantityVerdict {
+    let base = median(blocks.values().filter_map(|block| block.base));
+    let head = median(blocks.values().filter_map(|block| block.head));
+    let mut found = QuantityVerdict {
         quantity: quantity.name.to_owned(),
         gated: quantity.gated,
-        base: median(blocks.values().filter_map(|block| block.base)),
-        head: median(blocks.values().filter_map(|block| block.head)),
+        base,
+        head,
+        not_measured_in: match (base, head) {
+            (Some(_), None) => Some(Role::Head),
+            (None, Some(_)) => Some(Role::Base),
+            _ => None,
+        },
         comparison,
+    };
+    if found.not_measured_in.is_some() {
+        found.comparison.reason = found.outcome();
     }
+    found
 }
 
 impl Cell {

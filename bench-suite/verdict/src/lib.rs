@@ -17,7 +17,7 @@ pub use claims::{
     ClaimCell, ClaimFound, ClaimPair, ClaimProblem, ClaimsError, check_claim, judge_claims,
 };
 pub use compare::{
-    CellVerdicts, CompareError, Options, QuantityVerdict, VERSION, Verdicts, Warning, compare,
+    CellVerdicts, CompareError, Options, QuantityVerdict, Role, VERSION, Verdicts, Warning, compare,
 };
 pub use failures::{FailedRuns, Failures};
 pub use gate::{FailOn, Gate};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use protocol::Device;
-use record::{Card, Machine, Record};
+use record::{Card, Machine};
 
 use crate::{
     CompareError, Warning,
@@ -103,7 +103,7 @@ fn differences(
     }
     let [of_base, of_head] = &used;
     let foreign = |used: &BTreeSet<String>, machine: &Machine, there: &BTreeSet<String>| {
-        let known: BTreeSet<String> = machine.cards.iter().map(|card| bare(&card.uuid)).collect();
+        let known: BTreeSet<String> = machine.cards.iter().filter_map(Card::uuid).collect();
         used.iter()
             .any(|uuid| !known.contains(uuid) && !there.contains(uuid))
     };
@@ -113,7 +113,7 @@ fn differences(
         && (foreign(of_base, head.machine, of_head) || foreign(of_head, base.machine, of_base))
     {
         let named = |uuids: &BTreeSet<String>| {
-            let named: Vec<String> = uuids.iter().map(|uuid| format!("GPU-{uuid}")).collect();
+            let named: Vec<&str> = uuids.iter().map(String::as_str).collect();
             named.join(", ")
         };
         compare("cards", named(of_base), named(of_head));
@@ -129,29 +129,6 @@ fn processor(side: &Side<'_>) -> String {
 /// UUIDs of the cards that these runs used, as far as is known.
 fn cards(machine: &Machine, runs: &Runs<'_>) -> BTreeSet<String> {
     runs.values()
-        .filter_map(|run| card(machine, run))
-        .filter(|uuid| !uuid.is_empty())
+        .filter_map(|run| run.card_uuid(machine))
         .collect()
-}
-
-/// UUID of the run's card: what the workload told; else that of the card it was sent to.
-fn card(machine: &Machine, run: &Record) -> Option<String> {
-    let Device::Cuda(index) = run.device else {
-        return None;
-    };
-    let told = run.workload.as_ref().and_then(|told| told.cuda.as_ref());
-    let told = told
-        .map(|cuda| cuda.uuid.as_str())
-        .filter(|uuid| !uuid.is_empty());
-    let sent = |card: &&Card| card.index == index;
-    told.or_else(|| {
-        let card = machine.cards.iter().find(sent);
-        card.map(|card| card.uuid.as_str())
-    })
-    .map(bare)
-}
-
-/// CUDA and NVML write UUIDs with and without their prefix.
-fn bare(uuid: &str) -> String {
-    uuid.trim_start_matches("GPU-").to_ascii_lowercase()
 }

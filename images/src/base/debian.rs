@@ -3,7 +3,7 @@
 use std::{
     fs::File,
     io::{self, BufReader, Read},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -49,17 +49,21 @@ const LEFT_OUT: [&str; 8] = [
 /// Changes whenever the same packages would give another base.
 const FORMAT: u32 = 1;
 
+/// Where the base made of these packages lies in the cache.
+pub(crate) fn debian_place(packages: &[DebPackage], cache: &Cache) -> PathBuf {
+    let key = Digest::of(canonical::json(&(FORMAT, packages)).as_bytes()).short();
+    cache.folder("bases").join(format!("debian-{key}.tar"))
+}
+
 /// Unpacks packages into one layer, kept in the cache as a tar archive of its own.
 pub(super) fn debian(
     packages: &[DebPackage],
     cache: &Cache,
     progress: &dyn Progress,
 ) -> Result<ReadyBase> {
-    let key = Digest::of(canonical::json(&(FORMAT, packages)).as_bytes());
-    let place = cache
-        .folder("bases")
-        .join(format!("debian-{}.tar", key.short()));
-    let _lock = cache.lock(&format!("base-{}", key.short()), progress)?;
+    let place = debian_place(packages, cache);
+    let name = place.file_stem().unwrap_or_default().to_string_lossy();
+    let _lock = cache.lock(&format!("base-{name}"), progress)?;
     if !cache.sound(&place, progress)? {
         let debs = apt::fetch(packages, cache, progress)?;
         let _meter = progress.start(Action::Unpack, "Debian base", None);

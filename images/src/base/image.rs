@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Where the archive of an image lies in the cache.
-pub(super) fn saved_place(reference: &str, cache: &Cache) -> PathBuf {
+pub(crate) fn saved_place(reference: &str, cache: &Cache) -> PathBuf {
     let key = Digest::of(reference.as_bytes()).short();
     cache.folder("bases").join(format!("image-{key}.tar"))
 }
@@ -88,11 +88,19 @@ async fn pull(engine: &Engine, reference: &str, progress: &Arc<dyn Progress>) ->
         .await;
     if let Err(error) = pulled {
         let words = error.to_string();
-        return Err(no(if registry_is_away(&words) {
-            format!("its registry cannot be reached from there: {words}")
-        } else {
-            words
-        }));
+        return Err(no(
+            if words.contains("server gave HTTP response to HTTPS client") {
+                format!(
+                    "its registry answers without TLS, which the engine takes only from registries \
+                 that its settings name (Podman: `insecure = true` in registries.conf; Docker: \
+                 `insecure-registries` in daemon.json): {words}"
+                )
+            } else if registry_is_away(&words) {
+                format!("its registry cannot be reached from there: {words}")
+            } else {
+                words
+            },
+        ));
     }
     find(engine, reference)
         .await?

@@ -19,12 +19,12 @@ use crate::{
     spec::Base,
 };
 
-pub(crate) use debian::PACKAGES;
+pub(crate) use debian::{PACKAGES, debian_place};
+pub(crate) use image::saved_place;
 pub use image::{fetch_base, with_known_digest};
 
 use archive::archive;
 use debian::debian;
-use image::saved_place;
 
 /// One layer of a base.
 #[derive(Debug, Clone)]

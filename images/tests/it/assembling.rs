@@ -166,7 +166,7 @@ fn a_damaged_program_or_library_is_named() {
     fs::write(world.path("scenario"), "not a program").unwrap();
     says(
         &world.assemble().unwrap_err(),
-        &["scenario", "not a readable ELF file"],
+        &["scenario", "is no scenario binary", "no ELF file"],
     );
     world.program("int torch_answer(void); int main(void) { return torch_answer(); }");
     fs::write(world.path("torch/lib/libc10.so"), "half").unwrap();
@@ -242,4 +242,34 @@ fn an_image_archive_is_a_base_too() {
         assert_eq!(a.digest, b.digest);
     }
     assert_eq!(second.environment()["GREETING"], "hello");
+}
+
+#[test]
+fn versions_stand_beside_the_image_and_no_id_follows_from_them() {
+    let world = World::new("beside");
+    let assembly = world.assemble().unwrap();
+    let file = world.path("image.tar");
+    assembly.write_archive(&file).unwrap();
+    let mut documents = std::collections::BTreeMap::new();
+    for entry in tar::Archive::new(fs::File::open(&file).unwrap())
+        .entries()
+        .unwrap()
+    {
+        let mut entry = entry.unwrap();
+        let path = entry.path().unwrap().display().to_string();
+        if entry.size() < 100_000 {
+            let mut bytes = Vec::new();
+            std::io::Read::read_to_end(&mut entry, &mut bytes).unwrap();
+            documents.insert(path, String::from_utf8_lossy(&bytes).into_owned());
+        }
+    }
+    let index: serde_json::Value = serde_json::from_str(&documents["index.json"]).unwrap();
+    let beside = &index["manifests"][0]["annotations"];
+    assert_eq!(beside["torchgauge.version.torch"], "2.11.0");
+    let glibc = assembly.facts.glibc.as_deref().unwrap();
+    assert_eq!(beside["torchgauge.version.glibc"], glibc);
+    for id in [assembly.config_id, assembly.manifest_id] {
+        let document = &documents[&format!("blobs/sha256/{}", id.hex())];
+        assert!(!document.contains("torchgauge.version"), "{document}");
+    }
 }

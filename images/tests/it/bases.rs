@@ -342,8 +342,24 @@ async fn a_base_that_the_engine_lacks_is_pulled_by_its_digest() {
     let image = world.read().unwrap();
     let progress: Arc<dyn Progress> = Arc::new(Silent);
     if engine.facts().product == Product::Podman {
-        // Podman speaks without TLS to those registries alone that its own configuration names,
-        // by port; what it says where it cannot pull is the next test's.
+        // Podman speaks without TLS to those registries alone that its own configuration names, by
+        // port: this one is refused, with the words that tell what to do.
+        let error = fetch_base(&image, &engine, &world.cache(), &progress)
+            .await
+            .unwrap_err();
+        assert!(matches!(error, Error::NoBaseImage { .. }), "{error:?}");
+        says(
+            &error,
+            &[
+                &reference,
+                "answers without TLS",
+                "insecure = true",
+                "registries.conf",
+                "docker image save",
+            ],
+        );
+        let kept = fs::read_dir(world.cache().root().join("bases")).unwrap();
+        assert_eq!(kept.count(), 0);
         return;
     }
     fetch_base(&image, &engine, &world.cache(), &progress)

@@ -112,6 +112,13 @@ fn a_lock_edited_by_hand_or_cut_off_is_refused() {
         &world.read().unwrap_err(),
         &["edited.lock.json", "cannot be used"],
     );
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    says(
+        &world.read().unwrap_err(),
+        &["edited.lock.json", "Is a directory", "images lock"],
+    );
+    fs::remove_dir(&file).unwrap();
     fs::write(&file, good).unwrap();
     world.read().unwrap();
 }

@@ -88,6 +88,11 @@ async fn answer(mut stream: TcpStream, blobs: Arc<BTreeMap<String, (&'static str
             Ok(0) | Err(_) => return,
             Ok(n) => request.extend_from_slice(&buffer[..n]),
         }
+        // A greeting of TLS, which any server of plain HTTP takes for a bad request.
+        if request.starts_with(&[0x16, 0x03]) {
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+            return;
+        }
     }
     let request = String::from_utf8_lossy(&request);
     let mut words = request.split_whitespace();

@@ -75,11 +75,6 @@ fn mistakes_are_shown_in_their_place() {
     refused("{archive: base.tar}", "alpine", &["refused.yaml:3", "base"]);
     refused(
         "GREETING",
-        "LD_LIBRARY_PATH",
-        &["environment.LD_LIBRARY_PATH", "cannot be set"],
-    );
-    refused(
-        "GREETING",
         "A-B",
         &["environment.A-B", "no name of an environment variable"],
     );
@@ -146,4 +141,48 @@ fn an_installed_pytorch_brings_its_own_version() {
         "installed: auto",
         &["libtorch", "brings its own version"],
     );
+}
+
+#[test]
+fn what_torchgauge_sets_itself_is_refused_with_all_that_is() {
+    let everything = images::reserved::ENVIRONMENT.map(|(name, _)| name);
+    for name in everything {
+        refused(
+            "GREETING",
+            name,
+            &["refused.yaml:5:15", name, "cannot be set"],
+        );
+        let world = World::new("refused");
+        world.spec(&SPEC.replace("GREETING", name));
+        let shown = match world.read().unwrap_err() {
+            images::Error::Yaml(error) => error.render(false),
+            other => panic!("{other:?}"),
+        };
+        says(&shown, &["another variable"]);
+        says(&shown, &everything);
+    }
+    for name in [
+        "torchgauge.image",
+        "torchgauge.libtorch",
+        "torchgauge.scenario",
+        "torchgauge.anything",
+        "org.torchgauge.session",
+        "org.opencontainers.image.title",
+        "org.opencontainers.image.version",
+        "org.opencontainers.image.revision",
+        "org.opencontainers.image.base.digest",
+    ] {
+        refused(
+            "environment: {GREETING: hello}",
+            &format!("labels:\n  team: serving\n  {name}: x"),
+            &["refused.yaml:7:3", name, "Torchgauge writes it"],
+        );
+    }
+    // Others of OCI's are the spec's to say.
+    let world = World::new("labelled");
+    world.spec(&SPEC.replace(
+        "environment: {GREETING: hello}",
+        "labels: {org.opencontainers.image.vendor: us, team: serving}",
+    ));
+    assert_eq!(world.read().unwrap().spec.labels.len(), 2);
 }

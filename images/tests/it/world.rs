@@ -29,6 +29,8 @@ const SCENARIO: &str = "#include <stdio.h>\n#include <stdlib.h>\nint torch_answe
                         int main(void) { printf(\"answer %d, libraries in %s\\n\", torch_answer(), \
                         getenv(\"LD_LIBRARY_PATH\")); return 0; }\n";
 
+const USAGE: &str = "usage: scenario RUN_FILE RESULTS_FILE";
+
 pub(crate) const SPEC: &str = "\
 version: 1
 description: A small world
@@ -99,8 +101,10 @@ impl World {
         self.compile(&format!("torch/lib/{name}"), source, &arguments);
     }
 
+    /// What stands for the workload, and says what the workload is known by.
     pub(crate) fn program(&self, source: &str) {
-        self.compile("scenario", source, &["-ltorch_cpu", "-lc10"]);
+        let source = format!("{source}const char *usage = \"{USAGE}\";\n");
+        self.compile("scenario", &source, &["-ltorch_cpu", "-lc10"]);
     }
 
     /// A base with these libraries of this machine, in a merged `/usr`.

@@ -4,10 +4,11 @@
 //! and `toolkit/packages/core/src/command.ts`.
 
 use judge::compare::Verdict;
-use verdict::{FailOn, QuantityVerdict, Verdicts};
+use verdict::{CellVerdicts, FailOn, QuantityVerdict, Verdicts};
 
 use super::{
-    cell_name, effect, headline, interval, label, lost, tally, value, warnings, what_would_help,
+    cell_name, effect, failures, headline, interval, label, lost, tally, value, warnings,
+    what_would_help,
 };
 use crate::format;
 
@@ -39,8 +40,8 @@ pub fn annotations(verdicts: &Verdicts, fail_on: FailOn) -> String {
             .collect();
         of_verdict.sort_by(|(_, a), (_, b)| size(b).total_cmp(&size(a)));
         for (cell, found) in of_verdict {
-            let title = format!("{}: {} {verdict}", cell_name(cell), label(found));
-            add(verdict, &title, &message(found));
+            let title = format!("{}: {} {}", cell_name(cell), label(found), found.outcome());
+            add(verdict, &title, &message(cell, found));
         }
     }
     let known = warnings(verdicts);
@@ -70,7 +71,10 @@ fn shown(kind: &str, mut lines: Vec<String>) -> Vec<String> {
     lines
 }
 
-fn message(found: &QuantityVerdict) -> String {
+fn message(cell: &CellVerdicts, found: &QuantityVerdict) -> String {
+    if found.not_measured_in.is_some() {
+        return failures(cell).unwrap_or_else(|| found.outcome());
+    }
     let help = what_would_help(found)
         .map(|help| format!("; {help}"))
         .unwrap_or_default();

@@ -65,16 +65,16 @@ pub fn html(verdicts: &Verdicts) -> String {
             );
         }
         for found in &cell.quantities {
-            let verdict = found.comparison.verdict;
-            let (class, sign) = look(verdict);
-            let word = if found.gated {
-                format!("<span class=\"{class}\">{sign} {verdict}</span>")
-            } else {
-                format!("<span class=\"muted\">({verdict})</span>")
+            let outcome = found.outcome();
+            let (class, sign) = look(found.comparison.verdict);
+            let word = match (found.gated, found.not_measured_in) {
+                (true, None) => format!("<span class=\"{class}\">{sign} {outcome}</span>"),
+                (true, Some(_)) => format!("<span class=\"muted\">{outcome}</span>"),
+                (false, _) => format!("<span class=\"muted\">({outcome})</span>"),
             };
             let help = what_would_help(found)
                 .filter(|_| found.gated)
-                .map(|help| format!("<br><span class=\"muted\">{}</span>", text(&help)))
+                .map(|help| format!("<br><span class=\"muted why\">{}</span>", text(&help)))
                 .unwrap_or_default();
             html += &format!(
                 "<tr><th scope=\"row\" class=\"name\">{}</th><td>{}</td><td>{}</td><td>{}</td>\

@@ -26,7 +26,7 @@ pub fn junit(verdicts: &Verdicts, fail_on: FailOn) -> Result<String, JunitError>
         // Figures of a cell that works no more say nothing that its runs do not say.
         let figures = cell.quantities.iter().filter(|_| cell.lost().is_none());
         for found in figures.filter(|found| found.gated) {
-            let mut case = TestCase::new(label(found), status(found, fail_on));
+            let mut case = TestCase::new(label(found), status(cell, found, fail_on));
             case.set_classname(name.clone());
             case.add_properties(properties(found));
             suite.add_test_case(case);
@@ -72,8 +72,14 @@ fn no(verdict: Verdict, fail_on: FailOn) -> TestCaseStatus {
     failed
 }
 
-fn status(found: &QuantityVerdict, fail_on: FailOn) -> TestCaseStatus {
+fn status(cell: &CellVerdicts, found: &QuantityVerdict, fail_on: FailOn) -> TestCaseStatus {
     let comparison = &found.comparison;
+    if found.not_measured_in.is_some() {
+        let mut status = no(comparison.verdict, fail_on);
+        status.set_message(found.outcome());
+        status.set_description(failures(cell).unwrap_or_else(|| found.outcome()));
+        return status;
+    }
     let mut status = match comparison.verdict {
         Verdict::Better | Verdict::Same => return TestCaseStatus::success(),
         verdict => no(verdict, fail_on),
@@ -110,7 +116,7 @@ fn properties(found: &QuantityVerdict) -> Vec<(String, String)> {
             number(comparison.interval.map(|interval| interval.hi)),
         ),
         ("margin", comparison.margin.to_string()),
-        ("verdict", comparison.verdict.to_string()),
+        ("verdict", found.outcome()),
         ("blocks", comparison.blocks_used.to_string()),
     ]
     .into_iter()

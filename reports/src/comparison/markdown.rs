@@ -4,8 +4,8 @@ use judge::compare::Verdict;
 use verdict::{CellVerdicts, QuantityVerdict, Verdicts};
 
 use super::{
-    FAMILY, GRAVEST_FIRST, cell_name, effect, headline, images, interval, label, looks, lost,
-    tally, value, warnings, what_would_help,
+    FAMILY, GRAVEST_FIRST, came_to, cell_name, effect, headline, images, interval, label, looks,
+    lost, tally, value, warnings, what_would_help,
 };
 use crate::{
     format::share,
@@ -32,7 +32,7 @@ pub fn markdown(verdicts: &Verdicts) -> String {
         let of_verdict: Vec<_> = verdicts
             .all()
             .filter(|(cell, _)| lost(cell).is_none())
-            .filter(|(_, found)| found.gated && found.comparison.verdict == verdict)
+            .filter(|(_, found)| found.gated && came_to(found, verdict))
             .collect();
         if of_verdict.is_empty() {
             continue;
@@ -44,6 +44,18 @@ pub fn markdown(verdicts: &Verdicts) -> String {
         } else {
             format!("### {title}\n\n{body}\n")
         };
+    }
+    let one_sided: Vec<_> = verdicts
+        .all()
+        .filter(|(cell, found)| lost(cell).is_none() && found.not_measured_in.is_some())
+        .filter(|(_, found)| found.gated)
+        .collect();
+    if !one_sided.is_empty() {
+        let body = rows(Verdict::Same, &one_sided);
+        text += &format!(
+            "### Measured on one side only: {}\n\n{body}\n",
+            one_sided.len()
+        );
     }
     let others: Vec<_> = verdicts.all().filter(|(_, found)| !found.gated).collect();
     if !others.is_empty() {
@@ -112,7 +124,7 @@ fn rows(verdict: Verdict, found: &[(&CellVerdicts, &QuantityVerdict)]) -> String
             let mut row = vec![
                 cell_name(cell),
                 label(found),
-                found.comparison.verdict.to_string(),
+                found.outcome(),
                 value(found, found.base),
                 value(found, found.head),
                 effect(found),

@@ -64,11 +64,15 @@ fn tally(verdicts: &Verdicts) -> String {
     let gated = || verdicts.all().filter(|(_, found)| found.gated);
     let counts = GRAVEST_FIRST.iter().map(|verdict| {
         let count = gated()
-            .filter(|(_, found)| found.comparison.verdict == *verdict)
+            .filter(|(_, found)| came_to(found, *verdict))
             .count();
         format!("{count} {verdict}")
     });
-    let counts = counts.collect::<Vec<_>>().join(", ");
+    let missing = gated()
+        .filter(|(_, found)| found.not_measured_in.is_some())
+        .count();
+    let missing = (missing > 0).then(|| format!("{missing} measured on one side only"));
+    let counts = counts.chain(missing).collect::<Vec<_>>().join(", ");
     let cells = plural(verdicts.cells.len(), "cell", "cells");
     let figures = plural(gated().count(), "figure", "figures");
     let lost = verdicts.cells.iter().filter_map(lost).count();
@@ -80,6 +84,11 @@ fn tally(verdicts: &Verdicts) -> String {
         ),
     };
     format!("{figures} of {cells} can fail the gate: {counts}.{lost}")
+}
+
+/// Whether the quantity was measured on both sides and came to this verdict.
+fn came_to(found: &QuantityVerdict, verdict: Verdict) -> bool {
+    found.not_measured_in.is_none() && found.comparison.verdict == verdict
 }
 
 /// Of a cell that works in the base and never in the head: what that is for a gate, and why.
@@ -153,10 +162,10 @@ fn interval(found: &QuantityVerdict) -> String {
     )
 }
 
-/// Why nobody can tell, and what would help.
+/// Why nobody can tell, and what would help; nothing where there is nothing to compare.
 fn what_would_help(found: &QuantityVerdict) -> Option<String> {
     let comparison = &found.comparison;
-    if comparison.verdict != Verdict::CannotTell {
+    if !came_to(found, Verdict::CannotTell) {
         return None;
     }
     let seen = comparison

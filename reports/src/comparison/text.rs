@@ -72,11 +72,10 @@ pub fn text_styled(verdicts: &Verdicts, style: Style) -> String {
             ]);
         }
         for found in &cell.quantities {
-            let verdict = found.comparison.verdict;
-            let entry = if found.gated {
-                word(verdict, style)
-            } else {
-                Cell::new(format!("({verdict})"))
+            let entry = match (found.gated, found.not_measured_in) {
+                (true, None) => word(found.comparison.verdict, style),
+                (true, Some(_)) => Cell::new(found.outcome()),
+                (false, _) => Cell::new(format!("({})", found.outcome())),
             };
             table.add_row(vec![
                 Cell::new(std::mem::take(&mut name)),

@@ -17,6 +17,8 @@ use judge::{
 pub use html::html;
 pub use text::{line, markdown, text};
 
+use serde::Serialize;
+
 use crate::format::{self, Quantity, UNKNOWN};
 
 /// One series, with what was found in it.
@@ -38,6 +40,8 @@ pub struct Series {
     pub points: Vec<Point>,
     /// Where its level changes, oldest first.
     pub changes: Vec<ChangePoint>,
+    /// Changes at which the card changed as well.
+    pub card_changes: Vec<CardChange>,
     /// The change that the newest point brought to light, by its place in `changes`.
     pub news: Option<usize>,
     /// How long ago its newest result was, where that was asked.
@@ -45,6 +49,17 @@ pub struct Series {
     /// What has taken its place, such as `image torch-2.11.0-cu130`: then nobody waits for a new
     /// result of it.
     pub successor: Option<String>,
+}
+
+/// A change of level with the card: the new level may be the card's and not the revision's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CardChange {
+    /// [`ChangePoint::index`], the first point of the new level.
+    pub index: usize,
+    /// UUID of the card of the point before.
+    pub before: String,
+    /// UUID of the card from there on.
+    pub after: String,
 }
 
 /// How much of what is on the page calls for somebody, gravest first.
@@ -90,13 +105,22 @@ impl Series {
             && !self.is_within_margin(change)
     }
 
-    /// What is to be said of its newest result: that nothing has come since, or what took over.
+    /// What is to be said beside its changes: that nothing has come since the newest result, or
+    /// what took over; and where the card changed with the level.
     fn remark(&self) -> Option<String> {
-        match (&self.successor, &self.staleness) {
+        let newest = match (&self.successor, &self.staleness) {
             (Some(successor), _) => Some(format!("superseded by {}", format::clean(successor))),
             (None, Some(staleness)) if staleness.overdue => Some(overdue(staleness)),
             _ => None,
-        }
+        };
+        let cards = self.card_changes.iter().map(|card| {
+            format::clean(&format!(
+                "at point {} the card changed from {} to {}, so that the change may be the card's",
+                card.index, card.before, card.after
+            ))
+        });
+        let remarks: Vec<String> = newest.into_iter().chain(cards).collect();
+        (!remarks.is_empty()).then(|| remarks.join("; "))
     }
 
     fn urgency(&self) -> Urgency {

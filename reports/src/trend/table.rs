@@ -37,6 +37,12 @@ pub(super) fn rows(series: &Series) -> Vec<[String; 9]> {
             } else {
                 ""
             };
+            let mut cards = series.card_changes.iter();
+            let card = if cards.any(|card| card.index == found.index) {
+                ", on another card"
+            } else {
+                ""
+            };
             [
                 found.index.to_string(),
                 time(found.timestamp),
@@ -46,7 +52,7 @@ pub(super) fn rows(series: &Series) -> Vec<[String; 9]> {
                 ratio(found),
                 interval(found),
                 format!("{:.1e}", found.p),
-                format!("{verdict}{within}{news}"),
+                format!("{verdict}{within}{news}{card}"),
             ]
             .map(|cell| format::clean(&cell))
         })

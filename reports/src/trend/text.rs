@@ -1,5 +1,7 @@
 //! Series as text and as Markdown.
 
+use std::collections::BTreeSet;
+
 use comfy_table::{ContentArrangement, Table, presets};
 
 use super::{Series, table};
@@ -56,18 +58,27 @@ fn listing(all: &[Series], write: impl Fn(&str, &[[String; 9]]) -> String) -> St
         .iter()
         .filter(|series| series.changes.is_empty())
         .count();
-    let superseded = all
-        .iter()
-        .filter(|series| series.successor.is_some())
-        .count();
-    let superseded = match superseded {
-        0 => String::new(),
-        count => format!(", {count} superseded by another image or driver"),
-    };
+    let superseded = superseded(all);
     out + &format!(
         "{} series, {quiet} of them without a change of level{superseded}\n",
         all.len()
     )
+}
+
+/// `, 3 superseded by image new`; nothing where none is.
+fn superseded(all: &[Series]) -> String {
+    const MOST_NAMED: usize = 3;
+    let by: Vec<&str> = all
+        .iter()
+        .filter_map(|series| series.successor.as_deref())
+        .collect();
+    let kinds: BTreeSet<&str> = by.iter().copied().collect();
+    let named = match kinds.len() {
+        0 => return String::new(),
+        1..=MOST_NAMED => kinds.into_iter().collect::<Vec<_>>().join(" or "),
+        _ => "another image or driver".to_owned(),
+    };
+    format!(", {} superseded by {}", by.len(), format::clean(&named))
 }
 
 /// What there is to say of one series, in a line.

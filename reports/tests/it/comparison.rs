@@ -4,7 +4,7 @@ use judge::compare::{Comparison, Interval, Method, Verdict};
 use record::{ImageChange, Part, PartValue, Reason};
 use reports::comparison::{annotations, html, json, junit, markdown, text};
 use verdict::{
-    CellVerdicts, FailOn, FailedRuns, Failures, Origin, QuantityVerdict, Verdicts, Warning,
+    CellVerdicts, FailOn, FailedRuns, Failures, Origin, QuantityVerdict, Role, Verdicts, Warning,
 };
 
 fn image_changes() -> Vec<ImageChange> {
@@ -135,6 +135,7 @@ fn judged(
         gated: record::Quantity::named(name).unwrap().gated,
         base: Some(base),
         head: Some(head),
+        not_measured_in: None,
         comparison: Comparison {
             ratio: Some(ratio),
             interval: Some(Interval { lo, hi }),
@@ -244,6 +245,69 @@ fn a_cell_that_works_no_more_is_told_in_every_form() {
         row("fp16 bs64")[1..4],
         ["runs", "5 of 5 failed", "5 of 5 failed"]
     );
+}
+
+/// As the judge leaves a quantity that one side never yielded.
+fn not_measured(name: &str, value: f64, role: Role) -> QuantityVerdict {
+    let mut found = judged(name, (value, value), (1.0, 1.0, 1.0), Verdict::CannotTell);
+    found.not_measured_in = Some(role);
+    match role {
+        Role::Base => found.base = None,
+        Role::Head => found.head = None,
+    }
+    found.comparison = Comparison {
+        ratio: None,
+        interval: None,
+        p_value: None,
+        q_value: None,
+        smallest_detectable_change: None,
+        blocks_needed: None,
+        blocks_used: 0,
+        method: Method::None,
+        reason: found.outcome(),
+        ..found.comparison
+    };
+    found
+}
+
+#[test]
+fn figures_of_one_side_alone_say_where_they_were_not_measured() {
+    let names = ["throughput_samples_per_second", "step_p99_seconds"];
+    for (role, of_cell, words) in [
+        (Role::Head, failures(0, 5), "not measured in head"),
+        (Role::Base, failures(5, 0), "not measured in base"),
+    ] {
+        let mut verdicts = verdicts();
+        verdicts.cells.truncate(1);
+        verdicts.cells[0].failures = Some(of_cell);
+        verdicts.cells[0].quantities = names.map(|name| not_measured(name, 2.0, role)).into();
+        for form in [
+            text(&verdicts),
+            json(&verdicts).unwrap(),
+            markdown(&verdicts),
+            html(&verdicts),
+        ] {
+            assert!(form.contains(words), "{form}");
+        }
+        let xml = junit(&verdicts, FailOn::Worse).unwrap();
+        let lines = annotations(&verdicts, FailOn::Worse);
+        // Where the cell is lost, it stands for its figures.
+        let single = role == Role::Base;
+        assert_eq!(xml.contains(words), single, "{xml}");
+        assert_eq!(lines.contains(words), single, "{lines}");
+        for form in [
+            text(&verdicts),
+            markdown(&verdicts),
+            html(&verdicts),
+            xml,
+            lines,
+        ] {
+            let form = form.replace("0 cannot tell", "");
+            for none in ["cannot tell", "blocks show", "both sides"] {
+                assert!(!form.contains(none), "{none} in {form}");
+            }
+        }
+    }
 }
 
 #[test]

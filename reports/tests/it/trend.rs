@@ -6,7 +6,7 @@ use judge::{
 };
 use reports::{
     format::Quantity,
-    trend::{Series, html, markdown, text},
+    trend::{CardChange, Series, html, markdown, text},
 };
 
 const DAY: f64 = 86_400.0;
@@ -33,6 +33,7 @@ fn series(title: &str, points: Vec<Point>) -> Series {
         direction: Some(Direction::HigherIsBetter),
         news: news(&points, &found, &TrendOptions::default()).unwrap(),
         changes: found.change_points,
+        card_changes: Vec::new(),
         staleness: None,
         successor: None,
         margin: 0.0,
@@ -116,13 +117,31 @@ fn what_another_took_over_is_not_waited_for() {
     assert!(!told.contains("no result for"), "{told}");
     assert!(told.contains("superseded by driver 600"), "{told}");
     assert!(
-        told.contains("2 superseded by another image or driver"),
+        told.contains("2 superseded by driver 600 or image torch-2.12"),
         "{told}"
     );
     let page = html(&all, "", "").unwrap();
     assert!(page.contains("superseded by image torch-2.12"));
     for group in ["Without new results", "Worse with the last run"] {
         assert!(!page.contains(group), "{group}");
+    }
+}
+
+#[test]
+fn a_change_with_another_card_says_so_in_every_form() {
+    let mut fell = series("fell", points(60, |i| if i < 59 { 1000.0 } else { 900.0 }));
+    fell.card_changes = vec![CardChange {
+        index: 59,
+        before: "GPU-a1".to_owned(),
+        after: "GPU-b2".to_owned(),
+    }];
+    let all = [fell];
+    for told in [text(&all), markdown(&all), html(&all, "", "").unwrap()] {
+        assert!(told.contains("worse, new, on another card"), "{told}");
+        // An apostrophe is an entity on a page.
+        let remark =
+            "at point 59 the card changed from GPU-a1 to GPU-b2, so that the change may be";
+        assert!(told.contains(remark), "{told}");
     }
 }
 

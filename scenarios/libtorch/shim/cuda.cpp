@@ -29,6 +29,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 using torchgauge::guarded;
 
@@ -129,6 +130,27 @@ c10::DeviceIndex card(int32_t index) {
       index >= 0 && index < count, "no CUDA device ", index, ": libtorch sees ", count, " of them");
   at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
   return static_cast<c10::DeviceIndex>(index);
+}
+
+std::mutex shortage_guard;
+std::optional<Shortage> last_shortage;
+
+void remember_shortage(
+    c10::DeviceIndex device, size_t requested, size_t capacity, size_t free) noexcept {
+  try {
+    // The allocator calls this without its lock.
+    const auto stats = allocator::getDeviceStats(device);
+    constexpr size_t all = 0;
+    const std::lock_guard<std::mutex> lock(shortage_guard);
+    last_shortage = Shortage{
+        requested,
+        free,
+        capacity,
+        static_cast<uint64_t>(stats.allocated_bytes[all].current),
+        static_cast<uint64_t>(stats.reserved_bytes[all].current)};
+  } catch (const std::exception&) {
+    // The allocation fails all the same, and its message says most of it.
+  }
 }
 
 template <size_t N>
@@ -242,6 +264,32 @@ void torchgauge_cuda_device_stats(int32_t index, DeviceStats* stats, Failure* fa
     stats->peak_segments = read.segment[all].peak;
     stats->counts_blocks = allocator::name() == "native";
   });
+}
+
+void torchgauge_cuda_watch_shortages(int32_t index, Failure* failure) noexcept {
+  guarded(failure, [&] {
+    // The allocators of all cards are there once the first one is ready.
+    card(index);
+    static std::once_flag once;
+    if (allocator::name() != "native") {
+      return;
+    }
+    std::call_once(once, [] {
+      allocator::attachOutOfMemoryObserver(
+          [](int64_t device, size_t requested, size_t capacity, size_t free) {
+            remember_shortage(static_cast<c10::DeviceIndex>(device), requested, capacity, free);
+          });
+    });
+  });
+}
+
+bool torchgauge_cuda_last_shortage(Shortage* shortage) noexcept {
+  const std::lock_guard<std::mutex> lock(shortage_guard);
+  if (!last_shortage) {
+    return false;
+  }
+  *shortage = *last_shortage;
+  return true;
 }
 
 void torchgauge_cuda_reset_peak(int32_t index, Failure* failure) noexcept {

@@ -50,6 +50,16 @@ struct DeviceStats {
   bool counts_blocks;
 };
 
+// An allocation that failed, and what the allocator held at that moment.
+struct Shortage {
+  uint64_t requested_bytes;
+  uint64_t free_bytes;
+  // Of the card, or of the share of it that this process may take.
+  uint64_t capacity_bytes;
+  uint64_t allocated_bytes;
+  uint64_t reserved_bytes;
+};
+
 struct AllocatorSettings {
   char backend[64];
   bool expandable_segments;
@@ -86,6 +96,13 @@ void torchgauge_cuda_empty_cache(Failure* failure) noexcept;
 void torchgauge_cuda_set_memory_fraction(int32_t index, double fraction, Failure* failure) noexcept;
 
 void torchgauge_cuda_device_stats(int32_t index, DeviceStats* stats, Failure* failure) noexcept;
+
+// From now on the last allocation that fails is remembered; once for a process. The `cudaMallocAsync`
+// backend tells nobody of them.
+void torchgauge_cuda_watch_shortages(int32_t index, Failure* failure) noexcept;
+
+// False where none has failed yet.
+bool torchgauge_cuda_last_shortage(Shortage* shortage) noexcept;
 
 void torchgauge_cuda_reset_peak(int32_t index, Failure* failure) noexcept;
 

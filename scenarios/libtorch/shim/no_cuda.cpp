@@ -59,6 +59,14 @@ void torchgauge_cuda_device_stats(int32_t, DeviceStats*, Failure* failure) noexc
   refuse(failure);
 }
 
+void torchgauge_cuda_watch_shortages(int32_t, Failure* failure) noexcept {
+  refuse(failure);
+}
+
+bool torchgauge_cuda_last_shortage(Shortage*) noexcept {
+  return false;
+}
+
 void torchgauge_cuda_reset_peak(int32_t, Failure* failure) noexcept {
   refuse(failure);
 }

@@ -85,6 +85,16 @@ pub(crate) struct DeviceStats {
 }
 
 #[repr(C)]
+#[derive(Default)]
+pub(crate) struct Shortage {
+    pub(crate) requested_bytes: u64,
+    pub(crate) free_bytes: u64,
+    pub(crate) capacity_bytes: u64,
+    pub(crate) allocated_bytes: u64,
+    pub(crate) reserved_bytes: u64,
+}
+
+#[repr(C)]
 pub(crate) struct AllocatorSettings {
     pub(crate) backend: [c_char; 64],
     pub(crate) expandable_segments: bool,
@@ -230,6 +240,8 @@ unsafe extern "C" {
         stats: *mut DeviceStats,
         failure: *mut Failure,
     );
+    pub(crate) fn torchgauge_cuda_watch_shortages(index: i32, failure: *mut Failure);
+    pub(crate) fn torchgauge_cuda_last_shortage(shortage: *mut Shortage) -> bool;
     pub(crate) fn torchgauge_cuda_reset_peak(index: i32, failure: *mut Failure);
     pub(crate) fn torchgauge_cuda_allocator(
         settings: *mut AllocatorSettings,

@@ -73,6 +73,45 @@ pub fn device_stats(index: u32) -> Result<DeviceStats> {
     })
 }
 
+/// An allocation on a card that failed, and what the caching allocator held at that moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shortage {
+    /// Bytes that were asked for, rounded up to what would have been taken from the driver.
+    pub requested_bytes: u64,
+    /// Bytes of the card that nobody used.
+    pub free_bytes: u64,
+    /// Bytes of the card, or of the share of it that this process may take.
+    pub capacity_bytes: u64,
+    /// Bytes in tensors.
+    pub allocated_bytes: u64,
+    /// Bytes that the allocator held.
+    pub reserved_bytes: u64,
+}
+
+/// From now on [`last_shortage`] knows the last allocation that failed on any card. To be called
+/// once the card is ready; without effect under `cudaMallocAsync`, which tells nobody of them.
+pub fn watch_shortages(index: u32) -> Result<()> {
+    let index = crate::cuda::raw_index(index);
+    // SAFETY: the pointer is valid for the call.
+    call(|failure| unsafe { ffi::torchgauge_cuda_watch_shortages(index, failure) })
+}
+
+/// The last allocation that failed since [`watch_shortages`], where one did. Trials that go on
+/// without it, such as those of cuDNN's algorithms, count too.
+#[must_use]
+pub fn last_shortage() -> Option<Shortage> {
+    let mut raw = ffi::Shortage::default();
+    // SAFETY: the pointer is valid for the call.
+    let is_known = unsafe { ffi::torchgauge_cuda_last_shortage(&raw mut raw) };
+    is_known.then_some(Shortage {
+        requested_bytes: raw.requested_bytes,
+        free_bytes: raw.free_bytes,
+        capacity_bytes: raw.capacity_bytes,
+        allocated_bytes: raw.allocated_bytes,
+        reserved_bytes: raw.reserved_bytes,
+    })
+}
+
 /// Lets the card's peaks start again from what is in use now.
 pub fn reset_peak(index: u32) -> Result<()> {
     let index = crate::cuda::raw_index(index);

@@ -222,6 +222,25 @@ pub struct Memory {
     pub host_peak_resident_bytes: Option<u64>,
     /// The caching allocator's counters; on a card only.
     pub counters: Option<AllocatorCounters>,
+    /// The allocation that failed; only where memory ran out on a card. «Now» is then that moment
+    /// for the allocator's bytes, and not the end of the work that failed, which gave them back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shortage: Option<Shortage>,
+}
+
+/// An allocation on a card that failed, and what the caching allocator held at that moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Shortage {
+    /// Bytes that were asked for, rounded up to what would have been taken from the driver.
+    pub requested_bytes: u64,
+    /// Bytes of the card that nobody used.
+    pub free_bytes: u64,
+    /// Bytes of the card, or of the share of it that the run may take.
+    pub capacity_bytes: u64,
+    /// Bytes in tensors.
+    pub allocated_bytes: u64,
+    /// Bytes that the allocator held.
+    pub reserved_bytes: u64,
 }
 
 /// Counters of the caching allocator. Those of events count the whole run.

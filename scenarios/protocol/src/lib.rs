@@ -15,7 +15,7 @@ mod variant;
 pub use allocator::{Allocator, AllocatorBackend, ParseAllocatorError};
 pub use event::{
     AllocatorCounters, CudaFacts, Event, FailureReason, Memory, MemoryPoint, Moment, Phase,
-    ScalerState, Started, Step, StepParts, Summary,
+    ScalerState, Shortage, Started, Step, StepParts, Summary,
 };
 pub use length_range::{LengthRange, ParseLengthRangeError};
 pub use model::{InputKind, Model, Task};

@@ -15,7 +15,7 @@ mod worker;
 
 use std::{
     env,
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader, Read, Write},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -118,8 +118,15 @@ impl Loader {
         }
     }
 
-    /// Why a worker says nothing more.
+    /// Why a worker says nothing more: in its own words, which may still lie behind answers that
+    /// nobody has read, or else how it ended.
     fn ended(&mut self, place: usize) -> Error {
+        let unread = self.workers[place].answers.by_ref().lines();
+        let mut unread = unread.map_while(Result::ok);
+        let said = unread.find_map(|line| Some(line.strip_prefix(worker::FAILED)?.to_owned()));
+        if let Some(cause) = said {
+            return self.failed(place, cause);
+        }
         let status = self.workers[place].process.wait();
         let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
         self.failed(place, format!("ended before its batch was taken: {how}"))
@@ -199,5 +206,55 @@ impl Drop for Worker {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A loader whose only worker runs this shell script, after it has ended.
+    fn after(script: &str) -> Loader {
+        let mut process = Command::new("sh")
+            .args(["-c", script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let requests = process.stdin.take().unwrap();
+        let answers = BufReader::new(process.stdout.take().unwrap());
+        while process.try_wait().unwrap().is_none() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        Loader {
+            workers: vec![Worker {
+                process,
+                requests,
+                answers,
+            }],
+            taken: 0,
+            asked: 0,
+            accumulation: 1,
+            different: 1,
+            memory_format: MemoryFormat::Contiguous,
+            device: Device::Cpu,
+        }
+    }
+
+    #[test]
+    fn what_a_worker_said_last_counts_although_answers_before_it_are_unread() {
+        let script = format!(
+            "echo input; echo labels; echo '{}no room'; exit 1",
+            worker::FAILED
+        );
+        let error = after(&script).ask().unwrap_err().to_string();
+        assert!(error.contains("no room"), "{error}");
+        assert!(!error.contains("exit status"), "{error}");
+    }
+
+    #[test]
+    fn a_worker_that_said_nothing_is_told_by_how_it_ended() {
+        let error = after("echo input; exit 7").ask().unwrap_err().to_string();
+        assert!(error.contains("exit status: 7"), "{error}");
     }
 }

@@ -143,34 +143,53 @@ impl Scope<'_> {
         self.parameters.placement.fill
     }
 
+    /// The tensor's own place is taken before a scratch one, so that parameters lie beside each
+    /// other in the caching allocator's segments, as those of a finished `PyTorch` model do that
+    /// is brought to a card. With gaps between them the optimizer's state, which comes later, lies
+    /// elsewhere, and more segments are held than steps need.
     fn make(&self, shape: &[i64], init: Init) -> Result<Tensor> {
         let Placement {
             device,
             memory_format,
             fill,
         } = self.parameters.placement;
-        let mut tensor = Tensor::f_empty(shape, (Kind::Float, device))?;
-        if fill {
-            init.fill(&mut tensor)?;
+        let options = (Kind::Float, device);
+        let mut kept = empty(shape, memory_format, options)?;
+        if !fill {
+            return Ok(kept);
         }
-        in_format(tensor, memory_format)
+        if kept.is_contiguous() {
+            init.fill(&mut kept)?;
+        } else {
+            // Drawn in the order of the dimensions, so that the format does not change values.
+            let mut drawn = Tensor::f_empty(shape, options)?;
+            init.fill(&mut drawn)?;
+            kept.f_copy_(&drawn)?;
+        }
+        Ok(kept)
     }
 }
 
-/// The tensor with its values where the format wants them. Only four dimensions have
-/// channels; others come back as they are.
-pub fn in_format(tensor: Tensor, format: MemoryFormat) -> Result<Tensor> {
-    match (format, tensor.size().as_slice()) {
+/// A tensor without values that lies in memory as the format wants it. Only four dimensions have
+/// channels; others are contiguous.
+fn empty(shape: &[i64], format: MemoryFormat, options: (Kind, Device)) -> Result<Tensor> {
+    Ok(match (format, shape) {
+        // tch has no argument for a memory format, but strides say the same.
         (MemoryFormat::ChannelsLast, &[n, c, h, w]) => {
-            // tch has no argument for a memory format, but strides say the same.
-            let options = (tensor.f_kind()?, tensor.device());
-            let mut moved =
-                Tensor::f_empty_strided([n, c, h, w], [c * h * w, 1, c * w, c], options)?;
-            moved.f_copy_(&tensor)?;
-            Ok(moved)
+            Tensor::f_empty_strided([n, c, h, w], [c * h * w, 1, c * w, c], options)?
         }
-        _ => Ok(tensor),
+        _ => Tensor::f_empty(shape, options)?,
+    })
+}
+
+/// The tensor with its values where the format wants them.
+pub fn in_format(tensor: Tensor, format: MemoryFormat) -> Result<Tensor> {
+    if format == MemoryFormat::Contiguous || tensor.dim() != 4 {
+        return Ok(tensor);
     }
+    let mut moved = empty(&tensor.size(), format, (tensor.f_kind()?, tensor.device()))?;
+    moved.f_copy_(&tensor)?;
+    Ok(moved)
 }
 
 #[cfg(test)]
@@ -183,6 +202,26 @@ mod tests {
         let moved = in_format(tensor.shallow_clone(), MemoryFormat::ChannelsLast).unwrap();
         assert_eq!(moved.stride(), [60, 1, 15, 3]);
         assert_eq!(moved, tensor);
+    }
+
+    #[test]
+    fn a_parameter_has_the_same_values_in_either_format() {
+        for shape in [[8, 3, 5, 5], [8, 3, 1, 1]] {
+            let [plain, moved] =
+                [MemoryFormat::Contiguous, MemoryFormat::ChannelsLast].map(|memory_format| {
+                    tch::manual_seed(5);
+                    let mut parameters = Parameters::new(Placement {
+                        device: Device::Cpu,
+                        memory_format,
+                        fill: true,
+                    });
+                    let init = Init::Normal { std: 1.0 };
+                    parameters.root().parameter("weight", &shape, init).unwrap()
+                });
+            assert_eq!(moved, plain);
+            let [_, c, h, w] = shape;
+            assert_eq!(moved.stride(), [c * h * w, 1, c * w, c]);
+        }
     }
 
     #[test]

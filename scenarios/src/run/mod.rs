@@ -47,7 +47,7 @@ pub fn carry_out<W: Write>(
             Ok(summary)
         }
         Err(error) => {
-            let memory = meter.and_then(|meter| meter.read().ok());
+            let memory = meter.and_then(|meter| meter.read_after(&error).ok());
             Err(results.fail(error, memory))
         }
     }

@@ -17,11 +17,15 @@ pub(crate) enum ClaimsFailOn {
 
 #[derive(Debug, Clone, Args)]
 #[command(
-    after_help = "A session keeps the claims of its suites. With --of, those of another suite are \
-                  judged by its runs, as far as it measured what they are about."
+    after_help = concat!(
+        "A session keeps the claims of its suites. With --of, those of another suite are judged by \
+         its runs, as far as it measured what they are about.\n\n",
+        exit_codes!()
+    )
 )]
 pub(crate) struct ClaimsArgs {
-    /// The session: a folder, `@BASELINE`, `branch=NAME` or `image=NAME`
+    /// The session: a folder, `@BASELINE`, `branch=NAME` or `image=NAME`; `:IMAGE` behind it
+    /// judges by the runs of one of its images alone
     #[arg(value_name = "SESSION")]
     pub(crate) session: String,
     /// Judge the claims of this suite in `scenarios/`, or file, in place of the session's own; may

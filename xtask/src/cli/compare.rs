@@ -35,10 +35,13 @@ pub(crate) struct By {
 
 #[derive(Debug, Clone, Args)]
 #[command(
-    after_help = "A side is a session's folder, or out of the history: `@NAME` a baseline, \
-                  `branch=NAME` the newest complete session of a branch, `image=NAME` the newest \
-                  complete session with an image; of those, the newest that shares a cell with \
-                  the other side. `:IMAGE` behind it picks one of several images."
+    after_help = concat!(
+        "A side is a session's folder, or out of the history: `@NAME` a baseline, `branch=NAME` \
+         the newest complete session of a branch, `image=NAME` the newest complete session with an \
+         image; of those, the newest that shares a cell with the other side. `:IMAGE` behind it \
+         picks one of several images.\n\n",
+        exit_codes!()
+    )
 )]
 pub(crate) struct CompareArgs {
     /// What to compare against: `SESSION[:IMAGE]`, `@BASELINE[:IMAGE]`, `branch=NAME[:IMAGE]` or

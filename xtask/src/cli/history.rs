@@ -47,6 +47,7 @@ pub(crate) struct SeriesArgs {
 }
 
 #[derive(Debug, Clone, Args)]
+#[command(after_help = exit_codes!())]
 pub(crate) struct HistoryArgs {
     #[command(flatten)]
     pub(crate) file: HistoryFile,
@@ -71,7 +72,10 @@ pub(crate) enum HistoryCommand {
     /// List series, or sessions
     List {
         /// Sessions in place of series
-        #[arg(long)]
+        #[arg(
+            long,
+            conflicts_with_all = ["device", "driver", "suite", "scenario", "variant", "metric"]
+        )]
         sessions: bool,
         #[command(flatten)]
         series: Box<SeriesArgs>,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::{Format, SourceArgs};
 
@@ -71,13 +71,16 @@ pub(crate) enum ImagesCommand {
         /// Images in `images/`, or files
         #[arg(required = true, value_name = "NAME|FILE")]
         names: Vec<String>,
+        /// Fetch all packages once more, too: what a first build takes beyond its downloads
+        #[arg(long)]
+        downloads: bool,
         /// How to print it
         #[arg(long, value_enum, default_value_t = Format::Text)]
         format: Format,
         #[command(flatten)]
         sources: SourceArgs,
     },
-    /// Remove what Torchgauge made from the engine; images of others stay
+    /// Remove what Torchgauge made from the engine, or clear the cache; images of others stay
     Prune(PruneArgs),
     /// Write the software bill of materials of a locked image, as JSON
     Sbom {
@@ -138,10 +141,33 @@ pub(crate) struct PruneArgs {
     /// Keep images made from this spec; may be given several times
     #[arg(long, value_name = "NAME")]
     pub(crate) keep: Vec<String>,
+    /// Clear the cache instead, of all or of what is named; nothing while a build or a session
+    /// uses it
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHAT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "all",
+        conflicts_with_all = ["names", "keep"]
+    )]
+    pub(crate) cache: Option<CacheChoice>,
     /// Say what would be removed, and remove nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// How to print it
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
+}
+
+/// What of the cache goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CacheChoice {
+    /// Everything: downloads, and what was made of them
+    All,
+    /// What no image of this checkout is made of
+    Unused,
+    /// What pip answered for images without a lock, so that it is asked anew
+    Resolved,
 }

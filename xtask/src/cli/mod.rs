@@ -1,5 +1,13 @@
 //! The command line, as clap sees it.
 
+/// What stands below the help of every command that can end in several ways.
+macro_rules! exit_codes {
+    () => {
+        "Exit codes: 0 fine; 1 a gate says no; 2 bad usage or configuration, a wrong input file \
+         too; 3 some runs failed; 4 engine or machine trouble."
+    };
+}
+
 mod claims;
 mod compare;
 mod history;
@@ -14,7 +22,7 @@ pub(crate) use compare::{By, CompareArgs};
 pub(crate) use history::{
     BaselineCommand, ExportFormat, HistoryArgs, HistoryCommand, HistoryFile, SeriesArgs,
 };
-pub(crate) use images::{ImagesCommand, PruneArgs};
+pub(crate) use images::{CacheChoice, ImagesCommand, PruneArgs};
 
 /// What does this PyTorch-CUDA image cost in memory and give in speed, and can I believe it?
 #[derive(Debug, Parser)]
@@ -24,10 +32,7 @@ pub(crate) use images::{ImagesCommand, PruneArgs};
     version,
     max_term_width = 100
 )]
-#[command(
-    after_help = "Exit codes: 0 fine; 1 a gate says no; 2 bad usage or configuration; \
-                        3 some runs failed; 4 engine or machine trouble."
-)]
+#[command(after_help = exit_codes!())]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -52,7 +57,7 @@ pub(crate) enum Command {
     /// Keep sessions, and read them over time
     History(HistoryArgs),
     /// Build, lock, verify, compare and remove images
-    #[command(subcommand)]
+    #[command(subcommand, after_help = exit_codes!())]
     Images(ImagesCommand),
     /// List, show and check suites
     #[command(subcommand)]
@@ -107,6 +112,7 @@ impl std::str::FromStr for EngineChoice {
 }
 
 #[derive(Debug, Clone, Args)]
+#[command(after_help = exit_codes!())]
 pub(crate) struct BenchArgs {
     /// A suite in `scenarios/`, or a file; may be given several times
     #[arg(long, value_name = "NAME|FILE", default_value = "smoke")]
@@ -243,9 +249,16 @@ pub(crate) enum Format {
 }
 
 #[derive(Debug, Clone, Args)]
+#[command(after_help = exit_codes!())]
 pub(crate) struct TrendArgs {
     /// A series, in place of the history: a CSV file with the header `timestamp,revision,value`
-    #[arg(long, value_name = "FILE.csv")]
+    #[arg(
+        long,
+        value_name = "FILE.csv",
+        conflicts_with_all = [
+            "machine", "device", "driver", "image", "suite", "scenario", "variant", "metric", "branch"
+        ]
+    )]
     pub(crate) input: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) file: HistoryFile,

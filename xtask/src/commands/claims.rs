@@ -2,7 +2,7 @@
 
 use judge::claims::Outcome;
 use record::{Claim, SessionFolder};
-use verdict::ClaimFound;
+use verdict::{ClaimFound, Side};
 
 use crate::{
     cli::{ClaimsArgs, ClaimsFailOn, Format},
@@ -18,6 +18,8 @@ pub(crate) fn run(args: &ClaimsArgs, printer: &Printer) -> Result<()> {
     let session = folder.read_session()?;
     let mut records = folder.read_records()?.records;
     if let Some(image) = &place.image {
+        // An image that did not run is an error, and not a session without measurements.
+        Side::pick(&session, &records, Some(image))?;
         records.retain(|run| run.image == *image);
     }
     let claims = if args.of.is_empty() {

@@ -1,10 +1,13 @@
 //! `cargo xtask history`: keep sessions, and read them over time.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
 
 use history::{
-    Aggregate, Format as FileFormat, History, ImportedSeries, Labels, PointFilter, Selection,
-    SeriesFilter, SessionFilter,
+    Aggregate, Format as FileFormat, History, HistoryError, ImportedSeries, Labels, PointFilter,
+    Selection, SeriesFilter, SeriesInfo, SessionFilter,
 };
 use judge::compare::{Direction, Kind};
 use record::SessionFolder;
@@ -146,7 +149,7 @@ pub(crate) fn run(args: &HistoryArgs, printer: &Printer) -> Result<()> {
             ));
             Ok(())
         }
-        HistoryCommand::Check => check(&History::open_existing(path)?, printer),
+        HistoryCommand::Check => check(path, printer),
         HistoryCommand::Recover { to } => recover(&path, to, printer),
     }
 }
@@ -164,7 +167,13 @@ fn export(
         ExportFormat::Parquet => FileFormat::Parquet,
     };
     let done = if to.as_os_str() == "-" {
-        history.export(format, selection, std::io::stdout())?
+        match history.export(format, selection, std::io::stdout()) {
+            // Whoever reads has seen enough, as `head` does.
+            Err(HistoryError::Export { source }) if source.kind() == ErrorKind::BrokenPipe => {
+                return Ok(());
+            }
+            other => other?,
+        }
     } else {
         history.export_to(to, format, selection)?
     };
@@ -225,6 +234,13 @@ fn recover(path: &Path, to: &Path, printer: &Printer) -> Result<()> {
             lost.name, lost.lost_runs, lost.lost_points
         ));
     }
+    if done.silent > 0 {
+        printer.note(&format!(
+            "{} cells of sessions have no cards and margins; adding the sessions' folders again \
+             brings them",
+            done.silent
+        ));
+    }
     Ok(())
 }
 
@@ -240,6 +256,8 @@ fn add(history: &History, sessions: &[PathBuf], labels: &Labels, printer: &Print
         let session = &added.session;
         printer.line(&if added.unchanged {
             format!("{session}: known already, nothing changed")
+        } else if !added.new && added.runs + added.points == 0 {
+            format!("{session}: known already; branch, end, margins or cards were added")
         } else {
             let (runs, failed, points) = (added.runs, added.failed, added.points);
             format!("{session}: {runs} runs added ({failed} failed), {points} points")
@@ -259,7 +277,10 @@ fn list_series(
     format: Format,
     printer: &Printer,
 ) -> Result<()> {
-    let found = history.series(&series_filter(series))?;
+    let mut found = history.series(&series_filter(series))?;
+    if series.branch.is_some() {
+        found = on_branch(history, found, &point_filter(series))?;
+    }
     if format == Format::Json {
         return printer.json(&found);
     }
@@ -282,6 +303,27 @@ fn list_series(
     }
     printer.line(&format!("{table}\n{} series", found.len()));
     Ok(())
+}
+
+/// Those with a point that fits, and what is known of these points.
+fn on_branch(
+    history: &History,
+    all: Vec<SeriesInfo>,
+    filter: &PointFilter,
+) -> Result<Vec<SeriesInfo>> {
+    let mut found = Vec::new();
+    for info in all {
+        let points = history.points(&info.key, filter, Aggregate::Run)?;
+        if let (Some(first), Some(last)) = (points.first(), points.last()) {
+            found.push(SeriesInfo {
+                points: points.len() as u64,
+                oldest: Some(first.timestamp),
+                newest: Some(last.timestamp),
+                ..info
+            });
+        }
+    }
+    Ok(found)
 }
 
 fn list_sessions(
@@ -349,7 +391,14 @@ fn baseline(path: &Path, command: &BaselineCommand, printer: &Printer) -> Result
     Ok(())
 }
 
-fn check(history: &History, printer: &Printer) -> Result<()> {
+fn check(path: PathBuf, printer: &Printer) -> Result<()> {
+    let history = match History::open_existing(path) {
+        Err(HistoryError::Damaged { path, detail, .. }) => {
+            printer.line(&detail);
+            return Err(Error::HistoryDamaged { path });
+        }
+        other => other?,
+    };
     let health = history.check()?;
     if health.is_sound() {
         printer.line(&format!("{}: as it was written", history.path().display()));

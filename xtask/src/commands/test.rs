@@ -52,7 +52,11 @@ const ON_PODMAN: [(&str, &[&str]); 2] = [
             "damage::",
             "first_build::",
             "images_are_built",
-            "a_run_on_the_processor",
+            "two_builds_of_one_image",
+            "what_an_image_takes",
+            "a_full_disk_is_said",
+            "containers::",
+            "containers_share_compiled_kernels",
         ],
     ),
 ];

@@ -118,6 +118,67 @@ fn a_damaged_wheel_is_fetched_again_and_another_one_is_refused() {
     check(&mut by_wheels(&checkout, &words, &index), 0, &whole);
 }
 
+#[test]
+fn pip_is_asked_once_for_an_image_without_a_lock() {
+    let checkout = Checkout::new("cli-unlocked");
+    let index = checkout.home.path().join("index");
+    fs::create_dir(&index).unwrap();
+    wheel(&checkout, "the first", &index.join(WHEEL));
+    let cache = checkout.home.path().join("torchgauge");
+    fs::create_dir_all(cache.join("wheels")).unwrap();
+    fetch_pip(&cache.join("wheels"));
+    let to = checkout.home.path().join("image.tar");
+    // Assembles the image, and needs no engine.
+    let export = |code: i32, expected: &[&str]| {
+        let words = ["export", "cli-unlocked", "--to", to.to_str().unwrap()];
+        let output = check(&mut by_wheels(&checkout, &words, &index), code, expected);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        text.contains("is what pip resolved")
+    };
+    assert!(!export(0, &["image.tar"]));
+    let first = fs::read(cache.join("wheels").join(WHEEL)).unwrap();
+
+    // An index that has nothing any more is not asked: but where its answer is to be written down.
+    fs::remove_file(index.join(WHEEL)).unwrap();
+    let kept = [
+        "torch 2.11.0 has no lock",
+        "pip resolved within the last hour",
+        "cargo xtask images lock NAME",
+        "cargo xtask images prune --cache=resolved",
+    ];
+    assert!(export(0, &kept));
+    let lock = ["lock", "cli-unlocked"];
+    check(
+        &mut by_wheels(&checkout, &lock, &index),
+        4,
+        &["pip offers no torch==2.11.0"],
+    );
+    let cleared = ["resolved/torch-2.11.0-cpu-", "removed "];
+    checkout.check(&["prune", "--cache=resolved"], 0, &cleared);
+    export(4, &["pip offers no torch==2.11.0"]);
+    fs::write(index.join(WHEEL), &first).unwrap();
+    assert!(!export(0, &[]));
+
+    // What was kept has another content in the index by now, and the cache has lost it.
+    wheel(&checkout, "the second", &index.join(WHEEL));
+    fs::remove_file(cache.join("wheels").join(WHEEL)).unwrap();
+    fs::remove_dir_all(cache.join("libtorch")).unwrap();
+    assert!(export(0, &["has the wrong content", "asking pip anew"]));
+    let second = fs::read(cache.join("wheels").join(WHEEL)).unwrap();
+    assert_ne!(first, second);
+    assert!(export(0, &kept));
+
+    // Another index is another question.
+    let other = checkout.home.path().join("other");
+    fs::create_dir(&other).unwrap();
+    let words = ["export", "cli-unlocked", "--to", to.to_str().unwrap()];
+    check(
+        &mut by_wheels(&checkout, &words, &other),
+        4,
+        &["pip offers no torch==2.11.0"],
+    );
+}
+
 /// Changes a byte in the middle of every file in a folder whose name ends so.
 fn damage(folder: &Path, end: &str) -> usize {
     let files: Vec<PathBuf> = fs::read_dir(folder)
@@ -144,6 +205,15 @@ fn a_damaged_package_or_base_is_made_again_and_comes_out_the_same() {
         Digest::of_file(&to).unwrap()
     };
     let first = base(&["base.tar"]);
+
+    // What apt keeps of its lists is checked by apt.
+    let read = cache.join("resolved/apt-lists.bin");
+    let size = fs::metadata(&read).unwrap().len();
+    for damaged in [vec![7; 100], vec![0; usize::try_from(size).unwrap()]] {
+        fs::write(&read, damaged).unwrap();
+        fs::remove_dir_all(cache.join("bases")).unwrap();
+        assert_eq!(base(&[]), first);
+    }
 
     assert_eq!(damage(&cache.join("bases"), ".tar"), 1);
     assert_eq!(

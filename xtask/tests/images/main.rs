@@ -407,6 +407,129 @@ fn images_are_built_listed_and_pruned() {
 }
 
 #[test]
+fn an_image_that_cannot_be_read_hides_no_other() {
+    let checkout = Checkout::new("cli-list");
+    checkout.second_spec("cli-list-a", "version: 1\ndescription: [\n");
+    checkout.second_spec("cli-list-b", SPEC);
+    let lock = checkout.world.path("images/cli-list-b.lock.json");
+    fs::write(lock, "{").unwrap();
+    checkout.check(&["list"], 2, &["A small world", "cli-list-a.yaml:2"]);
+    let listed = checkout.json(&["list", "--format", "json"], 2);
+    let locks: Vec<(&Value, &Value)> = listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| (&one["image"], &one["lock"]))
+        .collect();
+    let expected = [
+        ("cli-list", "none"),
+        ("cli-list-a", "unreadable"),
+        ("cli-list-b", "unreadable"),
+    ];
+    let expected = expected.map(|(image, lock)| (Value::from(image), Value::from(lock)));
+    assert_eq!(
+        locks,
+        expected.each_ref().map(|(image, lock)| (image, lock))
+    );
+}
+
+#[test]
+fn what_is_given_is_checked_before_anything_is_fetched() {
+    let checkout = Checkout::new("cli-given");
+    let to = checkout.home.path().join("image.tar");
+    let words = ["export", "cli-given", "--to", to.to_str().unwrap()];
+    // No pip and no apt: whoever looks for them first fails otherwise.
+    let without_tools = || {
+        let mut command = checkout.command(&words);
+        command.env("PATH", "/nothing").env_remove("LIBTORCH");
+        command
+    };
+    check(&mut without_tools(), 4, &["`python3` is needed"]);
+    let text = checkout.home.path().join("script.sh");
+    fs::write(&text, "#!/bin/sh\n").unwrap();
+    for (file, why) in [
+        (Path::new("/bin/true"), "it links no libtorch"),
+        (&text, "it is no ELF file"),
+        (checkout.home.path(), "it is no file"),
+        (Path::new("/absent"), "No such file"),
+    ] {
+        let mut command = without_tools();
+        command.env("TORCHGAUGE_SCENARIO", file);
+        let named = format!("{} is no scenario binary: {why}", file.display());
+        check(&mut command, 2, &[&named, "for x86-64 Linux"]);
+    }
+
+    let base = checkout.world.path("images/base.tar");
+    let whole = fs::read(&base).unwrap();
+    fs::write(&base, &whole[..whole.len() / 2]).unwrap();
+    check(&mut without_tools(), 2, &["base.tar", "it is cut off"]);
+    fs::write(&base, &whole).unwrap();
+    let mut command = without_tools();
+    command.env("TORCHGAUGE_BASE", "/absent.tar");
+    check(&mut command, 2, &["/absent.tar", "there is no such file"]);
+
+    // Where the base is Debian's, a libtorch of this machine comes before its packages.
+    checkout
+        .world
+        .spec(&SPEC.replace("{archive: base.tar}", "debian"));
+    let mut command = without_tools();
+    command.env("LIBTORCH", "/absent");
+    check(&mut command, 2, &["/absent is no libtorch folder"]);
+    for to in ["/absent/image.tar", checkout.home.path().to_str().unwrap()] {
+        let mut command = checkout.command(&["export", "cli-given", "--to", to]);
+        command.env("PATH", "/nothing").env_remove("LIBTORCH");
+        let named = to.trim_end_matches("/image.tar");
+        check(&mut command, 4, &[named]);
+        let mut command = checkout.command(&["base", "--to", to]);
+        check(command.env("PATH", "/nothing"), 4, &[named]);
+    }
+}
+
+#[test]
+fn the_cache_is_cleared_and_what_went_is_said() {
+    let checkout = Checkout::new("cli-clear");
+    let to = checkout.home.path().join("image.tar");
+    let export = || {
+        let words = ["export", "cli-clear", "--to", to.to_str().unwrap()];
+        checkout.check(&words, 0, &[]);
+        fs::read(&to).unwrap()
+    };
+    let first = export();
+    let cache = checkout.home.path().join("torchgauge");
+    let other = cache.join("wheels/other.whl");
+    fs::write(&other, vec![0; 2_000_000]).unwrap();
+
+    checkout.check(
+        &["prune", "--cache", "cli-clear"],
+        2,
+        &["cannot be used with"],
+    );
+    checkout.check(&["prune", "--cache=most"], 2, &["unused", "resolved"]);
+    let line = "would remove wheels/other.whl (1.9 MiB)";
+    checkout.check(&["prune", "--cache=unused", "--dry-run"], 0, &[line]);
+    let dry = checkout.json(&["prune", "--cache", "--dry-run", "--format", "json"], 0);
+    assert_eq!(dry["dry_run"], true);
+    assert!(dry["removed_bytes"].as_u64().unwrap() > 2_000_000, "{dry}");
+    assert!(other.exists());
+
+    // A build that runs.
+    let build = images::Cache::at(&cache).unwrap();
+    checkout.check(&["prune", "--cache"], 4, &["used by a build", "run again"]);
+    assert!(other.exists());
+    drop(build);
+    let line = "removed wheels/other.whl (1.9 MiB)";
+    checkout.check(&["prune", "--cache=unused"], 0, &[line, "stay"]);
+    assert!(!other.exists());
+    let found = checkout.json(&["prune", "--cache", "--format", "json"], 0);
+    assert_eq!(found["kept_bytes"], 0);
+    assert_eq!(export(), first);
+
+    // What a lock that cannot be read names is not taken for unused.
+    fs::write(checkout.world.path("images/cli-clear.lock.json"), "{").unwrap();
+    checkout.check(&["prune", "--cache=unused"], 2, &["cli-clear.lock.json"]);
+}
+
+#[test]
 fn what_an_image_takes_is_measured() {
     let checkout = Checkout::new("cli-measure");
     let found = checkout.json(&["measure", "cli-measure", "--format", "json"], 0);

@@ -97,7 +97,7 @@ fn a_side_comes_out_of_the_history() {
     let home = Home::new();
     home.check(
         &["compare", "@release", "sessions/head:img"],
-        4,
+        2,
         "history.sqlite",
     );
     let add = ["history", "add", "sessions/renamed", "--branch", "main"];
@@ -111,7 +111,7 @@ fn a_side_comes_out_of_the_history() {
         home.check(&["compare", base, "sessions/head:img"], 0, "1 same");
         home.check(&["compare", base, "sessions/head:other"], 1, "1 worse");
     }
-    home.check(&["compare", "@nightly", "sessions/head:img"], 4, "nightly");
+    home.check(&["compare", "@nightly", "sessions/head:img"], 2, "nightly");
     home.check(
         &["compare", "branch=fix/x", "sessions/head:img"],
         2,

@@ -3,6 +3,7 @@
 mod claims;
 mod compare;
 mod deciding;
+mod endings;
 mod follow;
 mod support;
 mod workflow;

@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeMap, path::PathBuf, process::Command};
 
-use protocol::{Device, Memory, Model, Precision, Step, Task, Variant};
+use protocol::{Device, Memory, Model, Precision, Step, Steps, Task, Variant};
 use record::{
-    EngineFacts, HarnessCost, Isolation, Machine, Metrics, Monitor, Outcome, Record, Session,
-    SessionFolder, StepTimes, Tool,
+    CellPlan, EngineFacts, HarnessCost, Isolation, Machine, Metrics, Monitor, Outcome, Record,
+    Session, SessionFolder, StepTimes, Tool,
 };
 
 pub(crate) fn session(name: &str) -> Session {
@@ -31,6 +31,21 @@ pub(crate) fn session(name: &str) -> Session {
         deciding: None,
         conduct: record::Conduct::default(),
         notes: Vec::new(),
+    }
+}
+
+/// The plan of the cell of [`records`] in single precision, with this margin.
+pub(crate) fn cell(image: &str, quantity: &str, margin: f64) -> CellPlan {
+    CellPlan {
+        image: image.into(),
+        suite: "smoke".into(),
+        scenario: "tiny".into(),
+        model: Model::ResnetTiny,
+        task: Task::Training,
+        variant: Variant::default(),
+        steps: Steps::new(1, 1),
+        seed: 1,
+        margins: BTreeMap::from([(quantity.to_owned(), margin)]),
     }
 }
 
@@ -97,6 +112,7 @@ pub(crate) fn records(
                 monitor: Monitor::default(),
                 validity: record::Validity::default(),
                 log: None,
+                shortage: None,
                 notes: Vec::new(),
             }
         })

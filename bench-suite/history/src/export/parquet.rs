@@ -46,6 +46,8 @@ message points {
     required double timestamp;
     required binary revision (UTF8);
     required double value;
+    optional double margin;
+    optional binary card (UTF8);
 }";
 
 /// Points in a row group: enough to compress well, and some 100 MB at most while writing.
@@ -71,6 +73,8 @@ struct Group {
     timestamp: Vec<f64>,
     revision: Vec<ByteArray>,
     value: Vec<f64>,
+    margin: Optional<f64>,
+    card: Optional<ByteArray>,
 }
 
 /// Values that are there, and for each row whether it has one.
@@ -132,7 +136,9 @@ impl Group {
         column::<Int64Type, W>(out, &self.time.values, Some(&self.time.there))?;
         column::<DoubleType, W>(out, &self.timestamp, None)?;
         column::<ByteArrayType, W>(out, &self.revision, None)?;
-        column::<DoubleType, W>(out, &self.value, None)
+        column::<DoubleType, W>(out, &self.value, None)?;
+        column::<DoubleType, W>(out, &self.margin.values, Some(&self.margin.there))?;
+        column::<ByteArrayType, W>(out, &self.card.values, Some(&self.card.there))
     }
 }
 
@@ -182,6 +188,8 @@ impl<W: Write + Send> Sink for Parquet<W> {
         group.timestamp.push(point.timestamp);
         group.revision.push(point.revision.as_str().into());
         group.value.push(point.value);
+        group.margin.push(point.margin);
+        group.card.push(text(&point.card));
         if group.value.len() == ROW_GROUP {
             self.write_group()?;
         }

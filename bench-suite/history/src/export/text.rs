@@ -13,7 +13,7 @@ use crate::{
     writer::{direction_word, kind_word},
 };
 
-const COLUMNS: [&str; 20] = [
+const COLUMNS: [&str; 22] = [
     "machine",
     "device",
     "driver",
@@ -34,6 +34,8 @@ const COLUMNS: [&str; 20] = [
     "timestamp",
     "revision",
     "value",
+    "margin",
+    "card",
 ];
 
 pub(super) struct Csv<W: Write> {
@@ -43,7 +45,7 @@ pub(super) struct Csv<W: Write> {
 impl<W: Write> Csv<W> {
     pub(super) fn begin(out: W) -> io::Result<Self> {
         let mut writer = csv::Writer::from_writer(out);
-        writer.write_record(COLUMNS)?;
+        writer.write_record(COLUMNS).map_err(failed)?;
         Ok(Self { writer })
     }
 }
@@ -52,9 +54,11 @@ impl<W: Write> Sink for Csv<W> {
     fn point(&mut self, series: &SeriesInfo, point: &Point) -> io::Result<()> {
         let number = |number: Option<u32>| number.map(|n| n.to_string()).unwrap_or_default();
         for (_, part) in series.key.parts() {
-            self.writer.write_field(harmless(part).as_ref())?;
+            self.writer
+                .write_field(harmless(part).as_ref())
+                .map_err(failed)?;
         }
-        let fields: [Cow<str>; 12] = [
+        let fields: [Cow<str>; 14] = [
             harmless(&series.unit),
             direction_word(series.direction).into(),
             kind_word(series.kind).into(),
@@ -70,13 +74,28 @@ impl<W: Write> Sink for Csv<W> {
             point.timestamp.to_string().into(),
             harmless(&point.revision),
             point.value.to_string().into(),
+            point
+                .margin
+                .map(|margin| margin.to_string())
+                .unwrap_or_default()
+                .into(),
+            harmless(point.card.as_deref().unwrap_or_default()),
         ];
-        self.writer.write_record(fields.iter().map(AsRef::as_ref))?;
-        Ok(())
+        self.writer
+            .write_record(fields.iter().map(AsRef::as_ref))
+            .map_err(failed)
     }
 
     fn finish(mut self: Box<Self>) -> io::Result<()> {
         self.writer.flush()
+    }
+}
+
+/// What the writer below said, so that a closed pipe is known as one.
+fn failed(error: csv::Error) -> io::Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        other => io::Error::other(format!("{other:?}")),
     }
 }
 
@@ -93,10 +112,14 @@ fn harmless(text: &str) -> Cow<'_, str> {
 /// `timestamp,revision,value`.
 pub(super) fn series(points: &[Point], out: impl Write) -> io::Result<()> {
     let mut writer = csv::Writer::from_writer(out);
-    writer.write_record(["timestamp", "revision", "value"])?;
+    writer
+        .write_record(["timestamp", "revision", "value"])
+        .map_err(failed)?;
     for point in points {
         let (timestamp, value) = (point.timestamp.to_string(), point.value.to_string());
-        writer.write_record([&timestamp, harmless(&point.revision).as_ref(), &value])?;
+        writer
+            .write_record([&timestamp, harmless(&point.revision).as_ref(), &value])
+            .map_err(failed)?;
     }
     writer.flush()
 }

@@ -15,7 +15,8 @@ use rusqlite::types::Value;
 use crate::{
     History, HistoryError,
     rows::{
-        BaselineRow, BranchRow, CellRow, PointRow, RevisionRow, Row, RunRow, SeriesRow, SessionRow,
+        BaselineRow, BranchRow, CellInSessionRow, CellRow, PointRow, RevisionRow, Row, RunRow,
+        SeriesRow, SessionRow,
     },
 };
 
@@ -67,6 +68,9 @@ pub struct Recovered {
     pub incomplete_sessions: Vec<Incomplete>,
     /// Imported series of which points are lost. Importing them again brings them back.
     pub incomplete_imports: Vec<Incomplete>,
+    /// Cells of sessions whose cards and margins are lost, or were never kept. `history add` with
+    /// the sessions' folders brings them.
+    pub silent: u64,
     /// Rows that could be read but belong to nothing that could.
     pub orphans: u64,
 }
@@ -126,6 +130,7 @@ struct Found {
     points: HashMap<(i64, u64, i64), PointRow>,
     branches: HashMap<i64, BranchRow>,
     baselines: HashMap<i64, BaselineRow>,
+    said: HashMap<(i64, i64), CellInSessionRow>,
 }
 
 impl Found {
@@ -168,6 +173,8 @@ impl Found {
         if let Some(row) = read::<PointRow>(raw) {
             self.points
                 .insert((row.series_id, row.timestamp.to_bits(), row.ordinal), row);
+        } else if let Some(row) = read::<CellInSessionRow>(raw) {
+            self.said.insert((row.cell_id, row.session_id), row);
         } else if rowid.is_none() {
             // An index: what it holds stands in its table too.
         } else if let Some(row) = read::<RunRow>(raw) {

@@ -1,6 +1,6 @@
 //! Putting rows that were found back together.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, mem};
 
 use rusqlite::Connection;
 
@@ -8,7 +8,7 @@ use super::{Found, Incomplete, Recovered};
 use crate::{
     SeriesKey,
     fault::Fault,
-    rows::{RevisionRow, Row, RunRow},
+    rows::{CellInSessionRow, RevisionRow, Row, RunRow},
 };
 
 /// Stands for revisions whose names are lost. Their values are as good as before.
@@ -21,6 +21,7 @@ pub(super) fn restore(connection: &Connection, found: &mut Found) -> Result<Reco
     drop_orphans(found);
     let after = found.runs.len() + found.points.len() + found.series.len();
     recovered.orphans = (before - after) as u64;
+    recovered.silent = say_nothing_of_lost_cells(found);
     name_revisions(found);
 
     let counts = Counts::of(found);
@@ -66,6 +67,7 @@ pub(super) fn restore(connection: &Connection, found: &mut Found) -> Result<Reco
     insert_all(connection, &found.runs)?;
     insert_all(connection, &found.branches)?;
     insert_all(connection, &found.baselines)?;
+    insert_all(connection, &found.said)?;
     let mut points: Vec<_> = found.points.values().collect();
     points.sort_by(|a, b| {
         a.series_id
@@ -79,11 +81,11 @@ pub(super) fn restore(connection: &Connection, found: &mut Found) -> Result<Reco
     Ok(recovered)
 }
 
-fn insert_all<T: Row>(connection: &Connection, rows: &HashMap<i64, T>) -> Result<(), Fault> {
-    let mut keys: Vec<_> = rows.keys().collect();
-    keys.sort_unstable();
-    for key in keys {
-        rows[key].insert(connection)?;
+fn insert_all<K: Ord, T: Row>(connection: &Connection, rows: &HashMap<K, T>) -> Result<(), Fault> {
+    let mut rows: Vec<_> = rows.iter().collect();
+    rows.sort_unstable_by_key(|(key, _)| *key);
+    for (_, row) in rows {
+        row.insert(connection)?;
     }
     Ok(())
 }
@@ -110,6 +112,22 @@ fn drop_orphans(found: &mut Found) {
     });
     branches.retain(|id, _| sessions.contains_key(id));
     baselines.retain(|_, row| sessions.contains_key(&row.session_id));
+}
+
+/// Keeps exactly the rows of cells in sessions of which there is a run; how many had to be made.
+fn say_nothing_of_lost_cells(found: &mut Found) -> u64 {
+    let mut there = mem::take(&mut found.said);
+    let mut made = 0;
+    for run in found.runs.values() {
+        let pair = (run.cell_id, run.session_id);
+        found.said.entry(pair).or_insert_with(|| {
+            there.remove(&pair).unwrap_or_else(|| {
+                made += 1;
+                CellInSessionRow::silent(pair.0, pair.1)
+            })
+        });
+    }
+    made
 }
 
 fn name_revisions(found: &mut Found) {

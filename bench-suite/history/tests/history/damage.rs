@@ -8,6 +8,7 @@ use rusqlite::Connection;
 
 use crate::support::{
     POINTS, add, everything, failed, folder, plain, record, session, throughput, values,
+    with_margin,
 };
 
 const SESSIONS: i64 = 30;
@@ -17,7 +18,7 @@ fn filled(home: &Path) -> Vec<record::SessionFolder> {
     let history = History::open(home.join("h.sqlite")).unwrap();
     let mut folders = Vec::new();
     for day in 0..SESSIONS {
-        let session = session(&format!("s-{day:02}"), day);
+        let session = with_margin(session(&format!("s-{day:02}"), day), 0.03);
         let mut runs: Vec<_> = (0..8)
             .map(|run| record(&session, run, 100.0 + (run as f64) / 7.0))
             .collect();
@@ -88,11 +89,16 @@ fn a_sound_file_recovers_whole() {
     let expect = everything(&History::open(home.path().join("h.sqlite")).unwrap()).unwrap();
     let recovered = check_recovery(home.path(), &folders, &expect);
     assert!(recovered.incomplete_sessions.is_empty() && recovered.orphans == 0);
+    assert_eq!(recovered.silent, 0);
     let saved = recovered.saved;
     assert_eq!(
         (saved.sessions, saved.runs, saved.points),
         (30, 270, 240 * POINTS as u64)
     );
+    // Margins and cards with them, before a folder is added again.
+    let alone = home.path().join("alone.sqlite");
+    recover(&home.path().join("h.sqlite"), &alone).unwrap();
+    assert_eq!(everything(&History::open(&alone).unwrap()).unwrap(), expect);
 }
 
 #[test]
@@ -223,6 +229,31 @@ fn rows_that_vanish_are_noticed() {
             .any(|p| p.starts_with("points of session s-02")),
         "{health:?}"
     );
+}
+
+#[test]
+fn cards_and_margins_that_vanish_are_noticed() {
+    let home = tempfile::tempdir().unwrap();
+    let folders = filled(home.path());
+    let path = home.path().join("h.sqlite");
+    let expect = everything(&History::open(&path).unwrap()).unwrap();
+    Connection::open(&path)
+        .unwrap()
+        .execute("DELETE FROM cells_in_sessions WHERE session_id = 3", [])
+        .unwrap();
+    let history = History::open(&path).unwrap();
+    let error = history
+        .points(&throughput(), &PointFilter::default(), Aggregate::Session)
+        .unwrap_err();
+    assert!(matches!(error, HistoryError::Damaged { .. }), "{error}");
+    let health = history.check().unwrap();
+    assert_eq!(
+        health.problems,
+        ["1 cells of sessions have lost their cards and margins"]
+    );
+    drop(history);
+    let recovered = check_recovery(home.path(), &folders, &expect);
+    assert_eq!((recovered.silent, recovered.orphans), (1, 0));
 }
 
 #[test]

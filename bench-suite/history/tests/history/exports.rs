@@ -15,7 +15,7 @@ use parquet::{
     record::{Field, Row},
 };
 
-use crate::support::{add, everything, folder, plain, record, session};
+use crate::support::{add, everything, folder, plain, record, session, with_margin};
 
 /// Names that a spreadsheet, a CSV reader or a terminal would stumble over.
 const HOSTILE: &str = "=HYPERLINK(\"http://x\",\"a\"),\n';--µ\u{1b}[2J";
@@ -25,6 +25,9 @@ fn filled(home: &Path) -> History {
     for (day, name) in [(0, "a"), (1, "b")] {
         add(&history, &plain(home, name, day, 100.0));
     }
+    let suites_own = with_margin(session("m", 1), 0.05);
+    let run = record(&suites_own, 0, 100.0);
+    add(&history, &folder(home, &suites_own, &[run]));
     let session = session("c", 2);
     let mut hostile = record(&session, 0, 50.5);
     hostile.image = HOSTILE.into();
@@ -87,6 +90,8 @@ fn json_lines_hold_every_point() {
         .collect();
     let expect = expected(&history);
     assert_eq!(lines.len(), expect.len());
+    assert!(lines.iter().any(|line| line["margin"] == 0.05));
+    assert!(lines.iter().any(|line| line["card"] == "GPU-0"));
     for (line, (info, point)) in lines.iter().zip(&expect) {
         for (name, part) in info.key.parts() {
             assert_eq!(line[name], part);
@@ -106,6 +111,8 @@ fn json_lines_hold_every_point() {
         );
         assert_eq!(line["run"], serde_json::to_value(&point.run).unwrap());
         assert_eq!(line["block"], serde_json::to_value(point.block).unwrap());
+        assert_eq!(line["margin"], serde_json::to_value(point.margin).unwrap());
+        assert_eq!(line["card"], serde_json::to_value(&point.card).unwrap());
     }
     let times: Vec<_> = lines
         .iter()
@@ -147,6 +154,8 @@ fn csv_holds_every_point_and_no_formula() {
             field("block"),
             point.block.map(|b| b.to_string()).unwrap_or_default()
         );
+        assert_eq!(field("margin").parse().ok(), point.margin);
+        assert_eq!(field("card"), point.card.as_deref().unwrap_or_default());
         for (name, text) in header.iter().zip(row) {
             let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']);
             assert!(
@@ -200,6 +209,9 @@ fn parquet_holds_every_point() {
             .block
             .map_or(Field::Null, |b| Field::Int(b.try_into().unwrap()));
         assert_eq!(*column(row, "block"), block);
+        let margin = point.margin.map_or(Field::Null, Field::Double);
+        assert_eq!(*column(row, "margin"), margin);
+        assert_eq!(text(column(row, "card")), point.card.as_deref());
         #[expect(
             clippy::cast_possible_truncation,
             reason = "whole seconds of this century"

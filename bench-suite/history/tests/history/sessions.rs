@@ -2,6 +2,7 @@
 
 use crate::support::{
     POINTS, add, at, everything, failed, folder, plain, record, session, throughput, values,
+    with_margin,
 };
 use history::{Aggregate, History, HistoryError, Labels, PointFilter, SeriesFilter, SessionFilter};
 
@@ -421,4 +422,70 @@ fn a_negative_figure_is_refused_as_by_a_comparison() {
         "{error}"
     );
     assert!(everything(&history).unwrap().0.is_empty());
+}
+
+#[test]
+fn a_suites_margin_and_the_card_stand_beside_the_figures() {
+    let home = tempfile::tempdir().unwrap();
+    let history = open(home.path());
+    let with = |name: &str, day, margin: Option<f64>, uuid: &str| {
+        let mut session = session(name, day);
+        session.machine.cards[0].uuid = uuid.into();
+        if let Some(margin) = margin {
+            session = with_margin(session, margin);
+        }
+        let mut run = record(&session, 0, 100.0);
+        // The workload did not get so far as to tell its card.
+        run.workload = None;
+        folder(home.path(), &session, &[run])
+    };
+    let folders = [
+        with("a", 0, Some(0.05), "GPU-AA"),
+        with("b", 1, None, "bb"),
+        with("c", 2, Some(0.0), ""),
+    ];
+    for folder in &folders {
+        add(&history, folder);
+    }
+    for aggregate in [Aggregate::Session, Aggregate::Run] {
+        let points = history
+            .points(&throughput(), &PointFilter::default(), aggregate)
+            .unwrap();
+        let beside: Vec<_> = points
+            .iter()
+            .map(|point| (point.margin, point.card.as_deref()))
+            .collect();
+        let expect = [
+            (Some(0.05), Some("GPU-aa")),
+            (None, Some("GPU-bb")),
+            (Some(0.0), None),
+        ];
+        assert_eq!(beside, expect);
+    }
+    // Margins are those of a figure, not of its cell.
+    let peak = history::SeriesKey {
+        metric: "peak_allocated_bytes".into(),
+        ..throughput()
+    };
+    let newest = history.latest(&peak, &PointFilter::default()).unwrap();
+    assert_eq!(newest.unwrap().margin, None);
+
+    for folder in &folders {
+        assert!(add(&history, folder).unchanged);
+    }
+    let error = history
+        .add(&with("a", 0, Some(0.01), "GPU-AA"), &Labels::default())
+        .unwrap_err();
+    assert!(
+        error.to_string().contains(
+            "with another set of margins (there {\"throughput_samples_per_second\":0.05}"
+        ),
+        "{error}"
+    );
+    for name in ["a", "b", "c"] {
+        history.remove(name).unwrap();
+    }
+    assert!(everything(&history).unwrap().1.is_empty());
+    assert!(history.check().unwrap().is_sound());
+    add(&history, &folders[0]);
 }

@@ -4,10 +4,10 @@ use std::{collections::BTreeMap, path::Path};
 
 use history::{Aggregate, History, Labels, Point, PointFilter, SeriesFilter, SeriesKey};
 use jiff::{SignedDuration, Timestamp};
-use protocol::{CudaFacts, Device, Memory, Model, Phase, Started, Task, Variant};
+use protocol::{CudaFacts, Device, Memory, Model, Phase, Started, Steps, Task, Variant};
 use record::{
-    Card, EngineFacts, HarnessCost, Isolation, Machine, Metrics, Monitor, Outcome, Processor,
-    Reason, Record, Session, SessionFolder, Stage, StepTimes, Tool, VERSION,
+    Card, CellPlan, EngineFacts, HarnessCost, Isolation, Machine, Metrics, Monitor, Outcome,
+    Processor, Reason, Record, Session, SessionFolder, Stage, StepTimes, Tool, VERSION,
 };
 
 /// Points of one good run of [`record`].
@@ -52,6 +52,25 @@ pub(crate) fn session(name: &str, day: i64) -> Session {
         deciding: None,
         conduct: record::Conduct::default(),
         notes: Vec::new(),
+    }
+}
+
+/// The session with this margin for the throughput of its one cell.
+pub(crate) fn with_margin(session: Session, margin: f64) -> Session {
+    let of_cell = record(&session, 0, 1.0);
+    Session {
+        cells: vec![CellPlan {
+            image: of_cell.image,
+            suite: of_cell.suite,
+            scenario: of_cell.scenario,
+            model: of_cell.model,
+            task: of_cell.task,
+            variant: of_cell.variant,
+            steps: Steps::new(1, 1),
+            seed: 1,
+            margins: BTreeMap::from([(throughput().metric, margin)]),
+        }],
+        ..session
     }
 }
 
@@ -114,6 +133,7 @@ pub(crate) fn record(session: &Session, run: usize, throughput: f64) -> Record {
         monitor: Monitor::default(),
         validity: record::Validity::default(),
         log: None,
+        shortage: None,
         notes: Vec::new(),
     }
 }

@@ -3,13 +3,19 @@
 use super::MIN_SEGMENT;
 use super::candidates::candidates;
 use super::robust::{self, Level};
-use super::series::Series;
+use super::series::{Series, levels_of};
 use crate::dist::{normal_two_sided, t_two_sided};
 
 /// The newest level may shrink to the majority of [`MIN_SEGMENT`] that made its median.
 const NEWEST_MAJORITY: usize = MIN_SEGMENT / 2 + 1;
 /// p of the ranks is multiplied by this, for some choice there was.
 const PRICE_OF_RANKS: f64 = 10.0;
+/// A jump is the difference of the medians of so many points on either side.
+const JUMP_POINTS: usize = 3;
+/// Fewer jumps inside levels say nothing about how large they get.
+const LEAST_JUMPS: usize = 10;
+/// p of a jump is multiplied by this: the test of levels had a say before.
+const PRICE_OF_JUMPS: f64 = 2.0;
 
 /// A change of level, on the scale of [`Series::y`].
 #[derive(Debug, Clone)]
@@ -49,6 +55,10 @@ pub(super) fn changes(series: &Series, alpha: f64) -> Vec<Change> {
         tested = (0..starts.len())
             .map(|i| test(series, around(i), starts[i], rho))
             .collect();
+        let usual = usual_jump(series, &starts);
+        for (i, change) in tested.iter_mut().enumerate() {
+            change.p = change.p.min(jump_p(series, around(i), starts[i], usual));
+        }
         if let Some(weakest) = weakest(&tested, alpha) {
             starts.remove(weakest);
             tested.clear();
@@ -158,17 +168,56 @@ fn test(series: &Series, (lo, hi): (usize, usize), mid: usize, rho: f64) -> Chan
     change
 }
 
-/// p of van der Waerden's test: the normal scores of all points, one side against the other.
-/// Where noise has two modes, a handful of points in the wild one look like a level to
-/// whoever measures distances; ranks know how many more there are. 0 where the two sides do
-/// not overlap: few ranks cannot say more than that.
-fn ranks_p(left: &[f64], right: &[f64], rho: f64) -> f64 {
+/// The difference of the medians just after and just before a place.
+fn jump(y: &[f64], place: usize) -> f64 {
+    let middle = |from: usize| robust::median(&mut y[from..from + JUMP_POINTS].to_vec());
+    middle(place) - middle(place - JUMP_POINTS)
+}
+
+/// The largest jump inside the levels that start at `starts`, and at least the scale of their
+/// noise; `None` with few jumps.
+fn usual_jump(series: &Series, starts: &[usize]) -> Option<f64> {
+    let mut jumps = Vec::with_capacity(series.len());
+    let mut residuals = Vec::with_capacity(series.len());
+    for level in levels_of(0, series.len(), starts) {
+        let places = level.start + JUMP_POINTS..(level.end + 1).saturating_sub(JUMP_POINTS);
+        jumps.extend(places.map(|place| jump(&series.y, place).abs()));
+        residuals.extend(robust::residuals(&series.y[level]));
+    }
+    let scale = robust::scale(&residuals, series.y.first().copied().unwrap_or(0.0));
+    (jumps.len() >= LEAST_JUMPS).then(|| jumps.into_iter().fold(scale, f64::max))
+}
+
+/// p of the jump into a level that does not overlap with the one before, from how far it exceeds
+/// all jumps inside levels and the noise there, whose tails are taken to fall like those of Student's t with 3 degrees
+/// of freedom. Noise that goes in waves leaves the test of levels no degrees of freedom, however
+/// far apart they are; but waves do not jump.
+fn jump_p(series: &Series, (lo, hi): (usize, usize), mid: usize, usual: Option<f64>) -> f64 {
+    let Some(usual) = usual else {
+        return 1.0;
+    };
+    if overlap(&series.y[lo..mid], &series.y[mid..hi]) {
+        return 1.0;
+    }
+    (PRICE_OF_JUMPS * (usual / jump(&series.y, mid).abs()).powi(3)).min(1.0)
+}
+
+/// Whether some point of one side lies among those of the other.
+fn overlap(left: &[f64], right: &[f64]) -> bool {
     let ends = |side: &[f64]| {
         let low = side.iter().copied().fold(f64::INFINITY, f64::min);
         (low, side.iter().copied().fold(f64::NEG_INFINITY, f64::max))
     };
     let ((left_low, left_high), (right_low, right_high)) = (ends(left), ends(right));
-    if left_high < right_low || right_high < left_low {
+    left_high >= right_low && right_high >= left_low
+}
+
+/// p of van der Waerden's test: the normal scores of all points, one side against the other.
+/// Where noise has two modes, a handful of points in the wild one look like a level to
+/// whoever measures distances; ranks know how many more there are. 0 where the two sides do
+/// not overlap: few ranks cannot say more than that.
+fn ranks_p(left: &[f64], right: &[f64], rho: f64) -> f64 {
+    if !overlap(left, right) {
         return 0.0;
     }
     let all = [left, right].concat();

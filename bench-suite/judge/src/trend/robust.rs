@@ -103,7 +103,8 @@ pub(super) fn level(values: &[f64], scale: f64) -> Level {
 /// Autocorrelation at lag 1, from the spread of differences over one and over two steps
 /// that stay within a group: for AR(1) their variances are as 1 to 1 + ρ, whatever the
 /// levels do (Chakar, Lebarbier, Lévy-Leduc and Robin 2017; there with medians, here
-/// with clipped squares, which scatter less). `None` with fewer than ten differences.
+/// with clipped squares, which scatter less). `None` with fewer than ten differences, and where the
+/// noise goes in waves: then it is above 1, which no AR(1) noise has.
 pub(super) fn rho_from_differences(
     values: &[f64],
     same_group: impl Fn(usize, usize) -> bool,
@@ -124,7 +125,9 @@ pub(super) fn rho_from_differences(
         Some(squares / differences.len() as f64)
     };
     let (one, two) = (spread(1)?, spread(2)?);
-    (one > 0.0).then(|| two / one - 1.0)
+    (one > 0.0)
+        .then(|| two / one - 1.0)
+        .filter(|rho| *rho < 1.0)
 }
 
 /// Lag-1 autocorrelation of residuals, clipped at [`CLIP`] scales; 0 where there is

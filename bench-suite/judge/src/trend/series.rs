@@ -1,5 +1,7 @@
 //! A series made ready: the scale it is judged on, and where a new level may start.
 
+use std::ops::Range;
+
 use super::Point;
 use super::robust;
 
@@ -67,12 +69,10 @@ impl Series {
         let n = values.len() as f64;
         let mut residuals = Vec::with_capacity(values.len());
         let mut level_of = Vec::with_capacity(values.len());
-        let (mut start, mut levels) = (from, 0_usize);
-        let inner = starts.iter().copied().filter(|&s| s > from && s < to);
-        for end in inner.chain([to]) {
-            residuals.extend(robust::residuals(&self.y[start..end]));
+        let mut levels = 0_usize;
+        for level in levels_of(from, to, starts) {
+            residuals.extend(robust::residuals(&self.y[level]));
             level_of.resize(residuals.len(), levels);
-            start = end;
             levels += 1;
         }
         let scale = robust::scale(&residuals, values.first().copied().unwrap_or(0.0));
@@ -87,4 +87,16 @@ impl Series {
         let rho = differences.map_or(freed, |other| freed.max(f64::midpoint(freed, other)));
         (rho + 0.5 / n.sqrt()).clamp(0.0, robust::MOST_RHO)
     }
+}
+
+/// The levels of `from..to` that end and begin at those of `starts` that lie inside.
+pub(super) fn levels_of(
+    from: usize,
+    to: usize,
+    starts: &[usize],
+) -> impl Iterator<Item = Range<usize>> {
+    let inner = starts.iter().copied().filter(move |&s| s > from && s < to);
+    inner
+        .chain([to])
+        .scan(from, |start, end| Some(std::mem::replace(start, end)..end))
 }

@@ -192,6 +192,37 @@ fn a_drifting_machine_is_not_a_change_of_revision() {
     assert!(alarms <= 10, "{alarms} of 200");
 }
 
+/// A week's pattern or slower waves of 0.3 %, and a little noise.
+fn waves(seed: u64, n: usize, wave: impl Fn(usize) -> f64) -> Vec<f64> {
+    let noise = stationary(&mut rng(205, seed), n, 0.0002, Shape::Gauss);
+    let waved = noise.iter().enumerate();
+    waved
+        .map(|(i, value)| value * (1.0 + 0.003 * wave(i)))
+        .collect()
+}
+
+#[test]
+fn a_drop_stands_out_of_waves_and_waves_are_no_change() {
+    let sine = |i: usize, period: f64| (i as f64 / period * std::f64::consts::TAU).sin();
+    let wave_forms: [(&str, &dyn Fn(usize) -> f64); 4] = [
+        ("sine of 7", &|i| sine(i, 7.0)),
+        ("sine of 30", &|i| sine(i, 30.0)),
+        ("sawtooth of 7", &|i| (i % 7) as f64 / 3.0 - 1.0),
+        ("weekends", &|i| if i % 7 < 5 { 0.0 } else { -10.0 }),
+    ];
+    for (name, wave) in wave_forms {
+        let (mut found, mut false_ones) = (0, 0);
+        for seed in 0..50 {
+            let calm = waves(seed, 60, wave);
+            false_ones += usize::from(!trend(&series(&calm)).change_points.is_empty());
+            let dropped = trend(&series(&scaled(calm, 40, 60, 0.95))).change_points;
+            found += usize::from(dropped.iter().any(|change| change.index.abs_diff(40) <= 2));
+        }
+        assert!(found >= 45, "{name}: found {found} of 50");
+        assert!(false_ones <= 3, "{name}: {false_ones} of 50");
+    }
+}
+
 #[test]
 fn output_has_the_fields_that_were_promised() {
     let found = trend(&series(&scaled(noisy(12, 60), 30, 60, 1.1)));

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Execution, Executor, Order, RETRY_PAUSE, silence::silence};
 use crate::{
     live::Live,
+    log,
     monitor::{Card, Target, Watch},
     outcome::{End, signal_name},
 };
@@ -111,6 +112,20 @@ impl Container {
         if let Err(error) = container.save_logs(&order.log).await {
             execution.notes.push(format!("no log: {error}"));
         }
+        // The log tells whose exit code it is.
+        let end = match end {
+            End::Exited(code) if told_nothing(order) && not_executed(code, order) => {
+                End::NotStarted {
+                    reason: Reason::ImageBroken,
+                    stage: Stage::Start,
+                    message: format!(
+                        "the image's program cannot be started (status {code}); the log {} says why",
+                        order.log.display()
+                    ),
+                }
+            }
+            end => end,
+        };
         if let Err(error) = container.remove().await {
             execution.notes.push(error.to_string());
         }
@@ -243,15 +258,6 @@ impl Container {
                     message: format!("ended by {}, and {error}", signal_name(signal)),
                 },
             },
-            // An init process inside says so where the program behind it cannot be started.
-            (None, Some(code @ (126 | 127))) if told_nothing(order) => End::NotStarted {
-                reason: Reason::ImageBroken,
-                stage: Stage::Start,
-                message: format!(
-                    "the image's program cannot be started (status {code}); the log {} says why",
-                    order.log.display()
-                ),
-            },
             (None, Some(code)) => End::Exited(code),
             (None, None) => End::EngineLost {
                 message: "the engine does not know how the container ended".to_owned(),
@@ -344,6 +350,14 @@ fn not_started(error: &engine::Error, stage: Stage) -> End {
         stage,
         message: words,
     }
+}
+
+/// Whether the init process could not execute the program: Docker's says so by its exit code, and
+/// Podman's (catatonit), which exits with 1, in the log.
+fn not_executed(code: i64, order: &Order) -> bool {
+    const PODMANS_WORDS: &str = "failed to exec pid1";
+    matches!(code, 126 | 127)
+        || log::tail(&order.log).is_ok_and(|said| said.contains(PODMANS_WORDS))
 }
 
 fn told_nothing(order: &Order) -> bool {

@@ -2,7 +2,7 @@
 
 use judge::compare::Verdict;
 use record::{Outcome, Reason, Record};
-use verdict::{FailOn, Gate, Options, Side, Verdicts, compare};
+use verdict::{FailOn, Gate, Options, Role, Side, Verdicts, compare};
 
 use crate::support::{Runs, records, runs, session};
 
@@ -67,6 +67,25 @@ fn a_cell_that_fails_on_both_sides_or_in_the_base_alone_is_no_loss() {
     // It stands among the cells although it has no figure.
     let verdicts = judged(&every(), &every(), |_| ());
     assert_eq!(verdicts.cells[0].quantities, []);
+}
+
+#[test]
+fn a_figure_of_one_side_alone_says_so_and_asks_for_no_more_blocks() {
+    for (base, head, role) in [
+        (runs(100.0, 1000), every(), Role::Head),
+        (every(), runs(100.0, 1000), Role::Base),
+    ] {
+        let verdicts = judged(&base, &head, |_| ());
+        let figures = &verdicts.cells[0].quantities;
+        assert!(!figures.is_empty());
+        for found in figures {
+            assert_eq!(found.not_measured_in, Some(role));
+            assert_eq!(found.comparison.reason, format!("not measured in {role}"));
+            assert_eq!(found.comparison.blocks_needed, None);
+        }
+        let well = &verdicts.cells[1].quantities;
+        assert!(well.iter().all(|found| found.not_measured_in.is_none()));
+    }
 }
 
 #[test]

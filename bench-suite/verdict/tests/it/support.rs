@@ -130,6 +130,7 @@ pub(crate) fn records(
                 monitor: Monitor::default(),
                 validity: record::Validity::default(),
                 log: None,
+                shortage: None,
                 notes: Vec::new(),
             }
         })

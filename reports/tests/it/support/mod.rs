@@ -9,8 +9,8 @@ use protocol::{Device, Model, Steps, Task, Variant};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use record::{
-    Card, CellPlan, EngineFacts, ImageFacts, Machine, Outcome, Processor, Reason, Record, Records,
-    Session, Stage, Tool, Validity,
+    Card, CellPlan, EngineFacts, ImageFacts, ImageLock, Machine, Outcome, Processor, Reason,
+    Record, Records, Session, Stage, Tool, Validity,
 };
 use reports::Source;
 
@@ -185,6 +185,9 @@ impl Fake {
                     scenario_sha256: Some(
                         "5feceb66ffc86f38d952786c6d696c79c2dbc239dd4e91b46729d73a27fb57e9".into(),
                     ),
+                    lock: Some(ImageLock::OtherScenario {
+                        cause: "the workload's sources changed since it was locked".into(),
+                    }),
                     parts: None,
                 })
                 .collect(),

@@ -118,6 +118,7 @@ impl Fake {
             phase_seconds: phases,
             harness,
             log: Some(format!("logs/{run}.log")),
+            shortage: None,
             notes: Vec::new(),
             outcome,
         }

@@ -4,7 +4,7 @@ use std::{env, io::Write, process::Command};
 
 use libtorch::{
     Error, allocator, catch, checkpoint, cuda,
-    memory::{device_stats, reset_peak},
+    memory::{device_stats, last_shortage, reset_peak, watch_shortages},
 };
 use tch::{Device, Kind, Tensor};
 
@@ -54,9 +54,29 @@ fn statistics_count_bytes() {
 fn memory_runs_out_as_a_type() {
     let _turn = turn();
     let before = device_stats(0).unwrap();
+    watch_shortages(0).unwrap();
+    watch_shortages(0).unwrap();
+    let kept = Tensor::zeros([1 << 20], CARD);
     let huge = i64::try_from(cuda::facts(0).unwrap().total_memory_bytes).unwrap();
     let error = Error::from(Tensor::f_zeros([huge], CARD).unwrap_err());
     assert!(error.is_out_of_memory(), "{error}");
+    // What was held at that moment counts, and not what is left once the failed work is gone.
+    let held = device_stats(0).unwrap();
+    drop(kept);
+    let shortage = last_shortage().unwrap();
+    assert!(
+        shortage.requested_bytes >= 4 * huge.unsigned_abs(),
+        "{shortage:?}"
+    );
+    assert!(
+        shortage.free_bytes < shortage.capacity_bytes,
+        "{shortage:?}"
+    );
+    assert_eq!(shortage.allocated_bytes, held.allocated_bytes);
+    assert!(
+        shortage.reserved_bytes >= shortage.allocated_bytes,
+        "{shortage:?}"
+    );
     let error = catch(|| Tensor::zeros([huge], CARD)).unwrap_err();
     assert!(error.is_out_of_memory(), "{error}");
     let input = Tensor::ones([2], CARD).set_requires_grad(true);

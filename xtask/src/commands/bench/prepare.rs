@@ -7,9 +7,9 @@ use bench_suite::{
     live::Live,
 };
 use engine::{Endpoint, Engine, GpuAccess, GpuHost};
-use images::{Assembly, Cache, Catalog, Flavour, Image, LockUse, Parts, Sources};
+use images::{Assembly, Cache, Catalog, Flavour, Image, LockState, LockUse, Parts, Sources};
 use protocol::Device;
-use record::{EngineFacts, ImageFacts, ImageParts};
+use record::{EngineFacts, ImageFacts, ImageLock, ImageParts};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -120,6 +120,8 @@ pub(crate) struct Ready {
     pub(crate) engine: EngineFacts,
     pub(crate) images: Vec<ImageFacts>,
     pub(crate) notes: Vec<String>,
+    /// The libraries of plain processes lie in it: nobody clears it while they run.
+    _cache: Option<Cache>,
 }
 
 /// Makes ready whatever is missing: fetches, builds, assembles, loads.
@@ -159,7 +161,7 @@ async fn containers(
     for image in images {
         let assembly = assembled(image, &sources, &cache, printer).await?;
         let ready = images::ensure(engine, &assembly, &cache, &progress).await?;
-        if let images::LockState::Differs(why) = &ready.facts.lock {
+        if let LockState::Differs(why) = &ready.facts.lock {
             let note = format!("{} is not the locked image: {why}", ready.facts.name);
             printer.note(&note);
             notes.push(note);
@@ -201,6 +203,7 @@ async fn containers(
         executor: Box::new(Container::new(engine.clone(), made, gpus).telling(live.clone())),
         images: facts,
         notes,
+        _cache: None,
     })
 }
 
@@ -211,6 +214,10 @@ pub(crate) async fn assembled(
     cache: &Cache,
     printer: &Printer,
 ) -> Result<Arc<Assembly>> {
+    {
+        let (sources, cache, printer) = (sources.clone(), cache.clone(), printer.clone());
+        blocking(move || Ok(sources.check(&cache, &printer)?)).await?;
+    }
     let image = with_base(image, cache, printer).await?;
     let (sources, cache, printer) = (sources.clone(), cache.clone(), printer.clone());
     blocking(move || {
@@ -273,6 +280,7 @@ fn processes(
     let cache = Cache::user()?;
     let mut runtimes = BTreeMap::new();
     let mut facts = Vec::new();
+    sources.check(&cache, printer)?;
     for image in images {
         let libtorch = images::libtorch_of(image, sources, &cache, printer)?;
         let scenario = images::scenario_of(&libtorch, sources, &cache, printer)?;
@@ -299,6 +307,7 @@ fn processes(
         },
         images: facts,
         notes: vec![format!("no containers: {why}")],
+        _cache: Some(cache),
     })
 }
 
@@ -320,6 +329,7 @@ fn nowhere(mock: &Mock, images: &[Image]) -> Ready {
             })
             .collect(),
         notes: vec!["made by the mock engine; nothing was measured".to_owned()],
+        _cache: None,
     }
 }
 
@@ -333,7 +343,22 @@ fn facts_of(facts: &images::ImageFacts, (reference, id): (&str, &str), parts: Pa
         base: Some(facts.base.clone()),
         size_bytes: Some(facts.size_bytes()),
         scenario_sha256: Some(facts.scenario_sha256.hex()),
+        lock: Some(lock_of(&facts.lock)),
         ..made_of(parts)
+    }
+}
+
+/// How an image stands to its lock, in a session's words.
+pub(crate) fn lock_of(state: &LockState) -> ImageLock {
+    match state {
+        LockState::Matches => ImageLock::Matches,
+        LockState::OtherScenario(cause) => ImageLock::OtherScenario {
+            cause: cause.clone(),
+        },
+        LockState::Differs(cause) => ImageLock::Differs {
+            cause: cause.clone(),
+        },
+        LockState::Unlocked => ImageLock::Unlocked,
     }
 }
 
@@ -362,4 +387,22 @@ pub(crate) async fn blocking<T: Send + 'static>(
             what: "work in the background".to_owned(),
             source: std::io::Error::other(source),
         })?
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn no_image_can_set_what_a_run_sets() {
+        let machine = record::Machine::default();
+        let cuda = protocol::Device::Cuda(0);
+        let device = bench_suite::device::environment(cuda, &machine).into_iter();
+        let mut set: Vec<String> = device.map(|(name, _)| name).collect();
+        set.extend(protocol::Allocator::VARIABLES.map(str::to_owned));
+        set.push(protocol::DETERMINISTIC_ENVIRONMENT.0.to_owned());
+        set.push(protocol::KERNEL_CACHE_VARIABLE.to_owned());
+        let reserved = images::reserved::ENVIRONMENT.map(|(name, _)| name);
+        for name in set {
+            assert!(reserved.contains(&name.as_str()), "{name}");
+        }
+    }
 }

@@ -6,12 +6,12 @@ use images::{
     Cache, Image, Sources,
     verify::{Verification, verify as build_again},
 };
+use record::ImageLock;
 use serde::Serialize;
 
-use super::LockWords;
 use crate::{
     cli::Format,
-    commands::bench::prepare::{assembled, blocking},
+    commands::bench::prepare::{assembled, blocking, lock_of},
     error::{Error, Result},
     printer::Printer,
     table::table,
@@ -24,7 +24,7 @@ struct Verified {
     identical: bool,
     config_id: String,
     second_config_id: String,
-    lock: LockWords,
+    lock: ImageLock,
     layers: Vec<VerifiedLayer>,
     #[serde(skip_serializing_if = "Option::is_none")]
     difference: Option<VerifiedDifference>,
@@ -47,7 +47,7 @@ struct VerifiedDifference {
 }
 
 impl Verified {
-    fn new(image: &str, lock: LockWords, found: &Verification, seconds: f64) -> Self {
+    fn new(image: &str, lock: ImageLock, found: &Verification, seconds: f64) -> Self {
         Self {
             image: image.to_owned(),
             identical: found.is_identical(),
@@ -80,10 +80,7 @@ impl Verified {
         };
         printer.line(&format!(
             "{}: {verdict}, {} ({:.1} s; {})",
-            self.image,
-            self.config_id,
-            self.seconds,
-            self.lock.text()
+            self.image, self.config_id, self.seconds, self.lock
         ));
         for layer in &self.layers {
             let told = if layer.first == layer.second {
@@ -114,7 +111,7 @@ pub(super) async fn verify(
             blocking(move || Ok(build_again(&image, &again, &sources, &cache, &progress)?)).await?;
         let verified = Verified::new(
             &name,
-            (&first.facts.lock).into(),
+            lock_of(&first.facts.lock),
             &found,
             begun.elapsed().as_secs_f64(),
         );

@@ -1,17 +1,17 @@
 //! `images build`, `lock`, `sbom`, `export` and `base`: what makes something.
 
-use std::{fs, path::Path, sync::Arc, time::Instant};
+use std::{path::Path, sync::Arc, time::Instant};
 
 use bytesize::ByteSize;
 use engine::{Endpoint, Engine};
 use images::{Cache, Image, Loaded, LockState, LockUse, Sources};
+use record::ImageLock;
 use serde::Serialize;
 
-use super::LockWords;
 use crate::{
     cli::Format,
-    commands::bench::prepare::{assembled, blocking, with_base},
-    error::{Error, Result},
+    commands::bench::prepare::{assembled, blocking, lock_of, with_base},
+    error::Result,
     printer::Printer,
 };
 
@@ -24,7 +24,7 @@ struct Built {
     config_id: String,
     manifest_id: String,
     engine: String,
-    lock: LockWords,
+    lock: ImageLock,
     libtorch: String,
     size_bytes: u64,
     layers: Vec<BuiltLayer>,
@@ -89,7 +89,7 @@ async fn build_one(
         config_id: assembly.config_id.to_string(),
         manifest_id: assembly.manifest_id.to_string(),
         engine: engine.facts().describe(),
-        lock: (&ready.facts.lock).into(),
+        lock: lock_of(&ready.facts.lock),
         libtorch: ready.facts.libtorch_name.clone(),
         size_bytes: ready.facts.size_bytes(),
         layers: ready
@@ -129,7 +129,7 @@ impl Built {
                 self.load_seconds
             ),
         };
-        printer.line(&format!("  {}; {loaded}", self.lock.text()));
+        printer.line(&format!("  {}; {loaded}", self.lock));
     }
 }
 
@@ -192,14 +192,10 @@ pub(super) async fn lock_workload(
 
 pub(super) fn sbom(image: &Image, to: Option<&Path>, printer: &Printer) -> Result<()> {
     let lock = image.usable_lock()?;
-    let text = images::sbom(lock)?;
     match to {
-        None => printer.line(&text),
+        None => printer.line(&images::sbom(lock)?),
         Some(file) => {
-            fs::write(file, format!("{text}\n")).map_err(|source| Error::Write {
-                path: file.to_owned(),
-                source,
-            })?;
+            images::write_sbom(lock, file)?;
             printer.line(&file.display().to_string());
         }
     }
@@ -212,6 +208,7 @@ pub(super) async fn export(
     sources: &Sources,
     printer: &Printer,
 ) -> Result<()> {
+    images::check_place(to)?;
     let cache = Cache::user()?;
     let assembly = assembled(image, sources, &cache, printer).await?;
     let to_file = to.to_owned();
@@ -225,6 +222,7 @@ pub(super) async fn export(
 }
 
 pub(super) async fn base(to: &Path, printer: &Printer) -> Result<()> {
+    images::check_place(to)?;
     let cache = Cache::user()?;
     let (to_file, progress) = (to.to_owned(), printer.clone());
     let digest =

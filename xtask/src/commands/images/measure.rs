@@ -42,6 +42,9 @@ struct Row {
     wheels_unpacked_bytes: Option<u64>,
     floor_seconds: f64,
     assemble_seconds: f64,
+    /// With `--downloads`: packages were being downloaded, and what a first build took beyond that.
+    downloading_seconds: Option<f64>,
+    beyond_downloads_seconds: Option<f64>,
     load_seconds: f64,
     rebuild_seconds: f64,
     verify_seconds: f64,
@@ -50,6 +53,7 @@ struct Row {
 pub(super) async fn run(
     images: Vec<Image>,
     sources: &Sources,
+    downloads: bool,
     format: Format,
     printer: &Printer,
 ) -> Result<()> {
@@ -57,7 +61,7 @@ pub(super) async fn run(
     let cache = Cache::user()?;
     let mut rows = Vec::new();
     for image in images {
-        rows.push(one(image, sources, &cache, &engine, printer).await?);
+        rows.push(one(image, sources, &cache, downloads, &engine, printer).await?);
     }
     let machine = machine::facts(None);
     let report = Report {
@@ -82,6 +86,7 @@ async fn one(
     image: Image,
     sources: &Sources,
     cache: &Cache,
+    downloads: bool,
     engine: &Engine,
     printer: &Printer,
 ) -> Result<Row> {
@@ -89,7 +94,12 @@ async fn one(
     let measured = {
         let (image, built, sources) = (image.clone(), Arc::clone(&assembly), sources.clone());
         let (cache, printer) = (cache.clone(), printer.clone());
-        blocking(move || Ok(images::measure(&image, &built, &sources, &cache, &printer)?)).await?
+        blocking(move || {
+            Ok(images::measure(
+                &image, &built, &sources, &cache, downloads, &printer,
+            )?)
+        })
+        .await?
     };
     // Out of the engine, so that all of it is loaded.
     let mut there = inventory::list(engine).await?;
@@ -116,6 +126,8 @@ async fn one(
         wheels_unpacked_bytes: wheels.map(|lock| lock.wheels_unpacked_bytes),
         floor_seconds: measured.floor_seconds,
         assemble_seconds: measured.build_seconds,
+        downloading_seconds: measured.download.map(|it| it.downloading_seconds),
+        beyond_downloads_seconds: measured.download.map(|it| it.beyond_seconds),
         load_seconds,
         rebuild_seconds: measured.rebuild_seconds + found_seconds,
         verify_seconds: measured.verify_seconds,
@@ -141,7 +153,10 @@ fn print(report: &Report, format: Format, printer: &Printer) {
             "size",
             "wheels, unpacked",
             "its bytes written and hashed once",
-            "first build",
+            "downloading",
+            "first build beyond it",
+            "ratio",
+            "first build, downloads there",
             "ratio",
             "load",
             "rebuild",
@@ -149,18 +164,27 @@ fn print(report: &Report, format: Format, printer: &Printer) {
         ],
     );
     let size = |bytes: u64| ByteSize::b(bytes).display().si().to_string();
+    let seconds = |it: Option<f64>| it.map_or("–".to_owned(), |it| format!("{it:.1} s"));
     for row in &report.images {
+        let ratio = |it: Option<f64>| {
+            it.map_or("–".to_owned(), |it| {
+                format!("{:.2}", it / row.floor_seconds)
+            })
+        };
         table.add_row([
             row.image.clone(),
             row.config_id.clone(),
             size(row.size_bytes),
             row.wheels_unpacked_bytes.map(size).unwrap_or_default(),
-            format!("{:.1} s", row.floor_seconds),
-            format!("{:.1} s", row.assemble_seconds),
-            format!("{:.2}", row.assemble_seconds / row.floor_seconds),
-            format!("{:.1} s", row.load_seconds),
+            seconds(Some(row.floor_seconds)),
+            seconds(row.downloading_seconds),
+            seconds(row.beyond_downloads_seconds),
+            ratio(row.beyond_downloads_seconds),
+            seconds(Some(row.assemble_seconds)),
+            ratio(Some(row.assemble_seconds)),
+            seconds(Some(row.load_seconds)),
             format!("{:.2} s", row.rebuild_seconds),
-            format!("{:.1} s", row.verify_seconds),
+            seconds(Some(row.verify_seconds)),
         ]);
     }
     printer.line(&table.to_string());

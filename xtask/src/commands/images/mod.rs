@@ -9,8 +9,7 @@ mod show;
 
 use std::path::Path;
 
-use images::{Catalog, Image, LockState};
-use serde::Serialize;
+use images::{Catalog, Image};
 
 use crate::{
     cli::ImagesCommand, commands::bench::prepare::sources, error::Result, printer::Printer,
@@ -70,9 +69,13 @@ pub(crate) async fn run(command: &ImagesCommand, printer: &Printer) -> Result<()
         }
         ImagesCommand::Measure {
             names,
+            downloads,
             format,
             sources: args,
-        } => measure::run(load(&root, names)?, &sources(args, &root), *format, printer).await,
+        } => {
+            let (images, sources) = (load(&root, names)?, sources(args, &root));
+            measure::run(images, &sources, *downloads, *format, printer).await
+        }
         ImagesCommand::Prune(args) => prune::run(&root, args, printer).await,
         ImagesCommand::Sbom { name, to } => make::sbom(&one(&root, name)?, to.as_deref(), printer),
         ImagesCommand::Export {
@@ -90,39 +93,4 @@ fn load(root: &Path, names: &[String]) -> Result<Vec<Image>> {
 
 fn one(root: &Path, name: &str) -> Result<Image> {
     Ok(Catalog::new(&root.join("images")).image(name)?)
-}
-
-/// How an image stands to its lock, as it is printed.
-#[derive(Debug, Clone, Serialize)]
-struct LockWords {
-    state: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cause: Option<String>,
-}
-
-impl From<&LockState> for LockWords {
-    fn from(state: &LockState) -> Self {
-        let (state, cause) = match state {
-            LockState::Matches => ("matches", None),
-            LockState::OtherScenario(cause) => ("other-scenario", Some(cause.clone())),
-            LockState::Differs(cause) => ("differs", Some(cause.clone())),
-            LockState::Unlocked => ("unlocked", None),
-        };
-        Self { state, cause }
-    }
-}
-
-impl LockWords {
-    fn text(&self) -> String {
-        let words = match self.state {
-            "matches" => "the locked image, bit for bit",
-            "other-scenario" => "as locked below the scenario binary, which is another",
-            "unlocked" => "no lock",
-            _ => "differs from its lock",
-        };
-        match &self.cause {
-            Some(cause) => format!("{words}: {cause}"),
-            None => words.to_owned(),
-        }
-    }
 }

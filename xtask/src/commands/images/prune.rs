@@ -1,17 +1,19 @@
-//! `images prune`: removing what Torchgauge made, and nothing else.
+//! `images prune`: removing what Torchgauge made, and nothing else; from the engine, or from the
+//! cache.
 
 use std::path::Path;
 
 use bytesize::ByteSize;
 use engine::{Endpoint, Engine};
 use images::{
-    Catalog,
+    Cache, Catalog, Clearing, Removed,
     inventory::{self, Present},
 };
 use serde::Serialize;
 
 use crate::{
-    cli::{Format, PruneArgs},
+    cli::{CacheChoice, Format, PruneArgs},
+    commands::bench::prepare::blocking,
     error::{Error, Result},
     printer::Printer,
 };
@@ -32,6 +34,10 @@ struct Kept {
 }
 
 pub(super) async fn run(root: &Path, args: &PruneArgs, printer: &Printer) -> Result<()> {
+    if let Some(choice) = args.cache {
+        let (root, args, printer) = (root.to_owned(), args.clone(), printer.clone());
+        return blocking(move || clear(&root, choice, &args, &printer)).await;
+    }
     let engine = Engine::connect(&Endpoint::auto()).await?;
     let mut found = inventory::list(&engine).await?;
     let specified = Catalog::new(&root.join("images")).names()?;
@@ -82,6 +88,58 @@ pub(super) async fn run(root: &Path, args: &PruneArgs, printer: &Printer) -> Res
             kept: outcome.kept.len(),
         })
     }
+}
+
+/// What of the cache went or would go, as it is printed.
+#[derive(Debug, Serialize)]
+struct ClearedWords {
+    folder: String,
+    dry_run: bool,
+    removed: Vec<Removed>,
+    removed_bytes: u64,
+    kept_bytes: u64,
+}
+
+fn clear(root: &Path, choice: CacheChoice, args: &PruneArgs, printer: &Printer) -> Result<()> {
+    let (which, images) = match choice {
+        CacheChoice::All => (Clearing::All, Vec::new()),
+        CacheChoice::Resolved => (Clearing::Resolved, Vec::new()),
+        // One that cannot be read ends it: what it is made of would be taken for unused.
+        CacheChoice::Unused => {
+            let catalog = Catalog::new(&root.join("images"));
+            let names = catalog.names()?;
+            let images = names.iter().map(|name| catalog.image(name));
+            (Clearing::Unused, images.collect::<images::Result<_>>()?)
+        }
+    };
+    let folder = Cache::user_folder()?;
+    let cleared = images::clear_cache(&folder, which, &images, args.dry_run)?;
+    let words = ClearedWords {
+        folder: cleared.folder.display().to_string(),
+        dry_run: args.dry_run,
+        removed_bytes: cleared.removed.iter().map(|one| one.size_bytes).sum(),
+        kept_bytes: cleared.kept_bytes,
+        removed: cleared.removed,
+    };
+    if args.format == Format::Json {
+        return printer.json(&words);
+    }
+    let word = if args.dry_run {
+        "would remove"
+    } else {
+        "removed"
+    };
+    for removed in &words.removed {
+        let size = ByteSize::b(removed.size_bytes);
+        printer.line(&format!("{word} {} ({size})", removed.name));
+    }
+    printer.line(&format!(
+        "{word} {} of {}; {} stay",
+        ByteSize::b(words.removed_bytes),
+        words.folder,
+        ByteSize::b(words.kept_bytes)
+    ));
+    Ok(())
 }
 
 fn print(outcome: &Outcome, printer: &Printer) {

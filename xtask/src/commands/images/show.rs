@@ -29,9 +29,10 @@ struct Holder {
 struct Listed {
     image: String,
     description: String,
+    /// `fits`, `outdated`, `none`, or `unreadable` where spec or lock is.
     lock: &'static str,
     size_bytes: Option<u64>,
-    /// `None` where no engine answers.
+    /// `None` where no engine answers, and where spec or lock cannot be read.
     engines: Option<Vec<Holder>>,
 }
 
@@ -134,25 +135,45 @@ pub(super) async fn list(root: &Path, format: Format, printer: &Printer) -> Resu
     let catalog = Catalog::new(&root.join("images"));
     let engines = engines().await?;
     let mut all = Vec::new();
+    // One that cannot be read hides no other, and ends the command as it would alone.
+    let mut unreadable = None;
     for name in catalog.names()? {
-        let image = catalog.image(&name)?;
-        all.push(Listed {
-            engines: holders(&image, engines.as_deref()),
-            lock: lock_word(&image),
-            size_bytes: image.lock.as_ref().map(locked_size),
-            description: image.spec.description,
-            image: name,
-        });
+        match catalog.image(&name) {
+            Ok(image) => all.push(Listed {
+                engines: holders(&image, engines.as_deref()),
+                lock: lock_word(&image),
+                size_bytes: image.lock.as_ref().map(locked_size),
+                description: image.spec.description,
+                image: name,
+            }),
+            Err(error) => {
+                all.push(Listed {
+                    image: name,
+                    description: String::new(),
+                    lock: "unreadable",
+                    size_bytes: None,
+                    engines: None,
+                });
+                unreadable.get_or_insert(error);
+            }
+        }
     }
     if format == Format::Json {
-        return printer.json(&all);
+        printer.json(&all)?;
+    } else {
+        print_list(all, format, printer);
     }
+    unreadable.map_or(Ok(()), |error| Err(error.into()))
+}
+
+fn print_list(all: Vec<Listed>, format: Format, printer: &Printer) {
     let mut table = table(
         format,
         ["image", "lock", "size", "in the engines", "what it is"],
     );
     for listed in all {
         let engines: Vec<String> = match &listed.engines {
+            None if listed.lock == "unreadable" => Vec::new(),
             None => vec![NO_ENGINE.to_owned()],
             Some(holders) => holders.iter().map(in_words).collect(),
         };
@@ -168,7 +189,6 @@ pub(super) async fn list(root: &Path, format: Format, printer: &Printer) -> Resu
         ]);
     }
     printer.line(&table.to_string());
-    Ok(())
 }
 
 const NO_ENGINE: &str = "no engine answers";

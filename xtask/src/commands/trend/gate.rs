@@ -1,5 +1,7 @@
 //! What the gate looks at, and when it says no.
 
+use std::collections::BTreeSet;
+
 use history::SeriesKey;
 use judge::{
     compare::Verdict,
@@ -7,7 +9,7 @@ use judge::{
 };
 use serde::Serialize;
 
-use super::Followed;
+use super::{Followed, succession::told};
 use crate::error::{Error, Result};
 
 /// Why the gate says no to a series.
@@ -23,10 +25,11 @@ pub(super) enum Reason {
 /// What the gate says of every series that it looks at. Of many series some look worse by chance
 /// every night, so that the false discovery rate is held, as it is in a comparison.
 pub(super) fn decide(all: &mut [Followed], gated: impl Fn(&SeriesKey) -> bool) {
-    let mut members: Vec<&mut Followed> = all
-        .iter_mut()
-        .filter(|one| one.superseded_by.is_none() && gated(&one.series.key))
-        .collect();
+    for one in all.iter_mut() {
+        one.of_gate = gated(&one.series.key);
+        one.gated = one.of_gate && one.superseded_by.is_none();
+    }
+    let mut members: Vec<&mut Followed> = all.iter_mut().filter(|one| one.gated).collect();
     let p: Vec<f64> = members
         .iter()
         .map(|one| one.news.map_or(1.0, |place| one.change_points[place].p))
@@ -34,9 +37,10 @@ pub(super) fn decide(all: &mut [Followed], gated: impl Fn(&SeriesKey) -> bool) {
     let options = FamilyOptions::default();
     for (one, q) in members.iter_mut().zip(q_values(&p, options.dependence)) {
         one.q = one.news.map(|_| q);
-        one.gated = true;
         one.fails.clear();
-        if one.newest == Some(Verdict::Worse) && q <= options.each.alpha && one.counts_as_a_change()
+        if one.verdict == Some(Verdict::Worse)
+            && q <= options.each.alpha
+            && one.counts_as_a_change()
         {
             one.fails.push(Reason::Worse);
         }
@@ -57,13 +61,14 @@ impl Followed {
 /// What the command ends with: an error where a series fails, and where there is none to look at.
 pub(super) fn end(all: &[Followed]) -> Result<()> {
     if !all.iter().any(|one| one.gated) {
-        return Err(Error::NothingToFollow {
-            message: format!(
+        let message = superseded(all).unwrap_or_else(|| {
+            format!(
                 "none of the {} series found is one that the gate looks at; name what it shall \
                  look at with --metric, or leave --gate out",
                 all.len()
-            ),
+            )
         });
+        return Err(Error::NothingToFollow { message });
     }
     let count = |reason| all.iter().filter(|one| one.fails.contains(&reason)).count();
     let (worse, stopped) = (count(Reason::Worse), count(Reason::NoNewResult));
@@ -71,6 +76,25 @@ pub(super) fn end(all: &[Followed]) -> Result<()> {
         return Ok(());
     }
     Err(Error::TrendGate { worse, stopped })
+}
+
+/// That others have taken the place of all that the gate would look at.
+fn superseded(all: &[Followed]) -> Option<String> {
+    let by: BTreeSet<String> = all
+        .iter()
+        .filter(|one| one.of_gate)
+        .filter_map(|one| Some(told(&one.series.key, one.superseded_by.as_ref()?)))
+        .collect();
+    if by.is_empty() {
+        return None;
+    }
+    let by: Vec<String> = by.into_iter().collect();
+    Some(format!(
+        "all series found that the gate would look at are superseded by {}: no new result of them \
+         is waited for, so that there is nothing to look at; ask for what took their place, or \
+         leave --gate out",
+        by.join(" and by ")
+    ))
 }
 
 #[cfg(test)]
@@ -115,11 +139,13 @@ mod tests {
                 p,
             }],
             staleness: None,
-            newest: Some(Verdict::Worse),
+            verdict: Some(Verdict::Worse),
             q: None,
+            card_changes: Vec::new(),
             margin: 0.005,
             superseded_by: None,
             gated: false,
+            of_gate: false,
             fails: Vec::new(),
             news: Some(0),
             points,
@@ -139,7 +165,7 @@ mod tests {
             let mut all = vec![worse("gated", p)];
             all.extend((0..99).map(|_| Followed {
                 news: None,
-                newest: None,
+                verdict: None,
                 ..worse("gated", 1.0)
             }));
             failing(all)
@@ -187,7 +213,7 @@ mod tests {
     #[test]
     fn a_gate_says_why_and_over_nothing_it_does_not_pass() {
         let mut all = vec![by(0.9), by(1.0)];
-        all[1].newest = None;
+        all[1].verdict = None;
         all[1].staleness = judge::trend::staleness(&[0.0, 1.0, 2.0], 100.0, None);
         decide(&mut all, |_| true);
         let told = end(&all).unwrap_err().to_string();

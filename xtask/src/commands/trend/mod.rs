@@ -1,36 +1,37 @@
 //! `cargo xtask trend`: change points in the history, or in one series from a file.
 
 mod gate;
+mod read;
 mod selection;
 mod succession;
 
 use std::{
-    fs::{self, File},
-    io::Read,
+    fs,
     path::{Path, PathBuf},
     slice,
 };
 
-use history::{Aggregate, History, SeriesInfo, SeriesKey};
+use history::{History, SeriesInfo, SeriesKey};
 use jiff::Timestamp;
 use judge::{
     compare::{Direction, Verdict},
     trend::{self, ChangePoint, Point, Staleness, Trend, TrendOptions, news, staleness},
 };
 use record::{Quantity, Unit};
-use reports::{format, trend::Series};
+use reports::{
+    format,
+    trend::{CardChange, Series},
+};
 use serde::Serialize;
 
 use crate::{
     cli::{Format, TrendArgs},
-    commands::history::{file, point_filter, series_filter},
+    commands::history::file,
     error::{Error, Result},
     printer::Printer,
 };
 
 const DAY_SECONDS: f64 = 86_400.0;
-/// A file larger than this is no series.
-const MOST_BYTES: u64 = 256 << 20;
 
 /// Reads one series or the history, finds change points and prints them.
 pub(crate) fn run(args: &TrendArgs, printer: &Printer) -> Result<()> {
@@ -68,18 +69,23 @@ struct Followed {
     staleness: Option<Staleness>,
     /// What the newest run's level is against the one before, where it brought a new one to
     /// light.
-    newest: Option<Verdict>,
+    verdict: Option<Verdict>,
     /// How sure that is among all series that the gate looks at: the smallest false discovery
     /// rate at which it would count.
     q: Option<f64>,
-    /// The largest relative change that counts as none: the metric's default margin, as in a
-    /// comparison; 0 for series from elsewhere.
+    /// Change points at which the card changed as well: the level may be the card's.
+    card_changes: Vec<CardChange>,
+    /// The largest relative change that counts as none, as in a comparison: what the suite of the
+    /// newest session sets, else the metric's default; 0 for series from elsewhere.
     margin: f64,
     /// The series that has taken its place, with another image or driver. Nobody waits for results
     /// of this one any more, and the gate does not look at it.
     superseded_by: Option<SeriesKey>,
     /// Whether the gate looks at it.
     gated: bool,
+    /// Whether the gate would look at it, had no other taken its place.
+    #[serde(skip)]
+    of_gate: bool,
     /// Why the gate says no to it; empty where it does not.
     fails: Vec<gate::Reason>,
     #[serde(skip)]
@@ -97,8 +103,7 @@ fn one_file(input: &Path, args: &TrendArgs, printer: &Printer) -> Result<Followe
         name: name.clone(),
         source,
     };
-    let text = read(input)?;
-    let mut points = trend::csv::parse(&text).map_err(|source| refused(Box::new(source)))?;
+    let mut points = history::read_csv(input)?;
     if args.gate && points.is_empty() {
         return Err(Error::NothingToFollow {
             message: format!("{name} has no points, so that a gate would pass over nothing"),
@@ -125,7 +130,7 @@ fn one_file(input: &Path, args: &TrendArgs, printer: &Printer) -> Result<Followe
     };
     // A file may be as old as it likes, unless somebody says how old.
     let limit = args.stale_after.map(|days| days * DAY_SECONDS);
-    let age = limit.and_then(|_| age(&points, limit));
+    let age = limit.and_then(|_| age(&points, &[], limit));
     let directed = args.gate || args.lower_is_better;
     let news = news(&points, &found, &TrendOptions::default())
         .map_err(|source| refused(Box::new(source)))?;
@@ -142,50 +147,17 @@ pub(crate) fn sorted(name: &str, backwards: usize, lines: usize) -> String {
     )
 }
 
-fn read(input: &Path) -> Result<String> {
-    let failed = |source| Error::Read {
-        path: input.to_owned(),
-        source,
-    };
-    let mut bytes = Vec::new();
-    File::open(input)
-        .and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes))
-        .map_err(failed)?;
-    if bytes.len() as u64 > MOST_BYTES {
-        return Err(failed(std::io::Error::other(format!(
-            "it has more than {}, which no series has",
-            format::bytes(MOST_BYTES as f64)
-        ))));
-    }
-    String::from_utf8(bytes).map_err(|source| {
-        let place = source.utf8_error().valid_up_to();
-        failed(std::io::Error::other(format!(
-            "byte {place} is no UTF-8; save the series as UTF-8 CSV"
-        )))
-    })
-}
-
 fn whole_history(args: &TrendArgs, printer: &Printer) -> Result<Vec<Followed>> {
     let history = History::open_existing(file(&args.file)?)?;
-    let selected = history.series(&series_filter(&args.series))?;
-    let filter = point_filter(&args.series);
-    let bar = printer.count_bar("reading the history", selected.len() as u64);
-    let (mut keys, mut all) = (Vec::new(), Vec::new());
-    for info in selected {
-        let points = history.points(&info.key, &filter, Aggregate::Session)?;
-        bar.inc(1);
-        // Those without a point on the branch are no series of it.
-        if !points.is_empty() {
-            keys.push(info);
-            all.push(points.into_iter().map(Point::from).collect::<Vec<_>>());
-        }
-    }
-    bar.finish_and_clear();
+    let read::Selected {
+        keys,
+        all,
+        beside,
+        successors,
+    } = read::select(&history, args, printer)?;
     if keys.is_empty() {
         return Err(selection::nothing(&history, &args.series)?);
     }
-    let failures = history.failures(&series_filter(&args.series))?;
-    let successors = succession::successors(&keys, &all, &failures);
     let options = TrendOptions::default();
     let refused = |info: &SeriesInfo, source| Error::Series {
         name: info.key.to_string(),
@@ -199,18 +171,22 @@ fn whole_history(args: &TrendArgs, printer: &Printer) -> Result<Vec<Followed>> {
     let told = trend::news_of_many(&all, &found, &options);
     let limit = args.stale_after.map(|days| days * DAY_SECONDS);
     let mut series = Vec::new();
-    for ((((info, points), found), news), successor) in keys
+    for (((((info, points), found), news), successor), beside) in keys
         .into_iter()
         .zip(all)
         .zip(found)
         .zip(told)
         .zip(successors)
+        .zip(beside)
     {
         let news = news.map_err(|source| refused(&info, source))?;
-        let age = age(&points, limit);
+        let age = age(&points, &beside.earlier, limit);
+        let one = followed(info, points, (found, news), age, true);
         series.push(Followed {
             superseded_by: successor,
-            ..followed(info, points, (found, news), age, true)
+            card_changes: beside.card_changes(&one.change_points),
+            margin: beside.margin.unwrap_or(one.margin),
+            ..one
         });
     }
     // The figures that fail a comparison, those from elsewhere, and whatever is asked for by name.
@@ -223,10 +199,16 @@ fn whole_history(args: &TrendArgs, printer: &Printer) -> Result<Vec<Followed>> {
 }
 
 /// How long ago the newest result was; `limit` in seconds, or else the series' own pace, says
-/// whether that is too long.
-fn age(points: &[Point], limit: Option<f64>) -> Option<Staleness> {
+/// whether that is too long. One that has no pace yet has that of those whose place it has taken,
+/// whose results came `earlier`: it may never get a second result.
+fn age(points: &[Point], earlier: &[f64], limit: Option<f64>) -> Option<Staleness> {
     let now = Timestamp::now().as_duration().as_secs_f64();
-    let times: Vec<f64> = points.iter().map(|point| point.timestamp).collect();
+    let mut times: Vec<f64> = points.iter().map(|point| point.timestamp).collect();
+    let own = staleness(&times, now, limit)?;
+    if own.limit_seconds.is_some() {
+        return Some(own);
+    }
+    times.extend(earlier);
     staleness(&times, now, limit)
 }
 
@@ -239,13 +221,15 @@ fn followed(
 ) -> Followed {
     let ratio = news.and_then(|place| found.change_points[place].ratio);
     Followed {
-        newest: ratio.map(|ratio| Verdict::of_change(ratio.ln(), series.direction)),
+        verdict: ratio.map(|ratio| Verdict::of_change(ratio.ln(), series.direction)),
         staleness,
         change_points: found.change_points,
         q: None,
+        card_changes: Vec::new(),
         margin: Quantity::named(&series.key.metric).map_or(0.0, |quantity| quantity.margin),
         superseded_by: None,
         gated: false,
+        of_gate: false,
         fails: Vec::new(),
         series,
         news,
@@ -290,6 +274,7 @@ impl Followed {
             direction: self.directed.then_some(self.series.direction),
             points: self.points.clone(),
             changes: self.change_points.clone(),
+            card_changes: self.card_changes.clone(),
             news: self.news,
             staleness: self.staleness,
             margin: self.margin,

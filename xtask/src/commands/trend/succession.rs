@@ -12,10 +12,12 @@ const MOST_TOGETHER: usize = 1;
 /// For each series the one that has taken its place, where there is one: of the same machine,
 /// device, cell and metric, but of another image or driver. It has a newer result, and it began when
 /// the other was not tried any more. Two images that are followed side by side do not supersede each
-/// other: a failed run is a try.
+/// other, nor do those of one session alone: a failed run is a try. `sessions` names the session of
+/// each one's newest point.
 pub(super) fn successors(
     series: &[SeriesInfo],
     points: &[Vec<Point>],
+    sessions: &[Option<&str>],
     failures: &[FailedRun],
 ) -> Vec<Option<SeriesKey>> {
     let mut alike: HashMap<SeriesKey, Vec<usize>> = HashMap::new();
@@ -38,7 +40,9 @@ pub(super) fn successors(
             let before = points[*other]
                 .iter()
                 .filter(|point| point.timestamp <= tried);
-            before.count() <= MOST_TOGETHER && self::newest(&points[*other]) > Some(newest)
+            before.count() <= MOST_TOGETHER
+                && self::newest(&points[*other]) > Some(newest)
+                && sessions[*other] != sessions[place]
         };
         alike[&role(key)]
             .iter()
@@ -135,7 +139,8 @@ mod tests {
     #[track_caller]
     fn check(other: &SeriesInfo, points: &[Vec<Point>; 2], failures: &[FailedRun], expect: &str) {
         let series = [info("old", "580", "resnet50"), other.clone()];
-        let found = successors(&series, points, failures);
+        let sessions = ["its last", "another"].map(Some);
+        let found = successors(&series, points, &sessions, failures);
         let words = found[0]
             .as_ref()
             .map_or_else(String::new, |successor| told(&series[0].key, successor));
@@ -162,6 +167,17 @@ mod tests {
         // The old one failed before it was given up.
         let old = info("old", "580", "resnet50");
         check(&new, &points(), &[failed(&old, 10.5)], "image new");
+    }
+
+    /// The runs of one session come one after the other.
+    #[test]
+    fn images_of_one_session_do_not_supersede_each_other() {
+        let series = ["a", "b"].map(|image| info(image, "580", "resnet50"));
+        let points = [nightly(1, 1), nightly(2, 2)];
+        for (second, expect) in [("s", None), ("later", Some(series[1].key.clone()))] {
+            let sessions = [Some("s"), Some(second)];
+            assert_eq!(successors(&series, &points, &sessions, &[])[0], expect);
+        }
     }
 
     #[test]

@@ -1,0 +1,222 @@
+//! What a command ends with where it ends badly: the exit codes of `docs/ci.md`.
+
+use std::process::ExitCode;
+
+use crate::error::Error;
+
+/// What the exit code of the whole command means.
+enum Ending {
+    GateSaysNo = 1,
+    BadUsage = 2,
+    SomeRunsFailed = 3,
+    Trouble = 4,
+}
+
+impl Error {
+    /// The documented exit code.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        ExitCode::from(self.ending() as u8)
+    }
+
+    /// What the user gave, on the command line or in a file, is bad usage; what the machine did not
+    /// do is trouble.
+    fn ending(&self) -> Ending {
+        match self {
+            Self::Gate { .. }
+            | Self::TrendGate { .. }
+            | Self::Claims { .. }
+            | Self::TestsFailed { .. }
+            | Self::BarsMissed { .. }
+            | Self::HistoryDamaged { .. }
+            | Self::NotReproducible { .. }
+            | Self::NothingFits { .. }
+            | Self::NewerResolution { .. } => Ending::GateSaysNo,
+            Self::RunsFailed { .. } | Self::Unfinished { .. } => Ending::SomeRunsFailed,
+            Self::NoWorkspace { .. }
+            | Self::Device(_)
+            | Self::NoCudaInImage { .. }
+            | Self::Plan(_)
+            | Self::Mock(_)
+            | Self::NoScenario { .. }
+            | Self::SmallBudget { .. }
+            | Self::NothingToFit(_)
+            | Self::Listen(bench_suite::live::ListenError::Address(_))
+            | Self::Report(reports::ReportError::Nothing)
+            | Self::Read { .. }
+            | Self::Series { .. }
+            | Self::Suite(_)
+            | Self::Side(_)
+            | Self::Compare(_)
+            | Self::Claim(_)
+            | Self::NoClaims { .. }
+            | Self::Judge(_)
+            | Self::NoSession { .. }
+            | Self::SameSides { .. }
+            | Self::NoFolder { .. }
+            | Self::NothingToPrune { .. }
+            | Self::NothingToFollow { .. }
+            | Self::ExportFormat { .. }
+            | Self::NoHistoryPath => Ending::BadUsage,
+            Self::Folder(error) | Self::Report(reports::ReportError::Folder(error)) => {
+                of_folder(error)
+            }
+            Self::Session(error) => of_session(error),
+            Self::History(error) => of_history(error),
+            Self::Images(error) if is_configuration(error) => Ending::BadUsage,
+            Self::Start { .. }
+            | Self::Json { .. }
+            | Self::Junit(_)
+            | Self::Write { .. }
+            | Self::Report(_)
+            | Self::NoCardInContainers { .. }
+            | Self::Images(_)
+            | Self::Engine(_)
+            | Self::NotPruned { .. }
+            | Self::NoPodman { .. }
+            | Self::CardLock(_)
+            | Self::NoWall
+            | Self::Trial(_)
+            | Self::Listen(_)
+            | Self::Unfit { .. } => Ending::Trouble,
+        }
+    }
+}
+
+/// A folder that cannot be read is not that of a session; one that cannot be written is the disk's
+/// fault.
+fn of_folder(error: &record::FolderError) -> Ending {
+    use record::FolderError as E;
+    match error {
+        E::Read { .. } | E::Form { .. } | E::Version { .. } => Ending::BadUsage,
+        E::Write { .. } => Ending::Trouble,
+    }
+}
+
+fn of_session(error: &bench_suite::session::SessionError) -> Ending {
+    use bench_suite::session::SessionError as E;
+    match error {
+        E::Folder(error) => of_folder(error),
+        E::Io { .. } | E::Busy(_) => Ending::Trouble,
+        E::Exists(_) | E::Decide(_) | E::Spent(_) | E::Judge(_) | E::Different { .. } => {
+            Ending::BadUsage
+        }
+    }
+}
+
+/// Which file is the history, and what is asked of it, is the user's word; that it can be read and
+/// written is the machine's part.
+fn of_history(error: &history::HistoryError) -> Ending {
+    use history::HistoryError as E;
+    match error {
+        E::Folder(error) => of_folder(error),
+        E::Missing { .. }
+        | E::Open { .. }
+        | E::NotADatabase { .. }
+        | E::Empty { .. }
+        | E::Foreign { .. }
+        | E::Newer { .. }
+        | E::Session { .. }
+        | E::Conflict { .. }
+        | E::NoSession { .. }
+        | E::NoBaseline { .. }
+        | E::Name { .. }
+        | E::IsBaseline { .. }
+        | E::NoSeries { .. }
+        | E::NotFinite { .. }
+        | E::OtherMeasure { .. }
+        | E::OtherValue { .. }
+        | E::Csv { .. }
+        | E::Read { .. }
+        | E::Exists { .. }
+        | E::NothingToSave { .. } => Ending::BadUsage,
+        E::Older { .. }
+        | E::ReadOnly { .. }
+        | E::DiskFull { .. }
+        | E::Busy { .. }
+        | E::Damaged { .. }
+        | E::Sqlite { .. }
+        | E::Write { .. }
+        | E::Export { .. } => Ending::Trouble,
+    }
+}
+
+/// Whether what the user gave is at fault (a spec, a lock, a file or folder named on the command
+/// line), and not the machine.
+fn is_configuration(error: &images::Error) -> bool {
+    use images::Error as E;
+    matches!(
+        error,
+        E::Yaml(_)
+            | E::Unpinned { .. }
+            | E::NothingInside { .. }
+            | E::UnknownImage { .. }
+            | E::BadName { .. }
+            | E::BadLock { .. }
+            | E::LockDiffers { .. }
+            | E::NoLock { .. }
+            | E::NoScenario { .. }
+            | E::UnknownTorch { .. }
+            | E::NoTorch { .. }
+            | E::NoLibtorch { .. }
+            | E::NoCuda { .. }
+            | E::NotElf { .. }
+            | E::BadBase { .. }
+            | E::GlibcTooOld { .. }
+            | E::MissingLibraries { .. }
+            | E::NoHome
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io, path::PathBuf};
+
+    use bench_suite::session::SessionError;
+    use history::HistoryError;
+    use record::FolderError;
+
+    use super::*;
+
+    /// What no command can be made to do in a test; the others are in `tests/sessions/endings.rs`.
+    #[test]
+    fn the_machines_part_is_trouble() {
+        let path = || PathBuf::from("there");
+        let full = || io::Error::from(io::ErrorKind::StorageFull);
+        let unwritten = || FolderError::Write {
+            path: path(),
+            source: full(),
+        };
+        let doing = "add a session";
+        let all: Vec<Error> = vec![
+            unwritten().into(),
+            reports::ReportError::Folder(unwritten()).into(),
+            SessionError::Folder(unwritten()).into(),
+            SessionError::Busy(path()).into(),
+            SessionError::Io {
+                path: path(),
+                source: full(),
+            }
+            .into(),
+            HistoryError::Folder(unwritten()).into(),
+            HistoryError::DiskFull {
+                path: path(),
+                doing,
+            }
+            .into(),
+            HistoryError::Busy {
+                path: path(),
+                waited: std::time::Duration::ZERO,
+            }
+            .into(),
+            HistoryError::ReadOnly { path: path() }.into(),
+            HistoryError::Write {
+                path: path(),
+                source: full(),
+            }
+            .into(),
+        ];
+        for error in all {
+            assert_eq!(error.ending() as u8, 4, "{error}");
+        }
+    }
+}
