@@ -96,7 +96,7 @@ fn weakest(tested: &[Change], alpha: f64) -> Option<usize> {
 }
 
 /// Moves every start to where two levels fit their points best; true if any moved. Each
-/// move lowers the misfit, so that moving ends.
+/// move lowers the misfit by more than rounding could, so that moving ends.
 fn relocate(series: &Series, starts: &mut [usize]) -> bool {
     let mut moved = false;
     for i in 0..starts.len() {
@@ -104,9 +104,13 @@ fn relocate(series: &Series, starts: &mut [usize]) -> bool {
         let start = starts[i];
         let before = robust::median(&mut series.y[lo..start].to_vec());
         let after = robust::median(&mut series.y[start..hi].to_vec());
-        // Points that start..other would change sides; gain is what that saves in
-        // absolute misfit.
-        let gain = |y: f64| (y - after).abs() - (y - before).abs();
+        // Points that start..other would change sides; gain is what that saves in absolute
+        // misfit: all of the step, or the opposite, for a point beyond either level. Said so
+        // and not as |y - after| - |y - before|, which is 0 for points so far out that the
+        // step is within their rounding: then a start could go to and fro for ever.
+        let step = (after - before).abs();
+        let toward = (after - before).signum();
+        let gain = |y: f64| (toward * ((after - y) - (y - before))).clamp(-step, step);
         let mut best = (start, 0.0);
         let mut total = 0.0;
         let least_after = if hi == series.len() {
@@ -127,7 +131,8 @@ fn relocate(series: &Series, starts: &mut [usize]) -> bool {
                 best = (place, total);
             }
         }
-        let least = 1e-9 * (after - before).abs();
+        let points = (hi - lo) as f64;
+        let least = f64::EPSILON * points * points * step;
         if best.0 != start && best.1 > least {
             starts[i] = best.0;
             moved = true;

@@ -288,6 +288,37 @@ fn small_changes_can_be_left_out() {
     );
 }
 
+/// A series whose largest values swallow the steps between the others: a start was moved to
+/// and fro between two places for ever.
+#[test]
+fn values_of_all_magnitudes_come_to_an_end() {
+    let eighteen = [
+        9.738_908_892_589_25e87,
+        -1.046_424_898_478_457_5e-120,
+        -1.539_417_327_851_209e-247,
+        3.552_286_534_879_670_4e-265,
+        -2.689_533_068_817_270_3e120,
+        4.846_693_139_681_66e-130,
+        9.971_460_134_104_608e-44,
+        1.161_434_929_113_347_6e-186,
+        1.025_015_106_144_507_1e152,
+        -1.782_789_477_317_442_7e28,
+        1.965_354_552_760_048_3e-127,
+        7.800_778_213_490_435e197,
+        2.637_153_641_446_806e276,
+        1.012_364_742_996_297_8e-92,
+        1.336_557_727_743_455e255,
+        -2.748_184_645_188_339_8e-183,
+        6.883_760_512_304_376e182,
+        5.209_216_481_406_575e-250,
+    ];
+    let (done, answer) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send(trend(&series(&eighteen))));
+    let minute = std::time::Duration::from_secs(60);
+    let found = answer.recv_timeout(minute).expect("an answer in a minute");
+    assert_eq!(found.change_points, []);
+}
+
 #[test]
 fn nonsense_is_refused_by_name() {
     let mut points = series(&noisy(14, 20));
