@@ -18,6 +18,7 @@ use crate::{
     Digest, Error, Result,
     error::at,
     progress::{Action, Progress},
+    unpacked,
 };
 
 /// A cache folder. Everything in it can be made again; nothing in it is needed to be right.
@@ -118,7 +119,16 @@ impl Cache {
             source,
         };
         for folder in [
-            "wheels", "debs", "resolved", "libtorch", "bases", "hashes", "layers", "locks", "tmp",
+            "wheels",
+            "debs",
+            "resolved",
+            unpacked::FOLDER,
+            "libtorch",
+            "bases",
+            "hashes",
+            "layers",
+            "locks",
+            "tmp",
         ] {
             fs::create_dir_all(root.join(folder)).map_err(unusable)?;
         }
@@ -283,6 +293,22 @@ impl Cache {
             place.file_name().unwrap_or_default().to_string_lossy()
         ));
         Ok(false)
+    }
+
+    /// Gives a file of this cache, or of another on the same file system, a second place; one that
+    /// is there already stays. Where the file system has no links it is copied.
+    pub(crate) fn link(&self, from: &Path, place: &Path) -> Result<()> {
+        match fs::hard_link(from, place) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+            Err(_) => {}
+        }
+        let copy = tempfile::NamedTempFile::new_in(self.folder("tmp")).map_err(at(place))?;
+        fs::copy(from, copy.path()).map_err(at(place))?;
+        copy.as_file().sync_data().map_err(at(place))?;
+        copy.persist(place)
+            .map_err(|error| at(place)(error.error))?;
+        Ok(())
     }
 
     /// Where the note on `key` lies, in a folder of the cache.

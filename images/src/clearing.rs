@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     fs,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
@@ -16,7 +17,9 @@ use crate::{
     kept,
     libtorch::Parts,
     lock::{BaseLock, LibtorchLock, WheelsLock},
-    pip, wheels,
+    pip,
+    unpacked::{self, FOLDER as LIBRARIES},
+    wheels,
 };
 
 /// What of the cache goes.
@@ -51,7 +54,10 @@ pub struct Cleared {
 }
 
 /// What is downloaded or made of downloads, entry by entry.
-const THINGS: [&str; 5] = ["wheels", "debs", "bases", "libtorch", "resolved"];
+const THINGS: [&str; 6] = ["wheels", "debs", "bases", LIBTORCHES, LIBRARIES, "resolved"];
+/// Libtorches are put together of libraries, which have names in both places: they come first, so
+/// that what each takes is told alike whether something is removed or not.
+const LIBTORCHES: &str = "libtorch";
 /// What saves work alone: many small files.
 const NOTES: [&str; 2] = ["hashes", "layers"];
 
@@ -97,7 +103,7 @@ pub fn clear_cache(
     }
     for folder in NOTES {
         let place = cache.folder(folder);
-        let size_bytes = size_of(&place)?;
+        let size_bytes = size_of(&place, true)?;
         if which == Clearing::All && size_bytes > 0 {
             if !dry_run {
                 for (name, _) in entries(&place)? {
@@ -140,16 +146,19 @@ impl Needed {
         for wheel in lock.wheels.iter().chain(&lock.headers) {
             self.add("wheels", &wheel.file);
         }
+        for library in &lock.libraries {
+            self.add_file(LIBRARIES, &unpacked::place_of(library.sha256, cache));
+        }
         for parts in [Parts::All, Parts::Build] {
-            self.add("libtorch", wheels::place_of(lock, parts, cache).0);
+            self.add(LIBTORCHES, wheels::place_of(lock, parts, cache).0);
         }
     }
 
     fn holds(&self, folder: &'static str, name: &str) -> bool {
         // Links to a libtorch that lies elsewhere take no room, and their names do not tell whose.
-        let is_view = folder == "libtorch" && name.starts_with("view-");
+        let is_view = folder == LIBTORCHES && name.starts_with("view-");
         let is_of_base = (folder == "bases" && name.starts_with("layer-"))
-            || (folder == "libtorch" && name.starts_with("inside-"));
+            || (folder == LIBTORCHES && name.starts_with("inside-"));
         is_view
             || (is_of_base && self.has_local_base)
             || self.names.contains(&(folder, name.to_owned()))
@@ -196,22 +205,26 @@ fn entries(folder: &Path) -> Result<Vec<(String, u64)>> {
             continue;
         }
         let seal = fs::metadata(seal_of(&entry.path()));
-        let size_bytes = size_of(&entry.path())? + seal.map_or(0, |seal| seal.len());
+        // Of two names of a library the one in the other folder counts.
+        let count_linked = !folder.ends_with(LIBTORCHES);
+        let size_bytes = size_of(&entry.path(), count_linked)? + seal.map_or(0, |seal| seal.len());
         found.push((name, size_bytes));
     }
     found.sort();
     Ok(found)
 }
 
-/// The size of a file, or of all files below a folder; links count as themselves.
-fn size_of(path: &Path) -> Result<u64> {
+/// The size of a file, or of all files below a folder; symbolic links count as themselves, and
+/// files that have another name too only where `count_linked`.
+fn size_of(path: &Path, count_linked: bool) -> Result<u64> {
     let facts = fs::symlink_metadata(path).map_err(at(path))?;
     if !facts.is_dir() {
-        return Ok(facts.len());
+        let counts = count_linked || facts.nlink() == 1;
+        return Ok(if counts { facts.len() } else { 0 });
     }
     let mut sum = 0;
     for entry in fs::read_dir(path).map_err(at(path))? {
-        sum += size_of(&entry.map_err(at(path))?.path())?;
+        sum += size_of(&entry.map_err(at(path))?.path(), count_linked)?;
     }
     Ok(sum)
 }
@@ -234,7 +247,10 @@ mod tests {
     use std::io;
 
     use super::*;
-    use crate::{Catalog, Digest, Error, Flavour, lock::Wheel};
+    use crate::{
+        Catalog, Digest, Error, Flavour,
+        lock::{Wheel, WheelLibrary},
+    };
 
     const SPEC: &str = "version: 1\ndescription: x\nbase: debian\n\
                         libtorch: {version: 2.11.0, flavour: cpu, from: wheels}\n";
@@ -253,7 +269,13 @@ mod tests {
             }],
             headers: Vec::new(),
             wheels_unpacked_bytes: 0,
-            libraries: Vec::new(),
+            libraries: vec![WheelLibrary {
+                name: "libc10.so".to_owned(),
+                wheel: "torch".to_owned(),
+                path: "torch/lib/libc10.so".to_owned(),
+                size_bytes: 4,
+                sha256: Digest::of(b"four"),
+            }],
         }
     }
 
@@ -276,9 +298,13 @@ mod tests {
             file(place);
         }
         let (needed, _) = wheels::place_of(&wheels_lock(), Parts::All, &cache);
-        for name in [needed.as_str(), "2.9.1+cpu-other"] {
-            fs::create_dir_all(cache.folder("libtorch").join(name).join("lib")).unwrap();
-            file(&format!("libtorch/{name}/lib/libc10.so"));
+        let library = Digest::of(b"four").hex();
+        for (name, library) in [(needed.as_str(), &*library), ("2.9.1+cpu-other", "other")] {
+            let lib = cache.folder("libtorch").join(name).join("lib");
+            fs::create_dir_all(&lib).unwrap();
+            file(&format!("libraries/{library}"));
+            let kept = cache.folder("libraries").join(library);
+            cache.link(&kept, &lib.join("libc10.so")).unwrap();
         }
         let gone = cache.folder("wheels/torch-other.whl");
         cache.digest_of(&gone, &crate::Silent).unwrap();
@@ -300,13 +326,14 @@ mod tests {
             "debs/other.deb",
             "bases/debian-other.tar",
             "libtorch/2.9.1+cpu-other",
+            "libraries/other",
             "resolved/other.json",
         ];
         let dry = clear_cache(&root, Clearing::Unused, &images, true).unwrap();
         assert_eq!(names(&dry), expected);
-        // The base counts with its seal.
+        // The base counts with its seal, a library once.
         let sizes: Vec<u64> = dry.removed.iter().map(|one| one.size_bytes).collect();
-        assert_eq!(sizes, [4, 4, 8, 4, 4]);
+        assert_eq!(sizes, [4, 4, 8, 0, 4, 4]);
         assert!(root.join("wheels/torch-other.whl").exists());
 
         let done = clear_cache(&root, Clearing::Unused, &images, false).unwrap();

@@ -44,6 +44,7 @@ pub mod scenario;
 mod sources;
 pub mod spec;
 mod toolchain;
+mod unpacked;
 pub mod verify;
 mod versions;
 mod wheel;

@@ -16,6 +16,7 @@ use crate::{
     lock::{Wheel, WheelLibrary, WheelsLock},
     pip::Pip,
     progress::{Action, Progress},
+    unpacked,
     wheel::OpenWheel,
 };
 
@@ -68,6 +69,9 @@ pub(crate) fn resolve(
         .filter_map(|name| shelf.taken.remove(name))
         .collect();
     libraries.sort_by(|a, b| a.name.cmp(&b.name));
+    for library in &libraries {
+        unpacked::keep(&scratch.path().join(&library.name), library.sha256, cache)?;
+    }
     let mut wheels_unpacked_bytes = 0;
     for (_, path) in &wheels {
         wheels_unpacked_bytes += OpenWheel::open(path)?.unpacked_bytes();

@@ -199,24 +199,25 @@ pub(crate) fn fresh_cache(cache: &Cache, root: &Path) -> Result<Cache> {
     let fresh = Cache::at(root)?;
     // What pip resolved goes along as well: it is what the second build is to be made of.
     for folder in ["wheels", "debs", "resolved"] {
-        take_along(&cache.folder(folder), &fresh.folder(folder), |_| true)?;
+        take_along(cache, &fresh, folder, |_| true)?;
     }
-    take_along(&cache.folder("bases"), &fresh.folder("bases"), |name| {
-        name.starts_with("image-")
-    })?;
+    take_along(cache, &fresh, "bases", |name| name.starts_with("image-"))?;
     Ok(fresh)
 }
 
 /// Links or copies downloaded packages into another cache, where they are hashed again.
-fn take_along(from: &Path, to: &Path, wanted: impl Fn(&str) -> bool) -> Result<()> {
-    for entry in fs::read_dir(from).map_err(at(from))? {
-        let entry = entry.map_err(at(from))?;
-        if !wanted(&entry.file_name().to_string_lossy()) {
-            continue;
-        }
-        let place = to.join(entry.file_name());
-        if fs::hard_link(entry.path(), &place).is_err() {
-            fs::copy(entry.path(), &place).map_err(at(&place))?;
+fn take_along(
+    cache: &Cache,
+    fresh: &Cache,
+    folder: &str,
+    wanted: impl Fn(&str) -> bool,
+) -> Result<()> {
+    let from = cache.folder(folder);
+    for entry in fs::read_dir(&from).map_err(at(&from))? {
+        let entry = entry.map_err(at(&from))?;
+        if wanted(&entry.file_name().to_string_lossy()) {
+            let place = fresh.folder(folder).join(entry.file_name());
+            fresh.link(&entry.path(), &place)?;
         }
     }
     Ok(())

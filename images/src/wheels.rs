@@ -2,7 +2,6 @@
 
 use std::{
     cmp::Reverse,
-    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     sync::mpsc,
@@ -17,6 +16,7 @@ use crate::{
     lock::{Wheel, WheelLibrary, WheelsLock},
     pip::{self, Pip},
     progress::{Action, Progress, SharedMeter},
+    unpacked,
     wheel::OpenWheel,
     workers::{Stopped, work_while},
 };
@@ -43,8 +43,8 @@ pub fn fetch(
     fetch_telling(lock, parts, cache, progress).map(|(libtorch, _)| libtorch)
 }
 
-/// As [`fetch`]; says also whether its libraries were unpacked just now, each with the digest that
-/// the lock names.
+/// As [`fetch`]; says also whether it was put together just now, of libraries whose digests were
+/// found to be those that the lock names.
 pub(crate) fn fetch_telling(
     lock: &WheelsLock,
     parts: Parts,
@@ -56,7 +56,7 @@ pub(crate) fn fetch_telling(
     let is_there = is_whole(&place, lock, parts, cache, progress)?;
     if !is_there {
         let scratch = cache.scratch()?;
-        unpack(lock, parts, scratch.path(), cache, progress)?;
+        put_together(lock, parts, scratch.path(), cache, progress)?;
         publish(scratch, &place)?;
         for library in libraries_of(lock, parts) {
             cache.remember_digest(&place.join("lib").join(&library.name), library.sha256)?;
@@ -84,12 +84,10 @@ impl Libtorch {
         let _lock = cache.lock(&name, progress)?;
         let include = place.join("include");
         if !include.is_dir() {
-            let wheels = fetch_wheels(lock, *parts, cache, progress)?;
             let scratch = cache.scratch()?;
             let aside = scratch.path().join("include");
             fs::create_dir(&aside).map_err(at(&aside))?;
-            let _meter = progress.start(Action::Unpack, &format!("headers of {}", lock.name), None);
-            unpack_headers(lock, &wheels, &aside)?;
+            unpack_headers(lock, &aside, cache, progress)?;
             fs::rename(&aside, &include).map_err(at(&include))?;
         }
         Ok(Self {
@@ -132,37 +130,17 @@ fn is_whole(
     Ok(true)
 }
 
-fn fetch_wheels(
-    lock: &WheelsLock,
-    parts: Parts,
+/// Calls `found` with each of these wheels as soon as it is there: first those that the cache has,
+/// then the others as they come in, those that take longest to unpack before the rest.
+fn each_wheel<'a>(
+    wheels: impl Iterator<Item = &'a Wheel>,
+    unpacked_bytes: impl Fn(&Wheel) -> u64,
     cache: &Cache,
     progress: &dyn Progress,
-) -> Result<BTreeMap<String, PathBuf>> {
-    let mut paths = BTreeMap::new();
-    each_wheel(lock, parts, cache, progress, |wheel, path| {
-        paths.insert(wheel.name.clone(), path);
-        Ok(())
-    })?;
-    Ok(paths)
-}
-
-/// Calls `found` with each wheel as soon as it is there: first those that the cache has, then the
-/// others as they come in, those that take longest to unpack before the rest.
-fn each_wheel(
-    lock: &WheelsLock,
-    parts: Parts,
-    cache: &Cache,
-    progress: &dyn Progress,
-    mut found: impl FnMut(&Wheel, PathBuf) -> Result<(), Stopped>,
+    mut found: impl FnMut(&'a Wheel, PathBuf) -> Result<(), Stopped>,
 ) -> Result<()> {
     let mut missing = Vec::new();
-    for wheel in lock.wheels.iter().chain(&lock.headers) {
-        let builds = wheel.name == "torch"
-            || wheel.name.starts_with("nvidia-cuda-runtime")
-            || lock.headers.contains(wheel);
-        if parts == Parts::Build && !builds {
-            continue;
-        }
+    for wheel in wheels {
         match pip::cached(wheel, cache, progress)? {
             Some(path) => {
                 if found(wheel, path).is_err() {
@@ -176,7 +154,7 @@ fn each_wheel(
         // A full cache needs no network: pip itself is only fetched where a wheel is missing.
         return Ok(());
     }
-    missing.sort_by_key(|wheel| Reverse(unpacked_bytes(lock, wheel)));
+    missing.sort_by_key(|wheel| Reverse(unpacked_bytes(wheel)));
     let pip = Pip::ready(cache, progress)?;
     for wheel in missing {
         if found(wheel, pip.fetch(wheel, cache, progress)?).is_err() {
@@ -186,18 +164,9 @@ fn each_wheel(
     Ok(())
 }
 
-/// What the libraries of a wheel take.
-fn unpacked_bytes(lock: &WheelsLock, wheel: &Wheel) -> u64 {
-    lock.libraries
-        .iter()
-        .filter(|library| library.wheel == wheel.name)
-        .map(|library| library.size_bytes)
-        .sum()
-}
-
-/// Unpacks into the layout that torch-sys looks for: `lib/`, `include/`, `build-version`. What has
-/// come in is unpacked while the rest is fetched.
-fn unpack(
+/// Puts a libtorch together in the layout that torch-sys looks for: `lib/`, `build-version`;
+/// `include/` comes when it is asked for. Libraries that are kept are linked, the others unpacked.
+fn put_together(
     lock: &WheelsLock,
     parts: Parts,
     to: &Path,
@@ -207,27 +176,56 @@ fn unpack(
     let lib = to.join("lib");
     fs::create_dir_all(&lib).map_err(at(&lib))?;
     check_wheels_are_named(lock, parts)?;
-    let total = libraries_of(lock, parts)
-        .map(|library| library.size_bytes)
-        .sum();
+    let mut missing = Vec::new();
+    for library in libraries_of(lock, parts) {
+        match unpacked::find(library.sha256, cache, progress)? {
+            Some(kept) => cache.link(&kept, &lib.join(&library.name))?,
+            None => missing.push(library),
+        }
+    }
+    if !missing.is_empty() {
+        unpack(lock, &missing, &lib, cache, progress)?;
+    }
+    write_stand_in(&lib, lock.flavour)?;
+    let version = to.join("build-version");
+    fs::write(&version, format!("{}\n", lock.version)).map_err(at(&version))
+}
+
+/// Unpacks libraries into `folder`, and keeps each as soon as it is there. What has come in is
+/// unpacked while the rest is fetched.
+fn unpack(
+    lock: &WheelsLock,
+    libraries: &[&WheelLibrary],
+    folder: &Path,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<()> {
+    let of = |wheel: &Wheel| {
+        let name = wheel.name.clone();
+        let mut libraries = libraries.iter().copied();
+        std::iter::from_fn(move || libraries.find(|library| library.wheel == name))
+    };
+    let wheels = lock.wheels.iter().chain(&lock.headers);
+    let wheels = wheels.filter(|wheel| of(wheel).next().is_some());
+    let total = libraries.iter().map(|library| library.size_bytes).sum();
     let meter = SharedMeter::new(progress.start(Action::Unpack, &lock.name, Some(total)));
     let (written, to_sync) = mpsc::channel();
-    let (folder, meter) = (&lib, &meter);
+    let meter = &meter;
     let work = move |(library, wheel): (&WheelLibrary, PathBuf)| {
         let place = folder.join(&library.name);
         // Where syncing has ended by an error, that is told below.
-        let sync = || drop(written.send(place.clone()));
+        let tell = |event| drop(written.send(event));
         let mut unsynced = 0;
         let (found, _) = OpenWheel::open(&wheel)?.extract(&library.path, &place, |n| {
             meter.add(n);
             unsynced += n;
             if unsynced >= SYNC_BYTES {
                 unsynced = 0;
-                sync();
+                tell(Written::Part(place.clone()));
             }
         })?;
         if found == library.sha256 {
-            sync();
+            tell(Written::Whole(place, found));
             return Ok(());
         }
         Err(Error::WrongHash {
@@ -238,27 +236,23 @@ fn unpack(
         })
     };
     thread::scope(|scope| {
-        let syncing = scope.spawn(|| sync_all(to_sync));
+        let keeping = scope.spawn(|| keep_all(to_sync, cache));
         let unpacked = work_while(
             |waiting| {
-                each_wheel(lock, parts, cache, progress, |wheel, path| {
-                    libraries_of(lock, parts)
-                        .filter(|library| library.wheel == wheel.name)
-                        .try_for_each(|library| {
-                            waiting.add(library.size_bytes, (library, path.clone()))
-                        })
+                let bytes = |wheel: &Wheel| of(wheel).map(|library| library.size_bytes).sum();
+                each_wheel(wheels, bytes, cache, progress, |wheel, path| {
+                    of(wheel).try_for_each(|library| {
+                        waiting.add(library.size_bytes, (library, path.clone()))
+                    })
                 })
             },
             work,
         );
-        let synced = syncing
+        let kept = keeping
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        unpacked.and(synced)
-    })?;
-    write_stand_in(&lib, lock.flavour)?;
-    let version = to.join("build-version");
-    fs::write(&version, format!("{}\n", lock.version)).map_err(at(&version))
+        unpacked.and(kept)
+    })
 }
 
 /// A lock that names a library of a wheel that it does not name was edited.
@@ -280,33 +274,58 @@ fn check_wheels_are_named(lock: &WheelsLock, parts: Parts) -> Result<()> {
 /// How much of a file waits in memory at most before the disk is set to work on it.
 const SYNC_BYTES: u64 = 64 << 20;
 
-/// Waits until files are on the disk: their digests are kept, and must mean what is there after a
-/// power cut too. The disk writes while these and other files are still unpacked.
-fn sync_all(files: mpsc::Receiver<PathBuf>) -> Result<()> {
-    for place in files {
-        let file = fs::File::open(&place).map_err(at(&place))?;
-        file.sync_data().map_err(at(&place))?;
+/// What was written of a library.
+enum Written {
+    Part(PathBuf),
+    Whole(PathBuf, Digest),
+}
+
+/// Sends libraries to the disk while they and others are still unpacked, and keeps those that are
+/// whole.
+fn keep_all(written: mpsc::Receiver<Written>, cache: &Cache) -> Result<()> {
+    for event in written {
+        match event {
+            Written::Part(place) => unpacked::sync(&place)?,
+            Written::Whole(place, digest) => unpacked::keep(&place, digest, cache)?,
+        }
     }
     Ok(())
 }
 
+/// Unpacks the headers of torch, and of CUDA's runtime where it is to be compiled against.
 fn unpack_headers(
     lock: &WheelsLock,
-    wheels: &BTreeMap<String, PathBuf>,
     include: &Path,
+    cache: &Cache,
+    progress: &dyn Progress,
 ) -> Result<()> {
-    if let Some(torch) = wheels.get("torch") {
-        OpenWheel::open(torch)?.extract_folder("torch/include/", include)?;
-    }
-    if lock.flavour == Flavour::Cpu {
-        return Ok(());
-    }
-    for (name, path) in wheels {
-        let is_header = lock.headers.iter().any(|wheel| wheel.name == *name);
-        if is_header || name.starts_with("nvidia-cuda-runtime") {
-            let mut wheel = OpenWheel::open(path)?;
-            for folder in wheel.include_folders()? {
-                wheel.extract_folder(&folder, include)?;
+    let is_cuda = |wheel: &Wheel| {
+        lock.flavour == Flavour::Cuda
+            && (wheel.name.starts_with("nvidia-cuda-runtime") || lock.headers.contains(wheel))
+    };
+    let mut wheels = Vec::new();
+    let all = lock.wheels.iter().chain(&lock.headers);
+    let with_headers = all.filter(|wheel| wheel.name == "torch" || is_cuda(wheel));
+    each_wheel(
+        with_headers,
+        |wheel| wheel.size_bytes,
+        cache,
+        progress,
+        |wheel, path| {
+            wheels.push((wheel, path));
+            Ok(())
+        },
+    )?;
+    // Whichever came in first, of two files with one name the same one stays.
+    wheels.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
+    let _meter = progress.start(Action::Unpack, &format!("headers of {}", lock.name), None);
+    for (wheel, path) in wheels {
+        let mut open = OpenWheel::open(&path)?;
+        if wheel.name == "torch" {
+            open.extract_folder("torch/include/", include)?;
+        } else {
+            for folder in open.include_folders()? {
+                open.extract_folder(&folder, include)?;
             }
         }
     }
@@ -340,7 +359,7 @@ fn describe(lock: &WheelsLock, parts: Parts, place: &Path) -> Result<Libtorch> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::{io::Write, os::unix::fs::MetadataExt as _};
 
     use super::*;
     use crate::{Silent, lock::Wheel};
@@ -421,6 +440,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_unpacked_is_unpacked_for_every_use_and_needs_its_wheel_no_more() {
+        let (_folder, cache, lock) = world();
+        let library = |parts| {
+            let (_, place) = place_of(&lock, parts, &cache);
+            fs::metadata(place.join("lib/libc10.so")).unwrap()
+        };
+        fetch(&lock, Parts::Build, &cache, &Silent).unwrap();
+        fs::remove_file(cache.folder("wheels").join(&lock.wheels[0].file)).unwrap();
+        let libtorch = fetch(&lock, Parts::All, &cache, &Silent).unwrap();
+        assert_eq!(fs::read(&libtorch.libraries[0].path).unwrap(), C10);
+        assert_eq!(library(Parts::Build).ino(), library(Parts::All).ino());
+    }
+
+    #[test]
     fn a_library_that_is_not_the_locked_one_is_refused_with_both_digests() {
         let (_folder, cache, mut lock) = world();
         lock.libraries[0].sha256 = Digest::of(b"another");
@@ -434,7 +467,9 @@ mod tests {
             assert!(error.contains(part), "{error}");
         }
         // Nothing half-made stands where a whole one would.
-        assert_eq!(fs::read_dir(cache.folder("libtorch")).unwrap().count(), 0);
+        for folder in ["libtorch", "libraries"] {
+            assert_eq!(fs::read_dir(cache.folder(folder)).unwrap().count(), 0);
+        }
     }
 
     #[test]
