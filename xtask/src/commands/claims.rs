@@ -16,7 +16,9 @@ pub(crate) fn run(args: &ClaimsArgs, printer: &Printer) -> Result<()> {
     let place = sides::find(&args.session, &args.sessions, &args.file)?;
     let folder = SessionFolder::at(place.folder);
     let session = folder.read_session()?;
-    let mut records = folder.read_records()?.records;
+    let records = folder.read_records()?;
+    sides::tell_torn(&session, &records, printer);
+    let mut records = records.records;
     if let Some(image) = &place.image {
         // An image that did not run is an error, and not a session without measurements.
         Side::pick(&session, &records, Some(image))?;

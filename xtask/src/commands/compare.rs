@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use record::{Record, Session, SessionFolder};
+use record::{Records, Session, SessionFolder};
 use verdict::{Gate, Side, SideError, Verdicts};
 
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
 
 /// Judges, prints, and fails where a gated quantity says no.
 pub(crate) fn run(args: &CompareArgs, printer: &Printer) -> Result<()> {
-    let verdicts = judge(args)?;
+    let verdicts = judge(args, printer)?;
     let fail_on = args.fail_on.into();
     if let Some(path) = &args.junit {
         write(path, &reports::comparison::junit(&verdicts, fail_on)?)?;
@@ -40,14 +40,14 @@ pub(crate) fn run(args: &CompareArgs, printer: &Printer) -> Result<()> {
     }
 }
 
-fn judge(args: &CompareArgs) -> Result<Verdicts> {
+fn judge(args: &CompareArgs, printer: &Printer) -> Result<Verdicts> {
     let options = verdict::Options {
         across_machines: args.across_machines,
         margins: args.margin.iter().cloned().collect(),
         ..verdict::Options::default()
     };
     let Some(head) = &args.head else {
-        let base = Chosen::read(&args.base, args, None)?;
+        let base = Chosen::read(&args.base, args, None, printer)?;
         let side = base.side()?;
         // The command line asks for HEAD or --by.
         let Some(by) = &args.by else {
@@ -61,11 +61,12 @@ fn judge(args: &CompareArgs) -> Result<Verdicts> {
     };
     // The side that leaves a choice is chosen to go with the other one.
     let (base, head) = if sides::asks_for_newest(&args.base) {
-        let head = Chosen::read(head, args, None)?;
-        (Chosen::read(&args.base, args, Some(&head.side()?))?, head)
+        let head = Chosen::read(head, args, None, printer)?;
+        let base = Chosen::read(&args.base, args, Some(&head.side()?), printer)?;
+        (base, head)
     } else {
-        let base = Chosen::read(&args.base, args, None)?;
-        let head = Chosen::read(head, args, Some(&base.side()?))?;
+        let base = Chosen::read(&args.base, args, None, printer)?;
+        let head = Chosen::read(head, args, Some(&base.side()?), printer)?;
         (base, head)
     };
     let (base, head) = (base.side()?, head.side()?);
@@ -96,30 +97,36 @@ fn write(path: &Path, text: &str) -> Result<()> {
 /// A session read from disk, and which of its images is meant.
 struct Chosen {
     session: Session,
-    records: Vec<Record>,
+    records: Records,
     image: Option<String>,
 }
 
 impl Chosen {
     /// The session that the word means; of several, the newest that can be compared with `other`.
-    fn read(text: &str, args: &CompareArgs, other: Option<&Side<'_>>) -> Result<Self> {
-        sides::find_fitting(text, &args.sessions, &args.file, Self::at, |chosen| {
-            other.is_none_or(|other| chosen.goes_with(other))
-        })
+    fn read(
+        text: &str,
+        args: &CompareArgs,
+        other: Option<&Side<'_>>,
+        printer: &Printer,
+    ) -> Result<Self> {
+        let fits = |chosen: &Self| other.is_none_or(|other| chosen.goes_with(other));
+        let chosen = sides::find_fitting(text, &args.sessions, &args.file, Self::at, fits)?;
+        sides::tell_torn(&chosen.session, &chosen.records, printer);
+        Ok(chosen)
     }
 
     fn at(place: sides::Place) -> Result<Self> {
         let folder = SessionFolder::at(place.folder);
         Ok(Self {
             session: folder.read_session()?,
-            records: folder.read_records()?.records,
+            records: folder.read_records()?,
             image: place.image,
         })
     }
 
     /// Whether it has a cell that the other side has too, and is not that side itself.
     fn goes_with(&self, other: &Side<'_>) -> bool {
-        let pick = |image: &str| Side::pick(&self.session, &self.records, Some(image));
+        let pick = |image: &str| Side::pick(&self.session, &self.records.records, Some(image));
         let fits = |side: &Side<'_>| side.shares_a_cell(other) && !is_same(side, other);
         match self.side() {
             Ok(side) => fits(&side),
@@ -132,6 +139,6 @@ impl Chosen {
     }
 
     fn side(&self) -> std::result::Result<Side<'_>, SideError> {
-        Side::pick(&self.session, &self.records, self.image.as_deref())
+        Side::pick(&self.session, &self.records.records, self.image.as_deref())
     }
 }

@@ -6,12 +6,13 @@ use std::{
 };
 
 use history::{History, SessionFilter};
-use record::SessionFolder;
+use record::{Records, Session, SessionFolder};
 
 use crate::{
     cli::HistoryFile,
     commands::history::file,
     error::{Error, Result},
+    printer::Printer,
 };
 
 /// A session's folder, and one of its images where one is named.
@@ -33,6 +34,17 @@ enum Word {
 /// Finds the session. The history keeps names of sessions; their folders lie below `sessions`.
 pub(crate) fn find(text: &str, sessions: &Path, db: &HistoryFile) -> Result<Place> {
     find_fitting(text, sessions, db, Ok, |_| true)
+}
+
+/// Says where the last record of a session was cut off and is left out: its writer was ended, or
+/// writes still.
+pub(crate) fn tell_torn(session: &Session, records: &Records, printer: &Printer) {
+    if records.torn_after.is_some() {
+        printer.note(&format!(
+            "{}: its last line is torn and was left out",
+            session.session
+        ));
+    }
 }
 
 /// Whether the history is asked for the newest of several sessions.

@@ -1,9 +1,13 @@
 //! `compare` on sessions written for the test.
 
-use std::{fs, path::Path};
+use std::{
+    fs::{self, File},
+    io::Write as _,
+    path::Path,
+};
 
 use protocol::Precision;
-use record::{Outcome, Reason, Stage};
+use record::{Outcome, Reason, SessionFolder, Stage};
 
 use crate::support::{Home, records, session};
 
@@ -145,6 +149,19 @@ fn a_side_is_not_compared_with_itself() {
         let all = home.check(&words, 2, "both sides are base:img");
         assert!(all.contains("--by AXIS=BASE,HEAD"), "{all}");
     }
+}
+
+#[test]
+fn a_torn_last_record_is_left_out_and_said() {
+    let home = Home::new();
+    let records = home.path("sessions/head").join(SessionFolder::RECORDS);
+    let mut file = File::options().append(true).open(records).expect("records");
+    file.write_all(b"{\"version\": 1, \"run\": \"cut")
+        .expect("half a line");
+    let compare = ["compare", "sessions/renamed:img", "sessions/head:img"];
+    home.check(&compare, 0, "head: its last line is torn and was left out");
+    let claims = ["claims", "sessions/head"];
+    home.check(&claims, 2, "head: its last line is torn and was left out");
 }
 
 #[test]
