@@ -23,8 +23,8 @@ use crate::{
 
 /// A cache folder. Everything in it can be made again; nothing in it is needed to be right.
 ///
-/// Files appear in it whole (written aside, then renamed), and whoever makes one holds a lock,
-/// so that several builds share a cache.
+/// Files appear in it whole (written aside, then renamed), and whoever makes one holds a lock, or
+/// makes the very file that others would, so that several builds share a cache.
 #[derive(Debug, Clone)]
 pub struct Cache {
     root: PathBuf,
@@ -295,20 +295,17 @@ impl Cache {
         Ok(false)
     }
 
-    /// Gives a file of this cache, or of another on the same file system, a second place; one that
-    /// is there already stays. Where the file system has no links it is copied.
+    /// Gives a file a second place, in this cache. Where the file system has no links, or the file
+    /// is on another one, it is copied.
     pub(crate) fn link(&self, from: &Path, place: &Path) -> Result<()> {
-        match fs::hard_link(from, place) {
-            Ok(()) => return Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
-            Err(_) => {}
+        if fs::hard_link(from, place).is_ok() {
+            return Ok(());
         }
-        let copy = tempfile::NamedTempFile::new_in(self.folder("tmp")).map_err(at(place))?;
-        fs::copy(from, copy.path()).map_err(at(place))?;
-        copy.as_file().sync_data().map_err(at(place))?;
-        copy.persist(place)
-            .map_err(|error| at(place)(error.error))?;
-        Ok(())
+        let scratch = self.scratch()?;
+        let copy = scratch.path().join("copy");
+        fs::copy(from, &copy).map_err(at(from))?;
+        unpacked::sync(&copy)?;
+        fs::rename(&copy, place).map_err(at(place))
     }
 
     /// Where the note on `key` lies, in a folder of the cache.
@@ -431,6 +428,22 @@ mod tests {
             fs::write(note.unwrap().path(), "{half").unwrap();
         }
         assert_eq!(cache.digest_of(&file, &Silent).unwrap(), Digest::of(b"one"));
+    }
+
+    #[test]
+    fn a_file_of_another_file_system_is_copied_where_it_cannot_be_linked() {
+        let (folder, cache) = cache();
+        let memory = tempfile::tempdir_in("/dev/shm").unwrap();
+        for (name, from) in [("linked", folder.path()), ("copied", memory.path())] {
+            let (file, place) = (from.join("file"), cache.folder("libraries").join(name));
+            fs::write(&file, "whole").unwrap();
+            cache.link(&file, &place).unwrap();
+            assert_eq!(fs::read(&place).unwrap(), b"whole");
+        }
+        assert_eq!(fs::read_dir(cache.folder("tmp")).unwrap().count(), 0);
+        let absent = folder.path().join("absent");
+        let error = cache.link(&absent, &folder.path().join("x")).unwrap_err();
+        assert!(error.to_string().contains("absent"), "{error}");
     }
 
     #[test]

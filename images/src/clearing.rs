@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    fs,
+    fs, io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
@@ -55,8 +55,7 @@ pub struct Cleared {
 
 /// What is downloaded or made of downloads, entry by entry.
 const THINGS: [&str; 6] = ["wheels", "debs", "bases", LIBTORCHES, LIBRARIES, "resolved"];
-/// Libtorches are put together of libraries, which have names in both places: they come first, so
-/// that what each takes is told alike whether something is removed or not.
+/// Libtorches are put together of libraries, which have names in both places.
 const LIBTORCHES: &str = "libtorch";
 /// What saves work alone: many small files.
 const NOTES: [&str; 2] = ["hashes", "layers"];
@@ -86,8 +85,13 @@ pub fn clear_cache(
         removed: Vec::new(),
         kept_bytes: 0,
     };
+    let libraries = inodes_in(&cache.folder(LIBRARIES))?;
     for folder in THINGS {
-        for (name, size_bytes) in entries(&cache.folder(folder))? {
+        let elsewhere = match folder {
+            LIBTORCHES => &libraries,
+            _ => &Inodes::new(),
+        };
+        for (name, size_bytes) in entries(&cache.folder(folder), elsewhere)? {
             if !goes(folder, &name) {
                 cleared.kept_bytes += size_bytes;
                 continue;
@@ -103,10 +107,10 @@ pub fn clear_cache(
     }
     for folder in NOTES {
         let place = cache.folder(folder);
-        let size_bytes = size_of(&place, true)?;
+        let size_bytes = size_of(&place, &Inodes::new())?;
         if which == Clearing::All && size_bytes > 0 {
             if !dry_run {
-                for (name, _) in entries(&place)? {
+                for (name, _) in entries(&place, &Inodes::new())? {
                     remove(&cache, &place.join(name))?;
                 }
             }
@@ -193,9 +197,22 @@ fn needed_by(images: &[Image], cache: &Cache) -> Result<Needed> {
     Ok(needed)
 }
 
+/// Files, whatever they are called.
+type Inodes = BTreeSet<u64>;
+
+/// The files that lie in a folder of the cache.
+fn inodes_in(folder: &Path) -> Result<Inodes> {
+    let files = fs::read_dir(folder).map_err(at(folder))?;
+    let inode = |file: io::Result<fs::DirEntry>| file?.metadata().map(|facts| facts.ino());
+    files
+        .map(inode)
+        .collect::<io::Result<_>>()
+        .map_err(at(folder))
+}
+
 /// What lies in a folder of the cache: names and sizes, sorted by name. The seal of a file counts
-/// with it.
-fn entries(folder: &Path) -> Result<Vec<(String, u64)>> {
+/// with it, and files that lie `elsewhere` too count there.
+fn entries(folder: &Path, elsewhere: &Inodes) -> Result<Vec<(String, u64)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).map_err(at(folder))? {
         let entry = entry.map_err(at(folder))?;
@@ -205,26 +222,24 @@ fn entries(folder: &Path) -> Result<Vec<(String, u64)>> {
             continue;
         }
         let seal = fs::metadata(seal_of(&entry.path()));
-        // Of two names of a library the one in the other folder counts.
-        let count_linked = !folder.ends_with(LIBTORCHES);
-        let size_bytes = size_of(&entry.path(), count_linked)? + seal.map_or(0, |seal| seal.len());
+        let size_bytes = size_of(&entry.path(), elsewhere)? + seal.map_or(0, |seal| seal.len());
         found.push((name, size_bytes));
     }
     found.sort();
     Ok(found)
 }
 
-/// The size of a file, or of all files below a folder; symbolic links count as themselves, and
-/// files that have another name too only where `count_linked`.
-fn size_of(path: &Path, count_linked: bool) -> Result<u64> {
+/// The size of a file, or of all files below a folder, without those that lie `elsewhere` too;
+/// symbolic links count as themselves.
+fn size_of(path: &Path, elsewhere: &Inodes) -> Result<u64> {
     let facts = fs::symlink_metadata(path).map_err(at(path))?;
     if !facts.is_dir() {
-        let counts = count_linked || facts.nlink() == 1;
+        let counts = !elsewhere.contains(&facts.ino());
         return Ok(if counts { facts.len() } else { 0 });
     }
     let mut sum = 0;
     for entry in fs::read_dir(path).map_err(at(path))? {
-        sum += size_of(&entry.map_err(at(path))?.path(), count_linked)?;
+        sum += size_of(&entry.map_err(at(path))?.path(), elsewhere)?;
     }
     Ok(sum)
 }
@@ -244,8 +259,6 @@ fn remove(cache: &Cache, place: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-
     use super::*;
     use crate::{
         Catalog, Digest, Error, Flavour,

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     Digest, Error, Flavour, Result,
-    cache::{Cache, publish},
+    cache::{Cache, forget, publish},
     closure::{Closure, Folders, closure, roots},
     error::at,
     lock::WheelsLock,
@@ -243,6 +243,8 @@ pub(crate) fn write_stand_in(lib: &Path, flavour: Flavour) -> Result<()> {
         Flavour::Cuda => "INPUT ( libtorch_cpu.so libtorch_cuda.so libc10_cuda.so libc10.so )\n",
     };
     let place = lib.join("libtorch.so");
+    // A library may have this name, and another name elsewhere.
+    forget(&place)?;
     fs::write(&place, script).map_err(at(&place))
 }
 

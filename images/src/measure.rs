@@ -27,12 +27,12 @@ use crate::{
 pub struct Measured {
     /// Writing the image's bytes to the disk and hashing them once: no build does less.
     pub floor_seconds: f64,
-    /// The first build, with nothing in the cache but what fetching leaves there: packages, hashed
-    /// as they came in, and libraries, unpacked as their wheels came in.
+    /// The first build, with nothing in the cache but downloads, which were hashed as they came in:
+    /// they are unpacked, and what comes out is hashed.
     pub build_seconds: f64,
-    /// The same with the packages alone in the cache, as where a CI keeps those: libraries are
-    /// unpacked while nothing is downloaded.
-    pub unpacking_build_seconds: f64,
+    /// The first build with the libraries in the cache as well, as where they were unpacked for
+    /// another image, by compiling the workload or by locking.
+    pub unpacked_build_seconds: f64,
     /// The first build with nothing in the cache at all, where that was asked for.
     pub download: Option<WithDownloads>,
     /// The same build again, with nothing changed.
@@ -72,12 +72,12 @@ pub fn measure(
     };
     let folder = scratch.path().join("packages");
     let packages = with_packages(cache, &folder, progress)?;
-    let (_, unpacking_build_seconds) = timed(|| assemble(image, &sources, &packages, progress))?;
+    let (_, build_seconds) = timed(|| assemble(image, &sources, &packages, progress))?;
     drop(packages);
     fs::remove_dir_all(&folder).map_err(at(&folder))?;
     let own = with_packages(cache, &scratch.path().join("cache"), progress)?;
     take_libraries(built, cache, &own)?;
-    let (first, build_seconds) = timed(|| assemble(image, &sources, &own, progress))?;
+    let (first, unpacked_build_seconds) = timed(|| assemble(image, &sources, &own, progress))?;
     let (_, rebuild_seconds) = timed(|| assemble(image, &sources, &own, progress))?;
     let file = scratch.path().join("bytes");
     let ((), floor_seconds) = timed(|| write_and_hash(&first, &file))?;
@@ -94,7 +94,7 @@ pub fn measure(
     Ok(Measured {
         floor_seconds,
         build_seconds,
-        unpacking_build_seconds,
+        unpacked_build_seconds,
         download,
         rebuild_seconds,
         verify_seconds,
@@ -110,7 +110,7 @@ fn with_packages(cache: &Cache, root: &Path, progress: &dyn Progress) -> Result<
     Ok(own)
 }
 
-/// Takes the libraries of an image along, which are unpacked when their wheels come in.
+/// Takes the libraries of an image along.
 fn take_libraries(built: &Assembly, cache: &Cache, own: &Cache) -> Result<()> {
     if let LibtorchLock::Wheels(lock) = &built.lock.libtorch {
         let (_, place) = wheels::place_of(lock, Parts::All, cache);

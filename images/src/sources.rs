@@ -65,7 +65,8 @@ pub(crate) struct FoundLibtorch {
     pub(crate) libtorch: Libtorch,
     /// Its lock, where it is out of wheels.
     pub(crate) lock: Option<LibtorchLock>,
-    /// Whether its libraries were unpacked just now, each with the locked digest.
+    /// Whether it was put together just now, of libraries that had the locked digests when they were
+    /// last read.
     pub(crate) is_fresh: bool,
 }
 

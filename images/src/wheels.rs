@@ -2,6 +2,7 @@
 
 use std::{
     cmp::Reverse,
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
     sync::mpsc,
@@ -43,8 +44,8 @@ pub fn fetch(
     fetch_telling(lock, parts, cache, progress).map(|(libtorch, _)| libtorch)
 }
 
-/// As [`fetch`]; says also whether it was put together just now, of libraries whose digests were
-/// found to be those that the lock names.
+/// As [`fetch`]; says also whether it was put together just now, of libraries that had the digests
+/// that the lock names when they were last read.
 pub(crate) fn fetch_telling(
     lock: &WheelsLock,
     parts: Parts,
@@ -54,7 +55,15 @@ pub(crate) fn fetch_telling(
     let (name, place) = place_of(lock, parts, cache);
     let _lock = cache.lock(&name, progress)?;
     let is_there = is_whole(&place, lock, parts, cache, progress)?;
-    if !is_there {
+    if is_there {
+        for library in libraries_of(lock, parts) {
+            // As where it was unpacked by a version that kept none.
+            if !unpacked::place_of(library.sha256, cache).is_file() {
+                let file = place.join("lib").join(&library.name);
+                unpacked::keep(&file, library.sha256, cache)?;
+            }
+        }
+    } else {
         let scratch = cache.scratch()?;
         put_together(lock, parts, scratch.path(), cache, progress)?;
         publish(scratch, &place)?;
@@ -116,18 +125,21 @@ fn is_whole(
     if !place.join("build-version").is_file() {
         return Ok(false);
     }
+    let mut is_whole = true;
     for library in libraries_of(lock, parts) {
         let file = place.join("lib").join(&library.name);
         if !file.is_file() || cache.digest_of(&file, progress)? != library.sha256 {
             progress.note(&format!(
-                "{} is damaged or missing; libtorch {} is unpacked again",
+                "{} is damaged or missing; libtorch {} is put together again",
                 file.display(),
                 lock.name
             ));
-            return Ok(false);
+            // Most likely they are one file.
+            unpacked::doubt(library.sha256, cache)?;
+            is_whole = false;
         }
     }
-    Ok(true)
+    Ok(is_whole)
 }
 
 /// Calls `found` with each of these wheels as soon as it is there: first those that the cache has,
@@ -175,7 +187,7 @@ fn put_together(
 ) -> Result<()> {
     let lib = to.join("lib");
     fs::create_dir_all(&lib).map_err(at(&lib))?;
-    check_wheels_are_named(lock, parts)?;
+    check_libraries(lock, parts)?;
     let mut missing = Vec::new();
     for library in libraries_of(lock, parts) {
         match unpacked::find(library.sha256, cache, progress)? {
@@ -255,20 +267,28 @@ fn unpack(
     })
 }
 
-/// A lock that names a library of a wheel that it does not name was edited.
-fn check_wheels_are_named(lock: &WheelsLock, parts: Parts) -> Result<()> {
+/// A lock that names a library of a wheel that it does not name, or two by one name, was edited.
+fn check_libraries(lock: &WheelsLock, parts: Parts) -> Result<()> {
     let names = |library: &WheelLibrary| {
         let mut wheels = lock.wheels.iter().chain(&lock.headers);
         wheels.any(|wheel| wheel.name == library.wheel)
     };
-    match libraries_of(lock, parts).find(|library| !names(library)) {
-        None => Ok(()),
-        Some(library) => Err(Error::BadWheel {
+    let mut seen = BTreeSet::new();
+    for library in libraries_of(lock, parts) {
+        let cause = if !names(library) {
+            "the lock names a library of a wheel that it does not name"
+        } else if !seen.insert(&library.name) {
+            "the lock names two libraries by one name"
+        } else {
+            continue;
+        };
+        return Err(Error::BadWheel {
             wheel: library.wheel.clone().into(),
             member: Some(library.name.clone()),
-            cause: "the lock names a library of a wheel that it does not name".to_owned(),
-        }),
+            cause: cause.to_owned(),
+        });
     }
+    Ok(())
 }
 
 /// How much of a file waits in memory at most before the disk is set to work on it.
@@ -317,7 +337,7 @@ fn unpack_headers(
         },
     )?;
     // Whichever came in first, of two files with one name the same one stays.
-    wheels.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
+    wheels.sort_by_key(|(wheel, _)| (wheel.name != "torch", &wheel.name));
     let _meter = progress.start(Action::Unpack, &format!("headers of {}", lock.name), None);
     for (wheel, path) in wheels {
         let mut open = OpenWheel::open(&path)?;
@@ -437,6 +457,46 @@ mod tests {
             fetch(&lock, Parts::All, &cache, &Silent).unwrap();
             assert_eq!(fs::read(library).unwrap(), C10);
         }
+    }
+
+    #[test]
+    fn what_rotted_unseen_is_unpacked_again_once_it_is_doubted() {
+        let (_folder, cache, lock) = world();
+        let libtorch = fetch(&lock, Parts::All, &cache, &Silent).unwrap();
+        let library = &libtorch.libraries[0].path;
+        let modified = fs::metadata(library).unwrap().modified().unwrap();
+        let mut rotten = C10.to_vec();
+        rotten[0] ^= 1;
+        fs::write(library, &rotten).unwrap();
+        let open = fs::File::options().write(true).open(library).unwrap();
+        open.set_modified(modified).unwrap();
+        fetch(&lock, Parts::All, &cache, &Silent).unwrap();
+        assert_eq!(fs::read(library).unwrap(), rotten);
+        // As a load that does not come to the layer's digest has it doubted.
+        cache.forget_digest(library).unwrap();
+        fetch(&lock, Parts::All, &cache, &Silent).unwrap();
+        assert_eq!(fs::read(library).unwrap(), C10);
+    }
+
+    #[test]
+    fn two_libraries_of_one_name_are_refused() {
+        let (_folder, cache, mut lock) = world();
+        lock.libraries.push(lock.libraries[0].clone());
+        let error = fetch(&lock, Parts::All, &cache, &Silent).unwrap_err();
+        assert!(
+            error.to_string().contains("two libraries by one name"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn libraries_that_were_unpacked_and_not_kept_are_kept() {
+        let (_folder, cache, lock) = world();
+        fetch(&lock, Parts::All, &cache, &Silent).unwrap();
+        let kept = unpacked::place_of(lock.libraries[0].sha256, &cache);
+        fs::remove_file(&kept).unwrap();
+        fetch(&lock, Parts::All, &cache, &Silent).unwrap();
+        assert_eq!(fs::read(&kept).unwrap(), C10);
     }
 
     #[test]

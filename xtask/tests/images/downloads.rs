@@ -66,6 +66,13 @@ fn fetch_pip(to: &Path) {
     assert!(status.success(), "these tests fetch pip 25.3 by pip");
 }
 
+/// Has a cache lose what was unpacked of wheels.
+fn forget_libraries(cache: &Path) {
+    for folder in ["libtorch", "libraries"] {
+        fs::remove_dir_all(cache.join(folder)).unwrap();
+    }
+}
+
 #[test]
 fn a_damaged_wheel_is_fetched_again_and_another_one_is_refused() {
     let checkout = Checkout::new("cli-wheel");
@@ -74,7 +81,8 @@ fn a_damaged_wheel_is_fetched_again_and_another_one_is_refused() {
     fs::create_dir(&index).unwrap();
     wheel(&checkout, "the locked one", &index.join(WHEEL));
     lock_to(&checkout, "cli-wheel", &index.join(WHEEL));
-    let cached = checkout.home.path().join("torchgauge/wheels");
+    let cache = checkout.home.path().join("torchgauge");
+    let cached = cache.join("wheels");
     fetch_pip(&cached);
 
     let words = ["verify", "cli-wheel"];
@@ -86,7 +94,7 @@ fn a_damaged_wheel_is_fetched_again_and_another_one_is_refused() {
     let mut changed = good.clone();
     changed[40] ^= 1;
     for damaged in [&good[..good.len() / 2], &changed] {
-        fs::remove_dir_all(checkout.home.path().join("torchgauge/libtorch")).unwrap();
+        forget_libraries(&cache);
         fs::write(cached.join(WHEEL), damaged).unwrap();
         let mut command = by_wheels(&checkout, &words, &index);
         check(
@@ -98,7 +106,7 @@ fn a_damaged_wheel_is_fetched_again_and_another_one_is_refused() {
     }
 
     // An index that has another file under the same name.
-    fs::remove_dir_all(checkout.home.path().join("torchgauge/libtorch")).unwrap();
+    forget_libraries(&cache);
     fs::remove_file(cached.join(WHEEL)).unwrap();
     wheel(&checkout, "another one", &index.join(WHEEL));
     let (locked, other) = (
@@ -162,7 +170,7 @@ fn pip_is_asked_once_for_an_image_without_a_lock() {
     // What was kept has another content in the index by now, and the cache has lost it.
     wheel(&checkout, "the second", &index.join(WHEEL));
     fs::remove_file(cache.join("wheels").join(WHEEL)).unwrap();
-    fs::remove_dir_all(cache.join("libtorch")).unwrap();
+    forget_libraries(&cache);
     assert!(export(0, &["has the wrong content", "asking pip anew"]));
     let second = fs::read(cache.join("wheels").join(WHEEL)).unwrap();
     assert_ne!(first, second);

@@ -41,10 +41,10 @@ struct Row {
     downloads_bytes: Option<u64>,
     wheels_unpacked_bytes: Option<u64>,
     floor_seconds: f64,
-    /// With packages and unpacked libraries in the cache, as fetching leaves them.
+    /// A first build with downloads in the cache and nothing else.
     assemble_seconds: f64,
-    /// With the packages alone.
-    assemble_from_packages_seconds: f64,
+    /// With unpacked libraries as well.
+    assemble_unpacked_seconds: f64,
     /// With `--downloads`: packages were being downloaded, and what a first build took beyond that.
     downloading_seconds: Option<f64>,
     beyond_downloads_seconds: Option<f64>,
@@ -129,7 +129,7 @@ async fn one(
         wheels_unpacked_bytes: wheels.map(|lock| lock.wheels_unpacked_bytes),
         floor_seconds: measured.floor_seconds,
         assemble_seconds: measured.build_seconds,
-        assemble_from_packages_seconds: measured.unpacking_build_seconds,
+        assemble_unpacked_seconds: measured.unpacked_build_seconds,
         downloading_seconds: measured.download.map(|it| it.downloading_seconds),
         beyond_downloads_seconds: measured.download.map(|it| it.beyond_seconds),
         load_seconds,
@@ -160,9 +160,9 @@ fn print(report: &Report, format: Format, printer: &Printer) {
             "downloading",
             "first build beyond it",
             "ratio",
-            "first build, fetched before",
+            "first build, downloads there",
             "ratio",
-            "with packages alone",
+            "libraries there, too",
             "ratio",
             "load",
             "rebuild",
@@ -188,8 +188,8 @@ fn print(report: &Report, format: Format, printer: &Printer) {
             ratio(row.beyond_downloads_seconds),
             seconds(Some(row.assemble_seconds)),
             ratio(Some(row.assemble_seconds)),
-            seconds(Some(row.assemble_from_packages_seconds)),
-            ratio(Some(row.assemble_from_packages_seconds)),
+            seconds(Some(row.assemble_unpacked_seconds)),
+            ratio(Some(row.assemble_unpacked_seconds)),
             seconds(Some(row.load_seconds)),
             format!("{:.2} s", row.rebuild_seconds),
             seconds(Some(row.verify_seconds)),
