@@ -61,7 +61,7 @@ pub fn compare(metric: &Metric, options: &Options) -> Result<Comparison, Compare
     }
     let logs: Vec<f64> = pairs.iter().map(|&(b, h)| h.ln() - b.ln()).collect();
     let estimate = Estimate::of(&logs, options);
-    blank.ratio = Some(estimate.log_ratio.exp());
+    blank.ratio = Some(estimate.ratio());
     let Some(interval) = estimate.interval(1.0 - options.confidence) else {
         blank.reason = String::from("one block shows no noise: at least two are needed");
         return Ok(blank);

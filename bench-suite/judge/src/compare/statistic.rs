@@ -47,9 +47,14 @@ impl Estimate {
     pub(crate) fn interval(&self, alpha: f64) -> Option<Interval> {
         let half = self.half_width(alpha)?;
         Some(Interval {
-            lo: (self.log_ratio - half).exp(),
-            hi: (self.log_ratio + half).exp().min(f64::MAX),
+            lo: ratio(self.log_ratio - half),
+            hi: ratio(self.log_ratio + half),
         })
+    }
+
+    /// The geometric mean of head ÷ base over the blocks.
+    pub(super) fn ratio(&self) -> f64 {
+        ratio(self.log_ratio)
     }
 
     /// Half the width of the interval, in log ratio.
@@ -93,6 +98,12 @@ impl Estimate {
     pub(super) fn noise(&self) -> f64 {
         self.block_sd / std::f64::consts::SQRT_2
     }
+}
+
+/// The ratio with this logarithm; the largest there is where it is larger, since infinity has no
+/// place in JSON.
+fn ratio(log: f64) -> f64 {
+    log.exp().min(f64::MAX)
 }
 
 fn mean(values: &[f64]) -> f64 {

@@ -44,6 +44,18 @@ fn close(a: Option<f64>, b: Option<f64>) -> bool {
     }
 }
 
+/// Infinity has no place in JSON, and a ratio that is read back as none is another result.
+#[test]
+fn a_ratio_beyond_the_largest_number_is_the_largest() {
+    let blocks = vec![Block::pair(1e-300, 1e300), Block::pair(2e-300, 1e300)];
+    let judged = compare(&metric(blocks, Kind::TimeLike), &Options::default()).unwrap();
+    assert_eq!(judged.ratio, Some(f64::MAX));
+    let json = serde_json::to_string(&judged).unwrap();
+    let back: judge::compare::Comparison = serde_json::from_str(&json).unwrap();
+    assert_eq!(back.ratio, judged.ratio);
+    assert_eq!(back.interval, judged.interval);
+}
+
 proptest! {
     #[test]
     fn the_order_of_blocks_does_not_matter(blocks in any_blocks(), kind in kinds()) {
