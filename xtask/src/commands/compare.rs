@@ -111,7 +111,8 @@ impl Chosen {
     ) -> Result<Self> {
         let fits = |chosen: &Self| other.is_none_or(|other| chosen.goes_with(other));
         let chosen = sides::find_fitting(text, &args.sessions, &args.file, Self::at, fits)?;
-        sides::tell_torn(&chosen.session, &chosen.records, printer);
+        let torn = chosen.records.torn_after.is_some();
+        sides::tell_torn(&chosen.session.session, torn, printer);
         Ok(chosen)
     }
 

@@ -16,6 +16,7 @@ use crate::{
     cli::{
         BaselineCommand, ExportFormat, Format, HistoryArgs, HistoryCommand, HistoryFile, SeriesArgs,
     },
+    commands::sides,
     error::{Error, Result},
     printer::Printer,
     table::table,
@@ -262,11 +263,7 @@ fn add(history: &History, sessions: &[PathBuf], labels: &Labels, printer: &Print
             let (runs, failed, points) = (added.runs, added.failed, added.points);
             format!("{session}: {runs} runs added ({failed} failed), {points} points")
         });
-        if added.torn {
-            printer.note(&format!(
-                "{session}: its last line is torn and was left out"
-            ));
-        }
+        sides::tell_torn(session, added.torn, printer);
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use history::{History, SessionFilter};
-use record::{Records, Session, SessionFolder};
+use record::SessionFolder;
 
 use crate::{
     cli::HistoryFile,
@@ -38,11 +38,10 @@ pub(crate) fn find(text: &str, sessions: &Path, db: &HistoryFile) -> Result<Plac
 
 /// Says where the last record of a session was cut off and is left out: its writer was ended, or
 /// writes still.
-pub(crate) fn tell_torn(session: &Session, records: &Records, printer: &Printer) {
-    if records.torn_after.is_some() {
+pub(crate) fn tell_torn(session: &str, torn: bool, printer: &Printer) {
+    if torn {
         printer.note(&format!(
-            "{}: its last line is torn and was left out",
-            session.session
+            "{session}: its last line is torn and was left out"
         ));
     }
 }
