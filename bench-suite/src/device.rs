@@ -8,15 +8,15 @@ use record::Machine;
 /// What the user asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Choice {
-    /// The first card that may be used, and the processor where there is none.
+    /// The first GPU that may be used, and the CPU where there is none.
     #[default]
     Auto,
-    /// The processor.
+    /// The CPU.
     Cpu,
-    /// A card: the first that may be used, or the one with this index as NVML counts.
+    /// A GPU: the first that may be used, or the one with this index as NVML counts.
     Cuda(Option<u32>),
-    /// Several cards, over which runs are spread.
-    Cards(Vec<u32>),
+    /// Several GPUs, over which runs are spread.
+    Gpus(Vec<u32>),
 }
 
 impl FromStr for Choice {
@@ -42,7 +42,7 @@ impl fmt::Display for Choice {
             Self::Cpu => f.write_str("cpu"),
             Self::Cuda(None) => f.write_str("cuda"),
             Self::Cuda(Some(index)) => write!(f, "cuda:{index}"),
-            Self::Cards(indices) => {
+            Self::Gpus(indices) => {
                 let words: Vec<_> = indices.iter().map(u32::to_string).collect();
                 write!(f, "cuda:{}", words.join(","))
             }
@@ -50,71 +50,69 @@ impl fmt::Display for Choice {
     }
 }
 
-/// `cuda:0,1`; each card is one that a device of its own could be.
+/// `cuda:0,1`; each GPU is one that a device of its own could be.
 fn several(text: &str) -> Result<Choice, ParseDeviceError> {
     let indices = text.strip_prefix("cuda:").unwrap_or(text).split(',');
-    let card = |index: &str| format!("cuda:{index}").parse();
-    let mut cards = Vec::new();
+    let gpu = |index: &str| format!("cuda:{index}").parse();
+    let mut gpus = Vec::new();
     for index in indices {
-        if let Device::Cuda(index) = card(index)? {
-            cards.push(index);
+        if let Device::Cuda(index) = gpu(index)? {
+            gpus.push(index);
         }
     }
     if !text.starts_with("cuda:") {
         // For the message.
         text.parse::<Device>()?;
     }
-    Ok(Choice::Cards(cards))
+    Ok(Choice::Gpus(gpus))
 }
 
 /// Why the device that was asked for cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
-    /// There is no card.
-    #[error(
-        "no CUDA card here: {why}; `cargo xtask doctor` says more, `--device cpu` goes without"
-    )]
-    NoCard {
+    /// There is no GPU.
+    #[error("no CUDA GPU here: {why}; `cargo xtask doctor` says more, `--device cpu` goes without")]
+    NoGpu {
         /// Why none is seen.
         why: String,
     },
-    /// There are cards, but not this one.
-    #[error("there is no card cuda:{asked}; there are {there}")]
-    NoSuchCard {
+    /// There are GPUs, but not this one.
+    #[error("there is no GPU cuda:{asked}; there are {there}")]
+    NoSuchGpu {
         /// The index that was asked for.
         asked: u32,
-        /// The cards, in words.
+        /// The GPUs, in words.
         there: String,
     },
-    /// A card that stands twice among several.
-    #[error("the card cuda:{asked} is given twice; give it once")]
+    /// A GPU that stands twice among several.
+    #[error("the GPU cuda:{asked} is given twice; give it once")]
     Twice {
-        /// The card.
+        /// The GPU.
         asked: u32,
     },
-    /// `CUDA_VISIBLE_DEVICES` names a card that is not there.
-    #[error("CUDA_VISIBLE_DEVICES is `{value}`, which names no card here; there are {there}")]
+    /// `CUDA_VISIBLE_DEVICES` names a GPU that is not there.
+    #[error("CUDA_VISIBLE_DEVICES is `{value}`, which names no GPU here; there are {there}")]
     Hidden {
         /// The variable's value.
         value: String,
-        /// The cards, in words.
+        /// The GPUs, in words.
         there: String,
     },
 }
 
 impl Choice {
-    /// The devices, at least one, out of the machine's cards. `visible` is `CUDA_VISIBLE_DEVICES`: a card that
+    /// The devices, at least one, out of the machine's GPUs. `visible` is `CUDA_VISIBLE_DEVICES`: a GPU that
     /// is not asked for by its index is the first that it names.
     pub fn resolve(
         &self,
         machine: &Machine,
         visible: Option<&str>,
     ) -> Result<Vec<Device>, DeviceError> {
-        let Self::Cards(cards) = self else {
+        let Self::Gpus(gpus) = self else {
             return Ok(vec![self.one(machine, visible)?]);
         };
         let mut devices = Vec::new();
-        for &asked in cards {
+        for &asked in gpus {
             let device = Self::Cuda(Some(asked)).one(machine, visible)?;
             if devices.contains(&device) {
                 return Err(DeviceError::Twice { asked });
@@ -126,28 +124,28 @@ impl Choice {
 
     fn one(&self, machine: &Machine, visible: Option<&str>) -> Result<Device, DeviceError> {
         match *self {
-            Self::Cards(_) => Err(no_card()),
+            Self::Gpus(_) => Err(no_gpu()),
             Self::Cpu => Ok(Device::Cpu),
             Self::Cuda(Some(asked)) => {
-                if machine.cards.iter().any(|card| card.index == asked) {
+                if machine.gpus.iter().any(|gpu| gpu.index == asked) {
                     return Ok(Device::Cuda(asked));
                 }
-                if machine.cards.is_empty() {
-                    return Err(no_card());
+                if machine.gpus.is_empty() {
+                    return Err(no_gpu());
                 }
-                Err(DeviceError::NoSuchCard {
+                Err(DeviceError::NoSuchGpu {
                     asked,
-                    there: cards(machine),
+                    there: gpus(machine),
                 })
             }
             Self::Cuda(None) => match first(machine, visible)? {
                 Some(index) => Ok(Device::Cuda(index)),
                 None => Err(match visible {
-                    Some(value) if !machine.cards.is_empty() => DeviceError::Hidden {
+                    Some(value) if !machine.gpus.is_empty() => DeviceError::Hidden {
                         value: value.to_owned(),
-                        there: cards(machine),
+                        there: gpus(machine),
                     },
-                    _ => no_card(),
+                    _ => no_gpu(),
                 }),
             },
             Self::Auto => Ok(first(machine, visible)?.map_or(Device::Cpu, Device::Cuda)),
@@ -155,63 +153,63 @@ impl Choice {
     }
 }
 
-/// The first card that may be used.
+/// The first GPU that may be used.
 fn first(machine: &Machine, visible: Option<&str>) -> Result<Option<u32>, DeviceError> {
     let Some(value) = visible else {
-        return Ok(machine.cards.first().map(|card| card.index));
+        return Ok(machine.gpus.first().map(|gpu| gpu.index));
     };
     let name = value.split(',').next().unwrap_or_default().trim();
-    // CUDA takes an empty value and -1 as «no card».
-    if name.is_empty() || name.starts_with('-') || machine.cards.is_empty() {
+    // CUDA takes an empty value and -1 as «no GPU».
+    if name.is_empty() || name.starts_with('-') || machine.gpus.is_empty() {
         return Ok(None);
     }
-    let named = machine.cards.iter().find(|card| match name.parse::<u32>() {
-        Ok(index) => card.index == index,
+    let named = machine.gpus.iter().find(|gpu| match name.parse::<u32>() {
+        Ok(index) => gpu.index == index,
         // CUDA takes a beginning of the UUID too.
-        Err(_) => card.uuid.starts_with(name),
+        Err(_) => gpu.uuid.starts_with(name),
     });
     match named {
-        Some(card) => Ok(Some(card.index)),
+        Some(gpu) => Ok(Some(gpu.index)),
         None => Err(DeviceError::Hidden {
             value: value.to_owned(),
-            there: cards(machine),
+            there: gpus(machine),
         }),
     }
 }
 
-fn no_card() -> DeviceError {
+fn no_gpu() -> DeviceError {
     let why = if Path::new("/dev/nvidiactl").exists() {
         "there is a driver, but NVML cannot be used (libnvidia-ml.so.1 is missing or refuses)"
     } else {
         "there is no /dev/nvidiactl, so no NVIDIA driver is loaded"
     };
-    DeviceError::NoCard {
+    DeviceError::NoGpu {
         why: why.to_owned(),
     }
 }
 
-fn cards(machine: &Machine) -> String {
+fn gpus(machine: &Machine) -> String {
     let names: Vec<_> = machine
-        .cards
+        .gpus
         .iter()
-        .map(|card| format!("cuda:{} ({})", card.index, card.name))
+        .map(|gpu| format!("cuda:{} ({})", gpu.index, gpu.name))
         .collect();
     names.join(", ")
 }
 
 /// The variables that hold a run to one device, so that it is the only one that it sees.
 ///
-/// A card is named by its UUID, which means the same inside and outside a container; in the run
-/// it is then `cuda:0`. On the processor the variable hides every card.
+/// A GPU is named by its UUID, which means the same inside and outside a container; in the run
+/// it is then `cuda:0`. On the CPU the variable hides every GPU.
 #[must_use]
 pub fn environment(device: Device, machine: &Machine) -> Vec<(String, String)> {
     let value = match device {
         Device::Cpu => String::new(),
         Device::Cuda(index) => machine
-            .cards
+            .gpus
             .iter()
-            .find(|card| card.index == index)
-            .map_or_else(|| index.to_string(), |card| card.uuid.clone()),
+            .find(|gpu| gpu.index == index)
+            .map_or_else(|| index.to_string(), |gpu| gpu.uuid.clone()),
     };
     vec![
         // So that an index, where one must be used, counts as NVML does.
@@ -231,38 +229,38 @@ pub fn inside(device: Device) -> Device {
 
 #[cfg(test)]
 mod tests {
-    use record::Card;
+    use record::Gpu;
 
     use super::*;
 
-    fn machine(cards: u32) -> Machine {
+    fn machine(gpus: u32) -> Machine {
         Machine {
-            cards: (0..cards)
-                .map(|index| Card {
+            gpus: (0..gpus)
+                .map(|index| Gpu {
                     index,
                     name: "NVIDIA H200".into(),
                     uuid: format!("GPU-{index}{index}{index}"),
-                    ..Card::default()
+                    ..Gpu::default()
                 })
                 .collect(),
             ..Machine::default()
         }
     }
 
-    fn check(choice: &str, cards: u32, visible: Option<&str>, expect: &str) {
+    fn check(choice: &str, gpus: u32, visible: Option<&str>, expect: &str) {
         let choice: Choice = choice.parse().unwrap();
-        let found = match choice.resolve(&machine(cards), visible) {
+        let found = match choice.resolve(&machine(gpus), visible) {
             Ok(devices) => {
                 let words: Vec<_> = devices.iter().map(ToString::to_string).collect();
                 words.join(" and ")
             }
             Err(error) => error.to_string(),
         };
-        assert!(found.contains(expect), "{choice} of {cards}: {found}");
+        assert!(found.contains(expect), "{choice} of {gpus}: {found}");
     }
 
     #[test]
-    fn a_choice_finds_its_card() {
+    fn a_choice_finds_its_gpu() {
         check("auto", 0, None, "cpu");
         check("auto", 2, None, "cuda:0");
         check("auto", 2, Some("1,0"), "cuda:1");
@@ -272,13 +270,13 @@ mod tests {
         check("auto", 2, Some("7"), "CUDA_VISIBLE_DEVICES is `7`");
         check("cpu", 2, None, "cpu");
         check("cuda", 2, None, "cuda:0");
-        check("cuda", 0, None, "no CUDA card here");
-        check("cuda", 2, Some(""), "names no card here");
+        check("cuda", 0, None, "no CUDA GPU here");
+        check("cuda", 2, Some(""), "names no GPU here");
         check("cuda:1", 2, Some("0"), "cuda:1");
         check("cuda:2", 2, None, "there are cuda:0 (NVIDIA H200), cuda:1");
-        check("cuda:0", 0, None, "no CUDA card here");
+        check("cuda:0", 0, None, "no CUDA GPU here");
         check("cuda:1,0", 2, None, "cuda:1 and cuda:0");
-        check("cuda:0,7", 2, None, "there is no card cuda:7");
+        check("cuda:0,7", 2, None, "there is no GPU cuda:7");
         check("cuda:0,0", 2, None, "cuda:0 is given twice");
     }
 
@@ -293,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_sees_its_card_alone() {
+    fn a_run_sees_its_gpu_alone() {
         let seen = |device| environment(device, &machine(2))[1].1.clone();
         assert_eq!(seen(Device::Cuda(1)), "GPU-111");
         assert_eq!(seen(Device::Cuda(5)), "5");

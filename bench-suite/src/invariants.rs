@@ -1,11 +1,11 @@
-//! What must hold between the figures of a run. A run where one does not is no measurement.
+//! What must hold between the metrics of a run. A run where one does not is no measurement.
 
 use protocol::{RunFile, Steps, Task};
 use record::{Metrics, Monitor, StepTimes};
 
 use crate::results::Results;
 
-/// Relative difference up to which two figures of one quantity count as equal: the workload
+/// Relative difference up to which two metrics of one quantity count as equal: the workload
 /// computes one from the other, so only rounding lies between them.
 const ROUNDING: f64 = 1e-6;
 /// Share by which the sum of step times may exceed the measured time: CUDA events tick in
@@ -18,7 +18,7 @@ const STEP_SUM_UNDER: f64 = 0.5;
 /// pages, and other processes' memory comes and goes.
 const MEMORY_SLACK_BYTES: u64 = 64 << 20;
 
-/// Finds the first invariant that does not hold; the message names both figures.
+/// Finds the first invariant that does not hold; the message names both metrics.
 pub(crate) fn check(
     asked: &RunFile,
     results: &Results,
@@ -180,8 +180,8 @@ fn check_rate(rate: f64, metrics: &Metrics) -> Result<(), String> {
 }
 
 /// More than all of the ceiling means that operations were counted that were not done, or that
-/// the ceiling was measured on a device that did not run at its speed. Asked of a card only: a
-/// processor is everybody's, and whoever else works on it while the ceiling is measured lowers it.
+/// the ceiling was measured on a device that did not run at its speed. Asked of a GPU only: a
+/// CPU is everybody's, and whoever else works on it while the ceiling is measured lowers it.
 fn check_utilization(metrics: &Metrics) -> Result<(), String> {
     match metrics.utilization {
         Some(share) if !(share.is_finite() && (0.0..=1.0).contains(&share)) => Err(format!(
@@ -200,7 +200,7 @@ fn check_memory(metrics: &Metrics, monitor: &Monitor) -> Result<(), String> {
     let process = metrics.process_peak_bytes;
     let total = memory.device_total_bytes;
     let used = monitor
-        .card_used_bytes
+        .gpu_used_bytes
         .as_ref()
         .map(|series| bytes(series.maximum));
     let at_most = |small: (&str, Option<u64>), large: (&str, Option<u64>), slack: u64| {
@@ -237,17 +237,17 @@ fn check_memory(metrics: &Metrics, monitor: &Monitor) -> Result<(), String> {
     )?;
     at_most(
         ("process_peak_bytes", process),
-        ("the card's used bytes", used),
+        ("the GPU's used bytes", used),
         MEMORY_SLACK_BYTES,
     )
 }
 
 fn check_monitor(monitor: &Monitor) -> Result<(), String> {
-    if let Some(series) = &monitor.card_utilization_percent
+    if let Some(series) = &monitor.gpu_utilization_percent
         && series.maximum > 100.0
     {
         return Err(format!(
-            "card_utilization_percent is {}, more than 100",
+            "gpu_utilization_percent is {}, more than 100",
             series.maximum
         ));
     }
@@ -263,7 +263,7 @@ fn bytes(value: f64) -> u64 {
     value as u64
 }
 
-/// The figures, out of what the workload and the monitor told.
+/// The metrics, out of what the workload and the monitor told.
 pub(crate) fn metrics(
     summary: &protocol::Summary,
     results: &Results,
@@ -275,8 +275,8 @@ pub(crate) fn metrics(
         throughput_samples_per_second: summary.throughput_samples_per_second,
         samples: summary.samples,
         measured_seconds: summary.measured_seconds,
-        processor_seconds: summary.processor_seconds,
-        run_processor_seconds: summary.run_processor_seconds,
+        cpu_seconds: summary.cpu_seconds,
+        run_cpu_seconds: summary.run_cpu_seconds,
         step_seconds: StepTimes::of(&results.steps).unwrap_or_default(),
         micro_batch: summary.micro_batch,
         effective_batch: summary.effective_batch,
@@ -290,7 +290,7 @@ pub(crate) fn metrics(
         scaler: summary.scaler,
         memory: summary.memory.clone(),
         memory_points: results.memory_points.clone(),
-        process_peak_bytes: peak(&monitor.card_process_bytes),
+        process_peak_bytes: peak(&monitor.gpu_process_bytes),
         container_peak_bytes: peak(&monitor.memory_bytes),
     }
 }
@@ -363,9 +363,9 @@ mod tests {
         };
         let series = |value: f64| Series::of(&[Sample(0.0, value), Sample(0.1, value)]);
         let monitor = Monitor {
-            card_process_bytes: series(f64::from(800 << 20)),
-            card_used_bytes: series(f64::from(900 << 20)),
-            card_utilization_percent: series(99.0),
+            gpu_process_bytes: series(f64::from(800 << 20)),
+            gpu_used_bytes: series(f64::from(900 << 20)),
+            gpu_utilization_percent: series(99.0),
             ..Monitor::default()
         };
         Case {
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_cannot_do_more_than_all() {
+    fn a_gpu_cannot_do_more_than_all() {
         let checked = verdict(|case| case.metrics.utilization = Some(1.01));
         assert!(checked.contains("utilization is 1.01"), "{checked}");
         assert_eq!(verdict(|case| case.metrics.utilization = Some(1.0)), "fine");
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_contradiction_names_both_figures() {
+    fn a_contradiction_names_both_metrics() {
         type Break<'a> = &'a dyn Fn(&mut Case);
         let broken: [(Break<'_>, &str); 19] = [
             (
@@ -467,11 +467,11 @@ mod tests {
             ),
             (
                 &|c| c.metrics.process_peak_bytes = Some(1900 << 20),
-                "more than the card's used bytes",
+                "more than the GPU's used bytes",
             ),
             (
-                &|c| c.monitor.card_utilization_percent.as_mut().unwrap().maximum = 101.0,
-                "card_utilization_percent is 101, more than 100",
+                &|c| c.monitor.gpu_utilization_percent.as_mut().unwrap().maximum = 101.0,
+                "gpu_utilization_percent is 101, more than 100",
             ),
         ];
         for (break_it, expect) in broken {

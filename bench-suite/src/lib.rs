@@ -1,9 +1,9 @@
 //! How it is measured: plan, executors, monitors, sessions.
 
-pub mod card_lock;
 pub mod device;
 pub mod execute;
 pub mod fit;
+pub mod gpu_lock;
 mod invariants;
 pub mod live;
 mod log;

@@ -10,7 +10,7 @@ use nvml_wrapper::{
     Nvml, cuda_driver_version_major, cuda_driver_version_minor, enum_wrappers::device::Clock,
     error::NvmlError,
 };
-use record::{Card, Machine, Processor};
+use record::{Cpu, Gpu, Machine};
 
 /// Everything that is known about the machine; `name` in place of the host's name.
 #[must_use]
@@ -23,7 +23,7 @@ pub fn facts(name: Option<&str>) -> Machine {
             let minor = cuda_driver_version_minor(version);
             format!("{major}.{minor}")
         });
-        machine.cards = cards(&nvml);
+        machine.gpus = gpus(&nvml);
     }
     machine
 }
@@ -70,8 +70,8 @@ fn host(root: &Path, name: Option<&str>) -> Machine {
         os: os.unwrap_or_else(|| "unknown".into()),
         kernel: read("proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".into()),
         virtualization: virtualization(&read, &cpuinfo),
-        processor: Processor {
-            model: cpu_field(&cpuinfo, &["model name", "Processor", "cpu model", "Model"])
+        cpu: Cpu {
+            model: cpu_field(&cpuinfo, &["model name", "CPU", "cpu model", "Model"])
                 .unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
             logical_cores: thread::available_parallelism()
                 .ok()
@@ -82,7 +82,7 @@ fn host(root: &Path, name: Option<&str>) -> Machine {
         memory_bytes: meminfo(root, "MemTotal:").unwrap_or_default(),
         driver_version: None,
         driver_cuda_version: None,
-        cards: Vec::new(),
+        gpus: Vec::new(),
     }
 }
 
@@ -95,7 +95,7 @@ fn cpu_field(cpuinfo: &str, names: &[&str]) -> Option<String> {
     })
 }
 
-/// As `systemd-detect-virt` does for machines: the firmware's names, then the processor's flag.
+/// As `systemd-detect-virt` does for machines: the firmware's names, then the CPU's flag.
 fn virtualization(read: &impl Fn(&str) -> Option<String>, cpuinfo: &str) -> Option<String> {
     const VENDORS: [(&str, &str); 9] = [
         ("KVM", "kvm"),
@@ -139,13 +139,13 @@ fn meminfo(root: &Path, name: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-fn cards(nvml: &Nvml) -> Vec<Card> {
+fn gpus(nvml: &Nvml) -> Vec<Gpu> {
     let count = nvml.device_count().unwrap_or(0);
     (0..count)
         .filter_map(|index| {
-            // A card that fell off the bus does not hide the others.
+            // A GPU that fell off the bus does not hide the others.
             let device = nvml.device_by_index(index).ok()?;
-            Some(Card {
+            Some(Gpu {
                 index,
                 name: device.name().ok()?,
                 uuid: device.uuid().ok()?,
@@ -201,7 +201,7 @@ mod tests {
             ),
             (
                 "proc/cpuinfo",
-                "processor\t: 0\nmodel name\t: Some CPU @ 3GHz\nflags\t\t: fpu hypervisor sse\n",
+                "CPU\t: 0\nmodel name\t: Some CPU @ 3GHz\nflags\t\t: fpu hypervisor sse\n",
             ),
             (
                 "proc/meminfo",
@@ -218,8 +218,8 @@ mod tests {
         assert_eq!(machine.os, "Debian GNU/Linux 12 (bookworm)");
         assert_eq!(machine.kernel, "6.1.0-18-amd64");
         assert_eq!(machine.virtualization.as_deref(), Some("qemu"));
-        assert_eq!(machine.processor.model, "Some CPU @ 3GHz");
-        assert_eq!(machine.processor.governor.as_deref(), Some("performance"));
+        assert_eq!(machine.cpu.model, "Some CPU @ 3GHz");
+        assert_eq!(machine.cpu.governor.as_deref(), Some("performance"));
         assert_eq!(machine.memory_bytes, 1 << 20);
         assert_eq!(host(root.path(), Some("lab")).name, "lab");
     }
@@ -233,7 +233,7 @@ mod tests {
             ("unknown", "unknown")
         );
         assert_eq!((machine.memory_bytes, machine.virtualization), (0, None));
-        assert!(machine.processor.logical_cores >= 1);
+        assert!(machine.cpu.logical_cores >= 1);
     }
 
     #[test]

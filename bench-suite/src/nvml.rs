@@ -1,4 +1,4 @@
-//! Opening NVML, and what its errors say about a card.
+//! Opening NVML, and what its errors say about a GPU.
 
 use std::env;
 
@@ -15,37 +15,37 @@ pub(crate) fn open() -> Result<Nvml, NvmlError> {
     }
 }
 
-/// What an error says of the card: in words where it is gone, `None` where only the one value
+/// What an error says of the GPU: in words where it is gone, `None` where only the one value
 /// cannot be had.
 pub(crate) fn loss(error: &NvmlError) -> Option<&'static str> {
     match error {
-        NvmlError::GpuLost => Some("NVML says that the card is lost: it fell off the bus"),
+        NvmlError::GpuLost => Some("NVML says that the GPU is lost: it fell off the bus"),
         NvmlError::ResetRequired => {
-            Some("NVML says that the card must be reset before it can be used again")
+            Some("NVML says that the GPU must be reset before it can be used again")
         }
-        NvmlError::CorruptedInfoROM => Some("NVML says that the card's InfoROM is corrupted"),
+        NvmlError::CorruptedInfoROM => Some("NVML says that the GPU's InfoROM is corrupted"),
         _ => None,
     }
 }
 
-/// What an XID means, where it says that the card or its memory broke and not the program.
+/// What an XID means, where it says that the GPU or its memory broke and not the program.
 ///
 /// Numbers and words from NVIDIA's «XID Errors». Those that a faulty program causes by itself (13,
-/// 31, 43, 45, …) are none of the card.
+/// 31, 43, 45, …) are none of the GPU.
 pub(crate) fn fatal_xid(xid: u64) -> Option<&'static str> {
     match xid {
-        46 => Some("the card stopped processing"),
+        46 => Some("the GPU stopped processing"),
         48 => Some("uncorrectable memory error (double-bit ECC)"),
-        61 | 62 => Some("the card's micro-controller halted"),
+        61 | 62 => Some("the GPU's micro-controller halted"),
         63 | 64 => Some("memory row being remapped, or its remapping failed"),
         74 => Some("NVLink error"),
-        79 => Some("the card has fallen off the bus"),
+        79 => Some("the GPU has fallen off the bus"),
         92 => Some("too many corrected memory errors"),
         94 | 95 => Some("uncorrectable memory error"),
-        119 | 120 => Some("the card's system processor (GSP) does not answer"),
+        119 | 120 => Some("the GPU's system CPU (GSP) does not answer"),
         140 => Some("unrecovered memory error"),
-        143 => Some("the card failed to start"),
-        154 => Some("the card must be reset, or the machine started again"),
+        143 => Some("the GPU failed to start"),
+        154 => Some("the GPU must be reset, or the machine started again"),
         _ => None,
     }
 }
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_s_own_fault_is_not_the_card_s() {
+    fn a_program_s_own_fault_is_not_the_gpu_s() {
         assert!(fatal_xid(13).is_none() && fatal_xid(31).is_none() && fatal_xid(45).is_none());
         assert!(fatal_xid(79).unwrap().contains("fallen off the bus"));
         assert!(loss(&NvmlError::NotSupported).is_none());

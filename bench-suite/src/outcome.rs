@@ -31,8 +31,8 @@ pub enum End {
         /// Why, in words.
         message: String,
     },
-    /// The card was lost while it ran.
-    CardLost {
+    /// The GPU was lost while it ran.
+    GpuLost {
         /// Why, in words.
         message: String,
     },
@@ -50,7 +50,7 @@ pub enum End {
     Interrupted,
 }
 
-/// The outcome of a run whose figures, where it has any, are not looked at yet.
+/// The outcome of a run whose metrics, where it has any, are not looked at yet.
 pub(crate) fn judge(end: &End, results: &Results, log: Option<&str>) -> Outcome {
     let stage = stage(results);
     let (reason, stage, message) = match (end, &results.end) {
@@ -68,7 +68,7 @@ pub(crate) fn judge(end: &End, results: &Results, log: Option<&str>) -> Outcome 
             "the session was interrupted; `--resume` runs it again".to_owned(),
         ),
         (End::EngineLost { message }, _) => (Reason::Engine, stage, message.clone()),
-        (End::CardLost { message }, _) => (Reason::GpuLost, stage, message.clone()),
+        (End::GpuLost { message }, _) => (Reason::GpuLost, stage, message.clone()),
         (End::NotIdle { message }, _) => (Reason::Contaminated, Stage::Create, message.clone()),
         (End::TimeLimit(limit), _) => (
             Reason::TimeLimit,

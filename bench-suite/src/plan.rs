@@ -60,7 +60,7 @@ pub struct Cell {
     pub limits: Limits,
     /// From when on the machine is not fit to measure on.
     pub validity: ValidityLimits,
-    /// Threads for work on the processor.
+    /// Threads for work on the CPU.
     pub threads: Option<u32>,
 }
 
@@ -158,7 +158,7 @@ impl Plan {
                             variant: variant.clone(),
                             steps: scenario.steps,
                             seed: scenario.seed,
-                            margins: scenario.margins.clone(),
+                            thresholds: scenario.thresholds.clone(),
                         },
                         device: request.device,
                         limits: scenario.limits.clone(),
@@ -204,12 +204,12 @@ impl Plan {
         })
     }
 
-    /// Spreads the cells over these cards. Cells that are compared with each other, which are all
-    /// of one scenario, stay on one card; the load is evened out by their number, the largest
-    /// scenario first. The same for the same cells and cards, for ever.
+    /// Spreads the cells over these GPUs. Cells that are compared with each other, which are all
+    /// of one scenario, stay on one GPU; the load is evened out by their number, the largest
+    /// scenario first. The same for the same cells and GPUs, for ever.
     #[must_use]
-    pub fn spread(mut self, cards: &[Device]) -> Self {
-        if cards.len() < 2 {
+    pub fn spread(mut self, gpus: &[Device]) -> Self {
+        if gpus.len() < 2 {
             return self;
         }
         let key = |cell: &Cell| (cell.plan.suite.clone(), cell.plan.scenario.clone());
@@ -219,14 +219,12 @@ impl Plan {
         }
         let mut groups: Vec<_> = sizes.into_iter().collect();
         groups.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
-        let mut loads = vec![0; cards.len()];
+        let mut loads = vec![0; gpus.len()];
         let mut places = BTreeMap::new();
         for (group, size) in groups {
-            let lightest = (0..cards.len())
-                .min_by_key(|&card| loads[card])
-                .unwrap_or(0);
+            let lightest = (0..gpus.len()).min_by_key(|&gpu| loads[gpu]).unwrap_or(0);
             loads[lightest] += size;
-            places.insert(group, cards[lightest]);
+            places.insert(group, gpus[lightest]);
         }
         for cell in &mut self.cells {
             cell.device = places[&key(cell)];
@@ -234,9 +232,9 @@ impl Plan {
         self
     }
 
-    /// The cards that the cells are spread over; none where they all run on one device.
+    /// The GPUs that the cells are spread over; none where they all run on one device.
     #[must_use]
-    pub fn cards(&self) -> Vec<Device> {
+    pub fn gpus(&self) -> Vec<Device> {
         let used: BTreeSet<Device> = self.cells.iter().map(|cell| cell.device).collect();
         if used.len() > 1 {
             used.into_iter().collect()
@@ -372,12 +370,12 @@ mod tests {
     }
 
     #[test]
-    fn a_scenario_stays_on_one_card() {
-        let cards = [Device::Cuda(0), Device::Cuda(3)];
+    fn a_scenario_stays_on_one_gpu() {
+        let gpus = [Device::Cuda(0), Device::Cuda(3)];
         let plan = plan(&["local", "other"], Device::Cuda(0), Some(7))
             .unwrap()
-            .spread(&cards);
-        assert_eq!(plan.cards(), cards);
+            .spread(&gpus);
+        assert_eq!(plan.gpus(), gpus);
         for cell in &plan.cells {
             let expect = if cell.plan.scenario == "a" { 0 } else { 3 };
             assert_eq!(cell.device, Device::Cuda(expect), "{:?}", cell.plan);

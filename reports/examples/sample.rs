@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         ("cpu", vec![support::Fake::cpu()]),
         ("forty-cells", vec![support::forty_cells()]),
         ("five-images", vec![support::five_images()]),
-        ("disturbed", vec![support::disturbed()]),
+        ("contaminated", vec![support::contaminated()]),
         ("one-cell", vec![support::one_cell()]),
         ("no-success", vec![support::no_success()]),
         ("wide-ranges", vec![support::wide_ranges()]),

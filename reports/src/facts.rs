@@ -1,6 +1,6 @@
 //! The facts of a session as pairs of words: how it was run, on which machine.
 
-use record::{Card, Deciding, ImageFacts, LookEnd};
+use record::{Deciding, Gpu, ImageFacts, LookEnd};
 
 use crate::{
     format::{self, UNKNOWN, bytes, count},
@@ -75,15 +75,15 @@ fn until_decided(deciding: &Deciding) -> String {
     let looks = format::plural(deciding.looks.len(), "look", "looks");
     let end = match deciding.end {
         None => "not at its end".to_owned(),
-        Some(LookEnd::Decided) => "every gated figure is decided".to_owned(),
+        Some(LookEnd::Decided) => "every gated metric is decided".to_owned(),
         Some(end) => {
             let undecided = deciding.looks.last().map_or(0, |look| look.undecided.len());
             let why = match end {
                 LookEnd::Time => "the time is used up",
                 _ => "the most blocks have run",
             };
-            let figures = format::plural(undecided, "figure", "figures");
-            format!("{why}, {figures} undecided")
+            let metrics = format::plural(undecided, "metric", "metrics");
+            format!("{why}, {metrics} undecided")
         }
     };
     format!(
@@ -96,7 +96,7 @@ fn until_decided(deciding: &Deciding) -> String {
 /// The machine of a session.
 pub(crate) fn machine(session: &SessionSummary) -> Vec<Fact> {
     let machine = &session.machine;
-    let processor = &machine.processor;
+    let cpu = &machine.cpu;
     let mut facts = vec![
         ("Host", machine.name.clone()),
         (
@@ -111,12 +111,11 @@ pub(crate) fn machine(session: &SessionSummary) -> Vec<Fact> {
         facts.push(("Virtualization", hypervisor.clone()));
     }
     facts.push((
-        "Processor",
+        "CPU",
         join([
-            Some(processor.model.clone()),
-            Some(format!("{} cores usable", processor.logical_cores)),
-            processor
-                .governor
+            Some(cpu.model.clone()),
+            Some(format!("{} cores usable", cpu.logical_cores)),
+            cpu.governor
                 .as_ref()
                 .map(|governor| format!("governor {governor}")),
         ]),
@@ -134,25 +133,25 @@ pub(crate) fn machine(session: &SessionSummary) -> Vec<Fact> {
             ]),
         ));
     }
-    facts.extend(machine.cards.iter().map(|one| ("Card", card(one))));
+    facts.extend(machine.gpus.iter().map(|one| ("GPU", gpu(one))));
     facts
 }
 
-fn card(card: &Card) -> String {
+fn gpu(gpu: &Gpu) -> String {
     let on = |name: &str, state: Option<bool>| {
         state.map(|on| format!("{name} {}", if on { "on" } else { "off" }))
     };
     let mhz = |clock: u32| format!("at most {} MHz", count(u64::from(clock)));
     join([
-        Some(format!("{} {}", card.index, card.name)),
-        Some(bytes(card.memory_bytes as f64)),
-        card.power_limit_watts
+        Some(format!("{} {}", gpu.index, gpu.name)),
+        Some(bytes(gpu.memory_bytes as f64)),
+        gpu.power_limit_watts
             .map(|watts| format!("limit {}", format::Quantity::Watts.write(watts))),
-        card.max_sm_clock_mhz.map(mhz),
-        on("ECC", card.ecc),
-        on("MIG", card.mig),
-        on("persistence", card.persistence),
-        Some(card.uuid.clone()),
+        gpu.max_sm_clock_mhz.map(mhz),
+        on("ECC", gpu.ecc),
+        on("MIG", gpu.mig),
+        on("persistence", gpu.persistence),
+        Some(gpu.uuid.clone()),
     ])
 }
 

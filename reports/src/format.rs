@@ -1,6 +1,6 @@
 //! Numbers as text: a unit, and as many digits as say something.
 
-/// What stands where a figure is unknown.
+/// What stands where a metric is unknown.
 pub const UNKNOWN: &str = "–";
 
 /// `value` with this many significant digits; thousands grouped from 10,000 on.
@@ -105,7 +105,7 @@ pub enum Quantity {
     Celsius,
     /// Megahertz.
     Megahertz,
-    /// Processor cores.
+    /// CPU cores.
     Cores,
     /// Joules.
     Joules,

@@ -7,7 +7,7 @@ use crate::{
     claims, comparison,
     facts::{self, Fact},
     format,
-    model::{Disturbed, Group, View, stage_word},
+    model::{Contaminated, Group, View, stage_word},
     plots::{self, Drawing, Legend},
     svg::{escape, ink},
     table::{self, Column},
@@ -21,14 +21,14 @@ struct Page<'a> {
     subtitle: String,
     style: String,
     summary: &'a [String],
-    cautions: &'a [String],
+    warnings: &'a [String],
     heads: Vec<&'static str>,
     several: bool,
     contender_head: &'static str,
     groups: Vec<TableGroup>,
-    figures: Vec<Figure>,
+    plots: Vec<Figure>,
     failures: Vec<FailureRow>,
-    disturbed: Vec<DisturbedRow>,
+    contaminated: Vec<ContaminatedRow>,
     /// HTML.
     comparisons: Vec<String>,
     /// HTML.
@@ -86,7 +86,7 @@ struct FailureRow {
     log: String,
 }
 
-struct DisturbedRow {
+struct ContaminatedRow {
     run: String,
     session: String,
     /// HTML.
@@ -104,10 +104,10 @@ struct SessionFacts {
     run: Vec<Fact>,
     machine: Vec<Fact>,
     notes: Vec<String>,
-    images: Vec<ImageCard>,
+    images: Vec<ImageGpu>,
 }
 
-struct ImageCard {
+struct ImageGpu {
     name: String,
     facts: Vec<Fact>,
     layers: Vec<Layer>,
@@ -142,7 +142,7 @@ pub fn render(view: &View) -> Result<String, ReportError> {
         // The column of images takes its room; the picture below shows every run.
         columns.retain(|column| column.head != table::RANGE);
     }
-    let figures = plots::ALL
+    let plots = plots::ALL
         .iter()
         .map(|plot| {
             let picture = (plot.draw)(view)?;
@@ -164,7 +164,7 @@ pub fn render(view: &View) -> Result<String, ReportError> {
             include_str!("../templates/report.css")
         ),
         summary: &view.report.summary,
-        cautions: &view.report.cautions,
+        warnings: &view.report.warnings,
         heads: columns.iter().map(|column| column.head).collect(),
         several: view.contenders.len() > 1,
         contender_head: view.contender_head(),
@@ -173,12 +173,12 @@ pub fn render(view: &View) -> Result<String, ReportError> {
             .iter()
             .map(|group| table_group(view, group, &columns))
             .collect(),
-        figures: figures
+        plots: plots
             .into_iter()
-            .filter(|figure| !figure.drawings.is_empty())
+            .filter(|plot| !plot.drawings.is_empty())
             .collect(),
         failures: failures(view),
-        disturbed: view.report.disturbed.iter().map(disturbed).collect(),
+        contaminated: view.report.contaminated.iter().map(contaminated).collect(),
         comparisons: view
             .report
             .sessions
@@ -219,13 +219,10 @@ fn subtitle(view: &View) -> String {
         let day = session.started_at.strftime("%Y-%m-%d %H:%M UTC");
         let device = session
             .machine
-            .cards
+            .gpus
             .first()
             .filter(|_| session.device.is_cuda())
-            .map_or_else(
-                || session.machine.processor.model.clone(),
-                |card| card.name.clone(),
-            );
+            .map_or_else(|| session.machine.cpu.model.clone(), |gpu| gpu.name.clone());
         format!("{day} · {} · {device}", session.machine.name)
     });
     format::clean(&names.collect::<Vec<_>>().join(" | "))
@@ -287,8 +284,8 @@ fn failures(view: &View) -> Vec<FailureRow> {
         .collect()
 }
 
-fn disturbed(one: &Disturbed) -> DisturbedRow {
-    DisturbedRow {
+fn contaminated(one: &Contaminated) -> ContaminatedRow {
+    ContaminatedRow {
         run: format::clean(&one.run),
         session: format::clean(&one.session),
         image: breakable(&one.image),
@@ -322,12 +319,12 @@ fn sessions(view: &View) -> Vec<SessionFacts> {
                 .iter()
                 .map(|note| format::clean(note))
                 .collect(),
-            images: session.images.iter().map(image_card).collect(),
+            images: session.images.iter().map(image_gpu).collect(),
         })
         .collect()
 }
 
-fn image_card(image: &ImageFacts) -> ImageCard {
+fn image_gpu(image: &ImageFacts) -> ImageGpu {
     let largest = image
         .layers
         .iter()
@@ -339,7 +336,7 @@ fn image_card(image: &ImageFacts) -> ImageCard {
         size: format::bytes(*bytes as f64),
         share: format!("{:.1}", *bytes as f64 / largest.max(1) as f64 * 100.0),
     };
-    ImageCard {
+    ImageGpu {
         name: format::clean(&image.name),
         facts: facts::image(image)
             .into_iter()

@@ -4,7 +4,7 @@ use crate::{
     claims, comparison,
     facts::{self, Fact},
     format,
-    model::{Disturbed, Failure, View, stage_word},
+    model::{Contaminated, Failure, View, stage_word},
     table as cell_table,
 };
 
@@ -28,8 +28,8 @@ pub fn render(view: &View) -> String {
         text += &claims::markdown(&session.claims);
     }
     text += &failures(view);
-    text += &disturbed(view);
-    text += &cautions(view);
+    text += &contaminated(view);
+    text += &warnings(view);
     text += &details(view);
     text
 }
@@ -60,7 +60,7 @@ pub fn escape(text: &str) -> String {
 }
 
 /// A table of GitHub's Markdown; entries are escaped here. The first `names` columns are
-/// left-aligned, the others are figures.
+/// left-aligned, the others are metrics.
 pub(crate) fn table(heads: &[String], names: usize, rows: &[Vec<String>]) -> String {
     let line = |entries: &[String]| {
         let entries: Vec<_> = entries.iter().map(|entry| escape(entry)).collect();
@@ -154,15 +154,15 @@ fn failures(view: &View) -> String {
     text + "\n"
 }
 
-fn disturbed(view: &View) -> String {
-    let disturbed = &view.report.disturbed;
-    if disturbed.is_empty() {
+fn contaminated(view: &View) -> String {
+    let contaminated = &view.report.contaminated;
+    if contaminated.is_empty() {
         return String::new();
     }
-    let count = format::plural(disturbed.len(), "disturbed try", "disturbed tries");
-    let mut text = format!("### {count}, in no figure and no verdict\n\n");
+    let count = format::plural(contaminated.len(), "contaminated try", "contaminated tries");
+    let mut text = format!("### {count}, in no metric and no verdict\n\n");
     let heads = ["run", "try", "image", "cell", "why", "what came of the run"].map(str::to_owned);
-    let row = |one: &Disturbed| {
+    let row = |one: &Contaminated| {
         vec![
             one.run.clone(),
             one.attempt.to_string(),
@@ -172,25 +172,25 @@ fn disturbed(view: &View) -> String {
             one.came_to(),
         ]
     };
-    let rows: Vec<Vec<String>> = disturbed.iter().take(MOST_FAILURES).map(row).collect();
+    let rows: Vec<Vec<String>> = contaminated.iter().take(MOST_FAILURES).map(row).collect();
     text += &table(&heads, heads.len(), &rows);
-    if disturbed.len() > MOST_FAILURES {
-        let more = disturbed.len() - MOST_FAILURES;
+    if contaminated.len() > MOST_FAILURES {
+        let more = contaminated.len() - MOST_FAILURES;
         text += &format!("\nand {more} more in `report.html`.\n");
     }
     text + "\n"
 }
 
-fn cautions(view: &View) -> String {
-    let cautions = &view.report.cautions;
-    if cautions.is_empty() {
+fn warnings(view: &View) -> String {
+    let warnings = &view.report.warnings;
+    if warnings.is_empty() {
         return String::new();
     }
-    let lines: String = cautions
+    let lines: String = warnings
         .iter()
-        .map(|caution| format!("- {}\n", escape(caution)))
+        .map(|warning| format!("- {}\n", escape(warning)))
         .collect();
-    format!("### Before believing these figures\n\n{lines}\n")
+    format!("### Before believing these metrics\n\n{lines}\n")
 }
 
 fn details(view: &View) -> String {

@@ -69,13 +69,13 @@ const COLUMNS: [Column; 13] = [
         importance: 7,
     },
     Column {
-        head: "on the card",
+        head: "on the GPU",
         read: |cell| median(cell.metrics.process_peak_bytes).map(bytes),
         importance: 6,
     },
     Column {
         head: "host RSS",
-        // On a card, the host's memory is seldom what a reader looks for; the JSON has it.
+        // On a GPU, the host's memory is seldom what a reader looks for; the JSON has it.
         read: |cell| {
             let resident = median(cell.metrics.host_peak_resident_bytes)?;
             let is_asked_for = cell.metrics.peak_reserved_bytes.is_none() || is_idle(cell);
@@ -93,9 +93,9 @@ const COLUMNS: [Column; 13] = [
         importance: 2,
     },
     Column {
-        head: "processor",
+        head: "cpu",
         read: |cell| {
-            let share = processor_share(cell)?;
+            let share = cpu_share(cell)?;
             is_idle(cell).then(|| format::share(share))
         },
         importance: 2,
@@ -112,7 +112,7 @@ const COLUMNS: [Column; 13] = [
     },
 ];
 
-/// The columns of which at least one cell knows the figure.
+/// The columns of which at least one cell knows the metric.
 pub(crate) fn columns(view: &View) -> Vec<&'static Column> {
     let known = |column: &&Column| {
         let mut cells = view.report.cells.iter();
@@ -134,9 +134,9 @@ fn is_idle(cell: &CellSummary) -> bool {
     cell.task == Task::Idle
 }
 
-/// Processor time over wall time while it was measured; 1 is one processor.
-pub(crate) fn processor_share(cell: &CellSummary) -> Option<f64> {
-    let busy = median(cell.metrics.processor_seconds)?;
+/// CPU time over wall time while it was measured; 1 is one CPU.
+pub(crate) fn cpu_share(cell: &CellSummary) -> Option<f64> {
+    let busy = median(cell.metrics.cpu_seconds)?;
     Some(busy / median(cell.metrics.measured_seconds)?)
 }
 

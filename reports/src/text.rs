@@ -23,7 +23,7 @@ pub struct Style {
 
 /// Columns of characters below which no table can be read.
 const LEAST_WIDTH: u16 = 40;
-/// Where room is short, names wrap at this many characters before figures are left out.
+/// Where room is short, names wrap at this many characters before metrics are left out.
 const NAME_WIDTH: u16 = 26;
 
 /// The cells of all sessions, and every failed run under them. Where the terminal is narrow, the
@@ -103,7 +103,7 @@ fn build(view: &View, columns: &[&Column], style: Style) -> Table {
     table
 }
 
-/// Lets names wrap, figures not.
+/// Lets names wrap, metrics not.
 fn fit(table: &mut Table, names: usize, width: u16) {
     let short = natural_width(table, u16::MAX, names) > width;
     for (index, column) in table.column_iter_mut().enumerate() {
@@ -148,7 +148,7 @@ fn failures(view: &View) -> String {
             .map(|log| format!(" (log: {})", format::clean(log)))
             .unwrap_or_default();
         let word = match failure.reason {
-            Reason::Contaminated => "disturbed",
+            Reason::Contaminated => "contaminated",
             _ => "failed",
         };
         text += &format!(

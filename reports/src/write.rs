@@ -24,8 +24,8 @@ pub enum ReportError {
     /// The page cannot be put together.
     #[error("cannot render the page: {0}")]
     Page(#[from] askama::Error),
-    /// The figures cannot be written as JSON.
-    #[error("cannot write the figures as JSON: {0}")]
+    /// The metrics cannot be written as JSON.
+    #[error("cannot write the metrics as JSON: {0}")]
     Json(#[from] serde_json::Error),
     /// A file cannot be written.
     #[error("cannot write {path}: {source}; check the folder's permissions and the disk's space")]

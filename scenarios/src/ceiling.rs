@@ -10,10 +10,10 @@ use tch::{Kind, Tensor};
 
 use crate::{Error, device, stopwatch::Stopwatch};
 
-/// Rows and columns of the matrices. On a card, large enough to fill every multiprocessor many
-/// times over; on the processor, a few milliseconds each, so that some of them run undisturbed.
-const CARD_SIZE: i64 = 8192;
-const PROCESSOR_SIZE: i64 = 512;
+/// Rows and columns of the matrices. On a GPU, large enough to fill every multiprocessor many
+/// times over; on the CPU, a few milliseconds each, so that some of them run undisturbed.
+const GPU_SIZE: i64 = 8192;
+const CPU_SIZE: i64 = 512;
 /// Products before measuring: clocks rise, libraries choose their kernel.
 const WARMUP: usize = 3;
 /// Measured at least so often and so long.
@@ -34,11 +34,7 @@ pub fn matmul_flops_per_second(precision: Precision, device: Device) -> Result<O
 fn measure(precision: Precision, device: Device) -> Result<f64, Error> {
     let _untracked = tch::no_grad_guard();
     let place = device::place(device);
-    let size = if device.is_cuda() {
-        CARD_SIZE
-    } else {
-        PROCESSOR_SIZE
-    };
+    let size = if device.is_cuda() { GPU_SIZE } else { CPU_SIZE };
     let kind = match precision {
         Precision::Fp32 | Precision::Tf32 => Kind::Float,
         Precision::AmpFp16 => Kind::Half,
@@ -80,9 +76,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_processor_has_a_ceiling() {
+    fn the_cpu_has_a_ceiling() {
         let rate = matmul_flops_per_second(Precision::Fp32, Device::Cpu).unwrap();
-        // Slower than the slowest processor that libtorch runs on, faster than any.
+        // Slower than the slowest CPU that libtorch runs on, faster than any.
         assert!(
             matches!(rate, Some(rate) if (1e8..1e15).contains(&rate)),
             "{rate:?}"

@@ -17,7 +17,7 @@ pub fn place(device: Device) -> tch::Device {
     }
 }
 
-/// The card's facts; `None` for the processor. Makes no context.
+/// The GPU's facts; `None` for the CPU. Makes no context.
 pub fn facts(device: Device) -> Result<Option<CudaFacts>, Error> {
     let Device::Cuda(index) = device else {
         return Ok(None);
@@ -32,8 +32,8 @@ pub fn facts(device: Device) -> Result<Option<CudaFacts>, Error> {
     let count = cuda::device_count().map_err(|error| unavailable(error.to_string()))?;
     if index >= count {
         return Err(unavailable(format!(
-            "libtorch sees {count} cards; check that the driver is at least as new as this \
-             libtorch's CUDA wants, and that the container was given the card"
+            "libtorch sees {count} GPUs; check that the driver is at least as new as this \
+             libtorch's CUDA wants, and that the container was given the GPU"
         )));
     }
     let facts = cuda::facts(index).map_err(|error| unavailable(error.to_string()))?;
@@ -49,7 +49,7 @@ pub fn facts(device: Device) -> Result<Option<CudaFacts>, Error> {
     }))
 }
 
-/// Makes the card's context, and lets cuDNN choose the fastest algorithm for each shape, as
+/// Makes the GPU's context, and lets cuDNN choose the fastest algorithm for each shape, as
 /// training scripts with fixed shapes do; or has libtorch take deterministic algorithms only.
 pub fn start(device: Device, deterministic: bool) -> Result<(), Error> {
     libtorch::set_deterministic(deterministic)?;

@@ -169,9 +169,9 @@ impl Error {
         }
     }
 
-    /// Whether an allocation on a card failed.
+    /// Whether an allocation on a GPU failed.
     #[must_use]
-    pub fn is_of_card_memory(&self) -> bool {
+    pub fn is_of_gpu_memory(&self) -> bool {
         matches!(self, Self::Libtorch(error) | Self::NotCapturable(error) if error.is_out_of_memory())
     }
 

@@ -17,11 +17,11 @@ pub fn since_process_start() -> Option<Duration> {
     age(&stat, &uptime)
 }
 
-/// Processor time of the process so far, all threads together, in seconds: fields 14 and 15 of
+/// CPU time of the process so far, all threads together, in seconds: fields 14 and 15 of
 /// `/proc/self/stat`, in hundredths.
 #[must_use]
-pub fn processor_seconds() -> Option<f64> {
-    processor_time(&fs::read_to_string("/proc/self/stat").ok()?)
+pub fn cpu_seconds() -> Option<f64> {
+    cpu_time(&fs::read_to_string("/proc/self/stat").ok()?)
 }
 
 /// What lies between two readings.
@@ -30,7 +30,7 @@ pub fn between(before: Option<f64>, after: Option<f64>) -> Option<f64> {
     Some((after? - before?).max(0.0))
 }
 
-fn processor_time(stat: &str) -> Option<f64> {
+fn cpu_time(stat: &str) -> Option<f64> {
     let mut fields = after_name(stat)?.skip(11);
     let user: u64 = fields.next()?.parse().ok()?;
     let system: u64 = fields.next()?.parse().ok()?;
@@ -74,17 +74,17 @@ mod tests {
         let stat = "7 (a (b) c) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 1250 20";
         assert_eq!(age(stat, "14.75 3.00\n"), Some(Duration::from_millis(2250)));
         assert_eq!(age("nonsense", "14.75"), None);
-        assert_eq!(processor_time(stat), Some(0.23));
-        assert_eq!(processor_time("7 (a) S 1"), None);
+        assert_eq!(cpu_time(stat), Some(0.23));
+        assert_eq!(cpu_time("7 (a) S 1"), None);
     }
 
     #[test]
-    fn this_process_has_figures() {
+    fn this_process_has_metrics() {
         assert!(peak_resident_bytes().unwrap() > 1 << 20);
-        let before = processor_seconds().unwrap();
+        let before = cpu_seconds().unwrap();
         let began = std::time::Instant::now();
         while began.elapsed() < Duration::from_millis(100) {}
-        let took = processor_seconds().unwrap() - before;
+        let took = cpu_seconds().unwrap() - before;
         assert!((0.02..60.0).contains(&took), "{took}");
         assert!(since_process_start().unwrap() < Duration::from_hours(1));
     }

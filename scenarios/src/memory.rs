@@ -1,4 +1,4 @@
-//! Memory figures of the device and of the host.
+//! Memory metrics of the device and of the host.
 
 use libtorch::{
     Result, cuda,
@@ -8,7 +8,7 @@ use protocol::{AllocatorCounters, Device, Memory, MemoryPoint, Moment, Shortage}
 
 use crate::{Error, host::peak_resident_bytes};
 
-/// Reads memory figures, and keeps the peaks of warm-up when those of measuring begin.
+/// Reads memory metrics, and keeps the peaks of warm-up when those of measuring begin.
 #[derive(Debug)]
 pub struct MemoryMeter {
     device: Device,
@@ -27,7 +27,7 @@ struct Peaks {
     segments: Option<u64>,
 }
 
-/// Memory of the card around the making of this process's context.
+/// Memory of the GPU around the making of this process's context.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Context {
     /// Bytes in use by everybody before.
@@ -45,8 +45,8 @@ impl Context {
 }
 
 impl MemoryMeter {
-    /// A meter for the device. On the processor it puts the counting allocator in place,
-    /// before the first tensor; on a card it has failed allocations remembered.
+    /// A meter for the device. On the CPU it puts the counting allocator in place,
+    /// before the first tensor; on a GPU it has failed allocations remembered.
     pub fn new(device: Device, context: Context) -> Result<Self> {
         match device {
             Device::Cpu => host::install()?,
@@ -87,10 +87,10 @@ impl MemoryMeter {
     /// Memory at this moment. The peak since the last point goes into it, and starts again.
     pub fn point(&mut self, moment: Moment, step: Option<u32>) -> Result<MemoryPoint> {
         let now = match self.device {
-            Device::Cpu => self.of_processor(),
+            Device::Cpu => self.of_cpu(),
             Device::Cuda(index) => {
                 cuda::synchronize()?;
-                self.of_card(index)?
+                self.of_gpu(index)?
             }
         };
         self.reset_peaks()?;
@@ -104,24 +104,24 @@ impl MemoryMeter {
         })
     }
 
-    /// The figures now. Those of the model are the caller's to fill in.
+    /// The metrics now. Those of the model are the caller's to fill in.
     pub fn read(&self) -> Result<Memory> {
-        let figures = match self.device {
-            Device::Cpu => self.of_processor(),
-            Device::Cuda(index) => self.of_card(index)?,
+        let metrics = match self.device {
+            Device::Cpu => self.of_cpu(),
+            Device::Cuda(index) => self.of_gpu(index)?,
         };
         Ok(Memory {
             host_peak_resident_bytes: peak_resident_bytes(),
-            ..figures
+            ..metrics
         })
     }
 
-    /// The figures once a run has failed: those of the moment in which memory ran out, where it did.
+    /// The metrics once a run has failed: those of the moment in which memory ran out, where it did.
     pub fn read_after(&self, error: &Error) -> Result<Memory> {
-        let figures = self.read()?;
-        let shortage = memory::last_shortage().filter(|_| error.is_of_card_memory());
+        let metrics = self.read()?;
+        let shortage = memory::last_shortage().filter(|_| error.is_of_gpu_memory());
         let Some(shortage) = shortage else {
-            return Ok(figures);
+            return Ok(metrics);
         };
         Ok(Memory {
             allocated_bytes: Some(shortage.allocated_bytes),
@@ -133,11 +133,11 @@ impl MemoryMeter {
                 allocated_bytes: shortage.allocated_bytes,
                 reserved_bytes: shortage.reserved_bytes,
             }),
-            ..figures
+            ..metrics
         })
     }
 
-    fn of_processor(&self) -> Memory {
+    fn of_cpu(&self) -> Memory {
         let peak = host::peak_allocated_bytes();
         Memory {
             peak_allocated_bytes: Some(peak),
@@ -147,9 +147,9 @@ impl MemoryMeter {
         }
     }
 
-    fn of_card(&self, index: u32) -> Result<Memory> {
+    fn of_gpu(&self, index: u32) -> Result<Memory> {
         let stats = memory::device_stats(index)?;
-        let card = cuda::memory_info(index)?;
+        let gpu = cuda::memory_info(index)?;
         Ok(Memory {
             peak_allocated_bytes: Some(stats.peak_allocated_bytes),
             peak_reserved_bytes: Some(stats.peak_reserved_bytes),
@@ -157,8 +157,8 @@ impl MemoryMeter {
             run_peak_reserved_bytes: Some(stats.peak_reserved_bytes.max(self.before.reserved)),
             allocated_bytes: Some(stats.allocated_bytes),
             reserved_bytes: Some(stats.reserved_bytes),
-            device_used_bytes: Some(card.total_bytes.saturating_sub(card.free_bytes)),
-            device_total_bytes: Some(card.total_bytes),
+            device_used_bytes: Some(gpu.total_bytes.saturating_sub(gpu.free_bytes)),
+            device_total_bytes: Some(gpu.total_bytes),
             context_bytes: self.context.bytes(),
             device_used_before_bytes: self.context.before,
             counters: Some(self.counters(&stats)),

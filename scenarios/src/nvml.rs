@@ -1,17 +1,17 @@
-//! The card's memory as the driver's management library says. Unlike CUDA it can be asked before
+//! The GPU's memory as the driver's management library says. Unlike CUDA it can be asked before
 //! this process has a context, and so says what the context takes.
 
 use nvml_wrapper::Nvml;
 
-/// One card, open for reading.
+/// One GPU, open for reading.
 #[derive(Debug)]
-pub struct Card {
+pub struct Gpu {
     nvml: Nvml,
     uuid: String,
 }
 
-impl Card {
-    /// The card with this UUID; `None` where there is no NVML or it does not show the card.
+impl Gpu {
+    /// The GPU with this UUID; `None` where there is no NVML or it does not show the GPU.
     #[must_use]
     pub fn open(uuid: &str) -> Option<Self> {
         // The name without a number is only there where the driver's headers are.
@@ -26,7 +26,7 @@ impl Card {
         })
     }
 
-    /// Bytes in use by everybody; `None` where the card does not say.
+    /// Bytes in use by everybody; `None` where the GPU does not say.
     #[must_use]
     pub fn used_bytes(&self) -> Option<u64> {
         let device = self.nvml.device_by_uuid(self.uuid.as_str()).ok()?;
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_card_that_is_not_there_is_none() {
-        assert!(Card::open("GPU-00000000-0000-0000-0000-000000000000").is_none());
+    fn a_gpu_that_is_not_there_is_none() {
+        assert!(Gpu::open("GPU-00000000-0000-0000-0000-000000000000").is_none());
     }
 }

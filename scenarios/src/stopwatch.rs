@@ -1,4 +1,4 @@
-//! Times of steps, and of their parts, that do not disturb the steps.
+//! Times of steps, and of their parts, that do not contaminate the steps.
 
 use std::time::Instant;
 
@@ -8,12 +8,12 @@ use tch::Device;
 
 use crate::training::Observer;
 
-/// Marks between steps: CUDA events on a card, which the card itself stamps when it gets
-/// there, or the clock on the processor, where a step is done when it returns.
+/// Marks between steps: CUDA events on a GPU, which the GPU itself stamps when it gets
+/// there, or the clock on the CPU, where a step is done when it returns.
 #[derive(Debug)]
 pub enum Stopwatch {
-    /// Marks that a card stamps; made beforehand.
-    Card {
+    /// Marks that a GPU stamps; made beforehand.
+    Gpu {
         /// All marks.
         events: Vec<cuda::Event>,
         /// How many are set.
@@ -27,7 +27,7 @@ impl Stopwatch {
     /// Room for the marks around this many laps.
     pub fn new(laps: usize, device: Device) -> Result<Self> {
         Ok(match device {
-            Device::Cuda(_) => Self::Card {
+            Device::Cuda(_) => Self::Gpu {
                 events: (0..=laps)
                     .map(|_| cuda::Event::new())
                     .collect::<Result<_>>()?,
@@ -40,7 +40,7 @@ impl Stopwatch {
     /// Sets the next mark. Returns at once.
     pub fn mark(&mut self) -> Result<()> {
         match self {
-            Self::Card { events, set } => {
+            Self::Gpu { events, set } => {
                 if let Some(event) = events.get_mut(*set) {
                     event.record()?;
                     *set += 1;
@@ -51,10 +51,10 @@ impl Stopwatch {
         Ok(())
     }
 
-    /// Seconds between marks. Waits for the card.
+    /// Seconds between marks. Waits for the GPU.
     pub fn seconds(&self) -> Result<Vec<f64>> {
         match self {
-            Self::Card { events, set } => events[..*set]
+            Self::Gpu { events, set } => events[..*set]
                 .windows(2)
                 .map(|pair| Ok(pair[1].elapsed_since(&pair[0])?.as_secs_f64()))
                 .collect(),
@@ -111,7 +111,7 @@ impl StepWatch {
         self.stopwatch.mark()
     }
 
-    /// The times. Waits for the card.
+    /// The times. Waits for the GPU.
     pub fn laps(&self) -> Result<Vec<Lap>> {
         let times = self.stopwatch.seconds()?;
         let laps = times.chunks_exact(self.inner + 1);

@@ -68,12 +68,12 @@ impl Error {
             | Self::Junit(_)
             | Self::Write { .. }
             | Self::Report(_)
-            | Self::NoCardInContainers { .. }
+            | Self::NoGpuInContainers { .. }
             | Self::Images(_)
             | Self::Engine(_)
             | Self::NotPruned { .. }
             | Self::NoPodman { .. }
-            | Self::CardLock(_)
+            | Self::GpuLock(_)
             | Self::NoWall
             | Self::Trial(_)
             | Self::Listen(_)

@@ -83,13 +83,13 @@ pub(crate) enum Error {
         known: String,
     },
     #[error(
-        "on the processor only a container's limit can be the wall, and runs would execute as \
+        "on the CPU only a container's limit can be the wall, and runs would execute as \
          plain processes; start Docker or Podman (`cargo xtask doctor` says how)"
     )]
     NoWall,
     #[error(
         "--memory {} is too little: an engine refuses a container with less than {}; give what a \
-         container or a card has, such as 8GiB",
+         container or a GPU has, such as 8GiB",
         iec(*budget), iec(bench_suite::fit::LEAST_BYTES)
     )]
     SmallBudget { budget: u64 },
@@ -109,7 +109,7 @@ pub(crate) enum Error {
     #[error(transparent)]
     Listen(#[from] bench_suite::live::ListenError),
     #[error(transparent)]
-    CardLock(#[from] bench_suite::card_lock::CardLockError),
+    GpuLock(#[from] bench_suite::gpu_lock::GpuLockError),
     #[error(transparent)]
     Mock(#[from] bench_suite::execute::MockError),
     #[error(transparent)]
@@ -125,10 +125,10 @@ pub(crate) enum Error {
         device: protocol::Device,
     },
     #[error(
-        "containers of {engine} do not reach the card:\n  {tried}\n\
+        "containers of {engine} do not reach the GPU:\n  {tried}\n\
          `--engine process` goes without containers; `cargo xtask doctor` says more"
     )]
-    NoCardInContainers { engine: String, tried: String },
+    NoGpuInContainers { engine: String, tried: String },
     #[error("{failed} of {planned} runs failed; the report says why each did")]
     RunsFailed { failed: usize, planned: usize },
     #[error(
@@ -140,13 +140,13 @@ pub(crate) enum Error {
     Unfit { broken: usize },
     #[error("of the claims, {refuted} are refuted and {undecided} cannot be told")]
     Claims { refuted: usize, undecided: usize },
-    #[error("{failing} gated figures say no")]
+    #[error("{failing} gated metrics say no")]
     Gate { failing: usize },
     #[error(
-        "the gate says no: {worse} made worse by the last run, {stopped} without a new result for \
+        "the gate says no: {regressed} made regressed by the last run, {stopped} without a new result for \
          longer than usual"
     )]
-    TrendGate { worse: usize, stopped: usize },
+    TrendGate { regressed: usize, stopped: usize },
     #[error("{message}")]
     NothingToFollow { message: String },
     #[error("{message}")]

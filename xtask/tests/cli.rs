@@ -140,11 +140,11 @@ fn a_series_from_a_file_can_fail_a_gate_and_be_drawn() {
     let home = Home::new();
     let fell = home.file("fell.csv", &series(60, 59));
     let long_ago = home.file("long-ago.csv", &series(60, 30));
-    check(&["trend", "--input", &fell, "--gate"], 1, "worse, new");
+    check(&["trend", "--input", &fell, "--gate"], 1, "regressed, new");
     check(
         &["trend", "--input", &fell, "--gate", "--lower-is-better"],
         0,
-        "better, new",
+        "improved, new",
     );
     check(&["trend", "--input", &long_ago, "--gate"], 0, "r30");
     // The series ends in 2024: too old for whoever says how old it may be.
@@ -272,7 +272,11 @@ fn a_history_fails_the_gate_once() {
     let db = home.path("history.sqlite");
     let db = db.to_str().expect("text");
     let gate = ["trend", "--db", db, "--gate", "--stale-after", "100000"];
-    for (count, code, words) in [(59, 0, "1 series"), (60, 1, "worse, new"), (61, 0, "worse")] {
+    for (count, code, words) in [
+        (59, 0, "1 series"),
+        (60, 1, "regressed, new"),
+        (61, 0, "regressed"),
+    ] {
         let file = home.file("series.csv", &series(count, 59));
         check(
             &["history", "--db", db, "import", "speed", &file],

@@ -117,7 +117,7 @@ fn smoke_runs_in_containers_and_draws_its_report() {
             .as_ref()
             .expect("the workload told its versions");
         assert_eq!(workload.libtorch_version, "2.11.0");
-        let metrics = record.metrics.as_ref().expect("figures");
+        let metrics = record.metrics.as_ref().expect("metrics");
         assert!(metrics.throughput_samples_per_second > Some(0.0));
         assert!(metrics.memory.peak_allocated_bytes > metrics.memory.parameter_bytes);
         assert!(metrics.container_peak_bytes.is_some(), "{}", record.run);
@@ -369,7 +369,7 @@ fn an_image_comes_out_the_same_from_another_checkout() {
     }
 }
 
-/// Runs a committed suite once on the processor, in containers.
+/// Runs a committed suite once on the CPU, in containers.
 fn bench_once(suite: &str, out: &Path, code: i32) -> Vec<Record> {
     let output = xtask(&[
         "bench",
@@ -435,7 +435,7 @@ fn an_idle_container_is_held_against_what_was_published() {
     assert_eq!(records.len(), 1);
     let record = &records[0];
     assert_eq!(record.outcome, Outcome::Ok);
-    let metrics = record.metrics.as_ref().expect("figures");
+    let metrics = record.metrics.as_ref().expect("metrics");
     assert_eq!(
         (metrics.throughput_samples_per_second, metrics.samples),
         (None, 0)
@@ -443,11 +443,8 @@ fn an_idle_container_is_held_against_what_was_published() {
     let resident = metrics.memory.host_peak_resident_bytes.expect("VmHWM");
     assert!(resident > 50 << 20, "{resident}");
     assert!(metrics.container_peak_bytes.is_some());
-    assert_eq!(metrics.memory.context_bytes, None, "a processor has none");
-    assert!(
-        metrics.processor_seconds.expect("its time") < 2.0,
-        "{metrics:?}"
-    );
+    assert_eq!(metrics.memory.context_bytes, None, "a CPU has none");
+    assert!(metrics.cpu_seconds.expect("its time") < 2.0, "{metrics:?}");
     let told = xtask(&["claims", text(&out), "--format", "json"]);
     expect_exit(&told, 0);
     let told = String::from_utf8_lossy(&told.stdout).into_owned();

@@ -28,7 +28,10 @@ pub(crate) struct Beside<'s> {
 
 impl<'s> Beside<'s> {
     pub(crate) fn new(session: &'s Session, session_id: i64) -> Self {
-        let with_margins = session.cells.iter().filter(|plan| !plan.margins.is_empty());
+        let with_margins = session
+            .cells
+            .iter()
+            .filter(|plan| !plan.thresholds.is_empty());
         let planned = with_margins.map(|plan| {
             let place = [
                 plan.image.clone(),
@@ -36,7 +39,7 @@ impl<'s> Beside<'s> {
                 plan.scenario.clone(),
                 plan.variant.to_string(),
             ];
-            (place, &plan.margins)
+            (place, &plan.thresholds)
         });
         Self {
             session,
@@ -60,7 +63,7 @@ impl<'s> Beside<'s> {
             }
         });
         if said.card.is_none() {
-            said.card = record.card_uuid(&self.session.machine);
+            said.card = record.gpu_uuid(&self.session.machine);
         }
     }
 

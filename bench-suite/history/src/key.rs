@@ -73,7 +73,7 @@ impl SeriesKey {
         let (device, driver) = match record.device {
             protocol::Device::Cpu => (processor(machine), "none".to_owned()),
             protocol::Device::Cuda(index) => {
-                let uuid = record.card_uuid(machine);
+                let uuid = record.gpu_uuid(machine);
                 (card(machine, index, uuid.as_deref()), driver(machine))
             }
         };
@@ -99,8 +99,8 @@ pub(crate) fn driver(machine: &Machine) -> String {
 }
 
 fn processor(machine: &Machine) -> String {
-    let model = &machine.processor.model;
-    let cores = machine.processor.logical_cores;
+    let model = &machine.cpu.model;
+    let cores = machine.cpu.logical_cores;
     if model.is_empty() {
         format!("cpu, {cores} cores")
     } else {
@@ -110,7 +110,7 @@ fn processor(machine: &Machine) -> String {
 
 /// CUDA and NVML may count cards in another order: the UUID decides where the workload told it.
 fn card(machine: &Machine, cuda_index: u32, uuid: Option<&str>) -> String {
-    let cards = &machine.cards;
+    let cards = &machine.gpus;
     let found = uuid
         .and_then(|uuid| {
             cards

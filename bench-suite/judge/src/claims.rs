@@ -2,7 +2,7 @@
 //!
 //! A claim gives a range for treated ÷ baseline. It *holds* if the whole interval lies
 //! in the range, is *refuted* if the whole interval lies outside on one side, and else
-//! the blocks *cannot tell*.
+//! the blocks *inconclusive*.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -44,7 +44,7 @@ pub enum Outcome {
     /// The whole interval lies outside, on one side.
     Refuted,
     /// The interval crosses an end of the range, or there is none.
-    CannotTell,
+    Inconclusive,
 }
 
 impl std::fmt::Display for Outcome {
@@ -52,7 +52,7 @@ impl std::fmt::Display for Outcome {
         f.write_str(match self {
             Self::Holds => "holds",
             Self::Refuted => "refuted",
-            Self::CannotTell => "cannot tell",
+            Self::Inconclusive => "inconclusive",
         })
     }
 }
@@ -151,7 +151,7 @@ impl Effect {
     pub fn judge(self, measured: &Comparison) -> Result<ClaimVerdict, ClaimError> {
         let claimed = self.ratio_range()?;
         let mut verdict = ClaimVerdict {
-            outcome: Outcome::CannotTell,
+            outcome: Outcome::Inconclusive,
             measured: measured.ratio,
             interval: measured.interval,
             claimed,
@@ -197,7 +197,7 @@ impl Effect {
             )
         } else {
             (
-                Outcome::CannotTell,
+                Outcome::Inconclusive,
                 format!("{seen}, partly in and partly out of the claimed {range}; add blocks"),
             )
         };
@@ -232,7 +232,7 @@ mod tests {
             blocks: pairs.iter().map(|&(b, h)| Block::pair(b, h)).collect(),
             direction: Direction::LowerIsBetter,
             kind: Kind::MemoryLike,
-            margin: 0.01,
+            threshold: 0.01,
         };
         let measured = compare(&metric, &Options::default()).unwrap();
         let verdict = expect.judge(&measured).unwrap();
@@ -262,14 +262,14 @@ mod tests {
         check(
             Effect::Increase(range(0.2, 0.3)),
             &noisy,
-            Outcome::CannotTell,
+            Outcome::Inconclusive,
         );
         check(Effect::Increase(range(0.0, 0.6)), &noisy, Outcome::Holds);
         check(Effect::Ratio(range(2.0, None)), &noisy, Outcome::Refuted);
         check(
             Effect::Ratio(range(0.0, 2.0)),
             &noisy[..1],
-            Outcome::CannotTell,
+            Outcome::Inconclusive,
         );
     }
 
@@ -281,7 +281,7 @@ mod tests {
         check(Effect::Value(around(0.6e9)), &gb, Outcome::Refuted);
         check(Effect::Value(range(None, 0.7e9)), &gb, Outcome::Refuted);
         let wild = [(1.0, 0.7e9), (1.0, 0.9e9), (1.0, 0.8e9)];
-        check(Effect::Value(around(0.8e9)), &wild, Outcome::CannotTell);
+        check(Effect::Value(around(0.8e9)), &wild, Outcome::Inconclusive);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Many metrics at once: the false discovery rate is controlled.
 //!
 //! Benjamini and Hochberg (1995), "Controlling the false discovery rate": of all the
-//! *better* and *worse* in a family, at most the share `each.alpha` is false,
+//! *improved* and *regressed* in a family, at most the share `each.alpha` is false,
 //! on average. It holds for independent and for positively dependent metrics (Benjamini
 //! and Yekutieli 2001), as those of one session are; [`Dependence::Any`] pays the factor
 //! Σ 1/i for arbitrary dependence.

@@ -10,7 +10,7 @@
 //! share of all discoveries is at most the sum of the false shares at the looks.
 //!
 //! The interval of each look is widened in the same way, so that *same within the
-//! margin*, too, may be said at the first look that shows it.
+//! noise threshold*, too, may be said at the first look that shows it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -78,7 +78,7 @@ pub struct Look {
     pub comparisons: Vec<Comparison>,
     /// Positions of the metrics that are still undecided.
     pub undecided: Vec<usize>,
-    /// The part of the error budget that this look spent on *better* and *worse*.
+    /// The part of the error budget that this look spent on *improved* and *regressed*.
     pub alpha_spent: f64,
 }
 
@@ -162,7 +162,7 @@ impl Sequential {
         let judged = judge_all(metrics, &options)?;
         self.fraction = fraction;
         for (kept, new) in self.decided.iter_mut().zip(&judged) {
-            if kept.is_none() && new.verdict != Verdict::CannotTell {
+            if kept.is_none() && new.verdict != Verdict::Inconclusive {
                 *kept = Some(new.clone());
             }
         }
@@ -191,7 +191,7 @@ mod tests {
             blocks: pairs.iter().map(|&(b, h)| Block::pair(b, h)).collect(),
             direction: Direction::LowerIsBetter,
             kind: Kind::TimeLike,
-            margin: 0.01,
+            threshold: 0.01,
         }
     }
 
@@ -223,7 +223,7 @@ mod tests {
         let mut looks = Sequential::new(2, Spending::Pocock, options);
         let first = looks.look(0.4, &[metric(&slow), metric(&noisy)]).unwrap();
         assert_eq!(first.undecided, [1]);
-        assert_eq!(first.comparisons[0].verdict, Verdict::Worse);
+        assert_eq!(first.comparisons[0].verdict, Verdict::Regressed);
         let second = looks.look(1.0, &[metric(&noisy), metric(&noisy)]).unwrap();
         assert_eq!(second.comparisons[0], first.comparisons[0]);
         assert!(!second.is_decided());

@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, de::DeserializeOwned};
 
-use crate::{Record, Session, VERSION};
+use crate::{Record, Session, VERSION, upgrade};
 
 /// Why a session folder cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -189,11 +189,12 @@ fn parse<T: DeserializeOwned>(path: &Path, line: usize, text: &str) -> Result<T,
         message: error.to_string(),
     };
     let Version { version: got } = serde_json::from_str(text).map_err(form)?;
-    if got != u64::from(VERSION) {
-        return Err(FolderError::Version {
+    match got {
+        1 => upgrade::from_1(text).map_err(form),
+        _ if got == u64::from(VERSION) => serde_json::from_str(text).map_err(form),
+        _ => Err(FolderError::Version {
             path: path.to_owned(),
             got,
-        });
+        }),
     }
-    serde_json::from_str(text).map_err(form)
 }

@@ -14,12 +14,13 @@ mod parts;
 mod quantity;
 mod run;
 mod session;
+mod upgrade;
 mod validity;
 
 pub use claim::{CellChoice, Claim, Expectation, Range};
 pub use folder::{FolderError, Records, SessionFolder};
 pub use image::{ImageChange, ImageFacts, ImageLock, ImageParts, Part, PartValue, image_changes};
-pub use machine::{Card, Machine, Processor};
+pub use machine::{Cpu, Gpu, Machine};
 pub use monitor::{Monitor, Sample, Series, Stretch, thinned};
 pub use outcome::{Outcome, Reason, Stage};
 pub use parts::MemoryParts;
@@ -30,5 +31,5 @@ pub use session::{
 };
 pub use validity::{Before, Validity, ValidityLimits};
 
-/// Version of `session.json` and of the lines of `records.ndjson`.
-pub const VERSION: u32 = 1;
+/// Version of `session.json` and of the lines of `records.ndjson`. Those of version 1 are read too.
+pub const VERSION: u32 = 2;

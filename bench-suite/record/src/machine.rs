@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What can change a figure though image and scenario stay the same.
+/// What can change a metric though image and scenario stay the same.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
     /// The host's name, or what the user gave in its place.
@@ -14,39 +14,39 @@ pub struct Machine {
     pub kernel: String,
     /// The hypervisor where one can be seen, such as `kvm`.
     pub virtualization: Option<String>,
-    /// The processor.
-    pub processor: Processor,
+    /// The CPU.
+    pub cpu: Cpu,
     /// Memory of the host.
     pub memory_bytes: u64,
     /// Version of the NVIDIA driver.
     pub driver_version: Option<String>,
     /// Newest CUDA that the driver knows.
     pub driver_cuda_version: Option<String>,
-    /// The cards, by index.
-    pub cards: Vec<Card>,
+    /// The GPUs, by index.
+    pub gpus: Vec<Gpu>,
 }
 
-/// The processor.
+/// The CPU.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Processor {
+pub struct Cpu {
     /// The model's name.
     pub model: String,
-    /// Logical processors that this process may use.
+    /// Logical CPUs that this process may use.
     pub logical_cores: u32,
     /// The frequency governor, where it can be read.
     pub governor: Option<String>,
 }
 
-/// One card.
+/// One GPU.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Card {
+pub struct Gpu {
     /// Index, as NVML counts.
     pub index: u32,
     /// Name, such as `NVIDIA H200`.
     pub name: String,
     /// UUID, `GPU-…`.
     pub uuid: String,
-    /// Memory of the card.
+    /// Memory of the GPU.
     pub memory_bytes: u64,
     /// Power limit in force.
     pub power_limit_watts: Option<f64>,
@@ -54,14 +54,14 @@ pub struct Card {
     pub max_sm_clock_mhz: Option<u32>,
     /// Whether error-correcting memory is on.
     pub ecc: Option<bool>,
-    /// Whether the card is split into instances.
+    /// Whether the GPU is split into instances.
     pub mig: Option<bool>,
     /// Whether the driver stays loaded with no client.
     pub persistence: Option<bool>,
 }
 
-impl Card {
-    /// The card's UUID in one spelling, so that UUIDs can be held against each other: with `GPU-`
+impl Gpu {
+    /// The GPU's UUID in one spelling, so that UUIDs can be held against each other: with `GPU-`
     /// (or `MIG-`) before it, the rest in lower case. `None` where it is not known.
     #[must_use]
     pub fn uuid(&self) -> Option<String> {

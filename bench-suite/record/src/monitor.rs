@@ -11,9 +11,9 @@ pub struct Monitor {
     /// Memory of the container's or process's group, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<Series>,
-    /// Processor use of the container or process; 1.0 is one core.
+    /// CPU use of the container or process; 1.0 is one core.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub processor_cores: Option<Series>,
+    pub cpu_cores: Option<Series>,
     /// Threads and processes in the container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pids: Option<Series>,
@@ -23,10 +23,10 @@ pub struct Monitor {
     /// Bytes that the container or process wrote to block devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written_bytes: Option<u64>,
-    /// Processors' worth of time that everybody on the host used.
+    /// CPUs' worth of time that everybody on the host used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_busy_cores: Option<Series>,
-    /// Processors' worth of time that others than the run used.
+    /// CPUs' worth of time that others than the run used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other_cores: Option<Series>,
     /// Memory of the host that could be had without swapping.
@@ -35,52 +35,52 @@ pub struct Monitor {
     /// Share of the time in which something on the host waited for memory, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_stall_percent: Option<f64>,
-    /// Bytes of the card used by the run's process, as NVML says.
+    /// Bytes of the GPU used by the run's process, as NVML says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub card_process_bytes: Option<Series>,
-    /// Bytes of the card used by everybody.
+    pub gpu_process_bytes: Option<Series>,
+    /// Bytes of the GPU used by everybody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub card_used_bytes: Option<Series>,
+    pub gpu_used_bytes: Option<Series>,
     /// Share of time with a kernel running, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub card_utilization_percent: Option<Series>,
-    /// Power draw of the card.
+    pub gpu_utilization_percent: Option<Series>,
+    /// Power draw of the GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub card_power_watts: Option<Series>,
-    /// Temperature of the card.
+    pub gpu_power_watts: Option<Series>,
+    /// Temperature of the GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub card_temperature_celsius: Option<Series>,
+    pub gpu_temperature_celsius: Option<Series>,
     /// Multiprocessor clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub card_sm_clock_mhz: Option<Series>,
+    pub gpu_sm_clock_mhz: Option<Series>,
     /// Memory clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub card_memory_clock_mhz: Option<Series>,
-    /// Reasons for which the card held its clocks back at any sample, in NVML's words.
+    pub gpu_memory_clock_mhz: Option<Series>,
+    /// Reasons for which the GPU held its clocks back at any sample, in NVML's words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub card_throttle_reasons: Vec<String>,
+    pub gpu_throttle_reasons: Vec<String>,
     /// Share of the samples in which each of these reasons held, in percent.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub card_throttled_percent: BTreeMap<String, f64>,
-    /// Uncorrectable memory errors of the card while the run went on.
+    pub gpu_throttled_percent: BTreeMap<String, f64>,
+    /// Uncorrectable memory errors of the GPU while the run went on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub card_uncorrected_errors: Option<u64>,
-    /// Critical errors of the card that its driver told of, by NVIDIA's XID numbers.
+    pub gpu_uncorrected_errors: Option<u64>,
+    /// Critical errors of the GPU that its driver told of, by NVIDIA's XID numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub card_xids: Vec<u64>,
-    /// Why the card counts as lost, in words.
+    pub gpu_xids: Vec<u64>,
+    /// Why the GPU counts as lost, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub card_lost: Option<String>,
-    /// Energy that the card drew from the first sample to the last.
+    pub gpu_lost: Option<String>,
+    /// Energy that the GPU drew from the first sample to the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub card_energy_joules: Option<f64>,
-    /// Processes of others that had the card in use at any sample.
+    pub gpu_energy_joules: Option<f64>,
+    /// Processes of others that had the GPU in use at any sample.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub other_card_processes: Vec<u32>,
-    /// When each of these held: a reason for which the card held its clocks back, or `others`
+    pub other_gpu_processes: Vec<u32>,
+    /// When each of these held: a reason for which the GPU held its clocks back, or `others`
     /// using it. By reason, then time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub card_stretches: Vec<Stretch>,
+    pub gpu_stretches: Vec<Stretch>,
 }
 
 /// Something that held at one sample after another. As exact as samples are apart.
@@ -95,7 +95,7 @@ pub struct Stretch {
 }
 
 impl Stretch {
-    /// The reason of a stretch in which others used the card.
+    /// The reason of a stretch in which others used the GPU.
     pub const OTHERS: &str = "others";
 }
 

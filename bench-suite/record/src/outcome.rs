@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub enum Outcome {
     /// Every invariant holds.
     Ok,
-    /// It yields no figure that may be used.
+    /// It yields no metric that may be used.
     Failed {
         /// Why, as a type.
         reason: Reason,
@@ -21,7 +21,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Whether the run's figures may be used.
+    /// Whether the run's metrics may be used.
     #[must_use]
     pub fn is_ok(&self) -> bool {
         matches!(self, Self::Ok)
@@ -38,7 +38,7 @@ pub enum Stage {
     Start,
     /// After the workload's last event.
     Exit,
-    /// While checking the figures.
+    /// While checking the metrics.
     Validate,
     /// In the workload, in this phase.
     #[serde(untagged)]
@@ -83,12 +83,12 @@ pub enum Reason {
     Libtorch,
     /// The results file is missing, torn or not of the form.
     UnreadableResults,
-    /// A figure contradicts another.
+    /// A metric contradicts another.
     Invalid,
-    /// Something else used the card or the host, or held the card back: the figures are sound and
+    /// Something else used the GPU or the host, or held the GPU back: the metrics are sound and
     /// worth nothing.
     Contaminated,
-    /// The card is gone: it fell off the bus, or its memory or its driver's state is broken.
+    /// The GPU is gone: it fell off the bus, or its memory or its driver's state is broken.
     GpuLost,
     /// The image is gone or cannot be started.
     ImageBroken,

@@ -1,4 +1,4 @@
-//! Where the memory of a training run went, out of figures that were measured.
+//! Where the memory of a training run went, out of metrics that were measured.
 
 use protocol::{MemoryPoint, Moment};
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use crate::Metrics;
 ///
 /// `parameter + optimizer + data + activation + backward` is the peak that the tensors took;
 /// `slack` on top of it is what the allocator held, `context_and_library` on top of that what the
-/// process had of the card. At rest, between steps, `parameter + gradient + optimizer + data` is
+/// process had of the GPU. At rest, between steps, `parameter + gradient + optimizer + data` is
 /// what the tensors take.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryParts {
@@ -25,9 +25,9 @@ pub struct MemoryParts {
     pub activation_bytes: Option<u64>,
     /// Gradients and temporaries at the peak, beyond what forward left.
     pub backward_bytes: Option<u64>,
-    /// What the caching allocator held beyond the peak of the tensors; on a card only.
+    /// What the caching allocator held beyond the peak of the tensors; on a GPU only.
     pub slack_bytes: Option<u64>,
-    /// Of the card outside the allocator, at the end: CUDA context, libraries, their workspaces.
+    /// Of the GPU outside the allocator, at the end: CUDA context, libraries, their workspaces.
     /// Includes what other processes took meanwhile.
     pub context_and_library_bytes: Option<u64>,
 }
@@ -68,10 +68,10 @@ impl MemoryParts {
         })
     }
 
-    /// The sum of the parts at the peak: what the run took of the card. `None` where a part is
+    /// The sum of the parts at the peak: what the run took of the GPU. `None` where a part is
     /// not known.
     #[must_use]
-    pub fn card_bytes(&self) -> Option<u64> {
+    pub fn gpu_bytes(&self) -> Option<u64> {
         [
             self.parameter_bytes,
             self.optimizer_bytes,
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(parts.backward_bytes, Some(100));
         assert_eq!(parts.slack_bytes, Some(200));
         assert_eq!(parts.context_and_library_bytes, Some(600));
-        assert_eq!(parts.card_bytes(), Some(1800));
+        assert_eq!(parts.gpu_bytes(), Some(1800));
     }
 
     #[test]
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(of_later_step.data_bytes, Some(50));
         assert_eq!(of_later_step.activation_bytes, Some(550));
         assert_eq!(of_later_step.backward_bytes, Some(100));
-        assert_eq!(of_later_step.card_bytes(), Some(1800));
+        assert_eq!(of_later_step.gpu_bytes(), Some(1800));
 
         metrics.memory_points.truncate(2);
         metrics
@@ -174,7 +174,7 @@ mod tests {
         metrics.memory.device_used_before_bytes = None;
         let parts = MemoryParts::of(&metrics).unwrap();
         assert_eq!(parts.context_and_library_bytes, None);
-        assert_eq!(parts.card_bytes(), None);
+        assert_eq!(parts.gpu_bytes(), None);
         metrics.memory_points.truncate(2);
         assert_eq!(MemoryParts::of(&metrics), None);
     }

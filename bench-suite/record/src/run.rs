@@ -53,7 +53,7 @@ pub struct Record {
     pub outcome: Outcome,
     /// Versions and device as the workload told them; `None` where it never started.
     pub workload: Option<Started>,
-    /// The figures; `None` where the run failed before it had them. Figures of a failed run
+    /// The metrics; `None` where the run failed before it had them. Metrics of a failed run
     /// are for looking at, never for verdicts.
     pub metrics: Option<Metrics>,
     /// The measured steps.
@@ -72,7 +72,7 @@ pub struct Record {
     pub validity: Validity,
     /// The log, relative to the session folder.
     pub log: Option<String>,
-    /// The allocation that failed, where memory ran out on a card.
+    /// The allocation that failed, where memory ran out on a GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shortage: Option<Shortage>,
     /// What the reader should know, such as a limit that the engine refused.
@@ -87,23 +87,23 @@ impl Record {
         format!("{} · {}", self.scenario, self.variant)
     }
 
-    /// UUID of the run's card, spelled as [`crate::Card::uuid`] spells it: what the workload told;
-    /// else that of the card it was sent to. `None` on the processor and where neither is known.
+    /// UUID of the run's GPU, spelled as [`crate::Gpu::uuid`] spells it: what the workload told;
+    /// else that of the GPU it was sent to. `None` on the CPU and where neither is known.
     #[must_use]
-    pub fn card_uuid(&self, machine: &Machine) -> Option<String> {
+    pub fn gpu_uuid(&self, machine: &Machine) -> Option<String> {
         let Device::Cuda(index) = self.device else {
             return None;
         };
         let told = self.workload.as_ref().and_then(|told| told.cuda.as_ref());
         let told = told.and_then(|cuda| machine::spelled(&cuda.uuid));
         told.or_else(|| {
-            let mut cards = machine.cards.iter();
-            cards.find(|card| card.index == index)?.uuid()
+            let mut gpus = machine.gpus.iter();
+            gpus.find(|gpu| gpu.index == index)?.uuid()
         })
     }
 }
 
-/// The figures of a run.
+/// The metrics of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Metrics {
     /// Samples that the measured steps processed, over their wall time; `None` for the task idle.
@@ -112,13 +112,13 @@ pub struct Metrics {
     pub samples: u64,
     /// Wall time of the measured steps, from an idle device to an idle device.
     pub measured_seconds: f64,
-    /// Processor time that the process took during the measured steps, all threads together, in
+    /// CPU time that the process took during the measured steps, all threads together, in
     /// hundredths of a second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub processor_seconds: Option<f64>,
-    /// As `processor_seconds`, from the start of the process to the end of the measured steps.
+    pub cpu_seconds: Option<f64>,
+    /// As `cpu_seconds`, from the start of the process to the end of the measured steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub run_processor_seconds: Option<f64>,
+    pub run_cpu_seconds: Option<f64>,
     /// Distribution of the step times. A step of the task idle is as long as it was asked to be.
     pub step_seconds: StepTimes,
     /// Samples in one micro-batch; like all samples 0 for the task idle.
@@ -151,7 +151,7 @@ pub struct Metrics {
     /// Memory at moments outside of measuring, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub memory_points: Vec<MemoryPoint>,
-    /// Most bytes of the card that the run's process held, seen from outside.
+    /// Most bytes of the GPU that the run's process held, seen from outside.
     pub process_peak_bytes: Option<u64>,
     /// Most bytes of host memory that the container or process held, seen from outside.
     pub container_peak_bytes: Option<u64>,
@@ -212,7 +212,7 @@ pub enum Isolation {
     Container {
         /// Its ID.
         id: Option<String>,
-        /// How it reached the card: `cdi`, `nvidia-runtime` or `passthrough`.
+        /// How it reached the GPU: `cdi`, `nvidia-runtime` or `passthrough`.
         gpu_path: Option<String>,
     },
     /// A plain process.

@@ -45,7 +45,7 @@ pub struct Session {
     /// What its suites claim, for the session to judge.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub claims: Vec<Claim>,
-    /// How the session looked at its own figures to know when to end; `None` where the number of
+    /// How the session looked at its own metrics to know when to end; `None` where the number of
     /// blocks was fixed beforehand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deciding: Option<Deciding>,
@@ -61,12 +61,12 @@ pub struct Session {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Conduct {
-    /// The cards that runs are spread over; empty where everything runs on the session's device.
+    /// The GPUs that runs are spread over; empty where everything runs on the session's device.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub cards: Vec<Device>,
-    /// Whether other sessions may measure on the same card at the same time.
+    pub gpus: Vec<Device>,
+    /// Whether other sessions may measure on the same GPU at the same time.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub shares_card: bool,
+    pub shares_gpu: bool,
     /// How often a run is tried again that the engine failed. What the workload failed is never
     /// tried again; how often a contaminated run is repeated stands in its record.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -105,7 +105,7 @@ pub struct CellPlan {
     pub seed: u64,
     /// Relative changes that count as none, by quantity, where the suite sets its own.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub margins: BTreeMap<String, f64>,
+    pub thresholds: BTreeMap<String, f64>,
 }
 
 /// A session that adds blocks until it is decided what it is to decide.
@@ -122,7 +122,7 @@ pub struct Deciding {
     pub planned_blocks: Option<u32>,
     /// Seconds that the blocks have taken so far.
     pub spent_seconds: f64,
-    /// Every look at the figures, in order.
+    /// Every look at the metrics, in order.
     pub looks: Vec<Look>,
     /// Why no block is added any more; `None` while the session goes on.
     pub end: Option<LookEnd>,
@@ -148,7 +148,7 @@ pub enum SidesCompared {
     },
 }
 
-/// One look at the figures.
+/// One look at the metrics.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Look {
     /// Blocks that there were.
@@ -156,9 +156,9 @@ pub struct Look {
     /// Share of the planned blocks that had run, 1 at the last look: what all looks so far may
     /// have spent of the error budget follows from it.
     pub fraction: f64,
-    /// Gated figures that were decided.
+    /// Gated metrics that were decided.
     pub decided: usize,
-    /// Gated figures that were not, by name.
+    /// Gated metrics that were not, by name.
     pub undecided: Vec<String>,
 }
 
@@ -166,7 +166,7 @@ pub struct Look {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LookEnd {
-    /// Every gated figure is decided, or yields nothing that further blocks could decide.
+    /// Every gated metric is decided, or yields nothing that further blocks could decide.
     Decided,
     /// The budget of time is used up.
     Time,
@@ -183,6 +183,6 @@ pub struct EngineFacts {
     pub version: Option<String>,
     /// Its storage driver.
     pub storage_driver: Option<String>,
-    /// How containers reached the card.
+    /// How containers reached the GPU.
     pub gpu_path: Option<String>,
 }

@@ -26,18 +26,18 @@ pub struct ValidityLimits {
     pub wait_seconds: f64,
     /// How often a contaminated run is repeated.
     pub repeats: u32,
-    /// Before a run: most that the card may be at work.
-    pub card_utilization_percent: Option<f64>,
-    /// Before a run: how warm the card may be.
-    pub card_temperature_celsius: Option<f64>,
-    /// Before and during a run: how many processes of others may use the card.
-    pub card_processes: Option<u32>,
+    /// Before a run: most that the GPU may be at work.
+    pub gpu_utilization_percent: Option<f64>,
+    /// Before a run: how warm the GPU may be.
+    pub gpu_temperature_celsius: Option<f64>,
+    /// Before and during a run: how many processes of others may use the GPU.
+    pub gpu_processes: Option<u32>,
     /// During a run: most of the samples in which heat, a fault or the supply held the clocks
     /// back.
     pub throttled_percent: Option<f64>,
     /// During a run: most of the samples in which the power cap held the clocks back.
     pub power_cap_percent: Option<f64>,
-    /// Before and during a run: most that others may use of all processors.
+    /// Before and during a run: most that others may use of all CPUs.
     pub host_busy_percent: Option<f64>,
     /// During a run: most of its time in which something on the host waited for memory.
     pub memory_stall_percent: Option<f64>,
@@ -48,11 +48,11 @@ impl Default for ValidityLimits {
         Self {
             wait_seconds: 120.0,
             repeats: 2,
-            card_utilization_percent: Some(10.0),
-            card_temperature_celsius: Some(75.0),
-            card_processes: Some(0),
+            gpu_utilization_percent: Some(10.0),
+            gpu_temperature_celsius: Some(75.0),
+            gpu_processes: Some(0),
             throttled_percent: Some(5.0),
-            // A large model reaches the cap by itself; that is the card, not its neighbours.
+            // A large model reaches the cap by itself; that is the GPU, not its neighbours.
             power_cap_percent: None,
             // Where others work is normal on a desk; a suite for quiet machines says so.
             host_busy_percent: None,
@@ -69,13 +69,13 @@ pub struct Before {
     /// What the wait was for, at its begin; empty where there was none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waited_for: Vec<String>,
-    /// How much the card was at work.
-    pub card_utilization_percent: Option<f64>,
-    /// How warm the card was.
-    pub card_temperature_celsius: Option<f64>,
-    /// Processes that used the card.
-    pub card_processes: Option<Vec<u32>>,
-    /// How much of all processors was in use.
+    /// How much the GPU was at work.
+    pub gpu_utilization_percent: Option<f64>,
+    /// How warm the GPU was.
+    pub gpu_temperature_celsius: Option<f64>,
+    /// Processes that used the GPU.
+    pub gpu_processes: Option<Vec<u32>>,
+    /// How much of all CPUs was in use.
     pub host_busy_percent: Option<f64>,
     /// Memory that could be had without swapping.
     pub host_available_bytes: Option<u64>,

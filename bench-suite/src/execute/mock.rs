@@ -16,11 +16,11 @@ use tokio_util::sync::CancellationToken;
 use super::{Execution, Executor, Order, no_files};
 use crate::{
     live::Live,
-    monitor::{Card, Target, Watch},
+    monitor::{Gpu, Target, Watch},
     outcome::End,
 };
 
-/// Runs nothing and tells invented figures, as a script says.
+/// Runs nothing and tells invented metrics, as a script says.
 ///
 /// The script is a list of rules, separated by `;` or line ends. A rule is `PATTERN=ENDING`; the
 /// first whose pattern is part of `RUN IMAGE SCENARIO VARIANT` or is `*` decides, and a run that
@@ -31,7 +31,7 @@ use crate::{
 /// long), `stubborn:MS` (as `sleep`, and does not let itself be interrupted).
 ///
 /// The command line reaches it as `--engine mock:SCRIPT`, hidden: tests of the real binary need a
-/// session without containers, libtorch or a card. Its records say that nothing was measured.
+/// session without containers, libtorch or a GPU. Its records say that nothing was measured.
 #[derive(Debug, Clone)]
 pub struct Mock {
     rules: Vec<(String, Ending)>,
@@ -160,20 +160,20 @@ impl Executor for Mock {
             let ending = self
                 .ending(order)
                 .for_batch(order.asked.variant.batch.get());
-            // The card is watched as in a run, so that what others do on it is seen.
-            let card = match order.device {
-                Device::Cuda(index) => Card::open(index),
+            // The GPU is watched as in a run, so that what others do on it is seen.
+            let gpu = match order.device {
+                Device::Cuda(index) => Gpu::open(index),
                 Device::Cpu => None,
             };
             let own = Target::Process {
                 pid: std::process::id(),
             };
-            let watch = card.filter(|_| order.is_watched).map(|card| {
+            let watch = gpu.filter(|_| order.is_watched).map(|gpu| {
                 let live = self.live.run(&order.asked.run, order.device);
-                Watch::begin(Instant::now(), own, Some(card.before_run()), live)
+                Watch::begin(Instant::now(), own, Some(gpu.before_run()), live)
             });
             if let Ending::Sleep(time) = ending {
-                let lost = watch.as_ref().map(Watch::card_lost);
+                let lost = watch.as_ref().map(Watch::gpu_lost);
                 let lost = async {
                     match lost {
                         Some(lost) => lost.await,
@@ -182,7 +182,7 @@ impl Executor for Mock {
                 };
                 let end = tokio::select! {
                     () = sleep(time) => None,
-                    message = lost => Some(End::CardLost { message }),
+                    message = lost => Some(End::GpuLost { message }),
                     () = cancel.cancelled() => Some(End::Interrupted),
                 };
                 if let Some(end) = end {
@@ -210,7 +210,7 @@ impl Executor for Mock {
 
     fn isolation(&self) -> Isolation {
         Isolation::Process {
-            missing: vec!["everything: nothing ran, the figures are invented".into()],
+            missing: vec!["everything: nothing ran, the metrics are invented".into()],
         }
     }
 }
@@ -225,8 +225,8 @@ fn end(order: &Order, ending: &Ending) -> End {
         },
         Ending::TimeLimit => End::TimeLimit(order.limits.time),
         Ending::Hang => End::Silent(order.limits.silence.unwrap_or_default()),
-        Ending::GpuLost => End::CardLost {
-            message: "the card fell off the bus".into(),
+        Ending::GpuLost => End::GpuLost {
+            message: "the GPU fell off the bus".into(),
         },
         Ending::Engine => End::EngineLost {
             message: "the engine is gone".into(),
@@ -247,7 +247,7 @@ fn write(order: &Order, ending: &Ending) -> std::io::Result<()> {
         scenario_version: env!("CARGO_PKG_VERSION").into(),
         libtorch_version: "2.11.0".into(),
         threads: order.asked.threads.unwrap_or(1),
-        cuda: order.device.is_cuda().then(|| card_of(order)).flatten(),
+        cuda: order.device.is_cuda().then(|| gpu_of(order)).flatten(),
         allocator: None,
     }))];
     for phase in [Phase::ModelBuild, Phase::Warmup, Phase::Measure] {
@@ -269,9 +269,9 @@ fn write(order: &Order, ending: &Ending) -> std::io::Result<()> {
         });
     }
     match ending {
-        Ending::Ok { speed } => events.extend(figures(&order.asked, *speed, true)),
-        Ending::Sleep(_) | Ending::Stubborn(_) => events.extend(figures(&order.asked, 1.0, true)),
-        Ending::Invalid => events.extend(figures(&order.asked, 1.0, false)),
+        Ending::Ok { speed } => events.extend(metrics(&order.asked, *speed, true)),
+        Ending::Sleep(_) | Ending::Stubborn(_) => events.extend(metrics(&order.asked, 1.0, true)),
+        Ending::Invalid => events.extend(metrics(&order.asked, 1.0, false)),
         _ => {}
     }
     let mut text = String::new();
@@ -289,18 +289,18 @@ fn write(order: &Order, ending: &Ending) -> std::io::Result<()> {
     fs::write(&order.log, "mock: nothing ran\n")
 }
 
-/// The card that the environment holds the run to, as a workload would tell of it.
-fn card_of(order: &Order) -> Option<CudaFacts> {
+/// The GPU that the environment holds the run to, as a workload would tell of it.
+fn gpu_of(order: &Order) -> Option<CudaFacts> {
     let seen = order.environment.get("CUDA_VISIBLE_DEVICES")?;
     seen.starts_with("GPU-").then(|| CudaFacts {
-        device_name: "no card: nothing ran".into(),
+        device_name: "no GPU: nothing ran".into(),
         uuid: seen.clone(),
         ..CudaFacts::default()
     })
 }
 
-/// Figures that agree with each other and are the same for the same run.
-fn figures(asked: &RunFile, speed: f64, sound: bool) -> Vec<Event> {
+/// Metrics that agree with each other and are the same for the same run.
+fn metrics(asked: &RunFile, speed: f64, sound: bool) -> Vec<Event> {
     // A per cent of spread, out of the run's name, so that statistics have something to work on.
     let letters: u32 = asked.run.bytes().map(u32::from).sum();
     let spread = 1.0 + f64::from(letters % 21) / 2000.0;

@@ -149,7 +149,7 @@ impl Order {
                 steps: *steps,
                 seed: *seed,
                 threads: cell.threads,
-                device_memory_bytes: cell.limits.card_memory_bytes.filter(|_| device.is_cuda()),
+                device_memory_bytes: cell.limits.gpu_memory_bytes.filter(|_| device.is_cuda()),
                 deadline_seconds: Some((cell.limits.time + ORPHAN_GRACE).as_secs_f64()),
             },
             device,

@@ -1,4 +1,4 @@
-//! Which way a container reaches the card, found out by trying.
+//! Which way a container reaches the GPU, found out by trying.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -19,9 +19,9 @@ pub struct GpuProbe {
     pub obstacle: Option<String>,
 }
 
-/// Finds a way to give containers of this image the card with this index: the first on which
+/// Finds a way to give containers of this image the GPU with this index: the first on which
 /// CUDA works inside a container. An engine may ignore what it does not understand without a
-/// word, so nothing less than a step of a small model on the card counts.
+/// word, so nothing less than a step of a small model on the GPU counts.
 ///
 /// # Errors
 /// What was tried, with what stood in the way of each.
@@ -106,10 +106,10 @@ async fn attempt(
     let told = results::read(&order.results_file(), &order.asked.run);
     let log = std::fs::read_to_string(&order.log).ok();
     match judge(&execution.end, &told, log.as_deref()) {
-        // A step that was done on the processor is none on the card.
+        // A step that was done on the CPU is none on the GPU.
         Outcome::Ok if told.started.as_ref().is_none_or(|told| told.cuda.is_none()) => Err(
-            "the engine took the request, and the container told of no card: a step of a small \
-             model ran on the processor"
+            "the engine took the request, and the container told of no GPU: a step of a small \
+             model ran on the CPU"
                 .to_owned(),
         ),
         Outcome::Ok => Ok(access),

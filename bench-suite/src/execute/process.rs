@@ -26,7 +26,7 @@ use super::{Execution, Executor, KERNEL_CACHE, Order, no_files, no_image, silenc
 use crate::{
     live::Live,
     machine::oom_kills,
-    monitor::{self, Card, Target, Watch},
+    monitor::{self, Gpu, Target, Watch},
     outcome::End,
     suite::Ipc,
 };
@@ -45,7 +45,7 @@ pub struct LocalRuntime {
 #[derive(Debug)]
 pub struct Process {
     runtimes: BTreeMap<String, LocalRuntime>,
-    cards: BTreeMap<Device, Card>,
+    gpus: BTreeMap<Device, Gpu>,
     live: Live,
 }
 
@@ -57,7 +57,7 @@ const MISSING: [&str; 8] = [
     "network",
     "process ids",
     "memory limit",
-    "processor limits",
+    "CPU limits",
     "limit of processes",
     "/dev/shm of its own",
     "user and capabilities",
@@ -68,12 +68,12 @@ impl Process {
     #[must_use]
     pub fn new(runtimes: BTreeMap<String, LocalRuntime>, devices: &[Device]) -> Self {
         let open = |device: &Device| match device {
-            Device::Cuda(index) => Some((*device, Card::open(*index)?)),
+            Device::Cuda(index) => Some((*device, Gpu::open(*index)?)),
             Device::Cpu => None,
         };
         Self {
             runtimes,
-            cards: devices.iter().filter_map(open).collect(),
+            gpus: devices.iter().filter_map(open).collect(),
             live: Live::default(),
         }
     }
@@ -96,7 +96,7 @@ impl Process {
             return execution.ended(began, no_files(&error));
         }
         let kills_before = oom_kills();
-        let idle = self.cards.get(&order.device).map(Card::before_run);
+        let idle = self.gpus.get(&order.device).map(Gpu::before_run);
         execution.cost.create_seconds = began.elapsed().as_secs_f64();
 
         let starting = Instant::now();
@@ -121,7 +121,7 @@ impl Process {
         } else {
             Watch::none()
         };
-        let end = group.end(order, watch.card_lost(), cancel).await;
+        let end = group.end(order, watch.gpu_lost(), cancel).await;
         execution.monitor = watch.end();
         let removing = Instant::now();
         if group.leave_nothing() {
@@ -275,7 +275,7 @@ impl Group {
     async fn end(
         &mut self,
         order: &Order,
-        card_lost: impl Future<Output = String>,
+        gpu_lost: impl Future<Output = String>,
         cancel: &CancellationToken,
     ) -> Ended {
         let limits = &order.limits;
@@ -292,7 +292,7 @@ impl Group {
             () = silence(&results, limits.silence) => {
                 End::Silent(limits.silence.unwrap_or_default())
             }
-            message = card_lost => End::CardLost { message },
+            message = gpu_lost => End::GpuLost { message },
             () = cancel.cancelled() => End::Interrupted,
         };
         self.kill();

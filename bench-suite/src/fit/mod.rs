@@ -1,11 +1,11 @@
 //! The largest batch that trains within a memory budget.
 //!
 //! For each combination of the axes besides the batch, batches are tried in throw-away runs with
-//! the budget as a wall: on a card the allocator's limit, on the processor the container's. The
+//! the budget as a wall: on a GPU the allocator's limit, on the CPU the container's. The
 //! search doubles at least until memory runs out and then narrows the gap, led by what the tries
 //! before took, so that a limit of some hundred takes half a dozen runs. Only a want of memory
 //! counts as too large; any other failure ends the search of that combination and is told. On the
-//! processor a container whose memory is full and that gets nowhere wants memory, too: the kernel
+//! CPU a container whose memory is full and that gets nowhere wants memory, too: the kernel
 //! ends it only when nothing is left that could be read from the disk again.
 
 mod front;
@@ -52,7 +52,7 @@ pub struct Try {
     pub batch: u32,
     /// How it ended.
     pub outcome: Outcome,
-    /// The most memory that it held: on a card the allocator's reserved bytes, on the processor
+    /// The most memory that it held: on a GPU the allocator's reserved bytes, on the CPU
     /// the container's or process's memory.
     pub peak_bytes: Option<u64>,
     /// Throughput.
@@ -80,8 +80,8 @@ pub struct Found {
     pub accumulation: u32,
     /// Largest batch that fits; `None` where none does.
     pub largest_batch: Option<u32>,
-    /// Smallest batch that was too large; on a card one more than the largest that fits, on the
-    /// processor within a sixteenth of it.
+    /// Smallest batch that was too large; on a GPU one more than the largest that fits, on the
+    /// CPU within a sixteenth of it.
     pub too_large_batch: Option<u32>,
     /// Whether even the largest batch that was asked for fits, and larger ones may.
     pub reached_most: bool,

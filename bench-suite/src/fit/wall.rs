@@ -15,7 +15,7 @@ const FIRST_SILENCE: Duration = Duration::from_mins(1);
 /// A try is given so many times what the last one took for its batch, and this on top.
 const PATIENCE: f64 = 4.0;
 const AT_LEAST: Duration = Duration::from_secs(10);
-/// Most steps of a try on the processor.
+/// Most steps of a try on the CPU.
 const WARMUP: u32 = 2;
 const MEASURED: u32 = 3;
 
@@ -46,7 +46,7 @@ impl Wall {
             return;
         }
         order.limits.memory_bytes = Some(self.bytes);
-        // The second step has the memory of all that follow, and processors are slow.
+        // The second step has the memory of all that follow, and CPUs are slow.
         let steps = &mut order.asked.steps;
         steps.warmup = steps.warmup.min(WARMUP);
         steps.measured = steps.measured.min(MEASURED);
@@ -72,7 +72,7 @@ impl Wall {
         self.last = Some((batch, seconds));
     }
 
-    /// Whether a try got nowhere because its memory was full: on the processor a container that
+    /// Whether a try got nowhere because its memory was full: on the CPU a container that
     /// ran out of time with all of its memory in use.
     pub(super) fn stalled(&self, outcome: &Outcome, monitor: &Monitor) -> bool {
         let ran_out_of_time = matches!(

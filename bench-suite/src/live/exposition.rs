@@ -17,7 +17,7 @@ use crate::session::{Progress, Subscriber, Totals};
 
 type Number = Gauge<f64, AtomicU64>;
 
-/// A cell, by which figures are told apart.
+/// A cell, by which metrics are told apart.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CellLabels {
     image: String,
@@ -37,7 +37,7 @@ struct RunLabels {
     device: String,
 }
 
-/// The figures of a session. A clone shows the same.
+/// The metrics of a session. A clone shows the same.
 #[derive(Debug, Clone)]
 pub struct Exposition {
     live: Live,
@@ -55,18 +55,18 @@ struct Shown {
     throughput: Family<CellLabels, Number>,
     allocated: Family<CellLabels, Number>,
     last_record: Number,
-    runs: Vec<LiveFigure>,
+    runs: Vec<LiveMetric>,
 }
 
-/// One live figure of every run under way.
-struct LiveFigure {
+/// One live metric of every run under way.
+struct LiveMetric {
     family: Family<RunLabels, Number>,
     of: fn(&Reading) -> Option<f64>,
 }
 
-impl fmt::Debug for LiveFigure {
+impl fmt::Debug for LiveMetric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LiveFigure")
+        f.debug_struct("LiveMetric")
             .field("family", &self.family)
             .finish_non_exhaustive()
     }
@@ -81,9 +81,9 @@ const LIVE: [LiveEntry; 8] = [
         |reading| reading.memory_bytes,
     ),
     (
-        "run_processor_cores",
-        "Processors' worth of time that a run under way uses",
-        |reading| reading.processor_cores,
+        "run_cpu_cores",
+        "CPUs' worth of time that a run under way uses",
+        |reading| reading.cpu_cores,
     ),
     (
         "run_pids",
@@ -91,27 +91,27 @@ const LIVE: [LiveEntry; 8] = [
         |reading| reading.pids,
     ),
     (
-        "card_used_bytes",
-        "Bytes of the card in use by everybody",
-        |reading| reading.card_used_bytes,
+        "gpu_used_bytes",
+        "Bytes of the GPU in use by everybody",
+        |reading| reading.gpu_used_bytes,
     ),
     (
-        "card_utilization_percent",
-        "Share of time with a kernel running on the card",
-        |reading| reading.card_utilization_percent,
+        "gpu_utilization_percent",
+        "Share of time with a kernel running on the GPU",
+        |reading| reading.gpu_utilization_percent,
     ),
-    ("card_power_watts", "Power draw of the card", |reading| {
-        reading.card_power_watts
+    ("gpu_power_watts", "Power draw of the GPU", |reading| {
+        reading.gpu_power_watts
     }),
     (
-        "card_temperature_celsius",
-        "Temperature of the card",
-        |reading| reading.card_temperature_celsius,
+        "gpu_temperature_celsius",
+        "Temperature of the GPU",
+        |reading| reading.gpu_temperature_celsius,
     ),
     (
-        "card_sm_clock_megahertz",
-        "Multiprocessor clock of the card",
-        |reading| reading.card_sm_clock_mhz,
+        "gpu_sm_clock_megahertz",
+        "Multiprocessor clock of the GPU",
+        |reading| reading.gpu_sm_clock_mhz,
     ),
 ];
 
@@ -157,7 +157,7 @@ impl Exposition {
             .map(|&(name, help, of)| {
                 let family = Family::<RunLabels, Number>::default();
                 registry.register(name, help, family.clone());
-                LiveFigure { family, of }
+                LiveMetric { family, of }
             })
             .collect();
         Self {
@@ -182,7 +182,7 @@ impl Exposition {
     pub fn text(&self) -> String {
         let readings = self.live.readings();
         let shown = self.lock();
-        for LiveFigure { family, of } in &shown.runs {
+        for LiveMetric { family, of } in &shown.runs {
             // A run that ended has no newest reading.
             family.clear();
             for (run, reading) in &readings {

@@ -14,20 +14,20 @@ pub struct Reading {
     pub device: String,
     /// Memory of the container or process.
     pub memory_bytes: Option<f64>,
-    /// Processors' worth of time that it uses.
-    pub processor_cores: Option<f64>,
+    /// CPUs' worth of time that it uses.
+    pub cpu_cores: Option<f64>,
     /// Its threads and processes.
     pub pids: Option<f64>,
-    /// Bytes of the card in use by everybody.
-    pub card_used_bytes: Option<f64>,
-    /// Share of time with a kernel running on the card.
-    pub card_utilization_percent: Option<f64>,
-    /// Power draw of the card.
-    pub card_power_watts: Option<f64>,
-    /// Temperature of the card.
-    pub card_temperature_celsius: Option<f64>,
-    /// Multiprocessor clock of the card.
-    pub card_sm_clock_mhz: Option<f64>,
+    /// Bytes of the GPU in use by everybody.
+    pub gpu_used_bytes: Option<f64>,
+    /// Share of time with a kernel running on the GPU.
+    pub gpu_utilization_percent: Option<f64>,
+    /// Power draw of the GPU.
+    pub gpu_power_watts: Option<f64>,
+    /// Temperature of the GPU.
+    pub gpu_temperature_celsius: Option<f64>,
+    /// Multiprocessor clock of the GPU.
+    pub gpu_sm_clock_mhz: Option<f64>,
 }
 
 /// Where monitors put their newest readings. A clone is the same place.

@@ -1,4 +1,4 @@
-//! The figures over HTTP, for Prometheus and for whoever asks.
+//! The metrics over HTTP, for Prometheus and for whoever asks.
 
 use std::{
     convert::Infallible,
@@ -26,7 +26,7 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
 /// A client that takes longer to ask is let go.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Why the figures cannot be served.
+/// Why the metrics cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// No address.
@@ -46,7 +46,7 @@ pub enum ListenError {
 }
 
 /// Reads `9464`, `:9464`, `127.0.0.1:9464` or `[::1]:9464`. A port alone is one of this machine
-/// alone: figures are for others only where somebody says so.
+/// alone: metrics are for others only where somebody says so.
 pub fn address(text: &str) -> Result<SocketAddr, ListenError> {
     let port = text.strip_prefix(':').unwrap_or(text);
     if let Ok(port) = port.parse::<u16>() {
@@ -120,7 +120,7 @@ fn answer(request: &Request<Incoming>, exposition: &Exposition) -> Response<Full
         response
     };
     if request.uri().path() != "/metrics" {
-        return plain(StatusCode::NOT_FOUND, "the figures are at /metrics\n");
+        return plain(StatusCode::NOT_FOUND, "the metrics are at /metrics\n");
     }
     if request.method() != Method::GET && request.method() != Method::HEAD {
         let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "GET alone\n");

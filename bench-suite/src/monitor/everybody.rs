@@ -9,7 +9,7 @@ use record::Monitor;
 
 use super::Column;
 
-/// Processor times of the host since it started, in ticks summed over all processors.
+/// CPU times of the host since it started, in ticks summed over all CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Times {
     busy: u64,
@@ -37,7 +37,7 @@ impl Times {
         })
     }
 
-    /// Share of all processors in use since `before`, from 0 to 1.
+    /// Share of all CPUs in use since `before`, from 0 to 1.
     pub(crate) fn busy_since(self, before: Self) -> Option<f64> {
         let total = self.total.checked_sub(before.total)?;
         let busy = self.busy.checked_sub(before.busy)?;
@@ -49,7 +49,7 @@ impl Times {
 #[derive(Debug)]
 pub(super) struct Everybody {
     root: PathBuf,
-    processors: f64,
+    cpus: f64,
     last: Option<Times>,
     busy: Column,
     others: Column,
@@ -62,7 +62,7 @@ impl Everybody {
     pub(super) fn new() -> Self {
         Self {
             root: PathBuf::from("/"),
-            processors: processors(),
+            cpus: cpus(),
             last: Times::now(),
             busy: Column::default(),
             others: Column::default(),
@@ -72,14 +72,14 @@ impl Everybody {
         }
     }
 
-    /// `own` is what the run itself used since the last sample, in processors' worth.
+    /// `own` is what the run itself used since the last sample, in CPUs' worth.
     pub(super) fn sample(&mut self, at: f64, own: Option<f64>) {
         let now = Times::now();
         // Ticks are a hundredth of a second: over less than a few, a share is noise.
         if let (Some(now), Some(before)) = (now, self.last)
             && let Some(share) = now.busy_since(before)
         {
-            let busy = share * self.processors;
+            let busy = share * self.cpus;
             self.busy.push(at, Some(busy));
             self.others.push(at, own.map(|own| (busy - own).max(0.0)));
         }
@@ -103,8 +103,8 @@ impl Everybody {
     }
 }
 
-/// Processors of the whole host, whatever part of them this process may use.
-pub(crate) fn processors() -> f64 {
+/// CPUs of the whole host, whatever part of them this process may use.
+pub(crate) fn cpus() -> f64 {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     let numbered = |line: &&str| {
         let number = line
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn this_host_has_processors_and_memory() {
+    fn this_host_has_cpus_and_memory() {
         let mut everybody = Everybody::new();
         for at in [0.0, 0.1, 0.2] {
             everybody.sample(at, Some(0.0));
@@ -161,6 +161,6 @@ mod tests {
         let mut monitor = Monitor::default();
         everybody.finish(&mut monitor);
         assert!(monitor.host_available_bytes.unwrap().minimum > 1e6);
-        assert!(monitor.host_busy_cores.unwrap().maximum <= processors() + 1e-9);
+        assert!(monitor.host_busy_cores.unwrap().maximum <= cpus() + 1e-9);
     }
 }

@@ -1,4 +1,4 @@
-//! Memory, processor time and threads of a run, out of `/proc` and the cgroup's files.
+//! Memory, CPU time and threads of a run, out of `/proc` and the cgroup's files.
 
 use std::{
     collections::HashSet,
@@ -42,7 +42,7 @@ impl Target {
 }
 
 impl Target {
-    /// Whether its memory and processor time can be read from here.
+    /// Whether its memory and CPU time can be read from here.
     #[must_use]
     pub fn is_visible(&self) -> bool {
         !matches!(Source::of(self), Source::None)
@@ -99,7 +99,7 @@ impl Host {
         }
     }
 
-    /// Takes one sample, and gives the processors' worth of time used since the last.
+    /// Takes one sample, and gives the CPUs' worth of time used since the last.
     pub(super) fn sample(&mut self, at: f64) -> Option<f64> {
         let reading = match &self.source {
             Source::Processes(pid) => processes(*pid),
@@ -122,13 +122,13 @@ impl Host {
     /// The newest readings.
     pub(super) fn tell(&self, reading: &mut live::Reading) {
         reading.memory_bytes = self.memory.last();
-        reading.processor_cores = self.cores.last();
+        reading.cpu_cores = self.cores.last();
         reading.pids = self.pids.last();
     }
 
     pub(super) fn finish(self, monitor: &mut Monitor) {
         monitor.memory_bytes = self.memory.series();
-        monitor.processor_cores = self.cores.series();
+        monitor.cpu_cores = self.cores.series();
         monitor.pids = self.pids.series();
         monitor.read_bytes = self.io.map(|(read, _)| read);
         monitor.written_bytes = self.io.map(|(_, written)| written);

@@ -1,12 +1,12 @@
 //! What is seen from outside while a run goes on.
 //!
 //! A thread of its own takes ten samples a second: the container's or process's memory,
-//! processor time and threads, and through NVML the card. Whatever cannot be read has no series;
+//! CPU time and threads, and through NVML the GPU. Whatever cannot be read has no series;
 //! no NVML, no cgroup files or a process in another namespace is normal. The thread reads a few
 //! files and counters and never waits for the run.
 
-mod card;
 mod everybody;
+mod gpu;
 mod host;
 mod stretches;
 
@@ -20,8 +20,8 @@ use record::{Monitor, Sample, Series};
 use tokio::sync::watch;
 
 use crate::live::{LiveRun, Reading};
-pub use card::{Card, CardReading};
-pub(crate) use everybody::{Times, processors};
+pub(crate) use everybody::{Times, cpus};
+pub use gpu::{Gpu, GpuReading};
 pub use host::Target;
 pub(crate) use host::group_members;
 
@@ -37,12 +37,12 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Begins to sample. `began` is the run's start; `card` the card that it uses, as it was
+    /// Begins to sample. `began` is the run's start; `gpu` the GPU that it uses, as it was
     /// before the start.
     pub(crate) fn begin(
         began: Instant,
         target: Target,
-        card: Option<card::Idle>,
+        gpu: Option<gpu::Idle>,
         live: LiveRun,
     ) -> Self {
         let (stop, stopped) = mpsc::channel();
@@ -50,16 +50,16 @@ impl Watch {
         let sample = move || {
             let mut host = host::Host::new(&target);
             let mut everybody = everybody::Everybody::new();
-            let opened = card.as_ref().map(card::Idle::card);
-            let errors = opened.as_ref().and_then(card::Errors::listen);
-            let mut card = card.map(|card| card::Busy::new(card, target));
+            let opened = gpu.as_ref().map(gpu::Idle::gpu);
+            let errors = opened.as_ref().and_then(gpu::Errors::listen);
+            let mut gpu = gpu.map(|gpu| gpu::Busy::new(gpu, target));
             loop {
                 let at = began.elapsed().as_secs_f64();
                 let own = host.sample(at);
                 everybody.sample(at, own);
-                if let Some(card) = &mut card {
-                    card.sample(at, errors.as_ref());
-                    if let Some(why) = card.lost() {
+                if let Some(gpu) = &mut gpu {
+                    gpu.sample(at, errors.as_ref());
+                    if let Some(why) = gpu.lost() {
                         tell_lost.send_if_modified(|told| {
                             let is_new = told.is_none();
                             told.get_or_insert_with(|| why.to_owned());
@@ -72,8 +72,8 @@ impl Watch {
                     ..Reading::default()
                 };
                 host.tell(&mut reading);
-                if let Some(card) = &card {
-                    card.tell(&mut reading);
+                if let Some(gpu) = &gpu {
+                    gpu.tell(&mut reading);
                 }
                 live.publish(reading);
                 match stopped.recv_timeout(EVERY) {
@@ -84,8 +84,8 @@ impl Watch {
             let mut monitor = Monitor::default();
             host.finish(&mut monitor);
             everybody.finish(&mut monitor);
-            if let Some(card) = card {
-                card.finish(&mut monitor);
+            if let Some(gpu) = gpu {
+                gpu.finish(&mut monitor);
             }
             monitor
         };
@@ -100,8 +100,8 @@ impl Watch {
         }
     }
 
-    /// Comes back with the reason when the card turns out to be lost; never where it does not.
-    pub(crate) fn card_lost(&self) -> impl Future<Output = String> + Send + use<> {
+    /// Comes back with the reason when the GPU turns out to be lost; never where it does not.
+    pub(crate) fn gpu_lost(&self) -> impl Future<Output = String> + Send + use<> {
         let mut lost = self.lost.clone();
         async move {
             let why = lost.wait_for(Option::is_some).await;

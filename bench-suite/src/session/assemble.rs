@@ -45,8 +45,8 @@ pub(super) fn record(parts: Parts<'_>) -> Record {
     if outcome.is_ok() {
         let checked = match &metrics {
             Some(metrics) => invariants::check(&order.asked, &results, metrics, &execution.monitor)
-                .and_then(|()| right_card(session, order, &results)),
-            None => Err("the run ended well, but told no figures".to_owned()),
+                .and_then(|()| right_gpu(session, order, &results)),
+            None => Err("the run ended well, but told no metrics".to_owned()),
         };
         if let Err(message) = checked {
             outcome = Outcome::Failed {
@@ -56,7 +56,7 @@ pub(super) fn record(parts: Parts<'_>) -> Record {
             };
         }
     }
-    let spoilt = validity::contamination(
+    let contaminated = validity::contamination(
         execution
             .validity
             .limits
@@ -64,13 +64,13 @@ pub(super) fn record(parts: Parts<'_>) -> Record {
             .unwrap_or(&ValidityLimits::default()),
         &execution.monitor,
         validity::Host {
-            processors: monitor::processors(),
+            cpus: monitor::cpus(),
             memory_bytes: session.machine.memory_bytes,
         },
-        session.conduct.shares_card,
+        session.conduct.shares_gpu,
     );
-    outcome = in_hindsight(outcome, &execution.monitor, &spoilt);
-    execution.validity.contamination = spoilt;
+    outcome = in_hindsight(outcome, &execution.monitor, &contaminated);
+    execution.validity.contamination = contaminated;
     let mut notes = execution.notes;
     let left = match &results.end {
         Some(WorkloadEnd::Failed { memory, .. }) if !outcome.is_ok() => memory.as_deref(),
@@ -109,9 +109,9 @@ pub(super) fn record(parts: Parts<'_>) -> Record {
     }
 }
 
-/// The outcome once it is known what happened around the run. A card that broke and a machine that
-/// was in use say more about a run than its figures, and than an end that they may have caused.
-fn in_hindsight(outcome: Outcome, monitor: &Monitor, spoilt: &[String]) -> Outcome {
+/// The outcome once it is known what happened around the run. A GPU that broke and a machine that
+/// was in use say more about a run than its metrics, and than an end that they may have caused.
+fn in_hindsight(outcome: Outcome, monitor: &Monitor, contaminated: &[String]) -> Outcome {
     let (reason, stage, ended) = match &outcome {
         Outcome::Ok => (None, Stage::Validate, "it ended well".to_owned()),
         Outcome::Failed {
@@ -124,7 +124,7 @@ fn in_hindsight(outcome: Outcome, monitor: &Monitor, spoilt: &[String]) -> Outco
             format!("it ended with {}: {message}", reason.word()),
         ),
     };
-    if let Some(lost) = &monitor.card_lost
+    if let Some(lost) = &monitor.gpu_lost
         && !matches!(reason, Some(Reason::Interrupted | Reason::GpuLost))
     {
         return Outcome::Failed {
@@ -137,26 +137,22 @@ fn in_hindsight(outcome: Outcome, monitor: &Monitor, spoilt: &[String]) -> Outco
         reason,
         None | Some(Reason::OutOfMemory | Reason::TimeLimit | Reason::Hang)
     );
-    if spoilt.is_empty() || !may_be_caused {
+    if contaminated.is_empty() || !may_be_caused {
         return outcome;
     }
     Outcome::Failed {
         reason: Reason::Contaminated,
         stage,
-        message: format!("{}; {ended}", spoilt.join("; ")),
+        message: format!("{}; {ended}", contaminated.join("; ")),
     }
 }
 
-/// Whether the workload ran on the card that it was to run on.
-fn right_card(session: &Session, order: &Order, results: &Results) -> Result<(), String> {
+/// Whether the workload ran on the GPU that it was to run on.
+fn right_gpu(session: &Session, order: &Order, results: &Results) -> Result<(), String> {
     let protocol::Device::Cuda(index) = order.device else {
         return Ok(());
     };
-    let asked = session
-        .machine
-        .cards
-        .iter()
-        .find(|card| card.index == index);
+    let asked = session.machine.gpus.iter().find(|gpu| gpu.index == index);
     let got = results
         .started
         .as_ref()
@@ -167,13 +163,11 @@ fn right_card(session: &Session, order: &Order, results: &Results) -> Result<(),
             if !got.uuid.is_empty() && bare(&asked.uuid) != bare(&got.uuid) =>
         {
             Err(format!(
-                "it ran on the card {}, but cuda:{index} is {}",
+                "it ran on the GPU {}, but cuda:{index} is {}",
                 got.uuid, asked.uuid
             ))
         }
-        (_, None) => Err(format!(
-            "it was to run on cuda:{index}, but told of no card"
-        )),
+        (_, None) => Err(format!("it was to run on cuda:{index}, but told of no GPU")),
         _ => Ok(()),
     }
 }
@@ -191,13 +185,13 @@ fn memory_note(memory: &protocol::Memory) -> String {
             size(shortage.allocated_bytes),
         );
     }
-    let figures = [
+    let metrics = [
         ("allocated", memory.allocated_bytes),
         ("reserved", memory.reserved_bytes),
-        ("used on the card", memory.device_used_bytes),
-        ("card", memory.device_total_bytes),
+        ("used on the GPU", memory.device_used_bytes),
+        ("gpu", memory.device_total_bytes),
     ];
-    let known: Vec<_> = figures
+    let known: Vec<_> = metrics
         .iter()
         .filter_map(|(name, bytes)| bytes.map(|bytes| format!("{name} {}", size(bytes))))
         .collect();

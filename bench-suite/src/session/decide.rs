@@ -1,7 +1,7 @@
 //! When a session adds blocks until it is decided.
 //!
-//! After a few blocks the session looks at its own figures, and again after further ones, until
-//! every gated figure is decided or the budget ends. Whoever looks often and stops where it suits
+//! After a few blocks the session looks at its own metrics, and again after further ones, until
+//! every gated metric is decided or the budget ends. Whoever looks often and stops where it suits
 //! is wrong often; so how many blocks the time is good for is fixed before the first look, each
 //! look spends its share of one error budget, and every look is kept in `session.json`, where
 //! whoever compares the session later finds it and takes the looks again.
@@ -159,13 +159,13 @@ pub(super) fn take(
     {
         let several = found.len() > 1;
         for verdicts in &found {
-            let undecided = verdicts.undecided().map(|(cell, figure)| {
+            let undecided = verdicts.undecided().map(|(cell, metric)| {
                 let of = if several {
                     format!("{} · ", verdicts.head.image)
                 } else {
                     String::new()
                 };
-                let what = &figure.quantity;
+                let what = &metric.quantity;
                 format!("{of}{} · {} · {what}", cell.scenario, cell.variant)
             });
             look.undecided.extend(undecided);
@@ -173,7 +173,7 @@ pub(super) fn take(
         let gated = found
             .iter()
             .flat_map(Verdicts::all)
-            .filter(|(_, figure)| figure.gated)
+            .filter(|(_, metric)| metric.gated)
             .count();
         look.decided = gated - look.undecided.len();
         deciding.end = if look.undecided.is_empty() {

@@ -44,8 +44,8 @@ pub(super) fn between(session: &Session, spec: &Spec) -> Vec<Difference> {
         session.device.to_string(),
         spec.plan.device.to_string(),
     );
-    let cards = |cards: &[protocol::Device]| {
-        let words: Vec<_> = cards.iter().map(ToString::to_string).collect();
+    let gpus = |gpus: &[protocol::Device]| {
+        let words: Vec<_> = gpus.iter().map(ToString::to_string).collect();
         if words.is_empty() {
             "one".to_owned()
         } else {
@@ -53,9 +53,9 @@ pub(super) fn between(session: &Session, spec: &Spec) -> Vec<Difference> {
         }
     };
     found.compare(
-        "cards that runs are spread over",
-        cards(&session.conduct.cards),
-        cards(&spec.plan.cards()),
+        "GPUs that runs are spread over",
+        gpus(&session.conduct.gpus),
+        gpus(&spec.plan.gpus()),
     );
     found.compare("Torchgauge", tool(&session.tool), tool(&spec.tool));
     let digest = |digest: Option<&String>| {
@@ -96,11 +96,11 @@ pub(super) fn between(session: &Session, spec: &Spec) -> Vec<Difference> {
 fn machines(found: &mut Differences, then: &Machine, now: &Machine) {
     found.compare("machine", then.name.clone(), now.name.clone());
     found.compare("kernel", then.kernel.clone(), now.kernel.clone());
-    let processor = |machine: &Machine| {
-        let processor = &machine.processor;
-        format!("{} × {}", processor.logical_cores, processor.model)
+    let cpu = |machine: &Machine| {
+        let cpu = &machine.cpu;
+        format!("{} × {}", cpu.logical_cores, cpu.model)
     };
-    found.compare("processor", processor(then), processor(now));
+    found.compare("cpu", cpu(then), cpu(now));
     found.compare(
         "memory",
         then.memory_bytes.to_string(),
@@ -108,19 +108,15 @@ fn machines(found: &mut Differences, then: &Machine, now: &Machine) {
     );
     let driver = |machine: &Machine| said(machine.driver_version.as_ref());
     found.compare("driver", driver(then), driver(now));
-    let cards = |machine: &Machine| {
-        let cards: Vec<_> = machine
-            .cards
-            .iter()
-            .map(|card| card.uuid.as_str())
-            .collect();
-        if cards.is_empty() {
+    let gpus = |machine: &Machine| {
+        let gpus: Vec<_> = machine.gpus.iter().map(|gpu| gpu.uuid.as_str()).collect();
+        if gpus.is_empty() {
             "none".to_owned()
         } else {
-            cards.join(", ")
+            gpus.join(", ")
         }
     };
-    found.compare("cards", cards(then), cards(now));
+    found.compare("gpus", gpus(then), gpus(now));
 }
 
 fn plans(found: &mut Differences, session: &Session, spec: &Spec) {

@@ -39,12 +39,12 @@ pub enum SessionError {
         .0.display()
     )]
     Spent(PathBuf),
-    /// Its figures cannot be judged.
-    #[error("the figures so far cannot be judged: {0}")]
+    /// Its metrics cannot be judged.
+    #[error("the metrics so far cannot be judged: {0}")]
     Judge(#[from] verdict::SessionError),
     /// The session was begun with something else.
     #[error(
-        "the session in {path} cannot be resumed, for its figures could not be compared:\n  {}\n\
+        "the session in {path} cannot be resumed, for its metrics could not be compared:\n  {}\n\
          begin a new session instead",
         differences.iter().map(Difference::to_string).collect::<Vec<_>>().join("\n  ")
     )]

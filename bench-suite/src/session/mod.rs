@@ -31,7 +31,7 @@ pub use progress::{Both, Progress, Silent, Subscriber};
 
 use crate::{
     execute::{Executor, sweep_processes},
-    monitor::Card,
+    monitor::Gpu,
     plan::Plan,
 };
 use folder::lock;
@@ -50,7 +50,7 @@ pub struct Spec {
     pub engine: EngineFacts,
     /// What measures.
     pub tool: Tool,
-    /// The cards, and whether they are shared.
+    /// The GPUs, and whether they are shared.
     pub conduct: Conduct,
     /// How often a run is tried again that the container engine, not the workload, failed.
     pub engine_retries: u32,
@@ -66,7 +66,7 @@ pub struct Spec {
 pub struct Totals {
     /// Runs that were planned.
     pub planned: usize,
-    /// Runs whose figures may be used.
+    /// Runs whose metrics may be used.
     pub ok: usize,
     /// Runs that failed for good.
     pub failed: usize,
@@ -88,8 +88,8 @@ pub struct Session {
     folder: SessionFolder,
     about: record::Session,
     plan: Plan,
-    /// The cards, open for reading.
-    cards: BTreeMap<Device, Card>,
+    /// The GPUs, open for reading.
+    gpus: BTreeMap<Device, Gpu>,
     last: Pasts,
     stopped: Stopped,
     _lock: File,
@@ -150,7 +150,7 @@ impl Session {
             claims: spec.plan.claims.clone(),
             deciding: spec.deciding,
             conduct: Conduct {
-                cards: spec.plan.cards(),
+                gpus: spec.plan.gpus(),
                 engine_retries: Some(spec.engine_retries),
                 ..spec.conduct
             },
@@ -160,7 +160,7 @@ impl Session {
         Ok(Self {
             folder,
             about: session,
-            cards: cards(&spec.plan),
+            gpus: gpus(&spec.plan),
             plan: spec.plan,
             last: Pasts::new(),
             stopped: Stopped::default(),
@@ -206,7 +206,7 @@ impl Session {
         }
         folder::sweep_work(&path)?;
         session.conduct.engine_retries = Some(spec.engine_retries);
-        session.conduct.shares_card |= spec.conduct.shares_card;
+        session.conduct.shares_gpu |= spec.conduct.shares_gpu;
         decide_from_here(&mut session, &spec, &records.records, &path)?;
         session.ended_at = None;
         folder.create()?;
@@ -220,7 +220,7 @@ impl Session {
         Ok(Self {
             folder,
             about: session,
-            cards: cards(&plan),
+            gpus: gpus(&plan),
             plan,
             last,
             stopped: Stopped::default(),
@@ -268,7 +268,7 @@ impl Session {
             if let Some(deciding) = &mut self.about.deciding {
                 deciding.spent_seconds += began.elapsed().as_secs_f64();
             }
-            // Without the engine or a card there is nothing to add blocks to.
+            // Without the engine or a GPU there is nothing to add blocks to.
             if cancel.is_cancelled() || self.stopped.ends(self.is_deciding()) {
                 break;
             }
@@ -357,10 +357,10 @@ fn decide_from_here(
     }
 }
 
-/// The cards that a plan uses, open for reading.
-fn cards(plan: &Plan) -> BTreeMap<Device, Card> {
+/// The GPUs that a plan uses, open for reading.
+fn gpus(plan: &Plan) -> BTreeMap<Device, Gpu> {
     let open = |device: Device| match device {
-        Device::Cuda(index) => Some((device, Card::open(index)?)),
+        Device::Cuda(index) => Some((device, Gpu::open(index)?)),
         Device::Cpu => None,
     };
     let devices = plan.cells.iter().map(|cell| cell.device);

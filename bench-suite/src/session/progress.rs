@@ -41,7 +41,7 @@ pub enum Progress<'a> {
         /// How many there are.
         of: u32,
     },
-    /// The session looked at its figures to know whether to go on.
+    /// The session looked at its metrics to know whether to go on.
     Looked {
         /// What the look came to.
         look: &'a Look,

@@ -1,8 +1,8 @@
-//! Carrying runs out: those of one card one after another, cards side by side, and each again
+//! Carrying runs out: those of one GPU one after another, GPUs side by side, and each again
 //! where that is right.
 //!
 //! What the engine failed is tried again, a stated number of times. What something else on the
-//! machine spoilt is repeated, within the suite's budget. What the workload itself failed is a
+//! machine contaminated is repeated, within the suite's budget. What the workload itself failed is a
 //! result, and never tried again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Progress, Session, SessionError, Subscriber, Totals, assemble, folder::WorkFolder};
 use crate::{
     execute::{Execution, Executor, Order, Place},
-    monitor::Card,
+    monitor::Gpu,
     outcome::End,
     plan::{Plan, Run},
     validity::{self, Fitness},
@@ -103,10 +103,10 @@ struct Tried<'a> {
 enum Next {
     /// The same run, `true` after the engine is back.
     Again(bool),
-    /// The next run of the same card.
+    /// The next run of the same GPU.
     Run,
-    /// Nothing more on this card.
-    NoCard,
+    /// Nothing more on this GPU.
+    NoGpu,
     /// Nothing more at all.
     NoEngine,
 }
@@ -124,7 +124,7 @@ impl Session {
             folder,
             about,
             plan,
-            cards,
+            gpus,
             last,
             stopped,
             ..
@@ -146,7 +146,7 @@ impl Session {
             folder,
             about,
             plan,
-            cards,
+            gpus,
             executor,
             cancel,
         };
@@ -196,7 +196,7 @@ impl Session {
                 }
             };
             match next {
-                Next::NoCard => stopped.cards.extend([device]),
+                Next::NoGpu => stopped.gpus.extend([device]),
                 Next::NoEngine => stopped.everywhere = true,
                 Next::Again(_) | Next::Run => {}
             }
@@ -217,18 +217,18 @@ impl Session {
 #[derive(Debug, Default)]
 pub(super) struct Stopped {
     everywhere: bool,
-    cards: BTreeSet<Device>,
+    gpus: BTreeSet<Device>,
 }
 
 impl Stopped {
     /// Whether the session ends here: where nothing can run any more, and, where it adds blocks
-    /// until it is decided, already without one of its cards.
+    /// until it is decided, already without one of its GPUs.
     pub(super) fn ends(&self, is_deciding: bool) -> bool {
-        self.everywhere || is_deciding && !self.cards.is_empty()
+        self.everywhere || is_deciding && !self.gpus.is_empty()
     }
 
     fn on(&self, device: Device) -> bool {
-        self.everywhere || self.cards.contains(&device)
+        self.everywhere || self.gpus.contains(&device)
     }
 }
 
@@ -245,8 +245,8 @@ fn next(outcome: &Outcome, standing: Standing, failures: &mut u32, retries: u32)
                 Next::Run
             }
         }
-        // A card that is lost stays so until somebody resets it.
-        Reason::GpuLost => Next::NoCard,
+        // A GPU that is lost stays so until somebody resets it.
+        Reason::GpuLost => Next::NoGpu,
         Reason::Contaminated if standing == Standing::Open => Next::Again(false),
         _ => Next::Run,
     }
@@ -258,7 +258,7 @@ struct Carrier<'a> {
     folder: &'a SessionFolder,
     about: &'a record::Session,
     plan: &'a Plan,
-    cards: &'a BTreeMap<Device, Card>,
+    gpus: &'a BTreeMap<Device, Gpu>,
     executor: &'a dyn Executor,
     cancel: &'a CancellationToken,
 }
@@ -305,10 +305,9 @@ impl<'a> Carrier<'a> {
                 log: &self.folder.path().join(&log),
             },
         );
-        let shares_card = self.about.conduct.shares_card;
-        let card = self.cards.get(&cell.device);
-        let (before, fitness) =
-            validity::wait(&cell.validity, card, shares_card, self.cancel).await;
+        let shares_gpu = self.about.conduct.shares_gpu;
+        let gpu = self.gpus.get(&cell.device);
+        let (before, fitness) = validity::wait(&cell.validity, gpu, shares_gpu, self.cancel).await;
         let never = |end| Execution {
             end,
             ..Execution::new(self.executor.isolation())
@@ -316,7 +315,7 @@ impl<'a> Carrier<'a> {
         let mut execution = match fitness {
             Fitness::Fit => self.executor.run(&order, self.cancel).await,
             Fitness::Busy(message) => never(End::NotIdle { message }),
-            Fitness::Lost(message) => never(End::CardLost { message }),
+            Fitness::Lost(message) => never(End::GpuLost { message }),
             Fitness::Interrupted => never(End::Interrupted),
         };
         execution.validity = Validity {

@@ -30,7 +30,7 @@ pub(super) fn scenarios(document: &Document, file: &SuiteFile) -> Result<Vec<Sce
             seed: scenario.seed.unwrap_or(defaults.seed),
             threads: scenario.threads.or(defaults.threads),
             limits: scenario.limits.or(&defaults.limits).into(),
-            margins: scenario.margins.or(&defaults.margins),
+            thresholds: scenario.thresholds.or(&defaults.thresholds),
             validity: scenario.validity.or(&defaults.validity).into(),
             variants,
         });

@@ -9,8 +9,8 @@ use serde_json::Value;
 use strict_yaml::{Document, KeyPath, YamlError};
 
 use super::{
-    DeviceKind, MAX_BLOCKS, VERSION, claims::ClaimFile, limits::LimitsFile, margins::MarginsFile,
-    validity::ValidityFile,
+    DeviceKind, MAX_BLOCKS, VERSION, claims::ClaimFile, limits::LimitsFile,
+    thresholds::ThresholdsFile, validity::ValidityFile,
 };
 
 /// A suite: what to measure and how often.
@@ -45,13 +45,13 @@ pub(super) struct Defaults {
     pub(super) steps: Steps,
     /// Seed of parameters, data and dropout.
     pub(super) seed: u64,
-    /// Threads for work on the processor; as many as the run may use unless said otherwise.
+    /// Threads for work on the CPU; as many as the run may use unless said otherwise.
     #[schemars(range(min = 1, max = 4096))]
     pub(super) threads: Option<u32>,
     /// What a run may use.
     pub(super) limits: LimitsFile,
     /// Relative changes that count as none, by quantity.
-    pub(super) margins: MarginsFile,
+    pub(super) thresholds: ThresholdsFile,
     /// From when on the machine is not fit to measure on.
     pub(super) validity: ValidityFile,
 }
@@ -64,7 +64,7 @@ impl Default for Defaults {
             seed: 1,
             threads: None,
             limits: LimitsFile::default(),
-            margins: MarginsFile::default(),
+            thresholds: ThresholdsFile::default(),
             validity: ValidityFile::default(),
         }
     }
@@ -101,7 +101,7 @@ pub(super) struct ScenarioFile {
     pub(super) steps: Option<Steps>,
     /// Seed of parameters, data and dropout.
     pub(super) seed: Option<u64>,
-    /// Threads for work on the processor.
+    /// Threads for work on the CPU.
     #[schemars(range(min = 1, max = 4096))]
     pub(super) threads: Option<u32>,
     /// What a run may use.
@@ -109,7 +109,7 @@ pub(super) struct ScenarioFile {
     pub(super) limits: LimitsFile,
     /// Relative changes that count as none, by quantity.
     #[serde(default)]
-    pub(super) margins: MarginsFile,
+    pub(super) thresholds: ThresholdsFile,
     /// From when on the machine is not fit to measure on.
     #[serde(default)]
     pub(super) validity: ValidityFile,
@@ -250,8 +250,8 @@ pub(super) fn read(document: &Document) -> Result<SuiteFile, YamlError> {
         .limits
         .check(document, &defaults.clone().key("limits"))?;
     file.defaults
-        .margins
-        .check(document, &defaults.clone().key("margins"))?;
+        .thresholds
+        .check(document, &defaults.clone().key("thresholds"))?;
     file.defaults
         .validity
         .check(document, &defaults.key("validity"))?;
@@ -289,8 +289,8 @@ pub(super) fn read(document: &Document) -> Result<SuiteFile, YamlError> {
         check_threads(document, &at, scenario.threads)?;
         scenario.limits.check(document, &at.clone().key("limits"))?;
         scenario
-            .margins
-            .check(document, &at.clone().key("margins"))?;
+            .thresholds
+            .check(document, &at.clone().key("thresholds"))?;
         scenario.validity.check(document, &at.key("validity"))?;
     }
     Ok(file)

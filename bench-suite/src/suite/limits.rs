@@ -17,11 +17,11 @@ pub struct Limits {
     pub silence: Option<Duration>,
     /// Host memory; containers only.
     pub memory_bytes: Option<u64>,
-    /// Memory of the card that the allocator may hold; on a card only.
-    pub card_memory_bytes: Option<u64>,
-    /// Processors' worth of time; containers only.
+    /// Memory of the GPU that the allocator may hold; on a GPU only.
+    pub gpu_memory_bytes: Option<u64>,
+    /// CPUs' worth of time; containers only.
     pub cpus: Option<f64>,
-    /// Processors by number, such as `0-3,8`; containers only.
+    /// CPUs by number, such as `0-3,8`; containers only.
     pub cpuset: Option<String>,
     /// Size of `/dev/shm`; containers only.
     pub shm_bytes: Option<u64>,
@@ -39,7 +39,7 @@ impl Default for Limits {
             time: Duration::from_mins(10),
             silence: None,
             memory_bytes: None,
-            card_memory_bytes: None,
+            gpu_memory_bytes: None,
             cpus: None,
             cpuset: None,
             shm_bytes: None,
@@ -102,12 +102,12 @@ pub(super) struct LimitsFile {
     pub(super) silence: Option<Time>,
     /// Host memory; containers only.
     pub(super) memory: Option<Bytes>,
-    /// Memory of the card that the allocator may hold; on a card only.
-    pub(super) card_memory: Option<Bytes>,
-    /// Processors' worth of time, such as 1.5; containers only.
+    /// Memory of the GPU that the allocator may hold; on a GPU only.
+    pub(super) gpu_memory: Option<Bytes>,
+    /// CPUs' worth of time, such as 1.5; containers only.
     #[schemars(range(min = 0.01, max = 65536))]
     pub(super) cpus: Option<f64>,
-    /// Processors by number, such as `0-3,8`; containers only.
+    /// CPUs by number, such as `0-3,8`; containers only.
     #[schemars(regex(pattern = r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"))]
     pub(super) cpuset: Option<String>,
     /// Size of `/dev/shm`; containers only, the engine's 64 MiB unless said otherwise.
@@ -148,7 +148,7 @@ impl LimitsFile {
         if let Some(set) = &self.cpuset
             && !is_cpuset(set)
         {
-            return wrong("cpuset", set, "processors by number, such as 0-3,8");
+            return wrong("cpuset", set, "CPUs by number, such as 0-3,8");
         }
         for (name, limit) in &self.ulimits {
             let at = path.clone().key("ulimits").key(name.as_str());
@@ -182,7 +182,7 @@ impl LimitsFile {
             time: self.time.or(others.time),
             silence: self.silence.or(others.silence),
             memory: self.memory.or(others.memory),
-            card_memory: self.card_memory.or(others.card_memory),
+            gpu_memory: self.gpu_memory.or(others.gpu_memory),
             cpus: self.cpus.or(others.cpus),
             cpuset: self.cpuset.clone().or_else(|| others.cpuset.clone()),
             shm: self.shm.or(others.shm),
@@ -199,7 +199,7 @@ impl From<LimitsFile> for Limits {
             time: file.time.map_or(Self::default().time, |time| time.0),
             silence: file.silence.map(|time| time.0),
             memory_bytes: file.memory.map(|bytes| bytes.0),
-            card_memory_bytes: file.card_memory.map(|bytes| bytes.0),
+            gpu_memory_bytes: file.gpu_memory.map(|bytes| bytes.0),
             cpus: file.cpus,
             cpuset: file.cpuset,
             shm_bytes: file.shm.map(|bytes| bytes.0),
@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_of_processors() {
+    fn sets_of_cpus() {
         for good in ["0", "0-3", "0-3,8", "1,3,5"] {
             assert!(is_cpuset(good), "{good}");
         }

@@ -11,7 +11,7 @@ mod claims;
 mod expand;
 mod file;
 mod limits;
-mod margins;
+mod thresholds;
 mod units;
 mod validity;
 
@@ -65,9 +65,9 @@ impl SuiteError {
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum DeviceKind {
-    /// The processor.
+    /// The CPU.
     Cpu,
-    /// A CUDA card.
+    /// A CUDA GPU.
     Cuda,
 }
 
@@ -134,12 +134,12 @@ pub struct Scenario {
     pub steps: Steps,
     /// Seed of parameters, data and dropout.
     pub seed: u64,
-    /// Threads for work on the processor; `None`: as many as the run may use.
+    /// Threads for work on the CPU; `None`: as many as the run may use.
     pub threads: Option<u32>,
     /// What a run may use.
     pub limits: Limits,
     /// Relative changes that count as none, by quantity, where the suite sets its own.
-    pub margins: BTreeMap<String, f64>,
+    pub thresholds: BTreeMap<String, f64>,
     /// From when on the machine is not fit to measure on.
     pub validity: ValidityLimits,
     /// The variants, in the order of the axes, included ones last.

@@ -21,17 +21,17 @@ pub(super) struct ValidityFile {
     /// How often a contaminated run is repeated; 2 unless said otherwise.
     #[schemars(range(max = 100))]
     pub(super) repeats: Option<u32>,
-    /// Before a run: most that the card may be at work; 10 unless said otherwise.
-    pub(super) card_utilization_percent: Option<Limit>,
-    /// Before a run: how warm the card may be; 75 unless said otherwise.
-    pub(super) card_temperature_celsius: Option<Limit>,
-    /// Before and during a run: how many processes of others may use the card; 0 unless said.
-    pub(super) card_processes: Option<u32>,
-    /// During a run: most of the samples in which heat or a fault held the card back; 5 unless said.
+    /// Before a run: most that the GPU may be at work; 10 unless said otherwise.
+    pub(super) gpu_utilization_percent: Option<Limit>,
+    /// Before a run: how warm the GPU may be; 75 unless said otherwise.
+    pub(super) gpu_temperature_celsius: Option<Limit>,
+    /// Before and during a run: how many processes of others may use the GPU; 0 unless said.
+    pub(super) gpu_processes: Option<u32>,
+    /// During a run: most of the samples in which heat or a fault held the GPU back; 5 unless said.
     pub(super) throttled_percent: Option<Limit>,
-    /// During a run: most of the samples in which the power cap held the card back; `any` unless said.
+    /// During a run: most of the samples in which the power cap held the GPU back; `any` unless said.
     pub(super) power_cap_percent: Option<Limit>,
-    /// Before and during a run: most that others may use of all processors; `any` unless said.
+    /// Before and during a run: most that others may use of all CPUs; `any` unless said.
     pub(super) host_busy_percent: Option<Limit>,
     /// During a run: most of the time in which the host waited for memory; 10 unless said otherwise.
     pub(super) memory_stall_percent: Option<Limit>,
@@ -119,13 +119,13 @@ impl ValidityFile {
         Self {
             wait: self.wait.or(others.wait),
             repeats: self.repeats.or(others.repeats),
-            card_utilization_percent: self
-                .card_utilization_percent
-                .or(others.card_utilization_percent),
-            card_temperature_celsius: self
-                .card_temperature_celsius
-                .or(others.card_temperature_celsius),
-            card_processes: self.card_processes.or(others.card_processes),
+            gpu_utilization_percent: self
+                .gpu_utilization_percent
+                .or(others.gpu_utilization_percent),
+            gpu_temperature_celsius: self
+                .gpu_temperature_celsius
+                .or(others.gpu_temperature_celsius),
+            gpu_processes: self.gpu_processes.or(others.gpu_processes),
             throttled_percent: self.throttled_percent.or(others.throttled_percent),
             power_cap_percent: self.power_cap_percent.or(others.power_cap_percent),
             host_busy_percent: self.host_busy_percent.or(others.host_busy_percent),
@@ -143,15 +143,15 @@ impl From<ValidityFile> for ValidityLimits {
                 .wait
                 .map_or(usual.wait_seconds, |wait| wait.0.as_secs_f64()),
             repeats: file.repeats.unwrap_or(usual.repeats),
-            card_utilization_percent: limit(
-                file.card_utilization_percent,
-                usual.card_utilization_percent,
+            gpu_utilization_percent: limit(
+                file.gpu_utilization_percent,
+                usual.gpu_utilization_percent,
             ),
-            card_temperature_celsius: limit(
-                file.card_temperature_celsius,
-                usual.card_temperature_celsius,
+            gpu_temperature_celsius: limit(
+                file.gpu_temperature_celsius,
+                usual.gpu_temperature_celsius,
             ),
-            card_processes: file.card_processes.or(usual.card_processes),
+            gpu_processes: file.gpu_processes.or(usual.gpu_processes),
             throttled_percent: limit(file.throttled_percent, usual.throttled_percent),
             power_cap_percent: limit(file.power_cap_percent, usual.power_cap_percent),
             host_busy_percent: limit(file.host_busy_percent, usual.host_busy_percent),

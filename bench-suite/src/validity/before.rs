@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::processes;
 use crate::{
     machine::available_memory_bytes,
-    monitor::{Card, Times},
+    monitor::{Gpu, Times},
 };
 
 /// Between two looks.
@@ -24,7 +24,7 @@ pub(crate) enum Fitness {
     Fit,
     /// It was not within the time, in words.
     Busy(String),
-    /// The card is lost, in words.
+    /// The GPU is lost, in words.
     Lost(String),
     /// The session was interrupted.
     Interrupted,
@@ -33,17 +33,17 @@ pub(crate) enum Fitness {
 /// Waits until the machine is fit to measure on, at most as long as the limits say.
 pub(crate) async fn wait(
     limits: &ValidityLimits,
-    card: Option<&Card>,
-    shares_card: bool,
+    gpu: Option<&Gpu>,
+    shares_gpu: bool,
     cancel: &CancellationToken,
 ) -> (Before, Fitness) {
     let began = Instant::now();
     let patience = Duration::try_from_secs_f64(limits.wait_seconds).unwrap_or_default();
     let mut waited_for = Vec::new();
     loop {
-        let (mut before, found) = match read(limits, card).await {
+        let (mut before, found) = match read(limits, gpu).await {
             Ok(before) => {
-                let found = obstacles(limits, &before, shares_card);
+                let found = obstacles(limits, &before, shares_gpu);
                 (before, found)
             }
             Err(lost) => return (Before::default(), Fitness::Lost(lost)),
@@ -76,7 +76,7 @@ pub(crate) async fn wait(
     }
 }
 
-async fn read(limits: &ValidityLimits, card: Option<&Card>) -> Result<Before, String> {
+async fn read(limits: &ValidityLimits, gpu: Option<&Gpu>) -> Result<Before, String> {
     let mut before = Before {
         host_available_bytes: available_memory_bytes(),
         ..Before::default()
@@ -89,17 +89,17 @@ async fn read(limits: &ValidityLimits, card: Option<&Card>) -> Result<Before, St
         let share = Times::now().and_then(|now| now.busy_since(first));
         before.host_busy_percent = share.map(|share| 100.0 * share);
     }
-    if let Some(card) = card {
-        let reading = card.read()?;
-        before.card_utilization_percent = reading.utilization_percent;
-        before.card_temperature_celsius = reading.temperature_celsius;
-        before.card_processes = reading.processes;
+    if let Some(gpu) = gpu {
+        let reading = gpu.read()?;
+        before.gpu_utilization_percent = reading.utilization_percent;
+        before.gpu_temperature_celsius = reading.temperature_celsius;
+        before.gpu_processes = reading.processes;
     }
     Ok(before)
 }
 
-/// What keeps the machine from being fit. Whoever shares a card has agreed to its being in use.
-fn obstacles(limits: &ValidityLimits, before: &Before, shares_card: bool) -> Vec<String> {
+/// What keeps the machine from being fit. Whoever shares a GPU has agreed to its being in use.
+fn obstacles(limits: &ValidityLimits, before: &Before, shares_gpu: bool) -> Vec<String> {
     let mut found = Vec::new();
     let mut over = |value: Option<f64>, limit: Option<f64>, words: &dyn Fn(f64, f64) -> String| {
         if let (Some(value), Some(limit)) = (value, limit)
@@ -108,30 +108,28 @@ fn obstacles(limits: &ValidityLimits, before: &Before, shares_card: bool) -> Vec
             found.push(words(value, limit));
         }
     };
-    if !shares_card {
+    if !shares_gpu {
         over(
-            before.card_utilization_percent,
-            limits.card_utilization_percent,
-            &|value, limit| format!("the card is {value:.0} % at work (limit {limit} %)"),
+            before.gpu_utilization_percent,
+            limits.gpu_utilization_percent,
+            &|value, limit| format!("the GPU is {value:.0} % at work (limit {limit} %)"),
         );
     }
     over(
-        before.card_temperature_celsius,
-        limits.card_temperature_celsius,
-        &|value, limit| format!("the card is at {value:.0} °C (limit {limit} °C)"),
+        before.gpu_temperature_celsius,
+        limits.gpu_temperature_celsius,
+        &|value, limit| format!("the GPU is at {value:.0} °C (limit {limit} °C)"),
     );
     over(
         before.host_busy_percent,
         limits.host_busy_percent,
-        &|value, limit| {
-            format!("{value:.0} % of the host's processors are in use (limit {limit} %)")
-        },
+        &|value, limit| format!("{value:.0} % of the host's CPUs are in use (limit {limit} %)"),
     );
     if let (Some(pids), Some(most), false) =
-        (&before.card_processes, limits.card_processes, shares_card)
+        (&before.gpu_processes, limits.gpu_processes, shares_gpu)
         && pids.len() > most as usize
     {
-        found.push(format!("other processes use the card: {}", processes(pids)));
+        found.push(format!("other processes use the GPU: {}", processes(pids)));
     }
     found
 }
@@ -140,21 +138,21 @@ fn obstacles(limits: &ValidityLimits, before: &Before, shares_card: bool) -> Vec
 mod tests {
     use super::*;
 
-    fn check(before: &Before, shares_card: bool, expect: &[&str]) {
+    fn check(before: &Before, shares_gpu: bool, expect: &[&str]) {
         let limits = ValidityLimits {
             host_busy_percent: Some(20.0),
             ..ValidityLimits::default()
         };
-        assert_eq!(obstacles(&limits, before, shares_card), expect);
+        assert_eq!(obstacles(&limits, before, shares_gpu), expect);
     }
 
     #[test]
     fn every_obstacle_is_named_with_its_limit() {
         check(&Before::default(), false, &[]);
         let busy = Before {
-            card_utilization_percent: Some(97.0),
-            card_temperature_celsius: Some(81.0),
-            card_processes: Some(vec![u32::MAX]),
+            gpu_utilization_percent: Some(97.0),
+            gpu_temperature_celsius: Some(81.0),
+            gpu_processes: Some(vec![u32::MAX]),
             host_busy_percent: Some(55.4),
             ..Before::default()
         };
@@ -162,18 +160,18 @@ mod tests {
             &busy,
             false,
             &[
-                "the card is 97 % at work (limit 10 %)",
-                "the card is at 81 °C (limit 75 °C)",
-                "55 % of the host's processors are in use (limit 20 %)",
-                "other processes use the card: 4294967295",
+                "the GPU is 97 % at work (limit 10 %)",
+                "the GPU is at 81 °C (limit 75 °C)",
+                "55 % of the host's CPUs are in use (limit 20 %)",
+                "other processes use the GPU: 4294967295",
             ],
         );
         check(
             &busy,
             true,
             &[
-                "the card is at 81 °C (limit 75 °C)",
-                "55 % of the host's processors are in use (limit 20 %)",
+                "the GPU is at 81 °C (limit 75 °C)",
+                "55 % of the host's CPUs are in use (limit 20 %)",
             ],
         );
     }

@@ -1,10 +1,10 @@
-//! What spoilt a run, in hindsight.
+//! What contaminated a run, in hindsight.
 
 use record::{Monitor, ValidityLimits};
 
 use super::processes;
 
-/// Reasons that say that the card works as it was told to: a cap on power, and clocks that
+/// Reasons that say that the GPU works as it was told to: a cap on power, and clocks that
 /// somebody set.
 const POWER_CAP: &str = "sw_power_cap";
 const SET: [&str; 3] = [
@@ -19,31 +19,31 @@ const SCARCE_PERCENT: f64 = 10.0;
 /// What there is on the host.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Host {
-    /// Processors.
-    pub(crate) processors: f64,
+    /// CPUs.
+    pub(crate) cpus: f64,
     /// Memory.
     pub(crate) memory_bytes: u64,
 }
 
-/// Everything for which a run's figures are worth nothing, in words; empty where they may be used.
+/// Everything for which a run's metrics are worth nothing, in words; empty where they may be used.
 pub(crate) fn contamination(
     limits: &ValidityLimits,
     monitor: &Monitor,
     host: Host,
-    shares_card: bool,
+    shares_gpu: bool,
 ) -> Vec<String> {
     let mut found = Vec::new();
-    let others = &monitor.other_card_processes;
-    if let Some(most) = limits.card_processes
-        && !shares_card
+    let others = &monitor.other_gpu_processes;
+    if let Some(most) = limits.gpu_processes
+        && !shares_gpu
         && others.len() > most as usize
     {
         found.push(format!(
-            "other processes used the card: {}",
+            "other processes used the GPU: {}",
             processes(others)
         ));
     }
-    for (reason, share) in &monitor.card_throttled_percent {
+    for (reason, share) in &monitor.gpu_throttled_percent {
         let limit = match reason.as_str() {
             POWER_CAP => limits.power_cap_percent,
             reason if SET.contains(&reason) => None,
@@ -51,16 +51,16 @@ pub(crate) fn contamination(
         };
         if let Some(limit) = limit.filter(|limit| share > limit) {
             found.push(format!(
-                "the card's clocks were held back by {reason} in {share:.0} % of the samples \
+                "the GPU's clocks were held back by {reason} in {share:.0} % of the samples \
                  (limit {limit} %)"
             ));
         }
     }
     if let (Some(limit), Some(cores)) = (limits.host_busy_percent, &monitor.other_cores) {
-        let share = 100.0 * cores.mean / host.processors;
+        let share = 100.0 * cores.mean / host.cpus;
         if share > limit {
             found.push(format!(
-                "others used {share:.0} % of the host's processors (limit {limit} %)"
+                "others used {share:.0} % of the host's CPUs (limit {limit} %)"
             ));
         }
     }
@@ -91,34 +91,34 @@ mod tests {
     use super::*;
 
     const HOST: Host = Host {
-        processors: 4.0,
+        cpus: 4.0,
         memory_bytes: 1000,
     };
 
-    fn check(monitor: &Monitor, shares_card: bool, expect: &[&str]) {
+    fn check(monitor: &Monitor, shares_gpu: bool, expect: &[&str]) {
         let limits = ValidityLimits {
             host_busy_percent: Some(10.0),
             ..ValidityLimits::default()
         };
         assert_eq!(
-            contamination(&limits, monitor, HOST, shares_card),
+            contamination(&limits, monitor, HOST, shares_gpu),
             expect,
             "{monitor:?}"
         );
     }
 
     #[test]
-    fn what_spoils_a_run_is_named_and_what_is_normal_is_not() {
+    fn what_contaminates_a_run_is_named_and_what_is_normal_is_not() {
         check(&Monitor::default(), false, &[]);
         let throttled = |reason: &str, share| Monitor {
-            card_throttled_percent: [(reason.to_owned(), share)].into(),
+            gpu_throttled_percent: [(reason.to_owned(), share)].into(),
             ..Monitor::default()
         };
         check(
             &throttled("hw_thermal_slowdown", 40.0),
             false,
             &[
-                "the card's clocks were held back by hw_thermal_slowdown in 40 % of the samples \
+                "the GPU's clocks were held back by hw_thermal_slowdown in 40 % of the samples \
                (limit 5 %)",
             ],
         );
@@ -126,13 +126,13 @@ mod tests {
         check(&throttled("sw_power_cap", 100.0), false, &[]);
         check(&throttled("applications_clocks_setting", 100.0), false, &[]);
         let shared = Monitor {
-            other_card_processes: vec![u32::MAX],
+            other_gpu_processes: vec![u32::MAX],
             ..Monitor::default()
         };
         check(
             &shared,
             false,
-            &["other processes used the card: 4294967295"],
+            &["other processes used the GPU: 4294967295"],
         );
         check(&shared, true, &[]);
         let host = Monitor {
@@ -145,7 +145,7 @@ mod tests {
             &host,
             false,
             &[
-                "others used 25 % of the host's processors (limit 10 %)",
+                "others used 25 % of the host's CPUs (limit 10 %)",
                 "the host waited for memory in 33 % of the time (limit 10 %), with 4 % of it left",
             ],
         );
@@ -164,7 +164,7 @@ mod tests {
             ..ValidityLimits::default()
         };
         let monitor = Monitor {
-            card_throttled_percent: [("sw_power_cap".to_owned(), 12.0)].into(),
+            gpu_throttled_percent: [("sw_power_cap".to_owned(), 12.0)].into(),
             ..Monitor::default()
         };
         assert_eq!(contamination(&limits, &monitor, HOST, false).len(), 1);

@@ -1,4 +1,4 @@
-//! Claims and margins as suites carry them.
+//! Claims and noise thresholds as suites carry them.
 
 use bench_suite::suite::Suite;
 use record::{Expectation, Range};
@@ -25,7 +25,7 @@ const SOUND: &str = "metric: peak_allocated_bytes\nbaseline: {precision: fp32}\n
     treated: {precision: amp-bf16, batch: 8}\nexpect: {saving: {min: 0.3, max: 0.5}}";
 
 #[test]
-fn a_suite_carries_claims_and_margins() {
+fn a_suite_carries_claims_and_thresholds() {
     let suite = Suite::from_text("x.yaml", &claim(SOUND))
         .unwrap_or_else(|error| panic!("{}", error.render(false)));
     let [claim] = &suite.claims[..] else {
@@ -38,12 +38,19 @@ fn a_suite_carries_claims_and_margins() {
         max: Some(0.5),
     };
     assert_eq!(claim.expect, Expectation::Saving(range));
-    let margins = |place: usize| -> Vec<(String, f64)> {
-        suite.scenarios[place].margins.clone().into_iter().collect()
+    let thresholds = |place: usize| -> Vec<(String, f64)> {
+        suite.scenarios[place]
+            .thresholds
+            .clone()
+            .into_iter()
+            .collect()
     };
     let (speed, reserved) = ("throughput_samples_per_second", "peak_reserved_bytes");
-    assert_eq!(margins(0), [(reserved.into(), 0.1), (speed.into(), 0.02)]);
-    assert_eq!(margins(1), [(reserved.into(), 0.1), (speed.into(), 0.0)]);
+    assert_eq!(
+        thresholds(0),
+        [(reserved.into(), 0.1), (speed.into(), 0.02)]
+    );
+    assert_eq!(thresholds(1), [(reserved.into(), 0.1), (speed.into(), 0.0)]);
 }
 
 #[test]
@@ -86,14 +93,14 @@ fn what_is_wrong_with_a_claim_is_shown_where_it_stands() {
             claim(SOUND).replace("an article", "\"\""),
         ),
         (
-            "margin of no quantity",
+            "noise threshold of no quantity",
             suite("").replace("peak_reserved", "peak_preserved"),
         ),
         (
-            "margin of what is not compared",
+            "noise threshold of what is not compared",
             suite("").replace("peak_reserved", "parameter"),
         ),
-        ("margin in percent", suite("").replace("0.1", "10")),
+        ("noise threshold in percent", suite("").replace("0.1", "10")),
     ] {
         let error = Suite::from_text("broken.yaml", &text).expect_err(name);
         insta::assert_snapshot!(name.replace(' ', "-"), error.render(false));
@@ -101,10 +108,10 @@ fn what_is_wrong_with_a_claim_is_shown_where_it_stands() {
 }
 
 #[test]
-fn the_documented_margins_are_those_of_the_table() {
+fn the_documented_thresholds_are_those_of_the_table() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../scenarios/suites.md");
     let text = std::fs::read_to_string(path).unwrap();
-    let (_, section) = text.split_once("## Margins").unwrap();
+    let (_, section) = text.split_once("## Noise thresholds").unwrap();
     let documented: Vec<&str> = section
         .split("## Claims")
         .next()
@@ -118,10 +125,10 @@ fn the_documented_margins_are_those_of_the_table() {
             let record::Quantity {
                 name,
                 label,
-                margin,
+                threshold,
                 ..
             } = quantity;
-            format!("| `{name}` | {label} | {margin} | {gated} |")
+            format!("| `{name}` | {label} | {threshold} | {gated} |")
         })
         .collect();
     assert_eq!(documented, expected);

@@ -10,7 +10,7 @@ use bench_suite::{
 use protocol::Device;
 use record::{EngineFacts, ImageFacts, Machine, Record, Tool};
 
-/// A spec of a suite's text on images with these names, one card where the device is one.
+/// A spec of a suite's text on images with these names, one GPU where the device is one.
 pub(crate) fn spec(suite: &str, images: &[&str], device: Device) -> Spec {
     let suite = Suite::from_text("test.yaml", suite)
         .unwrap_or_else(|error| panic!("{}", error.render(false)));

@@ -105,7 +105,7 @@ async fn an_idle_container_has_memory_and_no_throughput() {
     assert_eq!(ending(&record), "ok", "{}\n{}", message(&record), done.log);
     let metrics = record.metrics.as_ref().unwrap();
     assert_eq!(metrics.throughput_samples_per_second, None);
-    assert_eq!(metrics.processor_seconds, Some(0.01));
+    assert_eq!(metrics.cpu_seconds, Some(0.01));
     // The workload holds 64 MiB.
     assert!(metrics.container_peak_bytes > Some(60 << 20), "{metrics:?}");
     let told: Vec<&str> = record::Quantity::ALL
@@ -208,8 +208,8 @@ async fn memory_s_end_is_told_apart_from_a_child_s() {
     assert_eq!(is_told, engine.facts().reports_oom(), "{:?}", record.notes);
 }
 
-/// A machine that looks as if it had a card: device files that lead to `/dev/null`, and a driver.
-fn sham_card() -> (tempfile::TempDir, GpuHost) {
+/// A machine that looks as if it had a GPU: device files that lead to `/dev/null`, and a driver.
+fn sham_gpu() -> (tempfile::TempDir, GpuHost) {
     let root = tempfile::tempdir().unwrap();
     let driver = root.path().join("usr/local/nvidia/lib64");
     fs::create_dir_all(&driver).unwrap();
@@ -223,10 +223,10 @@ fn sham_card() -> (tempfile::TempDir, GpuHost) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_on_the_processor_is_no_way_to_the_card() {
+async fn a_run_on_the_cpu_is_no_way_to_the_gpu() {
     let engine = engine().await;
-    let (_root, host) = sham_card();
-    // The workload goes through its step, and has seen no card.
+    let (_root, host) = sham_gpu();
+    // The workload goes through its step, and has seen no GPU.
     let cancel = CancellationToken::new();
     let tried = find_gpu(&engine, &host, &image::with_mode("normal"), 0, &cancel)
         .await
@@ -236,11 +236,11 @@ async fn a_run_on_the_processor_is_no_way_to_the_card() {
         probe.obstacle.clone().unwrap()
     };
     let passthrough = obstacle(GpuPath::Passthrough);
-    assert!(passthrough.contains("told of no card"), "{passthrough}");
+    assert!(passthrough.contains("told of no GPU"), "{passthrough}");
     // The other ways are not even tried on an engine that cannot serve them.
     for path in [GpuPath::Cdi, GpuPath::NvidiaRuntime] {
         let obstacle = obstacle(path);
-        assert!(!obstacle.contains("told of no card"), "{path}: {obstacle}");
+        assert!(!obstacle.contains("told of no GPU"), "{path}: {obstacle}");
     }
 }
 

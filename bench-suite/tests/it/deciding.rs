@@ -63,7 +63,7 @@ async fn what_is_plain_is_decided_at_the_first_look() {
     );
     let found = deciding(home.path());
     assert_eq!(found.end, Some(LookEnd::Decided));
-    // Throughput and peak memory of two cells; nothing else is gated on a processor.
+    // Throughput and peak memory of two cells; nothing else is gated on a CPU.
     assert_eq!((found.looks.len(), found.looks[0].decided), (1, 4));
 
     // Whoever compares later takes the looks again and finds the same.
@@ -74,7 +74,7 @@ async fn what_is_plain_is_decided_at_the_first_look() {
     assert_eq!((verdicts[0].looks, session.blocks), (1, 3));
     let gated = verdicts[0].all().filter(|(_, found)| found.gated);
     let (better, same): (Vec<_>, Vec<_>) =
-        gated.partition(|(_, found)| found.comparison.verdict == Verdict::Better);
+        gated.partition(|(_, found)| found.comparison.verdict == Verdict::Improved);
     assert_eq!((better.len(), same.len()), (2, 2));
 }
 

@@ -87,7 +87,7 @@ async fn check(script: &str, limits: &str, word: &str, text: &str) {
 }
 
 #[tokio::test]
-async fn a_good_workload_gives_figures() {
+async fn a_good_workload_gives_metrics() {
     let script = format!("{GOOD}sleep 0.4; echo to stdout; echo to stderr >&2\n{END}");
     let (record, log) = run(&script, "{time: 30s, memory: 1GiB}").await;
     assert_eq!(ending(&record), "ok", "{}", message(&record));

@@ -188,11 +188,11 @@ async fn what_the_engine_failed_is_tried_again_and_stays_open() {
 }
 
 #[tokio::test]
-async fn a_lost_card_ends_the_session_and_leaves_the_rest_open() {
+async fn a_lost_gpu_ends_the_session_and_leaves_the_rest_open() {
     let (home, listener, totals) = listen("0002=gpu-lost").await;
     let last = listener.records.last().unwrap();
     assert_eq!((last.order, ending(last).as_str()), (2, "gpu-lost"));
-    assert_eq!(message(last), "the card fell off the bus");
+    assert_eq!(message(last), "the GPU fell off the bus");
     assert_eq!((totals.ok, totals.failed, totals.remaining), (2, 0, 4));
     let session = SessionFolder::at(home.path()).read_session().unwrap();
     assert!(!session.complete);
@@ -329,7 +329,7 @@ async fn a_full_disk_ends_the_session_and_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_card_run_that_tells_of_no_card_is_invalid() {
+async fn a_gpu_run_that_tells_of_no_gpu_is_invalid() {
     let home = tempfile::tempdir().unwrap();
     let suite = "version: 1\ndescription: d\nscenarios: [{name: a, model: vit-tiny}]";
     let mut session =
@@ -343,7 +343,7 @@ async fn a_card_run_that_tells_of_no_card_is_invalid() {
     let record = &listener.records[0];
     assert_eq!(ending(record), Reason::Invalid.word());
     assert!(
-        message(record).contains("told of no card"),
+        message(record).contains("told of no GPU"),
         "{}",
         message(record)
     );

@@ -82,7 +82,7 @@ fn scenarios_inherit_what_they_do_not_say() {
 fn scenarios_inherit_what_makes_a_machine_unfit() {
     let suite = Suite::from_text(
         "x.yaml",
-        "version: 1\ndescription: d\ndefaults:\n  validity: {wait: 0s, repeats: 5, host_busy_percent: 20}\nscenarios:\n- {name: a, model: vit-tiny}\n- {name: b, model: vit-tiny, validity: {host_busy_percent: any, throttled_percent: any, card_processes: 1}}\n",
+        "version: 1\ndescription: d\ndefaults:\n  validity: {wait: 0s, repeats: 5, host_busy_percent: 20}\nscenarios:\n- {name: a, model: vit-tiny}\n- {name: b, model: vit-tiny, validity: {host_busy_percent: any, throttled_percent: any, gpu_processes: 1}}\n",
     )
     .unwrap();
     let [a, b] = suite.scenarios.as_slice() else {
@@ -94,7 +94,7 @@ fn scenarios_inherit_what_makes_a_machine_unfit() {
     assert_eq!(b.validity.host_busy_percent, None);
     assert_eq!(a.validity.throttled_percent, Some(5.0));
     assert_eq!(b.validity.throttled_percent, None);
-    assert_eq!(b.validity.card_processes, Some(1));
+    assert_eq!(b.validity.gpu_processes, Some(1));
 }
 
 fn alias_bomb() -> String {
@@ -271,7 +271,7 @@ fn counts_and_sizes_are_shown_where_they_stand() {
             suite("    validity: {host_busy_percent: some}\n"),
         ),
         ("too many repeats", suite("    validity: {repeats: 101}\n")),
-        ("bad processors", suite("    limits: {cpuset: 3-0}\n")),
+        ("bad CPUs", suite("    limits: {cpuset: 3-0}\n")),
         (
             "unknown limit",
             suite("    limits: {ulimits: {memlok: {soft: -1, hard: -1}}}\n"),

@@ -20,7 +20,7 @@ defaults:
 scenarios: [{name: a, model: vit-tiny, task: inference}]
 ";
 
-/// Somebody who has every processor at work.
+/// Somebody who has every CPU at work.
 struct Others(Vec<Child>);
 
 impl Others {

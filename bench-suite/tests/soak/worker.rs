@@ -10,15 +10,15 @@ use std::{
 };
 
 use bench_suite::{
-    card_lock::{CardLock, FOLDER_VARIABLE},
     execute::{Container, Executor, LocalRuntime, Process},
+    gpu_lock::{FOLDER_VARIABLE, GpuLock},
     plan::{Plan, Request},
     session::{Session, Silent, Spec},
     suite::Suite,
 };
 use engine::{Endpoint, Engine};
 use protocol::Device;
-use record::{Card, Conduct, EngineFacts, ImageFacts, Machine, SessionFolder, Tool};
+use record::{Conduct, EngineFacts, Gpu, ImageFacts, Machine, SessionFolder, Tool};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -109,11 +109,11 @@ async fn session(home: &Path) -> Result<ExitCode, String> {
         interrupted.recv().await;
         stop.cancel();
     });
-    let card = Card {
+    let gpu = Gpu {
         uuid: "GPU-soak".to_owned(),
-        ..Card::default()
+        ..Gpu::default()
     };
-    let _lock = CardLock::take(&card, "soak", false).map_err(|error| error.to_string())?;
+    let _lock = GpuLock::take(&gpu, "soak", false).map_err(|error| error.to_string())?;
     // As `bench` does: the engine first, and what dead sessions left in it.
     let mut engine = None;
     let executor: Box<dyn Executor> = match fs::read_to_string(home.join(SOCKET)) {

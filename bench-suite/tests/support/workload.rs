@@ -95,7 +95,7 @@ fn main() {
             assert_eq!(memory[memory.len() / 2], 1);
             say(r#"{"event":"step","index":0,"seconds":1.0,"loss":null,"skipped":false}"#);
             return say(
-                r#"{"event":"finished","parameters":0,"micro_batch":0,"effective_batch":0,"warmup_steps":0,"samples":0,"measured_seconds":1.0,"throughput_samples_per_second":null,"processor_seconds":0.01,"first_loss":null,"last_loss":null,"memory":{},"scaler":null}"#,
+                r#"{"event":"finished","parameters":0,"micro_batch":0,"effective_batch":0,"warmup_steps":0,"samples":0,"measured_seconds":1.0,"throughput_samples_per_second":null,"cpu_seconds":0.01,"first_loss":null,"last_loss":null,"memory":{},"scaler":null}"#,
             );
         }
         _ => {

@@ -29,7 +29,7 @@ pub struct ClaimFound {
     /// The claim.
     pub claim: Claim,
     /// *Refuted* if one pair refutes it, *holds* if every pair bears it out and there is one, else
-    /// *cannot tell*.
+    /// *inconclusive*.
     pub outcome: Outcome,
     /// Every measured pair that fits it; none where the session has not measured it.
     pub pairs: Vec<ClaimPair>,
@@ -215,7 +215,7 @@ fn judge_one(claim: &Claim, cells: &[Measured<'_>]) -> Result<ClaimFound, ClaimP
     for treated in asked.iter().filter(|cell| cell.fits(&claim.treated)) {
         let Some(choice) = &claim.baseline else {
             let of_one = values(quantity, &treated.runs);
-            questions.push((None, treated, metric(quantity, of_one, quantity.margin)));
+            questions.push((None, treated, metric(quantity, of_one, quantity.threshold)));
             continue;
         };
         for baseline in asked.iter().filter(|cell| cell.fits(choice)) {
@@ -225,12 +225,12 @@ fn judge_one(claim: &Claim, cells: &[Measured<'_>]) -> Result<ClaimFound, ClaimP
                 questions.push((
                     Some(baseline),
                     treated,
-                    metric(quantity, blocks, quantity.margin),
+                    metric(quantity, blocks, quantity.threshold),
                 ));
             }
         }
     }
-    // Where no block yields the figure on both sides, nothing was measured.
+    // Where no block yields the metric on both sides, nothing was measured.
     questions.retain(|(_, _, metric)| {
         let mut blocks = metric.blocks.iter();
         blocks.any(|block| block.base.is_some() && block.head.is_some())
@@ -262,7 +262,7 @@ fn together(pairs: &[ClaimPair]) -> Outcome {
     } else if !pairs.is_empty() && pairs.iter().all(is(Outcome::Holds)) {
         Outcome::Holds
     } else {
-        Outcome::CannotTell
+        Outcome::Inconclusive
     }
 }
 

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     failures::Failures,
     place,
-    question::{Margins, Question, judge_questions, pair},
+    question::{Question, Thresholds, judge_questions, pair},
     side::{Cell, Origin, Runs, Side},
 };
 
@@ -26,16 +26,16 @@ pub const VERSION: u32 = 2;
 pub struct Options {
     /// Statistical settings.
     pub family: FamilyOptions,
-    /// Relative margins that replace a quantity's own, by its name.
-    pub margins: BTreeMap<String, f64>,
-    /// Compare although machine, card or driver differ.
+    /// Relative noise thresholds that replace a quantity's own, by its name.
+    pub thresholds: BTreeMap<String, f64>,
+    /// Compare although machine, GPU or driver differ.
     pub across_machines: bool,
 }
 
 /// Why two sides cannot be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
-    /// They were measured on different machines, cards or drivers.
+    /// They were measured on different machines, GPUs or drivers.
     #[error(
         "{what} differ: `{base}` and `{head}`; a difference found between them may be theirs and \
          not the image's. Measure both images in one session, or pass --across-machines"
@@ -59,7 +59,7 @@ pub enum CompareError {
         /// What the head has.
         head: String,
     },
-    /// A margin for a quantity that there is not.
+    /// A noise threshold for a quantity that there is not.
     #[error("no compared quantity is named `{name}`; there are: {}", names())]
     UnknownQuantity {
         /// The name.
@@ -94,7 +94,7 @@ fn names() -> String {
 pub enum Warning {
     /// The sides ran one after the other and not in turn, so that drift counts as effect.
     NotInterleaved,
-    /// Machine, card or driver differ; compared all the same, as asked.
+    /// Machine, GPU or driver differ; compared all the same, as asked.
     AcrossMachines {
         /// What differs, and how.
         what: String,
@@ -106,13 +106,13 @@ pub enum Warning {
         /// The session and image that has it.
         only_in: String,
     },
-    /// The suites of the two sides set other margins; the head's are used.
-    MarginsDiffer {
+    /// The suites of the two sides set other noise thresholds; the head's are used.
+    ThresholdsDiffer {
         /// In how many cells.
         cells: usize,
     },
-    /// Cells ran on another card of the same host in the head than in the base.
-    OtherCards {
+    /// Cells ran on another GPU of the same host in the head than in the base.
+    OtherGpus {
         /// The first of them.
         cell: String,
         /// How many there are.
@@ -131,7 +131,7 @@ pub struct Verdicts {
     pub head: Origin,
     /// What the reader must know.
     pub warnings: Vec<Warning>,
-    /// How often the session looked at its figures to know when to end; 0 where the number of
+    /// How often the session looked at its metrics to know when to end; 0 where the number of
     /// blocks was fixed beforehand. Looking is paid for: all looks together err as often as one
     /// comparison, and intervals are as much wider.
     #[serde(default)]
@@ -226,11 +226,11 @@ impl Verdicts {
     }
 
     /// Gated quantities that further blocks could still decide: those with an effect of which
-    /// nobody can tell yet. Where a side yields no figure, no block helps.
+    /// nobody can tell yet. Where a side yields no metric, no block helps.
     pub fn undecided(&self) -> impl Iterator<Item = (&CellVerdicts, &QuantityVerdict)> {
         self.all().filter(|(_, found)| {
             let comparison = &found.comparison;
-            found.gated && comparison.verdict == Verdict::CannotTell && comparison.ratio.is_some()
+            found.gated && comparison.verdict == Verdict::Inconclusive && comparison.ratio.is_some()
         })
     }
 
@@ -246,7 +246,7 @@ impl Verdicts {
 /// Judges everything that both sides have.
 pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, CompareError> {
     if let Some(name) = options
-        .margins
+        .thresholds
         .keys()
         .find(|name| Quantity::named(name).is_none_or(|quantity| !quantity.compared))
     {
@@ -266,10 +266,10 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
     let mut warnings = place::check(base, head, &common, options.across_machines)?;
     warnings.extend(one_sided(&base_cells, &head_cells, &base.origin));
     warnings.extend(one_sided(&head_cells, &base_cells, &head.origin));
-    let margins = Margins::of(base, head, options);
-    let differing = margins.differing(common.iter().map(|(cell, ..)| *cell));
+    let thresholds = Thresholds::of(base, head, options);
+    let differing = thresholds.differing(common.iter().map(|(cell, ..)| *cell));
     if differing > 0 {
-        warnings.push(Warning::MarginsDiffer { cells: differing });
+        warnings.push(Warning::ThresholdsDiffer { cells: differing });
     }
     let mut questions = Vec::new();
     let mut cells = Vec::new();
@@ -291,7 +291,7 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
                     cell,
                     place,
                     quantity,
-                    margin: margins.of_cell(cell, quantity),
+                    threshold: thresholds.of_cell(cell, quantity),
                     blocks,
                 });
             }

@@ -1,4 +1,4 @@
-//! Runs of a cell that yielded no figure, and what a gate makes of them.
+//! Runs of a cell that yielded no metric, and what a gate makes of them.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::side::Runs;
 
-/// Runs of one cell that failed, on either side. They are left out of every figure.
+/// Runs of one cell that failed, on either side. They are left out of every metric.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Failures {
     /// On the base side.
@@ -36,18 +36,18 @@ impl Failures {
         (base.failed + head.failed > 0).then_some(Self { base, head })
     }
 
-    /// What a gate makes of a cell that works in the base and never in the head: *worse*, or
-    /// *cannot tell* where the head's runs failed for what is no fault of an image. `None` for
-    /// every other cell: its figures speak for it, or neither side has any.
+    /// What a gate makes of a cell that works in the base and never in the head: *regressed*, or
+    /// *inconclusive* where the head's runs failed for what is no fault of an image. `None` for
+    /// every other cell: its metrics speak for it, or neither side has any.
     #[must_use]
     pub fn verdict(&self) -> Option<Verdict> {
         if self.base.all() || !self.head.all() {
             return None;
         }
         if self.head.reasons.keys().all(|reason| of_the_place(*reason)) {
-            Some(Verdict::CannotTell)
+            Some(Verdict::Inconclusive)
         } else {
-            Some(Verdict::Worse)
+            Some(Verdict::Regressed)
         }
     }
 }
@@ -67,7 +67,7 @@ impl FailedRuns {
         }
     }
 
-    /// Whether no run yielded a figure.
+    /// Whether no run yielded a metric.
     #[must_use]
     pub fn all(&self) -> bool {
         self.failed == self.runs

@@ -4,14 +4,14 @@ use judge::compare::Verdict;
 
 use crate::{CellVerdicts, QuantityVerdict, Verdicts};
 
-/// What fails a gate besides *worse*.
+/// What fails a gate besides *regressed*.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum FailOn {
     /// Nothing else.
     #[default]
-    Worse,
-    /// *Cannot tell* too.
-    CannotTell,
+    Regressed,
+    /// *inconclusive* too.
+    Inconclusive,
 }
 
 /// What a gate found.
@@ -19,7 +19,7 @@ pub enum FailOn {
 pub struct Gate<'a> {
     /// Gated quantities that fail it.
     pub failing: Vec<(&'a CellVerdicts, &'a QuantityVerdict)>,
-    /// Cells that fail it as a whole: they work in the base and never in the head. Their figures
+    /// Cells that fail it as a whole: they work in the base and never in the head. Their metrics
     /// are not among [`Gate::failing`].
     pub lost: Vec<&'a CellVerdicts>,
 }
@@ -29,9 +29,9 @@ impl<'a> Gate<'a> {
     #[must_use]
     pub fn read(verdicts: &'a Verdicts, fail_on: FailOn) -> Self {
         let fails = |verdict| match verdict {
-            Verdict::Worse => true,
-            Verdict::CannotTell => fail_on == FailOn::CannotTell,
-            Verdict::Better | Verdict::Same => false,
+            Verdict::Regressed => true,
+            Verdict::Inconclusive => fail_on == FailOn::Inconclusive,
+            Verdict::Improved | Verdict::Unchanged => false,
         };
         let failing = verdicts
             .all()
@@ -52,7 +52,7 @@ impl<'a> Gate<'a> {
         self.count() == 0
     }
 
-    /// How many figures and whole cells fail it.
+    /// How many metrics and whole cells fail it.
     #[must_use]
     pub fn count(&self) -> usize {
         self.failing.len() + self.lost.len()

@@ -1,7 +1,7 @@
 //! From records to verdicts.
 //!
 //! [`Side`] picks one image's runs out of a session, [`compare`] pairs two sides cell by cell and
-//! block by block and lets the judge say of every quantity whether it is better, worse, the same,
+//! block by block and lets the judge say of every quantity whether it is improved, regressed, unchanged,
 //! or whether nobody can tell. The result is a plain value that reports draw and gates read.
 
 mod claims;

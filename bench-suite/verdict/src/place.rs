@@ -1,9 +1,9 @@
-//! Whether two sides were measured in the same place: what differs there differs in the figures.
+//! Whether two sides were measured in the same place: what differs there differs in the metrics.
 
 use std::collections::BTreeSet;
 
 use protocol::Device;
-use record::{Card, Machine};
+use record::{Gpu, Machine};
 
 use crate::{
     CompareError, Warning,
@@ -31,17 +31,17 @@ pub(crate) fn check(
     let moved: Vec<&Cell> = common
         .iter()
         .filter(|(_, base_runs, head_runs)| {
-            let of_base = cards(base.machine, base_runs);
-            let of_head = cards(head.machine, head_runs);
+            let of_base = gpus(base.machine, base_runs);
+            let of_head = gpus(head.machine, head_runs);
             !of_base.is_empty() && !of_head.is_empty() && of_base != of_head
         })
         .map(|(cell, ..)| *cell)
         .collect();
-    // Cards of another machine have been told of above.
+    // GPUs of another machine have been told of above.
     if warnings.is_empty()
         && let Some(first) = moved.first()
     {
-        warnings.push(Warning::OtherCards {
+        warnings.push(Warning::OtherGpus {
             cell: first.label(),
             cells: moved.len(),
         });
@@ -58,8 +58,8 @@ struct Difference {
     head: String,
 }
 
-/// In what the places differ. Hosts of a cloud often share a name: their cards are told apart by
-/// UUID. Runs on the processor know no such thing; its model and its cores have to do.
+/// In what the places differ. Hosts of a cloud often share a name: their GPUs are told apart by
+/// UUID. Runs on the CPU know no such thing; its model and its cores have to do.
 fn differences(
     base: &Side<'_>,
     head: &Side<'_>,
@@ -80,7 +80,7 @@ fn differences(
             found.push(Difference { what, base, head });
         }
     }
-    // Other machines have other processors and cards.
+    // Other machines have other CPUs and GPUs.
     if !found.is_empty() || of_base.session == of_head.session {
         return found;
     }
@@ -89,25 +89,25 @@ fn differences(
             found.push(Difference { what, base, head });
         }
     };
-    let on_processor = |runs: &Runs<'_>| runs.values().any(|run| run.device == Device::Cpu);
+    let on_cpu = |runs: &Runs<'_>| runs.values().any(|run| run.device == Device::Cpu);
     if common
         .iter()
-        .any(|(_, base, head)| on_processor(base) && on_processor(head))
+        .any(|(_, base, head)| on_cpu(base) && on_cpu(head))
     {
-        compare("processors", processor(base), processor(head));
+        compare("cpus", cpu(base), cpu(head));
     }
     let mut used = [BTreeSet::new(), BTreeSet::new()];
     for (_, base_runs, head_runs) in common {
-        used[0].extend(cards(base.machine, base_runs));
-        used[1].extend(cards(head.machine, head_runs));
+        used[0].extend(gpus(base.machine, base_runs));
+        used[1].extend(gpus(head.machine, head_runs));
     }
     let [of_base, of_head] = &used;
     let foreign = |used: &BTreeSet<String>, machine: &Machine, there: &BTreeSet<String>| {
-        let known: BTreeSet<String> = machine.cards.iter().filter_map(Card::uuid).collect();
+        let known: BTreeSet<String> = machine.gpus.iter().filter_map(Gpu::uuid).collect();
         used.iter()
             .any(|uuid| !known.contains(uuid) && !there.contains(uuid))
     };
-    // A card that the other side's host has too is a card of one host, whichever ran what.
+    // A GPU that the other side's host has too is a GPU of one host, whichever ran what.
     if !of_base.is_empty()
         && !of_head.is_empty()
         && (foreign(of_base, head.machine, of_head) || foreign(of_head, base.machine, of_base))
@@ -116,19 +116,19 @@ fn differences(
             let named: Vec<&str> = uuids.iter().map(String::as_str).collect();
             named.join(", ")
         };
-        compare("cards", named(of_base), named(of_head));
+        compare("gpus", named(of_base), named(of_head));
     }
     found
 }
 
-fn processor(side: &Side<'_>) -> String {
-    let processor = &side.machine.processor;
-    format!("{} × {}", processor.logical_cores, processor.model)
+fn cpu(side: &Side<'_>) -> String {
+    let cpu = &side.machine.cpu;
+    format!("{} × {}", cpu.logical_cores, cpu.model)
 }
 
-/// UUIDs of the cards that these runs used, as far as is known.
-fn cards(machine: &Machine, runs: &Runs<'_>) -> BTreeSet<String> {
+/// UUIDs of the GPUs that these runs used, as far as is known.
+fn gpus(machine: &Machine, runs: &Runs<'_>) -> BTreeSet<String> {
     runs.values()
-        .filter_map(|run| run.card_uuid(machine))
+        .filter_map(|run| run.gpu_uuid(machine))
         .collect()
 }

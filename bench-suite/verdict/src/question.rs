@@ -1,4 +1,4 @@
-//! What the judge is asked: one quantity of one cell, block by block, with its margin.
+//! What the judge is asked: one quantity of one cell, block by block, with its noise threshold.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ pub(crate) struct Question<'a> {
     /// The cell's place among all that are compared.
     pub(crate) place: usize,
     pub(crate) quantity: &'static Quantity,
-    pub(crate) margin: f64,
+    pub(crate) threshold: f64,
     pub(crate) blocks: Blocks,
 }
 
@@ -35,7 +35,7 @@ impl Question<'_> {
             .iter()
             .filter(|(number, _)| blocks.is_none_or(|blocks| **number < blocks))
             .map(|(_, block)| *block);
-        metric(self.quantity, seen.collect(), self.margin)
+        metric(self.quantity, seen.collect(), self.threshold)
     }
 
     fn refused(&self, source: judge::family::FamilyError) -> CompareError {
@@ -61,7 +61,7 @@ pub(crate) fn pair(quantity: &Quantity, base: &Runs<'_>, head: &Runs<'_>) -> Blo
 }
 
 /// A question as the judge takes it.
-pub(crate) fn metric(quantity: &Quantity, blocks: Vec<Block>, margin: f64) -> Metric {
+pub(crate) fn metric(quantity: &Quantity, blocks: Vec<Block>, threshold: f64) -> Metric {
     Metric {
         blocks,
         direction: match quantity.better {
@@ -72,11 +72,11 @@ pub(crate) fn metric(quantity: &Quantity, blocks: Vec<Block>, margin: f64) -> Me
             Nature::Time => Kind::TimeLike,
             Nature::Memory => Kind::MemoryLike,
         },
-        margin,
+        threshold,
     }
 }
 
-/// Asks them all, as one family. Where the session looked at its figures to know when to end,
+/// Asks them all, as one family. Where the session looked at its metrics to know when to end,
 /// every look is taken again, so that the price of looking is paid here as it was there.
 pub(crate) fn judge_questions(
     questions: &[Question<'_>],
@@ -105,30 +105,30 @@ pub(crate) fn judge_questions(
     Ok(judged)
 }
 
-/// The margin of every quantity of every cell: the user's word first, then the head's suite, then
+/// The noise threshold of every quantity of every cell: the user's word first, then the head's suite, then
 /// the table's.
-pub(crate) struct Margins<'a> {
+pub(crate) struct Thresholds<'a> {
     asked: &'a BTreeMap<String, f64>,
     base: BTreeMap<Cell, &'a BTreeMap<String, f64>>,
     head: BTreeMap<Cell, &'a BTreeMap<String, f64>>,
 }
 
-impl<'a> Margins<'a> {
+impl<'a> Thresholds<'a> {
     pub(crate) fn of(base: &Side<'a>, head: &Side<'a>, options: &'a Options) -> Self {
         Self {
-            asked: &options.margins,
-            base: base.margins(),
-            head: head.margins(),
+            asked: &options.thresholds,
+            base: base.thresholds(),
+            head: head.thresholds(),
         }
     }
 
     pub(crate) fn of_cell(&self, cell: &Cell, quantity: &Quantity) -> f64 {
         let of_suite = || self.head.get(cell)?.get(quantity.name);
         let own = self.asked.get(quantity.name).or_else(of_suite);
-        own.copied().unwrap_or(quantity.margin)
+        own.copied().unwrap_or(quantity.threshold)
     }
 
-    /// Cells whose margins are not the same on both sides.
+    /// Cells whose noise thresholds are not the same on both sides.
     pub(crate) fn differing<'c>(&self, cells: impl Iterator<Item = &'c Cell>) -> usize {
         cells
             .filter(|cell| self.base.get(*cell) != self.head.get(*cell))

@@ -23,7 +23,7 @@ pub struct Origin {
     pub libtorch_version: Option<String>,
     /// The machine.
     pub machine: String,
-    /// The card, or the processor where no card was used.
+    /// The GPU, or the CPU where no GPU was used.
     pub device: String,
     /// The driver.
     pub driver_version: Option<String>,
@@ -53,7 +53,7 @@ pub struct Side<'a> {
     /// The machine that measured.
     pub(crate) machine: &'a Machine,
     runs: Vec<&'a Record>,
-    /// The plan, for the margins of its cells.
+    /// The plan, for the noise thresholds of its cells.
     plan: &'a [CellPlan],
     /// The looks after which the session decided whether to go on.
     pub(crate) looks: &'a [Look],
@@ -162,7 +162,7 @@ impl<'a> Side<'a> {
         };
         let runs: Vec<&Record> = records.iter().filter(|run| run.image == image).collect();
         let facts = session.images.iter().find(|facts| facts.name == image);
-        let card = runs
+        let gpu = runs
             .iter()
             .find_map(|run| run.workload.as_ref()?.cuda.as_ref())
             .map(|cuda| cuda.device_name.clone());
@@ -172,7 +172,7 @@ impl<'a> Side<'a> {
                 image_id: facts.and_then(|facts| facts.id.clone()),
                 libtorch_version: facts.map(|facts| facts.libtorch_version.clone()),
                 machine: session.machine.name.clone(),
-                device: card.unwrap_or_else(|| session.machine.processor.model.clone()),
+                device: gpu.unwrap_or_else(|| session.machine.cpu.model.clone()),
                 driver_version: session.machine.driver_version.clone(),
                 image,
                 choice: None,
@@ -229,14 +229,16 @@ impl<'a> Side<'a> {
         })
     }
 
-    /// The margins that the suite sets for each of the side's cells, by quantity.
-    pub(crate) fn margins(&self) -> BTreeMap<Cell, &'a BTreeMap<String, f64>> {
+    /// The noise thresholds that the suite sets for each of the side's cells, by quantity.
+    pub(crate) fn thresholds(&self) -> BTreeMap<Cell, &'a BTreeMap<String, f64>> {
         let own = self.plan.iter().filter(|plan| {
-            plan.image == self.origin.image && !plan.margins.is_empty() && self.has(&plan.variant)
+            plan.image == self.origin.image
+                && !plan.thresholds.is_empty()
+                && self.has(&plan.variant)
         });
         own.map(|plan| {
             let cell = self.cell(&plan.suite, &plan.scenario, &plan.variant);
-            (cell, &plan.margins)
+            (cell, &plan.thresholds)
         })
         .collect()
     }

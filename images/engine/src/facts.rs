@@ -67,7 +67,7 @@ pub struct EngineFacts {
     pub kernel: Option<String>,
     /// Operating system of the engine's machine.
     pub operating_system: Option<String>,
-    /// Processors of the engine's machine.
+    /// CPUs of the engine's machine.
     pub cpus: Option<u32>,
     /// Memory of the engine's machine.
     pub memory_bytes: Option<u64>,

@@ -72,9 +72,9 @@ pub struct Tmpfs {
 pub struct Limits {
     /// Memory, swap included: none of it may be swapped.
     pub memory_bytes: Option<u64>,
-    /// Processors' worth of time, such as 1.5.
+    /// CPUs' worth of time, such as 1.5.
     pub cpus: Option<f64>,
-    /// Processors by number, such as `0-3,8`.
+    /// CPUs by number, such as `0-3,8`.
     pub cpuset: Option<String>,
     /// Size of `/dev/shm`; the engine's default (64 MiB) where `None`.
     pub shm_bytes: Option<u64>,
@@ -93,7 +93,7 @@ impl Default for Limits {
             cpus: None,
             cpuset: None,
             shm_bytes: None,
-            // A fork bomb is stopped; libtorch on a machine of 256 processors is not.
+            // A fork bomb is stopped; libtorch on a machine of 256 CPUs is not.
             pids: Some(8192),
             ulimits: Vec::new(),
             log_bytes: 1 << 30,

@@ -29,9 +29,9 @@ type Reading = std::result::Result<ContainerStatsResponse, bollard::errors::Erro
 pub struct Sample {
     /// When the engine read the counters, RFC 3339.
     pub read_at: Option<String>,
-    /// Processor time used since the start.
+    /// CPU time used since the start.
     pub cpu_time: Option<Duration>,
-    /// Processors in use on average since the last sample, such as 1.8; none for the first.
+    /// CPUs in use on average since the last sample, such as 1.8; none for the first.
     pub cpus_used: Option<f64>,
     /// Time that the container wanted to run and its CPU limit held it.
     pub throttled_time: Option<Duration>,
@@ -156,7 +156,7 @@ async fn has_ended(docker: &Docker, id: &str) -> bool {
 }
 
 /// Docker sends readings of year 1 once the container has ended, without pids
-/// and processor time.
+/// and CPU time.
 fn is_of_ended(reading: &ContainerStatsResponse) -> bool {
     let never = reading
         .read

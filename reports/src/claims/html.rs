@@ -56,9 +56,9 @@ pub fn html(found: &[ClaimFound]) -> String {
 /// Word and sign: never colour alone.
 fn badge(outcome: Outcome) -> String {
     let (class, sign) = match outcome {
-        Outcome::Holds => ("verdict-better", "✓"),
-        Outcome::Refuted => ("verdict-worse", "✗"),
-        Outcome::CannotTell => ("verdict-unknown", "?"),
+        Outcome::Holds => ("verdict-improved", "✓"),
+        Outcome::Refuted => ("verdict-regressed", "✗"),
+        Outcome::Inconclusive => ("verdict-unknown", "?"),
     };
     format!("<span class=\"{class}\">{sign} {outcome}</span>")
 }

@@ -12,7 +12,7 @@ pub fn markdown(found: &[ClaimFound]) -> String {
         return String::new();
     }
     let mut text = format!("### Claims\n\n{}\n\n", escape(&tally(found)));
-    let heads: Vec<String> = ["claim", "figure"]
+    let heads: Vec<String> = ["claim", "metric"]
         .iter()
         .chain(&HEADS)
         .map(|head| (*head).to_owned())

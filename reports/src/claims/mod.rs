@@ -32,7 +32,7 @@ pub fn tally(found: &[ClaimFound]) -> String {
         plural(found.len(), "claim", "claims"),
         count(Outcome::Holds),
         count(Outcome::Refuted),
-        count(Outcome::CannotTell)
+        count(Outcome::Inconclusive)
     );
     if unmeasured > 0 {
         text += &format!(", {unmeasured} of them not measured here");
@@ -100,7 +100,7 @@ impl Line {
 }
 
 /// The pairs of a claim in words. Pairs that measured the same with the same outcome are one line,
-/// which says how many cells it stands for: a figure such as the CUDA context's bytes is the same
+/// which says how many cells it stands for: a metric such as the CUDA context's bytes is the same
 /// in every cell.
 fn lines(found: &ClaimFound) -> Vec<Line> {
     let mut groups: Vec<Vec<Line>> = Vec::new();
@@ -225,18 +225,18 @@ fn value(claim: &Claim, value: f64) -> String {
 
 /// Why a claim without a pair was not judged.
 fn not_measured(claim: &Claim) -> String {
-    let figure = label(claim);
+    let metric = label(claim);
     match &claim.baseline {
         Some(baseline) => format!(
             "not measured here: it takes cells with {baseline} beside ones with {}, both with the \
-             figure \"{figure}\"",
+             metric \"{metric}\"",
             claim.treated
         ),
         None if claim.treated == CellChoice::default() => {
-            format!("not measured here: no run yielded the figure \"{figure}\"")
+            format!("not measured here: no run yielded the metric \"{metric}\"")
         }
         None => format!(
-            "not measured here: it takes cells with {} and the figure \"{figure}\"",
+            "not measured here: it takes cells with {} and the metric \"{metric}\"",
             claim.treated
         ),
     }

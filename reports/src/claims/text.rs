@@ -67,7 +67,7 @@ fn table(found: &ClaimFound, style: Style) -> Table {
             row.push(match outcome {
                 Outcome::Refuted => last.fg(Color::Red).add_attribute(Attribute::Bold),
                 Outcome::Holds => last.fg(Color::Green),
-                Outcome::CannotTell => last.fg(Color::Yellow),
+                Outcome::Inconclusive => last.fg(Color::Yellow),
             });
         }
         table.add_row(row);

@@ -22,10 +22,12 @@ const SHOWN: usize = 10;
 pub fn annotations(verdicts: &Verdicts, fail_on: FailOn) -> String {
     let (mut errors, mut warned) = (Vec::new(), Vec::new());
     let mut add = |verdict, title: &str, text: &str| match (verdict, fail_on) {
-        (Verdict::Worse, _) | (_, FailOn::CannotTell) => errors.push(command("error", title, text)),
-        (_, FailOn::Worse) => warned.push(command("warning", title, text)),
+        (Verdict::Regressed, _) | (_, FailOn::Inconclusive) => {
+            errors.push(command("error", title, text))
+        }
+        (_, FailOn::Regressed) => warned.push(command("warning", title, text)),
     };
-    for verdict in [Verdict::Worse, Verdict::CannotTell] {
+    for verdict in [Verdict::Regressed, Verdict::Inconclusive] {
         for cell in &verdicts.cells {
             if let Some((of_cell, why)) = lost(cell)
                 && of_cell == verdict

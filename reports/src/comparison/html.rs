@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{format::clean, svg::escape};
 
-/// Verdicts as the inside of a section: headline, warnings, and a table with every figure.
+/// Verdicts as the inside of a section: headline, warnings, and a table with every metric.
 #[must_use]
 pub fn html(verdicts: &Verdicts) -> String {
     let text = |text: &str| escape(&clean(text));
@@ -27,15 +27,15 @@ pub fn html(verdicts: &Verdicts) -> String {
             .into_iter()
             .map(|known| format!("<li>{}</li>", text(&known)));
         let items: String = items.collect();
-        html += &format!("<div class=\"cautions\"><ul>{items}</ul></div>");
+        html += &format!("<div class=\"warnings\"><ul>{items}</ul></div>");
     }
     html += &format!(
         "<div class=\"scroll\" tabindex=\"0\"><table class=\"cells\"><caption>Change: geometric \
-         mean of the blocks' ratios, head to base, with its 95 % interval. In brackets: figures \
+         mean of the blocks' ratios, head to base, with its 95 % interval. In brackets: metrics \
          that fail no gate. {FAMILY}</caption><thead><tr>"
     );
     for head in [
-        "figure",
+        "metric",
         "base",
         "head",
         "change",
@@ -115,9 +115,9 @@ fn image_changes(verdicts: &Verdicts) -> String {
 /// Class and sign: never colour alone.
 fn look(verdict: Verdict) -> (&'static str, &'static str) {
     match verdict {
-        Verdict::Worse => ("verdict-worse", "▼"),
-        Verdict::Better => ("verdict-better", "▲"),
-        Verdict::Same => ("verdict-same", "="),
-        Verdict::CannotTell => ("verdict-unknown", "?"),
+        Verdict::Regressed => ("verdict-regressed", "▼"),
+        Verdict::Improved => ("verdict-improved", "▲"),
+        Verdict::Unchanged => ("verdict-same", "="),
+        Verdict::Inconclusive => ("verdict-unknown", "?"),
     }
 }

@@ -1,4 +1,4 @@
-//! What the two images differ in, beside what their figures differ in.
+//! What the two images differ in, beside what their metrics differ in.
 
 use record::{ImageChange, PartValue};
 use verdict::Verdicts;

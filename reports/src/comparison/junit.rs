@@ -1,4 +1,4 @@
-//! Verdicts as `JUnit` XML: a suite for each cell, a case for each gated figure, and one for the
+//! Verdicts as `JUnit` XML: a suite for each cell, a case for each gated metric, and one for the
 //! cell's runs where some failed.
 
 use judge::compare::Verdict;
@@ -12,7 +12,7 @@ use super::{cell_name, effect, failures, headline, interval, label, lost, value,
 #[error("cannot write the verdicts as JUnit XML: {0}")]
 pub struct JunitError(#[from] quick_junit::SerializeError);
 
-/// Verdicts as `JUnit` XML. A figure that fails the gate is a failed case; one of which nobody can
+/// Verdicts as `JUnit` XML. A metric that fails the gate is a failed case; one of which nobody can
 /// tell is a skipped case, or a failed one where `fail_on` says so.
 pub fn junit(verdicts: &Verdicts, fail_on: FailOn) -> Result<String, JunitError> {
     let mut report = Report::new(headline(verdicts));
@@ -23,9 +23,9 @@ pub fn junit(verdicts: &Verdicts, fail_on: FailOn) -> Result<String, JunitError>
             case.set_classname(name.clone());
             suite.add_test_case(case);
         }
-        // Figures of a cell that works no more say nothing that its runs do not say.
-        let figures = cell.quantities.iter().filter(|_| cell.lost().is_none());
-        for found in figures.filter(|found| found.gated) {
+        // Metrics of a cell that works no more say nothing that its runs do not say.
+        let metrics = cell.quantities.iter().filter(|_| cell.lost().is_none());
+        for found in metrics.filter(|found| found.gated) {
             let mut case = TestCase::new(label(found), status(cell, found, fail_on));
             case.set_classname(name.clone());
             case.add_properties(properties(found));
@@ -60,14 +60,14 @@ fn runs(cell: &CellVerdicts, fail_on: FailOn) -> Option<TestCase> {
 
 /// What `JUnit` calls a verdict that is none of better and same.
 fn no(verdict: Verdict, fail_on: FailOn) -> TestCaseStatus {
-    if verdict == Verdict::CannotTell && fail_on == FailOn::Worse {
+    if verdict == Verdict::Inconclusive && fail_on == FailOn::Regressed {
         return TestCaseStatus::skipped();
     }
     let mut failed = TestCaseStatus::non_success(NonSuccessKind::Failure);
-    failed.set_type(if verdict == Verdict::Worse {
-        "worse"
+    failed.set_type(if verdict == Verdict::Regressed {
+        "regressed"
     } else {
-        "cannot-tell"
+        "inconclusive"
     });
     failed
 }
@@ -81,7 +81,7 @@ fn status(cell: &CellVerdicts, found: &QuantityVerdict, fail_on: FailOn) -> Test
         return status;
     }
     let mut status = match comparison.verdict {
-        Verdict::Better | Verdict::Same => return TestCaseStatus::success(),
+        Verdict::Improved | Verdict::Unchanged => return TestCaseStatus::success(),
         verdict => no(verdict, fail_on),
     };
     status.set_message(format!(
@@ -115,7 +115,7 @@ fn properties(found: &QuantityVerdict) -> Vec<(String, String)> {
             "ratio_high",
             number(comparison.interval.map(|interval| interval.hi)),
         ),
-        ("margin", comparison.margin.to_string()),
+        ("threshold", comparison.threshold.to_string()),
         ("verdict", found.outcome()),
         ("blocks", comparison.blocks_used.to_string()),
     ]

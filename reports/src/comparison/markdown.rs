@@ -12,7 +12,7 @@ use crate::{
     markdown::{escape, table},
 };
 
-/// Verdicts as GitHub's Markdown: what is worse first, what is the same folded away.
+/// Verdicts as GitHub's Markdown: what regressed first, what is the same folded away.
 #[must_use]
 pub fn markdown(verdicts: &Verdicts) -> String {
     let mut text = format!(
@@ -39,7 +39,7 @@ pub fn markdown(verdicts: &Verdicts) -> String {
         }
         let title = format!("{}: {}", heading(verdict), of_verdict.len());
         let body = rows(verdict, &of_verdict);
-        text += &if verdict == Verdict::Same {
+        text += &if verdict == Verdict::Unchanged {
             format!("<details><summary>{title}</summary>\n\n{body}\n</details>\n\n")
         } else {
             format!("### {title}\n\n{body}\n")
@@ -51,7 +51,7 @@ pub fn markdown(verdicts: &Verdicts) -> String {
         .filter(|(_, found)| found.gated)
         .collect();
     if !one_sided.is_empty() {
-        let body = rows(Verdict::Same, &one_sided);
+        let body = rows(Verdict::Unchanged, &one_sided);
         text += &format!(
             "### Measured on one side only: {}\n\n{body}\n",
             one_sided.len()
@@ -59,8 +59,8 @@ pub fn markdown(verdicts: &Verdicts) -> String {
     }
     let others: Vec<_> = verdicts.all().filter(|(_, found)| !found.gated).collect();
     if !others.is_empty() {
-        let title = format!("Figures that explain and fail no gate: {}", others.len());
-        let body = rows(Verdict::Same, &others);
+        let title = format!("Metrics that explain and fail no gate: {}", others.len());
+        let body = rows(Verdict::Unchanged, &others);
         text += &format!("<details><summary>{title}</summary>\n\n{body}\n</details>\n\n");
     }
     let changes = images::rows(verdicts);
@@ -97,24 +97,24 @@ fn lost_cells(verdicts: &Verdicts) -> String {
 
 fn heading(verdict: Verdict) -> &'static str {
     match verdict {
-        Verdict::Worse => "Worse",
-        Verdict::Better => "Better",
-        Verdict::CannotTell => "Cannot tell",
-        Verdict::Same => "The same within the margin",
+        Verdict::Regressed => "Regressed",
+        Verdict::Improved => "Better",
+        Verdict::Inconclusive => "inconclusive",
+        Verdict::Unchanged => "The unchanged",
     }
 }
 
 fn rows(verdict: Verdict, found: &[(&CellVerdicts, &QuantityVerdict)]) -> String {
     let mut heads = vec![
         "cell",
-        "figure",
+        "metric",
         "verdict",
         "base",
         "head",
         "change",
         "95 % interval",
     ];
-    if verdict == Verdict::CannotTell {
+    if verdict == Verdict::Inconclusive {
         heads.push("what would help");
     }
     let heads: Vec<String> = heads.into_iter().map(str::to_owned).collect();
@@ -130,7 +130,7 @@ fn rows(verdict: Verdict, found: &[(&CellVerdicts, &QuantityVerdict)]) -> String
                 effect(found),
                 interval(found),
             ];
-            if verdict == Verdict::CannotTell {
+            if verdict == Verdict::Inconclusive {
                 row.push(what_would_help(found).unwrap_or_default());
             }
             row
@@ -140,24 +140,24 @@ fn rows(verdict: Verdict, found: &[(&CellVerdicts, &QuantityVerdict)]) -> String
 }
 
 fn method(verdicts: &Verdicts) -> String {
-    let margins = verdicts.all().map(|(_, found)| found.comparison.margin);
-    let (least, most) = margins.fold((f64::INFINITY, 0.0_f64), |(least, most), margin| {
-        (least.min(margin), most.max(margin))
+    let thresholds = verdicts.all().map(|(_, found)| found.comparison.threshold);
+    let (least, most) = thresholds.fold((f64::INFINITY, 0.0_f64), |(least, most), threshold| {
+        (least.min(threshold), most.max(threshold))
     });
-    let margins = if least > most {
+    let thresholds = if least > most {
         String::new()
     } else if (least - most).abs() < f64::EPSILON {
-        format!(" Margin {}.", share(most))
+        format!(" Noise threshold {}.", share(most))
     } else {
         format!(
-            " Margins from {} to {}, by figure.",
+            " Noise thresholds from {} to {}, by metric.",
             share(least),
             share(most)
         )
     };
     format!(
         "Runs are paired by block; change is the geometric mean of the ratios head to base. \
-         {FAMILY}{margins}{}",
+         {FAMILY}{thresholds}{}",
         looks(verdicts).map_or_else(String::new, |looks| format!(" {looks}"))
     )
 }

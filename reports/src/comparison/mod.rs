@@ -1,7 +1,7 @@
 //! Verdicts as text, Markdown, JSON, `JUnit` XML, GitHub annotations, and a section of a page.
 //!
-//! [`verdict::Verdicts`] says of every cell and quantity whether it is better, worse, the same
-//! within the margin, or whether nobody can tell; here it gets a form. Which quantities fail a
+//! [`verdict::Verdicts`] says of every cell and quantity whether it is improved, regressed, unchanged
+//! within the noise threshold, or whether nobody can tell; here it gets a form. Which quantities fail a
 //! gate, and how strictly, is [`verdict::Gate`]'s to say.
 
 mod annotations;
@@ -32,10 +32,10 @@ pub fn json(verdicts: &Verdicts) -> Result<String, serde_json::Error> {
 
 /// All verdicts, the gravest first.
 const GRAVEST_FIRST: [Verdict; 4] = [
-    Verdict::Worse,
-    Verdict::Better,
-    Verdict::CannotTell,
-    Verdict::Same,
+    Verdict::Regressed,
+    Verdict::Improved,
+    Verdict::Inconclusive,
+    Verdict::Unchanged,
 ];
 
 /// What was compared with what.
@@ -59,7 +59,7 @@ fn side(of: &Origin, other: &Origin) -> String {
     name
 }
 
-/// `2 worse, 1 better, 9 same within the margin, 3 cannot tell` of the gated quantities.
+/// `2 regressed, 1 improved, 9 unchanged, 3 inconclusive` of the gated quantities.
 fn tally(verdicts: &Verdicts) -> String {
     let gated = || verdicts.all().filter(|(_, found)| found.gated);
     let counts = GRAVEST_FIRST.iter().map(|verdict| {
@@ -74,7 +74,7 @@ fn tally(verdicts: &Verdicts) -> String {
     let missing = (missing > 0).then(|| format!("{missing} measured on one side only"));
     let counts = counts.chain(missing).collect::<Vec<_>>().join(", ");
     let cells = plural(verdicts.cells.len(), "cell", "cells");
-    let figures = plural(gated().count(), "figure", "figures");
+    let metrics = plural(gated().count(), "metric", "metrics");
     let lost = verdicts.cells.iter().filter_map(lost).count();
     let lost = match lost {
         0 => String::new(),
@@ -83,7 +83,7 @@ fn tally(verdicts: &Verdicts) -> String {
             plural(count, "cell works", "cells work")
         ),
     };
-    format!("{figures} of {cells} can fail the gate: {counts}.{lost}")
+    format!("{metrics} of {cells} can fail the gate: {counts}.{lost}")
 }
 
 /// Whether the quantity was measured on both sides and came to this verdict.
@@ -165,7 +165,7 @@ fn interval(found: &QuantityVerdict) -> String {
 /// Why nobody can tell, and what would help; nothing where there is nothing to compare.
 fn what_would_help(found: &QuantityVerdict) -> Option<String> {
     let comparison = &found.comparison;
-    if !came_to(found, Verdict::CannotTell) {
+    if !came_to(found, Verdict::Inconclusive) {
         return None;
     }
     let seen = comparison
@@ -173,8 +173,8 @@ fn what_would_help(found: &QuantityVerdict) -> Option<String> {
         .map(|least| format!("these blocks show changes from {} on", format::share(least)));
     let needed = comparison.blocks_needed.map(|blocks| {
         format!(
-            "about {blocks} blocks would show the margin of {}",
-            format::share(comparison.margin)
+            "about {blocks} blocks would show the noise threshold of {}",
+            format::share(comparison.threshold)
         )
     });
     let words: Vec<String> = [seen, needed].into_iter().flatten().collect();
@@ -185,16 +185,16 @@ fn what_would_help(found: &QuantityVerdict) -> Option<String> {
     })
 }
 
-/// How many figures at once are judged.
-pub(crate) const FAMILY: &str = "Of all that is called better or worse, at most 2 % is so by chance \
-    on average (Benjamini and Hochberg, over all figures of the comparison that vary from run to \
+/// How many metrics at once are judged.
+pub(crate) const FAMILY: &str = "Of all that is called improved or regressed, at most 2 % is so by chance \
+    on average (Benjamini and Hochberg, over all metrics of the comparison that vary from run to \
     run); memory that repeats to the byte is compared to the byte.";
 
-/// How the number of blocks came about, where the session chose it by its own figures.
+/// How the number of blocks came about, where the session chose it by its own metrics.
 fn looks(verdicts: &Verdicts) -> Option<String> {
     (verdicts.looks > 0).then(|| {
         format!(
-            "The session looked at its figures {} to know when to end. That is paid for: all looks \
+            "The session looked at its metrics {} to know when to end. That is paid for: all looks \
              together err as seldom as one comparison would, and intervals are as much wider.",
             plural(verdicts.looks, "time", "times")
         )
@@ -250,11 +250,11 @@ fn warning(warning: &Warning) -> String {
              hosts, Welch's t has been seen to call half of all identical configurations different."
         ),
         Warning::OneSided { cell, only_in } => format!("{cell} was measured in {only_in} only."),
-        Warning::MarginsDiffer { cells } => format!(
-            "The suites of the two sides set other margins in {}; the head's are used.",
+        Warning::ThresholdsDiffer { cells } => format!(
+            "The suites of the two sides set other noise thresholds in {}; the head's are used.",
             plural(*cells, "cell", "cells")
         ),
-        Warning::OtherCards { cell, cells } => {
+        Warning::OtherGpus { cell, cells } => {
             let which = match cells {
                 0 | 1 => format!("{cell} ran"),
                 more => format!(
@@ -263,7 +263,7 @@ fn warning(warning: &Warning) -> String {
                 ),
             };
             format!(
-                "{which} on another card of the host in the head than in the base: cards of one \
+                "{which} on another GPU of the host in the head than in the base: GPUs of one \
                  model differ too."
             )
         }

@@ -43,7 +43,7 @@ pub fn text_styled(verdicts: &Verdicts, style: Style) -> String {
     }
     let heads = [
         "cell",
-        "figure",
+        "metric",
         "base",
         "head",
         "change",
@@ -54,7 +54,7 @@ pub fn text_styled(verdicts: &Verdicts, style: Style) -> String {
     for cell in &verdicts.cells {
         let mut name = format::clean(&cell_name(cell));
         let whole = lost(cell).map(|(verdict, _)| verdict);
-        // A cell without a figure has its row all the same, or nobody would miss it.
+        // A cell without a metric has its row all the same, or nobody would miss it.
         if whole.is_some() || cell.quantities.is_empty() {
             let runs = |side: fn(&verdict::Failures) -> &verdict::FailedRuns| {
                 let side = cell.failures.as_ref().map(side);
@@ -106,7 +106,7 @@ pub fn text_styled(verdicts: &Verdicts, style: Style) -> String {
     {
         if let Some(help) = what_would_help(found) {
             let name = format::clean(&cell_name(cell));
-            out += &format!("cannot tell: {name}, {}: {help}\n", label(found));
+            out += &format!("inconclusive: {name}, {}: {help}\n", label(found));
         }
     }
     if let Some(looks) = looks(verdicts) {
@@ -135,9 +135,9 @@ fn word(verdict: Verdict, style: Style) -> Cell {
         return entry;
     }
     match verdict {
-        Verdict::Worse => entry.fg(Color::Red).add_attribute(Attribute::Bold),
-        Verdict::Better => entry.fg(Color::Green),
-        Verdict::CannotTell => entry.fg(Color::Yellow),
-        Verdict::Same => entry,
+        Verdict::Regressed => entry.fg(Color::Red).add_attribute(Attribute::Bold),
+        Verdict::Improved => entry.fg(Color::Green),
+        Verdict::Inconclusive => entry.fg(Color::Yellow),
+        Verdict::Unchanged => entry,
     }
 }

@@ -1,11 +1,11 @@
-//! Which memory figure stands for a cell where only one can.
+//! Which memory metric stands for a cell where only one can.
 
 use super::{CellSummary, Group, View};
 
-/// One memory figure, the same for all cells of a scenario.
+/// One memory metric, the same for all cells of a scenario.
 #[derive(Clone, Copy)]
 pub struct Footprint {
-    /// The figure in words, as in `5.6 GiB reserved`.
+    /// The metric in words, as in `5.6 GiB reserved`.
     pub word: &'static str,
     /// The title of its axis.
     pub title: &'static str,
@@ -13,7 +13,7 @@ pub struct Footprint {
 }
 
 impl Footprint {
-    /// The median figure of a cell, in bytes.
+    /// The median metric of a cell, in bytes.
     #[must_use]
     pub fn of(&self, cell: &CellSummary) -> Option<f64> {
         (self.read)(cell)
@@ -36,7 +36,7 @@ const ALLOCATED: Footprint = Footprint {
 };
 
 impl Group {
-    /// What the allocator reserved, where every measured cell knows it (on a card); what the
+    /// What the allocator reserved, where every measured cell knows it (on a GPU); what the
     /// tensors took, elsewhere.
     #[must_use]
     pub fn footprint(&self, view: &View) -> Footprint {

@@ -48,7 +48,7 @@ fn bytes(value: Option<u64>) -> Option<f64> {
     value.map(|value| value as f64)
 }
 
-/// Idle steps are as long as they were asked to be, which is no figure of the image.
+/// Idle steps are as long as they were asked to be, which is no metric of the image.
 fn step(run: &Record, seconds: f64) -> Option<f64> {
     (run.task != Task::Idle).then_some(seconds)
 }
@@ -85,15 +85,15 @@ cell_metrics! {
     utilization: |_, m| m.utilization;
     /// Wall time of the measured steps.
     measured_seconds: |_, m| Some(m.measured_seconds);
-    /// Processor time that the process took during the measured steps, all threads together.
-    processor_seconds: |_, m| m.processor_seconds;
-    /// Processor time that the process took up to the end of the measured steps.
-    run_processor_seconds: |_, m| m.run_processor_seconds;
+    /// CPU time that the process took during the measured steps, all threads together.
+    cpu_seconds: |_, m| m.cpu_seconds;
+    /// CPU time that the process took up to the end of the measured steps.
+    run_cpu_seconds: |_, m| m.run_cpu_seconds;
     /// Wall time of the whole run.
     wall_seconds: |run, _| Some(run.wall_seconds);
     /// Most bytes in tensors during the measured steps.
     peak_allocated_bytes: |_, m| bytes(m.memory.peak_allocated_bytes);
-    /// Most bytes that the caching allocator held during the measured steps; on a card only.
+    /// Most bytes that the caching allocator held during the measured steps; on a GPU only.
     peak_reserved_bytes: |_, m| bytes(m.memory.peak_reserved_bytes);
     /// Most bytes in tensors over the whole run, warm-up included.
     run_peak_allocated_bytes: |_, m| bytes(m.memory.run_peak_allocated_bytes);
@@ -114,13 +114,13 @@ cell_metrics! {
     backward_bytes: |_, m| bytes(MemoryParts::of(m)?.backward_bytes);
     /// Bytes that the caching allocator holds beyond the peak of the tensors.
     slack_bytes: |_, m| bytes(MemoryParts::of(m)?.slack_bytes);
-    /// Bytes of the card outside the allocator: CUDA context, libraries, their workspaces.
+    /// Bytes of the GPU outside the allocator: CUDA context, libraries, their workspaces.
     context_and_library_bytes: |_, m| bytes(MemoryParts::of(m)?.context_and_library_bytes);
-    /// Bytes of the card that the CUDA context took.
+    /// Bytes of the GPU that the CUDA context took.
     context_bytes: |_, m| bytes(m.memory.context_bytes);
-    /// Bytes of the card in use by everybody at the end of the last measured step.
+    /// Bytes of the GPU in use by everybody at the end of the last measured step.
     device_used_bytes: |_, m| bytes(m.memory.device_used_bytes);
-    /// Most bytes of the card that the run's process held, seen from outside.
+    /// Most bytes of the GPU that the run's process held, seen from outside.
     process_peak_bytes: |_, m| bytes(m.process_peak_bytes);
     /// Most resident bytes of the process in host memory.
     host_peak_resident_bytes: |_, m| bytes(m.memory.host_peak_resident_bytes);
@@ -132,8 +132,8 @@ cell_metrics! {
     first_loss: |_, m| m.first_loss;
     /// Loss of the last step of the run.
     last_loss: |_, m| m.last_loss;
-    /// Mean power draw of the card over the run.
-    card_power_watts: |run, _| run.monitor.card_power_watts.as_ref().map(|s| s.mean);
-    /// Energy that the card drew over the run.
-    card_energy_joules: |run, _| run.monitor.card_energy_joules;
+    /// Mean power draw of the GPU over the run.
+    gpu_power_watts: |run, _| run.monitor.gpu_power_watts.as_ref().map(|s| s.mean);
+    /// Energy that the GPU drew over the run.
+    gpu_energy_joules: |run, _| run.monitor.gpu_energy_joules;
 }

@@ -1,14 +1,14 @@
 //! What a report says, before it has a form: [`Report`] for programs, and [`View`], which adds
 //! the order in which people read it.
 
-mod cautions;
-pub mod disturbed;
+pub mod contaminated;
 mod footprint;
 mod group;
 mod metrics;
 mod sentences;
 mod spread;
 pub mod time;
+mod warnings;
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ use verdict::{ClaimFound, Verdicts};
 
 use crate::format;
 
-pub use disturbed::Disturbed;
+pub use contaminated::Contaminated;
 pub use footprint::Footprint;
 pub use group::{Contender, Group, Row};
 pub use metrics::CellMetrics;
@@ -53,28 +53,28 @@ impl Source {
     }
 }
 
-/// `report.json`: the figures of one or more sessions.
+/// `report.json`: the metrics of one or more sessions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
     /// [`VERSION`].
     pub version: u32,
     /// What was found, in plain sentences.
     pub summary: Vec<String>,
-    /// What to know before believing the figures.
-    pub cautions: Vec<String>,
+    /// What to know before believing the metrics.
+    pub warnings: Vec<String>,
     /// The sessions, in the order given.
     pub sessions: Vec<SessionSummary>,
     /// The cells of all sessions: by session, in the order of the plan.
     pub cells: Vec<CellSummary>,
-    /// Every run that failed, disturbed tries included.
+    /// Every run that failed, contaminated tries included.
     pub failures: Vec<Failure>,
-    /// Every try that something else on the machine spoilt.
+    /// Every try that something else on the machine contaminated.
     #[serde(default)]
-    pub disturbed: Vec<Disturbed>,
+    pub contaminated: Vec<Contaminated>,
 }
 
 impl Report {
-    /// The failures that are no disturbed tries.
+    /// The failures that are no contaminated tries.
     pub fn own_failures(&self) -> impl Iterator<Item = &Failure> {
         let failures = self.failures.iter();
         failures.filter(|failure| failure.reason != Reason::Contaminated)
@@ -116,7 +116,7 @@ pub struct SessionSummary {
     pub failed: usize,
     /// Notes on the session.
     pub notes: Vec<String>,
-    /// How the session looked at its own figures to know when to end; `None` where the number of
+    /// How the session looked at its own metrics to know when to end; `None` where the number of
     /// blocks was fixed beforehand.
     #[serde(default)]
     pub deciding: Option<Deciding>,
@@ -190,7 +190,7 @@ pub struct Failure {
 /// A report with the runs behind it, in the order in which people read it.
 #[derive(Debug)]
 pub struct View<'a> {
-    /// The figures.
+    /// The metrics.
     pub report: Report,
     /// The images; with several sessions, the images of each.
     pub contenders: Vec<Contender>,
@@ -207,7 +207,7 @@ impl<'a> View<'a> {
         let mut cells = Vec::new();
         let mut runs = Vec::new();
         let mut failures = Vec::new();
-        let mut disturbed = Vec::new();
+        let mut contaminated = Vec::new();
         let mut unjudged = Vec::new();
         for source in sources {
             for (cell, of_cell) in group::cells(source) {
@@ -215,19 +215,19 @@ impl<'a> View<'a> {
                 runs.push(of_cell);
             }
             failures.extend(source.records.records.iter().filter_map(failure));
-            disturbed.extend(disturbed::of(&source.records.records));
+            contaminated.extend(contaminated::of(&source.records.records));
         }
         let report = Report {
             version: VERSION,
             summary: Vec::new(),
-            cautions: Vec::new(),
+            warnings: Vec::new(),
             sessions: sources
                 .iter()
                 .map(|source| session(source, &mut unjudged))
                 .collect(),
             cells,
             failures,
-            disturbed,
+            contaminated,
         };
         let contenders = group::contenders(&report);
         let groups = group::groups(&report, &contenders);
@@ -239,8 +239,8 @@ impl<'a> View<'a> {
         };
         let clean = |lines: Vec<String>| lines.iter().map(|line| format::clean(line)).collect();
         view.report.summary = clean(sentences::of(&view));
-        view.report.cautions = clean(cautions::of(&view, sources));
-        view.report.cautions.extend(clean(unjudged));
+        view.report.warnings = clean(warnings::of(&view, sources));
+        view.report.warnings.extend(clean(unjudged));
         view
     }
 

@@ -8,7 +8,7 @@ use protocol::{Device, Task};
 use super::{Group, SessionSummary, View, spread::median};
 use crate::{
     format::{self, plural},
-    table::processor_share,
+    table::cpu_share,
 };
 
 /// More scenarios than this are left to the table.
@@ -77,18 +77,18 @@ fn extent(view: &View) -> String {
 
 fn machine(session: &SessionSummary) -> String {
     let machine = &session.machine;
-    let card = match session.device {
+    let gpu = match session.device {
         Device::Cuda(index) => machine
-            .cards
+            .gpus
             .iter()
-            .find(|card| card.index == index)
-            .or(machine.cards.first())
-            .map(|card| card.name.clone()),
+            .find(|gpu| gpu.index == index)
+            .or(machine.gpus.first())
+            .map(|gpu| gpu.name.clone()),
         Device::Cpu => None,
     };
     let work = match session.device {
-        Device::Cpu => format!("the processor ({})", machine.processor.model),
-        Device::Cuda(_) => card.unwrap_or_else(|| session.device.to_string()),
+        Device::Cpu => format!("the CPU ({})", machine.cpu.model),
+        Device::Cuda(_) => gpu.unwrap_or_else(|| session.device.to_string()),
     };
     format!("{work} of {}", machine.name)
 }
@@ -168,10 +168,10 @@ fn idle(view: &View, group: &Group) -> Option<String> {
             let resident = cell.metrics.host_peak_resident_bytes?.median;
             let mut text = format!("{} of host memory", format::bytes(resident));
             if let Some(context) = cell.metrics.context_bytes {
-                text += &format!(", {} of the card", format::bytes(context.median));
+                text += &format!(", {} of the GPU", format::bytes(context.median));
             }
-            if let Some(share) = processor_share(cell) {
-                text += &format!(", {} of a processor", format::share(share));
+            if let Some(share) = cpu_share(cell) {
+                text += &format!(", {} of a CPU", format::share(share));
             }
             if several {
                 text += &format!(" in {}", view.contenders[view.contender_of(index)].label);

@@ -1,4 +1,4 @@
-//! Several runs' figures as a few numbers.
+//! Several runs' metrics as a few numbers.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -16,8 +16,8 @@ pub(super) const PLOT: Plot = Plot {
     title: "Peak memory",
     about: "Medians of the runs' peaks, stacked. Parameters and optimizer state are there all the \
             time; gradients, activations and temporaries are the rest of the peak that tensors \
-            took. On a card, the allocator holds more than that (reserved), and the process more \
-            than the allocator: the CUDA context and libraries. On the processor, the last part is \
+            took. On a GPU, the allocator holds more than that (reserved), and the process more \
+            than the allocator: the CUDA context and libraries. On the CPU, the last part is \
             the rest of the process's resident memory.",
     draw,
 };
@@ -25,7 +25,7 @@ pub(super) const PLOT: Plot = Plot {
 const STATE: Part = Part { ink: Ink::Part(0), label: "Parameters and optimizer state" };
 const WORK: Part = Part { ink: Ink::Part(1), label: "Gradients, activations, temporaries" };
 const SLACK: Part = Part { ink: Ink::Part(2), label: "Reserved beyond allocated" };
-const OUTSIDE: Part = Part { ink: Ink::Part(3), label: "Outside the allocator, on the card" };
+const OUTSIDE: Part = Part { ink: Ink::Part(3), label: "Outside the allocator, on the GPU" };
 const HOST: Part = Part { ink: Ink::Part(3), label: "Rest of the process's resident memory" };
 const PARTS: [&Part; 5] = [&STATE, &WORK, &SLACK, &OUTSIDE, &HOST];
 
@@ -61,7 +61,7 @@ fn draw(view: &View) -> Result<Picture, DrawError> {
         parts: &PARTS,
         stack,
         quantity: Quantity::Bytes,
-        figure: format::bytes,
+        format: format::bytes,
         axis: "Peak memory",
         unknown: "memory is not known",
         least: 1024.0,

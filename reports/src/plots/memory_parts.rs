@@ -54,7 +54,7 @@ fn draw(view: &View) -> Result<Picture, DrawError> {
         parts: &PARTS,
         stack,
         quantity: Quantity::Bytes,
-        figure: format::bytes,
+        format: format::bytes,
         axis: "Memory at the peak of a step",
         unknown: "no training step was looked into",
         least: 1024.0,

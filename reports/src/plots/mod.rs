@@ -109,7 +109,7 @@ pub struct Table {
     pub heads: Vec<String>,
     /// The rows.
     pub rows: Vec<Vec<String>>,
-    /// The first so many columns are names, the others figures.
+    /// The first so many columns are names, the others metrics.
     pub names: usize,
     /// Whether the picture cannot be read without it.
     pub open: bool,

@@ -109,17 +109,17 @@ fn draw_group(canvas: &mut Canvas, view: &View, rows: &Rows) {
         .lanes()
         .filter_map(|lane| Some((lane, view.report.cells[lane.cell].time?)))
         .collect();
-    let figure = |parts: &[Part]| {
+    let metric = |parts: &[Part]| {
         known
             .iter()
             .map(|(_, time)| measure::bold_width(&format::seconds(total(parts, time)), TEXT))
             .fold(0.0, f64::max)
             + 14.0
     };
-    let room = WIDTH - rows.left - GAP - figure(&WORK) - figure(&HARNESS) - 6.0;
+    let room = WIDTH - rows.left - GAP - metric(&WORK) - metric(&HARNESS) - 6.0;
     let split = rows.left + room * SHARE;
     let left = Area { left: rows.left, top: rows.top, right: split, bottom: rows.bottom };
-    let right_from = split + figure(&WORK) + GAP;
+    let right_from = split + metric(&WORK) + GAP;
     let right = Area { left: right_from, right: right_from + room * (1.0 - SHARE), ..left };
     rows.draw(canvas);
     for (area, parts, title) in [
@@ -184,7 +184,7 @@ fn table(view: &View, group: &Group) -> Table {
             row
         })
         .collect();
-    Table { caption: "The same as figures".to_owned(), heads, rows, names: if several { 2 } else { 1 }, open: false }
+    Table { caption: "The same values".to_owned(), heads, rows, names: if several { 2 } else { 1 }, open: false }
 }
 
 fn describe(view: &View, group: &Group) -> String {

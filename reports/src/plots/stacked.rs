@@ -30,8 +30,8 @@ pub(super) struct Stacked {
     /// The parts of a cell's bar from the left, each above 0; none where nothing is known.
     pub(super) stack: fn(&CellSummary) -> Stack,
     pub(super) quantity: Quantity,
-    /// A figure as text.
-    pub(super) figure: fn(f64) -> String,
+    /// A value as text.
+    pub(super) format: fn(f64) -> String,
     /// The title of the axis.
     pub(super) axis: &'static str,
     /// What is said of a cell that has runs, but no bar.
@@ -90,14 +90,14 @@ impl Stacked {
     }
 
     fn draw_group(&self, canvas: &mut Canvas, view: &View, rows: &Rows, stacks: &[Stack]) {
-        let figure_width = rows
+        let metric_width = rows
             .lanes()
-            .map(|lane| measure::bold_width(&(self.figure)(total(&stacks[lane.cell])), TEXT))
+            .map(|lane| measure::bold_width(&(self.format)(total(&stacks[lane.cell])), TEXT))
             .fold(0.0, f64::max);
         let bars = Area {
             left: rows.left,
             top: rows.top,
-            right: WIDTH - figure_width - 22.0,
+            right: WIDTH - metric_width - 22.0,
             bottom: rows.bottom,
         };
         let most = rows
@@ -138,13 +138,13 @@ impl Stacked {
                     "{}: {} {}",
                     view.report.cells[lane.cell].cell,
                     part.label.to_lowercase(),
-                    (self.figure)(*value)
+                    (self.format)(*value)
                 );
                 canvas.hinted(&hint, |canvas| canvas.fill(area, part.ink));
                 from += value;
             }
             let at = (scale.place(from) + 8.0, lane.y);
-            canvas.bold(&(self.figure)(from), at, Anchor::Start, TEXT, Ink::Text);
+            canvas.bold(&(self.format)(from), at, Anchor::Start, TEXT, Ink::Text);
         }
     }
 
@@ -155,7 +155,7 @@ impl Stacked {
                 let parts: Vec<_> = stacks[cell]
                     .iter()
                     .map(|(part, value)| {
-                        format!("{} {}", part.label.to_lowercase(), (self.figure)(*value))
+                        format!("{} {}", part.label.to_lowercase(), (self.format)(*value))
                     })
                     .collect();
                 format!("{} in {image}: {}.", row.label, parts.join(", "))

@@ -43,7 +43,7 @@ fn draw(view: &View) -> Result<Picture, DrawError> {
         parts: &PARTS,
         stack,
         quantity: Quantity::Seconds,
-        figure: format::seconds,
+        format: format::seconds,
         axis: "Time of a step",
         unknown: "a whole step only",
         least: 1.0,

@@ -97,22 +97,22 @@ fn reach(view: &View) -> f64 {
 }
 
 fn draw_group(canvas: &mut Canvas, view: &View, group: &Group, rows: &Rows, reach: f64) {
-    let figures: Vec<(&Lane, Spread)> = rows
+    let metrics: Vec<(&Lane, Spread)> = rows
         .lanes()
         .filter_map(|lane| Some((lane, spread(view, lane.cell)?)))
         .collect();
-    let figure_width = figures
+    let metric_width = metrics
         .iter()
         .map(|(_, spread)| measure::bold_width(&format::significant(spread.median, 4), TEXT))
         .fold(30.0, f64::max);
     let bars = Area {
         left: rows.left,
         top: rows.top,
-        right: WIDTH - SPREAD_WIDTH - GAP - figure_width - 24.0,
+        right: WIDTH - SPREAD_WIDTH - GAP - metric_width - 24.0,
         bottom: rows.bottom,
     };
     let noise = Area { left: WIDTH - SPREAD_WIDTH - 8.0, right: WIDTH - 8.0, ..bars };
-    let most = figures.iter().map(|(_, spread)| spread.maximum).fold(0.0, f64::max);
+    let most = metrics.iter().map(|(_, spread)| spread.maximum).fold(0.0, f64::max);
     let most = if most > 0.0 { most } else { 1.0 };
     let speed = Scale::linear((0.0, most), (bars.left, bars.right));
     let deviations = Scale::linear((-reach, reach), (noise.left, noise.right));
@@ -143,9 +143,9 @@ fn draw_group(canvas: &mut Canvas, view: &View, group: &Group, rows: &Rows, reac
             let end = speed.place(spread.median);
             let bar = Area { left: bars.left, top: lane.y - 6.0, right: end, bottom: lane.y + 6.0 };
             canvas.fill(bar, ink);
-            let figure = format::significant(spread.median, 4);
-            let at = (bars.right + 12.0 + figure_width, lane.y);
-            canvas.bold(&figure, at, Anchor::End, TEXT, Ink::Text);
+            let metric = format::significant(spread.median, 4);
+            let at = (bars.right + 12.0 + metric_width, lane.y);
+            canvas.bold(&metric, at, Anchor::End, TEXT, Ink::Text);
         });
         range(canvas, (speed.place(spread.minimum), speed.place(spread.maximum)), lane.y);
         let values = values(view, lane.cell);
@@ -213,11 +213,11 @@ fn describe(view: &View, group: &Group) -> String {
     let lines = group.rows.iter().flat_map(|row| {
         row.cells.iter().map(|&cell| {
             let image = &view.contenders[view.contender_of(cell)].label;
-            let figure = spread(view, cell).map_or_else(
+            let metric = spread(view, cell).map_or_else(
                 || view.why_nothing(cell),
                 |spread| Quantity::Throughput.write(spread.median),
             );
-            format!("{} in {image}: {figure}.", row.label)
+            format!("{} in {image}: {metric}.", row.label)
         })
     });
     lines.collect::<Vec<_>>().join(" ")

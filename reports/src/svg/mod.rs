@@ -217,7 +217,7 @@ impl Canvas<'_> {
         self.note(drawn);
     }
 
-    /// A triangle that points to the right (or left): a figure lies beyond the paper.
+    /// A triangle that points to the right (or left): a metric lies beyond the paper.
     pub fn beyond(&mut self, (x, y): (f64, f64), to_the_right: bool, ink: Ink) {
         let tip = if to_the_right { 7.0 } else { -7.0 };
         let drawn = self.polygon(&[(x, y), (x - tip, y - 4.0), (x - tip, y + 4.0)], ink);

@@ -40,7 +40,7 @@ pub struct Row {
 pub struct Rows {
     /// The rows from the top down.
     pub rows: Vec<Row>,
-    /// Where labels end and figures may begin.
+    /// Where labels end and metrics may begin.
     pub left: f64,
     /// The upper edge of the first row.
     pub top: f64,

@@ -1,8 +1,8 @@
-//! From figures to places on the paper, and where the ticks stand.
+//! From metrics to places on the paper, and where the ticks stand.
 
 use crate::format::{self, Quantity, Unit};
 
-/// One axis: a range of figures laid over a range of the paper.
+/// One axis: a range of metrics laid over a range of the paper.
 #[derive(Debug, Clone, Copy)]
 pub struct Scale {
     low: f64,
@@ -12,18 +12,18 @@ pub struct Scale {
     logarithmic: bool,
 }
 
-/// A tick: its figure and how it is written.
+/// A tick: its metric and how it is written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tick {
-    /// The figure.
+    /// The metric.
     pub value: f64,
-    /// The figure as text, without unit.
+    /// The metric as text, without unit.
     pub label: String,
 }
 
 impl Scale {
     /// `low..high` over `from..to` on the paper. A range without width is widened around its
-    /// figure, so that there is always something to draw.
+    /// metric, so that there is always something to draw.
     #[must_use]
     pub fn linear((low, high): (f64, f64), (from, to): (f64, f64)) -> Self {
         let (low, high) = widened(low, high);
@@ -88,13 +88,13 @@ impl Scale {
         self.from + share * (self.to - self.from)
     }
 
-    /// The range of figures.
+    /// The range of metrics.
     #[must_use]
     pub fn range(&self) -> (f64, f64) {
         (self.low, self.high)
     }
 
-    /// At most about `count` ticks at round figures in the unit that fits, and that unit.
+    /// At most about `count` ticks at round metrics in the unit that fits, and that unit.
     #[must_use]
     pub fn ticks(&self, quantity: Quantity, count: usize) -> (Vec<Tick>, Unit) {
         let unit = quantity.unit(self.high.abs().max(self.low.abs()));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn far_apart_figures_go_logarithmic() {
+    fn far_apart_metrics_go_logarithmic() {
         assert!(Scale::fitting(&[1.0, 1000.0], (0.0, 1.0), 20.0).logarithmic);
         assert!(!Scale::fitting(&[100.0, 1000.0], (0.0, 1.0), 20.0).logarithmic);
     }

@@ -39,7 +39,11 @@ struct Drawn {
 }
 
 const GROUPS: [(Urgency, &str, &str); 5] = [
-    (Urgency::Worse, "worse", "Worse with the last run"),
+    (
+        Urgency::Regressed,
+        "regressed",
+        "Regressed with the last run",
+    ),
     (Urgency::Stale, "stale", "Without new results"),
     (Urgency::News, "news", "Changed with the last run"),
     (Urgency::Changed, "changed", "Changed before"),
@@ -94,7 +98,7 @@ fn summary(all: &[Series]) -> Vec<String> {
     )];
     let stale = all.iter().filter(|series| series.is_stale()).count();
     for (count, words) in [
-        (count(Urgency::Worse), "worse with the last run"),
+        (count(Urgency::Regressed), "regressed with the last run"),
         (stale, "without new results for longer than usual"),
         (count(Urgency::News), "changed otherwise with the last run"),
     ] {

@@ -35,13 +35,13 @@ pub struct Series {
     /// Which way it improves, where that is known.
     pub direction: Option<Direction>,
     /// The largest relative change that counts as none; 0 where any counts.
-    pub margin: f64,
+    pub threshold: f64,
     /// Its points, oldest first.
     pub points: Vec<Point>,
     /// Where its level changes, oldest first.
     pub changes: Vec<ChangePoint>,
-    /// Changes at which the card changed as well.
-    pub card_changes: Vec<CardChange>,
+    /// Changes at which the GPU changed as well.
+    pub gpu_changes: Vec<GpuChange>,
     /// The change that the newest point brought to light, by its place in `changes`.
     pub news: Option<usize>,
     /// How long ago its newest result was, where that was asked.
@@ -51,22 +51,22 @@ pub struct Series {
     pub successor: Option<String>,
 }
 
-/// A change of level with the card: the new level may be the card's and not the revision's.
+/// A change of level with the GPU: the new level may be the GPU's and not the revision's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct CardChange {
+pub struct GpuChange {
     /// [`ChangePoint::index`], the first point of the new level.
     pub index: usize,
-    /// UUID of the card of the point before.
+    /// UUID of the GPU of the point before.
     pub before: String,
-    /// UUID of the card from there on.
+    /// UUID of the GPU from there on.
     pub after: String,
 }
 
 /// How much of what is on the page calls for somebody, gravest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Urgency {
-    /// The last run made it worse.
-    Worse,
+    /// The last run made it regressed.
+    Regressed,
     /// Results have stopped coming.
     Stale,
     /// The last run changed it, for the better or one knows not how.
@@ -78,7 +78,7 @@ enum Urgency {
 }
 
 impl Series {
-    /// What a change is: better or worse, where anybody can know.
+    /// What a change is: improved or regressed, where anybody can know.
     #[must_use]
     pub fn verdict(&self, change: &ChangePoint) -> Option<Verdict> {
         let log_ratio = change.ratio?.ln();
@@ -87,9 +87,9 @@ impl Series {
 
     /// Whether a change is smaller than what counts as one.
     #[must_use]
-    pub fn is_within_margin(&self, change: &ChangePoint) -> bool {
+    pub fn is_within_threshold(&self, change: &ChangePoint) -> bool {
         let size = change.ratio.map(|ratio| ratio.ln().abs());
-        size.is_some_and(|size| size <= self.margin.ln_1p())
+        size.is_some_and(|size| size <= self.threshold.ln_1p())
     }
 
     /// Whether results have stopped coming that should come.
@@ -98,35 +98,35 @@ impl Series {
         self.successor.is_none() && self.staleness.is_some_and(|staleness| staleness.overdue)
     }
 
-    /// Whether the last run made it worse by more than counts as no change.
+    /// Whether the last run made it regressed by more than counts as no change.
     fn has_become_worse(&self, change: &ChangePoint) -> bool {
         self.successor.is_none()
-            && self.verdict(change) == Some(Verdict::Worse)
-            && !self.is_within_margin(change)
+            && self.verdict(change) == Some(Verdict::Regressed)
+            && !self.is_within_threshold(change)
     }
 
     /// What is to be said beside its changes: that nothing has come since the newest result, or
-    /// what took over; and where the card changed with the level.
+    /// what took over; and where the GPU changed with the level.
     fn remark(&self) -> Option<String> {
         let newest = match (&self.successor, &self.staleness) {
             (Some(successor), _) => Some(format!("superseded by {}", format::clean(successor))),
             (None, Some(staleness)) if staleness.overdue => Some(overdue(staleness)),
             _ => None,
         };
-        let cards = self.card_changes.iter().map(|card| {
+        let gpus = self.gpu_changes.iter().map(|gpu| {
             format::clean(&format!(
-                "at point {} the card changed from {} to {}, so that the change may be the card's",
-                card.index, card.before, card.after
+                "at point {} the GPU changed from {} to {}, so that the change may be the GPU's",
+                gpu.index, gpu.before, gpu.after
             ))
         });
-        let remarks: Vec<String> = newest.into_iter().chain(cards).collect();
+        let remarks: Vec<String> = newest.into_iter().chain(gpus).collect();
         (!remarks.is_empty()).then(|| remarks.join("; "))
     }
 
     fn urgency(&self) -> Urgency {
         let news = self.news.and_then(|place| self.changes.get(place));
         match news {
-            Some(change) if self.has_become_worse(change) => Urgency::Worse,
+            Some(change) if self.has_become_worse(change) => Urgency::Regressed,
             _ if self.is_stale() => Urgency::Stale,
             Some(_) if self.successor.is_none() => Urgency::News,
             _ if self.changes.is_empty() => Urgency::Quiet,

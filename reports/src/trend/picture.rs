@@ -247,8 +247,8 @@ impl Sheet<'_> {
 
     fn ink(&self, change: &ChangePoint) -> Ink {
         match self.series.verdict(change) {
-            Some(Verdict::Worse) => Ink::Danger,
-            Some(Verdict::Better) => Ink::Series(2),
+            Some(Verdict::Regressed) => Ink::Danger,
+            Some(Verdict::Improved) => Ink::Series(2),
             _ => Ink::Series(1),
         }
     }
@@ -262,8 +262,8 @@ impl Sheet<'_> {
             .filter_map(|change| {
                 let x = self.along.place(change.timestamp) - 3.0;
                 let word = match self.series.verdict(change) {
-                    Some(Verdict::Worse) => " worse",
-                    Some(Verdict::Better) => " better",
+                    Some(Verdict::Regressed) => " regressed",
+                    Some(Verdict::Improved) => " better",
                     _ => "",
                 };
                 let text = format!("{}{word} · {}", ratio(change), revision(change));

@@ -23,12 +23,12 @@ pub(super) fn rows(series: &Series) -> Vec<[String; 9]> {
     changes
         .map(|(place, found)| {
             let verdict = match series.verdict(found) {
-                Some(Verdict::Better) => "better",
-                Some(Verdict::Worse) => "worse",
+                Some(Verdict::Improved) => "improved",
+                Some(Verdict::Regressed) => "regressed",
                 _ => "changed",
             };
-            let within = if series.is_within_margin(found) {
-                " within the margin"
+            let within = if series.is_within_threshold(found) {
+                " within the noise threshold"
             } else {
                 ""
             };
@@ -37,9 +37,9 @@ pub(super) fn rows(series: &Series) -> Vec<[String; 9]> {
             } else {
                 ""
             };
-            let mut cards = series.card_changes.iter();
-            let card = if cards.any(|card| card.index == found.index) {
-                ", on another card"
+            let mut gpus = series.gpu_changes.iter();
+            let gpu = if gpus.any(|gpu| gpu.index == found.index) {
+                ", on another GPU"
             } else {
                 ""
             };
@@ -52,7 +52,7 @@ pub(super) fn rows(series: &Series) -> Vec<[String; 9]> {
                 ratio(found),
                 interval(found),
                 format!("{:.1e}", found.p),
-                format!("{verdict}{within}{news}{card}"),
+                format!("{verdict}{within}{news}{gpu}"),
             ]
             .map(|cell| format::clean(&cell))
         })

@@ -54,7 +54,7 @@ fn verdicts() -> Verdicts {
         base: origin("torch-2.10-cu128"),
         head: origin("torch-2.11-cu130"),
         warnings: vec![
-            Warning::OtherCards {
+            Warning::OtherGpus {
                 cell: "resnet50 · fp32 bs64".into(),
                 cells: 2,
             },
@@ -70,19 +70,19 @@ fn verdicts() -> Verdicts {
                         throughput,
                         (942.7, 860.9),
                         (0.9133, 0.9071, 0.9195),
-                        Verdict::Worse,
+                        Verdict::Regressed,
                     ),
                     judged(
                         "step_p99_seconds",
                         (0.0698, 0.0702),
                         (1.006, 0.981, 1.031),
-                        Verdict::Same,
+                        Verdict::Unchanged,
                     ),
                     judged(
                         "peak_allocated_bytes",
                         (5.602 * gib, 5.535 * gib),
                         (0.988, 0.988, 0.988),
-                        Verdict::Better,
+                        Verdict::Improved,
                     ),
                 ],
             ),
@@ -93,13 +93,13 @@ fn verdicts() -> Verdicts {
                         throughput,
                         (2005.0, 2021.0),
                         (1.0079, 0.9017, 1.1265),
-                        Verdict::CannotTell,
+                        Verdict::Inconclusive,
                     ),
                     judged(
                         "peak_reserved_bytes",
                         (6.218 * gib, 6.218 * gib),
                         (1.0, 1.0, 1.0),
-                        Verdict::Same,
+                        Verdict::Unchanged,
                     ),
                 ],
             ),
@@ -129,7 +129,7 @@ fn judged(
     (ratio, lo, hi): (f64, f64, f64),
     verdict: Verdict,
 ) -> QuantityVerdict {
-    let open = verdict == Verdict::CannotTell;
+    let open = verdict == Verdict::Inconclusive;
     QuantityVerdict {
         quantity: name.into(),
         gated: record::Quantity::named(name).unwrap().gated,
@@ -142,7 +142,7 @@ fn judged(
             p_value: Some(0.01),
             q_value: Some(0.02),
             verdict,
-            margin: 0.01,
+            threshold: 0.01,
             smallest_detectable_change: Some(if open { 0.2067 } else { 0.008 }),
             blocks_needed: open.then_some(812),
             noise: Some(0.004),
@@ -161,9 +161,12 @@ fn forms_of_a_comparison() {
     insta::assert_snapshot!("comparison_markdown", markdown(&verdicts));
     insta::assert_snapshot!(
         "comparison_annotations",
-        annotations(&verdicts, FailOn::Worse)
+        annotations(&verdicts, FailOn::Regressed)
     );
-    insta::assert_snapshot!("comparison_junit", junit(&verdicts, FailOn::Worse).unwrap());
+    insta::assert_snapshot!(
+        "comparison_junit",
+        junit(&verdicts, FailOn::Regressed).unwrap()
+    );
     let back: Verdicts = serde_json::from_str(&json(&verdicts).unwrap()).unwrap();
     assert_eq!(back, verdicts);
 }
@@ -182,17 +185,17 @@ fn a_strict_gate_fails_what_nobody_can_tell() {
         all.filter(|(_, found)| found.gated && found.comparison.verdict == verdict)
             .count()
     };
-    assert_eq!(failures(FailOn::Worse), gated(Verdict::Worse));
+    assert_eq!(failures(FailOn::Regressed), gated(Verdict::Regressed));
     assert_eq!(
-        failures(FailOn::CannotTell),
-        gated(Verdict::Worse) + gated(Verdict::CannotTell)
+        failures(FailOn::Inconclusive),
+        gated(Verdict::Regressed) + gated(Verdict::Inconclusive)
     );
-    assert!(gated(Verdict::CannotTell) > 0);
-    assert!(annotations(&verdicts, FailOn::Worse).contains("::warning "));
-    let strict = annotations(&verdicts, FailOn::CannotTell);
+    assert!(gated(Verdict::Inconclusive) > 0);
+    assert!(annotations(&verdicts, FailOn::Regressed).contains("::warning "));
+    let strict = annotations(&verdicts, FailOn::Inconclusive);
     assert_eq!(
         strict.matches("::error ").count(),
-        failures(FailOn::CannotTell)
+        failures(FailOn::Inconclusive)
     );
 }
 
@@ -208,11 +211,11 @@ fn a_cell_that_works_no_more_is_told_in_every_form() {
     verdicts.cells.push(nowhere);
     let why = "works in the base, fails in the head: runs failed 5 of 5 (out-of-memory)";
     let both = "runs failed: base 5 of 5 (out-of-memory), head 5 of 5 (out-of-memory)";
-    let xml = junit(&verdicts, FailOn::Worse).unwrap();
+    let xml = junit(&verdicts, FailOn::Regressed).unwrap();
     for form in [
         text(&verdicts),
         markdown(&verdicts).replace('\\', ""),
-        annotations(&verdicts, FailOn::Worse),
+        annotations(&verdicts, FailOn::Regressed),
         xml.clone(),
         html(&verdicts),
     ] {
@@ -240,7 +243,7 @@ fn a_cell_that_works_no_more_is_told_in_every_form() {
         row("tf32 bs64")[1..4],
         ["runs", "0 of 5 failed", "5 of 5 failed"]
     );
-    assert_eq!(row("tf32 bs64").last().unwrap(), "worse");
+    assert_eq!(row("tf32 bs64").last().unwrap(), "regressed");
     assert_eq!(
         row("fp16 bs64")[1..4],
         ["runs", "5 of 5 failed", "5 of 5 failed"]
@@ -249,7 +252,7 @@ fn a_cell_that_works_no_more_is_told_in_every_form() {
 
 /// As the judge leaves a quantity that one side never yielded.
 fn not_measured(name: &str, value: f64, role: Role) -> QuantityVerdict {
-    let mut found = judged(name, (value, value), (1.0, 1.0, 1.0), Verdict::CannotTell);
+    let mut found = judged(name, (value, value), (1.0, 1.0, 1.0), Verdict::Inconclusive);
     found.not_measured_in = Some(role);
     match role {
         Role::Base => found.base = None,
@@ -271,7 +274,7 @@ fn not_measured(name: &str, value: f64, role: Role) -> QuantityVerdict {
 }
 
 #[test]
-fn figures_of_one_side_alone_say_where_they_were_not_measured() {
+fn metrics_of_one_side_alone_say_where_they_were_not_measured() {
     let names = ["throughput_samples_per_second", "step_p99_seconds"];
     for (role, of_cell, words) in [
         (Role::Head, failures(0, 5), "not measured in head"),
@@ -289,9 +292,9 @@ fn figures_of_one_side_alone_say_where_they_were_not_measured() {
         ] {
             assert!(form.contains(words), "{form}");
         }
-        let xml = junit(&verdicts, FailOn::Worse).unwrap();
-        let lines = annotations(&verdicts, FailOn::Worse);
-        // Where the cell is lost, it stands for its figures.
+        let xml = junit(&verdicts, FailOn::Regressed).unwrap();
+        let lines = annotations(&verdicts, FailOn::Regressed);
+        // Where the cell is lost, it stands for its metrics.
         let single = role == Role::Base;
         assert_eq!(xml.contains(words), single, "{xml}");
         assert_eq!(lines.contains(words), single, "{lines}");
@@ -302,8 +305,8 @@ fn figures_of_one_side_alone_say_where_they_were_not_measured() {
             xml,
             lines,
         ] {
-            let form = form.replace("0 cannot tell", "");
-            for none in ["cannot tell", "blocks show", "both sides"] {
+            let form = form.replace("0 inconclusive", "");
+            for none in ["inconclusive", "blocks show", "both sides"] {
                 assert!(!form.contains(none), "{none} in {form}");
             }
         }
@@ -322,7 +325,7 @@ fn annotations_are_no_more_than_github_shows() {
         cell.quantities[0].comparison.ratio = Some(ratio);
         verdicts.cells.push(cell);
     }
-    let all = annotations(&verdicts, FailOn::Worse);
+    let all = annotations(&verdicts, FailOn::Regressed);
     assert!(all.starts_with("::notice title="), "{all}");
     let errors: Vec<&str> = all
         .lines()
@@ -347,8 +350,8 @@ fn hostile_names_stay_names() {
     let wrapped = format!("<x>{}</x>", html(&verdicts).replace("<br>", "<br/>"));
     roxmltree::Document::parse(&wrapped).unwrap();
     assert!(!markdown(&verdicts).contains("<script"));
-    roxmltree::Document::parse(&junit(&verdicts, FailOn::Worse).unwrap()).unwrap();
-    for line in annotations(&verdicts, FailOn::Worse).lines() {
+    roxmltree::Document::parse(&junit(&verdicts, FailOn::Regressed).unwrap()).unwrap();
+    for line in annotations(&verdicts, FailOn::Regressed).lines() {
         assert!(
             line.starts_with("::error title=")
                 || line.starts_with("::warning title=")

@@ -48,7 +48,7 @@ fn an_idle_scenario_is_told_by_what_it_takes() {
         record.outcome = record::Outcome::Ok;
         record.metrics = Some(record::Metrics {
             measured_seconds: 20.0,
-            processor_seconds: Some(0.1),
+            cpu_seconds: Some(0.1),
             memory: protocol::Memory {
                 host_peak_resident_bytes: Some(700 << 20),
                 context_bytes: Some(500 << 20),
@@ -62,9 +62,7 @@ fn an_idle_scenario_is_told_by_what_it_takes() {
     let view = View::of(&sources);
     let text = markdown::render(&view);
     assert!(
-        text.contains(
-            "idle takes 700.0 MiB of host memory, 500.0 MiB of the card, 0.50 % of a processor"
-        ),
+        text.contains("idle takes 700.0 MiB of host memory, 500.0 MiB of the GPU, 0.50 % of a CPU"),
         "{text}"
     );
     assert!(!text.contains("samples/s"), "{text}");
@@ -137,7 +135,7 @@ fn every_compared_quantity_is_a_metric_of_a_cell() {
 }
 
 #[test]
-fn failed_runs_are_left_out_of_the_figures() {
+fn failed_runs_are_left_out_of_the_metrics() {
     with_view(&[small()], |view| {
         let cell = &view.report.cells[1];
         assert_eq!(
@@ -191,21 +189,21 @@ fn a_session_without_runs_has_a_report_too() {
 }
 
 #[test]
-fn cautions_name_what_makes_figures_doubtful() {
+fn warnings_name_what_makes_metrics_doubtful() {
     let mut source = small().source();
     source.session.complete = false;
     source.records.torn_after = Some(17);
     let record = &mut source.records.records[0];
-    record.monitor.card_throttle_reasons = vec!["gpu-idle".into(), "sw-power-cap".into()];
-    record.monitor.other_card_processes = vec![4711];
+    record.monitor.gpu_throttle_reasons = vec!["gpu-idle".into(), "sw-power-cap".into()];
+    record.monitor.other_gpu_processes = vec![4711];
     record.isolation = record::Isolation::Process {
         missing: vec!["memory limit".into()],
     };
     record.notes = vec!["the engine refused memlock −1".into()];
     record.workload.as_mut().unwrap().libtorch_version = "2.10.0".into();
     let sources = [source];
-    let cautions = View::of(&sources).report.cautions.join("\n");
-    insta::assert_snapshot!(cautions);
+    let warnings = View::of(&sources).report.warnings.join("\n");
+    insta::assert_snapshot!(warnings);
 }
 
 #[test]
@@ -222,8 +220,8 @@ fn sessions_of_different_machines_are_told_apart() {
     assert_eq!(labels, ["2026-11-12T10-20-30-abcd", "later"]);
     assert_eq!(view.contender_head(), "session");
     assert_eq!(view.groups[0].rows[0].cells, [0, 3]);
-    let cautions = view.report.cautions.join("\n");
-    assert!(cautions.contains("different machines"), "{cautions}");
+    let warnings = view.report.warnings.join("\n");
+    assert!(warnings.contains("different machines"), "{warnings}");
 }
 
 #[test]

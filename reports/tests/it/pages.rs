@@ -22,7 +22,7 @@ fn every_kind() -> Vec<(&'static str, Vec<Fake>)> {
         ("wide ranges", vec![support::wide_ranges()]),
         ("hostile names", vec![support::hostile()]),
         ("empty", vec![support::empty()]),
-        ("disturbed", vec![support::disturbed()]),
+        ("contaminated", vec![support::contaminated()]),
         (
             "two sessions",
             vec![
@@ -229,16 +229,16 @@ fn every_failed_run_stands_with_its_reason_stage_and_log() {
 }
 
 #[test]
-fn disturbed_tries_stand_apart_with_their_reason_and_what_came_of_them() {
-    let sources = [support::disturbed().source()];
+fn contaminated_tries_stand_apart_with_their_reason_and_what_came_of_them() {
+    let sources = [support::contaminated().source()];
     let view = View::of(&sources);
     let page = html::render(&view).unwrap();
-    let (_, section) = page.split_once("<section id=\"disturbed\"").unwrap();
+    let (_, section) = page.split_once("<section id=\"contaminated\"").unwrap();
     let (section, _) = section.split_once("</section>").unwrap();
     for word in [
         "r-0003",
         "try 1",
-        "other processes used the card: 4242 (somebody)",
+        "other processes used the GPU: 4242 (somebody)",
         "try 2 went well",
         "held back by hw_thermal_slowdown in 40 %",
     ] {
@@ -248,17 +248,17 @@ fn disturbed_tries_stand_apart_with_their_reason_and_what_came_of_them() {
         !page.contains("<section id=\"failures\""),
         "they are no failures of the workload"
     );
-    // Their series are drawn, in a colour of their own, with what disturbed them at its time.
+    // Their series are drawn, in a colour of their own, with what contaminated them at its time.
     let (_, drawn) = page.split_once("<section id=\"monitor\"").unwrap();
     let (drawn, _) = drawn.split_once("</section>").unwrap();
     assert!(drawn.contains("run r-0003 · try 1"));
     assert!(drawn.contains("from 3.0 s to 5.0 s"), "no stretch");
-    assert!(drawn.contains("the same in a try that was disturbed"));
-    // What rests on figures rests on the repetition alone.
+    assert!(drawn.contains("the same in a try that was contaminated"));
+    // What rests on metrics rests on the repetition alone.
     let cell = &view.report.cells[3];
     assert_eq!((cell.runs, cell.ok), (6, 5), "{}", cell.cell);
     let markdown = reports::markdown::render(&view);
-    assert!(markdown.contains("### 2 disturbed tries, in no figure and no verdict"));
+    assert!(markdown.contains("### 2 contaminated tries, in no metric and no verdict"));
     assert!(!markdown.contains("failed run"), "{markdown}");
 }
 
@@ -271,7 +271,7 @@ fn every_series_of_a_record_is_drawn() {
         "GPU power (W)",
         "GPU clocks (MHz)",
         "GPU temperature (°C)",
-        "Processors (cores)",
+        "CPUs (cores)",
         "Memory of the run (GiB)",
         "Host memory to be had (GiB)",
         "Threads, processes",

@@ -6,7 +6,7 @@ use judge::{
 };
 use reports::{
     format::Quantity,
-    trend::{CardChange, Series, html, markdown, text},
+    trend::{GpuChange, Series, html, markdown, text},
 };
 
 const DAY: f64 = 86_400.0;
@@ -33,10 +33,10 @@ fn series(title: &str, points: Vec<Point>) -> Series {
         direction: Some(Direction::HigherIsBetter),
         news: news(&points, &found, &TrendOptions::default()).unwrap(),
         changes: found.change_points,
-        card_changes: Vec::new(),
+        gpu_changes: Vec::new(),
         staleness: None,
         successor: None,
-        margin: 0.0,
+        threshold: 0.0,
         points,
     }
 }
@@ -87,7 +87,7 @@ fn what_calls_for_somebody_comes_first() {
     assert_eq!(drawings(&page).len(), 4);
     for words in [
         "no result for 5.0 days; usually one comes every 1.0 days",
-        "worse, new",
+        "regressed, new",
         "-10.",
         "4 series, 2 with a change of level.",
     ] {
@@ -96,16 +96,19 @@ fn what_calls_for_somebody_comes_first() {
 }
 
 #[test]
-fn a_change_within_the_margin_is_told_and_calls_for_nobody() {
+fn a_change_within_the_threshold_is_told_and_calls_for_nobody() {
     let mut small = series("small", points(60, |i| if i < 59 { 1000.0 } else { 900.0 }));
     let told = text(std::slice::from_ref(&small));
-    assert!(told.contains("worse, new"), "{told}");
-    small.margin = 0.2;
+    assert!(told.contains("regressed, new"), "{told}");
+    small.threshold = 0.2;
     let told = text(std::slice::from_ref(&small));
-    assert!(told.contains("worse within the margin, new"), "{told}");
+    assert!(
+        told.contains("regressed within the noise threshold, new"),
+        "{told}"
+    );
     let page = html(&[small], "", "").unwrap();
     assert!(page.contains("Changed with the last run"));
-    assert!(!page.contains("Worse with the last run"));
+    assert!(!page.contains("Regressed with the last run"));
 }
 
 #[test]
@@ -122,25 +125,24 @@ fn what_another_took_over_is_not_waited_for() {
     );
     let page = html(&all, "", "").unwrap();
     assert!(page.contains("superseded by image torch-2.12"));
-    for group in ["Without new results", "Worse with the last run"] {
+    for group in ["Without new results", "Regressed with the last run"] {
         assert!(!page.contains(group), "{group}");
     }
 }
 
 #[test]
-fn a_change_with_another_card_says_so_in_every_form() {
+fn a_change_with_another_gpu_says_so_in_every_form() {
     let mut fell = series("fell", points(60, |i| if i < 59 { 1000.0 } else { 900.0 }));
-    fell.card_changes = vec![CardChange {
+    fell.gpu_changes = vec![GpuChange {
         index: 59,
         before: "GPU-a1".to_owned(),
         after: "GPU-b2".to_owned(),
     }];
     let all = [fell];
     for told in [text(&all), markdown(&all), html(&all, "", "").unwrap()] {
-        assert!(told.contains("worse, new, on another card"), "{told}");
+        assert!(told.contains("regressed, new, on another GPU"), "{told}");
         // An apostrophe is an entity on a page.
-        let remark =
-            "at point 59 the card changed from GPU-a1 to GPU-b2, so that the change may be";
+        let remark = "at point 59 the GPU changed from GPU-a1 to GPU-b2, so that the change may be";
         assert!(told.contains(remark), "{told}");
     }
 }

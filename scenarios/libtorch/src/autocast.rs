@@ -32,9 +32,9 @@ impl Dtype {
 /// Which device's operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DeviceType {
-    /// The processor.
+    /// The CPU.
     Cpu,
-    /// Every card.
+    /// Every GPU.
     Cuda,
 }
 

@@ -34,7 +34,7 @@ type Body = Box<dyn Fn(&[Tensor]) -> Result<Tensor> + Send>;
 
 /// Runs `body` on `input`, keeping nothing but `input` for backward.
 ///
-/// On a card, backward calls the body from another thread: hence `Send`. To share a block's
+/// On a GPU, backward calls the body from another thread: hence `Send`. To share a block's
 /// parameters with the model, capture an `Arc<Mutex<Block>>`, or shallow clones.
 ///
 /// A panic in the body, in forward or in backward, becomes an [`Error`]: here, or in the

@@ -12,7 +12,7 @@ pub fn version() -> &'static str {
     version.to_str().unwrap_or("unknown")
 }
 
-/// Threads that one operation on the processor may use.
+/// Threads that one operation on the CPU may use.
 pub fn threads() -> Result<u32> {
     let mut threads = 0;
     // SAFETY: both pointers are valid for the call.
@@ -20,7 +20,7 @@ pub fn threads() -> Result<u32> {
     Ok(u32::try_from(threads).unwrap_or_default())
 }
 
-/// Sets the threads that one operation on the processor may use.
+/// Sets the threads that one operation on the CPU may use.
 pub fn set_threads(threads: u32) -> Result<()> {
     let threads = i32::try_from(threads)
         .ok()
@@ -32,7 +32,7 @@ pub fn set_threads(threads: u32) -> Result<()> {
     call(|failure| unsafe { ffi::torchgauge_set_threads(threads, failure) })
 }
 
-/// Seeds the random generators of the processor and of every card.
+/// Seeds the random generators of the CPU and of every GPU.
 pub fn seed(seed: u64) -> Result<()> {
     // SAFETY: the pointer is valid for the call.
     call(|failure| unsafe { ffi::torchgauge_seed(seed, failure) })
@@ -41,14 +41,14 @@ pub fn seed(seed: u64) -> Result<()> {
 /// Whether libtorch must take deterministic algorithms only, and refuse operations that
 /// have none.
 ///
-/// On a card cuBLAS also wants `CUBLAS_WORKSPACE_CONFIG=:4096:8` in the environment.
+/// On a GPU cuBLAS also wants `CUBLAS_WORKSPACE_CONFIG=:4096:8` in the environment.
 pub fn set_deterministic(on: bool) -> Result<()> {
     // SAFETY: the pointer is valid for the call.
     call(|failure| unsafe { ffi::torchgauge_set_deterministic(on, failure) })
 }
 
 /// Ends the process without the exit handlers of libtorch and CUDA: they give back what the
-/// kernel takes back anyway, which takes a while, and may hang where a card is lost.
+/// kernel takes back anyway, which takes a while, and may hang where a GPU is lost.
 ///
 /// Nothing that is buffered in the process is written any more.
 pub fn exit_now(code: u8) -> ! {

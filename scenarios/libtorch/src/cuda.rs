@@ -1,4 +1,4 @@
-//! Cards: facts, context, settings, events, side streams and graphs.
+//! GPUs: facts, context, settings, events, side streams and graphs.
 //!
 //! All of it answers [`crate::Error::NotBuiltWithCuda`] in a build without the feature `cuda`,
 //! except [`built`], [`is_available`] and [`device_count`], which say that there is nothing.
@@ -22,7 +22,7 @@ pub fn built() -> bool {
     unsafe { ffi::torchgauge_cuda_built() }
 }
 
-/// Cards that libtorch can use; 0 also where there is no driver. Makes no context.
+/// GPUs that libtorch can use; 0 also where there is no driver. Makes no context.
 pub fn device_count() -> Result<u32> {
     let mut count = 0;
     // SAFETY: both pointers are valid for the call.
@@ -33,34 +33,34 @@ pub fn device_count() -> Result<u32> {
     }
 }
 
-/// Whether there is a card that libtorch can use.
+/// Whether there is a GPU that libtorch can use.
 #[must_use]
 pub fn is_available() -> bool {
     device_count().is_ok_and(|count| count > 0)
 }
 
-/// Makes the card current for this thread, and its context real.
+/// Makes the GPU current for this thread, and its context real.
 pub fn start(index: u32) -> Result<()> {
     // SAFETY: the pointer is valid for the call.
     call(|failure| unsafe { ffi::torchgauge_cuda_start(raw_index(index), failure) })
 }
 
-/// Waits until the current card has nothing left to do.
+/// Waits until the current GPU has nothing left to do.
 pub fn synchronize() -> Result<()> {
     // SAFETY: the pointer is valid for the call.
     call(|failure| unsafe { ffi::torchgauge_cuda_synchronize(failure) })
 }
 
-/// Memory of a card over all processes.
+/// Memory of a GPU over all processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryInfo {
     /// Bytes that nobody uses.
     pub free_bytes: u64,
-    /// Bytes of the card.
+    /// Bytes of the GPU.
     pub total_bytes: u64,
 }
 
-/// Memory of the card, as the driver says. Makes the card's context.
+/// Memory of the GPU, as the driver says. Makes the GPU's context.
 pub fn memory_info(index: u32) -> Result<MemoryInfo> {
     let mut info = MemoryInfo {
         free_bytes: 0,
@@ -118,7 +118,7 @@ pub fn empty_cache() -> Result<()> {
     call(|failure| unsafe { ffi::torchgauge_cuda_empty_cache(failure) })
 }
 
-/// Limits the allocator to a share of the card's memory, in 0 to 1.
+/// Limits the allocator to a share of the GPU's memory, in 0 to 1.
 pub fn set_memory_fraction(index: u32, fraction: f64) -> Result<()> {
     // SAFETY: the pointer is valid for the call.
     call(|failure| unsafe {
@@ -126,7 +126,7 @@ pub fn set_memory_fraction(index: u32, fraction: f64) -> Result<()> {
     })
 }
 
-/// What C++ takes an index as; too large a one is refused there like any that is not a card's.
+/// What C++ takes an index as; too large a one is refused there like any that is not a GPU's.
 pub(crate) fn raw_index(index: u32) -> i32 {
     i32::try_from(index).unwrap_or(i32::MAX)
 }

@@ -13,7 +13,7 @@ use crate::ffi;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The device's memory ran out; on the processor the host's.
+    /// The device's memory ran out; on the CPU the host's.
     #[error("out of memory: {message}")]
     OutOfMemory {
         /// libtorch's words, without its stack trace.

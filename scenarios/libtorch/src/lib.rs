@@ -3,11 +3,11 @@
 //! | module | what it adds |
 //! |---|---|
 //! | [`allocator`] | what the CUDA allocator says about its own settings |
-//! | [`autocast`] | mixed precision with a chosen type, on the processor and on a card |
+//! | [`autocast`] | mixed precision with a chosen type, on the CPU and on a GPU |
 //! | [`autograd`] | backward with a given gradient, gradients set to none |
 //! | [`checkpoint`] | activations computed again in backward instead of kept |
 //! | [`cuda`] | facts, context, settings, events, side streams, graphs |
-//! | [`memory`] | peaks of a card's allocator, and a counting allocator for the processor |
+//! | [`memory`] | peaks of a GPU's allocator, and a counting allocator for the CPU |
 //! | [`optim`] | fused SGD and `AdamW` steps, and the parts of a loss scaler |
 //!
 //! Tensors are [`tch::Tensor`] throughout. Nothing here panics on what libtorch throws:

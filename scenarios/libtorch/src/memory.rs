@@ -4,7 +4,7 @@ pub mod host;
 
 use crate::{Result, error::call, ffi};
 
-/// Statistics of a card's caching allocator. `None` where its backend does not count.
+/// Statistics of a GPU's caching allocator. `None` where its backend does not count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DeviceStats {
     /// Bytes in tensors.
@@ -41,7 +41,7 @@ pub struct DeviceStats {
     pub peak_segments: Option<u64>,
 }
 
-/// The statistics of the card with this index.
+/// The statistics of the GPU with this index.
 ///
 /// Under `cudaMallocAsync` the driver keeps the pool, so libtorch sees no segments, splits
 /// or driver calls, and those fields are `None`.
@@ -73,14 +73,14 @@ pub fn device_stats(index: u32) -> Result<DeviceStats> {
     })
 }
 
-/// An allocation on a card that failed, and what the caching allocator held at that moment.
+/// An allocation on a GPU that failed, and what the caching allocator held at that moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shortage {
     /// Bytes that were asked for, rounded up to what would have been taken from the driver.
     pub requested_bytes: u64,
-    /// Bytes of the card that nobody used.
+    /// Bytes of the GPU that nobody used.
     pub free_bytes: u64,
-    /// Bytes of the card, or of the share of it that this process may take.
+    /// Bytes of the GPU, or of the share of it that this process may take.
     pub capacity_bytes: u64,
     /// Bytes in tensors.
     pub allocated_bytes: u64,
@@ -88,8 +88,8 @@ pub struct Shortage {
     pub reserved_bytes: u64,
 }
 
-/// From now on [`last_shortage`] knows the last allocation that failed on any card. To be called
-/// once the card is ready; without effect under `cudaMallocAsync`, which tells nobody of them.
+/// From now on [`last_shortage`] knows the last allocation that failed on any GPU. To be called
+/// once the GPU is ready; without effect under `cudaMallocAsync`, which tells nobody of them.
 pub fn watch_shortages(index: u32) -> Result<()> {
     let index = crate::cuda::raw_index(index);
     // SAFETY: the pointer is valid for the call.
@@ -112,7 +112,7 @@ pub fn last_shortage() -> Option<Shortage> {
     })
 }
 
-/// Lets the card's peaks start again from what is in use now.
+/// Lets the GPU's peaks start again from what is in use now.
 pub fn reset_peak(index: u32) -> Result<()> {
     let index = crate::cuda::raw_index(index);
     // SAFETY: the pointer is valid for the call.

@@ -25,7 +25,7 @@ fn products_run_in_the_chosen_type_within_the_scope_only() {
     for (chosen, kind) in [(Dtype::BFloat16, Kind::BFloat16), (Dtype::Half, Kind::Half)] {
         let within = with(DeviceType::Cpu, Some(chosen), true, || {
             assert_eq!(dtype(DeviceType::Cpu), Some(chosen));
-            // Only the processor's operations were asked for.
+            // Only the CPU's operations were asked for.
             assert_eq!(dtype(DeviceType::Cuda), None);
             product()
         });

@@ -60,9 +60,9 @@ pub struct MemoryPoint {
     pub allocated_bytes: Option<u64>,
     /// Most bytes in tensors since the last point.
     pub peak_allocated_bytes: Option<u64>,
-    /// Bytes held by the caching allocator; on a card only.
+    /// Bytes held by the caching allocator; on a GPU only.
     pub reserved_bytes: Option<u64>,
-    /// Bytes of the card in use by everybody.
+    /// Bytes of the GPU in use by everybody.
     pub device_used_bytes: Option<u64>,
 }
 
@@ -93,7 +93,7 @@ pub enum Event {
     },
     /// Memory at a moment outside of measuring.
     Memory(MemoryPoint),
-    /// One measured step. Written after the last of them, so that writing disturbs none.
+    /// One measured step. Written after the last of them, so that writing contaminates none.
     Step(Step),
     /// The last line of a run that went well.
     Finished(Box<Summary>),
@@ -121,26 +121,26 @@ pub struct Started {
     pub scenario_version: String,
     /// libtorch's version, such as `2.11.0`.
     pub libtorch_version: String,
-    /// Threads for work on the processor.
+    /// Threads for work on the CPU.
     pub threads: u32,
-    /// The card, where the run uses one.
+    /// The GPU, where the run uses one.
     pub cuda: Option<CudaFacts>,
-    /// The allocator's settings as libtorch says that it uses them; on a card only.
+    /// The allocator's settings as libtorch says that it uses them; on a GPU only.
     pub allocator: Option<String>,
 }
 
-/// The card and its libraries, as the workload sees them.
+/// The GPU and its libraries, as the workload sees them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CudaFacts {
-    /// The card's name.
+    /// The GPU's name.
     pub device_name: String,
-    /// The card's UUID, `GPU-…`.
+    /// The GPU's UUID, `GPU-…`.
     pub uuid: String,
     /// Compute capability, such as `9.0`.
     pub capability: String,
     /// Multiprocessors.
     pub multiprocessors: u32,
-    /// Memory of the card.
+    /// Memory of the GPU.
     pub total_memory_bytes: u64,
     /// CUDA runtime linked in, such as `13.0`.
     pub runtime_version: String,
@@ -155,7 +155,7 @@ pub struct CudaFacts {
 pub struct Step {
     /// From 0.
     pub index: u32,
-    /// Time of the step; on a card between two CUDA events.
+    /// Time of the step; on a GPU between two CUDA events.
     pub seconds: f64,
     /// Mean loss over the step's micro-batches; `None` for inference.
     pub loss: Option<f64>,
@@ -185,13 +185,13 @@ pub struct StepParts {
     pub optimizer_seconds: f64,
 }
 
-/// Memory figures. `None` is «cannot be known here», never 0.
+/// Memory metrics. `None` is «cannot be known here», never 0.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Memory {
-    /// Most bytes in tensors during the measured steps. On a card from libtorch's allocator,
-    /// on the processor from a counting allocator.
+    /// Most bytes in tensors during the measured steps. On a GPU from libtorch's allocator,
+    /// on the CPU from a counting allocator.
     pub peak_allocated_bytes: Option<u64>,
-    /// Most bytes that the caching allocator held during the measured steps; on a card only.
+    /// Most bytes that the caching allocator held during the measured steps; on a GPU only.
     pub peak_reserved_bytes: Option<u64>,
     /// As `peak_allocated_bytes`, over the whole run, warm-up included.
     pub run_peak_allocated_bytes: Option<u64>,
@@ -207,35 +207,35 @@ pub struct Memory {
     pub gradient_bytes: Option<u64>,
     /// Bytes of optimizer state.
     pub optimizer_bytes: Option<u64>,
-    /// Bytes of the card that making the CUDA context took: in use once it was made and before
-    /// the first tensor, less those in use before, both as NVML says; on a card only. Another
+    /// Bytes of the GPU that making the CUDA context took: in use once it was made and before
+    /// the first tensor, less those in use before, both as NVML says; on a GPU only. Another
     /// process that takes or frees memory in that moment counts too.
     pub context_bytes: Option<u64>,
-    /// Bytes of the card in use before this process made its context; on a card only.
+    /// Bytes of the GPU in use before this process made its context; on a GPU only.
     #[serde(default)]
     pub device_used_before_bytes: Option<u64>,
-    /// Bytes of the card in use by everybody at the end of the last measured step.
+    /// Bytes of the GPU in use by everybody at the end of the last measured step.
     pub device_used_bytes: Option<u64>,
-    /// Bytes of the card.
+    /// Bytes of the GPU.
     pub device_total_bytes: Option<u64>,
     /// Most resident bytes of the process in host memory (`VmHWM`).
     pub host_peak_resident_bytes: Option<u64>,
-    /// The caching allocator's counters; on a card only.
+    /// The caching allocator's counters; on a GPU only.
     pub counters: Option<AllocatorCounters>,
-    /// The allocation that failed; only where memory ran out on a card. «Now» is then that moment
+    /// The allocation that failed; only where memory ran out on a GPU. «Now» is then that moment
     /// for the allocator's bytes, and not the end of the work that failed, which gave them back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shortage: Option<Shortage>,
 }
 
-/// An allocation on a card that failed, and what the caching allocator held at that moment.
+/// An allocation on a GPU that failed, and what the caching allocator held at that moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Shortage {
     /// Bytes that were asked for, rounded up to what would have been taken from the driver.
     pub requested_bytes: u64,
-    /// Bytes of the card that nobody used.
+    /// Bytes of the GPU that nobody used.
     pub free_bytes: u64,
-    /// Bytes of the card, or of the share of it that the run may take.
+    /// Bytes of the GPU, or of the share of it that the run may take.
     pub capacity_bytes: u64,
     /// Bytes in tensors.
     pub allocated_bytes: u64,
@@ -308,13 +308,13 @@ pub struct Summary {
     pub measured_seconds: f64,
     /// `samples / measured_seconds`; `None` for the task idle.
     pub throughput_samples_per_second: Option<f64>,
-    /// Processor time that the process took during the measured steps, all threads together, in
+    /// CPU time that the process took during the measured steps, all threads together, in
     /// hundredths of a second.
     #[serde(default)]
-    pub processor_seconds: Option<f64>,
-    /// As `processor_seconds`, from the start of the process to the end of the measured steps.
+    pub cpu_seconds: Option<f64>,
+    /// As `cpu_seconds`, from the start of the process to the end of the measured steps.
     #[serde(default)]
-    pub run_processor_seconds: Option<f64>,
+    pub run_cpu_seconds: Option<f64>,
     /// Floating-point operations of the model for a sample, two for each multiply-add; what is
     /// computed again for checkpointing does not count. Where lengths vary, the mean over the
     /// measured steps.

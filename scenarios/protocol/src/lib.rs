@@ -26,13 +26,13 @@ pub use variant::{
     Positive, Precision, Variant,
 };
 
-/// What a run with `deterministic` needs in its environment on a card, with its value: cuBLAS
+/// What a run with `deterministic` needs in its environment on a GPU, with its value: cuBLAS
 /// then works in buffers that give the same bits every time (NVIDIA's cuBLAS documentation,
 /// «Results Reproducibility»).
 pub const DETERMINISTIC_ENVIRONMENT: (&str, &str) = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8");
 
 /// Says where the CUDA driver keeps the kernels that it compiles (NVIDIA's CUDA programming guide,
-/// «CUDA Environment Variables»). The harness sets it for every run on a card.
+/// «CUDA Environment Variables»). The harness sets it for every run on a GPU.
 pub const KERNEL_CACHE_VARIABLE: &str = "CUDA_CACHE_PATH";
 
 /// How long a step of the task idle is.

@@ -14,7 +14,7 @@ pub enum Task {
     Training,
     /// Forward without gradients.
     Inference,
-    /// Nothing: libtorch is loaded, the card's context is made, and time passes. A step is
+    /// Nothing: libtorch is loaded, the GPU's context is made, and time passes. A step is
     /// [`crate::IDLE_STEP`] long.
     Idle,
 }

@@ -10,15 +10,15 @@ use crate::{Model, Refusal, Task, VERSION, Variant, variant::text_axis};
 /// Where the work runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Device {
-    /// The processor.
+    /// The CPU.
     #[default]
     Cpu,
-    /// One CUDA card, by its index as the process sees it.
+    /// One CUDA GPU, by its index as the process sees it.
     Cuda(u32),
 }
 
 impl Device {
-    /// Whether this is a CUDA card.
+    /// Whether this is a CUDA GPU.
     #[must_use]
     pub fn is_cuda(self) -> bool {
         matches!(self, Self::Cuda(_))
@@ -122,11 +122,11 @@ pub struct RunFile {
     pub steps: Steps,
     /// Seed of parameters, data and dropout.
     pub seed: u64,
-    /// Threads for work on the processor; `None`: as many as the process may use.
+    /// Threads for work on the CPU; `None`: as many as the process may use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
-    /// Most bytes of the card that the caching allocator may hold, as a wall to run against;
-    /// `None`: all of them. On a card only.
+    /// Most bytes of the GPU that the caching allocator may hold, as a wall to run against;
+    /// `None`: all of them. On a GPU only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_memory_bytes: Option<u64>,
     /// The workload ends itself after this long, in seconds. It is longer than the harness waits,
@@ -213,7 +213,7 @@ impl RunFile {
             return refuse("0 threads".into(), "at least 1, or none to use all");
         }
         if self.device_memory_bytes == Some(0) {
-            return refuse("0 bytes of the card".into(), "at least 1, or none for all");
+            return refuse("0 bytes of the GPU".into(), "at least 1, or none for all");
         }
         if let Some(seconds) = self.deadline_seconds
             && !(seconds > 0.0 && seconds <= LONGEST_SECONDS)
@@ -225,7 +225,7 @@ impl RunFile {
         }
         if self.device_memory_bytes.is_some() && !self.device.is_cuda() {
             return refuse(
-                "a wall for the card's memory on cpu".into(),
+                "a wall for the GPU's memory on cpu".into(),
                 "a device cuda:N, or no device_memory_bytes (a container's limit serves on cpu)",
             );
         }
@@ -312,7 +312,7 @@ mod tests {
         }
         check(
             |file| file.device_memory_bytes = Some(1 << 30),
-            "a wall for the card's memory on cpu",
+            "a wall for the GPU's memory on cpu",
         );
     }
 

@@ -59,13 +59,13 @@ fn check_device(variant: &Variant, device: Device) -> Result<(), Refusal> {
             Precision::Tf32 => {
                 return refuse(
                     "precision",
-                    "tf32 needs a CUDA card; on cpu use fp32 or amp-bf16".into(),
+                    "tf32 needs a CUDA GPU; on cpu use fp32 or amp-bf16".into(),
                 );
             }
             Precision::AmpFp16 => {
                 return refuse(
                     "precision",
-                    "amp-fp16 with loss scaling needs a CUDA card; on cpu use fp32 or amp-bf16"
+                    "amp-fp16 with loss scaling needs a CUDA GPU; on cpu use fp32 or amp-bf16"
                         .into(),
                 );
             }
@@ -83,7 +83,7 @@ fn check_device(variant: &Variant, device: Device) -> Result<(), Refusal> {
         if variant.execution == Execution::CudaGraph {
             return refuse(
                 "execution",
-                "cuda-graph needs a CUDA card; on cpu use eager".into(),
+                "cuda-graph needs a CUDA GPU; on cpu use eager".into(),
             );
         }
         if variant.kernel_cache == KernelCache::Session {
@@ -171,7 +171,7 @@ fn check_input(model: Model, variant: &Variant) -> Result<(), Refusal> {
 }
 
 fn check_loader(task: Task, variant: &Variant) -> Result<(), Refusal> {
-    // More processes than any machine has processors for.
+    // More processes than any machine has CPUs for.
     const MOST: u32 = 256;
     // Requests and answers for all of them fit into a pipe, so that nobody waits for nobody.
     const MOST_AHEAD: u32 = 64;
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn every_axis_is_open_on_a_card() {
+    fn every_axis_is_open_on_a_gpu() {
         let variant: Variant = serde_json::from_str(
             r#"{"precision":"amp-fp16","checkpointing":"every-2","accumulation":4,"batch":8,
                 "allocator":"max_split_size_mb:64","memory_format":"channels-last",

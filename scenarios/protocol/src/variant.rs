@@ -128,7 +128,7 @@ pub enum Optimizer {
     Adamw,
 }
 
-/// How the processor hands the work to the card.
+/// How the CPU hands the work to the GPU.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Execution {
@@ -139,7 +139,7 @@ pub enum Execution {
     CudaGraph,
 }
 
-/// Where the CUDA driver keeps the kernels that it compiles for the card. cuDNN's trials have it
+/// Where the CUDA driver keeps the kernels that it compiles for the GPU. cuDNN's trials have it
 /// compile some hundred.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -169,7 +169,7 @@ pub struct Variant {
     pub memory_format: MemoryFormat,
     /// The optimizer.
     pub optimizer: Optimizer,
-    /// How the processor hands the work to the card.
+    /// How the CPU hands the work to the GPU.
     pub execution: Execution,
     /// Only algorithms that give the same bits every time, for the price that they ask.
     pub deterministic: bool,

@@ -6,7 +6,7 @@
 //! micro-batches are one batch *n* times as large.
 //!
 //! A run, with a data loader or without, trains on few fixed micro-batches again and again, as synthetic benchmarks do:
-//! the device works the same, no loader disturbs the figures, and the loss falls, which a
+//! the device works the same, no loader contaminates the metrics, and the loss falls, which a
 //! validity check can ask for. Where lengths vary, a step takes the beginning of each sequence.
 
 mod lengths;
@@ -82,7 +82,7 @@ pub struct Source {
     seed: u64,
     batch: usize,
     memory_format: MemoryFormat,
-    /// Threads that make pixels; `None`: as many as there are processors.
+    /// Threads that make pixels; `None`: as many as there are CPUs.
     threads: Option<usize>,
 }
 
@@ -113,7 +113,7 @@ impl Source {
     }
 
     /// The same data for a worker of a data loader: made by one thread, as several workers share
-    /// the processors, and contiguous, as they are handed over.
+    /// the CPUs, and contiguous, as they are handed over.
     #[must_use]
     pub fn of_worker(self) -> Self {
         Self {
@@ -174,7 +174,7 @@ impl Source {
     }
 
     /// Standard normal values of the batch's images from sample `first` on, made on all
-    /// processors: a large batch has some 10⁸.
+    /// CPUs: a large batch has some 10⁸.
     fn pixels(&self, first: u64, per_image: usize) -> Result<Vec<f32>, Error> {
         let count = self.batch * per_image;
         let mut pixels = Vec::new();

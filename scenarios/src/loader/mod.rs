@@ -2,7 +2,7 @@
 //! micro-batches ahead of need and hands them over as files in `/dev/shm`, which this process maps.
 //!
 //! The micro-batches are those that a run without a loader keeps on the device, made anew for every
-//! step: the same work and the same losses, and the way of the data besides. Batches reach a card
+//! step: the same work and the same losses, and the way of the data besides. Batches reach a GPU
 //! from pageable memory, as with `pin_memory=False`, `PyTorch`'s default.
 //!
 //! A worker is this program again, started afresh, because a process that has threads cannot be

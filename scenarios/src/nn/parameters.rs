@@ -145,7 +145,7 @@ impl Scope<'_> {
 
     /// The tensor's own place is taken before a scratch one, so that parameters lie beside each
     /// other in the caching allocator's segments, as those of a finished `PyTorch` model do that
-    /// is brought to a card. With gaps between them the optimizer's state, which comes later, lies
+    /// is brought to a GPU. With gaps between them the optimizer's state, which comes later, lies
     /// elsewhere, and more segments are held than steps need.
     fn make(&self, shape: &[i64], init: Init) -> Result<Tensor> {
         let Placement {

@@ -1,4 +1,4 @@
-//! A run that computes nothing: what a container takes once libtorch is loaded and, on a card, the
+//! A run that computes nothing: what a container takes once libtorch is loaded and, on a GPU, the
 //! context is made.
 
 use std::{
@@ -31,7 +31,7 @@ pub(super) fn idle<W: Write>(
 
     results.begin(Phase::Measure, Instant::now())?;
     let mut stretches = Vec::new();
-    let processor_before = host::processor_seconds();
+    let cpu_before = host::cpu_seconds();
     let began = Instant::now();
     for step in 0..file.steps.measured {
         let step_began = Instant::now();
@@ -40,7 +40,7 @@ pub(super) fn idle<W: Write>(
         results.heartbeat(step + 1)?;
     }
     let measured_seconds = began.elapsed().as_secs_f64();
-    let run_processor_seconds = host::processor_seconds();
+    let run_cpu_seconds = host::cpu_seconds();
     let memory = meter.read()?;
     results.end()?;
     for (index, seconds) in (0..).zip(stretches) {
@@ -53,8 +53,8 @@ pub(super) fn idle<W: Write>(
     Ok(Summary {
         warmup_steps,
         measured_seconds,
-        processor_seconds: host::between(processor_before, run_processor_seconds),
-        run_processor_seconds,
+        cpu_seconds: host::between(cpu_before, run_cpu_seconds),
+        run_cpu_seconds,
         memory,
         ..Summary::default()
     })

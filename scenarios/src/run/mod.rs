@@ -63,10 +63,10 @@ fn attempt<W: Write>(
     let process_start = Instant::now().checked_sub(age).unwrap_or_else(Instant::now);
     let file = RunFile::parse(text)?;
     crate::deadline::arm(file.deadline_seconds);
-    let threads = file.threads.unwrap_or_else(usable_processors);
+    let threads = file.threads.unwrap_or_else(usable_cpus);
     libtorch::set_threads(threads)?;
 
-    // Asking for the card's facts starts the driver, which is part of starting CUDA,
+    // Asking for the GPU's facts starts the driver, which is part of starting CUDA,
     // although the first line of the file must wait for it.
     let read = Instant::now();
     let facts = device::facts(file.device);
@@ -75,10 +75,8 @@ fn attempt<W: Write>(
         Err(error) => (None, Some(error)),
     };
     let mut context = Context::default();
-    let card = cuda
-        .as_ref()
-        .and_then(|facts| nvml::Card::open(&facts.uuid));
-    context.before = card.as_ref().and_then(nvml::Card::used_bytes);
+    let gpu = cuda.as_ref().and_then(|facts| nvml::Gpu::open(&facts.uuid));
+    context.before = gpu.as_ref().and_then(nvml::Gpu::used_bytes);
     let allocator = cuda
         .as_ref()
         .map(|_| allocator::effective().map(|settings| device::effective_allocator(&settings)))
@@ -106,8 +104,8 @@ fn attempt<W: Write>(
     }
     device::check_kernel_cache(file.variant.kernel_cache)?;
     device::start(file.device, file.variant.deterministic)?;
-    context.after = card.as_ref().and_then(nvml::Card::used_bytes);
-    drop(card);
+    context.after = gpu.as_ref().and_then(nvml::Gpu::used_bytes);
+    drop(gpu);
     if file.device.is_cuda() {
         results.end()?;
     }
@@ -135,7 +133,7 @@ fn raise_wall(file: &RunFile, facts: Option<&CudaFacts>) -> Result<(), Error> {
     Ok(cuda::set_memory_fraction(index, share.min(1.0))?)
 }
 
-/// Processors that this process may use: its affinity and its container's limits count.
-fn usable_processors() -> u32 {
+/// CPUs that this process may use: its affinity and its container's limits count.
+fn usable_cpus() -> u32 {
     thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(1))
 }

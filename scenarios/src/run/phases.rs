@@ -196,7 +196,7 @@ impl<'a, W: Write> Run<'a, W> {
         device::synchronize(file.device)?;
         self.results.begin(Phase::Measure, Instant::now())?;
 
-        let processor_before = host::processor_seconds();
+        let cpu_before = host::cpu_seconds();
         let began = Instant::now();
         watch.mark()?;
         for step in 0..file.steps.measured {
@@ -207,7 +207,7 @@ impl<'a, W: Write> Run<'a, W> {
         }
         device::synchronize(file.device)?;
         let measured_seconds = began.elapsed().as_secs_f64();
-        let run_processor_seconds = host::processor_seconds();
+        let run_cpu_seconds = host::cpu_seconds();
 
         let memory = self.meter.read()?;
         self.results.end()?;
@@ -245,8 +245,8 @@ impl<'a, W: Write> Run<'a, W> {
             samples,
             measured_seconds,
             throughput_samples_per_second: Some(samples as f64 / measured_seconds),
-            processor_seconds: host::between(processor_before, run_processor_seconds),
-            run_processor_seconds,
+            cpu_seconds: host::between(cpu_before, run_cpu_seconds),
+            run_cpu_seconds,
             model_flops_per_sample: Some(self.flops_per_sample(bench)),
             matmul_flops_per_second: None,
             first_loss: steps.first().copied(),

@@ -1,4 +1,4 @@
-//! A step captured once as a CUDA graph and replayed: the processor's part of a step becomes one
+//! A step captured once as a CUDA graph and replayed: the CPU's part of a step becomes one
 //! call, whatever the number of kernels.
 
 use libtorch::{autograd, cuda};

@@ -18,7 +18,7 @@ pub struct Arithmetic {
 impl Arithmetic {
     /// Sets the process up for this precision.
     ///
-    /// On a card `fp32` switches tf32 off everywhere, also where libtorch's default has it
+    /// On a GPU `fp32` switches tf32 off everywhere, also where libtorch's default has it
     /// on (convolutions), and `tf32` switches it on everywhere. Under autocast matrix
     /// products and convolutions are in the shorter type, and the switches stay as
     /// libtorch's defaults.

@@ -70,7 +70,7 @@ fn check(model: Model, task: Task, variant: &str, effective_batch: u64) -> Summa
     assert_eq!(summary.effective_batch, effective_batch);
     assert_eq!(summary.samples, 3 * effective_batch);
     let product = throughput * summary.measured_seconds;
-    assert!(summary.processor_seconds <= summary.run_processor_seconds);
+    assert!(summary.cpu_seconds <= summary.run_cpu_seconds);
     assert!((product - summary.samples as f64).abs() < 1e-6 * product);
 
     let steps: Vec<_> = events
@@ -109,10 +109,7 @@ fn check(model: Model, task: Task, variant: &str, effective_batch: u64) -> Summa
     assert!(memory.allocated_bytes.unwrap() <= peak);
     assert!(peak <= memory.run_peak_allocated_bytes.unwrap());
     assert!(memory.host_peak_resident_bytes.unwrap() > peak);
-    assert_eq!(
-        memory.peak_reserved_bytes, None,
-        "a processor reserves nothing"
-    );
+    assert_eq!(memory.peak_reserved_bytes, None, "a CPU reserves nothing");
     (**summary).clone()
 }
 
@@ -243,7 +240,7 @@ fn every_tiny_model_infers() {
 }
 
 #[test]
-fn the_axes_of_a_processor_reach_the_work() {
+fn the_axes_of_a_cpu_reach_the_work() {
     let _turn = alone();
     let plain = check(Model::BertTiny, Task::Training, r#"{"batch":8}"#, 8);
     let variant = r#"{"batch":8,"accumulation":3,"precision":"amp-bf16","optimizer":"adamw",
@@ -351,8 +348,8 @@ fn idling_takes_memory_and_time_and_nothing_else() {
     assert!(summary.measured_seconds >= 2.0);
     // Loading libtorch takes longer than idling does.
     let (idle, all) = (
-        summary.processor_seconds.unwrap(),
-        summary.run_processor_seconds.unwrap(),
+        summary.cpu_seconds.unwrap(),
+        summary.run_cpu_seconds.unwrap(),
     );
     assert!(idle < 0.2 && idle < all, "{idle} {all}");
     // libtorch's own pages are resident, and no tensor is.
@@ -464,7 +461,7 @@ fn bad_run_files_fail_with_a_type() {
 }
 
 #[test]
-fn a_missing_card_fails_with_a_type() {
+fn a_missing_gpu_fails_with_a_type() {
     let run = run_file(Model::BertTiny, Task::Training, "{}").replace("cpu", "cuda:99");
     let folder = Folder::new(&run);
     let output = folder.run();

@@ -122,7 +122,7 @@ fn bad_run_files_are_named() {
     );
     bad(
         &RUN.replace(r#""batch":4"#, r#""batch":4,"precision":"tf32""#),
-        "tf32 needs a CUDA card",
+        "tf32 needs a CUDA GPU",
     );
     bad(
         &RUN.replace(r#""measured":2"#, r#""measured":0"#),
@@ -139,7 +139,7 @@ fn bad_run_files_are_named() {
 }
 
 #[test]
-fn a_card_that_is_not_there_is_named() {
+fn a_gpu_that_is_not_there_is_named() {
     let _turn = alone();
     // Index 99 is on no machine, with CUDA or without.
     check(

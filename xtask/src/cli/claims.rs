@@ -12,7 +12,7 @@ pub(crate) enum ClaimsFailOn {
     /// A claim that is refuted
     Refuted,
     /// One of which nobody can tell, too
-    CannotTell,
+    Inconclusive,
 }
 
 #[derive(Debug, Clone, Args)]

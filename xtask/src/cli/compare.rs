@@ -10,17 +10,17 @@ use super::{Format, HistoryFile};
 /// What fails a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FailOn {
-    /// A gated figure that is worse
-    Worse,
+    /// A gated metric that regressed
+    Regressed,
     /// One of which nobody can tell, too
-    CannotTell,
+    Inconclusive,
 }
 
 impl From<FailOn> for verdict::FailOn {
     fn from(chosen: FailOn) -> Self {
         match chosen {
-            FailOn::Worse => Self::Worse,
-            FailOn::CannotTell => Self::CannotTell,
+            FailOn::Regressed => Self::Regressed,
+            FailOn::Inconclusive => Self::Inconclusive,
         }
     }
 }
@@ -71,13 +71,13 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "FILE.md")]
     pub(crate) summary: Option<PathBuf>,
     /// What fails the command with exit code 1
-    #[arg(long, value_enum, default_value_t = FailOn::Worse)]
+    #[arg(long, value_enum, default_value_t = FailOn::Regressed)]
     pub(crate) fail_on: FailOn,
     /// Relative change of a quantity that counts as none, in place of its own; by the quantity's
     /// name or as tables print it, such as `throughput=0.02`
-    #[arg(long, value_name = "QUANTITY=SHARE", value_parser = margin)]
-    pub(crate) margin: Vec<(String, f64)>,
-    /// Compare although machine, card or driver differ
+    #[arg(long, value_name = "QUANTITY=SHARE", value_parser = threshold)]
+    pub(crate) threshold: Vec<(String, f64)>,
+    /// Compare although machine, GPU or driver differ
     #[arg(long)]
     pub(crate) across_machines: bool,
     /// Where the folders of sessions lie that the history names
@@ -87,7 +87,7 @@ pub(crate) struct CompareArgs {
     pub(crate) file: HistoryFile,
 }
 
-fn margin(text: &str) -> Result<(String, f64), String> {
+fn threshold(text: &str) -> Result<(String, f64), String> {
     let (name, share) = text
         .split_once('=')
         .ok_or("expected QUANTITY=SHARE, such as throughput=0.02")?;

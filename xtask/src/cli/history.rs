@@ -20,7 +20,7 @@ pub(crate) struct SeriesArgs {
     /// Of these machines
     #[arg(long, value_name = "PATTERN")]
     pub(crate) machine: Option<String>,
-    /// On these cards or processors
+    /// On these GPUs or CPUs
     #[arg(long, value_name = "PATTERN")]
     pub(crate) device: Option<String>,
     /// Under these drivers

@@ -66,7 +66,7 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// Run the whole test suite
     Test(TestArgs),
-    /// Measure what the judge and the history promise, and print every bar with its figure
+    /// Measure what the judge and the history promise, and print every bar with its metric
     Bars(BarsArgs),
 }
 
@@ -93,7 +93,7 @@ pub(crate) enum EngineChoice {
     Docker,
     /// Plain processes.
     Process,
-    /// Nothing runs: the figures are invented, as the script says. For tests of the command.
+    /// Nothing runs: the metrics are invented, as the script says. For tests of the command.
     Mock(String),
 }
 
@@ -125,16 +125,16 @@ pub(crate) struct BenchArgs {
     /// containers where an engine answers and as processes elsewhere
     #[arg(long, value_name = "auto|docker|process", default_value = "auto")]
     pub(crate) engine: EngineChoice,
-    /// `auto`, `cpu`, `cuda`, `cuda:N`, or several cards to spread the runs over: `cuda:0,1`
+    /// `auto`, `cpu`, `cuda`, `cuda:N`, or several GPUs to spread the runs over: `cuda:0,1`
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub(crate) device: String,
-    /// Measure on a card although other sessions that say the same do so too
+    /// Measure on a GPU although other sessions that say the same do so too
     #[arg(long)]
     pub(crate) share_gpu: bool,
     /// How many times every cell runs, with --until-decided at most; default: what the suite says
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) blocks: Option<u32>,
-    /// Add blocks until every gated figure is decided between the first image and the others (or
+    /// Add blocks until every gated metric is decided between the first image and the others (or
     /// as --by says), or the time budget ends
     #[arg(long)]
     pub(crate) until_decided: bool,
@@ -150,7 +150,7 @@ pub(crate) struct BenchArgs {
     /// Go on with a session that was cut off
     #[arg(long, value_name = "DIR")]
     pub(crate) resume: Option<PathBuf>,
-    /// Serve the live session's figures to Prometheus: `PORT` on this machine alone, or
+    /// Serve the live session's metrics to Prometheus: `PORT` on this machine alone, or
     /// `ADDRESS:PORT`
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics_listen: Option<String>,
@@ -167,7 +167,7 @@ pub(crate) struct FitArgs {
     /// its axes but the batch is tried
     #[arg(value_name = "SUITE[:SCENARIO]")]
     pub(crate) scenario: String,
-    /// The memory to fit: of the card, or on the processor of the container, such as 8GiB
+    /// The memory to fit: of the GPU, or on the CPU of the container, such as 8GiB
     #[arg(long, value_name = "BYTES")]
     pub(crate) memory: bytesize::ByteSize,
     /// Largest batch that is tried
@@ -178,13 +178,13 @@ pub(crate) struct FitArgs {
     /// the device
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) image: Vec<String>,
-    /// Where runs execute: `auto`, `docker`, or on a card also `process`
+    /// Where runs execute: `auto`, `docker`, or on a GPU also `process`
     #[arg(long, value_name = "auto|docker|process", default_value = "auto")]
     pub(crate) engine: EngineChoice,
     /// `auto`, `cpu`, `cuda` or `cuda:N`
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub(crate) device: String,
-    /// Search on a card although other sessions that say the same use it
+    /// Search on a GPU although other sessions that say the same use it
     #[arg(long)]
     pub(crate) share_gpu: bool,
     /// How to print what was found
@@ -271,8 +271,8 @@ pub(crate) struct TrendArgs {
     /// pace, and never for --input
     #[arg(long, value_name = "DAYS", value_parser = days)]
     pub(crate) stale_after: Option<f64>,
-    /// Exit with 1 where the last run made a gated figure worse, or its results have stopped
-    /// coming; with --metric, where any figure named by it did
+    /// Exit with 1 where the last run made a gated metric regressed, or its results have stopped
+    /// coming; with --metric, where any metric named by it did
     #[arg(long)]
     pub(crate) gate: bool,
     /// Draw the series: `trend.html`, with `trend.md` and `trend.json`, into this folder
@@ -306,9 +306,9 @@ pub(crate) enum ScenariosCommand {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DeviceWord {
-    /// The processor
+    /// The CPU
     Cpu,
-    /// A card
+    /// A GPU
     Cuda,
 }
 
@@ -338,7 +338,7 @@ pub(crate) struct BarsArgs {
     /// Repeated runs to draw noise from; default: those in the checkout
     #[arg(long, value_name = "FILE")]
     pub(crate) noise: Option<PathBuf>,
-    /// Simulated comparisons and series for each figure
+    /// Simulated comparisons and series for each metric
     #[arg(long, value_name = "N", default_value_t = 4000,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) repeats: u32,

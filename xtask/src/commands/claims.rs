@@ -61,7 +61,7 @@ fn gate(found: &[ClaimFound], fail_on: Option<ClaimsFailOn>) -> Result<()> {
     let undecided = match fail_on {
         None => return Ok(()),
         Some(ClaimsFailOn::Refuted) => 0,
-        Some(ClaimsFailOn::CannotTell) => count(Outcome::CannotTell),
+        Some(ClaimsFailOn::Inconclusive) => count(Outcome::Inconclusive),
     };
     if refuted + undecided == 0 {
         Ok(())

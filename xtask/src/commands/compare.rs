@@ -43,7 +43,7 @@ pub(crate) fn run(args: &CompareArgs, printer: &Printer) -> Result<()> {
 fn judge(args: &CompareArgs, printer: &Printer) -> Result<Verdicts> {
     let options = verdict::Options {
         across_machines: args.across_machines,
-        margins: args.margin.iter().cloned().collect(),
+        thresholds: args.threshold.iter().cloned().collect(),
         ..verdict::Options::default()
     };
     let Some(head) = &args.head else {

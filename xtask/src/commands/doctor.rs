@@ -88,15 +88,12 @@ pub(crate) async fn run(args: &DoctorArgs, printer: &Printer) -> Result<()> {
             format!("{}, Linux {}", machine.os, machine.kernel),
         ),
         Finding::ok(
-            "processor",
-            format!(
-                "{}, {} cores",
-                machine.processor.model, machine.processor.logical_cores
-            ),
+            "cpu",
+            format!("{}, {} cores", machine.cpu.model, machine.cpu.logical_cores),
         ),
         memory(&machine),
         disk(&machine)?,
-        card(&machine),
+        gpu(&machine),
     ];
     findings.extend(engines().await);
     findings.extend(tools());
@@ -146,7 +143,7 @@ fn memory(machine: &Machine) -> Finding {
 fn disk(machine: &Machine) -> Result<Finding> {
     let cache = images::Cache::user()?;
     let free = free_bytes(cache.root());
-    let wanted = if machine.cards.is_empty() {
+    let wanted = if machine.gpus.is_empty() {
         ROOM_CPU
     } else {
         ROOM_CUDA
@@ -174,30 +171,30 @@ fn free_bytes(folder: &Path) -> Option<u64> {
     Some(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
-fn card(machine: &Machine) -> Finding {
+fn gpu(machine: &Machine) -> Finding {
     if let Err(why) = machine::nvml() {
         return Finding::not(
             "GPU",
             State::Missing,
             why,
-            "runs use the processor; for a card, install the NVIDIA driver",
+            "runs use the CPU; for a GPU, install the NVIDIA driver",
         );
     }
-    let cards: Vec<_> = machine
-        .cards
+    let gpus: Vec<_> = machine
+        .gpus
         .iter()
-        .map(|card| {
+        .map(|gpu| {
             format!(
                 "{} {} ({})",
-                card.index,
-                card.name,
-                ByteSize::b(card.memory_bytes)
+                gpu.index,
+                gpu.name,
+                ByteSize::b(gpu.memory_bytes)
             )
         })
         .collect();
     let driver = machine.driver_version.as_deref().unwrap_or("unknown");
     let cuda = machine.driver_cuda_version.as_deref().unwrap_or("unknown");
-    let found = format!("{}; driver {driver}, up to CUDA {cuda}", cards.join(", "));
+    let found = format!("{}; driver {driver}, up to CUDA {cuda}", gpus.join(", "));
     // CUDA 13 asks for this driver: NVIDIA's CUDA compatibility table.
     let major = driver
         .split('.')

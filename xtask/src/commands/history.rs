@@ -237,7 +237,7 @@ fn recover(path: &Path, to: &Path, printer: &Printer) -> Result<()> {
     }
     if done.silent > 0 {
         printer.note(&format!(
-            "{} cells of sessions have no cards and margins; adding the sessions' folders again \
+            "{} cells of sessions have no GPUs and noise thresholds; adding the sessions' folders again \
              brings them",
             done.silent
         ));
@@ -258,7 +258,7 @@ fn add(history: &History, sessions: &[PathBuf], labels: &Labels, printer: &Print
         printer.line(&if added.unchanged {
             format!("{session}: known already, nothing changed")
         } else if !added.new && added.runs + added.points == 0 {
-            format!("{session}: known already; branch, end, margins or cards were added")
+            format!("{session}: known already; branch, end, noise thresholds or GPUs were added")
         } else {
             let (runs, failed, points) = (added.runs, added.failed, added.points);
             format!("{session}: {runs} runs added ({failed} failed), {points} points")

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// The share of throughput that a part of the measuring may cost.
-const MARGIN: f64 = 0.005;
+const THRESHOLD: f64 = 0.005;
 
 /// Runs every cell with the part and without, and judges the pairs.
 pub(crate) async fn run(args: &OverheadArgs, printer: &Printer) -> Result<()> {
@@ -110,7 +110,7 @@ fn judged(pairs: &[Pair]) -> Option<Comparison> {
             .collect(),
         direction: Direction::HigherIsBetter,
         kind: Kind::TimeLike,
-        margin: MARGIN,
+        threshold: THRESHOLD,
     };
     let compared = compare(&metric, &Options::default()).ok()?;
     (compared.blocks_used > 0).then_some(compared)
@@ -139,12 +139,12 @@ fn tell(what: &str, plan: &Plan, pairs: &[Vec<Pair>], printer: &Printer) -> Resu
         };
         let [scenario, variant] = names;
         let verdict = match comparison.verdict {
-            Verdict::Same => "within 0.5 %",
-            Verdict::Worse => "costs more than it may",
-            Verdict::Better => "faster with them: noise",
-            Verdict::CannotTell => "cannot tell; more blocks",
+            Verdict::Unchanged => "within 0.5 %",
+            Verdict::Regressed => "costs more than it may",
+            Verdict::Improved => "faster with them: noise",
+            Verdict::Inconclusive => "inconclusive; more blocks",
         };
-        failing += usize::from(comparison.verdict == Verdict::Worse);
+        failing += usize::from(comparison.verdict == Verdict::Regressed);
         rows.add_row([
             scenario,
             variant,

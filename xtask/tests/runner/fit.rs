@@ -100,7 +100,7 @@ fn what_is_no_want_of_memory_is_told() {
     ]);
     assert_eq!(code, 2, "{text}");
     assert!(text.contains("`idle` has nothing with a batch"), "{text}");
-    // On the processor a plain process has no wall to run against.
+    // On the CPU a plain process has no wall to run against.
     let (code, text) = xtask(&[
         "fit",
         "smoke:vit-tiny",
@@ -145,7 +145,7 @@ fn the_cost_of_the_monitors_is_judged() {
     ]);
     assert_eq!(code, 0, "{text}");
     assert!(text.contains("with timed parts ÷ without"), "{text}");
-    // What yields no figure is said, and counts as a failure.
+    // What yields no metric is said, and counts as a failure.
     let (code, text) = xtask(&[
         "overhead",
         "--suite=smoke",

@@ -115,5 +115,5 @@ fn two_sessions_at_once_leave_each_other_alone() {
         assert_eq!(outcomes(&records), [ok(0, 1), ok(1, 1)]);
         assert!(records.iter().all(|run| run.session == session.session));
     }
-    assert_eq!(home.locks(), 0, "the processor needs no lock");
+    assert_eq!(home.locks(), 0, "the CPU needs no lock");
 }

@@ -1,11 +1,11 @@
 //! What happens to machines that measure, done to the real command: signals, kills, neighbours,
-//! cards that get hot, shared or lost.
+//! GPUs that get hot, shared or lost.
 //!
-//! Nothing is measured: runs are the mock engine's, and the cards are those of a library that
+//! Nothing is measured: runs are the mock engine's, and the GPUs are those of a library that
 //! stands in for NVML (`bench-suite/tests/nvml/fake.c`). Everything in between is the real thing.
 
-mod cards;
 mod fit;
+mod gpus;
 mod interruptions;
 mod metrics;
 mod support;

@@ -108,7 +108,7 @@ impl Drop for Prometheus {
 #[test]
 fn a_real_prometheus_reads_the_session_under_way() {
     let home = Home::new();
-    home.cards("cards 1\n0.temperature 41\n0.used 3000000000\n");
+    home.gpus("GPUs 1\n0.temperature 41\n0.used 3000000000\n");
     let running = home.bench(
         "s",
         "0001=sleep:60000",
@@ -138,10 +138,10 @@ fn a_real_prometheus_reads_the_session_under_way() {
         ("torchgauge_session_complete", 0.0),
         ("torchgauge_tries_total%7Boutcome=%22ok%22%7D", 1.0),
         (
-            "torchgauge_card_temperature_celsius%7Bdevice=%22cuda:0%22%7D",
+            "torchgauge_gpu_temperature_celsius%7Bdevice=%22cuda:0%22%7D",
             41.0,
         ),
-        ("torchgauge_card_used_bytes", 3e9),
+        ("torchgauge_gpu_used_bytes", 3e9),
         (
             "torchgauge_peak_allocated_bytes%7Bscenario=%22one%22%7D",
             104_857_600.0,

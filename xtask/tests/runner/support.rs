@@ -1,4 +1,4 @@
-//! A home for a session, the command at work in it, and cards that do as they are told.
+//! A home for a session, the command at work in it, and GPUs that do as they are told.
 
 use std::{
     fs,
@@ -25,7 +25,7 @@ impl Home {
             folder: tempfile::tempdir().expect("a folder for the test"),
         };
         fs::create_dir(home.path("locks")).expect("a folder for locks");
-        home.cards("cards 2\n");
+        home.gpus("GPUs 2\n");
         home.suite("wait: 1s, repeats: 2", &["one"]);
         home
     }
@@ -34,13 +34,13 @@ impl Home {
         self.folder.path().join(name)
     }
 
-    /// What the cards are to tell from now on. Their UUIDs are this home's own.
-    pub(crate) fn cards(&self, state: &str) {
+    /// What the GPUs are to tell from now on. Their UUIDs are this home's own.
+    pub(crate) fn gpus(&self, state: &str) {
         let uuid = self.folder.path().display().to_string().replace('/', "");
-        let fresh = self.path("cards.new");
-        fs::write(&fresh, format!("uuid {uuid}\n{state}")).expect("the cards' state is written");
+        let fresh = self.path("GPUs.new");
+        fs::write(&fresh, format!("uuid {uuid}\n{state}")).expect("the GPUs' state is written");
         // Readers see the one or the other, never half of it.
-        fs::rename(fresh, self.path("cards")).expect("the cards' state is written");
+        fs::rename(fresh, self.path("gpus")).expect("the GPUs' state is written");
     }
 
     /// One cell in each scenario, run twice.
@@ -78,7 +78,7 @@ impl Home {
             .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
             .env("TORCHGAUGE_LOCKS", self.path("locks"))
             .env("TORCHGAUGE_NVML", fake_nvml())
-            .env("FAKE_NVML_STATE", self.path("cards"))
+            .env("FAKE_NVML_STATE", self.path("gpus"))
             .env_remove("CUDA_VISIBLE_DEVICES")
             .stdin(Stdio::null())
             .stdout(said.try_clone().expect("a file"))
@@ -148,10 +148,10 @@ impl Running {
         kill_process(pid.expect("a process"), signal).expect("the signal is sent");
     }
 
-    /// Where the figures are served, once the command says so.
+    /// Where the metrics are served, once the command says so.
     pub(crate) fn metrics_address(&self) -> String {
         let mut address = None;
-        Self::until("it says where the figures are", || {
+        Self::until("it says where the metrics are", || {
             let text = self.said();
             let rest = text.split_once("metrics at http://").map(|(_, rest)| rest);
             address = rest.and_then(|rest| Some(rest.split_once("/metrics")?.0.to_owned()));

@@ -50,14 +50,14 @@ fn claims_hold_are_refuted_or_cannot_be_told() {
     for (name, outcome, refuted, strict) in [
         ("sound", "holds: bf16 costs throughput", 0, 0),
         ("wrong", "refuted: bf16 costs throughput", 1, 1),
-        ("sharp", "cannot tell: bf16 costs throughput", 0, 1),
+        ("sharp", "inconclusive: bf16 costs throughput", 0, 1),
     ] {
         let folder = format!("sessions/{name}");
         let words = ["claims", &folder];
         home.check(&words, 0, outcome);
         let gate = |fail_on| ["claims", folder.as_str(), "--fail-on", fail_on];
         home.check(&gate("refuted"), refuted, outcome);
-        home.check(&gate("cannot-tell"), strict, outcome);
+        home.check(&gate("inconclusive"), strict, outcome);
     }
     let json = home.check(&["claims", "sessions/wrong", "--format", "json"], 0, "[");
     let found: serde_json::Value = serde_json::from_str(&json).expect("JSON");
@@ -114,5 +114,5 @@ fn a_report_judges_claims_and_images() {
     let text = fs::read_to_string(home.path("sessions/two/report.md")).expect("a report");
     assert!(text.contains("### Comparison: slow against img"), "{text}");
     let html = fs::read_to_string(home.path("sessions/two/report.html")).expect("a report");
-    assert!(html.contains("id=\"comparison\"") && html.contains("verdict-worse"));
+    assert!(html.contains("id=\"comparison\"") && html.contains("verdict-regressed"));
 }

@@ -28,10 +28,10 @@ fn a_gate_writes_every_form_and_exits_with_1() {
         "verdicts.md",
         "--annotations",
     ];
-    let all = home.check(&words, 1, "gated figures say no");
+    let all = home.check(&words, 1, "gated metrics say no");
     assert!(all.contains("::error title="), "{all}");
-    assert!(read(&home.path("verdicts.xml")).contains("type=\"worse\""));
-    assert!(read(&home.path("verdicts.md")).contains("### Worse: 1"));
+    assert!(read(&home.path("verdicts.xml")).contains("type=\"regressed\""));
+    assert!(read(&home.path("verdicts.md")).contains("### Regressed: 1"));
     home.check(
         &[
             "compare",
@@ -51,15 +51,15 @@ fn cannot_tell_fails_on_request_alone() {
     let once = records("once", "img", Precision::Fp32, 90.0);
     home.write("once", &session("once"), &once[..1]);
     let words = ["compare", "sessions/renamed", "sessions/once"];
-    home.check(&words, 0, "cannot tell");
+    home.check(&words, 0, "inconclusive");
     let strict = [
         "compare",
         "sessions/renamed",
         "sessions/once",
         "--fail-on",
-        "cannot-tell",
+        "inconclusive",
     ];
-    home.check(&strict, 1, "gated figures say no");
+    home.check(&strict, 1, "gated metrics say no");
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn two_values_of_an_axis_are_compared_in_one_session() {
     home.check(
         &["compare", "sessions/head:img", "--by", swapped],
         0,
-        "1 better",
+        "1 improved",
     );
     for (by, expected) in [
         ("speed=1,2", "there is no axis `speed`"),
@@ -113,7 +113,7 @@ fn a_side_comes_out_of_the_history() {
     );
     for base in ["@release", "@release:img", "branch=main", "image=img"] {
         home.check(&["compare", base, "sessions/head:img"], 0, "1 same");
-        home.check(&["compare", base, "sessions/head:other"], 1, "1 worse");
+        home.check(&["compare", base, "sessions/head:other"], 1, "1 regressed");
     }
     home.check(&["compare", "@nightly", "sessions/head:img"], 2, "nightly");
     home.check(
@@ -224,7 +224,7 @@ fn a_cell_that_works_no_more_fails_the_gate_and_says_why() {
         "--annotations",
     ];
     let why = "runs failed 5 of 5 (out-of-memory)";
-    let all = home.check(&words, 1, "1 gated figures say no");
+    let all = home.check(&words, 1, "1 gated metrics say no");
     let error = all.lines().find(|line| line.starts_with("::error "));
     assert!(error.is_some_and(|line| line.contains(why)), "{all}");
     assert_eq!(all.matches(why).count(), 2, "{all}");
@@ -254,16 +254,16 @@ fn a_cell_that_works_no_more_fails_the_gate_and_says_why() {
 }
 
 #[test]
-fn margins_and_baselines_by_the_names_that_people_see() {
+fn thresholds_and_baselines_by_the_names_that_people_see() {
     let home = Home::new();
     let slower = ["compare", "sessions/head:img", "sessions/head:other"];
-    home.check(&slower, 1, "1 worse");
+    home.check(&slower, 1, "1 regressed");
     for name in ["throughput", "throughput_samples_per_second"] {
-        let margin = format!("{name}=0.5");
-        let words = [&slower[..], &["--margin", &margin]].concat();
+        let threshold = format!("{name}=0.5");
+        let words = [&slower[..], &["--threshold", &threshold]].concat();
         home.check(&words, 0, "1 same");
     }
-    let unknown = [&slower[..], &["--margin", "speed=0.5"]].concat();
+    let unknown = [&slower[..], &["--threshold", "speed=0.5"]].concat();
     home.check(&unknown, 2, "no compared quantity is named `speed`");
     home.check(
         &["history", "baseline", "set", "a:b", "base"],

@@ -42,16 +42,16 @@ fn blocks_are_added_until_everything_is_decided() {
         "block 3 is complete",
     );
     assert!(
-        said.contains("after 3 blocks 2 of 2 gated figures are decided"),
+        said.contains("after 3 blocks 2 of 2 gated metrics are decided"),
         "{said}"
     );
     assert!(said.contains("no further block is needed"), "{said}");
-    assert!(said.contains("looked at its figures 1 time"), "{said}");
+    assert!(said.contains("looked at its metrics 1 time"), "{said}");
     // The comparison finds the looks in the session, and the report says how it ended.
     let words = ["compare", "sessions/fresh", by[0], by[1]];
-    home.check(&words, 1, "looked at its figures 1 time");
+    home.check(&words, 1, "looked at its metrics 1 time");
     let page = fs::read_to_string(home.path("sessions/fresh/report.html")).expect("a report");
-    assert!(page.contains("every gated figure is decided"));
+    assert!(page.contains("every gated metric is decided"));
 }
 
 #[test]
@@ -61,8 +61,8 @@ fn what_is_undecided_is_named_and_the_most_blocks_end_it() {
     let more = ["--by", "precision=fp32,amp-bf16", "--blocks", "1"];
     let said = home.check(&bench("mock:", &more), 0, "after 1 blocks 0 of 2 gated");
     assert!(said.contains("no more blocks were asked for"), "{said}");
-    for figure in ["throughput_samples_per_second", "peak_allocated_bytes"] {
-        let name = format!("undecided: one · bs1 · {figure}");
+    for metric in ["throughput_samples_per_second", "peak_allocated_bytes"] {
+        let name = format!("undecided: one · bs1 · {metric}");
         assert!(said.contains(&name), "{said}");
     }
 }

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use protocol::{Device, Memory, Precision};
-use record::{Card, Record, Session};
+use record::{Gpu, Record, Session};
 
 use crate::support::{Home, cell, records, session};
 
@@ -32,7 +32,7 @@ fn nightly_in(
             let mut record = record;
             record.started_at = this.started_at;
             record.device = this.device;
-            let metrics = record.metrics.as_mut().expect("figures");
+            let metrics = record.metrics.as_mut().expect("metrics");
             metrics.memory = Memory {
                 peak_allocated_bytes: Some(peak),
                 ..Memory::default()
@@ -83,7 +83,7 @@ fn a_gate_over_nothing_is_bad_usage() {
 }
 
 #[test]
-fn a_change_within_the_margin_is_told_and_fails_nothing() {
+fn a_change_within_the_threshold_is_told_and_fails_nothing() {
     let grown = |by: u64| {
         let home = Home::new();
         nightly(&home, 30, 0, |night| {
@@ -91,12 +91,12 @@ fn a_change_within_the_margin_is_told_and_fails_nothing() {
         });
         home
     };
-    let told = grown(512).check(&GATE, 0, "worse within the margin, new");
+    let told = grown(512).check(&GATE, 0, "regressed within the noise threshold, new");
     assert!(!told.contains("the gate says no"), "{told}");
     grown(45_000_000).check(
         &GATE,
         1,
-        "1 made worse by the last run, 0 without a new result",
+        "1 made regressed by the last run, 0 without a new result",
     );
 }
 
@@ -114,7 +114,7 @@ fn an_upgraded_image_leaves_no_alarm_behind() {
     home.check(
         &GATE,
         1,
-        "0 made worse by the last run, 2 without a new result",
+        "0 made regressed by the last run, 2 without a new result",
     );
 }
 
@@ -137,9 +137,9 @@ fn an_upgraded_image_that_stops_at_once_is_noticed() {
 }
 
 #[test]
-fn the_margin_of_the_newest_suite_reaches_the_gate() {
-    // The last night brings 1 % more, twice the default margin.
-    let gate = |has_margin: fn(i64) -> bool, code: i32, expected: &str| {
+fn the_threshold_of_the_newest_suite_reaches_the_gate() {
+    // The last night brings 1 % more, twice the default noise threshold.
+    let gate = |has_threshold: fn(i64) -> bool, code: i32, expected: &str| {
         let home = Home::new();
         let peak = |night| {
             (
@@ -152,15 +152,19 @@ fn the_margin_of_the_newest_suite_reaches_the_gate() {
             )
         };
         nightly_in(&home, 30, 0, peak, |night, session| {
-            if has_margin(night) {
+            if has_threshold(night) {
                 session.cells = vec![cell("img", "peak_allocated_bytes", 0.02)];
             }
         });
         home.check(&GATE, code, expected)
     };
-    gate(|_| false, 1, "worse, new");
-    gate(|night| night < 29, 1, "worse, new");
-    gate(|night| night == 29, 0, "worse within the margin, new");
+    gate(|_| false, 1, "regressed, new");
+    gate(|night| night < 29, 1, "regressed, new");
+    gate(
+        |night| night == 29,
+        0,
+        "regressed within the noise threshold, new",
+    );
 }
 
 #[test]
@@ -187,7 +191,7 @@ fn an_image_asked_for_by_name_is_said_to_be_superseded() {
 }
 
 #[test]
-fn a_change_with_another_card_says_so() {
+fn a_change_with_another_gpu_says_so() {
     let peak = |night| {
         (
             "img",
@@ -203,10 +207,10 @@ fn a_change_with_another_card_says_so() {
         nightly_in(&home, 30, 0, peak, |night, session| {
             let uuid = if night < replaced { "GPU-a1" } else { "GPU-b2" };
             session.device = Device::Cuda(0);
-            session.machine.cards = vec![Card {
+            session.machine.gpus = vec![Gpu {
                 name: "NVIDIA H200".into(),
                 uuid: uuid.into(),
-                ..Card::default()
+                ..Gpu::default()
             }];
         });
         let words = ["trend", "--metric", "peak_allocated_bytes"];
@@ -214,17 +218,17 @@ fn a_change_with_another_card_says_so() {
         let json = home.check(&[&words[..], &["--format", "json"]].concat(), 0, "[");
         let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
         assert!(json[0]["newest"].is_f64(), "{}", json[0]["newest"]);
-        (text, json[0]["card_changes"].clone())
+        (text, json[0]["gpu_changes"].clone())
     };
     let (text, json) = follow(20);
-    assert!(text.contains("worse, on another card"), "{text}");
-    let card = "at point 20 the card changed from GPU-a1 to GPU-b2";
-    assert!(text.contains(card), "{text}");
+    assert!(text.contains("regressed, on another GPU"), "{text}");
+    let gpu = "at point 20 the GPU changed from GPU-a1 to GPU-b2";
+    assert!(text.contains(gpu), "{text}");
     let expect = serde_json::json!([{"index": 20, "before": "GPU-a1", "after": "GPU-b2"}]);
     assert_eq!(json, expect);
-    // A card that was replaced on another night has nothing to do with it.
+    // A GPU that was replaced on another night has nothing to do with it.
     let (text, json) = follow(10);
-    assert!(!text.contains("card changed"), "{text}");
+    assert!(!text.contains("GPU changed"), "{text}");
     assert_eq!(json, serde_json::json!([]));
 }
 

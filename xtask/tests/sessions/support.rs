@@ -34,8 +34,8 @@ pub(crate) fn session(name: &str) -> Session {
     }
 }
 
-/// The plan of the cell of [`records`] in single precision, with this margin.
-pub(crate) fn cell(image: &str, quantity: &str, margin: f64) -> CellPlan {
+/// The plan of the cell of [`records`] in single precision, with this noise threshold.
+pub(crate) fn cell(image: &str, quantity: &str, threshold: f64) -> CellPlan {
     CellPlan {
         image: image.into(),
         suite: "smoke".into(),
@@ -45,7 +45,7 @@ pub(crate) fn cell(image: &str, quantity: &str, margin: f64) -> CellPlan {
         variant: Variant::default(),
         steps: Steps::new(1, 1),
         seed: 1,
-        margins: BTreeMap::from([(quantity.to_owned(), margin)]),
+        thresholds: BTreeMap::from([(quantity.to_owned(), threshold)]),
     }
 }
 

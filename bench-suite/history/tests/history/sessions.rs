@@ -157,7 +157,7 @@ fn what_differs_in_the_key_is_another_series() {
     let mut other_driver = session("b", 1);
     other_driver.machine.driver_version = Some("590.1".into());
     let mut two_cards = session("c", 2);
-    two_cards.machine.cards.push(record::Card {
+    two_cards.machine.gpus.push(record::Gpu {
         index: 1,
         uuid: "GPU-1".into(),
         name: "NVIDIA H200".into(),
@@ -430,7 +430,7 @@ fn a_suites_margin_and_the_card_stand_beside_the_figures() {
     let history = open(home.path());
     let with = |name: &str, day, margin: Option<f64>, uuid: &str| {
         let mut session = session(name, day);
-        session.machine.cards[0].uuid = uuid.into();
+        session.machine.gpus[0].uuid = uuid.into();
         if let Some(margin) = margin {
             session = with_margin(session, margin);
         }

@@ -6,8 +6,8 @@ use history::{Aggregate, History, Labels, Point, PointFilter, SeriesFilter, Seri
 use jiff::{SignedDuration, Timestamp};
 use protocol::{CudaFacts, Device, Memory, Model, Phase, Started, Steps, Task, Variant};
 use record::{
-    Card, CellPlan, EngineFacts, HarnessCost, Isolation, Machine, Metrics, Monitor, Outcome,
-    Processor, Reason, Record, Session, SessionFolder, Stage, StepTimes, Tool, VERSION,
+    CellPlan, Cpu, EngineFacts, Gpu, HarnessCost, Isolation, Machine, Metrics, Monitor, Outcome,
+    Reason, Record, Session, SessionFolder, Stage, StepTimes, Tool, VERSION,
 };
 
 /// Points of one good run of [`record`].
@@ -28,12 +28,12 @@ pub(crate) fn session(name: &str, day: i64) -> Session {
         machine: Machine {
             name: "gpu-1".into(),
             driver_version: Some("580.159".into()),
-            processor: Processor {
+            cpu: Cpu {
                 model: "EPYC".into(),
                 logical_cores: 16,
                 governor: None,
             },
-            cards: vec![Card {
+            gpus: vec![Gpu {
                 index: 0,
                 name: "NVIDIA H200".into(),
                 uuid: "GPU-0".into(),
@@ -68,7 +68,7 @@ pub(crate) fn with_margin(session: Session, margin: f64) -> Session {
             variant: of_cell.variant,
             steps: Steps::new(1, 1),
             seed: 1,
-            margins: BTreeMap::from([(throughput().metric, margin)]),
+            thresholds: BTreeMap::from([(throughput().metric, margin)]),
         }],
         ..session
     }

@@ -16,7 +16,7 @@ fn judge(metric: &Metric, options: &Options) -> Comparison {
 }
 
 fn changed(verdict: Verdict) -> bool {
-    matches!(verdict, Verdict::Better | Verdict::Worse)
+    matches!(verdict, Verdict::Improved | Verdict::Regressed)
 }
 
 /// Welch's t on the raw values at 0.05, the rule to beat.
@@ -69,16 +69,21 @@ pub(crate) fn bars(repeats: u64, runs: &[Vec<f64>], summary: &mut Summary) {
 
 fn row(noise: &str, repeats: u64, draw: &Draw, summary: &mut Summary) {
     let options = Options::default();
-    for margin in [0.0, 0.005] {
+    for threshold in [0.0, 0.005] {
         let judged = |i: u64, ratio: f64| {
             let metric = Metric {
-                margin,
+                threshold,
                 ..draw(i, ratio)
             };
             judge(&metric, &options)
         };
         let share = |ratio: f64| percent(repeats, |i| changed(judged(i, ratio).verdict));
-        let what = |words: &str| format!("compare, {noise}, margin {} %: {words}", 100.0 * margin);
+        let what = |words: &str| {
+            format!(
+                "compare, {noise}, noise threshold {} %: {words}",
+                100.0 * threshold
+            )
+        };
         let wrong = summary.at_most(what("false"), 2.5, share(1.0));
         let [one, two, five] = [(1.01, 56.0), (1.02, 71.0), (1.05, 90.0)].map(|(ratio, bar)| {
             let size = format!("detected of {:.0} %", 100.0 * (ratio - 1.0));
@@ -92,9 +97,9 @@ fn row(noise: &str, repeats: u64, draw: &Draw, summary: &mut Summary) {
         summary.at_least(what("coverage"), 93.0, coverage);
         summary.at_most(what("coverage"), 97.0, coverage);
         println!(
-            "| {noise} | paired t, margin {} % | {wrong:.1} | {one:.1} | {two:.1} | {five:.1} | \
+            "| {noise} | paired t, noise threshold {} % | {wrong:.1} | {one:.1} | {two:.1} | {five:.1} | \
              {coverage:.1} |",
-            100.0 * margin,
+            100.0 * threshold,
         );
     }
     let share = |ratio: f64| percent(repeats, |i| welch(&draw(i, ratio)));
@@ -108,7 +113,7 @@ fn row(noise: &str, repeats: u64, draw: &Draw, summary: &mut Summary) {
 }
 
 fn curve(repeats: u64, draw: &Draw) {
-    println!("\nTrade-off, all shapes, margin 0:\n\n```csv");
+    println!("\nTrade-off, all shapes, noise threshold 0:\n\n```csv");
     println!("alpha,false_percent,detected_1_percent,detected_2_percent,detected_5_percent");
     for alpha in [0.001, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1] {
         let options = Options {
@@ -118,7 +123,7 @@ fn curve(repeats: u64, draw: &Draw) {
         let share = |ratio: f64| {
             percent(repeats, |i| {
                 let metric = Metric {
-                    margin: 0.0,
+                    threshold: 0.0,
                     ..draw(i, ratio)
                 };
                 changed(judge(&metric, &options).verdict)
@@ -137,9 +142,9 @@ fn curve(repeats: u64, draw: &Draw) {
 
 /// Looks from the third block on: after every one, or as [`is_look`] spaces them.
 pub(crate) fn looks(repeats: u64) {
-    println!("\n## Looking again, from 3 blocks on, margin 0.5 %\n");
+    println!("\n## Looking again, from 3 blocks on, noise threshold 0.5 %\n");
     println!(
-        "| most blocks | looks | spending | change | better or worse | same | undecided | mean blocks |"
+        "| most blocks | looks | spending | change | improved or regressed | same | undecided | mean blocks |"
     );
     println!("|---|---|---|---|---|---|---|---|");
     for most in [20, 60] {
@@ -158,8 +163,8 @@ pub(crate) fn looks(repeats: u64) {
                     println!(
                         "| {most} | {looks} | {spending:?} | {ratio} | {:.1} | {:.1} | {:.1} | {:.1} |",
                         share(changed),
-                        share(|verdict| verdict == Verdict::Same),
-                        share(|verdict| verdict == Verdict::CannotTell),
+                        share(|verdict| verdict == Verdict::Unchanged),
+                        share(|verdict| verdict == Verdict::Inconclusive),
                         f64::from(total) / repeats as f64,
                     );
                 }
@@ -197,6 +202,6 @@ impl Rule {
                 return (look.comparisons[0].verdict, n);
             }
         }
-        (Verdict::CannotTell, self.most)
+        (Verdict::Inconclusive, self.most)
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Prints Markdown tables, the trade-off curves as CSV, and at the end every bar with what
 //! was measured; status 1 where one is missed. Beside it lie the public series (`series/`)
-//! and repeated runs on one card (`h200-noise.csv`) whose noise is drawn from; `--series DIR`
+//! and repeated runs on one GPU (`h200-noise.csv`) whose noise is drawn from; `--series DIR`
 //! and `--noise FILE` take others, as `timestamp,revision,value` and
 //! `block,workload,samples_per_second`. Seeds are fixed: two runs print the same but for
 //! the times.

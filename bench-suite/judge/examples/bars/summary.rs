@@ -9,7 +9,7 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    /// At most so much; gives the figure back.
+    /// At most so much; gives the metric back.
     pub(crate) fn at_most(&mut self, what: impl Display, bar: f64, measured: f64) -> f64 {
         let row = (
             what.to_string(),
@@ -20,7 +20,7 @@ impl Summary {
         self.row(row)
     }
 
-    /// At least so much; gives the figure back.
+    /// At least so much; gives the metric back.
     pub(crate) fn at_least(&mut self, what: impl Display, bar: f64, measured: f64) -> f64 {
         let row = (
             what.to_string(),

@@ -29,7 +29,7 @@ pub(super) fn judge(
     if base == head {
         judged.ratio = Some(1.0);
         judged.interval = Some(Interval { lo: 1.0, hi: 1.0 });
-        judged.verdict = Verdict::Same;
+        judged.verdict = Verdict::Unchanged;
         judged.reason = format!("{base} on both sides in all {blocks} blocks");
         return Some(judged);
     }
@@ -46,8 +46,8 @@ pub(super) fn judge(
         };
         judged.ratio = Some(change);
         judged.interval = Some(interval);
-        if interval.within_margin(metric.margin) {
-            judged.verdict = Verdict::Same;
+        if interval.within_threshold(metric.threshold) {
+            judged.verdict = Verdict::Unchanged;
             return Some(judged);
         }
     } else if change == 0.0 {

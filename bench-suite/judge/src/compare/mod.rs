@@ -19,13 +19,13 @@ pub use types::{
 
 /// Judges one metric on its own.
 ///
-/// The verdict, in this order: *same* if the whole interval lies within the margin;
-/// *better* or *worse* if p is at most [`Options::alpha`]; else *cannot tell*. For many
+/// The verdict, in this order: *unchanged* if the whole interval lies within the noise threshold;
+/// *improved* or *regressed* if p is at most [`Options::alpha`]; else *inconclusive*. For many
 /// metrics at once use [`family::judge_all`](crate::family::judge_all).
 ///
 /// # Errors
 /// [`CompareError`] for values that are not finite or below 0 and for settings out of
-/// range. Zero, one or two blocks are no error: they cannot tell.
+/// range. Zero, one or two blocks are no error: they inconclusive.
 pub fn compare(metric: &Metric, options: &Options) -> Result<Comparison, CompareError> {
     check_settings(metric, options)?;
     let (pairs, dropped) = usable_pairs(&metric.blocks)?;
@@ -34,8 +34,8 @@ pub fn compare(metric: &Metric, options: &Options) -> Result<Comparison, Compare
         interval: None,
         p_value: None,
         q_value: None,
-        verdict: Verdict::CannotTell,
-        margin: metric.margin,
+        verdict: Verdict::Inconclusive,
+        threshold: metric.threshold,
         smallest_detectable_change: None,
         blocks_needed: None,
         noise: None,
@@ -71,7 +71,7 @@ pub fn compare(metric: &Metric, options: &Options) -> Result<Comparison, Compare
     blank.method = estimate.method();
     blank.noise = Some(estimate.noise());
     blank.smallest_detectable_change = power::detectable(&estimate, pairs.len(), options);
-    blank.blocks_needed = power::blocks_needed(&estimate, metric.margin, options);
+    blank.blocks_needed = power::blocks_needed(&estimate, metric.threshold, options);
     decide(&mut blank, metric.direction, options.alpha);
     Ok(blank)
 }
@@ -88,21 +88,22 @@ pub(crate) fn decide(comparison: &mut Comparison, direction: Direction, alpha: f
     ) else {
         return;
     };
-    let percent = 100.0 * comparison.margin;
-    if interval.within_margin(comparison.margin) {
-        comparison.verdict = Verdict::Same;
-        comparison.reason = format!("the whole interval lies within the margin of {percent} %");
+    let percent = 100.0 * comparison.threshold;
+    if interval.within_threshold(comparison.threshold) {
+        comparison.verdict = Verdict::Unchanged;
+        comparison.reason =
+            format!("the whole interval lies within the noise threshold of {percent} %");
     } else if p <= alpha {
         comparison.verdict = Verdict::of_change(ratio.ln(), direction);
         comparison.reason = format!("by chance alone p would be {p:.1e}; at most {alpha} is asked");
     } else {
-        comparison.verdict = Verdict::CannotTell;
+        comparison.verdict = Verdict::Inconclusive;
         let detectable = comparison.smallest_detectable_change.map_or_else(
             || "nothing".to_owned(),
             |change| format!("a change of {:.2} %", 100.0 * change),
         );
         comparison.reason = format!(
-            "{} blocks could have shown {detectable}, the margin is {percent} %",
+            "{} blocks could have shown {detectable}, the noise threshold is {percent} %",
             comparison.blocks_used
         );
     }
@@ -149,7 +150,7 @@ fn check_settings(metric: &Metric, options: &Options) -> Result<(), CompareError
         }
     }
     for (setting, value) in [
-        ("margin", metric.margin),
+        ("threshold", metric.threshold),
         ("noise_floor", options.noise_floor),
     ] {
         if !(value.is_finite() && value >= 0.0) {

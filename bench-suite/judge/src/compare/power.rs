@@ -22,12 +22,17 @@ pub(super) fn detectable(estimate: &Estimate, blocks: usize, options: &Options) 
     change.is_finite().then_some(change)
 }
 
-/// The fewest blocks whose smallest detectable change is at most `margin`.
-pub(super) fn blocks_needed(estimate: &Estimate, margin: f64, options: &Options) -> Option<usize> {
-    let enough = |blocks: usize| detectable(estimate, blocks, options).is_some_and(|c| c <= margin);
+/// The fewest blocks whose smallest detectable change is at most `threshold`.
+pub(super) fn blocks_needed(
+    estimate: &Estimate,
+    threshold: f64,
+    options: &Options,
+) -> Option<usize> {
+    let enough =
+        |blocks: usize| detectable(estimate, blocks, options).is_some_and(|c| c <= threshold);
     // It falls with every block, so halving the range finds the first.
     let (mut lo, mut hi) = (2, MOST_BLOCKS);
-    if margin <= 0.0 || !enough(hi) {
+    if threshold <= 0.0 || !enough(hi) {
         return None;
     }
     while lo < hi {

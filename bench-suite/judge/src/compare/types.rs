@@ -56,8 +56,8 @@ pub struct Metric {
     /// How the metric behaves from run to run.
     pub kind: Kind,
     /// The largest relative change that counts as none: 0.005 means that ratios from
-    /// 1/1.005 to 1.005 are *the same*. At least 0.
-    pub margin: f64,
+    /// 1/1.005 to 1.005 are *unchanged*. At least 0.
+    pub threshold: f64,
 }
 
 /// How strict to be. [`Default`] is what the bars in the README were measured with.
@@ -66,7 +66,7 @@ pub struct Metric {
 pub struct Options {
     /// Coverage of the interval: 0.95.
     pub confidence: f64,
-    /// Largest p at which *better* or *worse* is said: 0.02, both directions together.
+    /// Largest p at which *improved* or *regressed* is said: 0.02, both directions together.
     pub alpha: f64,
     /// With which probability [`Comparison::smallest_detectable_change`] is detected: 0.8.
     pub power: f64,
@@ -94,14 +94,14 @@ impl Default for Options {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Changed for the better, and not within the margin.
-    Better,
-    /// Changed for the worse, and not within the margin.
-    Worse,
-    /// The whole interval lies within the margin.
-    Same,
+    /// Changed for the better, and not within the noise threshold.
+    Improved,
+    /// Changed for the worse, and not within the noise threshold.
+    Regressed,
+    /// The whole interval lies within the noise threshold.
+    Unchanged,
     /// Neither a change nor sameness is shown by this many blocks.
-    CannotTell,
+    Inconclusive,
 }
 
 impl Verdict {
@@ -109,8 +109,10 @@ impl Verdict {
     #[must_use]
     pub fn of_change(log_ratio: f64, direction: Direction) -> Self {
         match (direction, log_ratio > 0.0) {
-            (Direction::HigherIsBetter, true) | (Direction::LowerIsBetter, false) => Self::Better,
-            (Direction::HigherIsBetter, false) | (Direction::LowerIsBetter, true) => Self::Worse,
+            (Direction::HigherIsBetter, true) | (Direction::LowerIsBetter, false) => Self::Improved,
+            (Direction::HigherIsBetter, false) | (Direction::LowerIsBetter, true) => {
+                Self::Regressed
+            }
         }
     }
 
@@ -118,8 +120,8 @@ impl Verdict {
     #[must_use]
     pub fn swapped(self) -> Self {
         match self {
-            Self::Better => Self::Worse,
-            Self::Worse => Self::Better,
+            Self::Improved => Self::Regressed,
+            Self::Regressed => Self::Improved,
             other => other,
         }
     }
@@ -128,10 +130,10 @@ impl Verdict {
 impl std::fmt::Display for Verdict {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::Better => "better",
-            Self::Worse => "worse",
-            Self::Same => "same within the margin",
-            Self::CannotTell => "cannot tell",
+            Self::Improved => "improved",
+            Self::Regressed => "regressed",
+            Self::Unchanged => "unchanged",
+            Self::Inconclusive => "inconclusive",
         })
     }
 }
@@ -152,10 +154,10 @@ impl Interval {
         self.lo <= ratio && ratio <= self.hi
     }
 
-    /// Does the whole interval lie between 1/(1 + margin) and 1 + margin?
+    /// Does the whole interval lie between 1/(1 + noise threshold) and 1 + noise threshold?
     #[must_use]
-    pub fn within_margin(&self, margin: f64) -> bool {
-        self.lo >= 1.0 / (1.0 + margin) && self.hi <= 1.0 + margin
+    pub fn within_threshold(&self, threshold: f64) -> bool {
+        self.lo >= 1.0 / (1.0 + threshold) && self.hi <= 1.0 + threshold
     }
 }
 
@@ -201,13 +203,13 @@ pub struct Comparison {
     pub q_value: Option<f64>,
     /// What it comes to.
     pub verdict: Verdict,
-    /// The margin that the verdict used, relative.
-    pub margin: f64,
+    /// The noise threshold that the verdict used, relative.
+    pub threshold: f64,
     /// The smallest relative increase that this many blocks would have called better or
-    /// worse with probability [`Options::power`]. `None` with fewer than two blocks.
+    /// regressed with probability [`Options::power`]. `None` with fewer than two blocks.
     pub smallest_detectable_change: Option<f64>,
-    /// How many blocks it takes until the smallest detectable change is the margin, with
-    /// the noise seen here. `None` where unknown, the margin is 0, or 10,000 do not do.
+    /// How many blocks it takes until the smallest detectable change is the noise threshold, with
+    /// the noise seen here. `None` where unknown, the noise threshold is 0, or 10,000 do not do.
     pub blocks_needed: Option<usize>,
     /// Run-to-run standard deviation of the log value, which is about the relative one,
     /// without the part that the two runs of a block share.

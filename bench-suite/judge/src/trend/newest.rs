@@ -115,7 +115,7 @@ fn test(series: &Series, from: usize, fresh: usize) -> Option<Change> {
         let df = (points * (1.0 - rho) / (1.0 + rho)).max(2.0);
         let ranked = t_two_sided(ranks / error, df);
         let modelled = t_two_sided(distance / error, df.min(RECENT as f64));
-        // Where spikes spoil the ranks, distances tell more; but then ranks must agree.
+        // Where spikes contaminate the ranks, distances tell more; but then ranks must agree.
         let p = (PRICE_OF_SEVERAL * ranked).min((PRICE_OF_SEVERAL * modelled).max(ranked));
         (before, after, p)
     };

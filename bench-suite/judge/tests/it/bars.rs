@@ -19,14 +19,14 @@ fn percent(happens: impl Fn(u64) -> bool) -> f64 {
 }
 
 fn changed(verdict: Verdict) -> bool {
-    matches!(verdict, Verdict::Better | Verdict::Worse)
+    matches!(verdict, Verdict::Improved | Verdict::Regressed)
 }
 
 #[track_caller]
-fn check_compare(drift: f64, margin: f64) {
+fn check_compare(drift: f64, threshold: f64) {
     let judged = |i: u64, ratio: f64| {
         let metric = Metric {
-            margin,
+            threshold,
             ..blocks(&mut rng(100, i), 5, ratio, Shape::of(i), drift)
         };
         compare(&metric, &Options::default()).unwrap()
@@ -55,7 +55,7 @@ fn the_smallest_detectable_change_is_detected_about_as_often_as_it_says() {
     let draw = |i: u64, ratio: f64| {
         let mut rng = rng(101, i);
         let mut metric = blocks(&mut rng, 8, 1.0, Shape::Gauss, 0.0);
-        metric.margin = 0.0;
+        metric.threshold = 0.0;
         for block in &mut metric.blocks {
             block.base = Some((0.01 * gauss(&mut rng)).exp());
             block.head = Some(ratio * (0.01 * gauss(&mut rng)).exp());
@@ -76,7 +76,7 @@ fn the_smallest_detectable_change_is_detected_about_as_often_as_it_says() {
 
 #[test]
 fn a_family_keeps_its_false_discovery_rate() {
-    // Twenty metrics, four of them 4 % worse; noise the same for all.
+    // Twenty metrics, four of them 4 % regressed; noise the same for all.
     let mut shares = Vec::new();
     let mut detected = 0;
     for i in 0..300 {
@@ -85,7 +85,7 @@ fn a_family_keeps_its_false_discovery_rate() {
             .map(|m| {
                 let ratio = if m < 4 { 1.04 } else { 1.0 };
                 let mut metric = blocks(&mut rng, 8, ratio, Shape::of(m), 0.0);
-                metric.margin = 0.0;
+                metric.threshold = 0.0;
                 metric
             })
             .collect();
@@ -105,7 +105,7 @@ fn looking_after_every_block_keeps_the_error() {
     let wrong = |spending: Spending, naive: bool| {
         percent(|i| {
             let mut all = blocks(&mut rng(103, i), 15, 1.0, Shape::of(i), 0.0);
-            all.margin = 0.0;
+            all.threshold = 0.0;
             let mut looks = Sequential::new(1, spending, FamilyOptions::default());
             (3..=15).any(|n| {
                 let mut so_far = all.clone();
@@ -146,7 +146,7 @@ fn spaced_looks_keep_the_error_and_decide_sooner() {
                 let look = looks.look(f64::from(n) / 40.0, &[so_far]).unwrap();
                 look.is_decided().then(|| look.comparisons[0].verdict)
             });
-        found.unwrap_or(Verdict::CannotTell)
+        found.unwrap_or(Verdict::Inconclusive)
     };
     let share = |spaced: bool, wanted: fn(Verdict) -> bool| {
         percent(|i| i < REPEATS / 3 && wanted(outcome(i, spaced))) * 3.0
@@ -155,7 +155,7 @@ fn spaced_looks_keep_the_error_and_decide_sooner() {
         let wrong = share(spaced, changed);
         assert!(wrong <= 2.0, "{wrong} % wrong");
     }
-    let same = |spaced| share(spaced, |verdict| verdict == Verdict::Same);
+    let same = |spaced| share(spaced, |verdict| verdict == Verdict::Unchanged);
     let (every, spaced) = (same(false), same(true));
     assert!(
         spaced >= every,
@@ -185,7 +185,7 @@ fn a_fitting_prior_adds_power_and_keeps_the_error() {
         percent(|i| {
             let mut rng = rng(105, i);
             let mut metric = blocks(&mut rng, 4, 1.0, Shape::Gauss, 0.0);
-            metric.margin = 0.0;
+            metric.threshold = 0.0;
             for block in &mut metric.blocks {
                 block.base = Some((0.01 * gauss(&mut rng)).exp());
                 block.head = Some(ratio * (0.01 * gauss(&mut rng)).exp());

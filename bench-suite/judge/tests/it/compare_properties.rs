@@ -28,7 +28,7 @@ fn metric(blocks: Vec<Block>, kind: Kind) -> Metric {
         blocks,
         direction: Direction::LowerIsBetter,
         kind,
-        margin: 0.01,
+        threshold: 0.01,
     }
 }
 
@@ -119,8 +119,8 @@ proptest! {
         if (p - 0.05).abs() > 1e-9 {
             prop_assert_eq!(p > 0.05, interval.contains(1.0));
         }
-        if judged.verdict == Verdict::Same {
-            prop_assert!(interval.within_margin(0.01));
+        if judged.verdict == Verdict::Unchanged {
+            prop_assert!(interval.within_threshold(0.01));
         }
     }
 
@@ -128,10 +128,10 @@ proptest! {
     fn any_numbers_give_an_answer_or_an_error(
         pairs in prop::collection::vec((any::<f64>(), any::<f64>()), 0..6),
         kind in kinds(),
-        margin in any::<f64>(),
+        threshold in any::<f64>(),
     ) {
         let blocks = pairs.iter().map(|&(b, h)| Block::pair(b, h)).collect();
-        let metric = Metric { margin, ..metric(blocks, kind) };
+        let metric = Metric { threshold, ..metric(blocks, kind) };
         if let Ok(judged) = compare(&metric, &Options::default()) {
             let json = serde_json::to_string(&judged).unwrap();
             let back: judge::compare::Comparison = serde_json::from_str(&json).unwrap();
@@ -172,58 +172,62 @@ fn degenerate_inputs_say_what_they_lack() {
     let (time, memory) = (Kind::TimeLike, Kind::MemoryLike);
     check(
         judge(&[], time),
-        Verdict::CannotTell,
+        Verdict::Inconclusive,
         "no block has both sides",
     );
     check(
         judge(&[(1.0, 9.0)], time),
-        Verdict::CannotTell,
+        Verdict::Inconclusive,
         "at least two",
     );
     check(
         judge(&[(1.0, 9.0)], memory),
-        Verdict::CannotTell,
+        Verdict::Inconclusive,
         "at least two",
     );
     check(
         judge(&[(1.0, 1.2), (1.0, 1.3)], time),
-        Verdict::CannotTell,
+        Verdict::Inconclusive,
         "2 blocks could",
     );
     check(
         judge(&[(0.0, 1.0), (1.0, 1.0)], time),
-        Verdict::CannotTell,
+        Verdict::Inconclusive,
         "some values are 0",
     );
     check(
         judge(&[(5.0, 5.0); 5], time),
-        Verdict::Same,
-        "margin of 1 %",
+        Verdict::Unchanged,
+        "noise threshold of 1 %",
     );
-    check(judge(&[(5.0, 5.5); 5], time), Verdict::Worse, "by chance");
+    check(
+        judge(&[(5.0, 5.5); 5], time),
+        Verdict::Regressed,
+        "by chance",
+    );
     check(
         judge(&[(0.0, 0.0); 2], memory),
-        Verdict::Same,
+        Verdict::Unchanged,
         "0 on both sides",
     );
     check(
         judge(&[(0.0, 7.0); 2], memory),
-        Verdict::Worse,
+        Verdict::Regressed,
         "0 became 7",
     );
     check(
         judge(&[(7.0, 0.0); 2], memory),
-        Verdict::Better,
+        Verdict::Improved,
         "7 became 0",
     );
     check(
         judge(&[(1000.0, 1009.0); 3], memory),
-        Verdict::Same,
+        Verdict::Unchanged,
         "1000 became 1009",
     );
     check(
         judge(&[(1000.0, 1011.0); 3], memory),
-        Verdict::Worse,
+        Verdict::Regressed,
         "1000 became 1011",
     );
     let error = |pairs: &[(f64, f64)]| judge(pairs, time).unwrap_err().to_string();

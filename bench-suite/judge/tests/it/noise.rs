@@ -162,6 +162,6 @@ pub(crate) fn blocks(
         blocks,
         direction: Direction::LowerIsBetter,
         kind: Kind::TimeLike,
-        margin: 0.005,
+        threshold: 0.005,
     }
 }

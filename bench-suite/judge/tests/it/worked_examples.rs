@@ -29,7 +29,7 @@ fn step_seconds() -> Metric {
         blocks: pairs.map(|(base, head)| Block::pair(base, head)).to_vec(),
         direction: Direction::LowerIsBetter,
         kind: Kind::TimeLike,
-        margin: 0.005,
+        threshold: 0.005,
     }
 }
 
@@ -44,7 +44,7 @@ fn a_comparison_by_hand() {
     check(judged.noise.unwrap(), 0.004_525);
     check(judged.smallest_detectable_change.unwrap(), 0.013_505);
     assert_eq!(judged.blocks_needed, Some(20));
-    assert_eq!(judged.verdict, Verdict::Worse);
+    assert_eq!(judged.verdict, Verdict::Regressed);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_claim_by_hand() {
         blocks: vec![Block::pair(5736.0, 3178.0); 5],
         direction: Direction::LowerIsBetter,
         kind: Kind::MemoryLike,
-        margin: 0.01,
+        threshold: 0.01,
     };
     let measured = compare(&metric, &Options::default()).unwrap();
     check(measured.ratio.unwrap(), 0.554_04);

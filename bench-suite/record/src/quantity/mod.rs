@@ -60,7 +60,7 @@ pub enum Nature {
     Memory,
 }
 
-/// One figure of a run, with what a comparison must know about it.
+/// One metric of a run, with what a comparison must know about it.
 #[derive(Debug, Clone, Copy)]
 pub struct Quantity {
     /// The name in files, with its unit.
@@ -74,7 +74,7 @@ pub struct Quantity {
     /// How it behaves from run to run.
     pub nature: Nature,
     /// The largest relative change that counts as none, unless a suite says otherwise.
-    pub margin: f64,
+    pub threshold: f64,
     /// Whether a comparison judges it.
     pub compared: bool,
     /// Whether a change for the worse fails a gate. The others are there to explain.
@@ -133,7 +133,11 @@ mod tests {
                 "{}: a gate reads comparisons",
                 quantity.name
             );
-            assert!((0.0..1.0).contains(&quantity.margin), "{}", quantity.name);
+            assert!(
+                (0.0..1.0).contains(&quantity.threshold),
+                "{}",
+                quantity.name
+            );
         }
         assert!(Quantity::named("speed").is_none());
     }

@@ -1,4 +1,4 @@
-//! The table. The margins of what is compared are the documented defaults of suites
+//! The table. The noise thresholds of what is compared are the documented defaults of suites
 //! (`scenarios/suites.md`); a suite may set its own.
 
 use protocol::{AllocatorCounters, Memory, Phase, Task};
@@ -45,7 +45,7 @@ pub(super) const ALL: &[Quantity] = &[
     ),
     explains(
         0.02,
-        bytes("process_peak_bytes", "process on the card", |r| {
+        bytes("process_peak_bytes", "process on the GPU", |r| {
             metrics(r, |m| m.process_peak_bytes.map(float))
         }),
     ),
@@ -97,11 +97,11 @@ pub(super) const ALL: &[Quantity] = &[
     bytes("optimizer_bytes", "optimizer state", |r| {
         memory(r, |m| m.optimizer_bytes)
     }),
-    // What an idle container takes of the card.
+    // What an idle container takes of the GPU.
     bytes("context_bytes", "CUDA context", |r| {
         memory(r, |m| m.context_bytes)
     }),
-    bytes("device_used_bytes", "card in use by everybody", |r| {
+    bytes("device_used_bytes", "GPU in use by everybody", |r| {
         memory(r, |m| m.device_used_bytes)
     }),
     bytes("container_peak_bytes", "container on the host", |r| {
@@ -121,11 +121,11 @@ pub(super) const ALL: &[Quantity] = &[
     count("allocation_retries_count", "allocation retries", |r| {
         counter(r, |c| Some(c.retries))
     }),
-    time("processor_seconds", "processor time, measured steps", |r| {
-        metrics(r, |m| m.processor_seconds)
+    time("cpu_seconds", "CPU time, measured steps", |r| {
+        metrics(r, |m| m.cpu_seconds)
     }),
-    time("run_processor_seconds", "processor time, whole run", |r| {
-        metrics(r, |m| m.run_processor_seconds)
+    time("run_cpu_seconds", "CPU time, whole run", |r| {
+        metrics(r, |m| m.run_cpu_seconds)
     }),
     time("wall_seconds", "whole run", |r| Some(r.wall_seconds)),
     time("container_start_seconds", "container start", |r| {
@@ -143,17 +143,14 @@ pub(super) const ALL: &[Quantity] = &[
     time("warmup_seconds", "warm-up", |r| phase(r, Phase::Warmup)),
     Quantity {
         unit: Unit::Joules,
-        ..time("card_energy_joules", "energy of the card", |r| {
-            r.monitor.card_energy_joules
+        ..time("gpu_energy_joules", "energy of the GPU", |r| {
+            r.monitor.gpu_energy_joules
         })
     },
     Quantity {
         unit: Unit::Watts,
-        ..time("card_mean_power_watts", "mean power of the card", |r| {
-            r.monitor
-                .card_power_watts
-                .as_ref()
-                .map(|series| series.mean)
+        ..time("gpu_mean_power_watts", "mean power of the GPU", |r| {
+            r.monitor.gpu_power_watts.as_ref().map(|series| series.mean)
         })
     },
 ];
@@ -165,7 +162,7 @@ const fn time(name: &'static str, label: &'static str, read: Read) -> Quantity {
         unit: Unit::Seconds,
         better: Better::Lower,
         nature: Nature::Time,
-        margin: 0.05,
+        threshold: 0.05,
         compared: false,
         gated: false,
         read,
@@ -176,7 +173,7 @@ const fn bytes(name: &'static str, label: &'static str, read: Read) -> Quantity 
     Quantity {
         unit: Unit::Bytes,
         nature: Nature::Memory,
-        margin: 0.02,
+        threshold: 0.02,
         ..time(name, label, read)
     }
 }
@@ -189,17 +186,17 @@ const fn count(name: &'static str, label: &'static str, read: Read) -> Quantity 
 }
 
 /// Compared, and a change for the worse fails a gate.
-const fn gated(margin: f64, quantity: Quantity) -> Quantity {
+const fn gated(threshold: f64, quantity: Quantity) -> Quantity {
     Quantity {
         gated: true,
-        ..explains(margin, quantity)
+        ..explains(threshold, quantity)
     }
 }
 
 /// Compared, to explain what the gate says.
-const fn explains(margin: f64, quantity: Quantity) -> Quantity {
+const fn explains(threshold: f64, quantity: Quantity) -> Quantity {
     Quantity {
-        margin,
+        threshold,
         compared: true,
         ..quantity
     }
@@ -213,7 +210,7 @@ fn metrics(record: &Record, read: fn(&Metrics) -> Option<f64>) -> Option<f64> {
     record.metrics.as_ref().and_then(read)
 }
 
-/// Idle steps are as long as they were asked to be, which is no figure of the image.
+/// Idle steps are as long as they were asked to be, which is no metric of the image.
 fn steps(record: &Record, read: fn(&StepTimes) -> f64) -> Option<f64> {
     let metrics = record.metrics.as_ref()?;
     (record.task != Task::Idle).then(|| read(&metrics.step_seconds))

@@ -19,7 +19,7 @@ use super::{Execution, Executor, Order, RETRY_PAUSE, silence::silence};
 use crate::{
     live::Live,
     log,
-    monitor::{Card, Target, Watch},
+    monitor::{Gpu, Target, Watch},
     outcome::{End, signal_name},
 };
 
@@ -50,12 +50,12 @@ pub struct Container {
     engine: Engine,
     images: BTreeMap<String, ContainerImage>,
     gpus: BTreeMap<Device, GpuAccess>,
-    cards: BTreeMap<Device, Card>,
+    watched: BTreeMap<Device, Gpu>,
     live: Live,
 }
 
 impl Container {
-    /// With an image for each image's name, and the cards where the work runs on some.
+    /// With an image for each image's name, and the GPUs where the work runs on some.
     #[must_use]
     pub fn new(
         engine: Engine,
@@ -66,11 +66,11 @@ impl Container {
             .into_iter()
             .map(|gpu| (Device::Cuda(gpu.index), gpu))
             .collect();
-        let open = |gpu: &GpuAccess| Some((Device::Cuda(gpu.index), Card::open(gpu.index)?));
+        let open = |gpu: &GpuAccess| Some((Device::Cuda(gpu.index), Gpu::open(gpu.index)?));
         Self {
             engine,
             images,
-            cards: gpus.values().filter_map(open).collect(),
+            watched: gpus.values().filter_map(open).collect(),
             gpus,
             live: Live::default(),
         }
@@ -141,7 +141,7 @@ impl Container {
         container: &mut engine::Container,
         execution: &mut Execution,
     ) -> End {
-        let idle = self.cards.get(&order.device).map(Card::before_run);
+        let idle = self.watched.get(&order.device).map(Gpu::before_run);
         let (ordered_at, starting) = (Timestamp::now(), Instant::now());
         if let Err(error) = container.start().await {
             return not_started(&error, Stage::Start);
@@ -164,7 +164,7 @@ impl Container {
         } else {
             Watch::none()
         };
-        let card_lost = watch.card_lost();
+        let gpu_lost = watch.gpu_lost();
         let stats = async {
             if is_visible {
                 Monitor::default()
@@ -182,7 +182,7 @@ impl Container {
                 () = silence(&results, order.limits.silence) => {
                     Err(End::Silent(order.limits.silence.unwrap_or_default()))
                 }
-                message = card_lost => Err(End::CardLost { message }),
+                message = gpu_lost => Err(End::GpuLost { message }),
                 () = cancel.cancelled() => Err(End::Interrupted),
             }
         };
@@ -399,7 +399,7 @@ async fn stats(container: &engine::Container, began: Instant) -> Monitor {
     }
     Monitor {
         memory_bytes: Series::of(&memory),
-        processor_cores: Series::of(&cores),
+        cpu_cores: Series::of(&cores),
         pids: Series::of(&pids),
         read_bytes,
         written_bytes,
@@ -410,7 +410,7 @@ async fn stats(container: &engine::Container, began: Instant) -> Monitor {
 fn merged(own: Monitor, engine: Monitor) -> Monitor {
     Monitor {
         memory_bytes: own.memory_bytes.or(engine.memory_bytes),
-        processor_cores: own.processor_cores.or(engine.processor_cores),
+        cpu_cores: own.cpu_cores.or(engine.cpu_cores),
         pids: own.pids.or(engine.pids),
         read_bytes: own.read_bytes.or(engine.read_bytes),
         written_bytes: own.written_bytes.or(engine.written_bytes),

@@ -84,7 +84,7 @@ fn claims_are_judged_on_every_pair_that_fits() {
     check(
         SPEED,
         Expectation::Increase(range(0.3, 0.4)),
-        Outcome::CannotTell,
+        Outcome::Inconclusive,
     );
 }
 
@@ -141,7 +141,7 @@ fn what_was_not_measured_cannot_be_told() {
     let found = judge_claims(&session, unmeasured, &claims).unwrap();
     assert_eq!(
         (found[0].pairs.len(), found[0].outcome),
-        (0, Outcome::CannotTell)
+        (0, Outcome::Inconclusive)
     );
     let other_model = Claim {
         models: vec![Model::BertLarge],
@@ -211,7 +211,7 @@ fn a_value_is_claimed_of_one_cell() {
     let found = judge_claims(&session("s", "m"), &all, &[claim]).unwrap();
     assert_eq!(
         (found[0].pairs.len(), found[0].outcome),
-        (0, Outcome::CannotTell)
+        (0, Outcome::Inconclusive)
     );
 }
 

@@ -31,10 +31,14 @@ fn check(verdicts: &Verdicts, quantity: &str, expected: Verdict) {
 #[test]
 fn a_slower_image_is_worse_and_fails_the_gate() {
     let verdicts = judged(&runs(100.0, 1000), &runs(90.0, 1000));
-    check(&verdicts, "throughput_samples_per_second", Verdict::Worse);
-    check(&verdicts, "step_median_seconds", Verdict::Worse);
-    check(&verdicts, "peak_allocated_bytes", Verdict::Same);
-    let gate = Gate::read(&verdicts, FailOn::Worse);
+    check(
+        &verdicts,
+        "throughput_samples_per_second",
+        Verdict::Regressed,
+    );
+    check(&verdicts, "step_median_seconds", Verdict::Regressed);
+    check(&verdicts, "peak_allocated_bytes", Verdict::Unchanged);
+    let gate = Gate::read(&verdicts, FailOn::Regressed);
     let failing: Vec<_> = gate
         .failing
         .iter()
@@ -44,7 +48,7 @@ fn a_slower_image_is_worse_and_fails_the_gate() {
 }
 
 #[test]
-fn what_the_images_differ_in_stands_beside_what_their_figures_differ_in() {
+fn what_the_images_differ_in_stands_beside_what_their_metrics_differ_in() {
     let mut session = session("s", "m");
     let mut newer = session.images[0].clone();
     newer.name = "new".to_owned();
@@ -70,16 +74,20 @@ fn what_the_images_differ_in_stands_beside_what_their_figures_differ_in() {
 #[test]
 fn a_faster_image_is_better_and_passes() {
     let verdicts = judged(&runs(100.0, 1000), &runs(112.0, 1000));
-    check(&verdicts, "throughput_samples_per_second", Verdict::Better);
-    assert!(Gate::read(&verdicts, FailOn::Worse).passes());
+    check(
+        &verdicts,
+        "throughput_samples_per_second",
+        Verdict::Improved,
+    );
+    assert!(Gate::read(&verdicts, FailOn::Regressed).passes());
 }
 
 #[test]
 fn memory_that_repeats_to_the_byte_is_judged_to_the_byte() {
     let verdicts = judged(&runs(100.0, 1_000_000), &runs(100.0, 1_006_000));
-    check(&verdicts, "peak_allocated_bytes", Verdict::Worse);
+    check(&verdicts, "peak_allocated_bytes", Verdict::Regressed);
     let verdicts = judged(&runs(100.0, 1_000_000), &runs(100.0, 1_004_000));
-    check(&verdicts, "peak_allocated_bytes", Verdict::Same);
+    check(&verdicts, "peak_allocated_bytes", Verdict::Unchanged);
 }
 
 #[test]
@@ -158,12 +166,12 @@ fn sides_that_share_nothing_and_names_that_do_not_exist_are_errors() {
             .contains("s:old has smoke (1 cell); s:new has smoke (1 cell)"),
         "{nothing}"
     );
-    let margins = [("speed".to_owned(), 0.1)].into();
+    let thresholds = [("speed".to_owned(), 0.1)].into();
     let unknown = compare(
         &base,
         &head,
         &Options {
-            margins,
+            thresholds,
             ..Options::default()
         },
     )
@@ -191,8 +199,12 @@ fn two_values_of_an_axis_are_compared_within_one_image() {
     assert_eq!(verdicts.cells[0].variant, "bs1");
     assert_eq!(verdicts.warnings, []);
     assert_eq!(verdicts.head.choice.as_deref(), Some("precision=amp-bf16"));
-    check(&verdicts, "peak_allocated_bytes", Verdict::Better);
-    check(&verdicts, "throughput_samples_per_second", Verdict::Same);
+    check(&verdicts, "peak_allocated_bytes", Verdict::Improved);
+    check(
+        &verdicts,
+        "throughput_samples_per_second",
+        Verdict::Unchanged,
+    );
 
     let axis = side.along("speed", "high").unwrap_err().to_string();
     assert!(axis.contains("precision, checkpointing"), "{axis}");
@@ -228,5 +240,9 @@ fn the_last_record_of_a_run_counts() {
     assert_eq!(verdicts.warnings, []);
     let (_, found) = verdicts.all().next().unwrap();
     assert_eq!(found.comparison.blocks_used, 6);
-    check(&verdicts, "throughput_samples_per_second", Verdict::Worse);
+    check(
+        &verdicts,
+        "throughput_samples_per_second",
+        Verdict::Regressed,
+    );
 }

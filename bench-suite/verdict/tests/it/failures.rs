@@ -43,16 +43,16 @@ fn a_cell_that_works_in_the_base_and_never_in_the_head_is_worse() {
         for_reason(Reason::OutOfMemory),
     );
     let cell = &verdicts.cells[0];
-    assert_eq!(cell.lost(), Some(Verdict::Worse));
+    assert_eq!(cell.lost(), Some(Verdict::Regressed));
     let failures = cell.failures.as_ref().unwrap();
     assert_eq!(failures.head.to_string(), "6 of 6 (out-of-memory)");
-    let gate = Gate::read(&verdicts, FailOn::Worse);
+    let gate = Gate::read(&verdicts, FailOn::Regressed);
     assert_eq!(
         (gate.lost.len(), gate.failing.len(), gate.passes()),
         (1, 0, false)
     );
-    // Its figures do not count again, though nobody can tell of them.
-    assert_eq!(Gate::read(&verdicts, FailOn::CannotTell).count(), 1);
+    // Its metrics do not count again, though nobody can tell of them.
+    assert_eq!(Gate::read(&verdicts, FailOn::Inconclusive).count(), 1);
     assert_eq!(verdicts.cells[1].failures, None);
 }
 
@@ -62,23 +62,23 @@ fn a_cell_that_fails_on_both_sides_or_in_the_base_alone_is_no_loss() {
         let verdicts = judged(&every(), &head, |_| ());
         assert_eq!(verdicts.cells[0].scenario, "tiny");
         assert_eq!(verdicts.cells[0].lost(), None);
-        assert!(Gate::read(&verdicts, FailOn::Worse).passes());
+        assert!(Gate::read(&verdicts, FailOn::Regressed).passes());
     }
-    // It stands among the cells although it has no figure.
+    // It stands among the cells although it has no metric.
     let verdicts = judged(&every(), &every(), |_| ());
     assert_eq!(verdicts.cells[0].quantities, []);
 }
 
 #[test]
-fn a_figure_of_one_side_alone_says_so_and_asks_for_no_more_blocks() {
+fn a_metric_of_one_side_alone_says_so_and_asks_for_no_more_blocks() {
     for (base, head, role) in [
         (runs(100.0, 1000), every(), Role::Head),
         (every(), runs(100.0, 1000), Role::Base),
     ] {
         let verdicts = judged(&base, &head, |_| ());
-        let figures = &verdicts.cells[0].quantities;
-        assert!(!figures.is_empty());
-        for found in figures {
+        let metrics = &verdicts.cells[0].quantities;
+        assert!(!metrics.is_empty());
+        for found in metrics {
             assert_eq!(found.not_measured_in, Some(role));
             assert_eq!(found.comparison.reason, format!("not measured in {role}"));
             assert_eq!(found.comparison.blocks_needed, None);
@@ -92,9 +92,9 @@ fn a_figure_of_one_side_alone_says_so_and_asks_for_no_more_blocks() {
 fn what_the_machine_failed_is_not_held_against_the_image() {
     for reason in [Reason::Contaminated, Reason::GpuLost, Reason::Interrupted] {
         let verdicts = judged(&runs(100.0, 1000), &every(), for_reason(reason));
-        assert_eq!(verdicts.cells[0].lost(), Some(Verdict::CannotTell));
-        assert!(Gate::read(&verdicts, FailOn::Worse).passes());
-        assert_eq!(Gate::read(&verdicts, FailOn::CannotTell).lost.len(), 1);
+        assert_eq!(verdicts.cells[0].lost(), Some(Verdict::Inconclusive));
+        assert!(Gate::read(&verdicts, FailOn::Regressed).passes());
+        assert_eq!(Gate::read(&verdicts, FailOn::Inconclusive).lost.len(), 1);
     }
     // One run that the image failed is enough.
     let mixed = judged(&runs(100.0, 1000), &every(), |run| {
@@ -105,7 +105,7 @@ fn what_the_machine_failed_is_not_held_against_the_image() {
         };
         for_reason(reason)(run);
     });
-    assert_eq!(mixed.cells[0].lost(), Some(Verdict::Worse));
+    assert_eq!(mixed.cells[0].lost(), Some(Verdict::Regressed));
     let told = mixed.cells[0].failures.as_ref().unwrap().head.to_string();
     assert_eq!(told, "6 of 6 (1 image-broken, 5 interrupted)");
 }

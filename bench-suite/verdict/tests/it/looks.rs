@@ -70,7 +70,7 @@ fn looking_widens_the_interval() {
 #[test]
 fn a_decision_at_an_early_look_stays_with_the_blocks_it_had() {
     let early = judged(&[(3, 0.5), (6, 1.0)], 80.0);
-    assert_eq!(speed(&early).verdict, Verdict::Worse);
+    assert_eq!(speed(&early).verdict, Verdict::Regressed);
     assert_eq!(speed(&early).blocks_used, 3);
     assert_eq!(early.undecided().count(), 0);
 }
@@ -82,14 +82,17 @@ fn what_is_open_is_told_until_blocks_decide_it() {
         .map(|(_, found)| found.quantity.clone())
         .collect();
     assert_eq!(open, [SPEED]);
-    // A side without any figure cannot be decided by more blocks, and does not count as open.
+    // A side without any metric cannot be decided by more blocks, and does not count as open.
     let mut all = both(99.0);
     for run in all.iter_mut().filter(|run| run.image == "new") {
         run.metrics = None;
     }
     let found = compare_session(&looked(&[(3, 0.5)]), &all, &Options::default()).unwrap();
     assert_eq!(found[0].undecided().count(), 0);
-    assert_eq!(found[0].count(Verdict::CannotTell), found[0].all().count());
+    assert_eq!(
+        found[0].count(Verdict::Inconclusive),
+        found[0].all().count()
+    );
 }
 
 #[test]

@@ -4,6 +4,6 @@ mod claims;
 mod compare;
 mod failures;
 mod looks;
-mod margins;
 mod place;
 mod support;
+mod thresholds;

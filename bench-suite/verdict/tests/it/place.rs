@@ -1,32 +1,32 @@
 //! Sides measured in the same place, and in others that look like it.
 
 use protocol::{CudaFacts, Device, Started};
-use record::{Card, Record, Session};
+use record::{Gpu, Record, Session};
 use verdict::{CompareError, Options, Side, Warning, compare};
 
 use crate::support::{records, runs, session};
 
-/// A host with these cards, as a cloud names it.
-fn host(name: &str, cards: &[&str]) -> Session {
+/// A host with these GPUs, as a cloud names it.
+fn host(name: &str, gpus: &[&str]) -> Session {
     let mut session = session(name, "vm");
-    session.machine.cards = (0_u32..)
-        .zip(cards)
-        .map(|(index, uuid)| Card {
+    session.machine.gpus = (0_u32..)
+        .zip(gpus)
+        .map(|(index, uuid)| Gpu {
             index,
             name: "NVIDIA H200".into(),
             uuid: format!("GPU-{uuid}"),
-            ..Card::default()
+            ..Gpu::default()
         })
         .collect();
     session
 }
 
-/// Runs that tell of this card, or were sent to it where they tell nothing.
-fn on(session: &Session, card: u32, uuid: Option<&str>) -> Vec<Record> {
+/// Runs that tell of this GPU, or were sent to it where they tell nothing.
+fn on(session: &Session, gpu: u32, uuid: Option<&str>) -> Vec<Record> {
     let name = &session.session;
     let mut all = records(name, "img", 0, "tiny", &runs(100.0, 1000));
     for run in &mut all {
-        run.device = Device::Cuda(card);
+        run.device = Device::Cuda(gpu);
         run.workload = uuid.map(|uuid| Started {
             cuda: Some(CudaFacts {
                 device_name: "NVIDIA H200".into(),
@@ -52,19 +52,19 @@ fn warned(base: At<'_>, head: At<'_>, across_machines: bool) -> Result<Vec<Warni
 }
 
 #[test]
-fn hosts_of_one_name_are_told_apart_by_their_cards() {
+fn hosts_of_one_name_are_told_apart_by_their_gpus() {
     let (here, there) = (host("a", &["aa"]), host("b", &["bb"]));
     for (of_here, of_there) in [(Some("GPU-aa"), Some("GPU-bb")), (None, None)] {
         let (left, right) = (on(&here, 0, of_here), on(&there, 0, of_there));
         let refused = warned((&here, &left), (&there, &right), false).unwrap_err();
         let text = refused.to_string();
         assert!(
-            text.starts_with("cards differ: `GPU-aa` and `GPU-bb`"),
+            text.starts_with("GPUs differ: `GPU-aa` and `GPU-bb`"),
             "{text}"
         );
         assert!(text.contains("--across-machines"), "{text}");
         let warnings = warned((&here, &left), (&there, &right), true).unwrap();
-        let what = "cards: GPU-aa, GPU-bb".to_owned();
+        let what = "GPUs: GPU-aa, GPU-bb".to_owned();
         assert_eq!(
             warnings,
             [Warning::AcrossMachines { what }, Warning::NotInterleaved]
@@ -73,7 +73,7 @@ fn hosts_of_one_name_are_told_apart_by_their_cards() {
 }
 
 #[test]
-fn another_card_of_the_host_is_the_same_machine_and_a_warning() {
+fn another_gpu_of_the_host_is_the_same_machine_and_a_warning() {
     let (here, again) = (host("a", &["aa", "bb"]), host("b", &["bb", "aa"]));
     let left = on(&here, 0, Some("aa"));
     let moved = on(&again, 0, Some("GPU-BB"));
@@ -82,11 +82,11 @@ fn another_card_of_the_host_is_the_same_machine_and_a_warning() {
     assert_eq!(
         warnings,
         [
-            Warning::OtherCards { cell, cells: 1 },
+            Warning::OtherGpus { cell, cells: 1 },
             Warning::NotInterleaved
         ]
     );
-    // The same card under another index is the same card, however its UUID is written.
+    // The same GPU under another index is the same GPU, however its UUID is written.
     let same = on(&again, 1, Some("GPU-AA"));
     let warnings = warned((&here, &left), (&again, &same), false).unwrap();
     assert_eq!(warnings, [Warning::NotInterleaved]);
@@ -106,26 +106,26 @@ fn cells_that_are_not_compared_do_not_count() {
     assert!(
         warnings
             .iter()
-            .all(|known| !matches!(known, Warning::OtherCards { .. }))
+            .all(|known| !matches!(known, Warning::OtherGpus { .. }))
     );
 }
 
 #[test]
-fn processors_of_one_model_and_other_counts_of_cores_are_other_machines() {
+fn cpus_of_one_model_and_other_counts_of_cores_are_other_machines() {
     let (mut here, mut there) = (session("a", "vm"), session("b", "vm"));
     for (session, cores) in [(&mut here, 8), (&mut there, 16)] {
-        session.machine.processor.model = "Xeon".into();
-        session.machine.processor.logical_cores = cores;
+        session.machine.cpu.model = "Xeon".into();
+        session.machine.cpu.logical_cores = cores;
     }
     let left = records("a", "img", 0, "tiny", &runs(100.0, 1000));
     let right = records("b", "img", 0, "tiny", &runs(100.0, 1000));
     let refused = warned((&here, &left), (&there, &right), false).unwrap_err();
     let text = refused.to_string();
     assert!(
-        text.starts_with("processors differ: `8 × Xeon` and `16 × Xeon`"),
+        text.starts_with("CPUs differ: `8 × Xeon` and `16 × Xeon`"),
         "{text}"
     );
-    there.machine.processor.logical_cores = 8;
+    there.machine.cpu.logical_cores = 8;
     let warnings = warned((&here, &left), (&there, &right), false).unwrap();
     assert_eq!(warnings, [Warning::NotInterleaved]);
 }

@@ -1,15 +1,15 @@
-//! Which runs are drawn: one a cell, and what was disturbed.
+//! Which runs are drawn: one a cell, and what was contaminated.
 
 use record::Record;
 
 use super::traces::PANELS;
 use crate::{
     format::{self, Quantity},
-    model::{Group, View, disturbed::is_disturbed},
+    model::{Group, View, contaminated::is_contaminated},
 };
 
-/// Disturbed tries that are drawn of one cell.
-const DISTURBED: usize = 2;
+/// Contaminated tries that are drawn of one cell.
+const CONTAMINATED: usize = 2;
 
 /// One run to be drawn.
 pub(super) struct Chosen<'a> {
@@ -21,12 +21,12 @@ pub(super) struct Chosen<'a> {
 }
 
 impl Chosen<'_> {
-    pub(super) fn is_disturbed(&self) -> bool {
-        is_disturbed(self.run)
+    pub(super) fn is_contaminated(&self) -> bool {
+        is_contaminated(self.run)
     }
 }
 
-/// Of each cell the run in the middle, then the first few tries that were disturbed.
+/// Of each cell the run in the middle, then the first few tries that were contaminated.
 pub(super) fn of<'a>(view: &View<'a>, group: &Group) -> Vec<Chosen<'a>> {
     let several = view.contenders.len() > 1;
     let mut chosen = Vec::new();
@@ -38,10 +38,10 @@ pub(super) fn of<'a>(view: &View<'a>, group: &Group) -> Vec<Chosen<'a>> {
                 label = format!("{label} · {contender}");
             }
             let runs = view.runs[cell].iter().copied();
-            let disturbed = runs
-                .filter(|run| is_disturbed(run) && has_series(run))
-                .take(DISTURBED);
-            for run in middle_run(view, cell).into_iter().chain(disturbed) {
+            let contaminated = runs
+                .filter(|run| is_contaminated(run) && has_series(run))
+                .take(CONTAMINATED);
+            for run in middle_run(view, cell).into_iter().chain(contaminated) {
                 chosen.push(Chosen {
                     label: label.clone(),
                     details: details(run),
@@ -72,7 +72,7 @@ fn middle_run<'a>(view: &View<'a>, cell: usize) -> Option<&'a Record> {
 /// The run's name, and the totals that have no series.
 fn details(run: &Record) -> String {
     let mut words = vec![format!("run {}", run.run)];
-    if run.attempt > 1 || is_disturbed(run) {
+    if run.attempt > 1 || is_contaminated(run) {
         words.push(format!("try {}", run.attempt));
     }
     let monitor = &run.monitor;
@@ -81,11 +81,11 @@ fn details(run: &Record) -> String {
     for (word, total) in [
         ("read", monitor.read_bytes.map(bytes)),
         ("written", monitor.written_bytes.map(bytes)),
-        ("drew", monitor.card_energy_joules.map(joules)),
+        ("drew", monitor.gpu_energy_joules.map(joules)),
     ] {
         words.extend(total.map(|total| format!("{word} {total}")));
     }
     let reasons = run.validity.contamination.iter();
-    words.extend(reasons.map(|reason| format!("disturbed: {reason}")));
+    words.extend(reasons.map(|reason| format!("contaminated: {reason}")));
     format::clean(&words.join(" · "))
 }

@@ -26,7 +26,7 @@ pub(super) const PLOT: Plot = Plot {
             not what the workload says of itself. Warm-up and measured steps are shaded, as near \
             as the phases' lengths tell. Where many samples fall on one place, the least and the \
             greatest of them are drawn. Panels of one quantity in a scenario share a scale. Tries \
-            that something else on the machine disturbed follow their cell; no figure and no \
+            that something else on the machine contaminated follow their cell; no metric and no \
             verdict rests on them.",
     draw,
 };
@@ -91,14 +91,14 @@ fn legends(sheets: &[Sheet]) -> Vec<Legend> {
         Key::area(Ink::Grid, "about where steps were measured"),
     ];
     let runs = || sheets.iter().flat_map(|sheet| &sheet.lines).map(|line| &line.chosen);
-    if runs().any(|chosen| !chosen.run.monitor.card_stretches.is_empty()) {
+    if runs().any(|chosen| !chosen.run.monitor.gpu_stretches.is_empty()) {
         keys.push(Key::area(
             Ink::Rule,
-            "along the top: the card's clocks were held back, or others used it; the pointer says which",
+            "along the top: the GPU's clocks were held back, or others used it; the pointer says which",
         ));
     }
-    if runs().any(Chosen::is_disturbed) {
-        keys.push(Key::area(Ink::Danger, "the same in a try that was disturbed"));
+    if runs().any(Chosen::is_contaminated) {
+        keys.push(Key::area(Ink::Danger, "the same in a try that was contaminated"));
     }
     vec![Legend { title: "", keys }]
 }
@@ -162,7 +162,7 @@ impl Line<'_> {
     /// Writes what it is; gives the height at which its panels begin.
     fn draw_heading(&self, canvas: &mut Canvas) -> f64 {
         let Chosen { label, details, .. } = &self.chosen;
-        let ink = if self.chosen.is_disturbed() { Ink::Danger } else { Ink::Text };
+        let ink = if self.chosen.is_contaminated() { Ink::Danger } else { Ink::Text };
         let mut y = self.top + TEXT * 0.6;
         canvas.bold(label, (4.0, y), Anchor::Start, TEXT, ink);
         if self.heading.is_empty() {
@@ -243,9 +243,9 @@ impl Drawn<'_> {
     }
 
     fn draw_stretches(&self, canvas: &mut Canvas, along: &Scale, paper: &Area) {
-        let is_disturbed = !self.run.validity.contamination.is_empty();
-        let ink = if is_disturbed { Ink::Danger } else { Ink::Rule };
-        for stretch in &self.run.monitor.card_stretches {
+        let is_contaminated = !self.run.validity.contamination.is_empty();
+        let ink = if is_contaminated { Ink::Danger } else { Ink::Rule };
+        for stretch in &self.run.monitor.gpu_stretches {
             let left = along.place(stretch.from_seconds);
             let right = along.place(stretch.to_seconds).max(left + NARROWEST);
             let strip = Area { left, right, top: paper.top - 1.0, bottom: paper.top + 3.0 };
@@ -319,9 +319,9 @@ fn describe(sheet: &Sheet) -> String {
             });
             told.collect::<Vec<_>>()
         };
-        let figures: Vec<String> = sheet.panels.iter().flat_map(of_panel).collect();
-        let disturbed = if line.chosen.is_disturbed() { " (disturbed)" } else { "" };
-        format!("{}{disturbed}: {}.", line.chosen.label, figures.join("; "))
+        let metrics: Vec<String> = sheet.panels.iter().flat_map(of_panel).collect();
+        let contaminated = if line.chosen.is_contaminated() { " (contaminated)" } else { "" };
+        format!("{}{contaminated}: {}.", line.chosen.label, metrics.join("; "))
     };
     let told: Vec<String> = sheet.lines.iter().map(of_line).collect();
     told.join(" ")

@@ -6,7 +6,7 @@ use record::{Reason, Stage};
 use super::{Fake, FakeCell, cell};
 
 impl Fake {
-    /// A session on a card: two models, precisions, checkpointing, allocators.
+    /// A session on a GPU: two models, precisions, checkpointing, allocators.
     pub(crate) fn gpu() -> Self {
         let resnet =
             |json: &str, throughput, mib| cell("resnet50", Model::Resnet50, json, throughput, mib);
@@ -41,7 +41,7 @@ impl Fake {
         }
     }
 
-    /// A small session on the processor.
+    /// A small session on the CPU.
     pub(crate) fn cpu() -> Self {
         let tiny = |scenario: &str, model, json: &str, throughput, mib| FakeCell {
             noise: 0.02,
@@ -138,18 +138,18 @@ pub(crate) fn wide_ranges() -> Fake {
     fake
 }
 
-/// Two tries that something else on the machine spoilt, each repeated with success.
-pub(crate) fn disturbed() -> Fake {
+/// Two tries that something else on the machine contaminated, each repeated with success.
+pub(crate) fn contaminated() -> Fake {
     let mut fake = Fake::gpu();
     let contaminated = |order, why: &str| {
         let stage = Stage::Workload(Phase::Measure);
         (order, Reason::Contaminated, stage, why.to_owned())
     };
     fake.failing = vec![
-        contaminated(3, "other processes used the card: 4242 (somebody)"),
+        contaminated(3, "other processes used the GPU: 4242 (somebody)"),
         contaminated(
             14,
-            "the card's clocks were held back by hw_thermal_slowdown in 40 % of the samples \
+            "the GPU's clocks were held back by hw_thermal_slowdown in 40 % of the samples \
              (limit 5 %)",
         ),
     ];

@@ -1,4 +1,4 @@
-//! Sessions that never ran: figures drawn from a seed, shaped like those of real runs.
+//! Sessions that never ran: metrics drawn from a seed, shaped like those of real runs.
 
 mod cases;
 mod run;
@@ -9,13 +9,13 @@ use protocol::{Device, Model, Steps, Task, Variant};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use record::{
-    Card, CellPlan, EngineFacts, ImageFacts, ImageLock, Machine, Outcome, Processor, Reason,
-    Record, Records, Session, Stage, Tool, Validity,
+    CellPlan, Cpu, EngineFacts, Gpu, ImageFacts, ImageLock, Machine, Outcome, Reason, Record,
+    Records, Session, Stage, Tool, Validity,
 };
 use reports::Source;
 
 pub(crate) use cases::{
-    disturbed, empty, five_images, forty_cells, hostile, no_success, one_cell, wide_ranges,
+    contaminated, empty, five_images, forty_cells, hostile, no_success, one_cell, wide_ranges,
 };
 
 const MIB: f64 = 1_048_576.0;
@@ -99,7 +99,7 @@ impl Fake {
                     // Every later image is a little faster and takes a little less.
                     let factor = 1.0 + 0.012 * place as f64;
                     let record = self.record(&mut random, cell, image, factor, block, order);
-                    // What was disturbed is run once more.
+                    // What was contaminated is run once more.
                     let repeated = (!record.validity.contamination.is_empty()).then(|| Record {
                         attempt: 2,
                         validity: Validity::default(),
@@ -132,7 +132,7 @@ impl Fake {
                 variant: cell.variant.clone(),
                 steps: Steps::new(10, self.steps),
                 seed: 7,
-                margins: BTreeMap::new(),
+                thresholds: BTreeMap::new(),
             })
         });
         let cuda = self.device.is_cuda();
@@ -208,7 +208,7 @@ fn machine(cuda: bool) -> Machine {
         os: "Debian GNU/Linux 12 (bookworm)".into(),
         kernel: "6.1.0-28-amd64".into(),
         virtualization: cuda.then(|| "kvm".into()),
-        processor: Processor {
+        cpu: Cpu {
             model: "INTEL(R) XEON(R) PLATINUM 8558".into(),
             logical_cores: 16,
             governor: None,
@@ -216,8 +216,8 @@ fn machine(cuda: bool) -> Machine {
         memory_bytes: 128 * GIB,
         driver_version: cuda.then(|| "580.159".into()),
         driver_cuda_version: cuda.then(|| "13.0".into()),
-        cards: if cuda {
-            vec![Card {
+        gpus: if cuda {
+            vec![Gpu {
                 index: 0,
                 name: "NVIDIA H200".into(),
                 uuid: "GPU-0a1b2c3d-0000-1111-2222-333344445555".into(),

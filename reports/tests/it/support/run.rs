@@ -45,7 +45,7 @@ impl Fake {
         };
         let good = outcome.is_ok();
         let validity = validity(&outcome);
-        let is_disturbed = !validity.contamination.is_empty();
+        let is_contaminated = !validity.contamination.is_empty();
         let batch = cell.variant.effective_batch();
         let step = batch as f64 / (cell.throughput * factor * (1.0 + cell.noise * normal(random)));
         let steps: Vec<Step> = (0..self.steps)
@@ -69,7 +69,7 @@ impl Fake {
         };
         let inside: f64 = phases.values().sum();
         let wall = inside + harness.total_seconds() + 0.02;
-        let metrics = (good || is_disturbed).then(|| self.metrics(cell, factor, &steps));
+        let metrics = (good || is_contaminated).then(|| self.metrics(cell, factor, &steps));
         Record {
             version: record::VERSION,
             run: run.clone(),
@@ -100,9 +100,9 @@ impl Fake {
                 cuda: cuda.then(CudaFacts::default),
                 allocator: None,
             }),
-            monitor: if good || is_disturbed {
+            monitor: if good || is_contaminated {
                 Monitor {
-                    card_stretches: stretches(&validity),
+                    gpu_stretches: stretches(&validity),
                     ..self.monitor(random, cell, wall, wall - measured - 0.2)
                 }
             } else {
@@ -110,7 +110,7 @@ impl Fake {
             },
             validity,
             metrics,
-            steps: if good || is_disturbed {
+            steps: if good || is_contaminated {
                 steps
             } else {
                 Vec::new()
@@ -206,7 +206,7 @@ impl Fake {
                 .collect();
             Series::of(&samples)
         };
-        // Without chance, so that what is drawn besides moves no figure.
+        // Without chance, so that what is drawn besides moves no metric.
         let level = |value: f64, swing: f64| {
             let sample = |index: u32| {
                 let at = wall * f64::from(index) / 150.0;
@@ -226,21 +226,21 @@ impl Fake {
         if self.device.is_cuda() {
             let busy = 92.0_f64.min(40.0 + cell.allocated_mib / 200.0);
             Monitor {
-                card_utilization_percent: series(0.0, busy, 1.5),
-                card_power_watts: series(118.0, 400.0 + busy * 2.5, 12.0),
-                card_process_bytes: series(0.0, (cell.allocated_mib * 1.11 + 620.0) * MIB, 0.0),
+                gpu_utilization_percent: series(0.0, busy, 1.5),
+                gpu_power_watts: series(118.0, 400.0 + busy * 2.5, 12.0),
+                gpu_process_bytes: series(0.0, (cell.allocated_mib * 1.11 + 620.0) * MIB, 0.0),
                 memory_bytes: series(200.0 * MIB, 1800.0 * MIB, 2.0 * MIB),
-                processor_cores: series(0.8, 1.0, 0.02),
-                card_used_bytes: level((cell.allocated_mib * 1.11 + 1240.0) * MIB, 0.0),
-                card_sm_clock_mhz: level(1900.0, 60.0),
-                card_memory_clock_mhz: level(3201.0, 0.0),
-                card_temperature_celsius: level(51.0, 4.0),
-                card_energy_joules: Some(412.0 * wall),
+                cpu_cores: series(0.8, 1.0, 0.02),
+                gpu_used_bytes: level((cell.allocated_mib * 1.11 + 1240.0) * MIB, 0.0),
+                gpu_sm_clock_mhz: level(1900.0, 60.0),
+                gpu_memory_clock_mhz: level(3201.0, 0.0),
+                gpu_temperature_celsius: level(51.0, 4.0),
+                gpu_energy_joules: Some(412.0 * wall),
                 ..host
             }
         } else {
             Monitor {
-                processor_cores: series(1.0, 3.8, 0.1),
+                cpu_cores: series(1.0, 3.8, 0.1),
                 memory_bytes: series(80.0 * MIB, 260.0 * MIB, 1.0 * MIB),
                 ..host
             }
@@ -248,7 +248,7 @@ impl Fake {
     }
 }
 
-/// What spoilt it, where that is how it ended.
+/// What contaminated it, where that is how it ended.
 fn validity(outcome: &Outcome) -> Validity {
     let mut validity = Validity::default();
     if let Outcome::Failed {

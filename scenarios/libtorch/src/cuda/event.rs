@@ -1,16 +1,16 @@
-//! Times on the card itself.
+//! Times on the GPU itself.
 
 use std::{ptr, time::Duration};
 
 use crate::{Result, error::call, ffi};
 
-/// A mark in the current stream of a card: the time at which the work before it was done.
+/// A mark in the current stream of a GPU: the time at which the work before it was done.
 #[derive(Debug)]
 pub struct Event {
     raw: *mut ffi::CudaEvent,
 }
 
-// SAFETY: an event belongs to a card, not to a thread. It is not `Sync`: recording changes it.
+// SAFETY: an event belongs to a GPU, not to a thread. It is not `Sync`: recording changes it.
 unsafe impl Send for Event {}
 
 impl Event {
@@ -22,7 +22,7 @@ impl Event {
         Ok(Self { raw })
     }
 
-    /// Marks the end of all work queued so far on the current stream of the current card.
+    /// Marks the end of all work queued so far on the current stream of the current GPU.
     /// Returns at once.
     pub fn record(&mut self) -> Result<()> {
         // SAFETY: `raw` is alive, and `&mut` keeps others away.
@@ -35,7 +35,7 @@ impl Event {
         call(|failure| unsafe { ffi::torchgauge_cuda_event_synchronize(self.raw, failure) })
     }
 
-    /// Time on the card between two marks; waits for both. The resolution is about half a
+    /// Time on the GPU between two marks; waits for both. The resolution is about half a
     /// microsecond (CUDA runtime reference, `cudaEventElapsedTime`).
     pub fn elapsed_since(&self, earlier: &Self) -> Result<Duration> {
         let mut milliseconds = 0.0;

@@ -1,4 +1,4 @@
-//! What a card and its libraries are.
+//! What a GPU and its libraries are.
 
 use crate::{
     Result,
@@ -7,18 +7,18 @@ use crate::{
     ffi,
 };
 
-/// A card and its libraries, as the CUDA runtime says.
+/// A GPU and its libraries, as the CUDA runtime says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
-    /// The card's name.
+    /// The GPU's name.
     pub device_name: String,
-    /// The card's UUID, `GPU-…`, as `nvidia-smi` writes it.
+    /// The GPU's UUID, `GPU-…`, as `nvidia-smi` writes it.
     pub uuid: String,
     /// Compute capability, such as `9.0`.
     pub capability: String,
     /// Multiprocessors.
     pub multiprocessors: u32,
-    /// Memory of the card.
+    /// Memory of the GPU.
     pub total_memory_bytes: u64,
     /// The CUDA runtime, such as `13.0`.
     pub runtime_version: String,
@@ -28,7 +28,7 @@ pub struct Facts {
     pub cudnn_version: Option<String>,
 }
 
-/// The facts of the card with this index. Makes no context.
+/// The facts of the GPU with this index. Makes no context.
 pub fn facts(index: u32) -> Result<Facts> {
     let mut raw = ffi::CudaFacts {
         name: [0; 256],

@@ -1,4 +1,4 @@
-//! Work recorded once and replayed without the processor's part.
+//! Work recorded once and replayed without the CPU's part.
 
 use std::ptr;
 
@@ -17,7 +17,7 @@ impl SideStream {
         Ok(Self { raw })
     }
 
-    /// Waits for the card and goes back to the stream before.
+    /// Waits for the GPU and goes back to the stream before.
     fn leave(mut self) -> Result<()> {
         let raw = std::mem::replace(&mut self.raw, ptr::null_mut());
         // SAFETY: `raw` came from `enter` on this thread and is given back once.
@@ -45,7 +45,7 @@ pub fn on_side_stream<T>(body: impl FnOnce() -> T) -> Result<T> {
     Ok(result)
 }
 
-/// Work of a card, recorded once and replayed with the same addresses: inputs are copied into
+/// Work of a GPU, recorded once and replayed with the same addresses: inputs are copied into
 /// the tensors that the capture read, results stand in those it wrote.
 #[derive(Debug)]
 pub struct Graph {
@@ -53,9 +53,9 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Records what `body` queues on the current card; nothing of it runs yet.
+    /// Records what `body` queues on the current GPU; nothing of it runs yet.
     ///
-    /// Warm up with [`on_side_stream`] first. Within, nothing may wait for the card, and
+    /// Warm up with [`on_side_stream`] first. Within, nothing may wait for the GPU, and
     /// [`crate::checkpoint`] is refused: it reads and sets the random state. Tensors that
     /// `body` makes live in the graph's own memory.
     pub fn capture<T>(body: impl FnOnce() -> T) -> Result<(Self, T)> {

@@ -1,4 +1,4 @@
-//! A counting allocator for tensors on the processor.
+//! A counting allocator for tensors on the CPU.
 //!
 //! libtorch keeps no statistics there. [`install`] puts an allocator in front of its own that
 //! counts the bytes asked for: exact, and the same on every machine. Scratch memory that oneDNN
@@ -14,7 +14,7 @@ pub fn install() -> Result<()> {
     call(|failure| unsafe { ffi::torchgauge_host_memory_install(failure) })
 }
 
-/// Whether the allocator is in place: without it the figures below are 0.
+/// Whether the allocator is in place: without it the metrics below are 0.
 #[must_use]
 pub fn installed() -> bool {
     // SAFETY: no arguments, no state but the shim's own.

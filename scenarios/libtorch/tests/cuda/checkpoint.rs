@@ -1,4 +1,4 @@
-//! Checkpoints on a card, whose backward runs in another thread.
+//! Checkpoints on a GPU, whose backward runs in another thread.
 
 use std::{
     sync::{
@@ -16,7 +16,7 @@ use libtorch::{
 };
 use tch::{Kind, Tensor};
 
-use super::{CARD, turn};
+use super::{GPU, turn};
 
 struct Block {
     weight: Tensor,
@@ -26,8 +26,8 @@ struct Block {
 impl Block {
     fn new() -> Self {
         Self {
-            weight: (Tensor::randn([64, 64], CARD) * 0.2).set_requires_grad(true),
-            bias: Tensor::randn([64], CARD).set_requires_grad(true),
+            weight: (Tensor::randn([64, 64], GPU) * 0.2).set_requires_grad(true),
+            bias: Tensor::randn([64], GPU).set_requires_grad(true),
         }
     }
 
@@ -42,7 +42,7 @@ impl Block {
 fn gradients(checkpointed: bool, dtype: Option<Dtype>) -> Vec<Tensor> {
     libtorch::seed(11).unwrap();
     let blocks: Vec<_> = (0..4).map(|_| Arc::new(Mutex::new(Block::new()))).collect();
-    let input = Tensor::randn([128, 64], CARD).set_requires_grad(true);
+    let input = Tensor::randn([128, 64], GPU).set_requires_grad(true);
     let output = autocast::with(DeviceType::Cuda, dtype, true, || {
         let mut hidden = input.shallow_clone();
         for block in &blocks {
@@ -64,7 +64,7 @@ fn gradients(checkpointed: bool, dtype: Option<Dtype>) -> Vec<Tensor> {
         let block = block.lock().unwrap();
         result.extend([block.weight.grad(), block.bias.grad()]);
     }
-    result.push(Tensor::rand([4], CARD));
+    result.push(Tensor::rand([4], GPU));
     result
 }
 
@@ -87,9 +87,9 @@ fn checkpointing_saves_memory() {
     let _turn = turn();
     let peak = |checkpointed: bool| {
         let weights: Vec<_> = (0..8)
-            .map(|_| (Tensor::randn([256, 256], CARD) * 0.05).set_requires_grad(true))
+            .map(|_| (Tensor::randn([256, 256], GPU) * 0.05).set_requires_grad(true))
             .collect();
-        let input = Tensor::randn([65536, 256], CARD);
+        let input = Tensor::randn([65536, 256], GPU);
         reset_peak(0).unwrap();
         let mut hidden = input.shallow_clone();
         for weight in &weights {
@@ -117,8 +117,8 @@ fn checkpointing_saves_memory() {
 fn backward_runs_in_another_thread_with_the_callers_autocast() {
     let _turn = turn();
     let seen = Arc::new(Mutex::new(Vec::new()));
-    let weight = Tensor::ones([8, 8], CARD).set_requires_grad(true);
-    let input = Tensor::ones([2, 8], CARD);
+    let weight = Tensor::ones([8, 8], GPU).set_requires_grad(true);
+    let input = Tensor::ones([2, 8], GPU);
     let (log, parameter) = (Arc::clone(&seen), weight.shallow_clone());
     let output = autocast::with(DeviceType::Cuda, Some(Dtype::BFloat16), true, || {
         checkpoint::run(&input, move |input| {
@@ -140,7 +140,7 @@ fn backward_runs_in_another_thread_with_the_callers_autocast() {
     assert_ne!(
         seen[1].1,
         thread::current().id(),
-        "libtorch's own thread runs backward on a card"
+        "libtorch's own thread runs backward on a GPU"
     );
     assert_eq!(weight.grad().kind(), Kind::Float);
 }
@@ -149,7 +149,7 @@ fn backward_runs_in_another_thread_with_the_callers_autocast() {
 fn a_panic_in_backward_comes_back_from_the_other_thread() {
     let _turn = turn();
     let runs = AtomicUsize::new(0);
-    let input = Tensor::ones([2], CARD).set_requires_grad(true);
+    let input = Tensor::ones([2], GPU).set_requires_grad(true);
     let output = checkpoint::run(&input, move |input| {
         assert_eq!(runs.fetch_add(1, Ordering::Relaxed), 0, "not a second time");
         Ok(input.f_mul(input)?)

@@ -1,10 +1,10 @@
-//! The functions that need a card, on card 0. Without one they fail, loudly.
+//! The functions that need a GPU, on GPU 0. Without one they fail, loudly.
 //!
 //! The binary that `cargo test --features cuda --no-run` leaves runs by itself on a machine
-//! with a card, once `LD_LIBRARY_PATH` names libtorch's library folder there.
+//! with a GPU, once `LD_LIBRARY_PATH` names libtorch's library folder there.
 
-mod card;
 mod checkpoint;
+mod gpu;
 mod memory;
 mod optim;
 
@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use libtorch::cuda;
 use tch::{Device, Kind, Tensor};
 
-const CARD: (Kind, Device) = (Kind::Float, Device::Cuda(0));
+const GPU: (Kind, Device) = (Kind::Float, Device::Cuda(0));
 
 /// Statistics, generators and settings belong to the process: tests take turns.
 fn turn() -> MutexGuard<'static, ()> {
@@ -21,7 +21,7 @@ fn turn() -> MutexGuard<'static, ()> {
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     assert!(
         cuda::is_available(),
-        "these tests need a card: libtorch {} sees none",
+        "these tests need a GPU: libtorch {} sees none",
         libtorch::version()
     );
     cuda::start(0).unwrap();

@@ -8,7 +8,7 @@ use libtorch::{
 };
 use tch::{Device, Kind, Tensor};
 
-use super::{CARD, turn};
+use super::{GPU, turn};
 
 const MIB: u64 = 1 << 20;
 
@@ -19,8 +19,8 @@ fn statistics_count_bytes() {
     let before = device_stats(0).unwrap();
     reset_peak(0).unwrap();
     let bytes = i64::try_from(64 * MIB).unwrap();
-    let kept = Tensor::zeros([bytes / 4], CARD);
-    let passing = Tensor::zeros([bytes / 2], CARD);
+    let kept = Tensor::zeros([bytes / 4], GPU);
+    let passing = Tensor::zeros([bytes / 2], GPU);
     drop(passing);
     let stats = device_stats(0).unwrap();
     assert_eq!(stats.allocated_bytes, before.allocated_bytes + 64 * MIB);
@@ -56,9 +56,9 @@ fn memory_runs_out_as_a_type() {
     let before = device_stats(0).unwrap();
     watch_shortages(0).unwrap();
     watch_shortages(0).unwrap();
-    let kept = Tensor::zeros([1 << 20], CARD);
+    let kept = Tensor::zeros([1 << 20], GPU);
     let huge = i64::try_from(cuda::facts(0).unwrap().total_memory_bytes).unwrap();
-    let error = Error::from(Tensor::f_zeros([huge], CARD).unwrap_err());
+    let error = Error::from(Tensor::f_zeros([huge], GPU).unwrap_err());
     assert!(error.is_out_of_memory(), "{error}");
     // What was held at that moment counts, and not what is left once the failed work is gone.
     let held = device_stats(0).unwrap();
@@ -77,10 +77,10 @@ fn memory_runs_out_as_a_type() {
         shortage.reserved_bytes >= shortage.allocated_bytes,
         "{shortage:?}"
     );
-    let error = catch(|| Tensor::zeros([huge], CARD)).unwrap_err();
+    let error = catch(|| Tensor::zeros([huge], GPU)).unwrap_err();
     assert!(error.is_out_of_memory(), "{error}");
-    let input = Tensor::ones([2], CARD).set_requires_grad(true);
-    let error = checkpoint::run(&input, move |_| Ok(Tensor::f_zeros([huge], CARD)?)).unwrap_err();
+    let input = Tensor::ones([2], GPU).set_requires_grad(true);
+    let error = checkpoint::run(&input, move |_| Ok(Tensor::f_zeros([huge], GPU)?)).unwrap_err();
     assert!(error.is_out_of_memory(), "{error}");
 
     // A share of the memory is a limit, too.
@@ -106,7 +106,7 @@ fn allocator_settings_are_read_back() {
     const CHILD: &str = "TORCHGAUGE_TEST_CHILD";
     if env::var_os(CHILD).is_some() {
         cuda::start(0).unwrap();
-        let _kept = Tensor::zeros([1 << 20], CARD);
+        let _kept = Tensor::zeros([1 << 20], GPU);
         let said = (allocator::effective().unwrap(), device_stats(0).unwrap());
         std::io::stdout()
             .write_all(format!("{said:?}\n").as_bytes())

@@ -1,4 +1,4 @@
-//! Fused steps and the loss scaler on a card.
+//! Fused steps and the loss scaler on a GPU.
 
 use libtorch::{
     autograd,
@@ -9,7 +9,7 @@ use libtorch::{
 };
 use tch::{Device, Kind, Tensor};
 
-use super::{CARD, double, turn};
+use super::{GPU, double, turn};
 
 const NONE: [Tensor; 0] = [];
 
@@ -20,7 +20,7 @@ fn single(value: f32) -> Tensor {
 }
 
 #[test]
-fn fused_steps_agree_with_the_processor() {
+fn fused_steps_agree_with_the_cpu() {
     let _turn = turn();
     let values = [0.5_f32, -1.25, 3.0, 0.0];
     let tensors = |device: Device, value: f32| {
@@ -79,8 +79,8 @@ fn fused_steps_take_channels_last_gradients() {
     let _turn = turn();
     for (out, input, kernel) in [(16, 8, 1), (16, 8, 3), (8, 1, 3)] {
         let groups = if input == 1 { 8 } else { 1 };
-        let images = Tensor::randn([4, 8, 12, 12], CARD).contiguous_format(true);
-        let weight = Tensor::randn([out, input, kernel, kernel], CARD)
+        let images = Tensor::randn([4, 8, 12, 12], GPU).contiguous_format(true);
+        let weight = Tensor::randn([out, input, kernel, kernel], GPU)
             .contiguous_format(true)
             .set_requires_grad(true);
         let output = images.conv2d(&weight, None::<Tensor>, [1, 1], [0, 0], [1, 1], groups);
@@ -125,13 +125,13 @@ impl ChannelsLast for Tensor {
 }
 
 #[test]
-fn the_scaler_skips_and_backs_off_on_the_card() {
+fn the_scaler_skips_and_backs_off_on_the_gpu() {
     let _turn = turn();
     let (scale, found) = (single(1024.0), single(0.0));
     let tracker = Tensor::from_slice(&[0_i32])
         .squeeze()
         .to_device(Device::Cuda(0));
-    let parameters = [Tensor::ones([3], CARD)];
+    let parameters = [Tensor::ones([3], GPU)];
     let gradients =
         [Tensor::from_slice(&[1024.0_f32, f32::INFINITY, 0.0]).to_device(Device::Cuda(0))];
     unscale_and_check_(&gradients, &found, &scale.reciprocal()).unwrap();
@@ -149,10 +149,10 @@ fn the_scaler_skips_and_backs_off_on_the_card() {
         scaling,
     )
     .unwrap();
-    assert!(parameters[0].equal(&Tensor::ones([3], CARD)));
+    assert!(parameters[0].equal(&Tensor::ones([3], GPU)));
     update_scale_(&ScaleUpdate::default(), &scale, &tracker, &found).unwrap();
     assert_eq!(double(&scale).to_bits(), 512.0_f64.to_bits());
-    // Host and card do not mix.
+    // Host and GPU do not mix.
     let host = Tensor::from_slice(&[0.0_f32]).squeeze();
     let scaling = Scaling {
         found_inf: Some(&host),

@@ -6,8 +6,8 @@ mod watch;
 use std::{path::PathBuf, time::Duration};
 
 use bench_suite::{
-    card_lock::CardLock,
     device::Choice,
+    gpu_lock::GpuLock,
     live::{self, Exposition, Live, Server},
     machine,
     plan::{Plan, Request},
@@ -73,7 +73,7 @@ pub(crate) async fn run(args: &BenchArgs, printer: &Printer) -> Result<()> {
         Some(folder) => SessionFolder::at(folder).read_session()?.session,
         None => session::fresh_name(),
     };
-    // Held until the end, and taken before anything is started on the card.
+    // Held until the end, and taken before anything is started on the GPU.
     let _locks = lock(&devices, &machine, &name, args.share_gpu)?;
     let live = Live::default();
     let exposition = Exposition::new(live.clone());
@@ -89,7 +89,7 @@ pub(crate) async fn run(args: &BenchArgs, printer: &Printer) -> Result<()> {
         engine: ready.engine,
         tool: tool(&root),
         conduct: Conduct {
-            shares_card: args.share_gpu,
+            shares_gpu: args.share_gpu,
             ..Conduct::default()
         },
         engine_retries: ENGINE_RETRIES,
@@ -154,17 +154,17 @@ pub(crate) fn devices(word: &str, machine: &Machine) -> Result<Vec<Device>> {
         .map_err(|source| Error::Device(Box::new(source)))
 }
 
-/// Takes the cards for a session of this name; on the processor there is nothing to take.
+/// Takes the GPUs for a session of this name; on the CPU there is nothing to take.
 pub(crate) fn lock(
     devices: &[Device],
     machine: &Machine,
     name: &str,
     share: bool,
-) -> Result<Vec<CardLock>> {
+) -> Result<Vec<GpuLock>> {
     devices
         .iter()
-        .filter_map(|device| card_of(*device, machine))
-        .map(|card| Ok(CardLock::take(&card, name, share)?))
+        .filter_map(|device| gpu_of(*device, machine))
+        .map(|gpu| Ok(GpuLock::take(&gpu, name, share)?))
         .collect()
 }
 
@@ -179,7 +179,7 @@ pub(crate) fn scratch(what: &str) -> Result<tempfile::TempDir> {
         })
 }
 
-/// Serves the figures where the user asked for it.
+/// Serves the metrics where the user asked for it.
 async fn serve(
     listen: Option<&str>,
     exposition: &Exposition,
@@ -193,13 +193,13 @@ async fn serve(
     Ok(Some(server))
 }
 
-/// The card that a session holds while it measures.
-fn card_of(device: Device, machine: &Machine) -> Option<record::Card> {
+/// The GPU that a session holds while it measures.
+fn gpu_of(device: Device, machine: &Machine) -> Option<record::Gpu> {
     let Device::Cuda(index) = device else {
         return None;
     };
-    let card = machine.cards.iter().find(|card| card.index == index);
-    card.cloned()
+    let gpu = machine.gpus.iter().find(|gpu| gpu.index == index);
+    gpu.cloned()
 }
 
 fn load(names: &[String]) -> Result<Vec<Suite>> {

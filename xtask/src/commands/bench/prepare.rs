@@ -25,7 +25,7 @@ pub(crate) enum Place {
         why: String,
         live: Live,
     },
-    /// Nowhere: the figures are invented.
+    /// Nowhere: the metrics are invented.
     Nowhere(Mock),
 }
 
@@ -187,7 +187,7 @@ async fn containers(
     let mut gpus = Vec::new();
     for device in devices {
         if let (Device::Cuda(index), Some(image)) = (device, made.values().next()) {
-            gpus.push(card(engine, image, *index, printer).await?);
+            gpus.push(gpu(engine, image, *index, printer).await?);
         }
     }
     let about = engine.facts();
@@ -238,18 +238,18 @@ pub(crate) async fn with_base(image: Image, cache: &Cache, printer: &Printer) ->
     Ok(image)
 }
 
-/// The way to the card on which CUDA works inside a container.
-async fn card(
+/// The way to the GPU on which CUDA works inside a container.
+async fn gpu(
     engine: &Engine,
     image: &ContainerImage,
     index: u32,
     printer: &Printer,
 ) -> Result<GpuAccess> {
-    let bar = printer.spinner("looking for the way to the card");
+    let bar = printer.spinner("looking for the way to the GPU");
     let cancel = CancellationToken::new();
     let found = execute::find_gpu(engine, &GpuHost::discover(), image, index, &cancel).await;
     bar.finish_and_clear();
-    let access = found.map_err(|tried| Error::NoCardInContainers {
+    let access = found.map_err(|tried| Error::NoGpuInContainers {
         engine: engine.facts().describe(),
         tried: tried
             .iter()
@@ -258,7 +258,7 @@ async fn card(
             .join("\n  "),
     })?;
     printer.note(&format!(
-        "containers reach the card by {}",
+        "containers reach the GPU by {}",
         execute::path_word(access.path)
     ));
     Ok(access)

@@ -10,7 +10,7 @@ use verdict::Verdicts;
 
 use crate::printer::Printer;
 
-/// At most so many undecided figures are named after a look.
+/// At most so many undecided metrics are named after a look.
 const MOST_NAMED: usize = 12;
 
 /// A bar with what runs now where somebody watches, a line for each run elsewhere.
@@ -63,7 +63,7 @@ impl Watch {
         let name = self.name(&record.image, &record.scenario, &record.variant.to_string());
         let done = totals.planned - totals.remaining;
         let elapsed = self.begun.elapsed().as_secs_f64();
-        let figures = match (&record.outcome, &record.metrics) {
+        let metrics = match (&record.outcome, &record.metrics) {
             (
                 Outcome::Failed {
                     reason, message, ..
@@ -91,14 +91,14 @@ impl Watch {
             (Outcome::Ok, None) => "ok".to_owned(),
         };
         let text = format!(
-            "{elapsed:>7.1} s  {done:>4}/{}  {name}: {figures}",
+            "{elapsed:>7.1} s  {done:>4}/{}  {name}: {metrics}",
             totals.planned
         );
         // Where a bar moves, single runs would push everything else off the screen; failures stay.
         if !self.printer.is_live() || !record.outcome.is_ok() {
             self.printer.note(&text);
         } else if let Some(bar) = &self.bar {
-            bar.set_message(format!("last: {name}: {figures}"));
+            bar.set_message(format!("last: {name}: {metrics}"));
         }
     }
 
@@ -115,17 +115,17 @@ impl Watch {
             (None, None) => String::new(),
         };
         self.printer.note(&format!(
-            "after {blocks} blocks {} of {gated} gated figures are decided{ending}",
+            "after {blocks} blocks {} of {gated} gated metrics are decided{ending}",
             look.decided
         ));
         let needed: Vec<_> = verdicts
             .iter()
             .flat_map(Verdicts::undecided)
-            .map(|(_, figure)| figure.comparison.blocks_needed)
+            .map(|(_, metric)| metric.comparison.blocks_needed)
             .collect();
         for (name, needed) in look.undecided.iter().zip(needed).take(MOST_NAMED) {
             let needed = needed.map_or_else(String::new, |needed| {
-                format!(" (about {needed} blocks would show its margin)")
+                format!(" (about {needed} blocks would show its noise threshold)")
             });
             self.printer.note(&format!("  undecided: {name}{needed}"));
         }

@@ -1,4 +1,4 @@
-//! `images diff`: what stands behind a difference in the figures of two images.
+//! `images diff`: what stands behind a difference in the metrics of two images.
 
 use bytesize::ByteSize;
 use images::{Cache, Image, Sources};

@@ -19,7 +19,7 @@ use crate::{
 /// What was measured, as it is printed.
 #[derive(Debug, Serialize)]
 struct Report {
-    processor: String,
+    cpu: String,
     logical_cores: u32,
     memory_bytes: u64,
     os: String,
@@ -68,8 +68,8 @@ pub(super) async fn run(
     }
     let machine = machine::facts(None);
     let report = Report {
-        processor: machine.processor.model,
-        logical_cores: machine.processor.logical_cores,
+        cpu: machine.cpu.model,
+        logical_cores: machine.cpu.logical_cores,
         memory_bytes: machine.memory_bytes,
         os: machine.os,
         kernel: machine.kernel,
@@ -199,7 +199,7 @@ fn print(report: &Report, format: Format, printer: &Printer) {
     let driver = report.storage_driver.as_ref();
     printer.line(&format!(
         "\n{}, {} cores, {} of memory; {}, Linux {}; {}{}. The builder held {} at most.",
-        report.processor,
+        report.cpu,
         report.logical_cores,
         size(report.memory_bytes),
         report.os,

@@ -17,12 +17,12 @@ use crate::error::{Error, Result};
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Reason {
     /// The last run brought a change for the worse to light.
-    Worse,
+    Regressed,
     /// Results have stopped coming.
     NoNewResult,
 }
 
-/// What the gate says of every series that it looks at. Of many series some look worse by chance
+/// What the gate says of every series that it looks at. Of many series some look regressed by chance
 /// every night, so that the false discovery rate is held, as it is in a comparison.
 pub(super) fn decide(all: &mut [Followed], gated: impl Fn(&SeriesKey) -> bool) {
     for one in all.iter_mut() {
@@ -38,11 +38,11 @@ pub(super) fn decide(all: &mut [Followed], gated: impl Fn(&SeriesKey) -> bool) {
     for (one, q) in members.iter_mut().zip(q_values(&p, options.dependence)) {
         one.q = one.news.map(|_| q);
         one.fails.clear();
-        if one.verdict == Some(Verdict::Worse)
+        if one.verdict == Some(Verdict::Regressed)
             && q <= options.each.alpha
             && one.counts_as_a_change()
         {
-            one.fails.push(Reason::Worse);
+            one.fails.push(Reason::Regressed);
         }
         if one.staleness.is_some_and(|staleness| staleness.overdue) {
             one.fails.push(Reason::NoNewResult);
@@ -51,10 +51,10 @@ pub(super) fn decide(all: &mut [Followed], gated: impl Fn(&SeriesKey) -> bool) {
 }
 
 impl Followed {
-    /// Whether what the last run brought to light is more than the margin.
+    /// Whether what the last run brought to light is more than the noise threshold.
     fn counts_as_a_change(&self) -> bool {
         let ratio = self.news.and_then(|place| self.change_points[place].ratio);
-        ratio.is_none_or(|ratio| ratio.ln().abs() > self.margin.ln_1p())
+        ratio.is_none_or(|ratio| ratio.ln().abs() > self.threshold.ln_1p())
     }
 }
 
@@ -71,11 +71,11 @@ pub(super) fn end(all: &[Followed]) -> Result<()> {
         return Err(Error::NothingToFollow { message });
     }
     let count = |reason| all.iter().filter(|one| one.fails.contains(&reason)).count();
-    let (worse, stopped) = (count(Reason::Worse), count(Reason::NoNewResult));
-    if worse + stopped == 0 {
+    let (regressed, stopped) = (count(Reason::Regressed), count(Reason::NoNewResult));
+    if regressed + stopped == 0 {
         return Ok(());
     }
-    Err(Error::TrendGate { worse, stopped })
+    Err(Error::TrendGate { regressed, stopped })
 }
 
 /// That others have taken the place of all that the gate would look at.
@@ -107,7 +107,7 @@ mod tests {
 
     use super::*;
 
-    fn worse(metric: &str, p: f64) -> Followed {
+    fn regressed(metric: &str, p: f64) -> Followed {
         let points: Vec<Point> = (0..40)
             .map(|i| Point {
                 timestamp: f64::from(i),
@@ -139,10 +139,10 @@ mod tests {
                 p,
             }],
             staleness: None,
-            verdict: Some(Verdict::Worse),
+            verdict: Some(Verdict::Regressed),
             q: None,
-            card_changes: Vec::new(),
-            margin: 0.005,
+            gpu_changes: Vec::new(),
+            threshold: 0.005,
             superseded_by: None,
             gated: false,
             of_gate: false,
@@ -160,32 +160,32 @@ mod tests {
 
     #[test]
     fn among_many_series_a_gate_asks_for_more() {
-        assert_eq!(failing(vec![worse("gated", 0.015)]), 1);
+        assert_eq!(failing(vec![regressed("gated", 0.015)]), 1);
         let among = |p: f64| {
-            let mut all = vec![worse("gated", p)];
+            let mut all = vec![regressed("gated", p)];
             all.extend((0..99).map(|_| Followed {
                 news: None,
                 verdict: None,
-                ..worse("gated", 1.0)
+                ..regressed("gated", 1.0)
             }));
             failing(all)
         };
         assert_eq!(among(0.015), 0, "one of a hundred looks so by chance");
         assert_eq!(among(0.0001), 1);
         assert_eq!(
-            failing((0..100).map(|_| worse("gated", 0.015)).collect()),
+            failing((0..100).map(|_| regressed("gated", 0.015)).collect()),
             100
         );
     }
 
     #[test]
-    fn a_figure_that_explains_fails_no_gate() {
-        assert_eq!(failing(vec![worse("other", 0.0)]), 0);
+    fn a_metric_that_explains_fails_no_gate() {
+        assert_eq!(failing(vec![regressed("other", 0.0)]), 0);
     }
 
     /// With a level after the change that is this share of the one before.
     fn by(ratio: f64) -> Followed {
-        let mut one = worse("gated", 0.0);
+        let mut one = regressed("gated", 0.0);
         one.change_points[0].ratio = Some(ratio);
         one
     }
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(failing(vec![by(0.996)]), 0, "0.4 % of 0.5 %");
         assert_eq!(failing(vec![by(1.0 - 512.0 / 4.5e9)]), 0);
         assert_eq!(failing(vec![by(0.994)]), 1);
-        // A level that was 0 has no ratio and no margin.
+        // A level that was 0 has no ratio and no noise threshold.
         let mut one = by(1.0);
         one.change_points[0].ratio = None;
         assert!(one.counts_as_a_change());
@@ -218,10 +218,10 @@ mod tests {
         decide(&mut all, |_| true);
         let told = end(&all).unwrap_err().to_string();
         assert!(
-            told.contains("1 made worse by the last run, 1 without a new result"),
+            told.contains("1 made regressed by the last run, 1 without a new result"),
             "{told}"
         );
-        let mut all = vec![worse("other", 0.0)];
+        let mut all = vec![regressed("other", 0.0)];
         decide(&mut all, |key| key.metric == "gated");
         let told = end(&all).unwrap_err().to_string();
         assert!(told.contains("none of the 1 series"), "{told}");

@@ -20,7 +20,7 @@ use judge::{
 use record::{Quantity, Unit};
 use reports::{
     format,
-    trend::{CardChange, Series},
+    trend::{GpuChange, Series},
 };
 use serde::Serialize;
 
@@ -73,11 +73,11 @@ struct Followed {
     /// How sure that is among all series that the gate looks at: the smallest false discovery
     /// rate at which it would count.
     q: Option<f64>,
-    /// Change points at which the card changed as well: the level may be the card's.
-    card_changes: Vec<CardChange>,
+    /// Change points at which the GPU changed as well: the level may be the GPU's.
+    gpu_changes: Vec<GpuChange>,
     /// The largest relative change that counts as none, as in a comparison: what the suite of the
     /// newest session sets, else the metric's default; 0 for series from elsewhere.
-    margin: f64,
+    threshold: f64,
     /// The series that has taken its place, with another image or driver. Nobody waits for results
     /// of this one any more, and the gate does not look at it.
     superseded_by: Option<SeriesKey>,
@@ -184,12 +184,12 @@ fn whole_history(args: &TrendArgs, printer: &Printer) -> Result<Vec<Followed>> {
         let one = followed(info, points, (found, news), age, true);
         series.push(Followed {
             superseded_by: successor,
-            card_changes: beside.card_changes(&one.change_points),
-            margin: beside.margin.unwrap_or(one.margin),
+            gpu_changes: beside.gpu_changes(&one.change_points),
+            threshold: beside.threshold.unwrap_or(one.threshold),
             ..one
         });
     }
-    // The figures that fail a comparison, those from elsewhere, and whatever is asked for by name.
+    // The metrics that fail a comparison, those from elsewhere, and whatever is asked for by name.
     let asked = args.series.metric.is_some();
     gate::decide(&mut series, |key| {
         let gated = Quantity::named(&key.metric).is_some_and(|quantity| quantity.gated);
@@ -225,8 +225,8 @@ fn followed(
         staleness,
         change_points: found.change_points,
         q: None,
-        card_changes: Vec::new(),
-        margin: Quantity::named(&series.key.metric).map_or(0.0, |quantity| quantity.margin),
+        gpu_changes: Vec::new(),
+        threshold: Quantity::named(&series.key.metric).map_or(0.0, |quantity| quantity.threshold),
         superseded_by: None,
         gated: false,
         of_gate: false,
@@ -274,10 +274,10 @@ impl Followed {
             direction: self.directed.then_some(self.series.direction),
             points: self.points.clone(),
             changes: self.change_points.clone(),
-            card_changes: self.card_changes.clone(),
+            gpu_changes: self.gpu_changes.clone(),
             news: self.news,
             staleness: self.staleness,
-            margin: self.margin,
+            threshold: self.threshold,
             successor: self
                 .superseded_by
                 .as_ref()

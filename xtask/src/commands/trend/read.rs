@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use history::{Aggregate, History, SeriesFilter, SeriesInfo, SeriesKey};
 use judge::trend::{ChangePoint, Point};
-use reports::trend::CardChange;
+use reports::trend::GpuChange;
 
 use super::succession;
 use crate::{
@@ -26,9 +26,9 @@ pub(super) struct Selected {
 /// What the sessions say of a series beside its values.
 pub(super) struct Beside {
     /// What the suite of the newest session sets.
-    pub(super) margin: Option<f64>,
+    pub(super) threshold: Option<f64>,
     /// Of each point, as far as is known.
-    cards: Vec<Option<String>>,
+    gpus: Vec<Option<String>>,
     /// The session of the newest point; `None` for an imported one.
     session: Option<String>,
     /// When the results of those came whose place it has taken.
@@ -36,12 +36,12 @@ pub(super) struct Beside {
 }
 
 impl Beside {
-    /// Those change points at which the card is another than that of the point before.
-    pub(super) fn card_changes(&self, found: &[ChangePoint]) -> Vec<CardChange> {
+    /// Those change points at which the GPU is another than that of the point before.
+    pub(super) fn gpu_changes(&self, found: &[ChangePoint]) -> Vec<GpuChange> {
         let at = |change: &ChangePoint| {
-            let before = self.cards.get(change.index.checked_sub(1)?)?.as_ref()?;
-            let after = self.cards.get(change.index)?.as_ref()?;
-            (before != after).then(|| CardChange {
+            let before = self.gpus.get(change.index.checked_sub(1)?)?.as_ref()?;
+            let after = self.gpus.get(change.index)?.as_ref()?;
+            (before != after).then(|| GpuChange {
                 index: change.index,
                 before: before.clone(),
                 after: after.clone(),
@@ -73,8 +73,8 @@ pub(super) fn select(history: &History, args: &TrendArgs, printer: &Printer) -> 
         };
         read.keys.push(info);
         read.beside.push(Beside {
-            margin: newest.margin,
-            cards: points.iter().map(|point| point.card.clone()).collect(),
+            threshold: newest.margin,
+            gpus: points.iter().map(|point| point.card.clone()).collect(),
             session: newest.session.clone(),
             earlier: Vec::new(),
         });

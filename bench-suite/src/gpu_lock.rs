@@ -1,9 +1,9 @@
-//! One session on a card at a time, on the whole machine.
+//! One session on a GPU at a time, on the whole machine.
 //!
 //! A lock is a file that is locked (`flock(2)`) while a session measures, in a folder that every
 //! user of the machine shares. The kernel drops the lock with the process, however that ends; the
 //! file itself goes with a session that ends by itself, and one that was left holds nobody up. On
-//! the processor there is nothing to lock.
+//! the CPU there is nothing to lock.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -13,7 +13,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use record::Card;
+use record::Gpu;
 use serde::{Deserialize, Serialize};
 
 /// Names another folder for the locks; every session of the machine must use the same.
@@ -35,20 +35,20 @@ pub struct Holder {
     pub since: Timestamp,
 }
 
-/// Why a card cannot be locked.
+/// Why a GPU cannot be locked.
 #[derive(Debug, thiserror::Error)]
-pub enum CardLockError {
+pub enum GpuLockError {
     /// Another session measures on it.
     #[error(
-        "cuda:{index} ({card}) is in use by {}; wait for its end, take another card with \
-         --device cuda:N, or give --share-gpu to both where the figures need not be worth much",
+        "cuda:{index} ({gpu}) is in use by {}; wait for its end, take another GPU with \
+         --device cuda:N, or give --share-gpu to both where the metrics need not be worth much",
         who(holder.as_ref())
     )]
     Held {
-        /// The card.
+        /// The GPU.
         index: u32,
         /// Its name and UUID.
-        card: String,
+        gpu: String,
         /// Who; `None` where the file does not say.
         holder: Option<Holder>,
     },
@@ -58,7 +58,7 @@ pub enum CardLockError {
          folder, the same for every session of this machine"
     )]
     Io {
-        /// The card.
+        /// The GPU.
         index: u32,
         /// The file.
         path: PathBuf,
@@ -81,29 +81,24 @@ fn who(holder: Option<&Holder>) -> String {
     }
 }
 
-/// A card that is this session's until the lock is dropped.
+/// A GPU that is this session's until the lock is dropped.
 #[derive(Debug)]
-pub struct CardLock {
+pub struct GpuLock {
     file: File,
     path: PathBuf,
 }
 
-impl CardLock {
-    /// Locks a card for the session of this name, in the machine's folder; with `share`, together
+impl GpuLock {
+    /// Locks a GPU for the session of this name, in the machine's folder; with `share`, together
     /// with other sessions that share it.
-    pub fn take(card: &Card, session: &str, share: bool) -> Result<Self, CardLockError> {
-        Self::take_in(&folder(), card, session, share)
+    pub fn take(gpu: &Gpu, session: &str, share: bool) -> Result<Self, GpuLockError> {
+        Self::take_in(&folder(), gpu, session, share)
     }
 
-    fn take_in(
-        folder: &Path,
-        card: &Card,
-        session: &str,
-        share: bool,
-    ) -> Result<Self, CardLockError> {
-        let path = folder.join(format!("torchgauge-{}.lock", file_word(&card.uuid)));
-        let io = |source| CardLockError::Io {
-            index: card.index,
+    fn take_in(folder: &Path, gpu: &Gpu, session: &str, share: bool) -> Result<Self, GpuLockError> {
+        let path = folder.join(format!("torchgauge-{}.lock", file_word(&gpu.uuid)));
+        let io = |source| GpuLockError::Io {
+            index: gpu.index,
             path: path.clone(),
             source,
         };
@@ -123,9 +118,9 @@ impl CardLock {
                     return Ok(Self { file, path });
                 }
                 Err(TryLockError::WouldBlock) => {
-                    return Err(CardLockError::Held {
-                        index: card.index,
-                        card: format!("{}, {}", card.name, card.uuid),
+                    return Err(GpuLockError::Held {
+                        index: gpu.index,
+                        gpu: format!("{}, {}", gpu.name, gpu.uuid),
                         holder: read_note(&mut file),
                     });
                 }
@@ -135,7 +130,7 @@ impl CardLock {
     }
 }
 
-impl Drop for CardLock {
+impl Drop for GpuLock {
     fn drop(&mut self) {
         // Only the last of several that share may take the file away.
         if self.file.try_lock().is_ok() && is_at(&self.file, &self.path) {
@@ -217,19 +212,19 @@ fn file_word(uuid: &str) -> String {
 mod tests {
     use super::*;
 
-    fn card(uuid: &str) -> Card {
-        Card {
+    fn gpu(uuid: &str) -> Gpu {
+        Gpu {
             index: 1,
             name: "NVIDIA H200".into(),
             uuid: uuid.into(),
-            ..Card::default()
+            ..Gpu::default()
         }
     }
 
     #[test]
-    fn a_card_is_one_session_s_until_that_ends() {
+    fn a_gpu_is_one_session_s_until_that_ends() {
         let folder = tempfile::tempdir().unwrap();
-        let take = |uuid: &str, share| CardLock::take_in(folder.path(), &card(uuid), "s-1", share);
+        let take = |uuid: &str, share| GpuLock::take_in(folder.path(), &gpu(uuid), "s-1", share);
         let held = take("GPU-1", false).unwrap();
         let other = take("GPU-2", false).unwrap();
         for share in [false, true] {
@@ -250,7 +245,7 @@ mod tests {
     #[test]
     fn those_who_share_keep_out_those_who_do_not() {
         let folder = tempfile::tempdir().unwrap();
-        let take = |share| CardLock::take_in(folder.path(), &card("GPU-1"), "s-1", share);
+        let take = |share| GpuLock::take_in(folder.path(), &gpu("GPU-1"), "s-1", share);
         let (one, two) = (take(true).unwrap(), take(true).unwrap());
         take(false).unwrap_err();
         drop(one);
@@ -264,9 +259,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("torchgauge-GPU-1.lock");
         fs::write(&path, "\u{1b}[2J nonsense").unwrap();
-        let held = CardLock::take_in(folder.path(), &card("GPU-1"), "s", false).unwrap();
+        let held = GpuLock::take_in(folder.path(), &gpu("GPU-1"), "s", false).unwrap();
         fs::write(&path, "\u{1b}[2J nonsense").unwrap();
-        let error = CardLock::take_in(folder.path(), &card("GPU-1"), "s", false).unwrap_err();
+        let error = GpuLock::take_in(folder.path(), &gpu("GPU-1"), "s", false).unwrap_err();
         assert!(
             error
                 .to_string()
@@ -283,10 +278,10 @@ mod tests {
         let target = folder.path().join("precious");
         fs::write(&target, "keep").unwrap();
         std::os::unix::fs::symlink(&target, folder.path().join("torchgauge-GPU-1.lock")).unwrap();
-        let error = CardLock::take_in(folder.path(), &card("GPU-1"), "s", false).unwrap_err();
+        let error = GpuLock::take_in(folder.path(), &gpu("GPU-1"), "s", false).unwrap_err();
         assert!(error.to_string().contains(FOLDER_VARIABLE), "{error}");
         assert_eq!(fs::read_to_string(target).unwrap(), "keep");
         let none = folder.path().join("none");
-        CardLock::take_in(&none, &card("GPU-1"), "s", false).unwrap_err();
+        GpuLock::take_in(&none, &gpu("GPU-1"), "s", false).unwrap_err();
     }
 }

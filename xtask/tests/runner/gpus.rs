@@ -1,4 +1,4 @@
-//! Cards that are in use, hot, held back or lost, and several at once.
+//! GPUs that are in use, hot, held back or lost, and several at once.
 
 use std::{collections::BTreeSet, thread, time::Duration};
 
@@ -7,7 +7,7 @@ use rustix::process::Signal;
 
 use crate::support::{Home, message, outcomes};
 
-const CARD: &str = "--device=cuda:0";
+const GPU: &str = "--device=cuda:0";
 
 fn words(home: &Home, name: &str) -> Vec<String> {
     let records = home.read(name).1;
@@ -18,72 +18,68 @@ fn words(home: &Home, name: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_card_is_one_session_s_at_a_time() {
+fn a_gpu_is_one_session_s_at_a_time() {
     let home = Home::new();
-    let first = home.bench("first", "*=sleep:60000", &[CARD]);
+    let first = home.bench("first", "*=sleep:60000", &[GPU]);
     first.until_it_runs();
-    let text = home.bench("second", "", &[CARD]).ends_with(4);
+    let text = home.bench("second", "", &[GPU]).ends_with(4);
     let holder = home.read("first").0.session;
     assert!(
-        text.contains("cuda:0 (Fake card, GPU-")
+        text.contains("cuda:0 (Fake GPU, GPU-")
             && text.contains(&format!("in use by the session {holder}, process "))
             && text.contains(", since 2"),
         "{text}"
     );
     assert!(!home.path("second").exists(), "something was begun");
-    // Another card and the processor are free, and whoever shares still waits for who does not.
+    // Another GPU and the CPU are free, and whoever shares still waits for who does not.
     home.bench("other", "", &["--device=cuda:1"]).ends_with(0);
     home.bench("cpu", "", &["--device=cpu"]).ends_with(0);
-    home.bench("share", "", &[CARD, "--share-gpu"]).ends_with(4);
+    home.bench("share", "", &[GPU, "--share-gpu"]).ends_with(4);
     // The lock goes with its holder, however that ends.
     first.signal(Signal::KILL);
     first.ends_with(-1);
-    home.bench("second", "", &[CARD]).ends_with(0);
+    home.bench("second", "", &[GPU]).ends_with(0);
     assert_eq!(home.locks(), 0, "a lock was left");
 }
 
 #[test]
-fn sessions_that_agree_share_a_card() {
+fn sessions_that_agree_share_a_gpu() {
     let home = Home::new();
-    let first = home.bench("first", "*=sleep:1500", &[CARD, "--share-gpu"]);
+    let first = home.bench("first", "*=sleep:1500", &[GPU, "--share-gpu"]);
     first.until_it_runs();
-    home.bench("second", "", &[CARD, "--share-gpu"])
-        .ends_with(0);
+    home.bench("second", "", &[GPU, "--share-gpu"]).ends_with(0);
     first.ends_with(0);
-    assert!(home.read("second").0.conduct.shares_card);
+    assert!(home.read("second").0.conduct.shares_gpu);
     assert_eq!(home.locks(), 0);
 }
 
 #[test]
-fn a_run_waits_for_an_idle_card() {
+fn a_run_waits_for_an_idle_gpu() {
     let home = Home::new();
     home.suite("wait: 60s", &["one"]);
-    home.cards("cards 1\n0.processes 1\n0.utilization 90\n");
-    let running = home.bench("s", "", &[CARD]);
+    home.gpus("GPUs 1\n0.processes 1\n0.utilization 90\n");
+    let running = home.bench("s", "", &[GPU]);
     running.until_it_runs();
     thread::sleep(Duration::from_millis(700));
-    home.cards("cards 1\n");
+    home.gpus("GPUs 1\n");
     running.ends_with(0);
     let records = home.read("s").1;
     assert_eq!(words(&home, "s"), ["0.1 ok", "1.1 ok"]);
     let before = records[0].validity.before.as_ref().expect("a look");
     assert!(before.waited_seconds > 0.3, "{before:?}");
-    assert_eq!(
-        before.waited_for[0],
-        "the card is 90 % at work (limit 10 %)"
-    );
-    assert!(before.waited_for[1].starts_with("other processes use the card: 1 ("));
-    assert_eq!(before.card_processes, Some(vec![]));
+    assert_eq!(before.waited_for[0], "the GPU is 90 % at work (limit 10 %)");
+    assert!(before.waited_for[1].starts_with("other processes use the GPU: 1 ("));
+    assert_eq!(before.gpu_processes, Some(vec![]));
     let limits = records[0].validity.limits.as_ref().expect("limits");
     assert!((limits.wait_seconds - 60.0).abs() < 1e-9 && limits.repeats == 2);
 }
 
 #[test]
-fn a_card_that_stays_hot_is_not_measured_on() {
+fn a_gpu_that_stays_hot_is_not_measured_on() {
     let home = Home::new();
     home.suite("wait: 300ms, repeats: 1", &["one"]);
-    home.cards("cards 1\n0.temperature 91\n");
-    home.bench("s", "", &[CARD]).ends_with(3);
+    home.gpus("GPUs 1\n0.temperature 91\n");
+    home.bench("s", "", &[GPU]).ends_with(3);
     let records = home.read("s").1;
     assert_eq!(
         words(&home, "s"),
@@ -96,43 +92,43 @@ fn a_card_that_stays_hot_is_not_measured_on() {
     );
     let words = message(&records[0]);
     assert!(
-        words.contains("within 0.3 s: the card is at 91 °C (limit 75 °C)"),
+        words.contains("within 0.3 s: the GPU is at 91 °C (limit 75 °C)"),
         "{words}"
     );
     assert!(records[0].metrics.is_none(), "it was not started");
 }
 
 #[test]
-fn a_run_that_was_disturbed_is_marked_left_out_and_repeated() {
+fn a_run_that_was_contaminated_is_marked_left_out_and_repeated() {
     let home = Home::new();
     home.suite("wait: 60s, repeats: 2", &["one"]);
-    let running = home.bench("s", "0000=sleep:1500", &[CARD]);
+    let running = home.bench("s", "0000=sleep:1500", &[GPU]);
     running.until_it_runs();
     thread::sleep(Duration::from_millis(600));
-    home.cards("cards 1\n0.processes 1\n");
+    home.gpus("GPUs 1\n0.processes 1\n");
     running.until_records(1);
-    home.cards("cards 1\n");
+    home.gpus("GPUs 1\n");
     running.ends_with(0);
     assert_eq!(words(&home, "s"), ["0.1 contaminated", "0.2 ok", "1.1 ok"]);
     let records = home.read("s").1;
     assert!(
-        message(&records[0]).contains("other processes used the card: 1 (")
+        message(&records[0]).contains("other processes used the GPU: 1 (")
             && message(&records[0]).ends_with("it ended well"),
         "{}",
         message(&records[0])
     );
     assert!(records[0].metrics.is_some(), "for looking at");
     assert_eq!(records[0].validity.contamination.len(), 1);
-    assert_eq!(records[0].monitor.other_card_processes, [1]);
-    let [stretch] = &records[0].monitor.card_stretches[..] else {
-        panic!("{:?}", records[0].monitor.card_stretches)
+    assert_eq!(records[0].monitor.other_gpu_processes, [1]);
+    let [stretch] = &records[0].monitor.gpu_stretches[..] else {
+        panic!("{:?}", records[0].monitor.gpu_stretches)
     };
     assert_eq!(stretch.reason, "others");
     assert!(
         stretch.from_seconds > 0.3 && stretch.to_seconds > stretch.from_seconds,
         "{stretch:?}"
     );
-    assert_eq!(records[1].monitor.card_stretches, []);
+    assert_eq!(records[1].monitor.gpu_stretches, []);
 
     // Verdicts and reports stand on the others.
     let text = std::fs::read_to_string(home.path("s/report.json")).expect("a report");
@@ -143,32 +139,32 @@ fn a_run_that_was_disturbed_is_marked_left_out_and_repeated() {
         std::fs::read_to_string(home.path("s/report.md"))
             .expect("a report")
             .contains(
-                "1 try was disturbed by something else on the machine, and left out of every \
-                 figure; 1 of them repeated with success."
+                "1 try was contaminated by something else on the machine, and left out of every \
+                 metric; 1 of them repeated with success."
             )
     );
-    let disturbed = &report["disturbed"][0];
+    let contaminated = &report["contaminated"][0];
     assert_eq!(
         (
-            &disturbed["attempt"],
-            &disturbed["last_attempt"],
-            &disturbed["last_outcome"]["kind"]
+            &contaminated["attempt"],
+            &contaminated["last_attempt"],
+            &contaminated["last_outcome"]["kind"]
         ),
         (&1.into(), &2.into(), &"ok".into()),
-        "{disturbed}"
+        "{contaminated}"
     );
     let page = std::fs::read_to_string(home.path("s/report.html")).expect("a report");
-    assert!(page.contains("<section id=\"disturbed\""));
+    assert!(page.contains("<section id=\"contaminated\""));
     assert!(page.contains("others, from "), "the stretch is drawn");
 }
 
 #[test]
-fn a_run_on_a_card_that_was_held_back_is_worth_nothing() {
+fn a_run_on_a_gpu_that_was_held_back_is_worth_nothing() {
     let home = Home::new();
     home.suite("repeats: 0", &["one"]);
     // Bits of nvml.h: 0x40 is the slowdown for heat.
-    home.cards("cards 1\n0.throttle 0x40\n");
-    home.bench("s", "*=sleep:400", &[CARD]).ends_with(3);
+    home.gpus("GPUs 1\n0.throttle 0x40\n");
+    home.bench("s", "*=sleep:400", &[GPU]).ends_with(3);
     assert_eq!(words(&home, "s"), ["0.1 contaminated", "1.1 contaminated"]);
     let records = home.read("s").1;
     assert!(
@@ -177,25 +173,25 @@ fn a_run_on_a_card_that_was_held_back_is_worth_nothing() {
         message(&records[0])
     );
     // 0x4 is the power cap, which a large model reaches by itself.
-    home.cards("cards 1\n0.throttle 0x4\n");
-    home.bench("cap", "*=sleep:400", &[CARD]).ends_with(0);
+    home.gpus("GPUs 1\n0.throttle 0x4\n");
+    home.bench("cap", "*=sleep:400", &[GPU]).ends_with(0);
     home.suite("repeats: 0, power_cap_percent: 20", &["one"]);
-    home.bench("strict", "*=sleep:400", &[CARD]).ends_with(3);
+    home.bench("strict", "*=sleep:400", &[GPU]).ends_with(3);
 }
 
 #[test]
-fn a_lost_card_ends_the_session_which_goes_on_when_it_is_back() {
+fn a_lost_gpu_ends_the_session_which_goes_on_when_it_is_back() {
     for (state, words_of_it) in [
         ("0.lost 1", "it fell off the bus"),
-        ("0.xid 79", "XID 79: the card has fallen off the bus"),
-        ("0.ecc 2", "2 uncorrectable errors in the card's memory"),
+        ("0.xid 79", "XID 79: the GPU has fallen off the bus"),
+        ("0.ecc 2", "2 uncorrectable errors in the GPU's memory"),
     ] {
         let home = Home::new();
-        home.cards("cards 1\n");
-        let running = home.bench("s", "0000=sleep:60000", &[CARD]);
+        home.gpus("GPUs 1\n");
+        let running = home.bench("s", "0000=sleep:60000", &[GPU]);
         running.until_it_runs();
         thread::sleep(Duration::from_millis(600));
-        home.cards(&format!("cards 1\n{state}\n"));
+        home.gpus(&format!("GPUs 1\n{state}\n"));
         let text = running.ends_with(3);
         assert!(text.contains("runs are still to do"), "{text}");
         assert_eq!(words(&home, "s"), ["0.1 gpu-lost"], "{state}");
@@ -205,25 +201,25 @@ fn a_lost_card_ends_the_session_which_goes_on_when_it_is_back() {
             "{}",
             message(&records[0])
         );
-        home.cards("cards 1\n");
-        home.bench("s", "", &[CARD, "--resume"]).ends_with(0);
+        home.gpus("GPUs 1\n");
+        home.bench("s", "", &[GPU, "--resume"]).ends_with(0);
         assert_eq!(words(&home, "s"), ["0.1 gpu-lost", "0.2 ok", "1.1 ok"]);
     }
 }
 
 #[test]
-fn a_program_s_own_error_on_the_card_is_noted_and_no_more() {
+fn a_program_s_own_error_on_the_gpu_is_noted_and_no_more() {
     let home = Home::new();
-    let running = home.bench("s", "0000=sleep:1500", &[CARD]);
+    let running = home.bench("s", "0000=sleep:1500", &[GPU]);
     running.until_it_runs();
     thread::sleep(Duration::from_millis(500));
-    home.cards("cards 1\n0.xid 13\n");
+    home.gpus("GPUs 1\n0.xid 13\n");
     running.ends_with(0);
-    assert_eq!(home.read("s").1[0].monitor.card_xids, [13]);
+    assert_eq!(home.read("s").1[0].monitor.gpu_xids, [13]);
 }
 
 #[test]
-fn cells_spread_over_cards_run_side_by_side_and_stay_where_they_are() {
+fn cells_spread_over_gpus_run_side_by_side_and_stay_where_they_are() {
     let home = Home::new();
     home.suite("wait: 1s", &["one", "two"]);
     let both = "--device=cuda:0,1";
@@ -232,17 +228,17 @@ fn cells_spread_over_cards_run_side_by_side_and_stay_where_they_are() {
     home.bench("other", "", &["--device=cuda:1"]).ends_with(4);
     running.ends_with(0);
     let (session, records) = home.read("s");
-    assert_eq!(session.conduct.cards, [Device::Cuda(0), Device::Cuda(1)]);
+    assert_eq!(session.conduct.gpus, [Device::Cuda(0), Device::Cuda(1)]);
     for scenario in ["one", "two"] {
-        let cards: BTreeSet<_> = records
+        let gpus: BTreeSet<_> = records
             .iter()
             .filter(|record| record.scenario == scenario)
             .map(|record| {
                 let told = record.workload.as_ref().and_then(|told| told.cuda.clone());
-                (record.device, told.expect("a card").uuid)
+                (record.device, told.expect("a GPU").uuid)
             })
             .collect();
-        assert_eq!(cards.len(), 1, "{scenario} moved: {cards:?}");
+        assert_eq!(gpus.len(), 1, "{scenario} moved: {gpus:?}");
     }
     // The two runs of a block overlap: each began before the other was over.
     let of_block: Vec<_> = records.iter().filter(|record| record.block == 0).collect();
@@ -254,9 +250,9 @@ fn cells_spread_over_cards_run_side_by_side_and_stay_where_they_are() {
     assert!(apart < 1.4, "they ran one after the other, {apart} s apart");
     assert_eq!(home.locks(), 0);
 
-    let text = home.bench("s", "", &[CARD, "--resume"]).ends_with(2);
+    let text = home.bench("s", "", &[GPU, "--resume"]).ends_with(2);
     assert!(
-        text.contains("cards that runs are spread over: was cuda:0, cuda:1, is one"),
+        text.contains("GPUs that runs are spread over: was cuda:0, cuda:1, is one"),
         "{text}"
     );
 }

@@ -1,4 +1,4 @@
-//! The card, through NVML.
+//! The GPU, through NVML.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,22 +17,22 @@ use record::{Monitor, Stretch};
 use super::{Column, Target, stretches::Stretches};
 use crate::{live::Reading, nvml};
 
-/// One card, open for reading. Nothing here changes anything on it.
+/// One GPU, open for reading. Nothing here changes anything on it.
 #[derive(Debug, Clone)]
-pub struct Card {
+pub struct Gpu {
     nvml: Arc<Nvml>,
     index: u32,
 }
 
-/// A card as it was before a run started.
+/// A GPU as it was before a run started.
 #[derive(Debug)]
 pub struct Idle {
-    card: Card,
+    gpu: Gpu,
     strangers: BTreeSet<u32>,
 }
 
-impl Card {
-    /// The card with this index as NVML counts; `None` where NVML does not show it.
+impl Gpu {
+    /// The GPU with this index as NVML counts; `None` where NVML does not show it.
     #[must_use]
     pub fn open(index: u32) -> Option<Self> {
         let nvml = nvml::open().ok()?;
@@ -43,14 +43,14 @@ impl Card {
         })
     }
 
-    /// Notes who uses the card before a run starts.
+    /// Notes who uses the GPU before a run starts.
     #[must_use]
     pub fn before_run(&self) -> Idle {
         let processes = self
             .device()
             .and_then(|device| device.running_compute_processes().ok());
         Idle {
-            card: self.clone(),
+            gpu: self.clone(),
             strangers: processes
                 .unwrap_or_default()
                 .iter()
@@ -63,16 +63,16 @@ impl Card {
         self.nvml.device_by_index(self.index).ok()
     }
 
-    /// The card at this moment, or why it counts as lost.
-    pub fn read(&self) -> Result<CardReading, String> {
+    /// The GPU at this moment, or why it counts as lost.
+    pub fn read(&self) -> Result<GpuReading, String> {
         let lost = |error: NvmlError| nvml::loss(&error).map(str::to_owned);
         let device = match self.nvml.device_by_index(self.index) {
             Ok(device) => device,
-            Err(error) => return lost(error).map_or_else(|| Ok(CardReading::default()), Err),
+            Err(error) => return lost(error).map_or_else(|| Ok(GpuReading::default()), Err),
         };
-        // What this card cannot tell is not known; that it is lost, any answer may tell.
+        // What this GPU cannot tell is not known; that it is lost, any answer may tell.
         let known = |error: NvmlError| lost(error).map_or(Ok(()), Err);
-        let mut reading = CardReading::default();
+        let mut reading = GpuReading::default();
         match device.utilization_rates() {
             Ok(rates) => reading.utilization_percent = Some(f64::from(rates.gpu)),
             Err(error) => known(error)?,
@@ -93,36 +93,36 @@ impl Card {
     }
 }
 
-/// A card at one moment. `None` is «cannot be known here».
+/// A GPU at one moment. `None` is «cannot be known here».
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct CardReading {
+pub struct GpuReading {
     /// Share of the last moments with a kernel running.
     pub utilization_percent: Option<f64>,
     /// Temperature.
     pub temperature_celsius: Option<f64>,
-    /// Processes that use the card.
+    /// Processes that use the GPU.
     pub processes: Option<Vec<u32>>,
 }
 
 impl Idle {
-    pub(super) fn card(&self) -> Card {
-        self.card.clone()
+    pub(super) fn gpu(&self) -> Gpu {
+        self.gpu.clone()
     }
 }
 
-/// Critical errors of one card, as its driver tells of them.
+/// Critical errors of one GPU, as its driver tells of them.
 pub(super) struct Errors<'a>(EventSet<'a>);
 
 impl<'a> Errors<'a> {
     /// `None` where the driver tells of none, as in some containers.
-    pub(super) fn listen(card: &'a Card) -> Option<Self> {
-        let events = card.nvml.create_event_set().ok()?;
-        let device = card.device()?;
+    pub(super) fn listen(gpu: &'a Gpu) -> Option<Self> {
+        let events = gpu.nvml.create_event_set().ok()?;
+        let device = gpu.device()?;
         let events = device.register_events(EventTypes::CRITICAL_XID_ERROR, events);
         events.ok().map(Self)
     }
 
-    /// Errors since the last call, and why the card is lost where that is told so.
+    /// Errors since the last call, and why the GPU is lost where that is told so.
     fn new_ones(&self) -> (Vec<u64>, Option<&'static str>) {
         const MOST: usize = 16;
         let mut xids = Vec::new();
@@ -142,7 +142,7 @@ impl<'a> Errors<'a> {
 /// Takes the samples.
 #[derive(Debug)]
 pub(super) struct Busy {
-    card: Card,
+    gpu: Gpu,
     strangers: BTreeSet<u32>,
     target: Target,
     process: Column,
@@ -165,7 +165,7 @@ pub(super) struct Busy {
 impl Busy {
     pub(super) fn new(idle: Idle, target: Target) -> Self {
         Self {
-            card: idle.card,
+            gpu: idle.gpu,
             strangers: idle.strangers,
             target,
             process: Column::default(),
@@ -186,16 +186,16 @@ impl Busy {
         }
     }
 
-    /// Why the card counts as lost.
+    /// Why the GPU counts as lost.
     pub(super) fn lost(&self) -> Option<&str> {
         self.lost.as_deref()
     }
 
     pub(super) fn sample(&mut self, at: f64, errors: Option<&Errors<'_>>) {
-        let card = self.card.clone();
+        let gpu = self.gpu.clone();
         self.stretches.next();
         self.sample_errors(errors);
-        let device = match card.nvml.device_by_index(card.index) {
+        let device = match gpu.nvml.device_by_index(gpu.index) {
             Ok(device) => device,
             Err(error) => return self.note(&error),
         };
@@ -259,8 +259,7 @@ impl Busy {
                 let (first, _) = *self.uncorrected.get_or_insert((now, now));
                 self.uncorrected = Some((first, now));
                 if now > first {
-                    let words =
-                        format!("{} uncorrectable errors in the card's memory", now - first);
+                    let words = format!("{} uncorrectable errors in the GPU's memory", now - first);
                     self.lost.get_or_insert(words);
                 }
             }
@@ -296,41 +295,41 @@ impl Busy {
 
     /// The newest readings.
     pub(super) fn tell(&self, reading: &mut Reading) {
-        reading.card_used_bytes = self.used.last();
-        reading.card_utilization_percent = self.utilization.last();
-        reading.card_power_watts = self.power.last();
-        reading.card_temperature_celsius = self.temperature.last();
-        reading.card_sm_clock_mhz = self.sm_clock.last();
+        reading.gpu_used_bytes = self.used.last();
+        reading.gpu_utilization_percent = self.utilization.last();
+        reading.gpu_power_watts = self.power.last();
+        reading.gpu_temperature_celsius = self.temperature.last();
+        reading.gpu_sm_clock_mhz = self.sm_clock.last();
     }
 
     pub(super) fn finish(self, monitor: &mut Monitor) {
-        monitor.card_process_bytes = self.process.series();
-        monitor.card_used_bytes = self.used.series();
-        monitor.card_utilization_percent = self.utilization.series();
-        monitor.card_power_watts = self.power.series();
-        monitor.card_temperature_celsius = self.temperature.series();
-        monitor.card_sm_clock_mhz = self.sm_clock.series();
-        monitor.card_memory_clock_mhz = self.memory_clock.series();
+        monitor.gpu_process_bytes = self.process.series();
+        monitor.gpu_used_bytes = self.used.series();
+        monitor.gpu_utilization_percent = self.utilization.series();
+        monitor.gpu_power_watts = self.power.series();
+        monitor.gpu_temperature_celsius = self.temperature.series();
+        monitor.gpu_sm_clock_mhz = self.sm_clock.series();
+        monitor.gpu_memory_clock_mhz = self.memory_clock.series();
         let samples = self.throttle_samples.max(1) as f64;
-        monitor.card_throttle_reasons = self.throttled.keys().cloned().collect();
-        monitor.card_throttled_percent = self
+        monitor.gpu_throttle_reasons = self.throttled.keys().cloned().collect();
+        monitor.gpu_throttled_percent = self
             .throttled
             .into_iter()
             .map(|(reason, count)| (reason, 100.0 * count as f64 / samples))
             .collect();
-        monitor.card_uncorrected_errors = self.uncorrected.map(|(first, last)| last - first);
-        monitor.card_xids = self.xids;
-        monitor.card_lost = self.lost;
-        monitor.card_energy_joules = self
+        monitor.gpu_uncorrected_errors = self.uncorrected.map(|(first, last)| last - first);
+        monitor.gpu_xids = self.xids;
+        monitor.gpu_lost = self.lost;
+        monitor.gpu_energy_joules = self
             .energy
             .map(|(first, last)| last.saturating_sub(first) as f64 / 1000.0);
-        monitor.other_card_processes = self.others.into_iter().collect();
-        monitor.card_stretches = self.stretches.finish();
+        monitor.other_gpu_processes = self.others.into_iter().collect();
+        monitor.gpu_stretches = self.stretches.finish();
     }
 }
 
-/// Reasons that hold the clocks back, in NVML's words. An idle card and clocks that somebody set
-/// are no throttling of the moment, but the latter changes figures and stays.
+/// Reasons that hold the clocks back, in NVML's words. An idle GPU and clocks that somebody set
+/// are no throttling of the moment, but the latter changes metrics and stays.
 fn words(reasons: ThrottleReasons) -> Vec<String> {
     (reasons - ThrottleReasons::GPU_IDLE)
         .iter_names()
@@ -358,7 +357,7 @@ mod tests {
     #[test]
     fn no_nvml_is_normal() {
         if crate::machine::nvml().is_err() {
-            assert!(Card::open(0).is_none());
+            assert!(Gpu::open(0).is_none());
         }
     }
 }

@@ -9,10 +9,10 @@ use libtorch::{
 };
 use tch::{Device, Kind, Tensor};
 
-use super::{CARD, double, turn};
+use super::{GPU, double, turn};
 
 #[test]
-fn facts_of_the_card() {
+fn facts_of_the_gpu() {
     let _turn = turn();
     let facts = cuda::facts(0).unwrap();
     assert!(!facts.device_name.is_empty());
@@ -50,7 +50,7 @@ fn facts_of_the_card() {
 }
 
 #[test]
-fn a_card_that_is_not_there_is_refused() {
+fn a_gpu_that_is_not_there_is_refused() {
     let _turn = turn();
     let count = cuda::device_count().unwrap();
     for index in [count, 99, u32::MAX] {
@@ -65,9 +65,9 @@ fn a_card_that_is_not_there_is_refused() {
 }
 
 #[test]
-fn events_measure_the_card() {
+fn events_measure_the_gpu() {
     let _turn = turn();
-    let matrix = Tensor::randn([4096, 4096], CARD);
+    let matrix = Tensor::randn([4096, 4096], GPU);
     let _ = matrix.matmul(&matrix);
     cuda::synchronize().unwrap();
     let (mut begin, mut middle, mut end) = (
@@ -89,7 +89,7 @@ fn events_measure_the_card() {
         middle.elapsed_since(&begin).unwrap(),
         end.elapsed_since(&begin).unwrap(),
     );
-    // 10 × 2 × 4096³ operations take any card longer than this.
+    // 10 × 2 × 4096³ operations take any GPU longer than this.
     assert!(ten.as_secs_f64() > 1e-4, "{ten:?}");
     assert!(ten < all && all <= wall, "{ten:?} {all:?} {wall:?}");
 
@@ -99,11 +99,11 @@ fn events_measure_the_card() {
 }
 
 #[test]
-fn a_seed_repeats_what_the_card_gave() {
+fn a_seed_repeats_what_the_gpu_gave() {
     let _turn = turn();
     let draw = |seed| {
         libtorch::seed(seed).unwrap();
-        Tensor::rand([64], CARD)
+        Tensor::rand([64], GPU)
     };
     let first = draw(5);
     assert!(draw(5).equal(&first) && !draw(6).equal(&first));
@@ -114,7 +114,7 @@ fn tf32_is_set_read_and_felt() {
     let _turn = turn();
     let before = cuda::tf32().unwrap();
     libtorch::seed(1).unwrap();
-    let matrix = Tensor::randn([1024, 1024], CARD);
+    let matrix = Tensor::randn([1024, 1024], GPU);
     let exact = matrix
         .to_kind(Kind::Double)
         .matmul(&matrix.to_kind(Kind::Double));
@@ -145,15 +145,15 @@ fn tf32_is_set_read_and_felt() {
 fn cudnn_benchmark_is_set() {
     let _turn = turn();
     cuda::set_cudnn_benchmark(true).unwrap();
-    let images = Tensor::randn([2, 3, 16, 16], CARD);
-    let weight = Tensor::randn([4, 3, 3, 3], CARD);
+    let images = Tensor::randn([2, 3, 16, 16], GPU);
+    let weight = Tensor::randn([4, 3, 3, 3], GPU);
     let output = images.conv2d(&weight, None::<Tensor>, [1, 1], [1, 1], [1, 1], 1);
     cuda::set_cudnn_benchmark(false).unwrap();
     assert_eq!(output.size(), [2, 4, 16, 16]);
 }
 
 #[test]
-fn autocast_on_the_card_only() {
+fn autocast_on_the_gpu_only() {
     let _turn = turn();
     let kinds = || {
         [Device::Cuda(0), Device::Cpu].map(|device| {
@@ -169,7 +169,7 @@ fn autocast_on_the_card_only() {
 #[test]
 fn a_graph_replays_what_was_captured() {
     let _turn = turn();
-    let mut input = Tensor::ones([256], CARD);
+    let mut input = Tensor::ones([256], GPU);
     let forward = |input: &Tensor| (input * 2.0 + 1.0).sum(Kind::Float);
     let warm = cuda::on_side_stream(|| forward(&input)).unwrap();
     assert_eq!(double(&warm).to_bits(), 768.0_f64.to_bits());
@@ -182,11 +182,11 @@ fn a_graph_replays_what_was_captured() {
             (256.0 * (value * 2.0 + 1.0)).to_bits()
         );
     }
-    // Waiting for the card breaks a capture; afterwards everything works as before.
+    // Waiting for the GPU breaks a capture; afterwards everything works as before.
     let error = cuda::Graph::capture(|| double(&forward(&input))).unwrap_err();
     assert!(error.to_string().contains("captur"), "{error}");
     assert_eq!(double(&forward(&input)).to_bits(), (-256.0_f64).to_bits());
-    assert_eq!(Tensor::rand([8], CARD).size(), [8]);
+    assert_eq!(Tensor::rand([8], GPU).size(), [8]);
     let (mut graph, output) = cuda::Graph::capture(|| forward(&input)).unwrap();
     graph.replay().unwrap();
     assert_eq!(double(&output).to_bits(), (-256.0_f64).to_bits());

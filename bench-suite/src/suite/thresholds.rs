@@ -1,4 +1,4 @@
-//! The margins that a suite sets: relative changes that count as none.
+//! The noise thresholds that a suite sets: relative changes that count as none.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use strict_yaml::{Document, KeyPath, YamlError, most_similar};
 
-/// Quantity to margin, as it stands in a file.
+/// Quantity to noise threshold, as it stands in a file.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(transparent)]
-pub(super) struct MarginsFile(BTreeMap<String, f64>);
+pub(super) struct ThresholdsFile(BTreeMap<String, f64>);
 
-impl MarginsFile {
+impl ThresholdsFile {
     /// Checks names and values.
     pub(super) fn check(&self, document: &Document, at: &KeyPath) -> Result<(), YamlError> {
-        for (name, margin) in &self.0 {
+        for (name, threshold) in &self.0 {
             let at = at.clone().key(name.as_str());
             if !Quantity::compared().any(|quantity| quantity.name == name) {
                 let names: Vec<_> = Quantity::compared().map(|one| one.name).collect();
@@ -28,10 +28,10 @@ impl MarginsFile {
                     help,
                 ));
             }
-            if !(0.0..1.0).contains(margin) {
+            if !(0.0..1.0).contains(threshold) {
                 return Err(document.error_expecting(
                     &at,
-                    format!("a value out of range: {margin}"),
+                    format!("a value out of range: {threshold}"),
                     "expected a share from 0 to below 1; 2 % is written 0.02",
                     None,
                 ));
@@ -48,21 +48,21 @@ impl MarginsFile {
     }
 }
 
-impl JsonSchema for MarginsFile {
+impl JsonSchema for ThresholdsFile {
     fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Margins".into()
+        "Noise thresholds".into()
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         let quantities: BTreeMap<_, _> = Quantity::compared()
             .map(|quantity| {
-                let margin = serde_json::json!({
+                let threshold = serde_json::json!({
                     "type": "number",
                     "minimum": 0,
                     "exclusiveMaximum": 1,
-                    "description": format!("{}; {} unless said otherwise", quantity.label, quantity.margin),
+                    "description": format!("{}; {} unless said otherwise", quantity.label, quantity.threshold),
                 });
-                (quantity.name, margin)
+                (quantity.name, threshold)
             })
             .collect();
         json_schema!({

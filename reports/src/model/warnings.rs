@@ -1,4 +1,4 @@
-//! What to know before believing the figures.
+//! What to know before believing the metrics.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,14 +15,14 @@ const NOISY: f64 = 0.03;
 const NAMED: usize = 3;
 
 pub(super) fn of(view: &View, sources: &[Source]) -> Vec<String> {
-    let mut cautions = Vec::new();
+    let mut warnings = Vec::new();
     for source in sources {
-        cautions.extend(cut_off(source));
+        warnings.extend(cut_off(source));
     }
-    cautions.extend(different_machines(sources));
-    cautions.extend(few_runs(view));
-    cautions.extend(noisy(view));
-    cautions.extend(memory_differs(view));
+    warnings.extend(different_machines(sources));
+    warnings.extend(few_runs(view));
+    warnings.extend(noisy(view));
+    warnings.extend(memory_differs(view));
     let good: Vec<&Record> = view
         .runs
         .iter()
@@ -30,14 +30,14 @@ pub(super) fn of(view: &View, sources: &[Source]) -> Vec<String> {
         .copied()
         .filter(|run| run.outcome.is_ok())
         .collect();
-    cautions.extend(contaminated(view));
-    cautions.extend(throttled(&good));
-    cautions.extend(shared_card(&good));
-    cautions.extend(skipped_steps(&good));
-    cautions.extend(other_libtorch(sources));
-    cautions.extend(missing_isolation(view));
-    cautions.extend(notes_of_runs(view));
-    cautions
+    warnings.extend(contaminated(view));
+    warnings.extend(throttled(&good));
+    warnings.extend(shared_gpu(&good));
+    warnings.extend(skipped_steps(&good));
+    warnings.extend(other_libtorch(sources));
+    warnings.extend(missing_isolation(view));
+    warnings.extend(notes_of_runs(view));
+    warnings
 }
 
 fn cut_off(source: &Source) -> Vec<String> {
@@ -65,12 +65,12 @@ fn different_machines(sources: &[Source]) -> Option<String> {
         .iter()
         .map(|source| {
             let machine = &source.session.machine;
-            let card = machine.cards.first().map(|card| card.uuid.clone());
-            (machine.name.clone(), machine.driver_version.clone(), card)
+            let gpu = machine.gpus.first().map(|gpu| gpu.uuid.clone());
+            (machine.name.clone(), machine.driver_version.clone(), gpu)
         })
         .collect();
     (machines.len() > 1).then(|| {
-        "The sessions ran on different machines, cards or drivers: differences between them are \
+        "The sessions ran on different machines, GPUs or drivers: differences between them are \
          not differences between images."
             .to_owned()
     })
@@ -153,25 +153,32 @@ fn named(view: &View, cells: &[usize]) -> String {
     names.join("; ")
 }
 
-/// Tries that something else on the machine spoilt: no failures of the workload.
+/// Tries that something else on the machine contaminated: no failures of the workload.
 fn contaminated(view: &View) -> Option<String> {
-    let spoilt = &view.report.disturbed;
-    let repeated = spoilt.iter().filter(|one| one.last_outcome.is_ok()).count();
-    (!spoilt.is_empty()).then(|| {
+    let contaminated = &view.report.contaminated;
+    let repeated = contaminated
+        .iter()
+        .filter(|one| one.last_outcome.is_ok())
+        .count();
+    (!contaminated.is_empty()).then(|| {
         format!(
-            "{} by something else on the machine, and left out of every figure; {repeated} of them \
+            "{} by something else on the machine, and left out of every metric; {repeated} of them \
              repeated with success.",
-            plural(spoilt.len(), "try was disturbed", "tries were disturbed")
+            plural(
+                contaminated.len(),
+                "try was contaminated",
+                "tries were contaminated"
+            )
         )
     })
 }
 
 fn throttled(good: &[&Record]) -> Option<String> {
-    // A card that idles between two kernels is held back by nothing.
+    // A GPU that idles between two kernels is held back by nothing.
     let held_back = |reason: &&String| !reason.to_lowercase().contains("idle");
     let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
     for run in good {
-        for reason in run.monitor.card_throttle_reasons.iter().filter(held_back) {
+        for reason in run.monitor.gpu_throttle_reasons.iter().filter(held_back) {
             *reasons.entry(reason).or_default() += 1;
         }
     }
@@ -179,17 +186,17 @@ fn throttled(good: &[&Record]) -> Option<String> {
         .iter()
         .map(|(reason, count)| format!("{reason} in {}", plural(*count, "run", "runs")))
         .collect();
-    (!words.is_empty()).then(|| format!("The card held its clocks back: {}.", words.join(", ")))
+    (!words.is_empty()).then(|| format!("The GPU held its clocks back: {}.", words.join(", ")))
 }
 
-fn shared_card(good: &[&Record]) -> Option<String> {
+fn shared_gpu(good: &[&Record]) -> Option<String> {
     let count = good
         .iter()
-        .filter(|run| !run.monitor.other_card_processes.is_empty())
+        .filter(|run| !run.monitor.other_gpu_processes.is_empty())
         .count();
     (count > 0).then(|| {
         format!(
-            "Other processes used the card during {}.",
+            "Other processes used the GPU during {}.",
             plural(count, "run", "runs")
         )
     })

@@ -1,4 +1,4 @@
-//! Margins that a suite sets reach the judge.
+//! Noise thresholds that a suite sets reach the judge.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::support::{records, runs, session};
 
 const SPEED: &str = "throughput_samples_per_second";
 
-fn cell(image: &str, variant: Variant, margin: f64) -> CellPlan {
+fn cell(image: &str, variant: Variant, threshold: f64) -> CellPlan {
     CellPlan {
         image: image.into(),
         suite: "smoke".into(),
@@ -21,34 +21,34 @@ fn cell(image: &str, variant: Variant, margin: f64) -> CellPlan {
         variant,
         steps: Steps::new(1, 1),
         seed: 1,
-        margins: BTreeMap::from([(SPEED.to_owned(), margin)]),
+        thresholds: BTreeMap::from([(SPEED.to_owned(), threshold)]),
     }
 }
 
-fn planned(name: &str, margin: f64) -> Session {
+fn planned(name: &str, threshold: f64) -> Session {
     let mut session = session(name, "m");
     session.cells = ["old", "new"]
-        .map(|image| cell(image, Variant::default(), margin))
+        .map(|image| cell(image, Variant::default(), threshold))
         .to_vec();
     session
 }
 
 #[track_caller]
-fn check(verdicts: &Verdicts, margin: f64, verdict: Verdict) {
+fn check(verdicts: &Verdicts, threshold: f64, verdict: Verdict) {
     let (_, found) = verdicts
         .all()
         .find(|(_, found)| found.quantity == SPEED)
         .expect("throughput is judged");
     assert!(
-        (found.comparison.margin - margin).abs() < 1e-12,
+        (found.comparison.threshold - threshold).abs() < 1e-12,
         "{found:?}"
     );
     assert_eq!(found.comparison.verdict, verdict, "{found:?}");
 }
 
 #[test]
-fn a_suites_margin_decides_and_the_users_word_comes_first() {
-    // Two per cent slower: within a margin of 5 %, and not within the table's 0.5 %.
+fn a_suites_threshold_decides_and_the_users_word_comes_first() {
+    // Two per cent slower: within a noise threshold of 5 %, and not within the table's 0.5 %.
     let mut all = records("s", "old", 0, "tiny", &runs(100.0, 1000));
     all.extend(records("s", "new", 1, "tiny", &runs(98.0, 1000)));
     let with = |session: &Session, options: &Options| {
@@ -57,30 +57,38 @@ fn a_suites_margin_decides_and_the_users_word_comes_first() {
         compare(&base, &head, options).unwrap()
     };
     let default = Options::default();
-    check(&with(&session("s", "m"), &default), 0.005, Verdict::Worse);
-    check(&with(&planned("s", 0.05), &default), 0.05, Verdict::Same);
+    check(
+        &with(&session("s", "m"), &default),
+        0.005,
+        Verdict::Regressed,
+    );
+    check(
+        &with(&planned("s", 0.05), &default),
+        0.05,
+        Verdict::Unchanged,
+    );
     let asked = Options {
-        margins: BTreeMap::from([(SPEED.to_owned(), 0.01)]),
+        thresholds: BTreeMap::from([(SPEED.to_owned(), 0.01)]),
         ..Options::default()
     };
-    check(&with(&planned("s", 0.05), &asked), 0.01, Verdict::Worse);
+    check(&with(&planned("s", 0.05), &asked), 0.01, Verdict::Regressed);
 }
 
 #[test]
-fn the_heads_margin_counts_and_a_difference_is_told() {
+fn the_heads_threshold_counts_and_a_difference_is_told() {
     let base = records("a", "old", 0, "tiny", &runs(100.0, 1000));
     let head = records("b", "old", 1, "tiny", &runs(98.0, 1000));
     let (first, second) = (planned("a", 0.001), planned("b", 0.05));
     let base = Side::pick(&first, &base, None).unwrap();
     let head = Side::pick(&second, &head, None).unwrap();
     let verdicts = compare(&base, &head, &Options::default()).unwrap();
-    check(&verdicts, 0.05, Verdict::Same);
-    let told = Warning::MarginsDiffer { cells: 1 };
+    check(&verdicts, 0.05, Verdict::Unchanged);
+    let told = Warning::ThresholdsDiffer { cells: 1 };
     assert!(verdicts.warnings.contains(&told), "{:?}", verdicts.warnings);
 }
 
 #[test]
-fn two_values_of_an_axis_have_each_their_margin() {
+fn two_values_of_an_axis_have_each_their_threshold() {
     let amp = Variant {
         precision: Precision::AmpBf16,
         batch: Positive::ONE,
@@ -103,6 +111,6 @@ fn two_values_of_an_axis_have_each_their_margin() {
     check(
         &compare(&base, &head, &Options::default()).unwrap(),
         0.05,
-        Verdict::Same,
+        Verdict::Unchanged,
     );
 }

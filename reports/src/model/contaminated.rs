@@ -1,4 +1,4 @@
-//! Tries that something else on the machine spoilt, and what came of their runs.
+//! Tries that something else on the machine contaminated, and what came of their runs.
 
 use record::{Outcome, Reason, Record};
 use schemars::JsonSchema;
@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::format::plural;
 
-/// One try that was spoilt: no figure and no verdict rests on it.
+/// One try that was contaminated: no metric and no verdict rests on it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Disturbed {
+pub struct Contaminated {
     /// The session's name.
     pub session: String,
     /// The run's name.
@@ -21,7 +21,7 @@ pub struct Disturbed {
     pub block: u32,
     /// Which try it was, from 1.
     pub attempt: u32,
-    /// What spoilt it, in words.
+    /// What contaminated it, in words.
     pub why: Vec<String>,
     /// The last try of the same run.
     pub last_attempt: u32,
@@ -32,13 +32,13 @@ pub struct Disturbed {
 }
 
 /// All of a session, in the order in which they ended.
-pub(super) fn of(records: &[Record]) -> Vec<Disturbed> {
-    let spoilt = records.iter().filter(|record| is_disturbed(record));
-    spoilt.map(|record| one(record, records)).collect()
+pub(super) fn of(records: &[Record]) -> Vec<Contaminated> {
+    let contaminated = records.iter().filter(|record| is_contaminated(record));
+    contaminated.map(|record| one(record, records)).collect()
 }
 
-/// Whether something else on the machine spoilt this try.
-pub(crate) fn is_disturbed(record: &Record) -> bool {
+/// Whether something else on the machine contaminated this try.
+pub(crate) fn is_contaminated(record: &Record) -> bool {
     matches!(
         record.outcome,
         Outcome::Failed {
@@ -48,7 +48,7 @@ pub(crate) fn is_disturbed(record: &Record) -> bool {
     )
 }
 
-fn one(record: &Record, records: &[Record]) -> Disturbed {
+fn one(record: &Record, records: &[Record]) -> Contaminated {
     let tries = records.iter().filter(|other| other.run == record.run);
     let last = tries.max_by_key(|other| other.attempt).unwrap_or(record);
     let why = match &record.outcome {
@@ -58,7 +58,7 @@ fn one(record: &Record, records: &[Record]) -> Disturbed {
         }
         _ => record.validity.contamination.clone(),
     };
-    Disturbed {
+    Contaminated {
         session: record.session.clone(),
         run: record.run.clone(),
         image: record.image.clone(),
@@ -72,7 +72,7 @@ fn one(record: &Record, records: &[Record]) -> Disturbed {
     }
 }
 
-impl Disturbed {
+impl Contaminated {
     /// What came of the run, in words.
     #[must_use]
     pub fn came_to(&self) -> String {
