@@ -37,7 +37,7 @@ pub(crate) fn session(name: &str, day: i64) -> Session {
                 index: 0,
                 name: "NVIDIA H200".into(),
                 uuid: "GPU-0".into(),
-                ..Card::default()
+                ..Gpu::default()
             }],
             ..Machine::default()
         },
