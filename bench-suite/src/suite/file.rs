@@ -51,6 +51,7 @@ pub(super) struct Defaults {
     /// What a run may use.
     pub(super) limits: LimitsFile,
     /// Relative changes that count as none, by quantity.
+    #[serde(alias = "margins")]
     pub(super) thresholds: ThresholdsFile,
     /// From when on the machine is not fit to measure on.
     pub(super) validity: ValidityFile,
@@ -108,7 +109,7 @@ pub(super) struct ScenarioFile {
     #[serde(default)]
     pub(super) limits: LimitsFile,
     /// Relative changes that count as none, by quantity.
-    #[serde(default)]
+    #[serde(default, alias = "margins")]
     pub(super) thresholds: ThresholdsFile,
     /// From when on the machine is not fit to measure on.
     #[serde(default)]

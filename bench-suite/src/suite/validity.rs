@@ -22,10 +22,13 @@ pub(super) struct ValidityFile {
     #[schemars(range(max = 100))]
     pub(super) repeats: Option<u32>,
     /// Before a run: most that the GPU may be at work; 10 unless said otherwise.
+    #[serde(alias = "card_utilization_percent")]
     pub(super) gpu_utilization_percent: Option<Limit>,
     /// Before a run: how warm the GPU may be; 75 unless said otherwise.
+    #[serde(alias = "card_temperature_celsius")]
     pub(super) gpu_temperature_celsius: Option<Limit>,
     /// Before and during a run: how many processes of others may use the GPU; 0 unless said.
+    #[serde(alias = "card_processes")]
     pub(super) gpu_processes: Option<u32>,
     /// During a run: most of the samples in which heat or a fault held the GPU back; 5 unless said.
     pub(super) throttled_percent: Option<Limit>,

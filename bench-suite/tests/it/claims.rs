@@ -6,11 +6,11 @@ use record::{Expectation, Range};
 fn suite(more: &str) -> String {
     format!(
         "version: 1\ndescription: d\n\
-         defaults:\n  margins: {{throughput_samples_per_second: 0.02, peak_reserved_bytes: 0.1}}\n\
+         defaults:\n  thresholds: {{throughput_samples_per_second: 0.02, peak_reserved_bytes: 0.1}}\n\
          scenarios:\n\
          - name: one\n  model: resnet-tiny\n  axes: {{precision: [fp32, amp-bf16], batch: [4, 8]}}\n\
          - name: two\n  model: vit-tiny\n  task: inference\n  \
-           margins: {{throughput_samples_per_second: 0}}\n{more}"
+           thresholds: {{throughput_samples_per_second: 0}}\n{more}"
     )
 }
 
@@ -93,14 +93,14 @@ fn what_is_wrong_with_a_claim_is_shown_where_it_stands() {
             claim(SOUND).replace("an article", "\"\""),
         ),
         (
-            "noise threshold of no quantity",
+            "threshold of no quantity",
             suite("").replace("peak_reserved", "peak_preserved"),
         ),
         (
-            "noise threshold of what is not compared",
+            "threshold of what is not compared",
             suite("").replace("peak_reserved", "parameter"),
         ),
-        ("noise threshold in percent", suite("").replace("0.1", "10")),
+        ("threshold in percent", suite("").replace("0.1", "10")),
     ] {
         let error = Suite::from_text("broken.yaml", &text).expect_err(name);
         insta::assert_snapshot!(name.replace(' ', "-"), error.render(false));

@@ -271,7 +271,7 @@ fn counts_and_sizes_are_shown_where_they_stand() {
             suite("    validity: {host_busy_percent: some}\n"),
         ),
         ("too many repeats", suite("    validity: {repeats: 101}\n")),
-        ("bad CPUs", suite("    limits: {cpuset: 3-0}\n")),
+        ("bad cpus", suite("    limits: {cpuset: 3-0}\n")),
         (
             "unknown limit",
             suite("    limits: {ulimits: {memlok: {soft: -1, hard: -1}}}\n"),
