@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::Deserialize;
 
 use crate::{Record, Session, VERSION, upgrade};
 
@@ -178,7 +178,7 @@ impl SessionFolder {
     }
 }
 
-fn parse<T: DeserializeOwned>(path: &Path, line: usize, text: &str) -> Result<T, FolderError> {
+fn parse<T: upgrade::Document>(path: &Path, line: usize, text: &str) -> Result<T, FolderError> {
     #[derive(Deserialize)]
     struct Version {
         version: u64,

@@ -11,25 +11,25 @@ mod machine;
 mod monitor;
 mod outcome;
 mod parts;
-mod quantity;
 mod run;
 mod session;
 mod upgrade;
 mod validity;
+mod window;
 
 pub use claim::{CellChoice, Claim, Expectation, Range};
 pub use folder::{FolderError, Records, SessionFolder};
 pub use image::{ImageChange, ImageFacts, ImageLock, ImageParts, Part, PartValue, image_changes};
 pub use machine::{Cpu, Gpu, Machine};
-pub use monitor::{Monitor, Sample, Series, Stretch, thinned};
+pub use monitor::{Extent, Monitor, Sample, Series, Stretch, thinned};
 pub use outcome::{Outcome, Reason, Stage};
 pub use parts::MemoryParts;
-pub use quantity::{Better, Nature, Quantity, Unit};
 pub use run::{HarnessCost, Isolation, Metrics, Record, StepTimes};
 pub use session::{
     CellPlan, Conduct, Deciding, EngineFacts, Look, LookEnd, Session, SidesCompared, Tool,
 };
 pub use validity::{Before, Validity, ValidityLimits};
+pub use window::{Peaks, Reading, Window};
 
 /// Version of `session.json` and of the lines of `records.ndjson`. Those of version 1 are read too.
 pub const VERSION: u32 = 2;

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::Window;
+
 /// Samples taken from outside, one series a quantity. A quantity that cannot be read has no series.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Monitor {
@@ -71,6 +73,13 @@ pub struct Monitor {
     /// Why the GPU counts as lost, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_lost: Option<String>,
+    /// Energy that the GPU drew since the first sample, in joules, until the record is written.
+    #[serde(skip)]
+    pub gpu_energy: Option<Series>,
+    /// Energy that the GPU drew during the measured steps, by its counter; `None` with fewer than
+    /// ten samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_measured_energy_joules: Option<f64>,
     /// Energy that the GPU drew from the first sample to the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_energy_joules: Option<f64>,
@@ -110,8 +119,37 @@ pub struct Series {
     pub mean: f64,
     /// Greatest value of all samples.
     pub maximum: f64,
-    /// At most [`Series::KEPT`] samples, in order of time.
+    /// Of the samples within the measured steps; `None` where there are none, and in records of
+    /// version 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<Extent>,
+    /// The samples in order of time, in a record at most [`Series::KEPT`].
     pub samples: Vec<Sample>,
+}
+
+/// A few numbers in place of many samples.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Extent {
+    /// Samples.
+    pub count: u64,
+    /// Least value.
+    pub minimum: f64,
+    /// Mean.
+    pub mean: f64,
+    /// Greatest value.
+    pub maximum: f64,
+}
+
+impl Extent {
+    fn of(values: impl Iterator<Item = f64> + Clone) -> Option<Self> {
+        let count = values.clone().count();
+        (count > 0).then(|| Self {
+            count: count as u64,
+            minimum: values.clone().fold(f64::INFINITY, f64::min),
+            mean: values.clone().sum::<f64>() / count as f64,
+            maximum: values.fold(f64::NEG_INFINITY, f64::max),
+        })
+    }
 }
 
 /// One sample: seconds since the run's start, and the value.
@@ -121,22 +159,87 @@ pub struct Sample(pub f64, pub f64);
 impl Series {
     /// Most samples that are kept.
     pub const KEPT: usize = 240;
+    /// Fewer samples than this say nothing of a counter's growth.
+    const LEAST: usize = 10;
 
-    /// Of all samples, in order of time; `None` where there are none. Kept are those that
-    /// [`thinned`] keeps.
+    /// Of all samples, in order of time; `None` where there are none.
     #[must_use]
     pub fn of(samples: &[Sample]) -> Option<Self> {
-        if samples.is_empty() {
+        let all = Extent::of(samples.iter().map(|sample| sample.1))?;
+        Some(Self {
+            count: all.count,
+            minimum: all.minimum,
+            mean: all.mean,
+            maximum: all.maximum,
+            measured: None,
+            samples: samples.to_vec(),
+        })
+    }
+
+    /// The greatest sample within a window; `None` where none lies there.
+    #[must_use]
+    pub fn peak_within(&self, window: Window) -> Option<f64> {
+        let within = self.samples.iter().filter(|sample| window.holds(sample.0));
+        within.map(|sample| sample.1).max_by(f64::total_cmp)
+    }
+
+    /// How much a counter grew within a window, between samples as if it grew evenly. `None` with
+    /// fewer samples there than [`Series::LEAST`].
+    fn increase_within(&self, window: Window) -> Option<f64> {
+        let within = self.samples.iter().filter(|sample| window.holds(sample.0));
+        if within.count() < Self::LEAST {
             return None;
         }
-        let values = || samples.iter().map(|sample| sample.1);
-        Some(Self {
-            count: samples.len() as u64,
-            minimum: values().fold(f64::INFINITY, f64::min),
-            mean: values().sum::<f64>() / samples.len() as f64,
-            maximum: values().fold(f64::NEG_INFINITY, f64::max),
-            samples: thinned(samples, Self::KEPT),
-        })
+        let at = |time: f64| {
+            let after = self.samples.iter().position(|sample| sample.0 >= time)?;
+            let (Sample(before, low), Sample(after, high)) = (
+                *self.samples.get(after.checked_sub(1)?)?,
+                self.samples[after],
+            );
+            Some(low + (high - low) * (time - before) / (after - before))
+        };
+        Some(at(window.to)? - at(window.from)?)
+    }
+
+    /// Notes what lies within the measured steps, and keeps what [`thinned`] keeps.
+    fn close(&mut self, measured: Option<Window>) {
+        self.measured = measured.and_then(|window| {
+            let within = self.samples.iter().filter(|sample| window.holds(sample.0));
+            Extent::of(within.map(|sample| sample.1))
+        });
+        self.samples = thinned(&self.samples, Self::KEPT);
+    }
+}
+
+impl Monitor {
+    /// Makes it ready for a record: every series notes what lies within the measured steps, and is
+    /// thinned.
+    pub fn close(&mut self, measured: Option<Window>) {
+        let energy = self.gpu_energy.take();
+        self.gpu_measured_energy_joules = energy
+            .zip(measured)
+            .and_then(|(energy, window)| energy.increase_within(window));
+        for series in self.series_mut().into_iter().flatten() {
+            series.close(measured);
+        }
+    }
+
+    fn series_mut(&mut self) -> [&mut Option<Series>; 13] {
+        [
+            &mut self.memory_bytes,
+            &mut self.cpu_cores,
+            &mut self.pids,
+            &mut self.host_busy_cores,
+            &mut self.other_cores,
+            &mut self.host_available_bytes,
+            &mut self.gpu_process_bytes,
+            &mut self.gpu_used_bytes,
+            &mut self.gpu_utilization_percent,
+            &mut self.gpu_power_watts,
+            &mut self.gpu_temperature_celsius,
+            &mut self.gpu_sm_clock_mhz,
+            &mut self.gpu_memory_clock_mhz,
+        ]
     }
 }
 
@@ -171,7 +274,16 @@ mod tests {
         let mut samples: Vec<_> = (0..10_000).map(|i| Sample(f64::from(i), 1.0)).collect();
         samples[7_777].1 = 9.0;
         samples[7_778].1 = 0.5;
-        let series = Series::of(&samples).unwrap();
+        let mut series = Series::of(&samples).unwrap();
+        series.close(Some(Window {
+            from: 7_778.0,
+            to: 7_779.0,
+        }));
+        let measured = series.measured.unwrap();
+        assert_eq!(
+            (measured.count, measured.minimum, measured.maximum),
+            (2, 0.5, 1.0)
+        );
         assert!(series.samples.len() <= Series::KEPT);
         let unusual: Vec<_> = series
             .samples
@@ -185,6 +297,34 @@ mod tests {
             (10_000, 0.5, 9.0)
         );
         assert_eq!(Series::of(&[]), None);
+    }
+
+    #[test]
+    fn a_counter_grows_between_samples_too() {
+        let samples: Vec<_> = (0..40)
+            .map(|i| Sample(f64::from(i) / 10.0, f64::from(i * 30)))
+            .collect();
+        let mut monitor = Monitor {
+            gpu_energy: Series::of(&samples),
+            ..Monitor::default()
+        };
+        let window = |from, to| Some(Window { from, to });
+        let grown = |window| {
+            let mut monitor = monitor.clone();
+            monitor.close(window);
+            monitor.gpu_measured_energy_joules
+        };
+        // 300 W from 1.05 to 3.05 s.
+        assert!((grown(window(1.05, 3.05)).unwrap() - 600.0).abs() < 1e-9);
+        assert_eq!(grown(window(1.05, 1.25)), None, "too few samples");
+        assert_eq!(
+            grown(window(3.0, 9.0)),
+            None,
+            "it ends before the window does"
+        );
+        assert_eq!(grown(None), None);
+        monitor.close(None);
+        assert_eq!(monitor.gpu_energy, None);
     }
 
     #[test]

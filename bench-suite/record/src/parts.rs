@@ -8,8 +8,8 @@ use crate::Metrics;
 /// The parts of a training run's memory, in bytes. `None` is «cannot be known here».
 ///
 /// `parameter + optimizer + data + activation + backward` is the peak that the tensors took;
-/// `slack` on top of it is what the allocator held, `context_and_library` on top of that what the
-/// process had of the GPU. At rest, between steps, `parameter + gradient + optimizer + data` is
+/// `slack` on top of it is the peak of what the allocator held, `outside` on top of that the peak of
+/// what the process held of the GPU, all of the measured steps. At rest, between steps, `parameter + gradient + optimizer + data` is
 /// what the tensors take.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryParts {
@@ -27,9 +27,9 @@ pub struct MemoryParts {
     pub backward_bytes: Option<u64>,
     /// What the caching allocator held beyond the peak of the tensors; on a GPU only.
     pub slack_bytes: Option<u64>,
-    /// Of the GPU outside the allocator, at the end: CUDA context, libraries, their workspaces.
-    /// Includes what other processes took meanwhile.
-    pub context_and_library_bytes: Option<u64>,
+    /// What the process held of the GPU beyond what its allocator did: the CUDA context, libraries,
+    /// their workspaces.
+    pub outside_bytes: Option<u64>,
 }
 
 impl MemoryParts {
@@ -40,7 +40,7 @@ impl MemoryParts {
         // The last step that was looked into: in the first, cuDNN tries algorithms.
         let forward = last(points, Moment::Forward)?;
         let data = last(points, Moment::Data)?.allocated_bytes;
-        let memory = &metrics.memory;
+        let memory = &metrics.summary.memory;
         let parameter = memory.parameter_bytes;
         let optimizer = memory.optimizer_bytes;
         let peak = memory.peak_allocated_bytes;
@@ -52,7 +52,6 @@ impl MemoryParts {
         let state_in_forward = state_if(with_model || forward.step > Some(0));
         let before_forward = sum(sum(parameter, state_in_forward), data_bytes);
         let after_forward = sum(forward.allocated_bytes, less(optimizer, state_in_forward));
-        let used_by_all = memory.device_used_bytes;
         Some(Self {
             parameter_bytes: parameter,
             gradient_bytes: memory.gradient_bytes,
@@ -61,10 +60,7 @@ impl MemoryParts {
             activation_bytes: less(forward.allocated_bytes, before_forward),
             backward_bytes: less(peak, after_forward),
             slack_bytes: less(memory.peak_reserved_bytes, peak),
-            context_and_library_bytes: less(
-                less(used_by_all, memory.device_used_before_bytes),
-                memory.reserved_bytes,
-            ),
+            outside_bytes: less(metrics.peaks.process_peak_bytes, memory.peak_reserved_bytes),
         })
     }
 
@@ -79,7 +75,7 @@ impl MemoryParts {
             self.activation_bytes,
             self.backward_bytes,
             self.slack_bytes,
-            self.context_and_library_bytes,
+            self.outside_bytes,
         ]
         .into_iter()
         .sum()
@@ -145,7 +141,7 @@ mod tests {
         assert_eq!(parts.activation_bytes, Some(550));
         assert_eq!(parts.backward_bytes, Some(100));
         assert_eq!(parts.slack_bytes, Some(200));
-        assert_eq!(parts.context_and_library_bytes, Some(600));
+        assert_eq!(parts.outside_bytes, Some(600));
         assert_eq!(parts.gpu_bytes(), Some(1800));
     }
 
@@ -173,7 +169,7 @@ mod tests {
         let mut metrics = metrics();
         metrics.memory.device_used_before_bytes = None;
         let parts = MemoryParts::of(&metrics).unwrap();
-        assert_eq!(parts.context_and_library_bytes, None);
+        assert_eq!(parts.outside_bytes, None);
         assert_eq!(parts.gpu_bytes(), None);
         metrics.memory_points.truncate(2);
         assert_eq!(MemoryParts::of(&metrics), None);

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use protocol::{
-    Device, Memory, MemoryPoint, Model, Phase, ScalerState, Shortage, Started, Step, Task, Variant,
+    Device, MemoryPoint, Model, Phase, Shortage, Started, Step, Summary, Task, Variant,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Machine, Monitor, Outcome, Validity, machine};
+use crate::{Machine, Monitor, Outcome, Peaks, Validity, Window, machine};
 
 /// One execution of a cell, successful or not: one line of `records.ndjson`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -62,6 +62,10 @@ pub struct Record {
     /// Time of each phase of the workload, in seconds.
     #[serde(default)]
     pub phase_seconds: BTreeMap<Phase, f64>,
+    /// When each phase of the workload began, in seconds since the run's start; none in records of
+    /// version 1.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub phase_began_seconds: BTreeMap<Phase, f64>,
     /// What the harness itself took.
     pub harness: HarnessCost,
     /// What was seen from outside.
@@ -87,6 +91,12 @@ impl Record {
         format!("{} · {}", self.scenario, self.variant)
     }
 
+    /// When a phase of the workload passed; `None` where that is not known.
+    #[must_use]
+    pub fn window(&self, phase: Phase) -> Option<Window> {
+        Window::of(phase, &self.phase_began_seconds, &self.phase_seconds)
+    }
+
     /// UUID of the run's GPU, spelled as [`crate::Gpu::uuid`] spells it: what the workload told;
     /// else that of the GPU it was sent to. `None` on the CPU and where neither is known.
     #[must_use]
@@ -103,58 +113,23 @@ impl Record {
     }
 }
 
-/// The metrics of a run.
+/// What a run yielded: what the workload told, and what was worked out beside it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Metrics {
-    /// Samples that the measured steps processed, over their wall time; `None` for the task idle.
-    pub throughput_samples_per_second: Option<f64>,
-    /// Samples that the measured steps processed.
-    pub samples: u64,
-    /// Wall time of the measured steps, from an idle device to an idle device.
-    pub measured_seconds: f64,
-    /// CPU time that the process took during the measured steps, all threads together, in
-    /// hundredths of a second.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpu_seconds: Option<f64>,
-    /// As `cpu_seconds`, from the start of the process to the end of the measured steps.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub run_cpu_seconds: Option<f64>,
+    /// What the workload told.
+    #[serde(flatten)]
+    pub summary: Summary,
     /// Distribution of the step times. A step of the task idle is as long as it was asked to be.
     pub step_seconds: StepTimes,
-    /// Samples in one micro-batch; like all samples 0 for the task idle.
-    pub micro_batch: u64,
-    /// Samples in one optimizer step.
-    pub effective_batch: u64,
-    /// Trainable parameters.
-    pub parameters: u64,
-    /// Steps of the warm-up; `None` in records from before it was told.
-    #[serde(default)]
-    pub warmup_steps: Option<u32>,
-    /// Floating-point operations of the model for a sample, two for each multiply-add;
-    /// recomputation does not count.
-    #[serde(default)]
-    pub model_flops_per_sample: Option<f64>,
-    /// What a large matrix product reached in the same run and precision, in operations a second.
-    #[serde(default)]
-    pub matmul_flops_per_second: Option<f64>,
-    /// Model operations a second over that, from 0 to 1.
+    /// Model operations a second over those of the matrix product, from 0 to 1.
     #[serde(default)]
     pub utilization: Option<f64>,
-    /// Loss of the first step of the run; training only.
-    pub first_loss: Option<f64>,
-    /// Loss of the last step of the run; training only.
-    pub last_loss: Option<f64>,
-    /// The loss scaler; amp-fp16 training only.
-    pub scaler: Option<ScalerState>,
-    /// Memory as the workload read it.
-    pub memory: Memory,
     /// Memory at moments outside of measuring, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub memory_points: Vec<MemoryPoint>,
-    /// Most bytes of the GPU that the run's process held, seen from outside.
-    pub process_peak_bytes: Option<u64>,
-    /// Most bytes of host memory that the container or process held, seen from outside.
-    pub container_peak_bytes: Option<u64>,
+    /// Peaks of what was seen from outside, each of one window.
+    #[serde(flatten)]
+    pub peaks: Peaks,
 }
 
 /// Distribution of step times, in seconds. Quantiles are linear between order statistics.

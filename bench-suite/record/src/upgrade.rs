@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::VERSION;
+use crate::{Peaks, Record, Session, VERSION};
 
 /// Keys of version 1 that have another name since. Each stands for one thing wherever it occurs.
 const RENAMED: &[(&str, &str)] = &[
@@ -32,12 +32,36 @@ const RENAMED: &[(&str, &str)] = &[
     ("shares_card", "shares_gpu"),
 ];
 
+/// Peaks of version 1 that mixed windows; they are worked out again.
+const MIXED: [&str; 2] = ["process_peak_bytes", "container_peak_bytes"];
+
+/// What is read from a session's folder.
+pub(crate) trait Document: DeserializeOwned {
+    /// Works out again what version 1 told otherwise.
+    fn settle(&mut self) {}
+}
+
+impl Document for Session {}
+
+impl Document for Record {
+    fn settle(&mut self) {
+        if let Some(metrics) = &mut self.metrics {
+            metrics.peaks = Peaks::of(&metrics.summary.memory, &self.monitor, None);
+        }
+    }
+}
+
 /// Reads a document of version 1. Its parts with a version of their own keep it.
-pub(crate) fn from_1<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
-    let mut document: Value = serde_json::from_str(text)?;
-    rename(&mut document);
-    document["version"] = VERSION.into();
-    serde_json::from_value(document)
+pub(crate) fn from_1<T: Document>(text: &str) -> Result<T, serde_json::Error> {
+    let mut value: Value = serde_json::from_str(text)?;
+    rename(&mut value);
+    value["version"] = VERSION.into();
+    if let Some(metrics) = value["metrics"].as_object_mut() {
+        metrics.retain(|key, _| !MIXED.contains(&key.as_str()));
+    }
+    let mut document: T = serde_json::from_value(value)?;
+    document.settle();
+    Ok(document)
 }
 
 fn rename(value: &mut Value) {

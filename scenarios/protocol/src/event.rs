@@ -76,6 +76,8 @@ pub enum Event {
     PhaseBegan {
         /// Which.
         phase: Phase,
+        /// When, in seconds since 1970, so that what was seen from outside finds its window.
+        at_seconds: f64,
     },
     /// A phase ended.
     PhaseEnded {
@@ -214,7 +216,7 @@ pub struct Memory {
     /// Bytes of the GPU in use before this process made its context; on a GPU only.
     #[serde(default)]
     pub device_used_before_bytes: Option<u64>,
-    /// Bytes of the GPU in use by everybody at the end of the last measured step.
+    /// Bytes of the GPU in use by all processes at the end of the last measured step.
     pub device_used_bytes: Option<u64>,
     /// Bytes of the GPU.
     pub device_total_bytes: Option<u64>,
@@ -226,6 +228,18 @@ pub struct Memory {
     /// for the allocator's bytes, and not the end of the work that failed, which gave them back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shortage: Option<Shortage>,
+}
+
+impl Memory {
+    /// Bytes of the GPU outside the allocator at the end of the last measured step: the CUDA
+    /// context, libraries, their workspaces. What other processes took meanwhile counts too.
+    #[must_use]
+    pub fn outside_allocator_bytes(&self) -> Option<u64> {
+        let own = self
+            .device_used_bytes?
+            .checked_sub(self.device_used_before_bytes?)?;
+        own.checked_sub(self.reserved_bytes?)
+    }
 }
 
 /// An allocation on a GPU that failed, and what the caching allocator held at that moment.
@@ -300,8 +314,9 @@ pub struct Summary {
     /// Samples in one optimizer step.
     pub effective_batch: u64,
     /// Steps of the warm-up: at least those asked for, more where they took less than the
-    /// seconds asked for.
-    pub warmup_steps: u32,
+    /// seconds asked for; `None` in records from before it was told.
+    #[serde(default)]
+    pub warmup_steps: Option<u32>,
     /// Samples that the measured steps processed.
     pub samples: u64,
     /// Wall time of the measured steps, from an idle device to an idle device.
@@ -318,9 +333,11 @@ pub struct Summary {
     /// Floating-point operations of the model for a sample, two for each multiply-add; what is
     /// computed again for checkpointing does not count. Where lengths vary, the mean over the
     /// measured steps.
+    #[serde(default)]
     pub model_flops_per_sample: Option<f64>,
     /// What a large matrix product reaches on this device in the variant's precision, in
     /// operations a second; `None` where the run file asks for no calibration.
+    #[serde(default)]
     pub matmul_flops_per_second: Option<f64>,
     /// Loss of the first step of the run; training only.
     pub first_loss: Option<f64>,

@@ -39,4 +39,4 @@ pub const KERNEL_CACHE_VARIABLE: &str = "CUDA_CACHE_PATH";
 pub const IDLE_STEP: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Version of the run file and of the event lines.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;

@@ -125,10 +125,14 @@ pub struct RunFile {
     /// Threads for work on the CPU; `None`: as many as the process may use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
-    /// Most bytes of the GPU that the caching allocator may hold, as a wall to run against;
-    /// `None`: all of them. On a GPU only.
+    /// Most bytes of the GPU that the process may hold: the allocator gets what the CUDA context and
+    /// libraries leave of them. `None`: all there are. On a GPU only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub device_memory_bytes: Option<u64>,
+    pub gpu_memory_bytes: Option<u64>,
+    /// Most bytes of the GPU that the caching allocator may hold; the context and libraries come on
+    /// top. `None`: all there are. On a GPU only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocator_memory_bytes: Option<u64>,
     /// The workload ends itself after this long, in seconds. It is longer than the harness waits,
     /// and so ends runs alone whose harness is gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -212,7 +216,8 @@ impl RunFile {
         if self.threads == Some(0) {
             return refuse("0 threads".into(), "at least 1, or none to use all");
         }
-        if self.device_memory_bytes == Some(0) {
+        let limits = [self.gpu_memory_bytes, self.allocator_memory_bytes];
+        if limits.contains(&Some(0)) {
             return refuse("0 bytes of the GPU".into(), "at least 1, or none for all");
         }
         if let Some(seconds) = self.deadline_seconds
@@ -223,10 +228,10 @@ impl RunFile {
                 "more than 0 and at most a month",
             );
         }
-        if self.device_memory_bytes.is_some() && !self.device.is_cuda() {
+        if limits.iter().any(Option::is_some) && !self.device.is_cuda() {
             return refuse(
-                "a wall for the GPU's memory on cpu".into(),
-                "a device cuda:N, or no device_memory_bytes (a container's limit serves on cpu)",
+                "a limit on the GPU's memory on cpu".into(),
+                "a device cuda:N, or no such limit (a container's serves on cpu)",
             );
         }
         Ok(())
@@ -248,7 +253,8 @@ mod tests {
             steps: Steps::new(1, 2),
             seed: 7,
             threads: None,
-            device_memory_bytes: None,
+            gpu_memory_bytes: None,
+            allocator_memory_bytes: None,
             deadline_seconds: None,
         }
     }
@@ -311,7 +317,7 @@ mod tests {
             );
         }
         check(
-            |file| file.device_memory_bytes = Some(1 << 30),
+            |file| file.gpu_memory_bytes = Some(1 << 30),
             "a wall for the GPU's memory on cpu",
         );
     }
