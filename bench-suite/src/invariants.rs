@@ -1,7 +1,7 @@
 //! What must hold between the metrics of a run. A run where one does not is no measurement.
 
 use protocol::{RunFile, Steps, Task};
-use record::{Metrics, Monitor, StepTimes};
+use record::{Metrics, Monitor, Peaks, StepTimes, Window};
 
 use crate::results::Results;
 
@@ -29,7 +29,7 @@ pub(crate) fn check(
     check_lengths(asked, results)?;
     check_times(asked.task, results, metrics)?;
     check_losses(asked.task, results, metrics)?;
-    check_memory(metrics, monitor)?;
+    check_memory(metrics)?;
     if asked.device.is_cuda() {
         check_utilization(metrics)?;
     }
@@ -54,21 +54,21 @@ fn check_counts(asked: &RunFile, results: &Results, metrics: &Metrics) -> Result
     };
     equal(
         "micro_batch",
-        metrics.micro_batch,
+        metrics.summary.micro_batch,
         "batch of the run file",
         micro_batch,
     )?;
     equal(
         "effective_batch",
-        metrics.effective_batch,
+        metrics.summary.effective_batch,
         "batch × accumulation of the run file",
         effective_batch,
     )?;
     equal(
         "samples",
-        metrics.samples,
+        metrics.summary.samples,
         "effective_batch × measured steps",
-        metrics.effective_batch * u64::from(measured),
+        metrics.summary.effective_batch * u64::from(measured),
     )
 }
 
@@ -106,14 +106,14 @@ fn check_lengths(asked: &RunFile, results: &Results) -> Result<(), String> {
 }
 
 fn check_times(task: Task, results: &Results, metrics: &Metrics) -> Result<(), String> {
-    let time = metrics.measured_seconds;
+    let time = metrics.summary.measured_seconds;
     above_zero("measured_seconds", time)?;
     for step in &results.steps {
         if !(step.seconds.is_finite() && step.seconds > 0.0) {
             return Err(format!("step {} took {} seconds", step.index, step.seconds));
         }
     }
-    match (task, metrics.throughput_samples_per_second) {
+    match (task, metrics.summary.throughput_samples_per_second) {
         (Task::Idle, None) => {}
         (Task::Idle, Some(rate)) => {
             return Err(format!(
@@ -142,8 +142,8 @@ fn check_losses(task: Task, results: &Results, metrics: &Metrics) -> Result<(), 
         .iter()
         .map(|step| (format!("loss of step {}", step.index), step.loss));
     let ends = [
-        ("first_loss".to_owned(), metrics.first_loss),
-        ("last_loss".to_owned(), metrics.last_loss),
+        ("first_loss".to_owned(), metrics.summary.first_loss),
+        ("last_loss".to_owned(), metrics.summary.last_loss),
     ];
     for (name, loss) in steps.chain(ends) {
         match (task, loss) {
@@ -168,8 +168,8 @@ fn above_zero(name: &str, value: f64) -> Result<(), String> {
 
 fn check_rate(rate: f64, metrics: &Metrics) -> Result<(), String> {
     above_zero("throughput_samples_per_second", rate)?;
-    let time = metrics.measured_seconds;
-    let samples = metrics.samples as f64;
+    let time = metrics.summary.measured_seconds;
+    let samples = metrics.summary.samples as f64;
     if (rate * time - samples).abs() > ROUNDING * samples {
         return Err(format!(
             "throughput × time is {rate} × {time} = {} samples, but samples is {samples}",
@@ -187,22 +187,20 @@ fn check_utilization(metrics: &Metrics) -> Result<(), String> {
         Some(share) if !(share.is_finite() && (0.0..=1.0).contains(&share)) => Err(format!(
             "utilization is {share}: {} samples/s × {} operations a sample, but a large matrix \
              product reaches {} operations/s only",
-            metrics.throughput_samples_per_second.unwrap_or_default(),
-            metrics.model_flops_per_sample.unwrap_or_default(),
-            metrics.matmul_flops_per_second.unwrap_or_default(),
+            metrics
+                .summary
+                .throughput_samples_per_second
+                .unwrap_or_default(),
+            metrics.summary.model_flops_per_sample.unwrap_or_default(),
+            metrics.summary.matmul_flops_per_second.unwrap_or_default(),
         )),
         _ => Ok(()),
     }
 }
 
-fn check_memory(metrics: &Metrics, monitor: &Monitor) -> Result<(), String> {
-    let memory = &metrics.memory;
-    let process = metrics.process_peak_bytes;
-    let total = memory.device_total_bytes;
-    let used = monitor
-        .gpu_used_bytes
-        .as_ref()
-        .map(|series| bytes(series.maximum));
+fn check_memory(metrics: &Metrics) -> Result<(), String> {
+    let memory = &metrics.summary.memory;
+    let peaks = &metrics.peaks;
     let at_most = |small: (&str, Option<u64>), large: (&str, Option<u64>), slack: u64| {
         let ((small_name, Some(small)), (large_name, Some(large))) = (small, large) else {
             return Ok(());
@@ -216,30 +214,27 @@ fn check_memory(metrics: &Metrics, monitor: &Monitor) -> Result<(), String> {
     };
     let allocated = ("peak_allocated_bytes", memory.peak_allocated_bytes);
     let reserved = ("peak_reserved_bytes", memory.peak_reserved_bytes);
+    let process = ("process_peak_bytes", peaks.process_peak_bytes);
     let run_allocated = ("run_peak_allocated_bytes", memory.run_peak_allocated_bytes);
     let run_reserved = ("run_peak_reserved_bytes", memory.run_peak_reserved_bytes);
-    let device = ("device_total_bytes", total);
+    let run_process = ("run_process_peak_bytes", peaks.run_process_peak_bytes);
+    let gpu = ("gpu_peak_bytes", peaks.gpu_peak_bytes);
+    let total = ("device_total_bytes", memory.device_total_bytes);
+    // The measured steps, then the run, then each of one in the other.
     at_most(allocated, reserved, 0)?;
+    at_most(reserved, process, MEMORY_SLACK_BYTES)?;
+    at_most(process, gpu, MEMORY_SLACK_BYTES)?;
+    at_most(gpu, total, 0)?;
+    at_most(run_allocated, run_reserved, 0)?;
+    at_most(run_reserved, run_process, MEMORY_SLACK_BYTES)?;
+    at_most(run_process, total, MEMORY_SLACK_BYTES)?;
     at_most(allocated, run_allocated, 0)?;
     at_most(reserved, run_reserved, 0)?;
+    at_most(process, run_process, 0)?;
+    // The end, which lies within both.
     at_most(("allocated_bytes", memory.allocated_bytes), allocated, 0)?;
     at_most(("reserved_bytes", memory.reserved_bytes), reserved, 0)?;
-    at_most(run_allocated, run_reserved, 0)?;
-    at_most(run_reserved, device, 0)?;
-    at_most(("device_used_bytes", memory.device_used_bytes), device, 0)?;
-    at_most(("process_peak_bytes", process), device, 0)?;
-    // The process holds what its allocator reserved at its end, for longer than NVML's samples
-    // are apart; a peak in between may slip through them.
-    at_most(
-        ("reserved_bytes", memory.reserved_bytes),
-        ("process_peak_bytes", process),
-        MEMORY_SLACK_BYTES,
-    )?;
-    at_most(
-        ("process_peak_bytes", process),
-        ("the GPU's used bytes", used),
-        MEMORY_SLACK_BYTES,
-    )
+    at_most(("device_used_bytes", memory.device_used_bytes), total, 0)
 }
 
 fn check_monitor(monitor: &Monitor) -> Result<(), String> {
@@ -254,44 +249,20 @@ fn check_monitor(monitor: &Monitor) -> Result<(), String> {
     Ok(())
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "bytes came as whole numbers and went through f64 for the series"
-)]
-fn bytes(value: f64) -> u64 {
-    value as u64
-}
-
-/// The metrics, out of what the workload and the monitor told.
+/// The metrics, out of what the workload and the monitor told. `measured`: when the measured steps
+/// passed.
 pub(crate) fn metrics(
     summary: &protocol::Summary,
     results: &Results,
     monitor: &Monitor,
+    measured: Option<Window>,
 ) -> Metrics {
-    let peak =
-        |series: &Option<record::Series>| series.as_ref().map(|series| bytes(series.maximum));
     Metrics {
-        throughput_samples_per_second: summary.throughput_samples_per_second,
-        samples: summary.samples,
-        measured_seconds: summary.measured_seconds,
-        cpu_seconds: summary.cpu_seconds,
-        run_cpu_seconds: summary.run_cpu_seconds,
         step_seconds: StepTimes::of(&results.steps).unwrap_or_default(),
-        micro_batch: summary.micro_batch,
-        effective_batch: summary.effective_batch,
-        parameters: summary.parameters,
-        warmup_steps: Some(summary.warmup_steps),
-        model_flops_per_sample: summary.model_flops_per_sample,
-        matmul_flops_per_second: summary.matmul_flops_per_second,
         utilization: utilization(summary),
-        first_loss: summary.first_loss,
-        last_loss: summary.last_loss,
-        scaler: summary.scaler,
-        memory: summary.memory.clone(),
         memory_points: results.memory_points.clone(),
-        process_peak_bytes: peak(&monitor.gpu_process_bytes),
-        container_peak_bytes: peak(&monitor.memory_bytes),
+        peaks: Peaks::of(&summary.memory, monitor, measured),
+        summary: summary.clone(),
     }
 }
 
@@ -326,7 +297,8 @@ mod tests {
             steps: Steps::new(1, 2),
             seed: 1,
             threads: None,
-            device_memory_bytes: None,
+            gpu_memory_bytes: None,
+            allocator_memory_bytes: None,
             deadline_seconds: None,
         };
         let step = |index| Step {
@@ -369,7 +341,12 @@ mod tests {
             ..Monitor::default()
         };
         Case {
-            metrics: metrics(&summary, &results, &monitor),
+            metrics: metrics(
+                &summary,
+                &results,
+                &monitor,
+                Some(Window { from: 0.0, to: 0.1 }),
+            ),
             asked,
             results,
             monitor,
@@ -404,32 +381,35 @@ mod tests {
         type Break<'a> = &'a dyn Fn(&mut Case);
         let broken: [(Break<'_>, &str); 19] = [
             (
-                &|c| c.metrics.throughput_samples_per_second = None,
+                &|c| c.metrics.summary.throughput_samples_per_second = None,
                 "throughput_samples_per_second is missing from training",
             ),
             (
-                &|c| c.metrics.throughput_samples_per_second = Some(0.0),
+                &|c| c.metrics.summary.throughput_samples_per_second = Some(0.0),
                 "throughput_samples_per_second is 0, expected a number above 0",
             ),
             (
-                &|c| c.metrics.throughput_samples_per_second = Some(16.0),
+                &|c| c.metrics.summary.throughput_samples_per_second = Some(16.0),
                 "but samples is 16",
             ),
             (
-                &|c| c.metrics.samples = 17,
+                &|c| c.metrics.summary.samples = 17,
                 "samples is 17, but effective_batch × measured steps is 16",
             ),
             (
-                &|c| c.metrics.micro_batch = 5,
+                &|c| c.metrics.summary.micro_batch = 5,
                 "micro_batch is 5, but batch of the run file is 4",
             ),
-            (&|c| c.metrics.effective_batch = 9, "effective_batch is 9"),
             (
-                &|c| c.metrics.measured_seconds = f64::NAN,
+                &|c| c.metrics.summary.effective_batch = 9,
+                "effective_batch is 9",
+            ),
+            (
+                &|c| c.metrics.summary.measured_seconds = f64::NAN,
                 "measured_seconds is NaN",
             ),
             (
-                &|c| c.metrics.measured_seconds = 0.0,
+                &|c| c.metrics.summary.measured_seconds = 0.0,
                 "measured_seconds is 0",
             ),
             (
@@ -448,26 +428,29 @@ mod tests {
                 &|c| c.results.steps[1].loss = Some(f64::INFINITY),
                 "loss of step 1 is inf",
             ),
-            (&|c| c.metrics.last_loss = None, "last_loss is missing"),
+            (
+                &|c| c.metrics.summary.last_loss = None,
+                "last_loss is missing",
+            ),
             (
                 &|c| c.asked.task = Task::Inference,
                 "in a run without a loss",
             ),
             (
-                &|c| c.metrics.memory.peak_allocated_bytes = Some(201 << 20),
+                &|c| c.metrics.summary.memory.peak_allocated_bytes = Some(201 << 20),
                 "peak_allocated_bytes is 210763776, more than peak_reserved_bytes, which is 209715200",
             ),
             (
-                &|c| c.metrics.memory.run_peak_reserved_bytes = Some(3 << 30),
-                "more than device_total_bytes",
+                &|c| c.metrics.summary.memory.run_peak_reserved_bytes = Some(3 << 30),
+                "more than run_process_peak_bytes",
             ),
             (
-                &|c| c.metrics.process_peak_bytes = Some(100 << 20),
+                &|c| c.metrics.peaks.process_peak_bytes = Some(100 << 20),
                 "more than process_peak_bytes",
             ),
             (
-                &|c| c.metrics.process_peak_bytes = Some(1900 << 20),
-                "more than the GPU's used bytes",
+                &|c| c.metrics.peaks.process_peak_bytes = Some(1900 << 20),
+                "more than gpu_peak_bytes",
             ),
             (
                 &|c| c.monitor.gpu_utilization_percent.as_mut().unwrap().maximum = 101.0,
@@ -484,10 +467,16 @@ mod tests {
     fn what_idles_has_neither_samples_nor_a_rate() {
         let idle = |case: &mut Case, rate| {
             case.asked.task = Task::Idle;
-            case.metrics.throughput_samples_per_second = rate;
-            (case.metrics.micro_batch, case.metrics.effective_batch) = (0, 0);
-            case.metrics.samples = 0;
-            (case.metrics.first_loss, case.metrics.last_loss) = (None, None);
+            case.metrics.summary.throughput_samples_per_second = rate;
+            (
+                case.metrics.summary.micro_batch,
+                case.metrics.summary.effective_batch,
+            ) = (0, 0);
+            case.metrics.summary.samples = 0;
+            (
+                case.metrics.summary.first_loss,
+                case.metrics.summary.last_loss,
+            ) = (None, None);
             for step in &mut case.results.steps {
                 step.loss = None;
             }
@@ -497,7 +486,7 @@ mod tests {
         assert!(rate.contains("in a run that computes nothing"), "{rate}");
         let samples = verdict(|case| {
             idle(case, None);
-            case.metrics.samples = 2;
+            case.metrics.summary.samples = 2;
         });
         assert!(samples.contains("samples is 2"), "{samples}");
     }
@@ -525,8 +514,8 @@ mod tests {
     #[test]
     fn what_is_not_known_contradicts_nothing() {
         let found = verdict(|case| {
-            case.metrics.memory = Memory::default();
-            case.metrics.process_peak_bytes = None;
+            case.metrics.summary.memory = Memory::default();
+            case.metrics.peaks = Peaks::default();
             case.monitor = Monitor::default();
         });
         assert_eq!(found, "fine");

@@ -90,7 +90,7 @@ async fn fill(
                 let ran = trial::run(ground, cell, &name, change, executor, cancel).await?;
                 let speed = ran
                     .metrics
-                    .and_then(|metrics| metrics.throughput_samples_per_second);
+                    .and_then(|metrics| metrics.summary.throughput_samples_per_second);
                 if with {
                     pair.with = speed;
                 } else {

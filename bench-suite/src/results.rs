@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, fs::File, io, io::Read as _, path::Path};
 
+use jiff::Timestamp;
 use protocol::{Event, FailureReason, Memory, MemoryPoint, Phase, Started, Step, Summary, VERSION};
 
 /// Most bytes of a results file. A million steps take less.
@@ -16,6 +17,8 @@ pub struct Results {
     pub started: Option<Started>,
     /// Phases that ended, with their time in seconds.
     pub phase_seconds: BTreeMap<Phase, f64>,
+    /// When each phase began, in seconds since 1970.
+    pub phase_began: BTreeMap<Phase, f64>,
     /// The last phase that began.
     pub phase: Option<Phase>,
     /// Memory at moments outside of measuring, in order.
@@ -161,6 +164,27 @@ fn parse(bytes: &[u8], run: &str) -> Results {
 }
 
 impl Results {
+    /// When each phase began, in seconds since the run's start. None where a clock was set in the
+    /// middle of the run: the phases lie outside of it then.
+    #[must_use]
+    pub fn phases_since(&self, start: Timestamp, wall_seconds: f64) -> BTreeMap<Phase, f64> {
+        let start = start.as_duration().as_secs_f64();
+        let began = self
+            .phase_began
+            .iter()
+            .map(|(phase, at)| (*phase, at - start));
+        let began: BTreeMap<Phase, f64> = began.collect();
+        let is_within = |(phase, from): (&Phase, &f64)| {
+            let to = from + self.phase_seconds.get(phase).unwrap_or(&0.0);
+            *from >= 0.0 && to <= wall_seconds
+        };
+        if began.iter().all(is_within) {
+            began
+        } else {
+            BTreeMap::new()
+        }
+    }
+
     /// Takes one line in; tells what is wrong with it.
     fn take(&mut self, line: &[u8], run: &str) -> Result<(), String> {
         let event: Event = serde_json::from_slice(line).map_err(|error| error.to_string())?;
@@ -189,9 +213,11 @@ impl Results {
         }
         match event {
             Event::Started(_) => {}
-            Event::PhaseBegan { phase } | Event::Heartbeat { phase, .. } => {
+            Event::PhaseBegan { phase, at_seconds } => {
                 self.phase = Some(phase);
+                self.phase_began.extend(at_seconds.map(|at| (phase, at)));
             }
+            Event::Heartbeat { phase, .. } => self.phase = Some(phase),
             Event::PhaseEnded { phase, seconds } => {
                 if !seconds.is_finite() || seconds < 0.0 {
                     return Err(format!("a phase of {seconds} seconds"));
@@ -230,7 +256,7 @@ impl Results {
 mod tests {
     use super::*;
 
-    const STARTED: &str = r#"{"event":"started","version":2,"run":"r","scenario_version":"0.1.0","libtorch_version":"2.11.0","threads":2,"cuda":null,"allocator":null}"#;
+    const STARTED: &str = r#"{"event":"started","version":3,"run":"r","scenario_version":"0.1.0","libtorch_version":"2.11.0","threads":2,"cuda":null,"allocator":null}"#;
     const FAILED: &str = r#"{"event":"failed","reason":"out-of-memory","phase":"warmup","message":"m","memory":null}"#;
 
     fn fault(lines: &[&str]) -> String {
@@ -264,7 +290,7 @@ mod tests {
             "of the run `x`, expected `r`",
         );
         check(
-            &[&STARTED.replace("\"version\":2", "\"version\":9")],
+            &[&STARTED.replace("\"version\":3", "\"version\":9")],
             "of version 9",
         );
         check(&[STARTED, FAILED, FAILED], "an event after the last one");

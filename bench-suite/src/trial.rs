@@ -2,7 +2,8 @@
 
 use std::{fs, io, path::Path};
 
-use record::{Machine, Metrics, Monitor, Outcome};
+use protocol::Phase;
+use record::{Machine, Metrics, Monitor, Outcome, Window};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -85,7 +86,14 @@ pub(crate) async fn run(
     let outcome = judge(&execution.end, &told, said.as_deref());
     let metrics = match &told.end {
         Some(WorkloadEnd::Finished(summary)) if outcome.is_ok() => {
-            Some(invariants::metrics(summary, &told, &execution.monitor))
+            let began = told.phases_since(execution.started_at, execution.wall_seconds);
+            let measured = Window::of(Phase::Measure, &began, &told.phase_seconds);
+            Some(invariants::metrics(
+                summary,
+                &told,
+                &execution.monitor,
+                measured,
+            ))
         }
         _ => None,
     };

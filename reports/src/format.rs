@@ -113,7 +113,26 @@ pub enum Quantity {
     Plain,
 }
 
+impl From<metrics::Unit> for Quantity {
+    fn from(unit: metrics::Unit) -> Self {
+        match unit {
+            metrics::Unit::Bytes => Self::Bytes,
+            metrics::Unit::Seconds => Self::Seconds,
+            metrics::Unit::SamplesPerSecond => Self::Throughput,
+            metrics::Unit::Watts => Self::Watts,
+            metrics::Unit::Joules => Self::Joules,
+            metrics::Unit::Count | metrics::Unit::Ratio | metrics::Unit::Plain => Self::Plain,
+        }
+    }
+}
+
 impl Quantity {
+    /// How values of the metric of this name are written.
+    #[must_use]
+    pub fn of_metric(name: &str) -> Self {
+        metrics::Metric::named(name).map_or(Self::Plain, |metric| metric.unit.into())
+    }
+
     /// The unit in which a number of this size reads best.
     #[must_use]
     pub fn unit(self, value: f64) -> Unit {

@@ -1,5 +1,6 @@
 //! The columns of the table of cells, shared by the page, Markdown and the terminal.
 
+use metrics::catalogue;
 use protocol::Task;
 
 use crate::{
@@ -50,35 +51,36 @@ const COLUMNS: [Column; 13] = [
     },
     Column {
         head: "step p50",
-        read: |cell| median(cell.metrics.step_median_seconds).map(seconds),
+        read: |cell| median(cell.metrics.get(&catalogue::STEP_MEDIAN)).map(seconds),
         importance: 5,
     },
     Column {
         head: "step p99",
-        read: |cell| median(cell.metrics.step_p99_seconds).map(seconds),
+        read: |cell| median(cell.metrics.get(&catalogue::STEP_P99)).map(seconds),
         importance: 4,
     },
     Column {
         head: "allocated",
-        read: |cell| median(cell.metrics.peak_allocated_bytes).map(bytes),
+        read: |cell| median(cell.metrics.get(&catalogue::PEAK_ALLOCATED)).map(bytes),
         importance: 8,
     },
     Column {
         head: "reserved",
-        read: |cell| median(cell.metrics.peak_reserved_bytes).map(bytes),
+        read: |cell| median(cell.metrics.get(&catalogue::PEAK_RESERVED)).map(bytes),
         importance: 7,
     },
     Column {
         head: "on the GPU",
-        read: |cell| median(cell.metrics.process_peak_bytes).map(bytes),
+        read: |cell| median(cell.metrics.get(&catalogue::PROCESS_PEAK)).map(bytes),
         importance: 6,
     },
     Column {
         head: "host RSS",
         // On a GPU, the host's memory is seldom what a reader looks for; the JSON has it.
         read: |cell| {
-            let resident = median(cell.metrics.host_peak_resident_bytes)?;
-            let is_asked_for = cell.metrics.peak_reserved_bytes.is_none() || is_idle(cell);
+            let resident = median(cell.metrics.get(&catalogue::RUN_HOST_PEAK_RESIDENT))?;
+            let is_asked_for =
+                cell.metrics.get(&catalogue::PEAK_RESERVED).is_none() || is_idle(cell);
             is_asked_for.then(|| bytes(resident))
         },
         importance: 2,
@@ -87,7 +89,7 @@ const COLUMNS: [Column; 13] = [
         head: "context",
         // In every run, but only where nothing runs is it what a reader looks for.
         read: |cell| {
-            let context = median(cell.metrics.context_bytes)?;
+            let context = median(cell.metrics.get(&catalogue::CONTEXT))?;
             is_idle(cell).then(|| bytes(context))
         },
         importance: 2,
@@ -127,7 +129,7 @@ pub(crate) fn entry(column: &Column, cell: &CellSummary) -> String {
 }
 
 fn throughput(cell: &CellSummary) -> Option<Spread> {
-    cell.metrics.throughput_samples_per_second
+    cell.metrics.get(&catalogue::THROUGHPUT)
 }
 
 fn is_idle(cell: &CellSummary) -> bool {
@@ -136,8 +138,8 @@ fn is_idle(cell: &CellSummary) -> bool {
 
 /// CPU time over wall time while it was measured; 1 is one CPU.
 pub(crate) fn cpu_share(cell: &CellSummary) -> Option<f64> {
-    let busy = median(cell.metrics.cpu_seconds)?;
-    Some(busy / median(cell.metrics.measured_seconds)?)
+    let busy = median(cell.metrics.get(&catalogue::CPU_SECONDS))?;
+    Some(busy / median(cell.metrics.get(&catalogue::MEASURED_SECONDS))?)
 }
 
 fn median(spread: Option<Spread>) -> Option<f64> {
@@ -145,8 +147,8 @@ fn median(spread: Option<Spread>) -> Option<f64> {
 }
 
 fn loss(cell: &CellSummary) -> Option<String> {
-    let last = median(cell.metrics.last_loss)?;
-    let first = median(cell.metrics.first_loss)?;
+    let last = median(cell.metrics.get(&catalogue::LAST_LOSS))?;
+    let first = median(cell.metrics.get(&catalogue::FIRST_LOSS))?;
     Some(format!(
         "{} → {}",
         significant(first, 3),

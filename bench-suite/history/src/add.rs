@@ -3,8 +3,8 @@
 use std::collections::{HashMap, hash_map::Entry};
 
 use jiff::Timestamp;
-use judge::compare::{Direction, Kind};
-use record::{Better, Nature, Outcome, Quantity, Record, Session, SessionFolder};
+use metrics::Metric;
+use record::{Outcome, Record, Session, SessionFolder};
 use rusqlite::Connection;
 
 use crate::{
@@ -212,27 +212,20 @@ fn add_session(
     Ok(added)
 }
 
-type Values = Vec<(&'static Quantity, f64)>;
+type Values = Vec<(&'static Metric, f64)>;
 
 fn values(record: &Record) -> Values {
-    Quantity::ALL
-        .iter()
+    Metric::followed()
         .filter_map(|quantity| Some((quantity, quantity.of(record)?)))
         .collect()
 }
 
-fn measure(quantity: &Quantity) -> Measure<'static> {
+fn measure(quantity: &Metric) -> Measure<'static> {
     Measure {
         metric: quantity.name,
         unit: quantity.unit.sign(),
-        direction: match quantity.better {
-            Better::Higher => Direction::HigherIsBetter,
-            Better::Lower => Direction::LowerIsBetter,
-        },
-        kind: match quantity.nature {
-            Nature::Time => Kind::TimeLike,
-            Nature::Memory => Kind::MemoryLike,
-        },
+        direction: quantity.direction,
+        kind: quantity.kind,
     }
 }
 

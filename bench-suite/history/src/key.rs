@@ -23,7 +23,7 @@ pub struct SeriesKey {
     pub scenario: String,
     /// The choice on every axis.
     pub variant: String,
-    /// The metric's name, one of [`record::Quantity::ALL`].
+    /// The metric's name, one of [`metrics::catalogue::ALL`].
     pub metric: String,
 }
 

@@ -80,7 +80,7 @@ pub struct Point {
     /// The block; `None` as for the run.
     pub block: Option<u32>,
     /// The largest relative change that counts as none, where the session's suite sets its own;
-    /// `None` where it leaves that to [`record::Quantity::margin`].
+    /// `None` where it leaves that to [`metrics::Metric::threshold`].
     pub margin: Option<f64>,
     /// UUID of the card, `GPU-…`; `None` on the processor, for an imported point, and where it is
     /// not known.

@@ -96,9 +96,10 @@ fn less(from: Option<u64>, what: Option<u64>) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use protocol::Memory;
+    use protocol::{Memory, Summary};
 
     use super::*;
+    use crate::Peaks;
 
     fn point(moment: Moment, step: Option<u32>, allocated: u64) -> MemoryPoint {
         MemoryPoint {
@@ -113,16 +114,19 @@ mod tests {
 
     fn metrics() -> Metrics {
         Metrics {
-            memory: Memory {
-                peak_allocated_bytes: Some(1000),
-                peak_reserved_bytes: Some(1200),
-                reserved_bytes: Some(1200),
-                parameter_bytes: Some(100),
-                gradient_bytes: Some(100),
-                optimizer_bytes: Some(200),
-                device_used_before_bytes: Some(50),
-                device_used_bytes: Some(1850),
-                ..Memory::default()
+            summary: Summary {
+                memory: Memory {
+                    peak_allocated_bytes: Some(1000),
+                    peak_reserved_bytes: Some(1200),
+                    reserved_bytes: Some(1200),
+                    parameter_bytes: Some(100),
+                    gradient_bytes: Some(100),
+                    optimizer_bytes: Some(200),
+                    device_used_before_bytes: Some(50),
+                    device_used_bytes: Some(1850),
+                    ..Memory::default()
+                },
+                ..Summary::default()
             },
             memory_points: vec![
                 point(Moment::Model, None, 300),
@@ -130,6 +134,10 @@ mod tests {
                 point(Moment::Forward, Some(0), 950),
                 point(Moment::Forward, Some(4), 900),
             ],
+            peaks: Peaks {
+                process_peak_bytes: Some(1800),
+                ..Peaks::default()
+            },
             ..Metrics::default()
         }
     }
@@ -167,7 +175,7 @@ mod tests {
     #[test]
     fn what_is_not_known_stays_unknown() {
         let mut metrics = metrics();
-        metrics.memory.device_used_before_bytes = None;
+        metrics.peaks.process_peak_bytes = None;
         let parts = MemoryParts::of(&metrics).unwrap();
         assert_eq!(parts.outside_bytes, None);
         assert_eq!(parts.gpu_bytes(), None);

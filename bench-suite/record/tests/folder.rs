@@ -37,6 +37,7 @@ fn record(run: &str) -> Record {
         workload: None,
         metrics: None,
         steps: Vec::new(),
+        phase_began_seconds: std::collections::BTreeMap::new(),
         phase_seconds: BTreeMap::new(),
         harness: HarnessCost::default(),
         monitor: Monitor::default(),

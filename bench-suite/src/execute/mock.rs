@@ -251,7 +251,10 @@ fn write(order: &Order, ending: &Ending) -> std::io::Result<()> {
         allocator: None,
     }))];
     for phase in [Phase::ModelBuild, Phase::Warmup, Phase::Measure] {
-        events.push(Event::PhaseBegan { phase });
+        events.push(Event::PhaseBegan {
+            phase,
+            at_seconds: Some(jiff::Timestamp::now().as_duration().as_secs_f64()),
+        });
         if let Ending::Told(reason) = ending
             && phase == Phase::Warmup
         {
@@ -341,7 +344,7 @@ fn metrics(asked: &RunFile, speed: f64, sound: bool) -> Vec<Event> {
             host_peak_resident_bytes: Some(300 << 20),
             ..Memory::default()
         },
-        warmup_steps: asked.steps.warmup,
+        warmup_steps: Some(asked.steps.warmup),
         ..Summary::default()
     })));
     events

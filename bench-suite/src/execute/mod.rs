@@ -149,7 +149,11 @@ impl Order {
                 steps: *steps,
                 seed: *seed,
                 threads: cell.threads,
-                device_memory_bytes: cell.limits.gpu_memory_bytes.filter(|_| device.is_cuda()),
+                gpu_memory_bytes: cell.limits.gpu_memory_bytes.filter(|_| device.is_cuda()),
+                allocator_memory_bytes: cell
+                    .limits
+                    .allocator_memory_bytes
+                    .filter(|_| device.is_cuda()),
                 deadline_seconds: Some((cell.limits.time + ORPHAN_GRACE).as_secs_f64()),
             },
             device,

@@ -52,8 +52,8 @@ pub struct Try {
     pub batch: u32,
     /// How it ended.
     pub outcome: Outcome,
-    /// The most memory that it held: on a GPU the allocator's reserved bytes, on the CPU
-    /// the container's or process's memory.
+    /// The most memory that it held: on a GPU that of the process during the measured steps, on the
+    /// CPU the container's or process's memory.
     pub peak_bytes: Option<u64>,
     /// Throughput.
     pub throughput_samples_per_second: Option<f64>,
@@ -199,17 +199,16 @@ async fn one(
     };
     let ran = trial::run(question.ground, cell, name, change, executor, cancel).await?;
     let peak_bytes = ran.metrics.as_ref().and_then(|metrics| {
-        let memory = &metrics.memory;
+        let memory = &metrics.summary.memory;
         if wall.is_cuda {
-            let reserved = memory.run_peak_reserved_bytes;
-            let reserved = reserved.or(memory.peak_reserved_bytes);
-            reserved.or(memory.peak_allocated_bytes)
+            let process = metrics.peaks.process_peak_bytes;
+            process.or(memory.peak_allocated_bytes)
         } else {
-            let outside = metrics.container_peak_bytes;
+            let outside = metrics.peaks.run_container_peak_bytes;
             outside.or(memory.host_peak_resident_bytes)
         }
     });
-    let speed = |metrics: &Metrics| metrics.throughput_samples_per_second;
+    let speed = |metrics: &Metrics| metrics.summary.throughput_samples_per_second;
     Ok(Try {
         batch,
         peak_bytes,

@@ -42,7 +42,7 @@ impl Wall {
         // The product that it times takes memory of its own.
         order.asked.steps.calibrate = false;
         if self.is_cuda {
-            order.asked.device_memory_bytes = Some(self.bytes);
+            order.asked.gpu_memory_bytes = Some(self.bytes);
             return;
         }
         order.limits.memory_bytes = Some(self.bytes);

@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
 };
 
+use metrics::Metric;
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{counter::Counter, family::Family, gauge::Gauge, info::Info},
@@ -52,8 +53,7 @@ struct Shown {
     remaining: Gauge,
     complete: Gauge,
     ended: Family<OutcomeLabels, Counter>,
-    throughput: Family<CellLabels, Number>,
-    allocated: Family<CellLabels, Number>,
+    cells: Vec<(&'static Metric, Family<CellLabels, Number>)>,
     last_record: Number,
     runs: Vec<LiveMetric>,
 }
@@ -122,8 +122,6 @@ impl Exposition {
         let mut registry = Registry::with_prefix("torchgauge");
         let (planned, remaining, complete) = (Gauge::default(), Gauge::default(), Gauge::default());
         let ended = Family::<OutcomeLabels, Counter>::default();
-        let throughput = Family::<CellLabels, Number>::default();
-        let allocated = Family::<CellLabels, Number>::default();
         let last_record = Number::default();
         registry.register("runs_planned", "Runs that were planned", planned.clone());
         registry.register(
@@ -137,16 +135,14 @@ impl Exposition {
             complete.clone(),
         );
         registry.register("tries", "Tries at runs by how they ended", ended.clone());
-        registry.register(
-            "throughput_samples_per_second",
-            "Throughput of the last good run of a cell",
-            throughput.clone(),
-        );
-        registry.register(
-            "peak_allocated_bytes",
-            "Most bytes in tensors in the last good run of a cell",
-            allocated.clone(),
-        );
+        let cells = Metric::compared()
+            .map(|metric| {
+                let family = Family::<CellLabels, Number>::default();
+                let help = format!("Of the last good run of a cell: {}", metric.label);
+                registry.register(metric.name, help, family.clone());
+                (metric, family)
+            })
+            .collect();
         registry.register(
             "last_record_timestamp_seconds",
             "When the last record was written, in seconds since 1970",
@@ -169,8 +165,7 @@ impl Exposition {
                 remaining,
                 complete,
                 ended,
-                throughput,
-                allocated,
+                cells,
                 last_record,
                 runs,
             })),
@@ -238,20 +233,16 @@ impl Shown {
         self.ended.get_or_create(&OutcomeLabels { outcome }).inc();
         let now = jiff::Timestamp::now().as_duration().as_secs_f64();
         self.last_record.set(now);
-        let (true, Some(metrics)) = (record.outcome.is_ok(), &record.metrics) else {
-            return;
-        };
         let labels = CellLabels {
             image: record.image.clone(),
             suite: record.suite.clone(),
             scenario: record.scenario.clone(),
             variant: record.variant.to_string(),
         };
-        if let Some(rate) = metrics.throughput_samples_per_second {
-            self.throughput.get_or_create(&labels).set(rate);
-        }
-        if let Some(bytes) = metrics.memory.peak_allocated_bytes {
-            self.allocated.get_or_create(&labels).set(bytes as f64);
+        for (metric, family) in &self.cells {
+            if let Some(value) = metric.of(record) {
+                family.get_or_create(&labels).set(value);
+            }
         }
     }
 

@@ -156,7 +156,8 @@ pub(super) struct Busy {
     throttle_samples: u64,
     stretches: Stretches,
     others: BTreeSet<u32>,
-    energy: Option<(u64, u64)>,
+    first_energy: Option<u64>,
+    drawn: Column,
     uncorrected: Option<(u64, u64)>,
     xids: Vec<u64>,
     lost: Option<String>,
@@ -179,7 +180,8 @@ impl Busy {
             throttle_samples: 0,
             stretches: Stretches::default(),
             others: BTreeSet::new(),
-            energy: None,
+            first_energy: None,
+            drawn: Column::default(),
             uncorrected: None,
             xids: Vec::new(),
             lost: None,
@@ -226,8 +228,9 @@ impl Busy {
             }
         }
         if let Ok(now) = device.total_energy_consumption() {
-            let first = self.energy.map_or(now, |(first, _)| first);
-            self.energy = Some((first, now));
+            let first = *self.first_energy.get_or_insert(now);
+            let joules = now.saturating_sub(first) as f64 / 1000.0;
+            self.drawn.push(at, Some(joules));
         }
     }
 
@@ -320,9 +323,8 @@ impl Busy {
         monitor.gpu_uncorrected_errors = self.uncorrected.map(|(first, last)| last - first);
         monitor.gpu_xids = self.xids;
         monitor.gpu_lost = self.lost;
-        monitor.gpu_energy_joules = self
-            .energy
-            .map(|(first, last)| last.saturating_sub(first) as f64 / 1000.0);
+        monitor.gpu_energy = self.drawn.series();
+        monitor.gpu_energy_joules = self.drawn.last();
         monitor.other_gpu_processes = self.others.into_iter().collect();
         monitor.gpu_stretches = self.stretches.finish();
     }

@@ -1,7 +1,8 @@
 //! One record, out of what was asked, what the executor saw and what the workload told.
 
 use bytesize::ByteSize;
-use record::{CellPlan, Monitor, Outcome, Reason, Record, Session, Stage, ValidityLimits};
+use protocol::Phase;
+use record::{CellPlan, Monitor, Outcome, Reason, Record, Session, Stage, ValidityLimits, Window};
 
 use crate::{
     execute::{Execution, Order},
@@ -34,12 +35,17 @@ pub(super) fn record(parts: Parts<'_>) -> Record {
         log,
     } = parts;
     let results = results::read(&order.results_file(), &run.name);
+    let phase_began_seconds = results.phases_since(execution.started_at, execution.wall_seconds);
+    let measured = Window::of(Phase::Measure, &phase_began_seconds, &results.phase_seconds);
     let said = log::tail(&order.log).ok();
     let mut outcome = judge(&execution.end, &results, said.as_deref());
     let metrics = match &results.end {
-        Some(WorkloadEnd::Finished(summary)) => {
-            Some(invariants::metrics(summary, &results, &execution.monitor))
-        }
+        Some(WorkloadEnd::Finished(summary)) => Some(invariants::metrics(
+            summary,
+            &results,
+            &execution.monitor,
+            measured,
+        )),
         _ => None,
     };
     if outcome.is_ok() {
@@ -71,6 +77,7 @@ pub(super) fn record(parts: Parts<'_>) -> Record {
     );
     outcome = in_hindsight(outcome, &execution.monitor, &contaminated);
     execution.validity.contamination = contaminated;
+    execution.monitor.close(measured);
     let mut notes = execution.notes;
     let left = match &results.end {
         Some(WorkloadEnd::Failed { memory, .. }) if !outcome.is_ok() => memory.as_deref(),
@@ -100,6 +107,7 @@ pub(super) fn record(parts: Parts<'_>) -> Record {
         metrics,
         steps: results.steps,
         phase_seconds: results.phase_seconds,
+        phase_began_seconds,
         harness: execution.cost,
         monitor: execution.monitor,
         validity: execution.validity,

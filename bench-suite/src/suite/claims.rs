@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use protocol::{Model, Task, Variant};
-use record::{CellChoice, Claim, Expectation, Quantity};
+use record::{CellChoice, Claim, Expectation};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -178,7 +178,7 @@ fn refuse(document: &Document, at: &KeyPath, problem: &ClaimProblem) -> YamlErro
     };
     let help = match problem {
         ClaimProblem::NoQuantity { metric } => {
-            let names = Quantity::ALL.iter().map(|quantity| quantity.name);
+            let names = metrics::catalogue::ALL.iter().map(|quantity| quantity.name);
             most_similar(metric, names).map(|similar| format!("did you mean `{similar}`?"))
         }
         _ => None,

@@ -17,8 +17,10 @@ pub struct Limits {
     pub silence: Option<Duration>,
     /// Host memory; containers only.
     pub memory_bytes: Option<u64>,
-    /// Memory of the GPU that the allocator may hold; on a GPU only.
+    /// Memory of the GPU that the process may hold, context and libraries included; on a GPU only.
     pub gpu_memory_bytes: Option<u64>,
+    /// Memory of the GPU that the allocator may hold; on a GPU only.
+    pub allocator_memory_bytes: Option<u64>,
     /// CPUs' worth of time; containers only.
     pub cpus: Option<f64>,
     /// CPUs by number, such as `0-3,8`; containers only.
@@ -40,6 +42,7 @@ impl Default for Limits {
             silence: None,
             memory_bytes: None,
             gpu_memory_bytes: None,
+            allocator_memory_bytes: None,
             cpus: None,
             cpuset: None,
             shm_bytes: None,
@@ -102,8 +105,12 @@ pub(super) struct LimitsFile {
     pub(super) silence: Option<Time>,
     /// Host memory; containers only.
     pub(super) memory: Option<Bytes>,
-    /// Memory of the GPU that the allocator may hold; on a GPU only.
+    /// Memory of the GPU that the process may hold, context and libraries included; on a GPU only.
     pub(super) gpu_memory: Option<Bytes>,
+    /// Memory of the GPU that the allocator may hold, context and libraries not included; on a GPU
+    /// only.
+    #[serde(alias = "card_memory")]
+    pub(super) allocator_memory: Option<Bytes>,
     /// CPUs' worth of time, such as 1.5; containers only.
     #[schemars(range(min = 0.01, max = 65536))]
     pub(super) cpus: Option<f64>,
@@ -183,6 +190,7 @@ impl LimitsFile {
             silence: self.silence.or(others.silence),
             memory: self.memory.or(others.memory),
             gpu_memory: self.gpu_memory.or(others.gpu_memory),
+            allocator_memory: self.allocator_memory.or(others.allocator_memory),
             cpus: self.cpus.or(others.cpus),
             cpuset: self.cpuset.clone().or_else(|| others.cpuset.clone()),
             shm: self.shm.or(others.shm),
@@ -200,6 +208,7 @@ impl From<LimitsFile> for Limits {
             silence: file.silence.map(|time| time.0),
             memory_bytes: file.memory.map(|bytes| bytes.0),
             gpu_memory_bytes: file.gpu_memory.map(|bytes| bytes.0),
+            allocator_memory_bytes: file.allocator_memory.map(|bytes| bytes.0),
             cpus: file.cpus,
             cpuset: file.cpuset,
             shm_bytes: file.shm.map(|bytes| bytes.0),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use record::Quantity;
+use metrics::Metric;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use strict_yaml::{Document, KeyPath, YamlError, most_similar};
@@ -17,8 +17,8 @@ impl ThresholdsFile {
     pub(super) fn check(&self, document: &Document, at: &KeyPath) -> Result<(), YamlError> {
         for (name, threshold) in &self.0 {
             let at = at.clone().key(name.as_str());
-            if !Quantity::compared().any(|quantity| quantity.name == name) {
-                let names: Vec<_> = Quantity::compared().map(|one| one.name).collect();
+            if !Metric::compared().any(|quantity| quantity.name == name) {
+                let names: Vec<_> = Metric::compared().map(|one| one.name).collect();
                 let help = most_similar(name, names.iter().copied())
                     .map(|similar| format!("did you mean `{similar}`?"));
                 return Err(document.error_at_key(
@@ -54,7 +54,7 @@ impl JsonSchema for ThresholdsFile {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let quantities: BTreeMap<_, _> = Quantity::compared()
+        let quantities: BTreeMap<_, _> = Metric::compared()
             .map(|quantity| {
                 let threshold = serde_json::json!({
                     "type": "number",

@@ -119,10 +119,10 @@ fn the_documented_thresholds_are_those_of_the_table() {
         .lines()
         .filter(|line| line.starts_with("| `"))
         .collect();
-    let expected: Vec<String> = record::Quantity::compared()
+    let expected: Vec<String> = metrics::Metric::compared()
         .map(|quantity| {
-            let gated = if quantity.gated { "yes" } else { "no" };
-            let record::Quantity {
+            let gated = if quantity.is_gated() { "yes" } else { "no" };
+            let metrics::Metric {
                 name,
                 label,
                 threshold,

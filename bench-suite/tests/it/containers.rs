@@ -104,16 +104,19 @@ async fn an_idle_container_has_memory_and_no_throughput() {
     let record = done.record;
     assert_eq!(ending(&record), "ok", "{}\n{}", message(&record), done.log);
     let metrics = record.metrics.as_ref().unwrap();
-    assert_eq!(metrics.throughput_samples_per_second, None);
-    assert_eq!(metrics.cpu_seconds, Some(0.01));
+    assert_eq!(metrics.summary.throughput_samples_per_second, None);
+    assert_eq!(metrics.summary.cpu_seconds, Some(0.01));
     // The workload holds 64 MiB.
-    assert!(metrics.container_peak_bytes > Some(60 << 20), "{metrics:?}");
-    let told: Vec<&str> = record::Quantity::ALL
+    assert!(
+        metrics.peaks.run_container_peak_bytes > Some(60 << 20),
+        "{metrics:?}"
+    );
+    let told: Vec<&str> = metrics::catalogue::ALL
         .iter()
         .filter(|quantity| quantity.of(&record).is_some())
         .map(|quantity| quantity.name)
         .collect();
-    assert!(told.contains(&"container_peak_bytes"), "{told:?}");
+    assert!(told.contains(&"run_container_peak_bytes"), "{told:?}");
     let of_work = |name: &&str| name.starts_with("step_") || name.starts_with("throughput");
     assert!(!told.iter().any(of_work), "{told:?}");
 }

@@ -22,7 +22,7 @@ pub(crate) const GOOD: &str = r#"
 run=$(sed -n 's/.*"run": "\(.*\)".*/\1/p' "$1")
 say() { printf '%s\n' "$1" >> "$results"; }
 results=$2
-started='{"event":"started","version":2,"run":"'$run'","scenario_version":"0","libtorch_version":"2.11.0","threads":1,"cuda":null,"allocator":null}'
+started='{"event":"started","version":3,"run":"'$run'","scenario_version":"0","libtorch_version":"2.11.0","threads":1,"cuda":null,"allocator":null}'
 finished='{"event":"finished","parameters":1,"micro_batch":1,"effective_batch":1,"warmup_steps":0,"samples":1,"measured_seconds":0.5,"throughput_samples_per_second":2.0,"first_loss":null,"last_loss":null,"memory":{},"scaler":null}'
 say "$started"
 say '{"event":"phase-began","phase":"measure"}'
@@ -93,12 +93,12 @@ async fn a_good_workload_gives_metrics() {
     assert_eq!(ending(&record), "ok", "{}", message(&record));
     assert_eq!(log, "to stdout\nto stderr\n");
     let metrics = record.metrics.unwrap();
-    assert_eq!(metrics.throughput_samples_per_second, Some(2.0));
+    assert_eq!(metrics.summary.throughput_samples_per_second, Some(2.0));
     assert!(record.wall_seconds > 0.4 && record.wall_seconds < 20.0);
     assert!(record.harness.total_seconds() < record.wall_seconds - 0.3);
     let memory = record.monitor.memory_bytes.expect("memory was watched");
     assert!(memory.count >= 3 && memory.maximum > 1e5, "{memory:?}");
-    assert!((metrics.container_peak_bytes.unwrap() as f64 - memory.maximum).abs() < 1.0);
+    assert!((metrics.peaks.run_container_peak_bytes.unwrap() as f64 - memory.maximum).abs() < 1.0);
     let Isolation::Process { missing } = record.isolation else {
         panic!("a process")
     };

@@ -35,7 +35,7 @@ fn main() {
         .expect("the results file");
     let mut say = |text: &str| writeln!(results, "{text}").expect("the results file takes it");
     say(&format!(
-        r#"{{"event":"started","version":2,"run":"{run}","scenario_version":"0","libtorch_version":"2.11.0","threads":1,"cuda":null,"allocator":null}}"#
+        r#"{{"event":"started","version":3,"run":"{run}","scenario_version":"0","libtorch_version":"2.11.0","threads":1,"cuda":null,"allocator":null}}"#
     ));
     say(r#"{"event":"phase-began","phase":"measure"}"#);
     eprintln!("mode {mode}");

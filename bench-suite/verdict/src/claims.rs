@@ -10,10 +10,11 @@ use std::collections::BTreeMap;
 
 use judge::{
     claims::{ClaimError, ClaimVerdict, Effect, Outcome, Range},
-    compare::{Block, CompareError as JudgeError, Metric},
+    compare::{self, Block, CompareError as JudgeError},
 };
+use metrics::Metric;
 use protocol::Variant;
-use record::{CellChoice, Claim, Expectation, Quantity, Record, Session};
+use record::{CellChoice, Claim, Expectation, Record, Session};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -105,7 +106,10 @@ pub enum ClaimProblem {
 }
 
 fn names() -> String {
-    let names: Vec<_> = Quantity::ALL.iter().map(|quantity| quantity.name).collect();
+    let names: Vec<_> = metrics::catalogue::ALL
+        .iter()
+        .map(|quantity| quantity.name)
+        .collect();
     names.join(", ")
 }
 
@@ -128,8 +132,8 @@ pub fn check_claim(claim: &Claim) -> Result<(), ClaimProblem> {
     read(claim).map(|_| ())
 }
 
-fn read(claim: &Claim) -> Result<(&'static Quantity, Effect), ClaimProblem> {
-    let quantity = Quantity::named(&claim.metric).ok_or_else(|| ClaimProblem::NoQuantity {
+fn read(claim: &Claim) -> Result<(&'static Metric, Effect), ClaimProblem> {
+    let quantity = Metric::named(&claim.metric).ok_or_else(|| ClaimProblem::NoQuantity {
         metric: claim.metric.clone(),
     })?;
     let effect = effect(claim.expect);
@@ -211,7 +215,7 @@ fn measured<'a>(session: &'a Session, records: &'a [Record]) -> Vec<Measured<'a>
 fn judge_one(claim: &Claim, cells: &[Measured<'_>]) -> Result<ClaimFound, ClaimProblem> {
     let (quantity, effect) = read(claim)?;
     let asked: Vec<&Measured<'_>> = cells.iter().filter(|cell| cell.concerns(claim)).collect();
-    let mut questions: Vec<(Option<&Measured<'_>>, &Measured<'_>, Metric)> = Vec::new();
+    let mut questions: Vec<(Option<&Measured<'_>>, &Measured<'_>, compare::Metric)> = Vec::new();
     for treated in asked.iter().filter(|cell| cell.fits(&claim.treated)) {
         let Some(choice) = &claim.baseline else {
             let of_one = values(quantity, &treated.runs);
@@ -239,7 +243,7 @@ fn judge_one(claim: &Claim, cells: &[Measured<'_>]) -> Result<ClaimFound, ClaimP
     options.confidence = 1.0 - (1.0 - options.confidence) / questions.len().max(1) as f64;
     let mut pairs = Vec::new();
     for (baseline, treated, metric) in questions {
-        let comparison = judge::compare::compare(&metric, &options)?;
+        let comparison = compare::compare(&metric, &options)?;
         pairs.push(ClaimPair {
             suite: treated.first.suite.clone(),
             scenario: treated.first.scenario.clone(),
@@ -267,7 +271,7 @@ fn together(pairs: &[ClaimPair]) -> Outcome {
 }
 
 /// Each run of one cell against 1: the ratio is then the value.
-fn values(quantity: &Quantity, runs: &Runs<'_>) -> Vec<Block> {
+fn values(quantity: &Metric, runs: &Runs<'_>) -> Vec<Block> {
     runs.values()
         .map(|run| Block {
             base: Some(1.0),

@@ -7,7 +7,8 @@ use judge::{
     family::{FamilyError, FamilyOptions},
     sequential::SequentialError,
 };
-use record::{ImageChange, Quantity, image_changes};
+use metrics::Metric;
+use record::{ImageChange, image_changes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -84,7 +85,7 @@ pub enum CompareError {
 }
 
 fn names() -> String {
-    let names: Vec<_> = Quantity::compared().map(|quantity| quantity.name).collect();
+    let names: Vec<_> = Metric::compared().map(|quantity| quantity.name).collect();
     names.join(", ")
 }
 
@@ -248,7 +249,7 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
     if let Some(name) = options
         .thresholds
         .keys()
-        .find(|name| Quantity::named(name).is_none_or(|quantity| !quantity.compared))
+        .find(|name| Metric::named(name).is_none_or(|quantity| !quantity.is_compared()))
     {
         return Err(CompareError::UnknownQuantity { name: name.clone() });
     }
@@ -281,7 +282,7 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
             failures: Failures::of(base_runs, head_runs),
             quantities: Vec::new(),
         });
-        for quantity in Quantity::compared() {
+        for quantity in Metric::compared() {
             let blocks = pair(quantity, base_runs, head_runs);
             if blocks
                 .values()
@@ -347,7 +348,7 @@ fn answered(question: Question<'_>, comparison: Comparison) -> QuantityVerdict {
     let head = median(blocks.values().filter_map(|block| block.head));
     let mut found = QuantityVerdict {
         quantity: quantity.name.to_owned(),
-        gated: quantity.gated,
+        gated: quantity.is_gated(),
         base,
         head,
         not_measured_in: match (base, head) {

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use judge::{
-    compare::{Block, Comparison, Direction, Kind, Metric},
+    compare::{self, Block, Comparison},
     family::{FamilyOptions, judge_all},
     sequential::{Sequential, SequentialError, Spending},
 };
-use record::{Better, Look, Nature, Quantity};
+use metrics::Metric;
+use record::Look;
 
 use crate::{
     CompareError, Options, Side,
@@ -22,14 +23,14 @@ pub(crate) struct Question<'a> {
     pub(crate) cell: &'a Cell,
     /// The cell's place among all that are compared.
     pub(crate) place: usize,
-    pub(crate) quantity: &'static Quantity,
+    pub(crate) quantity: &'static Metric,
     pub(crate) threshold: f64,
     pub(crate) blocks: Blocks,
 }
 
 impl Question<'_> {
     /// The question with its first `blocks` blocks; `None`: with all.
-    fn metric(&self, blocks: Option<u32>) -> Metric {
+    fn metric(&self, blocks: Option<u32>) -> compare::Metric {
         let seen = self
             .blocks
             .iter()
@@ -48,7 +49,7 @@ impl Question<'_> {
 }
 
 /// Pairs runs by block.
-pub(crate) fn pair(quantity: &Quantity, base: &Runs<'_>, head: &Runs<'_>) -> Blocks {
+pub(crate) fn pair(quantity: &Metric, base: &Runs<'_>, head: &Runs<'_>) -> Blocks {
     let blocks: BTreeSet<u32> = base.keys().chain(head.keys()).copied().collect();
     let read = |runs: &Runs<'_>, block| runs.get(block).and_then(|run| quantity.of(run));
     blocks
@@ -61,17 +62,11 @@ pub(crate) fn pair(quantity: &Quantity, base: &Runs<'_>, head: &Runs<'_>) -> Blo
 }
 
 /// A question as the judge takes it.
-pub(crate) fn metric(quantity: &Quantity, blocks: Vec<Block>, threshold: f64) -> Metric {
-    Metric {
+pub(crate) fn metric(quantity: &Metric, blocks: Vec<Block>, threshold: f64) -> compare::Metric {
+    compare::Metric {
         blocks,
-        direction: match quantity.better {
-            Better::Higher => Direction::HigherIsBetter,
-            Better::Lower => Direction::LowerIsBetter,
-        },
-        kind: match quantity.nature {
-            Nature::Time => Kind::TimeLike,
-            Nature::Memory => Kind::MemoryLike,
-        },
+        direction: quantity.direction,
+        kind: quantity.kind,
         threshold,
     }
 }
@@ -83,7 +78,7 @@ pub(crate) fn judge_questions(
     looks: &[Look],
     options: &FamilyOptions,
 ) -> Result<Vec<Comparison>, CompareError> {
-    let metrics = |blocks| -> Vec<Metric> {
+    let metrics = |blocks| -> Vec<compare::Metric> {
         let metrics = questions.iter().map(|question| question.metric(blocks));
         metrics.collect()
     };
@@ -122,7 +117,7 @@ impl<'a> Thresholds<'a> {
         }
     }
 
-    pub(crate) fn of_cell(&self, cell: &Cell, quantity: &Quantity) -> f64 {
+    pub(crate) fn of_cell(&self, cell: &Cell, quantity: &Metric) -> f64 {
         let of_suite = || self.head.get(cell)?.get(quantity.name);
         let own = self.asked.get(quantity.name).or_else(of_suite);
         own.copied().unwrap_or(quantity.threshold)

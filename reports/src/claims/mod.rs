@@ -5,7 +5,8 @@ mod markdown;
 mod text;
 
 use judge::claims::Outcome;
-use record::{CellChoice, Claim, Expectation, Quantity, Range, Unit};
+use metrics::Metric;
+use record::{CellChoice, Claim, Expectation, Range};
 use verdict::{ClaimFound, ClaimPair};
 
 pub use html::html;
@@ -152,7 +153,7 @@ const MOST_NAMED: usize = 2;
 
 /// The quantity in words.
 fn label(claim: &Claim) -> String {
-    Quantity::named(&claim.metric).map_or_else(
+    Metric::named(&claim.metric).map_or_else(
         || claim.metric.clone(),
         |quantity| quantity.label.to_owned(),
     )
@@ -213,14 +214,7 @@ fn measured(claim: &Claim, pair: &ClaimPair) -> String {
 }
 
 fn value(claim: &Claim, value: f64) -> String {
-    match Quantity::named(&claim.metric).map(|quantity| quantity.unit) {
-        Some(Unit::Bytes) => format::bytes(value),
-        Some(Unit::Seconds) => format::seconds(value),
-        Some(Unit::SamplesPerSecond) => format::Quantity::Throughput.write(value),
-        Some(Unit::Watts) => format::Quantity::Watts.write(value),
-        Some(Unit::Joules) => format!("{} J", format::significant(value, 4)),
-        Some(Unit::Count) | None => format::significant(value, 4),
-    }
+    format::Quantity::of_metric(&claim.metric).write(value)
 }
 
 /// Why a claim without a pair was not judged.

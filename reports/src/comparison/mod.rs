@@ -14,7 +14,7 @@ mod text;
 use std::collections::BTreeMap;
 
 use judge::compare::Verdict;
-use record::{Quantity, Unit};
+use metrics::Metric;
 use verdict::{CellVerdicts, Origin, QuantityVerdict, Verdicts, Warning};
 
 pub use annotations::annotations;
@@ -113,7 +113,7 @@ fn cell_name(cell: &CellVerdicts) -> String {
 
 /// The quantity in words for people.
 fn label(found: &QuantityVerdict) -> String {
-    Quantity::named(&found.quantity).map_or_else(
+    Metric::named(&found.quantity).map_or_else(
         || found.quantity.clone(),
         |quantity| quantity.label.to_owned(),
     )
@@ -121,16 +121,8 @@ fn label(found: &QuantityVerdict) -> String {
 
 /// A value of the quantity with its unit.
 fn value(found: &QuantityVerdict, value: Option<f64>) -> String {
-    let Some(value) = value else {
-        return UNKNOWN.to_owned();
-    };
-    match Quantity::named(&found.quantity).map(|quantity| quantity.unit) {
-        Some(Unit::Bytes) => format::bytes(value),
-        Some(Unit::Seconds) => format::seconds(value),
-        Some(Unit::SamplesPerSecond) => format::Quantity::Throughput.write(value),
-        Some(Unit::Watts) => format::Quantity::Watts.write(value),
-        Some(Unit::Count | Unit::Joules) | None => format::significant(value, 4),
-    }
+    let write = |value| format::Quantity::of_metric(&found.quantity).write(value);
+    value.map_or_else(|| UNKNOWN.to_owned(), write)
 }
 
 /// A ratio as a change: `+1.20 %`; `no change` where it is 1 to the last bit.

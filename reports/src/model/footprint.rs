@@ -1,6 +1,7 @@
 //! Which memory metric stands for a cell where only one can.
 
 use super::{CellSummary, Group, View};
+use metrics::catalogue;
 
 /// One memory metric, the same for all cells of a scenario.
 #[derive(Clone, Copy)]
@@ -23,14 +24,18 @@ impl Footprint {
 const RESERVED: Footprint = Footprint {
     word: "reserved",
     title: "Peak reserved memory",
-    read: |cell| cell.metrics.peak_reserved_bytes.map(|spread| spread.median),
+    read: |cell| {
+        cell.metrics
+            .get(&catalogue::PEAK_RESERVED)
+            .map(|spread| spread.median)
+    },
 };
 const ALLOCATED: Footprint = Footprint {
     word: "allocated",
     title: "Peak allocated memory",
     read: |cell| {
         cell.metrics
-            .peak_allocated_bytes
+            .get(&catalogue::PEAK_ALLOCATED)
             .map(|spread| spread.median)
     },
 };

@@ -1,6 +1,7 @@
 //! The top of a report: what was found, in plain sentences. Descriptive only; whether a
 //! difference is one is the judge's business.
 
+use metrics::catalogue;
 use std::collections::BTreeSet;
 
 use protocol::{Device, Task};
@@ -117,7 +118,7 @@ fn best(view: &View, group: &Group) -> Option<String> {
     let throughput = |cell: usize| {
         let metrics = &view.report.cells[cell].metrics;
         metrics
-            .throughput_samples_per_second
+            .get(&catalogue::THROUGHPUT)
             .map(|spread| spread.median)
     };
     let measured: Vec<(usize, usize, f64)> = cells
@@ -165,9 +166,9 @@ fn idle(view: &View, group: &Group) -> Option<String> {
         .cells()
         .filter_map(|index| {
             let cell = &view.report.cells[index];
-            let resident = cell.metrics.host_peak_resident_bytes?.median;
+            let resident = cell.metrics.get(&catalogue::RUN_HOST_PEAK_RESIDENT)?.median;
             let mut text = format!("{} of host memory", format::bytes(resident));
-            if let Some(context) = cell.metrics.context_bytes {
+            if let Some(context) = cell.metrics.get(&catalogue::CONTEXT) {
                 text += &format!(", {} of the GPU", format::bytes(context.median));
             }
             if let Some(share) = cpu_share(cell) {
@@ -193,7 +194,7 @@ fn against_the_first(view: &View) -> Vec<String> {
             .find(|cell| view.contender_of(**cell) == contender)?;
         let metrics = &view.report.cells[*cell].metrics;
         metrics
-            .throughput_samples_per_second
+            .get(&catalogue::THROUGHPUT)
             .map(|spread| spread.median)
     };
     others
@@ -229,7 +230,7 @@ fn noise(view: &View) -> Option<String> {
         .iter()
         .enumerate()
         .filter_map(|(index, cell)| {
-            let spread = cell.metrics.throughput_samples_per_second?;
+            let spread = cell.metrics.get(&catalogue::THROUGHPUT)?;
             Some((spread.coefficient_of_variation?, index))
         })
         .collect();

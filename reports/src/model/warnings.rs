@@ -1,5 +1,6 @@
 //! What to know before believing the metrics.
 
+use metrics::catalogue;
 use std::collections::{BTreeMap, BTreeSet};
 
 use record::{Isolation, Record};
@@ -96,7 +97,7 @@ fn few_runs(view: &View) -> Option<String> {
 
 fn noisy(view: &View) -> Option<String> {
     let cells = cells_that(view, |cell| {
-        let spread = cell.metrics.throughput_samples_per_second;
+        let spread = cell.metrics.get(&catalogue::THROUGHPUT);
         spread.and_then(|spread| spread.coefficient_of_variation) > Some(NOISY)
     });
     (!cells.is_empty()).then(|| {
@@ -111,7 +112,7 @@ fn noisy(view: &View) -> Option<String> {
 
 fn memory_differs(view: &View) -> Option<String> {
     let cells = cells_that(view, |cell| {
-        let spread = cell.metrics.peak_allocated_bytes;
+        let spread = cell.metrics.get(&catalogue::PEAK_ALLOCATED);
         spread.is_some_and(|spread| spread.maximum > spread.minimum)
     });
     (!cells.is_empty()).then(|| {
@@ -204,7 +205,10 @@ fn shared_gpu(good: &[&Record]) -> Option<String> {
 
 fn skipped_steps(good: &[&Record]) -> Option<String> {
     let skipped = |run: &&&Record| {
-        let scaler = run.metrics.as_ref().and_then(|metrics| metrics.scaler);
+        let scaler = run
+            .metrics
+            .as_ref()
+            .and_then(|metrics| metrics.summary.scaler);
         scaler.is_some_and(|scaler| scaler.skipped_while_measuring > 0)
     };
     let count = good.iter().filter(skipped).count();

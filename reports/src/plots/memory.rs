@@ -1,6 +1,7 @@
 //! Memory as stacked bars: what the tensors took, what the allocator kept beyond it, and what
 //! lies outside the allocator.
 
+use metrics::catalogue;
 use super::{
     Picture, Plot,
     stacked::{Part, Stacked},
@@ -33,22 +34,22 @@ const PARTS: [&Part; 5] = [&STATE, &WORK, &SLACK, &OUTSIDE, &HOST];
 fn stack(cell: &CellSummary) -> Vec<(&'static Part, f64)> {
     let metrics = &cell.metrics;
     let median = |spread: Option<Spread>| spread.map(|spread| spread.median);
-    let Some(allocated) = median(metrics.peak_allocated_bytes) else {
-        return median(metrics.host_peak_resident_bytes)
+    let Some(allocated) = median(metrics.get(&catalogue::PEAK_ALLOCATED)) else {
+        return median(metrics.get(&catalogue::RUN_HOST_PEAK_RESIDENT))
             .map(|bytes| (&HOST, bytes))
             .into_iter()
             .collect();
     };
-    let state = median(metrics.parameter_bytes).unwrap_or(0.0)
-        + median(metrics.optimizer_bytes).unwrap_or(0.0);
+    let state = median(metrics.get(&catalogue::PARAMETERS)).unwrap_or(0.0)
+        + median(metrics.get(&catalogue::OPTIMIZER)).unwrap_or(0.0);
     let state = state.min(allocated);
     let mut parts = vec![(&STATE, state), (&WORK, allocated - state)];
-    if let Some(reserved) = median(metrics.peak_reserved_bytes) {
+    if let Some(reserved) = median(metrics.get(&catalogue::PEAK_RESERVED)) {
         parts.push((&SLACK, reserved - allocated));
-        if let Some(process) = median(metrics.process_peak_bytes) {
+        if let Some(process) = median(metrics.get(&catalogue::PROCESS_PEAK)) {
             parts.push((&OUTSIDE, process - reserved));
         }
-    } else if let Some(resident) = median(metrics.host_peak_resident_bytes) {
+    } else if let Some(resident) = median(metrics.get(&catalogue::RUN_HOST_PEAK_RESIDENT)) {
         parts.push((&HOST, resident - allocated));
     }
     parts.retain(|(_, bytes)| *bytes > 0.0);

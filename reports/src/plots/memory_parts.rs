@@ -1,5 +1,6 @@
 //! Where the memory of a training step goes, from the model's parameters to the CUDA context.
 
+use metrics::catalogue;
 use super::{
     Picture, Plot,
     stacked::{Part, Stack, Stacked, medians},
@@ -34,17 +35,17 @@ const PARTS: [&Part; 7] =
 fn stack(cell: &CellSummary) -> Stack {
     let metrics = &cell.metrics;
     // Without activations there was no step to look into.
-    if metrics.activation_bytes.is_none() {
+    if metrics.get(&catalogue::ACTIVATIONS).is_none() {
         return Stack::new();
     }
     medians([
-        (&PARAMETERS, metrics.parameter_bytes),
-        (&OPTIMIZER, metrics.optimizer_bytes),
-        (&DATA, metrics.data_bytes),
-        (&ACTIVATIONS, metrics.activation_bytes),
-        (&BACKWARD, metrics.backward_bytes),
-        (&SLACK, metrics.slack_bytes),
-        (&CONTEXT, metrics.context_and_library_bytes),
+        (&PARAMETERS, metrics.get(&catalogue::PARAMETERS)),
+        (&OPTIMIZER, metrics.get(&catalogue::OPTIMIZER)),
+        (&DATA, metrics.get(&catalogue::DATA)),
+        (&ACTIVATIONS, metrics.get(&catalogue::ACTIVATIONS)),
+        (&BACKWARD, metrics.get(&catalogue::BACKWARD)),
+        (&SLACK, metrics.get(&catalogue::RESERVED_UNUSED)),
+        (&CONTEXT, metrics.get(&catalogue::OUTSIDE)),
     ])
 }
 

@@ -1,5 +1,6 @@
 //! Memory against throughput, with the front of those that nothing beats in both.
 
+use metrics::catalogue;
 use super::{Drawing, Picture, Plot, Table, contender_legend, group_drawing, series};
 use crate::{
     format::{self, Quantity},
@@ -59,7 +60,7 @@ fn points(view: &View, group: &Group, footprint: &Footprint) -> Vec<Point> {
     for (row, number) in group.rows.iter().zip(1..) {
         for &cell in &row.cells {
             let summary = &view.report.cells[cell];
-            let throughput = summary.metrics.throughput_samples_per_second;
+            let throughput = summary.metrics.get(&catalogue::THROUGHPUT);
             if let (Some(bytes), Some(throughput)) = (footprint.of(summary), throughput) {
                 points.push(Point {
                     cell,

@@ -1,5 +1,6 @@
 //! Where the time of a training step goes.
 
+use metrics::catalogue;
 use super::{
     Picture, Plot,
     stacked::{Part, Stack, Stacked, medians},
@@ -30,10 +31,10 @@ const PARTS: [&Part; 4] = [&DATA, &FORWARD, &BACKWARD, &OPTIMIZER];
 fn stack(cell: &CellSummary) -> Stack {
     let metrics = &cell.metrics;
     medians([
-        (&DATA, metrics.data_seconds),
-        (&FORWARD, metrics.forward_seconds),
-        (&BACKWARD, metrics.backward_seconds),
-        (&OPTIMIZER, metrics.optimizer_seconds),
+        (&DATA, metrics.get(&catalogue::STEP_DATA)),
+        (&FORWARD, metrics.get(&catalogue::STEP_FORWARD)),
+        (&BACKWARD, metrics.get(&catalogue::STEP_BACKWARD)),
+        (&OPTIMIZER, metrics.get(&catalogue::STEP_OPTIMIZER)),
     ])
 }
 

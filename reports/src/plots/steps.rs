@@ -1,5 +1,6 @@
 //! Step times over the run: one small picture a variant, one line a run.
 
+use metrics::catalogue;
 use protocol::Step;
 
 use super::{Picture, Plot, contender_legend, group_drawing, series};
@@ -197,7 +198,7 @@ fn describe(view: &View, group: &Group, rows: &[&Row]) -> String {
     let lines = rows.iter().flat_map(|row| {
         row.cells.iter().filter_map(|&cell| {
             let metrics = &view.report.cells[cell].metrics;
-            let (middle, late) = (metrics.step_median_seconds?, metrics.step_p99_seconds?);
+            let (middle, late) = (metrics.get(&catalogue::STEP_MEDIAN)?, metrics.get(&catalogue::STEP_P99)?);
             Some(format!(
                 "{} in {}: median step {}, 99 % below {}.",
                 row.label,

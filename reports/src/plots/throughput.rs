@@ -1,5 +1,6 @@
 //! Throughput with its spread: how fast on the left, how steady on the right.
 
+use metrics::catalogue;
 use super::{Picture, Plot, contender_legend, group_drawing, series};
 use crate::{
     format::{self, Quantity},
@@ -50,14 +51,14 @@ fn draw(view: &View) -> Result<Picture, DrawError> {
 }
 
 fn spread(view: &View, cell: usize) -> Option<Spread> {
-    view.report.cells[cell].metrics.throughput_samples_per_second
+    view.report.cells[cell].metrics.get(&catalogue::THROUGHPUT)
 }
 
 fn values<'a>(view: &View<'a>, cell: usize) -> Vec<(&'a str, f64)> {
     view.good_runs(cell)
         .into_iter()
         .filter_map(|run| {
-            let value = run.metrics.as_ref()?.throughput_samples_per_second?;
+            let value = run.metrics.as_ref()?.summary.throughput_samples_per_second?;
             value.is_finite().then_some((run.run.as_str(), value))
         })
         .collect()

@@ -132,7 +132,7 @@ fn judged(
     let open = verdict == Verdict::Inconclusive;
     QuantityVerdict {
         quantity: name.into(),
-        gated: record::Quantity::named(name).unwrap().gated,
+        gated: metrics::Metric::named(name).unwrap().is_gated(),
         base: Some(base),
         head: Some(head),
         not_measured_in: None,

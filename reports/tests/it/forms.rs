@@ -1,6 +1,7 @@
 //! Markdown, JSON and text through their public face.
 
-use record::{Quantity, SessionFolder};
+use metrics::{Metric, catalogue};
+use record::SessionFolder;
 use reports::{Report, Source, View, json, markdown, text};
 
 use crate::support::{self, Fake};
@@ -47,12 +48,15 @@ fn an_idle_scenario_is_told_by_what_it_takes() {
         (record.scenario, record.variant) = ("idle".into(), protocol::Variant::default());
         record.outcome = record::Outcome::Ok;
         record.metrics = Some(record::Metrics {
-            measured_seconds: 20.0,
-            cpu_seconds: Some(0.1),
-            memory: protocol::Memory {
-                host_peak_resident_bytes: Some(700 << 20),
-                context_bytes: Some(500 << 20),
-                ..protocol::Memory::default()
+            summary: protocol::Summary {
+                measured_seconds: 20.0,
+                cpu_seconds: Some(0.1),
+                memory: protocol::Memory {
+                    host_peak_resident_bytes: Some(700 << 20),
+                    context_bytes: Some(500 << 20),
+                    ..protocol::Memory::default()
+                },
+                ..protocol::Summary::default()
             },
             ..record::Metrics::default()
         });
@@ -67,8 +71,8 @@ fn an_idle_scenario_is_told_by_what_it_takes() {
     );
     assert!(!text.contains("samples/s"), "{text}");
     let cell = &view.report.cells[0];
-    assert_eq!(cell.metrics.step_median_seconds, None);
-    assert_eq!(cell.metrics.throughput_samples_per_second, None);
+    assert_eq!(cell.metrics.get(&catalogue::STEP_MEDIAN), None);
+    assert_eq!(cell.metrics.get(&catalogue::THROUGHPUT), None);
     reports::html::render(&view).expect("the page is drawn");
 }
 
@@ -125,7 +129,7 @@ fn every_compared_quantity_is_a_metric_of_a_cell() {
     let cell = with_view(&[Fake::gpu()], |view| {
         serde_json::to_value(&view.report.cells[0]).unwrap()
     });
-    for quantity in Quantity::compared() {
+    for quantity in Metric::compared() {
         assert!(
             cell["metrics"][quantity.name]["median"].is_number(),
             "{}",
@@ -142,7 +146,7 @@ fn failed_runs_are_left_out_of_the_metrics() {
             (cell.planned, cell.runs, cell.ok, cell.failed),
             (3, 3, 2, 1)
         );
-        assert_eq!(cell.metrics.throughput_samples_per_second.unwrap().n, 2);
+        assert_eq!(cell.metrics.get(&catalogue::THROUGHPUT).unwrap().n, 2);
         assert_eq!(view.report.failures.len(), 1);
     });
 }

@@ -77,7 +77,8 @@ pub enum Event {
         /// Which.
         phase: Phase,
         /// When, in seconds since 1970, so that what was seen from outside finds its window.
-        at_seconds: f64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        at_seconds: Option<f64>,
     },
     /// A phase ended.
     PhaseEnded {

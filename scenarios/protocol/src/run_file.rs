@@ -272,7 +272,7 @@ mod tests {
             ..example()
         };
         let error = RunFile::parse(&serde_json::to_string(&file).unwrap()).unwrap_err();
-        assert!(matches!(error, RunFileError::Version { got: 3 }), "{error}");
+        assert!(matches!(error, RunFileError::Version { got: 4 }), "{error}");
     }
 
     #[test]
@@ -318,7 +318,7 @@ mod tests {
         }
         check(
             |file| file.gpu_memory_bytes = Some(1 << 30),
-            "a wall for the GPU's memory on cpu",
+            "a limit on the GPU's memory",
         );
     }
 

@@ -44,7 +44,7 @@ impl Folder {
 
 pub(crate) fn run_file(model: Model, task: Task, variant: &str) -> String {
     format!(
-        r#"{{"version":2,"run":"r-{model}-{task}","model":"{model}","task":"{task}",
+        r#"{{"version":3,"run":"r-{model}-{task}","model":"{model}","task":"{task}",
             "variant":{variant},"device":"cpu","steps":{{"warmup":1,"measured":3}},
             "seed":7,"threads":1}}"#
     )

@@ -17,7 +17,7 @@ use tch::{Device, Tensor};
 
 use crate::support::{alone, events, placement, variant};
 
-const RUN: &str = r#"{"version":2,"run":"r-1","model":"resnet-tiny","task":"training",
+const RUN: &str = r#"{"version":3,"run":"r-1","model":"resnet-tiny","task":"training",
     "variant":{"batch":4},"device":"cpu","steps":{"warmup":1,"measured":2},"seed":7}"#;
 
 /// What the run writes, whose last line is this failure.
@@ -114,11 +114,11 @@ fn bad_run_files_are_named() {
         );
     };
     bad("", "EOF");
-    bad("{\"version\":2", "EOF");
+    bad("{\"version\":3", "EOF");
     bad(&RUN.replace("resnet-tiny", "resnet51"), "unknown variant");
     bad(
-        &RUN.replace(r#""version":2"#, r#""version":3"#),
-        "version 3",
+        &RUN.replace(r#""version":3"#, r#""version":4"#),
+        "version 4",
     );
     bad(
         &RUN.replace(r#""batch":4"#, r#""batch":4,"precision":"tf32""#),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use record::Quantity;
+use metrics::Metric;
 
 use super::{Format, HistoryFile};
 
@@ -102,7 +102,7 @@ fn threshold(text: &str) -> Result<(String, f64), String> {
 /// The name of the quantity that tables call so; any other word as it is.
 fn quantity(word: &str) -> &str {
     let word = word.trim();
-    Quantity::compared()
+    Metric::compared()
         .find(|quantity| quantity.label.eq_ignore_ascii_case(word))
         .map_or(word, |quantity| quantity.name)
 }

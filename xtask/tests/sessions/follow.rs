@@ -33,7 +33,7 @@ fn nightly_in(
             record.started_at = this.started_at;
             record.device = this.device;
             let metrics = record.metrics.as_mut().expect("metrics");
-            metrics.memory = Memory {
+            metrics.summary.memory = Memory {
                 peak_allocated_bytes: Some(peak),
                 ..Memory::default()
             };

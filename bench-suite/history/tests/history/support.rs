@@ -105,25 +105,32 @@ pub(crate) fn record(session: &Session, run: usize, throughput: f64) -> Record {
             ..Started::default()
         }),
         metrics: Some(Metrics {
-            throughput_samples_per_second: Some(throughput),
-            samples: 640,
-            measured_seconds: 640.0 / throughput,
-            step_seconds: StepTimes::default(),
-            micro_batch: 64,
-            effective_batch: 64,
-            parameters: 25_557_032,
-            first_loss: Some(7.0),
-            last_loss: Some(6.0),
-            scaler: None,
-            memory: Memory {
-                peak_allocated_bytes: Some(6_014_000_000),
-                peak_reserved_bytes: Some(6_700_000_000),
-                ..Memory::default()
+            summary: protocol::Summary {
+                throughput_samples_per_second: Some(throughput),
+                samples: 640,
+                measured_seconds: 640.0 / throughput,
+                micro_batch: 64,
+                effective_batch: 64,
+                parameters: 25_557_032,
+                first_loss: Some(7.0),
+                last_loss: Some(6.0),
+                scaler: None,
+                memory: Memory {
+                    peak_allocated_bytes: Some(6_014_000_000),
+                    peak_reserved_bytes: Some(6_700_000_000),
+                    ..Memory::default()
+                },
+                ..protocol::Summary::default()
             },
-            process_peak_bytes: Some(7_400_000_000),
+            peaks: record::Peaks {
+                process_peak_bytes: Some(7_400_000_000),
+                ..record::Peaks::default()
+            },
+            step_seconds: StepTimes::default(),
             ..Metrics::default()
         }),
         steps: Vec::new(),
+        phase_began_seconds: BTreeMap::new(),
         phase_seconds: BTreeMap::from([
             (Phase::CudaStart, 0.4),
             (Phase::ModelBuild, 0.6),

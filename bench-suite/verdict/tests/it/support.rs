@@ -107,24 +107,27 @@ pub(crate) fn records(
                 },
                 workload: None,
                 metrics: Some(Metrics {
-                    throughput_samples_per_second: Some(throughput),
-                    samples: 8,
-                    measured_seconds: 8.0 / throughput,
-                    step_seconds: StepTimes::of(&steps).unwrap(),
-                    micro_batch: 8,
-                    effective_batch: 8,
-                    parameters: 1,
-                    first_loss: None,
-                    last_loss: None,
-                    scaler: None,
-                    memory: Memory {
-                        peak_allocated_bytes: Some(runs.peak),
-                        ..Memory::default()
+                    summary: protocol::Summary {
+                        throughput_samples_per_second: Some(throughput),
+                        samples: 8,
+                        measured_seconds: 8.0 / throughput,
+                        micro_batch: 8,
+                        effective_batch: 8,
+                        parameters: 1,
+                        first_loss: None,
+                        last_loss: None,
+                        scaler: None,
+                        memory: Memory {
+                            peak_allocated_bytes: Some(runs.peak),
+                            ..Memory::default()
+                        },
+                        ..protocol::Summary::default()
                     },
-                    process_peak_bytes: None,
+                    step_seconds: StepTimes::of(&steps).unwrap(),
                     ..Metrics::default()
                 }),
                 steps: steps.to_vec(),
+                phase_began_seconds: BTreeMap::new(),
                 phase_seconds: BTreeMap::new(),
                 harness: HarnessCost::default(),
                 monitor: Monitor::default(),

@@ -61,7 +61,7 @@ fn has_series(run: &Record) -> bool {
 fn middle_run<'a>(view: &View<'a>, cell: usize) -> Option<&'a Record> {
     let throughput = |run: &&Record| {
         let metrics = run.metrics.as_ref();
-        metrics.and_then(|metrics| metrics.throughput_samples_per_second).unwrap_or(0.0)
+        metrics.and_then(|metrics| metrics.summary.throughput_samples_per_second).unwrap_or(0.0)
     };
     let mut runs: Vec<&'a Record> = view.good_runs(cell);
     runs.retain(|run| has_series(run));

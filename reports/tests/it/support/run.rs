@@ -115,6 +115,7 @@ impl Fake {
             } else {
                 Vec::new()
             },
+            phase_began_seconds: BTreeMap::new(),
             phase_seconds: phases,
             harness,
             log: Some(format!("logs/{run}.log")),
@@ -149,25 +150,31 @@ impl Fake {
         let samples = batch * u64::from(self.steps);
         let measured: f64 = steps.iter().map(|step| step.seconds).sum();
         Metrics {
-            throughput_samples_per_second: Some(samples as f64 / measured),
-            samples,
-            measured_seconds: measured,
+            summary: protocol::Summary {
+                throughput_samples_per_second: Some(samples as f64 / measured),
+                samples,
+                measured_seconds: measured,
+                micro_batch: u64::from(cell.variant.batch.get()),
+                effective_batch: batch,
+                parameters: 25_557_032,
+                first_loss: Some(6.93),
+                last_loss: Some(5.71),
+                scaler: (cell.variant.precision == protocol::Precision::AmpFp16).then_some(
+                    ScalerState {
+                        scale: 65536.0,
+                        skipped_in_warmup: 1,
+                        skipped_while_measuring: 0,
+                    },
+                ),
+                memory: self.memory(cell, factor),
+                ..protocol::Summary::default()
+            },
+            peaks: record::Peaks {
+                process_peak_bytes: cuda.then(|| mib(cell.allocated_mib / factor * 1.11 + 620.0)),
+                container_peak_bytes: Some(mib(1900.0)),
+                ..record::Peaks::default()
+            },
             step_seconds: StepTimes::of(steps).unwrap(),
-            micro_batch: u64::from(cell.variant.batch.get()),
-            effective_batch: batch,
-            parameters: 25_557_032,
-            first_loss: Some(6.93),
-            last_loss: Some(5.71),
-            scaler: (cell.variant.precision == protocol::Precision::AmpFp16).then_some(
-                ScalerState {
-                    scale: 65536.0,
-                    skipped_in_warmup: 1,
-                    skipped_while_measuring: 0,
-                },
-            ),
-            memory: self.memory(cell, factor),
-            process_peak_bytes: cuda.then(|| mib(cell.allocated_mib / factor * 1.11 + 620.0)),
-            container_peak_bytes: Some(mib(1900.0)),
             ..Metrics::default()
         }
     }

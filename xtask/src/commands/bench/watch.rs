@@ -78,14 +78,15 @@ impl Watch {
             }
             (Outcome::Ok, Some(metrics)) => {
                 let peak = metrics
+                    .summary
                     .memory
                     .peak_allocated_bytes
                     .map_or_else(String::new, |bytes| {
                         format!(", peak {:.1} MiB", bytes as f64 / f64::from(1 << 20))
                     });
-                match metrics.throughput_samples_per_second {
+                match metrics.summary.throughput_samples_per_second {
                     Some(rate) => format!("{rate:.1} samples/s{peak}"),
-                    None => format!("idle for {:.1} s{peak}", metrics.measured_seconds),
+                    None => format!("idle for {:.1} s{peak}", metrics.summary.measured_seconds),
                 }
             }
             (Outcome::Ok, None) => "ok".to_owned(),

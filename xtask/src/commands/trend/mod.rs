@@ -17,7 +17,7 @@ use judge::{
     compare::{Direction, Verdict},
     trend::{self, ChangePoint, Point, Staleness, Trend, TrendOptions, news, staleness},
 };
-use record::{Quantity, Unit};
+use metrics::Metric;
 use reports::{
     format,
     trend::{GpuChange, Series},
@@ -192,7 +192,7 @@ fn whole_history(args: &TrendArgs, printer: &Printer) -> Result<Vec<Followed>> {
     // The metrics that fail a comparison, those from elsewhere, and whatever is asked for by name.
     let asked = args.series.metric.is_some();
     gate::decide(&mut series, |key| {
-        let gated = Quantity::named(&key.metric).is_some_and(|quantity| quantity.gated);
+        let gated = Metric::named(&key.metric).is_some_and(|quantity| quantity.is_gated());
         asked || gated || key.machine == SeriesKey::IMPORTED
     });
     Ok(series)
@@ -226,7 +226,7 @@ fn followed(
         change_points: found.change_points,
         q: None,
         gpu_changes: Vec::new(),
-        threshold: Quantity::named(&series.key.metric).map_or(0.0, |quantity| quantity.threshold),
+        threshold: Metric::named(&series.key.metric).map_or(0.0, |quantity| quantity.threshold),
         superseded_by: None,
         gated: false,
         of_gate: false,
@@ -242,7 +242,7 @@ impl Followed {
     /// As the reports show it.
     fn shown(&self) -> Series {
         let key = &self.series.key;
-        let quantity = Quantity::named(&key.metric);
+        let quantity = Metric::named(&key.metric);
         let metric = quantity.map_or(key.metric.as_str(), |quantity| quantity.label);
         let imported = key.machine == SeriesKey::IMPORTED;
         let subtitle = if imported {
@@ -258,14 +258,7 @@ impl Followed {
         Series {
             title: key.cell(),
             subtitle,
-            quantity: match quantity.map(|quantity| quantity.unit) {
-                Some(Unit::Bytes) => format::Quantity::Bytes,
-                Some(Unit::Seconds) => format::Quantity::Seconds,
-                Some(Unit::SamplesPerSecond) => format::Quantity::Throughput,
-                Some(Unit::Watts) => format::Quantity::Watts,
-                Some(Unit::Joules) => format::Quantity::Joules,
-                Some(Unit::Count) | None => format::Quantity::Plain,
-            },
+            quantity: format::Quantity::of_metric(&key.metric),
             unit: if imported {
                 self.series.unit.clone()
             } else {
