@@ -98,6 +98,16 @@ pub enum Error {
         /// Its name.
         name: String,
     },
+    /// The process holds more of the GPU than it may.
+    #[error(
+        "out of memory: the process holds {held_bytes} bytes of the GPU, of which it may hold {limit_bytes}"
+    )]
+    GpuMemory {
+        /// What it may hold.
+        limit_bytes: u64,
+        /// What it holds: the context, libraries, and the allocator's.
+        held_bytes: u64,
+    },
     /// The data loader failed.
     #[error("the data loader's worker {worker} of {workers} {cause}")]
     Loader {
@@ -153,7 +163,7 @@ impl Error {
             Self::SettingIgnored { .. }
             | Self::EnvironmentMissing { .. }
             | Self::KernelCache { .. } => FailureReason::SettingIgnored,
-            Self::HostMemory { .. } => FailureReason::OutOfMemory,
+            Self::HostMemory { .. } | Self::GpuMemory { .. } => FailureReason::OutOfMemory,
             Self::LossNotFinite { .. } => FailureReason::LossNotFinite,
             Self::LossNotFalling { .. } => FailureReason::LossNotFalling,
             Self::GradientMissing { .. } => FailureReason::GradientMissing,

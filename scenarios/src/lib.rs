@@ -15,6 +15,7 @@
 //! | [`ceiling`] | how fast the device could be |
 //! | [`results`], [`Error`] | how a run tells what came of it |
 
+pub mod budget;
 pub mod ceiling;
 pub mod data;
 mod deadline;

@@ -5,7 +5,7 @@ use std::{
     fs::{File, OpenOptions},
     io::{self, Write},
     path::Path,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use protocol::{Event, Memory, Phase};
@@ -68,7 +68,12 @@ impl<W: Write> Results<W> {
     pub fn begin(&mut self, phase: Phase, since: Instant) -> Result<(), Error> {
         self.began = Some((phase, since));
         self.heartbeat = Instant::now();
-        self.write(&Event::PhaseBegan { phase })
+        let at = SystemTime::now().checked_sub(since.elapsed());
+        let at = at.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+        self.write(&Event::PhaseBegan {
+            phase,
+            at_seconds: at.map(|at| at.as_secs_f64()),
+        })
     }
 
     /// The phase that runs ends now.
@@ -144,7 +149,8 @@ mod tests {
                 events[..],
                 [
                     Event::PhaseBegan {
-                        phase: Phase::Warmup
+                        phase: Phase::Warmup,
+                        at_seconds: Some(_),
                     },
                     Event::Heartbeat {
                         phase: Phase::Warmup,

@@ -51,7 +51,7 @@ pub(super) fn idle<W: Write>(
         }))?;
     }
     Ok(Summary {
-        warmup_steps,
+        warmup_steps: Some(warmup_steps),
         measured_seconds,
         cpu_seconds: host::between(cpu_before, run_cpu_seconds),
         run_cpu_seconds,

@@ -11,12 +11,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use libtorch::{allocator, cuda};
-use protocol::{CudaFacts, Device, Event, Moment, Phase, RunFile, Started, Summary, Task};
+use libtorch::allocator;
+use protocol::{Event, Moment, Phase, RunFile, Started, Summary, Task};
 
 use self::phases::Run;
 use crate::{
     Error,
+    budget::Budget,
     data::{Batch, Source},
     device,
     memory::{Context, MemoryMeter},
@@ -109,8 +110,11 @@ fn attempt<W: Write>(
     if file.device.is_cuda() {
         results.end()?;
     }
-    raise_wall(&file, cuda.as_ref())?;
     let meter = meter.insert(MemoryMeter::new(file.device, context)?);
+    let budget = Budget::of(&file, cuda.as_ref());
+    if let Some(budget) = &budget {
+        budget.apply(meter)?;
+    }
     if file.device.is_cuda() {
         results.write(&Event::Memory(meter.point(Moment::Context, None)?))?;
     }
@@ -118,19 +122,7 @@ fn attempt<W: Write>(
         return idle::idle(&file, results, meter);
     }
     libtorch::seed(file.seed)?;
-    Run::new(&file, results, meter).all(make_batch)
-}
-
-/// The wall for the caching allocator, where the run file asks for one.
-fn raise_wall(file: &RunFile, facts: Option<&CudaFacts>) -> Result<(), Error> {
-    let (Some(wall), Device::Cuda(index), Some(facts)) =
-        (file.device_memory_bytes, file.device, facts)
-    else {
-        return Ok(());
-    };
-    let share = wall as f64 / facts.total_memory_bytes as f64;
-    // More than there is, is no wall.
-    Ok(cuda::set_memory_fraction(index, share.min(1.0))?)
+    Run::new(&file, results, meter, budget).all(make_batch)
 }
 
 /// CPUs that this process may use: its affinity and its container's limits count.

@@ -11,7 +11,9 @@ use super::{
     losses::{check_falling, check_finite},
 };
 use crate::{
-    Error, ceiling,
+    Error,
+    budget::Budget,
+    ceiling,
     data::{Batch, Lengths, Source},
     device, host,
     loader::Loader,
@@ -29,6 +31,7 @@ pub(super) struct Run<'a, W> {
     pub(super) place: tch::Device,
     pub(super) results: &'a mut Results<W>,
     pub(super) meter: &'a mut MemoryMeter,
+    pub(super) budget: Option<Budget>,
 }
 
 /// What the steps work with.
@@ -93,12 +96,14 @@ impl<'a, W: Write> Run<'a, W> {
         file: &'a RunFile,
         results: &'a mut Results<W>,
         meter: &'a mut MemoryMeter,
+        budget: Option<Budget>,
     ) -> Self {
         Self {
             file,
             place: device::place(file.device),
             results,
             meter,
+            budget,
         }
     }
 
@@ -211,6 +216,9 @@ impl<'a, W: Write> Run<'a, W> {
 
         let memory = self.meter.read()?;
         self.results.end()?;
+        if let Some(budget) = &self.budget {
+            budget.check(self.meter)?;
+        }
         let losses = bench.log.losses()?;
         let skips = bench.log.skips()?;
         // Without the place that several warm-up steps may share.
@@ -241,7 +249,7 @@ impl<'a, W: Write> Run<'a, W> {
             parameters: bench.work.parameters().count(),
             micro_batch: u64::from(file.variant.batch.get()),
             effective_batch: file.variant.effective_batch(),
-            warmup_steps: bench.warmup_steps,
+            warmup_steps: Some(bench.warmup_steps),
             samples,
             measured_seconds,
             throughput_samples_per_second: Some(samples as f64 / measured_seconds),

@@ -32,6 +32,7 @@ impl<W: Write> Run<'_, W> {
         let mut next = 0;
         if self.file.variant.execution == Execution::CudaGraph {
             next = self.capture(bench)?;
+            self.apply_budget()?;
         }
         while next < steps || began.elapsed() < least {
             let length = bench.lengths.map(|lengths| lengths.in_warmup(next));
@@ -43,6 +44,9 @@ impl<W: Write> Run<'_, W> {
                 bench.step(next.min(steps), length, &mut Unobserved)?;
             }
             next += 1;
+            if next == 1 {
+                self.apply_budget()?;
+            }
             if next >= steps {
                 // From here on the clock decides, so the device may not lag behind.
                 device::synchronize(self.file.device)?;
@@ -53,7 +57,17 @@ impl<W: Write> Run<'_, W> {
         let losses = bench.log.losses()?;
         check_finite(&losses[..losses.len().min(steps as usize + 1)], 0)?;
         bench.warmup_steps = next;
+        if let Some(budget) = &self.budget {
+            budget.apply(self.meter)?;
+        }
         self.results.end()
+    }
+
+    fn apply_budget(&self) -> Result<(), Error> {
+        match &self.budget {
+            Some(budget) => budget.apply_anew(self.meter),
+            None => Ok(()),
+        }
     }
 
     /// Steps of the warm-up that have a place of their own in the log. A capture wants some
