@@ -1,16 +1,16 @@
 //! The largest batch that trains within a memory budget.
 //!
-//! For each combination of the axes besides the batch, batches are tried in throw-away runs with
-//! the budget as a wall: on a GPU the allocator's limit, on the CPU the container's. The
-//! search doubles at least until memory runs out and then narrows the gap, led by what the tries
+//! For each combination of the axes besides the batch, batches are attempt in throw-away runs with
+//! the budget as a limit: on a GPU the allocator's limit, on the CPU the container's. The
+//! search doubles at least until memory runs out and then narrows the gap, led by what the attempts
 //! before took, so that a limit of some hundred takes half a dozen runs. Only a want of memory
 //! counts as too large; any other failure ends the search of that combination and is told. On the
 //! CPU a container whose memory is full and that gets nowhere wants memory, too: the kernel
 //! ends it only when nothing is left that could be read from the disk again.
 
-mod front;
+mod memory_limit;
+mod pareto;
 mod search;
-mod wall;
 
 use protocol::{Positive, Task};
 use record::{CellPlan, Metrics, Outcome, Reason};
@@ -18,9 +18,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-pub use front::{Choice, advice, front};
+use memory_limit::MemoryLimit;
+pub use pareto::{Choice, advice, front};
 use search::{Answer, Grain, Search};
-use wall::Wall;
 
 use crate::{
     execute::{Executor, Order},
@@ -34,20 +34,20 @@ pub const LEAST_BYTES: u64 = 6 << 20;
 /// What to find out.
 #[derive(Debug, Clone)]
 pub struct Question<'a> {
-    /// Every cell is tried with other batches than its own; cells that differ in the batch alone
+    /// Every cell is attempt with other batches than its own; cells that differ in the batch alone
     /// are one question.
     pub plan: &'a Plan,
     /// Where the runs are made.
     pub ground: Ground<'a>,
-    /// The wall.
+    /// The memory limit.
     pub memory_bytes: u64,
-    /// Largest batch that is tried.
+    /// Largest batch that is attempt.
     pub most_batch: u32,
 }
 
-/// One try.
+/// One attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Try {
+pub struct Attempt {
     /// Samples in a micro-batch.
     pub batch: u32,
     /// How it ended.
@@ -57,7 +57,7 @@ pub struct Try {
     pub peak_bytes: Option<u64>,
     /// Throughput.
     pub throughput_samples_per_second: Option<f64>,
-    /// Wall time of the run.
+    /// MemoryLimit time of the run.
     pub seconds: f64,
     /// Whether it got nowhere with its memory full, and so counts as too large.
     pub stalled: bool,
@@ -87,16 +87,16 @@ pub struct Found {
     pub reached_most: bool,
     /// Why the search ended before it was done.
     pub problem: Option<String>,
-    /// Every try, in order.
-    pub tries: Vec<Try>,
+    /// Every attempt, in order.
+    pub attempts: Vec<Attempt>,
 }
 
-/// Tries every combination. `tell` hears of each try, with the combination's name before it.
+/// Tries every combination. `tell` hears of each attempt, with the combination's name before it.
 pub async fn find(
     question: &Question<'_>,
     executor: &dyn Executor,
     cancel: &CancellationToken,
-    tell: &mut dyn FnMut(&Found, &Try),
+    tell: &mut dyn FnMut(&Found, &Attempt),
 ) -> Result<Vec<Found>, TrialError> {
     let mut all = Vec::new();
     for (number, cell) in combinations(question.plan).into_iter().enumerate() {
@@ -111,7 +111,7 @@ pub async fn find(
             too_large_batch: None,
             reached_most: false,
             problem: None,
-            tries: Vec::new(),
+            attempts: Vec::new(),
         };
         let grain = if cell.device.is_cuda() {
             Grain::FINE
@@ -119,20 +119,20 @@ pub async fn find(
             Grain::COARSE
         };
         let mut search = Search::new(question.most_batch, question.memory_bytes, grain);
-        let mut wall = Wall::new(question.memory_bytes, cell.device.is_cuda());
+        let mut limit = MemoryLimit::new(question.memory_bytes, cell.device.is_cuda());
         while let Some(batch) = search.next() {
             let name = format!("{number:02}-b{batch}");
-            let tried = one(question, cell, &name, batch, &wall, executor, cancel).await?;
-            tell(&found, &tried);
-            let answer = answer(&tried);
+            let attempt = one(question, cell, &name, batch, &limit, executor, cancel).await?;
+            tell(&found, &attempt);
+            let answer = answer(&attempt);
             if answer == Answer::Fits {
-                wall.took(batch, tried.seconds);
+                limit.took(batch, attempt.seconds);
             }
             if let Answer::Neither(words) = &answer {
                 found.problem = Some(words.clone());
             }
-            search.take(batch, &answer, tried.peak_bytes);
-            found.tries.push(tried);
+            search.take(batch, &answer, attempt.peak_bytes);
+            found.attempts.push(attempt);
         }
         found.largest_batch = search.largest();
         found.too_large_batch = search.too_large();
@@ -168,10 +168,10 @@ fn without_batch(plan: &CellPlan) -> String {
     words.join(" ")
 }
 
-fn answer(tried: &Try) -> Answer {
-    match &tried.outcome {
+fn answer(attempt: &Attempt) -> Answer {
+    match &attempt.outcome {
         Outcome::Ok => Answer::Fits,
-        Outcome::Failed { .. } if tried.stalled => Answer::TooLarge,
+        Outcome::Failed { .. } if attempt.stalled => Answer::TooLarge,
         Outcome::Failed {
             reason: Reason::OutOfMemory | Reason::HostOutOfMemory,
             ..
@@ -187,20 +187,20 @@ async fn one(
     cell: &Cell,
     name: &str,
     batch: u32,
-    wall: &Wall,
+    limit: &MemoryLimit,
     executor: &dyn Executor,
     cancel: &CancellationToken,
-) -> Result<Try, TrialError> {
+) -> Result<Attempt, TrialError> {
     let change = |order: &mut Order| {
         if let Some(batch) = Positive::new(batch) {
             order.asked.variant.batch = batch;
         }
-        wall.shape(order, batch);
+        limit.shape(order, batch);
     };
     let ran = trial::run(question.ground, cell, name, change, executor, cancel).await?;
     let peak_bytes = ran.metrics.as_ref().and_then(|metrics| {
         let memory = &metrics.summary.memory;
-        if wall.is_cuda {
+        if limit.is_cuda {
             let process = metrics.peaks.process_peak_bytes;
             process.or(memory.peak_allocated_bytes)
         } else {
@@ -209,12 +209,12 @@ async fn one(
         }
     });
     let speed = |metrics: &Metrics| metrics.summary.throughput_samples_per_second;
-    Ok(Try {
+    Ok(Attempt {
         batch,
         peak_bytes,
         throughput_samples_per_second: ran.metrics.as_ref().and_then(speed),
         seconds: ran.seconds,
-        stalled: wall.stalled(&ran.outcome, &ran.monitor),
+        stalled: limit.stalled(&ran.outcome, &ran.monitor),
         outcome: ran.outcome,
     })
 }

@@ -1,6 +1,6 @@
-//! Bisection over batches, led by what the tries took.
+//! Bisection over batches, led by what the attempts took.
 
-/// What a try at a batch says.
+/// What an attempt at a batch says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Answer {
     /// It fits.
@@ -24,7 +24,7 @@ pub(super) struct Search {
     /// The two largest that fit and what they took.
     taken: Vec<(u32, u64)>,
     grain: Grain,
-    /// Whether the next try halves the gap, and is not placed by what the others took.
+    /// Whether the next attempt halves the gap, and is not placed by what the others took.
     halves: bool,
     is_over: bool,
 }
@@ -35,7 +35,7 @@ const FIRST: u32 = 4;
 /// How finely a search looks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Grain {
-    /// Before anything was too large, a try is at most so many times the last one, however little
+    /// Before anything was too large, an attempt is at most so many times the last one, however little
     /// that took: what is far too large may take the machine's time as well.
     most_growth: u32,
     /// The gap that is left open, as a share of what fits: 1 ÷ this; 0: none.
@@ -43,12 +43,12 @@ pub(super) struct Grain {
 }
 
 impl Grain {
-    /// Down to one sample, for a wall that stands still.
+    /// Down to one sample, for a limit that stands still.
     pub(super) const FINE: Self = Self {
         most_growth: 8,
         gap: 0,
     };
-    /// To a sixteenth, for a wall that gives way: what the kernel can take back from a full
+    /// To a sixteenth, for a limit that gives way: what the kernel can take back from a full
     /// container depends on the moment.
     pub(super) const COARSE: Self = Self {
         most_growth: 2,
@@ -144,11 +144,11 @@ mod tests {
 
     use super::*;
 
-    /// What is found, and in how many tries, where the memory of a batch is `bytes`.
+    /// What is found, and in how many attempts, where the memory of a batch is `bytes`.
     fn run(limit: u32, most: u32, bytes: impl Fn(u32) -> Option<u64>) -> (Option<u32>, usize) {
         let budget = bytes(limit).unwrap_or_default();
         let mut search = Search::new(most, budget, Grain::FINE);
-        let mut tries = 0;
+        let mut attempts = 0;
         while let Some(batch) = search.next() {
             assert!((1..=most).contains(&batch), "{batch} of {most}");
             let answer = if batch <= limit {
@@ -157,18 +157,18 @@ mod tests {
                 Answer::TooLarge
             };
             search.take(batch, &answer, bytes(batch));
-            tries += 1;
-            assert!(tries < 60);
+            attempts += 1;
+            assert!(attempts < 60);
         }
-        (search.largest(), tries)
+        (search.largest(), attempts)
     }
 
     proptest! {
         #[test]
         fn the_limit_is_found_in_few_tries(limit in 0_u32..70_000, most in 1_u32..=65_536) {
-            let (largest, tries) = run(limit, most, |_| None);
+            let (largest, attempts) = run(limit, most, |_| None);
             prop_assert_eq!(largest.unwrap_or(0), limit.min(most));
-            prop_assert!(tries <= 32, "{} tries", tries);
+            prop_assert!(attempts <= 32, "{} attempts", attempts);
         }
 
         #[test]
@@ -178,9 +178,9 @@ mod tests {
             each in 1_u64..1 << 30,
         ) {
             let bytes = |batch| Some(fixed + each * u64::from(batch));
-            let (largest, tries) = run(limit, 65_536, bytes);
+            let (largest, attempts) = run(limit, 65_536, bytes);
             prop_assert_eq!(largest, Some(limit));
-            prop_assert!(tries <= 10, "{} tries", tries);
+            prop_assert!(attempts <= 10, "{} attempts", attempts);
         }
 
         #[test]
@@ -190,9 +190,9 @@ mod tests {
             odd in proptest::collection::vec(0_u64..1 << 40, 7),
         ) {
             let bytes = |batch: u32| Some(odd[batch as usize % 7]);
-            let (largest, tries) = run(limit, most, bytes);
+            let (largest, attempts) = run(limit, most, bytes);
             prop_assert_eq!(largest.unwrap_or(0), limit.min(most));
-            prop_assert!(tries <= 48, "{} tries", tries);
+            prop_assert!(attempts <= 48, "{} attempts", attempts);
         }
     }
 
@@ -200,7 +200,7 @@ mod tests {
     fn a_wall_that_gives_way_is_found_to_a_sixteenth() {
         for limit in 1..3000 {
             let mut search = Search::new(65_536, 1 << 30, Grain::COARSE);
-            let mut tries = 0;
+            let mut attempts = 0;
             while let Some(batch) = search.next() {
                 let answer = if batch <= limit {
                     Answer::Fits
@@ -208,14 +208,14 @@ mod tests {
                     Answer::TooLarge
                 };
                 search.take(batch, &answer, None);
-                tries += 1;
+                attempts += 1;
             }
             let found = search.largest().unwrap();
             assert!(
                 found <= limit && limit - found <= found / 16,
                 "{found} of {limit}"
             );
-            assert!(tries <= 16, "{tries} for {limit}");
+            assert!(attempts <= 16, "{attempts} for {limit}");
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bench_suite::{
     execute::Container,
-    fit::{Question, Try, find},
+    fit::{Attempt, Question, find},
     session::fresh_name,
     trial::Ground,
 };
@@ -22,7 +22,7 @@ scenarios: [{name: a, model: vit-tiny, axes: {batch: 1}}]
 const MIB: u64 = 1 << 20;
 
 /// What the workload's batches of 8 MiB each come to in so much memory.
-async fn tries(mode: &str, memory_bytes: u64, most_batch: u32) -> (Option<u32>, Vec<Try>) {
+async fn attempts(mode: &str, memory_bytes: u64, most_batch: u32) -> (Option<u32>, Vec<Attempt>) {
     let engine = engine().await;
     let home = tempfile::tempdir().unwrap();
     let spec = spec(SUITE, &["tiny"], Device::Cpu);
@@ -45,34 +45,40 @@ async fn tries(mode: &str, memory_bytes: u64, most_batch: u32) -> (Option<u32>, 
         .await
         .unwrap();
     let found = found.remove(0);
-    assert_eq!(told, found.tries.len());
+    assert_eq!(told, found.attempts.len());
     assert_eq!(found.problem, None);
-    (found.largest_batch, found.tries)
+    (found.largest_batch, found.attempts)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_container_that_runs_out_of_memory_is_the_wall() {
-    let (largest, tries) = tries("by-batch", 100 * MIB, 64).await;
+    let (largest, attempts) = attempts("by-batch", 100 * MIB, 64).await;
     // Eight MiB a sample, and something for the program itself.
-    assert!(matches!(largest, Some(9..=12)), "{largest:?} of {tries:?}");
-    let killed = |tried: &&Try| {
+    assert!(
+        matches!(largest, Some(9..=12)),
+        "{largest:?} of {attempts:?}"
+    );
+    let killed = |attempt: &&Attempt| {
         matches!(
-            tried.outcome,
+            attempt.outcome,
             Outcome::Failed {
                 reason: Reason::HostOutOfMemory,
                 ..
             }
         )
     };
-    assert!(tries.iter().any(|tried| killed(&tried)), "{tries:?}");
     assert!(
-        tries
-            .iter()
-            .all(|tried| tried.outcome.is_ok() || killed(&tried))
+        attempts.iter().any(|attempt| killed(&attempt)),
+        "{attempts:?}"
     );
-    let peak = tries
+    assert!(
+        attempts
+            .iter()
+            .all(|attempt| attempt.outcome.is_ok() || killed(&attempt))
+    );
+    let peak = attempts
         .iter()
-        .filter_map(|tried| tried.peak_bytes)
+        .filter_map(|attempt| attempt.peak_bytes)
         .max()
         .unwrap();
     assert!((60 * MIB..=100 * MIB).contains(&peak), "{peak}");

@@ -1,7 +1,7 @@
 //! `cargo xtask fit`: the largest batch that trains within a memory budget.
 
 use bench_suite::{
-    fit::{self, Found, Question, Try},
+    fit::{self, Attempt, Found, Question},
     live::Live,
     machine,
     plan::{Plan, Request},
@@ -88,8 +88,8 @@ pub(crate) async fn run(args: &FitArgs, printer: &Printer) -> Result<()> {
         &question,
         ready.executor.as_ref(),
         &cancel,
-        &mut |found, tried| {
-            printer.note(&progress(found, tried));
+        &mut |found, attempt| {
+            printer.note(&progress(found, attempt));
         },
     )
     .await;
@@ -114,14 +114,14 @@ pub(crate) async fn run(args: &FitArgs, printer: &Printer) -> Result<()> {
 }
 
 /// One try in a line.
-fn progress(found: &Found, tried: &Try) -> String {
-    let ended = match &tried.outcome {
+fn progress(found: &Found, attempt: &Attempt) -> String {
+    let ended = match &attempt.outcome {
         Outcome::Ok => {
-            let peak = size(tried.peak_bytes);
-            let speed = tried.throughput_samples_per_second.unwrap_or_default();
+            let peak = size(attempt.peak_bytes);
+            let speed = attempt.throughput_samples_per_second.unwrap_or_default();
             format!("fits, peak {peak}, {speed:.1} samples/s")
         }
-        Outcome::Failed { reason, .. } if tried.stalled => {
+        Outcome::Failed { reason, .. } if attempt.stalled => {
             format!(
                 "too large: its memory was full, and it got nowhere ({})",
                 reason.word()
@@ -131,7 +131,7 @@ fn progress(found: &Found, tried: &Try) -> String {
     };
     format!(
         "{} {} at batch {}: {ended} ({:.0} s)",
-        found.scenario, found.combination, tried.batch, tried.seconds
+        found.scenario, found.combination, attempt.batch, attempt.seconds
     )
 }
 
@@ -176,7 +176,7 @@ fn tell(
     let advice = fit::advice(found, question.memory_bytes);
     if format == Format::Json {
         return printer.json(&FitReport {
-            version: 1,
+            version: 2,
             memory_bytes: question.memory_bytes,
             device: device.to_string(),
             machine: question.ground.machine.name.clone(),
@@ -200,9 +200,9 @@ fn tell(
     for one in found {
         let batch = one.largest_batch;
         let best = one
-            .tries
+            .attempts
             .iter()
-            .find(|tried| Some(tried.batch) == batch && tried.outcome.is_ok());
+            .find(|attempt| Some(attempt.batch) == batch && attempt.outcome.is_ok());
         let why = match (&one.problem, one.reached_most) {
             (Some(problem), _) => problem.lines().next().unwrap_or_default().to_owned(),
             (None, true) => "--most was reached".to_owned(),
@@ -216,8 +216,8 @@ fn tell(
             one.scenario.clone(),
             one.combination.clone(),
             batch.map_or_else(|| "none".to_owned(), |batch| batch.to_string()),
-            size(best.and_then(|tried| tried.peak_bytes)),
-            best.and_then(|tried| tried.throughput_samples_per_second)
+            size(best.and_then(|attempt| attempt.peak_bytes)),
+            best.and_then(|attempt| attempt.throughput_samples_per_second)
                 .map_or_else(|| "–".to_owned(), |speed| format!("{speed:.1}")),
             why,
         ]);
@@ -244,7 +244,7 @@ fn tell(
             format!("{:.1}", choice.throughput_samples_per_second),
         ]);
     }
-    printer.line("\nWhat nothing else beats in batch, memory and speed alike:");
+    printer.line("\nPareto front of batch, memory and throughput:");
     printer.line(&choices.to_string());
     for sentence in advice {
         printer.line(&sentence);

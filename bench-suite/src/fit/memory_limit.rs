@@ -1,4 +1,4 @@
-//! The wall that a try runs against, how long it may take, and whether it was the wall that
+//! The memory limit that an attempt runs against, how long it may take, and whether the limit
 //! ended it.
 
 use std::time::Duration;
@@ -10,25 +10,25 @@ use crate::execute::Order;
 /// Of the limit: from here on a container's memory counts as full. What the kernel takes back to
 /// stay below the limit it takes before the last page.
 const FULL: f64 = 0.95;
-/// The first try takes its time to read libtorch from the disk.
+/// The first attempt takes its time to read libtorch from the disk.
 const FIRST_SILENCE: Duration = Duration::from_mins(1);
-/// A try is given so many times what the last one took for its batch, and this on top.
+/// An attempt is given so many times what the last one took for its batch, and this on top.
 const PATIENCE: f64 = 4.0;
 const AT_LEAST: Duration = Duration::from_secs(10);
-/// Most steps of a try on the CPU.
+/// Most steps of an attempt on the CPU.
 const WARMUP: u32 = 2;
 const MEASURED: u32 = 3;
 
-/// A budget of memory as the wall of every try.
+/// A budget of memory as the limit of every attempt.
 #[derive(Debug, Clone)]
-pub(super) struct Wall {
+pub(super) struct MemoryLimit {
     pub(super) bytes: u64,
     pub(super) is_cuda: bool,
     /// Batch and seconds of the last try that fitted.
     last: Option<(u32, f64)>,
 }
 
-impl Wall {
+impl MemoryLimit {
     pub(super) fn new(bytes: u64, is_cuda: bool) -> Self {
         Self {
             bytes,
@@ -37,7 +37,7 @@ impl Wall {
         }
     }
 
-    /// Lets a try of this batch run against it.
+    /// Lets an attempt of this batch run against it.
     pub(super) fn shape(&self, order: &mut Order, batch: u32) {
         // The product that it times takes memory of its own.
         order.asked.steps.calibrate = false;
@@ -67,12 +67,12 @@ impl Wall {
         AT_LEAST + Duration::from_secs_f64(PATIENCE * seconds * growth.max(1.0))
     }
 
-    /// Notes how long a try took that fitted.
+    /// Notes how long an attempt took that fitted.
     pub(super) fn took(&mut self, batch: u32, seconds: f64) {
         self.last = Some((batch, seconds));
     }
 
-    /// Whether a try got nowhere because its memory was full: on the CPU a container that
+    /// Whether an attempt got nowhere because its memory was full: on the CPU a container that
     /// ran out of time with all of its memory in use.
     pub(super) fn stalled(&self, outcome: &Outcome, monitor: &Monitor) -> bool {
         let ran_out_of_time = matches!(
@@ -110,23 +110,23 @@ mod tests {
 
     #[test]
     fn only_a_full_container_that_ran_out_of_time_stalled() {
-        let wall = Wall::new(1000, false);
+        let limit = MemoryLimit::new(1000, false);
         let hang = failed(Reason::Hang);
-        assert!(wall.stalled(&hang, &memory(990.0)));
-        assert!(wall.stalled(&failed(Reason::TimeLimit), &memory(990.0)));
-        assert!(!wall.stalled(&hang, &memory(500.0)), "a hang of its own");
-        assert!(!wall.stalled(&hang, &Monitor::default()), "nobody knows");
-        assert!(!wall.stalled(&failed(Reason::LossNotFinite), &memory(990.0)));
-        assert!(!wall.stalled(&Outcome::Ok, &memory(1000.0)));
-        assert!(!Wall::new(1000, true).stalled(&hang, &memory(990.0)));
+        assert!(limit.stalled(&hang, &memory(990.0)));
+        assert!(limit.stalled(&failed(Reason::TimeLimit), &memory(990.0)));
+        assert!(!limit.stalled(&hang, &memory(500.0)), "a hang of its own");
+        assert!(!limit.stalled(&hang, &Monitor::default()), "nobody knows");
+        assert!(!limit.stalled(&failed(Reason::LossNotFinite), &memory(990.0)));
+        assert!(!limit.stalled(&Outcome::Ok, &memory(1000.0)));
+        assert!(!MemoryLimit::new(1000, true).stalled(&hang, &memory(990.0)));
     }
 
     #[test]
     fn patience_grows_with_the_batch() {
-        let mut wall = Wall::new(1000, false);
-        assert_eq!(wall.patience(4), FIRST_SILENCE);
-        wall.took(4, 10.0);
-        assert_eq!(wall.patience(8), Duration::from_secs(90));
-        assert_eq!(wall.patience(3), Duration::from_secs(50));
+        let mut limit = MemoryLimit::new(1000, false);
+        assert_eq!(limit.patience(4), FIRST_SILENCE);
+        limit.took(4, 10.0);
+        assert_eq!(limit.patience(8), Duration::from_secs(90));
+        assert_eq!(limit.patience(3), Duration::from_secs(50));
     }
 }

@@ -43,15 +43,19 @@ impl Choice {
 pub fn front(found: &[Found]) -> Vec<Choice> {
     let mut choices = Vec::new();
     for one in found {
-        for tried in one.tries.iter().filter(|tried| tried.outcome.is_ok()) {
+        for attempt in one
+            .attempts
+            .iter()
+            .filter(|attempt| attempt.outcome.is_ok())
+        {
             if let (Some(peak_bytes), Some(throughput)) =
-                (tried.peak_bytes, tried.throughput_samples_per_second)
+                (attempt.peak_bytes, attempt.throughput_samples_per_second)
             {
                 choices.push(Choice {
                     image: one.image.clone(),
                     scenario: one.scenario.clone(),
                     combination: one.combination.clone(),
-                    batch: tried.batch,
+                    batch: attempt.batch,
                     peak_bytes,
                     throughput_samples_per_second: throughput,
                 });
@@ -103,12 +107,12 @@ pub fn advice(found: &[Found], memory_bytes: u64) -> Vec<String> {
 /// The largest batch of one combination, with what it yields.
 fn largest(found: &Found) -> Option<(u32, f64, Option<u64>)> {
     let batch = found.largest_batch?;
-    let tried = found
-        .tries
+    let attempt = found
+        .attempts
         .iter()
-        .find(|tried| tried.batch == batch && tried.outcome.is_ok())?;
-    let throughput = tried.throughput_samples_per_second?;
-    Some((batch, throughput, tried.peak_bytes))
+        .find(|attempt| attempt.batch == batch && attempt.outcome.is_ok())?;
+    let throughput = attempt.throughput_samples_per_second?;
+    Some((batch, throughput, attempt.peak_bytes))
 }
 
 fn sentence(found: &[&Found], memory_bytes: u64) -> String {
@@ -124,7 +128,7 @@ fn sentence(found: &[&Found], memory_bytes: u64) -> String {
     // Of equal batches the faster one.
     fitting.sort_by(|one, other| other.1.cmp(&one.1).then(other.2.total_cmp(&one.2)));
     let Some(&(most, batch, throughput, peak)) = fitting.first() else {
-        return format!("{name} fits {budget} in no combination that was tried.");
+        return format!("{name} fits {budget} in no combination that was attempt.");
     };
     let more = if most.reached_most { "at least " } else { "" };
     let peak = peak.map_or_else(String::new, |peak| {
@@ -164,9 +168,12 @@ fn sentence(found: &[&Found], memory_bytes: u64) -> String {
 
 /// Where the largest batch pays dearly for the last of the memory: which smaller one does not.
 fn smaller(found: &Found, throughput: f64) -> String {
-    let tries = found.tries.iter().filter(|tried| tried.outcome.is_ok());
-    let speeds =
-        tries.filter_map(|tried| Some((tried.batch, tried.throughput_samples_per_second?)));
+    let attempts = found
+        .attempts
+        .iter()
+        .filter(|attempt| attempt.outcome.is_ok());
+    let speeds = attempts
+        .filter_map(|attempt| Some((attempt.batch, attempt.throughput_samples_per_second?)));
     let fastest = speeds.max_by(|one, other| one.1.total_cmp(&other.1));
     match fastest {
         Some((batch, speed)) if speed > DEAR * throughput => format!(
@@ -182,9 +189,9 @@ mod tests {
     use record::Outcome;
 
     use super::*;
-    use crate::fit::Try;
+    use crate::fit::Attempt;
 
-    fn found(combination: &str, tries: &[(u32, u64, f64)]) -> Found {
+    fn found(combination: &str, attempts: &[(u32, u64, f64)]) -> Found {
         Found {
             image: "local".into(),
             suite: "s".into(),
@@ -192,13 +199,13 @@ mod tests {
             model: "vit-l16".into(),
             combination: combination.into(),
             accumulation: 4,
-            largest_batch: tries.iter().map(|one| one.0).max(),
+            largest_batch: attempts.iter().map(|one| one.0).max(),
             too_large_batch: None,
             reached_most: false,
             problem: None,
-            tries: tries
+            attempts: attempts
                 .iter()
-                .map(|&(batch, gib, throughput)| Try {
+                .map(|&(batch, gib, throughput)| Attempt {
                     batch,
                     outcome: Outcome::Ok,
                     peak_bytes: Some(gib << 30),
@@ -260,7 +267,7 @@ mod tests {
     fn nothing_that_fits_is_said_too() {
         assert_eq!(
             advice(&[found("fp32", &[])], 1 << 30),
-            ["vit-l16 fits 1.0 GiB in no combination that was tried."]
+            ["vit-l16 fits 1.0 GiB in no combination that was attempt."]
         );
         assert!(front(&[found("fp32", &[])]).is_empty());
     }
