@@ -1,7 +1,9 @@
 //! `cargo xtask test`: the whole test suite, one step after the other.
 
+mod examples;
+
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
@@ -83,6 +85,10 @@ pub(crate) async fn run(args: &TestArgs, printer: &Printer) -> Result<()> {
             name: "tests without libtorch",
             command: cargo(&root, &["test"]),
         },
+        Step {
+            name: "example changes",
+            command: check_examples(&root)?,
+        },
     ];
     if let Some(address) = &podman {
         for (name, words) in ON_PODMAN {
@@ -151,6 +157,10 @@ async fn libtorch_steps(root: &Path, podman: Option<&str>, printer: &Printer) ->
             command.args(last);
             Ok(command)
         };
+        let tree = target(&root).join("examples");
+        let mut examples_with_libtorch =
+            images::scenario::cargo("check", &tree, &sources.target, &libtorch)?;
+        examples_with_libtorch.args(["--package", "scenario"]);
         Ok(vec![
             Step {
                 name: "clippy of the scenarios",
@@ -159,6 +169,10 @@ async fn libtorch_steps(root: &Path, podman: Option<&str>, printer: &Printer) ->
             Step {
                 name: "tests of the scenarios",
                 command: of(&["test"], &[])?,
+            },
+            Step {
+                name: "example changes of the scenarios",
+                command: examples_with_libtorch,
             },
             Step {
                 name: "end to end",
@@ -179,6 +193,32 @@ fn end_to_end(root: &Path, podman: Option<&str>) -> Command {
         None => command.args(["--", "--skip", "podman"]),
     };
     command
+}
+
+/// Compiles the tree with all examples applied, as far as that needs no libtorch.
+fn check_examples(root: &Path) -> Result<Command> {
+    let target = target(root);
+    let tree = examples::applied(root, &target)?;
+    let mut command = cargo(
+        &tree,
+        &[
+            "check",
+            "--offline",
+            "-p",
+            "metrics",
+            "-p",
+            "protocol",
+            "-p",
+            "reports",
+        ],
+    );
+    command.env("CARGO_TARGET_DIR", target);
+    Ok(command)
+}
+
+fn target(root: &Path) -> PathBuf {
+    let given = std::env::var_os("CARGO_TARGET_DIR");
+    given.map_or_else(|| root.join("target"), PathBuf::from)
 }
 
 fn cargo(root: &Path, words: &[&str]) -> Command {

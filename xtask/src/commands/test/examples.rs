@@ -1,0 +1,73 @@
+//! The example changes of CONTRIBUTING.md, applied to a copy of the tree, so that what it says of
+//! them cannot rot.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use crate::error::{Error, Result};
+
+/// Where they lie. Each is a patch against the tree it lies in.
+const FOLDER: &str = "docs/examples";
+
+/// Copies the tracked files below `target` and applies every example to the copy.
+pub(super) fn applied(root: &Path, target: &Path) -> Result<PathBuf> {
+    let tree = target.join("examples");
+    let failed = |source| Error::Write {
+        path: tree.clone(),
+        source,
+    };
+    if tree.exists() {
+        fs::remove_dir_all(&tree).map_err(failed)?;
+    }
+    let listed = git(root, &["ls-files", "-z"])?;
+    for name in listed.split('\0').filter(|name| !name.is_empty()) {
+        let (from, to) = (root.join(name), tree.join(name));
+        // Deleted, and the deletion not committed yet.
+        if !from.is_file() {
+            continue;
+        }
+        fs::create_dir_all(to.parent().unwrap_or(&tree)).map_err(failed)?;
+        fs::copy(from, to).map_err(failed)?;
+    }
+    // A repository of its own: `git apply` would take the paths for those of the one around it.
+    git(&tree, &["init", "--quiet"])?;
+    for patch in patches(root)? {
+        git(&tree, &["apply", &patch])?;
+    }
+    Ok(tree)
+}
+
+fn patches(root: &Path) -> Result<Vec<String>> {
+    let listed = git(root, &["ls-files", "-z", &format!("{FOLDER}/*.patch")])?;
+    Ok(listed
+        .split('\0')
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect())
+}
+
+fn git(folder: &Path, words: &[&str]) -> Result<String> {
+    let output = Command::new("git")
+        .args(words)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|source| Error::Start {
+            what: "git".into(),
+            source,
+        })?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(Error::TestsFailed {
+        step: "example changes",
+        command: format!(
+            "git {}: {}",
+            words.join(" "),
+            String::from_utf8_lossy(&output.stderr).trim()
+        ),
+    })
+}
