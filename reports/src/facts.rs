@@ -3,6 +3,7 @@
 use record::{Deciding, Gpu, ImageFacts, LookEnd};
 
 use crate::{
+    document::{Block, Card},
     format::{self, UNKNOWN, bytes, count},
     model::SessionSummary,
 };
@@ -10,63 +11,78 @@ use crate::{
 /// A name and what it is.
 pub(crate) type Fact = (&'static str, String);
 
+/// All of a session: its notes, then how it was run, the machine, and the images.
+pub(crate) fn blocks(session: &SessionSummary) -> Vec<Block> {
+    let card = |title: &str, facts| Card {
+        title: title.to_owned(),
+        facts,
+        layers: Vec::new(),
+    };
+    let mut cards = vec![
+        card("How it was run", run(session)),
+        card("Machine", machine(session)),
+    ];
+    cards.extend(session.images.iter().map(|of| Card {
+        title: format!("Image {}", of.name),
+        facts: image(of),
+        layers: of.layers.clone(),
+    }));
+    let notes = (!session.notes.is_empty()).then(|| Block::List(session.notes.clone()));
+    let title = Block::Heading(format!("Session {}", session.session));
+    [title]
+        .into_iter()
+        .chain(notes)
+        .chain([Block::Cards(cards)])
+        .collect()
+}
+
 /// How a session was run.
-pub(crate) fn run(session: &SessionSummary) -> Vec<Fact> {
-    let mut facts = vec![(
-        "Began",
-        session
-            .started_at
-            .strftime("%Y-%m-%d %H:%M:%S UTC")
-            .to_string(),
-    )];
-    match session.ended_at {
-        Some(end) => facts.push((
-            "Took",
-            format::duration(end.duration_since(session.started_at).as_secs_f64()),
-        )),
-        None => facts.push(("Took", "not ended".to_owned())),
-    }
-    let tool = &session.tool;
-    if !tool.command.is_empty() {
-        facts.push(("Command", format::command_line(&tool.command)));
-    }
-    facts.push((
-        "Torchgauge",
-        join([Some(tool.version.clone()), tool.revision.clone()]),
-    ));
-    for (suite, digest) in &session.suites {
-        facts.push((
-            "Suite",
-            format!("{suite} ({})", format::short_digest(digest)),
-        ));
-    }
+fn run(session: &SessionSummary) -> Vec<Fact> {
+    let (tool, engine) = (&session.tool, &session.engine);
+    let start = session
+        .started_at
+        .strftime("%Y-%m-%d %H:%M:%S UTC")
+        .to_string();
+    let lasted = session.ended_at.map_or_else(
+        || "not ended".to_owned(),
+        |end| format::duration(end.duration_since(session.started_at).as_secs_f64()),
+    );
+    let command = (!tool.command.is_empty()).then(|| format::command_line(&tool.command));
+    let version = join([Some(tool.version.clone()), tool.revision.clone()]);
+    let suites = session.suites.iter();
+    let suites =
+        suites.map(|(suite, digest)| format!("{suite} ({})", format::short_digest(digest)));
     let blocks = format::plural(session.blocks as usize, "block", "blocks");
-    facts.push((
-        "Plan",
-        format!("{blocks}, order from seed {}", session.order_seed),
-    ));
-    if let Some(deciding) = &session.deciding {
-        facts.push(("Until decided", until_decided(deciding)));
-    }
+    let plan = format!("{blocks}, order from seed {}", session.order_seed);
+    let deciding = session.deciding.as_ref().map(until_decided);
     let runs = format::plural(session.runs, "run", "runs");
-    facts.push(("Runs", format!("{runs}, {} failed", session.failed)));
-    let engine = &session.engine;
-    facts.push((
-        "Engine",
-        join([
-            Some(engine.kind.clone()),
-            engine.version.clone(),
-            engine
-                .storage_driver
-                .as_ref()
-                .map(|driver| format!("storage {driver}")),
-            engine
-                .gpu_path
-                .as_ref()
-                .map(|path| format!("GPU by {path}")),
-        ]),
-    ));
-    facts.push(("Device", session.device.to_string()));
+    let storage = engine
+        .storage_driver
+        .as_ref()
+        .map(|driver| format!("storage {driver}"));
+    let gpu_path = engine
+        .gpu_path
+        .as_ref()
+        .map(|path| format!("GPU by {path}"));
+    let mut facts = vec![("Began", start), ("Took", lasted)];
+    facts.extend(command.map(|command| ("Command", command)));
+    facts.push(("Torchgauge", version));
+    facts.extend(suites.map(|suite| ("Suite", suite)));
+    facts.push(("Plan", plan));
+    facts.extend(deciding.map(|deciding| ("Until decided", deciding)));
+    facts.extend([
+        ("Runs", format!("{runs}, {} failed", session.failed)),
+        (
+            "Engine",
+            join([
+                Some(engine.kind.clone()),
+                engine.version.clone(),
+                storage,
+                gpu_path,
+            ]),
+        ),
+        ("Device", session.device.to_string()),
+    ]);
     facts
 }
 
@@ -94,45 +110,34 @@ fn until_decided(deciding: &Deciding) -> String {
 }
 
 /// The machine of a session.
-pub(crate) fn machine(session: &SessionSummary) -> Vec<Fact> {
+fn machine(session: &SessionSummary) -> Vec<Fact> {
     let machine = &session.machine;
     let cpu = &machine.cpu;
+    let cores = Some(format!("{} cores usable", cpu.logical_cores));
+    let governor = cpu
+        .governor
+        .as_ref()
+        .map(|governor| format!("governor {governor}"));
+    let cuda = machine
+        .driver_cuda_version
+        .as_ref()
+        .map(|cuda| format!("CUDA up to {cuda}"));
+    let driver = [machine.driver_version.clone(), cuda];
+    let driver = driver.iter().any(Option::is_some).then(|| join(driver));
+    let kernel = Some(format!("kernel {}", machine.kernel));
     let mut facts = vec![
         ("Host", machine.name.clone()),
-        (
-            "System",
-            join([
-                Some(machine.os.clone()),
-                Some(format!("kernel {}", machine.kernel)),
-            ]),
-        ),
+        ("System", join([Some(machine.os.clone()), kernel])),
     ];
-    if let Some(hypervisor) = &machine.virtualization {
-        facts.push(("Virtualization", hypervisor.clone()));
-    }
-    facts.push((
-        "CPU",
-        join([
-            Some(cpu.model.clone()),
-            Some(format!("{} cores usable", cpu.logical_cores)),
-            cpu.governor
-                .as_ref()
-                .map(|governor| format!("governor {governor}")),
-        ]),
-    ));
+    facts.extend(
+        machine
+            .virtualization
+            .iter()
+            .map(|one| ("Virtualization", one.clone())),
+    );
+    facts.push(("CPU", join([Some(cpu.model.clone()), cores, governor])));
     facts.push(("Memory", bytes(machine.memory_bytes as f64)));
-    if machine.driver_version.is_some() || machine.driver_cuda_version.is_some() {
-        facts.push((
-            "Driver",
-            join([
-                machine.driver_version.clone(),
-                machine
-                    .driver_cuda_version
-                    .as_ref()
-                    .map(|cuda| format!("CUDA up to {cuda}")),
-            ]),
-        ));
-    }
+    facts.extend(driver.map(|driver| ("Driver", driver)));
     facts.extend(machine.gpus.iter().map(|one| ("GPU", gpu(one))));
     facts
 }
@@ -156,22 +161,19 @@ fn gpu(gpu: &Gpu) -> String {
 }
 
 /// One image.
-pub(crate) fn image(image: &ImageFacts) -> Vec<Fact> {
+fn image(image: &ImageFacts) -> Vec<Fact> {
     let known = |text: &Option<String>| text.clone().unwrap_or_else(|| UNKNOWN.to_owned());
     let libtorch = [image.libtorch_version.clone(), image.flavour.clone()];
-    let size = image
-        .size_bytes
-        .map_or_else(|| UNKNOWN.to_owned(), |size| bytes(size as f64));
-    let lock = image.lock.as_ref().map(|lock| ("Lock", lock.to_string()));
+    let size = image.size_bytes.map(|size| bytes(size as f64));
     let mut facts = vec![
         ("Reference", known(&image.reference)),
         ("ID", known(&image.id)),
     ];
-    facts.extend(lock);
+    facts.extend(image.lock.as_ref().map(|lock| ("Lock", lock.to_string())));
     facts.extend([
         ("libtorch", join(libtorch.map(Some))),
         ("Base", known(&image.base)),
-        ("Size", size),
+        ("Size", known(&size)),
         ("scenario binary", known(&image.scenario_sha256)),
     ]);
     facts

@@ -212,6 +212,45 @@ pub fn share(value: f64) -> String {
     Quantity::Percent.write(value * 100.0)
 }
 
+/// A ratio as a change: `+1.20 %`; `0 %` where it is 1 to the last bit.
+#[must_use]
+pub fn change(ratio: f64) -> String {
+    let percent = (ratio - 1.0) * 100.0;
+    if percent == 0.0 {
+        return "0 %".to_owned();
+    }
+    if percent.abs() >= 1000.0 {
+        return format!("× {}", significant(ratio, 3));
+    }
+    let decimals = if percent.abs() < 0.01 { 4 } else { 2 };
+    format!("{percent:+.decimals$} %")
+}
+
+/// An interval of ratios as changes: `+0.90 … +1.50 %`.
+#[must_use]
+pub fn interval(low: f64, high: f64) -> String {
+    if low.to_bits() == high.to_bits() {
+        return "exact".to_owned();
+    }
+    let (low, high) = (change(low), change(high));
+    // One sign is enough for both ends.
+    let low = low
+        .strip_suffix(" %")
+        .filter(|_| high.ends_with(" %"))
+        .unwrap_or(&low);
+    format!("{low} … {high}")
+}
+
+/// A p-value; what no sample can tell from 0 is `< 1e-15`.
+#[must_use]
+pub fn p_value(p: f64) -> String {
+    if p < 1e-15 {
+        "< 1e-15".to_owned()
+    } else {
+        format!("{p:.1e}")
+    }
+}
+
 /// Hours, minutes and seconds of something long.
 #[must_use]
 pub fn duration(seconds: f64) -> String {
@@ -320,6 +359,22 @@ mod tests {
         assert_eq!(duration(75.0), "75.0 s");
         assert_eq!(duration(3725.0), "1 h 2 min");
         assert_eq!(duration(130.4), "2 min 10 s");
+    }
+
+    #[test]
+    fn ratios_read_as_changes() {
+        let check = |ratio: f64, expect: &str| assert_eq!(change(ratio), expect);
+        check(1.0, "0 %");
+        check(1.012, "+1.20 %");
+        check(0.5, "-50.00 %");
+        check(1.000_05, "+0.0050 %");
+        check(40.0, "× 40.0");
+        assert_eq!(interval(0.99, 1.01), "-1.00 … +1.00 %");
+        assert_eq!(interval(0.99, 0.99), "exact");
+        assert_eq!(
+            (p_value(0.0), p_value(4e-6)),
+            ("< 1e-15".into(), "4.0e-6".into())
+        );
     }
 
     #[test]

@@ -14,16 +14,20 @@
 )]
 
 pub mod claims;
+mod columns;
 pub mod comparison;
+mod document;
 mod facts;
 pub mod format;
 pub mod html;
 pub mod json;
 pub mod markdown;
+pub mod measure;
+mod metric;
 pub mod model;
-pub mod plots;
-pub mod svg;
-mod table;
+mod plots;
+mod sections;
+mod svg;
 pub mod text;
 pub mod trend;
 mod write;

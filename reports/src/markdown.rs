@@ -1,37 +1,117 @@
-//! `report.md`, for a pull request: GitHub's Markdown.
+//! Documents as GitHub's Markdown; `report.md`, for a pull request.
 
 use crate::{
-    claims, comparison,
-    facts::{self, Fact},
+    document::{Block, Body, Card, Cell, Kind, Table},
     format,
-    model::{Contaminated, Failure, View, stage_word},
-    table as cell_table,
+    model::View,
+    sections::{self, Section},
 };
 
-/// More failed runs than this are counted, not listed: a comment has an end.
-const MOST_FAILURES: usize = 50;
+/// More rows of a table than this are counted, not listed: a comment on GitHub has at most 65,536 characters.
+const MOST_ROWS: usize = 200;
 
 /// The report as Markdown.
 #[must_use]
 pub fn render(view: &View) -> String {
     let mut text = String::from("## Torchgauge\n\n");
-    for sentence in &view.report.summary {
-        text += &format!("- {}\n", escape(sentence));
+    text += &document(&sections::top(view), 3);
+    for Section { title, blocks, .. } in sections::of(view) {
+        text += &format!("### {title}\n\n{}", document(&blocks, 4));
     }
-    text += "\n";
-    text += &cells(view);
-    for session in &view.report.sessions {
-        for verdicts in &session.comparisons {
-            text += &comparison::markdown(verdicts).replacen("## ", "### Comparison: ", 1);
-            text += "\n";
+    let facts = Block::Folded(sections::FACTS.to_owned(), sections::facts(view));
+    text + &document(&[facts], 3)
+}
+
+/// Blocks with headings from this level on.
+pub(crate) fn document(blocks: &[Block], level: usize) -> String {
+    blocks.iter().map(|one| block(one, level)).collect()
+}
+
+fn block(block: &Block, level: usize) -> String {
+    match block {
+        Block::Heading(text) => format!("{} {}\n\n", "#".repeat(level), escape(text)),
+        Block::Subheading(text) => format!("{} {}\n\n", "#".repeat(level + 1), escape(text)),
+        Block::Text(text) => format!("{}\n\n", escape(text)),
+        Block::Method(text) => format!("<sub>{}</sub>\n\n", escape(text)),
+        Block::Warnings(texts) => {
+            let lines = texts.iter().map(|text| format!("> - {}\n", escape(text)));
+            format!("> [!WARNING]\n{}\n", lines.collect::<String>())
         }
-        text += &claims::markdown(&session.claims);
+        Block::List(items) => list(items) + "\n",
+        Block::Table(one) => table(one) + "\n",
+        Block::Folded(title, inside) => folded(title, &document(inside, level + 1)),
+        Block::Cards(cards) => cards.iter().map(card).collect(),
     }
-    text += &failures(view);
-    text += &contaminated(view);
-    text += &warnings(view);
-    text += &details(view);
+}
+
+fn list<T: AsRef<str>>(items: &[T]) -> String {
+    items
+        .iter()
+        .map(|item| format!("- {}\n", escape(item.as_ref())))
+        .collect()
+}
+
+fn folded(title: &str, inside: &str) -> String {
+    format!(
+        "<details><summary>{}</summary>\n\n{inside}</details>\n\n",
+        escape(title)
+    )
+}
+
+fn card(card: &Card) -> String {
+    let facts = card
+        .facts
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}"));
+    let layers = card.layers.iter();
+    let layers =
+        layers.map(|(holds, size)| format!("Layer: {holds}, {}", format::bytes(*size as f64)));
+    let items: Vec<String> = facts.chain(layers).collect();
+    format!("**{}**\n\n{}\n", escape(&card.title), list(&items))
+}
+
+/// Titles of bodies are a column of their own; what else is to be said of them follows below.
+fn table(table: &Table) -> String {
+    let title_head = (!table.title_head.is_empty()).then(|| Kind::Name.column(table.title_head));
+    let columns = || title_head.iter().chain(&table.columns);
+    let line = |entries: Vec<String>| format!("| {} |\n", entries.join(" | "));
+    let mut text = line(columns().map(|column| escape(column.head)).collect());
+    let rules = columns().map(|column| match column.kind {
+        Kind::Number => "---:",
+        _ => "---",
+    });
+    text += &format!("|{}|\n", rules.collect::<Vec<_>>().join("|"));
+    let rows: Vec<(&Body, &Vec<Cell>)> = table
+        .bodies
+        .iter()
+        .flat_map(|body| body.rows.iter().map(move |row| (body, row)))
+        .collect();
+    for (body, row) in rows.iter().take(MOST_ROWS) {
+        text += &line(body.title.iter().chain(*row).map(entry).collect());
+    }
+    if rows.len() > MOST_ROWS {
+        text += &format!("\n{} more rows are not shown.\n", rows.len() - MOST_ROWS);
+    }
+    let notes = table.bodies.iter().filter(|body| !body.note.is_empty());
+    let notes: Vec<String> = notes
+        .filter_map(|body| Some(format!("{}: {}", body.title.as_ref()?.text, body.note)))
+        .collect();
+    if !notes.is_empty() {
+        text += "\n";
+        text += &folded("Notes", &(list(&notes) + "\n"));
+    }
+    if !table.caption.is_empty() {
+        text += &format!("\n<sub>{}</sub>\n", escape(&table.caption));
+    }
     text
+}
+
+fn entry(cell: &Cell) -> String {
+    if cell.note.is_empty() {
+        escape(&cell.text)
+    } else {
+        format!("{} ({})", escape(&cell.text), escape(&cell.note))
+    }
 }
 
 /// A text that means itself in Markdown: no markup, no mention, no reference, no HTML.
@@ -57,173 +137,6 @@ pub fn escape(text: &str) -> String {
         }
     }
     out
-}
-
-/// A table of GitHub's Markdown; entries are escaped here. The first `names` columns are
-/// left-aligned, the others are metrics.
-pub(crate) fn table(heads: &[String], names: usize, rows: &[Vec<String>]) -> String {
-    let line = |entries: &[String]| {
-        let entries: Vec<_> = entries.iter().map(|entry| escape(entry)).collect();
-        format!("| {} |\n", entries.join(" | "))
-    };
-    let mut text = line(heads);
-    let rule = heads
-        .iter()
-        .enumerate()
-        .map(|(index, _)| if index < names { "---" } else { "---:" });
-    text += &format!("|{}|\n", rule.collect::<Vec<_>>().join("|"));
-    for row in rows {
-        text += &line(row);
-    }
-    text
-}
-
-fn cells(view: &View) -> String {
-    let several = view.contenders.len() > 1;
-    // The range is the CV once more, and a comment is narrow.
-    let columns: Vec<_> = cell_table::columns(view)
-        .into_iter()
-        .filter(|column| column.head != cell_table::RANGE)
-        .collect();
-    let mut heads = vec!["scenario".to_owned(), "variant".to_owned()];
-    if several {
-        heads.push(view.contender_head().to_owned());
-    }
-    let names = heads.len();
-    heads.extend(columns.iter().map(|column| column.head.to_owned()));
-    let mut rows = Vec::new();
-    for group in &view.groups {
-        for row in &group.rows {
-            for &cell in &row.cells {
-                let mut entries = vec![group.scenario.clone(), row.label.clone()];
-                if several {
-                    entries.push(view.contenders[view.contender_of(cell)].label.clone());
-                }
-                let summary = &view.report.cells[cell];
-                entries.extend(
-                    columns
-                        .iter()
-                        .map(|column| cell_table::entry(column, summary)),
-                );
-                rows.push(entries);
-            }
-        }
-    }
-    if rows.is_empty() {
-        String::new()
-    } else {
-        table(&heads, names, &rows) + "\n"
-    }
-}
-
-fn failures(view: &View) -> String {
-    let failures: Vec<&Failure> = view.report.own_failures().collect();
-    if failures.is_empty() {
-        return String::new();
-    }
-    let mut text = format!(
-        "### {}\n\n",
-        format::plural(failures.len(), "failed run", "failed runs")
-    );
-    let heads = ["run", "image", "cell", "reason", "stage", "message", "log"].map(str::to_owned);
-    let rows: Vec<Vec<String>> = failures
-        .iter()
-        .take(MOST_FAILURES)
-        .map(|failure| {
-            vec![
-                failure.run.clone(),
-                failure.image.clone(),
-                failure.cell.clone(),
-                failure.reason.word(),
-                stage_word(failure.stage),
-                failure.message.clone(),
-                failure
-                    .log
-                    .clone()
-                    .unwrap_or_else(|| format::UNKNOWN.to_owned()),
-            ]
-        })
-        .collect();
-    text += &table(&heads, heads.len(), &rows);
-    if failures.len() > MOST_FAILURES {
-        text += &format!(
-            "\nand {} more in `report.html`.\n",
-            failures.len() - MOST_FAILURES
-        );
-    }
-    text + "\n"
-}
-
-fn contaminated(view: &View) -> String {
-    let contaminated = &view.report.contaminated;
-    if contaminated.is_empty() {
-        return String::new();
-    }
-    let count = format::plural(contaminated.len(), "contaminated try", "contaminated tries");
-    let mut text = format!("### {count}, in no metric and no verdict\n\n");
-    let heads = ["run", "try", "image", "cell", "why", "what came of the run"].map(str::to_owned);
-    let row = |one: &Contaminated| {
-        vec![
-            one.run.clone(),
-            one.attempt.to_string(),
-            one.image.clone(),
-            one.cell.clone(),
-            one.why.join("; "),
-            one.came_to(),
-        ]
-    };
-    let rows: Vec<Vec<String>> = contaminated.iter().take(MOST_FAILURES).map(row).collect();
-    text += &table(&heads, heads.len(), &rows);
-    if contaminated.len() > MOST_FAILURES {
-        let more = contaminated.len() - MOST_FAILURES;
-        text += &format!("\nand {more} more in `report.html`.\n");
-    }
-    text + "\n"
-}
-
-fn warnings(view: &View) -> String {
-    let warnings = &view.report.warnings;
-    if warnings.is_empty() {
-        return String::new();
-    }
-    let lines: String = warnings
-        .iter()
-        .map(|warning| format!("- {}\n", escape(warning)))
-        .collect();
-    format!("### Before believing these metrics\n\n{lines}\n")
-}
-
-fn details(view: &View) -> String {
-    let list = |facts: Vec<Fact>| -> String {
-        facts
-            .into_iter()
-            .map(|(name, value)| format!("- {name}: {}\n", escape(&value)))
-            .collect()
-    };
-    let mut text =
-        String::from("<details><summary>Machine, images and how it was run</summary>\n\n");
-    for session in &view.report.sessions {
-        text += &format!("**Session {}**\n\n", escape(&session.session));
-        text += &list(facts::run(session));
-        text += &list(facts::machine(session));
-        for note in &session.notes {
-            text += &format!("- Note: {}\n", escape(note));
-        }
-        text += "\n";
-        for image in &session.images {
-            text += &format!("**Image {}**\n\n", escape(&image.name));
-            text += &list(facts::image(image));
-            for (holds, bytes) in &image.layers {
-                text += &format!(
-                    "- Layer: {}, {}\n",
-                    escape(holds),
-                    format::bytes(*bytes as f64)
-                );
-            }
-            text += "\n";
-        }
-    }
-    text + "</details>\n"
 }
 
 #[cfg(test)]

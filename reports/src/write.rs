@@ -7,7 +7,7 @@ use std::{
 
 use record::{FolderError, SessionFolder};
 
-use crate::{Source, View, html, json, markdown, svg::DrawError};
+use crate::{Source, View, html, json, markdown};
 
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]
@@ -18,9 +18,6 @@ pub enum ReportError {
     /// A session cannot be read.
     #[error(transparent)]
     Folder(#[from] FolderError),
-    /// A picture cannot be drawn.
-    #[error(transparent)]
-    Draw(#[from] DrawError),
     /// The page cannot be put together.
     #[error("cannot render the page: {0}")]
     Page(#[from] askama::Error),

@@ -1,57 +1,127 @@
 //! Claims and what a session says of them, as text, Markdown, JSON, and a section of a page.
 
-mod html;
-mod markdown;
-mod text;
-
 use judge::claims::Outcome;
-use metrics::Metric;
 use record::{CellChoice, Claim, Expectation, Range};
 use verdict::{ClaimFound, ClaimPair};
 
-pub use html::html;
-pub use markdown::markdown;
-pub use text::{text, text_styled};
-
-use crate::format::{self, UNKNOWN, plural};
+use crate::{
+    document::{Block, Body, Cell, Column, Kind, Table, columns},
+    format::{self, UNKNOWN, plural},
+    html as page, markdown as md, metric,
+    text::{self as terminal, Style},
+};
 
 /// Claims as JSON, a line break at its end.
 pub fn json(found: &[ClaimFound]) -> Result<String, serde_json::Error> {
     Ok(serde_json::to_string_pretty(found)? + "\n")
 }
 
-/// `2 hold, 1 refuted, 3 cannot be told, 4 of them not measured here`.
+/// Claims as the inside of a section of a page.
+#[must_use]
+pub fn html(found: &[ClaimFound]) -> String {
+    page::document(&document(found))
+}
+
+/// Claims as GitHub's Markdown; nothing where there are none.
+#[must_use]
+pub fn markdown(found: &[ClaimFound]) -> String {
+    if found.is_empty() {
+        return String::new();
+    }
+    format!("### Claims\n\n{}", md::document(&document(found), 4))
+}
+
+/// Claims for a terminal or a log: each with a table of its own.
+#[must_use]
+pub fn text(found: &[ClaimFound], style: Style) -> String {
+    let mut blocks = Vec::new();
+    for one in found {
+        let statement = format!("{}: {}", one.outcome, one.claim.statement);
+        blocks.extend([Block::Subheading(statement), Block::Text(note(&one.claim))]);
+        blocks.push(match &one.pairs[..] {
+            [] => Block::Text(not_measured(&one.claim)),
+            _ => Block::Table(Table::new(heads(), rows(one))),
+        });
+    }
+    blocks.push(Block::Text(tally(found)));
+    terminal::document(&blocks, style)
+}
+
+/// Claims in one table.
+pub(crate) fn document(found: &[ClaimFound]) -> Vec<Block> {
+    let body = |one: &ClaimFound| Body {
+        title: Some(Cell::from(one.claim.statement.as_str())),
+        note: format!("{}: {}", one.outcome, note(&one.claim)),
+        rows: if one.pairs.is_empty() {
+            vec![unmeasured(&one.claim)]
+        } else {
+            rows(one)
+        },
+        ..Body::default()
+    };
+    let table = Table {
+        caption: METHOD.to_owned(),
+        title_head: "claim",
+        columns: heads(),
+        bodies: found.iter().map(body).collect(),
+    };
+    vec![Block::Text(tally(found)), Block::Table(table)]
+}
+
+/// The metric that a claim is about, and who claims it.
+fn note(claim: &Claim) -> String {
+    format!("{}; {}", metric::label(&claim.metric), claim.source)
+}
+
+/// `4 claims: 2 hold, 1 refuted, 1 inconclusive, 1 of them not measured here`.
 #[must_use]
 pub fn tally(found: &[ClaimFound]) -> String {
-    let count = |wanted| {
-        let of_outcome = found.iter().filter(|one| one.outcome == wanted);
-        of_outcome.count()
+    let count = |wanted| found.iter().filter(|one| one.outcome == wanted).count();
+    let unmeasured = match found.iter().filter(|one| one.pairs.is_empty()).count() {
+        0 => String::new(),
+        count => format!(", {count} of them not measured here"),
     };
-    let unmeasured = found.iter().filter(|one| one.pairs.is_empty()).count();
-    let mut text = format!(
-        "{}: {} held up, {} refuted, {} undecided",
+    format!(
+        "{}: {} hold, {} refuted, {} inconclusive{unmeasured}.",
         plural(found.len(), "claim", "claims"),
         count(Outcome::Holds),
         count(Outcome::Refuted),
         count(Outcome::Inconclusive)
-    );
-    if unmeasured > 0 {
-        text += &format!(", {unmeasured} of them not measured here");
-    }
-    text + "."
+    )
 }
 
 /// What the section must say about how it came about.
-const METHOD: &str = "Each claim is held against every pair of cells that differ in nothing but \
-    what it names. It holds if every pair's interval lies inside the claimed range, and is refuted \
-    if one lies outside; the intervals of a claim's pairs are right together with 95 %.";
+const METHOD: &str = "Each claim is tested on every pair of cells that differ only in what it \
+    names. It holds if the interval of every pair lies inside the claimed range, and is refuted \
+    if one lies outside. The intervals of a claim's pairs have 95 % confidence together.";
 
-/// The heads of a table of pairs.
-const HEADS: [&str; 6] = [
-    "scenario", "without", "with", "claimed", "measured", "outcome",
-];
+fn heads() -> Vec<Column> {
+    let mut heads = columns(Kind::Name, &["scenario", "without", "with"]);
+    heads.extend(columns(Kind::Number, &["claimed", "measured"]));
+    heads.push(Kind::Word.column("outcome"));
+    heads
+}
 
-/// One measured pair in words, in the order of [`HEADS`].
+fn rows(found: &ClaimFound) -> Vec<Vec<Cell>> {
+    lines(found).into_iter().map(Line::cells).collect()
+}
+
+/// The row of a claim that no pair was measured for.
+fn unmeasured(claim: &Claim) -> Vec<Cell> {
+    let (baseline, treated) = (claim.baseline.as_ref(), &claim.treated);
+    let with = Some(treated).filter(|choice| **choice != CellChoice::default());
+    let words = |choice: Option<&CellChoice>| choice.map_or_else(String::new, ToString::to_string);
+    vec![
+        UNKNOWN.into(),
+        words(baseline).into(),
+        words(with).into(),
+        claimed(claim).into(),
+        UNKNOWN.into(),
+        Cell::from("not measured").marked(crate::document::Mark::Unknown),
+    ]
+}
+
+/// One measured pair in words.
 struct Line {
     scenario: String,
     baseline: String,
@@ -88,15 +158,16 @@ impl Line {
         }
     }
 
-    fn words(self) -> [String; 6] {
-        [
+    fn cells(self) -> Vec<Cell> {
+        let outcome = Cell::from(self.outcome.to_string()).marked(self.outcome.into());
+        let words = [
             self.scenario,
             self.baseline,
             self.treated,
             self.claimed,
             self.measured,
-            self.outcome.to_string(),
-        ]
+        ];
+        words.into_iter().map(Cell::from).chain([outcome]).collect()
     }
 }
 
@@ -150,14 +221,6 @@ fn folded(mut group: Vec<Line>) -> Option<Line> {
 
 /// At most so many names of a folded line stand there in full.
 const MOST_NAMED: usize = 2;
-
-/// The quantity in words.
-fn label(claim: &Claim) -> String {
-    Metric::named(&claim.metric).map_or_else(
-        || claim.metric.clone(),
-        |quantity| quantity.label.to_owned(),
-    )
-}
 
 /// What is claimed, as people say it: `saves 30 to 50 %`.
 fn claimed(claim: &Claim) -> String {
@@ -214,23 +277,23 @@ fn measured(claim: &Claim, pair: &ClaimPair) -> String {
 }
 
 fn value(claim: &Claim, value: f64) -> String {
-    format::Quantity::of_metric(&claim.metric).write(value)
+    metric::value(&claim.metric, value)
 }
 
 /// Why a claim without a pair was not judged.
 fn not_measured(claim: &Claim) -> String {
-    let metric = label(claim);
+    let metric = metric::label(&claim.metric);
     match &claim.baseline {
         Some(baseline) => format!(
-            "not measured here: it takes cells with {baseline} beside ones with {}, both with the \
-             metric \"{metric}\"",
+            "not measured: needs cells with {baseline} and with {}, both with the metric \
+             \"{metric}\"",
             claim.treated
         ),
         None if claim.treated == CellChoice::default() => {
-            format!("not measured here: no run yielded the metric \"{metric}\"")
+            format!("not measured: no run has the metric \"{metric}\"")
         }
         None => format!(
-            "not measured here: it takes cells with {} and the metric \"{metric}\"",
+            "not measured: needs cells with {} and the metric \"{metric}\"",
             claim.treated
         ),
     }
@@ -287,7 +350,10 @@ mod tests {
             outcome: Outcome::Refuted,
             pairs,
         };
-        let words: Vec<_> = lines(&found).into_iter().map(Line::words).collect();
+        let lines = lines(&found).into_iter().map(Line::cells);
+        let words: Vec<Vec<String>> = lines
+            .map(|cells| cells.into_iter().map(|cell| cell.text).collect())
+            .collect();
         let [same, other] = words.as_slice() else {
             panic!("{words:?}")
         };

@@ -7,8 +7,10 @@ use judge::compare::Verdict;
 use verdict::{CellVerdicts, FailOn, QuantityVerdict, Verdicts};
 
 use super::{
-    cell_name, effect, failures, headline, interval, label, lost, tally, value, warnings,
-    what_would_help,
+    told::{
+        cell_name, effect, failures, headline, interval, label, lost, tally, value, what_would_help,
+    },
+    warnings::warnings,
 };
 use crate::format;
 
@@ -16,16 +18,17 @@ use crate::format;
 const SHOWN: usize = 10;
 
 /// Verdicts as lines of workflow commands: one notice that sums up; errors for what fails the
-/// gate, the largest effects first; warnings for what nobody can tell and for what the reader must
-/// know. Of each kind there are no more than GitHub shows; the last one says how many are left.
+/// gate, the largest effects first; warnings for what is inconclusive and for what the reader
+/// must know. Of each kind there are no more than GitHub shows; the last one says how many are left.
 #[must_use]
 pub fn annotations(verdicts: &Verdicts, fail_on: FailOn) -> String {
     let (mut errors, mut warned) = (Vec::new(), Vec::new());
-    let mut add = |verdict, title: &str, text: &str| match (verdict, fail_on) {
-        (Verdict::Regressed, _) | (_, FailOn::Inconclusive) => {
-            errors.push(command("error", title, text))
+    let mut add = |verdict, title: &str, text: &str| {
+        if verdict == Verdict::Regressed || fail_on == FailOn::Inconclusive {
+            errors.push(command("error", title, text));
+        } else {
+            warned.push(command("warning", title, text));
         }
-        (_, FailOn::Regressed) => warned.push(command("warning", title, text)),
     };
     for verdict in [Verdict::Regressed, Verdict::Inconclusive] {
         for cell in &verdicts.cells {

@@ -5,15 +5,17 @@ use judge::compare::Verdict;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use verdict::{CellVerdicts, FailOn, QuantityVerdict, Verdicts};
 
-use super::{cell_name, effect, failures, headline, interval, label, lost, value, what_would_help};
+use super::told::{
+    cell_name, effect, failures, headline, interval, label, lost, value, what_would_help,
+};
 
 /// Why there is no XML.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write the verdicts as JUnit XML: {0}")]
 pub struct JunitError(#[from] quick_junit::SerializeError);
 
-/// Verdicts as `JUnit` XML. A metric that fails the gate is a failed case; one of which nobody can
-/// tell is a skipped case, or a failed one where `fail_on` says so.
+/// Verdicts as `JUnit` XML. A metric that fails the gate is a failed case; one that is inconclusive
+/// is a skipped case, or a failed one where `fail_on` says so.
 pub fn junit(verdicts: &Verdicts, fail_on: FailOn) -> Result<String, JunitError> {
     let mut report = Report::new(headline(verdicts));
     for cell in &verdicts.cells {

@@ -76,15 +76,15 @@ impl Contaminated {
     /// What came of the run, in words.
     #[must_use]
     pub fn came_to(&self) -> String {
-        let tries = plural(self.last_attempt as usize, "try", "tries");
+        let attempts = plural(self.last_attempt as usize, "attempt", "attempts");
         match &self.last_outcome {
-            Outcome::Ok => format!("try {} went well", self.last_attempt),
+            Outcome::Ok => format!("attempt {} succeeded", self.last_attempt),
             Outcome::Failed {
                 reason: Reason::Contaminated,
                 ..
-            } => format!("no undisturbed one in {tries}"),
+            } => format!("contaminated in all {attempts}"),
             Outcome::Failed { reason, .. } => {
-                format!("try {} ended with {}", self.last_attempt, reason.word())
+                format!("attempt {} failed: {}", self.last_attempt, reason.word())
             }
         }
     }

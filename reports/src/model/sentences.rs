@@ -8,8 +8,8 @@ use protocol::{Device, Task};
 
 use super::{Group, SessionSummary, View, spread::median};
 use crate::{
+    columns::cpu_share,
     format::{self, plural},
-    table::cpu_share,
 };
 
 /// More scenarios than this are left to the table.

@@ -1,7 +1,6 @@
 //! Memory as stacked bars: what the tensors took, what the allocator kept beyond it, and what
 //! lies outside the allocator.
 
-use metrics::catalogue;
 use super::{
     Picture, Plot,
     stacked::{Part, Stacked},
@@ -9,8 +8,9 @@ use super::{
 use crate::{
     format::{self, Quantity},
     model::{CellSummary, Spread, View},
-    svg::{DrawError, ink::Ink},
+    svg::ink::Ink,
 };
+use metrics::catalogue;
 
 pub(super) const PLOT: Plot = Plot {
     id: "memory",
@@ -23,11 +23,26 @@ pub(super) const PLOT: Plot = Plot {
     draw,
 };
 
-const STATE: Part = Part { ink: Ink::Part(0), label: "Parameters and optimizer state" };
-const WORK: Part = Part { ink: Ink::Part(1), label: "Gradients, activations, temporaries" };
-const SLACK: Part = Part { ink: Ink::Part(2), label: "Reserved beyond allocated" };
-const OUTSIDE: Part = Part { ink: Ink::Part(3), label: "Outside the allocator, on the GPU" };
-const HOST: Part = Part { ink: Ink::Part(3), label: "Rest of the process's resident memory" };
+const STATE: Part = Part {
+    ink: Ink::Part(0),
+    label: "Parameters and optimizer state",
+};
+const WORK: Part = Part {
+    ink: Ink::Part(1),
+    label: "Gradients, activations, temporaries",
+};
+const SLACK: Part = Part {
+    ink: Ink::Part(2),
+    label: "Reserved beyond allocated",
+};
+const OUTSIDE: Part = Part {
+    ink: Ink::Part(3),
+    label: "Outside the allocator, on the GPU",
+};
+const HOST: Part = Part {
+    ink: Ink::Part(3),
+    label: "Rest of the process's resident memory",
+};
 const PARTS: [&Part; 5] = [&STATE, &WORK, &SLACK, &OUTSIDE, &HOST];
 
 /// The parts of a cell's bar from the left, in bytes.
@@ -56,11 +71,10 @@ fn stack(cell: &CellSummary) -> Vec<(&'static Part, f64)> {
     parts
 }
 
-fn draw(view: &View) -> Result<Picture, DrawError> {
+fn draw(view: &View) -> Picture {
     let bars = Stacked {
-        plot: &PLOT,
         parts: &PARTS,
-        stack,
+        stack: &stack,
         quantity: Quantity::Bytes,
         format: format::bytes,
         axis: "Peak memory",

@@ -1,6 +1,5 @@
 //! Where the memory of a training step goes, from the model's parameters to the CUDA context.
 
-use metrics::catalogue;
 use super::{
     Picture, Plot,
     stacked::{Part, Stack, Stacked, medians},
@@ -8,8 +7,9 @@ use super::{
 use crate::{
     format::{self, Quantity},
     model::{CellSummary, View},
-    svg::{DrawError, ink::Ink},
+    svg::ink::Ink,
 };
+use metrics::catalogue;
 
 pub(super) const PLOT: Plot = Plot {
     id: "memory-parts",
@@ -22,15 +22,43 @@ pub(super) const PLOT: Plot = Plot {
     draw,
 };
 
-const PARAMETERS: Part = Part { ink: Ink::Part(0), label: "Parameters" };
-const OPTIMIZER: Part = Part { ink: Ink::Part(4), label: "Optimizer state" };
-const DATA: Part = Part { ink: Ink::Part(5), label: "Buffers and data" };
-const ACTIVATIONS: Part = Part { ink: Ink::Part(1), label: "Activations after forward" };
-const BACKWARD: Part = Part { ink: Ink::Part(6), label: "Gradients and temporaries at the peak" };
-const SLACK: Part = Part { ink: Ink::Part(2), label: "Allocator slack" };
-const CONTEXT: Part = Part { ink: Ink::Part(3), label: "CUDA context and libraries" };
-const PARTS: [&Part; 7] =
-    [&PARAMETERS, &OPTIMIZER, &DATA, &ACTIVATIONS, &BACKWARD, &SLACK, &CONTEXT];
+const PARAMETERS: Part = Part {
+    ink: Ink::Part(0),
+    label: "Parameters",
+};
+const OPTIMIZER: Part = Part {
+    ink: Ink::Part(4),
+    label: "Optimizer state",
+};
+const DATA: Part = Part {
+    ink: Ink::Part(5),
+    label: "Buffers and data",
+};
+const ACTIVATIONS: Part = Part {
+    ink: Ink::Part(1),
+    label: "Activations after forward",
+};
+const BACKWARD: Part = Part {
+    ink: Ink::Part(6),
+    label: "Gradients and temporaries at the peak",
+};
+const SLACK: Part = Part {
+    ink: Ink::Part(2),
+    label: "Allocator slack",
+};
+const CONTEXT: Part = Part {
+    ink: Ink::Part(3),
+    label: "CUDA context and libraries",
+};
+const PARTS: [&Part; 7] = [
+    &PARAMETERS,
+    &OPTIMIZER,
+    &DATA,
+    &ACTIVATIONS,
+    &BACKWARD,
+    &SLACK,
+    &CONTEXT,
+];
 
 fn stack(cell: &CellSummary) -> Stack {
     let metrics = &cell.metrics;
@@ -49,11 +77,10 @@ fn stack(cell: &CellSummary) -> Stack {
     ])
 }
 
-fn draw(view: &View) -> Result<Picture, DrawError> {
+fn draw(view: &View) -> Picture {
     let bars = Stacked {
-        plot: &PLOT,
         parts: &PARTS,
-        stack,
+        stack: &stack,
         quantity: Quantity::Bytes,
         format: format::bytes,
         axis: "Memory at the peak of a step",

@@ -1,140 +1,189 @@
-//! The pictures. A new one is a file here with a `PLOT`, and a line in the registry below.
+//! The pictures. A new one is a file here with a `PLOT`, its `mod` line and its place in [`ALL`].
+
+mod memory;
+mod memory_parts;
+mod monitor;
+mod overhead;
+mod pareto;
+mod stacked;
+mod step_parts;
+mod steps;
+mod throughput;
+
+use askama::Template;
 
 use crate::{
+    document::{self, Cell, Kind, Table},
     model::{Group, View},
-    svg::{self, Canvas, DrawError, Shape, escape, ink::Ink},
+    svg::{Canvas, Shape, Svg, ink::Ink},
 };
 
-macro_rules! registry {
-    ($($module:ident)+) => {
-        $(mod $module;)+
-
-        /// Every picture, in the order of the report.
-        pub const ALL: &[Plot] = &[$($module::PLOT),+];
-    };
-}
-
-mod stacked;
-
-registry! {
-    throughput
-    memory
-    memory_parts
-    pareto
-    steps
-    step_parts
-    monitor
-    overhead
-}
+/// Every picture, in the order of the report.
+pub(crate) const ALL: [Plot; 9] = [
+    throughput::PLOT,
+    memory::PLOT,
+    memory_parts::PLOT,
+    pareto::PLOT,
+    steps::PLOT,
+    step_parts::PLOT,
+    monitor::PLOT,
+    overhead::RUN,
+    overhead::HARNESS,
+];
 
 /// One kind of picture.
 #[derive(Debug)]
-pub struct Plot {
+pub(crate) struct Plot {
     /// Its name in the page's addresses.
-    pub id: &'static str,
+    pub(crate) id: &'static str,
     /// Its heading.
-    pub title: &'static str,
+    pub(crate) title: &'static str,
     /// What it shows and how to read it, in a few sentences.
-    pub about: &'static str,
+    pub(crate) about: &'static str,
     /// Draws it.
-    pub draw: fn(&View) -> Result<Picture, DrawError>,
+    pub(crate) draw: fn(&View) -> Picture,
 }
 
 /// What came of drawing a [`Plot`]; without drawings it is left out.
 #[derive(Debug, Default)]
-pub struct Picture {
+pub(crate) struct Picture {
     /// What colours and shapes mean.
-    pub legends: Vec<Legend>,
+    pub(crate) legends: Vec<Legend>,
     /// The drawings, in order.
-    pub drawings: Vec<Drawing>,
+    pub(crate) drawings: Vec<Drawing>,
 }
 
 /// What colours and shapes mean in a drawing, or in a part of it.
 #[derive(Debug, Default)]
-pub struct Legend {
+pub(crate) struct Legend {
     /// The part; empty where it is the whole.
-    pub title: &'static str,
+    pub(crate) title: &'static str,
     /// The entries.
-    pub keys: Vec<Key>,
+    pub(crate) keys: Vec<Key>,
 }
 
 /// One entry of a legend.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Key {
+#[derive(Debug)]
+pub(crate) struct Key {
     /// Its colour.
-    pub ink: Ink,
+    pub(crate) ink: Ink,
     /// Its shape, as a character.
-    pub sign: &'static str,
+    pub(crate) sign: &'static str,
     /// What it stands for.
-    pub label: String,
+    pub(crate) label: String,
 }
 
 impl Key {
     /// An area of this colour.
-    #[must_use]
-    pub fn area(ink: Ink, label: &str) -> Self {
+    pub(crate) fn area(ink: Ink, label: &str) -> Self {
         Self {
             ink,
             sign: "■",
             label: label.to_owned(),
         }
     }
-
-    /// The class that gives the colour.
-    #[must_use]
-    pub fn class(&self) -> String {
-        format!("key-{}", self.ink.name())
-    }
 }
 
 /// One drawing, and what stands around it.
 #[derive(Debug)]
-pub struct Drawing {
+pub(crate) struct Drawing {
     /// Its heading: a scenario's name.
-    pub heading: String,
+    pub(crate) heading: String,
     /// What stands behind the heading.
-    pub subtitle: String,
-    /// The SVG, whole.
-    pub svg: String,
-    /// A table under it.
-    pub table: Option<Table>,
+    pub(crate) subtitle: String,
+    /// What calls for attention beside it.
+    pub(crate) remark: Option<String>,
+    /// What it shows, for those who cannot see it.
+    pub(crate) description: String,
+    /// The drawing.
+    pub(crate) svg: Svg,
+    /// The same values as a table.
+    pub(crate) table: Option<Table>,
+    /// Whether the drawing cannot be read without its table.
+    pub(crate) open: bool,
 }
 
-/// A table under a drawing.
-#[derive(Debug, Default)]
-pub struct Table {
-    /// What it is about.
-    pub caption: String,
-    /// Heads of the columns; the first column heads the rows.
-    pub heads: Vec<String>,
-    /// The rows.
-    pub rows: Vec<Vec<String>>,
-    /// The first so many columns are names, the others metrics.
-    pub names: usize,
-    /// Whether the picture cannot be read without it.
-    pub open: bool,
+impl Drawing {
+    fn of(group: &Group, canvas: Canvas, description: String) -> Self {
+        Self {
+            heading: group.scenario.clone(),
+            subtitle: group.subtitle(),
+            remark: None,
+            description,
+            svg: canvas.finish(),
+            table: None,
+            open: false,
+        }
+    }
+
+    /// The `svg` element, with an ID made of the picture's and its number there.
+    pub(crate) fn html<'a>(
+        &'a self,
+        plot: &str,
+        title: &'a str,
+        number: usize,
+    ) -> impl std::fmt::Display + 'a {
+        let id = format!("{plot}-{number}");
+        Element {
+            id,
+            title,
+            drawing: self,
+        }
+    }
 }
 
-/// Draws one drawing of a group.
-fn group_drawing(
-    plot: &Plot,
+#[derive(Template)]
+#[template(path = "drawing.html")]
+struct Element<'a> {
+    id: String,
+    title: &'a str,
+    drawing: &'a Drawing,
+}
+
+/// The drawings of the groups that have one.
+fn drawings(view: &View, draw: impl Fn(&Group) -> Option<Drawing>) -> Vec<Drawing> {
+    view.groups.iter().filter_map(draw).collect()
+}
+
+/// What is to be said of each cell of a group, for those who cannot see the drawing.
+fn describe(view: &View, group: &Group, say: impl Fn(usize) -> Option<String>) -> String {
+    let cells = group
+        .rows
+        .iter()
+        .flat_map(|row| row.cells.iter().map(move |&cell| (row, cell)));
+    let said = cells.filter_map(|(row, cell)| {
+        let image = &view.contenders[view.contender_of(cell)].label;
+        Some(format!("{} in {image}: {}.", row.label, say(cell)?))
+    });
+    said.collect::<Vec<_>>().join(" ")
+}
+
+/// The values of a group's cells as a table, under these heads; cells of which nothing is known
+/// are left out.
+fn values(
+    view: &View,
     group: &Group,
-    index: usize,
-    size: (f64, f64),
-    description: &str,
-    draw: impl FnOnce(&mut Canvas),
-) -> Result<Drawing, DrawError> {
-    let names = svg::Names {
-        id: format!("{}-{}", plot.id, index + 1),
-        title: format!("{}: {}", plot.title, group.scenario),
-        description: description.to_owned(),
-    };
-    Ok(Drawing {
-        heading: group.scenario.clone(),
-        subtitle: group.subtitle(),
-        svg: svg::paint(size, &names, draw)?,
-        table: None,
-    })
+    heads: &[&'static str],
+    read: impl Fn(usize) -> Option<Vec<Cell>>,
+) -> Table {
+    let mut columns = vec![Kind::Name.column("variant")];
+    if view.contenders.len() > 1 {
+        columns.push(Kind::Name.column(view.contender_head()));
+    }
+    let names = columns.len();
+    columns.extend(document::columns(Kind::Number, heads));
+    let cells = group
+        .rows
+        .iter()
+        .flat_map(|row| row.cells.iter().map(move |&cell| (row, cell)));
+    let rows = cells.filter_map(|(row, cell)| {
+        let image = &view.contenders[view.contender_of(cell)].label;
+        let mut entries: Vec<Cell> = vec![row.label.as_str().into(), image.as_str().into()];
+        entries.truncate(names);
+        entries.extend(read(cell)?);
+        Some(entries)
+    });
+    Table::new(columns, rows.collect())
 }
 
 /// Colours and shapes of the images, where there are several.
@@ -142,55 +191,14 @@ fn contender_legend(view: &View) -> Vec<Legend> {
     if view.contenders.len() < 2 {
         return Vec::new();
     }
-    let keys = view
-        .contenders
-        .iter()
-        .enumerate()
-        .map(|(index, contender)| Key {
-            ink: series(index),
-            sign: Shape::of(index).sign(),
-            label: contender.label.clone(),
-        })
-        .collect();
-    vec![Legend { title: "", keys }]
-}
-
-/// The colour of a contender.
-fn series(index: usize) -> Ink {
-    Ink::Series(u8::try_from(index % usize::from(svg::ink::SERIES)).unwrap_or(0))
-}
-
-impl Table {
-    /// The table as HTML.
-    #[must_use]
-    pub fn html(&self) -> String {
-        let mut html = format!(
-            "<table><caption>{}</caption><thead><tr>",
-            escape(&self.caption)
-        );
-        let class = |index| {
-            if index < self.names {
-                " class=\"name\""
-            } else {
-                ""
-            }
-        };
-        for (index, head) in self.heads.iter().enumerate() {
-            html += &format!("<th scope=\"col\"{}>{}</th>", class(index), escape(head));
-        }
-        html += "</tr></thead><tbody>";
-        for row in &self.rows {
-            html += "<tr>";
-            for (index, cell) in row.iter().enumerate() {
-                let (open, close) = if index == 0 {
-                    ("th scope=\"row\"", "th")
-                } else {
-                    ("td", "td")
-                };
-                html += &format!("<{open}{}>{}</{close}>", class(index), escape(cell));
-            }
-            html += "</tr>";
-        }
-        html + "</tbody></table>"
-    }
+    let contenders = view.contenders.iter().enumerate();
+    let keys = contenders.map(|(index, contender)| Key {
+        ink: Ink::series(index),
+        sign: Shape::of(index).sign(),
+        label: contender.label.clone(),
+    });
+    vec![Legend {
+        title: "",
+        keys: keys.collect(),
+    }]
 }

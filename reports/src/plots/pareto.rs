@@ -1,25 +1,24 @@
-//! Memory against throughput, with the front of those that nothing beats in both.
+//! Memory against throughput, with the Pareto front.
+
+use std::collections::BTreeSet;
 
 use metrics::catalogue;
-use super::{Drawing, Picture, Plot, Table, contender_legend, group_drawing, series};
+
+use super::{Drawing, Picture, Plot, contender_legend, drawings, values};
 use crate::{
+    document::Table,
     format::{self, Quantity},
+    measure,
     model::{Footprint, Group, View},
-    svg::{
-        Anchor, Canvas, DrawError, SMALL, Shape, TEXT, axis,
-        ink::Ink,
-        measure,
-        place::{self, Area, Wish},
-        rows::WIDTH,
-        scale::Scale,
-    },
+    svg::{Anchor, Area, Canvas, Shape, TEXT, axis, ink::Ink, rows::WIDTH, scale::Scale},
 };
 
 pub(super) const PLOT: Plot = Plot {
     id: "pareto",
     title: "Memory against throughput",
-    about: "Upper left is better. The line joins the cells that no other beats in both; filled \
-            marks are on it, hollow ones are not. Shown for scenarios with at least two measured \
+    about: "Upper left is better. The line is the Pareto front: each cell on it (filled marks) has \
+            more throughput or takes less memory than every other cell; hollow marks are off it. \
+            The numbers are those of the table. Shown for scenarios with at least two measured \
             cells.",
     draw,
 };
@@ -28,9 +27,8 @@ const HEIGHT: f64 = 360.0;
 const MARK: f64 = 10.0;
 /// From this ratio of greatest to least on, an axis is logarithmic.
 const FAR: f64 = 30.0;
-/// Labels farther from their point than this would need a guess; numbers take over.
-const REACH: f64 = 30.0;
 
+/// One measured cell.
 #[derive(Debug)]
 struct Point {
     cell: usize,
@@ -40,248 +38,217 @@ struct Point {
     label: String,
     bytes: f64,
     throughput: f64,
-    on_front: bool,
+    is_on_front: bool,
 }
 
-fn draw(view: &View) -> Result<Picture, DrawError> {
-    let mut drawings = Vec::new();
-    for (index, group) in view.groups.iter().enumerate() {
+impl Point {
+    /// Whether the other is better in one and not worse in the other.
+    fn is_dominated_by(&self, other: &Self) -> bool {
+        other.bytes <= self.bytes
+            && other.throughput >= self.throughput
+            && (other.bytes < self.bytes || other.throughput > self.throughput)
+    }
+}
+
+fn draw(view: &View) -> Picture {
+    let drawings = drawings(view, |group| {
         let footprint = group.footprint(view);
         let points = points(view, group, &footprint);
-        if points.len() >= 2 {
-            drawings.push(drawing(view, group, index, &footprint, &points)?);
-        }
+        (points.len() >= 2).then(|| drawing(view, group, &footprint, &points))
+    });
+    Picture {
+        legends: contender_legend(view),
+        drawings,
     }
-    Ok(Picture { legends: contender_legend(view), drawings })
 }
 
 fn points(view: &View, group: &Group, footprint: &Footprint) -> Vec<Point> {
-    let mut points = Vec::new();
-    for (row, number) in group.rows.iter().zip(1..) {
-        for &cell in &row.cells {
+    let rows = group.rows.iter().zip(1..);
+    let cells =
+        rows.flat_map(|(row, number)| row.cells.iter().map(move |&cell| (row, number, cell)));
+    let mut points: Vec<Point> = cells
+        .filter_map(|(row, number, cell)| {
             let summary = &view.report.cells[cell];
-            let throughput = summary.metrics.get(&catalogue::THROUGHPUT);
-            if let (Some(bytes), Some(throughput)) = (footprint.of(summary), throughput) {
-                points.push(Point {
-                    cell,
-                    contender: view.contender_of(cell),
-                    number,
-                    label: row.label.clone(),
-                    bytes,
-                    throughput: throughput.median,
-                    on_front: false,
-                });
-            }
-        }
-    }
-    let beaten = |a: &Point, b: &Point| {
-        b.bytes <= a.bytes
-            && b.throughput >= a.throughput
-            && (b.bytes < a.bytes || b.throughput > a.throughput)
-    };
-    let front: Vec<bool> = points
-        .iter()
-        .map(|point| !points.iter().any(|other| beaten(point, other)))
+            Some(Point {
+                cell,
+                contender: view.contender_of(cell),
+                number,
+                label: row.label.clone(),
+                bytes: footprint.of(summary)?,
+                throughput: summary.metrics.get(&catalogue::THROUGHPUT)?.median,
+                is_on_front: false,
+            })
+        })
         .collect();
-    for (point, on_front) in points.iter_mut().zip(front) {
-        point.on_front = on_front;
+    for index in 0..points.len() {
+        let point = &points[index];
+        points[index].is_on_front = !points.iter().any(|other| point.is_dominated_by(other));
     }
     points
 }
 
-fn drawing(
-    view: &View,
-    group: &Group,
-    index: usize,
-    footprint: &Footprint,
-    points: &[Point],
-) -> Result<Drawing, DrawError> {
+fn drawing(view: &View, group: &Group, footprint: &Footprint, points: &[Point]) -> Drawing {
     let bytes: Vec<f64> = points.iter().map(|point| point.bytes).collect();
     let speeds: Vec<f64> = points.iter().map(|point| point.throughput).collect();
     // The widths of the labels on the left need a scale, and the scale needs nothing of them.
-    let upright = Area { left: 0.0, top: 26.0, right: 1.0, bottom: HEIGHT - axis::LOWER };
+    let upright = Area::of((0.0, 36.0), (1.0, HEIGHT - axis::LOWER));
     let speed = Scale::fitting(&speeds, (upright.bottom, upright.top), FAR);
     let left = axis::left_width(&speed, Quantity::Throughput, &upright).max(40.0);
-    let paper = Area { left, right: WIDTH - 8.0, ..upright };
-    let memory = Scale::fitting(&bytes, (paper.left, paper.right), FAR);
-    let places: Vec<(f64, f64)> = points
-        .iter()
-        .map(|point| (memory.place(point.bytes), speed.place(point.throughput)))
-        .collect();
-    let front = front(points, &places);
-    let (labels, areas) = labels(points, &places, &paper, &front);
-    let numbered = labels.iter().zip(points).any(|(label, point)| *label != point.label);
-    let description = describe(view, points, footprint);
-    let size = (WIDTH, HEIGHT);
-    let mut drawing = group_drawing(&PLOT, group, index, size, &description, |canvas| {
-        canvas.fill(paper, Ink::Band);
-        axis::left(canvas, &paper, &speed, Quantity::Throughput);
-        axis::lower(canvas, &paper, &memory, Quantity::Bytes, footprint.title);
-        canvas.text("Throughput (samples/s)", (4.0, 10.0), Anchor::Start, SMALL, Ink::Muted);
-        if front.len() > 1 {
-            canvas.line(&front, Ink::Rule, 1.6);
-        }
-        marks(canvas, view, points, &places, footprint);
-        for ((label, area), &(x, y)) in labels.iter().zip(&areas).zip(&places) {
-            leader(canvas, area, (x, y));
-            let at = (area.left + 2.0, area.middle().1);
-            canvas.text(label, at, Anchor::Start, size_of(numbered), Ink::Label);
-        }
-    })?;
-    if numbered {
-        drawing.table = Some(table(view, points, footprint));
-    }
-    Ok(drawing)
-}
-
-fn size_of(numbered: bool) -> f64 {
-    if numbered { TEXT } else { SMALL }
-}
-
-/// Full labels where all of them find a place near their points; numbers otherwise.
-fn labels(
-    points: &[Point],
-    places: &[(f64, f64)],
-    paper: &Area,
-    front: &[(f64, f64)],
-) -> (Vec<String>, Vec<Area>) {
-    let wishes = |labels: &[String], size: f64| -> Vec<Wish> {
-        labels
-            .iter()
-            .zip(places)
-            .map(|(label, &point)| Wish {
-                point,
-                size: (measure::width(label, size) + 4.0, size * 1.25),
-            })
-            .collect()
+    let paper = Area {
+        left,
+        right: WIDTH - 8.0,
+        ..upright
     };
-    let line: Vec<Area> = front.windows(2).map(|pair| beside(pair[0], pair[1])).collect();
-    let full: Vec<String> = points.iter().map(|point| point.label.clone()).collect();
-    if let Some(areas) = place::place(&wishes(&full, SMALL), paper, &line, MARK, REACH) {
-        return (full, areas);
+    let memory = Scale::fitting(&bytes, (paper.left, paper.right), FAR);
+    let place = |point: &Point| (memory.place(point.bytes), speed.place(point.throughput));
+    let mut canvas = Canvas::new(WIDTH, HEIGHT);
+    canvas.fill(paper, Ink::Band);
+    axis::left(&mut canvas, &paper, &speed, Quantity::Throughput);
+    axis::lower(
+        &mut canvas,
+        &paper,
+        &memory,
+        Quantity::Bytes,
+        footprint.title,
+    );
+    canvas.small("Throughput (samples/s)", (4.0, 10.0), Anchor::Start);
+    let on_front = points.iter().filter(|point| point.is_on_front);
+    let front = staircase(on_front.map(place).collect());
+    if front.len() > 1 {
+        canvas.line(&front, Ink::Rule, 1.6);
     }
-    let numbers: Vec<String> = points.iter().map(|point| point.number.to_string()).collect();
-    let wishes = wishes(&numbers, TEXT);
-    let areas = place::place(&wishes, paper, &line, MARK, WIDTH)
-        .or_else(|| place::place(&wishes, paper, &[], MARK, WIDTH))
-        .unwrap_or_else(|| {
-            // Hundreds of points on one spot: the table still tells them apart.
-            let at_point = |wish: &Wish| Area::around(wish.point, wish.size.0, wish.size.1);
-            wishes.iter().map(at_point).collect()
+    for point in points {
+        let (shape, ink) = (Shape::of(point.contender), Ink::series(point.contender));
+        canvas.hinted(&said(view, point, footprint), |canvas| {
+            canvas.mark(place(point), shape, MARK, ink, !point.is_on_front);
         });
-    (numbers, areas)
-}
-
-/// What an upright or level stretch of line takes, with a little air.
-fn beside(from: (f64, f64), to: (f64, f64)) -> Area {
-    const AIR: f64 = 2.0;
-    Area {
-        left: from.0.min(to.0) - AIR,
-        top: from.1.min(to.1) - AIR,
-        right: from.0.max(to.0) + AIR,
-        bottom: from.1.max(to.1) + AIR,
+    }
+    let numbered = points.iter().map(|point| (point.number, place(point)));
+    for label in labels(numbered, &paper) {
+        let at = label.area(&paper).middle();
+        canvas.text(&label.text(), at, Anchor::Middle, TEXT, Ink::Label);
+    }
+    let on_front = points.iter().filter(|point| point.is_on_front);
+    let best: Vec<_> = on_front.map(|point| said(view, point, footprint)).collect();
+    let description = format!("{} cells; Pareto front: {}.", points.len(), best.join("; "));
+    let table = Some(table(view, group, points, footprint));
+    Drawing {
+        table,
+        open: true,
+        ..Drawing::of(group, canvas, description)
     }
 }
 
-/// The line through the front, in steps: between two cells of it, nothing better than the lower
-/// one was measured.
-fn front(points: &[Point], places: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let mut line: Vec<(f64, f64)> = points
-        .iter()
-        .zip(places)
-        .filter(|(point, _)| point.on_front)
-        .map(|(_, place)| *place)
-        .collect();
-    line.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
-    let mut steps = Vec::new();
-    for &(x, y) in &line {
-        if let Some(&(_, before)) = steps.last() {
-            steps.push((x, before));
-        }
+fn said(view: &View, point: &Point, footprint: &Footprint) -> String {
+    format!(
+        "{} in {}: {}, {} {}",
+        point.label,
+        view.contenders[point.contender].label,
+        Quantity::Throughput.write(point.throughput),
+        format::bytes(point.bytes),
+        footprint.word
+    )
+}
+
+/// The line through the front: between two cells of it, nothing better than the lower one was
+/// measured.
+fn staircase(mut corners: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+    corners.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
+    let mut steps: Vec<(f64, f64)> = Vec::new();
+    for (x, y) in corners {
+        let before = steps.last().map(|&(_, before)| (x, before));
+        steps.extend(before);
         steps.push((x, y));
     }
     steps
 }
 
-fn marks(
-    canvas: &mut Canvas,
-    view: &View,
-    points: &[Point],
-    places: &[(f64, f64)],
-    footprint: &Footprint,
-) {
-    for (point, &place) in points.iter().zip(places) {
-        let hint = format!(
-            "{} in {}: {}, {} {}",
-            view.report.cells[point.cell].cell,
-            view.contenders[point.contender].label,
-            Quantity::Throughput.write(point.throughput),
-            format::bytes(point.bytes),
-            footprint.word,
+/// The number over a point, or the numbers over points that lie too close together.
+struct Label {
+    numbers: BTreeSet<usize>,
+    points: Vec<(f64, f64)>,
+}
+
+impl Label {
+    fn text(&self) -> String {
+        const MOST: usize = 6;
+        let numbers = self.numbers.iter().take(MOST).map(usize::to_string);
+        let more = (self.numbers.len() > MOST).then(|| "…".to_owned());
+        numbers.chain(more).collect::<Vec<_>>().join(", ")
+    }
+
+    fn area(&self, paper: &Area) -> Area {
+        let width = measure::width(&self.text(), TEXT) + 4.0;
+        let middle =
+            self.points.iter().map(|point| point.0).sum::<f64>() / self.points.len() as f64;
+        let middle = middle
+            .max(paper.left + width / 2.0)
+            .min(paper.right - width / 2.0);
+        let top = self
+            .points
+            .iter()
+            .map(|point| point.1)
+            .fold(f64::INFINITY, f64::min);
+        Area::around((middle, top - MARK / 2.0 - TEXT / 2.0 - 1.0), width, TEXT)
+    }
+}
+
+/// A label for each point, those that would lie over one another made one.
+fn labels(points: impl Iterator<Item = (usize, (f64, f64))>, paper: &Area) -> Vec<Label> {
+    let mut labels: Vec<Label> = Vec::new();
+    for (number, point) in points {
+        let mut label = Label {
+            numbers: [number].into(),
+            points: vec![point],
+        };
+        let touches = |label: &Label, other: &Label| other.area(paper).overlaps(&label.area(paper));
+        while let Some(index) = labels.iter().position(|other| touches(&label, other)) {
+            let other = labels.swap_remove(index);
+            label.numbers.extend(other.numbers);
+            label.points.extend(other.points);
+        }
+        labels.push(label);
+    }
+    labels
+}
+
+fn table(view: &View, group: &Group, points: &[Point], footprint: &Footprint) -> Table {
+    let heads = ["No.", footprint.title, "throughput", "on the Pareto front"];
+    values(view, group, &heads, |cell| {
+        let point = points.iter().find(|point| point.cell == cell)?;
+        let is_on_front = if point.is_on_front { "yes" } else { "no" };
+        Some(vec![
+            point.number.to_string().into(),
+            format::bytes(point.bytes).into(),
+            Quantity::Throughput.write(point.throughput).into(),
+            is_on_front.into(),
+        ])
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAPER: Area = Area::of((0.0, 0.0), (500.0, 300.0));
+
+    fn check(points: &[(f64, f64)], expect: &[&str]) {
+        let labels = labels((1..).zip(points.iter().copied()), &PAPER);
+        let areas: Vec<Area> = labels.iter().map(|label| label.area(&PAPER)).collect();
+        for (index, area) in areas.iter().enumerate() {
+            assert!(areas[..index].iter().all(|other| !area.overlaps(other)));
+        }
+        let texts: Vec<String> = labels.iter().map(Label::text).collect();
+        assert_eq!(texts, expect);
+    }
+
+    #[test]
+    fn points_on_one_spot_share_a_label() {
+        check(&[(10.0, 10.0), (100.0, 10.0)], &["1", "2"]);
+        check(
+            &[(100.0, 10.0), (200.0, 200.0), (101.0, 12.0)],
+            &["2", "1, 3"],
         );
-        let shape = Shape::of(point.contender);
-        canvas.hinted(&hint, |canvas| {
-            canvas.mark(place, shape, MARK, series(point.contender), !point.on_front);
-        });
+        check(&[(499.0, 150.0); 40], &["1, 2, 3, 4, 5, 6, …"]);
     }
-}
-
-/// A thin line from a label to its point, where it does not stand right beside it.
-fn leader(canvas: &mut Canvas, area: &Area, (x, y): (f64, f64)) {
-    let near = (x.clamp(area.left, area.right), y.clamp(area.top, area.bottom));
-    let (dx, dy) = (near.0 - x, near.1 - y);
-    let distance = dx.hypot(dy);
-    if distance > MARK {
-        let start = MARK / 2.0 / distance;
-        canvas.line(&[(x + dx * start, y + dy * start), near], Ink::Axis, 0.8);
-    }
-}
-
-fn table(view: &View, points: &[Point], footprint: &Footprint) -> Table {
-    let several = view.contenders.len() > 1;
-    let mut heads = vec!["No.", "Variant"];
-    if several {
-        heads.push(view.contender_head());
-    }
-    heads.extend([footprint.title, "Throughput", "On the front"]);
-    let rows = points
-        .iter()
-        .map(|point| {
-            let mut row = vec![point.number.to_string(), point.label.clone()];
-            if several {
-                row.push(view.contenders[point.contender].label.clone());
-            }
-            row.extend([
-                format::bytes(point.bytes),
-                Quantity::Throughput.write(point.throughput),
-                if point.on_front { "yes" } else { "no" }.to_owned(),
-            ]);
-            row
-        })
-        .collect();
-    Table {
-        caption: "The numbers in the picture".to_owned(),
-        heads: heads.into_iter().map(str::to_owned).collect(),
-        rows,
-        names: if several { 3 } else { 2 },
-        open: true,
-    }
-}
-
-fn describe(view: &View, points: &[Point], footprint: &Footprint) -> String {
-    let best: Vec<_> = points
-        .iter()
-        .filter(|point| point.on_front)
-        .map(|point| {
-            format!(
-                "{} in {} with {} and {} {}",
-                point.label,
-                view.contenders[point.contender].label,
-                Quantity::Throughput.write(point.throughput),
-                format::bytes(point.bytes),
-                footprint.word
-            )
-        })
-        .collect();
-    format!("{} cells; on the front: {}.", points.len(), best.join("; "))
 }

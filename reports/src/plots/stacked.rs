@@ -1,14 +1,14 @@
 //! Stacked bars, one for each cell: what several plots are made of.
 
-use super::{Key, Legend, Picture, Plot, group_drawing};
+use super::{Drawing, Key, Legend, Picture, describe, drawings, values};
 use crate::{
+    document::{Table, known},
     format::Quantity,
+    measure,
     model::{CellSummary, Group, Spread, View},
     svg::{
-        Anchor, Canvas, DrawError, SMALL, TEXT, axis,
+        Anchor, Area, Canvas, TEXT, axis,
         ink::Ink,
-        measure,
-        place::Area,
         rows::{Rows, WIDTH},
         scale::Scale,
     },
@@ -23,12 +23,11 @@ pub(super) struct Part {
 }
 
 /// What the bars show.
-pub(super) struct Stacked {
-    pub(super) plot: &'static Plot,
+pub(super) struct Stacked<'a> {
     /// All parts, in the order of the legend.
     pub(super) parts: &'static [&'static Part],
     /// The parts of a cell's bar from the left, each above 0; none where nothing is known.
-    pub(super) stack: fn(&CellSummary) -> Stack,
+    pub(super) stack: &'a dyn Fn(&CellSummary) -> Stack,
     pub(super) quantity: Quantity,
     /// A value as text.
     pub(super) format: fn(f64) -> String,
@@ -55,112 +54,96 @@ fn total(parts: &[(&Part, f64)]) -> f64 {
     parts.iter().map(|(_, value)| value).sum()
 }
 
-impl Stacked {
-    pub(super) fn draw(&self, view: &View) -> Result<Picture, DrawError> {
+impl Stacked<'_> {
+    pub(super) fn draw(&self, view: &View) -> Picture {
         let stacks: Vec<Stack> = view.report.cells.iter().map(self.stack).collect();
-        if stacks.iter().all(Vec::is_empty) {
-            return Ok(Picture::default());
-        }
-        let drawings = view
-            .groups
-            .iter()
-            .enumerate()
-            .filter(|(_, group)| group.cells().any(|cell| !stacks[cell].is_empty()))
-            .map(|(index, group)| {
-                let rows = Rows::of(view, group, TOP);
-                let size = (WIDTH, rows.bottom + axis::LOWER);
-                let description = self.describe(view, group, &stacks);
-                group_drawing(self.plot, group, index, size, &description, |canvas| {
-                    self.draw_group(canvas, view, &rows, &stacks);
-                })
+        let drawings = drawings(view, |group| {
+            if group.cells().all(|cell| stacks[cell].is_empty()) {
+                return None;
+            }
+            let rows = Rows::of(view, group, TOP);
+            let mut canvas = Canvas::new(WIDTH, rows.bottom + axis::LOWER);
+            self.draw_group(&mut canvas, view, &rows, &stacks);
+            let description = describe(view, group, |cell| {
+                let stack = stacks[cell].iter();
+                let parts: Vec<_> = stack.map(|(part, value)| self.say(part, *value)).collect();
+                Some(parts.join(", "))
+            });
+            let table = self.table(view, group, &stacks);
+            Some(Drawing {
+                table: Some(table),
+                ..Drawing::of(group, canvas, description)
             })
-            .collect::<Result<_, _>>()?;
-        let used = |part: &&&Part| {
+        });
+        let is_used = |part: &&&Part| {
             let mut all = stacks.iter().flatten();
             all.any(|(other, _)| other.label == part.label)
         };
-        let keys = self
-            .parts
-            .iter()
-            .filter(used)
-            .map(|part| Key::area(part.ink, part.label))
-            .collect();
-        let legends = vec![Legend { title: "", keys }];
-        Ok(Picture { legends, drawings })
+        let used = self.parts.iter().filter(is_used);
+        let keys = used.map(|part| Key::area(part.ink, part.label)).collect();
+        Picture {
+            legends: vec![Legend { title: "", keys }],
+            drawings,
+        }
+    }
+
+    fn table(&self, view: &View, group: &Group, stacks: &[Stack]) -> Table {
+        let in_group = || group.cells().flat_map(|cell| &stacks[cell]);
+        let is_used = |part: &&&Part| in_group().any(|(other, _)| other.label == part.label);
+        let used: Vec<_> = self.parts.iter().filter(is_used).collect();
+        let heads: Vec<_> = used.iter().map(|part| part.label).chain(["sum"]).collect();
+        values(view, group, &heads, |cell| {
+            let stack = &stacks[cell];
+            let of = |part: &Part| {
+                let found = stack.iter().find(|(other, _)| other.label == part.label);
+                known(found.map(|(_, value)| (self.format)(*value)))
+            };
+            let sum = (self.format)(total(stack));
+            let all = used.iter().map(|part| of(part)).chain([sum.into()]);
+            (!stack.is_empty()).then(|| all.collect())
+        })
+    }
+
+    fn say(&self, part: &Part, value: f64) -> String {
+        format!("{} {}", part.label.to_lowercase(), (self.format)(value))
     }
 
     fn draw_group(&self, canvas: &mut Canvas, view: &View, rows: &Rows, stacks: &[Stack]) {
-        let metric_width = rows
-            .lanes()
-            .map(|lane| measure::bold_width(&(self.format)(total(&stacks[lane.cell])), TEXT))
+        let totals = || rows.lanes().map(|lane| total(&stacks[lane.cell]));
+        let value_width = totals()
+            .map(|total| measure::bold_width(&(self.format)(total), TEXT))
             .fold(0.0, f64::max);
-        let bars = Area {
-            left: rows.left,
-            top: rows.top,
-            right: WIDTH - metric_width - 22.0,
-            bottom: rows.bottom,
-        };
-        let most = rows
-            .lanes()
-            .map(|lane| total(&stacks[lane.cell]))
-            .fold(0.0, f64::max);
+        let bars = Area::of(
+            (rows.left, rows.top),
+            (WIDTH - value_width - 22.0, rows.bottom),
+        );
+        let most = totals().fold(0.0, f64::max);
         let most = if most > 0.0 { most } else { self.least };
         let scale = Scale::linear((0.0, most), (bars.left, bars.right));
         rows.draw(canvas);
         axis::lower(canvas, &bars, &scale, self.quantity, self.axis);
         for lane in rows.lanes() {
+            let cell = &view.report.cells[lane.cell];
             let parts = &stacks[lane.cell];
             if parts.is_empty() {
-                let why = if view.report.cells[lane.cell].ok == 0 {
+                let why = if cell.ok == 0 {
                     view.why_nothing(lane.cell)
                 } else {
-                    self.unknown.to_owned()
+                    self.unknown.into()
                 };
-                let why = measure::shorten(&why, SMALL, WIDTH - bars.left - 12.0);
-                canvas.text(
-                    &why,
-                    (bars.left + 6.0, lane.y),
-                    Anchor::Start,
-                    SMALL,
-                    Ink::Danger,
-                );
+                rows.remark(canvas, lane, &why);
                 continue;
             }
             let mut from = 0.0;
             for (part, value) in parts {
-                let area = Area {
-                    left: scale.place(from),
-                    top: lane.y - 7.0,
-                    right: scale.place(from + value),
-                    bottom: lane.y + 7.0,
-                };
-                let hint = format!(
-                    "{}: {} {}",
-                    view.report.cells[lane.cell].cell,
-                    part.label.to_lowercase(),
-                    (self.format)(*value)
-                );
+                let (left, right) = (scale.place(from), scale.place(from + value));
+                let area = Area::of((left, lane.y - 7.0), (right, lane.y + 7.0));
+                let hint = format!("{}: {}", cell.cell, self.say(part, *value));
                 canvas.hinted(&hint, |canvas| canvas.fill(area, part.ink));
                 from += value;
             }
             let at = (scale.place(from) + 8.0, lane.y);
             canvas.bold(&(self.format)(from), at, Anchor::Start, TEXT, Ink::Text);
         }
-    }
-
-    fn describe(&self, view: &View, group: &Group, stacks: &[Stack]) -> String {
-        let lines = group.rows.iter().flat_map(|row| {
-            row.cells.iter().map(|&cell| {
-                let image = &view.contenders[view.contender_of(cell)].label;
-                let parts: Vec<_> = stacks[cell]
-                    .iter()
-                    .map(|(part, value)| {
-                        format!("{} {}", part.label.to_lowercase(), (self.format)(*value))
-                    })
-                    .collect();
-                format!("{} in {image}: {}.", row.label, parts.join(", "))
-            })
-        });
-        lines.collect::<Vec<_>>().join(" ")
     }
 }

@@ -1,6 +1,5 @@
 //! Where the time of a training step goes.
 
-use metrics::catalogue;
 use super::{
     Picture, Plot,
     stacked::{Part, Stack, Stacked, medians},
@@ -8,8 +7,9 @@ use super::{
 use crate::{
     format::{self, Quantity},
     model::{CellSummary, View},
-    svg::{DrawError, ink::Ink},
+    svg::ink::Ink,
 };
+use metrics::catalogue;
 
 pub(super) const PLOT: Plot = Plot {
     id: "step-parts",
@@ -22,10 +22,22 @@ pub(super) const PLOT: Plot = Plot {
     draw,
 };
 
-const DATA: Part = Part { ink: Ink::Part(2), label: "Data" };
-const FORWARD: Part = Part { ink: Ink::Part(0), label: "Forward and loss" };
-const BACKWARD: Part = Part { ink: Ink::Part(1), label: "Backward" };
-const OPTIMIZER: Part = Part { ink: Ink::Part(4), label: "Optimizer" };
+const DATA: Part = Part {
+    ink: Ink::Part(2),
+    label: "Data",
+};
+const FORWARD: Part = Part {
+    ink: Ink::Part(0),
+    label: "Forward and loss",
+};
+const BACKWARD: Part = Part {
+    ink: Ink::Part(1),
+    label: "Backward",
+};
+const OPTIMIZER: Part = Part {
+    ink: Ink::Part(4),
+    label: "Optimizer",
+};
 const PARTS: [&Part; 4] = [&DATA, &FORWARD, &BACKWARD, &OPTIMIZER];
 
 fn stack(cell: &CellSummary) -> Stack {
@@ -38,11 +50,10 @@ fn stack(cell: &CellSummary) -> Stack {
     ])
 }
 
-fn draw(view: &View) -> Result<Picture, DrawError> {
+fn draw(view: &View) -> Picture {
     let bars = Stacked {
-        plot: &PLOT,
         parts: &PARTS,
-        stack,
+        stack: &stack,
         quantity: Quantity::Seconds,
         format: format::seconds,
         axis: "Time of a step",

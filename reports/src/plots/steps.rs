@@ -2,16 +2,16 @@
 
 use metrics::catalogue;
 use protocol::Step;
+use record::Record;
 
-use super::{Picture, Plot, contender_legend, group_drawing, series};
+use super::{Drawing, Picture, Plot, contender_legend, describe, drawings};
 use crate::{
     format::{self, Quantity},
-    model::{Group, Row, View},
+    measure,
+    model::{Row, View},
     svg::{
-        Anchor, Canvas, DrawError, LEADING, SMALL, TEXT, axis,
+        Anchor, Area, Canvas, Shape, TEXT, axis,
         ink::Ink,
-        measure,
-        place::Area,
         rows::WIDTH,
         scale::{self, Scale},
     },
@@ -28,138 +28,123 @@ pub(super) const PLOT: Plot = Plot {
 
 const COLUMNS: usize = 3;
 const GUTTER: f64 = 22.0;
+const TITLE: f64 = 36.0;
 const PANEL: f64 = 112.0;
+const UNDER: f64 = 30.0;
 /// One greatest step beyond so many medians makes the scale logarithmic.
 const FAR: f64 = 5.0;
 
-fn draw(view: &View) -> Result<Picture, DrawError> {
-    let mut drawings = Vec::new();
-    for (index, group) in view.groups.iter().enumerate() {
-        let rows: Vec<&Row> = group.rows.iter().filter(|row| has_steps(view, row)).collect();
-        if rows.is_empty() {
-            continue;
-        }
-        let width = (WIDTH - GUTTER * (COLUMNS as f64 - 1.0)) / COLUMNS as f64;
-        let titles: Vec<Vec<String>> = rows
+/// A successful run with its contender.
+type Run<'a> = (usize, &'a Record);
+
+fn draw(view: &View) -> Picture {
+    let drawings = drawings(view, |group| {
+        let rows = group
+            .rows
             .iter()
-            .map(|row| measure::wrap(&row.label, TEXT, width / 1.16))
-            .collect();
-        let bands: Vec<Band> = layout(&titles);
-        let height = bands.last().map_or(0.0, |band| band.bottom);
-        let description = describe(view, group, &rows);
-        let size = (WIDTH, height);
-        drawings.push(group_drawing(&PLOT, group, index, size, &description, |canvas| {
-            for (place, (row, title)) in rows.iter().zip(&titles).enumerate() {
-                let band = &bands[place / COLUMNS];
-                let left = (place % COLUMNS) as f64 * (width + GUTTER);
-                panel(canvas, view, row, title, left, width, band);
-            }
-        })?);
+            .map(|row| (row.label.as_str(), runs(view, row)));
+        let rows: Vec<(&str, Vec<Run>)> = rows.filter(|(_, runs)| !runs.is_empty()).collect();
+        let height = TITLE + PANEL + UNDER;
+        let mut canvas = Canvas::new(WIDTH, rows.len().div_ceil(COLUMNS) as f64 * height);
+        let width = (WIDTH + GUTTER) / COLUMNS as f64;
+        for (index, (label, runs)) in rows.iter().enumerate() {
+            let left = (index % COLUMNS) as f64 * width;
+            let top = (index / COLUMNS) as f64 * height;
+            let (right, bottom) = (left + width - GUTTER, top + TITLE + PANEL);
+            panel(
+                &mut canvas,
+                label,
+                runs,
+                &Area::of((left, top), (right, bottom)),
+            );
+        }
+        let description = describe(view, group, |cell| {
+            let metrics = &view.report.cells[cell].metrics;
+            let median = format::seconds(metrics.get(&catalogue::STEP_MEDIAN)?.median);
+            let late = format::seconds(metrics.get(&catalogue::STEP_P99)?.median);
+            Some(format!("median step {median}, 99 % below {late}"))
+        });
+        (!rows.is_empty()).then(|| Drawing::of(group, canvas, description))
+    });
+    Picture {
+        legends: contender_legend(view),
+        drawings,
     }
-    Ok(Picture { legends: contender_legend(view), drawings })
 }
 
-/// A row of panels.
-struct Band {
-    top: f64,
-    title_height: f64,
-    bottom: f64,
+fn runs<'a>(view: &View<'a>, row: &Row) -> Vec<Run<'a>> {
+    let cells = row.cells.iter();
+    let runs = cells.flat_map(|&cell| {
+        let contender = view.contender_of(cell);
+        view.good_runs(cell)
+            .into_iter()
+            .map(move |run| (contender, run))
+    });
+    runs.filter(|(_, run)| !run.steps.is_empty()).collect()
 }
 
-fn layout(titles: &[Vec<String>]) -> Vec<Band> {
-    let mut top = 0.0;
-    titles
-        .chunks(COLUMNS)
-        .map(|chunk| {
-            let lines = chunk.iter().map(Vec::len).max().unwrap_or(1);
-            let title_height = lines as f64 * TEXT * LEADING + 20.0;
-            let band = Band { top, title_height, bottom: top + title_height + PANEL + 32.0 };
-            top = band.bottom;
-            band
-        })
-        .collect()
-}
-
-fn has_steps(view: &View, row: &Row) -> bool {
-    let mut cells = row.cells.iter();
-    cells.any(|cell| view.good_runs(*cell).iter().any(|run| !run.steps.is_empty()))
-}
-
-fn panel(
-    canvas: &mut Canvas,
-    view: &View,
-    row: &Row,
-    title: &[String],
-    left: f64,
-    width: f64,
-    band: &Band,
-) {
-    let runs: Vec<(usize, &str, &[Step])> = row
-        .cells
-        .iter()
-        .flat_map(|&cell| {
-            let contender = view.contender_of(cell);
-            let runs = view.good_runs(cell).into_iter();
-            runs.map(move |run| (contender, run.run.as_str(), &run.steps[..]))
-        })
-        .filter(|(_, _, steps)| !steps.is_empty())
-        .collect();
-    let times: Vec<f64> = runs
-        .iter()
-        .flat_map(|(_, _, steps)| steps.iter().map(|step| step.seconds))
-        .collect();
-    let last = runs
-        .iter()
-        .filter_map(|(_, _, steps)| steps.last())
-        .map(|step| step.index)
-        .max()
-        .unwrap_or(0);
+fn panel(canvas: &mut Canvas, label: &str, runs: &[Run], area: &Area) {
+    let steps = || runs.iter().flat_map(|(_, run)| &run.steps);
+    let times: Vec<f64> = steps().map(|step| step.seconds).collect();
+    let last = steps().map(|step| step.index).max().unwrap_or(0);
     let upright = Area {
-        left: 0.0,
-        top: band.top + band.title_height,
-        right: 1.0,
-        bottom: band.top + band.title_height + PANEL,
+        top: area.top + TITLE,
+        ..*area
     };
     let scale = time_scale(&times, (upright.bottom - 3.0, upright.top + 3.0));
     let labels = axis::left_width(&scale, Quantity::Seconds, &upright);
-    let paper = Area { left: left + labels, right: left + width - 6.0, ..upright };
+    let paper = Area {
+        left: area.left + labels,
+        right: area.right - 6.0,
+        ..upright
+    };
     let along = Scale::linear((0.0, f64::from(last.max(1))), (paper.left, paper.right));
-    let first_line = band.top + TEXT * LEADING / 2.0 + 2.0;
-    for (line, number) in title.iter().zip(0_u32..) {
-        let y = first_line + f64::from(number) * TEXT * LEADING;
-        canvas.bold(line, (left, y), Anchor::Start, TEXT, Ink::Text);
-    }
+    let title = measure::shorten(label, TEXT, area.width() / 1.16);
+    let at = (area.left, area.top + TEXT);
+    canvas.hinted(label, |canvas| {
+        canvas.bold(&title, at, Anchor::Start, TEXT, Ink::Text);
+    });
     let unit = axis::unit_of(&scale, Quantity::Seconds);
-    canvas.text(unit, (left, paper.top - 10.0), Anchor::Start, SMALL, Ink::Muted);
+    canvas.small(unit, (area.left, paper.top - 10.0), Anchor::Start);
     canvas.fill(paper, Ink::Band);
     axis::left(canvas, &paper, &scale, Quantity::Seconds);
     step_axis(canvas, &paper, &along, last);
-    for (contender, name, steps) in runs {
-        let points = thin(steps, &along, &scale);
-        let hint = format!("{name}: {}", format::plural(steps.len(), "step", "steps"));
+    for &(contender, run) in runs {
+        let points = thin(&run.steps, &along, &scale);
+        let hint = format!(
+            "{}: {}",
+            run.run,
+            format::plural(run.steps.len(), "step", "steps")
+        );
+        let ink = Ink::series(contender);
         canvas.hinted(&hint, |canvas| match points[..] {
-            [point] => canvas.mark(point, crate::svg::Shape::of(contender), 6.0, series(contender), false),
-            _ => canvas.line_through(&points, series(contender), 1.3, 0.75),
+            [point] => canvas.mark(point, Shape::of(contender), 6.0, ink, false),
+            _ => canvas.line_through(&points, ink, 1.3, 0.75),
         });
     }
 }
 
 fn step_axis(canvas: &mut Canvas, paper: &Area, along: &Scale, last: u32) {
-    canvas.line(&[(paper.left, paper.bottom), (paper.right, paper.bottom)], Ink::Axis, 1.0);
-    let mut ends = vec![0];
+    axis::base(canvas, paper);
+    let y = paper.bottom + 10.0;
+    let mut write = |text: &str, x: f64, anchor| canvas.small(text, (x, y), anchor);
+    write("0", along.place(0.0), Anchor::Start);
+    write("step", paper.middle().0, Anchor::Middle);
     if last > 0 {
-        ends.push(last);
+        write(
+            &format::count(u64::from(last)),
+            along.place(f64::from(last)),
+            Anchor::End,
+        );
     }
-    for end in ends {
-        let anchor = if end == 0 { Anchor::Start } else { Anchor::End };
-        let at = (along.place(f64::from(end)), paper.bottom + 10.0);
-        canvas.text(&format::count(u64::from(end)), at, anchor, SMALL, Ink::Muted);
-    }
-    canvas.text("step", (paper.middle().0, paper.bottom + 10.0), Anchor::Middle, SMALL, Ink::Muted);
 }
 
 fn time_scale(times: &[f64], paper: (f64, f64)) -> Scale {
-    let mut sorted: Vec<f64> = times.iter().copied().filter(|time| time.is_finite()).collect();
+    let mut sorted: Vec<f64> = times
+        .iter()
+        .copied()
+        .filter(|time| time.is_finite())
+        .collect();
     sorted.sort_by(f64::total_cmp);
     let (low, high) = scale::extent(&sorted);
     let middle = sorted.get(sorted.len() / 2).copied().unwrap_or(1.0);
@@ -171,42 +156,14 @@ fn time_scale(times: &[f64], paper: (f64, f64)) -> Scale {
     Scale::linear(((low - room).max(0.0), high + room), paper)
 }
 
-/// The line of a run with at most two points in a pixel: the least and the greatest.
+/// The line of a run, thinned to at most two points in a pixel.
 fn thin(steps: &[Step], along: &Scale, scale: &Scale) -> Vec<(f64, f64)> {
-    const MOST: usize = 300;
-    let place = |step: &Step| (along.place(f64::from(step.index)), scale.place(step.seconds));
-    if steps.len() <= MOST * 2 {
-        return steps.iter().map(place).collect();
-    }
-    let stretch = steps.len().div_ceil(MOST);
-    steps
-        .chunks(stretch)
-        .flat_map(|chunk| {
-            let by_time = |a: &&Step, b: &&Step| a.seconds.total_cmp(&b.seconds);
-            let mut ends: Vec<&Step> =
-                [chunk.iter().min_by(by_time), chunk.iter().max_by(by_time)]
-                    .into_iter()
-                    .flatten()
-                    .collect();
-            ends.sort_by_key(|step| step.index);
-            ends.into_iter().map(place).collect::<Vec<_>>()
-        })
-        .collect()
-}
-
-fn describe(view: &View, group: &Group, rows: &[&Row]) -> String {
-    let lines = rows.iter().flat_map(|row| {
-        row.cells.iter().filter_map(|&cell| {
-            let metrics = &view.report.cells[cell].metrics;
-            let (middle, late) = (metrics.get(&catalogue::STEP_MEDIAN)?, metrics.get(&catalogue::STEP_P99)?);
-            Some(format!(
-                "{} in {}: median step {}, 99 % below {}.",
-                row.label,
-                view.contenders[view.contender_of(cell)].label,
-                format::seconds(middle.median),
-                format::seconds(late.median)
-            ))
-        })
-    });
-    format!("{}. {}", group.scenario, lines.collect::<Vec<_>>().join(" "))
+    let place = |step: &Step| {
+        (
+            along.place(f64::from(step.index)),
+            scale.place(step.seconds),
+        )
+    };
+    let points: Vec<(f64, f64)> = steps.iter().map(place).collect();
+    scale::extremes(&points, 300)
 }

@@ -1,15 +1,15 @@
 //! Throughput with its spread: how fast on the left, how steady on the right.
 
 use metrics::catalogue;
-use super::{Picture, Plot, contender_legend, group_drawing, series};
+
+use super::{Drawing, Picture, Plot, contender_legend, describe, drawings};
 use crate::{
     format::{self, Quantity},
+    measure,
     model::{Group, Row, Spread, View},
     svg::{
-        Anchor, Canvas, DrawError, SMALL, Shape, TEXT, axis,
+        Anchor, Area, Canvas, Shape, TEXT, axis,
         ink::Ink,
-        measure,
-        place::Area,
         rows::{Lane, Rows, WIDTH},
         scale::Scale,
     },
@@ -32,22 +32,24 @@ const TOP: f64 = 4.0;
 /// The scale of deviations goes at least this far, in percent.
 const LEAST_DEVIATION: f64 = 0.5;
 
-fn draw(view: &View) -> Result<Picture, DrawError> {
+fn draw(view: &View) -> Picture {
     let reach = reach(view);
-    let drawings = view
-        .groups
-        .iter()
-        .enumerate()
-        .filter(|(_, group)| group.cells().any(|cell| spread(view, cell).is_some()))
-        .map(|(index, group)| {
-            let rows = Rows::of(view, group, TOP);
-            let size = (WIDTH, rows.bottom + axis::LOWER);
-            group_drawing(&PLOT, group, index, size, &describe(view, group), |canvas| {
-                draw_group(canvas, view, group, &rows, reach);
-            })
-        })
-        .collect::<Result<_, _>>()?;
-    Ok(Picture { legends: contender_legend(view), drawings })
+    let drawings = drawings(view, |group| {
+        group.cells().find_map(|cell| spread(view, cell))?;
+        let rows = Rows::of(view, group, TOP);
+        let mut canvas = Canvas::new(WIDTH, rows.bottom + axis::LOWER);
+        draw_group(&mut canvas, view, group, &rows, reach);
+        let description = describe(view, group, |cell| {
+            let metric = spread(view, cell);
+            let metric = metric.map(|spread| Quantity::Throughput.write(spread.median));
+            Some(metric.unwrap_or_else(|| view.why_nothing(cell)))
+        });
+        Some(Drawing::of(group, canvas, description))
+    });
+    Picture {
+        legends: contender_legend(view),
+        drawings,
+    }
 }
 
 fn spread(view: &View, cell: usize) -> Option<Spread> {
@@ -58,21 +60,32 @@ fn values<'a>(view: &View<'a>, cell: usize) -> Vec<(&'a str, f64)> {
     view.good_runs(cell)
         .into_iter()
         .filter_map(|run| {
-            let value = run.metrics.as_ref()?.summary.throughput_samples_per_second?;
+            let value = run
+                .metrics
+                .as_ref()?
+                .summary
+                .throughput_samples_per_second?;
             value.is_finite().then_some((run.run.as_str(), value))
         })
         .collect()
 }
 
 fn deviation(value: f64, median: f64) -> f64 {
-    if median == 0.0 { 0.0 } else { (value / median - 1.0) * 100.0 }
+    if median == 0.0 {
+        0.0
+    } else {
+        (value / median - 1.0) * 100.0
+    }
 }
 
 /// What the runs of a lane are held against: the first contender's median where there are
 /// several, the cell's own elsewhere.
 fn reference(view: &View, row: &Row, cell: usize) -> Option<f64> {
     let own = spread(view, cell)?.median;
-    let first = row.cells.first().filter(|first| view.contender_of(**first) == 0);
+    let first = row
+        .cells
+        .first()
+        .filter(|first| view.contender_of(**first) == 0);
     let first = first.and_then(|first| spread(view, *first));
     Some(first.map_or(own, |spread| spread.median))
 }
@@ -86,7 +99,9 @@ fn reach(view: &View) -> f64 {
         .filter_map(|(row, cell)| Some((cell, reference(view, row, cell)?)))
         .flat_map(|(cell, reference)| {
             let values = values(view, cell);
-            values.into_iter().map(move |(_, value)| deviation(value, reference).abs())
+            values
+                .into_iter()
+                .map(move |(_, value)| deviation(value, reference).abs())
         })
         .collect();
     deviations.sort_by(f64::total_cmp);
@@ -106,14 +121,22 @@ fn draw_group(canvas: &mut Canvas, view: &View, group: &Group, rows: &Rows, reac
         .iter()
         .map(|(_, spread)| measure::bold_width(&format::significant(spread.median, 4), TEXT))
         .fold(30.0, f64::max);
-    let bars = Area {
-        left: rows.left,
-        top: rows.top,
-        right: WIDTH - SPREAD_WIDTH - GAP - metric_width - 24.0,
-        bottom: rows.bottom,
+    let bars = Area::of(
+        (rows.left, rows.top),
+        (
+            WIDTH - SPREAD_WIDTH - GAP - metric_width - 24.0,
+            rows.bottom,
+        ),
+    );
+    let noise = Area {
+        left: WIDTH - SPREAD_WIDTH - 8.0,
+        right: WIDTH - 8.0,
+        ..bars
     };
-    let noise = Area { left: WIDTH - SPREAD_WIDTH - 8.0, right: WIDTH - 8.0, ..bars };
-    let most = metrics.iter().map(|(_, spread)| spread.maximum).fold(0.0, f64::max);
+    let most = metrics
+        .iter()
+        .map(|(_, spread)| spread.maximum)
+        .fold(0.0, f64::max);
     let most = if most > 0.0 { most } else { 1.0 };
     let speed = Scale::linear((0.0, most), (bars.left, bars.right));
     let deviations = Scale::linear((-reach, reach), (noise.left, noise.right));
@@ -126,31 +149,43 @@ fn draw_group(canvas: &mut Canvas, view: &View, group: &Group, rows: &Rows, reac
     };
     axis::lower(canvas, &noise, &deviations, Quantity::Percent, title);
     let zero = deviations.place(0.0);
-    canvas.line(&[(zero, noise.top), (zero, noise.bottom)], Ink::Axis, 1.0);
-    for (row, lane) in group.rows.iter().zip(&rows.rows).flat_map(|(row, drawn)| {
-        drawn.lanes.iter().map(move |lane| (row, lane))
-    }) {
+    canvas.upright(zero, (noise.top, noise.bottom), Ink::Axis, 1.0);
+    for (row, lane) in group
+        .rows
+        .iter()
+        .zip(&rows.rows)
+        .flat_map(|(row, drawn)| drawn.lanes.iter().map(move |lane| (row, lane)))
+    {
         let (Some(spread), Some(reference)) =
             (spread(view, lane.cell), reference(view, row, lane.cell))
         else {
-            let why = view.why_nothing(lane.cell);
-            let why = measure::shorten(&why, SMALL, WIDTH - bars.left - 12.0);
-            canvas.text(&why, (bars.left + 6.0, lane.y), Anchor::Start, SMALL, Ink::Danger);
+            rows.remark(canvas, lane, &view.why_nothing(lane.cell));
             continue;
         };
-        let ink = series(lane.contender);
+        let ink = Ink::series(lane.contender);
         let label = &view.report.cells[lane.cell].cell;
         canvas.hinted(&hint(label, &spread), |canvas| {
             let end = speed.place(spread.median);
-            let bar = Area { left: bars.left, top: lane.y - 6.0, right: end, bottom: lane.y + 6.0 };
+            let bar = Area::of((bars.left, lane.y - 6.0), (end, lane.y + 6.0));
             canvas.fill(bar, ink);
             let metric = format::significant(spread.median, 4);
             let at = (bars.right + 12.0 + metric_width, lane.y);
             canvas.bold(&metric, at, Anchor::End, TEXT, Ink::Text);
         });
-        range(canvas, (speed.place(spread.minimum), speed.place(spread.maximum)), lane.y);
+        range(
+            canvas,
+            (speed.place(spread.minimum), speed.place(spread.maximum)),
+            lane.y,
+        );
         let values = values(view, lane.cell);
-        runs(canvas, lane, &values, &spread, reference, (&deviations, reach));
+        runs(
+            canvas,
+            lane,
+            &values,
+            &spread,
+            reference,
+            (&deviations, reach),
+        );
     }
 }
 
@@ -171,7 +206,7 @@ fn runs(
         let hint = format!("{run}: {}, {off:+.2} %", Quantity::Throughput.write(*value));
         canvas.hinted(&hint, |canvas| {
             let at = (place(*value), lane.y);
-            let ink = series(lane.contender);
+            let ink = Ink::series(lane.contender);
             if off.abs() > reach {
                 canvas.beyond(at, off > 0.0, ink);
             } else {
@@ -181,7 +216,7 @@ fn runs(
     }
     if values.len() > 1 {
         let middle = place(spread.median);
-        canvas.line(&[(middle, lane.y - 7.0), (middle, lane.y + 7.0)], Ink::Text, 1.4);
+        canvas.upright(middle, (lane.y - 7.0, lane.y + 7.0), Ink::Text, 1.4);
     }
 }
 
@@ -191,9 +226,9 @@ fn range(canvas: &mut Canvas, (low, high): (f64, f64), y: f64) {
     if high - low < VISIBLE {
         return;
     }
-    canvas.line(&[(low, y), (high, y)], Ink::Text, 1.2);
+    canvas.level((low, high), y, Ink::Text, 1.2);
     for end in [low, high] {
-        canvas.line(&[(end, y - 4.0), (end, y + 4.0)], Ink::Text, 1.2);
+        canvas.upright(end, (y - 4.0, y + 4.0), Ink::Text, 1.2);
     }
 }
 
@@ -208,18 +243,4 @@ fn hint(cell: &str, spread: &Spread) -> String {
         format::significant(spread.maximum, 4),
         format::plural(spread.n, "run", "runs"),
     )
-}
-
-fn describe(view: &View, group: &Group) -> String {
-    let lines = group.rows.iter().flat_map(|row| {
-        row.cells.iter().map(|&cell| {
-            let image = &view.contenders[view.contender_of(cell)].label;
-            let metric = spread(view, cell).map_or_else(
-                || view.why_nothing(cell),
-                |spread| Quantity::Throughput.write(spread.median),
-            );
-            format!("{} in {image}: {metric}.", row.label)
-        })
-    });
-    lines.collect::<Vec<_>>().join(" ")
 }

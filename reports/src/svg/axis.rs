@@ -1,82 +1,74 @@
 //! Axes with their ticks, titles and grid.
 
 use super::{
-    Anchor, Canvas, SMALL,
+    Anchor, Area, Canvas, SMALL,
     ink::Ink,
-    measure,
-    place::Area,
     scale::{Scale, Tick},
 };
-use crate::format::Quantity;
+use crate::{format::Quantity, measure};
 
 /// Height that a lower axis with its title takes.
-pub const LOWER: f64 = 36.0;
+pub(crate) const LOWER: f64 = 36.0;
+/// Between the labels of a lower axis.
+const GAP: f64 = 10.0;
 
 /// A lower axis under `area` with its grid; `title` gets the unit behind it.
-pub fn lower(canvas: &mut Canvas, area: &Area, scale: &Scale, quantity: Quantity, title: &str) {
-    let ticks = ticks_that_fit(scale, quantity, area.width());
-    for tick in &ticks.0 {
+pub(crate) fn lower(
+    canvas: &mut Canvas,
+    area: &Area,
+    scale: &Scale,
+    quantity: Quantity,
+    title: &str,
+) {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "from 2 to 8"
+    )]
+    let most = (area.width() / 50.0).clamp(2.0, 8.0) as usize;
+    let (ticks, unit) = ticks(scale, quantity, most, |before, after| {
+        let half = |tick: &Tick| measure::width(&tick.label, SMALL) / 2.0;
+        scale.place(after.value) - half(after) - scale.place(before.value) - half(before) >= GAP
+    });
+    for tick in &ticks {
         let x = scale.place(tick.value);
-        canvas.line(&[(x, area.top), (x, area.bottom)], Ink::Grid, 1.0);
-        canvas.text(
-            &tick.label,
-            (x, area.bottom + 10.0),
-            Anchor::Middle,
-            SMALL,
-            Ink::Muted,
-        );
+        canvas.upright(x, (area.top, area.bottom), Ink::Grid, 1.0);
+        canvas.small(&tick.label, (x, area.bottom + 10.0), Anchor::Middle);
     }
-    canvas.line(
-        &[(area.left, area.bottom), (area.right, area.bottom)],
-        Ink::Axis,
-        1.0,
-    );
-    let title = measure::shorten(&with_unit(title, ticks.1), SMALL, area.width() + 60.0);
-    canvas.text(
-        &title,
-        (area.middle().0, area.bottom + 26.0),
-        Anchor::Middle,
-        SMALL,
-        Ink::Muted,
-    );
+    base(canvas, area);
+    let title = measure::shorten(&with_unit(title, unit), SMALL, area.width() + 60.0);
+    let at = (area.middle().0, area.bottom + 26.0);
+    canvas.small(&title, at, Anchor::Middle);
+}
+
+/// The line under `area`.
+pub(crate) fn base(canvas: &mut Canvas, area: &Area) {
+    canvas.level((area.left, area.right), area.bottom, Ink::Axis, 1.0);
 }
 
 /// A left axis beside `area` with its grid, without title.
-pub fn left(canvas: &mut Canvas, area: &Area, scale: &Scale, quantity: Quantity) {
-    let (ticks, _) = left_ticks(scale, quantity, area);
-    for tick in &ticks {
+pub(crate) fn left(canvas: &mut Canvas, area: &Area, scale: &Scale, quantity: Quantity) {
+    for tick in &left_ticks(scale, quantity, area) {
         let y = scale.place(tick.value);
-        canvas.line(&[(area.left, y), (area.right, y)], Ink::Grid, 1.0);
-        canvas.text(
-            &tick.label,
-            (area.left - 5.0, y),
-            Anchor::End,
-            SMALL,
-            Ink::Muted,
-        );
+        canvas.level((area.left, area.right), y, Ink::Grid, 1.0);
+        canvas.small(&tick.label, (area.left - 5.0, y), Anchor::End);
     }
 }
 
 /// Width that the labels of a left axis take.
-#[must_use]
-pub fn left_width(scale: &Scale, quantity: Quantity, area: &Area) -> f64 {
-    let (ticks, _) = left_ticks(scale, quantity, area);
-    let widest = ticks
-        .iter()
-        .map(|tick| measure::width(&tick.label, SMALL))
-        .fold(0.0, f64::max);
-    widest + 8.0
+pub(crate) fn left_width(scale: &Scale, quantity: Quantity, area: &Area) -> f64 {
+    let ticks = left_ticks(scale, quantity, area);
+    let widths = ticks.iter().map(|tick| measure::width(&tick.label, SMALL));
+    widths.fold(0.0, f64::max) + 8.0
 }
 
 /// The unit of a left axis.
-#[must_use]
-pub fn unit_of(scale: &Scale, quantity: Quantity) -> &'static str {
+pub(crate) fn unit_of(scale: &Scale, quantity: Quantity) -> &'static str {
     scale.ticks(quantity, 4).1.sign
 }
 
 /// `title` with the unit behind it.
-#[must_use]
-pub fn with_unit(title: &str, unit: &str) -> String {
+pub(crate) fn with_unit(title: &str, unit: &str) -> String {
     match (title, unit) {
         (_, "") => title.to_owned(),
         ("", _) => unit.to_owned(),
@@ -84,47 +76,29 @@ pub fn with_unit(title: &str, unit: &str) -> String {
     }
 }
 
-fn left_ticks(scale: &Scale, quantity: Quantity, area: &Area) -> (Vec<Tick>, &'static str) {
-    let mut count = 6;
-    loop {
-        let (ticks, unit) = scale.ticks(quantity, count);
-        let apart = |pair: &[Tick]| {
-            (scale.place(pair[0].value) - scale.place(pair[1].value)).abs() >= SMALL * 1.5
-        };
-        if count == 1 || area.height() <= 0.0 || ticks.windows(2).all(apart) {
-            return (ticks, unit.sign);
-        }
-        count -= 1;
-    }
+fn left_ticks(scale: &Scale, quantity: Quantity, area: &Area) -> Vec<Tick> {
+    let has_room = area.height() > 0.0;
+    let (ticks, _) = ticks(scale, quantity, 6, |before, after| {
+        let apart = (scale.place(before.value) - scale.place(after.value)).abs();
+        !has_room || apart >= SMALL * 1.5
+    });
+    ticks
 }
 
-/// As many ticks as stand clear of each other.
-fn ticks_that_fit(scale: &Scale, quantity: Quantity, width: f64) -> (Vec<Tick>, &'static str) {
-    const GAP: f64 = 10.0;
-    let most = (width / 50.0).clamp(2.0, 8.0);
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "from 2 to 8"
-    )]
-    let mut count = most as usize;
-    loop {
-        let (mut ticks, unit) = scale.ticks(quantity, count);
-        let clear = |pair: &[Tick]| {
-            let half = |tick: &Tick| measure::width(&tick.label, SMALL) / 2.0;
-            scale.place(pair[1].value)
-                - half(&pair[1])
-                - scale.place(pair[0].value)
-                - half(&pair[0])
-                >= GAP
-        };
-        if ticks.windows(2).all(clear) {
+/// As many ticks as stand clear of each other, and their unit.
+fn ticks(
+    scale: &Scale,
+    quantity: Quantity,
+    most: usize,
+    is_clear: impl Fn(&Tick, &Tick) -> bool,
+) -> (Vec<Tick>, &'static str) {
+    for count in (1..=most).rev() {
+        let (ticks, unit) = scale.ticks(quantity, count);
+        if ticks.windows(2).all(|pair| is_clear(&pair[0], &pair[1])) {
             return (ticks, unit.sign);
         }
-        if count == 1 {
-            ticks.truncate(1);
-            return (ticks, unit.sign);
-        }
-        count -= 1;
     }
+    let (mut ticks, unit) = scale.ticks(quantity, 1);
+    ticks.truncate(1);
+    (ticks, unit.sign)
 }

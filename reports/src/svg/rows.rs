@@ -1,58 +1,57 @@
 //! Rows of a horizontal plot: a label for each variant, and in it a lane for each image.
 
-use super::{Anchor, Canvas, LEADING, SMALL, TEXT, ink::Ink, measure, place::Area};
-use crate::model::{Group, View};
+use super::{Anchor, Area, Canvas, LEADING, SMALL, TEXT, ink::Ink};
+use crate::{
+    measure,
+    model::{Group, View},
+};
 
 /// Width of every plot, in pixels of the page.
-pub const WIDTH: f64 = 1080.0;
+pub(crate) const WIDTH: f64 = 1080.0;
 
 const WIDEST_LABEL: f64 = 300.0;
 const WIDEST_NAME: f64 = 170.0;
 const LANE: f64 = 22.0;
 const GAP: f64 = 12.0;
 
-/// One cell's lane.
 #[derive(Debug, Clone)]
-pub struct Lane {
+pub(crate) struct Lane {
     /// Index of the cell in the report.
-    pub cell: usize,
+    pub(crate) cell: usize,
     /// Index of the image (in its session) among the view's contenders.
-    pub contender: usize,
+    pub(crate) contender: usize,
     /// The height of its middle.
-    pub y: f64,
+    pub(crate) y: f64,
     /// How much height it has.
-    pub height: f64,
+    pub(crate) height: f64,
     name: Vec<String>,
 }
 
-/// One variant's row.
 #[derive(Debug, Clone)]
-pub struct Row {
+pub(crate) struct Row {
     label: Vec<String>,
     top: f64,
     bottom: f64,
     /// The lanes from the top down.
-    pub lanes: Vec<Lane>,
+    pub(crate) lanes: Vec<Lane>,
 }
 
 /// All rows of one scenario.
 #[derive(Debug, Clone)]
-pub struct Rows {
-    /// The rows from the top down.
-    pub rows: Vec<Row>,
+pub(crate) struct Rows {
+    pub(crate) rows: Vec<Row>,
     /// Where labels end and metrics may begin.
-    pub left: f64,
+    pub(crate) left: f64,
     /// The upper edge of the first row.
-    pub top: f64,
+    pub(crate) top: f64,
     /// The lower edge of the last row.
-    pub bottom: f64,
+    pub(crate) bottom: f64,
     label_width: f64,
 }
 
 impl Rows {
     /// Lays out the rows of a group from `top` on; every label in full.
-    #[must_use]
-    pub fn of(view: &View, group: &Group, top: f64) -> Self {
+    pub(crate) fn of(view: &View, group: &Group, top: f64) -> Self {
         let several = view.contenders.len() > 1;
         let widest = |texts: &mut dyn Iterator<Item = &str>, size: f64, limit: f64| {
             texts
@@ -124,29 +123,35 @@ impl Rows {
         }
     }
 
-    /// Every lane.
-    pub fn lanes(&self) -> impl Iterator<Item = &Lane> {
+    pub(crate) fn lanes(&self) -> impl Iterator<Item = &Lane> {
         self.rows.iter().flat_map(|row| &row.lanes)
     }
 
     /// Draws every other row's background, labels and names.
-    pub fn draw(&self, canvas: &mut Canvas) {
+    pub(crate) fn draw(&self, canvas: &mut Canvas) {
         for (index, row) in self.rows.iter().enumerate() {
             if index % 2 == 0 {
-                let band = Area {
-                    left: 0.0,
-                    top: row.top,
-                    right: WIDTH,
-                    bottom: row.bottom,
-                };
+                let band = Area::of((0.0, row.top), (WIDTH, row.bottom));
                 canvas.fill(band, Ink::Band);
             }
             let middle = f64::midpoint(row.top, row.bottom);
-            canvas.lines(&row.label, (4.0, middle), Anchor::Start, TEXT, Ink::Text);
+            canvas.lines(&row.label, (4.0, middle), TEXT, Ink::Text);
             for lane in &row.lanes {
                 let at = (4.0 + self.label_width + GAP, lane.y);
-                canvas.lines(&lane.name, at, Anchor::Start, SMALL, Ink::Muted);
+                canvas.lines(&lane.name, at, SMALL, Ink::Muted);
             }
         }
+    }
+
+    /// Says in a lane why it shows no values.
+    pub(crate) fn remark(&self, canvas: &mut Canvas, lane: &Lane, why: &str) {
+        let why = measure::shorten(why, SMALL, WIDTH - self.left - 12.0);
+        canvas.text(
+            &why,
+            (self.left + 6.0, lane.y),
+            Anchor::Start,
+            SMALL,
+            Ink::Danger,
+        );
     }
 }

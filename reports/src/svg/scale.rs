@@ -4,7 +4,7 @@ use crate::format::{self, Quantity, Unit};
 
 /// One axis: a range of metrics laid over a range of the paper.
 #[derive(Debug, Clone, Copy)]
-pub struct Scale {
+pub(crate) struct Scale {
     low: f64,
     high: f64,
     from: f64,
@@ -14,18 +14,16 @@ pub struct Scale {
 
 /// A tick: its metric and how it is written.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Tick {
-    /// The metric.
-    pub value: f64,
+pub(crate) struct Tick {
+    pub(crate) value: f64,
     /// The metric as text, without unit.
-    pub label: String,
+    pub(crate) label: String,
 }
 
 impl Scale {
     /// `low..high` over `from..to` on the paper. A range without width is widened around its
     /// metric, so that there is always something to draw.
-    #[must_use]
-    pub fn linear((low, high): (f64, f64), (from, to): (f64, f64)) -> Self {
+    pub(crate) fn linear((low, high): (f64, f64), (from, to): (f64, f64)) -> Self {
         let (low, high) = widened(low, high);
         Self {
             low,
@@ -37,8 +35,7 @@ impl Scale {
     }
 
     /// As [`Scale::linear`] in powers of ten; both ends must be above 0, or it stays linear.
-    #[must_use]
-    pub fn logarithmic((low, high): (f64, f64), paper: (f64, f64)) -> Self {
+    pub(crate) fn logarithmic((low, high): (f64, f64), paper: (f64, f64)) -> Self {
         let linear = Self::linear((low, high), paper);
         let able = linear.low > 0.0;
         Self {
@@ -48,8 +45,7 @@ impl Scale {
     }
 
     /// Linear from 0, or, where the least is far below the greatest, logarithmic.
-    #[must_use]
-    pub fn fitting(values: &[f64], paper: (f64, f64), far: f64) -> Self {
+    pub(crate) fn fitting(values: &[f64], paper: (f64, f64), far: f64) -> Self {
         let (low, high) = extent(values);
         if low > 0.0 && high / low > far {
             Self::logarithmic((low / 1.25, high * 1.25), paper)
@@ -73,8 +69,7 @@ impl Scale {
     }
 
     /// Where `value` lies on the paper; beyond the range it lies at the range's end.
-    #[must_use]
-    pub fn place(&self, value: f64) -> f64 {
+    pub(crate) fn place(&self, value: f64) -> f64 {
         let share = if self.logarithmic {
             (value.max(self.low).ln() - self.low.ln()) / (self.high.ln() - self.low.ln())
         } else {
@@ -89,14 +84,12 @@ impl Scale {
     }
 
     /// The range of metrics.
-    #[must_use]
-    pub fn range(&self) -> (f64, f64) {
+    pub(crate) fn range(&self) -> (f64, f64) {
         (self.low, self.high)
     }
 
     /// At most about `count` ticks at round metrics in the unit that fits, and that unit.
-    #[must_use]
-    pub fn ticks(&self, quantity: Quantity, count: usize) -> (Vec<Tick>, Unit) {
+    pub(crate) fn ticks(&self, quantity: Quantity, count: usize) -> (Vec<Tick>, Unit) {
         let unit = quantity.unit(self.high.abs().max(self.low.abs()));
         let (low, high) = (self.low / unit.size, self.high / unit.size);
         let values = if self.logarithmic {
@@ -116,12 +109,36 @@ impl Scale {
 }
 
 /// Least and greatest of the finite values; `(0, 1)` where there is none.
-#[must_use]
-pub fn extent(values: &[f64]) -> (f64, f64) {
+pub(crate) fn extent(values: &[f64]) -> (f64, f64) {
     let finite = || values.iter().copied().filter(|value| value.is_finite());
     let low = finite().fold(f64::INFINITY, f64::min);
     let high = finite().fold(f64::NEG_INFINITY, f64::max);
     if low > high { (0.0, 1.0) } else { (low, high) }
+}
+
+/// A line of few points that looks like one of many: of each of `stretches` stretches its lowest
+/// and its highest, in the order in which they came.
+pub(crate) fn extremes(points: &[(f64, f64)], stretches: usize) -> Vec<(f64, f64)> {
+    if points.len() <= stretches * 2 {
+        return points.to_vec();
+    }
+    let by_height = |a: &&(f64, f64), b: &&(f64, f64)| a.1.total_cmp(&b.1);
+    let of_stretch = |stretch: &[(f64, f64)]| {
+        let mut ends: Vec<(f64, f64)> = [
+            stretch.iter().min_by(by_height),
+            stretch.iter().max_by(by_height),
+        ]
+        .into_iter()
+        .flatten()
+        .copied()
+        .collect();
+        ends.sort_by(|a, b| a.0.total_cmp(&b.0));
+        ends
+    };
+    points
+        .chunks(points.len().div_ceil(stretches))
+        .flat_map(of_stretch)
+        .collect()
 }
 
 fn widened(low: f64, high: f64) -> (f64, f64) {

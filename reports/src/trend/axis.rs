@@ -1,6 +1,9 @@
 //! An axis of days.
 
-use crate::svg::{Anchor, Canvas, SMALL, ink::Ink, measure, place::Area, scale::Scale};
+use crate::{
+    measure,
+    svg::{Anchor, Area, Canvas, SMALL, axis, ink::Ink, scale::Scale},
+};
 
 const HOUR: f64 = 3600.0;
 const DAY: f64 = 24.0 * HOUR;
@@ -19,13 +22,15 @@ const STEPS: [f64; 18] = [
     100.0 * DAY,
     200.0 * DAY,
     500.0 * DAY,
-    1000.0 * DAY,
-    2000.0 * DAY,
-    5000.0 * DAY,
-    10_000.0 * DAY,
-    100_000.0 * DAY,
+    1e3 * DAY,
+    2e3 * DAY,
+    5e3 * DAY,
+    1e4 * DAY,
+    1e5 * DAY,
 ];
 const GAP: f64 = 16.0;
+/// More than there is room for.
+const MOST_TICKS: u32 = 20;
 
 /// Draws the axis under `area`, with its grid.
 pub(super) fn lower(canvas: &mut Canvas, area: &Area, along: &Scale) {
@@ -40,24 +45,20 @@ pub(super) fn lower(canvas: &mut Canvas, area: &Area, along: &Scale) {
     } else {
         "%Y-%m-%d"
     };
-    canvas.line(
-        &[(area.left, area.bottom), (area.right, area.bottom)],
-        Ink::Axis,
-        1.0,
-    );
+    axis::base(canvas, area);
     let mut free_from = f64::NEG_INFINITY;
-    let mut tick = (low / step).ceil() * step;
-    while tick <= high {
+    let first = (low / step).ceil();
+    let ticks = (0..=MOST_TICKS).map(|index| (first + f64::from(index)) * step);
+    for tick in ticks.take_while(|tick| *tick <= high) {
         let x = along.place(tick);
-        canvas.line(&[(x, area.top), (x, area.bottom)], Ink::Grid, 1.0);
+        canvas.upright(x, (area.top, area.bottom), Ink::Grid, 1.0);
         let label = super::written(tick, form);
         let half = measure::width(&label, SMALL) / 2.0;
-        let middle = x.clamp(area.left + half, area.right - half);
+        let middle = x.max(area.left + half).min(area.right - half);
         if middle - half >= free_from {
             let at = (middle, area.bottom + 11.0);
-            canvas.text(&label, at, Anchor::Middle, SMALL, Ink::Muted);
+            canvas.small(&label, at, Anchor::Middle);
             free_from = middle + half + GAP;
         }
-        tick += step;
     }
 }

@@ -4,18 +4,15 @@
 //! caller; where levels change, from [`judge::trend`].
 
 mod axis;
-mod html;
+mod forms;
 mod picture;
-mod table;
-mod text;
 
 use judge::{
     compare::{Direction, Verdict},
     trend::{ChangePoint, Point, Staleness},
 };
 
-pub use html::html;
-pub use text::{line, markdown, text};
+pub use forms::{html, line, markdown, text};
 
 use serde::Serialize;
 
@@ -42,7 +39,7 @@ pub struct Series {
     pub changes: Vec<ChangePoint>,
     /// Changes at which the GPU changed as well.
     pub gpu_changes: Vec<GpuChange>,
-    /// The change that the newest point brought to light, by its place in `changes`.
+    /// The change that the newest point brought to light, by its index in `changes`.
     pub news: Option<usize>,
     /// How long ago its newest result was, where that was asked.
     pub staleness: Option<Staleness>,
@@ -69,7 +66,7 @@ enum Urgency {
     Regressed,
     /// Results have stopped coming.
     Stale,
-    /// The last run changed it, for the better or one knows not how.
+    /// The last run changed it otherwise.
     News,
     /// It changed before.
     Changed,
@@ -99,7 +96,7 @@ impl Series {
     }
 
     /// Whether the last run made it regressed by more than counts as no change.
-    fn has_become_worse(&self, change: &ChangePoint) -> bool {
+    fn has_regressed(&self, change: &ChangePoint) -> bool {
         self.successor.is_none()
             && self.verdict(change) == Some(Verdict::Regressed)
             && !self.is_within_threshold(change)
@@ -115,7 +112,7 @@ impl Series {
         };
         let gpus = self.gpu_changes.iter().map(|gpu| {
             format::clean(&format!(
-                "at point {} the GPU changed from {} to {}, so that the change may be the GPU's",
+                "at point {} the GPU changed from {} to {}, which may be the cause",
                 gpu.index, gpu.before, gpu.after
             ))
         });
@@ -124,9 +121,9 @@ impl Series {
     }
 
     fn urgency(&self) -> Urgency {
-        let news = self.news.and_then(|place| self.changes.get(place));
+        let news = self.news.and_then(|index| self.changes.get(index));
         match news {
-            Some(change) if self.has_become_worse(change) => Urgency::Regressed,
+            Some(change) if self.has_regressed(change) => Urgency::Regressed,
             _ if self.is_stale() => Urgency::Stale,
             Some(_) if self.successor.is_none() => Urgency::News,
             _ if self.changes.is_empty() => Urgency::Quiet,
@@ -143,13 +140,13 @@ impl Series {
     }
 }
 
-/// `no result for 5.2 days; they come every 1.0 days`.
+/// `no result for 5.2 days; usually every 1.0 days`.
 fn overdue(staleness: &Staleness) -> String {
     const DAY: f64 = 86_400.0;
     let pace = staleness
         .typical_step_seconds
         .map_or_else(String::new, |step| {
-            format!("; usually one comes every {:.1} days", step / DAY)
+            format!("; usually every {:.1} days", step / DAY)
         });
     format!(
         "no result for {:.1} days{pace}",
@@ -170,29 +167,21 @@ fn written(seconds: f64, form: &str) -> String {
     )]
     let whole = seconds as i64;
     jiff::Timestamp::from_second(whole).map_or_else(
-        |_| seconds.to_string(),
+        |_| format!("{seconds:.3e} s"),
         |time| time.strftime(form).to_string(),
     )
 }
 
-/// A ratio as a change in percent.
-fn change(ratio: f64) -> String {
-    let percent = (ratio - 1.0) * 100.0;
-    if percent.abs() >= 1000.0 {
-        format!("× {}", format::significant(ratio, 3))
-    } else {
-        format!("{percent:+.2} %")
-    }
-}
-
 fn ratio(found: &ChangePoint) -> String {
-    found.ratio.map_or_else(|| UNKNOWN.to_owned(), change)
+    found
+        .ratio
+        .map_or_else(|| UNKNOWN.to_owned(), format::change)
 }
 
 fn interval(found: &ChangePoint) -> String {
     found.interval.map_or_else(
         || UNKNOWN.to_owned(),
-        |[lo, hi]| format!("{} … {}", change(lo), change(hi)),
+        |[low, high]| format::interval(low, high),
     )
 }
 

@@ -2,7 +2,10 @@
 
 use metrics::{Metric, catalogue};
 use record::SessionFolder;
-use reports::{Report, Source, View, json, markdown, text};
+use reports::{
+    Report, Source, View, json, markdown,
+    text::{self, Style},
+};
 
 use crate::support::{self, Fake};
 
@@ -77,27 +80,11 @@ fn an_idle_scenario_is_told_by_what_it_takes() {
 }
 
 #[test]
-fn text_in_many_widths() {
-    let table = |width, plain| {
-        with_view(&[small()], |view| {
-            text::table(view, text::Style { width, plain })
-        })
-    };
-    insta::assert_snapshot!("text_plain", table(None, true));
-    insta::assert_snapshot!("text_80", table(Some(80), true));
-    for width in [40, 60, 80, 100, 132, 200] {
-        for line in table(Some(width), true)
-            .lines()
-            .filter(|line| !line.starts_with("failed:"))
-        {
-            assert!(
-                line.chars().count() <= usize::from(width),
-                "{width}: {line}"
-            );
-        }
-    }
-    assert!(!table(None, true).contains('\u{1b}'));
-    assert!(table(None, false).contains('─'));
+fn text_for_a_terminal_and_for_a_log() {
+    let table = |style| with_view(&[small()], |view| text::table(view, style));
+    insta::assert_snapshot!("text_plain", table(Style::Plain));
+    assert!(!table(Style::Plain).contains('\u{1b}'));
+    assert!(table(Style::Terminal).contains('─'));
 }
 
 #[test]
@@ -169,13 +156,7 @@ fn hostile_names_mean_themselves() {
                 assert_eq!(columns(line), columns(table[0]), "{line}");
             }
         }
-        let terminal = text::table(
-            view,
-            text::Style {
-                width: None,
-                plain: true,
-            },
-        );
+        let terminal = text::table(view, Style::Plain);
         assert!(!terminal.contains('\u{1b}') && !terminal.contains('\u{202e}'));
     });
 }
@@ -184,11 +165,11 @@ fn hostile_names_mean_themselves() {
 fn a_session_without_runs_has_a_report_too() {
     with_view(&[support::empty()], |view| {
         assert!(markdown::render(view).contains("No cell was planned"));
-        assert_eq!(text::table(view, text::Style::default()), "No cells.\n");
+        assert_eq!(text::table(view, Style::Plain), "No cells.\n");
     });
     with_view(&[support::no_success()], |view| {
         assert!(markdown::render(view).contains("All 6 runs failed"));
-        assert!(text::table(view, text::Style::default()).contains("device-unavailable"));
+        assert!(text::table(view, Style::Plain).contains("device-unavailable"));
     });
 }
 

@@ -1,7 +1,7 @@
 //! The page through its public face: well-formed drawings in which nothing is cut and no text
 //! lies over another, whatever the session.
 
-use reports::{View, html, svg::measure};
+use reports::{View, html, measure};
 use roxmltree::{Document, Node};
 
 use crate::support::{self, Fake};
@@ -229,7 +229,7 @@ fn every_failed_run_stands_with_its_reason_stage_and_log() {
 }
 
 #[test]
-fn contaminated_tries_stand_apart_with_their_reason_and_what_came_of_them() {
+fn contaminated_attempts_stand_apart_with_their_reason_and_what_came_of_them() {
     let sources = [support::contaminated().source()];
     let view = View::of(&sources);
     let page = html::render(&view).unwrap();
@@ -237,9 +237,8 @@ fn contaminated_tries_stand_apart_with_their_reason_and_what_came_of_them() {
     let (section, _) = section.split_once("</section>").unwrap();
     for word in [
         "r-0003",
-        "try 1",
         "other processes used the GPU: 4242 (somebody)",
-        "try 2 went well",
+        "attempt 2 succeeded",
         "held back by hw_thermal_slowdown in 40 %",
     ] {
         assert!(section.contains(word), "{word} in {section}");
@@ -251,14 +250,14 @@ fn contaminated_tries_stand_apart_with_their_reason_and_what_came_of_them() {
     // Their series are drawn, in a colour of their own, with what contaminated them at its time.
     let (_, drawn) = page.split_once("<section id=\"monitor\"").unwrap();
     let (drawn, _) = drawn.split_once("</section>").unwrap();
-    assert!(drawn.contains("run r-0003 · try 1"));
+    assert!(drawn.contains("run r-0003 · attempt 1"));
     assert!(drawn.contains("from 3.0 s to 5.0 s"), "no stretch");
-    assert!(drawn.contains("the same in a try that was contaminated"));
+    assert!(drawn.contains("the same in a contaminated attempt"));
     // What rests on metrics rests on the repetition alone.
     let cell = &view.report.cells[3];
     assert_eq!((cell.runs, cell.ok), (6, 5), "{}", cell.cell);
     let markdown = reports::markdown::render(&view);
-    assert!(markdown.contains("### 2 contaminated tries, in no metric and no verdict"));
+    assert!(markdown.contains("### 2 contaminated attempts"));
     assert!(!markdown.contains("failed run"), "{markdown}");
 }
 
@@ -273,7 +272,7 @@ fn every_series_of_a_record_is_drawn() {
         "GPU temperature (°C)",
         "CPUs (cores)",
         "Memory of the run (GiB)",
-        "Host memory to be had (GiB)",
+        "Host memory available (GiB)",
         "Threads, processes",
     ] {
         assert!(page.contains(&format!(">{title}</text>")), "{title}");
@@ -314,7 +313,7 @@ fn the_page_says_how_it_was_run_and_on_what() {
 }
 
 #[test]
-fn the_front_joins_what_nothing_beats() {
+fn the_pareto_front_joins_what_no_other_cell_dominates() {
     let mut fake = Fake::cpu();
     fake.blocks = 3;
     fake.cells = [

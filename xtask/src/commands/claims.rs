@@ -37,7 +37,7 @@ pub(crate) fn run(args: &ClaimsArgs, printer: &Printer) -> Result<()> {
     let found = verdict::judge_claims(&session, &records, &claims)?;
     match args.format {
         Format::Json => printer.json(&found)?,
-        Format::Text => printer.raw(&reports::claims::text(&found)),
+        Format::Text => printer.raw(&reports::claims::text(&found, reports::text::Style::Plain)),
         Format::Markdown => printer.raw(&reports::claims::markdown(&found)),
     }
     gate(&found, args.fail_on)

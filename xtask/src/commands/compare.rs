@@ -24,7 +24,10 @@ pub(crate) fn run(args: &CompareArgs, printer: &Printer) -> Result<()> {
     }
     match args.format {
         Format::Json => printer.json(&verdicts)?,
-        Format::Text => printer.raw(&reports::comparison::text(&verdicts)),
+        Format::Text => printer.raw(&reports::comparison::text(
+            &verdicts,
+            reports::text::Style::Plain,
+        )),
         Format::Markdown => printer.raw(&reports::comparison::markdown(&verdicts)),
     }
     if args.annotations {

@@ -8,7 +8,7 @@ use crate::{
     model::{Group, View, contaminated::is_contaminated},
 };
 
-/// Contaminated tries that are drawn of one cell.
+/// Contaminated attempts that are drawn of one cell.
 const CONTAMINATED: usize = 2;
 
 /// One run to be drawn.
@@ -24,9 +24,15 @@ impl Chosen<'_> {
     pub(super) fn is_contaminated(&self) -> bool {
         is_contaminated(self.run)
     }
+
+    /// What contaminated it.
+    pub(super) fn contamination(&self) -> Option<String> {
+        let reasons = self.run.validity.contamination.join("; ");
+        (!reasons.is_empty()).then(|| format::clean(&format!("contaminated: {reasons}")))
+    }
 }
 
-/// Of each cell the run in the middle, then the first few tries that were contaminated.
+/// Of each cell the run in the middle, then its first few contaminated attempts.
 pub(super) fn of<'a>(view: &View<'a>, group: &Group) -> Vec<Chosen<'a>> {
     let several = view.contenders.len() > 1;
     let mut chosen = Vec::new();
@@ -54,14 +60,16 @@ pub(super) fn of<'a>(view: &View<'a>, group: &Group) -> Vec<Chosen<'a>> {
 }
 
 fn has_series(run: &Record) -> bool {
-    PANELS.iter().any(|panel| panel.is_known(&run.monitor))
+    PANELS.iter().any(|panel| panel.is_known(run))
 }
 
 /// The successful run with samples whose throughput is the median, or the lower of the middle two.
 fn middle_run<'a>(view: &View<'a>, cell: usize) -> Option<&'a Record> {
     let throughput = |run: &&Record| {
         let metrics = run.metrics.as_ref();
-        metrics.and_then(|metrics| metrics.summary.throughput_samples_per_second).unwrap_or(0.0)
+        metrics
+            .and_then(|metrics| metrics.summary.throughput_samples_per_second)
+            .unwrap_or(0.0)
     };
     let mut runs: Vec<&'a Record> = view.good_runs(cell);
     runs.retain(|run| has_series(run));
@@ -73,7 +81,7 @@ fn middle_run<'a>(view: &View<'a>, cell: usize) -> Option<&'a Record> {
 fn details(run: &Record) -> String {
     let mut words = vec![format!("run {}", run.run)];
     if run.attempt > 1 || is_contaminated(run) {
-        words.push(format!("try {}", run.attempt));
+        words.push(format!("attempt {}", run.attempt));
     }
     let monitor = &run.monitor;
     let bytes = |bytes: u64| Quantity::Bytes.write(bytes as f64);
@@ -85,7 +93,5 @@ fn details(run: &Record) -> String {
     ] {
         words.extend(total.map(|total| format!("{word} {total}")));
     }
-    let reasons = run.validity.contamination.iter();
-    words.extend(reasons.map(|reason| format!("contaminated: {reason}")));
     format::clean(&words.join(" · "))
 }

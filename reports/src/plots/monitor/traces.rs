@@ -1,6 +1,6 @@
 //! What is drawn of a run: small panels with one trace or a few of the same quantity.
 
-use record::{Monitor, Series};
+use record::{Monitor, Record, Series};
 
 use crate::{format::Quantity, svg::ink::Ink};
 
@@ -25,11 +25,7 @@ const fn only(read: fn(&Monitor) -> Option<&Series>) -> [Trace; 1] {
     [trace("", 0, read)]
 }
 
-const fn trace(
-    name: &'static str,
-    series: u8,
-    read: fn(&Monitor) -> Option<&Series>,
-) -> Trace {
+const fn trace(name: &'static str, series: u8, read: fn(&Monitor) -> Option<&Series>) -> Trace {
     Trace {
         name,
         ink: Ink::Series(series),
@@ -40,83 +36,97 @@ const fn trace(
 /// Every panel, in order; those that no run of a scenario has are left out. A new quantity is an
 /// entry here.
 pub(super) const PANELS: [Panel; 9] = [
-    Panel {
-        title: "GPU utilisation",
-        quantity: Quantity::Percent,
-        at_least: 100.0,
-        traces: &only(|monitor| monitor.gpu_utilization_percent.as_ref()),
-    },
-    Panel {
-        title: "GPU memory",
-        quantity: Quantity::Bytes,
-        at_least: 0.0,
-        traces: &[
+    panel(
+        "GPU utilisation",
+        Quantity::Percent,
+        100.0,
+        &only(|monitor| monitor.gpu_utilization_percent.as_ref()),
+    ),
+    panel(
+        "GPU memory",
+        Quantity::Bytes,
+        0.0,
+        &[
             trace("all", 1, |monitor| monitor.gpu_used_bytes.as_ref()),
             trace("run", 0, |monitor| monitor.gpu_process_bytes.as_ref()),
         ],
-    },
-    Panel {
-        title: "GPU power",
-        quantity: Quantity::Watts,
-        at_least: 0.0,
-        traces: &only(|monitor| monitor.gpu_power_watts.as_ref()),
-    },
-    Panel {
-        title: "GPU clocks",
-        quantity: Quantity::Megahertz,
-        at_least: 0.0,
-        traces: &[
+    ),
+    panel(
+        "GPU power",
+        Quantity::Watts,
+        0.0,
+        &only(|monitor| monitor.gpu_power_watts.as_ref()),
+    ),
+    panel(
+        "GPU clocks",
+        Quantity::Megahertz,
+        0.0,
+        &[
             trace("memory", 1, |monitor| monitor.gpu_memory_clock_mhz.as_ref()),
             trace("SM", 0, |monitor| monitor.gpu_sm_clock_mhz.as_ref()),
         ],
-    },
-    Panel {
-        title: "GPU temperature",
-        quantity: Quantity::Celsius,
-        at_least: 0.0,
-        traces: &only(|monitor| monitor.gpu_temperature_celsius.as_ref()),
-    },
-    Panel {
-        title: "CPUs",
-        quantity: Quantity::Cores,
-        at_least: 1.0,
-        traces: &[
+    ),
+    panel(
+        "GPU temperature",
+        Quantity::Celsius,
+        0.0,
+        &only(|monitor| monitor.gpu_temperature_celsius.as_ref()),
+    ),
+    panel(
+        "CPUs",
+        Quantity::Cores,
+        1.0,
+        &[
             trace("all", 2, |monitor| monitor.host_busy_cores.as_ref()),
             trace("others", 1, |monitor| monitor.other_cores.as_ref()),
             trace("run", 0, |monitor| monitor.cpu_cores.as_ref()),
         ],
-    },
-    Panel {
-        title: "Memory of the run",
-        quantity: Quantity::Bytes,
-        at_least: 0.0,
-        traces: &only(|monitor| monitor.memory_bytes.as_ref()),
-    },
-    Panel {
-        title: "Host memory to be had",
-        quantity: Quantity::Bytes,
-        at_least: 0.0,
-        traces: &only(|monitor| monitor.host_available_bytes.as_ref()),
-    },
-    Panel {
-        title: "Threads, processes",
-        quantity: Quantity::Plain,
-        at_least: 1.0,
-        traces: &only(|monitor| monitor.pids.as_ref()),
-    },
+    ),
+    panel(
+        "Memory of the run",
+        Quantity::Bytes,
+        0.0,
+        &only(|monitor| monitor.memory_bytes.as_ref()),
+    ),
+    panel(
+        "Host memory available",
+        Quantity::Bytes,
+        0.0,
+        &only(|monitor| monitor.host_available_bytes.as_ref()),
+    ),
+    panel(
+        "Threads, processes",
+        Quantity::Plain,
+        1.0,
+        &only(|monitor| monitor.pids.as_ref()),
+    ),
 ];
+
+const fn panel(
+    title: &'static str,
+    quantity: Quantity,
+    at_least: f64,
+    traces: &'static [Trace],
+) -> Panel {
+    Panel {
+        title,
+        quantity,
+        at_least,
+        traces,
+    }
+}
 
 impl Panel {
     /// The traces that this run has.
     pub(super) fn of<'a>(
         &'static self,
-        monitor: &'a Monitor,
+        run: &'a Record,
     ) -> impl Iterator<Item = (&'static Trace, &'a Series)> {
         let traces = self.traces.iter();
-        traces.filter_map(move |trace| Some((trace, (trace.read)(monitor)?)))
+        traces.filter_map(|trace| Some((trace, (trace.read)(&run.monitor)?)))
     }
 
-    pub(super) fn is_known(&'static self, monitor: &Monitor) -> bool {
-        self.of(monitor).next().is_some()
+    pub(super) fn is_known(&'static self, run: &Record) -> bool {
+        self.of(run).next().is_some()
     }
 }

@@ -268,19 +268,20 @@ async fn signalled() {
 fn report(folder: &SessionFolder, printer: &Printer) -> Result<()> {
     let sources = [reports::Source::read(folder)?];
     let view = reports::View::of(&sources);
-    let style = reports::text::Style {
-        width: None,
-        plain: !printer.is_live(),
+    let style = if printer.is_live() {
+        reports::text::Style::Terminal
+    } else {
+        reports::text::Style::Plain
     };
     printer.raw(&reports::text::table(&view, style));
     for session in &view.report.sessions {
         for verdicts in &session.comparisons {
             printer.raw("\n");
-            printer.raw(&reports::comparison::text_styled(verdicts, style));
+            printer.raw(&reports::comparison::text(verdicts, style));
         }
         if !session.claims.is_empty() {
             printer.raw("\n");
-            printer.raw(&reports::claims::text_styled(&session.claims, style));
+            printer.raw(&reports::claims::text(&session.claims, style));
         }
     }
     let written = reports::write(std::slice::from_ref(folder), folder.path())?;

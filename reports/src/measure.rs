@@ -49,7 +49,7 @@ fn character(c: char) -> u32 {
 }
 
 /// `text` in lines no wider than `limit`. Breaks at spaces where it can, then behind one of
-/// `= + : - _ / , ;`, and in the middle of a word where nothing else is left. Never empty.
+/// `= + : - _ / , ; .`, and in the middle of a word where nothing else is left. Never empty.
 #[must_use]
 pub fn wrap(text: &str, size: f64, limit: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
@@ -79,7 +79,7 @@ pub fn wrap(text: &str, size: f64, limit: f64) -> Vec<String> {
 
 /// Splits behind every place at which a line may break: at spaces, and inside words longer than
 /// this many characters at marks.
-fn pieces(text: &str) -> Vec<String> {
+pub(crate) fn pieces(text: &str) -> Vec<String> {
     const LONG: usize = 24;
     let mut found = Vec::new();
     for word in text.split_inclusive(' ') {
@@ -88,7 +88,7 @@ fn pieces(text: &str) -> Vec<String> {
             continue;
         }
         found.extend(
-            word.split_inclusive(['=', '+', ':', '-', '_', '/', ',', ';'])
+            word.split_inclusive(['=', '+', ':', '-', '_', '/', ',', ';', '.'])
                 .map(str::to_owned),
         );
     }

@@ -1,0 +1,155 @@
+//! The table of cells, and what its columns are.
+
+use metrics::catalogue;
+use protocol::Task;
+
+use crate::{
+    document::{Body, Cell, Kind, Mark, Table, known},
+    format::{self, bytes, seconds, significant},
+    model::{CellSummary, Group, Spread, View},
+};
+
+/// The head of a column, and what stands in it for a cell; `None` where unknown.
+struct Column(&'static str, fn(&CellSummary) -> Option<String>);
+
+/// Every column, in order.
+const COLUMNS: [Column; 13] = [
+    Column("samples/s", |cell| {
+        throughput(cell).map(|spread| significant(spread.median, 4))
+    }),
+    Column("CV", |cell| {
+        throughput(cell)?
+            .coefficient_of_variation
+            .map(format::share)
+    }),
+    Column("range", |cell| {
+        let spread = throughput(cell).filter(|spread| spread.n > 1)?;
+        let (low, high) = (
+            significant(spread.minimum, 4),
+            significant(spread.maximum, 4),
+        );
+        Some(format!("{low} – {high}"))
+    }),
+    Column("step p50", |cell| {
+        median(cell.metrics.get(&catalogue::STEP_MEDIAN)).map(seconds)
+    }),
+    Column("step p99", |cell| {
+        median(cell.metrics.get(&catalogue::STEP_P99)).map(seconds)
+    }),
+    Column("allocated", |cell| {
+        median(cell.metrics.get(&catalogue::PEAK_ALLOCATED)).map(bytes)
+    }),
+    Column("reserved", |cell| {
+        median(cell.metrics.get(&catalogue::PEAK_RESERVED)).map(bytes)
+    }),
+    Column("on the GPU", |cell| {
+        median(cell.metrics.get(&catalogue::PROCESS_PEAK)).map(bytes)
+    }),
+    Column(
+        "host RSS", // On a GPU, the host's memory is seldom what a reader looks for; the JSON has it.
+        |cell| {
+            let resident = median(cell.metrics.get(&catalogue::RUN_HOST_PEAK_RESIDENT))?;
+            let is_asked_for =
+                cell.metrics.get(&catalogue::PEAK_RESERVED).is_none() || is_idle(cell);
+            is_asked_for.then(|| bytes(resident))
+        },
+    ),
+    Column(
+        "context", // In every run, but only where nothing runs is it what a reader looks for.
+        |cell| {
+            let context = median(cell.metrics.get(&catalogue::CONTEXT))?;
+            is_idle(cell).then(|| bytes(context))
+        },
+    ),
+    Column("cpu", |cell| {
+        let share = cpu_share(cell)?;
+        is_idle(cell).then(|| format::share(share))
+    }),
+    Column("loss", loss),
+    Column("runs ok", |cell| Some(runs(cell))),
+];
+
+/// The cells of all sessions by scenario, with the columns of which at least one cell knows the
+/// metric. The range of the runs only where no picture shows it.
+pub(crate) fn table(view: &View, has_range: bool) -> Table {
+    let is_known = |column: &&Column| {
+        let mut cells = view.report.cells.iter();
+        cells.any(|cell| (column.1)(cell).is_some())
+    };
+    let several = view.contenders.len() > 1;
+    let has_room = |column: &&Column| has_range || column.0 != "range";
+    let columns: Vec<&Column> = COLUMNS.iter().filter(has_room).filter(is_known).collect();
+    let mut heads = vec![Kind::Name.column("variant")];
+    if several {
+        heads.push(Kind::Name.column(view.contender_head()));
+    }
+    heads.extend(columns.iter().map(|column| Kind::Number.column(column.0)));
+    let row = |label: &str, cell: usize| {
+        let summary = &view.report.cells[cell];
+        let mut entries: Vec<Cell> = vec![label.into()];
+        if several {
+            entries.push(
+                view.contenders[view.contender_of(cell)]
+                    .label
+                    .as_str()
+                    .into(),
+            );
+        }
+        entries.extend(columns.iter().map(|column| known((column.1)(summary))));
+        if (summary.failed > 0 || summary.ok == 0)
+            && let Some(runs) = entries.pop()
+        {
+            entries.push(runs.marked(Mark::Failure));
+        }
+        entries
+    };
+    let body = |group: &Group| {
+        let rows = group.rows.iter();
+        let cells = rows.flat_map(|row| row.cells.iter().map(move |&cell| (&row.label, cell)));
+        Body {
+            title: Some(group.scenario.as_str().into()),
+            subtitle: group.subtitle(),
+            rows: cells.map(|(label, cell)| row(label, cell)).collect(),
+            ..Body::default()
+        }
+    };
+    Table {
+        title_head: "scenario",
+        columns: heads,
+        bodies: view.groups.iter().map(body).collect(),
+        ..Table::default()
+    }
+}
+
+fn throughput(cell: &CellSummary) -> Option<Spread> {
+    cell.metrics.get(&catalogue::THROUGHPUT)
+}
+
+fn is_idle(cell: &CellSummary) -> bool {
+    cell.task == Task::Idle
+}
+
+/// CPU time over wall time while it was measured; 1 is one CPU.
+pub(crate) fn cpu_share(cell: &CellSummary) -> Option<f64> {
+    let busy = median(cell.metrics.get(&catalogue::CPU_SECONDS))?;
+    Some(busy / median(cell.metrics.get(&catalogue::MEASURED_SECONDS))?)
+}
+
+fn median(spread: Option<Spread>) -> Option<f64> {
+    spread.map(|spread| spread.median)
+}
+
+fn loss(cell: &CellSummary) -> Option<String> {
+    let last = median(cell.metrics.get(&catalogue::LAST_LOSS))?;
+    let first = median(cell.metrics.get(&catalogue::FIRST_LOSS))?;
+    Some(format!(
+        "{} → {}",
+        significant(first, 3),
+        significant(last, 3)
+    ))
+}
+
+fn runs(cell: &CellSummary) -> String {
+    let expected = cell.runs.max(cell.planned as usize);
+    format!("{}/{expected}", cell.ok)
+}

@@ -1,0 +1,134 @@
+//! The words of a comparison, which all its forms share.
+
+use judge::compare::Verdict;
+use verdict::{CellVerdicts, Origin, QuantityVerdict, Verdicts};
+
+use super::{GRAVEST_FIRST, came_to};
+use crate::{
+    format::{self, UNKNOWN, plural, share},
+    metric,
+};
+
+/// What was compared with what.
+pub(super) fn headline(verdicts: &Verdicts) -> String {
+    format!(
+        "{} against {}",
+        side(&verdicts.head, &verdicts.base),
+        side(&verdicts.base, &verdicts.head)
+    )
+}
+
+/// The image, with what else tells it from the other side.
+fn side(of: &Origin, other: &Origin) -> String {
+    let mut name = of.image.clone();
+    if let Some(choice) = &of.choice {
+        name += &format!(" with {choice}");
+    }
+    if of.session != other.session {
+        name += &format!(" @ {}", of.session);
+    }
+    name
+}
+
+/// `9 gated metrics in 2 cells: 2 regressed, 1 improved, 3 inconclusive, 3 unchanged.`
+pub(super) fn tally(verdicts: &Verdicts) -> String {
+    let gated = || {
+        verdicts
+            .all()
+            .filter(|(_, found)| found.gated)
+            .map(|(_, found)| found)
+    };
+    let mut counts: Vec<String> = GRAVEST_FIRST
+        .iter()
+        .map(|(verdict, _)| {
+            let count = gated().filter(|found| came_to(found, *verdict)).count();
+            format!("{count} {verdict}")
+        })
+        .collect();
+    match gated()
+        .filter(|found| found.not_measured_in.is_some())
+        .count()
+    {
+        0 => {}
+        missing => counts.push(format!("{missing} measured on one side only")),
+    }
+    let cells = plural(verdicts.cells.len(), "cell", "cells");
+    let metrics = plural(gated().count(), "gated metric", "gated metrics");
+    let tally = format!("{metrics} in {cells}: {}.", counts.join(", "));
+    match verdicts.cells.iter().filter_map(lost).count() {
+        0 => tally,
+        count => format!(
+            "{tally} {} in the head.",
+            plural(count, "cell fails", "cells fail")
+        ),
+    }
+}
+
+/// Of a cell that works in the base and never in the head: what that is for a gate, and why.
+pub(super) fn lost(cell: &CellVerdicts) -> Option<(Verdict, String)> {
+    let head = &cell.failures.as_ref()?.head;
+    let why = format!("works in the base, fails in the head: runs failed {head}");
+    Some((cell.lost()?, why))
+}
+
+/// How many runs of a cell failed, on which side, and why; `None` where none did.
+pub(super) fn failures(cell: &CellVerdicts) -> Option<String> {
+    let failures = cell.failures.as_ref()?;
+    Some(format!(
+        "runs failed: base {}, head {}",
+        failures.base, failures.head
+    ))
+}
+
+pub(super) fn cell_name(cell: &CellVerdicts) -> String {
+    format!("{} · {}", cell.scenario, cell.variant)
+}
+
+/// The metric in words for people.
+pub(super) fn label(found: &QuantityVerdict) -> String {
+    metric::label(&found.quantity)
+}
+
+/// A value of the metric with its unit.
+pub(super) fn value(found: &QuantityVerdict, value: Option<f64>) -> String {
+    metric::known(&found.quantity, value)
+}
+
+/// The effect, `+1.20 %`.
+pub(super) fn effect(found: &QuantityVerdict) -> String {
+    found
+        .comparison
+        .ratio
+        .map_or_else(|| UNKNOWN.to_owned(), format::change)
+}
+
+/// Its interval, `+0.90 … +1.50 %`.
+pub(super) fn interval(found: &QuantityVerdict) -> String {
+    let interval = found.comparison.interval;
+    interval.map_or_else(
+        || UNKNOWN.to_owned(),
+        |ends| format::interval(ends.lo, ends.hi),
+    )
+}
+
+/// Why a metric is inconclusive, and what would help.
+pub(super) fn what_would_help(found: &QuantityVerdict) -> Option<String> {
+    let comparison = &found.comparison;
+    if !came_to(found, Verdict::Inconclusive) {
+        return None;
+    }
+    let detectable = comparison.smallest_detectable_change;
+    let detectable = detectable.map(|least| format!("detectable change {}", share(least)));
+    let needed = comparison.blocks_needed.map(|blocks| {
+        format!(
+            "about {blocks} blocks needed for the noise threshold of {}",
+            share(comparison.threshold)
+        )
+    });
+    let words: Vec<String> = detectable.into_iter().chain(needed).collect();
+    Some(if words.is_empty() {
+        comparison.reason.clone()
+    } else {
+        words.join("; ")
+    })
+}

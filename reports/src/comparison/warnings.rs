@@ -1,0 +1,122 @@
+//! What the reader of a comparison must know.
+
+use std::collections::BTreeMap;
+
+use verdict::{Verdicts, Warning};
+
+use super::told::{cell_name, failures};
+use crate::format::plural;
+
+/// What the reader must know, in words. Cells that one side alone has become one sentence: with
+/// two values of an axis they are often many.
+pub(super) fn warnings(verdicts: &Verdicts) -> Vec<String> {
+    let mut alone: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut texts: Vec<String> = verdicts
+        .cells
+        .iter()
+        .filter(|cell| cell.lost().is_none())
+        .filter_map(|cell| {
+            Some(format!(
+                "{}: {}; these are left out.",
+                cell_name(cell),
+                failures(cell)?
+            ))
+        })
+        .collect();
+    for known in &verdicts.warnings {
+        match known {
+            Warning::OneSided { cell, only_in } => alone.entry(only_in).or_default().push(cell),
+            other => texts.push(warning(other)),
+        }
+    }
+    texts.extend(alone.into_iter().map(|(only_in, cells)| {
+        let count = match cells.len() {
+            1 => "was".to_owned(),
+            2..=MOST_NAMED => "were".to_owned(),
+            more => format!("and {} more were", more - MOST_NAMED),
+        };
+        let named: Vec<&str> = cells.into_iter().take(MOST_NAMED).collect();
+        format!("{} {count} measured in {only_in} only.", named.join("; "))
+    }));
+    texts
+}
+
+/// At most so many cells of one side alone are named.
+const MOST_NAMED: usize = 3;
+
+fn warning(warning: &Warning) -> String {
+    match warning {
+        Warning::NotInterleaved => {
+            "The two sides did not run interleaved: drift of the machine counts as change. Measure \
+             both images in one session."
+                .to_owned()
+        }
+        Warning::AcrossMachines { what } => format!(
+            "Measured in different places ({what}): differences between these count as change. \
+             Between hosts, half of all identical configurations have been called different."
+        ),
+        Warning::OneSided { cell, only_in } => format!("{cell} was measured in {only_in} only."),
+        Warning::ThresholdsDiffer { cells } => format!(
+            "The suites of the two sides set different noise thresholds in {}; the head's are used.",
+            plural(*cells, "cell", "cells")
+        ),
+        Warning::OtherGpus { cell, cells } => {
+            let which = match cells {
+                0 | 1 => format!("{cell} ran"),
+                more => format!(
+                    "{cell} and {} ran",
+                    plural(more - 1, "more cell", "more cells")
+                ),
+            };
+            format!(
+                "{which} on another GPU of the host in the head than in the base: GPUs of one \
+                 model differ as well."
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use verdict::Origin;
+
+    use super::*;
+
+    #[test]
+    fn cells_of_one_side_alone_are_one_sentence() {
+        let origin = Origin {
+            session: "s".into(),
+            image: "a".into(),
+            image_id: None,
+            libtorch_version: None,
+            machine: "m".into(),
+            device: "d".into(),
+            driver_version: None,
+            choice: None,
+        };
+        let told = |cells: &[&str]| {
+            let alone = cells.iter().map(|&cell| Warning::OneSided {
+                cell: cell.into(),
+                only_in: "s:a".into(),
+            });
+            let verdicts = Verdicts {
+                version: verdict::VERSION,
+                base: origin.clone(),
+                head: origin.clone(),
+                warnings: alone.chain([Warning::NotInterleaved]).collect(),
+                looks: 0,
+                image_changes: Vec::new(),
+                cells: Vec::new(),
+            };
+            let told = warnings(&verdicts);
+            assert_eq!(told.len(), 2);
+            told[1].clone()
+        };
+        assert_eq!(told(&["x"]), "x was measured in s:a only.");
+        assert_eq!(told(&["x", "y"]), "x; y were measured in s:a only.");
+        assert_eq!(
+            told(&["v", "w", "x", "y", "z"]),
+            "v; w; x and 2 more were measured in s:a only."
+        );
+    }
+}

@@ -1,0 +1,220 @@
+//! What is told, before it has a form: blocks of text and tables, which the page, Markdown and
+//! text each write in their own way.
+
+use judge::{claims::Outcome, compare::Verdict};
+
+use crate::{facts::Fact, format::UNKNOWN};
+
+/// One piece of a document.
+#[derive(Debug)]
+pub(crate) enum Block {
+    Heading(String),
+    Subheading(String),
+    Text(String),
+    /// How something came about: small print.
+    Method(String),
+    Warnings(Vec<String>),
+    List(Vec<String>),
+    Table(Table),
+    /// What most readers pass over, under its title.
+    Folded(String, Vec<Block>),
+    Cards(Vec<Card>),
+}
+
+impl Block {
+    /// A table under its title with the number of its rows; nothing where it has none.
+    pub(crate) fn titled(title: &str, table: Table, is_folded: bool) -> Vec<Self> {
+        let count: usize = table.bodies.iter().map(|body| body.rows.len()).sum();
+        let title = format!("{title}: {count}");
+        match (count, is_folded) {
+            (0, _) => Vec::new(),
+            (_, true) => vec![Self::Folded(title, vec![Self::Table(table)])],
+            (_, false) => vec![Self::Subheading(title), Self::Table(table)],
+        }
+    }
+}
+
+/// Facts about one thing.
+#[derive(Debug)]
+pub(crate) struct Card {
+    pub(crate) title: String,
+    pub(crate) facts: Vec<Fact>,
+    /// What an image's layers hold, from the bottom up, and their bytes.
+    pub(crate) layers: Vec<(String, u64)>,
+}
+
+/// A table.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    /// How to read it.
+    pub(crate) caption: String,
+    /// What the titles of its bodies are, where they have titles.
+    pub(crate) title_head: &'static str,
+    pub(crate) columns: Vec<Column>,
+    pub(crate) bodies: Vec<Body>,
+}
+
+impl Table {
+    /// With one body that needs no title.
+    pub(crate) fn new(columns: Vec<Column>, rows: Vec<Vec<Cell>>) -> Self {
+        let body = Body {
+            rows,
+            ..Body::default()
+        };
+        Self {
+            columns,
+            bodies: vec![body],
+            ..Self::default()
+        }
+    }
+
+    /// Whether a cell says again what the one above it says: a name of the same thing.
+    pub(crate) fn repeats(&self, body: &Body, row: usize, column: usize) -> bool {
+        let is_same = |column: usize| {
+            self.columns[column].kind == Kind::Name
+                && body.rows[row][column].text == body.rows[row - 1][column].text
+        };
+        row > 0 && (0..=column).all(is_same)
+    }
+}
+
+/// Rows that belong together.
+#[derive(Debug, Default)]
+pub(crate) struct Body {
+    pub(crate) title: Option<Cell>,
+    /// What all its rows have in common; only a page has room for it.
+    pub(crate) subtitle: String,
+    /// What else is to be said of all its rows.
+    pub(crate) note: String,
+    pub(crate) rows: Vec<Vec<Cell>>,
+}
+
+/// One column.
+#[derive(Debug, Clone)]
+pub(crate) struct Column {
+    pub(crate) head: &'static str,
+    pub(crate) kind: Kind,
+}
+
+/// What a column holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Names of things, which may be long.
+    Name,
+    /// A word or two, such as a verdict.
+    Word,
+    Number,
+    /// Sentences of whatever length.
+    Message,
+}
+
+impl Kind {
+    pub(crate) const fn column(self, head: &'static str) -> Column {
+        Column { head, kind: self }
+    }
+
+    /// Its class on a page.
+    pub(crate) fn class(self) -> &'static str {
+        match self {
+            Self::Name => "name",
+            Self::Word => "word",
+            Self::Number => "number",
+            Self::Message => "message",
+        }
+    }
+}
+
+/// Columns of one kind with these heads.
+pub(crate) fn columns(kind: Kind, heads: &[&'static str]) -> Vec<Column> {
+    heads.iter().map(|head| kind.column(head)).collect()
+}
+
+/// One entry of a table.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Cell {
+    pub(crate) text: String,
+    pub(crate) mark: Option<Mark>,
+    /// What is to be said beside it.
+    pub(crate) note: String,
+}
+
+/// How an entry stands out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mark {
+    Good,
+    Bad,
+    Holds,
+    Refuted,
+    Same,
+    Unknown,
+    /// It counts for nothing.
+    Muted,
+    Failure,
+}
+
+impl Mark {
+    /// Its class on a page, and what stands before the words there: never colour alone.
+    pub(crate) fn look(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Good => ("good", "▲ "),
+            Self::Bad => ("bad", "▼ "),
+            Self::Holds => ("good", "✓ "),
+            Self::Refuted => ("bad", "✗ "),
+            Self::Same => ("same", "= "),
+            Self::Unknown => ("unknown", "? "),
+            Self::Muted => ("muted", ""),
+            Self::Failure => ("failure", ""),
+        }
+    }
+}
+
+impl Cell {
+    pub(crate) fn marked(self, mark: Mark) -> Self {
+        Self {
+            mark: Some(mark),
+            ..self
+        }
+    }
+
+    pub(crate) fn noted(self, note: impl Into<String>) -> Self {
+        Self {
+            note: note.into(),
+            ..self
+        }
+    }
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Self {
+            text: text.into(),
+            ..Self::default()
+        }
+    }
+}
+
+/// What is known, or a sign that nothing is.
+pub(crate) fn known(text: Option<String>) -> Cell {
+    text.unwrap_or_else(|| UNKNOWN.to_owned()).into()
+}
+
+impl From<Verdict> for Mark {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Regressed => Self::Bad,
+            Verdict::Improved => Self::Good,
+            Verdict::Unchanged => Self::Same,
+            Verdict::Inconclusive => Self::Unknown,
+        }
+    }
+}
+
+impl From<Outcome> for Mark {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Refuted => Self::Refuted,
+            Outcome::Holds => Self::Holds,
+            Outcome::Inconclusive => Self::Unknown,
+        }
+    }
+}

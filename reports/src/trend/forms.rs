@@ -1,0 +1,237 @@
+//! Series as text, as Markdown and as a page.
+
+use std::collections::BTreeSet;
+
+use askama::Template;
+use judge::compare::Verdict;
+
+use super::{Series, Urgency, interval, picture, ratio, revision, time};
+use crate::{
+    ReportError,
+    document::{Block, Cell, Column, Kind, Mark, Table, columns},
+    format::{self, plural},
+    html::{self, Figures, Page, Section},
+    markdown as md,
+    plots::Drawing,
+    text::{self as terminal, Style},
+};
+
+/// Series beyond so many are named and not drawn; those that call for somebody come first.
+const MOST_DRAWN: usize = 200;
+
+/// The series that changed or are stale, the gravest first, each with a table of its changes, and
+/// how many there are in all.
+#[must_use]
+pub fn text(all: &[Series]) -> String {
+    terminal::document(&document(all), Style::Plain)
+}
+
+/// As [`text()`], for a pull request or a job's summary.
+#[must_use]
+pub fn markdown(all: &[Series]) -> String {
+    md::document(&document(all), 3)
+}
+
+fn document(all: &[Series]) -> Vec<Block> {
+    let has_news = |series: &&Series| !series.changes.is_empty() || series.is_stale();
+    let mut told: Vec<&Series> = all.iter().filter(has_news).collect();
+    told.sort_by_key(|series| series.urgency());
+    let mut blocks = Vec::new();
+    for series in told {
+        blocks.push(Block::Subheading(line(series)));
+        blocks.extend(table(series).map(Block::Table));
+    }
+    let quiet = all
+        .iter()
+        .filter(|series| series.changes.is_empty())
+        .count();
+    let (count, superseded) = (all.len(), superseded(all));
+    blocks.push(Block::Text(format!(
+        "{count} series, {quiet} without a change{superseded}."
+    )));
+    blocks
+}
+
+/// `, 3 superseded by image new`; nothing where none is.
+fn superseded(all: &[Series]) -> String {
+    const MOST_NAMED: usize = 3;
+    let by: Vec<&str> = all
+        .iter()
+        .filter_map(|series| series.successor.as_deref())
+        .collect();
+    let kinds: BTreeSet<&str> = by.iter().copied().collect();
+    let named = match kinds.len() {
+        0 => return String::new(),
+        1..=MOST_NAMED => kinds.into_iter().collect::<Vec<_>>().join(" or "),
+        _ => "another image or driver".to_owned(),
+    };
+    format!(", {} superseded by {}", by.len(), format::clean(&named))
+}
+
+/// What there is to say of one series, in a line.
+#[must_use]
+pub fn line(series: &Series) -> String {
+    let name = match series.subtitle.as_str() {
+        "" => series.title.clone(),
+        subtitle => format!("{} · {subtitle}", series.title),
+    };
+    let points = plural(series.points.len(), "point", "points");
+    let changes = match series.changes.len() {
+        0 => "no change".to_owned(),
+        count => plural(count, "change", "changes"),
+    };
+    let remark = series
+        .remark()
+        .map_or_else(String::new, |remark| format!("; {remark}"));
+    format::clean(&format!("{name}: {points}, {changes}{remark}"))
+}
+
+/// The changes of a series, where it has some.
+fn table(series: &Series) -> Option<Table> {
+    let mut heads: Vec<Column> = columns(Kind::Name, &["point", "time", "revision"]);
+    heads.extend(columns(
+        Kind::Number,
+        &["before", "after", "change", "95 % interval", "p"],
+    ));
+    heads.push(Kind::Word.column("verdict"));
+    let changes = series.changes.iter().enumerate();
+    let rows = changes.map(|(index, found)| {
+        let mut row: Vec<Cell> = [
+            found.index.to_string(),
+            time(found.timestamp),
+            revision(found),
+            series.value(found.before),
+            series.value(found.after),
+            ratio(found),
+            interval(found),
+            format::p_value(found.p),
+        ]
+        .map(Cell::from)
+        .into();
+        row.push(verdict(series, index));
+        row
+    });
+    (!series.changes.is_empty()).then(|| Table::new(heads, rows.collect()))
+}
+
+/// What a change is: improved or regressed, by how much, since when, on which GPU.
+fn verdict(series: &Series, index: usize) -> Cell {
+    let found = &series.changes[index];
+    let verdict = series.verdict(found);
+    let mut words = match verdict {
+        Some(Verdict::Improved) => "improved",
+        Some(Verdict::Regressed) => "regressed",
+        _ => "changed",
+    }
+    .to_owned();
+    if series.is_within_threshold(found) {
+        words += " within the noise threshold";
+    }
+    if series.news == Some(index) {
+        words += ", new";
+    }
+    if series
+        .gpu_changes
+        .iter()
+        .any(|gpu| gpu.index == found.index)
+    {
+        words += ", on another GPU";
+    }
+    Cell {
+        mark: verdict.map(Mark::from),
+        ..words.into()
+    }
+}
+
+const GROUPS: [(Urgency, &str, &str); 5] = [
+    (
+        Urgency::Regressed,
+        "regressed",
+        "Regressed with the last run",
+    ),
+    (Urgency::Stale, "stale", "Without new results"),
+    (Urgency::News, "news", "Changed with the last run"),
+    (Urgency::Changed, "changed", "Changed before"),
+    (Urgency::Quiet, "quiet", "Without a change"),
+];
+
+const ABOUT: &str = "Dots are results, blue lines are levels. An upright line is the first result \
+    of a new level: red if it regressed, green if it improved, orange if nobody said which way is \
+    better. The pale band is the 95 % interval of the new level. A change at the newest end may \
+    still turn out to be an outlier.";
+
+/// The whole page; `source` says where the series come from, `made` when the page was made.
+pub fn html(all: &[Series], source: &str, made: &str) -> Result<String, ReportError> {
+    let mut drawn = 0;
+    let mut sections = Vec::new();
+    for (urgency, id, title) in GROUPS {
+        let alike = all.iter().filter(|series| series.urgency() == urgency);
+        let drawings: Vec<Drawing> = alike.take(MOST_DRAWN - drawn).map(drawing).collect();
+        drawn += drawings.len();
+        if !drawings.is_empty() {
+            sections.push(Section {
+                id: id.to_owned(),
+                title: format!("{title} ({})", drawings.len()),
+                about: String::new(),
+                inside: Figures {
+                    id,
+                    title,
+                    legends: &[],
+                    drawings: &drawings,
+                }
+                .to_string(),
+            });
+        }
+    }
+    let mut summary = vec![Block::List(summary(all)), Block::Method(ABOUT.to_owned())];
+    if drawn < all.len() {
+        let left = plural(all.len() - drawn, "more series is", "more series are");
+        let help = "select fewer with --metric or --scenario";
+        summary.push(Block::Text(format!("{left} not drawn; {help}.")));
+    }
+    let page = Page {
+        title: "Torchgauge · trend".to_owned(),
+        subtitle: format::clean(&format!("{source} · {made}")),
+        style: html::style(),
+        summary: html::document(&summary),
+        sections,
+    };
+    Ok(page.render()?)
+}
+
+fn drawing(series: &Series) -> Drawing {
+    Drawing {
+        heading: format::clean(&series.title),
+        subtitle: format::clean(&series.subtitle),
+        remark: series.remark(),
+        description: picture::describe(series),
+        svg: picture::draw(series),
+        table: table(series),
+        open: false,
+    }
+}
+
+fn summary(all: &[Series]) -> Vec<String> {
+    let count = |is: &dyn Fn(&Series) -> bool| all.iter().filter(|series| is(series)).count();
+    let changed = count(&|series| !series.changes.is_empty());
+    let mut told = vec![format!("{} series, {changed} with a change.", all.len())];
+    for (count, words) in [
+        (
+            count(&|series| series.urgency() == Urgency::Regressed),
+            "regressed with the last run",
+        ),
+        (
+            count(&Series::is_stale),
+            "without new results for longer than usual",
+        ),
+        (
+            count(&|series| series.urgency() == Urgency::News),
+            "changed with the last run",
+        ),
+    ] {
+        if count > 0 {
+            told.push(format!("{count} series: {words}."));
+        }
+    }
+    told
+}
