@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use protocol::{Model, Task, Variant};
 use record::Record;
 
-use super::{CellMetrics, CellSummary, Report, Source, TimeParts};
+use super::{CellMetrics, CellSummary, Report, Source, TimeParts, run_peak};
 use crate::format;
 
 /// An image in a session: what several of are shown side by side.
@@ -139,6 +139,7 @@ fn summary(source: &Source, key: &Key, planned: u32, runs: &[&Record]) -> CellSu
         ok: good.len(),
         failed: runs.len() - good.len(),
         metrics: CellMetrics::of(&good),
+        run_peak_made_by: good.iter().find_map(|run| run_peak::made_by(run)),
         time: TimeParts::of(&good),
     }
 }

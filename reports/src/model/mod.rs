@@ -5,6 +5,7 @@ pub mod contaminated;
 mod footprint;
 mod group;
 mod metrics;
+pub(crate) mod run_peak;
 mod sentences;
 mod spread;
 pub mod time;
@@ -158,6 +159,9 @@ pub struct CellSummary {
     pub failed: usize,
     /// Every metric over the successful runs.
     pub metrics: CellMetrics,
+    /// What made the peak of a whole run, where it lies above that of the measured steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_peak_made_by: Option<String>,
     /// Where the time of a run goes; `None` without a successful run.
     pub time: Option<TimeParts>,
 }

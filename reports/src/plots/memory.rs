@@ -1,25 +1,27 @@
 //! Memory as stacked bars: what the tensors took, what the allocator kept beyond it, and what
-//! lies outside the allocator.
+//! lies outside the allocator; beside them the peak of the whole run.
+
+use metrics::catalogue;
 
 use super::{
     Picture, Plot,
-    stacked::{Part, Stacked},
+    stacked::{Mark, Part, Stack, Stacked},
 };
 use crate::{
     format::{self, Quantity},
-    model::{CellSummary, Spread, View},
+    model::{CellSummary, View, run_peak},
     svg::ink::Ink,
 };
-use metrics::catalogue;
 
 pub(super) const PLOT: Plot = Plot {
     id: "memory",
     title: "Peak memory",
-    about: "Medians of the runs' peaks, stacked. Parameters and optimizer state are there all the \
-            time; gradients, activations and temporaries are the rest of the peak that tensors \
-            took. On a GPU, the allocator holds more than that (reserved), and the process more \
-            than the allocator: the CUDA context and libraries. On the CPU, the last part is \
-            the rest of the process's resident memory.",
+    about: "Medians of the runs' peaks during the measured steps, stacked. Parameters and optimizer \
+            state are there all the time; gradients, activations and temporaries are the rest of \
+            what tensors took. On a GPU the allocator holds more than that (reserved), and the \
+            process more than the allocator: the CUDA context, libraries and their workspaces. On \
+            the CPU the last part is the rest of the container's or process's memory. A mark shows \
+            the peak of the whole run, warm-up included and calibration not, where it lies above.",
     draw,
 };
 
@@ -37,38 +39,52 @@ const SLACK: Part = Part {
 };
 const OUTSIDE: Part = Part {
     ink: Ink::Part(3),
-    label: "Outside the allocator, on the GPU",
+    label: "Outside the allocator",
 };
 const HOST: Part = Part {
     ink: Ink::Part(3),
-    label: "Rest of the process's resident memory",
+    label: "Rest of the container or process",
 };
 const PARTS: [&Part; 5] = [&STATE, &WORK, &SLACK, &OUTSIDE, &HOST];
 
-/// The parts of a cell's bar from the left, in bytes.
-fn stack(cell: &CellSummary) -> Vec<(&'static Part, f64)> {
-    let metrics = &cell.metrics;
-    let median = |spread: Option<Spread>| spread.map(|spread| spread.median);
-    let Some(allocated) = median(metrics.get(&catalogue::PEAK_ALLOCATED)) else {
-        return median(metrics.get(&catalogue::RUN_HOST_PEAK_RESIDENT))
-            .map(|bytes| (&HOST, bytes))
-            .into_iter()
-            .collect();
+/// The parts of a cell's bar from the left, in bytes, all of one window.
+fn stack(cell: &CellSummary) -> Stack {
+    let median = |metric| cell.metrics.median(metric);
+    let container = median(&catalogue::CONTAINER_PEAK);
+    let Some(allocated) = median(&catalogue::PEAK_ALLOCATED) else {
+        return container.map(|bytes| (&HOST, bytes)).into_iter().collect();
     };
-    let state = median(metrics.get(&catalogue::PARAMETERS)).unwrap_or(0.0)
-        + median(metrics.get(&catalogue::OPTIMIZER)).unwrap_or(0.0);
-    let state = state.min(allocated);
+    let parameters = median(&catalogue::PARAMETERS).unwrap_or(0.0);
+    let optimizer = median(&catalogue::OPTIMIZER).unwrap_or(0.0);
+    let state = (parameters + optimizer).min(allocated);
     let mut parts = vec![(&STATE, state), (&WORK, allocated - state)];
-    if let Some(reserved) = median(metrics.get(&catalogue::PEAK_RESERVED)) {
-        parts.push((&SLACK, reserved - allocated));
-        if let Some(process) = median(metrics.get(&catalogue::PROCESS_PEAK)) {
-            parts.push((&OUTSIDE, process - reserved));
+    match (median(&catalogue::PEAK_RESERVED), container) {
+        (Some(reserved), _) => {
+            parts.push((&SLACK, reserved - allocated));
+            let process = median(&catalogue::PROCESS_PEAK);
+            parts.extend(process.map(|process| (&OUTSIDE, process - reserved)));
         }
-    } else if let Some(resident) = median(metrics.get(&catalogue::RUN_HOST_PEAK_RESIDENT)) {
-        parts.push((&HOST, resident - allocated));
+        (None, Some(container)) => parts.push((&HOST, container - allocated)),
+        (None, None) => {}
     }
     parts.retain(|(_, bytes)| *bytes > 0.0);
     parts
+}
+
+/// The peak of the whole run, where it lies above that of the measured steps.
+fn mark(cell: &CellSummary) -> Option<Mark> {
+    let median = |metric| cell.metrics.median(metric);
+    let value = median(&catalogue::RUN_PROCESS_PEAK)?;
+    if value < run_peak::ABOVE * median(&catalogue::PROCESS_PEAK)? {
+        return None;
+    }
+    let made_by = cell.run_peak_made_by.as_deref();
+    let words = format!(
+        "peak of the whole run {}{}",
+        format::bytes(value),
+        made_by.map_or_else(String::new, |made_by| format!(", made by {made_by}")),
+    );
+    Some(Mark { value, words })
 }
 
 fn draw(view: &View) -> Picture {
@@ -79,6 +95,7 @@ fn draw(view: &View) -> Picture {
         format: format::bytes,
         axis: "Peak memory",
         unknown: "memory is not known",
+        mark: Some(("whole run", &mark)),
         least: 1024.0,
     };
     bars.draw(view)

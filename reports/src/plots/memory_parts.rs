@@ -14,9 +14,10 @@ use metrics::catalogue;
 pub(super) const PLOT: Plot = Plot {
     id: "memory-parts",
     title: "Where the memory goes",
-    about: "Training runs, medians, measured in a warm-up step and at the end of measuring. \
-            Activations are what forward keeps for backward; what backward takes beyond them at \
-            the peak are gradients, which come while activations go, and temporaries. \
+    about: "Training runs, medians, of the measured steps; the parts of what tensors took from \
+            within a warm-up step. Activations are what forward keeps for backward; what backward \
+            takes beyond them at the peak are gradients, which come while activations go, and \
+            temporaries. \
             Slack is what the allocator holds beyond that peak. The last part lies outside the \
             allocator: the CUDA context, libraries and their workspaces.",
     draw,
@@ -85,6 +86,7 @@ fn draw(view: &View) -> Picture {
         format: format::bytes,
         axis: "Memory at the peak of a step",
         unknown: "no training step was looked into",
+        mark: None,
         least: 1024.0,
     };
     bars.draw(view)

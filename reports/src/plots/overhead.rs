@@ -103,6 +103,7 @@ fn draw(
         format: format::seconds,
         axis,
         unknown: "not timed",
+        mark: None,
         least: 1.0,
     };
     bars.draw(view)

@@ -7,7 +7,7 @@ use crate::{
     measure,
     model::{CellSummary, Group, Spread, View},
     svg::{
-        Anchor, Area, Canvas, TEXT, axis,
+        Anchor, Area, Canvas, Shape, TEXT, axis,
         ink::Ink,
         rows::{Rows, WIDTH},
         scale::Scale,
@@ -35,9 +35,20 @@ pub(super) struct Stacked<'a> {
     pub(super) axis: &'static str,
     /// What is said of a cell that has runs, but no bar.
     pub(super) unknown: &'static str,
+    /// What is marked beside a cell's bar, and the legend's word for it.
+    pub(super) mark: Option<(&'static str, &'a dyn Fn(&CellSummary) -> Option<Mark>)>,
     /// A bar of no length still has a scale: its end.
     pub(super) least: f64,
 }
+
+/// A value beside a bar's, and what it is.
+pub(super) struct Mark {
+    pub(super) value: f64,
+    pub(super) words: String,
+}
+
+/// Marks up to so many times the longest bar widen the scale; those beyond stand at its end.
+const WIDEN: f64 = 2.0;
 
 pub(super) type Stack = Vec<(&'static Part, f64)>;
 
@@ -80,7 +91,16 @@ impl Stacked<'_> {
             all.any(|(other, _)| other.label == part.label)
         };
         let used = self.parts.iter().filter(is_used);
-        let keys = used.map(|part| Key::area(part.ink, part.label)).collect();
+        let mut keys: Vec<Key> = used.map(|part| Key::area(part.ink, part.label)).collect();
+        if let Some((label, mark)) = self.mark
+            && view.report.cells.iter().any(|cell| mark(cell).is_some())
+        {
+            keys.push(Key {
+                ink: Ink::Text,
+                sign: "◆",
+                label: label.to_owned(),
+            });
+        }
         Picture {
             legends: vec![Legend { title: "", keys }],
             drawings,
@@ -91,7 +111,13 @@ impl Stacked<'_> {
         let in_group = || group.cells().flat_map(|cell| &stacks[cell]);
         let is_used = |part: &&&Part| in_group().any(|(other, _)| other.label == part.label);
         let used: Vec<_> = self.parts.iter().filter(is_used).collect();
-        let heads: Vec<_> = used.iter().map(|part| part.label).chain(["sum"]).collect();
+        let mark = self.mark.filter(|(_, mark)| {
+            group
+                .cells()
+                .any(|cell| mark(&view.report.cells[cell]).is_some())
+        });
+        let heads = used.iter().map(|part| part.label).chain(["sum"]);
+        let heads: Vec<_> = heads.chain(mark.map(|(label, _)| label)).collect();
         values(view, group, &heads, |cell| {
             let stack = &stacks[cell];
             let of = |part: &Part| {
@@ -100,8 +126,16 @@ impl Stacked<'_> {
             };
             let sum = (self.format)(total(stack));
             let all = used.iter().map(|part| of(part)).chain([sum.into()]);
+            let all = all.chain(mark.map(|(_, mark)| {
+                known(mark(&view.report.cells[cell]).map(|mark| (self.format)(mark.value)))
+            }));
             (!stack.is_empty()).then(|| all.collect())
         })
+    }
+
+    fn mark_of(&self, cell: &CellSummary) -> Option<Mark> {
+        let (_, mark) = self.mark?;
+        mark(cell)
     }
 
     fn say(&self, part: &Part, value: f64) -> String {
@@ -110,14 +144,27 @@ impl Stacked<'_> {
 
     fn draw_group(&self, canvas: &mut Canvas, view: &View, rows: &Rows, stacks: &[Stack]) {
         let totals = || rows.lanes().map(|lane| total(&stacks[lane.cell]));
-        let value_width = totals()
+        let mut value_width = totals()
             .map(|total| measure::bold_width(&(self.format)(total), TEXT))
             .fold(0.0, f64::max);
+        if rows
+            .lanes()
+            .any(|lane| self.mark_of(&view.report.cells[lane.cell]).is_some())
+        {
+            value_width *= 2.0;
+        }
         let bars = Area::of(
             (rows.left, rows.top),
             (WIDTH - value_width - 22.0, rows.bottom),
         );
-        let most = totals().fold(0.0, f64::max);
+        let longest = totals().fold(0.0, f64::max);
+        let marks = rows
+            .lanes()
+            .filter_map(|lane| self.mark_of(&view.report.cells[lane.cell]));
+        let marks = marks
+            .map(|mark| mark.value)
+            .filter(|value| *value <= WIDEN * longest);
+        let most = marks.fold(longest, f64::max);
         let most = if most > 0.0 { most } else { self.least };
         let scale = Scale::linear((0.0, most), (bars.left, bars.right));
         rows.draw(canvas);
@@ -142,8 +189,26 @@ impl Stacked<'_> {
                 canvas.hinted(&hint, |canvas| canvas.fill(area, part.ink));
                 from += value;
             }
-            let at = (scale.place(from) + 8.0, lane.y);
-            canvas.bold(&(self.format)(from), at, Anchor::Start, TEXT, Ink::Text);
+            let text = (self.format)(from);
+            let at = scale.place(from) + 8.0;
+            canvas.bold(&text, (at, lane.y), Anchor::Start, TEXT, Ink::Text);
+            if let Some(mark) = self.mark_of(cell) {
+                let end = at + measure::bold_width(&text, TEXT) + 10.0;
+                let place = scale.place(mark.value.min(most)).max(end);
+                let hint = format!("{}: {}", cell.cell, mark.words);
+                canvas.hinted(&hint, |canvas| {
+                    if mark.value <= most {
+                        canvas.mark((place, lane.y), Shape::Diamond, 8.0, Ink::Text, true);
+                    } else {
+                        canvas.beyond((place, lane.y), true, Ink::Text);
+                    }
+                    canvas.small(
+                        &(self.format)(mark.value),
+                        (place + 8.0, lane.y),
+                        Anchor::Start,
+                    );
+                });
+            }
         }
     }
 }

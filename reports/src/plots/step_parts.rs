@@ -58,6 +58,7 @@ fn draw(view: &View) -> Picture {
         format: format::seconds,
         axis: "Time of a step",
         unknown: "a whole step only",
+        mark: None,
         least: 1.0,
     };
     bars.draw(view)
