@@ -3,6 +3,7 @@
 use std::{error::Error as StdError, io, path::PathBuf};
 
 use bench_suite::suite::SuiteError;
+use reports::format::plural;
 
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -140,7 +141,7 @@ pub(crate) enum Error {
     Unfit { broken: usize },
     #[error("of the claims, {refuted} are refuted and {undecided} cannot be told")]
     Claims { refuted: usize, undecided: usize },
-    #[error("{failing} gated metrics say no")]
+    #[error("the gate failed: {}", plural(*failing, "metric", "metrics"))]
     Gate { failing: usize },
     #[error(
         "the gate says no: {regressed} made regressed by the last run, {stopped} without a new result for \

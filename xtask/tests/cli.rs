@@ -95,7 +95,7 @@ fn a_drop_in_a_series_is_found_where_it_is() {
     for field in ["timestamp", "before", "after", "interval", "p"] {
         assert!(!points[0][field].is_null(), "{field}");
     }
-    check(&["trend", "--input", &file], 0, "1 change of level");
+    check(&["trend", "--input", &file], 0, "1 change");
     check(
         &["trend", "--input", &file, "--format", "markdown"],
         0,
@@ -197,12 +197,12 @@ fn lines_in_any_order_are_one_series() {
     let text = format!("{header}\n{}\n", lines.join("\n"));
     let file = home.file("any-order.csv", &text);
     let note = "lines were older than the line before them";
-    check(&["trend", "--input", &file], 0, "1 change of level");
+    check(&["trend", "--input", &file], 0, "1 change");
     check(&["trend", "--input", &file], 0, note);
     let db = home.path("history.sqlite");
     let db = db.to_str().expect("text");
     check(&["history", "--db", db, "import", "x", &file], 0, note);
-    check(&["trend", "--db", db], 0, "1 change of level");
+    check(&["trend", "--db", db], 0, "1 change");
 }
 
 #[test]
@@ -397,7 +397,7 @@ fn the_history_keeps_and_follows_an_imported_series() {
     check(&["history", "--db", db, "list"], 0, "1 series");
     check(&["history", "--db", db, "export"], 0, "r40");
     check(&["history", "--db", db, "check"], 0, "as it was written");
-    check(&["trend", "--db", db], 0, "1 change of level");
+    check(&["trend", "--db", db], 0, "1 change");
     check(
         &["history", "--db", "/no/such/folder/x.sqlite", "list"],
         2,

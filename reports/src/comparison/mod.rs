@@ -197,7 +197,7 @@ fn came_to(found: &QuantityVerdict, verdict: Verdict) -> bool {
 fn method(verdicts: &Verdicts) -> String {
     let looks = (verdicts.looks > 0).then(|| {
         format!(
-            " The session checked its metrics {} to know when to stop; intervals are wider to \
+            " The session looked at its metrics {} to know when to stop; intervals are wider to \
              account for it.",
             plural(verdicts.looks, "time", "times")
         )

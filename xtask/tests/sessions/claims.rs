@@ -112,7 +112,7 @@ fn a_report_judges_claims_and_images() {
     home.write("two", &two, &all);
     home.check(&["report", "sessions/two"], 0, "report.html");
     let text = fs::read_to_string(home.path("sessions/two/report.md")).expect("a report");
-    assert!(text.contains("### Comparison: slow against img"), "{text}");
+    assert!(text.contains("slow against img"), "{text}");
     let html = fs::read_to_string(home.path("sessions/two/report.html")).expect("a report");
-    assert!(html.contains("id=\"comparison\"") && html.contains("verdict-regressed"));
+    assert!(html.contains("id=\"comparison\"") && html.contains("▼ regressed"));
 }

@@ -28,7 +28,7 @@ fn a_gate_writes_every_form_and_exits_with_1() {
         "verdicts.md",
         "--annotations",
     ];
-    let all = home.check(&words, 1, "gated metrics say no");
+    let all = home.check(&words, 1, "the gate failed");
     assert!(all.contains("::error title="), "{all}");
     assert!(read(&home.path("verdicts.xml")).contains("type=\"regressed\""));
     assert!(read(&home.path("verdicts.md")).contains("### Regressed: 1"));
@@ -59,7 +59,7 @@ fn cannot_tell_fails_on_request_alone() {
         "--fail-on",
         "inconclusive",
     ];
-    home.check(&strict, 1, "gated metrics say no");
+    home.check(&strict, 1, "the gate failed");
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn a_side_comes_out_of_the_history() {
         "release is base",
     );
     for base in ["@release", "@release:img", "branch=main", "image=img"] {
-        home.check(&["compare", base, "sessions/head:img"], 0, "1 same");
+        home.check(&["compare", base, "sessions/head:img"], 0, "1 unchanged");
         home.check(&["compare", base, "sessions/head:other"], 1, "1 regressed");
     }
     home.check(&["compare", "@nightly", "sessions/head:img"], 2, "nightly");
@@ -224,7 +224,7 @@ fn a_cell_that_works_no_more_fails_the_gate_and_says_why() {
         "--annotations",
     ];
     let why = "runs failed 5 of 5 (out-of-memory)";
-    let all = home.check(&words, 1, "1 gated metrics say no");
+    let all = home.check(&words, 1, "the gate failed: 1 metric");
     let error = all.lines().find(|line| line.starts_with("::error "));
     assert!(error.is_some_and(|line| line.contains(why)), "{all}");
     assert_eq!(all.matches(why).count(), 2, "{all}");
@@ -261,7 +261,7 @@ fn thresholds_and_baselines_by_the_names_that_people_see() {
     for name in ["throughput", "throughput_samples_per_second"] {
         let threshold = format!("{name}=0.5");
         let words = [&slower[..], &["--threshold", &threshold]].concat();
-        home.check(&words, 0, "1 same");
+        home.check(&words, 0, "1 unchanged");
     }
     let unknown = [&slower[..], &["--threshold", "speed=0.5"]].concat();
     home.check(&unknown, 2, "no compared quantity is named `speed`");

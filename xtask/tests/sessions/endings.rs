@@ -57,8 +57,16 @@ fn words_and_sides() {
         ("history --help", 0, "4 engine or machine trouble"),
         ("images --help", 0, "4 engine or machine trouble"),
         ("trend --help", 0, "4 engine or machine trouble"),
-        ("compare sessions/renamed sessions/head:img", 0, "1 same"),
-        ("compare sessions/renamed sessions/head:other", 1, "say no"),
+        (
+            "compare sessions/renamed sessions/head:img",
+            0,
+            "1 unchanged",
+        ),
+        (
+            "compare sessions/renamed sessions/head:other",
+            1,
+            "the gate failed",
+        ),
         ("compare sessions/renamed", 2, "HEAD"),
         ("compare sessions/renamed sessions/none", 2, "sessions/none"),
         ("compare sessions/renamed sessions/torn", 2, "json, line 1"),

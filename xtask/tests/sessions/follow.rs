@@ -128,7 +128,7 @@ fn an_upgraded_image_that_stops_at_once_is_noticed() {
     for more in [&[][..], &["--image", "new"]] {
         let words = [&GATE[..], more].concat();
         let told = home.check(&words, 1, "2 without a new result");
-        assert!(told.contains("usually one comes every 1.0 days"), "{told}");
+        assert!(told.contains("usually every 1.0 days"), "{told}");
     }
     // One that stands for nothing before it may be the only one that there will be.
     let home = Home::new();

@@ -205,7 +205,7 @@ fn after_bench(job: &str, home: &Home, code: i32, expected: &str) {
 
 #[test]
 fn the_pull_request_job_fails_where_the_head_is_worse() {
-    after_bench("compare", &measured(80.0), 1, "gated metrics say no");
+    after_bench("compare", &measured(80.0), 1, "the gate failed");
     let home = measured(100.0);
     after_bench("compare", &home, 0, "1 unchanged");
     for file in ["junit.xml", "summary.md"] {

@@ -13,6 +13,25 @@ use record::{
 use super::{Fake, FakeCell, MIB, mib};
 
 impl Fake {
+    fn outcome(&self, order: u32) -> Outcome {
+        let failed = self.failing.iter().find(|(at, ..)| *at == order);
+        if let Some((_, reason, stage, message)) = failed.cloned() {
+            return Outcome::Failed {
+                reason,
+                stage,
+                message,
+            };
+        }
+        if !self.all_fail {
+            return Outcome::Ok;
+        }
+        Outcome::Failed {
+            reason: Reason::DeviceUnavailable,
+            stage: Stage::Start,
+            message: "no CUDA device; `doctor` says what is missing".into(),
+        }
+    }
+
     pub(super) fn record(
         &self,
         random: &mut ChaCha8Rng,
@@ -24,25 +43,7 @@ impl Fake {
     ) -> Record {
         let cuda = self.device.is_cuda();
         let run = format!("r-{order:04}");
-        let failed = self.failing.iter().find(|(at, ..)| *at == order).cloned();
-        let failed = failed.or_else(|| {
-            self.all_fail.then(|| {
-                (
-                    order,
-                    Reason::DeviceUnavailable,
-                    Stage::Start,
-                    "no CUDA device; `doctor` says what is missing".into(),
-                )
-            })
-        });
-        let outcome = match failed {
-            Some((_, reason, stage, message)) => Outcome::Failed {
-                reason,
-                stage,
-                message,
-            },
-            None => Outcome::Ok,
-        };
+        let outcome = self.outcome(order);
         let good = outcome.is_ok();
         let validity = validity(&outcome);
         let is_contaminated = !validity.contamination.is_empty();
