@@ -78,13 +78,11 @@ fn mark(cell: &CellSummary) -> Option<Mark> {
     if value < run_peak::ABOVE * median(&catalogue::PROCESS_PEAK)? {
         return None;
     }
-    let made_by = cell.run_peak_made_by.as_deref();
-    let words = format!(
-        "peak of the whole run {}{}",
-        format::bytes(value),
-        made_by.map_or_else(String::new, |made_by| format!(", made by {made_by}")),
-    );
-    Some(Mark { value, words })
+    Some(Mark {
+        value,
+        words: format!("peak of the whole run {}", format::bytes(value)),
+        cause: cell.run_peak_made_by.clone(),
+    })
 }
 
 fn draw(view: &View) -> Picture {

@@ -93,6 +93,8 @@ pub(crate) struct Drawing {
     pub(crate) subtitle: String,
     /// What calls for attention beside it.
     pub(crate) remark: Option<String>,
+    /// What explains a part of it, below it.
+    pub(crate) note: Option<String>,
     /// What it shows, for those who cannot see it.
     pub(crate) description: String,
     /// The drawing.
@@ -109,6 +111,7 @@ impl Drawing {
             heading: group.scenario.clone(),
             subtitle: group.subtitle(),
             remark: None,
+            note: None,
             description,
             svg: canvas.finish(),
             table: None,

@@ -1,5 +1,7 @@
 //! Stacked bars, one for each cell: what several plots are made of.
 
+use std::collections::BTreeSet;
+
 use super::{Drawing, Key, Legend, Picture, describe, drawings, values};
 use crate::{
     document::{Table, known},
@@ -45,6 +47,8 @@ pub(super) struct Stacked<'a> {
 pub(super) struct Mark {
     pub(super) value: f64,
     pub(super) words: String,
+    /// What made it.
+    pub(super) cause: Option<String>,
 }
 
 /// Marks up to so many times the longest bar widen the scale; those beyond stand at its end.
@@ -82,6 +86,7 @@ impl Stacked<'_> {
             });
             let table = self.table(view, group, &stacks);
             Some(Drawing {
+                note: self.causes(view, group),
                 table: Some(table),
                 ..Drawing::of(group, canvas, description)
             })
@@ -97,7 +102,7 @@ impl Stacked<'_> {
         {
             keys.push(Key {
                 ink: Ink::Text,
-                sign: "◆",
+                sign: "◇",
                 label: label.to_owned(),
             });
         }
@@ -131,6 +136,15 @@ impl Stacked<'_> {
             }));
             (!stack.is_empty()).then(|| all.collect())
         })
+    }
+
+    /// What made the marked values of a group, each cause once.
+    fn causes(&self, view: &View, group: &Group) -> Option<String> {
+        let (label, _) = self.mark?;
+        let cells = group.cells().map(|cell| &view.report.cells[cell]);
+        let causes = cells.filter_map(|cell| self.mark_of(cell)?.cause);
+        let causes: Vec<_> = causes.collect::<BTreeSet<_>>().into_iter().collect();
+        (!causes.is_empty()).then(|| format!("◇ {label}: {}.", causes.join("; ")))
     }
 
     fn mark_of(&self, cell: &CellSummary) -> Option<Mark> {
