@@ -50,7 +50,7 @@ impl ThresholdsFile {
 
 impl JsonSchema for ThresholdsFile {
     fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Noise thresholds".into()
+        "Thresholds".into()
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
