@@ -1,6 +1,7 @@
 //! Names that a spec cannot set: what Torchgauge writes there itself would take the place of the
 //! spec's value, or the other way round.
 
+use protocol::Axis;
 use strict_yaml::{Document, KeyPath, YamlError};
 
 use crate::{contents::LABEL_IMAGE, spec::Spec};
@@ -42,36 +43,34 @@ pub(crate) const LABELS: [&str; 11] = [
 const LABEL_PREFIXES: [&str; 2] = ["torchgauge.", "org.torchgauge."];
 
 /// Variables that are set for a run, whatever the image says, and by what.
-pub const ENVIRONMENT: [(&str, &str); 8] = [
-    ("LD_LIBRARY_PATH", "the image's layout decides it"),
-    ("CUDA_DEVICE_ORDER", "the run's device decides it"),
-    ("CUDA_VISIBLE_DEVICES", "the run's device decides it"),
-    ("NVIDIA_VISIBLE_DEVICES", "the run's device decides it"),
-    (
-        "CUDA_CACHE_PATH",
-        "each run has its own, or the one that its suite says",
-    ),
-    ("PYTORCH_ALLOC_CONF", "a suite's axis `allocator` says it"),
-    (
-        "PYTORCH_CUDA_ALLOC_CONF",
-        "a suite's axis `allocator` says it",
-    ),
-    (
-        "CUBLAS_WORKSPACE_CONFIG",
-        "a suite's axis `deterministic` says it",
-    ),
-];
+#[must_use]
+pub fn environment() -> Vec<(&'static str, String)> {
+    let device = || "the run's device sets it".to_owned();
+    let axes = Axis::ALL.iter().flat_map(|axis| {
+        let why = format!("the suite's axis `{}` sets it", axis.name);
+        axis.variables.iter().map(move |name| (*name, why.clone()))
+    });
+    let mut all = vec![
+        ("LD_LIBRARY_PATH", "the image's layout sets it".to_owned()),
+        ("CUDA_DEVICE_ORDER", device()),
+        ("CUDA_VISIBLE_DEVICES", device()),
+        ("NVIDIA_VISIBLE_DEVICES", device()),
+    ];
+    all.extend(axes);
+    all
+}
 
 /// Refuses a spec that sets one of them.
 pub(crate) fn check(spec: &Spec, document: &Document) -> Result<(), YamlError> {
+    let reserved = environment();
     for name in spec.environment.keys() {
-        if let Some((_, why)) = ENVIRONMENT.iter().find(|(reserved, _)| reserved == name) {
-            let all = ENVIRONMENT.map(|(name, _)| name).join(", ");
+        if let Some((_, why)) = reserved.iter().find(|(reserved, _)| reserved == name) {
+            let all: Vec<&str> = reserved.iter().map(|(name, _)| *name).collect();
             return Err(document.error_at_key(
                 &KeyPath::root().key("environment").key(name),
                 format!("`{name}` cannot be set here: {why}"),
                 "another variable",
-                Some(format!("reserved are {all}")),
+                Some(format!("reserved are {}", all.join(", "))),
             ));
         }
     }

@@ -91,7 +91,7 @@ fn arrows_between_rooms_point_one_way() {
         ("libtorch", &["protocol"]),
         ("scenario", &["libtorch", "protocol"]),
         ("engine", &[]),
-        ("images", &["engine", "strict-yaml"]),
+        ("images", &["engine", "protocol", "strict-yaml"]),
         ("record", &["protocol"]),
         ("history", &["judge", "protocol", "record"]),
         (

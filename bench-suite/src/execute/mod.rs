@@ -126,15 +126,7 @@ impl Order {
         let device = cell.device;
         let mut environment: BTreeMap<_, _> =
             device::environment(device, machine).into_iter().collect();
-        if let Some(configuration) = variant.allocator.configuration() {
-            for variable in protocol::Allocator::VARIABLES {
-                environment.insert(variable.to_owned(), configuration.clone());
-            }
-        }
-        if variant.deterministic && device.is_cuda() {
-            let (variable, value) = protocol::DETERMINISTIC_ENVIRONMENT;
-            environment.insert(variable.to_owned(), value.to_owned());
-        }
+        environment.extend(variant.environment(device));
         Self {
             session: session.to_owned(),
             attempt,

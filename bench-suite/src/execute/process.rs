@@ -13,7 +13,7 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
-use protocol::{Allocator, Device};
+use protocol::{Axis, Device};
 use record::{Isolation, Reason, Stage};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::{
@@ -188,7 +188,7 @@ fn spawn(runtime: &LocalRuntime, order: &Order) -> io::Result<Child> {
         .process_group(0)
         .kill_on_drop(true);
     // A setting of the user's shell must not act on runs that do not name it.
-    for variable in Allocator::VARIABLES {
+    for variable in Axis::ALL.iter().flat_map(|axis| axis.variables) {
         command.env_remove(variable);
     }
     if !runtime.library_path.is_empty() {

@@ -105,7 +105,7 @@ pub async fn find(
             suite: cell.plan.suite.clone(),
             scenario: cell.plan.scenario.clone(),
             model: cell.plan.model.to_string(),
-            combination: without_batch(&cell.plan),
+            combination: cell.plan.variant.without("batch"),
             accumulation: cell.plan.variant.accumulation.get(),
             largest_batch: None,
             too_large_batch: None,
@@ -153,19 +153,11 @@ fn combinations(plan: &Plan) -> Vec<&Cell> {
             ..
         } = &cell.plan;
         let names = (image.clone(), suite.clone(), scenario.clone());
-        (names, without_batch(&cell.plan))
+        (names, cell.plan.variant.without("batch"))
     };
     let mut cells: Vec<&Cell> = plan.cells.iter().collect();
     cells.retain(|cell| cell.plan.task != Task::Idle && seen.insert(key(cell)));
     cells
-}
-
-/// The variant as text, the batch left out.
-fn without_batch(plan: &CellPlan) -> String {
-    let text = plan.variant.to_string();
-    let batch = format!("bs{}", plan.variant.batch);
-    let words: Vec<&str> = text.split(' ').filter(|word| *word != batch).collect();
-    words.join(" ")
 }
 
 fn answer(attempt: &Attempt) -> Answer {

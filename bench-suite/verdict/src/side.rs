@@ -258,7 +258,7 @@ impl<'a> Side<'a> {
             variant: self
                 .axis
                 .as_deref()
-                .map_or_else(|| variant.to_string(), |axis| without(variant, axis)),
+                .map_or_else(|| variant.to_string(), |axis| variant.without(axis)),
         }
     }
 
@@ -298,19 +298,6 @@ impl<'a> Side<'a> {
         }
         cells
     }
-}
-
-/// The variant as text, one axis left out.
-fn without(variant: &Variant, axis: &str) -> String {
-    let text = variant.to_string();
-    let mut words: Vec<&str> = text.split(' ').collect();
-    // Precision and batch stand first and without their names; see `Variant`'s `Display`.
-    match axis {
-        "precision" => drop(words.remove(0)),
-        "batch" => drop(words.remove(1)),
-        _ => words.retain(|word| word.split_once('=').is_none_or(|(name, _)| name != axis)),
-    }
-    words.join(" ")
 }
 
 /// Block to the last record of the run.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use protocol::{Model, Task, Variant};
+use protocol::{Axis, Model, Task, Variant};
 use record::Record;
 
 use super::{CellMetrics, CellSummary, Report, Source, TimeParts, run_peak};
@@ -227,68 +227,39 @@ fn label(group: &mut Group) {
         return;
     }
     if let [only] = &mut group.rows[..] {
-        only.label = words(&only.variant.axes(), |axis| BASIC.contains(&axis), false);
+        only.label = words(&only.variant.axes(), |axis| axis.always);
         return;
     }
     let axes: Vec<Axes> = group.rows.iter().map(|row| row.variant.axes()).collect();
     let Some(first) = axes.first() else { return };
     let differs = |axis: &str| axes.iter().any(|other| other.get(axis) != first.get(axis));
-    let always = |axis: &str| BASIC.contains(&axis) && !differs(axis);
-    let common: Axes = first
-        .iter()
-        .filter(|(axis, _)| !differs(axis))
-        .map(|(axis, value)| (axis.clone(), value.clone()))
-        .collect();
-    group.common = words(&common, always, false);
+    let mut common = first.clone();
+    common.retain(|axis, _| !differs(axis));
+    group.common = words(&common, |axis| axis.always);
     for (row, axes) in group.rows.iter_mut().zip(&axes) {
-        let own: Axes = axes
-            .iter()
-            .filter(|(axis, _)| differs(axis))
-            .map(|(axis, value)| (axis.clone(), value.clone()))
-            .collect();
-        row.label = words(&own, |axis| BASIC.contains(&axis), false);
+        let mut own = axes.clone();
+        own.retain(|axis, _| differs(axis));
+        row.label = words(&own, |axis| axis.always);
         if row.label.is_empty() {
-            row.label = words(&own, |_| true, true);
+            row.label = words(&own, |_| true);
+        }
+        if row.label.is_empty() {
+            "usual".clone_into(&mut row.label);
         }
     }
 }
 
 type Axes = BTreeMap<String, String>;
 
-/// Axes that are named even at their default.
-const BASIC: [&str; 2] = ["precision", "batch"];
-
-/// These axes as words, precision and batch first; those at their default only where `always`
-/// says so. Nothing at all reads as `usual` where `something` is needed.
-fn words(axes: &Axes, always: impl Fn(&str) -> bool, something: bool) -> String {
+/// These axes as words; those at their default only where `always` says so.
+fn words(axes: &Axes, always: impl Fn(&Axis) -> bool) -> String {
     let defaults = Variant::default().axes();
-    let rest = Variant::AXES
-        .into_iter()
-        .filter(|axis| !BASIC.contains(axis));
-    let told: Vec<String> = BASIC
-        .into_iter()
-        .chain(rest)
-        .filter_map(|axis| Some((axis, axes.get(axis)?)))
-        .filter(|(axis, value)| always(axis) || defaults.get(*axis) != Some(value))
-        .map(|(axis, value)| word(axis, value))
+    let told: Vec<String> = Axis::in_names()
+        .filter_map(|axis| Some((axis, axes.get(axis.name)?)))
+        .filter(|(axis, value)| always(axis) || defaults.get(axis.name) != Some(value))
+        .map(|(axis, value)| axis.label(value))
         .collect();
-    if told.is_empty() && something {
-        return "usual".to_owned();
-    }
     told.join(" ")
-}
-
-/// One axis in as few letters as leave no doubt.
-fn word(axis: &str, value: &str) -> String {
-    match axis {
-        "precision" | "allocator" | "memory_format" | "optimizer" => value.to_owned(),
-        "batch" => format!("bs{value}"),
-        "sequence_length" | "sequence_lengths" => format!("seq{value}"),
-        "image_size" => format!("{value}px"),
-        "loader_workers" => format!("workers={value}"),
-        "prefetch_factor" => format!("prefetch={value}"),
-        _ => format!("{axis}={value}"),
-    }
 }
 
 #[cfg(test)]

@@ -78,32 +78,45 @@ impl Allocator {
     /// one that versions up to 2.8 know.
     pub const VARIABLES: [&'static str; 2] = ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"];
 
-    /// Whether this is libtorch's default: nothing needs to be set.
-    #[must_use]
-    pub fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
-
     /// The value for the environment variables, in libtorch's own syntax; `None` for the default.
     #[must_use]
     pub fn configuration(&self) -> Option<String> {
-        let mut parts = Vec::new();
-        if self.backend != AllocatorBackend::Native {
-            parts.push(format!("backend:{}", self.backend.name()));
-        }
-        if self.expandable_segments {
-            parts.push("expandable_segments:True".to_owned());
-        }
-        if let Some(mib) = self.max_split_size_mb {
-            parts.push(format!("max_split_size_mb:{mib}"));
-        }
-        if let Some(share) = self.garbage_collection_threshold {
-            parts.push(format!("garbage_collection_threshold:{share}"));
-        }
-        if let Some(divisions) = self.roundup_power2_divisions {
-            parts.push(format!("roundup_power2_divisions:{divisions}"));
-        }
-        (!parts.is_empty()).then(|| parts.join(","))
+        let settings: Vec<String> = self
+            .settings()
+            .into_iter()
+            .map(|(name, value)| match value {
+                Some(value) => format!("{name}:{value}"),
+                None if name == "expandable_segments" => format!("{name}:True"),
+                None => format!("backend:{name}"),
+            })
+            .collect();
+        (!settings.is_empty()).then(|| settings.join(","))
+    }
+
+    /// What differs from the default: a name, and a value where it takes one.
+    fn settings(&self) -> Vec<(&'static str, Option<String>)> {
+        let backend = self.backend.name();
+        let text = |value: Option<u64>| value.map(|value| Some(value.to_string()));
+        let share = self.garbage_collection_threshold;
+        [
+            (backend, (backend != "native").then_some(None)),
+            (
+                "expandable_segments",
+                self.expandable_segments.then_some(None),
+            ),
+            ("max_split_size_mb", text(self.max_split_size_mb)),
+            (
+                "garbage_collection_threshold",
+                share.map(|share| Some(share.to_string())),
+            ),
+            (
+                "roundup_power2_divisions",
+                text(self.roundup_power2_divisions),
+            ),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)))
+        .collect()
     }
 
     fn set(&mut self, part: &str) -> Result<(), ParseAllocatorError> {
@@ -112,6 +125,10 @@ impl Allocator {
             None => (part, None),
         };
         match name {
+            "native" if value.is_none() => {}
+            "cudaMallocAsync" if value.is_none() => {
+                self.backend = AllocatorBackend::CudaMallocAsync;
+            }
             "expandable_segments" => match value {
                 None | Some("True" | "true") => self.expandable_segments = true,
                 Some(other) => return Err(value_error("expandable_segments", "no value", other)),
@@ -171,16 +188,6 @@ impl FromStr for Allocator {
     type Err = ParseAllocatorError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.trim() {
-            "native" => return Ok(Self::default()),
-            "cudaMallocAsync" => {
-                return Ok(Self {
-                    backend: AllocatorBackend::CudaMallocAsync,
-                    ..Self::default()
-                });
-            }
-            _ => {}
-        }
         let mut allocator = Self::default();
         let mut seen: Vec<&str> = Vec::new();
         for part in text.split(['+', ',']).map(str::trim) {
@@ -189,11 +196,7 @@ impl FromStr for Allocator {
                 return Err(ParseAllocatorError::Twice(name.to_owned()));
             }
             seen.push(name);
-            match part {
-                "native" => {}
-                "cudaMallocAsync" => allocator.backend = AllocatorBackend::CudaMallocAsync,
-                _ => allocator.set(part)?,
-            }
+            allocator.set(part)?;
         }
         if allocator.backend == AllocatorBackend::CudaMallocAsync
             && let Some(other) = seen.iter().find(|name| **name != "cudaMallocAsync")
@@ -206,31 +209,22 @@ impl FromStr for Allocator {
 
 impl fmt::Display for Allocator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut parts = Vec::new();
-        if self.backend == AllocatorBackend::CudaMallocAsync {
-            parts.push(self.backend.name().to_owned());
-        }
-        if self.expandable_segments {
-            parts.push("expandable_segments".to_owned());
-        }
-        if let Some(mib) = self.max_split_size_mb {
-            parts.push(format!("max_split_size_mb:{mib}"));
-        }
-        if let Some(share) = self.garbage_collection_threshold {
-            parts.push(format!("garbage_collection_threshold:{share}"));
-        }
-        if let Some(divisions) = self.roundup_power2_divisions {
-            parts.push(format!("roundup_power2_divisions:{divisions}"));
-        }
-        if parts.is_empty() {
-            f.write_str("native")
-        } else {
-            f.write_str(&parts.join("+"))
+        let settings: Vec<String> = self
+            .settings()
+            .into_iter()
+            .map(|(name, value)| match value {
+                Some(value) => format!("{name}:{value}"),
+                None => name.to_owned(),
+            })
+            .collect();
+        match settings.as_slice() {
+            [] => f.write_str("native"),
+            settings => f.write_str(&settings.join("+")),
         }
     }
 }
 
-crate::variant::text_axis!(
+crate::text::text_form!(
     Allocator,
     "Settings of the CUDA caching allocator",
     r"^[A-Za-z0-9_:.+, ]+$"

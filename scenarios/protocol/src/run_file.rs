@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Model, Refusal, Task, VERSION, Variant, variant::text_axis};
+use crate::{Model, Refusal, Task, VERSION, Variant, text::text_form};
 
 /// Where the work runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,7 +56,7 @@ impl fmt::Display for Device {
     }
 }
 
-text_axis!(
+text_form!(
     Device,
     "Where the work runs: cpu or cuda:N",
     r"^(cpu|cuda(:[0-9]+)?)$"

@@ -1,44 +1,218 @@
-//! One choice on every axis.
+//! The axes, each declared once, and the values that they take.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Allocator, LengthRange};
+use crate::{
+    Allocator, Axis, Count, Device, InputKind, LengthRange, Positive, Task,
+    axis::{Need, axes},
+    text::text_form,
+    validity::Combination,
+};
 
-/// Serde and schema for an axis that is written as text and parsed by `FromStr`.
-macro_rules! text_axis {
-    ($type:ty, $description:literal, $pattern:literal) => {
-        impl serde::Serialize for $type {
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
-            }
-        }
-
-        impl<'de> serde::Deserialize<'de> for $type {
-            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
-                text.parse().map_err(serde::de::Error::custom)
-            }
-        }
-
-        impl schemars::JsonSchema for $type {
-            fn schema_name() -> std::borrow::Cow<'static, str> {
-                stringify!($type).into()
-            }
-
-            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                schemars::json_schema!({
-                    "type": "string",
-                    "description": $description,
-                    "pattern": $pattern,
-                })
-            }
-        }
-    };
+axes! {
+    /// The arithmetic.
+    precision: Precision { always: true, label: "{value}", rule: precision },
+    /// What is recomputed in backward.
+    checkpointing: Checkpointing { needs: &[Need::Training], rule: checkpointing },
+    /// Micro-batches whose gradients are summed before one optimizer step.
+    accumulation: Positive { needs: &[Need::Training] },
+    /// The CUDA allocator's settings.
+    allocator: Allocator {
+        label: "{value}",
+        needs: &[Need::Cuda],
+        variables: &Allocator::VARIABLES,
+        value: |variant, _| variant.allocator.configuration(),
+    },
+    /// How image tensors lie in memory.
+    memory_format: MemoryFormat { label: "{value}", needs: &[Need::Images] },
+    /// The optimizer.
+    optimizer: Optimizer { label: "{value}", needs: &[Need::Training] },
+    /// How the CPU hands the work to the GPU.
+    execution: Execution { needs: &[Need::Cuda], rule: execution },
+    /// Only algorithms that give the same bits every time, for the price that they ask.
+    deterministic: bool {
+        variables: &[DETERMINISTIC_ENVIRONMENT.0],
+        value: |variant, device| {
+            (variant.deterministic && device.is_cuda())
+                .then(|| DETERMINISTIC_ENVIRONMENT.1.to_owned())
+        },
+    },
+    /// Where compiled kernels are kept.
+    kernel_cache: KernelCache { needs: &[Need::Cuda], variables: &[KERNEL_CACHE_VARIABLE] },
+    /// Samples in one micro-batch; the effective batch is this times `accumulation`.
+    batch: Positive { always: true, label: "bs{value}", rule: batch },
+    /// Tokens in a sequence; the model's usual length unless said otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sequence_length: Option<Positive> {
+        label: "seq{value}",
+        needs: &[Need::Tokens],
+        rule: |asked| fits_positions(asked, asked.variant.sequence_length.map(Positive::get)),
+    },
+    /// Lengths of sequences, of which each step draws one out of the run's seed, in place of
+    /// `sequence_length`; all steps have one length unless said otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "LengthRange")]
+    sequence_lengths: Option<LengthRange> {
+        label: "seq{value}",
+        needs: &[Need::Tokens],
+        rule: sequence_lengths,
+    },
+    /// Height and width of an image in pixels; the model's usual size unless said otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image_size: Option<Positive> {
+        label: "{value}px",
+        needs: &[Need::Images],
+        rule: image_size,
+    },
+    /// Processes that make the micro-batches and hand them over through `/dev/shm`, as a data
+    /// loader's workers do; the batches lie on the device from the start unless said otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    loader_workers: Option<Count<256>> { label: "workers={value}", needs: &[Need::Training] },
+    /// Micro-batches that each of them makes ahead of need, 2 unless said otherwise.
+    // Requests and answers for all of them fit into a pipe, so that nobody waits for nobody.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prefetch_factor: Option<Count<64>> { label: "prefetch={value}", rule: prefetch_factor },
 }
-pub(crate) use text_axis;
+
+/// What a run with `deterministic` needs in its environment on a GPU, with its value: cuBLAS
+/// then works in buffers that give the same bits every time (NVIDIA's cuBLAS documentation,
+/// «Results Reproducibility»).
+pub const DETERMINISTIC_ENVIRONMENT: (&str, &str) = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8");
+
+/// Says where the CUDA driver keeps the kernels that it compiles (NVIDIA's CUDA programming guide,
+/// «CUDA Environment Variables»). The harness sets it for every run on a GPU.
+pub const KERNEL_CACHE_VARIABLE: &str = "CUDA_CACHE_PATH";
+
+fn precision(asked: &Combination<'_>) -> Result<(), String> {
+    let on_gpu = matches!(
+        asked.variant.precision,
+        Precision::Tf32 | Precision::AmpFp16
+    );
+    refuse_if(on_gpu && !asked.device.is_cuda(), || {
+        format!(
+            "{} needs a CUDA GPU; on cpu use fp32 or amp-bf16",
+            asked.value("precision")
+        )
+    })
+}
+
+fn checkpointing(asked: &Combination<'_>) -> Result<(), String> {
+    let (model, blocks) = (asked.model, asked.model.blocks());
+    match asked.variant.checkpointing {
+        Checkpointing::Every(k) if k > blocks => Err(format!(
+            "{model} has {blocks} blocks; every-{k} is more than that"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// A graph replays one step, with the same kernels on the same addresses.
+fn execution(asked: &Combination<'_>) -> Result<(), String> {
+    if asked.variant.execution == Execution::Eager {
+        return Ok(());
+    }
+    let others = [
+        (
+            "checkpointing",
+            "reads and sets the random state within the step",
+        ),
+        ("sequence_lengths", "changes the shapes from step to step"),
+        ("loader_workers", "brings new addresses in every step"),
+    ];
+    match others.into_iter().find(|(axis, _)| asked.is_chosen(axis)) {
+        None => Ok(()),
+        Some((axis, why)) => Err(format!(
+            "cuda-graph cannot capture {axis}={}, which {why}; use eager, or drop {axis}",
+            asked.value(axis)
+        )),
+    }
+}
+
+/// As `torch.nn.functional.batch_norm`: «Expected more than 1 value per channel when training».
+/// The last stage of a `ResNet` is 32 times smaller than the image.
+fn batch(asked: &Combination<'_>) -> Result<(), String> {
+    let InputKind::Images {
+        size,
+        resizable: true,
+        ..
+    } = asked.model.input()
+    else {
+        return Ok(());
+    };
+    let size = asked.variant.image_size.map_or(size, Positive::get);
+    let single = asked.task == Task::Training && asked.variant.batch == Positive::ONE;
+    refuse_if(single && size <= 32, || {
+        format!(
+            "{} cannot train on one image of {size} × {size}, because batch normalisation needs \
+             more than one value for each channel; use a batch of at least 2 or images of at \
+             least 64 × 64",
+            asked.model
+        )
+    })
+}
+
+fn fits_positions(asked: &Combination<'_>, length: Option<u32>) -> Result<(), String> {
+    match (asked.model.input(), length) {
+        (InputKind::Tokens { longest, .. }, Some(length)) if length > longest => Err(format!(
+            "{} holds at most {longest} positions, got {length}",
+            asked.model
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn sequence_lengths(asked: &Combination<'_>) -> Result<(), String> {
+    let Some(lengths) = asked.variant.sequence_lengths else {
+        return Ok(());
+    };
+    refuse_if(asked.variant.sequence_length.is_some(), || {
+        format!(
+            "{lengths} draws a length for each step, and sequence_length is the same for all; \
+             drop one of the two"
+        )
+    })?;
+    fits_positions(asked, Some(lengths.longest()))
+}
+
+fn image_size(asked: &Combination<'_>) -> Result<(), String> {
+    let (
+        Some(got),
+        InputKind::Images {
+            size,
+            multiple_of,
+            resizable,
+        },
+    ) = (asked.variant.image_size, asked.model.input())
+    else {
+        return Ok(());
+    };
+    let model = asked.model;
+    refuse_if(!resizable && got.get() != size, || {
+        format!("{model} reads images of {size} × {size} only, got {got}")
+    })?;
+    refuse_if(got.get() % multiple_of != 0, || {
+        format!("{model} takes multiples of {multiple_of}, got {got}")
+    })
+}
+
+fn prefetch_factor(asked: &Combination<'_>) -> Result<(), String> {
+    let Variant {
+        loader_workers,
+        prefetch_factor,
+        ..
+    } = asked.variant;
+    refuse_if(
+        prefetch_factor.is_some() && loader_workers.is_none(),
+        || "only loader_workers make batches ahead; give both, or drop prefetch_factor".into(),
+    )
+}
+
+fn refuse_if(refused: bool, why: impl FnOnce() -> String) -> Result<(), String> {
+    if refused { Err(why()) } else { Ok(()) }
+}
 
 /// The arithmetic of matrix products and convolutions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -100,7 +274,7 @@ impl fmt::Display for Checkpointing {
     }
 }
 
-text_axis!(
+text_form!(
     Checkpointing,
     "Which activations are recomputed in backward: none, blocks, every-K",
     r"^(none|blocks|every-[0-9]+)$"
@@ -151,126 +325,7 @@ pub enum KernelCache {
     Session,
 }
 
-/// One choice on every axis. A new axis is a field here, its meaning in the
-/// workload, and, where it has limits, a rule in [`crate::check`].
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Variant {
-    /// The arithmetic.
-    pub precision: Precision,
-    /// What is recomputed in backward.
-    pub checkpointing: Checkpointing,
-    /// Micro-batches whose gradients are summed before one optimizer step.
-    #[schemars(range(min = 1, max = 65536))]
-    pub accumulation: Positive,
-    /// The CUDA allocator's settings.
-    pub allocator: Allocator,
-    /// How image tensors lie in memory.
-    pub memory_format: MemoryFormat,
-    /// The optimizer.
-    pub optimizer: Optimizer,
-    /// How the CPU hands the work to the GPU.
-    pub execution: Execution,
-    /// Only algorithms that give the same bits every time, for the price that they ask.
-    pub deterministic: bool,
-    /// Where compiled kernels are kept.
-    pub kernel_cache: KernelCache,
-    /// Samples in one micro-batch; the effective batch is this times `accumulation`.
-    #[schemars(range(min = 1, max = 65536))]
-    pub batch: Positive,
-    /// Tokens in a sequence; text models only. `None`: the model's usual length.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 65536))]
-    pub sequence_length: Option<Positive>,
-    /// Processes that make the micro-batches and hand them over through `/dev/shm`, as a data
-    /// loader's workers do; training only. `None`: the batches lie on the device from the start.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 256))]
-    pub loader_workers: Option<Positive>,
-    /// Micro-batches that each of them makes ahead of need, 2 unless said otherwise.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 64))]
-    pub prefetch_factor: Option<Positive>,
-    /// Lengths of sequences, of which each step draws one out of the run's seed; text models only,
-    /// in place of `sequence_length`. `None`: all steps have one length.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "LengthRange")]
-    pub sequence_lengths: Option<LengthRange>,
-    /// Height and width of an image in pixels; vision models only. `None`: the model's usual size.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 65536))]
-    pub image_size: Option<Positive>,
-}
-
-/// A count from 1 to 65536.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
-#[serde(transparent)]
-pub struct Positive(u32);
-
-impl Positive {
-    /// One.
-    pub const ONE: Self = Self(1);
-
-    /// `None` where the number is outside 1 to 65536.
-    #[must_use]
-    pub fn new(value: u32) -> Option<Self> {
-        (1..=65_536).contains(&value).then_some(Self(value))
-    }
-
-    /// The number.
-    #[must_use]
-    pub fn get(self) -> u32 {
-        self.0
-    }
-}
-
-impl Default for Positive {
-    fn default() -> Self {
-        Self::ONE
-    }
-}
-
-impl fmt::Display for Positive {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl<'de> Deserialize<'de> for Positive {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = i64::deserialize(deserializer)?;
-        u32::try_from(value)
-            .ok()
-            .and_then(Self::new)
-            .ok_or_else(|| {
-                serde::de::Error::invalid_value(
-                    serde::de::Unexpected::Signed(value),
-                    &"a whole number from 1 to 65536",
-                )
-            })
-    }
-}
-
 impl Variant {
-    /// The names of all axes, in the order of the fields.
-    pub const AXES: [&'static str; 15] = [
-        "precision",
-        "checkpointing",
-        "accumulation",
-        "allocator",
-        "memory_format",
-        "optimizer",
-        "execution",
-        "deterministic",
-        "kernel_cache",
-        "batch",
-        "sequence_length",
-        "sequence_lengths",
-        "image_size",
-        "loader_workers",
-        "prefetch_factor",
-    ];
-
     /// Every axis that has a value, with the value as text.
     ///
     /// # Panics
@@ -289,6 +344,36 @@ impl Variant {
             .collect()
     }
 
+    /// The name, as `Display` writes it, with one axis left out.
+    #[must_use]
+    pub fn without(&self, left_out: &str) -> String {
+        let (own, usual) = (self.axes(), Self::default().axes());
+        let words: Vec<String> = Axis::in_names()
+            .filter(|axis| axis.name != left_out)
+            .filter_map(|axis| {
+                let value = own.get(axis.name)?;
+                if axis.always {
+                    return Some(axis.label(value));
+                }
+                (usual.get(axis.name) != Some(value)).then(|| format!("{}={value}", axis.name))
+            })
+            .collect();
+        words.join(" ")
+    }
+
+    /// The environment variables that the choices set for a run.
+    #[must_use]
+    pub fn environment(&self, device: Device) -> BTreeMap<String, String> {
+        Axis::ALL
+            .iter()
+            .filter_map(|axis| Some((axis, (axis.value)(self, device)?)))
+            .flat_map(|(axis, value)| {
+                let variables = axis.variables.iter();
+                variables.map(move |variable| ((*variable).to_owned(), value.clone()))
+            })
+            .collect()
+    }
+
     /// Samples that one optimizer step sees.
     #[must_use]
     pub fn effective_batch(&self) -> u64 {
@@ -300,43 +385,13 @@ impl fmt::Display for Variant {
     /// Short and complete: precision and batch always, other axes where they differ from the
     /// default, as in `amp-bf16 bs64 checkpointing=blocks`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let axes = self.axes();
-        let defaults = Self::default().axes();
-        write!(f, "{} bs{}", axes["precision"], self.batch)?;
-        for name in Self::AXES {
-            if matches!(name, "precision" | "batch") {
-                continue;
-            }
-            if let Some(value) = axes.get(name)
-                && defaults.get(name) != Some(value)
-            {
-                write!(f, " {name}={value}")?;
-            }
-        }
-        Ok(())
+        f.write_str(&self.without(""))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn axes_are_the_fields() {
-        let full = Variant {
-            sequence_length: Positive::new(128),
-            sequence_lengths: Some("16-512".parse().unwrap()),
-            loader_workers: Positive::new(2),
-            prefetch_factor: Positive::new(4),
-            image_size: Positive::new(224),
-            ..Variant::default()
-        };
-        let mut names: Vec<_> = full.axes().into_keys().collect();
-        names.sort();
-        let mut listed = Variant::AXES.to_vec();
-        listed.sort_unstable();
-        assert_eq!(names, listed);
-    }
 
     #[test]
     fn a_variant_reads_short_and_complete() {
@@ -348,15 +403,43 @@ mod tests {
             variant.to_string(),
             "amp-bf16 bs64 checkpointing=every-3 accumulation=4"
         );
+        assert_eq!(
+            variant.without("precision"),
+            "bs64 checkpointing=every-3 accumulation=4"
+        );
+        assert_eq!(
+            variant.without("accumulation"),
+            "amp-bf16 bs64 checkpointing=every-3"
+        );
         assert_eq!(variant.effective_batch(), 256);
     }
 
     #[test]
     fn counts_outside_their_range_are_refused() {
-        for bad in ["0", "-3", "65537", "1.5", "\"two\""] {
-            let text = format!(r#"{{"batch":{bad}}}"#);
-            assert!(serde_json::from_str::<Variant>(&text).is_err(), "{bad}");
+        let bad = ["0", "-3", "65537", "1.5", "\"two\""].map(|bad| ("batch", bad));
+        let more = [("loader_workers", "257"), ("prefetch_factor", "65")];
+        for (axis, bad) in bad.into_iter().chain(more) {
+            let text = format!(r#"{{"{axis}":{bad}}}"#);
+            assert!(serde_json::from_str::<Variant>(&text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn axes_set_their_variables_on_a_gpu() {
+        let variant: Variant =
+            serde_json::from_str(r#"{"allocator":"expandable_segments","deterministic":true}"#)
+                .unwrap();
+        let set: Vec<_> = variant.environment(Device::Cuda(0)).into_iter().collect();
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(
+            set,
+            [
+                pair("CUBLAS_WORKSPACE_CONFIG", ":4096:8"),
+                pair("PYTORCH_ALLOC_CONF", "expandable_segments:True"),
+                pair("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),
+            ]
+        );
+        assert!(Variant::default().environment(Device::Cuda(0)).is_empty());
     }
 
     #[test]
