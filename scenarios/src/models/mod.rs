@@ -1,7 +1,7 @@
 //! The models, each in its reference's architecture, names and order of parameters.
 //!
-//! A new model is a variant of [`protocol::Model`], a module here that implements
-//! [`Network`], and a line in [`build`].
+//! A new model is a line in [`protocol::Model`] and one in [`architecture`]; a new family also a
+//! module here that implements [`Network`].
 
 mod bert;
 mod resnet;
@@ -55,20 +55,38 @@ pub enum Vocabulary {
     },
 }
 
+/// A family and the size of its member.
+enum Architecture {
+    Resnet(resnet::Size),
+    Bert(bert::Size),
+    Vit(vit::Size),
+}
+
+/// The model's family and size; `None` where there is no model.
+fn architecture(model: Model) -> Option<Architecture> {
+    use Architecture::{Bert, Resnet, Vit};
+    Some(match model {
+        Model::Resnet50 => Resnet(resnet::RESNET50),
+        Model::ResnetTiny => Resnet(resnet::TINY),
+        Model::BertBase => Bert(bert::BASE),
+        Model::BertLarge => Bert(bert::LARGE),
+        Model::BertTiny => Bert(bert::TINY),
+        Model::VitB16 => Vit(vit::B16),
+        Model::VitL16 => Vit(vit::L16),
+        Model::VitTiny => Vit(vit::TINY),
+        Model::None => return None,
+    })
+}
+
 /// Makes the model with parameters that begin as the reference's do.
 pub fn build(model: Model, placement: Placement) -> Result<Built> {
     let mut parameters = Parameters::new(placement);
     let scope = parameters.root();
-    let network: Box<dyn Network> = match model {
-        Model::Resnet50 => Box::new(resnet::Resnet::new(scope, &resnet::RESNET50)?),
-        Model::ResnetTiny => Box::new(resnet::Resnet::new(scope, &resnet::TINY)?),
-        Model::BertBase => Box::new(bert::Bert::new(scope, bert::BASE)?),
-        Model::BertLarge => Box::new(bert::Bert::new(scope, bert::LARGE)?),
-        Model::BertTiny => Box::new(bert::Bert::new(scope, bert::TINY)?),
-        Model::VitB16 => Box::new(vit::Vit::new(scope, vit::B16)?),
-        Model::VitL16 => Box::new(vit::Vit::new(scope, vit::L16)?),
-        Model::VitTiny => Box::new(vit::Vit::new(scope, vit::TINY)?),
-        Model::None => {
+    let network: Box<dyn Network> = match architecture(model) {
+        Some(Architecture::Resnet(size)) => Box::new(resnet::Resnet::new(scope, &size)?),
+        Some(Architecture::Bert(size)) => Box::new(bert::Bert::new(scope, size)?),
+        Some(Architecture::Vit(size)) => Box::new(vit::Vit::new(scope, size)?),
+        None => {
             return Err(libtorch::Error::Libtorch {
                 message: "there is no model to build".into(),
             });
@@ -104,16 +122,11 @@ pub fn input_size(model: Model, variant: &Variant) -> u32 {
 #[must_use]
 pub fn flops_per_sample(model: Model, task: Task, size: u32) -> f64 {
     let size = f64::from(size);
-    let multiply_adds = match model {
-        Model::Resnet50 => resnet::RESNET50.multiply_adds(size),
-        Model::ResnetTiny => resnet::TINY.multiply_adds(size),
-        Model::BertBase => bert::BASE.multiply_adds(size),
-        Model::BertLarge => bert::LARGE.multiply_adds(size),
-        Model::BertTiny => bert::TINY.multiply_adds(size),
-        Model::VitB16 => vit::B16.multiply_adds(),
-        Model::VitL16 => vit::L16.multiply_adds(),
-        Model::VitTiny => vit::TINY.multiply_adds(),
-        Model::None => 0.0,
+    let multiply_adds = match architecture(model) {
+        Some(Architecture::Resnet(of)) => of.multiply_adds(size),
+        Some(Architecture::Bert(of)) => of.multiply_adds(size),
+        Some(Architecture::Vit(of)) => of.multiply_adds(),
+        None => 0.0,
     };
     let passes = match task {
         Task::Training => 3.0,
@@ -133,16 +146,11 @@ fn encoder_multiply_adds(layers: usize, width: i64, length: f64) -> f64 {
 /// What the model's labels are.
 #[must_use]
 pub fn vocabulary(model: Model) -> Vocabulary {
-    match model {
-        Model::Resnet50 => Vocabulary::Classes(resnet::RESNET50.classes),
-        Model::ResnetTiny => Vocabulary::Classes(resnet::TINY.classes),
-        Model::BertBase => bert::BASE.vocabulary(),
-        Model::BertLarge => bert::LARGE.vocabulary(),
-        Model::BertTiny => bert::TINY.vocabulary(),
-        Model::VitB16 => Vocabulary::Classes(vit::B16.classes),
-        Model::VitL16 => Vocabulary::Classes(vit::L16.classes),
-        Model::VitTiny => Vocabulary::Classes(vit::TINY.classes),
-        Model::None => Vocabulary::Classes(0),
+    match architecture(model) {
+        Some(Architecture::Resnet(of)) => Vocabulary::Classes(of.classes),
+        Some(Architecture::Bert(of)) => of.vocabulary(),
+        Some(Architecture::Vit(of)) => Vocabulary::Classes(of.classes),
+        None => Vocabulary::Classes(0),
     }
 }
 

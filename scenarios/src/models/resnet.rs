@@ -15,7 +15,7 @@ use crate::nn::{BatchNorm2d, Block, Blocks, Conv2d, ConvForm, Init, Linear, Scop
 const EXPANSION: i64 = 4;
 
 /// The size of a `ResNet`.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Size {
     /// Channels of the stem and of the first stage's inside.
     pub(super) channels: i64,
