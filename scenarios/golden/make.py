@@ -2,7 +2,7 @@
 
     python3 scenarios/golden/make.py [MODEL ...]
 
-Needs torch 2.11, torchvision 0.26, timm and transformers; no card, no download. Without
+Needs torch 2.11, torchvision 0.26, timm and transformers; no GPU, no download. Without
 arguments it makes all models. README.md beside this file says what is in the fixtures and
 how parameters and inputs come about.
 """

@@ -3,12 +3,12 @@
     python3 scenarios/parity/allocations.py --scenario FILE --libtorch DIR --out DIR
                                             [--only WORD]… [--batch N]
 
-Needs gcc and a Python with torch, torchvision, timm and transformers, and no card: FILE is the
-`scenario` binary built for processors, DIR the `lib` folder of the libtorch it runs with. Both
+Needs gcc and a Python with torch, torchvision, timm and transformers, and no GPU: FILE is the
+`scenario` binary built for CPUs, DIR the `lib` folder of the libtorch it runs with. Both
 sides take two steps of each row of the parity table (fp32 and amp-bf16; N samples, 2 unless
 said) with `record_allocations.so` before them. For each row it prints how many of the events in
 steps are the same ones in the same order, and lists those that are not with the functions behind
-them. Where the orders are equal, a difference between the memory figures on a card does not come
+them. Where the orders are equal, a difference between the memory metrics on a GPU does not come
 from how long either side holds its tensors.
 
 Left out of the comparison, and counted: what is given back in a row with nothing taken in

@@ -2,10 +2,10 @@
 
     python3 eager.py RUN_FILE [--compile MODE] [--unprofiled]
 
-RUN_FILE is what the `scenario` binary reads; on a processor it gives no figures of memory, and
+RUN_FILE is what the `scenario` binary reads; on a CPU it gives no metrics of memory, and
 `allocations.py` records them. --compile has `torch.compile` compile the model, with
 that mode (`default`, `reduce-overhead`) or with the backend `cudagraphs`. --unprofiled leaves out
-how busy the card is, which PyTorch's profiler tells: another one may be at work.
+how busy the GPU is, which PyTorch's profiler tells: another one may be at work.
 
 Prints one JSON object. The models are the Python implementations that do the same
 mathematics with the fewest kernels: torchvision's ResNet-50, timm's ViT, transformers' BERT

@@ -1,4 +1,4 @@
-"""Which libraries the workload opens on a card: what a CUDA image must hold.
+"""Which libraries the workload opens on a GPU: what a CUDA image must hold.
 
     python3 scenarios/parity/opened_libraries.py --scenario FILE --out FILE
 

@@ -1,6 +1,6 @@
-"""Runs the Rust workload and Python eager PyTorch side by side on one card.
+"""Runs the Rust workload and Python eager PyTorch side by side on one GPU.
 
-    python3 scenarios/parity/parity.py --scenario FILE --out DIR [--blocks N] [--cards 0,1]
+    python3 scenarios/parity/parity.py --scenario FILE --out DIR [--blocks N] [--gpus 0,1]
                                        [--only WORD]… [--graphs]
 
 With --graphs, the two small batches of `graphs()` instead, each as eager steps and as a
@@ -10,7 +10,7 @@ kernels out of CUDA graphs) and with `backend="cudagraphs"` (eager's kernels out
 Writes `graphs.csv`.
 
 Needs a GPU and a Python with torch, torchvision, timm and transformers; FILE is the
-`scenario` binary built for CUDA. Each row runs in all implementations in turn on one card, every
+`scenario` binary built for CUDA. Each row runs in all implementations in turn on one GPU, every
 run in a process of its own, the order shuffled in each block. Writes `parity.csv` (medians over
 the blocks), `parity.md` (the ratios with their intervals) and `runs.ndjson` (every run) into DIR.
 Rows that `runs.ndjson` has for a block already are not run again: the same command goes on after
@@ -167,7 +167,7 @@ def main():
     parser.add_argument("--blocks", type=int, default=3)
     parser.add_argument("--warmup", type=int, default=6)
     parser.add_argument("--measured", type=int, default=20)
-    parser.add_argument("--cards", default="0", help="cards to use, such as 0,1; a row stays on one")
+    parser.add_argument("--gpus", default="0", help="GPUs to use, such as 0,1; a row stays on one")
     parser.add_argument("--graphs", action="store_true", help="CUDA graphs instead of the table")
     parser.add_argument("--only", action="append", default=[], help="rows that hold this word")
     arguments = parser.parse_args()
@@ -186,7 +186,7 @@ def main():
 
 
 def run_all(arguments, environment, work, compare_one, tell):
-    """Every row in every block. The next card that is free takes the next row, the longest first,
+    """Every row in every block. The next GPU that is free takes the next row, the longest first,
     and runs all its sides."""
     path = arguments.out / "runs.ndjson"
     found, done, lock = {}, set(), threading.Lock()
@@ -205,8 +205,8 @@ def run_all(arguments, environment, work, compare_one, tell):
     ]
     log = open(path, "a")
 
-    def one_card(card):
-        mine = {**environment, "CUDA_VISIBLE_DEVICES": card}
+    def one_gpu(gpu):
+        mine = {**environment, "CUDA_VISIBLE_DEVICES": gpu}
         with tempfile.TemporaryDirectory() as folder:
             while True:
                 with lock:
@@ -220,7 +220,7 @@ def run_all(arguments, environment, work, compare_one, tell):
                 # A row at a time, so that what goes on later finds whole rows.
                 with lock:
                     for side, model, variant, result in kept:
-                        record = {"block": block, "card": card, "side": side, "model": model,
+                        record = {"block": block, "gpu": gpu, "side": side, "model": model,
                                   "variant": variant, **result}  # fmt: skip
                         found.setdefault(number, {}).setdefault(side, []).append(record)
                         log.write(json.dumps(record) + "\n")
@@ -228,7 +228,7 @@ def run_all(arguments, environment, work, compare_one, tell):
                              result.get("throughput", result.get("error")))  # fmt: skip
                     log.flush()
 
-    threads = [threading.Thread(target=one_card, args=(card,)) for card in arguments.cards.split(",")]
+    threads = [threading.Thread(target=one_gpu, args=(gpu,)) for gpu in arguments.gpus.split(",")]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -333,9 +333,9 @@ def write_ratios(path, work, found):
             interval = f"{math.exp(mean - half):.3f} – {math.exp(mean + half):.3f}"
         share = lambda name: statistics.median(o[name] / p[name] for o, p in pairs)  # noqa: E731
         busy = statistics.median(other["gpu_busy"] for _, other in pairs)
-        figures = [f"{busy:.2f}", f"{math.exp(statistics.median(logs)):.3f}", interval,
+        metrics = [f"{busy:.2f}", f"{math.exp(statistics.median(logs)):.3f}", interval,
                    f"{share('peak_allocated'):.4f}", f"{share('peak_reserved'):.3f}"]  # fmt: skip
-        lines.append("| " + " | ".join(map(str, names + figures)) + " |")
+        lines.append("| " + " | ".join(map(str, names + metrics)) + " |")
     path.write_text("\n".join(lines) + "\n")
 
 

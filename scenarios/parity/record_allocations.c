@@ -1,11 +1,11 @@
-/* Writes down every large block that libtorch takes from its processor allocator and gives back,
+/* Writes down every large block that libtorch takes from its CPU allocator and gives back,
  * and which functions did so: whether two programs hold their tensors for as long.
  *
  *     gcc -shared -fPIC -O1 -o record_allocations.so scenarios/parity/record_allocations.c -ldl
  *     ALLOCATIONS_LOG=FILE LD_PRELOAD=./record_allocations.so PROGRAM…
  *
  * A line each: `+ ADDRESS BYTES FUNCTION…` and `- ADDRESS BYTES FUNCTION…`. The functions are those with a name in
- * a symbol table, innermost first. Blocks under LARGE_BYTES are left out. Unlike a card's
+ * a symbol table, innermost first. Blocks under LARGE_BYTES are left out. Unlike a GPU's
  * allocator this one has no cache, so nothing but the program decides what is taken when.
  */
 #define _GNU_SOURCE

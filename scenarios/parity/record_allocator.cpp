@@ -1,4 +1,4 @@
-// Writes down what PyTorch's CUDA caching allocator is asked for and what it takes from the card:
+// Writes down what PyTorch's CUDA caching allocator is asked for and what it takes from the GPU:
 // why two programs with the same tensors hold different amounts of reserved memory. `replay.py`
 // reads it.
 //

@@ -3,12 +3,12 @@
     python3 scenarios/parity/replay.py HISTORY [--replays N]
         [--build FILE --build-batch BYTES --batch BYTES]
 
-HISTORY is what `record_allocator.cpp` wrote of a run on a card, plain or compressed by gzip. The
+HISTORY is what `record_allocator.cpp` wrote of a run on a GPU, plain or compressed by gzip. The
 allocator takes the smallest free block that is large enough, and of several alike the one with
 the lowest address; which that is, the driver decides by where it maps memory. So the same
 requests in the same order can end with different amounts reserved. This replays them N times
 (1000 unless said), each time with other addresses, and prints how often each peak of reserved
-memory came out, as CSV. Needs no card.
+memory came out, as CSV. Needs no GPU.
 
 With --build, what another program asked for while it built its model takes the place of what
 HISTORY has before the first batch: FILE is a record of `allocations.py` (`NAME-rust.log`), the
@@ -75,7 +75,7 @@ class Allocator:
         self.reserved = self.peak = 0
 
     def map(self):
-        """An address for a segment, as far from the others as a card's memory is large."""
+        """An address for a segment, as far from the others as a GPU's memory is large."""
         while (address := self.random.randrange(1 << 20) << 40) in self.taken:
             pass
         self.taken.add(address)
