@@ -37,16 +37,7 @@ pub fn facts(device: Device) -> Result<Option<CudaFacts>, Error> {
         )));
     }
     let facts = cuda::facts(index).map_err(|error| unavailable(error.to_string()))?;
-    Ok(Some(CudaFacts {
-        device_name: facts.device_name,
-        uuid: facts.uuid,
-        capability: facts.capability,
-        multiprocessors: facts.multiprocessors,
-        total_memory_bytes: facts.total_memory_bytes,
-        runtime_version: facts.runtime_version,
-        driver_cuda_version: facts.driver_cuda_version,
-        cudnn_version: facts.cudnn_version,
-    }))
+    Ok(Some(facts))
 }
 
 /// Makes the GPU's context, and lets cuDNN choose the fastest algorithm for each shape, as

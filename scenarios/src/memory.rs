@@ -4,7 +4,7 @@ use libtorch::{
     Result, cuda,
     memory::{self, DeviceStats, host},
 };
-use protocol::{AllocatorCounters, Device, Memory, MemoryPoint, Moment, Shortage};
+use protocol::{AllocatorCounters, Device, Memory, MemoryPoint, Moment};
 
 use crate::{Error, host::peak_resident_bytes};
 
@@ -126,13 +126,7 @@ impl MemoryMeter {
         Ok(Memory {
             allocated_bytes: Some(shortage.allocated_bytes),
             reserved_bytes: Some(shortage.reserved_bytes),
-            shortage: Some(Shortage {
-                requested_bytes: shortage.requested_bytes,
-                free_bytes: shortage.free_bytes,
-                capacity_bytes: shortage.capacity_bytes,
-                allocated_bytes: shortage.allocated_bytes,
-                reserved_bytes: shortage.reserved_bytes,
-            }),
+            shortage: Some(shortage),
             ..metrics
         })
     }

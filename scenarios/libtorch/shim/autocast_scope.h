@@ -24,7 +24,7 @@ struct DeviceAutocast {
   }
 };
 
-// All of it that this project uses: processor, card, weight cache.
+// All of it that this project uses: CPU, GPU, weight cache.
 struct AutocastState {
   DeviceAutocast cpu;
   DeviceAutocast cuda;

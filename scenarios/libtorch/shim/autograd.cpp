@@ -7,15 +7,8 @@ using torchgauge::guarded;
 
 extern "C" {
 
-void torchgauge_backward(
-    const at::Tensor* root, const at::Tensor* gradient, bool retain_graph, Failure* failure) noexcept {
-  guarded(failure, [&] {
-    torch::autograd::variable_list gradients;
-    if (gradient != nullptr) {
-      gradients.push_back(*gradient);
-    }
-    torch::autograd::backward({*root}, gradients, retain_graph);
-  });
+void torchgauge_backward(const at::Tensor* loss, Failure* failure) noexcept {
+  guarded(failure, [&] { torch::autograd::backward({*loss}); });
 }
 
 void torchgauge_zero_grad(const at::Tensor* const* tensors, size_t n, Failure* failure) noexcept {

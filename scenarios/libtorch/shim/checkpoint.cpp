@@ -38,7 +38,7 @@ using torch::autograd::SavedVariable;
 using torch::autograd::SavedVariableHooks;
 using TensorList = std::vector<at::Tensor>;
 
-// One generator and where it stood. Both sides live in host memory, also for a card.
+// One generator and where it stood. Both sides live in host memory, also for a GPU.
 struct GeneratorState {
   at::Generator generator;
   at::Tensor state;
@@ -58,7 +58,7 @@ struct GeneratorState {
 
 using RandomState = std::vector<GeneratorState>;
 
-// The processor's generator and those of the cards that the inputs lie on.
+// The CPU's generator and those of the GPUs that the inputs lie on.
 RandomState read_random_state(const TensorList& inputs) {
   RandomState result;
   result.push_back(GeneratorState::read(at::globalContext().defaultGenerator(at::kCPU)));

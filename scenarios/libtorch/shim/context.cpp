@@ -19,10 +19,6 @@ void torchgauge_free_message(char* message) noexcept {
   std::free(message);
 }
 
-void torchgauge_threads(int32_t* threads, Failure* failure) noexcept {
-  guarded(failure, [&] { *threads = at::get_num_threads(); });
-}
-
 void torchgauge_set_threads(int32_t threads, Failure* failure) noexcept {
   guarded(failure, [&] { at::set_num_threads(threads); });
 }

@@ -1,4 +1,4 @@
-// The card: facts, context, settings, events, memory statistics, graphs.
+// The GPU: facts, context, settings, events, memory statistics, graphs.
 //
 // Uses libtorch's functions wherever there is one, so that a build needs no CUDA
 // library. The questions that only the CUDA runtime answers are asked through
@@ -123,8 +123,8 @@ int version(const char* name) {
   return result;
 }
 
-// The card's index, once libtorch is ready to work on it.
-c10::DeviceIndex card(int32_t index) {
+// The GPU's index, once libtorch is ready to work on it.
+c10::DeviceIndex gpu(int32_t index) {
   const int32_t count = c10::cuda::device_count();
   TORCH_CHECK(
       index >= 0 && index < count, "no CUDA device ", index, ": libtorch sees ", count, " of them");
@@ -174,7 +174,7 @@ void torchgauge_cuda_device_count(int32_t* count, Failure* failure) noexcept {
 
 void torchgauge_cuda_facts(int32_t index, CudaFacts* facts, Failure* failure) noexcept {
   guarded(failure, [&] {
-    const cudaDeviceProp* properties = at::cuda::getDeviceProperties(card(index));
+    const cudaDeviceProp* properties = at::cuda::getDeviceProperties(gpu(index));
     copy_text(properties->name, facts->name);
     static_assert(sizeof(properties->uuid.bytes) == sizeof(facts->uuid));
     std::memcpy(facts->uuid, properties->uuid.bytes, sizeof(facts->uuid));
@@ -191,7 +191,7 @@ void torchgauge_cuda_facts(int32_t index, CudaFacts* facts, Failure* failure) no
 
 void torchgauge_cuda_start(int32_t index, Failure* failure) noexcept {
   guarded(failure, [&] {
-    c10::cuda::set_device(card(index));
+    c10::cuda::set_device(gpu(index));
     // The first call that needs the context makes it.
     c10::cuda::device_synchronize();
   });
@@ -204,7 +204,7 @@ void torchgauge_cuda_synchronize(Failure* failure) noexcept {
 void torchgauge_cuda_memory_info(
     int32_t index, uint64_t* free_bytes, uint64_t* total_bytes, Failure* failure) noexcept {
   guarded(failure, [&] {
-    const c10::DeviceGuard guard(c10::Device(c10::DeviceType::CUDA, card(index)));
+    const c10::DeviceGuard guard(c10::Device(c10::DeviceType::CUDA, gpu(index)));
     size_t free = 0;
     size_t total = 0;
     check(
@@ -238,12 +238,12 @@ void torchgauge_cuda_empty_cache(Failure* failure) noexcept {
 
 void torchgauge_cuda_set_memory_fraction(
     int32_t index, double fraction, Failure* failure) noexcept {
-  guarded(failure, [&] { allocator::setMemoryFraction(fraction, card(index)); });
+  guarded(failure, [&] { allocator::setMemoryFraction(fraction, gpu(index)); });
 }
 
 void torchgauge_cuda_device_stats(int32_t index, DeviceStats* stats, Failure* failure) noexcept {
   guarded(failure, [&] {
-    const auto read = allocator::getDeviceStats(card(index));
+    const auto read = allocator::getDeviceStats(gpu(index));
     // Every statistic has one entry over all pools, then one for each pool.
     constexpr size_t all = 0;
     stats->allocated_bytes = read.allocated_bytes[all].current;
@@ -268,8 +268,8 @@ void torchgauge_cuda_device_stats(int32_t index, DeviceStats* stats, Failure* fa
 
 void torchgauge_cuda_watch_shortages(int32_t index, Failure* failure) noexcept {
   guarded(failure, [&] {
-    // The allocators of all cards are there once the first one is ready.
-    card(index);
+    // The allocators of all GPUs are there once the first one is ready.
+    gpu(index);
     static std::once_flag once;
     if (allocator::name() != "native") {
       return;
@@ -293,7 +293,7 @@ bool torchgauge_cuda_last_shortage(Shortage* shortage) noexcept {
 }
 
 void torchgauge_cuda_reset_peak(int32_t index, Failure* failure) noexcept {
-  guarded(failure, [&] { allocator::resetPeakStats(card(index)); });
+  guarded(failure, [&] { allocator::resetPeakStats(gpu(index)); });
 }
 
 void torchgauge_cuda_allocator(AllocatorSettings* settings, Failure* failure) noexcept {
@@ -326,10 +326,6 @@ void torchgauge_cuda_event_free(c10::Event* event, Failure* failure) noexcept {
 
 void torchgauge_cuda_event_record(c10::Event* event, Failure* failure) noexcept {
   guarded(failure, [&] { event->record(c10::cuda::getCurrentCUDAStream().unwrap()); });
-}
-
-void torchgauge_cuda_event_synchronize(const c10::Event* event, Failure* failure) noexcept {
-  guarded(failure, [&] { event->synchronize(); });
 }
 
 void torchgauge_cuda_event_elapsed(

@@ -54,7 +54,7 @@ struct DeviceStats {
 struct Shortage {
   uint64_t requested_bytes;
   uint64_t free_bytes;
-  // Of the card, or of the share of it that this process may take.
+  // Of the GPU, or of the share of it that this process may take.
   uint64_t capacity_bytes;
   uint64_t allocated_bytes;
   uint64_t reserved_bytes;
@@ -72,12 +72,12 @@ struct AllocatorSettings {
 
 bool torchgauge_cuda_built() noexcept;
 
-// 0 where there is no card or no driver, too.
+// 0 where there is no GPU or no driver, too.
 void torchgauge_cuda_device_count(int32_t* count, Failure* failure) noexcept;
 
 void torchgauge_cuda_facts(int32_t index, CudaFacts* facts, Failure* failure) noexcept;
 
-// Makes the card current and its context real.
+// Makes the GPU current and its context real.
 void torchgauge_cuda_start(int32_t index, Failure* failure) noexcept;
 
 void torchgauge_cuda_synchronize(Failure* failure) noexcept;
@@ -114,8 +114,6 @@ void torchgauge_cuda_event_free(c10::Event* event, Failure* failure) noexcept;
 
 void torchgauge_cuda_event_record(c10::Event* event, Failure* failure) noexcept;
 
-void torchgauge_cuda_event_synchronize(const c10::Event* event, Failure* failure) noexcept;
-
 // Waits for both.
 void torchgauge_cuda_event_elapsed(
     const c10::Event* earlier,
@@ -127,14 +125,14 @@ void torchgauge_cuda_graph_new(CudaGraph** graph, Failure* failure) noexcept;
 
 void torchgauge_cuda_graph_free(CudaGraph* graph, Failure* failure) noexcept;
 
-// Waits for all work of the card, then makes another stream current.
+// Waits for all work of the GPU, then makes another stream current.
 void torchgauge_cuda_side_stream_enter(SideStream** stream, Failure* failure) noexcept;
 
 void torchgauge_cuda_side_stream_leave(SideStream* stream, Failure* failure) noexcept;
 
 void torchgauge_cuda_graph_begin(CudaGraph* graph, Failure* failure) noexcept;
 
-// Also after work that failed; then this fails too, and leaves the card usable.
+// Also after work that failed; then this fails too, and leaves the GPU usable.
 void torchgauge_cuda_graph_end(CudaGraph* graph, Failure* failure) noexcept;
 
 void torchgauge_cuda_graph_replay(CudaGraph* graph, Failure* failure) noexcept;

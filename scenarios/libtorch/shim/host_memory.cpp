@@ -103,11 +103,6 @@ void torchgauge_host_memory_install(Failure* failure) noexcept {
   });
 }
 
-bool torchgauge_host_memory_installed() noexcept {
-  const std::lock_guard<std::mutex> lock(installing);
-  return installed;
-}
-
 int64_t torchgauge_host_memory_live() noexcept {
   return live.load(std::memory_order_relaxed);
 }

@@ -87,10 +87,6 @@ void torchgauge_cuda_event_record(c10::Event*, Failure* failure) noexcept {
   refuse(failure);
 }
 
-void torchgauge_cuda_event_synchronize(const c10::Event*, Failure* failure) noexcept {
-  refuse(failure);
-}
-
 void torchgauge_cuda_event_elapsed(const c10::Event*, const c10::Event*, double*, Failure* failure) noexcept {
   refuse(failure);
 }

@@ -17,7 +17,7 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// The fused kernels walk raw memory, on the processor without looking whether the lists
+// The fused kernels walk raw memory, on the CPU without looking whether the lists
 // fit together. So that is looked at here.
 
 Tensors parameter_list(const at::Tensor* const* tensors, size_t n) {
@@ -67,7 +67,7 @@ Tensors companion_list(
         what, " ", i, " has strides ", result[i].strides(), ", its parameter ",
         parameter.strides());
     if (result[i].strides() != parameter.strides()) {
-      // The same memory in the same order; the kernels for cards compare strides as they are.
+      // The same memory in the same order; the kernels for GPUs compare strides as they are.
       result[i] = result[i].as_strided(parameter.sizes(), parameter.strides());
     }
   }
@@ -99,10 +99,7 @@ extern "C" {
 struct SgdOptions {
   double learning_rate;
   double momentum;
-  double dampening;
   double weight_decay;
-  bool nesterov;
-  bool maximize;
 };
 
 struct AdamWOptions {
@@ -111,7 +108,6 @@ struct AdamWOptions {
   double beta2;
   double epsilon;
   double weight_decay;
-  bool maximize;
 };
 
 // `momentum_buffers` is null or has one entry for each of the `n` parameters.
@@ -121,8 +117,6 @@ void torchgauge_fused_sgd(
     const at::Tensor* const* momentum_buffers,
     size_t n,
     const SgdOptions* options,
-    bool is_first_step,
-    const at::Tensor* grad_scale,
     const at::Tensor* found_inf,
     Failure* failure) noexcept {
   guarded(failure, [&] {
@@ -139,11 +133,11 @@ void torchgauge_fused_sgd(
         options->weight_decay,
         options->momentum,
         options->learning_rate,
-        options->dampening,
-        options->nesterov,
-        options->maximize,
-        is_first_step,
-        optional_single("grad_scale", grad_scale, all),
+        /*dampening=*/0.0,
+        /*nesterov=*/false,
+        /*maximize=*/false,
+        /*is_first_step=*/false,
+        /*grad_scale=*/std::nullopt,
         optional_single("found_inf", found_inf, all));
   });
 }
@@ -158,7 +152,6 @@ void torchgauge_fused_adamw(
     const at::Tensor* const* steps,
     size_t n,
     const AdamWOptions* options,
-    const at::Tensor* grad_scale,
     const at::Tensor* found_inf,
     Failure* failure) noexcept {
   guarded(failure, [&] {
@@ -171,7 +164,6 @@ void torchgauge_fused_adamw(
     for (const auto& counter : counters) {
       check_single("a step counter", counter, all);
     }
-    const auto scale = optional_single("grad_scale", grad_scale, all);
     const auto found = optional_single("found_inf", found_inf, all);
     if (n == 0) {
       return;
@@ -190,8 +182,8 @@ void torchgauge_fused_adamw(
         options->weight_decay,
         options->epsilon,
         /*amsgrad=*/false,
-        options->maximize,
-        scale,
+        /*maximize=*/false,
+        /*grad_scale=*/std::nullopt,
         found);
     if (found) {
       at::_foreach_sub_(counters, Tensors(n, *found));

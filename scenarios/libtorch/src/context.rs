@@ -12,14 +12,6 @@ pub fn version() -> &'static str {
     version.to_str().unwrap_or("unknown")
 }
 
-/// Threads that one operation on the CPU may use.
-pub fn threads() -> Result<u32> {
-    let mut threads = 0;
-    // SAFETY: both pointers are valid for the call.
-    call(|failure| unsafe { ffi::torchgauge_threads(&raw mut threads, failure) })?;
-    Ok(u32::try_from(threads).unwrap_or_default())
-}
-
 /// Sets the threads that one operation on the CPU may use.
 pub fn set_threads(threads: u32) -> Result<()> {
     let threads = i32::try_from(threads)

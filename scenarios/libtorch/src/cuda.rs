@@ -10,7 +10,7 @@ mod graph;
 use std::ffi::c_char;
 
 pub use event::Event;
-pub use facts::{Facts, facts};
+pub use facts::facts;
 pub use graph::{Graph, on_side_stream};
 
 use crate::{Error, Result, error::call, ffi};

@@ -4,6 +4,8 @@ use std::ffi::{c_char, c_void};
 
 use torch_sys::C_tensor;
 
+use crate::optim::{AdamW, Sgd};
+
 pub(crate) const CODE_FINE: i32 = 0;
 pub(crate) const CODE_LIBTORCH: i32 = 1;
 pub(crate) const CODE_OUT_OF_MEMORY: i32 = 2;
@@ -28,26 +30,6 @@ macro_rules! opaque {
 }
 
 opaque!(AutocastScope CudaEvent CudaGraph SideStream);
-
-#[repr(C)]
-pub(crate) struct SgdOptions {
-    pub(crate) learning_rate: f64,
-    pub(crate) momentum: f64,
-    pub(crate) dampening: f64,
-    pub(crate) weight_decay: f64,
-    pub(crate) nesterov: bool,
-    pub(crate) maximize: bool,
-}
-
-#[repr(C)]
-pub(crate) struct AdamWOptions {
-    pub(crate) learning_rate: f64,
-    pub(crate) beta1: f64,
-    pub(crate) beta2: f64,
-    pub(crate) epsilon: f64,
-    pub(crate) weight_decay: f64,
-    pub(crate) maximize: bool,
-}
 
 #[repr(C)]
 pub(crate) struct CudaFacts {
@@ -121,14 +103,12 @@ unsafe extern "C" {
     pub(crate) fn torchgauge_fill_failure(failure: *mut Failure, code: i32, message: *const c_char);
 
     pub(crate) fn torchgauge_version() -> *const c_char;
-    pub(crate) fn torchgauge_threads(threads: *mut i32, failure: *mut Failure);
     pub(crate) fn torchgauge_set_threads(threads: i32, failure: *mut Failure);
     pub(crate) fn torchgauge_seed(seed: u64, failure: *mut Failure);
     pub(crate) fn torchgauge_set_deterministic(on: bool, failure: *mut Failure);
     pub(crate) fn torchgauge_exit_now(code: i32) -> !;
 
     pub(crate) fn torchgauge_host_memory_install(failure: *mut Failure);
-    pub(crate) fn torchgauge_host_memory_installed() -> bool;
     pub(crate) fn torchgauge_host_memory_live() -> i64;
     pub(crate) fn torchgauge_host_memory_peak() -> i64;
     pub(crate) fn torchgauge_host_memory_reset_peak();
@@ -148,12 +128,7 @@ unsafe extern "C" {
         failure: *mut Failure,
     );
 
-    pub(crate) fn torchgauge_backward(
-        root: *const C_tensor,
-        gradient: *const C_tensor,
-        retain_graph: bool,
-        failure: *mut Failure,
-    );
+    pub(crate) fn torchgauge_backward(loss: *const C_tensor, failure: *mut Failure);
     pub(crate) fn torchgauge_zero_grad(
         tensors: *const *const C_tensor,
         n: usize,
@@ -180,9 +155,7 @@ unsafe extern "C" {
         gradients: *const *const C_tensor,
         momentum_buffers: *const *const C_tensor,
         n: usize,
-        options: *const SgdOptions,
-        is_first_step: bool,
-        grad_scale: *const C_tensor,
+        options: *const Sgd,
         found_inf: *const C_tensor,
         failure: *mut Failure,
     );
@@ -193,8 +166,7 @@ unsafe extern "C" {
         exp_avg_sqs: *const *const C_tensor,
         steps: *const *const C_tensor,
         n: usize,
-        options: *const AdamWOptions,
-        grad_scale: *const C_tensor,
+        options: *const AdamW,
         found_inf: *const C_tensor,
         failure: *mut Failure,
     );
@@ -251,7 +223,6 @@ unsafe extern "C" {
     pub(crate) fn torchgauge_cuda_event_new(event: *mut *mut CudaEvent, failure: *mut Failure);
     pub(crate) fn torchgauge_cuda_event_free(event: *mut CudaEvent, failure: *mut Failure);
     pub(crate) fn torchgauge_cuda_event_record(event: *mut CudaEvent, failure: *mut Failure);
-    pub(crate) fn torchgauge_cuda_event_synchronize(event: *const CudaEvent, failure: *mut Failure);
     pub(crate) fn torchgauge_cuda_event_elapsed(
         earlier: *const CudaEvent,
         later: *const CudaEvent,

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`allocator`] | what the CUDA allocator says about its own settings |
 //! | [`autocast`] | mixed precision with a chosen type, on the CPU and on a GPU |
-//! | [`autograd`] | backward with a given gradient, gradients set to none |
+//! | [`autograd`] | backward, gradients set to none |
 //! | [`checkpoint`] | activations computed again in backward instead of kept |
 //! | [`cuda`] | facts, context, settings, events, side streams, graphs |
 //! | [`memory`] | peaks of a GPU's allocator, and a counting allocator for the CPU |
@@ -60,5 +60,5 @@ pub mod memory;
 pub mod optim;
 mod tensors;
 
-pub use context::{exit_now, seed, set_deterministic, set_threads, threads, version};
+pub use context::{exit_now, seed, set_deterministic, set_threads, version};
 pub use error::{Error, Result, catch};

@@ -2,6 +2,8 @@
 
 pub mod host;
 
+use protocol::Shortage;
+
 use crate::{Result, error::call, ffi};
 
 /// Statistics of a GPU's caching allocator. `None` where its backend does not count.
@@ -71,21 +73,6 @@ pub fn device_stats(index: u32) -> Result<DeviceStats> {
         segments: blocks(raw.segments),
         peak_segments: blocks(raw.peak_segments),
     })
-}
-
-/// An allocation on a GPU that failed, and what the caching allocator held at that moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shortage {
-    /// Bytes that were asked for, rounded up to what would have been taken from the driver.
-    pub requested_bytes: u64,
-    /// Bytes of the GPU that nobody used.
-    pub free_bytes: u64,
-    /// Bytes of the GPU, or of the share of it that this process may take.
-    pub capacity_bytes: u64,
-    /// Bytes in tensors.
-    pub allocated_bytes: u64,
-    /// Bytes that the allocator held.
-    pub reserved_bytes: u64,
 }
 
 /// From now on [`last_shortage`] knows the last allocation that failed on any GPU. To be called

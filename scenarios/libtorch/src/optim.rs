@@ -18,69 +18,28 @@ use crate::{
 
 /// Stochastic gradient descent, as `torch.optim.SGD`.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[repr(C)]
 pub struct Sgd {
     /// Step size.
     pub learning_rate: f64,
     /// Share of the last step that goes on; 0 needs no buffers.
     pub momentum: f64,
-    /// Share of the gradient that momentum does not take in.
-    pub dampening: f64,
     /// L2 penalty.
     pub weight_decay: f64,
-    /// Look ahead by one momentum step.
-    pub nesterov: bool,
-    /// Climb instead.
-    pub maximize: bool,
-}
-
-impl Default for Sgd {
-    fn default() -> Self {
-        Self {
-            learning_rate: 1e-3,
-            momentum: 0.0,
-            dampening: 0.0,
-            weight_decay: 0.0,
-            nesterov: false,
-            maximize: false,
-        }
-    }
 }
 
 /// Adam with decoupled weight decay, as `torch.optim.AdamW`.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[repr(C)]
 pub struct AdamW {
     /// Step size.
     pub learning_rate: f64,
     /// Decay rates of the two running means.
-    pub betas: (f64, f64),
+    pub betas: [f64; 2],
     /// Added to the denominator.
     pub epsilon: f64,
     /// Decoupled weight decay.
     pub weight_decay: f64,
-    /// Climb instead.
-    pub maximize: bool,
-}
-
-impl Default for AdamW {
-    fn default() -> Self {
-        Self {
-            learning_rate: 1e-3,
-            betas: (0.9, 0.999),
-            epsilon: 1e-8,
-            weight_decay: 1e-2,
-            maximize: false,
-        }
-    }
-}
-
-/// What a loss scaler hands to a fused step: single values of type float on the parameters'
-/// device.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Scaling<'a> {
-    /// The step divides the gradients by this first, in place. `None`: they are unscaled.
-    pub grad_scale: Option<&'a Tensor>,
-    /// The step does nothing where this is 1. No synchronisation with the device.
-    pub found_inf: Option<&'a Tensor>,
 }
 
 fn same_length(what: &str, got: usize, parameters: usize) -> Result<()> {
@@ -94,30 +53,22 @@ fn same_length(what: &str, got: usize, parameters: usize) -> Result<()> {
     })
 }
 
-/// One step of SGD.
+/// One step of SGD. Does nothing where `found_inf`, a single float on the parameters' device, is 1,
+/// without synchronisation with the device.
 ///
-/// `momentum_buffers` is empty where momentum is 0, else has the parameters' shapes; at the
-/// first step its contents do not matter, and afterwards hold the gradients.
+/// `momentum_buffers` is empty where momentum is 0, else has the parameters' shapes and begins as
+/// zeros.
 pub fn fused_sgd_<P: Borrow<Tensor>, G: Borrow<Tensor>, M: Borrow<Tensor>>(
     options: &Sgd,
     parameters: &[P],
     gradients: &[G],
     momentum_buffers: &[M],
-    is_first_step: bool,
-    scaling: Scaling<'_>,
+    found_inf: Option<&Tensor>,
 ) -> Result<()> {
     same_length("gradients", gradients.len(), parameters.len())?;
     if options.momentum != 0.0 || !momentum_buffers.is_empty() {
         same_length("momentum buffers", momentum_buffers.len(), parameters.len())?;
     }
-    let raw = ffi::SgdOptions {
-        learning_rate: options.learning_rate,
-        momentum: options.momentum,
-        dampening: options.dampening,
-        weight_decay: options.weight_decay,
-        nesterov: options.nesterov,
-        maximize: options.maximize,
-    };
     let (parameters, gradients) = (pointers(parameters), pointers(gradients));
     let buffers = pointers(momentum_buffers);
     let buffers_or_null: *const *const C_tensor = if buffers.is_empty() {
@@ -132,16 +83,14 @@ pub fn fused_sgd_<P: Borrow<Tensor>, G: Borrow<Tensor>, M: Borrow<Tensor>>(
             gradients.as_ptr(),
             buffers_or_null,
             parameters.len(),
-            &raw const raw,
-            is_first_step,
-            optional(scaling.grad_scale),
-            optional(scaling.found_inf),
+            options,
+            optional(found_inf),
             failure,
         );
     })
 }
 
-/// One step of `AdamW`.
+/// One step of `AdamW`; nothing where `found_inf` is 1, as [`fused_sgd_`].
 ///
 /// `exp_avgs` and `exp_avg_sqs` have the parameters' shapes and begin as zeros. `steps` are
 /// single floats that begin as 0; the function counts them on, except where `found_inf` is 1.
@@ -152,7 +101,7 @@ pub fn fused_adamw_<P, G, A, S, N>(
     exp_avgs: &[A],
     exp_avg_sqs: &[S],
     steps: &[N],
-    scaling: Scaling<'_>,
+    found_inf: Option<&Tensor>,
 ) -> Result<()>
 where
     P: Borrow<Tensor>,
@@ -165,14 +114,6 @@ where
     same_length("first moments", exp_avgs.len(), parameters.len())?;
     same_length("second moments", exp_avg_sqs.len(), parameters.len())?;
     same_length("step counters", steps.len(), parameters.len())?;
-    let raw = ffi::AdamWOptions {
-        learning_rate: options.learning_rate,
-        beta1: options.betas.0,
-        beta2: options.betas.1,
-        epsilon: options.epsilon,
-        weight_decay: options.weight_decay,
-        maximize: options.maximize,
-    };
     let (parameters, gradients) = (pointers(parameters), pointers(gradients));
     let (exp_avgs, exp_avg_sqs) = (pointers(exp_avgs), pointers(exp_avg_sqs));
     let steps = pointers(steps);
@@ -185,9 +126,8 @@ where
             exp_avg_sqs.as_ptr(),
             steps.as_ptr(),
             parameters.len(),
-            &raw const raw,
-            optional(scaling.grad_scale),
-            optional(scaling.found_inf),
+            options,
+            optional(found_inf),
             failure,
         );
     })

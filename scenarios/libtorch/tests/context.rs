@@ -19,12 +19,8 @@ fn the_version_is_libtorchs() {
 }
 
 #[test]
-fn threads_are_set_and_read() {
-    let before = libtorch::threads().unwrap();
-    assert!(before >= 1);
+fn no_threads_are_refused() {
     libtorch::set_threads(1).unwrap();
-    assert_eq!(libtorch::threads(), Ok(1));
-    libtorch::set_threads(before).unwrap();
     let error = libtorch::set_threads(0).unwrap_err();
     assert!(error.to_string().contains("at least one thread"), "{error}");
 }
@@ -71,22 +67,6 @@ fn an_error_of_libtorch_keeps_its_words_and_loses_its_trace() {
         message,
         "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 0"
     );
-}
-
-#[test]
-fn backward_takes_a_gradient_and_keeps_a_graph() {
-    let input = Tensor::from_slice(&[1.0_f32, 2.0]).set_requires_grad(true);
-    let output = &input * &input;
-    autograd::backward_with(&output, &Tensor::from_slice(&[1.0_f32, 10.0])).unwrap();
-    assert!(input.grad().equal(&Tensor::from_slice(&[2.0_f32, 40.0])));
-
-    autograd::zero_grad(&[&input]).unwrap();
-    let loss = (&input * &input).sum(Kind::Float);
-    autograd::backward_retaining(&loss).unwrap();
-    autograd::backward(&loss).unwrap();
-    assert!(input.grad().equal(&Tensor::from_slice(&[4.0_f32, 8.0])));
-    let error = autograd::backward(&loss).unwrap_err();
-    assert!(error.to_string().contains("second time"), "{error}");
 }
 
 #[test]

@@ -1,11 +1,25 @@
 //! Fused steps against steps worked out by hand, and the parts of the loss scaler.
 
 use libtorch::optim::{
-    AdamW, ScaleUpdate, Scaling, Sgd, fused_adamw_, fused_sgd_, unscale_and_check_, update_scale_,
+    AdamW, ScaleUpdate, Sgd, fused_adamw_, fused_sgd_, unscale_and_check_, update_scale_,
 };
 use tch::{Device, Kind, Tensor};
 
 const NONE: [Tensor; 0] = [];
+
+/// As `torch.optim`'s defaults.
+const SGD: Sgd = Sgd {
+    learning_rate: 1e-3,
+    momentum: 0.0,
+    weight_decay: 0.0,
+};
+
+const ADAMW: AdamW = AdamW {
+    learning_rate: 1e-3,
+    betas: [0.9, 0.999],
+    epsilon: 1e-8,
+    weight_decay: 1e-2,
+};
 
 fn single(value: f32) -> Tensor {
     Tensor::from_slice(&[value]).squeeze()
@@ -33,43 +47,22 @@ fn sgd_with_momentum_by_hand() {
         Tensor::from_slice(&[0.5_f32, -1.0]),
         Tensor::from_slice(&[4.0_f32]),
     ];
-    // What stands in the buffers before the first step does not matter.
-    let buffers = [
-        Tensor::from_slice(&[9.0_f32, 9.0]),
-        Tensor::from_slice(&[9.0_f32]),
-    ];
+    let buffers = parameters.each_ref().map(Tensor::zeros_like);
     let options = Sgd {
         learning_rate: 0.1,
         momentum: 0.9,
         weight_decay: 0.01,
-        ..Sgd::default()
+        ..SGD
     };
 
-    // g' = g + 0.01 p; first step: buffer = g'; p -= 0.1 buffer.
-    fused_sgd_(
-        &options,
-        &parameters,
-        &gradients,
-        &buffers,
-        true,
-        Scaling::default(),
-    )
-    .unwrap();
+    // g' = g + 0.01 p; buffer = 0.9 buffer + g'; p -= 0.1 buffer.
+    fused_sgd_(&options, &parameters, &gradients, &buffers, None).unwrap();
     check(&buffers[0], &[0.51, -0.98]);
     check(&buffers[1], &[3.99]);
     check(&parameters[0], &[0.949, 2.098]);
     check(&parameters[1], &[-1.399]);
 
-    // Later: buffer = 0.9 buffer + g'.
-    fused_sgd_(
-        &options,
-        &parameters,
-        &gradients,
-        &buffers,
-        false,
-        Scaling::default(),
-    )
-    .unwrap();
+    fused_sgd_(&options, &parameters, &gradients, &buffers, None).unwrap();
     check(
         &buffers[0],
         &[0.9 * 0.51 + 0.509_49, 0.9 * -0.98 - 0.979_02],
@@ -81,69 +74,14 @@ fn sgd_with_momentum_by_hand() {
 }
 
 #[test]
-fn sgd_nesterov_dampened_and_climbing_by_hand() {
-    let parameter = [single(1.0)];
-    let gradient = [single(0.5)];
-    let buffer = [single(0.2)];
-    let options = Sgd {
-        learning_rate: 0.1,
-        momentum: 0.9,
-        nesterov: true,
-        ..Sgd::default()
-    };
-    // buffer = 0.9 * 0.2 + 0.5; step along g + 0.9 buffer.
-    fused_sgd_(
-        &options,
-        &parameter,
-        &gradient,
-        &buffer,
-        false,
-        Scaling::default(),
-    )
-    .unwrap();
-    check(&buffer[0], &[0.68]);
-    check(&parameter[0], &[1.0 - 0.1 * (0.5 + 0.9 * 0.68)]);
-
-    let parameter = [single(1.0)];
-    let buffer = [single(0.2)];
-    let options = Sgd {
-        learning_rate: 0.1,
-        momentum: 0.9,
-        dampening: 0.5,
-        maximize: true,
-        ..Sgd::default()
-    };
-    // buffer = 0.9 * 0.2 + 0.5 * -0.5, and minus that step.
-    fused_sgd_(
-        &options,
-        &parameter,
-        &gradient,
-        &buffer,
-        false,
-        Scaling::default(),
-    )
-    .unwrap();
-    check(&buffer[0], &[-0.07]);
-    check(&parameter[0], &[1.007]);
-}
-
-#[test]
 fn sgd_without_momentum_needs_no_buffers() {
     let parameter = [Tensor::from_slice(&[1.0_f32]).set_requires_grad(true)];
     let gradient = [Tensor::from_slice(&[2.0_f32])];
     let options = Sgd {
         learning_rate: 0.25,
-        ..Sgd::default()
+        ..SGD
     };
-    fused_sgd_(
-        &options,
-        &parameter,
-        &gradient,
-        &NONE,
-        true,
-        Scaling::default(),
-    )
-    .unwrap();
+    fused_sgd_(&options, &parameter, &gradient, &NONE, None).unwrap();
     check(&parameter[0].detach(), &[0.5]);
 }
 
@@ -151,7 +89,7 @@ fn sgd_without_momentum_needs_no_buffers() {
 /// regularization», algorithm 2.
 #[expect(clippy::many_single_char_names, reason = "the paper's names")]
 fn adamw_by_hand(p: f64, g: f64, m: &mut f64, v: &mut f64, t: i32, options: &AdamW) -> f64 {
-    let (beta1, beta2) = options.betas;
+    let [beta1, beta2] = options.betas;
     *m = beta1 * *m + (1.0 - beta1) * g;
     *v = beta2 * *v + (1.0 - beta2) * g * g;
     let m_hat = *m / (1.0 - beta1.powi(t));
@@ -165,7 +103,7 @@ fn adamw_by_hand_over_three_steps() {
     let options = AdamW {
         learning_rate: 0.05,
         weight_decay: 0.1,
-        ..AdamW::default()
+        ..ADAMW
     };
     let parameters = [
         Tensor::from_slice(&[1.5_f32]),
@@ -189,7 +127,7 @@ fn adamw_by_hand_over_three_steps() {
             &means,
             &squares,
             &steps,
-            Scaling::default(),
+            None,
         )
         .unwrap();
         for i in 0..2 {
@@ -210,24 +148,21 @@ fn a_step_with_found_inf_does_nothing() {
     let state = || [Tensor::from_slice(&[0.25_f32, 0.25])];
     let (buffers, means, squares, steps) = (state(), state(), state(), [single(3.0)]);
     let found = single(1.0);
-    let scaling = Scaling {
-        found_inf: Some(&found),
-        ..Scaling::default()
-    };
+    let found_inf = Some(&found);
 
     let sgd = Sgd {
         momentum: 0.9,
-        ..Sgd::default()
+        ..SGD
     };
-    fused_sgd_(&sgd, &parameters, &gradients, &buffers, false, scaling).unwrap();
+    fused_sgd_(&sgd, &parameters, &gradients, &buffers, found_inf).unwrap();
     fused_adamw_(
-        &AdamW::default(),
+        &ADAMW,
         &parameters,
         &gradients,
         &means,
         &squares,
         &steps,
-        scaling,
+        found_inf,
     )
     .unwrap();
     check(&parameters[0], &[1.0, 2.0]);
@@ -238,52 +173,19 @@ fn a_step_with_found_inf_does_nothing() {
 
     // And with 0 it steps, and counts.
     let (gradients, found) = ([Tensor::from_slice(&[1.0_f32, 1.0])], single(0.0));
-    let scaling = Scaling {
-        found_inf: Some(&found),
-        ..Scaling::default()
-    };
+    let found_inf = Some(&found);
     fused_adamw_(
-        &AdamW::default(),
+        &ADAMW,
         &parameters,
         &gradients,
         &means,
         &squares,
         &steps,
-        scaling,
+        found_inf,
     )
     .unwrap();
     check(&steps[0], &[4.0]);
     assert!(parameters[0].double_value(&[0]) < 1.0);
-}
-
-#[test]
-fn a_step_divides_by_the_scale_it_is_given() {
-    let step = |gradient: f32, grad_scale: Option<&Tensor>| {
-        let parameters = [single(1.0)];
-        let scaling = Scaling {
-            grad_scale,
-            ..Scaling::default()
-        };
-        let options = Sgd {
-            learning_rate: 0.5,
-            ..Sgd::default()
-        };
-        fused_sgd_(
-            &options,
-            &parameters,
-            &[single(gradient)],
-            &NONE,
-            true,
-            scaling,
-        )
-        .unwrap();
-        parameters[0].double_value(&[])
-    };
-    let scale = single(1024.0);
-    assert_eq!(
-        step(0.25 * 1024.0, Some(&scale)).to_bits(),
-        step(0.25, None).to_bits()
-    );
 }
 
 #[test]
@@ -343,32 +245,17 @@ fn lists_of_unequal_length_are_refused() {
     let refused = |result: libtorch::Result<()>| result.unwrap_err().to_string();
     let sgd = Sgd {
         momentum: 0.9,
-        ..Sgd::default()
+        ..SGD
     };
-    let message = refused(fused_sgd_(&sgd, &two, &one, &two, true, Scaling::default()));
+    let message = refused(fused_sgd_(&sgd, &two, &one, &two, None));
     assert!(
         message.contains("2 parameters") && message.contains("gradients"),
         "{message}"
     );
-    let message = refused(fused_sgd_(
-        &sgd,
-        &two,
-        &two,
-        &NONE,
-        true,
-        Scaling::default(),
-    ));
+    let message = refused(fused_sgd_(&sgd, &two, &two, &NONE, None));
     assert!(message.contains("momentum buffers"), "{message}");
-    let adamw = AdamW::default();
-    let message = refused(fused_adamw_(
-        &adamw,
-        &two,
-        &two,
-        &two,
-        &two,
-        &one,
-        Scaling::default(),
-    ));
+    let adamw = ADAMW;
+    let message = refused(fused_adamw_(&adamw, &two, &two, &two, &two, &one, None));
     assert!(message.contains("step counters"), "{message}");
 }
 
@@ -382,22 +269,15 @@ fn tensors_that_do_not_fit_are_refused_before_anything_changes() {
         let (parameters, gradients) = ([parameter], [gradient]);
         for result in [
             fused_adamw_(
-                &AdamW::default(),
+                &ADAMW,
                 &parameters,
                 &gradients,
                 &zeros,
                 &zeros,
                 &steps,
-                Scaling::default(),
+                None,
             ),
-            fused_sgd_(
-                &Sgd::default(),
-                &parameters,
-                &gradients,
-                &NONE,
-                true,
-                Scaling::default(),
-            ),
+            fused_sgd_(&SGD, &parameters, &gradients, &NONE, None),
         ] {
             let message = result.unwrap_err().to_string();
             assert!(message.contains(expect), "{message}");
@@ -427,11 +307,8 @@ fn tensors_that_do_not_fit_are_refused_before_anything_changes() {
         "not a floating point",
     );
 
-    let scaling = Scaling {
-        found_inf: Some(&two),
-        ..Scaling::default()
-    };
-    let error = fused_sgd_(&Sgd::default(), &[&two], &[&two], &NONE, true, scaling).unwrap_err();
+    let found_inf = Some(&two);
+    let error = fused_sgd_(&SGD, &[&two], &[&two], &NONE, found_inf).unwrap_err();
     assert!(
         error
             .to_string()
@@ -447,40 +324,15 @@ fn strides_of_single_dimensions_do_not_matter() {
     let gradient = [Tensor::from_slice(&[1.0_f32; 8]).as_strided([4, 2, 1, 1], [2, 1, 7, 9], None)];
     let options = Sgd {
         learning_rate: 0.5,
-        ..Sgd::default()
+        ..SGD
     };
-    fused_sgd_(
-        &options,
-        &parameter,
-        &gradient,
-        &NONE,
-        true,
-        Scaling::default(),
-    )
-    .unwrap();
+    fused_sgd_(&options, &parameter, &gradient, &NONE, None).unwrap();
     check(&parameter[0], &[0.5; 8]);
 }
 
 #[test]
 fn no_parameters_are_no_work() {
-    fused_sgd_(
-        &Sgd::default(),
-        &NONE,
-        &NONE,
-        &NONE,
-        true,
-        Scaling::default(),
-    )
-    .unwrap();
-    fused_adamw_(
-        &AdamW::default(),
-        &NONE,
-        &NONE,
-        &NONE,
-        &NONE,
-        &NONE,
-        Scaling::default(),
-    )
-    .unwrap();
+    fused_sgd_(&SGD, &NONE, &NONE, &NONE, None).unwrap();
+    fused_adamw_(&ADAMW, &NONE, &NONE, &NONE, &NONE, &NONE, None).unwrap();
     unscale_and_check_(&NONE, &single(0.0), &single(1.0)).unwrap();
 }

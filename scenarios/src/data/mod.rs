@@ -5,9 +5,10 @@
 //! everywhere: micro-batch *m* of size *b* holds the samples from *m·b* on, so that *n*
 //! micro-batches are one batch *n* times as large.
 //!
-//! A run, with a data loader or without, trains on few fixed micro-batches again and again, as synthetic benchmarks do:
-//! the device works the same, no loader contaminates the metrics, and the loss falls, which a
-//! validity check can ask for. Where lengths vary, a step takes the beginning of each sequence.
+//! A run, with a data loader or without, trains on few fixed micro-batches again and again, as
+//! synthetic benchmarks do: the device works the same, no data set is needed, and the loss falls,
+//! which a validity check can ask for. Where lengths vary, a step takes the beginning of each
+//! sequence.
 
 mod lengths;
 mod random;
@@ -15,7 +16,7 @@ mod random;
 use std::{ops::Range, thread};
 
 use protocol::{LengthRange, MemoryFormat, Model, Variant};
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Tensor};
 
 pub use self::lengths::Lengths;
 use self::random::{Purpose, Stream};
@@ -59,26 +60,14 @@ impl Batch {
     }
 }
 
-/// What is in a sample.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
-    Image {
-        size: u32,
-        classes: u64,
-    },
-    Sequence {
-        length: u32,
-        /// The length of the shortest beginning that a step may take.
-        shortest: u32,
-        tokens: u64,
-        mask: i64,
-    },
-}
-
 /// Makes micro-batches.
 #[derive(Debug, Clone, Copy)]
 pub struct Source {
-    form: Form,
+    vocabulary: Vocabulary,
+    /// Height and width of an image, or the tokens of a sequence.
+    size: u32,
+    /// The length of the shortest beginning of a sequence that a step may take.
+    shortest: u32,
     seed: u64,
     batch: usize,
     memory_format: MemoryFormat,
@@ -91,20 +80,10 @@ impl Source {
     #[must_use]
     pub fn new(model: Model, variant: &Variant, seed: u64) -> Self {
         let size = input_size(model, variant);
-        let form = match vocabulary(model) {
-            Vocabulary::Classes(count) => Form::Image {
-                size,
-                classes: count.unsigned_abs(),
-            },
-            Vocabulary::Tokens { count, mask } => Form::Sequence {
-                length: size,
-                shortest: variant.sequence_lengths.map_or(size, LengthRange::shortest),
-                tokens: count.unsigned_abs(),
-                mask,
-            },
-        };
         Self {
-            form,
+            vocabulary: vocabulary(model),
+            size,
+            shortest: variant.sequence_lengths.map_or(size, LengthRange::shortest),
             seed,
             batch: variant.batch.get() as usize,
             memory_format: variant.memory_format,
@@ -126,9 +105,12 @@ impl Source {
     /// Micro-batch number `index`, on the device.
     pub fn micro_batch(&self, index: usize, device: Device) -> Result<Batch, Error> {
         let samples = (index * self.batch) as u64..;
-        let (input, labels) = match self.form {
-            Form::Image { size, classes } => {
-                let pixels = self.pixels(samples.start, 3 * (size as usize).pow(2))?;
+        let size = self.size as usize;
+        let side = i64::from(self.size);
+        let (input, labels) = match self.vocabulary {
+            Vocabulary::Classes(count) => {
+                let pixels = self.pixels(samples.start, 3 * size.pow(2))?;
+                let classes = count.unsigned_abs();
                 let labels: Vec<i64> = samples
                     .take(self.batch)
                     .map(|sample| {
@@ -136,37 +118,27 @@ impl Source {
                         i64::try_from(label).unwrap_or_default()
                     })
                     .collect();
-                let side = i64::from(size);
                 let images = Tensor::f_from_slice(&pixels)?.f_view([-1, 3, side, side])?;
                 (
                     in_format(images, self.memory_format)?,
                     Tensor::f_from_slice(&labels)?,
                 )
             }
-            Form::Sequence {
-                length,
-                shortest,
-                tokens,
-                mask,
-            } => {
-                let positions = length as usize;
-                let shortest = shortest as usize;
-                let mut input = Vec::with_capacity(self.batch * positions);
-                let mut labels = Vec::with_capacity(self.batch * positions);
+            Vocabulary::Tokens { count, mask } => {
+                let mut input = Vec::with_capacity(self.batch * size);
+                let mut labels = Vec::with_capacity(self.batch * size);
                 for sample in samples.take(self.batch) {
-                    let (masked, guesses) =
-                        self.sequence(sample, positions, shortest, tokens, mask);
+                    let (masked, guesses) = self.sequence(sample, count.unsigned_abs(), mask);
                     input.extend(masked);
                     labels.extend(guesses);
                 }
-                let shape = [-1, i64::from(length)];
+                let shape = [-1, side];
                 (
                     Tensor::f_from_slice(&input)?.f_view(shape)?,
                     Tensor::f_from_slice(&labels)?.f_view(shape)?,
                 )
             }
         };
-        debug_assert_eq!(labels.kind(), Kind::Int64);
         Ok(Batch {
             input: input.f_to_device(device)?,
             labels: labels.f_to_device(device)?,
@@ -203,14 +175,8 @@ impl Source {
 
     /// A sequence with masked positions, and what stood there. Its first `shortest` positions
     /// hold their own share of masks, so that every beginning that a step may take has some.
-    fn sequence(
-        &self,
-        sample: u64,
-        length: usize,
-        shortest: usize,
-        count: u64,
-        mask: i64,
-    ) -> (Vec<i64>, Vec<i64>) {
+    fn sequence(&self, sample: u64, count: u64, mask: i64) -> (Vec<i64>, Vec<i64>) {
+        let (length, shortest) = (self.size as usize, self.shortest as usize);
         let mut draw = Stream::new(self.seed, Purpose::Tokens, sample);
         // Never token 0, which is padding: a full sequence has none.
         let mut tokens: Vec<i64> = (0..length)

@@ -45,24 +45,20 @@ pub trait Observer {
         Ok(())
     }
     /// A micro-batch has gone forward.
-    fn forward(&mut self, micro_batch: usize) -> libtorch::Result<()>;
+    fn forward(&mut self, _micro_batch: usize) -> libtorch::Result<()> {
+        Ok(())
+    }
     /// A micro-batch has gone backward.
-    fn backward(&mut self, micro_batch: usize) -> libtorch::Result<()>;
+    fn backward(&mut self, _micro_batch: usize) -> libtorch::Result<()> {
+        Ok(())
+    }
 }
 
 /// Nobody watches.
 #[derive(Debug, Clone, Copy)]
 pub struct Unobserved;
 
-impl Observer for Unobserved {
-    fn forward(&mut self, _: usize) -> libtorch::Result<()> {
-        Ok(())
-    }
-
-    fn backward(&mut self, _: usize) -> libtorch::Result<()> {
-        Ok(())
-    }
-}
+impl Observer for Unobserved {}
 
 /// A model at work: what the step loop runs again and again.
 #[derive(Debug)]
@@ -199,7 +195,7 @@ impl Work {
         if self.training.is_none() {
             return self.infer(&feed.micro_batch(0)?);
         }
-        self.accumulate_fed(number, feed, log, observer)?;
+        self.accumulate(number, feed, log, observer)?;
         self.descend(number, log)
     }
 
@@ -216,16 +212,6 @@ impl Work {
     /// gradients of the step before go first, so that theirs is the memory that forward
     /// takes, as with `PyTorch`'s `zero_grad(set_to_none=True)` at the top of a loop.
     pub fn accumulate(
-        &mut self,
-        number: u32,
-        mut batches: &[Batch],
-        log: &StepLog,
-        observer: &mut dyn Observer,
-    ) -> Result<(), Error> {
-        self.accumulate_fed(number, &mut batches, log, observer)
-    }
-
-    fn accumulate_fed(
         &mut self,
         number: u32,
         feed: &mut dyn Feed,
@@ -267,16 +253,13 @@ impl Work {
             training.gradient_bytes = Some(gradient_bytes(&self.parameters)?);
         }
         let gradients: Vec<Tensor> = training.trained.iter().map(Tensor::grad).collect();
-        let scaling = match &mut training.scaler {
-            None => libtorch::optim::Scaling::default(),
-            Some(scaler) => {
-                scaler.unscale(&gradients)?;
-                scaler.scaling()
-            }
-        };
+        if let Some(scaler) = &mut training.scaler {
+            scaler.unscale(&gradients)?;
+        }
+        let found_inf = training.scaler.as_ref().map(LossScaler::found_inf);
         training
             .optimizer
-            .step(&training.trained, &gradients, scaling)?;
+            .step(&training.trained, &gradients, found_inf)?;
         if let Some(scaler) = &mut training.scaler {
             log.add_skip(number, scaler.found_inf())?;
             scaler.update()?;

@@ -2,7 +2,7 @@
 
 use libtorch::{
     Result,
-    optim::{AdamW, Scaling, Sgd, fused_adamw_, fused_sgd_},
+    optim::{AdamW, Sgd, fused_adamw_, fused_sgd_},
 };
 use protocol::Optimizer as Choice;
 use tch::{Kind, Tensor};
@@ -13,18 +13,14 @@ use crate::nn;
 const SGD: Sgd = Sgd {
     learning_rate: 0.01,
     momentum: 0.9,
-    dampening: 0.0,
     weight_decay: 1e-4,
-    nesterov: false,
-    maximize: false,
 };
 
 const ADAMW: AdamW = AdamW {
     learning_rate: 1e-4,
-    betas: (0.9, 0.999),
+    betas: [0.9, 0.999],
     epsilon: 1e-8,
     weight_decay: 1e-2,
-    maximize: false,
 };
 
 /// An optimizer. Its state is made at its first step, parameter by parameter, as `PyTorch` does:
@@ -35,43 +31,30 @@ pub struct Optimizer {
     state: Option<State>,
 }
 
-#[derive(Debug)]
-enum State {
-    Sgd {
-        momentum: Vec<Tensor>,
-    },
-    AdamW {
-        exp_avgs: Vec<Tensor>,
-        exp_avg_sqs: Vec<Tensor>,
-        /// One counter a parameter, as `torch.optim.AdamW(fused=True)` has.
-        steps: Vec<Tensor>,
-    },
+/// What steps keep for each parameter; SGD has averages alone, its momentum.
+#[derive(Debug, Default)]
+struct State {
+    averages: Vec<Tensor>,
+    squares: Vec<Tensor>,
+    /// One counter a parameter, as `torch.optim.AdamW(fused=True)` has.
+    steps: Vec<Tensor>,
 }
 
 impl State {
     fn new(choice: Choice, parameters: &[Tensor]) -> Result<Self> {
         let _untracked = tch::no_grad_guard();
-        let mut momentum = Vec::new();
-        let (mut exp_avgs, mut exp_avg_sqs, mut steps) = (Vec::new(), Vec::new(), Vec::new());
+        let mut state = Self::default();
         for parameter in parameters {
-            match choice {
-                Choice::SgdMomentum => momentum.push(parameter.f_zeros_like()?),
-                Choice::Adamw => {
-                    let options = (Kind::Float, parameter.device());
-                    steps.push(Tensor::f_zeros([0_i64; 0], options)?);
-                    exp_avgs.push(parameter.f_zeros_like()?);
-                    exp_avg_sqs.push(parameter.f_zeros_like()?);
-                }
+            if choice == Choice::Adamw {
+                let options = (Kind::Float, parameter.device());
+                state.steps.push(Tensor::f_zeros([0_i64; 0], options)?);
+            }
+            state.averages.push(parameter.f_zeros_like()?);
+            if choice == Choice::Adamw {
+                state.squares.push(parameter.f_zeros_like()?);
             }
         }
-        Ok(match choice {
-            Choice::SgdMomentum => Self::Sgd { momentum },
-            Choice::Adamw => Self::AdamW {
-                exp_avgs,
-                exp_avg_sqs,
-                steps,
-            },
-        })
+        Ok(state)
     }
 }
 
@@ -85,37 +68,29 @@ impl Optimizer {
         }
     }
 
-    /// Moves the parameters in place. Does nothing, without asking the device, where the
-    /// scaler found a gradient that is not finite.
+    /// Moves the parameters in place. Does nothing, without asking the device, where
+    /// `found_inf`, which the scaler sets, is 1.
     pub fn step(
         &mut self,
         parameters: &[Tensor],
         gradients: &[Tensor],
-        scaling: Scaling<'_>,
+        found_inf: Option<&Tensor>,
     ) -> Result<()> {
         let state = match &mut self.state {
             Some(state) => state,
             state => state.insert(State::new(self.choice, parameters)?),
         };
-        match state {
-            State::Sgd { momentum } => {
-                // Zeros plus the first gradient are the gradient, so the first step is like
-                // any other, and safe to skip where a gradient is not finite.
-                let first = false;
-                fused_sgd_(&SGD, parameters, gradients, momentum, first, scaling)
-            }
-            State::AdamW {
-                exp_avgs,
-                exp_avg_sqs,
-                steps,
-            } => fused_adamw_(
-                &ADAMW,
-                parameters,
-                gradients,
-                exp_avgs,
-                exp_avg_sqs,
-                steps,
-                scaling,
+        let State {
+            averages,
+            squares,
+            steps,
+        } = state;
+        match self.choice {
+            // Zeros plus the first gradient are the gradient, so the first step is like any
+            // other, and safe to skip where a gradient is not finite.
+            Choice::SgdMomentum => fused_sgd_(&SGD, parameters, gradients, averages, found_inf),
+            Choice::Adamw => fused_adamw_(
+                &ADAMW, parameters, gradients, averages, squares, steps, found_inf,
             ),
         }
     }
@@ -123,14 +98,12 @@ impl Optimizer {
     /// Bytes of the state; `None` before the first step.
     #[must_use]
     pub fn bytes(&self) -> Option<u64> {
-        let sum = |tensors: &[Tensor]| tensors.iter().map(nn::bytes).sum::<u64>();
-        Some(match self.state.as_ref()? {
-            State::Sgd { momentum } => sum(momentum),
-            State::AdamW {
-                exp_avgs,
-                exp_avg_sqs,
-                steps,
-            } => sum(exp_avgs) + sum(exp_avg_sqs) + sum(steps),
-        })
+        let State {
+            averages,
+            squares,
+            steps,
+        } = self.state.as_ref()?;
+        let all = averages.iter().chain(squares).chain(steps);
+        Some(all.map(nn::bytes).sum())
     }
 }

@@ -5,7 +5,7 @@
 
 use libtorch::{
     Result,
-    optim::{ScaleUpdate, Scaling, unscale_and_check_, update_scale_},
+    optim::{ScaleUpdate, unscale_and_check_, update_scale_},
 };
 use tch::{Device, Kind, Tensor};
 
@@ -55,15 +55,6 @@ impl LossScaler {
     /// 1 where the gradients last unscaled were not all finite, else 0.
     pub fn found_inf(&self) -> &Tensor {
         &self.found_inf
-    }
-
-    /// What the fused step needs to skip by itself.
-    #[must_use]
-    pub fn scaling(&self) -> Scaling<'_> {
-        Scaling {
-            grad_scale: None,
-            found_inf: Some(&self.found_inf),
-        }
     }
 
     /// Moves the scale by what was found.

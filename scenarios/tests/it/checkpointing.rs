@@ -12,8 +12,13 @@ fn first_pass(model: Model, json: &str) -> (Vec<f64>, Vec<(String, Tensor)>) {
     let mut work = work(model, Task::Training, &variant, 5);
     let log = StepLog::new(1, Device::Cpu).unwrap();
     libtorch::seed(6).unwrap();
-    work.accumulate(0, &batches(model, &variant, 2), &log, &mut Unobserved)
-        .unwrap();
+    work.accumulate(
+        0,
+        &mut batches(model, &variant, 2).as_slice(),
+        &log,
+        &mut Unobserved,
+    )
+    .unwrap();
     (log.losses().unwrap(), gradients(&work))
 }
 
@@ -71,8 +76,10 @@ fn dropout_is_on_in_a_bert() {
     let mut work = work(Model::BertTiny, Task::Training, &json, 5);
     let batches = batches(Model::BertTiny, &json, 1);
     let log = StepLog::new(2, Device::Cpu).unwrap();
-    work.accumulate(0, &batches, &log, &mut Unobserved).unwrap();
-    work.accumulate(1, &batches, &log, &mut Unobserved).unwrap();
+    work.accumulate(0, &mut batches.as_slice(), &log, &mut Unobserved)
+        .unwrap();
+    work.accumulate(1, &mut batches.as_slice(), &log, &mut Unobserved)
+        .unwrap();
     let losses = log.losses().unwrap();
     assert!((losses[0] - losses[1]).abs() > 0.0, "{losses:?}");
 }
@@ -88,7 +95,8 @@ fn checkpointing_takes_less_memory() {
         let log = StepLog::new(1, Device::Cpu).unwrap();
         libtorch::memory::host::reset_peak();
         let before = libtorch::memory::host::allocated_bytes();
-        work.accumulate(0, &batches, &log, &mut Unobserved).unwrap();
+        work.accumulate(0, &mut batches.as_slice(), &log, &mut Unobserved)
+            .unwrap();
         libtorch::memory::host::peak_allocated_bytes() - before
     };
     let plain = peak(r#"{"batch":32}"#);

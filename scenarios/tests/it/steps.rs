@@ -54,7 +54,8 @@ fn accumulated_micro_batches_are_one_large_batch() {
         let variant = variant(json);
         let mut work = work(Model::VitTiny, Task::Training, &variant, 4);
         let batches = batches(Model::VitTiny, &variant, micro_batches);
-        work.accumulate(0, &batches, &log, &mut Unobserved).unwrap();
+        work.accumulate(0, &mut batches.as_slice(), &log, &mut Unobserved)
+            .unwrap();
         gradients(&work)
     };
     let whole = pass(r#"{"batch":8}"#, 1);

@@ -29,12 +29,6 @@ impl Event {
         call(|failure| unsafe { ffi::torchgauge_cuda_event_record(self.raw, failure) })
     }
 
-    /// Waits until the work before the mark is done.
-    pub fn synchronize(&self) -> Result<()> {
-        // SAFETY: `raw` is alive.
-        call(|failure| unsafe { ffi::torchgauge_cuda_event_synchronize(self.raw, failure) })
-    }
-
     /// Time on the GPU between two marks; waits for both. The resolution is about half a
     /// microsecond (CUDA runtime reference, `cudaEventElapsedTime`).
     pub fn elapsed_since(&self, earlier: &Self) -> Result<Duration> {

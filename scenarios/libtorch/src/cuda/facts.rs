@@ -1,5 +1,7 @@
 //! What a GPU and its libraries are.
 
+use protocol::CudaFacts;
+
 use crate::{
     Result,
     cuda::{raw_index, text},
@@ -7,29 +9,8 @@ use crate::{
     ffi,
 };
 
-/// A GPU and its libraries, as the CUDA runtime says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Facts {
-    /// The GPU's name.
-    pub device_name: String,
-    /// The GPU's UUID, `GPU-…`, as `nvidia-smi` writes it.
-    pub uuid: String,
-    /// Compute capability, such as `9.0`.
-    pub capability: String,
-    /// Multiprocessors.
-    pub multiprocessors: u32,
-    /// Memory of the GPU.
-    pub total_memory_bytes: u64,
-    /// The CUDA runtime, such as `13.0`.
-    pub runtime_version: String,
-    /// Newest CUDA that the driver knows, such as `13.0`.
-    pub driver_cuda_version: String,
-    /// cuDNN, such as `9.19.0`; `None` where it is not there.
-    pub cudnn_version: Option<String>,
-}
-
-/// The facts of the GPU with this index. Makes no context.
-pub fn facts(index: u32) -> Result<Facts> {
+/// The GPU with this index and its libraries, as the CUDA runtime says. Makes no context.
+pub fn facts(index: u32) -> Result<CudaFacts> {
     let mut raw = ffi::CudaFacts {
         name: [0; 256],
         uuid: [0; 16],
@@ -45,7 +26,7 @@ pub fn facts(index: u32) -> Result<Facts> {
     call(|failure| unsafe {
         ffi::torchgauge_cuda_facts(raw_index(index), &raw mut raw, failure);
     })?;
-    Ok(Facts {
+    Ok(CudaFacts {
         device_name: text(&raw.name),
         uuid: uuid(&raw.uuid),
         capability: format!("{}.{}", raw.major, raw.minor),

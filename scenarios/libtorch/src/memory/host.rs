@@ -14,13 +14,6 @@ pub fn install() -> Result<()> {
     call(|failure| unsafe { ffi::torchgauge_host_memory_install(failure) })
 }
 
-/// Whether the allocator is in place: without it the metrics below are 0.
-#[must_use]
-pub fn installed() -> bool {
-    // SAFETY: no arguments, no state but the shim's own.
-    unsafe { ffi::torchgauge_host_memory_installed() }
-}
-
 /// Bytes in tensors now.
 #[must_use]
 pub fn allocated_bytes() -> u64 {

@@ -2,16 +2,27 @@
 
 use libtorch::{
     autograd,
-    optim::{
-        AdamW, ScaleUpdate, Scaling, Sgd, fused_adamw_, fused_sgd_, unscale_and_check_,
-        update_scale_,
-    },
+    optim::{AdamW, ScaleUpdate, Sgd, fused_adamw_, fused_sgd_, unscale_and_check_, update_scale_},
 };
 use tch::{Device, Kind, Tensor};
 
 use super::{GPU, double, turn};
 
 const NONE: [Tensor; 0] = [];
+
+/// As `torch.optim`'s defaults.
+const SGD: Sgd = Sgd {
+    learning_rate: 1e-3,
+    momentum: 0.0,
+    weight_decay: 0.0,
+};
+
+const ADAMW: AdamW = AdamW {
+    learning_rate: 1e-3,
+    betas: [0.9, 0.999],
+    epsilon: 1e-8,
+    weight_decay: 1e-2,
+};
 
 fn single(value: f32) -> Tensor {
     Tensor::from_slice(&[value])
@@ -40,27 +51,10 @@ fn fused_steps_agree_with_the_cpu() {
                 learning_rate: 0.1,
                 momentum: 0.9,
                 weight_decay: 0.01,
-                ..Sgd::default()
+                ..SGD
             };
-            fused_sgd_(
-                &options,
-                &sgd,
-                &gradients,
-                &buffers,
-                t == 1,
-                Scaling::default(),
-            )
-            .unwrap();
-            fused_adamw_(
-                &AdamW::default(),
-                &adamw,
-                &gradients,
-                &means,
-                &squares,
-                &step,
-                Scaling::default(),
-            )
-            .unwrap();
+            fused_sgd_(&options, &sgd, &gradients, &buffers, None).unwrap();
+            fused_adamw_(&ADAMW, &adamw, &gradients, &means, &squares, &step, None).unwrap();
         }
         assert_eq!(double(&step[0]).to_bits(), 3.0_f64.to_bits());
         [sgd, buffers, adamw, means, squares].map(|[tensor]| tensor.to_device(Device::Cpu))
@@ -89,17 +83,9 @@ fn fused_steps_take_channels_last_gradients() {
         let expect = weight.detach() - &gradient * 0.5;
         let options = Sgd {
             learning_rate: 0.5,
-            ..Sgd::default()
+            ..SGD
         };
-        fused_sgd_(
-            &options,
-            &[&weight],
-            &[&gradient],
-            &NONE,
-            true,
-            Scaling::default(),
-        )
-        .unwrap();
+        fused_sgd_(&options, &[&weight], &[&gradient], &NONE, None).unwrap();
         assert!(
             weight.detach().allclose(&expect, 1e-5, 1e-6, false),
             "{out} {input} {kernel}"
@@ -136,36 +122,14 @@ fn the_scaler_skips_and_backs_off_on_the_gpu() {
         [Tensor::from_slice(&[1024.0_f32, f32::INFINITY, 0.0]).to_device(Device::Cuda(0))];
     unscale_and_check_(&gradients, &found, &scale.reciprocal()).unwrap();
     assert_eq!(double(&found).to_bits(), 1.0_f64.to_bits());
-    let scaling = Scaling {
-        found_inf: Some(&found),
-        ..Scaling::default()
-    };
-    fused_sgd_(
-        &Sgd::default(),
-        &parameters,
-        &gradients,
-        &NONE,
-        true,
-        scaling,
-    )
-    .unwrap();
+    let found_inf = Some(&found);
+    fused_sgd_(&SGD, &parameters, &gradients, &NONE, found_inf).unwrap();
     assert!(parameters[0].equal(&Tensor::ones([3], GPU)));
     update_scale_(&ScaleUpdate::default(), &scale, &tracker, &found).unwrap();
     assert_eq!(double(&scale).to_bits(), 512.0_f64.to_bits());
     // Host and GPU do not mix.
     let host = Tensor::from_slice(&[0.0_f32]).squeeze();
-    let scaling = Scaling {
-        found_inf: Some(&host),
-        ..Scaling::default()
-    };
-    let error = fused_sgd_(
-        &Sgd::default(),
-        &parameters,
-        &gradients,
-        &NONE,
-        true,
-        scaling,
-    )
-    .unwrap_err();
+    let found_inf = Some(&host);
+    let error = fused_sgd_(&SGD, &parameters, &gradients, &NONE, found_inf).unwrap_err();
     assert!(error.to_string().contains("found_inf is on cpu"), "{error}");
 }
