@@ -45,33 +45,10 @@ pub struct Allocator {
     pub roundup_power2_divisions: Option<u64>,
 }
 
-/// Why a text is no allocator setting.
+/// Why a text is no allocator setting, and what would be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ParseAllocatorError {
-    /// A setting that libtorch does not know, or that this axis does not offer.
-    #[error(
-        "unknown allocator setting `{0}`; expected native, cudaMallocAsync, expandable_segments, \
-         max_split_size_mb:N, garbage_collection_threshold:X, roundup_power2_divisions:N, \
-         or several joined by +"
-    )]
-    Unknown(String),
-    /// A setting whose value is missing or out of range.
-    #[error("allocator setting `{setting}` takes {expected}, got `{got}`")]
-    Value {
-        /// The setting's name.
-        setting: &'static str,
-        /// What it takes.
-        expected: &'static str,
-        /// What stood there.
-        got: String,
-    },
-    /// A setting given twice.
-    #[error("allocator setting `{0}` is given twice")]
-    Twice(String),
-    /// A native setting beside `cudaMallocAsync`, which would ignore it.
-    #[error("`cudaMallocAsync` ignores the native allocator's settings; drop `{0}`")]
-    IgnoredByBackend(String),
-}
+#[error("{0}")]
+pub struct ParseAllocatorError(String);
 
 impl Allocator {
     /// The environment variables that libtorch reads: the newer name, and the older
@@ -131,41 +108,38 @@ impl Allocator {
             }
             "expandable_segments" => match value {
                 None | Some("True" | "true") => self.expandable_segments = true,
-                Some(other) => return Err(value_error("expandable_segments", "no value", other)),
+                Some(other) => return Err(value_error(name, "no value", other)),
             },
             "max_split_size_mb" => {
-                self.max_split_size_mb = Some(number(
-                    "max_split_size_mb",
-                    "a whole number of MiB above 20",
-                    value,
-                    |mib: &u64| *mib > 20 && *mib < 1 << 40,
-                )?);
+                let expected = "a whole number of MiB above 20";
+                let fits = |mib: &u64| *mib > 20 && *mib < 1 << 40;
+                self.max_split_size_mb = Some(number(name, expected, value, fits)?);
             }
             "garbage_collection_threshold" => {
-                self.garbage_collection_threshold = Some(number(
-                    "garbage_collection_threshold",
-                    "a share between 0 and 1",
-                    value,
-                    |share: &f64| *share > 0.0 && *share < 1.0,
-                )?);
+                let expected = "a share between 0 and 1";
+                let fits = |share: &f64| *share > 0.0 && *share < 1.0;
+                self.garbage_collection_threshold = Some(number(name, expected, value, fits)?);
             }
             "roundup_power2_divisions" => {
-                self.roundup_power2_divisions = Some(number(
-                    "roundup_power2_divisions",
-                    "a power of two from 1 to 64",
-                    value,
-                    |n: &u64| n.is_power_of_two() && *n <= 64,
-                )?);
+                let expected = "a power of two from 1 to 64";
+                let fits = |n: &u64| n.is_power_of_two() && *n <= 64;
+                self.roundup_power2_divisions = Some(number(name, expected, value, fits)?);
             }
-            _ => return Err(ParseAllocatorError::Unknown(part.to_owned())),
+            _ => {
+                return Err(ParseAllocatorError(format!(
+                    "unknown allocator setting `{part}`; expected native, cudaMallocAsync, \
+                     expandable_segments, max_split_size_mb:N, garbage_collection_threshold:X, \
+                     roundup_power2_divisions:N, or several joined by +"
+                )));
+            }
         }
         Ok(())
     }
 }
 
 fn number<T: FromStr>(
-    setting: &'static str,
-    expected: &'static str,
+    setting: &str,
+    expected: &str,
     value: Option<&str>,
     fits: impl Fn(&T) -> bool,
 ) -> Result<T, ParseAllocatorError> {
@@ -176,12 +150,10 @@ fn number<T: FromStr>(
         .ok_or_else(|| value_error(setting, expected, text))
 }
 
-fn value_error(setting: &'static str, expected: &'static str, got: &str) -> ParseAllocatorError {
-    ParseAllocatorError::Value {
-        setting,
-        expected,
-        got: got.to_owned(),
-    }
+fn value_error(setting: &str, expected: &str, got: &str) -> ParseAllocatorError {
+    ParseAllocatorError(format!(
+        "allocator setting `{setting}` takes {expected}, got `{got}`"
+    ))
 }
 
 impl FromStr for Allocator {
@@ -193,7 +165,9 @@ impl FromStr for Allocator {
         for part in text.split(['+', ',']).map(str::trim) {
             let name = part.split(':').next().unwrap_or(part);
             if seen.contains(&name) {
-                return Err(ParseAllocatorError::Twice(name.to_owned()));
+                return Err(ParseAllocatorError(format!(
+                    "allocator setting `{name}` is given twice"
+                )));
             }
             seen.push(name);
             allocator.set(part)?;
@@ -201,7 +175,9 @@ impl FromStr for Allocator {
         if allocator.backend == AllocatorBackend::CudaMallocAsync
             && let Some(other) = seen.iter().find(|name| **name != "cudaMallocAsync")
         {
-            return Err(ParseAllocatorError::IgnoredByBackend((*other).to_owned()));
+            return Err(ParseAllocatorError(format!(
+                "`cudaMallocAsync` ignores the native allocator's settings; drop `{other}`"
+            )));
         }
         Ok(allocator)
     }

@@ -194,47 +194,50 @@ impl RunFile {
 
     /// Refuses numbers that the form allows and that mean nothing.
     fn check_numbers(&self) -> Result<(), RunFileError> {
-        const MOST_STEPS: u32 = 1_000_000;
-        const LONGEST_WARMUP: u32 = 3_600;
-        let refuse = |got: String, expected| Err(RunFileError::Number { got, expected });
-        let steps = self.steps;
-        if steps.measured == 0 || steps.measured > MOST_STEPS || steps.warmup > MOST_STEPS {
-            return refuse(
-                format!(
-                    "{} warm-up and {} measured steps",
-                    steps.warmup, steps.measured
-                ),
-                "1 to 1000000 measured steps after at most 1000000 of warm-up",
-            );
-        }
-        if steps.warmup_seconds > LONGEST_WARMUP {
-            return refuse(
-                format!("{} seconds of warm-up", steps.warmup_seconds),
-                "at most 3600",
-            );
-        }
-        if self.threads == Some(0) {
-            return refuse("0 threads".into(), "at least 1, or none to use all");
-        }
+        let Steps {
+            warmup,
+            warmup_seconds,
+            measured,
+            ..
+        } = self.steps;
         let limits = [self.gpu_memory_bytes, self.allocator_memory_bytes];
-        if limits.contains(&Some(0)) {
-            return refuse("0 bytes of the GPU".into(), "at least 1, or none for all");
-        }
-        if let Some(seconds) = self.deadline_seconds
-            && !(seconds > 0.0 && seconds <= LONGEST_SECONDS)
-        {
-            return refuse(
-                format!("a deadline after {seconds} seconds"),
+        let deadline = self.deadline_seconds.unwrap_or(1.0);
+        let wrong = [
+            (
+                !(1..=1_000_000).contains(&measured) || warmup > 1_000_000,
+                format!("{warmup} warm-up and {measured} measured steps"),
+                "1 to 1000000 measured steps after at most 1000000 of warm-up",
+            ),
+            (
+                warmup_seconds > 3600,
+                format!("{warmup_seconds} seconds of warm-up"),
+                "at most 3600",
+            ),
+            (
+                self.threads == Some(0),
+                "0 threads".into(),
+                "at least 1, or none to use all",
+            ),
+            (
+                limits.contains(&Some(0)),
+                "0 bytes of the GPU".into(),
+                "at least 1, or none for all",
+            ),
+            (
+                !(deadline > 0.0 && deadline <= LONGEST_SECONDS),
+                format!("a deadline after {deadline} seconds"),
                 "more than 0 and at most a month",
-            );
-        }
-        if limits.iter().any(Option::is_some) && !self.device.is_cuda() {
-            return refuse(
+            ),
+            (
+                limits.iter().any(Option::is_some) && !self.device.is_cuda(),
                 "a limit on the GPU's memory on cpu".into(),
                 "a device cuda:N, or no such limit (a container's serves on cpu)",
-            );
+            ),
+        ];
+        match wrong.into_iter().find(|(is_wrong, ..)| *is_wrong) {
+            None => Ok(()),
+            Some((_, got, expected)) => Err(RunFileError::Number { got, expected }),
         }
-        Ok(())
     }
 }
 

@@ -132,7 +132,8 @@ fn execution(asked: &Combination<'_>) -> Result<(), String> {
 }
 
 /// As `torch.nn.functional.batch_norm`: «Expected more than 1 value per channel when training».
-/// The last stage of a `ResNet` is 32 times smaller than the image.
+/// The last stage of a `ResNet`, the one family whose images may have other sizes, is 32 times
+/// smaller than the image.
 fn batch(asked: &Combination<'_>) -> Result<(), String> {
     let InputKind::Images {
         size,
