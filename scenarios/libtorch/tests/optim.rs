@@ -52,7 +52,6 @@ fn sgd_with_momentum_by_hand() {
         learning_rate: 0.1,
         momentum: 0.9,
         weight_decay: 0.01,
-        ..SGD
     };
 
     // g' = g + 0.01 p; buffer = 0.9 buffer + g'; p -= 0.1 buffer.

@@ -106,7 +106,7 @@ impl Source {
     pub fn micro_batch(&self, index: usize, device: Device) -> Result<Batch, Error> {
         let samples = (index * self.batch) as u64..;
         let size = self.size as usize;
-        let side = i64::from(self.size);
+        let extent = i64::from(self.size);
         let (input, labels) = match self.vocabulary {
             Vocabulary::Classes(count) => {
                 let pixels = self.pixels(samples.start, 3 * size.pow(2))?;
@@ -118,7 +118,7 @@ impl Source {
                         i64::try_from(label).unwrap_or_default()
                     })
                     .collect();
-                let images = Tensor::f_from_slice(&pixels)?.f_view([-1, 3, side, side])?;
+                let images = Tensor::f_from_slice(&pixels)?.f_view([-1, 3, extent, extent])?;
                 (
                     in_format(images, self.memory_format)?,
                     Tensor::f_from_slice(&labels)?,
@@ -132,7 +132,7 @@ impl Source {
                     input.extend(masked);
                     labels.extend(guesses);
                 }
-                let shape = [-1, side];
+                let shape = [-1, extent];
                 (
                     Tensor::f_from_slice(&input)?.f_view(shape)?,
                     Tensor::f_from_slice(&labels)?.f_view(shape)?,

@@ -51,7 +51,6 @@ fn fused_steps_agree_with_the_cpu() {
                 learning_rate: 0.1,
                 momentum: 0.9,
                 weight_decay: 0.01,
-                ..SGD
             };
             fused_sgd_(&options, &sgd, &gradients, &buffers, None).unwrap();
             fused_adamw_(&ADAMW, &adamw, &gradients, &means, &squares, &step, None).unwrap();
