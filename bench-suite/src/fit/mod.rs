@@ -57,7 +57,7 @@ pub struct Attempt {
     pub peak_bytes: Option<u64>,
     /// Throughput.
     pub throughput_samples_per_second: Option<f64>,
-    /// MemoryLimit time of the run.
+    /// Wall time of the run.
     pub seconds: f64,
     /// Whether it got nowhere with its memory full, and so counts as too large.
     pub stalled: bool,
