@@ -204,6 +204,7 @@ fn drawing(series: &Series) -> Drawing {
         heading: format::clean(&series.title),
         subtitle: format::clean(&series.subtitle),
         remark: series.remark(),
+        note: None,
         description: picture::describe(series),
         svg: picture::draw(series),
         table: table(series),
