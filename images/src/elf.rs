@@ -64,7 +64,7 @@ pub(crate) fn why_no_program(path: &Path) -> Result<Option<String>> {
         return Ok(Some("it is no ELF file".to_owned()));
     }
     if start.last() == Some(&elf::ELFCLASS32.0) {
-        return Ok(Some("it is for processors with 32 bits".to_owned()));
+        return Ok(Some("it is for CPUs with 32 bits".to_owned()));
     }
     let starts = || -> object::Result<Option<String>> {
         let header = FileHeader64::<Endianness>::parse(data)?;
