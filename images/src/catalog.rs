@@ -7,10 +7,12 @@ use std::{
 
 use strict_yaml::{Document, most_similar};
 
-use crate::{Error, Result, error::at, lock::Lock, spec::Spec};
-
-/// The end of a lock's file name, after the spec's name.
-pub const LOCK_SUFFIX: &str = ".lock.json";
+use crate::{
+    Error, Result,
+    error::at,
+    lock::{LOCK_SUFFIX, Lock, PLATFORM},
+    spec::Spec,
+};
 
 /// A folder of image specs, `images/` in a checkout.
 #[derive(Debug, Clone)]
@@ -115,6 +117,28 @@ impl Image {
             file: file.to_owned(),
             spec,
             lock: None,
+        })
+    }
+
+    /// The image's lock, where there is one and it fits the spec.
+    pub fn usable_lock(&self) -> Result<&Lock> {
+        let Some(lock) = &self.lock else {
+            return Err(Error::NoLock {
+                image: self.name.clone(),
+            });
+        };
+        let cause = if lock.spec != self.spec.digest() {
+            "the spec was changed after it was locked"
+        } else if lock.image != self.name {
+            "it is another image's"
+        } else if lock.platform != PLATFORM {
+            "it is for another platform"
+        } else {
+            return Ok(lock);
+        };
+        Err(Error::LockDiffers {
+            image: self.name.clone(),
+            cause: cause.to_owned(),
         })
     }
 

@@ -1,6 +1,6 @@
 //! What an ELF file says about itself: its name, what it needs, and which glibc.
 
-use std::{collections::BTreeSet, fmt, fs::File, path::Path, str::FromStr};
+use std::{collections::BTreeSet, fs::File, path::Path};
 
 use object::{
     Endianness, ReadCache, ReadRef,
@@ -8,7 +8,7 @@ use object::{
     read::elf::{FileHeader, ProgramHeader, SectionTable, Sym as _},
 };
 
-use crate::{Error, Result, error::at};
+use crate::{Error, Glibc, Result, error::at};
 
 /// What a shared library or program says in its dynamic section.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -23,34 +23,13 @@ pub(crate) struct Dynamic {
     pub(crate) glibc_offered: Option<Glibc>,
 }
 
-/// A glibc version, as in the symbol version `GLIBC_2.36`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Glibc {
-    /// 2, so far.
-    pub major: u32,
-    /// The release.
-    pub minor: u32,
-}
-
-impl fmt::Display for Glibc {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.major, self.minor)
-    }
-}
-
-impl FromStr for Glibc {
-    type Err = ();
-
-    /// Reads a symbol version. `GLIBC_PRIVATE` and the like are none; of `GLIBC_2.2.5`
-    /// the first two numbers count.
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let mut numbers = text.strip_prefix("GLIBC_").ok_or(())?.split('.');
-        let mut next = || numbers.next().and_then(|n| n.parse().ok()).ok_or(());
-        Ok(Self {
-            major: next()?,
-            minor: next()?,
+/// Whether a file name is that of a shared library: `libx.so`, `libx.so.12`.
+pub(crate) fn is_library(name: &str) -> bool {
+    name.starts_with("lib")
+        && name.split_once(".so").is_some_and(|(_, rest)| {
+            rest.is_empty()
+                || (rest.starts_with('.') && rest.bytes().all(|b| b == b'.' || b.is_ascii_digit()))
         })
-    }
 }
 
 /// Why a file cannot start as a program on x86-64 Linux; `None` where it can.
@@ -254,5 +233,25 @@ mod tests {
     fn what_is_no_elf_file_is_named() {
         let error = Dynamic::of_bytes("libx.so", b"not an ELF file").unwrap_err();
         assert!(error.to_string().contains("libx.so"), "{error}");
+    }
+
+    #[test]
+    fn shared_libraries_are_told_by_name() {
+        for name in [
+            "libc10.so",
+            "libcudart.so.13",
+            "libgomp-a34b3233.so.1",
+            "libz.so.1.2.3",
+        ] {
+            assert!(is_library(name), "{name}");
+        }
+        for name in [
+            "_C.cpython-311-x86_64-linux-gnu.so",
+            "libcudart_static.a",
+            "libshm",
+            "libx.so.txt",
+        ] {
+            assert!(!is_library(name), "{name}");
+        }
     }
 }

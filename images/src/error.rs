@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use crate::{Digest, elf::Glibc};
+use crate::{Digest, Glibc};
 
 /// The result of anything to do with images.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,78 +1,68 @@
 //! What is measured in: image specs, locks, assembly, verification.
+//!
+//! The folders show the way of a build, and each uses only those before it: `spec` and `lock` say
+//! what an image is, [`Catalog`] reads both, `store` keeps what was fetched, `oci` writes layers and
+//! archives, `base`, `libtorch` and `workload` get the parts, `assembly` puts them together, `load`
+//! brings the image into an engine, and `inspect` answers questions about it.
 
-mod answers;
-mod apt;
-mod aside;
 mod assembly;
+mod atomic_write;
 mod base;
-pub mod cache;
 mod canonical;
-pub mod catalog;
-mod changes;
-mod checkout;
-mod clearing;
-mod closure;
-mod contents;
+mod catalog;
 mod digest;
 mod elf;
-mod ensure;
 mod error;
-mod filesystem;
-mod flavour;
-mod guard;
-mod inside;
-mod installed;
-pub mod inventory;
-mod kept;
-mod layer;
-pub mod libtorch;
+mod glibc;
+mod inspect;
+mod libtorch;
+mod load;
 pub mod lock;
-mod lock_state;
 mod measure;
-mod newer;
 mod oci;
-mod parts;
-mod pip;
 mod program;
-pub mod progress;
-pub mod reserved;
-mod resolve;
-mod revision;
-mod runtime;
-mod sbom;
-pub mod scenario;
-mod sources;
-pub mod spec;
-mod toolchain;
-mod unpacked;
-pub mod verify;
-mod versions;
-mod wheel;
-mod wheels;
+mod progress;
+mod prune;
+mod spec;
+mod store;
 mod workers;
+mod workload;
 
-pub use aside::check_place;
-pub use assembly::{Assembly, ImageFacts, assemble, lock_without_scenario, parts};
-pub use base::{check_debian_tools, fetch_base, with_known_digest, write_debian_base};
-pub use cache::Cache;
+pub use assembly::{
+    Assembly, ImageFacts, assemble,
+    lock_state::LockState,
+    lock_without_scenario,
+    sources::{LockUse, Sources, libtorch_of, scenario_of},
+};
+pub use atomic_write::check_place;
+pub use base::{
+    check_debian_tools,
+    image::{fetch_base, with_known_digest},
+    write_debian_base,
+};
 pub use catalog::{Catalog, Image};
-pub use changes::Change;
-pub use clearing::{Cleared, Clearing, Removed, clear_cache};
-pub use contents::{LABEL_IMAGE, LIBTORCH_IN_IMAGE, SCENARIO_IN_IMAGE};
 pub use digest::{Digest, ParseDigestError};
-pub use elf::Glibc;
-pub use ensure::{Loaded, Ready, ensure};
 pub use error::{Error, Result};
-pub use flavour::{Flavour, KNOWN_TORCH, KnownTorch};
-pub use installed::installed_version;
-pub use libtorch::Libtorch;
-pub use lock_state::LockState;
+pub use glibc::Glibc;
+pub use inspect::{
+    outdated::outdated,
+    parts::{Parts, parts},
+    sbom::{sbom, write_sbom},
+    verify::{Difference, Verification, verify},
+};
+pub use libtorch::{Libtorch, installed::installed_version};
+pub use load::{
+    Loaded, Ready, ensure,
+    inventory::{self, Present},
+};
+pub use lock::changes::Change;
 pub use measure::{Measured, WithDownloads, measure};
-pub use newer::newer;
-pub use parts::Parts;
 pub use progress::{Action, Meter, Progress, Silent};
-pub use runtime::LocalRuntime;
-pub use sbom::{sbom, write_sbom};
-pub use scenario::ScenarioBinary;
-pub use sources::{LockUse, Sources, libtorch_of, scenario_of};
-pub use spec::{Base, LibtorchSpec, Spec};
+pub use prune::{Cleared, Clearing, Removed, clear_cache};
+pub use spec::{
+    Base, LibtorchSpec, Spec,
+    flavour::{Flavour, KNOWN_TORCH, KnownTorch},
+    reserved::environment as reserved_environment,
+};
+pub use store::Cache;
+pub use workload::{ScenarioBinary, cargo, runtime::LocalRuntime};

@@ -11,14 +11,12 @@ use std::{
 use crate::{
     Action, Assembly, Error, Image, Meter, Progress, Result, Sources,
     assembly::assemble,
-    cache::Cache,
     digest::HashingWriter,
     error::at,
-    libtorch::Parts,
+    inspect::verify::{fresh_cache, verify},
+    libtorch::{Parts, wheels},
     lock::LibtorchLock,
-    unpacked,
-    verify::{fresh_cache, verify},
-    wheels,
+    store::{Cache, library_store as unpacked},
 };
 
 /// What making an image took, in seconds. The scenario binary is compiled already, and but for

@@ -13,14 +13,14 @@ use tar::EntryType;
 use super::{BaseLayer, ReadyBase};
 use crate::{
     Digest, Error, Glibc, Result,
-    cache::{Cache, read_note},
+    base::filesystem::Filesystem,
     digest::HashingWriter,
     elf::Dynamic,
     error::at,
-    filesystem::Filesystem,
-    layer::{BLOCK_BYTES, ExactFile, LayerId, Source},
     lock::BaseLock,
+    oci::layer::{BLOCK_BYTES, ExactFile, LayerId, Source},
     progress::{Action, Progress},
+    store::{Cache, read_note},
 };
 
 /// Changes whenever the same archive would be known otherwise.
@@ -173,7 +173,7 @@ fn look_into(file: &Path, digest: Digest, cache: &Cache, progress: &dyn Progress
     }
     for path in files.paths() {
         let name = path.rsplit('/').next().unwrap_or_default();
-        if name.starts_with("ld-linux") || crate::wheel::is_library(name) {
+        if name.starts_with("ld-linux") || crate::elf::is_library(name) {
             known.libraries.insert(name.to_owned());
         }
     }

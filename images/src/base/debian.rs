@@ -11,14 +11,15 @@ use tar::EntryType;
 
 use super::{ReadyBase, archive::archive};
 use crate::{
-    Digest, Error, Result, apt,
-    cache::Cache,
+    Digest, Error, Result,
+    base::apt,
     canonical,
     digest::HashingWriter,
     error::at,
-    layer::{Node, Tree},
     lock::{BaseLock, DebPackage},
+    oci::layer::{Node, Tree},
     progress::{Action, Progress},
+    store::Cache,
 };
 
 /// The packages of a Debian base: the C library, the C++ runtime, what libtorch and NVIDIA's

@@ -11,11 +11,11 @@ use engine::{Endpoint, Engine};
 
 use crate::{
     Base, Digest, Error, Image, Result,
-    cache::Cache,
     digest::HashingWriter,
-    ensure::blocking,
     error::at,
+    load::blocking,
     progress::{Action, Meter, Progress},
+    store::Cache,
 };
 
 /// Where the archive of an image lies in the cache.

@@ -1,30 +1,29 @@
 //! What an image stands on: the few packages that libtorch needs below it, an archive, or an image
 //! that an engine has.
 
+pub(crate) mod apt;
 mod archive;
-mod debian;
-mod image;
+pub(crate) mod debian;
+pub(crate) mod filesystem;
+pub(crate) mod image;
 
 use std::{collections::BTreeSet, fs::File, io, path::Path, process::Command};
 
 use crate::{
-    Digest, Error, Glibc, Result, apt, aside,
-    cache::Cache,
+    Digest, Error, Glibc, Result, atomic_write,
+    base::filesystem::Filesystem,
     error::at,
-    filesystem::Filesystem,
-    layer::{LayerId, Source},
     lock::BaseLock,
+    oci::layer::{LayerId, Source},
     program,
     progress::Progress,
     spec::Base,
+    store::Cache,
 };
 
-pub(crate) use debian::{PACKAGES, debian_place};
-pub(crate) use image::saved_place;
-pub use image::{fetch_base, with_known_digest};
-
 use archive::archive;
-use debian::debian;
+use debian::{PACKAGES, debian};
+use image::saved_place;
 
 /// One layer of a base.
 #[derive(Debug, Clone)]
@@ -118,7 +117,7 @@ pub fn write_debian_base(to: &Path, cache: &Cache, progress: &dyn Progress) -> R
         });
     };
     let mut from = File::open(file).map_err(at(file))?;
-    aside::whole(to, |copy| io::copy(&mut from, copy).map_err(at(to)))?;
+    atomic_write::whole(to, |copy| io::copy(&mut from, copy).map_err(at(to)))?;
     Ok(id.digest)
 }
 

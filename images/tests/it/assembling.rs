@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use images::{Parts, Silent, Sources, assemble, verify::verify};
+use images::{Parts, Silent, Sources, assemble, verify};
 
 use crate::world::{SPEC, World, says};
 

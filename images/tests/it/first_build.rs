@@ -6,8 +6,8 @@ use std::{
 };
 
 use images::{
-    Assembly, Cache, Digest, Error, LockState, Meter, Progress, Result, Silent, Sources, assemble,
-    ensure, lock::Lock, progress::Action,
+    Action, Assembly, Cache, Digest, Error, LockState, Meter, Progress, Result, Silent, Sources,
+    assemble, ensure, lock::Lock,
 };
 
 use crate::{

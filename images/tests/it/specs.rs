@@ -145,7 +145,7 @@ fn an_installed_pytorch_brings_its_own_version() {
 
 #[test]
 fn what_torchgauge_sets_itself_is_refused_with_all_that_is() {
-    let everything = images::reserved::environment();
+    let everything = images::reserved_environment();
     let everything: Vec<&str> = everything.iter().map(|(name, _)| *name).collect();
     for &name in &everything {
         refused(

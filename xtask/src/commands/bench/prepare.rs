@@ -396,7 +396,7 @@ mod tests {
         let machine = record::Machine::default();
         let cuda = protocol::Device::Cuda(0);
         let device = bench_suite::device::environment(cuda, &machine).into_iter();
-        let reserved = images::reserved::environment();
+        let reserved = images::reserved_environment();
         for (name, _) in device {
             assert!(reserved.iter().any(|(known, _)| *known == name), "{name}");
         }

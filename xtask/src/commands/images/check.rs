@@ -2,10 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use images::{
-    Cache, Image, Sources,
-    verify::{Verification, verify as build_again},
-};
+use images::{Cache, Image, Sources, Verification, verify as build_again};
 use record::ImageLock;
 use serde::Serialize;
 
@@ -141,13 +138,13 @@ pub(super) async fn verify(
 
 /// What locking an image again would change.
 #[derive(Debug, Serialize)]
-struct Newer {
+struct Outdated {
     image: String,
     changes: Vec<images::Change>,
 }
 
 /// Says what locking again would change.
-pub(super) async fn newer(
+pub(super) async fn outdated(
     images: Vec<Image>,
     sources: &Sources,
     format: Format,
@@ -159,8 +156,8 @@ pub(super) async fn newer(
         let (sources, cache, progress) = (sources.clone(), cache.clone(), printer.clone());
         all.push(
             blocking(move || {
-                let changes = images::newer(&image, &sources, &cache, &progress)?;
-                Ok(Newer {
+                let changes = images::outdated(&image, &sources, &cache, &progress)?;
+                Ok(Outdated {
                     image: image.name,
                     changes,
                 })
@@ -170,18 +167,18 @@ pub(super) async fn newer(
     }
     let stale: Vec<String> = all
         .iter()
-        .filter(|newer| !newer.changes.is_empty())
-        .map(|newer| newer.image.clone())
+        .filter(|outdated| !outdated.changes.is_empty())
+        .map(|outdated| outdated.image.clone())
         .collect();
     if format == Format::Json {
         printer.json(&all)?;
     } else {
         let mut table = table(format, ["image", "what", "locked", "now"]);
-        for newer in &all {
-            for change in &newer.changes {
+        for outdated in &all {
+            for change in &outdated.changes {
                 let value = |value: &Option<String>| value.clone().unwrap_or("–".to_owned());
                 let (locked, now) = (value(&change.first), value(&change.second));
-                table.add_row([newer.image.clone(), change.name.clone(), locked, now]);
+                table.add_row([outdated.image.clone(), change.name.clone(), locked, now]);
             }
         }
         if stale.is_empty() {

@@ -37,7 +37,7 @@ pub(crate) async fn run(command: &ImagesCommand, printer: &Printer) -> Result<()
             let sources = sources(&args.sources, &root);
             if args.check {
                 let images = load(&root, &args.names)?;
-                return check::newer(images, &sources, args.format, printer).await;
+                return check::outdated(images, &sources, args.format, printer).await;
             }
             if args.workload {
                 let images = load(&root, &args.names)?;

@@ -147,7 +147,7 @@ async fn libtorch_steps(root: &Path, podman: Option<&str>, printer: &Printer) ->
         let libtorch = libtorch.with_headers(&cache, &printer)?;
         let library_path = std::env::join_paths(libtorch.library_folders()).unwrap_or_default();
         let of = |words: &[&str], last: &[&str]| -> Result<Command> {
-            let mut command = images::scenario::cargo(words[0], &root, &sources.target, &libtorch)?;
+            let mut command = images::cargo(words[0], &root, &sources.target, &libtorch)?;
             command
                 .args(&words[1..])
                 .env("LD_LIBRARY_PATH", &library_path);

@@ -1,0 +1,138 @@
+//! What lies where in an image, and what its configuration says.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    Flavour, Image, Libtorch, Result, ScenarioBinary,
+    base::ReadyBase,
+    error::at,
+    libtorch::Origin,
+    lock::BaseLock,
+    oci::{
+        archive::Settings,
+        layer::{Node, Tree},
+    },
+    spec::reserved::{
+        LABEL_BASE_DIGEST, LABEL_BASE_NAME, LABEL_DESCRIPTION, LABEL_IMAGE, LABEL_LIBTORCH,
+        LABEL_SCENARIO, LABEL_TITLE, LABEL_VERSION,
+    },
+};
+
+/// Where the scenario binary lies in every image.
+pub(crate) const SCENARIO_IN_IMAGE: &str = "/opt/torchgauge/bin/scenario";
+/// Where libtorch's libraries lie in every image.
+pub(crate) const LIBTORCH_IN_IMAGE: &str = "/opt/torchgauge/libtorch/lib";
+/// `nobody` and `nogroup`, as on Debian.
+const USER: &str = "65534:65534";
+
+/// The layer with libtorch's libraries, all in one folder.
+pub(crate) fn libtorch_tree(libtorch: &Libtorch) -> Tree {
+    let mut tree = Tree::default();
+    let folder = LIBTORCH_IN_IMAGE.trim_start_matches('/');
+    for library in &libtorch.libraries {
+        tree.insert(
+            &format!("{folder}/{}", library.name),
+            Node::File {
+                source: library.path.clone(),
+                size_bytes: library.size_bytes,
+                mode: 0o755,
+            },
+        );
+    }
+    tree
+}
+
+/// The layer with the scenario binary, and the users that containers run as.
+pub(crate) fn scenario_tree(scenario: &ScenarioBinary) -> Result<Tree> {
+    let mut tree = Tree::default();
+    let size_bytes = std::fs::metadata(&scenario.path)
+        .map_err(at(&scenario.path))?
+        .len();
+    tree.insert(
+        SCENARIO_IN_IMAGE.trim_start_matches('/'),
+        Node::File {
+            source: scenario.path.clone(),
+            size_bytes,
+            mode: 0o755,
+        },
+    );
+    let text = |content: &str| Node::Bytes {
+        content: content.as_bytes().to_vec(),
+        mode: 0o644,
+    };
+    tree.insert(
+        "etc/passwd",
+        text("root:x:0:0:root:/root:/usr/sbin/nologin\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"),
+    );
+    tree.insert("etc/group", text("root:x:0:\nnogroup:x:65534:\n"));
+    Ok(tree)
+}
+
+/// The image's environment, sorted by name: the base's, the spec's, and what libtorch needs.
+pub(crate) fn environment(
+    image: &Image,
+    libtorch: &Libtorch,
+    base: &ReadyBase,
+) -> BTreeMap<String, String> {
+    let mut environment = BTreeMap::new();
+    for pair in &base.environment {
+        if let Some((name, value)) = pair.split_once('=') {
+            environment.insert(name.to_owned(), value.to_owned());
+        }
+    }
+    environment.extend(image.spec.environment.clone());
+    let mut library_path = match &libtorch.origin {
+        Origin::Inside(folders) => folders.join(":"),
+        Origin::Wheels(..) | Origin::Installed(_) | Origin::Folder(_) => {
+            LIBTORCH_IN_IMAGE.to_owned()
+        }
+    };
+    if libtorch.flavour == Flavour::Cuda {
+        // Where the driver's libraries come to lie when its folder is bound into a container.
+        library_path.push_str(":/usr/local/nvidia/lib64:/usr/local/nvidia/lib");
+        environment
+            .entry("NVIDIA_DRIVER_CAPABILITIES".to_owned())
+            .or_insert_with(|| "compute,utility".to_owned());
+    }
+    environment.insert("LD_LIBRARY_PATH".to_owned(), library_path);
+    environment
+        .entry("PATH".to_owned())
+        .or_insert_with(|| "/opt/torchgauge/bin:/usr/sbin:/usr/bin".to_owned());
+    environment
+}
+
+/// What the image's configuration says.
+pub(crate) fn settings(
+    image: &Image,
+    libtorch: &Libtorch,
+    scenario: &ScenarioBinary,
+    base: &ReadyBase,
+) -> Settings {
+    let mut labels = image.spec.labels.clone();
+    for (name, value) in [
+        (LABEL_IMAGE, image.name.clone()),
+        (LABEL_LIBTORCH, libtorch.name.clone()),
+        (LABEL_SCENARIO, scenario.sha256.to_string()),
+        (LABEL_TITLE, format!("torchgauge {}", image.name)),
+        (LABEL_DESCRIPTION, image.spec.description.clone()),
+        (LABEL_VERSION, libtorch.name.clone()),
+    ] {
+        labels.insert(name.to_owned(), value);
+    }
+    if let BaseLock::Image(reference) = &base.lock
+        && let Some((name, digest)) = reference.split_once('@')
+    {
+        for (key, value) in [(LABEL_BASE_NAME, name), (LABEL_BASE_DIGEST, digest)] {
+            labels.insert(key.to_owned(), value.to_owned());
+        }
+    }
+    Settings {
+        environment: environment(image, libtorch, base)
+            .into_iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect(),
+        labels,
+        entrypoint: vec![SCENARIO_IN_IMAGE.to_owned()],
+        user: USER.to_owned(),
+    }
+}

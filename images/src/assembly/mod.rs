@@ -1,0 +1,389 @@
+//! Putting an image together: which layers, which documents, which IDs. Nothing here asks an engine.
+
+mod compat_check;
+pub(crate) mod contents;
+pub(crate) mod lock_state;
+pub(crate) mod sources;
+
+use std::{collections::BTreeMap, path::PathBuf, thread};
+
+use crate::{
+    Base, Digest, Error, Flavour, Image, Libtorch, LibtorchSpec, Result, ScenarioBinary,
+    assembly::{
+        compat_check::{check_glibc, check_libraries},
+        contents::{libtorch_tree, scenario_tree, settings},
+        lock_state::LockState,
+        sources::{
+            LockUse, Sources, base_in_words, find_base, find_libtorch, scenario_of, usable_lock,
+        },
+    },
+    base::ReadyBase,
+    libtorch::{Origin, versions},
+    lock::{
+        Expected, ExpectedImage, ExpectedLayer, InstalledLibrary, InstalledLock, LOCK_VERSION,
+        LibtorchLock, Lock, PLATFORM,
+    },
+    oci::{
+        archive::Documents,
+        layer::{LayerId, Source, Tree},
+    },
+    progress::Progress,
+    store::Cache,
+    workload::{tch_workspace, toolchain},
+};
+
+/// One layer of an assembled image.
+#[derive(Debug, Clone)]
+pub(crate) struct Layer {
+    pub(crate) name: &'static str,
+    pub(crate) id: LayerId,
+    pub(crate) source: Source,
+}
+
+/// What an assembled image is made of, for records and reports.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageFacts {
+    /// The spec's name.
+    pub name: String,
+    /// torch's version.
+    pub libtorch_version: String,
+    /// The flavour's full name, such as `2.11.0+cu130`.
+    pub libtorch_name: String,
+    /// With or without CUDA.
+    pub flavour: Flavour,
+    /// Digest of the scenario binary.
+    pub scenario_sha256: Digest,
+    /// What it stands on, in words.
+    pub base: String,
+    /// glibc's version in the base.
+    pub glibc: Option<String>,
+    /// The layers: name, digest, size as a tar archive.
+    pub layers: Vec<ExpectedLayer>,
+    /// How it stands to its lock.
+    pub lock: LockState,
+}
+
+impl ImageFacts {
+    /// The sum of the layers' sizes.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.layers.iter().map(|layer| layer.size_bytes).sum()
+    }
+}
+
+/// An image that is ready to be loaded into an engine.
+#[derive(Debug, Clone)]
+pub struct Assembly {
+    /// The name that it gets: `torchgauge/<spec name>:<start of its configuration's digest>`.
+    pub reference: String,
+    /// Its ID on Docker's graph drivers and on Podman.
+    pub config_id: Digest,
+    /// Its ID on Docker's containerd store.
+    pub manifest_id: Digest,
+    /// What it is made of.
+    pub facts: ImageFacts,
+    /// Versions that its libraries state themselves: torch, CUDA, cuDNN, NCCL, glibc.
+    pub versions: BTreeMap<String, String>,
+    /// The lock that this build would write.
+    pub lock: Lock,
+    pub(crate) layers: Vec<Layer>,
+    pub(crate) scenario: PathBuf,
+    pub(crate) workspace: PathBuf,
+    pub(crate) documents: Documents,
+    environment: Vec<String>,
+}
+
+impl Assembly {
+    /// The image's environment.
+    #[must_use]
+    pub fn environment(&self) -> BTreeMap<String, String> {
+        self.environment
+            .iter()
+            .filter_map(|pair| pair.split_once('='))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect()
+    }
+}
+
+/// Everything below the scenario binary.
+pub(crate) struct Lower {
+    pub(crate) base: ReadyBase,
+    base_note: Option<String>,
+    pub(crate) libtorch: Libtorch,
+    libtorch_lock: LibtorchLock,
+    layers: Vec<Layer>,
+}
+
+impl Lower {
+    pub(crate) fn ready(
+        image: &Image,
+        sources: &Sources,
+        cache: &Cache,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
+        if sources.locks == LockUse::Required && image.lock.is_none() {
+            return Err(Error::NoLock {
+                image: image.name.clone(),
+            });
+        }
+        let lock = usable_lock(image, sources)?;
+        let find_base = || find_base(image, lock, sources, cache, progress);
+        let find_libtorch = |base: Option<&ReadyBase>| {
+            let base = || match base {
+                Some(base) => Ok(base.clone()),
+                None => find_base().map(|(base, _)| base),
+            };
+            find_libtorch(image, sources, base, cache, progress)
+        };
+        let spec = &image.spec;
+        let is_inside = matches!(spec.libtorch, LibtorchSpec::Inside { .. });
+        // What lies on this machine is read in seconds: what is wrong with it is said before
+        // anything is resolved or downloaded.
+        let has_local_base = sources.base_archive.is_some() || spec.base != Base::Debian;
+        let is_installed = matches!(spec.libtorch, LibtorchSpec::Installed { .. });
+        let ((base, base_note), found) = if is_inside || has_local_base {
+            let base = find_base()?;
+            let found = find_libtorch(Some(&base.0))?;
+            (base, found)
+        } else if is_installed || sources.libtorch.is_some() {
+            let found = find_libtorch(None)?;
+            (find_base()?, found)
+        } else {
+            // Neither needs the other, and each leaves cores idle for a while.
+            thread::scope(|scope| {
+                let base = scope.spawn(find_base);
+                let found = find_libtorch(None);
+                let base = base
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                Ok::<_, Error>((base?, found?))
+            })?
+        };
+        let libtorch = found.libtorch;
+        let libtorch_lock = match found.lock {
+            Some(lock) => lock,
+            None => LibtorchLock::Installed(installed_lock(&libtorch, cache, progress)?),
+        };
+        let mut layers: Vec<Layer> = base
+            .layers
+            .iter()
+            .map(|layer| Layer {
+                name: "base",
+                id: layer.id,
+                source: layer.source.clone(),
+            })
+            .collect();
+        // What the base holds already needs no layer.
+        if !matches!(libtorch.origin, Origin::Inside(_)) {
+            let tree = libtorch_tree(&libtorch);
+            // Libraries with the digests of a lock come to the layer of that lock.
+            let locked = lock.and_then(|lock| lock.layer("libtorch"));
+            if let Some(locked) = locked.filter(|_| found.is_fresh && !sources.rehash) {
+                let id = LayerId {
+                    digest: locked.digest,
+                    size_bytes: locked.size_bytes,
+                };
+                tree.remember_id(id, cache)?;
+            }
+            layers.push(layer(image, "libtorch", tree, cache, progress)?);
+        }
+        Ok(Self {
+            base,
+            base_note,
+            libtorch,
+            libtorch_lock,
+            layers,
+        })
+    }
+
+    pub(crate) fn into_lock(
+        self,
+        image: &Image,
+        sources: &Sources,
+        whole: Option<ExpectedImage>,
+    ) -> Lock {
+        Lock {
+            version: LOCK_VERSION,
+            image: image.name.clone(),
+            spec: image.spec.digest(),
+            platform: PLATFORM.to_owned(),
+            toolchain: toolchain::here(&sources.workspace, &self.libtorch.version),
+            expected: self.expected(whole),
+            base: self.base.lock,
+            libtorch: self.libtorch_lock,
+            seal: Digest::of(b""),
+        }
+        .sealed()
+    }
+
+    pub(crate) fn versions(&self, cache: &Cache) -> Result<BTreeMap<String, String>> {
+        let of_libtorch = versions::of(&self.libtorch, cache)?;
+        Ok(versions::with_glibc(of_libtorch, self.base.glibc))
+    }
+
+    fn expected(&self, whole: Option<ExpectedImage>) -> Expected {
+        Expected {
+            layers: self.layers.iter().map(Layer::expected).collect(),
+            image: whole,
+        }
+    }
+}
+
+impl Layer {
+    fn expected(&self) -> ExpectedLayer {
+        ExpectedLayer {
+            name: self.name.to_owned(),
+            digest: self.id.digest,
+            size_bytes: self.id.size_bytes,
+        }
+    }
+}
+
+fn layer(
+    image: &Image,
+    name: &'static str,
+    tree: Tree,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<Layer> {
+    Ok(Layer {
+        name,
+        id: tree.id(&format!("{} {name}", image.name), cache, progress)?,
+        source: Source::Tree(tree),
+    })
+}
+
+/// Resolves an image anew and returns its lock without the scenario binary: everything below it,
+/// for versions that no scenario binary is built for here.
+pub fn lock_without_scenario(
+    image: &Image,
+    sources: &Sources,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<Lock> {
+    Ok(Lower::ready(image, sources, cache, progress)?.into_lock(image, sources, None))
+}
+
+/// Gets every part of an image and works out its layers and IDs. Takes minutes the first time
+/// and well under a second when nothing has changed.
+pub fn assemble(
+    image: &Image,
+    sources: &Sources,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<Assembly> {
+    sources.check(cache, progress)?;
+    let lower = Lower::ready(image, sources, cache, progress)?;
+    let scenario = scenario_of(&lower.libtorch, sources, cache, progress)?;
+    check_glibc(&scenario, &lower.base)?;
+    check_libraries(&lower.libtorch, &scenario, &lower.base)?;
+    let top = layer(
+        image,
+        "scenario",
+        scenario_tree(&scenario)?,
+        cache,
+        progress,
+    )?;
+    let settings = settings(image, &lower.libtorch, &scenario, &lower.base);
+    let ids: Vec<LayerId> = lower
+        .layers
+        .iter()
+        .chain([&top])
+        .map(|layer| layer.id)
+        .collect();
+    let documents = Documents::new(&settings, &ids)?;
+    let (config_id, manifest_id) = (documents.config_id(), documents.manifest_id());
+    let compiled_from = match &sources.scenario_binary {
+        Some(_) => None,
+        None => Some(tch_workspace::sources_digest(
+            &sources.workspace,
+            &lower.libtorch.version,
+        )?),
+    };
+    let whole = ExpectedImage {
+        scenario: scenario.sha256,
+        sources: compiled_from,
+        layer: top.expected(),
+        config_id,
+        manifest_id,
+    };
+    let toolchain = toolchain::here(&sources.workspace, &lower.libtorch.version);
+    let state = lock_state::compare(
+        image,
+        sources,
+        usable_lock(image, sources)?,
+        &lower.expected(Some(whole.clone())),
+        &lower.libtorch_lock,
+        &toolchain,
+        lower.base_note.clone(),
+    );
+    if sources.locks == LockUse::Required
+        && let LockState::Differs(cause) = state
+    {
+        return Err(Error::LockDiffers {
+            image: image.name.clone(),
+            cause,
+        });
+    }
+    let mut layers = lower.layers.clone();
+    layers.push(top);
+    let facts = facts(image, sources, &lower, &scenario, &layers, state);
+    Ok(Assembly {
+        reference: format!("torchgauge/{}:{}", image.name, config_id.short()),
+        config_id,
+        manifest_id,
+        facts,
+        versions: lower.versions(cache)?,
+        lock: lower.into_lock(image, sources, Some(whole)),
+        layers,
+        scenario: scenario.path,
+        workspace: sources.workspace.clone(),
+        documents,
+        environment: settings.environment,
+    })
+}
+
+fn facts(
+    image: &Image,
+    sources: &Sources,
+    lower: &Lower,
+    scenario: &ScenarioBinary,
+    layers: &[Layer],
+    lock: LockState,
+) -> ImageFacts {
+    ImageFacts {
+        name: image.name.clone(),
+        libtorch_version: lower.libtorch.version.clone(),
+        libtorch_name: lower.libtorch.name.clone(),
+        flavour: lower.libtorch.flavour,
+        scenario_sha256: scenario.sha256,
+        base: base_in_words(image, sources),
+        glibc: lower.base.glibc.map(|glibc| glibc.to_string()),
+        layers: layers.iter().map(Layer::expected).collect(),
+        lock,
+    }
+}
+
+fn installed_lock(
+    libtorch: &Libtorch,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<InstalledLock> {
+    let libraries = libtorch
+        .libraries
+        .iter()
+        .map(|library| {
+            Ok(InstalledLibrary {
+                name: library.name.clone(),
+                size_bytes: library.size_bytes,
+                sha256: cache.digest_of(&library.path, progress)?,
+            })
+        })
+        .collect::<Result<Vec<_>>>()?;
+    Ok(InstalledLock {
+        version: libtorch.version.clone(),
+        flavour: libtorch.flavour,
+        name: libtorch.name.clone(),
+        libraries,
+    })
+}

@@ -1,0 +1,239 @@
+//! Where the parts of images come from on this machine, and what locks say about them.
+
+use std::path::PathBuf;
+
+use crate::{
+    Base, Error, Flavour, Image, Libtorch, LibtorchSpec, Result, ScenarioBinary,
+    base::{self, ReadyBase},
+    libtorch::{Parts, folder, in_base, installed, kept, wheels::fetch_telling},
+    lock::{LibtorchLock, Lock, WheelsLock},
+    progress::Progress,
+    store::Cache,
+    workload,
+};
+
+/// What locks mean to a build.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LockUse {
+    /// An image is built from its lock alone; no lock is an error.
+    Required,
+    /// The lock is used where there is one. Where the machine's apt no longer offers a locked
+    /// Debian package, what it offers now is taken instead, and [`LockState`] says so.
+    #[default]
+    Preferred,
+    /// Everything is resolved anew.
+    Ignored,
+}
+
+/// Where the parts of images come from on this machine.
+#[derive(Debug, Clone)]
+pub struct Sources {
+    /// The checkout, to build the scenario binary from.
+    pub workspace: PathBuf,
+    /// cargo's target folder.
+    pub target: PathBuf,
+    /// A libtorch folder to use instead of the spec's (`--libtorch`, `LIBTORCH`).
+    pub libtorch: Option<PathBuf>,
+    /// A scenario binary that is there already (`--scenario-binary`, `TORCHGAUGE_SCENARIO`).
+    pub scenario_binary: Option<PathBuf>,
+    /// A base archive to use instead of the spec's base (`--base-archive`, `TORCHGAUGE_BASE`).
+    pub base_archive: Option<PathBuf>,
+    /// What locks mean.
+    pub locks: LockUse,
+    /// Hash every layer from its bytes, also where the lock knows the digest that libraries with
+    /// the locked digests come to.
+    pub rehash: bool,
+}
+
+impl Sources {
+    /// Checks the scenario binary that was given, if one was: what is wrong with it is known at
+    /// once, and would show only after everything below it was fetched.
+    pub fn check(&self, cache: &Cache, progress: &dyn Progress) -> Result<()> {
+        match &self.scenario_binary {
+            Some(file) => ScenarioBinary::existing(file, cache, progress).map(drop),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A libtorch on this machine, and how it came there.
+pub(crate) struct FoundLibtorch {
+    pub(crate) libtorch: Libtorch,
+    /// Its lock, where it is out of wheels.
+    pub(crate) lock: Option<LibtorchLock>,
+    /// Whether it was put together just now, of libraries that had the locked digests when they were
+    /// last read.
+    pub(crate) is_fresh: bool,
+}
+
+impl FoundLibtorch {
+    fn unlocked(libtorch: Libtorch) -> Self {
+        Self {
+            libtorch,
+            lock: None,
+            is_fresh: false,
+        }
+    }
+}
+
+/// The libtorch of an image on this machine: for images, and for plain processes.
+pub fn libtorch_of(
+    image: &Image,
+    sources: &Sources,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<Libtorch> {
+    let base = || {
+        let lock = usable_lock(image, sources)?;
+        Ok(find_base(image, lock, sources, cache, progress)?.0)
+    };
+    find_libtorch(image, sources, base, cache, progress).map(|found| found.libtorch)
+}
+
+/// The libtorch of an image. `base` is asked for only where libtorch lies inside it.
+pub(crate) fn find_libtorch(
+    image: &Image,
+    sources: &Sources,
+    base: impl FnOnce() -> Result<ReadyBase>,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<FoundLibtorch> {
+    let flavour = image.spec.libtorch.flavour();
+    if let Some(folder) = &sources.libtorch {
+        return folder::from_folder(folder, flavour, cache, progress).map(FoundLibtorch::unlocked);
+    }
+    match &image.spec.libtorch {
+        LibtorchSpec::Installed { folder, .. } => {
+            installed::installed(folder.as_deref(), flavour, cache, progress)
+                .map(FoundLibtorch::unlocked)
+        }
+        LibtorchSpec::Inside { folder, .. } => {
+            in_base::libtorch(&base()?, folder.as_deref(), flavour, cache, progress)
+                .map(FoundLibtorch::unlocked)
+        }
+        LibtorchSpec::Wheels { version, .. } => {
+            let lock = match (usable_lock(image, sources)?, sources.locks) {
+                (
+                    Some(Lock {
+                        libtorch: LibtorchLock::Wheels(lock),
+                        ..
+                    }),
+                    _,
+                ) => lock.clone(),
+                (_, LockUse::Required) => {
+                    return Err(Error::NoLock {
+                        image: image.name.clone(),
+                    });
+                }
+                (_, locks) => {
+                    return unlocked_wheels(version, flavour, locks, cache, progress);
+                }
+            };
+            let (libtorch, is_fresh) = fetch_telling(&lock, Parts::All, cache, progress)?;
+            Ok(FoundLibtorch {
+                libtorch,
+                lock: Some(LibtorchLock::Wheels(lock)),
+                is_fresh,
+            })
+        }
+    }
+}
+
+/// A libtorch out of wheels for an image that has no lock, or whose lock is not to be used.
+fn unlocked_wheels(
+    version: &str,
+    flavour: Flavour,
+    locks: LockUse,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<FoundLibtorch> {
+    let found = |lock: WheelsLock| -> Result<FoundLibtorch> {
+        let (libtorch, is_fresh) = fetch_telling(&lock, Parts::All, cache, progress)?;
+        Ok(FoundLibtorch {
+            libtorch,
+            lock: Some(LibtorchLock::Wheels(lock)),
+            is_fresh,
+        })
+    };
+    let new = || kept::new(version, flavour, cache, progress);
+    if locks == LockUse::Ignored {
+        return found(new()?.lock);
+    }
+    let resolution = kept::kept_or_new(version, flavour, cache, progress)?;
+    match found(resolution.lock) {
+        // What was kept may have left the index since, or be another file there by now.
+        Err(error @ (Error::NotOffered { .. } | Error::WrongHash { .. })) if resolution.is_kept => {
+            progress.note(&format!("{error}; asking pip anew"));
+            found(new()?.lock)
+        }
+        other => other,
+    }
+}
+
+/// The image's lock, where it is to be used and fits the spec.
+pub(crate) fn usable_lock<'a>(image: &'a Image, sources: &Sources) -> Result<Option<&'a Lock>> {
+    if image.lock.is_none() || sources.locks == LockUse::Ignored {
+        return Ok(None);
+    }
+    image.usable_lock().map(Some)
+}
+
+/// The scenario binary for a libtorch: the given one, or built now.
+pub fn scenario_of(
+    libtorch: &Libtorch,
+    sources: &Sources,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<ScenarioBinary> {
+    match &sources.scenario_binary {
+        Some(file) => ScenarioBinary::existing(file, cache, progress),
+        None => workload::build(
+            &sources.workspace,
+            &sources.target,
+            libtorch,
+            cache,
+            progress,
+        ),
+    }
+}
+
+/// The base, and how it differs from the locked one.
+pub(crate) fn find_base(
+    image: &Image,
+    lock: Option<&Lock>,
+    sources: &Sources,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<(ReadyBase, Option<String>)> {
+    if let Some(file) = &sources.base_archive {
+        let base = base::ready(&Base::Archive(file.clone()), None, cache, progress)?;
+        return Ok((base, None));
+    }
+    let locked = lock.map(|lock| &lock.base);
+    match base::ready(&image.spec.base, locked, cache, progress) {
+        Err(error @ Error::NoPackage { .. })
+            if locked.is_some() && sources.locks == LockUse::Preferred =>
+        {
+            let note = format!("the base is not the locked one: {error}");
+            progress.note(&note);
+            Ok((
+                base::ready(&image.spec.base, None, cache, progress)?,
+                Some(note),
+            ))
+        }
+        other => other.map(|base| (base, None)),
+    }
+}
+
+/// What the image stands on, for people and records: of an archive its name, for its folder is
+/// this machine's alone.
+pub(crate) fn base_in_words(image: &Image, sources: &Sources) -> String {
+    match (&sources.base_archive, &image.spec.base) {
+        (Some(file), _) | (None, Base::Archive(file)) => {
+            let name = file.file_name().unwrap_or(file.as_os_str());
+            format!("archive {}", name.to_string_lossy())
+        }
+        (None, Base::Debian) => "debian packages".to_owned(),
+        (None, Base::Image(reference)) => format!("image {reference}"),
+    }
+}

@@ -1,0 +1,76 @@
+//! What an image is made of below the scenario binary: what explains how it differs from another.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    Assembly, Image, Result, Sources,
+    assembly::{Lower, contents::environment},
+    lock::Lock,
+    progress::Progress,
+    store::Cache,
+};
+
+/// What an image is made of below the scenario binary, by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parts {
+    /// Versions that libraries state themselves: CUDA, cuDNN, NCCL, glibc, torch.
+    pub versions: BTreeMap<String, String>,
+    /// Debian packages and wheels, by version.
+    pub packages: BTreeMap<String, String>,
+    /// The image's environment.
+    pub environment: BTreeMap<String, String>,
+    /// libtorch's libraries, in bytes.
+    pub libraries: BTreeMap<String, u64>,
+    /// The layers from the bottom up, in bytes.
+    pub layers: Vec<(String, u64)>,
+}
+
+impl Parts {
+    pub(crate) fn new(
+        versions: BTreeMap<String, String>,
+        environment: BTreeMap<String, String>,
+        lock: &Lock,
+    ) -> Self {
+        let layers = lock.expected.layers.iter();
+        let top = lock.expected.image.iter().map(|image| &image.layer);
+        Self {
+            versions,
+            packages: lock.packages(),
+            environment,
+            libraries: lock
+                .libtorch
+                .libraries()
+                .map(|(name, bytes, _)| (name.to_owned(), bytes))
+                .collect(),
+            layers: layers
+                .chain(top)
+                .map(|layer| (layer.name.clone(), layer.size_bytes))
+                .collect(),
+        }
+    }
+}
+
+impl From<&Assembly> for Parts {
+    fn from(assembly: &Assembly) -> Self {
+        Self::new(
+            assembly.versions.clone(),
+            assembly.environment(),
+            &assembly.lock,
+        )
+    }
+}
+
+/// What explains how an image differs from another: everything below the scenario binary, so that
+/// nothing is compiled for it.
+pub fn parts(
+    image: &Image,
+    sources: &Sources,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<Parts> {
+    let lower = Lower::ready(image, sources, cache, progress)?;
+    let versions = lower.versions(cache)?;
+    let environment = environment(image, &lower.libtorch, &lower.base);
+    let lock = lower.into_lock(image, sources, None);
+    Ok(Parts::new(versions, environment, &lock))
+}

@@ -1,0 +1,281 @@
+//! Building an image once more from scratch, and comparing.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::Read,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::{
+    Assembly, Digest, Error, Image, Result,
+    assembly::{Layer, assemble, sources::Sources},
+    digest::HashingWriter,
+    error::at,
+    program,
+    progress::Progress,
+    store::Cache,
+};
+
+/// What a second build gave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verification {
+    /// The first build's ID (of its configuration).
+    pub expected: Digest,
+    /// The second build's ID (of its configuration).
+    pub found: Digest,
+    /// Each layer: name, the first build's digest, the second's.
+    pub layers: Vec<(String, Digest, Digest)>,
+    /// The first difference, where there is one.
+    pub difference: Option<Difference>,
+}
+
+/// Where two builds of an image first differ.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// The layer, or `configuration`.
+    pub layer: String,
+    /// The file in it.
+    pub file: Option<String>,
+    /// What differs, in words.
+    pub what: String,
+}
+
+impl Verification {
+    /// Whether both builds gave the same image.
+    #[must_use]
+    pub fn is_identical(&self) -> bool {
+        self.expected == self.found
+    }
+}
+
+/// Builds an image again from scratch and compares it with `first`, layer by layer.
+///
+/// "From scratch": an empty cache in another folder (downloaded packages are taken along and
+/// hashed again), and the scenario binary compiled in a copy of the checkout's sources, unless
+/// [`Sources::scenario_binary`] gives one. Compiling takes minutes.
+pub fn verify(
+    image: &Image,
+    first: &Assembly,
+    sources: &Sources,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<Verification> {
+    let scratch = cache.scratch()?;
+    let second_cache = fresh_cache(cache, &scratch.path().join("cache"))?;
+    let mut second_sources = Sources {
+        rehash: true,
+        ..sources.clone()
+    };
+    if sources.scenario_binary.is_none() {
+        let checkout = scratch.path().join("checkout");
+        copy_checkout(&sources.workspace, &checkout)?;
+        second_sources.workspace = checkout;
+        second_sources.target = scratch.path().join("target");
+    }
+    let second = assemble(image, &second_sources, &second_cache, progress)?;
+    compare(first, &second)
+}
+
+/// Compares two builds of an image.
+pub(crate) fn compare(first: &Assembly, second: &Assembly) -> Result<Verification> {
+    let layers = first
+        .layers
+        .iter()
+        .zip(&second.layers)
+        .map(|(a, b)| (a.name.to_owned(), a.id.digest, b.id.digest))
+        .collect();
+    Ok(Verification {
+        expected: first.config_id,
+        found: second.config_id,
+        layers,
+        difference: first_difference(first, second)?,
+    })
+}
+
+fn first_difference(first: &Assembly, second: &Assembly) -> Result<Option<Difference>> {
+    for (a, b) in first.layers.iter().zip(&second.layers) {
+        if a.id.digest != b.id.digest {
+            return difference_in_layer(a, b).map(Some);
+        }
+    }
+    let elsewhere = |what: &str| {
+        Some(Difference {
+            layer: "configuration".to_owned(),
+            file: None,
+            what: what.to_owned(),
+        })
+    };
+    Ok(if first.layers.len() != second.layers.len() {
+        elsewhere("the number of layers")
+    } else if first.config_id != second.config_id {
+        elsewhere("environment, labels or entry point")
+    } else {
+        None
+    })
+}
+
+fn difference_in_layer(a: &Layer, b: &Layer) -> Result<Difference> {
+    let (digest_a, files_a) = files_of(a)?;
+    let (digest_b, files_b) = files_of(b)?;
+    for (digest, layer, which) in [(digest_a, a, "first"), (digest_b, b, "second")] {
+        // A hash is kept by path, size, time and inode; a file that was changed behind all four
+        // is found only here, where the bytes are read again.
+        if digest != layer.id.digest {
+            return Ok(Difference {
+                layer: a.name.to_owned(),
+                file: None,
+                what: format!(
+                    "the {which} build took it for {} by an older hash, and its bytes are {digest} \
+                     now: a file was changed that kept its size, time and inode",
+                    layer.id.digest
+                ),
+            });
+        }
+    }
+    let difference = |file: &str, what: String| Difference {
+        layer: a.name.to_owned(),
+        file: Some(format!("/{file}")),
+        what,
+    };
+    for (file, in_a) in &files_a {
+        match files_b.get(file) {
+            None => return Ok(difference(file, "only the first build has it".to_owned())),
+            Some(in_b) if in_b != in_a => {
+                return Ok(difference(file, format!("{in_a} against {in_b}")));
+            }
+            Some(_) => {}
+        }
+    }
+    if let Some(file) = files_b.keys().find(|file| !files_a.contains_key(*file)) {
+        return Ok(difference(file, "only the second build has it".to_owned()));
+    }
+    Ok(Difference {
+        layer: a.name.to_owned(),
+        file: None,
+        what: "the order or the headers of the archive".to_owned(),
+    })
+}
+
+/// A layer's digest, read again, and each of its entries: path to what it is.
+fn files_of(layer: &Layer) -> Result<(Digest, BTreeMap<String, String>)> {
+    let scratch = tempfile::tempfile().map_err(at(Path::new("temporary file")))?;
+    let failed = |error| at(Path::new(layer.name))(error);
+    let writer = std::io::BufWriter::with_capacity(1 << 20, scratch);
+    let mut writer = HashingWriter::new(writer);
+    layer.source.write(layer.id.size_bytes, &mut writer)?;
+    let (writer, digest, _) = writer.finish();
+    let mut file = writer
+        .into_inner()
+        .map_err(|error| failed(error.into_error()))?;
+    std::io::Seek::rewind(&mut file).map_err(failed)?;
+    let mut archive = tar::Archive::new(std::io::BufReader::with_capacity(1 << 20, file));
+    let mut files = BTreeMap::new();
+    for entry in archive.entries().map_err(failed)? {
+        let mut entry = entry.map_err(failed)?;
+        let path = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+        let header = entry.header();
+        let kind = header.entry_type();
+        let mode = header.mode().map_err(failed)?;
+        let link = entry
+            .link_name_bytes()
+            .map(|link| String::from_utf8_lossy(&link).into_owned());
+        let content = Digest::of_reader(entry.by_ref(), |_| {}).map_err(failed)?;
+        let what = match link {
+            Some(link) => format!("a link to {link}"),
+            None if kind.is_dir() => format!("a folder with mode {mode:o}"),
+            None => format!("{content} with mode {mode:o}"),
+        };
+        files.insert(path, what);
+    }
+    Ok((digest, files))
+}
+
+/// A cache with nothing in it but what another one has downloaded: packages, and base images that
+/// were taken out of an engine.
+pub(crate) fn fresh_cache(cache: &Cache, root: &Path) -> Result<Cache> {
+    let fresh = Cache::at(root)?;
+    // What pip resolved goes along as well: it is what the second build is to be made of.
+    for folder in ["wheels", "debs", "resolved"] {
+        take_along(cache, &fresh, folder, |_| true)?;
+    }
+    take_along(cache, &fresh, "bases", |name| name.starts_with("image-"))?;
+    Ok(fresh)
+}
+
+/// Links or copies downloaded packages into another cache, where they are hashed again.
+fn take_along(
+    cache: &Cache,
+    fresh: &Cache,
+    folder: &str,
+    wanted: impl Fn(&str) -> bool,
+) -> Result<()> {
+    let from = cache.folder(folder);
+    for entry in fs::read_dir(&from).map_err(at(&from))? {
+        let entry = entry.map_err(at(&from))?;
+        if wanted(&entry.file_name().to_string_lossy()) {
+            let place = fresh.folder(folder).join(entry.file_name());
+            fresh.link(&entry.path(), &place)?;
+        }
+    }
+    Ok(())
+}
+
+/// Copies the files that git knows or would add, or everything but the large folders where the
+/// checkout is none of git's.
+fn copy_checkout(from: &Path, to: &Path) -> Result<()> {
+    for file in checkout_files(from)? {
+        let (source, place) = (from.join(&file), to.join(&file));
+        if let Some(parent) = place.parent() {
+            fs::create_dir_all(parent).map_err(at(parent))?;
+        }
+        // A file that was deleted and not committed yet is still on git's list.
+        if source.is_file() {
+            fs::copy(&source, &place).map_err(at(&source))?;
+        }
+    }
+    Ok(())
+}
+
+fn checkout_files(from: &Path) -> Result<Vec<PathBuf>> {
+    let mut git = Command::new("git");
+    git.current_dir(from).args([
+        "-c",
+        "core.quotePath=false",
+        "ls-files",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ]);
+    if let Ok(list) = program::output(&mut git, "list the checkout's files", "") {
+        return Ok(list.lines().map(PathBuf::from).collect());
+    }
+    let mut files = Vec::new();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        let absolute = from.join(&folder);
+        for entry in fs::read_dir(&absolute).map_err(at(&absolute))? {
+            let entry = entry.map_err(at(&absolute))?;
+            let relative = folder.join(entry.file_name());
+            let kind = entry.file_type().map_err(at(&absolute))?;
+            if kind.is_dir() {
+                let large = ["target", ".git", "sessions"]
+                    .iter()
+                    .any(|name| relative == Path::new(name));
+                if !large {
+                    folders.push(relative);
+                }
+            } else if kind.is_file() {
+                files.push(relative);
+            }
+        }
+    }
+    if files.is_empty() {
+        return Err(Error::Io {
+            path: from.to_owned(),
+            source: std::io::Error::other("there is no file in the checkout"),
+        });
+    }
+    Ok(files)
+}

@@ -1,0 +1,299 @@
+//! A libtorch in a folder: which libraries programs load out of it, and which version it is.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    Digest, Error, Flavour, Result,
+    error::at,
+    libtorch::{
+        Library, Libtorch, Origin,
+        linkage::{FolderIndex, Linkage, linkage, roots},
+        wheel::read_small,
+    },
+    progress::Progress,
+    store::{Cache, forget, publish},
+};
+
+/// A libtorch in a folder that the user gave (`--libtorch`, `LIBTORCH`): an unpacked libtorch
+/// distribution, or `site-packages/torch`.
+pub(crate) fn from_folder(
+    folder: &Path,
+    flavour: Flavour,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<Libtorch> {
+    let folder = fs::canonicalize(folder).map_err(|error| Error::NoLibtorch {
+        folder: folder.to_owned(),
+        cause: error.to_string(),
+    })?;
+    let mut search = vec![folder.join("lib")];
+    if let Some(packages) = folder.parent() {
+        search.extend(nvidia_folders(packages));
+    }
+    assemble(
+        &folder,
+        &search,
+        flavour,
+        Origin::Folder(folder.clone()),
+        cache,
+        progress,
+    )
+}
+
+/// The `lib` folders of NVIDIA's packages in a site-packages folder, sorted.
+pub(crate) fn nvidia_folders(packages: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(packages.join("nvidia")) else {
+        return Vec::new();
+    };
+    let mut folders: Vec<PathBuf> = entries
+        .flatten()
+        .map(|entry| entry.path().join("lib"))
+        .filter(|lib| lib.is_dir())
+        .collect();
+    folders.sort();
+    folders
+}
+
+/// A libtorch out of the `torch` folder and the folders that its libraries lie in.
+pub(crate) fn assemble(
+    torch: &Path,
+    search: &[PathBuf],
+    flavour: Flavour,
+    origin: Origin,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<Libtorch> {
+    let found = linkage(flavour, &mut FolderIndex::new(search))?;
+    check_roots(torch, flavour, &found)?;
+    let no = |cause: &str| Error::NoLibtorch {
+        folder: torch.to_owned(),
+        cause: cause.to_owned(),
+    };
+    let version = version_of(torch).ok_or_else(|| no("its version stands nowhere"))?;
+    let name = match flavour {
+        Flavour::Cpu => format!("{version}+cpu"),
+        Flavour::Cuda => format!(
+            "{version}+{}",
+            cuda_of(torch, &found).unwrap_or("cuda".into())
+        ),
+    };
+    let libraries = found
+        .libraries
+        .iter()
+        .map(|(name, path)| {
+            // What a link names is what counts: images hold files.
+            let path = fs::canonicalize(path).map_err(at(path))?;
+            Ok(Library {
+                name: name.clone(),
+                size_bytes: fs::metadata(&path).map_err(at(&path))?.len(),
+                path,
+            })
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let mut libtorch = Libtorch {
+        cxx11_abi: abi_is_cxx11(&torch.join("lib/libc10.so"))?,
+        version,
+        flavour,
+        name,
+        build_folder: None,
+        libraries,
+        origin,
+    };
+    if torch.join("include").is_dir() {
+        libtorch.build_folder = Some(build_view(&libtorch, torch, cache, progress)?);
+    }
+    Ok(libtorch)
+}
+
+fn check_roots(torch: &Path, flavour: Flavour, found: &Linkage) -> Result<()> {
+    for root in roots(flavour) {
+        if !found.libraries.contains_key(*root) {
+            return Err(if roots(Flavour::Cpu).contains(root) {
+                Error::NoLibtorch {
+                    folder: torch.to_owned(),
+                    cause: format!("lib/{root} is missing"),
+                }
+            } else {
+                Error::NoCuda {
+                    folder: torch.to_owned(),
+                }
+            });
+        }
+    }
+    Ok(())
+}
+
+/// A folder of links with the shape that torch-sys wants: an installed PyTorch has no
+/// `build-version`, its NVIDIA libraries lie elsewhere, and a CPU-only view of a CUDA libtorch
+/// must not show the CUDA half.
+fn build_view(
+    libtorch: &Libtorch,
+    torch: &Path,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<PathBuf> {
+    let key = format!("{}\n{}", torch.display(), libtorch.name);
+    let name = format!(
+        "view-{}-{}",
+        libtorch.name,
+        Digest::of(key.as_bytes()).short()
+    );
+    let place = cache.folder("libtorch").join(&name);
+    let _lock = cache.lock(&name, progress)?;
+    let scratch = cache.scratch()?;
+    let lib = scratch.path().join("lib");
+    fs::create_dir(&lib).map_err(at(&lib))?;
+    let link = |from: &Path, to: &Path| std::os::unix::fs::symlink(from, to).map_err(at(to));
+    for library in &libtorch.libraries {
+        link(&library.path, &lib.join(&library.name))?;
+    }
+    let write = |path: PathBuf, text: &str| fs::write(&path, text).map_err(at(&path));
+    write_stand_in(&lib, libtorch.flavour)?;
+    write(
+        scratch.path().join("build-version"),
+        &format!("{}\n", libtorch.version),
+    )?;
+    link(&torch.join("include"), &scratch.path().join("include"))?;
+    publish(scratch, &place)?;
+    Ok(place)
+}
+
+/// Writes what torch-sys links as `-ltorch`: PyTorch's own needs the CUDA half, and a linker script
+/// serves.
+pub(crate) fn write_stand_in(lib: &Path, flavour: Flavour) -> Result<()> {
+    let script = match flavour {
+        Flavour::Cpu => "INPUT ( libtorch_cpu.so libc10.so )\n",
+        Flavour::Cuda => "INPUT ( libtorch_cpu.so libtorch_cuda.so libc10_cuda.so libc10.so )\n",
+    };
+    let place = lib.join("libtorch.so");
+    // A library may have this name, and another name elsewhere.
+    forget(&place)?;
+    fs::write(&place, script).map_err(at(&place))
+}
+
+/// torch's version, without what follows a `+`.
+pub(crate) fn version_of(torch: &Path) -> Option<String> {
+    let plain = |text: &str| {
+        let version = text.trim().split('+').next().unwrap_or_default();
+        let fits = version.split('.').count() >= 3
+            && version.split('.').take(2).all(|n| n.parse::<u32>().is_ok());
+        fits.then(|| version.to_owned())
+    };
+    let from_build = || plain(&read_small(&torch.join("build-version"))?);
+    let from_python =
+        || quoted(&read_small(&torch.join("version.py"))?, "__version__").and_then(|v| plain(&v));
+    let from_header = || {
+        let folder = torch.join("include/torch");
+        // Up to 2.8 the numbers stand in the first of these, later in the second.
+        let text = [
+            read_small(&torch.join("include/torch/csrc/api/include/torch/version.h")),
+            read_small(&folder.join("headeronly/version.h")),
+        ];
+        let text: String = text.into_iter().flatten().collect();
+        let number = |name: &str| {
+            let rest = text.split_once(&format!("#define {name} "))?.1;
+            rest.lines().next()?.trim().parse::<u32>().ok()
+        };
+        Some(format!(
+            "{}.{}.{}",
+            number("TORCH_VERSION_MAJOR")?,
+            number("TORCH_VERSION_MINOR")?,
+            number("TORCH_VERSION_PATCH")?
+        ))
+    };
+    from_build().or_else(from_python).or_else(from_header)
+}
+
+/// `cu130`, out of `cuda = '13.0'` in PyTorch's version.py, else out of the runtime's file name.
+pub(crate) fn cuda_of(torch: &Path, found: &Linkage) -> Option<String> {
+    if let Some(text) = read_small(&torch.join("version.py"))
+        && let Some(cuda) = quoted(&text, "cuda")
+    {
+        return Some(format!("cu{}", cuda.replace('.', "")));
+    }
+    let runtime = found
+        .libraries
+        .keys()
+        .find_map(|name| name.strip_prefix("libcudart.so."))?;
+    Some(format!("cu{runtime}"))
+}
+
+/// The text in quotes in the line of Python that assigns `name`.
+fn quoted(python: &str, name: &str) -> Option<String> {
+    python.lines().find_map(|line| {
+        let rest = line.strip_prefix(name)?;
+        if !rest.starts_with([' ', '=', ':']) {
+            return None;
+        }
+        rest.split(['\'', '"']).nth(1).map(str::to_owned)
+    })
+}
+
+/// Whether a libtorch is built with the C++11 strings of libstdc++: `std::__cxx11::basic_string`
+/// stands in the mangled names of c10's own functions. Parts of libstdc++ that are linked in say
+/// nothing. Wheels for old glibc, up to 2.6, are built without.
+pub(crate) fn abi_is_cxx11(libc10: &Path) -> Result<bool> {
+    let bytes = fs::read(libc10).map_err(at(libc10))?;
+    let marker = b"NSt7__cxx1112basic_string";
+    Ok(bytes
+        .split(|byte| *byte == 0)
+        .filter(|name| name.starts_with(b"_ZN3c10"))
+        .any(|name| name.windows(marker.len()).any(|window| window == marker)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_where_they_stand() {
+        let python = "__version__ = '2.11.0+cu130'\ndebug = False\ncuda: Optional[str] = '13.0'\n";
+        assert_eq!(
+            quoted(python, "__version__").as_deref(),
+            Some("2.11.0+cu130")
+        );
+        assert_eq!(quoted(python, "cuda").as_deref(), Some("13.0"));
+        assert_eq!(quoted(python, "hip"), None);
+
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(version_of(folder.path()), None);
+        fs::write(folder.path().join("version.py"), python).unwrap();
+        assert_eq!(version_of(folder.path()).as_deref(), Some("2.11.0"));
+        fs::write(folder.path().join("build-version"), "2.8.0\n").unwrap();
+        assert_eq!(version_of(folder.path()).as_deref(), Some("2.8.0"));
+    }
+
+    #[test]
+    fn a_folder_without_libtorch_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(&folder.path().join("cache")).unwrap();
+        let look = |path: &Path| {
+            from_folder(path, Flavour::Cpu, &cache, &crate::progress::Silent)
+                .unwrap_err()
+                .to_string()
+        };
+        let error = look(folder.path());
+        assert!(error.contains("lib/libtorch_cpu.so is missing"), "{error}");
+        let error = look(&folder.path().join("absent"));
+        assert!(error.contains("absent is no libtorch folder"), "{error}");
+    }
+
+    #[test]
+    fn the_string_abi_is_that_of_c10s_own_functions() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("libc10.so");
+        let check = |symbols: &[u8], expect: bool| {
+            fs::write(&file, symbols).unwrap();
+            assert_eq!(abi_is_cxx11(&file).unwrap(), expect);
+        };
+        check(b"\0_ZN3c105ErrorC1ENSt7__cxx1112basic_stringIcEE\0", true);
+        // libstdc++'s own, linked into an older libtorch.
+        check(
+            b"\0_ZN3c105ErrorC1ESs\0_ZNSt11logic_errorC1ERKNSt7__cxx1112basic_stringIcEE\0",
+            false,
+        );
+    }
+}

@@ -1,0 +1,283 @@
+//! A libtorch that a base holds: found in its layers, taken out to build the scenario binary
+//! against, and left where it is in the image.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Digest, Error, Flavour, Libtorch, Result,
+    base::{
+        ReadyBase,
+        filesystem::{Filesystem, Place},
+    },
+    canonical,
+    error::at,
+    libtorch::{
+        Library, Origin,
+        folder::{self, abi_is_cxx11},
+        linkage::{LibraryIndex, linkage, roots},
+    },
+    progress::{Action, Progress, SharedMeter},
+    store::{Cache, publish, read_note},
+};
+
+/// Changes whenever the same base would give another libtorch.
+const FORMAT: u32 = 1;
+/// What every PyTorch has, below its site-packages folder.
+const MARK: &str = "/torch/lib/libtorch_cpu.so";
+
+/// What was found and taken out, noted beside it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Taken {
+    version: String,
+    name: String,
+    /// Library to size and digest.
+    libraries: BTreeMap<String, (u64, Digest)>,
+    /// The folders in the image that hold the libraries, in the order in which they were found.
+    folders: Vec<String>,
+}
+
+/// The libtorch inside a base.
+pub(crate) fn libtorch(
+    base: &ReadyBase,
+    folder: Option<&str>,
+    flavour: Flavour,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<Libtorch> {
+    let layers: Vec<Digest> = base.layers.iter().map(|layer| layer.id.digest).collect();
+    let key = Digest::of(canonical::json(&(FORMAT, layers, folder, flavour)).as_bytes()).short();
+    let name = format!("inside-{key}");
+    let place = cache.folder("libtorch").join(&name);
+    let note = place.join("taken.json");
+    let _lock = cache.lock(&name, progress)?;
+    let known = match read_note::<Taken>(&note) {
+        Some(taken) if is_whole(&place, &taken, cache, progress)? => Some(taken),
+        _ => None,
+    };
+    let taken = if let Some(taken) = known {
+        taken
+    } else {
+        let files = base.filesystem()?;
+        let scratch = cache.scratch()?;
+        let taken = take_out(&files, folder, flavour, scratch.path(), progress)?;
+        let to = scratch.path().join("taken.json");
+        fs::write(&to, canonical::json(&taken)).map_err(at(&to))?;
+        publish(scratch, &place)?;
+        for (name, (_, digest)) in &taken.libraries {
+            cache.remember_digest(&place.join("lib").join(name), *digest)?;
+        }
+        taken
+    };
+    let lib = place.join("lib");
+    Ok(Libtorch {
+        cxx11_abi: abi_is_cxx11(&lib.join("libc10.so"))?,
+        version: taken.version,
+        flavour,
+        name: taken.name,
+        build_folder: place.join("include").is_dir().then(|| place.clone()),
+        libraries: taken
+            .libraries
+            .into_iter()
+            .map(|(name, (size_bytes, _))| Library {
+                path: lib.join(&name),
+                name,
+                size_bytes,
+            })
+            .collect(),
+        origin: Origin::Inside(taken.folders),
+    })
+}
+
+fn is_whole(place: &Path, taken: &Taken, cache: &Cache, progress: &dyn Progress) -> Result<bool> {
+    for (name, (_, digest)) in &taken.libraries {
+        let file = place.join("lib").join(name);
+        if !file.is_file() || cache.digest_of(&file, progress)? != *digest {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn take_out(
+    files: &Filesystem,
+    folder: Option<&str>,
+    flavour: Flavour,
+    to: &Path,
+    progress: &dyn Progress,
+) -> Result<Taken> {
+    let packages = packages(files, folder)?;
+    let torch = format!("{packages}/torch");
+    let meter = SharedMeter::new(progress.start(Action::Unpack, "libtorch of the base", None));
+    let lib = to.join("lib");
+    let mut index = BaseIndex::new(files, &search(files, &packages), &lib, &meter);
+    let found = linkage(flavour, &mut index)?;
+    let nothing = |cause: String, next| Error::NothingInside {
+        place: Some(format!("/{packages}")),
+        cause,
+        next,
+    };
+    if let Some(root) = roots(flavour)
+        .iter()
+        .find(|root| !found.libraries.contains_key(**root))
+    {
+        return Err(nothing(
+            format!("{root} is missing"),
+            "take the cpu flavour of it, or a base with CUDA",
+        ));
+    }
+    let (libraries, folders) = (index.taken, index.folders);
+    for (path, header) in files.files_below(&format!("{torch}/include")) {
+        let place = to
+            .join("include")
+            .join(&path[torch.len() + "/include/".len()..]);
+        header
+            .extract(&place, |n| meter.add(n))
+            .map_err(at(&place))?;
+    }
+    // What stands beside the libraries says which version they are.
+    let beside = to.join("beside");
+    for name in ["version.py", "build-version"] {
+        if let Some(place) = files.file(&format!("{torch}/{name}")) {
+            let to = beside.join(name);
+            place.extract(&to, |_| {}).map_err(at(&to))?;
+        }
+    }
+    let version = folder::version_of(&beside)
+        .or_else(|| folder::version_of(to))
+        .ok_or_else(|| {
+            nothing(
+                "its version stands nowhere".to_owned(),
+                "take a base with a released PyTorch",
+            )
+        })?;
+    let name = match flavour {
+        Flavour::Cpu => format!("{version}+cpu"),
+        Flavour::Cuda => {
+            let cuda = folder::cuda_of(&beside, &found).unwrap_or_else(|| "cuda".to_owned());
+            format!("{version}+{cuda}")
+        }
+    };
+    let _ = fs::remove_dir_all(&beside);
+    folder::write_stand_in(&lib, flavour)?;
+    let stated = to.join("build-version");
+    fs::write(&stated, format!("{version}\n")).map_err(at(&stated))?;
+    Ok(Taken {
+        version,
+        name,
+        libraries,
+        folders,
+    })
+}
+
+/// The folder that torch lies in.
+fn packages(files: &Filesystem, folder: Option<&str>) -> Result<String> {
+    if let Some(folder) = folder {
+        if files.file(&format!("{folder}{MARK}")).is_some() {
+            return Ok(folder.to_owned());
+        }
+        return Err(Error::NothingInside {
+            place: Some(format!("/{folder}")),
+            cause: format!("{} is missing", MARK.trim_start_matches('/')),
+            next: "name the site-packages folder that holds `torch`, or write `inside: auto`",
+        });
+    }
+    let found: Vec<&str> = files
+        .paths()
+        .filter_map(|path| path.strip_suffix(MARK))
+        .collect();
+    match found.as_slice() {
+        [one] => Ok((*one).to_owned()),
+        [] => Err(Error::NothingInside {
+            place: None,
+            cause: format!("no file ends in {MARK}"),
+            next: "take a base with PyTorch in it, or libtorch out of wheels",
+        }),
+        several => Err(Error::NothingInside {
+            place: None,
+            cause: format!("there are several, at /{}", several.join(" and /")),
+            next: "name one (`libtorch: {inside: FOLDER}`)",
+        }),
+    }
+}
+
+/// Where a PyTorch's libraries may lie: torch's own, NVIDIA's wheels, what auditwheel bundles, the
+/// environment that Python lies in, a toolkit of CUDA.
+fn search(files: &Filesystem, packages: &str) -> Vec<String> {
+    let mut folders = vec![format!("{packages}/torch/lib")];
+    for name in files
+        .names_in(&format!("{packages}/nvidia"))
+        .unwrap_or_default()
+    {
+        folders.push(format!("{packages}/nvidia/{name}/lib"));
+    }
+    folders.push(format!("{packages}/torch.libs"));
+    // `lib/python3.11/site-packages`
+    if let Some((environment, _)) = packages.rsplit_once("/python3") {
+        folders.push(environment.to_owned());
+    }
+    folders.push("usr/local/cuda/lib64".to_owned());
+    folders
+}
+
+/// Takes libraries out of the base as they are asked for.
+struct BaseIndex<'a> {
+    files: &'a Filesystem,
+    /// Name to the folder that has it first.
+    index: BTreeMap<String, String>,
+    folders: Vec<String>,
+    taken: BTreeMap<String, (u64, Digest)>,
+    to: &'a Path,
+    meter: &'a SharedMeter,
+}
+
+impl<'a> BaseIndex<'a> {
+    fn new(files: &'a Filesystem, search: &[String], to: &'a Path, meter: &'a SharedMeter) -> Self {
+        let mut index = BTreeMap::new();
+        for folder in search {
+            let names: BTreeSet<String> = files.names_in(folder).unwrap_or_default();
+            for name in names {
+                if crate::elf::is_library(&name) {
+                    index.entry(name).or_insert_with(|| folder.clone());
+                }
+            }
+        }
+        Self {
+            files,
+            index,
+            folders: Vec::new(),
+            taken: BTreeMap::new(),
+            to,
+            meter,
+        }
+    }
+
+    fn place(&self, name: &str) -> Option<(&str, Place)> {
+        let folder = self.index.get(name)?;
+        Some((folder, self.files.file(&format!("{folder}/{name}"))?))
+    }
+}
+
+impl LibraryIndex for BaseIndex<'_> {
+    fn find(&mut self, name: &str) -> Result<Option<PathBuf>> {
+        let Some((folder, place)) = self.place(name) else {
+            return Ok(None);
+        };
+        let folder = format!("/{folder}");
+        let to = self.to.join(name);
+        place.extract(&to, |n| self.meter.add(n)).map_err(at(&to))?;
+        if !self.folders.contains(&folder) {
+            self.folders.push(folder);
+        }
+        Ok(Some(to))
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.index.keys().cloned().collect()
+    }
+}

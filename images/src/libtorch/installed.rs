@@ -1,0 +1,135 @@
+//! A PyTorch that is installed for Python: found without importing it, used as it lies.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::{
+    Error, Flavour, Result,
+    libtorch::{
+        Libtorch, Origin,
+        folder::{assemble, nvidia_folders},
+    },
+    program,
+    progress::Progress,
+    store::Cache,
+};
+
+/// Asks Python where torch lies. `find_spec` does not import it, which would take seconds and
+/// start CUDA.
+const WHERE_IS_TORCH: &str = "import importlib.util as u; s = u.find_spec('torch'); \
+     print(s.submodule_search_locations[0] if s and s.submodule_search_locations else '')";
+
+/// The site-packages folder of the PyTorch that `python3` would import.
+fn find_installed() -> Result<PathBuf> {
+    let mut command = Command::new("python3");
+    command.args(["-c", WHERE_IS_TORCH]);
+    let next = "install Python 3 with PyTorch, or name its site-packages folder in the image's \
+                spec (`libtorch: {installed: FOLDER}`)";
+    let output = program::output(&mut command, "find an installed PyTorch", next)?;
+    let none = |cause: &str| Error::NoTorch {
+        place: "of `python3`".to_owned(),
+        cause: cause.to_owned(),
+        next: "install it, name its site-packages folder in the image's spec \
+               (`libtorch: {installed: FOLDER}`), or take an image made of wheels",
+    };
+    let torch = output.lines().last().unwrap_or_default().trim();
+    if torch.is_empty() {
+        return Err(none("it cannot import torch"));
+    }
+    let packages = Path::new(torch)
+        .parent()
+        .ok_or_else(|| none("it lies nowhere"))?;
+    Ok(packages.to_owned())
+}
+
+/// The version of the PyTorch that `python3` would import, as it names itself, such as
+/// `2.11.0+cu130`; `None` where there is none.
+#[must_use]
+pub fn installed_version() -> Option<String> {
+    let file = find_installed().ok()?.join("torch/version.py");
+    version_in(&fs::read_to_string(file).ok()?)
+}
+
+/// Out of the lines of `torch/version.py`, one of which is `__version__ = '2.11.0+cu130'`.
+fn version_in(text: &str) -> Option<String> {
+    let value = text
+        .lines()
+        .find_map(|line| line.strip_prefix("__version__ = "))?;
+    let version = value.trim().trim_matches(['\'', '"']);
+    (!version.is_empty()).then(|| version.to_owned())
+}
+
+/// The libtorch of a PyTorch in a site-packages folder (`torch/`, `nvidia/*/lib`); `None` means
+/// the one that `python3` would import.
+pub(crate) fn installed(
+    packages: Option<&Path>,
+    flavour: Flavour,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<Libtorch> {
+    let packages = match packages {
+        Some(folder) => folder.to_owned(),
+        None => find_installed()?,
+    };
+    let torch = packages.join("torch");
+    if !torch.join("lib").is_dir() {
+        return Err(Error::NoTorch {
+            place: format!("in {}", packages.display()),
+            cause: "torch/lib is missing".to_owned(),
+            next: "name the site-packages folder that holds `torch` (`python3 -m pip show torch` \
+                   says where it lies)",
+        });
+    }
+    let mut search = vec![torch.join("lib")];
+    search.extend(nvidia_folders(&packages));
+    // auditwheel puts what it bundles here.
+    search.push(packages.join("torch.libs"));
+    search.extend(toolkit_folders());
+    assemble(
+        &torch,
+        &search,
+        flavour,
+        Origin::Installed(packages),
+        cache,
+        progress,
+    )
+}
+
+/// A PyTorch that was built from source, or a distribution's, uses the machine's own CUDA.
+fn toolkit_folders() -> Vec<PathBuf> {
+    ["/usr/local/cuda/lib64", "/usr/lib/x86_64-linux-gnu"]
+        .iter()
+        .map(PathBuf::from)
+        .filter(|folder| folder.join("libcudart.so").exists())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::progress::Silent;
+
+    #[test]
+    fn pytorch_names_its_version() {
+        let text = "from typing import Optional\n\n__all__ = ['__version__']\n\
+                    __version__ = '2.11.0+cu130'\ndebug = False\n";
+        assert_eq!(version_in(text).as_deref(), Some("2.11.0+cu130"));
+        assert_eq!(version_in("__version__ = ''\n"), None);
+        assert_eq!(version_in("debug = False\n"), None);
+    }
+
+    #[test]
+    fn a_folder_without_pytorch_says_how_to_find_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(&folder.path().join("cache")).unwrap();
+        let error = installed(Some(folder.path()), Flavour::Cuda, &cache, &Silent)
+            .unwrap_err()
+            .to_string();
+        for part in ["torch/lib is missing", "pip show torch"] {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}

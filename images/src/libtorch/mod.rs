@@ -1,0 +1,98 @@
+//! A libtorch on this machine: where its libraries lie and what it is, whether fetched as wheels,
+//! installed with PyTorch, or given as a folder.
+
+mod answers;
+pub(crate) mod folder;
+pub(crate) mod in_base;
+pub(crate) mod installed;
+pub(crate) mod kept;
+pub(crate) mod linkage;
+pub(crate) mod pip;
+mod resolve;
+pub(crate) mod versions;
+pub(crate) mod wheel;
+pub(crate) mod wheels;
+
+use std::path::PathBuf;
+
+use crate::{Flavour, lock::WheelsLock};
+
+/// Where a libtorch came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// Wheels, as a lock names them, and how much of them.
+    Wheels(Box<WheelsLock>, Parts),
+    /// A PyTorch that is installed in this site-packages folder.
+    Installed(PathBuf),
+    /// A folder that the user gave.
+    Folder(PathBuf),
+    /// The image's base, which holds the libraries in these folders of its own.
+    Inside(Vec<String>),
+}
+
+/// How much of a locked libtorch to fetch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Parts {
+    /// Everything that running needs, and the headers.
+    All,
+    /// Only what building needs: torch's own libraries and headers. For the CUDA flavour this
+    /// leaves out more than 2 GB of NVIDIA's wheels. What is built so does not run here.
+    Build,
+}
+
+/// One shared library that programs load.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Library {
+    /// Its name: what others ask for.
+    pub name: String,
+    /// Where it lies.
+    pub path: PathBuf,
+    /// Its size.
+    pub size_bytes: u64,
+}
+
+/// A libtorch on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Libtorch {
+    /// torch's version without what follows a `+`: `2.11.0`.
+    pub version: String,
+    /// With or without CUDA.
+    pub flavour: Flavour,
+    /// The flavour's full name: `2.11.0+cpu`, `2.11.0+cu130`.
+    pub name: String,
+    /// Whether it is built with the C++11 strings of libstdc++, as what links it must be.
+    pub cxx11_abi: bool,
+    /// A folder as torch-sys wants it in `LIBTORCH`: `lib/`, `include/`, `build-version`.
+    /// `None` where it has no headers, or not yet.
+    pub build_folder: Option<PathBuf>,
+    /// The libraries that programs load, sorted by name; empty where it was fetched only to
+    /// build against.
+    pub libraries: Vec<Library>,
+    /// Where it came from.
+    pub origin: Origin,
+}
+
+impl Libtorch {
+    /// The folders for `LD_LIBRARY_PATH` when a program is to run against it on this machine.
+    #[must_use]
+    pub fn library_folders(&self) -> Vec<PathBuf> {
+        let mut folders: Vec<PathBuf> = Vec::new();
+        for library in &self.libraries {
+            if let Some(folder) = library.path.parent()
+                && !folders.iter().any(|known| known == folder)
+            {
+                folders.push(folder.to_owned());
+            }
+        }
+        folders
+    }
+
+    /// The sum of its libraries' sizes.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.libraries
+            .iter()
+            .map(|library| library.size_bytes)
+            .sum()
+    }
+}

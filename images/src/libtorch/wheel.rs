@@ -1,0 +1,263 @@
+//! Reading wheels, which are zip archives.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::{self, BufReader, Read as _, Write},
+    path::{Path, PathBuf},
+    sync::mpsc,
+    thread,
+};
+
+use zip::ZipArchive;
+
+use crate::{Digest, Error, Result, digest::HashingWriter, elf::is_library, error::at};
+
+/// An open wheel.
+pub(crate) struct OpenWheel {
+    path: PathBuf,
+    archive: ZipArchive<BufReader<File>>,
+}
+
+impl OpenWheel {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let file = File::open(path).map_err(at(path))?;
+        let archive =
+            ZipArchive::new(BufReader::with_capacity(1 << 18, file)).map_err(|error| {
+                Error::BadWheel {
+                    wheel: path.to_owned(),
+                    member: None,
+                    cause: error.to_string(),
+                }
+            })?;
+        Ok(Self {
+            path: path.to_owned(),
+            archive,
+        })
+    }
+
+    fn bad(&self, member: &str, cause: impl std::fmt::Display) -> Error {
+        Error::BadWheel {
+            wheel: self.path.clone(),
+            member: Some(member.to_owned()),
+            cause: cause.to_string(),
+        }
+    }
+
+    /// The shared libraries in it: file name to path. Of two with one name the first path counts.
+    pub(crate) fn libraries(&self) -> Result<BTreeMap<String, String>> {
+        let mut found = BTreeMap::new();
+        for path in self.archive.file_names() {
+            let path = path.map_err(|error| self.bad("its list of files", error))?;
+            let Some(name) = path.rsplit('/').next() else {
+                continue;
+            };
+            if is_library(name) && !path.contains("/stubs/") {
+                found
+                    .entry(name.to_owned())
+                    .or_insert_with(|| path.clone().into_owned());
+            }
+        }
+        Ok(found)
+    }
+
+    /// Whether a file with such an end of its path is in it.
+    pub(crate) fn has_file_ending(&self, end: &str) -> Result<bool> {
+        for path in self.archive.file_names() {
+            if path.map_err(|error| self.bad(end, error))?.ends_with(end) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The folders with headers in NVIDIA's wheels: `nvidia/cu13/include/`,
+    /// `nvidia/cuda_runtime/include/`.
+    pub(crate) fn include_folders(&self) -> Result<Vec<String>> {
+        let mut folders = std::collections::BTreeSet::new();
+        for path in self.archive.file_names() {
+            let path = path.map_err(|error| self.bad("include", error))?;
+            if let Some((before, _)) = path.split_once("/include/")
+                && before.matches('/').count() == 1
+                && before.starts_with("nvidia/")
+            {
+                folders.insert(format!("{before}/include/"));
+            }
+        }
+        Ok(folders.into_iter().collect())
+    }
+
+    /// The sum of the sizes of everything in it, unpacked.
+    pub(crate) fn unpacked_bytes(&self) -> u64 {
+        self.archive
+            .decompressed_size()
+            .and_then(|size| u64::try_from(size).ok())
+            .unwrap_or(0)
+    }
+
+    /// Takes one file out. `written` hears of each piece's size.
+    pub(crate) fn extract(
+        &mut self,
+        member: &str,
+        to: &Path,
+        written: impl FnMut(u64),
+    ) -> Result<(Digest, u64)> {
+        let wheel = self.path.clone();
+        let bad = |cause: String| Error::BadWheel {
+            wheel: wheel.clone(),
+            member: Some(member.to_owned()),
+            cause,
+        };
+        let mut entry = self
+            .archive
+            .by_name(member)
+            .map_err(|error| bad(error.to_string()))?;
+        if let Some(parent) = to.parent() {
+            fs::create_dir_all(parent).map_err(at(parent))?;
+        }
+        let size_bytes = entry.size();
+        let file = File::create(to).map_err(at(to))?;
+        let copied = if size_bytes > LARGE_BYTES {
+            copy_beside(&mut entry, file, written)
+        } else {
+            copy(&mut entry, file, written)
+        };
+        copied.map_err(|failure| match failure {
+            Failure::Read(error) => bad(error.to_string()),
+            Failure::Write(error) => at(to)(error),
+        })
+    }
+
+    /// Takes out every file below `prefix`, into `to` without the prefix.
+    pub(crate) fn extract_folder(&mut self, prefix: &str, to: &Path) -> Result<()> {
+        let mut members = Vec::new();
+        for path in self.archive.file_names() {
+            let path = path.map_err(|error| self.bad(prefix, error))?;
+            if let Some(rest) = path.strip_prefix(prefix)
+                && !rest.is_empty()
+                && !rest.ends_with('/')
+            {
+                members.push((path.clone().into_owned(), rest.to_owned()));
+            }
+        }
+        for (member, rest) in members {
+            if Path::new(&rest)
+                .components()
+                .any(|part| !matches!(part, std::path::Component::Normal(_)))
+            {
+                return Err(self.bad(&member, "its path leads out of the wheel"));
+            }
+            self.extract(&member, &to.join(rest), |_| {})?;
+        }
+        Ok(())
+    }
+}
+
+enum Failure {
+    Read(io::Error),
+    Write(io::Error),
+}
+
+/// From this size on a thread of its own is worth it.
+const LARGE_BYTES: u64 = 8 << 20;
+/// Bytes that go from one thread to the other in one piece, and how many pieces there are.
+const PIECE_BYTES: usize = 1 << 20;
+const PIECES: usize = 4;
+
+/// As [`copy`], with a thread that hashes and writes while this one inflates.
+fn copy_beside(
+    from: &mut impl io::Read,
+    to: File,
+    mut written: impl FnMut(u64),
+) -> Result<(Digest, u64), Failure> {
+    let (full, to_write) = mpsc::sync_channel::<Vec<u8>>(PIECES);
+    let (free, to_fill) = mpsc::channel();
+    for _ in 0..PIECES {
+        // The other end is here.
+        let _ = free.send(Vec::with_capacity(PIECE_BYTES));
+    }
+    thread::scope(|scope| {
+        let writer = scope.spawn(move || -> io::Result<(Digest, u64)> {
+            let mut to = HashingWriter::new(to);
+            for piece in to_write {
+                to.write_all(&piece)?;
+                // Nobody fills pieces any more once all is read.
+                let _ = free.send(piece);
+            }
+            let (_, digest, size) = to.finish();
+            Ok((digest, size))
+        });
+        // Where the writer has given up, both channels are closed, and it says why.
+        let read = fill(from, to_fill, &full, &mut written);
+        drop(full);
+        let done = writer
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        read.map_err(Failure::Read)?;
+        done.map_err(Failure::Write)
+    })
+}
+
+fn copy(
+    from: &mut impl io::Read,
+    to: File,
+    mut written: impl FnMut(u64),
+) -> Result<(Digest, u64), Failure> {
+    let mut to = HashingWriter::new(to);
+    let mut buffer = vec![0; 1 << 18];
+    loop {
+        let n = from.read(&mut buffer).map_err(Failure::Read)?;
+        if n == 0 {
+            break;
+        }
+        to.write_all(&buffer[..n]).map_err(Failure::Write)?;
+        written(n as u64);
+    }
+    let (_, digest, size) = to.finish();
+    Ok((digest, size))
+}
+
+/// Reads all of `from` into pieces, until the end or until nobody takes them.
+fn fill(
+    from: &mut impl io::Read,
+    free: mpsc::Receiver<Vec<u8>>,
+    full: &mpsc::SyncSender<Vec<u8>>,
+    written: &mut impl FnMut(u64),
+) -> io::Result<()> {
+    for mut piece in free {
+        piece.clear();
+        let n = from.take(PIECE_BYTES as u64).read_to_end(&mut piece)?;
+        written(n as u64);
+        if n == 0 || full.send(piece).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The start of a file, where it has one: enough to read a version out of a small text.
+pub(crate) fn read_small(path: &Path) -> Option<String> {
+    let mut text = String::new();
+    File::open(path)
+        .ok()?
+        .take(1 << 16)
+        .read_to_string(&mut text)
+        .ok()?;
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_truncated_wheel_names_itself_and_the_next_step() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("torch.whl");
+        fs::write(&path, b"PK\x03\x04 half a wheel").unwrap();
+        let error = OpenWheel::open(&path).err().unwrap().to_string();
+        for part in ["torch.whl", "delete it"] {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! Bringing an assembled image into an engine: only what is missing, checked afterwards.
+
+pub mod inventory;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{self, Write},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use engine::{Engine, LoadProgress};
+use tokio::sync::mpsc;
+
+use crate::{
+    Assembly, Digest, Error, ImageFacts, Result, atomic_write,
+    oci::{archive as oci, archive::ArchiveLayer},
+    progress::{Action, Progress},
+    spec::reserved::{ANNOTATION_VERSION, LABEL_IMAGE},
+    store::Cache,
+    workload::revision,
+};
+
+/// Bytes that travel to the engine in one piece.
+const CHUNK_BYTES: usize = 1 << 20;
+/// Pieces that wait for the engine at most.
+const CHUNKS_WAITING: usize = 4;
+
+/// How an image came into the engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loaded {
+    /// It was there.
+    AlreadyThere,
+    /// Only the layers that the engine lacked were sent.
+    Thin {
+        /// Bytes of the layers that were sent.
+        sent_bytes: u64,
+    },
+    /// All of it was sent.
+    Full {
+        /// Bytes of the layers that were sent.
+        sent_bytes: u64,
+    },
+}
+
+/// An image that the engine has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ready {
+    /// Its name in the engine.
+    pub reference: String,
+    /// Its ID in this engine: the digest of its configuration or of its manifest.
+    pub id: String,
+    /// What it is made of.
+    pub facts: ImageFacts,
+    /// How it came there.
+    pub loaded: Loaded,
+}
+
+/// Makes sure that the engine has an image.
+///
+/// The image has its name only while it is whole: whatever an engine says about a load, its ID and
+/// its layers are compared with what was worked out beforehand.
+pub async fn ensure(
+    engine: &Engine,
+    assembly: &Arc<Assembly>,
+    cache: &Cache,
+    progress: &Arc<dyn Progress>,
+) -> Result<Ready> {
+    let ready = |id, loaded| Ready {
+        reference: assembly.reference.clone(),
+        id,
+        facts: assembly.facts.clone(),
+        loaded,
+    };
+    if let Check::Right(id) = check(engine, assembly).await? {
+        return Ok(ready(id, Loaded::AlreadyThere));
+    }
+    let _lock = lock(assembly, cache, progress).await?;
+    // Whoever held the lock may have loaded it.
+    match check(engine, assembly).await? {
+        Check::Right(id) => return Ok(ready(id, Loaded::AlreadyThere)),
+        Check::Wrong(_) => engine.untag(&assembly.reference).await?,
+        Check::Absent => {}
+    }
+    let present = layers_present(engine, assembly).await?;
+    if present > 0 {
+        let thin = load(engine, assembly, present, progress).await;
+        if let Err(error @ Error::StaleLayer { .. }) = thin {
+            return Err(give_up(engine, assembly, cache, error).await);
+        }
+        // Whatever else went wrong, the full load below will say it again if it matters.
+        if thin.is_ok()
+            && let Check::Right(id) = check(engine, assembly).await.unwrap_or(Check::Absent)
+        {
+            let sent_bytes = bytes_after(assembly, present);
+            return Ok(ready(id, Loaded::Thin { sent_bytes }));
+        }
+        progress.note(
+            "the engine did not take a load of the missing layers alone; loading all of them",
+        );
+        engine.untag(&assembly.reference).await?;
+    }
+    if let Err(error) = load(engine, assembly, 0, progress).await {
+        return Err(give_up(engine, assembly, cache, error).await);
+    }
+    match check(engine, assembly).await? {
+        Check::Right(id) => {
+            let sent_bytes = bytes_after(assembly, 0);
+            Ok(ready(id, Loaded::Full { sent_bytes }))
+        }
+        Check::Wrong(found) => {
+            engine.untag(&assembly.reference).await?;
+            Err(wrong(assembly, found))
+        }
+        Check::Absent => Err(wrong(assembly, "nothing".to_owned())),
+    }
+}
+
+/// Leaves nothing behind that a failed load may have made, and nothing that made it fail.
+async fn give_up(engine: &Engine, assembly: &Assembly, cache: &Cache, error: Error) -> Error {
+    // The load's error says more than one about clearing up after it would.
+    let _ = engine.untag(&assembly.reference).await;
+    if matches!(error, Error::StaleLayer { .. }) {
+        for layer in &assembly.layers {
+            let _ = layer.source.forget(cache);
+        }
+    }
+    error
+}
+
+fn wrong(assembly: &Assembly, found: String) -> Error {
+    Error::LoadedWrong {
+        reference: assembly.reference.clone(),
+        found,
+        expected: format!("{} or {}", assembly.config_id, assembly.manifest_id),
+    }
+}
+
+async fn lock(
+    assembly: &Arc<Assembly>,
+    cache: &Cache,
+    progress: &Arc<dyn Progress>,
+) -> Result<crate::store::CacheLock> {
+    let name = format!("load-{}", assembly.reference.replace(['/', ':'], "-"));
+    let (cache, progress) = (cache.clone(), Arc::clone(progress));
+    blocking(move || cache.lock(&name, &*progress)).await
+}
+
+/// Work that does not wait for the network goes to a thread of its own.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| Error::Io {
+            path: "background work".into(),
+            source: io::Error::other(error),
+        })?
+}
+
+enum Check {
+    Absent,
+    Right(String),
+    Wrong(String),
+}
+
+/// Whether the engine has the image under its name, with the right ID and layers.
+async fn check(engine: &Engine, assembly: &Assembly) -> Result<Check> {
+    let Some(found) = engine.image(&assembly.reference).await? else {
+        return Ok(Check::Absent);
+    };
+    let ids = [
+        assembly.config_id.to_string(),
+        assembly.manifest_id.to_string(),
+    ];
+    let layers: Vec<String> = assembly
+        .layers
+        .iter()
+        .map(|layer| layer.id.digest.to_string())
+        .collect();
+    Ok(if ids.contains(&found.id) && found.layers == layers {
+        Check::Right(found.id)
+    } else {
+        Check::Wrong(found.id)
+    })
+}
+
+/// How many of the image's layers, from the base up, some image of the engine has in this order.
+/// Engines find a layer by everything below it, so only such a run counts.
+async fn layers_present(engine: &Engine, assembly: &Assembly) -> Result<usize> {
+    let mut most = 0;
+    let mut seen = BTreeSet::new();
+    for image in engine.list_images(LABEL_IMAGE).await? {
+        if !seen.insert(image.id.clone()) {
+            continue;
+        }
+        // One that cannot be read is no reason to stop: a full load is always right.
+        let Ok(Some(facts)) = engine.image(&image.id).await else {
+            continue;
+        };
+        let same = assembly
+            .layers
+            .iter()
+            .zip(&facts.layers)
+            .take_while(|(ours, theirs)| ours.id.digest.to_string() == **theirs)
+            .count();
+        most = most.max(same);
+    }
+    Ok(most)
+}
+
+fn bytes_after(assembly: &Assembly, present: usize) -> u64 {
+    assembly
+        .layers
+        .iter()
+        .skip(present)
+        .map(|layer| layer.id.size_bytes)
+        .sum()
+}
+
+/// Streams the image to the engine, without its first `present` layers.
+async fn load(
+    engine: &Engine,
+    assembly: &Arc<Assembly>,
+    present: usize,
+    progress: &Arc<dyn Progress>,
+) -> Result<()> {
+    let (sender, mut receiver) = mpsc::channel(CHUNKS_WAITING);
+    let writing = Arc::clone(assembly);
+    let writer = tokio::task::spawn_blocking(move || {
+        let mut to = ChannelWriter {
+            sender: sender.clone(),
+            buffer: Vec::with_capacity(CHUNK_BYTES),
+        };
+        let layers = writing.archive_layers(present);
+        let written = oci::write_archive(
+            &writing.reference,
+            &writing.documents,
+            &writing.beside(),
+            &layers,
+            &mut to,
+        );
+        if let Err(error) = &written {
+            // Nobody listens any more where the engine has given up.
+            let _ = sender.blocking_send(Err(io::Error::other(error.to_string())));
+        }
+        written
+    });
+    let stream = futures_util::stream::poll_fn(move |context| receiver.poll_recv(context));
+    let total = oci::archive_bytes(&assembly.archive_layers(present));
+    let mut meter = progress.start(Action::Load, &assembly.reference, Some(total));
+    let report = move |step| match step {
+        LoadProgress::Sent { bytes } => meter.advance_to(bytes.min(total)),
+        LoadProgress::Engine { message } => meter.message(&message),
+    };
+    let loaded = engine.load(stream, report).await;
+    if let Ok(Err(error @ Error::StaleLayer { .. })) = writer.await {
+        // The engine only knows that the archive broke off.
+        return Err(error);
+    }
+    Ok(loaded?)
+}
+
+impl Assembly {
+    /// Annotations of the archive's index: where the image's sources stand, and the versions that
+    /// its libraries state. No ID follows from them, so that an image stays the same where more is
+    /// known of it.
+    fn beside(&self) -> BTreeMap<String, String> {
+        let mut annotations = revision::annotations(&self.workspace);
+        annotations.extend(self.versions.iter().map(|(of, version)| {
+            let of = of.to_lowercase().replace(' ', "-");
+            (format!("{ANNOTATION_VERSION}{of}"), version.clone())
+        }));
+        annotations
+    }
+
+    fn archive_layers(&self, present: usize) -> Vec<ArchiveLayer<'_>> {
+        self.layers
+            .iter()
+            .enumerate()
+            .map(|(number, layer)| ArchiveLayer {
+                name: layer.name,
+                id: layer.id,
+                source: (number >= present).then_some(&layer.source),
+            })
+            .collect()
+    }
+
+    /// Writes the image as an archive that `docker image load` and `podman load` take.
+    /// Returns its digest.
+    pub fn write_archive(&self, to: &std::path::Path) -> Result<Digest> {
+        atomic_write::whole(to, |file| {
+            let file = io::BufWriter::with_capacity(CHUNK_BYTES, file);
+            let mut hashing = crate::digest::HashingWriter::new(file);
+            oci::write_archive(
+                &self.reference,
+                &self.documents,
+                &self.beside(),
+                &self.archive_layers(0),
+                &mut hashing,
+            )?;
+            let (mut file, digest, _) = hashing.finish();
+            io::Write::flush(&mut file).map_err(crate::error::at(to))?;
+            Ok(digest)
+        })
+    }
+}
+
+/// Hands what is written to a task in pieces, waiting while the other side is slow.
+struct ChannelWriter {
+    sender: mpsc::Sender<io::Result<Bytes>>,
+    buffer: Vec<u8>,
+}
+
+impl ChannelWriter {
+    fn send(&mut self) -> io::Result<()> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        let piece = std::mem::replace(&mut self.buffer, Vec::with_capacity(CHUNK_BYTES));
+        self.sender
+            .blocking_send(Ok(piece.into()))
+            .map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "the engine stopped reading"))
+    }
+}
+
+impl Write for ChannelWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let room = CHUNK_BYTES - self.buffer.len();
+        let n = room.min(bytes.len());
+        self.buffer.extend_from_slice(&bytes[..n]);
+        if self.buffer.len() == CHUNK_BYTES {
+            self.send()?;
+        }
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.send()
+    }
+}

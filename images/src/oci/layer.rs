@@ -1,0 +1,430 @@
+//! Layers: trees of files as tar archives that come out the same anywhere.
+//!
+//! Entries are sorted by path, belong to root, and carry no times. Files are read when the
+//! archive is written and never held in memory.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use tar::{Builder, EntryType, Header};
+
+use crate::{
+    Digest, Result, canonical,
+    digest::HashingWriter,
+    error::at,
+    progress::{Action, Progress},
+    store::{Cache, Stamp, forget, read_note},
+};
+
+/// Changes whenever the bytes of a layer would change for the same tree.
+const FORMAT: u32 = 1;
+/// A tar archive's unit.
+pub(crate) const BLOCK_BYTES: u64 = 512;
+/// Longest path that a header holds; more would take further entries.
+const PATH_MAX_BYTES: usize = 100;
+
+/// What stands at a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Node {
+    Folder {
+        mode: u32,
+    },
+    Link {
+        target: String,
+    },
+    Bytes {
+        content: Vec<u8>,
+        mode: u32,
+    },
+    File {
+        source: PathBuf,
+        size_bytes: u64,
+        mode: u32,
+    },
+}
+
+/// A tree of files. Paths have no leading slash.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Tree {
+    nodes: BTreeMap<String, Node>,
+}
+
+/// A layer's digest and size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LayerId {
+    pub(crate) digest: Digest,
+    pub(crate) size_bytes: u64,
+}
+
+impl Tree {
+    /// Adds a node, and the folders above it.
+    pub(crate) fn insert(&mut self, path: &str, node: Node) {
+        let mut above = path;
+        while let Some((parent, _)) = above.rsplit_once('/') {
+            self.nodes
+                .entry(parent.to_owned())
+                .or_insert(Node::Folder { mode: 0o755 });
+            above = parent;
+        }
+        self.nodes.insert(path.to_owned(), node);
+    }
+
+    pub(crate) fn contains(&self, path: &str) -> bool {
+        self.nodes.contains_key(path)
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Option<&Node> {
+        self.nodes.get(path)
+    }
+
+    /// The size of the archive, without reading a file.
+    fn size_bytes(&self) -> u64 {
+        let entries: u64 = self
+            .nodes
+            .values()
+            .map(|node| {
+                let content = match node {
+                    Node::Folder { .. } | Node::Link { .. } => 0,
+                    Node::Bytes { content, .. } => content.len() as u64,
+                    Node::File { size_bytes, .. } => *size_bytes,
+                };
+                BLOCK_BYTES + content.next_multiple_of(BLOCK_BYTES)
+            })
+            .sum();
+        entries + 2 * BLOCK_BYTES
+    }
+
+    /// Takes a digest that is known by other means for the layer's, where the size bears it out.
+    /// It is checked against the bytes on their way into an engine.
+    pub(crate) fn remember_id(&self, id: LayerId, cache: &Cache) -> Result<()> {
+        if id.size_bytes != self.size_bytes() {
+            return Ok(());
+        }
+        let note = cache.note_path("layers", self.key()?.as_bytes());
+        cache.write_note(&note, &id)
+    }
+
+    /// The digest and size; read from files only where they have changed since the last time.
+    pub(crate) fn id(&self, name: &str, cache: &Cache, progress: &dyn Progress) -> Result<LayerId> {
+        let note = cache.note_path("layers", self.key()?.as_bytes());
+        if let Some(known) = read_note::<LayerId>(&note) {
+            return Ok(known);
+        }
+        let size_bytes = self.size_bytes();
+        let mut meter = progress.start(Action::Hash, name, Some(size_bytes));
+        let mut done = 0;
+        let counting = CountingSink(|n| {
+            done += n;
+            meter.advance_to(done);
+        });
+        let mut writer = HashingWriter::new(io::BufWriter::with_capacity(1 << 20, counting));
+        self.write(&mut writer)?;
+        let (_, digest, written) = writer.finish();
+        debug_assert_eq!(written, size_bytes);
+        let id = LayerId {
+            digest,
+            size_bytes: written,
+        };
+        cache.write_note(&note, &id)?;
+        Ok(id)
+    }
+
+    /// What the layer's bytes follow from: the tree, and each file's path, size, time and inode.
+    fn key(&self) -> Result<String> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "lowercase")]
+        enum Part<'a> {
+            Folder(u32),
+            Link(&'a str),
+            Bytes(Digest, u32),
+            File(Stamp, u32),
+        }
+        let mut parts = BTreeMap::new();
+        for (path, node) in &self.nodes {
+            let part = match node {
+                Node::Folder { mode } => Part::Folder(*mode),
+                Node::Link { target } => Part::Link(target),
+                Node::Bytes { content, mode } => Part::Bytes(Digest::of(content), *mode),
+                Node::File { source, mode, .. } => {
+                    Part::File(Stamp::of(source).map_err(at(source))?, *mode)
+                }
+            };
+            parts.insert(path, part);
+        }
+        Ok(canonical::json(&(FORMAT, parts)))
+    }
+
+    /// Drops what the cache knows of the layer and of its files, so that all of it is hashed again.
+    fn forget(&self, cache: &Cache) -> Result<()> {
+        forget(&cache.note_path("layers", self.key()?.as_bytes()))?;
+        for node in self.nodes.values() {
+            if let Node::File { source, .. } = node {
+                cache.forget_digest(source)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the archive.
+    pub(crate) fn write(&self, to: impl Write) -> Result<()> {
+        let mut archive = Builder::new(to);
+        for (path, node) in &self.nodes {
+            append(&mut archive, path, node).map_err(|error| match node {
+                Node::File { source, .. } => at(source)(error),
+                _ => at(Path::new(path))(error),
+            })?;
+        }
+        archive.finish().map_err(at(Path::new("layer")))
+    }
+}
+
+fn append(archive: &mut Builder<impl Write>, path: &str, node: &Node) -> io::Result<()> {
+    let (kind, mode, size_bytes) = match node {
+        Node::Folder { mode } => (EntryType::Directory, *mode, 0),
+        Node::Link { .. } => (EntryType::Symlink, 0o777, 0),
+        Node::Bytes { content, mode } => (EntryType::Regular, *mode, content.len() as u64),
+        Node::File {
+            size_bytes, mode, ..
+        } => (EntryType::Regular, *mode, *size_bytes),
+    };
+    if path.len() >= PATH_MAX_BYTES {
+        return Err(io::Error::other(
+            "the path is longer than 99 bytes, the most a layer takes",
+        ));
+    }
+    let mut header = header(kind, mode, size_bytes);
+    header.set_path(path)?;
+    if let Node::Link { target } = node {
+        header.set_link_name(target)?;
+    }
+    header.set_cksum();
+    match node {
+        Node::Folder { .. } | Node::Link { .. } => archive.append(&header, io::empty()),
+        Node::Bytes { content, .. } => archive.append(&header, content.as_slice()),
+        Node::File { source, .. } => archive.append(&header, ExactFile::open(source, size_bytes)?),
+    }
+}
+
+/// A header without a time or an owner.
+pub(crate) fn header(kind: EntryType, mode: u32, size_bytes: u64) -> Header {
+    let mut header = Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_mode(mode);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
+    header.set_size(size_bytes);
+    header
+}
+
+/// A part of a file that must have the size that was said: another one would shift everything
+/// after it in an archive.
+pub(crate) struct ExactFile {
+    file: File,
+    left: u64,
+}
+
+impl ExactFile {
+    pub(crate) fn open(path: &Path, size_bytes: u64) -> io::Result<Self> {
+        let file = File::open(path)?;
+        if file.metadata()?.len() != size_bytes {
+            return Err(io::Error::other(
+                "its size changed while the image was made; run again",
+            ));
+        }
+        Ok(Self {
+            file,
+            left: size_bytes,
+        })
+    }
+
+    pub(crate) fn part(path: &Path, offset: u64, size_bytes: u64) -> io::Result<Self> {
+        let mut file = File::open(path)?;
+        io::Seek::seek(&mut file, io::SeekFrom::Start(offset))?;
+        Ok(Self {
+            file,
+            left: size_bytes,
+        })
+    }
+}
+
+impl Read for ExactFile {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let most = usize::try_from(self.left)
+            .unwrap_or(usize::MAX)
+            .min(buffer.len());
+        let n = self.file.read(&mut buffer[..most])?;
+        if n == 0 && self.left > 0 && most > 0 {
+            return Err(io::Error::other(
+                "it became shorter while the image was made; run again",
+            ));
+        }
+        self.left -= n as u64;
+        Ok(n)
+    }
+}
+
+struct CountingSink<F>(F);
+
+impl<F: FnMut(u64)> Write for CountingSink<F> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        (self.0)(bytes.len() as u64);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Where a layer's bytes come from.
+#[derive(Debug, Clone)]
+pub(crate) enum Source {
+    /// Made from a tree.
+    Tree(Tree),
+    /// A part of a file that is a tar archive already.
+    Part { file: PathBuf, offset: u64 },
+}
+
+impl Source {
+    /// Drops what the cache knows of the layer, so that it is hashed again.
+    pub(crate) fn forget(&self, cache: &Cache) -> Result<()> {
+        match self {
+            Self::Tree(tree) => tree.forget(cache),
+            Self::Part { file, .. } => cache.forget_digest(file),
+        }
+    }
+
+    /// Writes the layer's bytes.
+    pub(crate) fn write(&self, size_bytes: u64, mut to: impl Write) -> Result<()> {
+        match self {
+            Self::Tree(tree) => tree.write(to),
+            Self::Part { file, offset } => {
+                let mut part = ExactFile::part(file, *offset, size_bytes).map_err(at(file))?;
+                let mut buffer = vec![0; 1 << 20];
+                loop {
+                    let n = part.read(&mut buffer).map_err(at(file))?;
+                    if n == 0 {
+                        return Ok(());
+                    }
+                    to.write_all(&buffer[..n]).map_err(at(file))?;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::progress::Silent;
+    use std::fs;
+
+    fn tree(folder: &Path) -> Tree {
+        let source = folder.join("libx.so");
+        fs::write(&source, "x".repeat(1000)).unwrap();
+        let mut tree = Tree::default();
+        tree.insert(
+            "opt/lib/libx.so",
+            Node::File {
+                source,
+                size_bytes: 1000,
+                mode: 0o755,
+            },
+        );
+        tree.insert(
+            "etc/passwd",
+            Node::Bytes {
+                content: b"root".to_vec(),
+                mode: 0o644,
+            },
+        );
+        tree.insert(
+            "lib",
+            Node::Link {
+                target: "usr/lib".to_owned(),
+            },
+        );
+        tree
+    }
+
+    fn bytes(tree: &Tree) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        tree.write(&mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn the_same_tree_gives_the_same_bytes_in_any_folder() {
+        let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let first = bytes(&tree(one.path()));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert_eq!(first, bytes(&tree(two.path())));
+    }
+
+    #[test]
+    fn size_and_digest_are_those_of_the_bytes() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(&folder.path().join("cache")).unwrap();
+        let tree = tree(folder.path());
+        let bytes = bytes(&tree);
+        let id = tree.id("x", &cache, &Silent).unwrap();
+        assert_eq!(id.size_bytes, bytes.len() as u64);
+        assert_eq!(tree.size_bytes(), bytes.len() as u64);
+        assert_eq!(id.digest, Digest::of(&bytes));
+    }
+
+    #[test]
+    fn entries_are_sorted_and_carry_no_time_or_owner() {
+        let folder = tempfile::tempdir().unwrap();
+        let bytes = bytes(&tree(folder.path()));
+        let mut archive = tar::Archive::new(bytes.as_slice());
+        let mut paths = Vec::new();
+        for entry in archive.entries().unwrap() {
+            let entry = entry.unwrap();
+            assert_eq!(entry.header().mtime().unwrap(), 0);
+            assert_eq!(entry.header().uid().unwrap(), 0);
+            paths.push(entry.path().unwrap().display().to_string());
+        }
+        assert_eq!(
+            paths,
+            [
+                "etc",
+                "etc/passwd",
+                "lib",
+                "opt",
+                "opt/lib",
+                "opt/lib/libx.so"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_file_that_changes_meanwhile_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = tree(folder.path());
+        fs::write(folder.path().join("libx.so"), "short").unwrap();
+        let error = tree.write(Vec::new()).unwrap_err().to_string();
+        assert!(
+            error.contains("libx.so") && error.contains("run again"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_changed_file_changes_the_digest() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(&folder.path().join("cache")).unwrap();
+        let first = tree(folder.path()).id("x", &cache, &Silent).unwrap();
+        let tree = tree(folder.path());
+        fs::write(folder.path().join("libx.so"), "y".repeat(1000)).unwrap();
+        let second = tree.id("x", &cache, &Silent).unwrap();
+        assert_ne!(first.digest, second.digest);
+        assert_eq!(first.size_bytes, second.size_bytes);
+    }
+}

@@ -1,0 +1,369 @@
+//! Image specs: what an image is made of, as people write it in `images/*.yaml`.
+
+pub(crate) mod flavour;
+pub(crate) mod reserved;
+
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+use strict_yaml::{Document, KeyPath, YamlError};
+
+use crate::{Digest, Flavour, KNOWN_TORCH, KnownTorch, Result};
+
+/// The version of the format that this crate reads.
+const SPEC_VERSION: u32 = 1;
+
+/// An image spec.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "Torchgauge image spec")]
+pub struct Spec {
+    /// The format's version: 1.
+    #[schemars(range(min = 1, max = 1))]
+    pub version: u32,
+    /// One line for people.
+    pub description: String,
+    /// What the image stands on.
+    pub base: Base,
+    /// The libtorch in it.
+    pub libtorch: LibtorchSpec,
+    /// Environment of everything that runs in it, besides what libtorch needs.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+    /// Labels, besides Torchgauge's own.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+}
+
+/// What an image stands on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Base {
+    /// A few packages of this machine's own Debian or Ubuntu, by apt and dpkg.
+    Debian,
+    /// A local archive: the tar of a root file system, or of an image. Relative to the spec.
+    Archive(PathBuf),
+    /// An image that the engine has or can pull, by digest: `REFERENCE@sha256:…`, with the digest
+    /// of its manifest, or the ID of one that was loaded.
+    Image(String),
+}
+
+/// Which libtorch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "WrittenLibtorch", into = "WrittenLibtorch")]
+pub enum LibtorchSpec {
+    /// Out of wheels.
+    Wheels {
+        /// torch's version.
+        version: String,
+        /// With or without CUDA.
+        flavour: Flavour,
+    },
+    /// Out of a PyTorch that is installed on this machine.
+    Installed {
+        /// Its site-packages folder; `None` is the one that `python3` would import.
+        folder: Option<PathBuf>,
+        /// With or without CUDA.
+        flavour: Flavour,
+    },
+    /// The one that the base holds, such as an official PyTorch image.
+    Inside {
+        /// The site-packages folder in the base; `None` is the only one that has torch in it.
+        folder: Option<String>,
+        /// With or without CUDA.
+        flavour: Flavour,
+    },
+}
+
+/// `libtorch` as it is written; which keys go together is checked afterwards.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenLibtorch {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    flavour: Option<Flavour>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    from: Option<From>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    installed: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    inside: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum From {
+    /// The wheels of PyPI, through pip.
+    Wheels,
+}
+
+/// The same for the schema, where the two forms stand apart.
+#[derive(JsonSchema)]
+#[serde(untagged, deny_unknown_fields)]
+#[expect(dead_code, reason = "only its schema is used")]
+enum LibtorchForms {
+    /// Out of wheels.
+    Wheels {
+        /// torch's version, such as `2.11.0`.
+        version: String,
+        /// With or without CUDA.
+        flavour: Flavour,
+        /// Where it comes from.
+        from: From,
+    },
+    /// Out of a PyTorch that is installed on this machine.
+    Installed {
+        /// `auto`, or a site-packages folder.
+        installed: String,
+        /// With or without CUDA; with it unless said otherwise.
+        flavour: Option<Flavour>,
+    },
+    /// The one that the base holds.
+    Inside {
+        /// `auto`, or a site-packages folder in the base.
+        inside: String,
+        /// With or without CUDA; with it unless said otherwise.
+        flavour: Option<Flavour>,
+    },
+}
+
+impl JsonSchema for LibtorchSpec {
+    fn schema_name() -> Cow<'static, str> {
+        "Libtorch".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        LibtorchForms::json_schema(generator)
+    }
+}
+
+impl TryFrom<WrittenLibtorch> for LibtorchSpec {
+    type Error = String;
+
+    fn try_from(written: WrittenLibtorch) -> Result<Self, String> {
+        const FORMS: &str = "expected {version: …, flavour: cpu or cuda, from: wheels}, \
+                             {installed: auto or a site-packages folder} or {inside: auto or a \
+                             site-packages folder of the base}";
+        match written {
+            WrittenLibtorch {
+                version: Some(version),
+                flavour: Some(flavour),
+                from: Some(From::Wheels),
+                installed: None,
+                inside: None,
+            } => Ok(Self::Wheels { version, flavour }),
+            WrittenLibtorch {
+                version: None,
+                flavour,
+                from: None,
+                installed: Some(folder),
+                inside: None,
+            } => Ok(Self::Installed {
+                folder: (folder != Path::new("auto")).then_some(folder),
+                flavour: flavour.unwrap_or(Flavour::Cuda),
+            }),
+            WrittenLibtorch {
+                version: None,
+                flavour,
+                from: None,
+                installed: None,
+                inside: Some(folder),
+            } => Ok(Self::Inside {
+                folder: (folder != "auto").then(|| folder.trim_matches('/').to_owned()),
+                flavour: flavour.unwrap_or(Flavour::Cuda),
+            }),
+            WrittenLibtorch {
+                installed: Some(_),
+                inside: Some(_),
+                ..
+            } => Err(format!(
+                "`installed` is of this machine and `inside` of the base; {FORMS}"
+            )),
+            WrittenLibtorch {
+                installed: Some(_), ..
+            }
+            | WrittenLibtorch {
+                inside: Some(_), ..
+            } => Err(format!(
+                "an installed PyTorch brings its own version: `version` and `from` do not go with \
+                 `installed` and `inside`; {FORMS}"
+            )),
+            _ => Err(format!(
+                "`version`, `flavour` or `from` is missing; {FORMS}"
+            )),
+        }
+    }
+}
+
+impl std::convert::From<LibtorchSpec> for WrittenLibtorch {
+    fn from(spec: LibtorchSpec) -> Self {
+        match spec {
+            LibtorchSpec::Wheels { version, flavour } => Self {
+                version: Some(version),
+                flavour: Some(flavour),
+                from: Some(From::Wheels),
+                installed: None,
+                inside: None,
+            },
+            LibtorchSpec::Installed { folder, flavour } => Self {
+                version: None,
+                flavour: Some(flavour),
+                from: None,
+                installed: Some(folder.unwrap_or_else(|| "auto".into())),
+                inside: None,
+            },
+            LibtorchSpec::Inside { folder, flavour } => Self {
+                version: None,
+                flavour: Some(flavour),
+                from: None,
+                installed: None,
+                inside: Some(folder.unwrap_or_else(|| "auto".to_owned())),
+            },
+        }
+    }
+}
+
+impl LibtorchSpec {
+    /// With or without CUDA.
+    #[must_use]
+    pub fn flavour(&self) -> Flavour {
+        match self {
+            Self::Wheels { flavour, .. }
+            | Self::Installed { flavour, .. }
+            | Self::Inside { flavour, .. } => *flavour,
+        }
+    }
+}
+
+impl Spec {
+    /// Reads and checks a spec. `folder` is what relative paths in it start from.
+    pub(crate) fn read(document: &Document, folder: &Path) -> Result<Self, YamlError> {
+        let version = KeyPath::root().key("version");
+        if let Some(found) = document
+            .value()
+            .get("version")
+            .and_then(serde_json::Value::as_u64)
+            && found != u64::from(SPEC_VERSION)
+        {
+            return Err(document.error_at(
+                &version,
+                format!("version {found} of the image format is not known"),
+                Some("this build of Torchgauge reads version 1".to_owned()),
+            ));
+        }
+        let mut spec: Self = document.parse()?;
+        spec.check(document)?;
+        if let Base::Archive(file) = &mut spec.base {
+            *file = folder.join(&*file);
+        }
+        if let LibtorchSpec::Installed {
+            folder: Some(packages),
+            ..
+        } = &mut spec.libtorch
+        {
+            *packages = folder.join(&*packages);
+        }
+        Ok(spec)
+    }
+
+    fn check(&self, document: &Document) -> Result<(), YamlError> {
+        let root = KeyPath::root;
+        if self.description.contains(char::is_control) {
+            return Err(document.error_at(
+                &root().key("description"),
+                "the description holds line ends or other control characters".to_owned(),
+                Some("one line of text".to_owned()),
+            ));
+        }
+        if let LibtorchSpec::Wheels { version, .. } = &self.libtorch
+            && KnownTorch::of(version).is_err()
+        {
+            return Err(document.error_at(
+                &root().key("libtorch").key("version"),
+                format!("torch {version} is not known"),
+                Some(format!(
+                    "known are {}",
+                    KNOWN_TORCH.map(|torch| torch.version).join(", ")
+                )),
+            ));
+        }
+        if self.base == Base::Debian && matches!(self.libtorch, LibtorchSpec::Inside { .. }) {
+            return Err(document.error_at(
+                &root().key("libtorch"),
+                "the Debian base holds no libtorch".to_owned(),
+                Some("`inside` goes with `base: {image: …}` or `base: {archive: …}`".to_owned()),
+            ));
+        }
+        for (name, value) in &self.environment {
+            let fits = !name.is_empty()
+                && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+                && !name.starts_with(|c: char| c.is_ascii_digit());
+            let path = root().key("environment").key(name);
+            if !fits {
+                return Err(document.error_at(
+                    &path,
+                    format!("`{name}` is no name of an environment variable"),
+                    Some("letters, digits and `_`, not starting with a digit".to_owned()),
+                ));
+            }
+            if value.contains('\0') {
+                return Err(document.error_at(
+                    &path,
+                    format!("the value of `{name}` holds a NUL character"),
+                    Some("no environment variable can".to_owned()),
+                ));
+            }
+        }
+        reserved::check(self, document)
+    }
+
+    /// Refuses a base image without a digest.
+    pub(crate) fn check_pinned(&self, document: &Document) -> Result<()> {
+        let Base::Image(reference) = &self.base else {
+            return Ok(());
+        };
+        if reference
+            .split_once('@')
+            .is_some_and(|(_, digest)| digest.parse::<Digest>().is_ok())
+        {
+            return Ok(());
+        }
+        let what = if reference.contains('@') {
+            "has a digest that is none: expected 64 hexadecimal digits after `@sha256:`"
+        } else {
+            "names no digest, so it may be another image tomorrow"
+        };
+        let error = document.error_at(
+            &KeyPath::root().key("base").key("image"),
+            format!("`{reference}` {what}"),
+            Some(
+                "write REFERENCE@sha256:…; `docker image inspect REFERENCE` shows the digest \
+                 under RepoDigests"
+                    .to_owned(),
+            ),
+        );
+        Err(crate::Error::Unpinned {
+            reference: reference.clone(),
+            known: None,
+            error: Box::new(error),
+        })
+    }
+
+    /// A digest of what the spec means: comments, order and spelling do not count.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        Digest::of(crate::canonical::json(self).as_bytes())
+    }
+
+    /// The JSON Schema of specs.
+    #[must_use]
+    pub fn json_schema() -> serde_json::Value {
+        schemars::schema_for!(Spec).to_value()
+    }
+}

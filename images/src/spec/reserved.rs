@@ -1,0 +1,95 @@
+//! Names that a spec cannot set: what Torchgauge writes there itself would take the place of the
+//! spec's value, or the other way round.
+
+use protocol::Axis;
+use strict_yaml::{Document, KeyPath, YamlError};
+
+use crate::spec::Spec;
+
+/// The label that tells Torchgauge's images from others: the image's name.
+pub(crate) const LABEL_IMAGE: &str = "torchgauge.image";
+/// Label with the flavour of libtorch.
+pub(crate) const LABEL_LIBTORCH: &str = "torchgauge.libtorch";
+/// Label with the digest of the scenario binary.
+pub(crate) const LABEL_SCENARIO: &str = "torchgauge.scenario";
+/// OCI's annotations, which are labels and annotations of the manifest here.
+pub(crate) const LABEL_TITLE: &str = "org.opencontainers.image.title";
+pub(crate) const LABEL_DESCRIPTION: &str = "org.opencontainers.image.description";
+pub(crate) const LABEL_VERSION: &str = "org.opencontainers.image.version";
+pub(crate) const LABEL_BASE_NAME: &str = "org.opencontainers.image.base.name";
+pub(crate) const LABEL_BASE_DIGEST: &str = "org.opencontainers.image.base.digest";
+/// OCI's annotations that stand beside an image, in the archive's index.
+pub(crate) const ANNOTATION_REVISION: &str = "org.opencontainers.image.revision";
+pub(crate) const ANNOTATION_SOURCE: &str = "org.opencontainers.image.source";
+/// The version of a library in it; what library follows.
+pub(crate) const ANNOTATION_VERSION: &str = "torchgauge.version.";
+pub(crate) const ANNOTATION_NAME: &str = "org.opencontainers.image.ref.name";
+
+/// The labels that Torchgauge writes, and OCI's annotations that it puts beside an image.
+pub(crate) const LABELS: [&str; 11] = [
+    LABEL_IMAGE,
+    LABEL_LIBTORCH,
+    LABEL_SCENARIO,
+    LABEL_TITLE,
+    LABEL_DESCRIPTION,
+    LABEL_VERSION,
+    LABEL_BASE_NAME,
+    LABEL_BASE_DIGEST,
+    ANNOTATION_REVISION,
+    ANNOTATION_SOURCE,
+    ANNOTATION_NAME,
+];
+
+/// Everything below these is Torchgauge's: containers that carry `org.torchgauge.` are taken for
+/// those of a session, and swept.
+const LABEL_PREFIXES: [&str; 2] = ["torchgauge.", "org.torchgauge."];
+
+/// Variables that are set for a run, whatever the image says, and by what.
+#[must_use]
+pub fn environment() -> Vec<(&'static str, String)> {
+    let device = || "the run's device sets it".to_owned();
+    let axes = Axis::ALL.iter().flat_map(|axis| {
+        let why = format!("the suite's axis `{}` sets it", axis.name);
+        axis.variables.iter().map(move |name| (*name, why.clone()))
+    });
+    let mut all = vec![
+        ("LD_LIBRARY_PATH", "the image's layout sets it".to_owned()),
+        ("CUDA_DEVICE_ORDER", device()),
+        ("CUDA_VISIBLE_DEVICES", device()),
+        ("NVIDIA_VISIBLE_DEVICES", device()),
+    ];
+    all.extend(axes);
+    all
+}
+
+/// Refuses a spec that sets one of them.
+pub(crate) fn check(spec: &Spec, document: &Document) -> Result<(), YamlError> {
+    let reserved = environment();
+    for name in spec.environment.keys() {
+        if let Some((_, why)) = reserved.iter().find(|(reserved, _)| reserved == name) {
+            let all: Vec<&str> = reserved.iter().map(|(name, _)| *name).collect();
+            return Err(document.error_at_key(
+                &KeyPath::root().key("environment").key(name),
+                format!("`{name}` cannot be set here: {why}"),
+                "another variable",
+                Some(format!("reserved are {}", all.join(", "))),
+            ));
+        }
+    }
+    for name in spec.labels.keys() {
+        let is_below = LABEL_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+        if is_below || LABELS.contains(&name.as_str()) {
+            let names = LABELS.map(|name| format!("`{name}`")).join(", ");
+            return Err(document.error_at_key(
+                &KeyPath::root().key("labels").key(name),
+                format!("the label `{name}` cannot be set here: Torchgauge writes it"),
+                "another label",
+                Some(format!(
+                    "reserved are {names}, and all that begin with `torchgauge.` or \
+                     `org.torchgauge.`"
+                )),
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,349 @@
+//! The scenario binary: built here with cargo against a libtorch, reproducibly, or given.
+
+pub(crate) mod revision;
+pub(crate) mod runtime;
+pub(crate) mod tch_workspace;
+pub(crate) mod toolchain;
+
+use std::{
+    env, fs,
+    io::{self, Read},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use memchr::memmem;
+
+use crate::{
+    Digest, Error, Flavour, Glibc, KnownTorch, Libtorch, Result,
+    elf::{Dynamic, why_no_program},
+    error::at,
+    libtorch::linkage::roots,
+    program,
+    progress::{Action, Progress},
+    store::Cache,
+    workload::tch_workspace::Checkout,
+};
+
+/// A scenario binary on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScenarioBinary {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// Its content's digest.
+    pub sha256: Digest,
+    /// The newest glibc that it needs.
+    pub glibc: Option<Glibc>,
+}
+
+const INSTALL_CARGO: &str = "install Rust (https://rustup.rs), or give a binary that is built \
+                             already (`--scenario-binary FILE`, TORCHGAUGE_SCENARIO)";
+
+/// What the workload tells those who start it wrongly: its text is in every build of it, and in no
+/// other program.
+const USAGE: &[u8] = b"usage: scenario RUN_FILE RESULTS_FILE";
+
+impl ScenarioBinary {
+    /// A binary that is there already. Whatever cannot be the workload is refused by what the file
+    /// itself says: it is not run.
+    pub fn existing(path: &Path, cache: &Cache, progress: &dyn Progress) -> Result<Self> {
+        let no = |cause: String| Error::NoScenario {
+            file: path.to_owned(),
+            cause,
+        };
+        let facts = fs::metadata(path).map_err(|error| no(error.to_string()))?;
+        if !facts.is_file() {
+            return Err(no("it is no file".to_owned()));
+        }
+        if let Some(cause) = why_no_program(path)? {
+            return Err(no(cause));
+        }
+        let needed = Dynamic::of_file(path)?.needed;
+        if !needed
+            .iter()
+            .any(|name| roots(Flavour::Cpu).contains(&name.as_str()))
+        {
+            return Err(no("it links no libtorch".to_owned()));
+        }
+        if !says_usage(path).map_err(at(path))? {
+            return Err(no("it links libtorch, and is another program".to_owned()));
+        }
+        Self::of_file(path, cache, progress)
+    }
+
+    fn of_file(path: &Path, cache: &Cache, progress: &dyn Progress) -> Result<Self> {
+        let path = fs::canonicalize(path).map_err(at(path))?;
+        let glibc = Dynamic::of_file(&path)?.glibc_needed;
+        Ok(Self {
+            sha256: cache.digest_of(&path, progress)?,
+            path,
+            glibc,
+        })
+    }
+}
+
+/// Whether a file holds the workload's usage. It is read piece by piece: with what debuggers need
+/// it may be large.
+fn says_usage(path: &Path) -> io::Result<bool> {
+    let mut file = fs::File::open(path)?;
+    let mut buffer = Vec::new();
+    loop {
+        let n = Read::by_ref(&mut file)
+            .take(1 << 20)
+            .read_to_end(&mut buffer)?;
+        if memmem::find(&buffer, USAGE).is_some() {
+            return Ok(true);
+        }
+        if n == 0 {
+            return Ok(false);
+        }
+        // What began at the end of this piece may go on in the next.
+        let keep = buffer.len().saturating_sub(USAGE.len());
+        buffer.drain(..keep);
+    }
+}
+
+/// Builds the scenario binary of a checkout against a libtorch.
+///
+/// The same sources, toolchain and libtorch give the same bytes in any folder: paths are
+/// remapped and nothing records a time. `target` is cargo's target folder; each flavour has
+/// its own below it, so that flavours do not undo each other's work.
+pub(crate) fn build(
+    workspace: &Path,
+    target: &Path,
+    libtorch: &Libtorch,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<ScenarioBinary> {
+    let libtorch = &libtorch.with_headers(cache, progress)?;
+    let mut command = cargo("build", workspace, target, libtorch)?;
+    command
+        .args(["--package", "scenario", "--bin", "scenario"])
+        .args(["--message-format", "json-render-diagnostics"]);
+    if KnownTorch::of(&libtorch.version).is_err() {
+        progress.note(&format!(
+            "torch {} is not among the versions known to work",
+            libtorch.version
+        ));
+    }
+    let path = compile(&mut command, libtorch, progress)?;
+    ScenarioBinary::of_file(&path, cache, progress)
+}
+
+/// cargo for the crates that link a libtorch with headers ([`Libtorch::with_headers`]), with
+/// everything set that makes their bytes the same anywhere. Building, checking and testing through it share what they compile.
+pub fn cargo(
+    subcommand: &str,
+    workspace: &Path,
+    target: &Path,
+    libtorch: &Libtorch,
+) -> Result<Command> {
+    let folder = libtorch
+        .build_folder
+        .as_ref()
+        .ok_or_else(|| Error::NoLibtorch {
+            folder: libtorch
+                .libraries
+                .first()
+                .map(|l| l.path.clone())
+                .unwrap_or_default(),
+            cause: "it has no headers to build against".to_owned(),
+        })?;
+    let targets = target.join("scenario");
+    let checkout = match KnownTorch::of(&libtorch.version) {
+        Ok(torch) => {
+            let place = targets.join(format!("tch-{}", torch.tch));
+            tch_workspace::with_tch(workspace, torch.tch, &place)?
+        }
+        Err(_) => Checkout {
+            folder: workspace.to_owned(),
+            locked: true,
+        },
+    };
+    let workspace = checkout.folder.as_path();
+    let target = targets.join(&libtorch.name);
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command
+        .current_dir(workspace)
+        .args([subcommand, "--release", "--target-dir"])
+        .arg(&target)
+        .args(checkout.locked.then_some("--locked"))
+        // Lines of code in backtraces are worth less than bytes that are the same anywhere.
+        .args(["--config", "profile.release.debug=false"])
+        .args(["--config", "profile.release.strip=\"debuginfo\""])
+        .env("LIBTORCH", folder)
+        .env(
+            "LIBTORCH_CXX11_ABI",
+            if libtorch.cxx11_abi { "1" } else { "0" },
+        )
+        // Which tch goes with which torch is known here, beyond the one that it is made for.
+        .env("LIBTORCH_BYPASS_VERSION_CHECK", "1")
+        .env_remove("LIBTORCH_USE_PYTORCH")
+        .env_remove("LIBTORCH_INCLUDE")
+        .env_remove("LIBTORCH_LIB")
+        .env_remove("RUSTFLAGS")
+        .env_remove("CARGO_BUILD_TARGET")
+        .env("CARGO_INCREMENTAL", "0")
+        .env("SOURCE_DATE_EPOCH", "0");
+    remap(&mut command, workspace, &target, folder);
+    if libtorch.flavour == Flavour::Cuda {
+        command.args(["--features", "cuda"]);
+    }
+    Ok(command)
+}
+
+/// Has compilers write fixed names where they would write this machine's folders.
+fn remap(command: &mut Command, workspace: &Path, target: &Path, libtorch: &Path) {
+    let home = env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    let cargo = env::var_os("CARGO_HOME").map_or_else(|| home.join(".cargo"), PathBuf::from);
+    let rustup = env::var_os("RUSTUP_HOME").map_or_else(|| home.join(".rustup"), PathBuf::from);
+    // Of several prefixes that fit, both rustc and gcc take the one given last.
+    let folders: [(&Path, &str); 5] = [
+        (&rustup, "/rustup"),
+        (&cargo, "/cargo"),
+        (workspace, "/torchgauge"),
+        (target, "/target"),
+        (libtorch, "/libtorch"),
+    ];
+    let mut rust = Vec::new();
+    let mut cxx = Vec::new();
+    for (folder, name) in folders {
+        let real = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
+        let mut spellings = vec![folder.to_owned()];
+        if real != folder {
+            spellings.push(real);
+        }
+        for spelling in spellings {
+            rust.push(format!("--remap-path-prefix={}={name}", spelling.display()));
+            cxx.push(format!("-ffile-prefix-map={}={name}", spelling.display()));
+        }
+    }
+    command.env("CARGO_ENCODED_RUSTFLAGS", rust.join("\u{1f}"));
+    for variable in ["CFLAGS", "CXXFLAGS"] {
+        command.env(variable, cxx.join(" "));
+    }
+}
+
+fn compile(command: &mut Command, libtorch: &Libtorch, progress: &dyn Progress) -> Result<PathBuf> {
+    let mut meter = progress.start(Action::Compile, "scenario", None);
+    let mut done = 0;
+    let mut executable = None;
+    let outcome = program::run(
+        command,
+        "build the scenario binary",
+        INSTALL_CARGO,
+        |line| {
+            let Ok(message) = serde_json::from_str::<serde_json::Value>(line) else {
+                return true;
+            };
+            if message["reason"] == "compiler-artifact" {
+                done += 1;
+                meter.advance_to(done);
+                if let Some(name) = message["target"]["name"].as_str() {
+                    meter.message(name);
+                }
+                if message["target"]["name"] == "scenario"
+                    && let Some(path) = message["executable"].as_str()
+                {
+                    executable = Some(PathBuf::from(path));
+                }
+            }
+            false
+        },
+    )?;
+    match executable {
+        Some(path) if outcome.status.success() => Ok(path),
+        _ => Err(Error::ScenarioBuild {
+            flavour: libtorch.name.clone(),
+            output: outcome.tail,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Silent;
+
+    #[test]
+    fn the_workload_says_the_words_that_it_is_known_by() {
+        let main = concat!(env!("CARGO_MANIFEST_DIR"), "/../scenarios/src/main.rs");
+        let source = fs::read_to_string(main).unwrap();
+        let usage = std::str::from_utf8(USAGE).unwrap();
+        assert!(source.contains(usage), "`{usage}` is not in {main}");
+    }
+
+    #[test]
+    fn the_usage_is_found_wherever_it_stands() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for before in [0, 1, (1 << 20) - 20, 1 << 20, (2 << 20) - 1] {
+            let mut content = vec![b'x'; before];
+            content.extend_from_slice(USAGE);
+            fs::write(file.path(), &content).unwrap();
+            assert!(says_usage(file.path()).unwrap(), "{before}");
+            content.pop();
+            fs::write(file.path(), &content).unwrap();
+            assert!(!says_usage(file.path()).unwrap(), "{before}");
+        }
+    }
+
+    /// Compiles C as a program that links what is named.
+    fn compile(folder: &Path, source: &str, arguments: &[&str]) -> PathBuf {
+        let (text, program) = (folder.join("x.c"), folder.join("x"));
+        fs::write(&text, source).unwrap();
+        let status = Command::new("cc")
+            .args([&text, Path::new("-o"), &program])
+            .args(["-L", folder.to_str().unwrap(), "-Wl,--no-as-needed"])
+            .args(arguments)
+            .status()
+            .unwrap();
+        assert!(status.success());
+        program
+    }
+
+    #[test]
+    fn what_cannot_be_the_workload_is_refused_unread_and_unrun() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let cache = Cache::at(&folder.join("cache")).unwrap();
+        let refused = |file: &Path, expect: &str| {
+            let error = ScenarioBinary::existing(file, &cache, &Silent)
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains(file.to_str().unwrap()), "{error}");
+            assert!(error.contains(expect), "{error}");
+            assert!(error.contains("TORCHGAUGE_SCENARIO"), "{error}");
+        };
+        refused(&folder.join("absent"), "No such file");
+        refused(folder, "it is no file");
+        let place = folder.join("file");
+        for (content, expect) in [
+            (b"" as &[u8], "too short"),
+            (b"#!/bin/sh\nexit 0\n", "it is no ELF file"),
+            (b"\x7fELF\x01\x01\x01", "32 bits"),
+            (b"\x7fELF\x02\x01\x01", "cannot be read"),
+        ] {
+            fs::write(&place, content).unwrap();
+            refused(&place, expect);
+        }
+        let mut arm = fs::read(std::env::current_exe().unwrap()).unwrap();
+        // e_machine, after 16 bytes of identification and two of the file's kind.
+        arm[18..20].copy_from_slice(&object::elf::EM_AARCH64.0.to_le_bytes());
+        fs::write(&place, arm).unwrap();
+        refused(&place, "it is for 64-bit ARM");
+        refused(Path::new("/bin/true"), "it links no libtorch");
+
+        let library = compile(folder, "int x;", &["-shared", "-Wl,-soname,libc10.so"]);
+        fs::rename(&library, folder.join("libc10.so")).unwrap();
+        refused(&folder.join("libc10.so"), "it is a library");
+        let plain = "int main(void) { return 0; }";
+        refused(
+            &compile(folder, plain, &["-lc10"]),
+            "it links libtorch, and is another program",
+        );
+        let usage = std::str::from_utf8(USAGE).unwrap();
+        let workload = format!("const char *usage = \"{usage}\";\n{plain}");
+        let program = compile(folder, &workload, &["-lc10"]);
+        ScenarioBinary::existing(&program, &cache, &Silent).unwrap();
+    }
+}
