@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs::File, path::Path};
 use object::{
     Endianness, ReadCache, ReadRef,
     elf::{self, FileHeader64},
-    read::elf::{FileHeader, ProgramHeader, SectionTable, Sym as _},
+    read::elf::{FileHeader, ProgramHeader, SectionTable},
 };
 
 use crate::{Error, Glibc, Result, error::at};
@@ -106,56 +106,6 @@ impl Dynamic {
         Ok(dynamic)
     }
 }
-
-/// The code of a library, read function by function; of a large file only what is asked for.
-#[derive(Debug)]
-pub(crate) struct Code(ReadCache<File>);
-
-impl Code {
-    /// Opens a library. Whether it is one shows when it is asked.
-    pub(crate) fn open(path: &Path) -> Result<Self> {
-        Ok(Self(ReadCache::new(File::open(path).map_err(at(path))?)))
-    }
-
-    /// Where a function that others can call lies, and its bytes; `None` where there is none.
-    pub(crate) fn function(&self, name: &str) -> Option<(u64, Vec<u8>)> {
-        let data = &self.0;
-        let header = FileHeader64::<Endianness>::parse(data).ok()?;
-        let endian = header.endian().ok()?;
-        let sections = header.sections(endian, data).ok()?;
-        let symbols = sections.symbols(endian, data, elf::SHT_DYNSYM).ok()?;
-        let symbol = symbols.iter().find(|symbol| {
-            symbol.st_type() == elf::STT_FUNC
-                && symbol.st_size(endian) <= FUNCTION_BYTES
-                && symbols
-                    .symbol_name(endian, symbol)
-                    .is_ok_and(|found| found == name.as_bytes())
-        })?;
-        let address = symbol.st_value(endian);
-        Some((address, self.at(address, symbol.st_size(endian))?))
-    }
-
-    /// Bytes by the address that they are loaded to, seen from the library's start.
-    pub(crate) fn at(&self, address: u64, size: u64) -> Option<Vec<u8>> {
-        let data = &self.0;
-        let header = FileHeader64::<Endianness>::parse(data).ok()?;
-        let endian = header.endian().ok()?;
-        let segments = header.program_headers(endian, data).ok()?;
-        let offset = segments
-            .iter()
-            .filter(|segment| segment.p_type(endian) == elf::PT_LOAD)
-            .find_map(|segment| {
-                let within = address.checked_sub(segment.p_vaddr(endian))?;
-                let end = within.checked_add(size)?;
-                (end <= segment.p_filesz(endian))
-                    .then(|| segment.p_offset(endian).checked_add(within))?
-            })?;
-        Some(data.read_bytes_at(offset, size).ok()?.to_vec())
-    }
-}
-
-/// As long as a function is that only says something.
-const FUNCTION_BYTES: u64 = 64 << 10;
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()

@@ -78,7 +78,7 @@ pub enum Error {
 
     /// A wheel that is no readable zip archive, or lacks a file.
     #[error(
-        "the wheel {} cannot be unpacked{}: {cause}; delete it, so that the next build fetches it anew",
+        "the wheel {} cannot be unpacked{}: {cause}; run again to fetch it anew",
         wheel.display(),
         member.as_ref().map(|m| format!(" at `{m}`")).unwrap_or_default()
     )]

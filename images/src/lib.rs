@@ -18,14 +18,12 @@ mod inspect;
 mod libtorch;
 mod load;
 pub mod lock;
-mod measure;
 mod oci;
 mod program;
 mod progress;
 mod prune;
 mod spec;
 mod store;
-mod workers;
 mod workload;
 
 pub use assembly::{
@@ -33,6 +31,7 @@ pub use assembly::{
     lock_state::LockState,
     lock_without_scenario,
     sources::{LockUse, Sources, libtorch_of, scenario_of},
+    write_missing_lock,
 };
 pub use atomic_write::check_place;
 pub use base::{
@@ -56,9 +55,8 @@ pub use load::{
     inventory::{self, Present},
 };
 pub use lock::changes::Change;
-pub use measure::{Measured, WithDownloads, measure};
 pub use progress::{Action, Meter, Progress, Silent};
-pub use prune::{Cleared, Clearing, Removed, clear_cache};
+pub use prune::{Cleared, Removed, clear_cache};
 pub use spec::{
     Base, LibtorchSpec, Spec,
     flavour::{Flavour, KNOWN_TORCH, KnownTorch},

@@ -83,7 +83,7 @@ pub(crate) fn environment(
     environment.extend(image.spec.environment.clone());
     let mut library_path = match &libtorch.origin {
         Origin::Inside(folders) => folders.join(":"),
-        Origin::Wheels(..) | Origin::Installed(_) | Origin::Folder(_) => {
+        Origin::Wheels(_) | Origin::Installed(_) | Origin::Folder(_) => {
             LIBTORCH_IN_IMAGE.to_owned()
         }
     };

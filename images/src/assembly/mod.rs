@@ -18,7 +18,7 @@ use crate::{
         },
     },
     base::ReadyBase,
-    libtorch::{Origin, versions},
+    libtorch::Origin,
     lock::{
         Expected, ExpectedImage, ExpectedLayer, InstalledLibrary, InstalledLock, LOCK_VERSION,
         LibtorchLock, Lock, PLATFORM,
@@ -87,7 +87,6 @@ pub struct Assembly {
     /// The lock that this build would write.
     pub lock: Lock,
     pub(crate) layers: Vec<Layer>,
-    pub(crate) scenario: PathBuf,
     pub(crate) workspace: PathBuf,
     pub(crate) documents: Documents,
     environment: Vec<String>,
@@ -141,7 +140,7 @@ impl Lower {
         // anything is resolved or downloaded.
         let has_local_base = sources.base_archive.is_some() || spec.base != Base::Debian;
         let is_installed = matches!(spec.libtorch, LibtorchSpec::Installed { .. });
-        let ((base, base_note), found) = if is_inside || has_local_base {
+        let ((base, base_note), libtorch) = if is_inside || has_local_base {
             let base = find_base()?;
             let found = find_libtorch(Some(&base.0))?;
             (base, found)
@@ -159,10 +158,9 @@ impl Lower {
                 Ok::<_, Error>((base?, found?))
             })?
         };
-        let libtorch = found.libtorch;
-        let libtorch_lock = match found.lock {
-            Some(lock) => lock,
-            None => LibtorchLock::Installed(installed_lock(&libtorch, cache, progress)?),
+        let libtorch_lock = match &libtorch.origin {
+            Origin::Wheels(lock) => LibtorchLock::Wheels((**lock).clone()),
+            _ => LibtorchLock::Installed(installed_lock(&libtorch, cache, progress)?),
         };
         let mut layers: Vec<Layer> = base
             .layers
@@ -176,15 +174,6 @@ impl Lower {
         // What the base holds already needs no layer.
         if !matches!(libtorch.origin, Origin::Inside(_)) {
             let tree = libtorch_tree(&libtorch);
-            // Libraries with the digests of a lock come to the layer of that lock.
-            let locked = lock.and_then(|lock| lock.layer("libtorch"));
-            if let Some(locked) = locked.filter(|_| found.is_fresh && !sources.rehash) {
-                let id = LayerId {
-                    digest: locked.digest,
-                    size_bytes: locked.size_bytes,
-                };
-                tree.remember_id(id, cache)?;
-            }
             layers.push(layer(image, "libtorch", tree, cache, progress)?);
         }
         Ok(Self {
@@ -216,9 +205,15 @@ impl Lower {
         .sealed()
     }
 
-    pub(crate) fn versions(&self, cache: &Cache) -> Result<BTreeMap<String, String>> {
-        let of_libtorch = versions::of(&self.libtorch, cache)?;
-        Ok(versions::with_glibc(of_libtorch, self.base.glibc))
+    /// The versions of what is in it: torch, NVIDIA's libraries, glibc.
+    pub(crate) fn versions(&self) -> BTreeMap<String, String> {
+        let mut found = self.libtorch.versions();
+        found.extend(
+            self.base
+                .glibc
+                .map(|glibc| ("glibc".to_owned(), glibc.to_string())),
+        );
+        found
     }
 
     fn expected(&self, whole: Option<ExpectedImage>) -> Expected {
@@ -333,14 +328,34 @@ pub fn assemble(
         config_id,
         manifest_id,
         facts,
-        versions: lower.versions(cache)?,
+        versions: lower.versions(),
         lock: lower.into_lock(image, sources, Some(whole)),
         layers,
-        scenario: scenario.path,
         workspace: sources.workspace.clone(),
         documents,
         environment: settings.environment,
     })
+}
+
+/// Writes the lock of an image that was built without one, as cargo and uv do; without the scenario
+/// binary where that was given. Where the base or libtorch was, others would not get the same, and
+/// nothing is written.
+pub fn write_missing_lock(
+    image: &Image,
+    sources: &Sources,
+    assembly: &Assembly,
+) -> Result<Option<PathBuf>> {
+    let file = image.lock_file();
+    let is_others = sources.libtorch.is_some() || sources.base_archive.is_some();
+    if is_others || sources.locks == LockUse::Ignored || file.exists() {
+        return Ok(None);
+    }
+    let mut lock = assembly.lock.clone();
+    if sources.scenario_binary.is_some() {
+        lock.expected.image = None;
+    }
+    lock.sealed().write(&file)?;
+    Ok(Some(file))
 }
 
 fn facts(

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use crate::{
-    Base, Error, Flavour, Image, Libtorch, LibtorchSpec, Result, ScenarioBinary,
+    Base, Error, Image, Libtorch, LibtorchSpec, Result, ScenarioBinary,
     base::{self, ReadyBase},
-    libtorch::{Parts, folder, in_base, installed, kept, wheels::fetch_telling},
-    lock::{LibtorchLock, Lock, WheelsLock},
+    libtorch::{folder, in_base, installed::installed, resolve::resolve, wheels::fetch},
+    lock::{LibtorchLock, Lock},
     progress::Progress,
     store::Cache,
     workload,
@@ -40,9 +40,6 @@ pub struct Sources {
     pub base_archive: Option<PathBuf>,
     /// What locks mean.
     pub locks: LockUse,
-    /// Hash every layer from its bytes, also where the lock knows the digest that libraries with
-    /// the locked digests come to.
-    pub rehash: bool,
 }
 
 impl Sources {
@@ -52,26 +49,6 @@ impl Sources {
         match &self.scenario_binary {
             Some(file) => ScenarioBinary::existing(file, cache, progress).map(drop),
             None => Ok(()),
-        }
-    }
-}
-
-/// A libtorch on this machine, and how it came there.
-pub(crate) struct FoundLibtorch {
-    pub(crate) libtorch: Libtorch,
-    /// Its lock, where it is out of wheels.
-    pub(crate) lock: Option<LibtorchLock>,
-    /// Whether it was put together just now, of libraries that had the locked digests when they were
-    /// last read.
-    pub(crate) is_fresh: bool,
-}
-
-impl FoundLibtorch {
-    fn unlocked(libtorch: Libtorch) -> Self {
-        Self {
-            libtorch,
-            lock: None,
-            is_fresh: false,
         }
     }
 }
@@ -87,7 +64,7 @@ pub fn libtorch_of(
         let lock = usable_lock(image, sources)?;
         Ok(find_base(image, lock, sources, cache, progress)?.0)
     };
-    find_libtorch(image, sources, base, cache, progress).map(|found| found.libtorch)
+    find_libtorch(image, sources, base, cache, progress)
 }
 
 /// The libtorch of an image. `base` is asked for only where libtorch lies inside it.
@@ -97,76 +74,32 @@ pub(crate) fn find_libtorch(
     base: impl FnOnce() -> Result<ReadyBase>,
     cache: &Cache,
     progress: &dyn Progress,
-) -> Result<FoundLibtorch> {
+) -> Result<Libtorch> {
     let flavour = image.spec.libtorch.flavour();
     if let Some(folder) = &sources.libtorch {
-        return folder::from_folder(folder, flavour, cache, progress).map(FoundLibtorch::unlocked);
+        return folder::from_folder(folder, flavour, cache, progress);
     }
     match &image.spec.libtorch {
         LibtorchSpec::Installed { folder, .. } => {
-            installed::installed(folder.as_deref(), flavour, cache, progress)
-                .map(FoundLibtorch::unlocked)
+            installed(folder.as_deref(), flavour, cache, progress)
         }
         LibtorchSpec::Inside { folder, .. } => {
             in_base::libtorch(&base()?, folder.as_deref(), flavour, cache, progress)
-                .map(FoundLibtorch::unlocked)
         }
         LibtorchSpec::Wheels { version, .. } => {
-            let lock = match (usable_lock(image, sources)?, sources.locks) {
-                (
-                    Some(Lock {
-                        libtorch: LibtorchLock::Wheels(lock),
-                        ..
-                    }),
-                    _,
-                ) => lock.clone(),
-                (_, LockUse::Required) => {
-                    return Err(Error::NoLock {
-                        image: image.name.clone(),
-                    });
-                }
-                (_, locks) => {
-                    return unlocked_wheels(version, flavour, locks, cache, progress);
-                }
-            };
-            let (libtorch, is_fresh) = fetch_telling(&lock, Parts::All, cache, progress)?;
-            Ok(FoundLibtorch {
-                libtorch,
-                lock: Some(LibtorchLock::Wheels(lock)),
-                is_fresh,
-            })
+            let lock = usable_lock(image, sources)?.map(|lock| &lock.libtorch);
+            match lock {
+                Some(LibtorchLock::Wheels(lock)) => fetch(lock, cache, progress),
+                _ if sources.locks == LockUse::Required => Err(Error::NoLock {
+                    image: image.name.clone(),
+                }),
+                _ => fetch(
+                    &resolve(version, flavour, cache, progress)?,
+                    cache,
+                    progress,
+                ),
+            }
         }
-    }
-}
-
-/// A libtorch out of wheels for an image that has no lock, or whose lock is not to be used.
-fn unlocked_wheels(
-    version: &str,
-    flavour: Flavour,
-    locks: LockUse,
-    cache: &Cache,
-    progress: &dyn Progress,
-) -> Result<FoundLibtorch> {
-    let found = |lock: WheelsLock| -> Result<FoundLibtorch> {
-        let (libtorch, is_fresh) = fetch_telling(&lock, Parts::All, cache, progress)?;
-        Ok(FoundLibtorch {
-            libtorch,
-            lock: Some(LibtorchLock::Wheels(lock)),
-            is_fresh,
-        })
-    };
-    let new = || kept::new(version, flavour, cache, progress);
-    if locks == LockUse::Ignored {
-        return found(new()?.lock);
-    }
-    let resolution = kept::kept_or_new(version, flavour, cache, progress)?;
-    match found(resolution.lock) {
-        // What was kept may have left the index since, or be another file there by now.
-        Err(error @ (Error::NotOffered { .. } | Error::WrongHash { .. })) if resolution.is_kept => {
-            progress.note(&format!("{error}; asking pip anew"));
-            found(new()?.lock)
-        }
-        other => other,
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    Digest, Error, Result,
+    Error, Result,
     error::at,
     lock::DebPackage,
     program,
@@ -26,13 +26,10 @@ const HOST_LISTS: &str = "/var/lib/apt/lists";
 struct Apt {
     state: PathBuf,
     lists: PathBuf,
-    /// Where it keeps what it has read of the lists: reading them takes most of a second. Whether
-    /// that still fits them apt checks itself.
-    read: PathBuf,
 }
 
 impl Apt {
-    fn new(state: &Path, lists: &Path, read: PathBuf) -> Result<Self> {
+    fn new(state: &Path, lists: &Path) -> Result<Self> {
         for folder in [
             state.join("cache/archives/partial"),
             state.join("lists/partial"),
@@ -45,13 +42,12 @@ impl Apt {
         Ok(Self {
             state: state.to_owned(),
             lists: lists.to_owned(),
-            read,
         })
     }
 
     /// One whose lists are fetched now.
     fn fresh(state: &Path) -> Result<Self> {
-        Self::new(state, &state.join("lists"), state.join("read.bin"))
+        Self::new(state, &state.join("lists"))
     }
 
     fn command(&self) -> Command {
@@ -62,7 +58,6 @@ impl Apt {
             option("Dir::State::lists", &self.lists),
             option("Dir::State::status", &self.state.join("status")),
             option("Dir::Cache", &self.state.join("cache")),
-            option("Dir::Cache::srcpkgcache", &self.read),
             option("Dir::Log", &self.state),
             "APT::Sandbox::User=".to_owned(),
             "Acquire::Languages=none".to_owned(),
@@ -101,8 +96,7 @@ fn with_lists<T>(
 ) -> Result<T> {
     let scratch = cache.scratch()?;
     let state = scratch.path();
-    let read = cache.folder("resolved").join("apt-lists.bin");
-    if let Ok(done) = Apt::new(state, Path::new(HOST_LISTS), read).and_then(|apt| work(&apt)) {
+    if let Ok(done) = Apt::new(state, Path::new(HOST_LISTS)).and_then(|apt| work(&apt)) {
         return Ok(done);
     }
     let apt = Apt::fresh(state)?;
@@ -174,33 +168,21 @@ pub(crate) fn fetch(
     cache: &Cache,
     progress: &dyn Progress,
 ) -> Result<Vec<PathBuf>> {
-    let _lock = cache.lock("debs", progress)?;
-    let folder = cache.folder("debs");
-    let mut missing = Vec::new();
-    for package in packages {
-        let place = folder.join(&package.file);
-        if place.exists() {
-            let found = cache.digest_of(&place, progress)?;
-            if found == package.sha256 {
-                continue;
-            }
-            progress.note(&format!(
-                "the cached {} is damaged ({found} instead of {}); fetching it again",
-                package.file, package.sha256
-            ));
-            fs::remove_file(&place).map_err(at(&place))?;
-        }
-        missing.push(package);
-    }
+    let missing: Vec<&DebPackage> = packages
+        .iter()
+        .filter(|package| !place_of(package, cache).is_file())
+        .collect();
     if !missing.is_empty() {
         with_lists(cache, progress, |apt| {
             download(apt, &missing, cache, progress)
         })?;
     }
-    Ok(packages
-        .iter()
-        .map(|package| folder.join(&package.file))
-        .collect())
+    Ok(packages.iter().map(|one| place_of(one, cache)).collect())
+}
+
+/// Where a package lies in the cache.
+pub(crate) fn place_of(package: &DebPackage, cache: &Cache) -> PathBuf {
+    cache.package("debs", package.sha256, &package.file)
 }
 
 fn download(
@@ -229,18 +211,12 @@ fn download(
             });
         }
         let fetched = scratch.path().join(&package.file);
-        let found = Digest::of_file(&fetched).map_err(at(&fetched))?;
-        if found != package.sha256 {
-            return Err(Error::WrongHash {
-                what: package.file.clone(),
-                expected: package.sha256,
-                found,
-                next: "nothing of it was kept: check the machine's apt sources, or lock the image anew",
-            });
-        }
-        let place = cache.folder("debs").join(&package.file);
-        fs::rename(&fetched, &place).map_err(at(&place))?;
-        cache.remember_digest(&place, found)?;
+        cache.take(
+            &fetched,
+            package.sha256,
+            &place_of(package, cache),
+            "nothing of it was kept: check the machine's apt sources, or lock the image anew",
+        )?;
         done += package.size_bytes;
         meter.advance_to(done);
     }
@@ -261,7 +237,7 @@ mod tests {
         assert_eq!(package.version, "1:1.2.13.dfsg-1");
         assert_eq!(package.architecture, "amd64");
         assert_eq!(package.size_bytes, 86656);
-        assert_eq!(package.sha256, Digest::of(b""));
+        assert_eq!(package.sha256, crate::Digest::of(b""));
         assert_eq!(read_uri("W: something"), None);
     }
 }

@@ -1,7 +1,7 @@
 //! The Debian base: a few packages, unpacked into one layer.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, BufReader, Read},
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -14,7 +14,6 @@ use crate::{
     Digest, Error, Result,
     base::apt,
     canonical,
-    digest::HashingWriter,
     error::at,
     lock::{BaseLock, DebPackage},
     oci::layer::{Node, Tree},
@@ -63,29 +62,21 @@ pub(super) fn debian(
     progress: &dyn Progress,
 ) -> Result<ReadyBase> {
     let place = debian_place(packages, cache);
-    let name = place.file_stem().unwrap_or_default().to_string_lossy();
-    let _lock = cache.lock(&format!("base-{name}"), progress)?;
-    if !cache.sound(&place, progress)? {
+    if !place.is_file() {
         let debs = apt::fetch(packages, cache, progress)?;
         let _meter = progress.start(Action::Unpack, "Debian base", None);
         let mut tree = skeleton();
         for deb in &debs {
-            unpack_deb(deb, &mut tree)?;
+            unpack_deb(deb, &mut tree).inspect_err(|_| drop(fs::remove_file(deb)))?;
         }
-        write_archive(&tree, &place, cache)?;
+        let scratch = cache.scratch()?;
+        let aside = scratch.path().join("base.tar");
+        tree.write(File::create(&aside).map_err(at(&aside))?)?;
+        fs::rename(&aside, &place).map_err(at(&place))?;
     }
     let mut ready = archive(&place, cache, progress)?;
     ready.lock = BaseLock::Debian(packages.to_vec());
     Ok(ready)
-}
-
-fn write_archive(tree: &Tree, place: &Path, cache: &Cache) -> Result<()> {
-    let scratch = cache.scratch()?;
-    let aside = scratch.path().join("base.tar");
-    let mut writer = HashingWriter::new(File::create(&aside).map_err(at(&aside))?);
-    tree.write(&mut writer)?;
-    let (_, digest, _) = writer.finish();
-    cache.seal(&aside, digest, place)
 }
 
 /// The merged `/usr` that Debian has had since 12, whatever the packages still carry.
@@ -128,7 +119,7 @@ fn unpack_deb(deb: &Path, tree: &mut Tree) -> Result<()> {
     let bad = |cause: String| Error::BadBase {
         file: deb.to_owned(),
         cause,
-        next: "delete it, so that the next build fetches it anew",
+        next: "it was removed from the cache: run again",
     };
     let mut command = Command::new("dpkg-deb");
     command.arg("--fsys-tarfile").arg(deb);

@@ -1,9 +1,9 @@
 //! A base that an engine has, or can pull: saved into the cache once, by digest.
 
 use std::{
-    fs,
-    io::Write as _,
-    path::PathBuf,
+    fs::{self, File},
+    io::{self, BufWriter, Write as _},
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -11,9 +11,7 @@ use engine::{Endpoint, Engine};
 
 use crate::{
     Base, Digest, Error, Image, Result,
-    digest::HashingWriter,
     error::at,
-    load::blocking,
     progress::{Action, Meter, Progress},
     store::Cache,
 };
@@ -39,11 +37,7 @@ pub async fn fetch_base(
         return Ok(());
     };
     let place = saved_place(reference, cache);
-    let there = {
-        let (cache, place, progress) = (cache.clone(), place.clone(), Arc::clone(progress));
-        blocking(move || cache.sound(&place, &*progress)).await?
-    };
-    if there {
+    if place.is_file() {
         return Ok(());
     }
     let id = match find(engine, reference).await? {
@@ -53,8 +47,8 @@ pub async fn fetch_base(
     let scratch = cache.scratch()?;
     let aside = scratch.path().join("image.tar");
     let meter = progress.start(Action::Save, reference, None);
-    let digest = save(engine, &id, &aside, meter).await?;
-    cache.seal(&aside, digest, &place)
+    save(engine, &id, &aside, meter).await?;
+    fs::rename(&aside, &place).map_err(at(&place))
 }
 
 /// The ID of an image that the engine has, by a digest of its manifest (as registries know it) or
@@ -126,37 +120,27 @@ fn registry_is_away(words: &str) -> bool {
     .any(|sign| words.contains(sign))
 }
 
-async fn save(
-    engine: &Engine,
-    id: &str,
-    to: &std::path::Path,
-    mut meter: Box<dyn Meter>,
-) -> Result<Digest> {
-    let file = std::io::BufWriter::with_capacity(1 << 20, fs::File::create(to).map_err(at(to))?);
-    let mut file = HashingWriter::new(file);
+async fn save(engine: &Engine, id: &str, to: &Path, mut meter: Box<dyn Meter>) -> Result<()> {
+    let mut file = BufWriter::with_capacity(1 << 20, File::create(to).map_err(at(to))?);
     let mut done = 0;
-    let failed = Arc::new(Mutex::new(None));
-    let noted = Arc::clone(&failed);
+    let mut failed = None;
     let saved = engine
         .save(id, |piece| {
             done += piece.len() as u64;
             meter.advance_to(done);
             file.write_all(piece).map_err(|error| {
-                let words = std::io::Error::new(error.kind(), error.to_string());
-                *noted.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                let words = io::Error::new(error.kind(), error.to_string());
+                failed = Some(error);
                 words
             })
         })
         .await;
     // A full disk here is not the engine's fault.
-    if let Some(error) = failed.lock().unwrap_or_else(PoisonError::into_inner).take() {
+    if let Some(error) = failed {
         return Err(at(to)(error));
     }
     saved?;
-    let (file, digest, _) = file.finish();
-    file.into_inner()
-        .map_err(|error| at(to)(error.into_error()))?;
-    Ok(digest)
+    file.flush().map_err(at(to))
 }
 
 /// Adds the digest to pin to the error about a base without one, where an engine knows it.

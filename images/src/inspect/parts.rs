@@ -13,7 +13,7 @@ use crate::{
 /// What an image is made of below the scenario binary, by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parts {
-    /// Versions that libraries state themselves: CUDA, cuDNN, NCCL, glibc, torch.
+    /// Versions of torch, CUDA, cuDNN, NCCL and glibc.
     pub versions: BTreeMap<String, String>,
     /// Debian packages and wheels, by version.
     pub packages: BTreeMap<String, String>,
@@ -69,7 +69,7 @@ pub fn parts(
     progress: &dyn Progress,
 ) -> Result<Parts> {
     let lower = Lower::ready(image, sources, cache, progress)?;
-    let versions = lower.versions(cache)?;
+    let versions = lower.versions();
     let environment = environment(image, &lower.libtorch, &lower.base);
     let lock = lower.into_lock(image, sources, None);
     Ok(Parts::new(versions, environment, &lock))

@@ -63,11 +63,8 @@ pub fn verify(
     progress: &dyn Progress,
 ) -> Result<Verification> {
     let scratch = cache.scratch()?;
-    let second_cache = fresh_cache(cache, &scratch.path().join("cache"))?;
-    let mut second_sources = Sources {
-        rehash: true,
-        ..sources.clone()
-    };
+    let second_cache = cache.with_downloads(&scratch.path().join("cache"), progress)?;
+    let mut second_sources = sources.clone();
     if sources.scenario_binary.is_none() {
         let checkout = scratch.path().join("checkout");
         copy_checkout(&sources.workspace, &checkout)?;
@@ -190,36 +187,6 @@ fn files_of(layer: &Layer) -> Result<(Digest, BTreeMap<String, String>)> {
         files.insert(path, what);
     }
     Ok((digest, files))
-}
-
-/// A cache with nothing in it but what another one has downloaded: packages, and base images that
-/// were taken out of an engine.
-pub(crate) fn fresh_cache(cache: &Cache, root: &Path) -> Result<Cache> {
-    let fresh = Cache::at(root)?;
-    // What pip resolved goes along as well: it is what the second build is to be made of.
-    for folder in ["wheels", "debs", "resolved"] {
-        take_along(cache, &fresh, folder, |_| true)?;
-    }
-    take_along(cache, &fresh, "bases", |name| name.starts_with("image-"))?;
-    Ok(fresh)
-}
-
-/// Links or copies downloaded packages into another cache, where they are hashed again.
-fn take_along(
-    cache: &Cache,
-    fresh: &Cache,
-    folder: &str,
-    wanted: impl Fn(&str) -> bool,
-) -> Result<()> {
-    let from = cache.folder(folder);
-    for entry in fs::read_dir(&from).map_err(at(&from))? {
-        let entry = entry.map_err(at(&from))?;
-        if wanted(&entry.file_name().to_string_lossy()) {
-            let place = fresh.folder(folder).join(entry.file_name());
-            fresh.link(&entry.path(), &place)?;
-        }
-    }
-    Ok(())
 }
 
 /// Copies the files that git knows or would add, or everything but the large folders where the

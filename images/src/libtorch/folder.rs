@@ -11,7 +11,7 @@ use crate::{
     libtorch::{
         Library, Libtorch, Origin,
         linkage::{FolderIndex, Linkage, linkage, roots},
-        wheel::read_small,
+        versions::packages_in,
     },
     progress::Progress,
     store::{Cache, forget, publish},
@@ -100,6 +100,7 @@ pub(crate) fn assemble(
         name,
         build_folder: None,
         libraries,
+        packages: torch.parent().map(packages_in).unwrap_or_default(),
         origin,
     };
     if torch.join("include").is_dir() {
@@ -219,6 +220,11 @@ pub(crate) fn cuda_of(torch: &Path, found: &Linkage) -> Option<String> {
         .keys()
         .find_map(|name| name.strip_prefix("libcudart.so."))?;
     Some(format!("cu{runtime}"))
+}
+
+/// A small text, where there is one.
+fn read_small(path: &Path) -> Option<String> {
+    fs::read_to_string(path).ok()
 }
 
 /// The text in quotes in the line of Python that assigns `name`.

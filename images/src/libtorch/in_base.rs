@@ -21,13 +21,14 @@ use crate::{
         Library, Origin,
         folder::{self, abi_is_cxx11},
         linkage::{LibraryIndex, linkage, roots},
+        versions,
     },
     progress::{Action, Progress, SharedMeter},
     store::{Cache, publish, read_note},
 };
 
 /// Changes whenever the same base would give another libtorch.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// What every PyTorch has, below its site-packages folder.
 const MARK: &str = "/torch/lib/libtorch_cpu.so";
 
@@ -36,8 +37,10 @@ const MARK: &str = "/torch/lib/libtorch_cpu.so";
 struct Taken {
     version: String,
     name: String,
-    /// Library to size and digest.
-    libraries: BTreeMap<String, (u64, Digest)>,
+    /// Library to size.
+    libraries: BTreeMap<String, u64>,
+    /// NVIDIA's packages beside torch.
+    packages: BTreeMap<String, String>,
     /// The folders in the image that hold the libraries, in the order in which they were found.
     folders: Vec<String>,
 }
@@ -56,22 +59,20 @@ pub(crate) fn libtorch(
     let place = cache.folder("libtorch").join(&name);
     let note = place.join("taken.json");
     let _lock = cache.lock(&name, progress)?;
-    let known = match read_note::<Taken>(&note) {
-        Some(taken) if is_whole(&place, &taken, cache, progress)? => Some(taken),
-        _ => None,
-    };
-    let taken = if let Some(taken) = known {
+    let taken = if let Some(taken) = read_note::<Taken>(&note) {
         taken
     } else {
-        let files = base.filesystem()?;
         let scratch = cache.scratch()?;
-        let taken = take_out(&files, folder, flavour, scratch.path(), progress)?;
+        let taken = take_out(
+            &base.filesystem()?,
+            folder,
+            flavour,
+            scratch.path(),
+            progress,
+        )?;
         let to = scratch.path().join("taken.json");
         fs::write(&to, canonical::json(&taken)).map_err(at(&to))?;
         publish(scratch, &place)?;
-        for (name, (_, digest)) in &taken.libraries {
-            cache.remember_digest(&place.join("lib").join(name), *digest)?;
-        }
         taken
     };
     let lib = place.join("lib");
@@ -84,24 +85,15 @@ pub(crate) fn libtorch(
         libraries: taken
             .libraries
             .into_iter()
-            .map(|(name, (size_bytes, _))| Library {
+            .map(|(name, size_bytes)| Library {
                 path: lib.join(&name),
                 name,
                 size_bytes,
             })
             .collect(),
+        packages: taken.packages,
         origin: Origin::Inside(taken.folders),
     })
-}
-
-fn is_whole(place: &Path, taken: &Taken, cache: &Cache, progress: &dyn Progress) -> Result<bool> {
-    for (name, (_, digest)) in &taken.libraries {
-        let file = place.join("lib").join(name);
-        if !file.is_file() || cache.digest_of(&file, progress)? != *digest {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 fn take_out(
@@ -131,7 +123,7 @@ fn take_out(
             "take the cpu flavour of it, or a base with CUDA",
         ));
     }
-    let (libraries, folders) = (index.taken, index.folders);
+    let folders = index.folders;
     for (path, header) in files.files_below(&format!("{torch}/include")) {
         let place = to
             .join("include")
@@ -167,10 +159,21 @@ fn take_out(
     folder::write_stand_in(&lib, flavour)?;
     let stated = to.join("build-version");
     fs::write(&stated, format!("{version}\n")).map_err(at(&stated))?;
+    let size = |(name, path): (String, PathBuf)| {
+        let size_bytes = fs::metadata(&path).map_err(at(&path))?.len();
+        Ok((name, size_bytes))
+    };
+    let libraries = found
+        .libraries
+        .into_iter()
+        .map(size)
+        .collect::<Result<_>>()?;
+    let beside = files.names_in(&packages).unwrap_or_default();
     Ok(Taken {
         version,
         name,
         libraries,
+        packages: versions::packages(beside),
         folders,
     })
 }
@@ -231,7 +234,6 @@ struct BaseIndex<'a> {
     /// Name to the folder that has it first.
     index: BTreeMap<String, String>,
     folders: Vec<String>,
-    taken: BTreeMap<String, (u64, Digest)>,
     to: &'a Path,
     meter: &'a SharedMeter,
 }
@@ -251,7 +253,6 @@ impl<'a> BaseIndex<'a> {
             files,
             index,
             folders: Vec::new(),
-            taken: BTreeMap::new(),
             to,
             meter,
         }

@@ -63,23 +63,6 @@ fn opened_by_name(name: &str) -> bool {
 /// `libtorch_cuda_linalg.so`, with the cuSOLVER below it, which the first matrix decomposition does.
 const UNUSED: &str = "libcudnn_adv.so.";
 
-/// What decides which libraries of a flavour are loaded.
-#[derive(Debug, serde::Serialize)]
-pub(crate) struct Rules {
-    roots: &'static [&'static str],
-    opened: [&'static str; 5],
-    unused: &'static str,
-}
-
-/// What decides which libraries of a flavour are loaded.
-pub(crate) fn rules(flavour: Flavour) -> Rules {
-    Rules {
-        roots: roots(flavour),
-        opened: OPENED,
-        unused: UNUSED,
-    }
-}
-
 /// Follows what the roots need, in turn, through the index.
 pub(crate) fn linkage(flavour: Flavour, index: &mut dyn LibraryIndex) -> Result<Linkage> {
     let mut queue: VecDeque<(String, String)> = roots(flavour)

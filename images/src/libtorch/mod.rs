@@ -1,43 +1,31 @@
 //! A libtorch on this machine: where its libraries lie and what it is, whether fetched as wheels,
 //! installed with PyTorch, or given as a folder.
 
-mod answers;
 pub(crate) mod folder;
 pub(crate) mod in_base;
 pub(crate) mod installed;
-pub(crate) mod kept;
 pub(crate) mod linkage;
 pub(crate) mod pip;
-mod resolve;
-pub(crate) mod versions;
-pub(crate) mod wheel;
+pub(crate) mod resolve;
+mod versions;
+mod wheel;
 pub(crate) mod wheels;
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use crate::{Flavour, lock::WheelsLock};
 
 /// Where a libtorch came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// Wheels, as a lock names them, and how much of them.
-    Wheels(Box<WheelsLock>, Parts),
+    /// Wheels, as a lock names them.
+    Wheels(Box<WheelsLock>),
     /// A PyTorch that is installed in this site-packages folder.
     Installed(PathBuf),
     /// A folder that the user gave.
     Folder(PathBuf),
     /// The image's base, which holds the libraries in these folders of its own.
     Inside(Vec<String>),
-}
-
-/// How much of a locked libtorch to fetch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Parts {
-    /// Everything that running needs, and the headers.
-    All,
-    /// Only what building needs: torch's own libraries and headers. For the CUDA flavour this
-    /// leaves out more than 2 GB of NVIDIA's wheels. What is built so does not run here.
-    Build,
 }
 
 /// One shared library that programs load.
@@ -65,9 +53,11 @@ pub struct Libtorch {
     /// A folder as torch-sys wants it in `LIBTORCH`: `lib/`, `include/`, `build-version`.
     /// `None` where it has no headers, or not yet.
     pub build_folder: Option<PathBuf>,
-    /// The libraries that programs load, sorted by name; empty where it was fetched only to
-    /// build against.
+    /// The libraries that programs load, sorted by name.
     pub libraries: Vec<Library>,
+    /// The packages that its libraries came in, as far as they are known: name without CUDA to
+    /// version.
+    pub packages: BTreeMap<String, String>,
     /// Where it came from.
     pub origin: Origin,
 }

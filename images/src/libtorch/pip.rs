@@ -3,16 +3,13 @@
 //! The host's pip may be old: it only fetches one pip of a known version and hash, which then
 //! runs from its own wheel and knows raw progress (24.1) and resuming broken transfers (25.1).
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{fs, path::PathBuf, process::Command};
+
+use serde_json::Value;
 
 use crate::{
-    Digest, Error, Result,
+    Digest, Error, ParseDigestError, Result,
     error::at,
-    libtorch::resolve::read_report,
     lock::Wheel,
     program,
     progress::{Action, Meter, Progress},
@@ -20,12 +17,12 @@ use crate::{
 };
 
 const PIP_VERSION: &str = "25.3";
-pub(crate) const PIP_FILE: &str = "pip-25.3-py3-none-any.whl";
+const PIP_FILE: &str = "pip-25.3-py3-none-any.whl";
 const PIP_SHA256: &str = "sha256:9655943313a94722b7774661c21049070f6bbb0a1516bf02f7c8d5d9201514cd";
 
 /// Wheels are fetched for this Python, whatever the host's: all torch versions offer it.
 /// libtorch itself does not depend on it.
-pub(crate) const PYTHON: &str = "3.11";
+const PYTHON: &str = "3.11";
 
 /// The platforms that wheels for x86-64 Linux with glibc are published under, newest first.
 const PLATFORMS: [&str; 12] = [
@@ -43,24 +40,25 @@ const PLATFORMS: [&str; 12] = [
     "linux_x86_64",
 ];
 
-pub(crate) const INSTALL_PYTHON: &str =
+const INSTALL_PYTHON: &str =
     "install Python 3.9 or newer with pip (Debian and Ubuntu: `apt-get install python3-pip`)";
 
-/// What pip is asked for besides a package and its version.
-#[derive(Debug, serde::Serialize)]
-pub(crate) struct Request {
-    pip: &'static str,
-    python: &'static str,
-    platforms: [&'static str; 12],
+const OTHER_CONTENT: &str = "nothing of it was kept: check the package index that pip is set to, \
+                             or lock the image anew";
+
+/// Where a wheel lies in the cache.
+pub(crate) fn place_of(wheel: &Wheel, cache: &Cache) -> PathBuf {
+    cache.package("wheels", wheel.sha256, &wheel.file)
 }
 
-/// What every resolution asks pip for.
-pub(crate) fn request() -> Request {
-    Request {
-        pip: PIP_VERSION,
-        python: PYTHON,
-        platforms: PLATFORMS,
-    }
+fn pip_sha256() -> Digest {
+    // A test reads it too.
+    PIP_SHA256.parse().unwrap_or(Digest::of(b""))
+}
+
+/// Where the pip that is run lies.
+pub(crate) fn own_place(cache: &Cache) -> PathBuf {
+    cache.package("wheels", pip_sha256(), PIP_FILE)
 }
 
 /// A pip that runs from its wheel.
@@ -72,13 +70,8 @@ pub(crate) struct Pip {
 impl Pip {
     /// Takes the known pip out of the cache, or fetches it.
     pub(crate) fn ready(cache: &Cache, progress: &dyn Progress) -> Result<Self> {
-        let wheel = cache.folder("wheels").join(PIP_FILE);
-        let expected: Digest = PIP_SHA256.parse().map_err(|_| Error::NotOffered {
-            what: "pip".to_owned(),
-            output: String::new(),
-        })?;
-        let _lock = cache.lock("pip", progress)?;
-        if wheel.exists() && cache.digest_of(&wheel, progress)? == expected {
+        let wheel = own_place(cache);
+        if wheel.is_file() {
             return Ok(Self { wheel });
         }
         let scratch = cache.scratch()?;
@@ -90,22 +83,24 @@ impl Pip {
                 "--disable-pip-version-check",
                 "--no-input",
                 "--no-cache-dir",
-                "--dest",
             ])
+            .arg("--dest")
             .arg(scratch.path())
             .arg(format!("pip=={PIP_VERSION}"));
         let outcome = program::run(&mut command, "fetch wheels", INSTALL_PYTHON, |_| true)?;
         if outcome.tail.contains("No module named pip") {
-            return Err(program::failed(
-                &command,
-                outcome,
-                format!("To go on, {INSTALL_PYTHON}"),
-            ));
+            let next = format!("To go on, {INSTALL_PYTHON}");
+            return Err(program::failed(&command, outcome, next));
         }
         if !outcome.status.success() {
             return Err(explain(&command, outcome, &format!("pip {PIP_VERSION}")));
         }
-        accept(cache, &scratch.path().join(PIP_FILE), &wheel, expected)?;
+        cache.take(
+            &scratch.path().join(PIP_FILE),
+            pip_sha256(),
+            &wheel,
+            OTHER_CONTENT,
+        )?;
         Ok(Self { wheel })
     }
 
@@ -171,19 +166,17 @@ impl Pip {
         cache: &Cache,
         progress: &dyn Progress,
     ) -> Result<PathBuf> {
-        let place = cache.folder("wheels").join(&wheel.file);
-        let _lock = cache.lock(&wheel.file, progress)?;
-        // Whoever held the lock may have fetched it.
-        if let Some(place) = cached(wheel, cache, progress)? {
+        let place = place_of(wheel, cache);
+        if place.is_file() {
             return Ok(place);
         }
         let scratch = cache.scratch()?;
         let requirements = scratch.path().join("requirements.txt");
         let line = format!(
-            "{}=={} --hash={}\n",
+            "{}=={} --hash=sha256:{}\n",
             wheel.name,
             wheel.version,
-            hash_option(wheel)
+            wheel.sha256.hex()
         );
         fs::write(&requirements, line).map_err(at(&requirements))?;
         let mut command = self.command("download");
@@ -199,19 +192,11 @@ impl Pip {
             .arg(scratch.path())
             .arg("--requirement")
             .arg(&requirements);
-        let mut meter = progress.start(
-            Action::Download,
-            &wheel.file,
-            Some(wheel.size_bytes).filter(|n| *n > 0),
-        );
+        let total = Some(wheel.size_bytes).filter(|n| *n > 0);
+        let mut meter = progress.start(Action::Download, &wheel.file, total);
         download(&mut command, &mut *meter, wheel)?;
-        drop(meter);
-        accept(
-            cache,
-            &scratch.path().join(&wheel.file),
-            &place,
-            wheel.sha256,
-        )?;
+        let fetched = scratch.path().join(&wheel.file);
+        cache.take(&fetched, wheel.sha256, &place, OTHER_CONTENT)?;
         Ok(place)
     }
 }
@@ -235,56 +220,14 @@ fn download(command: &mut Command, meter: &mut dyn Meter, wheel: &Wheel) -> Resu
     }
     let what = format!("{} {}", wheel.name, wheel.version);
     if let Some(found) = hash_that_pip_got(&outcome.tail) {
-        return Err(wrong_hash(&wheel.file, wheel.sha256, found));
+        return Err(Error::WrongHash {
+            what: wheel.file.clone(),
+            expected: wheel.sha256,
+            found,
+            next: OTHER_CONTENT,
+        });
     }
     Err(explain(command, outcome, &what))
-}
-
-/// A locked wheel that the cache has. One whose content is another is removed, so that it is
-/// fetched again.
-pub(crate) fn cached(
-    wheel: &Wheel,
-    cache: &Cache,
-    progress: &dyn Progress,
-) -> Result<Option<PathBuf>> {
-    let place = cache.folder("wheels").join(&wheel.file);
-    if !place.exists() {
-        return Ok(None);
-    }
-    let found = cache.digest_of(&place, progress)?;
-    if found == wheel.sha256 {
-        return Ok(Some(place));
-    }
-    progress.note(&format!(
-        "the cached {} is damaged ({found} instead of {}); fetching it again",
-        wheel.file, wheel.sha256
-    ));
-    fs::remove_file(&place).map_err(at(&place))?;
-    Ok(None)
-}
-
-fn hash_option(wheel: &Wheel) -> String {
-    format!("sha256:{}", wheel.sha256.hex())
-}
-
-fn wrong_hash(file: &str, expected: Digest, found: Digest) -> Error {
-    Error::WrongHash {
-        what: file.to_owned(),
-        expected,
-        found,
-        next: "nothing of it was kept: check the package index that pip is set to, or lock the image anew",
-    }
-}
-
-/// Puts a fetched wheel into the cache if it is the right one.
-fn accept(cache: &Cache, fetched: &Path, place: &Path, expected: Digest) -> Result<()> {
-    let found = Digest::of_file(fetched).map_err(at(fetched))?;
-    if found != expected {
-        let name = fetched.file_name().unwrap_or_default().to_string_lossy();
-        return Err(wrong_hash(&name, expected, found));
-    }
-    fs::rename(fetched, place).map_err(at(place))?;
-    cache.remember_digest(place, found)
 }
 
 /// Reads `Progress 262144 of 10715597`.
@@ -318,6 +261,34 @@ fn explain(command: &Command, outcome: program::Outcome, what: &str) -> Error {
     program::failed(command, outcome, next)
 }
 
+/// Reads pip's installation report. Sizes are not in it.
+fn read_report(json: &[u8]) -> Result<Vec<Wheel>, String> {
+    let report: Value = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+    let entries = report["install"].as_array().ok_or("`install` is missing")?;
+    let read = |entry: &Value| {
+        let text = |place: &str| {
+            let found = entry.pointer(place).and_then(Value::as_str);
+            found.ok_or_else(|| format!("`{place}` is missing in {entry}"))
+        };
+        let url = text("/download_info/url")?;
+        let file = url.rsplit('/').next().unwrap_or_default();
+        let file = file.split(['#', '?']).next().unwrap_or_default();
+        let hash = text("/download_info/archive_info/hashes/sha256")?;
+        let sha256 = format!("sha256:{hash}").parse();
+        Ok(Wheel {
+            name: text("/metadata/name")?
+                .to_lowercase()
+                .replace(['_', '.'], "-"),
+            version: text("/metadata/version")?.to_owned(),
+            // Local versions (`+cu130`) are percent-encoded in URLs.
+            file: file.replace("%2B", "+"),
+            size_bytes: 0,
+            sha256: sha256.map_err(|error: ParseDigestError| error.to_string())?,
+        })
+    };
+    entries.iter().map(read).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -326,36 +297,6 @@ mod tests {
     fn the_known_pip_has_a_hash() {
         assert!(PIP_SHA256.parse::<Digest>().is_ok());
         assert!(PIP_FILE.contains(PIP_VERSION));
-    }
-
-    #[test]
-    fn a_truncated_cached_wheel_is_removed_and_said() {
-        struct Notes(std::sync::Mutex<Vec<String>>);
-        impl Progress for Notes {
-            fn start(&self, _: Action, _: &str, _: Option<u64>) -> Box<dyn Meter> {
-                Box::new(crate::Silent)
-            }
-            fn note(&self, text: &str) {
-                self.0.lock().unwrap().push(text.to_owned());
-            }
-        }
-        let folder = tempfile::tempdir().unwrap();
-        let cache = Cache::at(folder.path()).unwrap();
-        let wheel = Wheel {
-            name: "x".to_owned(),
-            version: "1".to_owned(),
-            file: "x-1-py3-none-any.whl".to_owned(),
-            size_bytes: 5,
-            sha256: Digest::of(b"whole"),
-        };
-        let place = cache.folder("wheels").join(&wheel.file);
-        let notes = Notes(std::sync::Mutex::default());
-        fs::write(&place, "whole").unwrap();
-        assert_eq!(cached(&wheel, &cache, &notes).unwrap(), Some(place.clone()));
-        fs::write(&place, "who").unwrap();
-        assert_eq!(cached(&wheel, &cache, &notes).unwrap(), None);
-        assert!(!place.exists());
-        assert!(notes.0.lock().unwrap()[0].contains("x-1-py3-none-any.whl is damaged"));
     }
 
     #[test]
@@ -379,20 +320,5 @@ mod tests {
         );
         assert_eq!(hash_that_pip_got(&output), Some(digest));
         assert_eq!(hash_that_pip_got("Got nothing"), None);
-    }
-
-    #[test]
-    fn a_wrong_wheel_never_reaches_the_cache() {
-        let folder = tempfile::tempdir().unwrap();
-        let cache = Cache::at(folder.path()).unwrap();
-        let fetched = folder.path().join("x.whl");
-        fs::write(&fetched, "evil").unwrap();
-        let place = cache.folder("wheels").join("x.whl");
-        let error = accept(&cache, &fetched, &place, Digest::of(b"good"))
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains(&Digest::of(b"good").to_string()), "{error}");
-        assert!(error.contains(&Digest::of(b"evil").to_string()), "{error}");
-        assert!(!place.exists());
     }
 }

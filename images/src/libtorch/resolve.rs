@@ -6,8 +6,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::Deserialize;
-
 use crate::{
     Error, Flavour, KnownTorch, Result,
     error::at,
@@ -18,7 +16,7 @@ use crate::{
     },
     lock::{Wheel, WheelLibrary, WheelsLock},
     progress::{Action, Progress},
-    store::{Cache, library_store as unpacked},
+    store::Cache,
 };
 
 /// Asks pip which wheels make up a torch version, fetches them, and finds out which of their
@@ -35,14 +33,11 @@ pub(crate) fn resolve(
         let _meter = progress.start(Action::Resolve, &format!("torch {version}"), None);
         pip.resolve(&[format!("torch=={version}")], cache)?
     };
-    let mut wheels = Vec::new();
-    for mut wheel in candidates {
-        if wanted(&wheel.name, flavour) {
-            let path = pip.fetch(&wheel, cache, progress)?;
-            wheel.size_bytes = fs::metadata(&path).map_err(at(&path))?.len();
-            wheels.push((wheel, path));
-        }
-    }
+    let mut wheels = candidates
+        .into_iter()
+        .filter(|wheel| wanted(&wheel.name, flavour))
+        .map(|wheel| fetch(&pip, wheel, cache, progress))
+        .collect::<Result<Vec<_>>>()?;
     wheels.sort_by_key(|(wheel, _)| (wheel.name != "torch", wheel.name.clone()));
     let headers = match flavour {
         Flavour::Cpu => Vec::new(),
@@ -51,17 +46,11 @@ pub(crate) fn resolve(
     let scratch = cache.scratch()?;
     let mut index = WheelIndex::new(&wheels, scratch.path())?;
     let found = linkage(flavour, &mut index)?;
-    if let Some(root) = roots(flavour)
-        .iter()
-        .find(|root| found.outside.contains_key(**root))
-    {
-        return Err(Error::BadWheel {
-            wheel: wheels
-                .first()
-                .map(|(_, path)| path.clone())
-                .unwrap_or_default(),
-            member: Some((*root).to_owned()),
-            cause: "none of the wheels holds it".to_owned(),
+    let mut roots = roots(flavour).iter();
+    if let Some(root) = roots.find(|root| found.outside.contains_key(**root)) {
+        return Err(Error::NotOffered {
+            what: format!("torch {version} with {root}"),
+            output: "none of its wheels holds that library".to_owned(),
         });
     }
     let mut libraries: Vec<WheelLibrary> = found
@@ -71,7 +60,11 @@ pub(crate) fn resolve(
         .collect();
     libraries.sort_by(|a, b| a.name.cmp(&b.name));
     for library in &libraries {
-        unpacked::keep(&scratch.path().join(&library.name), library.sha256, cache)?;
+        let (unpacked, place) = (
+            scratch.path().join(&library.name),
+            cache.library(library.sha256),
+        );
+        fs::rename(unpacked, &place).map_err(at(&place))?;
     }
     let mut wheels_unpacked_bytes = 0;
     for (_, path) in &wheels {
@@ -131,13 +124,23 @@ fn header_wheels(
         "nvidia-cuda-crt"
     };
     let found = pip.resolve(&[format!("{name}=={series}.*")], cache)?;
-    let mut headers = Vec::new();
-    for mut wheel in found.into_iter().filter(|wheel| wheel.name == name) {
-        let path = pip.fetch(&wheel, cache, progress)?;
-        wheel.size_bytes = fs::metadata(&path).map_err(at(&path))?.len();
-        headers.push(wheel);
-    }
-    Ok(headers)
+    found
+        .into_iter()
+        .filter(|wheel| wheel.name == name)
+        .map(|wheel| Ok(fetch(pip, wheel, cache, progress)?.0))
+        .collect()
+}
+
+/// Fetches a wheel that pip has named, and looks at its size, which pip does not tell.
+fn fetch(
+    pip: &Pip,
+    mut wheel: Wheel,
+    cache: &Cache,
+    progress: &dyn Progress,
+) -> Result<(Wheel, PathBuf)> {
+    let path = pip.fetch(&wheel, cache, progress)?;
+    wheel.size_bytes = fs::metadata(&path).map_err(at(&path))?.len();
+    Ok((wheel, path))
 }
 
 /// Takes libraries out of wheels as they are asked for.
@@ -189,68 +192,4 @@ impl LibraryIndex for WheelIndex<'_> {
     fn names(&self) -> Vec<String> {
         self.index.keys().cloned().collect()
     }
-}
-
-/// One entry of pip's installation report.
-#[derive(Deserialize)]
-struct Report {
-    install: Vec<ReportEntry>,
-}
-
-#[derive(Deserialize)]
-struct ReportEntry {
-    metadata: ReportMetadata,
-    download_info: ReportDownload,
-}
-
-#[derive(Deserialize)]
-struct ReportMetadata {
-    name: String,
-    version: String,
-}
-
-#[derive(Deserialize)]
-struct ReportDownload {
-    url: String,
-    archive_info: ReportArchive,
-}
-
-#[derive(Deserialize)]
-struct ReportArchive {
-    hashes: BTreeMap<String, String>,
-}
-
-/// Reads pip's installation report. Sizes are not in it.
-pub(crate) fn read_report(json: &[u8]) -> Result<Vec<Wheel>, String> {
-    let report: Report = serde_json::from_slice(json).map_err(|error| error.to_string())?;
-    report
-        .install
-        .into_iter()
-        .map(|entry| {
-            let name = entry.metadata.name.to_lowercase().replace(['_', '.'], "-");
-            let hash = entry.download_info.archive_info.hashes.get("sha256");
-            let hash = hash.ok_or_else(|| format!("{name} has no SHA-256 in pip's report"))?;
-            let file = entry
-                .download_info
-                .url
-                .rsplit('/')
-                .next()
-                .unwrap_or_default();
-            // Local versions (`+cu130`) are percent-encoded in URLs.
-            let file = file
-                .split(['#', '?'])
-                .next()
-                .unwrap_or_default()
-                .replace("%2B", "+");
-            Ok(Wheel {
-                name,
-                version: entry.metadata.version,
-                file,
-                size_bytes: 0,
-                sha256: format!("sha256:{hash}")
-                    .parse()
-                    .map_err(|e: crate::ParseDigestError| e.to_string())?,
-            })
-        })
-        .collect()
 }

@@ -3,10 +3,8 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File},
-    io::{self, BufReader, Read as _, Write},
+    io::{self, BufReader, Write as _},
     path::{Path, PathBuf},
-    sync::mpsc,
-    thread,
 };
 
 use zip::ZipArchive;
@@ -115,14 +113,8 @@ impl OpenWheel {
         if let Some(parent) = to.parent() {
             fs::create_dir_all(parent).map_err(at(parent))?;
         }
-        let size_bytes = entry.size();
         let file = File::create(to).map_err(at(to))?;
-        let copied = if size_bytes > LARGE_BYTES {
-            copy_beside(&mut entry, file, written)
-        } else {
-            copy(&mut entry, file, written)
-        };
-        copied.map_err(|failure| match failure {
+        copy(&mut entry, file, written).map_err(|failure| match failure {
             Failure::Read(error) => bad(error.to_string()),
             Failure::Write(error) => at(to)(error),
         })
@@ -158,46 +150,6 @@ enum Failure {
     Write(io::Error),
 }
 
-/// From this size on a thread of its own is worth it.
-const LARGE_BYTES: u64 = 8 << 20;
-/// Bytes that go from one thread to the other in one piece, and how many pieces there are.
-const PIECE_BYTES: usize = 1 << 20;
-const PIECES: usize = 4;
-
-/// As [`copy`], with a thread that hashes and writes while this one inflates.
-fn copy_beside(
-    from: &mut impl io::Read,
-    to: File,
-    mut written: impl FnMut(u64),
-) -> Result<(Digest, u64), Failure> {
-    let (full, to_write) = mpsc::sync_channel::<Vec<u8>>(PIECES);
-    let (free, to_fill) = mpsc::channel();
-    for _ in 0..PIECES {
-        // The other end is here.
-        let _ = free.send(Vec::with_capacity(PIECE_BYTES));
-    }
-    thread::scope(|scope| {
-        let writer = scope.spawn(move || -> io::Result<(Digest, u64)> {
-            let mut to = HashingWriter::new(to);
-            for piece in to_write {
-                to.write_all(&piece)?;
-                // Nobody fills pieces any more once all is read.
-                let _ = free.send(piece);
-            }
-            let (_, digest, size) = to.finish();
-            Ok((digest, size))
-        });
-        // Where the writer has given up, both channels are closed, and it says why.
-        let read = fill(from, to_fill, &full, &mut written);
-        drop(full);
-        let done = writer
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        read.map_err(Failure::Read)?;
-        done.map_err(Failure::Write)
-    })
-}
-
 fn copy(
     from: &mut impl io::Read,
     to: File,
@@ -215,35 +167,6 @@ fn copy(
     }
     let (_, digest, size) = to.finish();
     Ok((digest, size))
-}
-
-/// Reads all of `from` into pieces, until the end or until nobody takes them.
-fn fill(
-    from: &mut impl io::Read,
-    free: mpsc::Receiver<Vec<u8>>,
-    full: &mpsc::SyncSender<Vec<u8>>,
-    written: &mut impl FnMut(u64),
-) -> io::Result<()> {
-    for mut piece in free {
-        piece.clear();
-        let n = from.take(PIECE_BYTES as u64).read_to_end(&mut piece)?;
-        written(n as u64);
-        if n == 0 || full.send(piece).is_err() {
-            break;
-        }
-    }
-    Ok(())
-}
-
-/// The start of a file, where it has one: enough to read a version out of a small text.
-pub(crate) fn read_small(path: &Path) -> Option<String> {
-    let mut text = String::new();
-    File::open(path)
-        .ok()?
-        .take(1 << 16)
-        .read_to_string(&mut text)
-        .ok()?;
-    Some(text)
 }
 
 #[cfg(test)]

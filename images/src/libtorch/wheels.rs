@@ -2,73 +2,67 @@
 
 use std::{
     cmp::Reverse,
-    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
-    sync::mpsc,
-    thread,
+    sync::{Mutex, PoisonError},
 };
 
 use crate::{
-    Digest, Error, Flavour, Result,
+    Digest, Error, Flavour, Result, canonical,
     error::at,
     libtorch::{
-        Library, Libtorch, Origin, Parts,
+        Library, Libtorch, Origin,
         folder::{abi_is_cxx11, write_stand_in},
         pip::{self, Pip},
         wheel::OpenWheel,
     },
     lock::{Wheel, WheelLibrary, WheelsLock},
     progress::{Action, Progress, SharedMeter},
-    store::{Cache, library_store as unpacked, publish},
-    workers::{Stopped, work_while},
+    store::{Cache, forget, publish},
 };
 
 /// Makes sure that a locked libtorch lies in the cache: fetches what is missing through pip,
 /// checks it against the lock, and unpacks it. Its headers are left where they are until something
 /// is compiled against it ([`Libtorch::with_headers`]).
-pub(crate) fn fetch(
-    lock: &WheelsLock,
-    parts: Parts,
-    cache: &Cache,
-    progress: &dyn Progress,
-) -> Result<Libtorch> {
-    fetch_telling(lock, parts, cache, progress).map(|(libtorch, _)| libtorch)
+pub(crate) fn fetch(lock: &WheelsLock, cache: &Cache, progress: &dyn Progress) -> Result<Libtorch> {
+    let (name, place) = place_of(lock, cache);
+    let _lock = cache.lock(&name, progress)?;
+    let lib = place.join("lib");
+    let is_there = |library: &WheelLibrary| is_whole(&lib.join(&library.name), library);
+    if !place.join("build-version").is_file() || !lock.libraries.iter().all(is_there) {
+        unpack_missing(lock, cache, progress)?;
+        let scratch = cache.scratch()?;
+        put_together(lock, scratch.path(), cache)?;
+        publish(scratch, &place)?;
+    }
+    Ok(Libtorch {
+        version: lock.version.clone(),
+        flavour: lock.flavour,
+        name: lock.name.clone(),
+        cxx11_abi: abi_is_cxx11(&lib.join("libc10.so"))?,
+        build_folder: place.join("include").is_dir().then(|| place.clone()),
+        libraries: lock
+            .libraries
+            .iter()
+            .map(|library| Library {
+                name: library.name.clone(),
+                path: lib.join(&library.name),
+                size_bytes: library.size_bytes,
+            })
+            .collect(),
+        packages: lock.packages(),
+        origin: Origin::Wheels(Box::new(lock.clone())),
+    })
 }
 
-/// As [`fetch`]; says also whether it was put together just now, of libraries that had the digests
-/// that the lock names when they were last read.
-pub(crate) fn fetch_telling(
-    lock: &WheelsLock,
-    parts: Parts,
-    cache: &Cache,
-    progress: &dyn Progress,
-) -> Result<(Libtorch, bool)> {
-    let (name, place) = place_of(lock, parts, cache);
-    let _lock = cache.lock(&name, progress)?;
-    let is_there = is_whole(&place, lock, parts, cache, progress)?;
-    if is_there {
-        for library in libraries_of(lock, parts) {
-            // As where it was unpacked by a version that kept none.
-            if !unpacked::place_of(library.sha256, cache).is_file() {
-                let file = place.join("lib").join(&library.name);
-                unpacked::keep(&file, library.sha256, cache)?;
-            }
-        }
-    } else {
-        let scratch = cache.scratch()?;
-        put_together(lock, parts, scratch.path(), cache, progress)?;
-        publish(scratch, &place)?;
-        for library in libraries_of(lock, parts) {
-            cache.remember_digest(&place.join("lib").join(&library.name), library.sha256)?;
-        }
-    }
-    Ok((describe(lock, parts, &place)?, !is_there))
+/// Whether a library is there, and not cut off. Its content was checked when it was written.
+fn is_whole(file: &Path, library: &WheelLibrary) -> bool {
+    fs::metadata(file).is_ok_and(|facts| facts.len() == library.size_bytes)
 }
 
 /// What an unpacked libtorch is called in the cache, and where it lies.
-pub(crate) fn place_of(lock: &WheelsLock, parts: Parts, cache: &Cache) -> (String, PathBuf) {
-    let key = Digest::of(&serde_json::to_vec(&(lock, parts == Parts::All)).unwrap_or_default());
+pub(crate) fn place_of(lock: &WheelsLock, cache: &Cache) -> (String, PathBuf) {
+    let key = Digest::of(canonical::json(lock).as_bytes());
     let name = format!("{}-{}", lock.name, key.short());
     let place = cache.folder("libtorch").join(&name);
     (name, place)
@@ -78,10 +72,10 @@ impl Libtorch {
     /// The same with headers to compile against, where it can have some: those of wheels are
     /// thousands of small files, and images need none of them.
     pub fn with_headers(&self, cache: &Cache, progress: &dyn Progress) -> Result<Self> {
-        let Origin::Wheels(lock, parts) = &self.origin else {
+        let Origin::Wheels(lock) = &self.origin else {
             return Ok(self.clone());
         };
-        let (name, place) = place_of(lock, *parts, cache);
+        let (name, place) = place_of(lock, cache);
         let _lock = cache.lock(&name, progress)?;
         let include = place.join("include");
         if !include.is_dir() {
@@ -98,70 +92,28 @@ impl Libtorch {
     }
 }
 
-/// The libraries that a fetch unpacks.
-fn libraries_of(lock: &WheelsLock, parts: Parts) -> impl Iterator<Item = &WheelLibrary> {
-    lock.libraries
-        .iter()
-        .filter(move |library| parts == Parts::All || library.wheel == "torch")
-}
-
-/// Whether an unpacked libtorch is there as the lock has it. Libraries are read only where they
-/// look changed since they were unpacked.
-fn is_whole(
-    place: &Path,
-    lock: &WheelsLock,
-    parts: Parts,
-    cache: &Cache,
-    progress: &dyn Progress,
-) -> Result<bool> {
-    if !place.join("build-version").is_file() {
-        return Ok(false);
-    }
-    let mut is_whole = true;
-    for library in libraries_of(lock, parts) {
-        let file = place.join("lib").join(&library.name);
-        if !file.is_file() || cache.digest_of(&file, progress)? != library.sha256 {
-            progress.note(&format!(
-                "{} is damaged or missing; libtorch {} is put together again",
-                file.display(),
-                lock.name
-            ));
-            // Most likely they are one file.
-            unpacked::doubt(library.sha256, cache)?;
-            is_whole = false;
-        }
-    }
-    Ok(is_whole)
-}
-
-/// Calls `found` with each of these wheels as soon as it is there: first those that the cache has,
-/// then the others as they come in, those that take longest to unpack before the rest.
+/// Calls `found` with each of these wheels as soon as it is there, first those that the cache has,
+/// until it says that it wants no more.
 fn each_wheel<'a>(
-    wheels: impl Iterator<Item = &'a Wheel>,
-    unpacked_bytes: impl Fn(&Wheel) -> u64,
+    wheels: Vec<&'a Wheel>,
     cache: &Cache,
     progress: &dyn Progress,
-    mut found: impl FnMut(&'a Wheel, PathBuf) -> Result<(), Stopped>,
+    mut found: impl FnMut(&'a Wheel, PathBuf) -> bool,
 ) -> Result<()> {
-    let mut missing = Vec::new();
-    for wheel in wheels {
-        match pip::cached(wheel, cache, progress)? {
-            Some(path) => {
-                if found(wheel, path).is_err() {
-                    return Ok(());
-                }
-            }
-            None => missing.push(wheel),
-        }
-    }
-    if missing.is_empty() {
+    let (cached, missing): (Vec<_>, Vec<_>) = wheels
+        .into_iter()
+        .partition(|wheel| pip::place_of(wheel, cache).is_file());
+    if !cached
+        .into_iter()
+        .all(|wheel| found(wheel, pip::place_of(wheel, cache)))
+        || missing.is_empty()
+    {
         // A full cache needs no network: pip itself is only fetched where a wheel is missing.
         return Ok(());
     }
-    missing.sort_by_key(|wheel| Reverse(unpacked_bytes(wheel)));
     let pip = Pip::ready(cache, progress)?;
     for wheel in missing {
-        if found(wheel, pip.fetch(wheel, cache, progress)?).is_err() {
+        if !found(wheel, pip.fetch(wheel, cache, progress)?) {
             break;
         }
     }
@@ -169,139 +121,86 @@ fn each_wheel<'a>(
 }
 
 /// Puts a libtorch together in the layout that torch-sys looks for: `lib/`, `build-version`;
-/// `include/` comes when it is asked for. Libraries that are kept are linked, the others unpacked.
-fn put_together(
-    lock: &WheelsLock,
-    parts: Parts,
-    to: &Path,
-    cache: &Cache,
-    progress: &dyn Progress,
-) -> Result<()> {
+/// `include/` comes when it is asked for.
+fn put_together(lock: &WheelsLock, to: &Path, cache: &Cache) -> Result<()> {
     let lib = to.join("lib");
     fs::create_dir_all(&lib).map_err(at(&lib))?;
-    check_libraries(lock, parts)?;
-    let mut missing = Vec::new();
-    for library in libraries_of(lock, parts) {
-        match unpacked::find(library.sha256, cache, progress)? {
-            Some(kept) => cache.link(&kept, &lib.join(&library.name))?,
-            None => missing.push(library),
-        }
-    }
-    if !missing.is_empty() {
-        unpack(lock, &missing, &lib, cache, progress)?;
+    for library in &lock.libraries {
+        cache.link(&cache.library(library.sha256), &lib.join(&library.name))?;
     }
     write_stand_in(&lib, lock.flavour)?;
     let version = to.join("build-version");
     fs::write(&version, format!("{}\n", lock.version)).map_err(at(&version))
 }
 
-/// Unpacks libraries into `folder`, and keeps each as soon as it is there. What has come in is
-/// unpacked while the rest is fetched.
-fn unpack(
-    lock: &WheelsLock,
-    libraries: &[&WheelLibrary],
-    folder: &Path,
-    cache: &Cache,
-    progress: &dyn Progress,
-) -> Result<()> {
-    let of = |wheel: &Wheel| {
-        let name = wheel.name.clone();
-        let mut libraries = libraries.iter().copied();
-        std::iter::from_fn(move || libraries.find(|library| library.wheel == name))
+/// Unpacks the libraries that the cache lacks, each into its own place. What has come in is unpacked
+/// while the rest is fetched, the wheels that take longest first.
+fn unpack_missing(lock: &WheelsLock, cache: &Cache, progress: &dyn Progress) -> Result<()> {
+    let mut missing: Vec<&WheelLibrary> = lock
+        .libraries
+        .iter()
+        .filter(|library| !is_whole(&cache.library(library.sha256), library))
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    missing.sort_by_key(|library| Reverse(library.size_bytes));
+    let of = |wheel: &Wheel| -> Vec<&WheelLibrary> {
+        let missing = missing.iter().copied();
+        missing.filter(|one| one.wheel == wheel.name).collect()
     };
-    let wheels = lock.wheels.iter().chain(&lock.headers);
-    let wheels = wheels.filter(|wheel| of(wheel).next().is_some());
-    let total = libraries.iter().map(|library| library.size_bytes).sum();
+    let bytes = |wheel: &&Wheel| of(wheel).iter().map(|one| one.size_bytes).sum::<u64>();
+    let mut wheels: Vec<&Wheel> = lock.all_wheels().filter(|wheel| bytes(wheel) > 0).collect();
+    wheels.sort_by_key(|wheel| Reverse(bytes(wheel)));
+    let total = missing.iter().map(|library| library.size_bytes).sum();
     let meter = SharedMeter::new(progress.start(Action::Unpack, &lock.name, Some(total)));
-    let (written, to_sync) = mpsc::channel();
-    let meter = &meter;
-    let work = move |(library, wheel): (&WheelLibrary, PathBuf)| {
-        let place = folder.join(&library.name);
-        // Where syncing has ended by an error, that is told below.
-        let tell = |event| drop(written.send(event));
-        let mut unsynced = 0;
-        let (found, _) = OpenWheel::open(&wheel)?.extract(&library.path, &place, |n| {
-            meter.add(n);
-            unsynced += n;
-            if unsynced >= SYNC_BYTES {
-                unsynced = 0;
-                tell(Written::Part(place.clone()));
+    let scratch = cache.scratch()?;
+    let failure = Mutex::new(None);
+    let failed = || failure.lock().unwrap_or_else(PoisonError::into_inner);
+    rayon::in_place_scope(|scope| {
+        each_wheel(wheels, cache, progress, |wheel, path| {
+            for library in of(wheel) {
+                let path = path.clone();
+                let (meter, scratch, failed) = (&meter, scratch.path(), &failed);
+                scope.spawn(move |_| {
+                    if failed().is_none()
+                        && let Err(error) = unpack(library, &path, scratch, cache, meter)
+                    {
+                        failed().get_or_insert(error);
+                    }
+                });
             }
-        })?;
-        if found == library.sha256 {
-            tell(Written::Whole(place, found));
-            return Ok(());
-        }
-        Err(Error::WrongHash {
+            failed().is_none()
+        })
+    })?;
+    failed().take().map_or(Ok(()), Err)
+}
+
+/// Unpacks a library into its place in the cache.
+fn unpack(
+    library: &WheelLibrary,
+    wheel: &Path,
+    scratch: &Path,
+    cache: &Cache,
+    meter: &SharedMeter,
+) -> Result<()> {
+    let aside = scratch.join(&library.name);
+    let unpacked = OpenWheel::open(wheel)
+        .and_then(|mut open| open.extract(&library.path, &aside, |n| meter.add(n)));
+    if let Err(Error::BadWheel { .. }) = &unpacked {
+        forget(wheel)?;
+    }
+    let (found, _) = unpacked?;
+    if found != library.sha256 {
+        return Err(Error::WrongHash {
             what: format!("`{}` in {}", library.path, wheel.display()),
             expected: library.sha256,
             found,
             next: "the lock does not fit its own wheels: lock the image anew",
-        })
-    };
-    thread::scope(|scope| {
-        let keeping = scope.spawn(|| keep_all(to_sync, cache));
-        let unpacked = work_while(
-            |waiting| {
-                let bytes = |wheel: &Wheel| of(wheel).map(|library| library.size_bytes).sum();
-                each_wheel(wheels, bytes, cache, progress, |wheel, path| {
-                    of(wheel).try_for_each(|library| {
-                        waiting.add(library.size_bytes, (library, path.clone()))
-                    })
-                })
-            },
-            work,
-        );
-        let kept = keeping
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        unpacked.and(kept)
-    })
-}
-
-/// A lock that names a library of a wheel that it does not name, or two by one name, was edited.
-fn check_libraries(lock: &WheelsLock, parts: Parts) -> Result<()> {
-    let names = |library: &WheelLibrary| {
-        let mut wheels = lock.wheels.iter().chain(&lock.headers);
-        wheels.any(|wheel| wheel.name == library.wheel)
-    };
-    let mut seen = BTreeSet::new();
-    for library in libraries_of(lock, parts) {
-        let cause = if !names(library) {
-            "the lock names a library of a wheel that it does not name"
-        } else if !seen.insert(&library.name) {
-            "the lock names two libraries by one name"
-        } else {
-            continue;
-        };
-        return Err(Error::BadWheel {
-            wheel: library.wheel.clone().into(),
-            member: Some(library.name.clone()),
-            cause: cause.to_owned(),
         });
     }
-    Ok(())
-}
-
-/// How much of a file waits in memory at most before the disk is set to work on it.
-const SYNC_BYTES: u64 = 64 << 20;
-
-/// What was written of a library.
-enum Written {
-    Part(PathBuf),
-    Whole(PathBuf, Digest),
-}
-
-/// Sends libraries to the disk while they and others are still unpacked, and keeps those that are
-/// whole.
-fn keep_all(written: mpsc::Receiver<Written>, cache: &Cache) -> Result<()> {
-    for event in written {
-        match event {
-            Written::Part(place) => unpacked::sync(&place)?,
-            Written::Whole(place, digest) => unpacked::keep(&place, digest, cache)?,
-        }
-    }
-    Ok(())
+    let place = cache.library(found);
+    fs::rename(&aside, &place).map_err(at(&place))
 }
 
 /// Unpacks the headers of torch, and of CUDA's runtime where it is to be compiled against.
@@ -316,18 +215,14 @@ fn unpack_headers(
             && (wheel.name.starts_with("nvidia-cuda-runtime") || lock.headers.contains(wheel))
     };
     let mut wheels = Vec::new();
-    let all = lock.wheels.iter().chain(&lock.headers);
-    let with_headers = all.filter(|wheel| wheel.name == "torch" || is_cuda(wheel));
-    each_wheel(
-        with_headers,
-        |wheel| wheel.size_bytes,
-        cache,
-        progress,
-        |wheel, path| {
-            wheels.push((wheel, path));
-            Ok(())
-        },
-    )?;
+    let with_headers = lock
+        .all_wheels()
+        .filter(|wheel| wheel.name == "torch" || is_cuda(wheel))
+        .collect();
+    each_wheel(with_headers, cache, progress, |wheel, path| {
+        wheels.push((wheel, path));
+        true
+    })?;
     // Whichever came in first, of two files with one name the same one stays.
     wheels.sort_by_key(|(wheel, _)| (wheel.name != "torch", &wheel.name));
     let _meter = progress.start(Action::Unpack, &format!("headers of {}", lock.name), None);
@@ -344,31 +239,6 @@ fn unpack_headers(
     Ok(())
 }
 
-fn describe(lock: &WheelsLock, parts: Parts, place: &Path) -> Result<Libtorch> {
-    let lib = place.join("lib");
-    let libraries = match parts {
-        Parts::Build => Vec::new(),
-        Parts::All => lock
-            .libraries
-            .iter()
-            .map(|library| Library {
-                name: library.name.clone(),
-                path: lib.join(&library.name),
-                size_bytes: library.size_bytes,
-            })
-            .collect(),
-    };
-    Ok(Libtorch {
-        version: lock.version.clone(),
-        flavour: lock.flavour,
-        name: lock.name.clone(),
-        cxx11_abi: abi_is_cxx11(&lib.join("libc10.so"))?,
-        build_folder: place.join("include").is_dir().then(|| place.to_owned()),
-        libraries,
-        origin: Origin::Wheels(Box::new(lock.clone()), parts),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use std::{io::Write, os::unix::fs::MetadataExt as _};
@@ -382,7 +252,7 @@ mod tests {
     fn world() -> (tempfile::TempDir, Cache, WheelsLock) {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::at(folder.path()).unwrap();
-        let path = cache.folder("wheels").join("torch-0-py3-none-any.whl");
+        let path = folder.path().join("torch-0-py3-none-any.whl");
         let mut archive = zip::ZipWriter::new(fs::File::create(&path).unwrap());
         let stored = zip::write::SimpleFileOptions::default()
             .compression_method(zip::CompressionMethod::Stored);
@@ -416,13 +286,14 @@ mod tests {
                 sha256: Digest::of(C10),
             }],
         };
+        fs::rename(&path, pip::place_of(&lock.wheels[0], &cache)).unwrap();
         (folder, cache, lock)
     }
 
     #[test]
     fn a_fetched_libtorch_has_the_layout_that_torch_sys_wants() {
         let (_folder, cache, lock) = world();
-        let libtorch = fetch(&lock, Parts::All, &cache, &Silent).unwrap();
+        let libtorch = fetch(&lock, &cache, &Silent).unwrap();
         assert_eq!(libtorch.build_folder, None);
         let libtorch = libtorch.with_headers(&cache, &Silent).unwrap();
         let folder = libtorch.build_folder.clone().unwrap();
@@ -438,80 +309,44 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_unpacked_libtorch_is_made_again() {
-        let (_folder, cache, lock) = world();
-        let libtorch = fetch(&lock, Parts::All, &cache, &Silent).unwrap();
-        let library = &libtorch.libraries[0].path;
-        let mut same_size = C10.to_vec();
-        same_size[0] ^= 1;
-        for damage in [b"cut".as_slice(), &same_size] {
-            fs::write(library, damage).unwrap();
-            fetch(&lock, Parts::All, &cache, &Silent).unwrap();
-            assert_eq!(fs::read(library).unwrap(), C10);
-        }
-    }
-
-    #[test]
-    fn what_rotted_unseen_is_unpacked_again_once_it_is_doubted() {
-        let (_folder, cache, lock) = world();
-        let libtorch = fetch(&lock, Parts::All, &cache, &Silent).unwrap();
-        let library = &libtorch.libraries[0].path;
-        let modified = fs::metadata(library).unwrap().modified().unwrap();
-        let mut rotten = C10.to_vec();
-        rotten[0] ^= 1;
-        fs::write(library, &rotten).unwrap();
-        let open = fs::File::options().write(true).open(library).unwrap();
-        open.set_modified(modified).unwrap();
-        fetch(&lock, Parts::All, &cache, &Silent).unwrap();
-        assert_eq!(fs::read(library).unwrap(), rotten);
-        // As a load that does not come to the layer's digest has it doubted.
-        cache.forget_digest(library).unwrap();
-        fetch(&lock, Parts::All, &cache, &Silent).unwrap();
-        assert_eq!(fs::read(library).unwrap(), C10);
-    }
-
-    #[test]
-    fn two_libraries_of_one_name_are_refused() {
+    fn what_is_unpacked_is_shared_and_needs_its_wheel_no_more() {
         let (_folder, cache, mut lock) = world();
-        lock.libraries.push(lock.libraries[0].clone());
-        let error = fetch(&lock, Parts::All, &cache, &Silent).unwrap_err();
-        assert!(
-            error.to_string().contains("two libraries by one name"),
-            "{error}"
-        );
+        let inode = |libtorch: &Libtorch| fs::metadata(&libtorch.libraries[0].path).unwrap().ino();
+        let first = fetch(&lock, &cache, &Silent).unwrap();
+        fs::remove_file(pip::place_of(&lock.wheels[0], &cache)).unwrap();
+        lock.name = "another".to_owned();
+        let second = fetch(&lock, &cache, &Silent).unwrap();
+        assert_ne!(first.libraries[0].path, second.libraries[0].path);
+        assert_eq!(inode(&first), inode(&second));
     }
 
     #[test]
-    fn libraries_that_were_unpacked_and_not_kept_are_kept() {
+    fn a_library_that_was_doubted_is_unpacked_again() {
         let (_folder, cache, lock) = world();
-        fetch(&lock, Parts::All, &cache, &Silent).unwrap();
-        let kept = unpacked::place_of(lock.libraries[0].sha256, &cache);
-        fs::remove_file(&kept).unwrap();
-        fetch(&lock, Parts::All, &cache, &Silent).unwrap();
-        assert_eq!(fs::read(&kept).unwrap(), C10);
+        let library = fetch(&lock, &cache, &Silent).unwrap().libraries.remove(0);
+        fs::write(&library.path, "rotten").unwrap();
+        cache.doubt(&library.path).unwrap();
+        fetch(&lock, &cache, &Silent).unwrap();
+        assert_eq!(fs::read(&library.path).unwrap(), C10);
     }
 
     #[test]
-    fn what_is_unpacked_is_unpacked_for_every_use_and_needs_its_wheel_no_more() {
+    fn a_damaged_wheel_is_named_and_goes() {
         let (_folder, cache, lock) = world();
-        let library = |parts| {
-            let (_, place) = place_of(&lock, parts, &cache);
-            fs::metadata(place.join("lib/libc10.so")).unwrap()
-        };
-        fetch(&lock, Parts::Build, &cache, &Silent).unwrap();
-        fs::remove_file(cache.folder("wheels").join(&lock.wheels[0].file)).unwrap();
-        let libtorch = fetch(&lock, Parts::All, &cache, &Silent).unwrap();
-        assert_eq!(fs::read(&libtorch.libraries[0].path).unwrap(), C10);
-        assert_eq!(library(Parts::Build).ino(), library(Parts::All).ino());
+        let wheel = pip::place_of(&lock.wheels[0], &cache);
+        let mut damaged = fs::read(&wheel).unwrap();
+        damaged[40] ^= 1;
+        fs::write(&wheel, damaged).unwrap();
+        let error = fetch(&lock, &cache, &Silent).unwrap_err();
+        assert!(matches!(error, Error::BadWheel { .. }), "{error}");
+        assert!(!wheel.exists());
     }
 
     #[test]
     fn a_library_that_is_not_the_locked_one_is_refused_with_both_digests() {
         let (_folder, cache, mut lock) = world();
         lock.libraries[0].sha256 = Digest::of(b"another");
-        let error = fetch(&lock, Parts::All, &cache, &Silent)
-            .unwrap_err()
-            .to_string();
+        let error = fetch(&lock, &cache, &Silent).unwrap_err().to_string();
         for part in [
             &Digest::of(b"another").to_string(),
             &Digest::of(C10).to_string(),
@@ -525,24 +360,11 @@ mod tests {
     }
 
     #[test]
-    fn a_library_that_its_wheel_lacks_is_named() {
-        let (_folder, cache, mut lock) = world();
-        lock.libraries[0].path = "torch/lib/absent.so".to_owned();
-        let error = fetch(&lock, Parts::All, &cache, &Silent)
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("torch-0-py3-none-any.whl") && error.contains("absent.so"),
-            "{error}"
-        );
-    }
-
-    #[test]
     fn two_fetches_at_once_agree() {
         let (_folder, cache, lock) = world();
         let fetches = [0; 4].map(|_| {
             let (cache, lock) = (cache.clone(), lock.clone());
-            std::thread::spawn(move || fetch(&lock, Parts::All, &cache, &Silent).unwrap())
+            std::thread::spawn(move || fetch(&lock, &cache, &Silent).unwrap())
         });
         let found = fetches.map(|fetch| fetch.join().unwrap());
         assert!(found.iter().all(|libtorch| *libtorch == found[0]));

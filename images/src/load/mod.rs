@@ -147,7 +147,7 @@ async fn lock(
 }
 
 /// Work that does not wait for the network goes to a thread of its own.
-pub(crate) async fn blocking<T: Send + 'static>(
+async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     tokio::task::spawn_blocking(work)

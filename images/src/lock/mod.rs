@@ -2,7 +2,11 @@
 
 pub(crate) mod changes;
 
-use std::{collections::BTreeMap, fs, io, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    path::Path,
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -246,6 +250,11 @@ impl Lock {
         if let Some(name) = lock.file_names().find(|name| !is_plain(name)) {
             return Err(bad(format!("`{name}` is no plain file name")));
         }
+        if let LibtorchLock::Wheels(wheels) = &lock.libtorch
+            && let Some(cause) = wheels.unfit()
+        {
+            return Err(bad(cause));
+        }
         let seal = lock.seal_of_content();
         if seal != lock.seal {
             return Err(bad(format!(
@@ -272,12 +281,6 @@ impl Lock {
             .chain(self.libtorch.libraries().map(|(name, ..)| name))
     }
 
-    /// A layer below the scenario binary, where there is one of this name alone.
-    pub(crate) fn layer(&self, name: &str) -> Option<&ExpectedLayer> {
-        let mut found = self.expected.layers.iter().filter(|one| one.name == name);
-        found.next().filter(|_| found.next().is_none())
-    }
-
     /// What another lock of the same spec has that this one does not.
     #[must_use]
     pub fn changes_to(&self, newer: &Self) -> Vec<Change> {
@@ -291,9 +294,7 @@ impl Lock {
             found.extend(packages.iter().map(|p| (p.name.clone(), p.version.clone())));
         }
         if let LibtorchLock::Wheels(wheels) = &self.libtorch {
-            for wheel in &wheels.wheels {
-                found.insert(wheel.plain_name().to_owned(), wheel.version.clone());
-            }
+            found.extend(wheels.packages());
         }
         found
     }
@@ -328,16 +329,6 @@ pub struct Wheel {
     pub size_bytes: u64,
     /// The file's digest.
     pub sha256: Digest,
-}
-
-impl Wheel {
-    /// The package's name without its CUDA: those for CUDA 12 say so in their names, those for
-    /// CUDA 13 do not all.
-    pub(crate) fn plain_name(&self) -> &str {
-        self.name
-            .trim_end_matches("-cu12")
-            .trim_end_matches("-cu13")
-    }
 }
 
 /// One shared library out of a wheel.
@@ -378,23 +369,42 @@ pub struct WheelsLock {
 }
 
 impl WheelsLock {
-    /// The sum of the libraries' sizes.
-    #[must_use]
-    pub fn libraries_bytes(&self) -> u64 {
-        self.libraries
-            .iter()
-            .map(|library| library.size_bytes)
-            .sum()
+    /// All wheels, with those that only building needs.
+    pub(crate) fn all_wheels(&self) -> impl Iterator<Item = &Wheel> {
+        self.wheels.iter().chain(&self.headers)
     }
 
-    /// The wheel of this package.
-    #[must_use]
-    pub fn wheel(&self, name: &str) -> Option<&Wheel> {
-        self.wheels
-            .iter()
-            .chain(&self.headers)
-            .find(|wheel| wheel.name == name)
+    /// The packages in an image: name without CUDA to version.
+    pub(crate) fn packages(&self) -> BTreeMap<String, String> {
+        let wheels = self.wheels.iter();
+        wheels
+            .map(|wheel| (plain_name(&wheel.name).to_owned(), wheel.version.clone()))
+            .collect()
     }
+
+    /// Why the libraries do not fit the wheels, where they do not.
+    fn unfit(&self) -> Option<String> {
+        let mut seen = BTreeSet::new();
+        self.libraries.iter().find_map(|library| {
+            let name = &library.name;
+            if !self.all_wheels().any(|wheel| wheel.name == library.wheel) {
+                Some(format!(
+                    "no wheel of it is {}, which `{name}` is to come from",
+                    library.wheel
+                ))
+            } else if !seen.insert(name) {
+                Some(format!("it names two libraries `{name}`"))
+            } else {
+                None
+            }
+        })
+    }
+}
+
+/// A package's name without its CUDA: those for CUDA 12 say so in their names, those for CUDA 13 do
+/// not all.
+pub(crate) fn plain_name(name: &str) -> &str {
+    name.trim_end_matches("-cu12").trim_end_matches("-cu13")
 }
 
 /// Whether a name is one file's, and not a path.

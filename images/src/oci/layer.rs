@@ -99,16 +99,6 @@ impl Tree {
         entries + 2 * BLOCK_BYTES
     }
 
-    /// Takes a digest that is known by other means for the layer's, where the size bears it out.
-    /// It is checked against the bytes on their way into an engine.
-    pub(crate) fn remember_id(&self, id: LayerId, cache: &Cache) -> Result<()> {
-        if id.size_bytes != self.size_bytes() {
-            return Ok(());
-        }
-        let note = cache.note_path("layers", self.key()?.as_bytes());
-        cache.write_note(&note, &id)
-    }
-
     /// The digest and size; read from files only where they have changed since the last time.
     pub(crate) fn id(&self, name: &str, cache: &Cache, progress: &dyn Progress) -> Result<LayerId> {
         let note = cache.note_path("layers", self.key()?.as_bytes());
@@ -164,7 +154,7 @@ impl Tree {
         forget(&cache.note_path("layers", self.key()?.as_bytes()))?;
         for node in self.nodes.values() {
             if let Node::File { source, .. } = node {
-                cache.forget_digest(source)?;
+                cache.doubt(source)?;
             }
         }
         Ok(())
@@ -296,7 +286,7 @@ impl Source {
     pub(crate) fn forget(&self, cache: &Cache) -> Result<()> {
         match self {
             Self::Tree(tree) => tree.forget(cache),
-            Self::Part { file, .. } => cache.forget_digest(file),
+            Self::Part { file, .. } => cache.doubt(file),
         }
     }
 

@@ -1,18 +1,16 @@
 //! The folder that keeps what took long to get: wheels, packages, unpacked libraries, hashes.
 
-pub(crate) mod library_store;
-
 use std::{
     fs::{self, File},
     io,
-    os::unix::fs::MetadataExt,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::Arc,
     thread,
-    time::{Duration, Instant, UNIX_EPOCH},
+    time::{Duration, UNIX_EPOCH},
 };
 
-use etcetera::BaseStrategy;
+use etcetera::BaseStrategy as _;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tempfile::TempDir;
 
@@ -20,13 +18,12 @@ use crate::{
     Digest, Error, Result,
     error::at,
     progress::{Action, Progress},
-    store::library_store as unpacked,
 };
 
-/// A cache folder. Everything in it can be made again; nothing in it is needed to be right.
+/// A cache folder. Everything in it can be made again.
 ///
-/// Files appear in it whole (written aside, then renamed), and whoever makes one holds a lock, or
-/// makes the very file that others would, so that several builds share a cache.
+/// Files are written aside, checked, and renamed into a place that names their content, so that
+/// what is in its place is whole, and several builds share a cache.
 #[derive(Debug, Clone)]
 pub struct Cache {
     root: PathBuf,
@@ -40,16 +37,13 @@ pub(crate) struct CacheLock {
     _file: File,
 }
 
-/// How long a cache that is to be had alone is waited for.
-const PATIENCE: Duration = Duration::from_secs(1);
-
 /// What a file looked like when it was hashed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Stamp {
-    pub(crate) path: PathBuf,
-    pub(crate) size_bytes: u64,
-    pub(crate) modified_ns: u128,
-    pub(crate) inode: u64,
+    path: PathBuf,
+    size_bytes: u64,
+    modified_ns: u128,
+    inode: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -57,6 +51,14 @@ struct KnownHash {
     stamp: Stamp,
     digest: Digest,
 }
+
+/// Unpacked libraries, by their digest.
+const LIBRARIES: &str = "libraries";
+/// Where locks and half-made things lie: no part of what is kept.
+pub(crate) const WORK_FOLDERS: [&str; 2] = ["locks", "tmp"];
+/// What saves hashing alone: many small files.
+pub(crate) const NOTES: [&str; 2] = ["hashes", "layers"];
+const FOLDERS: [&str; 5] = ["wheels", "debs", LIBRARIES, "libtorch", "bases"];
 
 impl Stamp {
     /// Looks at a file, following links.
@@ -86,68 +88,51 @@ impl Cache {
 
     /// A cache in the given folder, which is created where it is missing.
     pub fn at(root: &Path) -> Result<Self> {
-        Self::open(root, |file, unusable| file.lock_shared().map_err(unusable))
+        Self::open(root, File::lock_shared)
     }
 
     /// The same where nobody else uses it, and until it is dropped nobody else does.
     pub(crate) fn alone(root: &Path) -> Result<Self> {
-        Self::open(root, |file, unusable| {
-            let begun = Instant::now();
-            loop {
+        let opened = Self::open(root, |file| {
+            // A process that is just being started holds for a moment what the one that starts it
+            // has held.
+            for _ in 0..20 {
                 match file.try_lock() {
-                    Ok(()) => return Ok(()),
-                    Err(fs::TryLockError::Error(error)) => return Err(unusable(error)),
-                    // A process that is just being started holds for a moment what the one that
-                    // starts it has held.
-                    Err(fs::TryLockError::WouldBlock) if begun.elapsed() < PATIENCE => {
-                        thread::sleep(PATIENCE / 20);
-                    }
-                    Err(fs::TryLockError::WouldBlock) => {
-                        return Err(Error::CacheInUse {
-                            folder: root.to_owned(),
-                        });
-                    }
+                    Err(fs::TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(50)),
+                    other => return other.map_err(io::Error::from),
                 }
             }
+            Err(io::ErrorKind::WouldBlock.into())
+        });
+        opened.map_err(|error| match error {
+            Error::CacheUnusable { folder, source }
+                if source.kind() == io::ErrorKind::WouldBlock =>
+            {
+                Error::CacheInUse { folder }
+            }
+            other => other,
         })
     }
 
-    fn open(
-        root: &Path,
-        hold: impl FnOnce(&File, &dyn Fn(io::Error) -> Error) -> Result<()>,
-    ) -> Result<Self> {
-        let unusable = |source| Error::CacheUnusable {
+    fn open(root: &Path, hold: impl FnOnce(&File) -> io::Result<()>) -> Result<Self> {
+        let open = || {
+            for folder in FOLDERS.iter().chain(&NOTES).chain(&WORK_FOLDERS) {
+                fs::create_dir_all(root.join(folder))?;
+            }
+            let root = fs::canonicalize(root)?;
+            let in_use = lock_file(&root.join("locks/in-use"))?;
+            hold(&in_use)?;
+            // Folders that exist already may still be another user's.
+            tempfile::tempfile_in(root.join("tmp"))?;
+            Ok(Self {
+                root,
+                _use: Arc::new(in_use),
+            })
+        };
+        let cache = open().map_err(|source| Error::CacheUnusable {
             folder: root.to_owned(),
             source,
-        };
-        for folder in [
-            "wheels",
-            "debs",
-            "resolved",
-            unpacked::FOLDER,
-            "libtorch",
-            "bases",
-            "hashes",
-            "layers",
-            "locks",
-            "tmp",
-        ] {
-            fs::create_dir_all(root.join(folder)).map_err(unusable)?;
-        }
-        let root = fs::canonicalize(root).map_err(unusable)?;
-        let in_use = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(root.join("locks/in-use"))
-            .map_err(unusable)?;
-        hold(&in_use, &unusable)?;
-        // Folders that exist already may still be another user's.
-        tempfile::tempfile_in(root.join("tmp")).map_err(unusable)?;
-        let cache = Self {
-            root,
-            _use: Arc::new(in_use),
-        };
+        })?;
         cache.sweep_scratch();
         Ok(cache)
     }
@@ -163,6 +148,39 @@ impl Cache {
         self.root.join(name)
     }
 
+    /// Where a wheel or a Debian package lies, by its content and its name.
+    pub(crate) fn package(&self, folder: &str, sha256: Digest, file: &str) -> PathBuf {
+        self.folder(folder)
+            .join(format!("{}-{file}", sha256.short()))
+    }
+
+    /// Where the library with this content lies.
+    pub(crate) fn library(&self, sha256: Digest) -> PathBuf {
+        self.folder(LIBRARIES).join(sha256.hex())
+    }
+
+    /// Takes in a file that was fetched, if it is the right one; `next` says what to do where it is
+    /// not.
+    pub(crate) fn take(
+        &self,
+        fetched: &Path,
+        expected: Digest,
+        place: &Path,
+        next: &'static str,
+    ) -> Result<()> {
+        let found = Digest::of_file(fetched).map_err(at(fetched))?;
+        if found != expected {
+            let name = fetched.file_name().unwrap_or_default();
+            return Err(Error::WrongHash {
+                what: name.to_string_lossy().into_owned(),
+                expected,
+                found,
+                next,
+            });
+        }
+        fs::rename(fetched, place).map_err(at(place))
+    }
+
     /// A folder for half-made things, on the same file system as the cache, gone when dropped.
     pub(crate) fn scratch(&self) -> Result<TempDir> {
         let folder = self.folder("tmp");
@@ -174,16 +192,14 @@ impl Cache {
 
     /// Removes the half-made things of processes that are gone (killed, or a lost machine).
     fn sweep_scratch(&self) {
-        let Ok(entries) = fs::read_dir(self.folder("tmp")) else {
-            return;
-        };
-        for entry in entries.flatten() {
-            let name = entry.file_name();
-            let owner = name.to_str().and_then(|name| name.split('-').next());
-            let Some(owner) = owner.and_then(|owner| owner.parse::<u32>().ok()) else {
-                continue;
-            };
-            if !Path::new("/proc").join(owner.to_string()).exists() {
+        for entry in fs::read_dir(self.folder("tmp"))
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let owner = name.split('-').next().unwrap_or_default();
+            if owner.parse::<u32>().is_ok() && !Path::new("/proc").join(owner).exists() {
                 let _ = fs::remove_dir_all(entry.path());
             }
         }
@@ -192,12 +208,7 @@ impl Cache {
     /// Waits until nobody else holds the lock of this name, then holds it.
     pub(crate) fn lock(&self, name: &str, progress: &dyn Progress) -> Result<CacheLock> {
         let path = self.folder("locks").join(format!("{name}.lock"));
-        let file = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path)
-            .map_err(at(&path))?;
+        let file = lock_file(&path).map_err(at(&path))?;
         if file.try_lock().is_err() {
             let _waiting = progress.start(Action::Wait, name, None);
             file.lock().map_err(at(&path))?;
@@ -209,7 +220,7 @@ impl Cache {
     /// since it was last hashed.
     pub(crate) fn digest_of(&self, path: &Path, progress: &dyn Progress) -> Result<Digest> {
         let stamp = Stamp::of(path).map_err(at(path))?;
-        let note = self.note_path("hashes", stamp.path.as_os_str().as_encoded_bytes());
+        let note = self.hash_note(&stamp);
         if let Some(known) = read_note::<KnownHash>(&note)
             && known.stamp == stamp
         {
@@ -224,77 +235,30 @@ impl Cache {
             meter.advance_to(done);
         })
         .map_err(at(path))?;
-        self.remember_digest(path, digest)?;
+        self.write_note(&note, &KnownHash { stamp, digest })?;
         Ok(digest)
     }
 
-    /// Keeps a digest that was computed while the file was written.
-    pub(crate) fn remember_digest(&self, path: &Path, digest: Digest) -> Result<()> {
+    /// Drops what is known of a file's content, so that it is read again. One of the cache's own is
+    /// removed, so that it is made again.
+    pub(crate) fn doubt(&self, path: &Path) -> Result<()> {
         let stamp = Stamp::of(path).map_err(at(path))?;
-        let note = self.note_path("hashes", stamp.path.as_os_str().as_encoded_bytes());
-        self.write_note(&note, &KnownHash { stamp, digest })
-    }
-
-    /// Keeps for the files in one of its folders what another cache knows of those with the same
-    /// names.
-    pub(crate) fn take_digests(
-        &self,
-        other: &Self,
-        folder: &str,
-        progress: &dyn Progress,
-    ) -> Result<()> {
-        let own = self.folder(folder);
-        for entry in fs::read_dir(&own).map_err(at(&own))? {
-            let entry = entry.map_err(at(&own))?;
-            let theirs = other.folder(folder).join(entry.file_name());
-            self.remember_digest(&entry.path(), other.digest_of(&theirs, progress)?)?;
+        forget(&self.hash_note(&stamp))?;
+        if !stamp.path.starts_with(&self.root) {
+            return Ok(());
         }
-        Ok(())
-    }
-
-    /// Drops what is known of a file's digest, so that it is read again.
-    pub(crate) fn forget_digest(&self, path: &Path) -> Result<()> {
-        let stamp = Stamp::of(path).map_err(at(path))?;
-        forget(&self.note_path("hashes", stamp.path.as_os_str().as_encoded_bytes()))
-    }
-
-    /// Drops what is known of files that are no longer there.
-    pub(crate) fn forget_digests_of_what_is_gone(&self) -> Result<()> {
-        let folder = self.folder("hashes");
-        for entry in fs::read_dir(&folder).map_err(at(&folder))? {
-            let note = entry.map_err(at(&folder))?.path();
-            if read_note::<KnownHash>(&note).is_some_and(|known| !known.stamp.path.exists()) {
-                forget(&note)?;
+        // A library has a name here and one in every libtorch that it is part of.
+        let libraries = self.folder(LIBRARIES);
+        for entry in fs::read_dir(&libraries).map_err(at(&libraries))? {
+            let entry = entry.map_err(at(&libraries))?;
+            if entry
+                .metadata()
+                .is_ok_and(|facts| facts.ino() == stamp.inode)
+            {
+                forget(&entry.path())?;
             }
         }
-        Ok(())
-    }
-
-    /// Puts a finished file in its place, and notes what is in it: [`Cache::sound`] tells later
-    /// whether that is still so.
-    pub(crate) fn seal(&self, finished: &Path, digest: Digest, place: &Path) -> Result<()> {
-        fs::rename(finished, place).map_err(at(place))?;
-        self.remember_digest(place, digest)?;
-        self.write_whole(&seal_of(place), digest.to_string().as_bytes())
-    }
-
-    /// Whether a file that was sealed is there, and still what it was.
-    pub(crate) fn sound(&self, place: &Path, progress: &dyn Progress) -> Result<bool> {
-        if !place.is_file() {
-            return Ok(false);
-        }
-        let Ok(sealed) = fs::read_to_string(seal_of(place)) else {
-            return Ok(false);
-        };
-        let found = self.digest_of(place, progress)?;
-        if sealed == found.to_string() {
-            return Ok(true);
-        }
-        progress.note(&format!(
-            "the cached {} is damaged; it is made again",
-            place.file_name().unwrap_or_default().to_string_lossy()
-        ));
-        Ok(false)
+        forget(&stamp.path)
     }
 
     /// Gives a file a second place, in this cache. Where the file system has no links, or the file
@@ -306,8 +270,41 @@ impl Cache {
         let scratch = self.scratch()?;
         let copy = scratch.path().join("copy");
         fs::copy(from, &copy).map_err(at(from))?;
-        unpacked::sync(&copy)?;
         fs::rename(&copy, place).map_err(at(place))
+    }
+
+    /// A cache with nothing in it but what this one has downloaded: packages, whose content is
+    /// checked on the way, and base images that were taken out of an engine.
+    pub fn with_downloads(&self, root: &Path, progress: &dyn Progress) -> Result<Self> {
+        let fresh = Self::at(root)?;
+        for folder in ["wheels", "debs", "bases"] {
+            let from = self.folder(folder);
+            for entry in fs::read_dir(&from).map_err(at(&from))? {
+                let path = entry.map_err(at(&from))?.path();
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                let wanted = if folder == "bases" {
+                    name.starts_with("image-")
+                } else {
+                    let found = Digest::of_file(&path).map_err(at(&path))?;
+                    let is_sound = name.starts_with(&found.short());
+                    if !is_sound {
+                        progress.note(&format!(
+                            "the cached {name} is damaged; it is fetched again"
+                        ));
+                        forget(&path)?;
+                    }
+                    is_sound
+                };
+                if wanted {
+                    fresh.link(&path, &fresh.folder(folder).join(&*name))?;
+                }
+            }
+        }
+        Ok(fresh)
+    }
+
+    fn hash_note(&self, stamp: &Stamp) -> PathBuf {
+        self.note_path("hashes", stamp.path.as_os_str().as_encoded_bytes())
     }
 
     /// Where the note on `key` lies, in a folder of the cache.
@@ -319,32 +316,25 @@ impl Cache {
     /// Writes a note whole or not at all.
     pub(crate) fn write_note(&self, path: &Path, note: &impl Serialize) -> Result<()> {
         let json = serde_json::to_vec(note).map_err(|error| at(path)(error.into()))?;
-        self.write_whole(path, &json)
-    }
-
-    /// Writes a file whole or not at all.
-    pub(crate) fn write_whole(&self, path: &Path, bytes: &[u8]) -> Result<()> {
         let mut file = tempfile::NamedTempFile::new_in(self.folder("tmp")).map_err(at(path))?;
-        io::Write::write_all(&mut file, bytes).map_err(at(path))?;
+        io::Write::write_all(&mut file, &json).map_err(at(path))?;
         file.persist(path).map_err(|error| at(path)(error.error))?;
         Ok(())
     }
 }
 
-/// What follows the name of a sealed file in that of its digest.
-pub(crate) const SEAL: &str = ".sha256";
-
-/// Where the digest of a sealed file stands.
-pub(crate) fn seal_of(place: &Path) -> PathBuf {
-    let mut name = place.as_os_str().to_owned();
-    name.push(SEAL);
-    name.into()
+fn lock_file(path: &Path) -> io::Result<File> {
+    File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path)
 }
 
-/// Removes a note or a seal; fine where there is none.
-pub(crate) fn forget(note: &Path) -> Result<()> {
-    match fs::remove_file(note) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(note)(error)),
+/// Removes a file; fine where there is none.
+pub(crate) fn forget(file: &Path) -> Result<()> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(file)(error)),
         _ => Ok(()),
     }
 }
@@ -395,29 +385,44 @@ mod tests {
         let (folder, cache) = cache();
         let file = folder.path().join("file");
         fs::write(&file, "one").unwrap();
-        cache
-            .remember_digest(&file, Digest::of(b"remembered"))
-            .unwrap();
-        assert_eq!(
-            cache.digest_of(&file, &Silent).unwrap(),
-            Digest::of(b"remembered")
-        );
+        cache.digest_of(&file, &Silent).unwrap();
+        let open = File::options().write(true).open(&file).unwrap();
+        let modified = open.metadata().unwrap().modified().unwrap();
+        fs::write(&file, "two").unwrap();
+        open.set_modified(modified).unwrap();
+        assert_eq!(cache.digest_of(&file, &Silent).unwrap(), Digest::of(b"one"));
     }
 
     #[test]
-    fn a_sealed_file_that_was_damaged_is_not_sound() {
+    fn only_the_right_file_is_taken_in() {
         let (folder, cache) = cache();
-        let place = folder.path().join("bases/x.tar");
-        assert!(!cache.sound(&place, &Silent).unwrap());
-        let finished = folder.path().join("tmp/x");
-        for content in ["whole", "whole again"] {
-            fs::write(&finished, content).unwrap();
-            let digest = Digest::of(content.as_bytes());
-            cache.seal(&finished, digest, &place).unwrap();
-            assert!(cache.sound(&place, &Silent).unwrap());
-            fs::write(&place, "cut").unwrap();
-            assert!(!cache.sound(&place, &Silent).unwrap());
+        let fetched = folder.path().join("x.whl");
+        let place = cache.package("wheels", Digest::of(b"good"), "x.whl");
+        for (content, is_right) in [("evil", false), ("good", true)] {
+            fs::write(&fetched, content).unwrap();
+            let taken = cache.take(&fetched, Digest::of(b"good"), &place, "");
+            assert_eq!(taken.is_ok(), is_right, "{taken:?}");
+            assert_eq!(place.exists(), is_right);
         }
+    }
+
+    #[test]
+    fn a_doubted_file_of_the_caches_own_goes_with_all_its_names() {
+        let (folder, cache) = cache();
+        let library = cache.library(Digest::of(b"x"));
+        let name = cache.folder("libtorch").join("libx.so");
+        fs::write(&library, "x").unwrap();
+        cache.link(&library, &name).unwrap();
+        cache.doubt(&name).unwrap();
+        assert!(!library.exists() && !name.exists());
+        let theirs = tempfile::NamedTempFile::new().unwrap();
+        cache.digest_of(theirs.path(), &Silent).unwrap();
+        cache.doubt(theirs.path()).unwrap();
+        assert!(theirs.path().exists());
+        assert_eq!(
+            fs::read_dir(folder.path().join("hashes")).unwrap().count(),
+            0
+        );
     }
 
     #[test]

@@ -5,7 +5,6 @@ mod bases;
 mod committed;
 mod damage;
 mod engine_runs;
-mod first_build;
 mod locks;
 mod registry;
 mod specs;

@@ -188,7 +188,6 @@ impl World {
             scenario_binary: Some(self.path("scenario")),
             base_archive: None,
             locks: LockUse::Preferred,
-            rehash: false,
         }
     }
 

@@ -65,21 +65,6 @@ pub(crate) enum ImagesCommand {
         #[command(flatten)]
         sources: SourceArgs,
     },
-    /// Measure what making images takes: their bytes alone, a first build, loading, a rebuild and
-    /// a verification. Builds in a cache of its own, and loads the images anew
-    Measure {
-        /// Images in `images/`, or files
-        #[arg(required = true, value_name = "NAME|FILE")]
-        names: Vec<String>,
-        /// Fetch all packages once more, too: what a first build takes beyond its downloads
-        #[arg(long)]
-        downloads: bool,
-        /// How to print it
-        #[arg(long, value_enum, default_value_t = Format::Text)]
-        format: Format,
-        #[command(flatten)]
-        sources: SourceArgs,
-    },
     /// Remove what Torchgauge made from the engine, or clear the cache; images of others stay
     Prune(PruneArgs),
     /// Write the software bill of materials of a locked image, as JSON
@@ -168,6 +153,4 @@ pub(crate) enum CacheChoice {
     All,
     /// What no image of this checkout is made of
     Unused,
-    /// What pip answered for images without a lock, so that it is asked anew
-    Resolved,
 }

@@ -504,7 +504,7 @@ fn the_cache_is_cleared_and_what_went_is_said() {
         2,
         &["cannot be used with"],
     );
-    checkout.check(&["prune", "--cache=most"], 2, &["unused", "resolved"]);
+    checkout.check(&["prune", "--cache=most"], 2, &["unused", "all"]);
     let line = "would remove wheels/other.whl (1.9 MiB)";
     checkout.check(&["prune", "--cache=unused", "--dry-run"], 0, &[line]);
     let dry = checkout.json(&["prune", "--cache", "--dry-run", "--format", "json"], 0);
@@ -527,36 +527,6 @@ fn the_cache_is_cleared_and_what_went_is_said() {
     // What a lock that cannot be read names is not taken for unused.
     fs::write(checkout.world.path("images/cli-clear.lock.json"), "{").unwrap();
     checkout.check(&["prune", "--cache=unused"], 2, &["cli-clear.lock.json"]);
-}
-
-#[test]
-fn what_an_image_takes_is_measured() {
-    let checkout = Checkout::new("cli-measure");
-    let found = checkout.json(&["measure", "cli-measure", "--format", "json"], 0);
-    let row = &found["images"][0];
-    assert_eq!(row["image"], "cli-measure");
-    assert!(
-        row["id"] == row["config_id"] || row["id"] == row["manifest_id"],
-        "{row}"
-    );
-    for time in [
-        "floor",
-        "assemble",
-        "assemble_unpacked",
-        "load",
-        "rebuild",
-        "verify",
-    ] {
-        let seconds = row[format!("{time}_seconds")].as_f64().expect(time);
-        assert!(seconds > 0.0, "{time}: {row}");
-    }
-    assert!(found["peak_memory_bytes"].as_u64().expect("a count") > 1_000_000);
-    checkout.check(
-        &["measure", "cli-measure", "--format", "markdown"],
-        0,
-        &["| cli-measure", "cores", "The builder held"],
-    );
-    checkout.check(&["prune", "cli-measure"], 0, &["removed"]);
 }
 
 #[test]

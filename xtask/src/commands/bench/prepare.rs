@@ -110,7 +110,6 @@ pub(crate) fn sources(args: &SourceArgs, root: &Path) -> Sources {
         scenario_binary: args.scenario_binary.clone(),
         base_archive: args.base_archive.clone(),
         locks: LockUse::Preferred,
-        rehash: false,
     }
 }
 
@@ -207,7 +206,8 @@ async fn containers(
     })
 }
 
-/// Assembles an image away from the threads that talk to the engine.
+/// Assembles an image away from the threads that talk to the engine. A lock that is missing is
+/// written, where all comes from where the spec says.
 pub(crate) async fn assembled(
     image: Image,
     sources: &Sources,
@@ -221,9 +221,11 @@ pub(crate) async fn assembled(
     let image = with_base(image, cache, printer).await?;
     let (sources, cache, printer) = (sources.clone(), cache.clone(), printer.clone());
     blocking(move || {
-        Ok(Arc::new(images::assemble(
-            &image, &sources, &cache, &printer,
-        )?))
+        let assembly = images::assemble(&image, &sources, &cache, &printer)?;
+        if let Some(file) = images::write_missing_lock(&image, &sources, &assembly)? {
+            printer.note(&format!("locked {} in {}", image.name, file.display()));
+        }
+        Ok(Arc::new(assembly))
     })
     .await
 }

@@ -3,7 +3,6 @@
 mod check;
 mod diff;
 mod make;
-mod measure;
 mod prune;
 mod show;
 
@@ -66,15 +65,6 @@ pub(crate) async fn run(command: &ImagesCommand, printer: &Printer) -> Result<()
         } => {
             let images = [one(&root, first)?, one(&root, second)?];
             diff::run(images, &sources(args, &root), *format, printer).await
-        }
-        ImagesCommand::Measure {
-            names,
-            downloads,
-            format,
-            sources: args,
-        } => {
-            let (images, sources) = (load(&root, names)?, sources(args, &root));
-            measure::run(images, &sources, *downloads, *format, printer).await
         }
         ImagesCommand::Prune(args) => prune::run(&root, args, printer).await,
         ImagesCommand::Sbom { name, to } => make::sbom(&one(&root, name)?, to.as_deref(), printer),

@@ -6,7 +6,7 @@ use std::path::Path;
 use bytesize::ByteSize;
 use engine::{Endpoint, Engine};
 use images::{
-    Cache, Catalog, Clearing, Removed,
+    Cache, Catalog, Removed,
     inventory::{self, Present},
 };
 use serde::Serialize;
@@ -101,19 +101,18 @@ struct ClearedWords {
 }
 
 fn clear(root: &Path, choice: CacheChoice, args: &PruneArgs, printer: &Printer) -> Result<()> {
-    let (which, images) = match choice {
-        CacheChoice::All => (Clearing::All, Vec::new()),
-        CacheChoice::Resolved => (Clearing::Resolved, Vec::new()),
+    let keep = match choice {
+        CacheChoice::All => None,
         // One that cannot be read ends it: what it is made of would be taken for unused.
         CacheChoice::Unused => {
             let catalog = Catalog::new(&root.join("images"));
             let names = catalog.names()?;
             let images = names.iter().map(|name| catalog.image(name));
-            (Clearing::Unused, images.collect::<images::Result<_>>()?)
+            Some(images.collect::<images::Result<Vec<_>>>()?)
         }
     };
     let folder = Cache::user_folder()?;
-    let cleared = images::clear_cache(&folder, which, &images, args.dry_run)?;
+    let cleared = images::clear_cache(&folder, keep.as_deref(), args.dry_run)?;
     let words = ClearedWords {
         folder: cleared.folder.display().to_string(),
         dry_run: args.dry_run,

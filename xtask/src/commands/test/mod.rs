@@ -52,7 +52,6 @@ const ON_PODMAN: [(&str, &[&str]); 2] = [
             "engine_runs::",
             "bases::",
             "damage::",
-            "first_build::",
             "images_are_built",
             "two_builds_of_one_image",
             "what_an_image_takes",
