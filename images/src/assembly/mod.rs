@@ -27,7 +27,6 @@ use crate::{
         archive::Documents,
         layer::{LayerId, Source, Tree},
     },
-    progress::Progress,
     store::Cache,
     workload::{tch_workspace, toolchain},
 };
@@ -114,25 +113,20 @@ pub(crate) struct Lower {
 }
 
 impl Lower {
-    pub(crate) fn ready(
-        image: &Image,
-        sources: &Sources,
-        cache: &Cache,
-        progress: &dyn Progress,
-    ) -> Result<Self> {
+    pub(crate) fn ready(image: &Image, sources: &Sources, cache: &Cache) -> Result<Self> {
         if sources.locks == LockUse::Required && image.lock.is_none() {
             return Err(Error::NoLock {
                 image: image.name.clone(),
             });
         }
         let lock = usable_lock(image, sources)?;
-        let find_base = || find_base(image, lock, sources, cache, progress);
+        let find_base = || find_base(image, lock, sources, cache);
         let find_libtorch = |base: Option<&ReadyBase>| {
             let base = || match base {
                 Some(base) => Ok(base.clone()),
                 None => find_base().map(|(base, _)| base),
             };
-            find_libtorch(image, sources, base, cache, progress)
+            find_libtorch(image, sources, base, cache)
         };
         let spec = &image.spec;
         let is_inside = matches!(spec.libtorch, LibtorchSpec::Inside { .. });
@@ -160,7 +154,7 @@ impl Lower {
         };
         let libtorch_lock = match &libtorch.origin {
             Origin::Wheels(lock) => LibtorchLock::Wheels((**lock).clone()),
-            _ => LibtorchLock::Installed(installed_lock(&libtorch, cache, progress)?),
+            _ => LibtorchLock::Installed(installed_lock(&libtorch, cache)?),
         };
         let mut layers: Vec<Layer> = base
             .layers
@@ -174,7 +168,7 @@ impl Lower {
         // What the base holds already needs no layer.
         if !matches!(libtorch.origin, Origin::Inside(_)) {
             let tree = libtorch_tree(&libtorch);
-            layers.push(layer(image, "libtorch", tree, cache, progress)?);
+            layers.push(layer(image, "libtorch", tree, cache)?);
         }
         Ok(Self {
             base,
@@ -234,51 +228,29 @@ impl Layer {
     }
 }
 
-fn layer(
-    image: &Image,
-    name: &'static str,
-    tree: Tree,
-    cache: &Cache,
-    progress: &dyn Progress,
-) -> Result<Layer> {
+fn layer(image: &Image, name: &'static str, tree: Tree, cache: &Cache) -> Result<Layer> {
     Ok(Layer {
         name,
-        id: tree.id(&format!("{} {name}", image.name), cache, progress)?,
+        id: tree.id(&format!("{} {name}", image.name), cache)?,
         source: Source::Tree(tree),
     })
 }
 
 /// Resolves an image anew and returns its lock without the scenario binary: everything below it,
 /// for versions that no scenario binary is built for here.
-pub fn lock_without_scenario(
-    image: &Image,
-    sources: &Sources,
-    cache: &Cache,
-    progress: &dyn Progress,
-) -> Result<Lock> {
-    Ok(Lower::ready(image, sources, cache, progress)?.into_lock(image, sources, None))
+pub fn lock_without_scenario(image: &Image, sources: &Sources, cache: &Cache) -> Result<Lock> {
+    Ok(Lower::ready(image, sources, cache)?.into_lock(image, sources, None))
 }
 
 /// Gets every part of an image and works out its layers and IDs. Takes minutes the first time
 /// and well under a second when nothing has changed.
-pub fn assemble(
-    image: &Image,
-    sources: &Sources,
-    cache: &Cache,
-    progress: &dyn Progress,
-) -> Result<Assembly> {
-    sources.check(cache, progress)?;
-    let lower = Lower::ready(image, sources, cache, progress)?;
-    let scenario = scenario_of(&lower.libtorch, sources, cache, progress)?;
+pub fn assemble(image: &Image, sources: &Sources, cache: &Cache) -> Result<Assembly> {
+    sources.check(cache)?;
+    let lower = Lower::ready(image, sources, cache)?;
+    let scenario = scenario_of(&lower.libtorch, sources, cache)?;
     check_glibc(&scenario, &lower.base)?;
     check_libraries(&lower.libtorch, &scenario, &lower.base)?;
-    let top = layer(
-        image,
-        "scenario",
-        scenario_tree(&scenario)?,
-        cache,
-        progress,
-    )?;
+    let top = layer(image, "scenario", scenario_tree(&scenario)?, cache)?;
     let settings = settings(image, &lower.libtorch, &scenario, &lower.base);
     let ids: Vec<LayerId> = lower
         .layers
@@ -379,11 +351,7 @@ fn facts(
     }
 }
 
-fn installed_lock(
-    libtorch: &Libtorch,
-    cache: &Cache,
-    progress: &dyn Progress,
-) -> Result<InstalledLock> {
+fn installed_lock(libtorch: &Libtorch, cache: &Cache) -> Result<InstalledLock> {
     let libraries = libtorch
         .libraries
         .iter()
@@ -391,7 +359,7 @@ fn installed_lock(
             Ok(InstalledLibrary {
                 name: library.name.clone(),
                 size_bytes: library.size_bytes,
-                sha256: cache.digest_of(&library.path, progress)?,
+                sha256: cache.digest_of(&library.path)?,
             })
         })
         .collect::<Result<Vec<_>>>()?;

@@ -7,7 +7,6 @@ use crate::{
     base::{self, ReadyBase},
     libtorch::{folder, in_base, installed::installed, resolve::resolve, wheels::fetch},
     lock::{LibtorchLock, Lock},
-    progress::Progress,
     store::Cache,
     workload,
 };
@@ -45,26 +44,21 @@ pub struct Sources {
 impl Sources {
     /// Checks the scenario binary that was given, if one was: what is wrong with it is known at
     /// once, and would show only after everything below it was fetched.
-    pub fn check(&self, cache: &Cache, progress: &dyn Progress) -> Result<()> {
+    pub fn check(&self, cache: &Cache) -> Result<()> {
         match &self.scenario_binary {
-            Some(file) => ScenarioBinary::existing(file, cache, progress).map(drop),
+            Some(file) => ScenarioBinary::existing(file, cache).map(drop),
             None => Ok(()),
         }
     }
 }
 
 /// The libtorch of an image on this machine: for images, and for plain processes.
-pub fn libtorch_of(
-    image: &Image,
-    sources: &Sources,
-    cache: &Cache,
-    progress: &dyn Progress,
-) -> Result<Libtorch> {
+pub fn libtorch_of(image: &Image, sources: &Sources, cache: &Cache) -> Result<Libtorch> {
     let base = || {
         let lock = usable_lock(image, sources)?;
-        Ok(find_base(image, lock, sources, cache, progress)?.0)
+        Ok(find_base(image, lock, sources, cache)?.0)
     };
-    find_libtorch(image, sources, base, cache, progress)
+    find_libtorch(image, sources, base, cache)
 }
 
 /// The libtorch of an image. `base` is asked for only where libtorch lies inside it.
@@ -73,31 +67,24 @@ pub(crate) fn find_libtorch(
     sources: &Sources,
     base: impl FnOnce() -> Result<ReadyBase>,
     cache: &Cache,
-    progress: &dyn Progress,
 ) -> Result<Libtorch> {
     let flavour = image.spec.libtorch.flavour();
     if let Some(folder) = &sources.libtorch {
-        return folder::from_folder(folder, flavour, cache, progress);
+        return folder::from_folder(folder, flavour, cache);
     }
     match &image.spec.libtorch {
-        LibtorchSpec::Installed { folder, .. } => {
-            installed(folder.as_deref(), flavour, cache, progress)
-        }
+        LibtorchSpec::Installed { folder, .. } => installed(folder.as_deref(), flavour, cache),
         LibtorchSpec::Inside { folder, .. } => {
-            in_base::libtorch(&base()?, folder.as_deref(), flavour, cache, progress)
+            in_base::libtorch(&base()?, folder.as_deref(), flavour, cache)
         }
         LibtorchSpec::Wheels { version, .. } => {
             let lock = usable_lock(image, sources)?.map(|lock| &lock.libtorch);
             match lock {
-                Some(LibtorchLock::Wheels(lock)) => fetch(lock, cache, progress),
+                Some(LibtorchLock::Wheels(lock)) => fetch(lock, cache),
                 _ if sources.locks == LockUse::Required => Err(Error::NoLock {
                     image: image.name.clone(),
                 }),
-                _ => fetch(
-                    &resolve(version, flavour, cache, progress)?,
-                    cache,
-                    progress,
-                ),
+                _ => fetch(&resolve(version, flavour, cache)?, cache),
             }
         }
     }
@@ -116,17 +103,10 @@ pub fn scenario_of(
     libtorch: &Libtorch,
     sources: &Sources,
     cache: &Cache,
-    progress: &dyn Progress,
 ) -> Result<ScenarioBinary> {
     match &sources.scenario_binary {
-        Some(file) => ScenarioBinary::existing(file, cache, progress),
-        None => workload::build(
-            &sources.workspace,
-            &sources.target,
-            libtorch,
-            cache,
-            progress,
-        ),
+        Some(file) => ScenarioBinary::existing(file, cache),
+        None => workload::build(&sources.workspace, &sources.target, libtorch, cache),
     }
 }
 
@@ -136,23 +116,19 @@ pub(crate) fn find_base(
     lock: Option<&Lock>,
     sources: &Sources,
     cache: &Cache,
-    progress: &dyn Progress,
 ) -> Result<(ReadyBase, Option<String>)> {
     if let Some(file) = &sources.base_archive {
-        let base = base::ready(&Base::Archive(file.clone()), None, cache, progress)?;
+        let base = base::ready(&Base::Archive(file.clone()), None, cache)?;
         return Ok((base, None));
     }
     let locked = lock.map(|lock| &lock.base);
-    match base::ready(&image.spec.base, locked, cache, progress) {
+    match base::ready(&image.spec.base, locked, cache) {
         Err(error @ Error::NoPackage { .. })
             if locked.is_some() && sources.locks == LockUse::Preferred =>
         {
             let note = format!("the base is not the locked one: {error}");
-            progress.note(&note);
-            Ok((
-                base::ready(&image.spec.base, None, cache, progress)?,
-                Some(note),
-            ))
+            cache.note(&note);
+            Ok((base::ready(&image.spec.base, None, cache)?, Some(note)))
         }
         other => other.map(|base| (base, None)),
     }

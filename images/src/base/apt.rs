@@ -6,14 +6,7 @@ use std::{
     process::Command,
 };
 
-use crate::{
-    Error, Result,
-    error::at,
-    lock::DebPackage,
-    program,
-    progress::{Action, Progress},
-    store::Cache,
-};
+use crate::{Error, Result, error::at, lock::DebPackage, program, progress::Action, store::Cache};
 
 const INSTALL_APT: &str = "on a machine without apt and dpkg give a base archive \
                            (`--base-archive FILE`, or `base: {archive: FILE}` in the spec); \
@@ -72,8 +65,8 @@ impl Apt {
         command
     }
 
-    fn update(&self, progress: &dyn Progress) -> Result<()> {
-        let _meter = progress.start(Action::Resolve, "Debian packages", None);
+    fn update(&self, cache: &Cache) -> Result<()> {
+        let _meter = cache.start(Action::Resolve, "Debian packages", None);
         let mut command = self.command();
         command.arg("update");
         let outcome = program::run(&mut command, "fetch Debian packages", INSTALL_APT, |_| true)?;
@@ -89,39 +82,27 @@ impl Apt {
 }
 
 /// Tries with the machine's own lists first, and with fresh private ones where those do not do.
-fn with_lists<T>(
-    cache: &Cache,
-    progress: &dyn Progress,
-    work: impl Fn(&Apt) -> Result<T>,
-) -> Result<T> {
+fn with_lists<T>(cache: &Cache, work: impl Fn(&Apt) -> Result<T>) -> Result<T> {
     let scratch = cache.scratch()?;
     let state = scratch.path();
     if let Ok(done) = Apt::new(state, Path::new(HOST_LISTS)).and_then(|apt| work(&apt)) {
         return Ok(done);
     }
     let apt = Apt::fresh(state)?;
-    apt.update(progress)?;
+    apt.update(cache)?;
     work(&apt)
 }
 
 /// Which files apt would take for these packages, with their hashes.
-pub(crate) fn resolve(
-    names: &[&str],
-    cache: &Cache,
-    progress: &dyn Progress,
-) -> Result<Vec<DebPackage>> {
-    with_lists(cache, progress, |apt| packages(apt, names))
+pub(crate) fn resolve(names: &[&str], cache: &Cache) -> Result<Vec<DebPackage>> {
+    with_lists(cache, |apt| packages(apt, names))
 }
 
 /// The same by lists fetched now: the machine's own may be weeks old.
-pub(crate) fn resolve_newest(
-    names: &[&str],
-    cache: &Cache,
-    progress: &dyn Progress,
-) -> Result<Vec<DebPackage>> {
+pub(crate) fn resolve_newest(names: &[&str], cache: &Cache) -> Result<Vec<DebPackage>> {
     let scratch = cache.scratch()?;
     let apt = Apt::fresh(scratch.path())?;
-    apt.update(progress)?;
+    apt.update(cache)?;
     packages(&apt, names)
 }
 
@@ -163,19 +144,13 @@ fn read_uri(line: &str) -> Option<DebPackage> {
 }
 
 /// Fetches locked packages into the cache; returns their paths in the same order.
-pub(crate) fn fetch(
-    packages: &[DebPackage],
-    cache: &Cache,
-    progress: &dyn Progress,
-) -> Result<Vec<PathBuf>> {
+pub(crate) fn fetch(packages: &[DebPackage], cache: &Cache) -> Result<Vec<PathBuf>> {
     let missing: Vec<&DebPackage> = packages
         .iter()
         .filter(|package| !place_of(package, cache).is_file())
         .collect();
     if !missing.is_empty() {
-        with_lists(cache, progress, |apt| {
-            download(apt, &missing, cache, progress)
-        })?;
+        with_lists(cache, |apt| download(apt, &missing, cache))?;
     }
     Ok(packages.iter().map(|one| place_of(one, cache)).collect())
 }
@@ -185,14 +160,9 @@ pub(crate) fn place_of(package: &DebPackage, cache: &Cache) -> PathBuf {
     cache.package("debs", package.sha256, &package.file)
 }
 
-fn download(
-    apt: &Apt,
-    packages: &[&DebPackage],
-    cache: &Cache,
-    progress: &dyn Progress,
-) -> Result<()> {
+fn download(apt: &Apt, packages: &[&DebPackage], cache: &Cache) -> Result<()> {
     let total = packages.iter().map(|package| package.size_bytes).sum();
-    let mut meter = progress.start(Action::Download, "Debian packages", Some(total));
+    let mut meter = cache.start(Action::Download, "Debian packages", Some(total));
     let mut done = 0;
     for package in packages {
         let scratch = cache.scratch()?;

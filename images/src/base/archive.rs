@@ -19,7 +19,7 @@ use crate::{
     error::at,
     lock::BaseLock,
     oci::layer::{BLOCK_BYTES, ExactFile, LayerId, Source},
-    progress::{Action, Progress},
+    progress::Action,
     store::{Cache, read_note},
 };
 
@@ -65,14 +65,14 @@ struct KnownLayer {
 
 /// A root file system as a tar archive, or an image archive. Uncompressed layers are used as they
 /// lie; compressed ones are unpacked into the cache.
-pub(super) fn archive(file: &Path, cache: &Cache, progress: &dyn Progress) -> Result<ReadyBase> {
+pub(super) fn archive(file: &Path, cache: &Cache) -> Result<ReadyBase> {
     check_kind(file)?;
-    let digest = cache.digest_of(file, progress)?;
+    let digest = cache.digest_of(file)?;
     let note = cache.note_path("layers", format!("base {FORMAT} {digest}").as_bytes());
     let known = match read_note::<Known>(&note) {
         Some(known) if known.is_there() => known,
         _ => {
-            let known = look_into(file, digest, cache, progress)?;
+            let known = look_into(file, digest, cache)?;
             cache.write_note(&note, &known)?;
             known
         }
@@ -143,7 +143,7 @@ fn printable(text: &str) -> String {
     text.chars().filter(|&c| shown(c)).take(200).collect()
 }
 
-fn look_into(file: &Path, digest: Digest, cache: &Cache, progress: &dyn Progress) -> Result<Known> {
+fn look_into(file: &Path, digest: Digest, cache: &Cache) -> Result<Known> {
     let size_bytes = fs::metadata(file).map_err(at(file))?.len();
     let members = members(file).map_err(|error| bad_archive(file, error))?;
     let mut known = Known {
@@ -154,7 +154,7 @@ fn look_into(file: &Path, digest: Digest, cache: &Cache, progress: &dyn Progress
         environment: Vec::new(),
     };
     if members.contains_key("manifest.json") {
-        image_layers(file, &members, &mut known, cache, progress)?;
+        image_layers(file, &members, &mut known, cache)?;
     } else {
         known.layers.push(KnownLayer {
             id: LayerId { digest, size_bytes },
@@ -254,7 +254,6 @@ fn image_layers(
     members: &BTreeMap<String, (u64, u64)>,
     known: &mut Known,
     cache: &Cache,
-    progress: &dyn Progress,
 ) -> Result<()> {
     let read = |name: &str| -> Result<Vec<u8>> {
         let (offset, size) = members
@@ -298,7 +297,7 @@ fn image_layers(
             offset,
             size_bytes,
         };
-        known.layers.push(member.layer(expected, cache, progress)?);
+        known.layers.push(member.layer(expected, cache)?);
     }
     Ok(())
 }
@@ -317,9 +316,9 @@ impl Member<'_> {
     }
 
     /// The layer, checked against the digest that the image's configuration says.
-    fn layer(&self, expected: &str, cache: &Cache, progress: &dyn Progress) -> Result<KnownLayer> {
+    fn layer(&self, expected: &str, cache: &Cache) -> Result<KnownLayer> {
         let bad = |cause: String| bad_archive(self.archive, cause);
-        let mut meter = progress.start(Action::Verify, self.name, Some(self.size_bytes));
+        let mut meter = cache.start(Action::Verify, self.name, Some(self.size_bytes));
         let mut done = 0;
         let digest = Digest::of_reader(self.open()?, |n| {
             done += n;
@@ -398,9 +397,7 @@ mod tests {
             if let Some(content) = content {
                 fs::write(&file, content).unwrap();
             }
-            let error = archive(&file, &cache, &crate::progress::Silent)
-                .unwrap_err()
-                .to_string();
+            let error = archive(&file, &cache).unwrap_err().to_string();
             assert!(error.contains(name) && error.contains(expect), "{error}");
         };
         check("absent.tar", None, "there is no such file");

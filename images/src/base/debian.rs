@@ -17,7 +17,7 @@ use crate::{
     error::at,
     lock::{BaseLock, DebPackage},
     oci::layer::{Node, Tree},
-    progress::{Action, Progress},
+    progress::Action,
     store::Cache,
 };
 
@@ -56,15 +56,11 @@ pub(crate) fn debian_place(packages: &[DebPackage], cache: &Cache) -> PathBuf {
 }
 
 /// Unpacks packages into one layer, kept in the cache as a tar archive of its own.
-pub(super) fn debian(
-    packages: &[DebPackage],
-    cache: &Cache,
-    progress: &dyn Progress,
-) -> Result<ReadyBase> {
+pub(super) fn debian(packages: &[DebPackage], cache: &Cache) -> Result<ReadyBase> {
     let place = debian_place(packages, cache);
     if !place.is_file() {
-        let debs = apt::fetch(packages, cache, progress)?;
-        let _meter = progress.start(Action::Unpack, "Debian base", None);
+        let debs = apt::fetch(packages, cache)?;
+        let _meter = cache.start(Action::Unpack, "Debian base", None);
         let mut tree = skeleton();
         for deb in &debs {
             unpack_deb(deb, &mut tree).inspect_err(|_| drop(fs::remove_file(deb)))?;
@@ -74,7 +70,7 @@ pub(super) fn debian(
         tree.write(File::create(&aside).map_err(at(&aside))?)?;
         fs::rename(&aside, &place).map_err(at(&place))?;
     }
-    let mut ready = archive(&place, cache, progress)?;
+    let mut ready = archive(&place, cache)?;
     ready.lock = BaseLock::Debian(packages.to_vec());
     Ok(ready)
 }

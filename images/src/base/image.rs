@@ -4,7 +4,7 @@ use std::{
     fs::{self, File},
     io::{self, BufWriter, Write as _},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Mutex, PoisonError},
 };
 
 use engine::{Endpoint, Engine};
@@ -12,7 +12,7 @@ use engine::{Endpoint, Engine};
 use crate::{
     Base, Digest, Error, Image, Result,
     error::at,
-    progress::{Action, Meter, Progress},
+    progress::{Action, Meter},
     store::Cache,
 };
 
@@ -27,12 +27,7 @@ pub(crate) fn saved_place(reference: &str, cache: &Cache) -> PathBuf {
 ///
 /// The engine vouches for the reference's digest; the layers are checked against the saved
 /// configuration when they are read, and against the lock where there is one.
-pub async fn fetch_base(
-    image: &Image,
-    engine: &Engine,
-    cache: &Cache,
-    progress: &Arc<dyn Progress>,
-) -> Result<()> {
+pub async fn fetch_base(image: &Image, engine: &Engine, cache: &Cache) -> Result<()> {
     let Base::Image(reference) = &image.spec.base else {
         return Ok(());
     };
@@ -42,11 +37,11 @@ pub async fn fetch_base(
     }
     let id = match find(engine, reference).await? {
         Some(id) => id,
-        None => pull(engine, reference, progress).await?,
+        None => pull(engine, reference, cache).await?,
     };
     let scratch = cache.scratch()?;
     let aside = scratch.path().join("image.tar");
-    let meter = progress.start(Action::Save, reference, None);
+    let meter = cache.start(Action::Save, reference, None);
     save(engine, &id, &aside, meter).await?;
     fs::rename(&aside, &place).map_err(at(&place))
 }
@@ -66,13 +61,13 @@ async fn find(engine: &Engine, reference: &str) -> Result<Option<String>> {
         .filter(|id| id.as_str() == digest))
 }
 
-async fn pull(engine: &Engine, reference: &str, progress: &Arc<dyn Progress>) -> Result<String> {
+async fn pull(engine: &Engine, reference: &str, cache: &Cache) -> Result<String> {
     let no = |cause: String| Error::NoBaseImage {
         reference: reference.to_owned(),
         engine: engine.facts().describe(),
         cause,
     };
-    let meter = Mutex::new(progress.start(Action::Download, reference, None));
+    let meter = Mutex::new(cache.start(Action::Download, reference, None));
     let pulled = engine
         .pull(reference, move |bytes, total| {
             let mut meter = meter.lock().unwrap_or_else(PoisonError::into_inner);

@@ -16,7 +16,6 @@ use crate::{
     lock::BaseLock,
     oci::layer::{LayerId, Source},
     program,
-    progress::Progress,
     spec::Base,
     store::Cache,
 };
@@ -46,20 +45,15 @@ pub(crate) struct ReadyBase {
 }
 
 /// Makes a base ready. With a lock nothing but what it names is used.
-pub(crate) fn ready(
-    base: &Base,
-    lock: Option<&BaseLock>,
-    cache: &Cache,
-    progress: &dyn Progress,
-) -> Result<ReadyBase> {
+pub(crate) fn ready(base: &Base, lock: Option<&BaseLock>, cache: &Cache) -> Result<ReadyBase> {
     match (base, lock) {
-        (Base::Debian, Some(BaseLock::Debian(packages))) => debian(packages, cache, progress),
+        (Base::Debian, Some(BaseLock::Debian(packages))) => debian(packages, cache),
         (Base::Debian, _) => {
-            let packages = apt::resolve(&PACKAGES, cache, progress)?;
-            debian(&packages, cache, progress)
+            let packages = apt::resolve(&PACKAGES, cache)?;
+            debian(&packages, cache)
         }
         (Base::Archive(file), lock) => {
-            let ready = archive(file, cache, progress)?;
+            let ready = archive(file, cache)?;
             if let (Some(BaseLock::Archive(expected)), BaseLock::Archive(found)) =
                 (lock, &ready.lock)
                 && expected != found
@@ -80,7 +74,7 @@ pub(crate) fn ready(
                     reference: reference.clone(),
                 });
             }
-            let mut ready = archive(&place, cache, progress)?;
+            let mut ready = archive(&place, cache)?;
             ready.lock = BaseLock::Image(reference.clone());
             Ok(ready)
         }
@@ -103,8 +97,8 @@ impl ReadyBase {
 }
 
 /// Writes the Debian base of this machine as an archive that other machines can build on.
-pub fn write_debian_base(to: &Path, cache: &Cache, progress: &dyn Progress) -> Result<Digest> {
-    let ready = ready(&Base::Debian, None, cache, progress)?;
+pub fn write_debian_base(to: &Path, cache: &Cache) -> Result<Digest> {
+    let ready = ready(&Base::Debian, None, cache)?;
     let Some(BaseLayer {
         source: Source::Part { file, .. },
         id,

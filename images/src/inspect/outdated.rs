@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::Path};
 
 use crate::{
-    Base, Cache, Digest, Error, Image, LibtorchSpec, Progress, Result, Sources,
+    Base, Cache, Digest, Error, Image, LibtorchSpec, Result, Sources,
     base::{apt, debian::PACKAGES},
     libtorch::{installed::installed, pip::Pip},
     lock::{
@@ -20,25 +20,20 @@ type Packages = BTreeMap<String, (String, Digest)>;
 /// What locking the image again would change: packages that apt and pip offer in another version
 /// or with other content, a base archive or an installed PyTorch that was changed, other
 /// compilers, a spec that was edited. Nothing is downloaded but lists and metadata.
-pub fn outdated(
-    image: &Image,
-    sources: &Sources,
-    cache: &Cache,
-    progress: &dyn Progress,
-) -> Result<Vec<Change>> {
+pub fn outdated(image: &Image, sources: &Sources, cache: &Cache) -> Result<Vec<Change>> {
     let Some(lock) = &image.lock else {
         return Err(Error::NoLock {
             image: image.name.clone(),
         });
     };
     let mut found = values(&[("the spec", lock.spec, image.spec.digest())]);
-    found.extend(base_changes(image, lock, cache, progress)?);
+    found.extend(base_changes(image, lock, cache)?);
     found.extend(match (&image.spec.libtorch, &lock.libtorch) {
         (LibtorchSpec::Wheels { version, .. }, LibtorchLock::Wheels(wheels)) => {
-            wheel_changes(version, wheels, cache, progress)?
+            wheel_changes(version, wheels, cache)?
         }
         (LibtorchSpec::Installed { folder, flavour }, LibtorchLock::Installed(_)) => {
-            installed_changes(folder.as_deref(), *flavour, lock, cache, progress)?
+            installed_changes(folder.as_deref(), *flavour, lock, cache)?
         }
         // What lies inside a base is pinned with it; of other pairs the spec's own line tells.
         _ => Vec::new(),
@@ -77,33 +72,23 @@ fn values<T: PartialEq + ToString>(pairs: &[(&str, T, T)]) -> Vec<Change> {
         .collect()
 }
 
-fn base_changes(
-    image: &Image,
-    lock: &Lock,
-    cache: &Cache,
-    progress: &dyn Progress,
-) -> Result<Vec<Change>> {
+fn base_changes(image: &Image, lock: &Lock, cache: &Cache) -> Result<Vec<Change>> {
     Ok(match (&image.spec.base, &lock.base) {
         (Base::Debian, BaseLock::Debian(old)) => {
-            let new = apt::resolve_newest(&PACKAGES, cache, progress)?;
+            let new = apt::resolve_newest(&PACKAGES, cache)?;
             package_changes(&debs(old), &debs(&new))
         }
         (Base::Archive(file), BaseLock::Archive(old)) => {
-            let new = cache.digest_of(file, progress)?;
+            let new = cache.digest_of(file)?;
             values(&[("the base archive", *old, new)])
         }
         _ => Vec::new(),
     })
 }
 
-fn wheel_changes(
-    version: &str,
-    lock: &WheelsLock,
-    cache: &Cache,
-    progress: &dyn Progress,
-) -> Result<Vec<Change>> {
-    let pip = Pip::ready(cache, progress)?;
-    let _meter = progress.start(Action::Resolve, &format!("torch {version}"), None);
+fn wheel_changes(version: &str, lock: &WheelsLock, cache: &Cache) -> Result<Vec<Change>> {
+    let pip = Pip::ready(cache)?;
+    let _meter = cache.start(Action::Resolve, &format!("torch {version}"), None);
     let mut offered = pip.resolve(&[format!("torch=={version}")], cache)?;
     for header in &lock.headers {
         let series: Vec<&str> = header.version.split('.').take(2).collect();
@@ -122,12 +107,11 @@ fn installed_changes(
     flavour: crate::Flavour,
     lock: &Lock,
     cache: &Cache,
-    progress: &dyn Progress,
 ) -> Result<Vec<Change>> {
-    let found = installed(folder, flavour, cache, progress)?;
+    let found = installed(folder, flavour, cache)?;
     let mut new = Packages::new();
     for library in &found.libraries {
-        let digest = cache.digest_of(&library.path, progress)?;
+        let digest = cache.digest_of(&library.path)?;
         new.insert(library.name.clone(), (found.name.clone(), digest));
     }
     let name = lock.libtorch.name();

@@ -6,7 +6,6 @@ use crate::{
     Assembly, Image, Result, Sources,
     assembly::{Lower, contents::environment},
     lock::Lock,
-    progress::Progress,
     store::Cache,
 };
 
@@ -62,13 +61,8 @@ impl From<&Assembly> for Parts {
 
 /// What explains how an image differs from another: everything below the scenario binary, so that
 /// nothing is compiled for it.
-pub fn parts(
-    image: &Image,
-    sources: &Sources,
-    cache: &Cache,
-    progress: &dyn Progress,
-) -> Result<Parts> {
-    let lower = Lower::ready(image, sources, cache, progress)?;
+pub fn parts(image: &Image, sources: &Sources, cache: &Cache) -> Result<Parts> {
+    let lower = Lower::ready(image, sources, cache)?;
     let versions = lower.versions();
     let environment = environment(image, &lower.libtorch, &lower.base);
     let lock = lower.into_lock(image, sources, None);

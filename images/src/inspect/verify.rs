@@ -14,7 +14,6 @@ use crate::{
     digest::HashingWriter,
     error::at,
     program,
-    progress::Progress,
     store::Cache,
 };
 
@@ -60,10 +59,9 @@ pub fn verify(
     first: &Assembly,
     sources: &Sources,
     cache: &Cache,
-    progress: &dyn Progress,
 ) -> Result<Verification> {
     let scratch = cache.scratch()?;
-    let second_cache = cache.with_downloads(&scratch.path().join("cache"), progress)?;
+    let second_cache = cache.with_downloads(&scratch.path().join("cache"))?;
     let mut second_sources = sources.clone();
     if sources.scenario_binary.is_none() {
         let checkout = scratch.path().join("checkout");
@@ -71,7 +69,7 @@ pub fn verify(
         second_sources.workspace = checkout;
         second_sources.target = scratch.path().join("target");
     }
-    let second = assemble(image, &second_sources, &second_cache, progress)?;
+    let second = assemble(image, &second_sources, &second_cache)?;
     compare(first, &second)
 }
 

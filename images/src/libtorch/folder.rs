@@ -13,18 +13,12 @@ use crate::{
         linkage::{FolderIndex, Linkage, linkage, roots},
         versions::packages_in,
     },
-    progress::Progress,
     store::{Cache, forget, publish},
 };
 
 /// A libtorch in a folder that the user gave (`--libtorch`, `LIBTORCH`): an unpacked libtorch
 /// distribution, or `site-packages/torch`.
-pub(crate) fn from_folder(
-    folder: &Path,
-    flavour: Flavour,
-    cache: &Cache,
-    progress: &dyn Progress,
-) -> Result<Libtorch> {
+pub(crate) fn from_folder(folder: &Path, flavour: Flavour, cache: &Cache) -> Result<Libtorch> {
     let folder = fs::canonicalize(folder).map_err(|error| Error::NoLibtorch {
         folder: folder.to_owned(),
         cause: error.to_string(),
@@ -39,7 +33,6 @@ pub(crate) fn from_folder(
         flavour,
         Origin::Folder(folder.clone()),
         cache,
-        progress,
     )
 }
 
@@ -64,7 +57,6 @@ pub(crate) fn assemble(
     flavour: Flavour,
     origin: Origin,
     cache: &Cache,
-    progress: &dyn Progress,
 ) -> Result<Libtorch> {
     let found = linkage(flavour, &mut FolderIndex::new(search))?;
     check_roots(torch, flavour, &found)?;
@@ -104,7 +96,7 @@ pub(crate) fn assemble(
         origin,
     };
     if torch.join("include").is_dir() {
-        libtorch.build_folder = Some(build_view(&libtorch, torch, cache, progress)?);
+        libtorch.build_folder = Some(build_view(&libtorch, torch, cache)?);
     }
     Ok(libtorch)
 }
@@ -130,12 +122,7 @@ fn check_roots(torch: &Path, flavour: Flavour, found: &Linkage) -> Result<()> {
 /// A folder of links with the shape that torch-sys wants: an installed PyTorch has no
 /// `build-version`, its NVIDIA libraries lie elsewhere, and a CPU-only view of a CUDA libtorch
 /// must not show the CUDA half.
-fn build_view(
-    libtorch: &Libtorch,
-    torch: &Path,
-    cache: &Cache,
-    progress: &dyn Progress,
-) -> Result<PathBuf> {
+fn build_view(libtorch: &Libtorch, torch: &Path, cache: &Cache) -> Result<PathBuf> {
     let key = format!("{}\n{}", torch.display(), libtorch.name);
     let name = format!(
         "view-{}-{}",
@@ -143,7 +130,7 @@ fn build_view(
         Digest::of(key.as_bytes()).short()
     );
     let place = cache.folder("libtorch").join(&name);
-    let _lock = cache.lock(&name, progress)?;
+    let _lock = cache.lock(&name)?;
     let scratch = cache.scratch()?;
     let lib = scratch.path().join("lib");
     fs::create_dir(&lib).map_err(at(&lib))?;
@@ -277,7 +264,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::at(&folder.path().join("cache")).unwrap();
         let look = |path: &Path| {
-            from_folder(path, Flavour::Cpu, &cache, &crate::progress::Silent)
+            from_folder(path, Flavour::Cpu, &cache)
                 .unwrap_err()
                 .to_string()
         };

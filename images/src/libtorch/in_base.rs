@@ -23,7 +23,7 @@ use crate::{
         linkage::{LibraryIndex, linkage, roots},
         versions,
     },
-    progress::{Action, Progress, SharedMeter},
+    progress::{Action, SharedMeter},
     store::{Cache, publish, read_note},
 };
 
@@ -51,25 +51,18 @@ pub(crate) fn libtorch(
     folder: Option<&str>,
     flavour: Flavour,
     cache: &Cache,
-    progress: &dyn Progress,
 ) -> Result<Libtorch> {
     let layers: Vec<Digest> = base.layers.iter().map(|layer| layer.id.digest).collect();
     let key = Digest::of(canonical::json(&(FORMAT, layers, folder, flavour)).as_bytes()).short();
     let name = format!("inside-{key}");
     let place = cache.folder("libtorch").join(&name);
     let note = place.join("taken.json");
-    let _lock = cache.lock(&name, progress)?;
+    let _lock = cache.lock(&name)?;
     let taken = if let Some(taken) = read_note::<Taken>(&note) {
         taken
     } else {
         let scratch = cache.scratch()?;
-        let taken = take_out(
-            &base.filesystem()?,
-            folder,
-            flavour,
-            scratch.path(),
-            progress,
-        )?;
+        let taken = take_out(&base.filesystem()?, folder, flavour, scratch.path(), cache)?;
         let to = scratch.path().join("taken.json");
         fs::write(&to, canonical::json(&taken)).map_err(at(&to))?;
         publish(scratch, &place)?;
@@ -101,11 +94,11 @@ fn take_out(
     folder: Option<&str>,
     flavour: Flavour,
     to: &Path,
-    progress: &dyn Progress,
+    cache: &Cache,
 ) -> Result<Taken> {
     let packages = packages(files, folder)?;
     let torch = format!("{packages}/torch");
-    let meter = SharedMeter::new(progress.start(Action::Unpack, "libtorch of the base", None));
+    let meter = SharedMeter::new(cache.start(Action::Unpack, "libtorch of the base", None));
     let lib = to.join("lib");
     let mut index = BaseIndex::new(files, &search(files, &packages), &lib, &meter);
     let found = linkage(flavour, &mut index)?;

@@ -13,7 +13,6 @@ use crate::{
         folder::{assemble, nvidia_folders},
     },
     program,
-    progress::Progress,
     store::Cache,
 };
 
@@ -68,7 +67,6 @@ pub(crate) fn installed(
     packages: Option<&Path>,
     flavour: Flavour,
     cache: &Cache,
-    progress: &dyn Progress,
 ) -> Result<Libtorch> {
     let packages = match packages {
         Some(folder) => folder.to_owned(),
@@ -88,14 +86,7 @@ pub(crate) fn installed(
     // auditwheel puts what it bundles here.
     search.push(packages.join("torch.libs"));
     search.extend(toolkit_folders());
-    assemble(
-        &torch,
-        &search,
-        flavour,
-        Origin::Installed(packages),
-        cache,
-        progress,
-    )
+    assemble(&torch, &search, flavour, Origin::Installed(packages), cache)
 }
 
 /// A PyTorch that was built from source, or a distribution's, uses the machine's own CUDA.
@@ -110,7 +101,6 @@ fn toolkit_folders() -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::progress::Silent;
 
     #[test]
     fn pytorch_names_its_version() {
@@ -125,7 +115,7 @@ mod tests {
     fn a_folder_without_pytorch_says_how_to_find_one() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::at(&folder.path().join("cache")).unwrap();
-        let error = installed(Some(folder.path()), Flavour::Cuda, &cache, &Silent)
+        let error = installed(Some(folder.path()), Flavour::Cuda, &cache)
             .unwrap_err()
             .to_string();
         for part in ["torch/lib is missing", "pip show torch"] {

@@ -12,7 +12,7 @@ use crate::{
     error::at,
     lock::Wheel,
     program,
-    progress::{Action, Meter, Progress},
+    progress::{Action, Meter},
     store::Cache,
 };
 
@@ -69,13 +69,13 @@ pub(crate) struct Pip {
 
 impl Pip {
     /// Takes the known pip out of the cache, or fetches it.
-    pub(crate) fn ready(cache: &Cache, progress: &dyn Progress) -> Result<Self> {
+    pub(crate) fn ready(cache: &Cache) -> Result<Self> {
         let wheel = own_place(cache);
         if wheel.is_file() {
             return Ok(Self { wheel });
         }
         let scratch = cache.scratch()?;
-        let _meter = progress.start(Action::Download, "pip", None);
+        let _meter = cache.start(Action::Download, "pip", None);
         let mut command = Command::new("python3");
         command
             .args(["-m", "pip", "download", "--no-deps", "--only-binary=:all:"])
@@ -160,12 +160,7 @@ impl Pip {
 
     /// Fetches one locked wheel into the cache, unless it is there already, and returns its path.
     /// Its size and hash are the lock's, or it is an error.
-    pub(crate) fn fetch(
-        &self,
-        wheel: &Wheel,
-        cache: &Cache,
-        progress: &dyn Progress,
-    ) -> Result<PathBuf> {
+    pub(crate) fn fetch(&self, wheel: &Wheel, cache: &Cache) -> Result<PathBuf> {
         let place = place_of(wheel, cache);
         if place.is_file() {
             return Ok(place);
@@ -193,7 +188,7 @@ impl Pip {
             .arg("--requirement")
             .arg(&requirements);
         let total = Some(wheel.size_bytes).filter(|n| *n > 0);
-        let mut meter = progress.start(Action::Download, &wheel.file, total);
+        let mut meter = cache.start(Action::Download, &wheel.file, total);
         download(&mut command, &mut *meter, wheel)?;
         let fetched = scratch.path().join(&wheel.file);
         cache.take(&fetched, wheel.sha256, &place, OTHER_CONTENT)?;

@@ -15,33 +15,28 @@ use crate::{
         wheel::OpenWheel,
     },
     lock::{Wheel, WheelLibrary, WheelsLock},
-    progress::{Action, Progress},
+    progress::Action,
     store::Cache,
 };
 
 /// Asks pip which wheels make up a torch version, fetches them, and finds out which of their
 /// libraries programs load.
-pub(crate) fn resolve(
-    version: &str,
-    flavour: Flavour,
-    cache: &Cache,
-    progress: &dyn Progress,
-) -> Result<WheelsLock> {
+pub(crate) fn resolve(version: &str, flavour: Flavour, cache: &Cache) -> Result<WheelsLock> {
     let torch = KnownTorch::of(version)?;
-    let pip = Pip::ready(cache, progress)?;
+    let pip = Pip::ready(cache)?;
     let candidates = {
-        let _meter = progress.start(Action::Resolve, &format!("torch {version}"), None);
+        let _meter = cache.start(Action::Resolve, &format!("torch {version}"), None);
         pip.resolve(&[format!("torch=={version}")], cache)?
     };
     let mut wheels = candidates
         .into_iter()
         .filter(|wheel| wanted(&wheel.name, flavour))
-        .map(|wheel| fetch(&pip, wheel, cache, progress))
+        .map(|wheel| fetch(&pip, wheel, cache))
         .collect::<Result<Vec<_>>>()?;
     wheels.sort_by_key(|(wheel, _)| (wheel.name != "torch", wheel.name.clone()));
     let headers = match flavour {
         Flavour::Cpu => Vec::new(),
-        Flavour::Cuda => header_wheels(&pip, &wheels, cache, progress)?,
+        Flavour::Cuda => header_wheels(&pip, &wheels, cache)?,
     };
     let scratch = cache.scratch()?;
     let mut index = WheelIndex::new(&wheels, scratch.path())?;
@@ -101,12 +96,7 @@ fn wanted(name: &str, flavour: Flavour) -> bool {
 
 /// The wheel with `crt/host_config.h`, which `cuda_runtime_api.h` includes: CUDA 13 has moved
 /// it out of the runtime's wheel, into one that torch does not require.
-fn header_wheels(
-    pip: &Pip,
-    wheels: &[(Wheel, PathBuf)],
-    cache: &Cache,
-    progress: &dyn Progress,
-) -> Result<Vec<Wheel>> {
+fn header_wheels(pip: &Pip, wheels: &[(Wheel, PathBuf)], cache: &Cache) -> Result<Vec<Wheel>> {
     let Some((runtime, path)) = wheels
         .iter()
         .find(|(wheel, _)| wheel.name.starts_with("nvidia-cuda-runtime"))
@@ -127,18 +117,13 @@ fn header_wheels(
     found
         .into_iter()
         .filter(|wheel| wheel.name == name)
-        .map(|wheel| Ok(fetch(pip, wheel, cache, progress)?.0))
+        .map(|wheel| Ok(fetch(pip, wheel, cache)?.0))
         .collect()
 }
 
 /// Fetches a wheel that pip has named, and looks at its size, which pip does not tell.
-fn fetch(
-    pip: &Pip,
-    mut wheel: Wheel,
-    cache: &Cache,
-    progress: &dyn Progress,
-) -> Result<(Wheel, PathBuf)> {
-    let path = pip.fetch(&wheel, cache, progress)?;
+fn fetch(pip: &Pip, mut wheel: Wheel, cache: &Cache) -> Result<(Wheel, PathBuf)> {
+    let path = pip.fetch(&wheel, cache)?;
     wheel.size_bytes = fs::metadata(&path).map_err(at(&path))?.len();
     Ok((wheel, path))
 }

@@ -17,20 +17,20 @@ use crate::{
         wheel::OpenWheel,
     },
     lock::{Wheel, WheelLibrary, WheelsLock},
-    progress::{Action, Progress, SharedMeter},
+    progress::{Action, SharedMeter},
     store::{Cache, forget, publish},
 };
 
 /// Makes sure that a locked libtorch lies in the cache: fetches what is missing through pip,
 /// checks it against the lock, and unpacks it. Its headers are left where they are until something
 /// is compiled against it ([`Libtorch::with_headers`]).
-pub(crate) fn fetch(lock: &WheelsLock, cache: &Cache, progress: &dyn Progress) -> Result<Libtorch> {
+pub(crate) fn fetch(lock: &WheelsLock, cache: &Cache) -> Result<Libtorch> {
     let (name, place) = place_of(lock, cache);
-    let _lock = cache.lock(&name, progress)?;
+    let _lock = cache.lock(&name)?;
     let lib = place.join("lib");
     let is_there = |library: &WheelLibrary| is_whole(&lib.join(&library.name), library);
     if !place.join("build-version").is_file() || !lock.libraries.iter().all(is_there) {
-        unpack_missing(lock, cache, progress)?;
+        unpack_missing(lock, cache)?;
         let scratch = cache.scratch()?;
         put_together(lock, scratch.path(), cache)?;
         publish(scratch, &place)?;
@@ -71,18 +71,18 @@ pub(crate) fn place_of(lock: &WheelsLock, cache: &Cache) -> (String, PathBuf) {
 impl Libtorch {
     /// The same with headers to compile against, where it can have some: those of wheels are
     /// thousands of small files, and images need none of them.
-    pub fn with_headers(&self, cache: &Cache, progress: &dyn Progress) -> Result<Self> {
+    pub fn with_headers(&self, cache: &Cache) -> Result<Self> {
         let Origin::Wheels(lock) = &self.origin else {
             return Ok(self.clone());
         };
         let (name, place) = place_of(lock, cache);
-        let _lock = cache.lock(&name, progress)?;
+        let _lock = cache.lock(&name)?;
         let include = place.join("include");
         if !include.is_dir() {
             let scratch = cache.scratch()?;
             let aside = scratch.path().join("include");
             fs::create_dir(&aside).map_err(at(&aside))?;
-            unpack_headers(lock, &aside, cache, progress)?;
+            unpack_headers(lock, &aside, cache)?;
             fs::rename(&aside, &include).map_err(at(&include))?;
         }
         Ok(Self {
@@ -97,7 +97,6 @@ impl Libtorch {
 fn each_wheel<'a>(
     wheels: Vec<&'a Wheel>,
     cache: &Cache,
-    progress: &dyn Progress,
     mut found: impl FnMut(&'a Wheel, PathBuf) -> bool,
 ) -> Result<()> {
     let (cached, missing): (Vec<_>, Vec<_>) = wheels
@@ -111,9 +110,9 @@ fn each_wheel<'a>(
         // A full cache needs no network: pip itself is only fetched where a wheel is missing.
         return Ok(());
     }
-    let pip = Pip::ready(cache, progress)?;
+    let pip = Pip::ready(cache)?;
     for wheel in missing {
-        if !found(wheel, pip.fetch(wheel, cache, progress)?) {
+        if !found(wheel, pip.fetch(wheel, cache)?) {
             break;
         }
     }
@@ -135,7 +134,7 @@ fn put_together(lock: &WheelsLock, to: &Path, cache: &Cache) -> Result<()> {
 
 /// Unpacks the libraries that the cache lacks, each into its own place. What has come in is unpacked
 /// while the rest is fetched, the wheels that take longest first.
-fn unpack_missing(lock: &WheelsLock, cache: &Cache, progress: &dyn Progress) -> Result<()> {
+fn unpack_missing(lock: &WheelsLock, cache: &Cache) -> Result<()> {
     let mut missing: Vec<&WheelLibrary> = lock
         .libraries
         .iter()
@@ -153,12 +152,12 @@ fn unpack_missing(lock: &WheelsLock, cache: &Cache, progress: &dyn Progress) -> 
     let mut wheels: Vec<&Wheel> = lock.all_wheels().filter(|wheel| bytes(wheel) > 0).collect();
     wheels.sort_by_key(|wheel| Reverse(bytes(wheel)));
     let total = missing.iter().map(|library| library.size_bytes).sum();
-    let meter = SharedMeter::new(progress.start(Action::Unpack, &lock.name, Some(total)));
+    let meter = SharedMeter::new(cache.start(Action::Unpack, &lock.name, Some(total)));
     let scratch = cache.scratch()?;
     let failure = Mutex::new(None);
     let failed = || failure.lock().unwrap_or_else(PoisonError::into_inner);
     rayon::in_place_scope(|scope| {
-        each_wheel(wheels, cache, progress, |wheel, path| {
+        each_wheel(wheels, cache, |wheel, path| {
             for library in of(wheel) {
                 let path = path.clone();
                 let (meter, scratch, failed) = (&meter, scratch.path(), &failed);
@@ -204,12 +203,7 @@ fn unpack(
 }
 
 /// Unpacks the headers of torch, and of CUDA's runtime where it is to be compiled against.
-fn unpack_headers(
-    lock: &WheelsLock,
-    include: &Path,
-    cache: &Cache,
-    progress: &dyn Progress,
-) -> Result<()> {
+fn unpack_headers(lock: &WheelsLock, include: &Path, cache: &Cache) -> Result<()> {
     let is_cuda = |wheel: &Wheel| {
         lock.flavour == Flavour::Cuda
             && (wheel.name.starts_with("nvidia-cuda-runtime") || lock.headers.contains(wheel))
@@ -219,13 +213,13 @@ fn unpack_headers(
         .all_wheels()
         .filter(|wheel| wheel.name == "torch" || is_cuda(wheel))
         .collect();
-    each_wheel(with_headers, cache, progress, |wheel, path| {
+    each_wheel(with_headers, cache, |wheel, path| {
         wheels.push((wheel, path));
         true
     })?;
     // Whichever came in first, of two files with one name the same one stays.
     wheels.sort_by_key(|(wheel, _)| (wheel.name != "torch", &wheel.name));
-    let _meter = progress.start(Action::Unpack, &format!("headers of {}", lock.name), None);
+    let _meter = cache.start(Action::Unpack, &format!("headers of {}", lock.name), None);
     for (wheel, path) in wheels {
         let mut open = OpenWheel::open(&path)?;
         if wheel.name == "torch" {
@@ -244,7 +238,7 @@ mod tests {
     use std::{io::Write, os::unix::fs::MetadataExt as _};
 
     use super::*;
-    use crate::{Silent, lock::Wheel};
+    use crate::lock::Wheel;
 
     const C10: &[u8] = b"\x7fELF with \0_ZN3c105ErrorC1ENSt7__cxx1112basic_stringIcEE\0 in it";
 
@@ -293,9 +287,9 @@ mod tests {
     #[test]
     fn a_fetched_libtorch_has_the_layout_that_torch_sys_wants() {
         let (_folder, cache, lock) = world();
-        let libtorch = fetch(&lock, &cache, &Silent).unwrap();
+        let libtorch = fetch(&lock, &cache).unwrap();
         assert_eq!(libtorch.build_folder, None);
-        let libtorch = libtorch.with_headers(&cache, &Silent).unwrap();
+        let libtorch = libtorch.with_headers(&cache).unwrap();
         let folder = libtorch.build_folder.clone().unwrap();
         assert_eq!(
             fs::read_to_string(folder.join("build-version")).unwrap(),
@@ -312,10 +306,10 @@ mod tests {
     fn what_is_unpacked_is_shared_and_needs_its_wheel_no_more() {
         let (_folder, cache, mut lock) = world();
         let inode = |libtorch: &Libtorch| fs::metadata(&libtorch.libraries[0].path).unwrap().ino();
-        let first = fetch(&lock, &cache, &Silent).unwrap();
+        let first = fetch(&lock, &cache).unwrap();
         fs::remove_file(pip::place_of(&lock.wheels[0], &cache)).unwrap();
         lock.name = "another".to_owned();
-        let second = fetch(&lock, &cache, &Silent).unwrap();
+        let second = fetch(&lock, &cache).unwrap();
         assert_ne!(first.libraries[0].path, second.libraries[0].path);
         assert_eq!(inode(&first), inode(&second));
     }
@@ -323,10 +317,10 @@ mod tests {
     #[test]
     fn a_library_that_was_doubted_is_unpacked_again() {
         let (_folder, cache, lock) = world();
-        let library = fetch(&lock, &cache, &Silent).unwrap().libraries.remove(0);
+        let library = fetch(&lock, &cache).unwrap().libraries.remove(0);
         fs::write(&library.path, "rotten").unwrap();
         cache.doubt(&library.path).unwrap();
-        fetch(&lock, &cache, &Silent).unwrap();
+        fetch(&lock, &cache).unwrap();
         assert_eq!(fs::read(&library.path).unwrap(), C10);
     }
 
@@ -337,7 +331,7 @@ mod tests {
         let mut damaged = fs::read(&wheel).unwrap();
         damaged[40] ^= 1;
         fs::write(&wheel, damaged).unwrap();
-        let error = fetch(&lock, &cache, &Silent).unwrap_err();
+        let error = fetch(&lock, &cache).unwrap_err();
         assert!(matches!(error, Error::BadWheel { .. }), "{error}");
         assert!(!wheel.exists());
     }
@@ -346,7 +340,7 @@ mod tests {
     fn a_library_that_is_not_the_locked_one_is_refused_with_both_digests() {
         let (_folder, cache, mut lock) = world();
         lock.libraries[0].sha256 = Digest::of(b"another");
-        let error = fetch(&lock, &cache, &Silent).unwrap_err().to_string();
+        let error = fetch(&lock, &cache).unwrap_err().to_string();
         for part in [
             &Digest::of(b"another").to_string(),
             &Digest::of(C10).to_string(),
@@ -364,7 +358,7 @@ mod tests {
         let (_folder, cache, lock) = world();
         let fetches = [0; 4].map(|_| {
             let (cache, lock) = (cache.clone(), lock.clone());
-            std::thread::spawn(move || fetch(&lock, &cache, &Silent).unwrap())
+            std::thread::spawn(move || fetch(&lock, &cache).unwrap())
         });
         let found = fetches.map(|fetch| fetch.join().unwrap());
         assert!(found.iter().all(|libtorch| *libtorch == found[0]));

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use crate::{
     Assembly, Digest, Error, ImageFacts, Result, atomic_write,
     oci::{archive as oci, archive::ArchiveLayer},
-    progress::{Action, Progress},
+    progress::Action,
     spec::reserved::{ANNOTATION_VERSION, LABEL_IMAGE},
     store::Cache,
     workload::revision,
@@ -60,12 +60,7 @@ pub struct Ready {
 ///
 /// The image has its name only while it is whole: whatever an engine says about a load, its ID and
 /// its layers are compared with what was worked out beforehand.
-pub async fn ensure(
-    engine: &Engine,
-    assembly: &Arc<Assembly>,
-    cache: &Cache,
-    progress: &Arc<dyn Progress>,
-) -> Result<Ready> {
+pub async fn ensure(engine: &Engine, assembly: &Arc<Assembly>, cache: &Cache) -> Result<Ready> {
     let ready = |id, loaded| Ready {
         reference: assembly.reference.clone(),
         id,
@@ -75,7 +70,7 @@ pub async fn ensure(
     if let Check::Right(id) = check(engine, assembly).await? {
         return Ok(ready(id, Loaded::AlreadyThere));
     }
-    let _lock = lock(assembly, cache, progress).await?;
+    let _lock = lock(assembly, cache).await?;
     // Whoever held the lock may have loaded it.
     match check(engine, assembly).await? {
         Check::Right(id) => return Ok(ready(id, Loaded::AlreadyThere)),
@@ -84,7 +79,7 @@ pub async fn ensure(
     }
     let present = layers_present(engine, assembly).await?;
     if present > 0 {
-        let thin = load(engine, assembly, present, progress).await;
+        let thin = load(engine, assembly, present, cache).await;
         if let Err(error @ Error::StaleLayer { .. }) = thin {
             return Err(give_up(engine, assembly, cache, error).await);
         }
@@ -95,12 +90,12 @@ pub async fn ensure(
             let sent_bytes = bytes_after(assembly, present);
             return Ok(ready(id, Loaded::Thin { sent_bytes }));
         }
-        progress.note(
+        cache.note(
             "the engine did not take a load of the missing layers alone; loading all of them",
         );
         engine.untag(&assembly.reference).await?;
     }
-    if let Err(error) = load(engine, assembly, 0, progress).await {
+    if let Err(error) = load(engine, assembly, 0, cache).await {
         return Err(give_up(engine, assembly, cache, error).await);
     }
     match check(engine, assembly).await? {
@@ -136,14 +131,10 @@ fn wrong(assembly: &Assembly, found: String) -> Error {
     }
 }
 
-async fn lock(
-    assembly: &Arc<Assembly>,
-    cache: &Cache,
-    progress: &Arc<dyn Progress>,
-) -> Result<crate::store::CacheLock> {
+async fn lock(assembly: &Arc<Assembly>, cache: &Cache) -> Result<crate::store::CacheLock> {
     let name = format!("load-{}", assembly.reference.replace(['/', ':'], "-"));
-    let (cache, progress) = (cache.clone(), Arc::clone(progress));
-    blocking(move || cache.lock(&name, &*progress)).await
+    let cache = cache.clone();
+    blocking(move || cache.lock(&name)).await
 }
 
 /// Work that does not wait for the network goes to a thread of its own.
@@ -223,7 +214,7 @@ async fn load(
     engine: &Engine,
     assembly: &Arc<Assembly>,
     present: usize,
-    progress: &Arc<dyn Progress>,
+    cache: &Cache,
 ) -> Result<()> {
     let (sender, mut receiver) = mpsc::channel(CHUNKS_WAITING);
     let writing = Arc::clone(assembly);
@@ -248,7 +239,7 @@ async fn load(
     });
     let stream = futures_util::stream::poll_fn(move |context| receiver.poll_recv(context));
     let total = oci::archive_bytes(&assembly.archive_layers(present));
-    let mut meter = progress.start(Action::Load, &assembly.reference, Some(total));
+    let mut meter = cache.start(Action::Load, &assembly.reference, Some(total));
     let report = move |step| match step {
         LoadProgress::Sent { bytes } => meter.advance_to(bytes.min(total)),
         LoadProgress::Engine { message } => meter.message(&message),

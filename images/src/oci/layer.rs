@@ -17,7 +17,7 @@ use crate::{
     Digest, Result, canonical,
     digest::HashingWriter,
     error::at,
-    progress::{Action, Progress},
+    progress::Action,
     store::{Cache, Stamp, forget, read_note},
 };
 
@@ -100,13 +100,13 @@ impl Tree {
     }
 
     /// The digest and size; read from files only where they have changed since the last time.
-    pub(crate) fn id(&self, name: &str, cache: &Cache, progress: &dyn Progress) -> Result<LayerId> {
+    pub(crate) fn id(&self, name: &str, cache: &Cache) -> Result<LayerId> {
         let note = cache.note_path("layers", self.key()?.as_bytes());
         if let Some(known) = read_note::<LayerId>(&note) {
             return Ok(known);
         }
         let size_bytes = self.size_bytes();
-        let mut meter = progress.start(Action::Hash, name, Some(size_bytes));
+        let mut meter = cache.start(Action::Hash, name, Some(size_bytes));
         let mut done = 0;
         let counting = CountingSink(|n| {
             done += n;
@@ -312,7 +312,6 @@ impl Source {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::progress::Silent;
     use std::fs;
 
     fn tree(folder: &Path) -> Tree {
@@ -363,7 +362,7 @@ mod tests {
         let cache = Cache::at(&folder.path().join("cache")).unwrap();
         let tree = tree(folder.path());
         let bytes = bytes(&tree);
-        let id = tree.id("x", &cache, &Silent).unwrap();
+        let id = tree.id("x", &cache).unwrap();
         assert_eq!(id.size_bytes, bytes.len() as u64);
         assert_eq!(tree.size_bytes(), bytes.len() as u64);
         assert_eq!(id.digest, Digest::of(&bytes));
@@ -410,10 +409,10 @@ mod tests {
     fn a_changed_file_changes_the_digest() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::at(&folder.path().join("cache")).unwrap();
-        let first = tree(folder.path()).id("x", &cache, &Silent).unwrap();
+        let first = tree(folder.path()).id("x", &cache).unwrap();
         let tree = tree(folder.path());
         fs::write(folder.path().join("libx.so"), "y".repeat(1000)).unwrap();
-        let second = tree.id("x", &cache, &Silent).unwrap();
+        let second = tree.id("x", &cache).unwrap();
         assert_ne!(first.digest, second.digest);
         assert_eq!(first.size_bytes, second.size_bytes);
     }

@@ -1,6 +1,7 @@
 //! The folder that keeps what took long to get: wheels, packages, unpacked libraries, hashes.
 
 use std::{
+    fmt,
     fs::{self, File},
     io,
     os::unix::fs::MetadataExt as _,
@@ -17,16 +18,17 @@ use tempfile::TempDir;
 use crate::{
     Digest, Error, Result,
     error::at,
-    progress::{Action, Progress},
+    progress::{Action, Meter, Progress, Silent},
 };
 
 /// A cache folder. Everything in it can be made again.
 ///
 /// Files are written aside, checked, and renamed into a place that names their content, so that
 /// what is in its place is whole, and several builds share a cache.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Cache {
     root: PathBuf,
+    progress: Arc<dyn Progress>,
     /// Held as long as the cache is used, so that nobody clears it meanwhile.
     _use: Arc<File>,
 }
@@ -71,6 +73,12 @@ impl Stamp {
             modified_ns: modified.map_or(0, |since| since.as_nanos()),
             inode: metadata.ino(),
         })
+    }
+}
+
+impl fmt::Debug for Cache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Cache").field(&self.root).finish()
     }
 }
 
@@ -126,6 +134,7 @@ impl Cache {
             tempfile::tempfile_in(root.join("tmp"))?;
             Ok(Self {
                 root,
+                progress: Arc::new(Silent),
                 _use: Arc::new(in_use),
             })
         };
@@ -135,6 +144,25 @@ impl Cache {
         })?;
         cache.sweep_scratch();
         Ok(cache)
+    }
+
+    /// The same cache, of whose use somebody hears.
+    #[must_use]
+    pub fn with_progress(self, progress: impl Progress + 'static) -> Self {
+        Self {
+            progress: Arc::new(progress),
+            ..self
+        }
+    }
+
+    /// A step of long work begins. It ends when the meter is dropped.
+    pub(crate) fn start(&self, action: Action, object: &str, total: Option<u64>) -> Box<dyn Meter> {
+        self.progress.start(action, object, total)
+    }
+
+    /// Says what is worth a line.
+    pub(crate) fn note(&self, text: &str) {
+        self.progress.note(text);
     }
 
     /// The folder itself.
@@ -206,11 +234,11 @@ impl Cache {
     }
 
     /// Waits until nobody else holds the lock of this name, then holds it.
-    pub(crate) fn lock(&self, name: &str, progress: &dyn Progress) -> Result<CacheLock> {
+    pub(crate) fn lock(&self, name: &str) -> Result<CacheLock> {
         let path = self.folder("locks").join(format!("{name}.lock"));
         let file = lock_file(&path).map_err(at(&path))?;
         if file.try_lock().is_err() {
-            let _waiting = progress.start(Action::Wait, name, None);
+            let _waiting = self.progress.start(Action::Wait, name, None);
             file.lock().map_err(at(&path))?;
         }
         Ok(CacheLock { _file: file })
@@ -218,7 +246,7 @@ impl Cache {
 
     /// The digest of a file; read only where path, size, time and inode say that it has changed
     /// since it was last hashed.
-    pub(crate) fn digest_of(&self, path: &Path, progress: &dyn Progress) -> Result<Digest> {
+    pub(crate) fn digest_of(&self, path: &Path) -> Result<Digest> {
         let stamp = Stamp::of(path).map_err(at(path))?;
         let note = self.hash_note(&stamp);
         if let Some(known) = read_note::<KnownHash>(&note)
@@ -227,7 +255,9 @@ impl Cache {
             return Ok(known.digest);
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let mut meter = progress.start(Action::Verify, &name, Some(stamp.size_bytes));
+        let mut meter = self
+            .progress
+            .start(Action::Verify, &name, Some(stamp.size_bytes));
         let mut done = 0;
         let file = File::open(path).map_err(at(path))?;
         let digest = Digest::of_reader(file, |n| {
@@ -275,8 +305,11 @@ impl Cache {
 
     /// A cache with nothing in it but what this one has downloaded: packages, whose content is
     /// checked on the way, and base images that were taken out of an engine.
-    pub fn with_downloads(&self, root: &Path, progress: &dyn Progress) -> Result<Self> {
-        let fresh = Self::at(root)?;
+    pub fn with_downloads(&self, root: &Path) -> Result<Self> {
+        let fresh = Self {
+            progress: Arc::clone(&self.progress),
+            ..Self::at(root)?
+        };
         for folder in ["wheels", "debs", "bases"] {
             let from = self.folder(folder);
             for entry in fs::read_dir(&from).map_err(at(&from))? {
@@ -288,7 +321,7 @@ impl Cache {
                     let found = Digest::of_file(&path).map_err(at(&path))?;
                     let is_sound = name.starts_with(&found.short());
                     if !is_sound {
-                        progress.note(&format!(
+                        self.progress.note(&format!(
                             "the cached {name} is damaged; it is fetched again"
                         ));
                         forget(&path)?;
@@ -359,7 +392,6 @@ pub(crate) fn publish(finished: TempDir, place: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::progress::Silent;
 
     fn cache() -> (TempDir, Cache) {
         let folder = tempfile::tempdir().unwrap();
@@ -372,12 +404,9 @@ mod tests {
         let (folder, cache) = cache();
         let file = folder.path().join("file");
         fs::write(&file, "one").unwrap();
-        assert_eq!(cache.digest_of(&file, &Silent).unwrap(), Digest::of(b"one"));
+        assert_eq!(cache.digest_of(&file).unwrap(), Digest::of(b"one"));
         fs::write(&file, "three").unwrap();
-        assert_eq!(
-            cache.digest_of(&file, &Silent).unwrap(),
-            Digest::of(b"three")
-        );
+        assert_eq!(cache.digest_of(&file).unwrap(), Digest::of(b"three"));
     }
 
     #[test]
@@ -385,12 +414,12 @@ mod tests {
         let (folder, cache) = cache();
         let file = folder.path().join("file");
         fs::write(&file, "one").unwrap();
-        cache.digest_of(&file, &Silent).unwrap();
+        cache.digest_of(&file).unwrap();
         let open = File::options().write(true).open(&file).unwrap();
         let modified = open.metadata().unwrap().modified().unwrap();
         fs::write(&file, "two").unwrap();
         open.set_modified(modified).unwrap();
-        assert_eq!(cache.digest_of(&file, &Silent).unwrap(), Digest::of(b"one"));
+        assert_eq!(cache.digest_of(&file).unwrap(), Digest::of(b"one"));
     }
 
     #[test]
@@ -416,7 +445,7 @@ mod tests {
         cache.doubt(&name).unwrap();
         assert!(!library.exists() && !name.exists());
         let theirs = tempfile::NamedTempFile::new().unwrap();
-        cache.digest_of(theirs.path(), &Silent).unwrap();
+        cache.digest_of(theirs.path()).unwrap();
         cache.doubt(theirs.path()).unwrap();
         assert!(theirs.path().exists());
         assert_eq!(
@@ -430,11 +459,11 @@ mod tests {
         let (folder, cache) = cache();
         let file = folder.path().join("file");
         fs::write(&file, "one").unwrap();
-        cache.digest_of(&file, &Silent).unwrap();
+        cache.digest_of(&file).unwrap();
         for note in fs::read_dir(folder.path().join("hashes")).unwrap() {
             fs::write(note.unwrap().path(), "{half").unwrap();
         }
-        assert_eq!(cache.digest_of(&file, &Silent).unwrap(), Digest::of(b"one"));
+        assert_eq!(cache.digest_of(&file).unwrap(), Digest::of(b"one"));
     }
 
     #[test]
@@ -478,11 +507,11 @@ mod tests {
     #[test]
     fn a_lock_keeps_others_out_until_it_is_dropped() {
         let (_folder, cache) = cache();
-        let held = cache.lock("x", &Silent).unwrap();
+        let held = cache.lock("x").unwrap();
         let (sender, receiver) = std::sync::mpsc::channel();
         let other = cache.clone();
         let waiter = std::thread::spawn(move || {
-            let _lock = other.lock("x", &Silent).unwrap();
+            let _lock = other.lock("x").unwrap();
             sender.send(()).unwrap();
         });
         assert!(

@@ -20,7 +20,7 @@ use crate::{
     error::at,
     libtorch::linkage::roots,
     program,
-    progress::{Action, Progress},
+    progress::Action,
     store::Cache,
     workload::tch_workspace::Checkout,
 };
@@ -46,7 +46,7 @@ const USAGE: &[u8] = b"usage: scenario RUN_FILE RESULTS_FILE";
 impl ScenarioBinary {
     /// A binary that is there already. Whatever cannot be the workload is refused by what the file
     /// itself says: it is not run.
-    pub fn existing(path: &Path, cache: &Cache, progress: &dyn Progress) -> Result<Self> {
+    pub fn existing(path: &Path, cache: &Cache) -> Result<Self> {
         let no = |cause: String| Error::NoScenario {
             file: path.to_owned(),
             cause,
@@ -68,14 +68,14 @@ impl ScenarioBinary {
         if !says_usage(path).map_err(at(path))? {
             return Err(no("it links libtorch, and is another program".to_owned()));
         }
-        Self::of_file(path, cache, progress)
+        Self::of_file(path, cache)
     }
 
-    fn of_file(path: &Path, cache: &Cache, progress: &dyn Progress) -> Result<Self> {
+    fn of_file(path: &Path, cache: &Cache) -> Result<Self> {
         let path = fs::canonicalize(path).map_err(at(path))?;
         let glibc = Dynamic::of_file(&path)?.glibc_needed;
         Ok(Self {
-            sha256: cache.digest_of(&path, progress)?,
+            sha256: cache.digest_of(&path)?,
             path,
             glibc,
         })
@@ -113,21 +113,20 @@ pub(crate) fn build(
     target: &Path,
     libtorch: &Libtorch,
     cache: &Cache,
-    progress: &dyn Progress,
 ) -> Result<ScenarioBinary> {
-    let libtorch = &libtorch.with_headers(cache, progress)?;
+    let libtorch = &libtorch.with_headers(cache)?;
     let mut command = cargo("build", workspace, target, libtorch)?;
     command
         .args(["--package", "scenario", "--bin", "scenario"])
         .args(["--message-format", "json-render-diagnostics"]);
     if KnownTorch::of(&libtorch.version).is_err() {
-        progress.note(&format!(
+        cache.note(&format!(
             "torch {} is not among the versions known to work",
             libtorch.version
         ));
     }
-    let path = compile(&mut command, libtorch, progress)?;
-    ScenarioBinary::of_file(&path, cache, progress)
+    let path = compile(&mut command, libtorch, cache)?;
+    ScenarioBinary::of_file(&path, cache)
 }
 
 /// cargo for the crates that link a libtorch with headers ([`Libtorch::with_headers`]), with
@@ -224,8 +223,8 @@ fn remap(command: &mut Command, workspace: &Path, target: &Path, libtorch: &Path
     }
 }
 
-fn compile(command: &mut Command, libtorch: &Libtorch, progress: &dyn Progress) -> Result<PathBuf> {
-    let mut meter = progress.start(Action::Compile, "scenario", None);
+fn compile(command: &mut Command, libtorch: &Libtorch, cache: &Cache) -> Result<PathBuf> {
+    let mut meter = cache.start(Action::Compile, "scenario", None);
     let mut done = 0;
     let mut executable = None;
     let outcome = program::run(
@@ -263,7 +262,6 @@ fn compile(command: &mut Command, libtorch: &Libtorch, progress: &dyn Progress) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Silent;
 
     #[test]
     fn the_workload_says_the_words_that_it_is_known_by() {
@@ -307,7 +305,7 @@ mod tests {
         let folder = folder.path();
         let cache = Cache::at(&folder.join("cache")).unwrap();
         let refused = |file: &Path, expect: &str| {
-            let error = ScenarioBinary::existing(file, &cache, &Silent)
+            let error = ScenarioBinary::existing(file, &cache)
                 .unwrap_err()
                 .to_string();
             assert!(error.contains(file.to_str().unwrap()), "{error}");
@@ -344,6 +342,6 @@ mod tests {
         let usage = std::str::from_utf8(USAGE).unwrap();
         let workload = format!("const char *usage = \"{usage}\";\n{plain}");
         let program = compile(folder, &workload, &["-lc10"]);
-        ScenarioBinary::existing(&program, &cache, &Silent).unwrap();
+        ScenarioBinary::existing(&program, &cache).unwrap();
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use images::{Parts, Silent, Sources, assemble, verify};
+use images::{Parts, Sources, assemble, verify};
 
 use crate::world::{SPEC, World, says};
 
@@ -122,7 +122,7 @@ fn a_second_build_from_scratch_is_identical() {
     let world = World::new("verify");
     let first = world.assemble().unwrap();
     let image = world.read().unwrap();
-    let found = verify(&image, &first, &world.sources(), &world.cache(), &Silent).unwrap();
+    let found = verify(&image, &first, &world.sources(), &world.cache()).unwrap();
     assert!(found.is_identical(), "{found:?}");
     assert_eq!(found.difference, None);
     assert_eq!(found.layers.len(), 3);
@@ -149,7 +149,7 @@ fn a_second_build_that_differs_names_the_layer_and_the_file() {
     bytes.push(0);
     fs::write(kept.join("lib/libtorch_cpu.so"), bytes).unwrap();
     let image = world.read().unwrap();
-    let found = verify(&image, &first, &other, &world.cache(), &Silent).unwrap();
+    let found = verify(&image, &first, &other, &world.cache()).unwrap();
     assert!(!found.is_identical());
     let difference = found.difference.unwrap();
     assert_eq!(difference.layer, "libtorch");
@@ -207,7 +207,7 @@ fn an_installed_pytorch_is_found_with_nvidias_libraries() {
         libtorch: None,
         ..world.sources()
     };
-    let assembly = assemble(&world.read().unwrap(), &sources, &world.cache(), &Silent).unwrap();
+    let assembly = assemble(&world.read().unwrap(), &sources, &world.cache()).unwrap();
     assert_eq!(assembly.facts.libtorch_name, "2.11.0+cu130");
     let libraries: Vec<&str> = assembly
         .lock

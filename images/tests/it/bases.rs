@@ -9,9 +9,7 @@ use std::{
 };
 
 use engine::Product;
-use images::{
-    Assembly, Base, Digest, Error, Progress, Result, Silent, Sources, assemble, fetch_base,
-};
+use images::{Assembly, Base, Digest, Error, Result, Sources, assemble, fetch_base};
 
 use crate::{
     engine_runs::{bring, clear, engine, run},
@@ -142,7 +140,7 @@ fn assemble_inside(world: &World) -> Result<Assembly> {
         libtorch: None,
         ..world.sources()
     };
-    assemble(&world.read()?, &sources, &world.cache(), &Silent)
+    assemble(&world.read()?, &sources, &world.cache())
 }
 
 #[test]
@@ -307,15 +305,10 @@ async fn an_image_of_the_engine_is_a_base_by_its_id() {
         &assemble_inside(&world).unwrap_err(),
         &[&pinned, "images build"],
     );
-    let progress: Arc<dyn Progress> = Arc::new(Silent);
-    fetch_base(&image, &engine, &world.cache(), &progress)
-        .await
-        .unwrap();
+    fetch_base(&image, &engine, &world.cache()).await.unwrap();
     // One that was cut off since is taken out again.
     assert_eq!(damage(&world.cache().root().join("bases")), 1);
-    fetch_base(&image, &engine, &world.cache(), &progress)
-        .await
-        .unwrap();
+    fetch_base(&image, &engine, &world.cache()).await.unwrap();
     let assembly = Arc::new(assemble_inside(&world).unwrap());
     assert_eq!(assembly.facts.base, format!("image {pinned}"));
     let found: Vec<String> = assembly.facts.layers[..2]
@@ -340,11 +333,10 @@ async fn a_base_that_the_engine_lacks_is_pulled_by_its_digest() {
     let reference = registry.reference("torchgauge-test/pulled");
     inside(&world, &format!("{{image: '{reference}'}}"));
     let image = world.read().unwrap();
-    let progress: Arc<dyn Progress> = Arc::new(Silent);
     if engine.facts().product == Product::Podman {
         // Podman speaks without TLS to those registries alone that its own configuration names, by
         // port: this one is refused, with the words that tell what to do.
-        let error = fetch_base(&image, &engine, &world.cache(), &progress)
+        let error = fetch_base(&image, &engine, &world.cache())
             .await
             .unwrap_err();
         assert!(matches!(error, Error::NoBaseImage { .. }), "{error:?}");
@@ -362,9 +354,7 @@ async fn a_base_that_the_engine_lacks_is_pulled_by_its_digest() {
         assert_eq!(kept.count(), 0);
         return;
     }
-    fetch_base(&image, &engine, &world.cache(), &progress)
-        .await
-        .unwrap();
+    fetch_base(&image, &engine, &world.cache()).await.unwrap();
     let assembly = Arc::new(assemble_inside(&world).unwrap());
     let ready = bring(&engine, &world, &assembly).await;
     says(&run(&engine, &ready.id, &world).await, &["answer 42"]);
@@ -373,9 +363,7 @@ async fn a_base_that_the_engine_lacks_is_pulled_by_its_digest() {
 
     // The cache has it now, whatever becomes of the registry and the engine.
     drop(registry);
-    fetch_base(&image, &engine, &world.cache(), &progress)
-        .await
-        .unwrap();
+    fetch_base(&image, &engine, &world.cache()).await.unwrap();
 }
 
 #[tokio::test]
@@ -387,8 +375,7 @@ async fn a_registry_that_is_not_there_is_said() {
     inside(&world, &format!("{{image: '{reference}'}}"));
     let image = world.read().unwrap();
     assert_eq!(image.spec.base, Base::Image(reference.clone()));
-    let progress: Arc<dyn Progress> = Arc::new(Silent);
-    let error = fetch_base(&image, &engine, &world.cache(), &progress)
+    let error = fetch_base(&image, &engine, &world.cache())
         .await
         .unwrap_err();
     assert!(matches!(error, Error::NoBaseImage { .. }), "{error:?}");

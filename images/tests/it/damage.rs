@@ -9,7 +9,7 @@ use std::{
 };
 
 use engine::{Endpoint, Engine};
-use images::{Error, Progress, Silent, ensure};
+use images::{Error, ensure};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{UnixListener, UnixStream},
@@ -52,8 +52,7 @@ async fn a_file_that_rotted_since_it_was_hashed_stops_the_load() {
     let assembly = Arc::new(world.assemble().unwrap());
     // Nothing shows yet: path, size, time and inode are what they were.
     assert_eq!(assembly.config_id, before.config_id);
-    let progress: Arc<dyn Progress> = Arc::new(Silent);
-    let error = ensure(&engine, &assembly, &world.cache(), &progress)
+    let error = ensure(&engine, &assembly, &world.cache())
         .await
         .unwrap_err();
     assert!(matches!(error, Error::StaleLayer { .. }), "{error:?}");
@@ -88,8 +87,7 @@ async fn a_damaged_hash_in_the_cache_stops_the_load() {
     assert_eq!(changed, 1);
     let assembly = Arc::new(world.assemble().unwrap());
     assert_ne!(assembly.config_id, before.config_id);
-    let progress: Arc<dyn Progress> = Arc::new(Silent);
-    let error = ensure(&engine, &assembly, &world.cache(), &progress)
+    let error = ensure(&engine, &assembly, &world.cache())
         .await
         .unwrap_err();
     says(&error, &["the layer libtorch", &digest, "run again"]);
@@ -162,10 +160,7 @@ async fn an_engine_that_goes_away_during_the_load_leaves_no_image() {
     clear(&engine, &world.image).await;
     let assembly = Arc::new(world.assemble().unwrap());
     let dying = engine_that_dies(&engine, &world.path("."), 1 << 20).await;
-    let progress: Arc<dyn Progress> = Arc::new(Silent);
-    let error = ensure(&dying, &assembly, &world.cache(), &progress)
-        .await
-        .unwrap_err();
+    let error = ensure(&dying, &assembly, &world.cache()).await.unwrap_err();
     let Error::Engine(engine_error) = &error else {
         panic!("{error:?}")
     };

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use engine::{ContainerSpec, Endpoint, Engine};
 use images::{
-    Assembly, Loaded, Progress, Silent, ensure,
+    Assembly, Loaded, ensure,
     inventory::{self, Present},
 };
 
@@ -24,10 +24,7 @@ pub(crate) async fn bring(
     world: &World,
     assembly: &Arc<Assembly>,
 ) -> images::Ready {
-    let progress: Arc<dyn Progress> = Arc::new(Silent);
-    ensure(engine, assembly, &world.cache(), &progress)
-        .await
-        .unwrap()
+    ensure(engine, assembly, &world.cache()).await.unwrap()
 }
 
 pub(crate) async fn clear(engine: &Engine, name: &str) {
@@ -155,8 +152,7 @@ async fn a_library_that_changes_during_the_load_leaves_no_image() {
     clear(&engine, &world.image).await;
     let assembly = Arc::new(world.assemble().unwrap());
     std::fs::write(world.path("torch/lib/libc10.so"), "cut off").unwrap();
-    let progress: Arc<dyn Progress> = Arc::new(Silent);
-    let error = ensure(&engine, &assembly, &world.cache(), &progress)
+    let error = ensure(&engine, &assembly, &world.cache())
         .await
         .unwrap_err();
     crate::world::says(&error, &["libc10.so", "run again"]);

@@ -3,22 +3,15 @@
 
 use std::{
     fs::{self, File},
-    io,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use images::{
-    Assembly, Cache, Catalog, Digest, Flavour, Image, LockUse, Result, Silent, Sources, assemble,
-    lock::{LibtorchLock, Wheel, WheelLibrary, WheelsLock},
-};
+use images::{Assembly, Cache, Catalog, Image, LockUse, Result, Sources, assemble};
 use tempfile::TempDir;
-use zip::write::SimpleFileOptions;
 
 /// The libraries of the base: what the small program needs.
 const BASE_LIBRARIES: [&str; 2] = ["libc.so.6", "ld-linux-x86-64.so.2"];
-/// What stands for libtorch.
-const LIBTORCH_LIBRARIES: [&str; 2] = ["libc10.so", "libtorch_cpu.so"];
 const HOST_LIBRARIES: &str = "/lib/x86_64-linux-gnu";
 
 /// What stands for libc10: the mangled name shows the C++11 string ABI, as in the real one.
@@ -136,46 +129,6 @@ impl World {
         fs::rename(self.path("images-base.tar"), self.path("images/base.tar")).unwrap();
     }
 
-    /// Puts its libtorch's libraries into a wheel.
-    pub(crate) fn pack(&self, wheel: &mut zip::ZipWriter<File>, options: SimpleFileOptions) {
-        for name in LIBTORCH_LIBRARIES {
-            wheel
-                .start_file(format!("torch/lib/{name}"), options)
-                .unwrap();
-            let mut library = File::open(self.path("torch/lib").join(name)).unwrap();
-            io::copy(&mut library, wheel).unwrap();
-        }
-    }
-
-    /// Its libtorch as a lock names it, out of this wheel.
-    pub(crate) fn locked_to(&self, wheel: &Path) -> LibtorchLock {
-        let library = |name: &str| {
-            let path = self.path("torch/lib").join(name);
-            WheelLibrary {
-                name: name.to_owned(),
-                wheel: "torch".to_owned(),
-                path: format!("torch/lib/{name}"),
-                size_bytes: fs::metadata(&path).unwrap().len(),
-                sha256: Digest::of_file(&path).unwrap(),
-            }
-        };
-        LibtorchLock::Wheels(WheelsLock {
-            version: "2.11.0".to_owned(),
-            flavour: Flavour::Cpu,
-            name: "2.11.0+cpu".to_owned(),
-            wheels: vec![Wheel {
-                name: "torch".to_owned(),
-                version: "2.11.0".to_owned(),
-                file: wheel.file_name().unwrap().to_str().unwrap().to_owned(),
-                size_bytes: fs::metadata(wheel).unwrap().len(),
-                sha256: Digest::of_file(wheel).unwrap(),
-            }],
-            headers: Vec::new(),
-            wheels_unpacked_bytes: 0,
-            libraries: LIBTORCH_LIBRARIES.map(library).to_vec(),
-        })
-    }
-
     pub(crate) fn cache(&self) -> Cache {
         Cache::at(&self.path("cache")).unwrap()
     }
@@ -204,7 +157,7 @@ impl World {
             locks,
             ..self.sources()
         };
-        assemble(&self.read()?, &sources, &self.cache(), &Silent)
+        assemble(&self.read()?, &sources, &self.cache())
     }
 }
 

@@ -7,10 +7,16 @@ use std::{
     process::Command,
 };
 
-use images::{Digest, lock::Lock};
+use images::{
+    Digest, Flavour,
+    lock::{LibtorchLock, Lock, Wheel, WheelLibrary, WheelsLock},
+};
+use zip::write::SimpleFileOptions;
 
-use crate::{Checkout, check};
+use crate::{Checkout, check, world::World};
 
+/// What stands for libtorch.
+const LIBTORCH_LIBRARIES: [&str; 2] = ["libc10.so", "libtorch_cpu.so"];
 const WHEEL: &str = "torch-2.11.0-cp311-cp311-manylinux_2_28_x86_64.whl";
 
 /// The small world's libtorch as a wheel that pip takes, with this text beside it.
@@ -33,15 +39,55 @@ fn wheel(checkout: &Checkout, text: &str, place: &Path) {
         archive.start_file(name, options).unwrap();
         io::Write::write_all(&mut archive, content.as_bytes()).unwrap();
     }
-    checkout.world.pack(&mut archive, options);
+    pack(&checkout.world, &mut archive, options);
     archive.finish().unwrap();
+}
+
+/// Puts the small world's libtorch's libraries into a wheel.
+fn pack(world: &World, wheel: &mut zip::ZipWriter<File>, options: SimpleFileOptions) {
+    for name in LIBTORCH_LIBRARIES {
+        wheel
+            .start_file(format!("torch/lib/{name}"), options)
+            .unwrap();
+        let mut library = File::open(world.path("torch/lib").join(name)).unwrap();
+        io::copy(&mut library, wheel).unwrap();
+    }
+}
+
+/// The small world's libtorch as a lock names it, out of this wheel.
+fn locked_to(world: &World, wheel: &Path) -> LibtorchLock {
+    let library = |name: &str| {
+        let path = world.path("torch/lib").join(name);
+        WheelLibrary {
+            name: name.to_owned(),
+            wheel: "torch".to_owned(),
+            path: format!("torch/lib/{name}"),
+            size_bytes: fs::metadata(&path).unwrap().len(),
+            sha256: Digest::of_file(&path).unwrap(),
+        }
+    };
+    LibtorchLock::Wheels(WheelsLock {
+        version: "2.11.0".to_owned(),
+        flavour: Flavour::Cpu,
+        name: "2.11.0+cpu".to_owned(),
+        wheels: vec![Wheel {
+            name: "torch".to_owned(),
+            version: "2.11.0".to_owned(),
+            file: wheel.file_name().unwrap().to_str().unwrap().to_owned(),
+            size_bytes: fs::metadata(wheel).unwrap().len(),
+            sha256: Digest::of_file(wheel).unwrap(),
+        }],
+        headers: Vec::new(),
+        wheels_unpacked_bytes: 0,
+        libraries: LIBTORCH_LIBRARIES.map(library).to_vec(),
+    })
 }
 
 /// Turns the lock of the libtorch in a folder into one of the wheel.
 fn lock_to(checkout: &Checkout, name: &str, wheel: &Path) {
     let file = checkout.world.path(&format!("images/{name}.lock.json"));
     let mut lock = Lock::from_json(&file, &fs::read(&file).unwrap()).unwrap();
-    lock.libtorch = checkout.world.locked_to(wheel);
+    lock.libtorch = locked_to(&checkout.world, wheel);
     lock.sealed().write(&file).unwrap();
 }
 

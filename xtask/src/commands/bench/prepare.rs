@@ -101,6 +101,11 @@ pub(crate) fn images(names: &[String], device: Device, root: &Path) -> Result<Ve
     Ok(images)
 }
 
+/// The user's cache; the printer shows what is done with it.
+pub(crate) fn cache(printer: &Printer) -> Result<Cache> {
+    Ok(Cache::user()?.with_progress(printer.clone()))
+}
+
 /// Where the parts of images come from.
 pub(crate) fn sources(args: &SourceArgs, root: &Path) -> Sources {
     Sources {
@@ -152,14 +157,13 @@ async fn containers(
     sources: Sources,
     printer: &Printer,
 ) -> Result<Ready> {
-    let cache = Cache::user()?;
-    let progress: Arc<dyn images::Progress> = Arc::new(printer.clone());
+    let cache = cache(printer)?;
     let mut made = BTreeMap::new();
     let mut facts = Vec::new();
     let mut notes = Vec::new();
     for image in images {
         let assembly = assembled(image, &sources, &cache, printer).await?;
-        let ready = images::ensure(engine, &assembly, &cache, &progress).await?;
+        let ready = images::ensure(engine, &assembly, &cache).await?;
         if let LockState::Differs(why) = &ready.facts.lock {
             let note = format!("{} is not the locked image: {why}", ready.facts.name);
             printer.note(&note);
@@ -215,13 +219,13 @@ pub(crate) async fn assembled(
     printer: &Printer,
 ) -> Result<Arc<Assembly>> {
     {
-        let (sources, cache, printer) = (sources.clone(), cache.clone(), printer.clone());
-        blocking(move || Ok(sources.check(&cache, &printer)?)).await?;
+        let (sources, cache) = (sources.clone(), cache.clone());
+        blocking(move || Ok(sources.check(&cache)?)).await?;
     }
-    let image = with_base(image, cache, printer).await?;
+    let image = with_base(image, cache).await?;
     let (sources, cache, printer) = (sources.clone(), cache.clone(), printer.clone());
     blocking(move || {
-        let assembly = images::assemble(&image, &sources, &cache, &printer)?;
+        let assembly = images::assemble(&image, &sources, &cache)?;
         if let Some(file) = images::write_missing_lock(&image, &sources, &assembly)? {
             printer.note(&format!("locked {} in {}", image.name, file.display()));
         }
@@ -231,11 +235,10 @@ pub(crate) async fn assembled(
 }
 
 /// The image, once a base that only an engine has is in the cache.
-pub(crate) async fn with_base(image: Image, cache: &Cache, printer: &Printer) -> Result<Image> {
+pub(crate) async fn with_base(image: Image, cache: &Cache) -> Result<Image> {
     if matches!(image.spec.base, images::Base::Image(_)) {
         let engine = Engine::connect(&Endpoint::auto()).await?;
-        let progress: Arc<dyn images::Progress> = Arc::new(printer.clone());
-        images::fetch_base(&image, &engine, cache, &progress).await?;
+        images::fetch_base(&image, &engine, cache).await?;
     }
     Ok(image)
 }
@@ -279,13 +282,13 @@ fn processes(
     live: Live,
     printer: &Printer,
 ) -> Result<Ready> {
-    let cache = Cache::user()?;
+    let cache = cache(printer)?;
     let mut runtimes = BTreeMap::new();
     let mut facts = Vec::new();
-    sources.check(&cache, printer)?;
+    sources.check(&cache)?;
     for image in images {
-        let libtorch = images::libtorch_of(image, sources, &cache, printer)?;
-        let scenario = images::scenario_of(&libtorch, sources, &cache, printer)?;
+        let libtorch = images::libtorch_of(image, sources, &cache)?;
+        let scenario = images::scenario_of(&libtorch, sources, &cache)?;
         let runtime = images::LocalRuntime::new(&scenario, &libtorch);
         facts.push(ImageFacts {
             name: image.name.clone(),

@@ -2,13 +2,13 @@
 
 use std::{sync::Arc, time::Instant};
 
-use images::{Cache, Image, Sources, Verification, verify as build_again};
+use images::{Image, Sources, Verification, verify as build_again};
 use record::ImageLock;
 use serde::Serialize;
 
 use crate::{
     cli::Format,
-    commands::bench::prepare::{assembled, blocking, lock_of},
+    commands::bench::prepare::{assembled, blocking, cache, lock_of},
     error::{Error, Result},
     printer::Printer,
     table::table,
@@ -97,15 +97,14 @@ pub(super) async fn verify(
     format: Format,
     printer: &Printer,
 ) -> Result<()> {
-    let cache = Cache::user()?;
+    let cache = cache(printer)?;
     let mut all = Vec::new();
     for image in images {
         let first = assembled(image.clone(), sources, &cache, printer).await?;
         let begun = Instant::now();
-        let (sources, cache, progress) = (sources.clone(), cache.clone(), printer.clone());
+        let (sources, cache) = (sources.clone(), cache.clone());
         let (again, name) = (Arc::clone(&first), image.name.clone());
-        let found =
-            blocking(move || Ok(build_again(&image, &again, &sources, &cache, &progress)?)).await?;
+        let found = blocking(move || Ok(build_again(&image, &again, &sources, &cache)?)).await?;
         let verified = Verified::new(
             &name,
             lock_of(&first.facts.lock),
@@ -150,13 +149,13 @@ pub(super) async fn outdated(
     format: Format,
     printer: &Printer,
 ) -> Result<()> {
-    let cache = Cache::user()?;
+    let cache = cache(printer)?;
     let mut all = Vec::new();
     for image in images {
-        let (sources, cache, progress) = (sources.clone(), cache.clone(), printer.clone());
+        let (sources, cache) = (sources.clone(), cache.clone());
         all.push(
             blocking(move || {
-                let changes = images::outdated(&image, &sources, &cache, &progress)?;
+                let changes = images::outdated(&image, &sources, &cache)?;
                 Ok(Outdated {
                     image: image.name,
                     changes,

@@ -6,7 +6,7 @@ use record::{ImageChange, ImageFacts, PartValue, image_changes};
 
 use crate::{
     cli::Format,
-    commands::bench::prepare::{blocking, made_of, with_base},
+    commands::bench::prepare::{blocking, cache, made_of, with_base},
     error::Result,
     printer::Printer,
     table::table,
@@ -19,11 +19,11 @@ pub(super) async fn run(
     format: Format,
     printer: &Printer,
 ) -> Result<()> {
-    let cache = Cache::user()?;
+    let cache = cache(printer)?;
     let names = images.each_ref().map(|image| image.name.clone());
     let [first, second] = images;
-    let first = facts(first, sources, &cache, printer).await?;
-    let second = facts(second, sources, &cache, printer).await?;
+    let first = facts(first, sources, &cache).await?;
+    let second = facts(second, sources, &cache).await?;
     let found = image_changes(&first, &second);
     if format == Format::Json {
         return printer.json(&found);
@@ -39,15 +39,10 @@ pub(super) async fn run(
     Ok(())
 }
 
-async fn facts(
-    image: Image,
-    sources: &Sources,
-    cache: &Cache,
-    printer: &Printer,
-) -> Result<ImageFacts> {
-    let image = with_base(image, cache, printer).await?;
-    let (sources, cache, printer) = (sources.clone(), cache.clone(), printer.clone());
-    let parts = blocking(move || Ok(images::parts(&image, &sources, &cache, &printer)?)).await?;
+async fn facts(image: Image, sources: &Sources, cache: &Cache) -> Result<ImageFacts> {
+    let image = with_base(image, cache).await?;
+    let (sources, cache) = (sources.clone(), cache.clone());
+    let parts = blocking(move || Ok(images::parts(&image, &sources, &cache)?)).await?;
     Ok(made_of(parts))
 }
 

@@ -1,6 +1,6 @@
 //! `images build`, `lock`, `sbom`, `export` and `base`: what makes something.
 
-use std::{path::Path, sync::Arc, time::Instant};
+use std::{path::Path, time::Instant};
 
 use bytesize::ByteSize;
 use engine::{Endpoint, Engine};
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::{
     cli::Format,
-    commands::bench::prepare::{assembled, blocking, lock_of, with_base},
+    commands::bench::prepare::{assembled, blocking, cache, lock_of, with_base},
     error::Result,
     printer::Printer,
 };
@@ -49,7 +49,7 @@ pub(super) async fn build(
     printer: &Printer,
 ) -> Result<()> {
     let engine = Engine::connect(&Endpoint::auto()).await?;
-    let cache = Cache::user()?;
+    let cache = cache(printer)?;
     let mut all = Vec::new();
     for image in images {
         let built = build_one(image, sources, &cache, &engine, printer).await?;
@@ -71,12 +71,11 @@ async fn build_one(
     engine: &Engine,
     printer: &Printer,
 ) -> Result<Built> {
-    let progress: Arc<dyn images::Progress> = Arc::new(printer.clone());
     let begun = Instant::now();
     let assembly = assembled(image, sources, cache, printer).await?;
     let assemble_seconds = begun.elapsed().as_secs_f64();
     let begun = Instant::now();
-    let ready = images::ensure(engine, &assembly, cache, &progress).await?;
+    let ready = images::ensure(engine, &assembly, cache).await?;
     let (loaded, sent_bytes) = match ready.loaded {
         Loaded::AlreadyThere => ("already-there", 0),
         Loaded::Thin { sent_bytes } => ("thin", sent_bytes),
@@ -140,18 +139,15 @@ pub(super) async fn lock(
     printer: &Printer,
 ) -> Result<()> {
     sources.locks = LockUse::Ignored;
-    let cache = Cache::user()?;
+    let cache = cache(printer)?;
     for image in images {
         let file = image.lock_file();
         let told = if without_scenario {
-            let image = with_base(image, &cache, printer).await?;
-            let (sources, cache, progress) = (sources.clone(), cache.clone(), printer.clone());
-            let lock = blocking(move || {
-                Ok(images::lock_without_scenario(
-                    &image, &sources, &cache, &progress,
-                )?)
-            })
-            .await?;
+            let image = with_base(image, &cache).await?;
+            let (sources, cache) = (sources.clone(), cache.clone());
+            let lock =
+                blocking(move || Ok(images::lock_without_scenario(&image, &sources, &cache)?))
+                    .await?;
             lock.write(&file)?;
             "without the scenario binary".to_owned()
         } else {
@@ -170,7 +166,7 @@ pub(super) async fn lock_workload(
     sources: &Sources,
     printer: &Printer,
 ) -> Result<()> {
-    let cache = Cache::user()?;
+    let cache = cache(printer)?;
     for image in images {
         let file = image.lock_file();
         // Without a lock there is nothing to keep.
@@ -209,7 +205,7 @@ pub(super) async fn export(
     printer: &Printer,
 ) -> Result<()> {
     images::check_place(to)?;
-    let cache = Cache::user()?;
+    let cache = cache(printer)?;
     let assembly = assembled(image, sources, &cache, printer).await?;
     let to_file = to.to_owned();
     let (reference, digest) = blocking(move || {
@@ -223,10 +219,9 @@ pub(super) async fn export(
 
 pub(super) async fn base(to: &Path, printer: &Printer) -> Result<()> {
     images::check_place(to)?;
-    let cache = Cache::user()?;
-    let (to_file, progress) = (to.to_owned(), printer.clone());
-    let digest =
-        blocking(move || Ok(images::write_debian_base(&to_file, &cache, &progress)?)).await?;
+    let cache = cache(printer)?;
+    let to_file = to.to_owned();
+    let digest = blocking(move || Ok(images::write_debian_base(&to_file, &cache)?)).await?;
     printer.line(&format!("{}: {digest}", to.display()));
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use engine::{Endpoint, Engine, Product};
-use images::{Cache, Catalog};
+use images::Catalog;
 
 use crate::{
     cli::{SourceArgs, TestArgs},
@@ -140,10 +140,10 @@ async fn libtorch_steps(root: &Path, podman: Option<&str>, printer: &Printer) ->
             base_archive: None,
         };
         let sources = prepare::sources(&sources, &root);
-        let cache = Cache::user()?;
+        let cache = prepare::cache(&printer)?;
         let image = Catalog::new(&root.join("images")).image("torch-2.11.0-cpu")?;
-        let libtorch = images::libtorch_of(&image, &sources, &cache, &printer)?;
-        let libtorch = libtorch.with_headers(&cache, &printer)?;
+        let libtorch = images::libtorch_of(&image, &sources, &cache)?;
+        let libtorch = libtorch.with_headers(&cache)?;
         let library_path = std::env::join_paths(libtorch.library_folders()).unwrap_or_default();
         let of = |words: &[&str], last: &[&str]| -> Result<Command> {
             let mut command = images::cargo(words[0], &root, &sources.target, &libtorch)?;
