@@ -8,9 +8,10 @@ use bollard::models::{
 };
 
 use crate::{
+    UNPRIVILEGED,
     facts::Product,
     gpu::GpuPath,
-    spec::{ContainerSpec, Ipc, Mount, Network, Tmpfs},
+    spec::{ContainerSpec, Ipc, LOG_BYTES, Mount},
 };
 
 pub(crate) fn create_body(spec: &ContainerSpec, product: Product) -> ContainerCreateBody {
@@ -25,10 +26,9 @@ pub(crate) fn create_body(spec: &ContainerSpec, product: Product) -> ContainerCr
                 .collect(),
         ),
         labels: Some(spec.labels.clone().into_iter().collect()),
-        user: spec.hardening.user.clone(),
-        working_dir: spec.working_folder.clone(),
+        user: Some(UNPRIVILEGED.to_owned()),
         // Some engines keep a network alive for containers that do not say this.
-        network_disabled: (spec.hardening.network == Network::None).then_some(true),
+        network_disabled: Some(true),
         attach_stdin: Some(false),
         attach_stdout: Some(false),
         attach_stderr: Some(false),
@@ -40,7 +40,6 @@ pub(crate) fn create_body(spec: &ContainerSpec, product: Product) -> ContainerCr
 }
 
 fn host_config(spec: &ContainerSpec, product: Product) -> HostConfig {
-    let hardening = &spec.hardening;
     let limits = &spec.limits;
     let memory = limits.memory_bytes.map(signed);
     let mut host = HostConfig {
@@ -59,25 +58,21 @@ fn host_config(spec: &ContainerSpec, product: Product) -> HostConfig {
             };
             limits.ulimits.iter().map(api).collect()
         }),
-        cap_drop: hardening.drop_capabilities.then(|| vec!["ALL".to_owned()]),
-        security_opt: hardening
-            .no_new_privileges
-            .then(|| vec!["no-new-privileges".to_owned()]),
-        readonly_rootfs: Some(hardening.read_only_root),
-        network_mode: match hardening.network {
-            Network::None => Some("none".to_owned()),
-            Network::Host => Some("host".to_owned()),
-            Network::Engine => None,
-        },
-        ipc_mode: match hardening.ipc {
-            Ipc::Private => Some("private".to_owned()),
-            Ipc::Host => Some("host".to_owned()),
-            Ipc::Engine => None,
-        },
-        init: Some(hardening.init),
+        cap_drop: Some(vec!["ALL".to_owned()]),
+        security_opt: Some(vec!["no-new-privileges".to_owned()]),
+        readonly_rootfs: Some(true),
+        network_mode: Some("none".to_owned()),
+        ipc_mode: Some(
+            match spec.ipc {
+                Ipc::Private => "private",
+                Ipc::Host => "host",
+            }
+            .to_owned(),
+        ),
+        init: Some(!spec.without_init),
         // The exit state is gone with the container, so it is removed by hand.
         auto_remove: Some(false),
-        log_config: Some(log_config(limits.log_bytes, product)),
+        log_config: Some(log_config(product)),
         tmpfs: tmpfs(spec),
         ..Default::default()
     };
@@ -101,8 +96,8 @@ fn host_config(spec: &ContainerSpec, product: Product) -> HostConfig {
 /// The kind of log whose rotation can be told: a daemon's own default may rotate
 /// after a few megabytes, and a reader loses what is rotated away under it.
 /// Podman takes the same name for its own `k8s-file`.
-fn log_config(log_bytes: u64, product: Product) -> HostConfigLogConfig {
-    let mut options = HashMap::from([("max-size".to_owned(), log_bytes.to_string())]);
+fn log_config(product: Product) -> HostConfigLogConfig {
+    let mut options = HashMap::from([("max-size".to_owned(), LOG_BYTES.to_string())]);
     if product == Product::Docker {
         // With one file alone, rotation would drop everything that was written so far.
         options.insert("max-file".to_owned(), "2".to_owned());
@@ -113,34 +108,12 @@ fn log_config(log_bytes: u64, product: Product) -> HostConfigLogConfig {
     }
 }
 
+/// Memory on `/tmp`, where nothing else is mounted there.
 fn tmpfs(spec: &ContainerSpec) -> Option<HashMap<String, String>> {
-    let taken = |target: &str| {
-        let is_it = |other: &String| other.trim_end_matches('/') == target;
-        spec.mounts.iter().any(|mount| is_it(&mount.target))
-            || spec.tmpfs.iter().any(|tmpfs| is_it(&tmpfs.target))
-    };
-    let tmp = Tmpfs {
-        target: "/tmp".to_owned(),
-        size_bytes: None,
-        executable: false,
-    };
-    let wanted = spec
-        .tmpfs
-        .iter()
-        .chain((spec.hardening.tmp && !taken("/tmp")).then_some(&tmp));
-    let all: HashMap<String, String> = wanted
-        .map(|tmpfs| {
-            let size = tmpfs
-                .size_bytes
-                .map_or_else(String::new, |bytes| format!(",size={bytes}"));
-            let run = if tmpfs.executable { "exec" } else { "noexec" };
-            (
-                tmpfs.target.clone(),
-                format!("rw,nosuid,nodev,{run},mode=1777{size}"),
-            )
-        })
-        .collect();
-    (!all.is_empty()).then_some(all)
+    let mut targets = spec.mounts.iter().map(|mount| &mount.target);
+    let is_taken = targets.any(|target| target.trim_end_matches('/') == "/tmp");
+    let options = "rw,nosuid,nodev,noexec,mode=1777".to_owned();
+    (!is_taken).then(|| HashMap::from([("/tmp".to_owned(), options)]))
 }
 
 /// A mount rather than a `-v` style bind: a source that is not there is an error,

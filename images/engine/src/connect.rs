@@ -13,8 +13,8 @@ use crate::{
     endpoint::{Address, Candidate, Endpoint},
     error::{Cause, Error, Failure, Result},
     facts::EngineFacts,
+    fallback::Fallback,
     registry::Registry,
-    relax::Relaxation,
 };
 
 /// An engine that does not say who it is within this time is not one to measure with.
@@ -39,24 +39,24 @@ pub(crate) struct Inner {
     pub(crate) facts: EngineFacts,
     pub(crate) registry: Registry,
     /// Best-effort requests that this engine has refused for good.
-    shortcomings: Mutex<Vec<Relaxation>>,
+    unsupported: Mutex<Vec<Fallback>>,
 }
 
 impl Inner {
-    pub(crate) fn shortcomings(&self) -> Vec<Relaxation> {
-        self.shortcomings
+    pub(crate) fn unsupported(&self) -> Vec<Fallback> {
+        self.unsupported
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
 
-    pub(crate) fn remember(&self, relaxation: &Relaxation) {
+    pub(crate) fn remember(&self, fallback: &Fallback) {
         let mut known = self
-            .shortcomings
+            .unsupported
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if known.iter().all(|one| one.what != relaxation.what) {
-            known.push(relaxation.clone());
+        if known.iter().all(|one| one.what != fallback.what) {
+            known.push(fallback.clone());
         }
     }
 }
@@ -163,7 +163,7 @@ impl Engine {
                         docker,
                         facts,
                         registry: Registry::default(),
-                        shortcomings: Mutex::default(),
+                        unsupported: Mutex::default(),
                     }),
                 })
             }

@@ -8,8 +8,8 @@ use crate::{
     connect::Engine,
     error::{Cause, Error, Result},
     facts::Product,
+    fallback::Fallback,
     registry::short,
-    relax::Relaxation,
     spec::{ContainerSpec, Mount},
 };
 
@@ -27,7 +27,7 @@ pub struct Container {
     /// that an engine never ends can end.
     pub(crate) ended: watch::Sender<bool>,
     warnings: Vec<String>,
-    relaxations: Vec<Relaxation>,
+    fallbacks: Vec<Fallback>,
     is_removed: bool,
 }
 
@@ -46,7 +46,7 @@ impl Engine {
         let name = spec.name.clone().unwrap_or_default();
         // A task of its own: were the request dropped half way, the engine would make
         // a container whose id nobody knows.
-        let creation = tokio::spawn(async move { engine.create_relaxing(spec).await });
+        let creation = tokio::spawn(async move { engine.create_falling_back(spec).await });
         match creation.await {
             Ok(result) => result,
             Err(error) => {
@@ -56,14 +56,14 @@ impl Engine {
         }
     }
 
-    async fn create_relaxing(&self, mut spec: ContainerSpec) -> Result<Container> {
-        let mut relaxations = Vec::new();
+    async fn create_falling_back(&self, mut spec: ContainerSpec) -> Result<Container> {
+        let mut fallbacks = Vec::new();
         // What this engine could not do before it cannot do now: no need to fail first.
-        for known in self.inner.shortcomings() {
+        for known in self.inner.unsupported() {
             let before = spec.clone();
             known.apply(&mut spec);
             if spec != before {
-                relaxations.push(known);
+                fallbacks.push(known);
             }
         }
         let response = loop {
@@ -79,8 +79,8 @@ impl Engine {
                 .map_err(Cause::from)
             {
                 Ok(response) => break response,
-                Err(cause) => match self.relax(&mut spec, &relaxations, cause.message()) {
-                    Some(relaxation) => relaxations.push(relaxation),
+                Err(cause) => match self.fall_back(&mut spec, &fallbacks, cause.message()) {
+                    Some(fallback) => fallbacks.push(fallback),
                     None => return Err(self.explain_create(&spec, cause)),
                 },
             }
@@ -94,7 +94,7 @@ impl Engine {
             is_started: false,
             ended: watch::Sender::new(false),
             warnings: response.warnings,
-            relaxations,
+            fallbacks,
             is_removed: false,
         })
     }
@@ -152,12 +152,6 @@ impl Container {
         &self.name
     }
 
-    /// What the container was made from, less what was given up.
-    #[must_use]
-    pub fn spec(&self) -> &ContainerSpec {
-        &self.spec
-    }
-
     /// What the engine warned about when creating, such as a limit that its kernel
     /// does not have.
     #[must_use]
@@ -167,8 +161,8 @@ impl Container {
 
     /// What was asked for as best effort and refused.
     #[must_use]
-    pub fn relaxations(&self) -> &[Relaxation] {
-        &self.relaxations
+    pub fn fallbacks(&self) -> &[Fallback] {
+        &self.fallbacks
     }
 
     /// Starts the container. Where the engine refuses what is best effort only now
@@ -183,17 +177,17 @@ impl Container {
                 Err(error) => Cause::from(error),
             };
             let mut spec = self.spec.clone();
-            let relaxation = self
+            let fallback = self
                 .engine
-                .relax(&mut spec, &self.relaxations, cause.message());
-            let Some(relaxation) = relaxation else {
+                .fall_back(&mut spec, &self.fallbacks, cause.message());
+            let Some(fallback) = fallback else {
                 return Err(self.engine.failed(Error::Start, &self.name, cause));
             };
             self.engine.remove_by_id(&self.id).await?;
             let mut fresh = self.engine.create(&spec).await?;
             fresh
-                .relaxations
-                .splice(0..0, self.relaxations.drain(..).chain([relaxation]));
+                .fallbacks
+                .splice(0..0, self.fallbacks.drain(..).chain([fallback]));
             // Streams taken from the old one see its end when it is dropped here.
             let mut old = std::mem::replace(self, fresh);
             old.is_removed = true;

@@ -25,18 +25,6 @@ impl std::fmt::Display for Product {
     }
 }
 
-/// How the engine keeps images, which decides what an image's id is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ImageStore {
-    /// Docker's own store: the id is the digest of the image's configuration.
-    Graphdriver,
-    /// Docker on containerd's store: the id is the digest of the manifest.
-    Containerd,
-    /// Podman's store: the id is the digest of the image's configuration.
-    Podman,
-}
-
 /// What an engine says about itself, as read when connecting. `None` where the
 /// engine does not say.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,36 +33,16 @@ pub struct EngineFacts {
     pub product: Product,
     /// The engine's version, such as `20.10.24+dfsg1`.
     pub version: String,
-    /// The newest API that the engine speaks, such as `1.41`.
-    pub api_version: String,
     /// Address that answered, such as `unix:///var/run/docker.sock`.
     pub endpoint: String,
     /// Storage driver, such as `overlay2`.
     pub storage_driver: Option<String>,
-    /// How images are kept.
-    pub image_store: ImageStore,
-    /// Whether the engine runs without root.
-    pub rootless: bool,
-    /// `1` or `2`.
-    pub cgroup_version: Option<u8>,
     /// OCI runtimes by name, such as `runc`, `nvidia`.
     pub runtimes: Vec<String>,
     /// Folders where the engine looks for CDI specs; empty where CDI is off.
     pub cdi_spec_folders: Vec<String>,
     /// Folder where the engine keeps images and containers.
     pub data_folder: Option<String>,
-    /// Kernel release of the engine's machine.
-    pub kernel: Option<String>,
-    /// Operating system of the engine's machine.
-    pub operating_system: Option<String>,
-    /// CPUs of the engine's machine.
-    pub cpus: Option<u32>,
-    /// Memory of the engine's machine.
-    pub memory_bytes: Option<u64>,
-    /// Log driver that containers get unless told otherwise.
-    pub log_driver: Option<String>,
-    /// What the engine warns about, such as `No swap limit support`.
-    pub warnings: Vec<String>,
 }
 
 impl EngineFacts {
@@ -127,41 +95,16 @@ impl EngineFacts {
         } else {
             Product::Docker
         };
-        let on_containerd = info.driver_status.iter().flatten().any(|pair| {
-            matches!(pair.as_slice(), [key, value, ..]
-                if key == "driver-type" && value.starts_with("io.containerd.snapshotter"))
-        });
-        let image_store = match product {
-            Product::Podman => ImageStore::Podman,
-            Product::Docker if on_containerd => ImageStore::Containerd,
-            Product::Docker => ImageStore::Graphdriver,
-        };
         let mut runtimes: Vec<String> = info.runtimes.unwrap_or_default().into_keys().collect();
         runtimes.sort();
         Self {
             product,
             version: version.version.or(info.server_version).unwrap_or_default(),
-            api_version: version.api_version.unwrap_or_default(),
             endpoint,
             storage_driver: info.driver.filter(|driver| !driver.is_empty()),
-            image_store,
-            rootless: info
-                .security_options
-                .iter()
-                .flatten()
-                .any(|option| option.contains("name=rootless")),
-            cgroup_version: info
-                .cgroup_version
-                .and_then(|version| version.to_string().parse().ok()),
             runtimes,
             cdi_spec_folders: info.cdi_spec_dirs.unwrap_or_default(),
             data_folder: info.docker_root_dir.filter(|folder| !folder.is_empty()),
-            kernel: info.kernel_version,
-            operating_system: info.operating_system,
-            cpus: info.ncpu.and_then(|cpus| u32::try_from(cpus).ok()),
-            memory_bytes: info.mem_total.and_then(|bytes| u64::try_from(bytes).ok()),
-            log_driver: info.logging_driver.filter(|driver| !driver.is_empty()),
-            warnings: info.warnings.unwrap_or_default(),
         }
     }
 }

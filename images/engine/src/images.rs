@@ -19,7 +19,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageFacts {
     /// Digest with its algorithm, `sha256:…`. Of the image's configuration or of its
-    /// manifest: see [`crate::ImageStore`].
+    /// manifest, as the engine keeps images.
     pub id: String,
     /// References that name this image, such as `torchgauge/cpu:latest`.
     pub tags: Vec<String>,

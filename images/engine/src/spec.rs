@@ -5,13 +5,13 @@ use std::{collections::BTreeMap, path::PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    UNPRIVILEGED,
     error::{Error, Result},
     gpu::GpuAccess,
 };
 
-/// Everything that [`crate::Engine::create`] needs to know. Hardened unless
-/// [`ContainerSpec::hardening`] says otherwise.
+/// Everything that [`crate::Engine::create`] needs to know. Whatever it says, the container runs as
+/// an unprivileged user without capabilities or a network, on a root file system that is read-only,
+/// with a memory file system on `/tmp`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ContainerSpec {
     /// Name; the engine makes one up where `None`.
@@ -23,28 +23,27 @@ pub struct ContainerSpec {
     /// Replaces the image's command where not empty.
     pub command: Vec<String>,
     /// Added to the image's environment. The unprivileged user has no home: give
-    /// `HOME` and cache folders a writable place, such as a [`Tmpfs`].
+    /// `HOME` and cache folders a writable place.
     pub environment: BTreeMap<String, String>,
     /// Labels; [`crate::Owner::labels`] has those that sweeping needs.
     pub labels: BTreeMap<String, String>,
     /// Files and folders of the engine's machine.
     pub mounts: Vec<Mount>,
-    /// Memory file systems besides `/tmp`, or instead of it.
-    pub tmpfs: Vec<Tmpfs>,
     /// What the container may use.
     pub limits: Limits,
     /// A GPU, by a path that [`crate::gpu::candidates`] finds possible.
     pub gpu: Option<GpuAccess>,
-    /// Working folder; the image's where `None`.
-    pub working_folder: Option<String>,
-    /// How much the container is kept from.
-    pub hardening: Hardening,
+    /// Interprocess communication.
+    pub ipc: Ipc,
+    /// Run without an init process that passes signals on and reaps orphans: where the engine has
+    /// none, see [`crate::Container::fallbacks`].
+    pub without_init: bool,
 }
 
 /// A file or folder of the engine's machine, bound into the container.
 ///
 /// A file that the container is to write must be there beforehand and be
-/// writable for [`Hardening::user`]: create it, and give it mode 0666, or give it
+/// writable for that user: create it, and give it mode 0666, or give it
 /// to uid 65534 where the caller is root. Its folder can stay private.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mount {
@@ -54,17 +53,6 @@ pub struct Mount {
     pub target: String,
     /// Whether the container may only read it.
     pub read_only: bool,
-}
-
-/// A memory file system. Its content counts as the container's memory.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tmpfs {
-    /// Absolute path in the container.
-    pub target: String,
-    /// Size; half the machine's memory where `None`.
-    pub size_bytes: Option<u64>,
-    /// Whether programs may be run from it (just-in-time compilers need that).
-    pub executable: bool,
 }
 
 /// What a container may use. `None`: no limit.
@@ -80,10 +68,8 @@ pub struct Limits {
     pub shm_bytes: Option<u64>,
     /// Processes and threads.
     pub pids: Option<u32>,
-    /// Best effort: an engine may refuse them, see [`crate::Container::relaxations`].
+    /// Best effort: an engine may refuse them, see [`crate::Container::fallbacks`].
     pub ulimits: Vec<Ulimit>,
-    /// How much log the engine keeps before it drops the oldest lines.
-    pub log_bytes: u64,
 }
 
 impl Default for Limits {
@@ -96,7 +82,6 @@ impl Default for Limits {
             // A fork bomb is stopped; libtorch on a machine of 256 CPUs is not.
             pids: Some(8192),
             ulimits: Vec::new(),
-            log_bytes: 1 << 30,
         }
     }
 }
@@ -112,78 +97,6 @@ pub struct Ulimit {
     pub hard: i64,
 }
 
-/// What a container is kept from. The default is everything that a measurement
-/// does not need.
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "independent switches, as engines have them"
-)]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hardening {
-    /// `uid:gid`; the image's own user where `None`.
-    pub user: Option<String>,
-    /// Take all capabilities away.
-    pub drop_capabilities: bool,
-    /// Forbid gaining privileges, as by setuid programs.
-    pub no_new_privileges: bool,
-    /// Make the root file system read-only.
-    pub read_only_root: bool,
-    /// Mount a memory file system on `/tmp` where neither a mount nor a [`Tmpfs`] is there.
-    pub tmp: bool,
-    /// Network.
-    pub network: Network,
-    /// Interprocess communication.
-    pub ipc: Ipc,
-    /// Run an init process that passes signals on and reaps orphans. An engine
-    /// without one runs the container all the same, see [`crate::Container::relaxations`].
-    pub init: bool,
-}
-
-impl Default for Hardening {
-    fn default() -> Self {
-        Self {
-            user: Some(UNPRIVILEGED.to_owned()),
-            drop_capabilities: true,
-            no_new_privileges: true,
-            read_only_root: true,
-            tmp: true,
-            network: Network::None,
-            ipc: Ipc::Private,
-            init: true,
-        }
-    }
-}
-
-impl Hardening {
-    /// What the engine does by default, with nothing taken away.
-    #[must_use]
-    pub fn off() -> Self {
-        Self {
-            user: None,
-            drop_capabilities: false,
-            no_new_privileges: false,
-            read_only_root: false,
-            tmp: false,
-            network: Network::Engine,
-            ipc: Ipc::Engine,
-            init: false,
-        }
-    }
-}
-
-/// A container's network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Network {
-    /// None but the loopback device.
-    #[default]
-    None,
-    /// The engine's default network.
-    Engine,
-    /// The host's network.
-    Host,
-}
-
 /// A container's interprocess communication: shared memory and `/dev/shm`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -191,11 +104,12 @@ pub enum Ipc {
     /// Its own.
     #[default]
     Private,
-    /// The engine's default.
-    Engine,
     /// The host's: `/dev/shm` is the host's, whatever `shm_bytes` says.
     Host,
 }
+
+/// How much log the engine keeps before it drops the oldest lines.
+pub(crate) const LOG_BYTES: u64 = 1 << 30;
 
 /// Docker refuses less.
 const LEAST_MEMORY_BYTES: u64 = 6 << 20;
@@ -247,17 +161,9 @@ impl ContainerSpec {
                 return wrong("mounts", &value, "paths without comma, line break or NUL");
             }
         }
-        let targets = self
-            .mounts
-            .iter()
-            .map(|mount| ("mounts.target", &mount.target))
-            .chain(
-                self.tmpfs
-                    .iter()
-                    .map(|tmpfs| ("tmpfs.target", &tmpfs.target)),
-            );
         let mut seen = std::collections::BTreeSet::new();
-        for (field, target) in targets {
+        for target in self.mounts.iter().map(|mount| &mount.target) {
+            let field = "mounts.target";
             let usable = target.starts_with('/') && target.len() > 1;
             if !usable || target.split('/').any(|part| part == "..") {
                 return wrong(
@@ -300,9 +206,6 @@ impl Limits {
         }
         if self.pids == Some(0) {
             return wrong("pids", "0".to_owned(), "at least 1");
-        }
-        if !(1 << 16..=i64::MAX as u64).contains(&self.log_bytes) {
-            return wrong("log_bytes", self.log_bytes.to_string(), "at least 64 KiB");
         }
         Ok(())
     }

@@ -27,23 +27,13 @@ type Reading = std::result::Result<ContainerStatsResponse, bollard::errors::Erro
 /// One reading. `None` where the engine does not have the counter, never 0.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Sample {
-    /// When the engine read the counters, RFC 3339.
-    pub read_at: Option<String>,
     /// CPU time used since the start.
     pub cpu_time: Option<Duration>,
     /// CPUs in use on average since the last sample, such as 1.8; none for the first.
     pub cpus_used: Option<f64>,
-    /// Time that the container wanted to run and its CPU limit held it.
-    pub throttled_time: Option<Duration>,
     /// Memory in use less the file cache that can be given back at once, as `docker
     /// stats` shows it.
     pub memory_bytes: Option<u64>,
-    /// Memory in use, file cache included: what the limit is compared with.
-    pub memory_with_cache_bytes: Option<u64>,
-    /// Highest `memory_with_cache_bytes`; cgroup version 1 only.
-    pub memory_peak_bytes: Option<u64>,
-    /// The limit, or the machine's memory.
-    pub memory_limit_bytes: Option<u64>,
     /// Processes and threads.
     pub pids: Option<u64>,
     /// Read from block devices since the start.
@@ -187,24 +177,16 @@ impl From<ContainerStatsResponse> for Sample {
         let usage = some(memory.usage);
         let io = reading.blkio_stats.unwrap_or_default();
         Self {
-            read_at: reading.read,
             cpu_time: cpu
                 .cpu_usage
                 .and_then(|usage| usage.total_usage)
                 .map(Duration::from_nanos),
             cpus_used: None,
-            throttled_time: cpu
-                .throttling_data
-                .and_then(|throttling| throttling.throttled_time)
-                .map(Duration::from_nanos),
             memory_bytes: usage.map(|usage| {
                 cache
                     .filter(|cache| *cache < usage)
                     .map_or(usage, |cache| usage - cache)
             }),
-            memory_with_cache_bytes: usage,
-            memory_peak_bytes: some(memory.max_usage),
-            memory_limit_bytes: some(memory.limit),
             pids: reading.pids_stats.and_then(|pids| some(pids.current)),
             read_bytes: transferred(&io, "read"),
             written_bytes: transferred(&io, "write"),

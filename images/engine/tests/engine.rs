@@ -7,10 +7,7 @@ mod support;
 
 use std::{os::unix::fs::PermissionsExt as _, time::Duration};
 
-use engine::{
-    ContainerSpec, Engine, Error, Hardening, Liveness, LoadProgress, Mount, Oom, Owner, Product,
-    Tmpfs, Ulimit,
-};
+use engine::{Engine, Error, Liveness, LoadProgress, Mount, Oom, Owner, Product, Ulimit};
 use futures_util::StreamExt as _;
 use support::{Bed, LABEL};
 
@@ -270,36 +267,6 @@ async fn a_container_is_hardened() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hardening_can_be_taken_off() {
-    let bed = Bed::new().await;
-    let spec = ContainerSpec {
-        hardening: Hardening::off(),
-        ..bed.spec(&["isolation"])
-    };
-    let container = bed.engine.create(&spec).await.unwrap();
-    drop(container);
-    let spec = ContainerSpec {
-        hardening: Hardening {
-            user: None,
-            drop_capabilities: false,
-            read_only_root: false,
-            init: false,
-            ..Hardening::default()
-        },
-        ..bed.spec(&["isolation"])
-    };
-    let (exit, output) = bed.run(&spec).await;
-    assert!(exit.is_success(), "{exit:?}\n{output}");
-    for line in ["Uid: 0 0 0 0", "/file: written", "process 1: probe"] {
-        assert!(
-            output.lines().any(|found| found == line),
-            "no `{line}` in\n{output}"
-        );
-    }
-    assert!(!output.contains("CapEff: 0000000000000000"), "{output}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn mounts_limits_and_environment_arrive() {
     let bed = Bed::new().await;
     let results = bed.folder.path().join("results");
@@ -325,15 +292,6 @@ async fn mounts_limits_and_environment_arrive() {
         "{exit:?}\n{output}"
     );
     assert_eq!(std::fs::read_to_string(&results).unwrap(), "one line");
-
-    let mut spec = bed.spec(&["write", "/cache/file", "x"]);
-    spec.tmpfs.push(Tmpfs {
-        target: "/cache".to_owned(),
-        size_bytes: Some(8 * MIB),
-        executable: true,
-    });
-    let (exit, output) = bed.run(&spec).await;
-    assert!(exit.is_success(), "{exit:?}\n{output}");
 
     let mut spec = bed.spec(&["environment", "GREETING"]);
     assert_eq!(bed.run(&spec).await.1, "hello\n");
@@ -397,7 +355,7 @@ async fn what_cannot_be_is_refused_with_the_reason() {
 
     let mut spec = bed.spec(&["exit", "0"]);
     spec.command = vec!["/no-such-program".to_owned()];
-    spec.hardening.init = false;
+    spec.without_init = true;
     let mut container = bed.engine.create(&spec).await.unwrap();
     let error = container.start().await.unwrap_err();
     assert!(matches!(error, Error::Start(_)), "{error:?}");
@@ -408,22 +366,16 @@ async fn what_cannot_be_is_refused_with_the_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn logs_arrive_whole_live_and_afterwards() {
+async fn logs_arrive_whole() {
     let bed = Bed::new().await;
     // About 8 MB, more than a daemon's usual rotation would keep of one file.
     let container = bed.start(&bed.spec(&["lines", "40000", "200"])).await;
-    let live = bed.folder.path().join("live");
-    let follower = container.follow_logs(&live).await.unwrap();
     let exit = container.wait(Duration::from_mins(2)).await.unwrap();
     assert!(exit.is_success(), "{exit:?}");
-    let live_report = tokio::time::timeout(MINUTE, follower.finish())
-        .await
-        .unwrap()
-        .unwrap();
     let saved_path = bed.folder.path().join("saved");
     let saved = container.save_logs(&saved_path).await.unwrap();
     let padding = "x".repeat(200);
-    for (path, report) in [(live, live_report), (saved_path, saved)] {
+    for (path, report) in [(saved_path, saved)] {
         let text = std::fs::read_to_string(path).unwrap();
         assert_eq!(report.bytes, text.len() as u64);
         assert!(report.is_complete);
@@ -466,12 +418,6 @@ async fn stats_are_sampled_and_end_with_the_container() {
         samples
             .iter()
             .any(|one| one.memory_bytes.is_some_and(|b| b > 10_000)),
-        "{samples:?}"
-    );
-    assert!(
-        samples
-            .iter()
-            .any(|one| one.memory_limit_bytes == Some(256 * MIB)),
         "{samples:?}"
     );
     assert!(
@@ -611,12 +557,6 @@ async fn the_engine_says_who_it_is() {
     let engine = support::connect().await;
     let facts = engine.facts();
     assert!(facts.version_numbers().0 >= 4, "{facts:?}");
-    assert!(matches!(facts.cgroup_version, Some(1 | 2)), "{facts:?}");
-    assert!(facts.cpus.is_some_and(|cpus| cpus > 0), "{facts:?}");
-    assert!(
-        facts.memory_bytes.is_some_and(|bytes| bytes > 100 * MIB),
-        "{facts:?}"
-    );
     assert!(facts.storage_driver.is_some(), "{facts:?}");
     assert_eq!(
         facts.product == Product::Podman,

@@ -321,7 +321,7 @@ fn note_container(container: &engine::Container, execution: &mut Execution) {
             .notes
             .push(format!("the engine warns: {}", warning.trim()));
     }
-    for given_up in container.relaxations() {
+    for given_up in container.fallbacks() {
         let note = format!("the engine refused {}: {}", given_up.what, given_up.reason);
         execution.notes.push(note);
     }

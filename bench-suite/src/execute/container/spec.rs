@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, io, os::unix::fs::PermissionsExt as _};
 
-use engine::{ContainerSpec, Hardening, Mount, Owner, Ulimit};
+use engine::{ContainerSpec, Mount, Owner, Ulimit};
 use record::{Reason, Stage};
 
 use super::{Container, HOME, KERNEL_CACHE_FOLDER, RESULTS_FILE, RUN_FILE, not_started};
@@ -92,12 +92,9 @@ impl Container {
             labels: Owner::this_process(&order.session, &order.asked.run).labels(),
             mounts,
             limits: engine_limits(&order.limits),
-            hardening: Hardening {
-                ipc: match order.limits.ipc {
-                    Ipc::Private => engine::Ipc::Private,
-                    Ipc::Host => engine::Ipc::Host,
-                },
-                ..Hardening::default()
+            ipc: match order.limits.ipc {
+                Ipc::Private => engine::Ipc::Private,
+                Ipc::Host => engine::Ipc::Host,
             },
             gpu: gpu.cloned(),
             ..ContainerSpec::default()

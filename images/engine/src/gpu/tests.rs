@@ -1,7 +1,6 @@
 use std::{fs, os::unix::fs::symlink, path::Path};
 
 use super::*;
-use crate::facts::ImageStore;
 
 /// A machine made of files: device nodes, `/proc` and driver libraries.
 struct Machine(tempfile::TempDir);
@@ -50,21 +49,11 @@ fn engine(product: Product, version: &str) -> EngineFacts {
     EngineFacts {
         product,
         version: version.to_owned(),
-        api_version: "1.41".to_owned(),
         endpoint: "unix:///var/run/docker.sock".to_owned(),
         storage_driver: None,
-        image_store: ImageStore::Graphdriver,
-        rootless: false,
-        cgroup_version: Some(2),
         runtimes: vec!["runc".to_owned()],
         cdi_spec_folders: Vec::new(),
         data_folder: None,
-        kernel: None,
-        operating_system: None,
-        cpus: None,
-        memory_bytes: None,
-        log_driver: None,
-        warnings: Vec::new(),
     }
 }
 

@@ -97,7 +97,7 @@ impl Bed {
     /// Whether the engine has an init process to give.
     pub(crate) async fn has_init(&self) -> bool {
         let container = self.start(&self.spec(&["exit", "0"])).await;
-        let has_init = container.relaxations().iter().all(|one| one.what != "init");
+        let has_init = container.fallbacks().iter().all(|one| one.what != "init");
         container.remove().await.unwrap();
         has_init
     }

@@ -9,7 +9,7 @@ use crate::{
 /// Something that the spec asked for as best effort and the engine refused, so
 /// that the container goes without.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Relaxation {
+pub struct Fallback {
     /// What was given up: `ulimits` (those of the spec), `default ulimits` (those that
     /// the engine sets by itself; this process's own are used) or `init`.
     pub what: String,
@@ -18,32 +18,32 @@ pub struct Relaxation {
 }
 
 impl Engine {
-    /// As [`relax`], and what the engine cannot do at all is remembered.
-    pub(crate) fn relax(
+    /// As [`fall_back`], and what the engine cannot do at all is remembered.
+    pub(crate) fn fall_back(
         &self,
         spec: &mut ContainerSpec,
-        given_up: &[Relaxation],
+        given_up: &[Fallback],
         message: &str,
-    ) -> Option<Relaxation> {
-        let relaxation = relax(spec, self.facts().product, given_up, message)?;
-        if relaxation.what != ULIMITS {
-            self.inner.remember(&relaxation);
+    ) -> Option<Fallback> {
+        let fallback = fall_back(spec, self.facts().product, given_up, message)?;
+        if fallback.what != ULIMITS {
+            self.inner.remember(&fallback);
         }
-        Some(relaxation)
+        Some(fallback)
     }
 }
 
 /// Gives up what is best effort where the engine's words say that this stood in
 /// the way; `None` where nothing can be given up any more.
-fn relax(
+fn fall_back(
     spec: &mut ContainerSpec,
     product: Product,
-    given_up: &[Relaxation],
+    given_up: &[Fallback],
     message: &str,
-) -> Option<Relaxation> {
+) -> Option<Fallback> {
     let words = message.to_lowercase();
-    let is_new = |what: &str| given_up.iter().all(|relaxation| relaxation.what != what);
-    let relaxation = |what: &str| Relaxation {
+    let is_new = |what: &str| given_up.iter().all(|fallback| fallback.what != what);
+    let fallback = |what: &str| Fallback {
         what: what.to_owned(),
         reason: message.trim().to_owned(),
     };
@@ -51,16 +51,16 @@ fn relax(
         // Podman raises two limits by itself, which a kernel refuses where the engine
         // runs inside of a container. What this process has, it can pass on.
         if product == Product::Podman && is_new(DEFAULT_ULIMITS) {
-            let relaxation = relaxation(DEFAULT_ULIMITS);
-            relaxation.apply(spec);
-            return Some(relaxation);
+            let fallback = fallback(DEFAULT_ULIMITS);
+            fallback.apply(spec);
+            return Some(fallback);
         }
         if is_new(ULIMITS) && !spec.limits.ulimits.is_empty() {
             spec.limits.ulimits = match product {
                 Product::Podman => own_ulimits(spec.limits.pids),
                 Product::Docker => Vec::new(),
             };
-            return Some(relaxation(ULIMITS));
+            return Some(fallback(ULIMITS));
         }
     }
     // Podman: "container-init binary not found on the host"; Docker: "exec:
@@ -68,15 +68,15 @@ fn relax(
     let no_init = words.contains("container-init")
         || words.contains("docker-init")
         || words.contains("catatonit");
-    if is_new(INIT) && spec.hardening.init && no_init {
-        let relaxation = relaxation(INIT);
-        relaxation.apply(spec);
-        return Some(relaxation);
+    if is_new(INIT) && !spec.without_init && no_init {
+        let fallback = fallback(INIT);
+        fallback.apply(spec);
+        return Some(fallback);
     }
     None
 }
 
-impl Relaxation {
+impl Fallback {
     /// What follows for a spec from something that the engine cannot do at all;
     /// nothing where it follows already.
     pub(crate) fn apply(&self, spec: &mut ContainerSpec) {
@@ -88,7 +88,7 @@ impl Relaxation {
                 ulimits.extend(asked_for);
                 spec.limits.ulimits = ulimits;
             }
-            INIT => spec.hardening.init = false,
+            INIT => spec.without_init = true,
             _ => {}
         }
     }
@@ -143,8 +143,8 @@ mod tests {
             hard: -1,
         });
         let mut given_up = Vec::new();
-        while let Some(relaxation) = relax(&mut spec, product, &given_up, message) {
-            given_up.push(relaxation);
+        while let Some(fallback) = fall_back(&mut spec, product, &given_up, message) {
+            given_up.push(fallback);
             assert!(given_up.len() < 5, "{given_up:?}");
         }
         let found: Vec<&str> = given_up.iter().map(|one| one.what.as_str()).collect();
@@ -156,7 +156,7 @@ mod tests {
             .map(|one| one.name.as_str())
             .collect();
         assert_eq!(names, limits, "{message}");
-        assert_eq!(spec.hardening.init, !found.contains(&"init"));
+        assert_eq!(spec.without_init, found.contains(&"init"));
     }
 
     #[test]
