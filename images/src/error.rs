@@ -9,6 +9,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its fields are")]
 #[non_exhaustive]
 pub enum Error {
     /// Neither a home folder nor `XDG_CACHE_HOME`.
@@ -21,12 +22,7 @@ pub enum Error {
          to a folder that is",
         folder.display()
     )]
-    CacheUnusable {
-        /// The cache.
-        folder: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    CacheUnusable { folder: PathBuf, source: io::Error },
 
     /// The cache cannot be cleared now.
     #[error(
@@ -34,30 +30,18 @@ pub enum Error {
          again once that has ended",
         folder.display()
     )]
-    CacheInUse {
-        /// The cache.
-        folder: PathBuf,
-    },
+    CacheInUse { folder: PathBuf },
 
     /// A file or folder could not be read or written.
     #[error("{}: {source}{}", path.display(), disk_hint(source))]
-    Io {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
 
     /// A file's content is not what was locked.
     #[error("{what} has the wrong content: expected {expected}, found {found}; {next}")]
     WrongHash {
-        /// The package or file.
         what: String,
-        /// What the lock says.
         expected: Digest,
-        /// What was there.
         found: Digest,
-        /// The next step.
         next: &'static str,
     },
 
@@ -68,11 +52,8 @@ pub enum Error {
          hashes were dropped: run again"
     )]
     StaleLayer {
-        /// The layer.
         layer: String,
-        /// What was kept.
         expected: Digest,
-        /// What was sent.
         found: Digest,
     },
 
@@ -83,46 +64,30 @@ pub enum Error {
         member.as_ref().map(|m| format!(" at `{m}`")).unwrap_or_default()
     )]
     BadWheel {
-        /// The wheel.
         wheel: PathBuf,
-        /// The file inside it.
         member: Option<String>,
-        /// Why.
         cause: String,
     },
 
     /// A file that should be an ELF binary.
     #[error("{} is not a readable ELF file: {cause}", file.display())]
-    NotElf {
-        /// Which.
-        file: PathBuf,
-        /// Why.
-        cause: String,
-    },
+    NotElf { file: PathBuf, cause: String },
 
     /// A program that is needed is not there.
     #[error("`{program}` is needed to {purpose}, and could not be started: {source}; {next}")]
     NoProgram {
-        /// The program.
         program: String,
-        /// What for.
         purpose: &'static str,
-        /// Why.
         source: io::Error,
-        /// The next step.
         next: &'static str,
     },
 
     /// A program ended with an error.
     #[error("{what} failed ({status}):\n{output}\n{next}")]
     ProgramFailed {
-        /// What it was doing.
         what: String,
-        /// How it ended.
         status: String,
-        /// The last lines that it wrote.
         output: String,
-        /// The next step.
         next: String,
     },
 
@@ -131,12 +96,7 @@ pub enum Error {
         "pip offers no {what} for this platform:\n{output}\nCheck the version, the network, \
          and pip's index settings (`python3 -m pip config list`)"
     )]
-    NotOffered {
-        /// The package and version.
-        what: String,
-        /// What pip said.
-        output: String,
-    },
+    NotOffered { what: String, output: String },
 
     /// A spec that cannot be read.
     #[error(transparent)]
@@ -149,11 +109,8 @@ pub enum Error {
     /// A base image without a digest.
     #[error("{error}{}", known.as_ref().map(|known| format!("; {known}")).unwrap_or_default())]
     Unpinned {
-        /// What the spec says.
         reference: String,
-        /// Which engine has it under which digest, where one has it.
         known: Option<String>,
-        /// Where it stands.
         error: Box<strict_yaml::YamlError>,
     },
 
@@ -164,11 +121,8 @@ pub enum Error {
          and load it here, or write `base: {{archive: FILE}}`"
     )]
     NoBaseImage {
-        /// The image.
         reference: String,
-        /// The engine asked.
         engine: String,
-        /// Why it was not pulled.
         cause: String,
     },
 
@@ -177,19 +131,13 @@ pub enum Error {
         "the base image {reference} is not in the cache yet; `cargo xtask images build` takes it \
          out of the engine"
     )]
-    BaseNotFetched {
-        /// The image.
-        reference: String,
-    },
+    BaseNotFetched { reference: String },
 
     /// A base that should hold a libtorch and does not.
     #[error("no libtorch {} the base: {cause}; {next}", place.as_ref().map_or("in".to_owned(), |place| format!("at {place} in")))]
     NothingInside {
-        /// Where it was looked for, where the spec says.
         place: Option<String>,
-        /// What was missing.
         cause: String,
-        /// The next step.
         next: &'static str,
     },
 
@@ -199,13 +147,9 @@ pub enum Error {
         folder.display()
     )]
     UnknownImage {
-        /// What was asked for.
         name: String,
-        /// A similar name.
         hint: String,
-        /// What there is.
         known: String,
-        /// Where it was looked for.
         folder: PathBuf,
     },
 
@@ -214,10 +158,7 @@ pub enum Error {
         "`{name}` cannot name an image; expected lower-case letters and digits with single \
          `.`, `_` or `-` between them, as in torch-2.11.0-cpu.yaml"
     )]
-    BadName {
-        /// The name.
-        name: String,
-    },
+    BadName { name: String },
 
     /// A lock that cannot be believed.
     #[error(
@@ -225,50 +166,31 @@ pub enum Error {
          `cargo xtask images lock`",
         file.display()
     )]
-    BadLock {
-        /// The lock.
-        file: PathBuf,
-        /// Why.
-        cause: String,
-    },
+    BadLock { file: PathBuf, cause: String },
 
     /// The lock does not fit the spec or what there is.
     #[error(
         "the lock of image {image} does not fit: {cause}; run `cargo xtask images lock {image}`"
     )]
-    LockDiffers {
-        /// The image.
-        image: String,
-        /// How.
-        cause: String,
-    },
+    LockDiffers { image: String, cause: String },
 
     /// An image cannot be built without a lock where one is required.
     #[error("image {image} has no lock; run `cargo xtask images lock {image}`")]
-    NoLock {
-        /// The image.
-        image: String,
-    },
+    NoLock { image: String },
 
     /// apt does not offer a package, or not in the locked version.
     #[error("apt offers no {what}: {cause}; {next}")]
     NoPackage {
-        /// Package and version.
         what: String,
-        /// What apt said.
         cause: String,
-        /// The next step.
         next: &'static str,
     },
 
     /// A base archive that cannot be used.
     #[error("the base archive {} cannot be used: {cause}; {next}", file.display())]
     BadBase {
-        /// The archive.
         file: PathBuf,
-        /// Why.
         cause: String,
-        /// The next step.
         next: &'static str,
     },
 
@@ -279,49 +201,30 @@ pub enum Error {
          check the engine's storage"
     )]
     LoadedWrong {
-        /// The image's name.
         reference: String,
-        /// What the engine has.
         found: String,
-        /// What it should have.
         expected: String,
     },
 
     /// A torch version that this crate has no tch for.
     #[error("torch {version} is not known to work; the known versions are {known}")]
-    UnknownTorch {
-        /// What was asked for.
-        version: String,
-        /// What there is.
-        known: String,
-    },
+    UnknownTorch { version: String, known: String },
 
     /// No PyTorch is installed, or not where it was said to be.
     #[error("no installed PyTorch {place}: {cause}; {next}")]
     NoTorch {
-        /// Where it was looked for.
         place: String,
-        /// What was missing.
         cause: String,
-        /// The next step.
         next: &'static str,
     },
 
     /// A folder that should hold a libtorch does not.
     #[error("{} is no libtorch folder: {cause}; expected lib/libtorch_cpu.so and lib/libc10.so in it", folder.display())]
-    NoLibtorch {
-        /// The folder.
-        folder: PathBuf,
-        /// What was missing.
-        cause: String,
-    },
+    NoLibtorch { folder: PathBuf, cause: String },
 
     /// The flavour that was asked for is not what is there.
     #[error("{} holds no CUDA libtorch (lib/libtorch_cuda.so is missing); use the cpu flavour, or another libtorch", folder.display())]
-    NoCuda {
-        /// The folder.
-        folder: PathBuf,
-    },
+    NoCuda { folder: PathBuf },
 
     /// A library needs others that neither libtorch nor the base has.
     #[error(
@@ -330,9 +233,7 @@ pub enum Error {
         missing.join(", ")
     )]
     MissingLibraries {
-        /// The libraries.
         missing: Vec<String>,
-        /// One library that needs the first of them.
         needed_by: String,
     },
 
@@ -343,11 +244,8 @@ pub enum Error {
         binary.display()
     )]
     GlibcTooOld {
-        /// The binary.
         binary: PathBuf,
-        /// What it needs.
         needs: Glibc,
-        /// What the base has.
         has: Glibc,
     },
 
@@ -359,30 +257,15 @@ pub enum Error {
          TORCHGAUGE_SCENARIO away to have it compiled",
         file.display()
     )]
-    NoScenario {
-        /// What was given.
-        file: PathBuf,
-        /// What it is instead.
-        cause: String,
-    },
+    NoScenario { file: PathBuf, cause: String },
 
     /// A bill of materials could not be written.
     #[error("the bill of materials of {image} could not be written: {cause}")]
-    Sbom {
-        /// The image.
-        image: String,
-        /// Why.
-        cause: String,
-    },
+    Sbom { image: String, cause: String },
 
     /// The scenario binary could not be built.
     #[error("building the scenario binary for libtorch {flavour} failed:\n{output}")]
-    ScenarioBuild {
-        /// The flavour.
-        flavour: String,
-        /// What cargo and the compiler said.
-        output: String,
-    },
+    ScenarioBuild { flavour: String, output: String },
 }
 
 fn disk_hint(error: &io::Error) -> &'static str {

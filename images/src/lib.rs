@@ -47,7 +47,7 @@ pub use inspect::{
     outdated::outdated,
     parts::{Parts, parts},
     sbom::{sbom, write_sbom},
-    verify::{Difference, Verification, verify},
+    verify::{ComparedLayer, Difference, Verification, verify},
 };
 pub use libtorch::{Libtorch, installed::installed_version};
 pub use load::{

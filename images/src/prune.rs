@@ -68,14 +68,17 @@ pub fn clear_cache(root: &Path, keep: Option<&[Image]>, dry_run: bool) -> Result
                 cleared.kept_bytes += size_bytes;
                 continue;
             }
-            if !dry_run {
-                remove(&cache, &thing)?;
-            }
             let name = thing.strip_prefix(cache.root()).unwrap_or(&thing);
             cleared.removed.push(Removed {
                 name: name.display().to_string(),
                 size_bytes,
             });
+        }
+    }
+    // All is weighed first: what goes has names elsewhere.
+    if !dry_run {
+        for removed in &cleared.removed {
+            remove(&cache, &cache.root().join(&removed.name))?;
         }
     }
     Ok(cleared)

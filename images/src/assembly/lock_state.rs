@@ -143,15 +143,14 @@ fn why_other(
             new.short()
         ));
     }
-    let tools = [
-        ("Rust compiler", &then.rust, &now.rust),
-        ("C++ compiler", &then.cxx, &now.cxx),
-        ("linker", &then.linker, &now.linker),
-        ("C library", &then.libc, &now.libc),
-        ("tch", &then.tch, &now.tch),
-    ];
-    let (tool, then, now) = tools.into_iter().find(|(_, then, now)| then != now)?;
-    Some(format!("the {tool} is `{now}`, and was `{then}`"))
+    let change = then.changes_to(now).into_iter().next()?;
+    let tool = |one: Option<String>| one.unwrap_or_default();
+    Some(format!(
+        "the {} is `{}`, and was `{}`",
+        change.name,
+        tool(change.second),
+        tool(change.first)
+    ))
 }
 
 #[cfg(test)]

@@ -226,7 +226,8 @@ mod tests {
                 .unwrap_err()
                 .to_string();
             assert!(
-                error.contains("libc6_1_amd64.deb") && error.contains("delete it"),
+                error.contains("libc6_1_amd64.deb")
+                    && error.contains("it was removed from the cache"),
                 "{error}"
             );
         }

@@ -43,14 +43,7 @@ pub fn outdated(image: &Image, sources: &Sources, cache: &Cache) -> Result<Vec<C
         LibtorchLock::Installed(installed) => &installed.version,
     };
     let here = toolchain::here(&sources.workspace, torch);
-    let old = &lock.toolchain;
-    found.extend(values(&[
-        ("Rust compiler", &old.rust, &here.rust),
-        ("C++ compiler", &old.cxx, &here.cxx),
-        ("linker", &old.linker, &here.linker),
-        ("C library", &old.libc, &here.libc),
-        ("tch", &old.tch, &here.tch),
-    ]));
+    found.extend(lock.toolchain.changes_to(&here));
     let compiled_from = lock.expected.image.as_ref().and_then(|image| image.sources);
     if let Some(old) = compiled_from {
         let new = tch_workspace::sources_digest(&sources.workspace, torch)?;

@@ -25,89 +25,15 @@ pub fn sbom(lock: &Lock) -> Result<String> {
         image: lock.image.clone(),
         cause,
     };
-    let mut components = Vec::new();
-    match &lock.base {
-        BaseLock::Debian(packages) => {
-            for package in packages {
-                let purl = format!(
-                    "pkg:deb/debian/{}@{}?arch={}",
-                    package.name,
-                    package.version.replace(':', "%3A").replace('+', "%2B"),
-                    package.architecture
-                );
-                components.push(component(
-                    &package.name,
-                    &package.version,
-                    &purl,
-                    package.sha256,
-                ));
-            }
-        }
-        BaseLock::Archive(digest) => {
-            let purl = format!("pkg:generic/base-archive@{digest}");
-            components.push(component(
-                "base-archive",
-                &digest.to_string(),
-                &purl,
-                *digest,
-            ));
-        }
-        BaseLock::Image(reference) => {
-            let mut base = Component::new(Classification::Container, reference, "", None);
-            base.version = None;
-            components.push(base);
-        }
-    }
-    match &lock.libtorch {
-        LibtorchLock::Wheels(wheels) => {
-            for wheel in &wheels.wheels {
-                let purl = format!(
-                    "pkg:pypi/{}@{}",
-                    wheel.name,
-                    wheel.version.replace('+', "%2B")
-                );
-                components.push(component(&wheel.name, &wheel.version, &purl, wheel.sha256));
-            }
-        }
-        LibtorchLock::Installed(installed) => {
-            for library in &installed.libraries {
-                let purl = format!(
-                    "pkg:generic/{}@{}",
-                    library.name,
-                    installed.name.replace('+', "%2B")
-                );
-                components.push(component(
-                    &library.name,
-                    &installed.name,
-                    &purl,
-                    library.sha256,
-                ));
-            }
-        }
-    }
-    if let Some(image) = &lock.expected.image {
-        let version = image.scenario.short();
-        let purl = format!("pkg:generic/torchgauge-scenario@{version}");
-        components.push(component(
-            "torchgauge-scenario",
-            &version,
-            &purl,
-            image.scenario,
-        ));
-    }
-    let about = Component::new(
-        Classification::Container,
-        &lock.image,
-        lock.libtorch.name(),
-        None,
-    );
+    let name = lock.libtorch.name();
+    let about = Component::new(Classification::Container, &lock.image, name, None);
     let bom = Bom {
-        serial_number: Some(serial_number(lock.seal).map_err(&failed)?),
+        serial_number: Some(serial_number(lock.seal).map_err(failed)?),
         metadata: Some(Metadata {
             component: Some(about),
             ..Metadata::default()
         }),
-        components: Some(Components(components)),
+        components: Some(Components(components(lock))),
         ..Bom::default()
     };
     let mut json = Vec::new();
@@ -116,6 +42,46 @@ pub fn sbom(lock: &Lock) -> Result<String> {
     let value: serde_json::Value =
         serde_json::from_slice(&json).map_err(|error| failed(error.to_string()))?;
     Ok(canonical::json(&value))
+}
+
+fn components(lock: &Lock) -> Vec<Component> {
+    let mut found: Vec<Component> = match &lock.base {
+        BaseLock::Debian(packages) => packages
+            .iter()
+            .map(|one| {
+                let kind = format!("deb/debian/{}", one.name);
+                let end = format!("?arch={}", one.architecture);
+                component(&kind, &one.name, &one.version, &end, one.sha256)
+            })
+            .collect(),
+        BaseLock::Archive(digest) => {
+            let (name, version) = ("base-archive", digest.to_string());
+            let mut base = component("generic/base-archive", name, &version, "", *digest);
+            base.purl = Purl::from_str(&format!("pkg:generic/{name}@{version}")).ok();
+            vec![base]
+        }
+        BaseLock::Image(reference) => {
+            let mut base = Component::new(Classification::Container, reference, "", None);
+            base.version = None;
+            vec![base]
+        }
+    };
+    match &lock.libtorch {
+        LibtorchLock::Wheels(wheels) => found.extend(wheels.wheels.iter().map(|one| {
+            let kind = format!("pypi/{}", one.name);
+            component(&kind, &one.name, &one.version, "", one.sha256)
+        })),
+        LibtorchLock::Installed(installed) => found.extend(installed.libraries.iter().map(|one| {
+            let kind = format!("generic/{}", one.name);
+            component(&kind, &one.name, &installed.name, "", one.sha256)
+        })),
+    }
+    if let Some(image) = &lock.expected.image {
+        let (name, version) = ("torchgauge-scenario", image.scenario.short());
+        let kind = format!("generic/{name}");
+        found.push(component(&kind, name, &version, "", image.scenario));
+    }
+    found
 }
 
 /// Writes the bill of materials into a file, whole or not at all.
@@ -138,14 +104,13 @@ fn serial_number(seal: Digest) -> Result<UrnUuid, String> {
     .map_err(|error| format!("{error:?}"))
 }
 
-fn component(name: &str, version: &str, purl: &str, sha256: Digest) -> Component {
-    let mut component = Component::new(
-        Classification::Library,
-        name,
-        version,
-        Some(purl.to_owned()),
-    );
-    component.purl = Purl::from_str(purl).ok();
+/// A component by its package URL, whose parts are the kind with the name, the version and what
+/// follows it.
+fn component(kind: &str, name: &str, version: &str, end: &str, sha256: Digest) -> Component {
+    let escaped = version.replace(':', "%3A").replace('+', "%2B");
+    let purl = format!("pkg:{kind}@{escaped}{end}");
+    let mut component = Component::new(Classification::Library, name, version, Some(purl.clone()));
+    component.purl = Purl::from_str(&purl).ok();
     component.hashes = Some(Hashes(vec![Hash {
         alg: HashAlgorithm::SHA_256,
         content: HashValue(sha256.hex()),

@@ -8,6 +8,8 @@ use std::{
     process::Command,
 };
 
+use serde::Serialize;
+
 use crate::{
     Assembly, Digest, Error, Image, Result,
     assembly::{Layer, assemble, sources::Sources},
@@ -18,24 +20,39 @@ use crate::{
 };
 
 /// What a second build gave.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Verification {
     /// The first build's ID (of its configuration).
+    #[serde(rename = "config_id")]
     pub expected: Digest,
     /// The second build's ID (of its configuration).
+    #[serde(rename = "second_config_id")]
     pub found: Digest,
-    /// Each layer: name, the first build's digest, the second's.
-    pub layers: Vec<(String, Digest, Digest)>,
+    /// The layers, from the bottom up.
+    pub layers: Vec<ComparedLayer>,
     /// The first difference, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub difference: Option<Difference>,
 }
 
+/// A layer's digest in both builds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ComparedLayer {
+    /// Its name.
+    pub name: String,
+    /// Of the first build.
+    pub first: Digest,
+    /// Of the second build.
+    pub second: Digest,
+}
+
 /// Where two builds of an image first differ.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// The layer, or `configuration`.
     pub layer: String,
     /// The file in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// What differs, in words.
     pub what: String,
@@ -79,7 +96,11 @@ pub(crate) fn compare(first: &Assembly, second: &Assembly) -> Result<Verificatio
         .layers
         .iter()
         .zip(&second.layers)
-        .map(|(a, b)| (a.name.to_owned(), a.id.digest, b.id.digest))
+        .map(|(a, b)| ComparedLayer {
+            name: a.name.to_owned(),
+            first: a.id.digest,
+            second: b.id.digest,
+        })
         .collect();
     Ok(Verification {
         expected: first.config_id,

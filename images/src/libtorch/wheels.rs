@@ -329,7 +329,7 @@ mod tests {
         let (_folder, cache, lock) = world();
         let wheel = pip::place_of(&lock.wheels[0], &cache);
         let mut damaged = fs::read(&wheel).unwrap();
-        damaged[40] ^= 1;
+        damaged[60] ^= 1;
         fs::write(&wheel, damaged).unwrap();
         let error = fetch(&lock, &cache).unwrap_err();
         assert!(matches!(error, Error::BadWheel { .. }), "{error}");

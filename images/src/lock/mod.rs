@@ -68,6 +68,24 @@ pub struct Toolchain {
     pub tch: String,
 }
 
+impl Toolchain {
+    /// What is another one now.
+    pub(crate) fn changes_to(&self, now: &Self) -> Vec<Change> {
+        let tools = |one: &Self| {
+            [
+                ("Rust compiler", &one.rust),
+                ("C++ compiler", &one.cxx),
+                ("linker", &one.linker),
+                ("C library", &one.libc),
+                ("tch", &one.tch),
+            ]
+            .map(|(name, tool)| (name.to_owned(), tool.clone()))
+            .into()
+        };
+        changes(&tools(self), &tools(now))
+    }
+}
+
 /// A Debian package.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

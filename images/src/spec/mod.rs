@@ -81,7 +81,7 @@ pub enum LibtorchSpec {
 }
 
 /// `libtorch` as it is written; which keys go together is checked afterwards.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WrittenLibtorch {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -96,7 +96,7 @@ struct WrittenLibtorch {
     inside: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum From {
     /// The wheels of PyPI, through pip.
@@ -150,80 +150,55 @@ impl TryFrom<WrittenLibtorch> for LibtorchSpec {
         const FORMS: &str = "expected {version: …, flavour: cpu or cuda, from: wheels}, \
                              {installed: auto or a site-packages folder} or {inside: auto or a \
                              site-packages folder of the base}";
-        match written {
-            WrittenLibtorch {
-                version: Some(version),
-                flavour: Some(flavour),
-                from: Some(From::Wheels),
-                installed: None,
-                inside: None,
-            } => Ok(Self::Wheels { version, flavour }),
-            WrittenLibtorch {
-                version: None,
-                flavour,
-                from: None,
-                installed: Some(folder),
-                inside: None,
-            } => Ok(Self::Installed {
-                folder: (folder != Path::new("auto")).then_some(folder),
-                flavour: flavour.unwrap_or(Flavour::Cuda),
-            }),
-            WrittenLibtorch {
-                version: None,
-                flavour,
-                from: None,
-                installed: None,
-                inside: Some(folder),
-            } => Ok(Self::Inside {
-                folder: (folder != "auto").then(|| folder.trim_matches('/').to_owned()),
-                flavour: flavour.unwrap_or(Flavour::Cuda),
-            }),
-            WrittenLibtorch {
-                installed: Some(_),
-                inside: Some(_),
-                ..
-            } => Err(format!(
+        let none = (None, None);
+        let flavour = written.flavour.unwrap_or(Flavour::Cuda);
+        match (written.installed, written.inside) {
+            (None, None) => match (written.version, written.flavour, written.from) {
+                (Some(version), Some(flavour), Some(From::Wheels)) => {
+                    Ok(Self::Wheels { version, flavour })
+                }
+                _ => Err(format!(
+                    "`version`, `flavour` or `from` is missing; {FORMS}"
+                )),
+            },
+            (Some(_), Some(_)) => Err(format!(
                 "`installed` is of this machine and `inside` of the base; {FORMS}"
             )),
-            WrittenLibtorch {
-                installed: Some(_), ..
-            }
-            | WrittenLibtorch {
-                inside: Some(_), ..
-            } => Err(format!(
+            _ if (written.version, written.from) != none => Err(format!(
                 "an installed PyTorch brings its own version: `version` and `from` do not go with \
                  `installed` and `inside`; {FORMS}"
             )),
-            _ => Err(format!(
-                "`version`, `flavour` or `from` is missing; {FORMS}"
-            )),
+            (Some(folder), None) => Ok(Self::Installed {
+                folder: (folder != Path::new("auto")).then_some(folder),
+                flavour,
+            }),
+            (None, Some(folder)) => Ok(Self::Inside {
+                folder: (folder != "auto").then(|| folder.trim_matches('/').to_owned()),
+                flavour,
+            }),
         }
     }
 }
 
 impl std::convert::From<LibtorchSpec> for WrittenLibtorch {
     fn from(spec: LibtorchSpec) -> Self {
+        let written = Self {
+            flavour: Some(spec.flavour()),
+            ..Self::default()
+        };
         match spec {
-            LibtorchSpec::Wheels { version, flavour } => Self {
+            LibtorchSpec::Wheels { version, .. } => Self {
                 version: Some(version),
-                flavour: Some(flavour),
                 from: Some(From::Wheels),
-                installed: None,
-                inside: None,
+                ..written
             },
-            LibtorchSpec::Installed { folder, flavour } => Self {
-                version: None,
-                flavour: Some(flavour),
-                from: None,
+            LibtorchSpec::Installed { folder, .. } => Self {
                 installed: Some(folder.unwrap_or_else(|| "auto".into())),
-                inside: None,
+                ..written
             },
-            LibtorchSpec::Inside { folder, flavour } => Self {
-                version: None,
-                flavour: Some(flavour),
-                from: None,
-                installed: None,
+            LibtorchSpec::Inside { folder, .. } => Self {
                 inside: Some(folder.unwrap_or_else(|| "auto".to_owned())),
+                ..written
             },
         }
     }

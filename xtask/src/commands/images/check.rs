@@ -19,56 +19,13 @@ use crate::{
 struct Verified {
     image: String,
     identical: bool,
-    config_id: String,
-    second_config_id: String,
     lock: ImageLock,
-    layers: Vec<VerifiedLayer>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    difference: Option<VerifiedDifference>,
+    #[serde(flatten)]
+    found: Verification,
     seconds: f64,
 }
 
-#[derive(Debug, Serialize)]
-struct VerifiedLayer {
-    name: String,
-    first: String,
-    second: String,
-}
-
-#[derive(Debug, Serialize)]
-struct VerifiedDifference {
-    layer: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    file: Option<String>,
-    what: String,
-}
-
 impl Verified {
-    fn new(image: &str, lock: ImageLock, found: &Verification, seconds: f64) -> Self {
-        Self {
-            image: image.to_owned(),
-            identical: found.is_identical(),
-            config_id: found.expected.to_string(),
-            second_config_id: found.found.to_string(),
-            lock,
-            layers: found
-                .layers
-                .iter()
-                .map(|(name, first, second)| VerifiedLayer {
-                    name: name.clone(),
-                    first: first.to_string(),
-                    second: second.to_string(),
-                })
-                .collect(),
-            difference: found.difference.as_ref().map(|found| VerifiedDifference {
-                layer: found.layer.clone(),
-                file: found.file.clone(),
-                what: found.what.clone(),
-            }),
-            seconds,
-        }
-    }
-
     fn print(&self, printer: &Printer) {
         let verdict = if self.identical {
             "identical"
@@ -77,11 +34,11 @@ impl Verified {
         };
         printer.line(&format!(
             "{}: {verdict}, {} ({:.1} s; {})",
-            self.image, self.config_id, self.seconds, self.lock
+            self.image, self.found.expected, self.seconds, self.lock
         ));
-        for layer in &self.layers {
+        for layer in &self.found.layers {
             let told = if layer.first == layer.second {
-                layer.first.clone()
+                layer.first.to_string()
             } else {
                 format!("{} against {}", layer.first, layer.second)
             };
@@ -105,12 +62,13 @@ pub(super) async fn verify(
         let (sources, cache) = (sources.clone(), cache.clone());
         let (again, name) = (Arc::clone(&first), image.name.clone());
         let found = blocking(move || Ok(build_again(&image, &again, &sources, &cache)?)).await?;
-        let verified = Verified::new(
-            &name,
-            lock_of(&first.facts.lock),
-            &found,
-            begun.elapsed().as_secs_f64(),
-        );
+        let verified = Verified {
+            image: name,
+            identical: found.is_identical(),
+            lock: lock_of(&first.facts.lock),
+            found,
+            seconds: begun.elapsed().as_secs_f64(),
+        };
         if format != Format::Json {
             verified.print(printer);
         }
@@ -121,7 +79,7 @@ pub(super) async fn verify(
     }
     let differing = all
         .into_iter()
-        .find_map(|verified| Some((verified.image, verified.difference?)));
+        .find_map(|verified| Some((verified.image, verified.found.difference?)));
     match differing {
         None => Ok(()),
         Some((image, difference)) => Err(Error::NotReproducible {

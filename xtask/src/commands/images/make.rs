@@ -4,7 +4,7 @@ use std::{path::Path, time::Instant};
 
 use bytesize::ByteSize;
 use engine::{Endpoint, Engine};
-use images::{Cache, Image, Loaded, LockState, LockUse, Sources};
+use images::{Cache, Digest, Image, Loaded, LockState, LockUse, Sources, lock::ExpectedLayer};
 use record::ImageLock;
 use serde::Serialize;
 
@@ -21,25 +21,18 @@ struct Built {
     image: String,
     reference: String,
     id: String,
-    config_id: String,
-    manifest_id: String,
+    config_id: Digest,
+    manifest_id: Digest,
     engine: String,
     lock: ImageLock,
     libtorch: String,
     size_bytes: u64,
-    layers: Vec<BuiltLayer>,
+    layers: Vec<ExpectedLayer>,
     /// `already-there`, `thin` or `full`.
     loaded: &'static str,
     sent_bytes: u64,
     assemble_seconds: f64,
     load_seconds: f64,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct BuiltLayer {
-    pub(super) name: String,
-    pub(super) digest: String,
-    pub(super) size_bytes: u64,
 }
 
 pub(super) async fn build(
@@ -85,22 +78,13 @@ async fn build_one(
         image: ready.facts.name.clone(),
         reference: ready.reference,
         id: ready.id,
-        config_id: assembly.config_id.to_string(),
-        manifest_id: assembly.manifest_id.to_string(),
+        config_id: assembly.config_id,
+        manifest_id: assembly.manifest_id,
         engine: engine.facts().describe(),
         lock: lock_of(&ready.facts.lock),
         libtorch: ready.facts.libtorch_name.clone(),
         size_bytes: ready.facts.size_bytes(),
-        layers: ready
-            .facts
-            .layers
-            .iter()
-            .map(|layer| BuiltLayer {
-                name: layer.name.clone(),
-                digest: layer.digest.to_string(),
-                size_bytes: layer.size_bytes,
-            })
-            .collect(),
+        layers: ready.facts.layers.clone(),
         loaded,
         sent_bytes,
         assemble_seconds,

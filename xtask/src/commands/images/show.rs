@@ -5,13 +5,12 @@ use std::path::Path;
 use bytesize::ByteSize;
 use engine::{Endpoint, Engine};
 use images::{
-    Base, Catalog, Image, LibtorchSpec,
+    Base, Catalog, Digest, Image, LibtorchSpec,
     inventory::{self, Present},
-    lock::{BaseLock, LibtorchLock, Lock, Toolchain},
+    lock::{BaseLock, ExpectedLayer, LibtorchLock, Lock, Toolchain},
 };
 use serde::Serialize;
 
-use super::make::BuiltLayer;
 use crate::{cli::Format, error::Result, printer::Printer, table::table};
 
 /// An engine that has an image.
@@ -58,14 +57,14 @@ struct Locked {
     platform: String,
     toolchain: Toolchain,
     /// The image's ID on Docker's graph drivers and on Podman.
-    config_id: Option<String>,
+    config_id: Option<Digest>,
     /// The image's ID on Docker's containerd store.
-    manifest_id: Option<String>,
+    manifest_id: Option<Digest>,
     size_bytes: u64,
     /// What the wheels hold that torch requires, unpacked.
     #[serde(skip_serializing_if = "Option::is_none")]
     wheels_unpacked_bytes: Option<u64>,
-    layers: Vec<BuiltLayer>,
+    layers: Vec<ExpectedLayer>,
     packages: Vec<Package>,
     libraries: Vec<LibraryWords>,
 }
@@ -74,7 +73,7 @@ struct Locked {
 struct Package {
     name: String,
     version: String,
-    sha256: String,
+    sha256: Digest,
 }
 
 #[derive(Debug, Serialize)]
@@ -254,7 +253,7 @@ fn locked(lock: &Lock) -> Locked {
             .map(|package| Package {
                 name: package.name.clone(),
                 version: package.version.clone(),
-                sha256: package.sha256.to_string(),
+                sha256: package.sha256,
             })
             .collect(),
         BaseLock::Archive(_) | BaseLock::Image(_) => Vec::new(),
@@ -265,14 +264,14 @@ fn locked(lock: &Lock) -> Locked {
         packages.extend(wheels.wheels.iter().map(|wheel| Package {
             name: wheel.name.clone(),
             version: wheel.version.clone(),
-            sha256: wheel.sha256.to_string(),
+            sha256: wheel.sha256,
         }));
     }
     Locked {
         platform: lock.platform.clone(),
         toolchain: lock.toolchain.clone(),
-        config_id: image.map(|image| image.config_id.to_string()),
-        manifest_id: image.map(|image| image.manifest_id.to_string()),
+        config_id: image.map(|image| image.config_id),
+        manifest_id: image.map(|image| image.manifest_id),
         size_bytes: locked_size(lock),
         wheels_unpacked_bytes,
         layers: lock
@@ -280,11 +279,7 @@ fn locked(lock: &Lock) -> Locked {
             .layers
             .iter()
             .chain(image.map(|image| &image.layer))
-            .map(|layer| BuiltLayer {
-                name: layer.name.clone(),
-                digest: layer.digest.to_string(),
-                size_bytes: layer.size_bytes,
-            })
+            .cloned()
             .collect(),
         packages,
         libraries: lock
@@ -316,9 +311,9 @@ fn print(inspected: &Inspected, format: Format, printer: &Printer) {
                 locked.toolchain.rust, locked.toolchain.cxx, locked.toolchain.tch
             ),
         );
-        let id = |id: &Option<String>| id.clone().unwrap_or_else(|| "not locked".to_owned());
-        row("ID on Docker and Podman", id(&locked.config_id));
-        row("ID on containerd's store", id(&locked.manifest_id));
+        let id = |id: Option<Digest>| id.map_or("not locked".to_owned(), |id| id.to_string());
+        row("ID on Docker and Podman", id(locked.config_id));
+        row("ID on containerd's store", id(locked.manifest_id));
         let size = ByteSize::b(locked.size_bytes);
         row(
             "size",
