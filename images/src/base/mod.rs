@@ -7,7 +7,13 @@ pub(crate) mod debian;
 pub(crate) mod filesystem;
 pub(crate) mod image;
 
-use std::{collections::BTreeSet, fs::File, io, path::Path, process::Command};
+use std::{
+    collections::BTreeSet,
+    fs::{self, File},
+    io,
+    path::Path,
+    process::Command,
+};
 
 use crate::{
     Digest, Error, Glibc, Result, atomic_write,
@@ -74,7 +80,9 @@ pub(crate) fn ready(base: &Base, lock: Option<&BaseLock>, cache: &Cache) -> Resu
                     reference: reference.clone(),
                 });
             }
-            let mut ready = archive(&place, cache)?;
+            // One that cannot be read is taken out of the engine again.
+            let mut ready =
+                archive(&place, cache).inspect_err(|_| drop(fs::remove_file(&place)))?;
             ready.lock = BaseLock::Image(reference.clone());
             Ok(ready)
         }
