@@ -157,8 +157,7 @@ async fn libtorch_steps(root: &Path, podman: Option<&str>, printer: &Printer) ->
             Ok(command)
         };
         let tree = target(&root).join("examples");
-        let mut examples_with_libtorch =
-            images::scenario::cargo("check", &tree, &sources.target, &libtorch)?;
+        let mut examples_with_libtorch = images::cargo("check", &tree, &sources.target, &libtorch)?;
         examples_with_libtorch.args(["--package", "scenario"]);
         Ok(vec![
             Step {
