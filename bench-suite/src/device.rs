@@ -13,9 +13,9 @@ pub enum Choice {
     Auto,
     /// The CPU.
     Cpu,
-    /// A GPU: the first that may be used, or the one with this index as NVML counts.
-    Cuda(Option<u32>),
-    /// Several GPUs, over which runs are spread.
+    /// The first GPU that may be used.
+    Gpu,
+    /// GPUs with these indices as NVML counts, over which runs are spread.
     Gpus(Vec<u32>),
 }
 
@@ -24,14 +24,20 @@ impl FromStr for Choice {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
-            "auto" => Ok(Self::Auto),
-            "cuda" => Ok(Self::Cuda(None)),
-            _ if text.contains(',') => several(text),
-            _ => text.parse().map(|device| match device {
-                Device::Cpu => Self::Cpu,
-                Device::Cuda(index) => Self::Cuda(Some(index)),
-            }),
+            "auto" => return Ok(Self::Auto),
+            "cuda" => return Ok(Self::Gpu),
+            _ => {}
         }
+        let Some(indices) = text.strip_prefix("cuda:") else {
+            return text.parse::<Device>().map(|_| Self::Cpu);
+        };
+        let mut gpus = Vec::new();
+        for index in indices.split(',') {
+            if let Device::Cuda(gpu) = format!("cuda:{index}").parse()? {
+                gpus.push(gpu);
+            }
+        }
+        Ok(Self::Gpus(gpus))
     }
 }
 
@@ -40,31 +46,13 @@ impl fmt::Display for Choice {
         match self {
             Self::Auto => f.write_str("auto"),
             Self::Cpu => f.write_str("cpu"),
-            Self::Cuda(None) => f.write_str("cuda"),
-            Self::Cuda(Some(index)) => write!(f, "cuda:{index}"),
+            Self::Gpu => f.write_str("cuda"),
             Self::Gpus(indices) => {
                 let words: Vec<_> = indices.iter().map(u32::to_string).collect();
                 write!(f, "cuda:{}", words.join(","))
             }
         }
     }
-}
-
-/// `cuda:0,1`; each GPU is one that a device of its own could be.
-fn several(text: &str) -> Result<Choice, ParseDeviceError> {
-    let indices = text.strip_prefix("cuda:").unwrap_or(text).split(',');
-    let gpu = |index: &str| format!("cuda:{index}").parse();
-    let mut gpus = Vec::new();
-    for index in indices {
-        if let Device::Cuda(index) = gpu(index)? {
-            gpus.push(index);
-        }
-    }
-    if !text.starts_with("cuda:") {
-        // For the message.
-        text.parse::<Device>()?;
-    }
-    Ok(Choice::Gpus(gpus))
 }
 
 /// Why the device that was asked for cannot be used.
@@ -108,48 +96,41 @@ impl Choice {
         machine: &Machine,
         visible: Option<&str>,
     ) -> Result<Vec<Device>, DeviceError> {
-        let Self::Gpus(gpus) = self else {
-            return Ok(vec![self.one(machine, visible)?]);
+        let gpus = match self {
+            Self::Cpu => return Ok(vec![Device::Cpu]),
+            Self::Auto => {
+                let gpu = first(machine, visible)?;
+                return Ok(vec![gpu.map_or(Device::Cpu, Device::Cuda)]);
+            }
+            Self::Gpu => {
+                return match first(machine, visible)? {
+                    Some(index) => Ok(vec![Device::Cuda(index)]),
+                    None => Err(match visible {
+                        Some(value) if !machine.gpus.is_empty() => DeviceError::Hidden {
+                            value: value.to_owned(),
+                            there: gpus(machine),
+                        },
+                        _ => no_gpu(),
+                    }),
+                };
+            }
+            Self::Gpus(gpus) => gpus,
         };
         let mut devices = Vec::new();
         for &asked in gpus {
-            let device = Self::Cuda(Some(asked)).one(machine, visible)?;
-            if devices.contains(&device) {
+            if machine.gpus.is_empty() {
+                return Err(no_gpu());
+            }
+            if !machine.gpus.iter().any(|gpu| gpu.index == asked) {
+                let there = self::gpus(machine);
+                return Err(DeviceError::NoSuchGpu { asked, there });
+            }
+            if devices.contains(&Device::Cuda(asked)) {
                 return Err(DeviceError::Twice { asked });
             }
-            devices.push(device);
+            devices.push(Device::Cuda(asked));
         }
         Ok(devices)
-    }
-
-    fn one(&self, machine: &Machine, visible: Option<&str>) -> Result<Device, DeviceError> {
-        match *self {
-            Self::Gpus(_) => Err(no_gpu()),
-            Self::Cpu => Ok(Device::Cpu),
-            Self::Cuda(Some(asked)) => {
-                if machine.gpus.iter().any(|gpu| gpu.index == asked) {
-                    return Ok(Device::Cuda(asked));
-                }
-                if machine.gpus.is_empty() {
-                    return Err(no_gpu());
-                }
-                Err(DeviceError::NoSuchGpu {
-                    asked,
-                    there: gpus(machine),
-                })
-            }
-            Self::Cuda(None) => match first(machine, visible)? {
-                Some(index) => Ok(Device::Cuda(index)),
-                None => Err(match visible {
-                    Some(value) if !machine.gpus.is_empty() => DeviceError::Hidden {
-                        value: value.to_owned(),
-                        there: gpus(machine),
-                    },
-                    _ => no_gpu(),
-                }),
-            },
-            Self::Auto => Ok(first(machine, visible)?.map_or(Device::Cpu, Device::Cuda)),
-        }
     }
 }
 
@@ -202,7 +183,7 @@ fn gpus(machine: &Machine) -> String {
 /// A GPU is named by its UUID, which means the same inside and outside a container; in the run
 /// it is then `cuda:0`. On the CPU the variable hides every GPU.
 #[must_use]
-pub fn environment(device: Device, machine: &Machine) -> Vec<(String, String)> {
+pub fn environment(device: Device, machine: &Machine) -> [(String, String); 2] {
     let value = match device {
         Device::Cpu => String::new(),
         Device::Cuda(index) => machine
@@ -211,7 +192,7 @@ pub fn environment(device: Device, machine: &Machine) -> Vec<(String, String)> {
             .find(|gpu| gpu.index == index)
             .map_or_else(|| index.to_string(), |gpu| gpu.uuid.clone()),
     };
-    vec![
+    [
         // So that an index, where one must be used, counts as NVML does.
         ("CUDA_DEVICE_ORDER".into(), "PCI_BUS_ID".into()),
         ("CUDA_VISIBLE_DEVICES".into(), value),

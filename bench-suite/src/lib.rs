@@ -1,20 +1,17 @@
 //! How it is measured: plan, executors, monitors, sessions.
 
 pub mod device;
-pub mod execute;
+pub mod executors;
 pub mod fit;
-pub mod gpu_lock;
+pub mod host;
 mod invariants;
 pub mod live;
 mod log;
-pub mod machine;
-pub mod monitor;
-pub mod nvml;
 pub mod outcome;
 pub mod overhead;
 pub mod plan;
 pub mod results;
+pub mod scratch_run;
 pub mod session;
 pub mod suite;
-pub mod trial;
 mod validity;

@@ -6,9 +6,9 @@ use record::Outcome;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    execute::{Executor, Order},
+    executors::{Executor, Order},
     plan::{Cell, Plan},
-    trial::{self, Ground, TrialError},
+    scratch_run::{self, ScratchError, ScratchRuns},
 };
 
 /// The part of the measuring whose cost is asked for.
@@ -56,13 +56,13 @@ pub struct Ended<'a> {
 pub async fn measure(
     part: Part,
     plan: &Plan,
-    ground: Ground<'_>,
+    runs: ScratchRuns<'_>,
     executor: &dyn Executor,
     cancel: &CancellationToken,
     tell: &mut dyn FnMut(Ended<'_>),
-) -> (Vec<Vec<Pair>>, Result<(), TrialError>) {
+) -> (Vec<Vec<Pair>>, Result<(), ScratchError>) {
     let mut pairs = vec![Vec::new(); plan.cells.len()];
-    let ended = fill(&mut pairs, part, plan, ground, executor, cancel, tell).await;
+    let ended = fill(&mut pairs, part, plan, runs, executor, cancel, tell).await;
     (pairs, ended)
 }
 
@@ -70,11 +70,11 @@ async fn fill(
     pairs: &mut [Vec<Pair>],
     part: Part,
     plan: &Plan,
-    ground: Ground<'_>,
+    runs: ScratchRuns<'_>,
     executor: &dyn Executor,
     cancel: &CancellationToken,
     tell: &mut dyn FnMut(Ended<'_>),
-) -> Result<(), TrialError> {
+) -> Result<(), ScratchError> {
     let mut random = ChaCha8Rng::seed_from_u64(plan.order_seed);
     for block in 0..plan.blocks {
         for (number, cell) in plan.cells.iter().enumerate() {
@@ -87,7 +87,7 @@ async fn fill(
                 let kind = if with { "with" } else { "bare" };
                 let name = format!("b{block}-{number:03}-{kind}");
                 let change = |order: &mut Order| part.set(order, with);
-                let ran = trial::run(ground, cell, &name, change, executor, cancel).await?;
+                let ran = scratch_run::run(runs, cell, &name, change, executor, cancel).await?;
                 let speed = ran
                     .metrics
                     .and_then(|metrics| metrics.summary.throughput_samples_per_second);

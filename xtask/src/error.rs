@@ -2,7 +2,7 @@
 
 use std::{error::Error as StdError, io, path::PathBuf};
 
-use bench_suite::suite::SuiteError;
+use bench_suite::{executors::ExecutorError, suite::SuiteError};
 use reports::format::plural;
 
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
@@ -96,7 +96,7 @@ pub(crate) enum Error {
     SmallBudget { budget: u64 },
     #[error(
         "nothing fits {}: not one sample in a batch, in any combination; the table says how the \
-         tries ended. Give more --memory, or a scenario with a smaller model",
+         attempts ended. Give more --memory, or a scenario with a smaller model",
         iec(*budget)
     )]
     NothingFits { budget: u64 },
@@ -106,13 +106,13 @@ pub(crate) enum Error {
     )]
     NothingToFit(String),
     #[error(transparent)]
-    Trial(#[from] bench_suite::trial::TrialError),
+    Scratch(#[from] bench_suite::scratch_run::ScratchError),
     #[error(transparent)]
     Listen(#[from] bench_suite::live::ListenError),
     #[error(transparent)]
-    GpuLock(#[from] bench_suite::gpu_lock::GpuLockError),
+    GpuLock(#[from] bench_suite::host::GpuLockError),
     #[error(transparent)]
-    Mock(#[from] bench_suite::execute::MockError),
+    Executor(ExecutorError),
     #[error(transparent)]
     Plan(#[from] bench_suite::plan::PlanError),
     #[error(transparent)]
@@ -125,11 +125,6 @@ pub(crate) enum Error {
         image: String,
         device: protocol::Device,
     },
-    #[error(
-        "containers of {engine} do not reach the GPU:\n  {tried}\n\
-         `--engine process` goes without containers; `cargo xtask doctor` says more"
-    )]
-    NoGpuInContainers { engine: String, tried: String },
     #[error("{failed} of {planned} runs failed; the report says why each did")]
     RunsFailed { failed: usize, planned: usize },
     #[error(
@@ -137,8 +132,6 @@ pub(crate) enum Error {
         folder.display()
     )]
     Unfinished { remaining: usize, folder: PathBuf },
-    #[error("{broken} things that every run needs do not work")]
-    Unfit { broken: usize },
     #[error("of the claims, {refuted} are refuted and {undecided} cannot be told")]
     Claims { refuted: usize, undecided: usize },
     #[error("the gate failed: {}", plural(*failing, "metric", "metrics"))]
@@ -179,6 +172,19 @@ pub(crate) enum Error {
     BarsMissed { missed: usize },
     #[error("{step} failed; to see it alone, run: {command}")]
     TestsFailed { step: &'static str, command: String },
+}
+
+/// What an image could not be made for is this program's own error.
+impl From<ExecutorError> for Error {
+    fn from(error: ExecutorError) -> Self {
+        match error {
+            ExecutorError::Image(source) => match source.downcast() {
+                Ok(own) => *own,
+                Err(other) => Self::Executor(ExecutorError::Image(other)),
+            },
+            other => Self::Executor(other),
+        }
+    }
 }
 
 /// Bytes in words, in powers of 1024.

@@ -2,8 +2,8 @@
 
 mod cli;
 mod commands;
-mod ending;
 mod error;
+mod exit_code;
 mod printer;
 mod progress;
 mod table;

@@ -16,7 +16,7 @@ pub struct ImageFacts {
     pub id: Option<String>,
     /// libtorch's version.
     pub libtorch_version: String,
-    /// Which build of it, such as `cpu` or `cu130`.
+    /// Which build of it, such as `2.11.0+cu130`.
     pub flavour: String,
     /// What the image stands on.
     pub base: Option<String>,

@@ -21,12 +21,12 @@ pub use claim::{CellChoice, Claim, Expectation, Range};
 pub use folder::{FolderError, Records, SessionFolder};
 pub use image::{ImageChange, ImageFacts, ImageLock, ImageParts, Part, PartValue, image_changes};
 pub use machine::{Cpu, Gpu, Machine};
-pub use monitor::{Extent, Monitor, Sample, Series, Stretch, thinned};
+pub use monitor::{Extent, GpuInterval, Monitor, Sample, Series, thinned};
 pub use outcome::{Outcome, Reason, Stage};
 pub use parts::MemoryParts;
 pub use run::{HarnessCost, Isolation, Metrics, Record, StepTimes};
 pub use session::{
-    CellPlan, Conduct, Deciding, EngineFacts, Look, LookEnd, Session, SidesCompared, Tool,
+    CellPlan, Deciding, EngineFacts, Look, LookEnd, RunPolicy, Session, SidesCompared, Tool,
 };
 pub use validity::{Before, Validity, ValidityLimits};
 pub use window::{Peaks, Reading, Window};

@@ -89,12 +89,12 @@ pub struct Monitor {
     /// When each of these held: a reason for which the GPU held its clocks back, or `others`
     /// using it. By reason, then time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub gpu_stretches: Vec<Stretch>,
+    pub gpu_intervals: Vec<GpuInterval>,
 }
 
-/// Something that held at one sample after another. As exact as samples are apart.
+/// Something about the GPU that held at one sample after another. As exact as samples are apart.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Stretch {
+pub struct GpuInterval {
     /// What held.
     pub reason: String,
     /// Its first sample, in seconds since the run's start.
@@ -103,8 +103,8 @@ pub struct Stretch {
     pub to_seconds: f64,
 }
 
-impl Stretch {
-    /// The reason of a stretch in which others used the GPU.
+impl GpuInterval {
+    /// The reason of an interval in which others used the GPU.
     pub const OTHERS: &str = "others";
 }
 

@@ -26,6 +26,15 @@ impl Outcome {
     pub fn is_ok(&self) -> bool {
         matches!(self, Self::Ok)
     }
+
+    /// Why the run failed; `None` where it did not.
+    #[must_use]
+    pub fn reason(&self) -> Option<Reason> {
+        match self {
+            Self::Ok => None,
+            Self::Failed { reason, .. } => Some(*reason),
+        }
+    }
 }
 
 /// Where a run failed: a stretch of the harness, or a phase of the workload.

@@ -180,21 +180,31 @@ impl StepTimes {
 }
 
 /// What separated a run from the rest of the machine.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "engine", rename_all = "kebab-case")]
-pub enum Isolation {
-    /// A fresh container.
-    Container {
-        /// Its ID.
-        id: Option<String>,
-        /// How it reached the GPU: `cdi`, `nvidia-runtime` or `passthrough`.
-        gpu_path: Option<String>,
-    },
-    /// A plain process.
-    Process {
-        /// What a container would have separated.
-        missing: Vec<String>,
-    },
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Isolation {
+    /// What it ran in, such as `container` or `process`.
+    pub engine: String,
+    /// The container's ID.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// How a container reached the GPU: `cdi`, `nvidia-runtime` or `passthrough`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_path: Option<String>,
+    /// What a container would have separated, and was not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
+}
+
+impl Isolation {
+    /// Of a run in an engine that separates none of these.
+    #[must_use]
+    pub fn without(engine: &str, missing: &[&str]) -> Self {
+        Self {
+            engine: engine.to_owned(),
+            missing: missing.iter().map(|&what| what.to_owned()).collect(),
+            ..Self::default()
+        }
+    }
 }
 
 /// What the harness itself took, in seconds: everything but the workload's own phases.

@@ -51,7 +51,7 @@ pub struct Session {
     pub deciding: Option<Deciding>,
     /// How runs are carried out.
     #[serde(default)]
-    pub conduct: Conduct,
+    pub policy: RunPolicy,
     /// What the reader should know, such as why no container was used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -60,15 +60,15 @@ pub struct Session {
 /// How runs are carried out.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Conduct {
+pub struct RunPolicy {
     /// The GPUs that runs are spread over; empty where everything runs on the session's device.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<Device>,
     /// Whether other sessions may measure on the same GPU at the same time.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub shares_gpu: bool,
-    /// How often a run is tried again that the engine failed. What the workload failed is never
-    /// tried again; how often a contaminated run is repeated stands in its record.
+    /// How often a run is attempted again that the engine failed. What the workload failed is never
+    /// attempted again; how often a contaminated run is repeated stands in its record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine_retries: Option<u32>,
 }

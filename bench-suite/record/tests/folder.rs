@@ -26,9 +26,7 @@ fn record(run: &str) -> Record {
         attempt: 1,
         started_at: "2026-01-02T03:04:05Z".parse().unwrap(),
         wall_seconds: 1.5,
-        isolation: Isolation::Process {
-            missing: vec!["memory limit".into()],
-        },
+        isolation: Isolation::without("process", &["memory limit"]),
         outcome: Outcome::Failed {
             reason: Reason::TimeLimit,
             stage: Stage::Start,

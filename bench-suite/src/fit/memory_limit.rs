@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use record::{Monitor, Outcome, Reason};
 
-use crate::execute::Order;
+use crate::executors::Order;
 
 /// Of the limit: from here on a container's memory counts as full. What the kernel takes back to
 /// stay below the limit it takes before the last page.

@@ -23,9 +23,9 @@ pub use pareto::{Choice, advice, front};
 use search::{Answer, Grain, Search};
 
 use crate::{
-    execute::{Executor, Order},
+    executors::{Executor, Order},
     plan::{Cell, Plan},
-    trial::{self, Ground, TrialError},
+    scratch_run::{self, ScratchError, ScratchRuns},
 };
 
 /// No budget is smaller: engines refuse a container with less.
@@ -38,7 +38,7 @@ pub struct Question<'a> {
     /// are one question.
     pub plan: &'a Plan,
     /// Where the runs are made.
-    pub ground: Ground<'a>,
+    pub runs: ScratchRuns<'a>,
     /// The memory limit.
     pub memory_bytes: u64,
     /// Largest batch that is attempt.
@@ -97,7 +97,7 @@ pub async fn find(
     executor: &dyn Executor,
     cancel: &CancellationToken,
     tell: &mut dyn FnMut(&Found, &Attempt),
-) -> Result<Vec<Found>, TrialError> {
+) -> Result<Vec<Found>, ScratchError> {
     let mut all = Vec::new();
     for (number, cell) in combinations(question.plan).into_iter().enumerate() {
         let mut found = Found {
@@ -182,14 +182,14 @@ async fn one(
     limit: &MemoryLimit,
     executor: &dyn Executor,
     cancel: &CancellationToken,
-) -> Result<Attempt, TrialError> {
+) -> Result<Attempt, ScratchError> {
     let change = |order: &mut Order| {
         if let Some(batch) = Positive::new(batch) {
             order.asked.variant.batch = batch;
         }
         limit.shape(order, batch);
     };
-    let ran = trial::run(question.ground, cell, name, change, executor, cancel).await?;
+    let ran = scratch_run::run(question.runs, cell, name, change, executor, cancel).await?;
     let peak_bytes = ran.metrics.as_ref().and_then(|metrics| {
         let memory = &metrics.summary.memory;
         if limit.is_cuda {

@@ -1,9 +1,6 @@
 //! What a session tells, as `OpenMetrics`.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64};
 
 use metrics::Metric;
 use prometheus_client::{
@@ -13,8 +10,11 @@ use prometheus_client::{
 };
 use record::{CellPlan, Outcome, Record};
 
-use super::{Live, Reading};
-use crate::session::{Progress, Subscriber, Totals};
+use super::Live;
+use crate::{
+    host::Sampled,
+    session::{Progress, Subscriber, Totals},
+};
 
 type Number = Gauge<f64, AtomicU64>;
 
@@ -55,63 +55,50 @@ struct Shown {
     ended: Family<OutcomeLabels, Counter>,
     cells: Vec<(&'static Metric, Family<CellLabels, Number>)>,
     last_record: Number,
-    runs: Vec<LiveMetric>,
+    runs: Vec<(Sampled, Family<RunLabels, Number>)>,
 }
 
-/// One live metric of every run under way.
-struct LiveMetric {
-    family: Family<RunLabels, Number>,
-    of: fn(&Reading) -> Option<f64>,
-}
-
-impl fmt::Debug for LiveMetric {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LiveMetric")
-            .field("family", &self.family)
-            .finish_non_exhaustive()
-    }
-}
-
-type LiveEntry = (&'static str, &'static str, fn(&Reading) -> Option<f64>);
-
-const LIVE: [LiveEntry; 8] = [
+/// What is shown of every run under way: name, help, and which readings.
+const LIVE: [(&str, &str, Sampled); 8] = [
     (
         "run_memory_bytes",
         "Memory of the container or process of a run under way",
-        |reading| reading.memory_bytes,
+        Sampled::MemoryBytes,
     ),
     (
         "run_cpu_cores",
         "CPUs' worth of time that a run under way uses",
-        |reading| reading.cpu_cores,
+        Sampled::CpuCores,
     ),
     (
         "run_pids",
         "Threads and processes of a run under way",
-        |reading| reading.pids,
+        Sampled::Pids,
     ),
     (
         "gpu_used_bytes",
-        "Bytes of the GPU in use by everybody",
-        |reading| reading.gpu_used_bytes,
+        "Bytes of the GPU in use by all processes",
+        Sampled::GpuUsedBytes,
     ),
     (
         "gpu_utilization_percent",
         "Share of time with a kernel running on the GPU",
-        |reading| reading.gpu_utilization_percent,
+        Sampled::GpuUtilizationPercent,
     ),
-    ("gpu_power_watts", "Power draw of the GPU", |reading| {
-        reading.gpu_power_watts
-    }),
+    (
+        "gpu_power_watts",
+        "Power draw of the GPU",
+        Sampled::GpuPowerWatts,
+    ),
     (
         "gpu_temperature_celsius",
         "Temperature of the GPU",
-        |reading| reading.gpu_temperature_celsius,
+        Sampled::GpuTemperatureCelsius,
     ),
     (
         "gpu_sm_clock_megahertz",
         "Multiprocessor clock of the GPU",
-        |reading| reading.gpu_sm_clock_mhz,
+        Sampled::GpuSmClockMhz,
     ),
 ];
 
@@ -134,7 +121,11 @@ impl Exposition {
             "1 when every planned run is finished",
             complete.clone(),
         );
-        registry.register("tries", "Tries at runs by how they ended", ended.clone());
+        registry.register(
+            "attempts",
+            "Attempts at runs by how they ended",
+            ended.clone(),
+        );
         let cells = Metric::compared()
             .map(|metric| {
                 let family = Family::<CellLabels, Number>::default();
@@ -150,10 +141,10 @@ impl Exposition {
         );
         let runs = LIVE
             .iter()
-            .map(|&(name, help, of)| {
+            .map(|&(name, help, what)| {
                 let family = Family::<RunLabels, Number>::default();
                 registry.register(name, help, family.clone());
-                LiveMetric { family, of }
+                (what, family)
             })
             .collect();
         Self {
@@ -177,16 +168,16 @@ impl Exposition {
     pub fn text(&self) -> String {
         let readings = self.live.readings();
         let shown = self.lock();
-        for LiveMetric { family, of } in &shown.runs {
+        for (what, family) in &shown.runs {
             // A run that ended has no newest reading.
             family.clear();
             for (run, reading) in &readings {
-                if let Some(value) = of(reading) {
+                if let Some(value) = reading.values.get(what) {
                     let labels = RunLabels {
                         run: run.clone(),
                         device: reading.device.clone(),
                     };
-                    family.get_or_create(&labels).set(value);
+                    family.get_or_create(&labels).set(*value);
                 }
             }
         }

@@ -7,27 +7,15 @@ use std::{
 
 use protocol::Device;
 
-/// The newest readings of one run. `None` is «cannot be read here».
-#[derive(Debug, Clone, Default, PartialEq)]
+use crate::host::Sampled;
+
+/// The newest readings of one run; what cannot be read is missing.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Reading {
     /// Where it runs.
     pub device: String,
-    /// Memory of the container or process.
-    pub memory_bytes: Option<f64>,
-    /// CPUs' worth of time that it uses.
-    pub cpu_cores: Option<f64>,
-    /// Its threads and processes.
-    pub pids: Option<f64>,
-    /// Bytes of the GPU in use by everybody.
-    pub gpu_used_bytes: Option<f64>,
-    /// Share of time with a kernel running on the GPU.
-    pub gpu_utilization_percent: Option<f64>,
-    /// Power draw of the GPU.
-    pub gpu_power_watts: Option<f64>,
-    /// Temperature of the GPU.
-    pub gpu_temperature_celsius: Option<f64>,
-    /// Multiprocessor clock of the GPU.
-    pub gpu_sm_clock_mhz: Option<f64>,
+    /// The newest of each.
+    pub values: BTreeMap<Sampled, f64>,
 }
 
 /// Where monitors put their newest readings. A clone is the same place.
@@ -65,11 +53,11 @@ pub(crate) struct LiveRun {
 }
 
 impl LiveRun {
-    pub(crate) fn device(&self) -> &str {
-        &self.device
-    }
-
-    pub(crate) fn publish(&self, reading: Reading) {
+    pub(crate) fn publish(&self, values: BTreeMap<Sampled, f64>) {
+        let reading = Reading {
+            device: self.device.clone(),
+            values,
+        };
         self.live.lock().insert(self.name.clone(), reading);
     }
 }
@@ -88,11 +76,8 @@ mod tests {
     fn readings_go_with_their_run() {
         let live = Live::default();
         let run = live.run("r-1", Device::Cpu);
-        run.publish(Reading {
-            pids: Some(3.0),
-            ..Reading::default()
-        });
-        assert_eq!(live.readings()["r-1"].pids, Some(3.0));
+        run.publish([(Sampled::Pids, 3.0)].into());
+        assert_eq!(live.readings()["r-1"].values[&Sampled::Pids], 3.0);
         drop(run);
         assert!(live.readings().is_empty());
     }

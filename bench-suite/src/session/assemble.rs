@@ -2,19 +2,21 @@
 
 use bytesize::ByteSize;
 use protocol::Phase;
-use record::{CellPlan, Monitor, Outcome, Reason, Record, Session, Stage, ValidityLimits, Window};
+use record::{CellPlan, Monitor, Outcome, Reason, Record, Session, Stage, Window};
 
 use crate::{
-    execute::{Execution, Order},
-    invariants, log, monitor,
+    executors::{Execution, Order},
+    host::Host,
+    invariants, log,
     outcome::judge,
     plan::Run,
     results::{self, Results, WorkloadEnd},
     validity,
 };
 
-pub(super) struct Parts<'a> {
+pub(super) struct Pieces<'a> {
     pub(super) session: &'a Session,
+    pub(super) host: &'a dyn Host,
     pub(super) run: &'a Run,
     pub(super) cell: &'a CellPlan,
     pub(super) attempt: u32,
@@ -24,16 +26,17 @@ pub(super) struct Parts<'a> {
     pub(super) log: Option<String>,
 }
 
-pub(super) fn record(parts: Parts<'_>) -> Record {
-    let Parts {
+pub(super) fn record(pieces: Pieces<'_>) -> Record {
+    let Pieces {
         session,
+        host,
         run,
         cell,
         attempt,
         order,
         mut execution,
         log,
-    } = parts;
+    } = pieces;
     let results = results::read(&order.results_file(), &run.name);
     let phase_began_seconds = results.phases_since(execution.started_at, execution.wall_seconds);
     let measured = Window::of(Phase::Measure, &phase_began_seconds, &results.phase_seconds);
@@ -62,28 +65,22 @@ pub(super) fn record(parts: Parts<'_>) -> Record {
             };
         }
     }
+    let limits = execution.validity.limits.clone().unwrap_or_default();
     let contaminated = validity::contamination(
-        execution
-            .validity
-            .limits
-            .as_ref()
-            .unwrap_or(&ValidityLimits::default()),
+        &limits,
         &execution.monitor,
-        validity::Host {
-            cpus: monitor::cpus(),
-            memory_bytes: session.machine.memory_bytes,
-        },
-        session.conduct.shares_gpu,
+        host,
+        session.machine.memory_bytes,
+        session.policy.shares_gpu,
     );
     outcome = in_hindsight(outcome, &execution.monitor, &contaminated);
     execution.validity.contamination = contaminated;
     execution.monitor.close(measured);
-    let mut notes = execution.notes;
     let left = match &results.end {
         Some(WorkloadEnd::Failed { memory, .. }) if !outcome.is_ok() => memory.as_deref(),
         _ => None,
     };
-    notes.extend(left.map(memory_note));
+    execution.notes.extend(left.map(memory_note));
     Record {
         version: record::VERSION,
         run: run.name.clone(),
@@ -113,7 +110,7 @@ pub(super) fn record(parts: Parts<'_>) -> Record {
         validity: execution.validity,
         log,
         shortage: left.and_then(|memory| memory.shortage),
-        notes,
+        notes: execution.notes,
     }
 }
 

@@ -1,8 +1,12 @@
 //! What keeps a session from being resumed.
 
-use std::fmt;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
-use record::{CellPlan, ImageFacts, Machine, Session};
+use protocol::Device;
+use record::{CellPlan, EngineFacts, ImageFacts, Machine, Session};
 
 use super::Spec;
 
@@ -23,123 +27,84 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Collects what differs.
-#[derive(Default)]
-struct Differences(Vec<Difference>);
-
-impl Differences {
-    fn compare(&mut self, what: &str, then: String, now: String) {
-        if then != now {
-            let what = what.to_owned();
-            self.0.push(Difference { what, then, now });
-        }
-    }
-}
-
 /// Everything that differs between a session and what would continue it.
 pub(super) fn between(session: &Session, spec: &Spec) -> Vec<Difference> {
-    let mut found = Differences::default();
-    found.compare(
-        "device",
-        session.device.to_string(),
-        spec.plan.device.to_string(),
-    );
-    let gpus = |gpus: &[protocol::Device]| {
-        let words: Vec<_> = gpus.iter().map(ToString::to_string).collect();
-        if words.is_empty() {
-            "one".to_owned()
-        } else {
-            words.join(", ")
+    let mut found = Vec::new();
+    let mut compare = |what: &str, then: String, now: String| {
+        if then != now {
+            let what = what.to_owned();
+            found.push(Difference { what, then, now });
         }
     };
-    found.compare(
-        "GPUs that runs are spread over",
-        gpus(&session.conduct.gpus),
-        gpus(&spec.plan.gpus()),
-    );
-    found.compare("Torchgauge", tool(&session.tool), tool(&spec.tool));
-    let digest = |digest: Option<&String>| {
-        digest.map_or("missing".into(), |digest| short(digest).to_owned())
-    };
+    let (then, now) = (session.device, spec.plan.device);
+    compare("device", then.to_string(), now.to_string());
+    let gpus = |gpus: &[Device]| listed(gpus.iter().map(ToString::to_string), "one");
+    let (then, now) = (gpus(&session.policy.gpus), gpus(&spec.plan.gpus()));
+    compare("GPUs that runs are spread over", then, now);
+    compare("Torchgauge", tool(&session.tool), tool(&spec.tool));
     for name in names(session.suites.keys(), spec.plan.suites.keys()) {
-        let then = digest(session.suites.get(&name));
-        let now = digest(spec.plan.suites.get(&name));
-        found.compare(&format!("suite {name}"), then, now);
+        let digest = |suites: &BTreeMap<String, String>| match suites.get(&name) {
+            Some(digest) => digest.get(..12).unwrap_or(digest).to_owned(),
+            None => "missing".to_owned(),
+        };
+        let (then, now) = (digest(&session.suites), digest(&spec.plan.suites));
+        compare(&format!("suite {name}"), then, now);
     }
-    machines(&mut found, &session.machine, &spec.machine);
+    type Fact = (&'static str, fn(&Machine) -> String);
+    let facts: [Fact; 6] = [
+        ("machine", |machine| machine.name.clone()),
+        ("kernel", |machine| machine.kernel.clone()),
+        ("cpu", |Machine { cpu, .. }| {
+            format!("{} × {}", cpu.logical_cores, cpu.model)
+        }),
+        ("memory", |machine| machine.memory_bytes.to_string()),
+        ("driver", |machine| said(machine.driver_version.as_ref())),
+        ("gpus", |machine| {
+            listed(machine.gpus.iter().map(|gpu| gpu.uuid.clone()), "none")
+        }),
+    ];
+    for (what, of) in facts {
+        compare(what, of(&session.machine), of(&spec.machine));
+    }
     let (then, now) = (&session.engine, &spec.engine);
-    found.compare("engine", then.kind.clone(), now.kind.clone());
-    found.compare(
-        "engine version",
-        said(then.version.as_ref()),
-        said(now.version.as_ref()),
-    );
-    found.compare(
-        "GPU path",
-        said(then.gpu_path.as_ref()),
-        said(now.gpu_path.as_ref()),
-    );
-    let named = |images: &[ImageFacts], name: &str| {
-        let image_of = images.iter().find(|image| image.name == name);
-        image_of.map_or("missing".into(), image)
-    };
+    let version = |engine: &EngineFacts| said(engine.version.as_ref());
+    let gpu_path = |engine: &EngineFacts| said(engine.gpu_path.as_ref());
+    compare("engine", then.kind.clone(), now.kind.clone());
+    compare("engine version", version(then), version(now));
+    compare("GPU path", gpu_path(then), gpu_path(now));
     let then = session.images.iter().map(|image| &image.name);
     let now = spec.images.iter().map(|image| &image.name);
     for name in names(then, now) {
-        let then = named(&session.images, &name);
-        found.compare(&format!("image {name}"), then, named(&spec.images, &name));
+        let named = |images: &[ImageFacts]| {
+            let of = images.iter().find(|image| image.name == name);
+            of.map_or("missing".into(), image)
+        };
+        let (then, now) = (named(&session.images), named(&spec.images));
+        compare(&format!("image {name}"), then, now);
     }
-    plans(&mut found, session, spec);
-    found.0
+    if let Some((then, now)) = plans(session, spec) {
+        compare("plan", then, now);
+    }
+    found
 }
 
-fn machines(found: &mut Differences, then: &Machine, now: &Machine) {
-    found.compare("machine", then.name.clone(), now.name.clone());
-    found.compare("kernel", then.kernel.clone(), now.kernel.clone());
-    let cpu = |machine: &Machine| {
-        let cpu = &machine.cpu;
-        format!("{} × {}", cpu.logical_cores, cpu.model)
-    };
-    found.compare("cpu", cpu(then), cpu(now));
-    found.compare(
-        "memory",
-        then.memory_bytes.to_string(),
-        now.memory_bytes.to_string(),
-    );
-    let driver = |machine: &Machine| said(machine.driver_version.as_ref());
-    found.compare("driver", driver(then), driver(now));
-    let gpus = |machine: &Machine| {
-        let gpus: Vec<_> = machine.gpus.iter().map(|gpu| gpu.uuid.as_str()).collect();
-        if gpus.is_empty() {
-            "none".to_owned()
-        } else {
-            gpus.join(", ")
-        }
-    };
-    found.compare("gpus", gpus(then), gpus(now));
-}
-
-fn plans(found: &mut Differences, session: &Session, spec: &Spec) {
+/// The plans, as far as they differ.
+fn plans(session: &Session, spec: &Spec) -> Option<(String, String)> {
     let (then, now) = (&session.cells, &spec.plan.cells);
     if then.len() != now.len() {
         let cells = |count: usize| format!("{count} cells");
-        found.compare("plan", cells(then.len()), cells(now.len()));
-        return;
+        return Some((cells(then.len()), cells(now.len())));
     }
-    if let Some((then, now)) = then.iter().zip(now).find(|(then, now)| **then != now.plan) {
-        let cell = |cell: &CellPlan| {
-            format!(
-                "{} · {} · {} ({} + {} steps, seed {})",
-                cell.image,
-                cell.scenario,
-                cell.variant,
-                cell.steps.warmup,
-                cell.steps.measured,
-                cell.seed
-            )
-        };
-        found.compare("plan", cell(then), cell(&now.plan));
-    }
+    let mut pairs = then.iter().zip(now);
+    let (then, now) = pairs.find(|(then, now)| **then != now.plan)?;
+    let cell = |cell: &CellPlan| {
+        let (warmup, measured) = (cell.steps.warmup, cell.steps.measured);
+        format!(
+            "{} · {} · {} ({warmup} + {measured} steps, seed {})",
+            cell.image, cell.scenario, cell.variant, cell.seed
+        )
+    };
+    Some((cell(then), cell(&now.plan)))
 }
 
 fn tool(tool: &record::Tool) -> String {
@@ -153,24 +118,27 @@ fn said(value: Option<&String>) -> String {
     value.cloned().unwrap_or_else(|| "none".into())
 }
 
-fn short(digest: &str) -> &str {
-    digest.get(..12).unwrap_or(digest)
+fn listed(words: impl Iterator<Item = String>, none: &str) -> String {
+    let words: Vec<_> = words.collect();
+    if words.is_empty() {
+        none.to_owned()
+    } else {
+        words.join(", ")
+    }
 }
 
 fn image(image: &ImageFacts) -> String {
-    let part = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".into());
     format!(
-        "{} with libtorch {}+{} and scenario {}",
-        part(&image.id),
-        image.libtorch_version,
+        "{} with libtorch {} and scenario {}",
+        said(image.id.as_ref()),
         image.flavour,
-        part(&image.scenario_sha256)
+        said(image.scenario_sha256.as_ref())
     )
 }
 
 fn names<'a>(
     then: impl Iterator<Item = &'a String>,
     now: impl Iterator<Item = &'a String>,
-) -> std::collections::BTreeSet<String> {
+) -> BTreeSet<String> {
     then.chain(now).cloned().collect()
 }

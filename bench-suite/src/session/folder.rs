@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::SessionError;
-use crate::execute::KERNEL_CACHE;
+use crate::executors::KERNEL_CACHE;
 
 /// A folder for one run, which goes with it.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(super) struct WorkFolder(PathBuf);
 
 impl WorkFolder {
     pub(super) fn create(path: PathBuf) -> Result<Self, SessionError> {
-        // One of an earlier try that was cut off may be there.
+        // One of an earlier attempt that was cut off may be there.
         match remove_folder(&path).and_then(|()| fs::create_dir_all(&path)) {
             Ok(()) => Ok(Self(path)),
             Err(source) => Err(SessionError::Io { path, source }),

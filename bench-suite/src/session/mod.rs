@@ -12,16 +12,14 @@ mod progress;
 mod runs;
 
 use std::{
-    collections::BTreeMap,
     fs::{self, File},
     path::Path,
     time::Instant,
 };
 
 use jiff::{Timestamp, tz::TimeZone};
-use protocol::Device;
 use rand::Rng as _;
-use record::{Conduct, Deciding, EngineFacts, ImageFacts, Machine, Record, SessionFolder, Tool};
+use record::{Deciding, EngineFacts, ImageFacts, Machine, Record, RunPolicy, SessionFolder, Tool};
 use tokio_util::sync::CancellationToken;
 
 pub use decide::{DecideError, check_sides, until_decided};
@@ -30,12 +28,11 @@ pub use error::SessionError;
 pub use progress::{Both, Progress, Silent, Subscriber};
 
 use crate::{
-    execute::{Executor, sweep_processes},
-    monitor::Gpu,
+    executors::{self, Executor},
     plan::Plan,
 };
 use folder::lock;
-use runs::{Pasts, Stopped};
+use runs::{AttemptLog, Stopped};
 
 /// What a session is to do, and with what.
 #[derive(Debug, Clone)]
@@ -50,10 +47,8 @@ pub struct Spec {
     pub engine: EngineFacts,
     /// What measures.
     pub tool: Tool,
-    /// The GPUs, and whether they are shared.
-    pub conduct: Conduct,
-    /// How often a run is tried again that the container engine, not the workload, failed.
-    pub engine_retries: u32,
+    /// Whether GPUs are shared, and how often the engine may fail a run.
+    pub policy: RunPolicy,
     /// Add blocks until this is decided, in place of a fixed number of blocks; see
     /// [`until_decided`].
     pub deciding: Option<Deciding>,
@@ -88,9 +83,7 @@ pub struct Session {
     folder: SessionFolder,
     about: record::Session,
     plan: Plan,
-    /// The GPUs, open for reading.
-    gpus: BTreeMap<Device, Gpu>,
-    last: Pasts,
+    attempts: AttemptLog,
     stopped: Stopped,
     _lock: File,
 }
@@ -149,10 +142,9 @@ impl Session {
             order_seed: spec.plan.order_seed,
             claims: spec.plan.claims.clone(),
             deciding: spec.deciding,
-            conduct: Conduct {
+            policy: RunPolicy {
                 gpus: spec.plan.gpus(),
-                engine_retries: Some(spec.engine_retries),
-                ..spec.conduct
+                ..spec.policy
             },
             notes: spec.notes,
         };
@@ -160,9 +152,8 @@ impl Session {
         Ok(Self {
             folder,
             about: session,
-            gpus: gpus(&spec.plan),
             plan: spec.plan,
-            last: Pasts::new(),
+            attempts: AttemptLog::default(),
             stopped: Stopped::default(),
             _lock: lock,
         })
@@ -183,46 +174,37 @@ impl Session {
         }
         let lock = lock(&path)?;
         let records = folder.read_records()?;
-        if records.torn_after.is_some() {
-            let note = "resumed after the last record was cut off while it was written";
+        let note = if records.torn_after.is_some() {
             folder.cut_torn_line(&records)?;
-            session.notes.push(note.to_owned());
+            "resumed after the last record was cut off while it was written"
         } else {
-            session
-                .notes
-                .push("resumed after it was cut off".to_owned());
+            "resumed after it was cut off"
+        };
+        session.notes.push(note.to_owned());
+        for note in &spec.notes {
+            if !session.notes.contains(note) {
+                session.notes.push(note.clone());
+            }
         }
-        session.notes.extend(
-            spec.notes
-                .iter()
-                .filter(|note| !session.notes.contains(note))
-                .cloned()
-                .collect::<Vec<_>>(),
-        );
-        let left = sweep_processes(&path.join("work"));
+        let left = executors::sweep(&path.join("work"));
         if left > 0 {
             let note = format!("{left} processes that a killed session left behind were ended");
             session.notes.push(note);
         }
         folder::sweep_work(&path)?;
-        session.conduct.engine_retries = Some(spec.engine_retries);
-        session.conduct.shares_gpu |= spec.conduct.shares_gpu;
+        session.policy.engine_retries = spec.policy.engine_retries;
+        session.policy.shares_gpu |= spec.policy.shares_gpu;
         decide_from_here(&mut session, &spec, &records.records, &path)?;
         session.ended_at = None;
         folder.create()?;
         folder.write_session(&session)?;
         let mut plan = spec.plan;
         (plan.blocks, plan.order_seed) = (session.blocks, session.order_seed);
-        let mut last = Pasts::new();
-        for record in &records.records {
-            runs::note(&mut last, record);
-        }
         Ok(Self {
             folder,
             about: session,
-            gpus: gpus(&plan),
             plan,
-            last,
+            attempts: AttemptLog::of(&records.records),
             stopped: Stopped::default(),
             _lock: lock,
         })
@@ -243,7 +225,7 @@ impl Session {
     /// Where the session stands.
     #[must_use]
     pub fn totals(&self) -> Totals {
-        runs::totals(&self.plan, &self.last)
+        self.attempts.totals(&self.plan)
     }
 
     /// Runs what is still to do, until everything is done or `cancel` says to stop.
@@ -355,15 +337,4 @@ fn decide_from_here(
             Ok(())
         }
     }
-}
-
-/// The GPUs that a plan uses, open for reading.
-fn gpus(plan: &Plan) -> BTreeMap<Device, Gpu> {
-    let open = |device: Device| match device {
-        Device::Cuda(index) => Some((device, Gpu::open(index)?)),
-        Device::Cpu => None,
-    };
-    let devices = plan.cells.iter().map(|cell| cell.device);
-    let unique: std::collections::BTreeSet<_> = devices.collect();
-    unique.into_iter().filter_map(open).collect()
 }

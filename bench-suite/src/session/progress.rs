@@ -22,7 +22,7 @@ pub enum Progress<'a> {
         run: &'a Run,
         /// What it measures.
         cell: &'a CellPlan,
-        /// Which try at it this is, from 1.
+        /// Which attempt at it this is, from 1.
         attempt: u32,
         /// Where the session stands.
         totals: Totals,

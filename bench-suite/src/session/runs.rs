@@ -1,9 +1,9 @@
 //! Carrying runs out: those of one GPU one after another, GPUs side by side, and each again
 //! where that is right.
 //!
-//! What the engine failed is tried again, a stated number of times. What something else on the
-//! machine contaminated is repeated, within the suite's budget. What the workload itself failed is a
-//! result, and never tried again.
+//! What the engine failed is attempted again, a stated number of times. What something else on the
+//! machine contaminated is repeated, within the suite's budget. What the workload itself failed is
+//! a result, and never attempted again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -14,8 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Progress, Session, SessionError, Subscriber, Totals, assemble, folder::WorkFolder};
 use crate::{
-    execute::{Execution, Executor, Order, Place},
-    monitor::Gpu,
+    executors::{Execution, Executor, Order, RunPaths},
     outcome::End,
     plan::{Plan, Run},
     validity::{self, Fitness},
@@ -23,193 +22,87 @@ use crate::{
 
 /// Where a run stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
+enum RunStatus {
     Ok,
     Failed,
     /// To be run again.
     Open,
 }
 
-/// What earlier tries at a run came to.
+/// What the attempts at a run have come to.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Past {
-    pub(super) attempt: u32,
-    pub(super) standing: Standing,
+struct Attempts {
+    count: u32,
     contaminated: u32,
+    status: RunStatus,
 }
 
-/// The last try of each run that has one.
-pub(super) type Pasts = BTreeMap<String, Past>;
+/// What the attempts at every run have come to, by the run's name.
+#[derive(Debug, Default)]
+pub(super) struct AttemptLog(BTreeMap<String, Attempts>);
 
-/// Takes a record in, in the order in which they were written.
-pub(super) fn note(pasts: &mut Pasts, record: &Record) -> Standing {
-    let earlier = pasts.get(&record.run).map_or(0, |past| past.contaminated);
-    let repeats = record
-        .validity
-        .limits
-        .as_ref()
-        .map_or(0, |limits| limits.repeats);
-    let mut contaminated = earlier;
-    let standing = match &record.outcome {
-        Outcome::Ok => Standing::Ok,
-        Outcome::Failed { reason, .. } => match reason {
-            Reason::Interrupted | Reason::Engine | Reason::GpuLost => Standing::Open,
-            Reason::Contaminated => {
-                contaminated += 1;
-                if contaminated <= repeats {
-                    Standing::Open
-                } else {
-                    Standing::Failed
-                }
-            }
-            _ => Standing::Failed,
-        },
-    };
-    let past = Past {
-        attempt: record.attempt,
-        standing,
-        contaminated,
-    };
-    pasts.insert(record.run.clone(), past);
-    standing
-}
-
-/// Where a session stands.
-pub(super) fn totals(plan: &Plan, pasts: &Pasts) -> Totals {
-    let count = |wanted| {
-        let standings = pasts.values().filter(|past| past.standing == wanted);
-        standings.count()
-    };
-    let planned = plan.cells.len() * plan.blocks as usize;
-    let (ok, failed) = (count(Standing::Ok), count(Standing::Failed));
-    Totals {
-        planned,
-        ok,
-        failed,
-        remaining: planned.saturating_sub(ok + failed),
+impl AttemptLog {
+    /// Of these records, in the order in which they were written.
+    pub(super) fn of(records: &[Record]) -> Self {
+        let mut log = Self::default();
+        for record in records {
+            log.note(record);
+        }
+        log
     }
-}
 
-/// What a try came to.
-struct Tried<'a> {
-    run: &'a Run,
-    /// Tries before this one that the engine failed, since the session began or was resumed.
-    engine_failures: u32,
-    /// `None` where the engine did not come back, or the session was stopped before.
-    record: Option<Result<Record, SessionError>>,
-}
-
-/// What comes after a try.
-enum Next {
-    /// The same run, `true` after the engine is back.
-    Again(bool),
-    /// The next run of the same GPU.
-    Run,
-    /// Nothing more on this GPU.
-    NoGpu,
-    /// Nothing more at all.
-    NoEngine,
-}
-
-impl Session {
-    /// Carries out what is open of these runs; tells whether there was something.
-    pub(super) async fn carry(
-        &mut self,
-        runs: &[Run],
-        executor: &dyn Executor,
-        subscriber: &mut dyn Subscriber,
-        cancel: &CancellationToken,
-    ) -> Result<bool, SessionError> {
-        let Self {
-            folder,
-            about,
-            plan,
-            gpus,
-            last,
-            stopped,
-            ..
-        } = self;
-        let mut lanes: BTreeMap<Device, VecDeque<&Run>> = BTreeMap::new();
-        for run in runs {
-            let device = plan.cells[run.cell].device;
-            let is_open = last
-                .get(&run.name)
-                .is_none_or(|past| past.standing == Standing::Open);
-            if is_open && !stopped.on(device) {
-                lanes.entry(device).or_default().push_back(run);
-            }
-        }
-        if lanes.is_empty() || cancel.is_cancelled() {
-            return Ok(false);
-        }
-        let carrier = Carrier {
-            folder,
-            about,
-            plan,
-            gpus,
-            executor,
-            cancel,
-        };
-        let mut flying = FuturesUnordered::new();
-        let mut failure = None;
-        let begin = |run, failures, again, last: &Pasts, subscriber: &mut dyn Subscriber| {
-            let run: &Run = run;
-            let attempt = last.get(&run.name).map_or(1, |past| past.attempt + 1);
-            subscriber.tell(Progress::RunStarted {
-                run,
-                cell: &plan.cells[run.cell].plan,
-                attempt,
-                totals: totals(plan, last),
-            });
-            carrier.attempt(run, attempt, failures, again)
-        };
-        for lane in lanes.values_mut() {
-            if let Some(run) = lane.pop_front() {
-                flying.push(begin(run, 0, false, last, subscriber));
-            }
-        }
-        while let Some(tried) = flying.next().await {
-            let run = tried.run;
-            let device = plan.cells[run.cell].device;
-            let mut failures = tried.engine_failures;
-            let next = match tried.record {
-                None => Next::NoEngine,
-                Some(Err(error)) => {
-                    // What is under way is cleaned up before the error goes up.
-                    failure.get_or_insert(error);
-                    cancel.cancel();
-                    continue;
-                }
-                Some(Ok(record)) => {
-                    if let Err(error) = folder.append(&record) {
-                        failure.get_or_insert(error.into());
-                        cancel.cancel();
-                        continue;
+    fn note(&mut self, record: &Record) -> RunStatus {
+        let earlier = self.0.get(&record.run);
+        let mut contaminated = earlier.map_or(0, |attempts| attempts.contaminated);
+        let repeats = record.validity.limits.as_ref();
+        let repeats = repeats.map_or(0, |limits| limits.repeats);
+        let status = match &record.outcome {
+            Outcome::Ok => RunStatus::Ok,
+            Outcome::Failed { reason, .. } => match reason {
+                Reason::Interrupted | Reason::Engine | Reason::GpuLost => RunStatus::Open,
+                Reason::Contaminated => {
+                    contaminated += 1;
+                    if contaminated <= repeats {
+                        RunStatus::Open
+                    } else {
+                        RunStatus::Failed
                     }
-                    let standing = note(last, &record);
-                    subscriber.tell(Progress::RunEnded {
-                        record: &record,
-                        totals: totals(plan, last),
-                    });
-                    let retries = about.conduct.engine_retries.unwrap_or_default();
-                    next(&record.outcome, standing, &mut failures, retries)
                 }
-            };
-            match next {
-                Next::NoGpu => stopped.gpus.extend([device]),
-                Next::NoEngine => stopped.everywhere = true,
-                Next::Again(_) | Next::Run => {}
-            }
-            if cancel.is_cancelled() || stopped.on(device) {
-                continue;
-            }
-            if let Next::Again(after_engine) = next {
-                flying.push(begin(run, failures, after_engine, last, subscriber));
-            } else if let Some(run) = lanes.get_mut(&device).and_then(VecDeque::pop_front) {
-                flying.push(begin(run, 0, false, last, subscriber));
-            }
+                _ => RunStatus::Failed,
+            },
+        };
+        let attempts = Attempts {
+            count: record.attempt,
+            contaminated,
+            status,
+        };
+        self.0.insert(record.run.clone(), attempts);
+        status
+    }
+
+    fn is_open(&self, run: &Run) -> bool {
+        let attempts = self.0.get(&run.name);
+        attempts.is_none_or(|attempts| attempts.status == RunStatus::Open)
+    }
+
+    fn count(&self, run: &Run) -> u32 {
+        self.0.get(&run.name).map_or(0, |attempts| attempts.count)
+    }
+
+    /// Where a session of this plan stands.
+    pub(super) fn totals(&self, plan: &Plan) -> Totals {
+        let of = |status| {
+            let attempts = self.0.values();
+            attempts.filter(|of| of.status == status).count()
+        };
+        let planned = plan.cells.len() * plan.blocks as usize;
+        let (ok, failed) = (of(RunStatus::Ok), of(RunStatus::Failed));
+        Totals {
+            planned,
+            ok,
+            failed,
+            remaining: planned.saturating_sub(ok + failed),
         }
-        failure.map_or(Ok(true), Err)
     }
 }
 
@@ -232,57 +125,160 @@ impl Stopped {
     }
 }
 
-fn next(outcome: &Outcome, standing: Standing, failures: &mut u32, retries: u32) -> Next {
-    let Outcome::Failed { reason, .. } = outcome else {
-        return Next::Run;
-    };
-    match reason {
-        Reason::Engine => {
-            *failures += 1;
-            if *failures <= retries {
-                Next::Again(true)
-            } else {
-                Next::Run
+/// A run that is to be attempted.
+#[derive(Debug, Clone, Copy)]
+struct Attempt<'a> {
+    run: &'a Run,
+    /// Attempts before this one that the engine failed, since the session began or was resumed.
+    engine_failures: u32,
+    /// Whether the engine has to come back first.
+    after_engine: bool,
+}
+
+impl<'a> Attempt<'a> {
+    fn first(run: &'a Run) -> Self {
+        Self {
+            run,
+            engine_failures: 0,
+            after_engine: false,
+        }
+    }
+
+    /// The attempt that follows this one; `None` where its run is left as it is.
+    fn next(mut self, outcome: &Outcome, status: RunStatus, retries: u32) -> Option<Self> {
+        let Outcome::Failed { reason, .. } = outcome else {
+            return None;
+        };
+        self.after_engine = *reason == Reason::Engine;
+        self.engine_failures += u32::from(self.after_engine);
+        let again = match reason {
+            Reason::Engine => self.engine_failures <= retries,
+            Reason::Contaminated => status == RunStatus::Open,
+            _ => false,
+        };
+        again.then_some(self)
+    }
+}
+
+/// What an attempt came to: `None` where the engine did not come back, or the session was stopped
+/// before it did.
+type Attempted<'a> = (Attempt<'a>, Option<Result<Record, SessionError>>);
+
+impl Session {
+    /// Carries out what is open of these runs; tells whether there was something.
+    pub(super) async fn carry(
+        &mut self,
+        runs: &[Run],
+        executor: &dyn Executor,
+        subscriber: &mut dyn Subscriber,
+        cancel: &CancellationToken,
+    ) -> Result<bool, SessionError> {
+        let Self {
+            folder,
+            about,
+            plan,
+            attempts,
+            stopped,
+            ..
+        } = self;
+        let runner = Runner {
+            folder,
+            about,
+            plan,
+            executor,
+            cancel,
+        };
+        let mut lanes: BTreeMap<Device, VecDeque<&Run>> = BTreeMap::new();
+        for run in runs.iter().filter(|run| attempts.is_open(run)) {
+            let device = runner.device(run);
+            if !stopped.on(device) {
+                lanes.entry(device).or_default().push_back(run);
             }
         }
-        // A GPU that is lost stays so until somebody resets it.
-        Reason::GpuLost => Next::NoGpu,
-        Reason::Contaminated if standing == Standing::Open => Next::Again(false),
-        _ => Next::Run,
+        if lanes.is_empty() || cancel.is_cancelled() {
+            return Ok(false);
+        }
+        let mut under_way = FuturesUnordered::new();
+        for run in lanes.values_mut().filter_map(VecDeque::pop_front) {
+            under_way.push(runner.begin(Attempt::first(run), attempts, subscriber));
+        }
+        let mut failure = None;
+        while let Some((attempt, record)) = under_way.next().await {
+            let device = runner.device(attempt.run);
+            let Some(record) = record else {
+                stopped.everywhere = true;
+                continue;
+            };
+            let kept = record.and_then(|record| {
+                folder.append(&record)?;
+                Ok(record)
+            });
+            let record = match kept {
+                Ok(record) => record,
+                Err(error) => {
+                    // What is under way is cleaned up before the error goes up.
+                    failure.get_or_insert(error);
+                    cancel.cancel();
+                    continue;
+                }
+            };
+            let status = attempts.note(&record);
+            subscriber.tell(Progress::RunEnded {
+                record: &record,
+                totals: attempts.totals(plan),
+            });
+            // A GPU that is lost stays so until somebody resets it.
+            if record.outcome.reason() == Some(Reason::GpuLost) {
+                stopped.gpus.insert(device);
+            }
+            if cancel.is_cancelled() || stopped.on(device) {
+                continue;
+            }
+            let retries = about.policy.engine_retries.unwrap_or_default();
+            let again = attempt.next(&record.outcome, status, retries);
+            let of_lane = || lanes.get_mut(&device)?.pop_front().map(Attempt::first);
+            if let Some(next) = again.or_else(of_lane) {
+                under_way.push(runner.begin(next, attempts, subscriber));
+            }
+        }
+        failure.map_or(Ok(true), Err)
     }
 }
 
 /// What a run needs, and does not change, of its session.
 #[derive(Clone, Copy)]
-struct Carrier<'a> {
+struct Runner<'a> {
     folder: &'a SessionFolder,
     about: &'a record::Session,
     plan: &'a Plan,
-    gpus: &'a BTreeMap<Device, Gpu>,
     executor: &'a dyn Executor,
     cancel: &'a CancellationToken,
 }
 
-impl<'a> Carrier<'a> {
-    fn attempt(
+impl<'a> Runner<'a> {
+    fn device(self, run: &Run) -> Device {
+        self.plan.cells[run.cell].device
+    }
+
+    fn begin(
         self,
-        run: &'a Run,
-        attempt: u32,
-        engine_failures: u32,
-        after_engine: bool,
-    ) -> BoxFuture<'a, Tried<'a>> {
+        attempt: Attempt<'a>,
+        log: &AttemptLog,
+        subscriber: &mut dyn Subscriber,
+    ) -> BoxFuture<'a, Attempted<'a>> {
+        let run = attempt.run;
+        let number = log.count(run) + 1;
+        subscriber.tell(Progress::RunStarted {
+            run,
+            cell: &self.plan.cells[run.cell].plan,
+            attempt: number,
+            totals: log.totals(self.plan),
+        });
         Box::pin(async move {
-            let back = !after_engine || self.executor.recover(self.cancel).await;
-            let record = if back {
-                Some(self.once(run, attempt).await)
-            } else {
-                None
-            };
-            Tried {
-                run,
-                engine_failures,
-                record,
+            if attempt.after_engine && !self.executor.recover(self.cancel).await {
+                return (attempt, None);
             }
+            (attempt, Some(self.once(run, number).await))
         })
     }
 
@@ -299,15 +295,17 @@ impl<'a> Carrier<'a> {
             attempt,
             cell,
             &self.about.machine,
-            Place {
+            RunPaths {
                 folder: work.path(),
                 shared: self.folder.path(),
                 log: &self.folder.path().join(&log),
             },
         );
-        let shares_gpu = self.about.conduct.shares_gpu;
-        let gpu = self.gpus.get(&cell.device);
-        let (before, fitness) = validity::wait(&cell.validity, gpu, shares_gpu, self.cancel).await;
+        let host = self.executor.host().as_ref();
+        let shares_gpu = self.about.policy.shares_gpu;
+        let limits = &cell.validity;
+        let (before, fitness) =
+            validity::wait(limits, host, cell.device, shares_gpu, self.cancel).await;
         let never = |end| Execution {
             end,
             ..Execution::new(self.executor.isolation())
@@ -319,12 +317,13 @@ impl<'a> Carrier<'a> {
             Fitness::Interrupted => never(End::Interrupted),
         };
         execution.validity = Validity {
-            limits: Some(cell.validity.clone()),
+            limits: Some(limits.clone()),
             before: Some(before),
             contamination: Vec::new(),
         };
-        Ok(assemble::record(assemble::Parts {
+        Ok(assemble::record(assemble::Pieces {
             session: self.about,
+            host,
             run,
             cell: &cell.plan,
             attempt,

@@ -2,20 +2,16 @@
 
 use std::time::{Duration, Instant};
 
+use protocol::Device;
 use record::{Before, ValidityLimits};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::processes;
-use crate::{
-    machine::available_memory_bytes,
-    monitor::{Gpu, Times},
-};
+use crate::host::Host;
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Over so long the host's load is read.
-const LOAD_WINDOW: Duration = Duration::from_millis(300);
 
 /// What a wait came to.
 #[derive(Debug, PartialEq)]
@@ -33,21 +29,22 @@ pub(crate) enum Fitness {
 /// Waits until the machine is fit to measure on, at most as long as the limits say.
 pub(crate) async fn wait(
     limits: &ValidityLimits,
-    gpu: Option<&Gpu>,
+    host: &dyn Host,
+    device: Device,
     shares_gpu: bool,
     cancel: &CancellationToken,
 ) -> (Before, Fitness) {
     let began = Instant::now();
     let patience = Duration::try_from_secs_f64(limits.wait_seconds).unwrap_or_default();
     let mut waited_for = Vec::new();
+    // The load is read only where it is asked for.
+    let with_load = limits.host_busy_percent.is_some();
     loop {
-        let (mut before, found) = match read(limits, gpu).await {
-            Ok(before) => {
-                let found = obstacles(limits, &before, shares_gpu);
-                (before, found)
-            }
+        let mut before = match host.state(device, with_load).await {
+            Ok(before) => before,
             Err(lost) => return (Before::default(), Fitness::Lost(lost)),
         };
+        let found = obstacles(limits, &before, shares_gpu, host);
         if waited_for.is_empty() {
             waited_for.clone_from(&found);
         }
@@ -76,30 +73,13 @@ pub(crate) async fn wait(
     }
 }
 
-async fn read(limits: &ValidityLimits, gpu: Option<&Gpu>) -> Result<Before, String> {
-    let mut before = Before {
-        host_available_bytes: available_memory_bytes(),
-        ..Before::default()
-    };
-    // A reading of the load takes a while, and is taken only where it is asked for.
-    if limits.host_busy_percent.is_some()
-        && let Some(first) = Times::now()
-    {
-        sleep(LOAD_WINDOW).await;
-        let share = Times::now().and_then(|now| now.busy_since(first));
-        before.host_busy_percent = share.map(|share| 100.0 * share);
-    }
-    if let Some(gpu) = gpu {
-        let reading = gpu.read()?;
-        before.gpu_utilization_percent = reading.utilization_percent;
-        before.gpu_temperature_celsius = reading.temperature_celsius;
-        before.gpu_processes = reading.processes;
-    }
-    Ok(before)
-}
-
 /// What keeps the machine from being fit. Whoever shares a GPU has agreed to its being in use.
-fn obstacles(limits: &ValidityLimits, before: &Before, shares_gpu: bool) -> Vec<String> {
+fn obstacles(
+    limits: &ValidityLimits,
+    before: &Before,
+    shares_gpu: bool,
+    host: &dyn Host,
+) -> Vec<String> {
     let mut found = Vec::new();
     let mut over = |value: Option<f64>, limit: Option<f64>, words: &dyn Fn(f64, f64) -> String| {
         if let (Some(value), Some(limit)) = (value, limit)
@@ -129,7 +109,10 @@ fn obstacles(limits: &ValidityLimits, before: &Before, shares_gpu: bool) -> Vec<
         (&before.gpu_processes, limits.gpu_processes, shares_gpu)
         && pids.len() > most as usize
     {
-        found.push(format!("other processes use the GPU: {}", processes(pids)));
+        found.push(format!(
+            "other processes use the GPU: {}",
+            processes(pids, host)
+        ));
     }
     found
 }
@@ -143,7 +126,11 @@ mod tests {
             host_busy_percent: Some(20.0),
             ..ValidityLimits::default()
         };
-        assert_eq!(obstacles(&limits, before, shares_gpu), expect);
+        let host = crate::host::open();
+        assert_eq!(
+            obstacles(&limits, before, shares_gpu, host.as_ref()),
+            expect
+        );
     }
 
     #[test]
@@ -184,8 +171,8 @@ mod tests {
             host_busy_percent: Some(-1.0),
             ..ValidityLimits::default()
         };
-        let cancel = CancellationToken::new();
-        let (before, fitness) = wait(&limits, None, false, &cancel).await;
+        let (host, cancel) = (crate::host::open(), CancellationToken::new());
+        let (before, fitness) = wait(&limits, host.as_ref(), Device::Cpu, false, &cancel).await;
         let Fitness::Busy(words) = fitness else {
             panic!("{fitness:?}")
         };
@@ -193,14 +180,21 @@ mod tests {
         assert!(before.waited_seconds >= 0.8 && before.waited_for.len() == 1);
 
         cancel.cancel();
-        let (_, fitness) = wait(&limits, None, false, &cancel).await;
+        let (_, fitness) = wait(&limits, host.as_ref(), Device::Cpu, false, &cancel).await;
         assert_eq!(fitness, Fitness::Interrupted);
     }
 
     #[tokio::test]
     async fn without_limits_nothing_is_waited_for() {
-        let cancel = CancellationToken::new();
-        let (before, fitness) = wait(&ValidityLimits::default(), None, false, &cancel).await;
+        let (host, cancel) = (crate::host::open(), CancellationToken::new());
+        let (before, fitness) = wait(
+            &ValidityLimits::default(),
+            host.as_ref(),
+            Device::Cpu,
+            false,
+            &cancel,
+        )
+        .await;
         assert_eq!(fitness, Fitness::Fit);
         assert!(before.waited_seconds < 1e-9 && before.host_available_bytes.is_some());
     }

@@ -3,6 +3,7 @@
 use record::{Monitor, ValidityLimits};
 
 use super::processes;
+use crate::host::Host;
 
 /// Reasons that say that the GPU works as it was told to: a cap on power, and clocks that
 /// somebody set.
@@ -16,20 +17,12 @@ const SET: [&str; 3] = [
 /// Below this share of its memory, a host that waits for memory has too little of it.
 const SCARCE_PERCENT: f64 = 10.0;
 
-/// What there is on the host.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Host {
-    /// CPUs.
-    pub(crate) cpus: f64,
-    /// Memory.
-    pub(crate) memory_bytes: u64,
-}
-
 /// Everything for which a run's metrics are worth nothing, in words; empty where they may be used.
 pub(crate) fn contamination(
     limits: &ValidityLimits,
     monitor: &Monitor,
-    host: Host,
+    host: &dyn Host,
+    memory_bytes: u64,
     shares_gpu: bool,
 ) -> Vec<String> {
     let mut found = Vec::new();
@@ -40,7 +33,7 @@ pub(crate) fn contamination(
     {
         found.push(format!(
             "other processes used the GPU: {}",
-            processes(others)
+            processes(others, host)
         ));
     }
     for (reason, share) in &monitor.gpu_throttled_percent {
@@ -57,7 +50,7 @@ pub(crate) fn contamination(
         }
     }
     if let (Some(limit), Some(cores)) = (limits.host_busy_percent, &monitor.other_cores) {
-        let share = 100.0 * cores.mean / host.cpus;
+        let share = 100.0 * cores.mean / host.cpus();
         if share > limit {
             found.push(format!(
                 "others used {share:.0} % of the host's CPUs (limit {limit} %)"
@@ -68,7 +61,7 @@ pub(crate) fn contamination(
     let least = monitor
         .host_available_bytes
         .as_ref()
-        .map(|series| 100.0 * series.minimum / host.memory_bytes as f64);
+        .map(|series| 100.0 * series.minimum / memory_bytes as f64);
     if let (Some(limit), Some(share), Some(left)) = (
         limits.memory_stall_percent,
         monitor.memory_stall_percent,
@@ -90,18 +83,14 @@ mod tests {
 
     use super::*;
 
-    const HOST: Host = Host {
-        cpus: 4.0,
-        memory_bytes: 1000,
-    };
-
     fn check(monitor: &Monitor, shares_gpu: bool, expect: &[&str]) {
         let limits = ValidityLimits {
             host_busy_percent: Some(10.0),
             ..ValidityLimits::default()
         };
+        let host = crate::host::open();
         assert_eq!(
-            contamination(&limits, monitor, HOST, shares_gpu),
+            contamination(&limits, monitor, host.as_ref(), 1000, shares_gpu),
             expect,
             "{monitor:?}"
         );
@@ -136,7 +125,7 @@ mod tests {
         );
         check(&shared, true, &[]);
         let host = Monitor {
-            other_cores: Series::of(&[Sample(0.0, 0.5), Sample(1.0, 1.5)]),
+            other_cores: Series::of(&[Sample(0.0, 0.25 * crate::host::open().cpus())]),
             memory_stall_percent: Some(33.0),
             host_available_bytes: Series::of(&[Sample(0.0, 500.0), Sample(1.0, 40.0)]),
             ..Monitor::default()
@@ -167,6 +156,8 @@ mod tests {
             gpu_throttled_percent: [("sw_power_cap".to_owned(), 12.0)].into(),
             ..Monitor::default()
         };
-        assert_eq!(contamination(&limits, &monitor, HOST, false).len(), 1);
+        let host = crate::host::open();
+        let found = contamination(&limits, &monitor, host.as_ref(), 1000, false);
+        assert_eq!(found.len(), 1);
     }
 }

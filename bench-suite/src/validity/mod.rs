@@ -6,21 +6,15 @@ mod before;
 mod during;
 
 pub(crate) use before::{Fitness, wait};
-pub(crate) use during::{Host, contamination};
+pub(crate) use during::contamination;
 
-/// Processes in words.
-fn processes(pids: &[u32]) -> String {
-    let names: Vec<String> = pids.iter().map(|&pid| process(pid)).collect();
-    names.join(", ")
-}
+use crate::host::Host;
 
-/// A process with its name, where it can be seen from here.
-fn process(pid: u32) -> String {
-    match std::fs::read_to_string(format!("/proc/{pid}/comm")) {
-        Ok(name) => {
-            let name: String = name.trim().chars().filter(|c| !c.is_control()).collect();
-            format!("{pid} ({name})")
-        }
-        Err(_) => pid.to_string(),
-    }
+/// Processes in words, with their names where they can be seen.
+fn processes(pids: &[u32], host: &dyn Host) -> String {
+    let word = |&pid: &u32| match host.process_name(pid) {
+        Some(name) => format!("{pid} ({name})"),
+        None => pid.to_string(),
+    };
+    pids.iter().map(word).collect::<Vec<_>>().join(", ")
 }

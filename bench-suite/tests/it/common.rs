@@ -8,7 +8,7 @@ use bench_suite::{
     suite::Suite,
 };
 use protocol::Device;
-use record::{EngineFacts, ImageFacts, Machine, Record, Tool};
+use record::{EngineFacts, ImageFacts, Machine, Record, RunPolicy, Tool};
 
 /// A spec of a suite's text on images with these names, one GPU where the device is one.
 pub(crate) fn spec(suite: &str, images: &[&str], device: Device) -> Spec {
@@ -46,8 +46,10 @@ pub(crate) fn spec(suite: &str, images: &[&str], device: Device) -> Spec {
             version: "0.1.0".into(),
             ..Tool::default()
         },
-        conduct: record::Conduct::default(),
-        engine_retries: 1,
+        policy: RunPolicy {
+            engine_retries: Some(1),
+            ..RunPolicy::default()
+        },
         deciding: None,
         notes: Vec::new(),
     }
@@ -70,7 +72,7 @@ impl Subscriber for Listener {
                 )
             }
             Progress::RunStarted { run, attempt, .. } => {
-                format!("start {} try {attempt}", run.name)
+                format!("start {} attempt {attempt}", run.name)
             }
             Progress::RunEnded { record, totals } => {
                 self.records.push(record.clone());

@@ -3,12 +3,13 @@
 use std::{collections::BTreeMap, fs, time::Duration};
 
 use bench_suite::{
-    execute::{Container, ContainerImage, find_gpu},
+    executors::container::{Container, ContainerImage, find_gpu},
+    host,
     session::Session,
 };
 use engine::{Endpoint, Engine, GpuHost, GpuPath};
 use protocol::Device;
-use record::{Isolation, Record};
+use record::Record;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -51,10 +52,11 @@ async fn run_scenario(image: ContainerImage, scenario: &str, cancel: Cancellatio
          scenarios: [{scenario}]\n"
     );
     let mut spec = spec(&suite, &["tiny"], Device::Cpu);
-    spec.engine_retries = 0;
+    spec.policy.engine_retries = Some(0);
     let name = bench_suite::session::fresh_name();
     let mut session = Session::create(&home.path().join("s"), &name, spec).unwrap();
     let executor = Container::new(
+        host::open(),
         engine.clone(),
         BTreeMap::from([("tiny".to_owned(), image)]),
         None,
@@ -138,14 +140,10 @@ async fn a_run_in_a_container_gives_the_same_record_as_a_process() {
             .as_ref()
             .is_some_and(|id| id.starts_with("sha256:"))
     );
-    let Isolation::Container {
-        id: Some(id),
-        gpu_path: None,
-    } = &record.isolation
-    else {
-        panic!("{:?}", record.isolation)
-    };
-    assert_eq!(id.len(), 64);
+    let isolation = &record.isolation;
+    assert_eq!(isolation.engine, "container");
+    assert_eq!(isolation.id.as_ref().map(String::len), Some(64));
+    assert_eq!(isolation.gpu_path, None);
     let cost = record.harness;
     for (name, seconds) in [
         ("create", cost.create_seconds),
@@ -228,12 +226,19 @@ fn sham_gpu() -> (tempfile::TempDir, GpuHost) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_on_the_cpu_is_no_way_to_the_gpu() {
     let engine = engine().await;
-    let (_root, host) = sham_gpu();
+    let (_root, gpus) = sham_gpu();
     // The workload goes through its step, and has seen no GPU.
     let cancel = CancellationToken::new();
-    let tried = find_gpu(&engine, &host, &image::with_mode("normal"), 0, &cancel)
-        .await
-        .unwrap_err();
+    let tried = find_gpu(
+        &host::open(),
+        &engine,
+        &gpus,
+        &image::with_mode("normal"),
+        0,
+        &cancel,
+    )
+    .await
+    .unwrap_err();
     let obstacle = |path: GpuPath| {
         let probe = tried.iter().find(|probe| probe.path == path).unwrap();
         probe.obstacle.clone().unwrap()

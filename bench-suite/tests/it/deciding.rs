@@ -3,7 +3,8 @@
 use std::{path::Path, time::Duration};
 
 use bench_suite::{
-    execute::Mock,
+    executors::mock::Mock,
+    host,
     session::{Session, SessionError, Spec, Totals, until_decided},
 };
 use judge::compare::Verdict;
@@ -35,7 +36,7 @@ fn asked(sides: SidesCompared, budget: Duration, most: u32) -> Spec {
 
 async fn run(session: &mut Session, script: &str) -> (Listener, Totals) {
     let mut listener = Listener::default();
-    let mock = Mock::new(script).unwrap();
+    let mock = Mock::new(host::open(), script).unwrap();
     let totals = session
         .run(&mock, &mut listener, &CancellationToken::new())
         .await

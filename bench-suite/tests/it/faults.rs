@@ -4,7 +4,8 @@
 use std::{collections::BTreeMap, fs, process::Command, time::Duration};
 
 use bench_suite::{
-    execute::{Container, Mock},
+    executors::{Executor as _, container::Container, mock::Mock},
+    host,
     session::{Session, SessionError, Silent, fresh_name},
 };
 use protocol::Device;
@@ -21,17 +22,18 @@ use crate::{
 const ONE_RUN: &str = "version: 1\ndescription: d\ndefaults: {blocks: 1, steps: {warmup: 0, measured: 1}}\n\
     scenarios: [{name: a, model: vit-tiny, task: inference}]\n";
 
-/// Ends the engine under a run and starts it again; gives the records of all tries.
+/// Ends the engine under a run and starts it again; gives the records of all attempts.
 async fn engine_ends(signal: Signal) {
     let mut daemon = Daemon::new();
     let engine = daemon.connect().await;
     image::load(&engine).await;
     let home = tempfile::tempdir().unwrap();
     let mut spec = spec(ONE_RUN, &["tiny"], Device::Cpu);
-    spec.engine_retries = 2;
+    spec.policy.engine_retries = Some(2);
     let name = fresh_name();
     let mut session = Session::create(&home.path().join("s"), &name, spec).unwrap();
     let executor = Container::new(
+        host::open(),
         engine.clone(),
         BTreeMap::from([("tiny".to_owned(), image::with_mode("slow"))]),
         [],
@@ -59,7 +61,7 @@ async fn engine_ends(signal: Signal) {
         .collect();
     let [first, .., last] = told.as_slice() else {
         let log = daemon.log();
-        panic!("one try alone: {told:?}\n{log}")
+        panic!("one attempt alone: {told:?}\n{log}")
     };
     assert!(first.starts_with("1 engine "), "{told:?}");
     assert!(last.ends_with(" ok "), "{told:?}");
@@ -122,7 +124,7 @@ async fn a_disk_that_fills_up_ends_the_session_and_loses_no_record() {
     let fresh = || spec(&suite, &["local"], Device::Cpu);
     let folder = disk.0.path().join("s");
     let mut session = Session::create(&folder, "s", fresh()).unwrap();
-    let mock = Mock::new("").unwrap();
+    let mock = Mock::new(host::open(), "").unwrap();
     let mut listener = Listener::default();
     let error = session
         .run(&mock, &mut listener, &CancellationToken::new())

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use bench_suite::{
-    execute::Container,
+    executors::container::Container,
     fit::{Attempt, Question, find},
+    host,
+    scratch_run::ScratchRuns,
     session::fresh_name,
-    trial::Ground,
 };
 use protocol::Device;
 use record::{Outcome, Reason};
@@ -28,10 +29,10 @@ async fn attempts(mode: &str, memory_bytes: u64, most_batch: u32) -> (Option<u32
     let spec = spec(SUITE, &["tiny"], Device::Cpu);
     let session = fresh_name();
     let images = BTreeMap::from([("tiny".to_owned(), image::with_mode(mode))]);
-    let executor = Container::new(engine, images, None);
+    let executor = Container::new(host::open(), engine, images, None);
     let question = Question {
         plan: &spec.plan,
-        ground: Ground {
+        runs: ScratchRuns {
             machine: &spec.machine,
             session: &session,
             folder: home.path(),

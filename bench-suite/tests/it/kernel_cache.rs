@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, fs};
 
 use bench_suite::{
-    execute::{Container, Executor, Process},
+    executors::{Executor, container::Container, process::Process},
+    host,
     session::Session,
 };
 use protocol::{Device, KernelCache};
@@ -72,13 +73,13 @@ async fn processes_share_compiled_kernels_where_they_say_so() {
          echo kernel > \"$CUDA_CACHE_PATH/$run\"\n{END}"
     );
     let runtimes = BTreeMap::from([("local".to_owned(), program(home.path(), &script))]);
-    let executor = Process::new(runtimes, &[Device::Cuda(0)]);
+    let executor = Process::new(host::open(), runtimes);
     check(&found(&executor, "local").await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn containers_share_compiled_kernels_where_they_say_so() {
     let images = BTreeMap::from([("tiny".to_owned(), image::with_mode("kernel-cache"))]);
-    let executor = Container::new(engine().await, images, None);
+    let executor = Container::new(host::open(), engine().await, images, None);
     check(&found(&executor, "tiny").await);
 }

@@ -10,11 +10,12 @@ use std::{
 
 use crate::common::{Listener, ending, message, spec};
 use bench_suite::{
-    execute::{LocalRuntime, Process},
+    executors::{LocalRuntime, process::Process},
+    host,
     session::Session,
 };
 use protocol::{Device, Phase};
-use record::{Isolation, Outcome, Record, Stage};
+use record::{Outcome, Record, Stage};
 use tokio_util::sync::CancellationToken;
 
 /// Writes events as a workload that ran one step of one sample does.
@@ -59,7 +60,7 @@ async fn run_until(
     let spec = spec(&suite(limits), &["local"], Device::Cpu);
     let mut session = Session::create(&home.path().join("s"), "s", spec).unwrap();
     let mut listener = Listener::default();
-    let executor = Process::new(runtimes, &[Device::Cpu]);
+    let executor = Process::new(host::open(), runtimes);
     session
         .run(&executor, &mut listener, &cancel)
         .await
@@ -99,9 +100,8 @@ async fn a_good_workload_gives_metrics() {
     let memory = record.monitor.memory_bytes.expect("memory was watched");
     assert!(memory.count >= 3 && memory.maximum > 1e5, "{memory:?}");
     assert!((metrics.peaks.run_container_peak_bytes.unwrap() as f64 - memory.maximum).abs() < 1.0);
-    let Isolation::Process { missing } = record.isolation else {
-        panic!("a process")
-    };
+    assert_eq!(record.isolation.engine, "process");
+    let missing = record.isolation.missing;
     assert!(missing.contains(&"memory limit".to_owned()));
     assert_eq!(
         record.notes,
@@ -290,7 +290,7 @@ async fn a_program_that_is_not_there_is_named() {
         let spec = spec(&suite("{}"), &["local"], Device::Cpu);
         let mut session = Session::create(&folder, "s", spec).unwrap();
         let mut listener = Listener::default();
-        let executor = Process::new(runtimes, &[Device::Cpu]);
+        let executor = Process::new(host::open(), runtimes);
         let cancel = CancellationToken::new();
         session
             .run(&executor, &mut listener, &cancel)

@@ -4,7 +4,8 @@ use std::{fs, io::Write as _};
 
 use crate::common::{Listener, ending, endings, message, names, spec};
 use bench_suite::{
-    execute::Mock,
+    executors::mock::Mock,
+    host,
     session::{Session, SessionError, Silent, Totals, fresh_name},
 };
 use protocol::Device;
@@ -21,7 +22,7 @@ async fn listen(script: &str) -> (tempfile::TempDir, Listener, Totals) {
     let mut listener = Listener::default();
     let spec = spec(SUITE, &["local"], Device::Cpu);
     let mut session = Session::create(home.path(), "s-1", spec).unwrap();
-    let mock = Mock::new(script).unwrap();
+    let mock = Mock::new(host::open(), script).unwrap();
     let totals = session
         .run(&mock, &mut listener, &CancellationToken::new())
         .await
@@ -158,13 +159,13 @@ async fn every_kind_of_failure_is_a_record_and_the_session_goes_on() {
 #[tokio::test]
 async fn what_the_engine_failed_is_tried_again_and_stays_open() {
     let (home, listener, totals) = listen("0002=engine").await;
-    let tries: Vec<_> = listener
+    let attempts: Vec<_> = listener
         .records
         .iter()
         .filter(|record| record.order == 2)
         .map(|record| (record.attempt, ending(record)))
         .collect();
-    assert_eq!(tries, [(1, "engine".into()), (2, "engine".into())]);
+    assert_eq!(attempts, [(1, "engine".into()), (2, "engine".into())]);
     assert_eq!((totals.ok, totals.failed, totals.remaining), (5, 0, 1));
     assert!(
         !SessionFolder::at(home.path())
@@ -174,7 +175,7 @@ async fn what_the_engine_failed_is_tried_again_and_stays_open() {
     );
     let mut resumed = Session::resume(home.path(), spec(SUITE, &["local"], Device::Cpu)).unwrap();
     let mut listener = Listener::default();
-    let mock = Mock::new("").unwrap();
+    let mock = Mock::new(host::open(), "").unwrap();
     let totals = resumed
         .run(&mock, &mut listener, &CancellationToken::new())
         .await
@@ -214,7 +215,7 @@ async fn an_interrupted_session_is_resumed_where_it_stopped() {
 
     let mut resumed = Session::resume(home.path(), spec(SUITE, &["local"], Device::Cpu)).unwrap();
     let mut after = Listener::default();
-    let mock = Mock::new("").unwrap();
+    let mock = Mock::new(host::open(), "").unwrap();
     let totals = resumed
         .run(&mock, &mut after, &CancellationToken::new())
         .await
@@ -312,7 +313,7 @@ async fn a_full_disk_ends_the_session_and_loses_nothing() {
         Session::create(home.path(), "s", spec(SUITE, &["local"], Device::Cpu)).unwrap();
     // Records cannot be appended to a folder.
     fs::create_dir(home.path().join("records.ndjson")).unwrap();
-    let mock = Mock::new("").unwrap();
+    let mock = Mock::new(host::open(), "").unwrap();
     let error = session
         .run(&mock, &mut Silent, &CancellationToken::new())
         .await
@@ -335,7 +336,7 @@ async fn a_gpu_run_that_tells_of_no_gpu_is_invalid() {
     let mut session =
         Session::create(home.path(), "s", spec(suite, &["local"], Device::Cuda(0))).unwrap();
     let mut listener = Listener::default();
-    let mock = Mock::new("").unwrap();
+    let mock = Mock::new(host::open(), "").unwrap();
     session
         .run(&mock, &mut listener, &CancellationToken::new())
         .await

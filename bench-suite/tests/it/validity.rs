@@ -5,7 +5,7 @@ use std::{
     thread::available_parallelism,
 };
 
-use bench_suite::{execute::Mock, session::Session};
+use bench_suite::{executors::mock::Mock, host, session::Session};
 use protocol::Device;
 use tokio_util::sync::CancellationToken;
 
@@ -52,7 +52,7 @@ async fn a_host_that_others_keep_busy_is_not_measured_on() {
     let others = Others::at_work();
     let totals = session
         .run(
-            &Mock::new("").unwrap(),
+            &Mock::new(host::open(), "").unwrap(),
             &mut listener,
             &CancellationToken::new(),
         )

@@ -1,10 +1,10 @@
 /*
- * An NVML for tests on machines without a card: the same calls, answered out of a text file that
- * the variable FAKE_NVML_STATE names, read again at every call. So a test can let a card get hot,
+ * An NVML for tests on machines without a GPU: the same calls, answered out of a text file that
+ * the variable FAKE_NVML_STATE names, read again at every call. So a test can let a GPU get hot,
  * be used by somebody, be throttled or fall off the bus while the real program looks on.
  *
- *     cards 2              how many there are
- *     0.processes 7,8      who uses card 0
+ *     gpus 2               how many there are
+ *     0.processes 7,8      who uses GPU 0
  *     0.utilization 40     …, and temperature, throttle (bits of nvml.h), ecc, xid, lost
  *
  * Layouts and numbers from nvml.h. What is missing here counts as not supported, as on old drivers.
@@ -65,12 +65,12 @@ int nvmlSystemGetDriverVersion(char *version, unsigned length) {
 int nvmlSystemGetCudaDriverVersion_v2(int *version) { *version = 13000; return SUCCESS; }
 
 int nvmlDeviceGetCount_v2(unsigned *count) {
-    *count = (unsigned)number("cards", 1);
+    *count = (unsigned)number("gpus", 1);
     return SUCCESS;
 }
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) {
-    if (index >= number("cards", 1)) return INVALID_ARGUMENT;
+    if (index >= number("gpus", 1)) return INVALID_ARGUMENT;
     *device = (void *)(size_t)(index + 1);
     ALIVE(*device);
     return SUCCESS;
@@ -78,11 +78,11 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) {
 
 int nvmlDeviceGetName(void *device, char *name, unsigned length) {
     (void)device;
-    snprintf(name, length, "Fake card");
+    snprintf(name, length, "Fake GPU");
     return SUCCESS;
 }
 
-/* The process that asks must be part of it: two tests at once must not lock each other's cards. */
+/* The process that asks must be part of it: two tests at once must not lock each other's GPUs. */
 int nvmlDeviceGetUUID(void *device, char *uuid, unsigned length) {
     char prefix[64] = "fake";
     text("uuid", prefix, sizeof prefix);

@@ -44,7 +44,7 @@ pub(crate) fn check(home: &Path, expected: &Expected) -> Result<String, String> 
                 .records
                 .iter()
                 .filter(|record| record.order == *order)
-                .map(|record| format!("try {}: {:?}", record.attempt, record.outcome))
+                .map(|record| format!("attempt {}: {:?}", record.attempt, record.outcome))
                 .collect();
             return Err(format!(
                 "run {order} ({fault}) had to end once with {outcome}, found {found:?}: {}",
@@ -69,7 +69,7 @@ pub(crate) fn check(home: &Path, expected: &Expected) -> Result<String, String> 
         .map(|(word, count)| format!("{count} {word}"));
     let none = unfinished.is_empty().then(|| "none".to_owned());
     Ok(format!(
-        "{} runs, each accounted for once ({ended}), and tries beside them: {}",
+        "{} runs, each accounted for once ({ended}), and attempts beside them: {}",
         expected.len(),
         words(&mut beside.chain(none))
     ))

@@ -10,15 +10,15 @@ use std::{
 };
 
 use bench_suite::{
-    execute::{Container, Executor, LocalRuntime, Process},
-    gpu_lock::{FOLDER_VARIABLE, GpuLock},
+    executors::{Executor, LocalRuntime, container::Container, process::Process},
+    host::{self, LOCKS_VARIABLE},
     plan::{Plan, Request},
     session::{Session, Silent, Spec},
     suite::Suite,
 };
 use engine::{Endpoint, Engine};
 use protocol::Device;
-use record::{Conduct, EngineFacts, Gpu, ImageFacts, Machine, SessionFolder, Tool};
+use record::{EngineFacts, Gpu, ImageFacts, Machine, RunPolicy, SessionFolder, Tool};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -48,7 +48,7 @@ impl Worker {
     pub(crate) fn start(home: &Path) -> Self {
         let child = Command::new(env::current_exe().expect("this program"))
             .env(VARIABLE, home)
-            .env(FOLDER_VARIABLE, home.join("locks"))
+            .env(LOCKS_VARIABLE, home.join("locks"))
             .stdin(Stdio::null())
             .spawn();
         Self(child.expect("the worker starts"))
@@ -113,7 +113,9 @@ async fn session(home: &Path) -> Result<ExitCode, String> {
         uuid: "GPU-soak".to_owned(),
         ..Gpu::default()
     };
-    let _lock = GpuLock::take(&gpu, "soak", false).map_err(|error| error.to_string())?;
+    let _lock = host::open()
+        .lock_gpu(&gpu, "soak", false)
+        .map_err(|error| error.to_string())?;
     // As `bench` does: the engine first, and what dead sessions left in it.
     let mut engine = None;
     let executor: Box<dyn Executor> = match fs::read_to_string(home.join(SOCKET)) {
@@ -160,8 +162,8 @@ fn processes(home: &Path) -> Process {
         library_path: Vec::new(),
     };
     Process::new(
+        host::open(),
         BTreeMap::from([("local".to_owned(), runtime)]),
-        &[Device::Cpu],
     )
 }
 
@@ -171,7 +173,10 @@ async fn containers(home: &Path, socket: &str) -> Result<(Container, Engine), en
     let modes = fs::read_to_string(home.join(MODES)).expect("the modes");
     let image = image::with_mode(&format!("by-run:{modes}"));
     let images = BTreeMap::from([("local".to_owned(), image)]);
-    Ok((Container::new(engine.clone(), images, []), engine))
+    Ok((
+        Container::new(host::open(), engine.clone(), images, []),
+        engine,
+    ))
 }
 
 fn spec(home: &Path) -> Spec {
@@ -199,8 +204,10 @@ fn spec(home: &Path) -> Spec {
             ..EngineFacts::default()
         },
         tool: Tool::default(),
-        conduct: Conduct::default(),
-        engine_retries: 2,
+        policy: RunPolicy {
+            engine_retries: Some(2),
+            ..RunPolicy::default()
+        },
         deciding: None,
         notes: Vec::new(),
     }

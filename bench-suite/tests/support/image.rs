@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, io, path::Path, process::Command, sync::OnceLock};
 
-use bench_suite::execute::ContainerImage;
+use bench_suite::executors::container::ContainerImage;
 use bytes::Bytes;
 use engine::Engine;
 use futures_util::stream;

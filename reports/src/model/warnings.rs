@@ -3,7 +3,7 @@
 use metrics::catalogue;
 use std::collections::{BTreeMap, BTreeSet};
 
-use record::{Isolation, Record};
+use record::Record;
 
 use super::{CellSummary, Source, View};
 use crate::format::{self, plural};
@@ -252,7 +252,8 @@ fn missing_isolation(view: &View) -> Option<String> {
     let mut missing: BTreeSet<&str> = BTreeSet::new();
     let mut count = 0;
     for run in view.runs.iter().flatten() {
-        if let Isolation::Process { missing: of_run } = &run.isolation {
+        let of_run = &run.isolation.missing;
+        if !of_run.is_empty() {
             count += 1;
             missing.extend(of_run.iter().map(String::as_str));
         }

@@ -181,9 +181,7 @@ fn warnings_name_what_makes_metrics_doubtful() {
     let record = &mut source.records.records[0];
     record.monitor.gpu_throttle_reasons = vec!["gpu-idle".into(), "sw-power-cap".into()];
     record.monitor.other_gpu_processes = vec![4711];
-    record.isolation = record::Isolation::Process {
-        missing: vec!["memory limit".into()],
-    };
+    record.isolation = record::Isolation::without("process", &["memory limit"]);
     record.notes = vec!["the engine refused memlock −1".into()];
     record.workload.as_mut().unwrap().libtorch_version = "2.10.0".into();
     let sources = [source];

@@ -13,9 +13,13 @@ mod compare;
 mod history;
 mod images;
 
-use std::{path::PathBuf, time::Duration};
+use std::{ffi::OsStr, path::PathBuf, time::Duration};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use bench_suite::executors::{self, EXECUTORS};
+use clap::{
+    Args, Parser, Subcommand, ValueEnum,
+    builder::{PossibleValue, TypedValueParser},
+};
 
 pub(crate) use claims::{ClaimsArgs, ClaimsFailOn};
 pub(crate) use compare::{By, CompareArgs};
@@ -84,30 +88,49 @@ pub(crate) struct SourceArgs {
     pub(crate) base_archive: Option<PathBuf>,
 }
 
-/// Where runs execute, as the user says it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum EngineChoice {
-    /// Containers where an engine answers, else processes.
-    Auto,
-    /// Containers, through Docker or Podman.
-    Docker,
-    /// Plain processes.
-    Process,
-    /// Nothing runs: the metrics are invented, as the script says. For tests of the command.
-    Mock(String),
+/// Where runs execute.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct TargetArgs {
+    /// An image in `images/`, or a file; may be given several times. Default: the one that fits
+    /// the device
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) image: Vec<String>,
+    /// Where runs execute
+    #[arg(long, value_name = "ENGINE", default_value = "auto", value_parser = EngineParser)]
+    pub(crate) engine: executors::Choice,
+    /// `auto`, `cpu`, `cuda`, `cuda:N`, or several GPUs for `bench` to spread the runs over:
+    /// `cuda:0,1`
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    pub(crate) device: String,
+    #[command(flatten)]
+    pub(crate) sources: SourceArgs,
 }
 
-impl std::str::FromStr for EngineChoice {
-    type Err = String;
+/// Reads the word of an executor, and lists them in the help.
+#[derive(Debug, Clone)]
+struct EngineParser;
 
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.split_once(':') {
-            None if text == "auto" => Ok(Self::Auto),
-            None if text == "docker" => Ok(Self::Docker),
-            None if text == "process" => Ok(Self::Process),
-            Some(("mock", script)) => Ok(Self::Mock(script.to_owned())),
-            _ => Err("expected auto, docker or process".to_owned()),
-        }
+impl TypedValueParser for EngineParser {
+    type Value = executors::Choice;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<Self::Value, clap::Error> {
+        let parser = |text: &str| text.parse::<executors::Choice>();
+        parser.parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let auto = PossibleValue::new("auto").help("the first of these that works");
+        let engines = EXECUTORS.iter().map(|executor| {
+            PossibleValue::new(executor.word)
+                .help(executor.help)
+                .hide(executor.is_hidden)
+        });
+        Some(Box::new(std::iter::once(auto).chain(engines)))
     }
 }
 
@@ -117,17 +140,8 @@ pub(crate) struct BenchArgs {
     /// A suite in `scenarios/`, or a file; may be given several times
     #[arg(long, value_name = "NAME|FILE", default_value = "smoke")]
     pub(crate) suite: Vec<String>,
-    /// An image in `images/`, or a file; may be given several times. Default: the one that fits
-    /// the device
-    #[arg(long, value_name = "NAME|FILE")]
-    pub(crate) image: Vec<String>,
-    /// Where runs execute: `docker` in containers, `process` as plain processes, `auto` in
-    /// containers where an engine answers and as processes elsewhere
-    #[arg(long, value_name = "auto|docker|process", default_value = "auto")]
-    pub(crate) engine: EngineChoice,
-    /// `auto`, `cpu`, `cuda`, `cuda:N`, or several GPUs to spread the runs over: `cuda:0,1`
-    #[arg(long, value_name = "DEVICE", default_value = "auto")]
-    pub(crate) device: String,
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
     /// Measure on a GPU although other sessions that say the same do so too
     #[arg(long)]
     pub(crate) share_gpu: bool,
@@ -157,8 +171,6 @@ pub(crate) struct BenchArgs {
     /// Say what would run, and start nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    #[command(flatten)]
-    pub(crate) sources: SourceArgs,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -174,24 +186,14 @@ pub(crate) struct FitArgs {
     #[arg(long, value_name = "N", default_value_t = 1024,
           value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) most: u32,
-    /// An image in `images/`, or a file; may be given several times. Default: the one that fits
-    /// the device
-    #[arg(long, value_name = "NAME|FILE")]
-    pub(crate) image: Vec<String>,
-    /// Where runs execute: `auto`, `docker`, or on a GPU also `process`
-    #[arg(long, value_name = "auto|docker|process", default_value = "auto")]
-    pub(crate) engine: EngineChoice,
-    /// `auto`, `cpu`, `cuda` or `cuda:N`
-    #[arg(long, value_name = "DEVICE", default_value = "auto")]
-    pub(crate) device: String,
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
     /// Search on a GPU although other sessions that say the same use it
     #[arg(long)]
     pub(crate) share_gpu: bool,
     /// How to print what was found
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
-    #[command(flatten)]
-    pub(crate) sources: SourceArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -211,21 +213,12 @@ pub(crate) struct OverheadArgs {
     /// A suite in `scenarios/`, or a file
     #[arg(long, value_name = "NAME|FILE", default_value = "smoke")]
     pub(crate) suite: String,
-    /// An image in `images/`, or a file. Default: the one that fits the device
-    #[arg(long, value_name = "NAME|FILE")]
-    pub(crate) image: Vec<String>,
-    /// Where runs execute: `auto`, `docker` or `process`
-    #[arg(long, value_name = "auto|docker|process", default_value = "auto")]
-    pub(crate) engine: EngineChoice,
-    /// `auto`, `cpu`, `cuda` or `cuda:N`
-    #[arg(long, value_name = "DEVICE", default_value = "auto")]
-    pub(crate) device: String,
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
     /// How many times every cell runs each way
     #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(2..=1000))]
     pub(crate) blocks: u32,
-    #[command(flatten)]
-    pub(crate) sources: SourceArgs,
 }
 
 #[derive(Debug, Clone, Args)]

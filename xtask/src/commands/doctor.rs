@@ -2,15 +2,16 @@
 
 use std::{path::Path, process::Command};
 
-use bench_suite::machine;
+use bench_suite::{
+    executors::{EXECUTORS, Finding, State},
+    host::{self, Host},
+};
 use bytesize::ByteSize;
-use engine::{Endpoint, Engine, GpuHost, gpu};
 use record::Machine;
-use serde::Serialize;
 
 use crate::{
     cli::{DoctorArgs, Format},
-    error::{Error, Result},
+    error::Result,
     printer::Printer,
     table::table,
 };
@@ -22,66 +23,10 @@ const ROOM_CUDA: u64 = 25_000_000_000;
 /// Memory with which torch-sys compiles and the smoke suite runs.
 const MEMORY: u64 = 6_000_000_000;
 
-/// How something stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-enum State {
-    /// Works.
-    Ok,
-    /// Not here, and not needed for everything.
-    Missing,
-    /// Not here, and needed.
-    Broken,
-}
-
-impl State {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Missing => "–",
-            Self::Broken => "BROKEN",
-        }
-    }
-}
-
-/// One thing that was looked at.
-#[derive(Debug, Clone, Serialize)]
-struct Finding {
-    what: &'static str,
-    state: State,
-    found: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    fix: Option<String>,
-}
-
-impl Finding {
-    fn ok(what: &'static str, found: impl Into<String>) -> Self {
-        Self {
-            what,
-            state: State::Ok,
-            found: found.into(),
-            fix: None,
-        }
-    }
-
-    fn not(
-        what: &'static str,
-        state: State,
-        found: impl Into<String>,
-        fix: impl Into<String>,
-    ) -> Self {
-        Self {
-            what,
-            state,
-            found: found.into(),
-            fix: Some(fix.into()),
-        }
-    }
-}
-
-/// Looks at everything and prints it; fails where `bench` could not run at all.
+/// Looks at everything and prints it.
 pub(crate) async fn run(args: &DoctorArgs, printer: &Printer) -> Result<()> {
-    let machine = machine::facts(None);
+    let host = host::open();
+    let machine = host.facts();
     let mut findings = vec![
         Finding::ok(
             "system",
@@ -91,11 +36,13 @@ pub(crate) async fn run(args: &DoctorArgs, printer: &Printer) -> Result<()> {
             "cpu",
             format!("{}, {} cores", machine.cpu.model, machine.cpu.logical_cores),
         ),
-        memory(&machine),
+        memory(host.as_ref(), &machine),
         disk(&machine)?,
-        gpu(&machine),
+        gpu(host.as_ref(), &machine),
     ];
-    findings.extend(engines().await);
+    for executor in &EXECUTORS {
+        findings.extend((executor.examine)().await);
+    }
     findings.extend(tools());
     match args.format {
         Format::Json => printer.json(&findings)?,
@@ -104,7 +51,7 @@ pub(crate) async fn run(args: &DoctorArgs, printer: &Printer) -> Result<()> {
             for finding in &findings {
                 table.add_row([
                     finding.what.to_owned(),
-                    finding.state.word().to_owned(),
+                    word(finding.state).to_owned(),
                     finding.found.clone(),
                     finding.fix.clone().unwrap_or_default(),
                 ]);
@@ -112,23 +59,21 @@ pub(crate) async fn run(args: &DoctorArgs, printer: &Printer) -> Result<()> {
             printer.line(&table.to_string());
         }
     }
-    let broken = findings
-        .iter()
-        .filter(|finding| finding.state == State::Broken)
-        .count();
-    if broken == 0 {
-        Ok(())
-    } else {
-        Err(Error::Unfit { broken })
+    Ok(())
+}
+
+fn word(state: State) -> &'static str {
+    match state {
+        State::Ok => "ok",
+        State::Missing => "–",
     }
 }
 
-fn memory(machine: &Machine) -> Finding {
+fn memory(host: &dyn Host, machine: &Machine) -> Finding {
     let all = ByteSize::b(machine.memory_bytes);
-    match machine::available_memory_bytes() {
-        Some(free) if free < MEMORY => Finding::not(
+    match host.available_memory_bytes() {
+        Some(free) if free < MEMORY => Finding::missing(
             "memory",
-            State::Missing,
             format!("{all}, {} free", ByteSize::b(free)),
             format!(
                 "compiling libtorch's bindings takes up to {}",
@@ -150,9 +95,8 @@ fn disk(machine: &Machine) -> Result<Finding> {
     };
     let place = cache.root().display();
     Ok(match free {
-        Some(free) if free < wanted => Finding::not(
+        Some(free) if free < wanted => Finding::missing(
             "disk",
-            State::Missing,
             format!("{} free at {place}", ByteSize::b(free)),
             format!(
                 "wheels, libtorch and images take about {}; make room, or set XDG_CACHE_HOME",
@@ -171,11 +115,10 @@ fn free_bytes(folder: &Path) -> Option<u64> {
     Some(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
-fn gpu(machine: &Machine) -> Finding {
-    if let Err(why) = machine::nvml() {
-        return Finding::not(
+fn gpu(host: &dyn Host, machine: &Machine) -> Finding {
+    if let Some(why) = host.gpu_obstacle() {
+        return Finding::missing(
             "GPU",
-            State::Missing,
             why,
             "runs use the CPU; for a GPU, install the NVIDIA driver",
         );
@@ -201,9 +144,8 @@ fn gpu(machine: &Machine) -> Finding {
         .next()
         .and_then(|major| major.parse::<u32>().ok());
     match major {
-        Some(major) if major < 580 => Finding::not(
+        Some(major) if major < 580 => Finding::missing(
             "GPU",
-            State::Missing,
             found,
             "images with CUDA 13 need driver 580 or newer; take one with CUDA 12, or a newer driver",
         ),
@@ -211,79 +153,37 @@ fn gpu(machine: &Machine) -> Finding {
     }
 }
 
-async fn engines() -> Vec<Finding> {
-    let engine = match Engine::connect(&Endpoint::auto()).await {
-        Ok(engine) => engine,
-        Err(error) => {
-            return vec![Finding::not(
-                "container engine",
-                State::Missing,
-                error.to_string(),
-                "runs go without containers (--engine process); to have them, start an engine",
-            )];
-        }
-    };
-    let facts = engine.facts();
-    let mut findings = vec![Finding::ok("container engine", facts.describe())];
-    let host = GpuHost::discover();
-    for candidate in gpu::candidates(facts, &host) {
-        let what = "GPU in containers";
-        let path = candidate.path.to_string();
-        findings.push(match candidate.obstacle {
-            None => Finding::ok(what, path),
-            Some(obstacle) => Finding {
-                what,
-                state: State::Missing,
-                found: format!("{path}: {obstacle}"),
-                fix: None,
-            },
-        });
-    }
-    findings
-}
-
 fn tools() -> Vec<Finding> {
-    let look =
-        |what, program: &str, words: &[&str], state, fix: &str| match first_line(program, words) {
-            Some(line) => Finding::ok(what, line),
-            None => Finding::not(what, state, format!("`{program}` does not run"), fix),
-        };
+    let look = |what, program: &str, words: &[&str], fix: &str| match first_line(program, words) {
+        Some(line) => Finding::ok(what, line),
+        None => Finding::missing(what, format!("`{program}` does not run"), fix),
+    };
     vec![
         look(
             "pip",
             "python3",
             &["-m", "pip", "--version"],
-            State::Missing,
             "fetches libtorch: apt-get install python3-pip; or give --libtorch DIR",
         ),
         look(
             "C++ compiler",
             "c++",
             &["--version"],
-            State::Missing,
             "builds the workload: apt-get install g++; or give --scenario-binary FILE",
         ),
         look(
             "cargo",
             "cargo",
             &["--version"],
-            State::Missing,
             "builds the workload: https://rustup.rs; or give --scenario-binary FILE",
         ),
         look(
             "apt",
             "apt-get",
             &["--version"],
-            State::Missing,
             "fetches the base of images; on other systems give --base-archive FILE",
         ),
-        look(
-            "dpkg",
-            "dpkg-deb",
-            &["--version"],
-            State::Missing,
-            "as for apt",
-        ),
+        look("dpkg", "dpkg-deb", &["--version"], "as for apt"),
     ]
 }
 

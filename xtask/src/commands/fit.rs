@@ -1,13 +1,11 @@
 //! `cargo xtask fit`: the largest batch that trains within a memory budget.
 
 use bench_suite::{
+    executors::Executor,
     fit::{self, Attempt, Found, Question},
-    live::Live,
-    machine,
-    plan::{Plan, Request},
+    scratch_run::ScratchRuns,
     session,
     suite::Suite,
-    trial::Ground,
 };
 use bytesize::ByteSize;
 use record::Outcome;
@@ -17,13 +15,12 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     cli::{FitArgs, Format},
     commands::{
-        bench::{self, prepare},
+        bench::{self, target::Target},
         scenarios,
     },
     error::{Error, Result},
     printer::Printer,
     table::table,
-    workspace,
 };
 
 /// What `--format json` prints.
@@ -40,44 +37,38 @@ struct FitReport<'a> {
 
 /// Plans, prepares, searches, tells.
 pub(crate) async fn run(args: &FitArgs, printer: &Printer) -> Result<()> {
-    let root = workspace::root()?;
     let suite = suite(&args.scenario)?;
-    let machine = machine::facts(None);
-    let device = bench::devices(&args.device, &machine)?[0];
+    let target = Target::find(&args.target)?;
+    let device = target.device();
     let budget = args.memory.as_u64();
     if budget < fit::LEAST_BYTES {
         return Err(Error::SmallBudget { budget });
     }
-    if !device.is_cuda() && budget > machine.memory_bytes {
+    if !device.is_cuda() && budget > target.machine.memory_bytes {
         printer.note(&format!(
             "this machine has {} of memory: its own end comes before the budget's",
-            size(Some(machine.memory_bytes))
+            size(Some(target.machine.memory_bytes))
         ));
     }
-    let images = prepare::images(&args.image, device, &root)?;
-    let names: Vec<String> = images.iter().map(|image| image.name.clone()).collect();
-    let plan = Plan::new(&Request {
-        suites: &[suite],
-        images: &names,
-        device,
-        blocks: Some(1),
-        order_seed: Some(1),
-    })?;
+    let plan = target.plan(&[suite], Some(1), Some(1))?;
     let name = session::fresh_name();
-    let _locks = bench::lock(&[device], &machine, &name, args.share_gpu)?;
-    let place = prepare::Place::choose(&args.engine, &Live::default(), printer).await?;
-    if let (prepare::Place::Processes { .. }, false) = (&place, device.is_cuda()) {
-        return Err(Error::NoWall);
-    }
-    let sources = prepare::sources(&args.sources, &root);
-    let ready = prepare::ready(&place, images, &[device], sources, printer).await?;
+    let has_wall = |executor: &dyn Executor| {
+        if device.is_cuda() || executor.limits_memory() {
+            Ok(())
+        } else {
+            Err(Error::NoWall)
+        }
+    };
+    let ready = target
+        .ready(&name, args.share_gpu, printer, has_wall)
+        .await?;
     let folder = bench::scratch("fit")?;
     let cancel = CancellationToken::new();
     let stopper = bench::stop_on_signal(cancel.clone(), printer.clone());
     let question = Question {
         plan: &plan,
-        ground: Ground {
-            machine: &machine,
+        runs: ScratchRuns {
+            machine: &target.machine,
             session: &name,
             folder: folder.path(),
         },
@@ -94,7 +85,7 @@ pub(crate) async fn run(args: &FitArgs, printer: &Printer) -> Result<()> {
     )
     .await;
     stopper.abort();
-    place.clean_up().await;
+    ready.executor.clean_up().await;
     let found = found?;
     if found.is_empty() {
         return Err(Error::NothingToFit(args.scenario.clone()));
@@ -179,7 +170,7 @@ fn tell(
             version: 2,
             memory_bytes: question.memory_bytes,
             device: device.to_string(),
-            machine: question.ground.machine.name.clone(),
+            machine: question.runs.machine.name.clone(),
             found,
             front,
             advice,

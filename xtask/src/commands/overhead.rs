@@ -1,12 +1,10 @@
 //! `cargo xtask overhead`: what a part of the measuring costs, by the same runs with it and without.
 
 use bench_suite::{
-    live::Live,
-    machine,
     overhead::{self, Pair, Part},
-    plan::{Plan, Request},
+    plan::Plan,
+    scratch_run::ScratchRuns,
     session,
-    trial::Ground,
 };
 use judge::compare::{Block, Comparison, Direction, Kind, Metric, Options, Verdict, compare};
 use tokio_util::sync::CancellationToken;
@@ -14,13 +12,12 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     cli::{Format, OverheadArgs, OverheadOf},
     commands::{
-        bench::{self, prepare},
+        bench::{self, target::Target},
         scenarios,
     },
     error::{Error, Result},
     printer::Printer,
     table::table,
-    workspace,
 };
 
 /// The share of throughput that a part of the measuring may cost.
@@ -28,31 +25,18 @@ const THRESHOLD: f64 = 0.005;
 
 /// Runs every cell with the part and without, and judges the pairs.
 pub(crate) async fn run(args: &OverheadArgs, printer: &Printer) -> Result<()> {
-    let root = workspace::root()?;
     let suite = scenarios::catalog()?
         .load(&args.suite)
         .map_err(Error::Suite)?;
-    let machine = machine::facts(None);
-    let device = bench::devices(&args.device, &machine)?[0];
-    let images = prepare::images(&args.image, device, &root)?;
-    let names: Vec<String> = images.iter().map(|image| image.name.clone()).collect();
-    let plan = Plan::new(&Request {
-        suites: &[suite],
-        images: &names,
-        device,
-        blocks: Some(args.blocks),
-        order_seed: None,
-    })?;
+    let target = Target::find(&args.target)?;
+    let plan = target.plan(&[suite], Some(args.blocks), None)?;
     let name = session::fresh_name();
-    let _locks = bench::lock(&[device], &machine, &name, false)?;
-    let place = prepare::Place::choose(&args.engine, &Live::default(), printer).await?;
-    let sources = prepare::sources(&args.sources, &root);
-    let ready = prepare::ready(&place, images, &[device], sources, printer).await?;
+    let ready = target.ready(&name, false, printer, |_| Ok(())).await?;
     let folder = bench::scratch("overhead")?;
     let cancel = CancellationToken::new();
     let stopper = bench::stop_on_signal(cancel.clone(), printer.clone());
-    let ground = Ground {
-        machine: &machine,
+    let runs = ScratchRuns {
+        machine: &target.machine,
         session: &name,
         folder: folder.path(),
     };
@@ -64,7 +48,7 @@ pub(crate) async fn run(args: &OverheadArgs, printer: &Printer) -> Result<()> {
     let (pairs, ended) = overhead::measure(
         part,
         &plan,
-        ground,
+        runs,
         ready.executor.as_ref(),
         &cancel,
         &mut |ended| {
@@ -86,7 +70,7 @@ pub(crate) async fn run(args: &OverheadArgs, printer: &Printer) -> Result<()> {
     )
     .await;
     stopper.abort();
-    place.clean_up().await;
+    ready.executor.clean_up().await;
     let told = tell(what, &plan, &pairs, printer);
     ended?;
     told?;

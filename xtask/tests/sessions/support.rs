@@ -29,7 +29,7 @@ pub(crate) fn session(name: &str) -> Session {
         order_seed: 1,
         claims: Vec::new(),
         deciding: None,
-        conduct: record::Conduct::default(),
+        policy: record::RunPolicy::default(),
         notes: Vec::new(),
     }
 }
@@ -85,10 +85,7 @@ pub(crate) fn records(
                 attempt: 1,
                 started_at: "2026-01-02T03:04:05Z".parse().expect("a time"),
                 wall_seconds: 1.0,
-                isolation: Isolation::Container {
-                    id: None,
-                    gpu_path: None,
-                },
+                isolation: Isolation::without("container", &[]),
                 outcome: Outcome::Ok,
                 workload: None,
                 metrics: Some(Metrics {

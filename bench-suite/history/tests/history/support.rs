@@ -50,7 +50,7 @@ pub(crate) fn session(name: &str, day: i64) -> Session {
         order_seed: 1,
         claims: Vec::new(),
         deciding: None,
-        conduct: record::Conduct::default(),
+        policy: record::RunPolicy::default(),
         notes: Vec::new(),
     }
 }
@@ -93,9 +93,7 @@ pub(crate) fn record(session: &Session, run: usize, throughput: f64) -> Record {
         attempt: 1,
         started_at: session.started_at + SignedDuration::from_secs(second),
         wall_seconds: 30.0,
-        isolation: Isolation::Process {
-            missing: Vec::new(),
-        },
+        isolation: Isolation::without("process", &[]),
         outcome: Outcome::Ok,
         workload: Some(Started {
             cuda: Some(CudaFacts {

@@ -51,7 +51,7 @@ pub(crate) fn session(name: &str, machine: &str) -> Session {
         cells: Vec::new(),
         blocks: 6,
         order_seed: 1,
-        conduct: record::Conduct::default(),
+        policy: record::RunPolicy::default(),
         claims: Vec::new(),
         deciding: None,
         notes: Vec::new(),
@@ -92,10 +92,7 @@ pub(crate) fn records(
                 attempt: 1,
                 started_at: "2026-01-02T03:04:05Z".parse().unwrap(),
                 wall_seconds: 1.0,
-                isolation: Isolation::Container {
-                    id: None,
-                    gpu_path: None,
-                },
+                isolation: Isolation::without("container", &[]),
                 outcome: if failed {
                     Outcome::Failed {
                         reason: Reason::Crash,

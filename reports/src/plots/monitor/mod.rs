@@ -68,7 +68,7 @@ fn draw(view: &View) -> Picture {
         Key::area(Ink::Band, "warm-up, roughly"),
         Key::area(Ink::Grid, "measured steps, roughly"),
     ];
-    if runs().any(|one| !one.run.monitor.gpu_stretches.is_empty()) {
+    if runs().any(|one| !one.run.monitor.gpu_intervals.is_empty()) {
         let label = "along the top: the GPU was throttled or shared; hover for the reason";
         keys.push(Key::area(Ink::Rule, label));
     }
@@ -223,7 +223,7 @@ impl Drawn<'_> {
         } else {
             Ink::Rule
         };
-        for stretch in &self.run.monitor.gpu_stretches {
+        for stretch in &self.run.monitor.gpu_intervals {
             let (from, to) = (stretch.from_seconds, stretch.to_seconds);
             let left = along.place(from);
             let right = along.place(to).max(left + NARROWEST);

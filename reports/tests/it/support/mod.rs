@@ -196,7 +196,7 @@ impl Fake {
             order_seed: 42,
             claims: Vec::new(),
             deciding: None,
-            conduct: record::Conduct::default(),
+            policy: record::RunPolicy::default(),
             notes: Vec::new(),
         }
     }

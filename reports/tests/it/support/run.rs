@@ -6,8 +6,8 @@ use protocol::{AllocatorCounters, CudaFacts, Memory, Phase, ScalerState, Started
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use record::{
-    HarnessCost, Isolation, Metrics, Monitor, Outcome, Reason, Record, Sample, Series, Stage,
-    StepTimes, Stretch, Validity,
+    GpuInterval, HarnessCost, Isolation, Metrics, Monitor, Outcome, Reason, Record, Sample, Series,
+    Stage, StepTimes, Validity,
 };
 
 use super::{Fake, FakeCell, MIB, mib};
@@ -88,9 +88,9 @@ impl Fake {
             attempt: 1,
             started_at: "2026-11-12T10:20:30Z".parse().unwrap(),
             wall_seconds: wall,
-            isolation: Isolation::Container {
-                id: None,
+            isolation: Isolation {
                 gpu_path: cuda.then(|| "passthrough".into()),
+                ..Isolation::without("container", &[])
             },
             workload: Some(Started {
                 version: protocol::VERSION,
@@ -103,7 +103,7 @@ impl Fake {
             }),
             monitor: if good || is_contaminated {
                 Monitor {
-                    gpu_stretches: stretches(&validity),
+                    gpu_intervals: stretches(&validity),
                     ..self.monitor(random, cell, wall, wall - measured - 0.2)
                 }
             } else {
@@ -271,8 +271,8 @@ fn validity(outcome: &Outcome) -> Validity {
 }
 
 /// Each reason, for two seconds.
-fn stretches(validity: &Validity) -> Vec<Stretch> {
-    let stretch = |why: &String| Stretch {
+fn stretches(validity: &Validity) -> Vec<GpuInterval> {
+    let stretch = |why: &String| GpuInterval {
         reason: why.clone(),
         from_seconds: 3.0,
         to_seconds: 5.0,

@@ -1,34 +1,30 @@
 //! `cargo xtask bench`: run suites in images and draw the report.
 
 pub(crate) mod prepare;
+pub(crate) mod target;
 mod watch;
 
 use std::{path::PathBuf, time::Duration};
 
 use bench_suite::{
-    device::Choice,
-    gpu_lock::GpuLock,
-    live::{self, Exposition, Live, Server},
-    machine,
-    plan::{Plan, Request},
+    live::{self, Exposition, Server},
+    plan::Plan,
     session::{self, Both, Session, SessionError, Spec, Totals},
     suite::{MAX_BLOCKS, Suite},
 };
-use protocol::Device;
-use record::{Conduct, Deciding, Machine, SessionFolder, SidesCompared, Tool};
+use record::{Deciding, RunPolicy, SessionFolder, SidesCompared, Tool};
 use tokio_util::sync::CancellationToken;
 
-use self::{prepare::Place, watch::Watch};
+use self::{target::Target, watch::Watch};
 use crate::{
     cli::{BenchArgs, Format},
     commands::scenarios,
     error::{Error, Result},
     printer::Printer,
     table::table,
-    workspace,
 };
 
-/// How often a run is tried again that the engine and not the workload failed.
+/// How often a run is attempted again that the engine and not the workload failed.
 const ENGINE_RETRIES: u32 = 2;
 
 /// How long `--until-decided` may take unless said otherwise.
@@ -36,22 +32,12 @@ const TIME_BUDGET: Duration = Duration::from_hours(1);
 
 /// Plans, prepares, runs, reports.
 pub(crate) async fn run(args: &BenchArgs, printer: &Printer) -> Result<()> {
-    let root = workspace::root()?;
     let suites = load(&args.suite)?;
-    let machine = machine::facts(None);
-    let devices = devices(&args.device, &machine)?;
-    let device = devices[0];
-    let images = prepare::images(&args.image, device, &root)?;
-    let names: Vec<String> = images.iter().map(|image| image.name.clone()).collect();
-    let plan = Plan::new(&Request {
-        suites: &suites,
-        images: &names,
-        device,
-        // With --until-decided the suite's number of blocks says nothing.
-        blocks: args.blocks.or(args.until_decided.then_some(1)),
-        order_seed: None,
-    })?
-    .spread(&devices);
+    let target = Target::find(&args.target)?;
+    let device = target.device();
+    // With --until-decided the suite's number of blocks says nothing.
+    let blocks = args.blocks.or(args.until_decided.then_some(1));
+    let plan = target.plan(&suites, blocks, None)?.spread(&target.devices);
     for left_out in &plan.left_out {
         printer.note(&format!(
             "{}: {} variants of {} are for {} and not for {device}",
@@ -73,27 +59,24 @@ pub(crate) async fn run(args: &BenchArgs, printer: &Printer) -> Result<()> {
         Some(folder) => SessionFolder::at(folder).read_session()?.session,
         None => session::fresh_name(),
     };
-    // Held until the end, and taken before anything is started on the GPU.
-    let _locks = lock(&devices, &machine, &name, args.share_gpu)?;
-    let live = Live::default();
-    let exposition = Exposition::new(live.clone());
+    let exposition = Exposition::new(target.host.live());
     let _server = serve(args.metrics_listen.as_deref(), &exposition, printer).await?;
-    let place = Place::choose(&args.engine, &live, printer).await?;
-    let sources = prepare::sources(&args.sources, &root);
-    let ready = prepare::ready(&place, images, &devices, sources, printer).await?;
+    let ready = target
+        .ready(&name, args.share_gpu, printer, |_| Ok(()))
+        .await?;
     let spec = Spec {
         deciding,
         plan,
-        images: ready.images,
-        machine,
-        engine: ready.engine,
-        tool: tool(&root),
-        conduct: Conduct {
+        images: ready.prepared.images.clone(),
+        engine: ready.prepared.engine.clone(),
+        notes: ready.prepared.notes.clone(),
+        tool: tool(&target.root),
+        machine: target.machine,
+        policy: RunPolicy {
+            gpus: Vec::new(),
             shares_gpu: args.share_gpu,
-            ..Conduct::default()
+            engine_retries: Some(ENGINE_RETRIES),
         },
-        engine_retries: ENGINE_RETRIES,
-        notes: ready.notes,
     };
     let mut session = if let Some(folder) = &args.resume {
         Session::resume(folder, spec)?
@@ -114,7 +97,7 @@ pub(crate) async fn run(args: &BenchArgs, printer: &Printer) -> Result<()> {
         .run(ready.executor.as_ref(), &mut subscribers, &cancel)
         .await;
     stopper.abort();
-    place.clean_up().await;
+    ready.executor.clean_up().await;
     let totals = totals?;
     drop(session);
     report(&folder, printer)?;
@@ -143,31 +126,6 @@ fn deciding(args: &BenchArgs, plan: &Plan) -> Option<Deciding> {
     ))
 }
 
-/// The devices that `--device` means on this machine; at least one.
-pub(crate) fn devices(word: &str, machine: &Machine) -> Result<Vec<Device>> {
-    let choice: Choice = word
-        .parse()
-        .map_err(|source| Error::Device(Box::new(source)))?;
-    let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
-    choice
-        .resolve(machine, visible.as_deref())
-        .map_err(|source| Error::Device(Box::new(source)))
-}
-
-/// Takes the GPUs for a session of this name; on the CPU there is nothing to take.
-pub(crate) fn lock(
-    devices: &[Device],
-    machine: &Machine,
-    name: &str,
-    share: bool,
-) -> Result<Vec<GpuLock>> {
-    devices
-        .iter()
-        .filter_map(|device| gpu_of(*device, machine))
-        .map(|gpu| Ok(GpuLock::take(&gpu, name, share)?))
-        .collect()
-}
-
 /// A folder for runs outside of a session, which goes with the command.
 pub(crate) fn scratch(what: &str) -> Result<tempfile::TempDir> {
     tempfile::Builder::new()
@@ -191,15 +149,6 @@ async fn serve(
     let server = Server::listen(live::address(listen)?, exposition.clone()).await?;
     printer.note(&format!("metrics at http://{}/metrics", server.address()));
     Ok(Some(server))
-}
-
-/// The GPU that a session holds while it measures.
-fn gpu_of(device: Device, machine: &Machine) -> Option<record::Gpu> {
-    let Device::Cuda(index) = device else {
-        return None;
-    };
-    let gpu = machine.gpus.iter().find(|gpu| gpu.index == index);
-    gpu.cloned()
 }
 
 fn load(names: &[String]) -> Result<Vec<Suite>> {

@@ -45,7 +45,7 @@ impl Watch {
 
     fn running(&self, cell: &CellPlan, attempt: u32, block: u32) {
         let again = if attempt > 1 {
-            format!(", try {attempt}")
+            format!(", attempt {attempt}")
         } else {
             String::new()
         };

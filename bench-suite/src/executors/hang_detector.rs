@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 ///
 /// The workload tells of every phase and once a second of its steps, so a silence of many seconds
 /// is a hang, or a phase that takes so long.
-pub(super) async fn silence(results: &Path, limit: Option<Duration>) {
+pub(super) async fn hang(results: &Path, limit: Option<Duration>) {
     let Some(limit) = limit else {
         return future::pending().await;
     };

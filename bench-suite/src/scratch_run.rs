@@ -7,7 +7,7 @@ use record::{Machine, Metrics, Monitor, Outcome, Window};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    execute::{Executor, Order, Place},
+    executors::{Executor, Order, RunPaths},
     invariants,
     outcome::judge,
     plan::Cell,
@@ -16,7 +16,7 @@ use crate::{
 
 /// Where single runs are made.
 #[derive(Debug, Clone, Copy)]
-pub struct Ground<'a> {
+pub struct ScratchRuns<'a> {
     /// The machine.
     pub machine: &'a Machine,
     /// Name of the runs' session, which labels the containers.
@@ -27,7 +27,7 @@ pub struct Ground<'a> {
 
 /// Why a single run cannot be made.
 #[derive(Debug, thiserror::Error)]
-pub enum TrialError {
+pub enum ScratchError {
     /// Its files cannot be made.
     #[error("cannot make a folder for a run in {folder}: {source}; is the disk full?")]
     Folder {
@@ -52,34 +52,34 @@ pub(crate) struct Ran {
 
 /// Makes one run of a cell. `change` may alter what is asked for.
 pub(crate) async fn run(
-    ground: Ground<'_>,
+    runs: ScratchRuns<'_>,
     cell: &Cell,
     name: &str,
     change: impl FnOnce(&mut Order),
     executor: &dyn Executor,
     cancel: &CancellationToken,
-) -> Result<Ran, TrialError> {
-    let failed = |source| TrialError::Folder {
-        folder: ground.folder.display().to_string(),
+) -> Result<Ran, ScratchError> {
+    let failed = |source| ScratchError::Folder {
+        folder: runs.folder.display().to_string(),
         source,
     };
     let folder = tempfile::Builder::new()
         .prefix("run-")
-        .tempdir_in(ground.folder)
+        .tempdir_in(runs.folder)
         .map_err(failed)?;
     let work = folder.path().join("work");
     fs::create_dir(&work).map_err(failed)?;
     let log = folder.path().join("log");
-    let place = Place {
+    let paths = RunPaths {
         folder: &work,
-        shared: ground.folder,
+        shared: runs.folder,
         log: &log,
     };
-    let mut order = Order::new(ground.session, name, 1, cell, ground.machine, place);
+    let mut order = Order::new(runs.session, name, 1, cell, runs.machine, paths);
     change(&mut order);
     let execution = executor.run(&order, cancel).await;
     if cancel.is_cancelled() {
-        return Err(TrialError::Stopped);
+        return Err(ScratchError::Stopped);
     }
     let told = results::read(&order.results_file(), name);
     let said = fs::read_to_string(&order.log).ok();

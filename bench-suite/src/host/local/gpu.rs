@@ -12,101 +12,54 @@ use nvml_wrapper::{
     enums::{device::UsedGpuMemory, event::XidError},
     error::NvmlError,
 };
-use record::{Monitor, Stretch};
+use record::{Before, GpuInterval, Monitor};
 
-use super::{Column, Target, stretches::Stretches};
-use crate::{live::Reading, nvml};
+use super::{intervals::Intervals, nvml};
+use crate::host::{Sampled, Samples, Target};
 
 /// One GPU, open for reading. Nothing here changes anything on it.
 #[derive(Debug, Clone)]
-pub struct Gpu {
+pub(super) struct Gpu {
     nvml: Arc<Nvml>,
     index: u32,
 }
 
-/// A GPU as it was before a run started.
-#[derive(Debug)]
-pub struct Idle {
-    gpu: Gpu,
-    strangers: BTreeSet<u32>,
-}
-
 impl Gpu {
-    /// The GPU with this index as NVML counts; `None` where NVML does not show it.
-    #[must_use]
-    pub fn open(index: u32) -> Option<Self> {
-        let nvml = nvml::open().ok()?;
-        nvml.device_by_index(index).ok()?;
-        Some(Self {
-            nvml: Arc::new(nvml),
-            index,
-        })
+    /// The GPU with this index as NVML counts.
+    pub(super) fn new(nvml: Arc<Nvml>, index: u32) -> Self {
+        Self { nvml, index }
     }
 
-    /// Notes who uses the GPU before a run starts.
-    #[must_use]
-    pub fn before_run(&self) -> Idle {
-        let processes = self
-            .device()
-            .and_then(|device| device.running_compute_processes().ok());
-        Idle {
-            gpu: self.clone(),
-            strangers: processes
-                .unwrap_or_default()
-                .iter()
-                .map(|process| process.pid)
-                .collect(),
-        }
+    /// Processes that use it.
+    pub(super) fn processes(&self) -> BTreeSet<u32> {
+        let device = self.nvml.device_by_index(self.index);
+        let processes = device.and_then(|device| device.running_compute_processes());
+        let processes = processes.unwrap_or_default();
+        processes.iter().map(|process| process.pid).collect()
     }
 
-    fn device(&self) -> Option<Device<'_>> {
-        self.nvml.device_by_index(self.index).ok()
-    }
-
-    /// The GPU at this moment, or why it counts as lost.
-    pub fn read(&self) -> Result<GpuReading, String> {
-        let lost = |error: NvmlError| nvml::loss(&error).map(str::to_owned);
-        let device = match self.nvml.device_by_index(self.index) {
-            Ok(device) => device,
-            Err(error) => return lost(error).map_or_else(|| Ok(GpuReading::default()), Err),
-        };
+    /// Notes how it is at this moment, or says why it counts as lost.
+    pub(super) fn state(&self, before: &mut Before) -> Result<(), String> {
         // What this GPU cannot tell is not known; that it is lost, any answer may tell.
-        let known = |error: NvmlError| lost(error).map_or(Ok(()), Err);
-        let mut reading = GpuReading::default();
-        match device.utilization_rates() {
-            Ok(rates) => reading.utilization_percent = Some(f64::from(rates.gpu)),
-            Err(error) => known(error)?,
-        }
-        match device.temperature(TemperatureSensor::Gpu) {
-            Ok(celsius) => reading.temperature_celsius = Some(f64::from(celsius)),
-            Err(error) => known(error)?,
-        }
-        match device.running_compute_processes() {
-            Ok(processes) => {
-                let mut pids: Vec<u32> = processes.iter().map(|process| process.pid).collect();
-                pids.sort_unstable();
-                reading.processes = Some(pids);
+        fn known<T>(answer: Result<T, NvmlError>) -> Result<Option<T>, String> {
+            match answer {
+                Ok(value) => Ok(Some(value)),
+                Err(error) => nvml::loss(&error).map_or(Ok(None), |why| Err(why.to_owned())),
             }
-            Err(error) => known(error)?,
         }
-        Ok(reading)
-    }
-}
-
-/// A GPU at one moment. `None` is «cannot be known here».
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct GpuReading {
-    /// Share of the last moments with a kernel running.
-    pub utilization_percent: Option<f64>,
-    /// Temperature.
-    pub temperature_celsius: Option<f64>,
-    /// Processes that use the GPU.
-    pub processes: Option<Vec<u32>>,
-}
-
-impl Idle {
-    pub(super) fn gpu(&self) -> Gpu {
-        self.gpu.clone()
+        let Some(device) = known(self.nvml.device_by_index(self.index))? else {
+            return Ok(());
+        };
+        let rates = known(device.utilization_rates())?;
+        before.gpu_utilization_percent = rates.map(|rates| f64::from(rates.gpu));
+        let celsius = known(device.temperature(TemperatureSensor::Gpu))?;
+        before.gpu_temperature_celsius = celsius.map(f64::from);
+        let processes = known(device.running_compute_processes())?;
+        before.gpu_processes = processes.map(|processes| {
+            let pids: BTreeSet<u32> = processes.iter().map(|process| process.pid).collect();
+            pids.into_iter().collect()
+        });
+        Ok(())
     }
 }
 
@@ -117,7 +70,7 @@ impl<'a> Errors<'a> {
     /// `None` where the driver tells of none, as in some containers.
     pub(super) fn listen(gpu: &'a Gpu) -> Option<Self> {
         let events = gpu.nvml.create_event_set().ok()?;
-        let device = gpu.device()?;
+        let device = gpu.nvml.device_by_index(gpu.index).ok()?;
         let events = device.register_events(EventTypes::CRITICAL_XID_ERROR, events);
         events.ok().map(Self)
     }
@@ -141,47 +94,32 @@ impl<'a> Errors<'a> {
 
 /// Takes the samples.
 #[derive(Debug)]
-pub(super) struct Busy {
+pub(super) struct GpuMonitor {
     gpu: Gpu,
-    strangers: BTreeSet<u32>,
     target: Target,
-    process: Column,
-    used: Column,
-    utilization: Column,
-    power: Column,
-    temperature: Column,
-    sm_clock: Column,
-    memory_clock: Column,
+    /// Processes that were there before the run.
+    bystanders: BTreeSet<u32>,
     throttled: BTreeMap<String, u64>,
     throttle_samples: u64,
-    stretches: Stretches,
+    intervals: Intervals,
     others: BTreeSet<u32>,
     first_energy: Option<u64>,
-    drawn: Column,
     uncorrected: Option<(u64, u64)>,
     xids: Vec<u64>,
     lost: Option<String>,
 }
 
-impl Busy {
-    pub(super) fn new(idle: Idle, target: Target) -> Self {
+impl GpuMonitor {
+    pub(super) fn new(gpu: &Gpu, target: Target, bystanders: BTreeSet<u32>) -> Self {
         Self {
-            gpu: idle.gpu,
-            strangers: idle.strangers,
+            gpu: gpu.clone(),
             target,
-            process: Column::default(),
-            used: Column::default(),
-            utilization: Column::default(),
-            power: Column::default(),
-            temperature: Column::default(),
-            sm_clock: Column::default(),
-            memory_clock: Column::default(),
+            bystanders,
             throttled: BTreeMap::new(),
             throttle_samples: 0,
-            stretches: Stretches::default(),
+            intervals: Intervals::default(),
             others: BTreeSet::new(),
             first_energy: None,
-            drawn: Column::default(),
             uncorrected: None,
             xids: Vec::new(),
             lost: None,
@@ -193,44 +131,44 @@ impl Busy {
         self.lost.as_deref()
     }
 
-    pub(super) fn sample(&mut self, at: f64, errors: Option<&Errors<'_>>) {
+    pub(super) fn sample(&mut self, at: f64, errors: Option<&Errors<'_>>, samples: &mut Samples) {
         let gpu = self.gpu.clone();
-        self.stretches.next();
+        self.intervals.next();
         self.sample_errors(errors);
         let device = match gpu.nvml.device_by_index(gpu.index) {
             Ok(device) => device,
             Err(error) => return self.note(&error),
         };
         match device.memory_info() {
-            Ok(memory) => self.used.push(at, Some(memory.used as f64)),
+            Ok(memory) => samples.push(Sampled::GpuUsedBytes, at, Some(memory.used as f64)),
             Err(error) => self.note(&error),
         }
         self.sample_ecc(&device);
-        self.sample_processes(at, &device);
-        if let Ok(rates) = device.utilization_rates() {
-            self.utilization.push(at, Some(f64::from(rates.gpu)));
-        }
-        let number = |value: Result<u32, _>| value.ok().map(f64::from);
-        self.power.push(
-            at,
-            number(device.power_usage()).map(|milliwatts| milliwatts / 1000.0),
-        );
-        self.temperature
-            .push(at, number(device.temperature(TemperatureSensor::Gpu)));
-        self.sm_clock.push(at, number(device.clock_info(Clock::SM)));
-        self.memory_clock
-            .push(at, number(device.clock_info(Clock::Memory)));
+        self.sample_processes(at, &device, samples);
+        let mut push = |what, value: Result<u32, NvmlError>, unit: f64| {
+            let value = value.ok().map(|value| f64::from(value) * unit);
+            samples.push(what, at, value);
+        };
+        let rates = device.utilization_rates().map(|rates| rates.gpu);
+        push(Sampled::GpuUtilizationPercent, rates, 1.0);
+        push(Sampled::GpuPowerWatts, device.power_usage(), 1e-3);
+        let celsius = device.temperature(TemperatureSensor::Gpu);
+        push(Sampled::GpuTemperatureCelsius, celsius, 1.0);
+        push(Sampled::GpuSmClockMhz, device.clock_info(Clock::SM), 1.0);
+        let memory_clock = device.clock_info(Clock::Memory);
+        push(Sampled::GpuMemoryClockMhz, memory_clock, 1.0);
         if let Ok(reasons) = device.current_throttle_reasons() {
             self.throttle_samples += 1;
             for word in words(reasons) {
-                self.stretches.holds(&word, at);
+                self.intervals.holds(&word, at);
                 *self.throttled.entry(word).or_default() += 1;
             }
         }
         if let Ok(now) = device.total_energy_consumption() {
             let first = *self.first_energy.get_or_insert(now);
             let joules = now.saturating_sub(first) as f64 / 1000.0;
-            self.drawn.push(at, Some(joules));
+            samples.push(Sampled::GpuEnergyJoules, at, Some(joules));
+            samples.rest.gpu_energy_joules = Some(joules);
         }
     }
 
@@ -270,7 +208,7 @@ impl Busy {
         }
     }
 
-    fn sample_processes(&mut self, at: f64, device: &Device<'_>) {
+    fn sample_processes(&mut self, at: f64, device: &Device<'_>, samples: &mut Samples) {
         let Ok(processes) = device.running_compute_processes() else {
             return;
         };
@@ -282,37 +220,20 @@ impl Busy {
                 }
             } else {
                 self.others.insert(process.pid);
-                self.stretches.holds(Stretch::OTHERS, at);
+                self.intervals.holds(GpuInterval::OTHERS, at);
             }
         }
-        self.process.push(at, own.map(|bytes| bytes as f64));
+        let own = own.map(|bytes| bytes as f64);
+        samples.push(Sampled::GpuProcessBytes, at, own);
     }
 
     /// A process that cannot be seen from here (another namespace) counts as the run's unless it
     /// was there before.
     fn is_own(&self, pid: u32) -> bool {
-        self.target
-            .owns(pid)
-            .unwrap_or_else(|| !self.strangers.contains(&pid))
-    }
-
-    /// The newest readings.
-    pub(super) fn tell(&self, reading: &mut Reading) {
-        reading.gpu_used_bytes = self.used.last();
-        reading.gpu_utilization_percent = self.utilization.last();
-        reading.gpu_power_watts = self.power.last();
-        reading.gpu_temperature_celsius = self.temperature.last();
-        reading.gpu_sm_clock_mhz = self.sm_clock.last();
+        super::processes::owns(&self.target, pid).unwrap_or_else(|| !self.bystanders.contains(&pid))
     }
 
     pub(super) fn finish(self, monitor: &mut Monitor) {
-        monitor.gpu_process_bytes = self.process.series();
-        monitor.gpu_used_bytes = self.used.series();
-        monitor.gpu_utilization_percent = self.utilization.series();
-        monitor.gpu_power_watts = self.power.series();
-        monitor.gpu_temperature_celsius = self.temperature.series();
-        monitor.gpu_sm_clock_mhz = self.sm_clock.series();
-        monitor.gpu_memory_clock_mhz = self.memory_clock.series();
         let samples = self.throttle_samples.max(1) as f64;
         monitor.gpu_throttle_reasons = self.throttled.keys().cloned().collect();
         monitor.gpu_throttled_percent = self
@@ -323,10 +244,8 @@ impl Busy {
         monitor.gpu_uncorrected_errors = self.uncorrected.map(|(first, last)| last - first);
         monitor.gpu_xids = self.xids;
         monitor.gpu_lost = self.lost;
-        monitor.gpu_energy = self.drawn.series();
-        monitor.gpu_energy_joules = self.drawn.last();
         monitor.other_gpu_processes = self.others.into_iter().collect();
-        monitor.gpu_stretches = self.stretches.finish();
+        monitor.gpu_intervals = self.intervals.finish();
     }
 }
 
@@ -354,12 +273,5 @@ mod tests {
             words(ThrottleReasons::APPLICATIONS_CLOCKS_SETTING),
             ["applications_clocks_setting"]
         );
-    }
-
-    #[test]
-    fn no_nvml_is_normal() {
-        if crate::machine::nvml().is_err() {
-            assert!(Gpu::open(0).is_none());
-        }
     }
 }

@@ -8,16 +8,29 @@ use nvml_wrapper::{Nvml, error::NvmlError};
 pub const LIBRARY_VARIABLE: &str = "TORCHGAUGE_NVML";
 
 /// Opens NVML.
-pub(crate) fn open() -> Result<Nvml, NvmlError> {
+pub(super) fn open() -> Result<Nvml, NvmlError> {
     match env::var_os(LIBRARY_VARIABLE).filter(|path| !path.is_empty()) {
         Some(path) => Nvml::builder().lib_path(&path).init(),
         None => Nvml::init(),
     }
 }
 
+/// Why NVML cannot be used, with the next step.
+pub(super) fn obstacle() -> Option<String> {
+    match open() {
+        Ok(_) => None,
+        Err(error @ NvmlError::LibloadingError(_)) => Some(format!(
+            "NVML is not here ({error}); it comes with the NVIDIA driver as libnvidia-ml.so.1"
+        )),
+        Err(error) => Some(format!(
+            "NVML does not answer ({error}); is the NVIDIA driver loaded, and of the same version?"
+        )),
+    }
+}
+
 /// What an error says of the GPU: in words where it is gone, `None` where only the one value
 /// cannot be had.
-pub(crate) fn loss(error: &NvmlError) -> Option<&'static str> {
+pub(super) fn loss(error: &NvmlError) -> Option<&'static str> {
     match error {
         NvmlError::GpuLost => Some("NVML says that the GPU is lost: it fell off the bus"),
         NvmlError::ResetRequired => {
@@ -32,7 +45,7 @@ pub(crate) fn loss(error: &NvmlError) -> Option<&'static str> {
 ///
 /// Numbers and words from NVIDIA's «XID Errors». Those that a faulty program causes by itself (13,
 /// 31, 43, 45, …) are none of the GPU.
-pub(crate) fn fatal_xid(xid: u64) -> Option<&'static str> {
+pub(super) fn fatal_xid(xid: u64) -> Option<&'static str> {
     match xid {
         46 => Some("the GPU stopped processing"),
         48 => Some("uncorrectable memory error (double-bit ECC)"),

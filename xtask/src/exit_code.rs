@@ -1,11 +1,13 @@
-//! What a command ends with where it ends badly: the exit codes of `docs/ci.md`.
+//! The exit codes of `docs/ci.md`.
 
 use std::process::ExitCode;
 
+use bench_suite::executors::ExecutorError;
+
 use crate::error::Error;
 
-/// What the exit code of the whole command means.
-enum Ending {
+/// What an exit code means.
+enum Code {
     GateSaysNo = 1,
     BadUsage = 2,
     SomeRunsFailed = 3,
@@ -15,12 +17,12 @@ enum Ending {
 impl Error {
     /// The documented exit code.
     pub(crate) fn exit_code(&self) -> ExitCode {
-        ExitCode::from(self.ending() as u8)
+        ExitCode::from(self.code() as u8)
     }
 
     /// What the user gave, on the command line or in a file, is bad usage; what the machine did not
     /// do is trouble.
-    fn ending(&self) -> Ending {
+    fn code(&self) -> Code {
         match self {
             Self::Gate { .. }
             | Self::TrendGate { .. }
@@ -30,13 +32,13 @@ impl Error {
             | Self::HistoryDamaged { .. }
             | Self::NotReproducible { .. }
             | Self::NothingFits { .. }
-            | Self::NewerResolution { .. } => Ending::GateSaysNo,
-            Self::RunsFailed { .. } | Self::Unfinished { .. } => Ending::SomeRunsFailed,
+            | Self::NewerResolution { .. } => Code::GateSaysNo,
+            Self::RunsFailed { .. } | Self::Unfinished { .. } => Code::SomeRunsFailed,
             Self::NoWorkspace { .. }
             | Self::Device(_)
             | Self::NoCudaInImage { .. }
             | Self::Plan(_)
-            | Self::Mock(_)
+            | Self::Executor(ExecutorError::Argument(_))
             | Self::NoScenario { .. }
             | Self::SmallBudget { .. }
             | Self::NothingToFit(_)
@@ -56,56 +58,55 @@ impl Error {
             | Self::NothingToPrune { .. }
             | Self::NothingToFollow { .. }
             | Self::ExportFormat { .. }
-            | Self::NoHistoryPath => Ending::BadUsage,
+            | Self::NoHistoryPath => Code::BadUsage,
             Self::Folder(error) | Self::Report(reports::ReportError::Folder(error)) => {
                 of_folder(error)
             }
             Self::Session(error) => of_session(error),
             Self::History(error) => of_history(error),
-            Self::Images(error) if is_configuration(error) => Ending::BadUsage,
+            Self::Images(error) if is_configuration(error) => Code::BadUsage,
             Self::Start { .. }
             | Self::Json { .. }
             | Self::Junit(_)
             | Self::Write { .. }
             | Self::Report(_)
-            | Self::NoGpuInContainers { .. }
             | Self::Images(_)
             | Self::Engine(_)
+            | Self::Executor(_)
             | Self::NotPruned { .. }
             | Self::NoPodman { .. }
             | Self::GpuLock(_)
             | Self::NoWall
-            | Self::Trial(_)
-            | Self::Listen(_)
-            | Self::Unfit { .. } => Ending::Trouble,
+            | Self::Scratch(_)
+            | Self::Listen(_) => Code::Trouble,
         }
     }
 }
 
 /// A folder that cannot be read is not that of a session; one that cannot be written is the disk's
 /// fault.
-fn of_folder(error: &record::FolderError) -> Ending {
+fn of_folder(error: &record::FolderError) -> Code {
     use record::FolderError as E;
     match error {
-        E::Read { .. } | E::Form { .. } | E::Version { .. } => Ending::BadUsage,
-        E::Write { .. } => Ending::Trouble,
+        E::Read { .. } | E::Form { .. } | E::Version { .. } => Code::BadUsage,
+        E::Write { .. } => Code::Trouble,
     }
 }
 
-fn of_session(error: &bench_suite::session::SessionError) -> Ending {
+fn of_session(error: &bench_suite::session::SessionError) -> Code {
     use bench_suite::session::SessionError as E;
     match error {
         E::Folder(error) => of_folder(error),
-        E::Io { .. } | E::Busy(_) => Ending::Trouble,
+        E::Io { .. } | E::Busy(_) => Code::Trouble,
         E::Exists(_) | E::Decide(_) | E::Spent(_) | E::Judge(_) | E::Different { .. } => {
-            Ending::BadUsage
+            Code::BadUsage
         }
     }
 }
 
 /// Which file is the history, and what is asked of it, is the user's word; that it can be read and
 /// written is the machine's part.
-fn of_history(error: &history::HistoryError) -> Ending {
+fn of_history(error: &history::HistoryError) -> Code {
     use history::HistoryError as E;
     match error {
         E::Folder(error) => of_folder(error),
@@ -128,7 +129,7 @@ fn of_history(error: &history::HistoryError) -> Ending {
         | E::Csv { .. }
         | E::Read { .. }
         | E::Exists { .. }
-        | E::NothingToSave { .. } => Ending::BadUsage,
+        | E::NothingToSave { .. } => Code::BadUsage,
         E::Older { .. }
         | E::ReadOnly { .. }
         | E::DiskFull { .. }
@@ -136,7 +137,7 @@ fn of_history(error: &history::HistoryError) -> Ending {
         | E::Damaged { .. }
         | E::Sqlite { .. }
         | E::Write { .. }
-        | E::Export { .. } => Ending::Trouble,
+        | E::Export { .. } => Code::Trouble,
     }
 }
 
@@ -216,7 +217,7 @@ mod tests {
             .into(),
         ];
         for error in all {
-            assert_eq!(error.ending() as u8, 4, "{error}");
+            assert_eq!(error.code() as u8, 4, "{error}");
         }
     }
 }

@@ -1,27 +1,59 @@
 //! Runs in fresh, hardened containers.
 
+mod end;
+mod gpu_probe;
+mod ready;
 mod spec;
+mod stats;
 
 use std::{
     collections::BTreeMap,
-    fs,
+    pin::pin,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use engine::{Engine, Exit, GpuAccess, GpuPath, Oom};
-use futures_util::{StreamExt as _, future::BoxFuture};
+use engine::{Endpoint, Engine, GpuAccess, GpuPath};
+use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use protocol::Device;
-use record::{Isolation, Monitor, Reason, Sample, Series, Stage};
+use record::{Isolation, Reason, Stage};
 use tokio_util::sync::CancellationToken;
 
-use super::{Execution, Executor, Order, RETRY_PAUSE, silence::silence};
-use crate::{
-    live::Live,
-    log,
-    monitor::{Gpu, Target, Watch},
-    outcome::{End, signal_name},
+pub use gpu_probe::{GpuProbe, find_gpu};
+
+use super::{
+    Execution, Executor, ExecutorError, ImageSource, Order, Prepared, RETRY_PAUSE, Registration,
+    hang_detector::hang,
 };
+use crate::{
+    host::{Host, Samples, Target},
+    outcome::End,
+};
+use end::{engine_lost, not_executed, not_started, told_nothing};
+
+/// Containers, through Docker or Podman.
+pub(super) const REGISTRATION: Registration = Registration {
+    word: "docker",
+    help: "in containers, through Docker or Podman",
+    is_automatic: true,
+    is_hidden: false,
+    open: |host, _| {
+        Box::pin(async {
+            let engine = Engine::connect(&Endpoint::auto()).await?;
+            let container = Container::new(host, engine, BTreeMap::new(), None);
+            Ok(Box::new(container) as Box<dyn Executor>)
+        })
+    },
+    examine: || Box::pin(ready::examine()),
+    sweep: |_| 0,
+};
+
+impl From<engine::Error> for ExecutorError {
+    fn from(error: engine::Error) -> Self {
+        Self::Unavailable(Box::new(error))
+    }
+}
 
 /// Where a container finds what it is to do, and writes what it did.
 const RUN_FILE: &str = "/run/torchgauge/run.json";
@@ -47,54 +79,34 @@ pub struct ContainerImage {
 /// Runs in fresh, hardened containers, through one engine.
 #[derive(Debug)]
 pub struct Container {
+    host: Arc<dyn Host>,
     engine: Engine,
     images: BTreeMap<String, ContainerImage>,
     gpus: BTreeMap<Device, GpuAccess>,
-    watched: BTreeMap<Device, Gpu>,
-    live: Live,
 }
 
 impl Container {
     /// With an image for each image's name, and the GPUs where the work runs on some.
     #[must_use]
     pub fn new(
+        host: Arc<dyn Host>,
         engine: Engine,
         images: BTreeMap<String, ContainerImage>,
         gpus: impl IntoIterator<Item = GpuAccess>,
     ) -> Self {
-        let gpus: BTreeMap<_, _> = gpus
-            .into_iter()
-            .map(|gpu| (Device::Cuda(gpu.index), gpu))
-            .collect();
-        let open = |gpu: &GpuAccess| Some((Device::Cuda(gpu.index), Gpu::open(gpu.index)?));
+        let gpus = gpus.into_iter();
         Self {
+            host,
             engine,
             images,
-            watched: gpus.values().filter_map(open).collect(),
-            gpus,
-            live: Live::default(),
-        }
-    }
-
-    /// Lets the monitors put their newest readings here.
-    #[must_use]
-    pub fn telling(mut self, live: Live) -> Self {
-        self.live = live;
-        self
-    }
-
-    /// Removes the containers of these runs that are still there, as after an engine was away.
-    /// What cannot be removed now is swept by the next session.
-    pub async fn clean_up(&self) {
-        if let Err(error) = self.engine.cleanup().await {
-            tracing::warn!("{error}");
+            gpus: gpus.map(|gpu| (Device::Cuda(gpu.index), gpu)).collect(),
         }
     }
 
     async fn carry_out(&self, order: &Order, cancel: &CancellationToken) -> Execution {
         let mut execution = Execution::new(self.isolation());
         let began = Instant::now();
-        let spec = match self.prepare(order, &mut execution).await {
+        let spec = match self.container_spec(order, &mut execution).await {
             Ok(spec) => spec,
             Err(end) => return execution.ended(began, end),
         };
@@ -141,7 +153,7 @@ impl Container {
         container: &mut engine::Container,
         execution: &mut Execution,
     ) -> End {
-        let idle = self.watched.get(&order.device).map(Gpu::before_run);
+        let bystanders = self.host.gpu_processes(order.device);
         let (ordered_at, starting) = (Timestamp::now(), Instant::now());
         if let Err(error) = container.start().await {
             return not_started(&error, Stage::Start);
@@ -157,19 +169,14 @@ impl Container {
             pid,
         };
         // Ten samples a second of its files, or about one a second of the engine's.
-        let is_visible = target.is_visible() || !order.is_watched;
-        let watch = if order.is_watched {
-            let live = self.live.run(&order.asked.run, order.device);
-            Watch::begin(starting, target, idle, live)
-        } else {
-            Watch::none()
-        };
+        let is_visible = self.host.can_see(&target) || !order.is_watched;
+        let watch = order.watch(self.host.as_ref(), starting, target, bystanders);
         let gpu_lost = watch.gpu_lost();
         let stats = async {
             if is_visible {
-                Monitor::default()
+                Samples::default()
             } else {
-                stats(container, starting).await
+                stats::samples(container, starting).await
             }
         };
         let results = order.results_file();
@@ -179,7 +186,7 @@ impl Container {
                     Ok(exit) => Ok(exit),
                     Err(error) => Err(engine_lost(&error)),
                 },
-                () = silence(&results, order.limits.silence) => {
+                () = hang(&results, order.limits.silence) => {
                     Err(End::Silent(order.limits.silence.unwrap_or_default()))
                 }
                 message = gpu_lost => Err(End::GpuLost { message }),
@@ -187,25 +194,19 @@ impl Container {
             }
         };
         let (ended, stats) = {
-            let (mut ending, mut stats) = (Box::pin(ending), Box::pin(stats));
-            let mut seen = None;
-            // The stream of statistics ends with the container, but need not where the engine
-            // is lost; nothing waits for it.
-            let ended = loop {
-                tokio::select! {
-                    ended = &mut ending => break ended,
-                    stats = &mut stats, if seen.is_none() => seen = Some(stats),
+            let (mut ending, mut stats) = (pin!(ending), pin!(stats));
+            // The stream of statistics ends with the container, but need not where the engine is
+            // lost; nothing waits for it.
+            tokio::select! {
+                ended = &mut ending => {
+                    let left = tokio::time::timeout(Duration::from_millis(200), stats);
+                    (ended, left.await.unwrap_or_default())
                 }
-            };
-            let left = tokio::time::timeout(Duration::from_millis(200), stats);
-            let stats = match seen {
-                Some(seen) => seen,
-                None => left.await.unwrap_or_default(),
-            };
-            (ended, stats)
+                stats = &mut stats => (ending.await, stats),
+            }
         };
         let noticed_at = Timestamp::now();
-        execution.monitor = merged(watch.end(), stats);
+        execution.monitor = watch.end().or(stats).monitor();
         let exit = match ended {
             Ok(exit) => exit,
             Err(end) => {
@@ -223,50 +224,26 @@ impl Container {
         }
         self.explain(&exit, order, execution).await
     }
-
-    async fn explain(&self, exit: &Exit, order: &Order, execution: &mut Execution) -> End {
-        if exit.timed_out {
-            return End::TimeLimit(order.limits.time);
-        }
-        let limit = match order.limits.memory_bytes {
-            Some(bytes) => format!("the container's memory limit of {bytes} bytes"),
-            None => "the host's memory".to_owned(),
-        };
-        match exit.oom {
-            Oom::Container => {
-                let message = format!("ended for want of memory: {limit}; raise `limits.memory`");
-                return End::OutOfMemory { message };
-            }
-            Oom::Unknown => {
-                let message = format!(
-                    "ended by a SIGKILL that nobody here sent, under {limit}; the engine cannot \
-                     tell whether memory ran out, but most likely it did"
-                );
-                return End::OutOfMemory { message };
-            }
-            Oom::Child => {
-                let note = format!("a child process was ended for want of memory: {limit}");
-                execution.notes.push(note);
-            }
-            Oom::No => {}
-        }
-        match (exit.signal, exit.code) {
-            // An engine that stops ends its containers with SIGKILL.
-            (Some(signal), _) => match self.engine.ping().await {
-                Ok(()) => End::Signalled(signal),
-                Err(error) => End::EngineLost {
-                    message: format!("ended by {}, and {error}", signal_name(signal)),
-                },
-            },
-            (None, Some(code)) => End::Exited(code),
-            (None, None) => End::EngineLost {
-                message: "the engine does not know how the container ended".to_owned(),
-            },
-        }
-    }
 }
 
 impl Executor for Container {
+    fn host(&self) -> &Arc<dyn Host> {
+        &self.host
+    }
+
+    fn describe(&self) -> String {
+        format!("in containers: {}", self.engine.facts().describe())
+    }
+
+    fn prepare<'a>(
+        &'a mut self,
+        images: &'a [String],
+        devices: &'a [Device],
+        source: &'a dyn ImageSource,
+    ) -> BoxFuture<'a, Result<Prepared, ExecutorError>> {
+        Box::pin(self.make_ready(images, devices, source))
+    }
+
     fn run<'a>(
         &'a self,
         order: &'a Order,
@@ -277,9 +254,10 @@ impl Executor for Container {
 
     fn isolation(&self) -> Isolation {
         let path = self.gpus.values().next().map(|gpu| path_word(gpu.path));
-        Isolation::Container {
-            id: None,
+        Isolation {
+            engine: "container".to_owned(),
             gpu_path: path.map(str::to_owned),
+            ..Isolation::default()
         }
     }
 
@@ -300,11 +278,19 @@ impl Executor for Container {
             }
         })
     }
+
+    fn clean_up(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            // What cannot be removed now is swept by the next session.
+            if let Err(error) = self.engine.cleanup().await {
+                tracing::warn!("{error}");
+            }
+        })
+    }
 }
 
 /// The word for a path in records.
-#[must_use]
-pub fn path_word(path: GpuPath) -> &'static str {
+fn path_word(path: GpuPath) -> &'static str {
     match path {
         GpuPath::Cdi => "cdi",
         GpuPath::NvidiaRuntime => "nvidia-runtime",
@@ -313,9 +299,7 @@ pub fn path_word(path: GpuPath) -> &'static str {
 }
 
 fn note_container(container: &engine::Container, execution: &mut Execution) {
-    if let Isolation::Container { id, .. } = &mut execution.isolation {
-        *id = Some(container.id().to_owned());
-    }
+    execution.isolation.id = Some(container.id().to_owned());
     for warning in container.warnings() {
         execution
             .notes
@@ -324,49 +308,6 @@ fn note_container(container: &engine::Container, execution: &mut Execution) {
     for given_up in container.fallbacks() {
         let note = format!("the engine refused {}: {}", given_up.what, given_up.reason);
         execution.notes.push(note);
-    }
-}
-
-fn not_started(error: &engine::Error, stage: Stage) -> End {
-    // What cannot be executed is the image's fault, everything else the engine's.
-    let words = error.to_string();
-    let is_image = matches!(error, engine::Error::ImageMissing { .. })
-        || stage == Stage::Start
-            && !error.is_engine_gone()
-            && [
-                "executable file",
-                "no such file or directory",
-                "exec format",
-                "permission denied",
-            ]
-            .iter()
-            .any(|sign| words.to_lowercase().contains(sign));
-    End::NotStarted {
-        reason: if is_image {
-            Reason::ImageBroken
-        } else {
-            Reason::Engine
-        },
-        stage,
-        message: words,
-    }
-}
-
-/// Whether the init process could not execute the program: Docker's says so by its exit code, and
-/// Podman's (catatonit), which exits with 1, in the log.
-fn not_executed(code: i64, order: &Order) -> bool {
-    const PODMANS_WORDS: &str = "failed to exec pid1";
-    matches!(code, 126 | 127)
-        || log::tail(&order.log).is_ok_and(|said| said.contains(PODMANS_WORDS))
-}
-
-fn told_nothing(order: &Order) -> bool {
-    fs::metadata(order.results_file()).map_or(true, |file| file.len() == 0)
-}
-
-fn engine_lost(error: &engine::Error) -> End {
-    End::EngineLost {
-        message: error.to_string(),
     }
 }
 
@@ -379,41 +320,4 @@ fn time(text: Option<&str>) -> Option<Timestamp> {
 fn between(from: Option<Timestamp>, to: Option<Timestamp>) -> Option<f64> {
     let seconds = to?.duration_since(from?).as_secs_f64();
     Some(seconds.max(0.0))
-}
-
-/// The engine's own readings, for containers whose files cannot be read from here.
-async fn stats(container: &engine::Container, began: Instant) -> Monitor {
-    let (mut memory, mut cores, mut pids) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut read_bytes, mut written_bytes) = (None, None);
-    let mut readings = container.stats();
-    while let Some(Ok(reading)) = readings.next().await {
-        let at = began.elapsed().as_secs_f64();
-        let push = |column: &mut Vec<Sample>, value: Option<f64>| {
-            column.extend(value.map(|value| Sample(at, value)));
-        };
-        push(&mut memory, reading.memory_bytes.map(|bytes| bytes as f64));
-        push(&mut cores, reading.cpus_used);
-        push(&mut pids, reading.pids.map(|pids| pids as f64));
-        read_bytes = reading.read_bytes.or(read_bytes);
-        written_bytes = reading.written_bytes.or(written_bytes);
-    }
-    Monitor {
-        memory_bytes: Series::of(&memory),
-        cpu_cores: Series::of(&cores),
-        pids: Series::of(&pids),
-        read_bytes,
-        written_bytes,
-        ..Monitor::default()
-    }
-}
-
-fn merged(own: Monitor, engine: Monitor) -> Monitor {
-    Monitor {
-        memory_bytes: own.memory_bytes.or(engine.memory_bytes),
-        cpu_cores: own.cpu_cores.or(engine.cpu_cores),
-        pids: own.pids.or(engine.pids),
-        read_bytes: own.read_bytes.or(engine.read_bytes),
-        written_bytes: own.written_bytes.or(engine.written_bytes),
-        ..own
-    }
 }

@@ -1,14 +1,20 @@
 //! Which way a container reaches the GPU, found out by trying.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use engine::{Engine, GpuAccess, GpuHost, GpuPath, gpu::candidates};
 use protocol::{Device, Model, RunFile, Steps, Task, VERSION, Variant};
 use record::Outcome;
 use tokio_util::sync::CancellationToken;
 
-use super::{Container, ContainerImage, Executor as _, Order};
-use crate::{outcome::judge, results, suite::Limits};
+use super::{Container, ContainerImage};
+use crate::{
+    executors::{Executor as _, Order},
+    host::Host,
+    outcome::judge,
+    results,
+    suite::Limits,
+};
 
 /// A way that was looked at, and why it does not serve.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,19 +32,20 @@ pub struct GpuProbe {
 /// # Errors
 /// What was tried, with what stood in the way of each.
 pub async fn find_gpu(
+    host: &Arc<dyn Host>,
     engine: &Engine,
-    host: &GpuHost,
+    gpus: &GpuHost,
     image: &ContainerImage,
     index: u32,
     cancel: &CancellationToken,
 ) -> Result<GpuAccess, Vec<GpuProbe>> {
     let mut probes = Vec::new();
-    for candidate in candidates(engine.facts(), host) {
+    for candidate in candidates(engine.facts(), gpus) {
         let path = candidate.path;
         let tried = match candidate.obstacle {
             Some(obstacle) => Err(obstacle),
-            None => match GpuAccess::resolve(engine.facts(), host, path, index) {
-                Ok(access) => attempt(engine, image, access, cancel).await,
+            None => match GpuAccess::resolve(engine.facts(), gpus, path, index) {
+                Ok(access) => attempt(host, engine, image, access, cancel).await,
                 Err(error) => Err(error.to_string()),
             },
         };
@@ -57,6 +64,7 @@ pub async fn find_gpu(
 }
 
 async fn attempt(
+    host: &Arc<dyn Host>,
     engine: &Engine,
     image: &ContainerImage,
     access: GpuAccess,
@@ -70,7 +78,7 @@ async fn attempt(
     std::fs::create_dir(&work)
         .map_err(|error| format!("cannot make {}: {error}", work.display()))?;
     let images = BTreeMap::from([("probe".to_owned(), image.clone())]);
-    let executor = Container::new(engine.clone(), images, [access.clone()]);
+    let executor = Container::new(Arc::clone(host), engine.clone(), images, [access.clone()]);
     let order = Order {
         session: crate::session::fresh_name(),
         attempt: 1,

@@ -2,8 +2,7 @@
 //!
 //! A lock is a file that is locked (`flock(2)`) while a session measures, in a folder that every
 //! user of the machine shares. The kernel drops the lock with the process, however that ends; the
-//! file itself goes with a session that ends by itself, and one that was left holds nobody up. On
-//! the CPU there is nothing to lock.
+//! file stays, and holds nobody up. On the CPU there is nothing to lock.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -14,7 +13,8 @@ use std::{
 
 use jiff::Timestamp;
 use record::Gpu;
-use serde::{Deserialize, Serialize};
+
+use crate::host::{GpuLockError, Holder};
 
 /// Names another folder for the locks; every session of the machine must use the same.
 pub const FOLDER_VARIABLE: &str = "TORCHGAUGE_LOCKS";
@@ -24,118 +24,36 @@ const FOLDERS: [&str; 3] = ["/run/lock", "/var/lock", "/tmp"];
 /// A note longer than this is none of ours.
 const MAX_NOTE_BYTES: u64 = 4096;
 
-/// Who holds a lock.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Holder {
-    /// The session.
-    pub session: String,
-    /// Its process.
-    pub pid: u32,
-    /// Since when.
-    pub since: Timestamp,
+/// Locks a GPU for the session of this name, in the machine's folder; with `share`, together with
+/// other sessions that share it. Whoever holds the file holds the GPU.
+pub(super) fn take(gpu: &Gpu, session: &str, share: bool) -> Result<File, GpuLockError> {
+    take_in(&folder(), gpu, session, share)
 }
 
-/// Why a GPU cannot be locked.
-#[derive(Debug, thiserror::Error)]
-pub enum GpuLockError {
-    /// Another session measures on it.
-    #[error(
-        "cuda:{index} ({gpu}) is in use by {}; wait for its end, take another GPU with \
-         --device cuda:N, or give --share-gpu to both where the metrics need not be worth much",
-        who(holder.as_ref())
-    )]
-    Held {
-        /// The GPU.
-        index: u32,
-        /// Its name and UUID.
-        gpu: String,
-        /// Who; `None` where the file does not say.
-        holder: Option<Holder>,
-    },
-    /// The lock's file cannot be used.
-    #[error(
-        "cannot lock cuda:{index} with {path}: {source}; {FOLDER_VARIABLE}=DIR names another \
-         folder, the same for every session of this machine"
-    )]
-    Io {
-        /// The GPU.
-        index: u32,
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-}
-
-fn who(holder: Option<&Holder>) -> String {
-    match holder {
-        Some(Holder {
-            session,
-            pid,
-            since,
-        }) => format!(
-            "the session {session}, process {pid}, since {}",
-            since.strftime("%F %T UTC")
-        ),
-        None => "another session of Torchgauge".to_owned(),
-    }
-}
-
-/// A GPU that is this session's until the lock is dropped.
-#[derive(Debug)]
-pub struct GpuLock {
-    file: File,
-    path: PathBuf,
-}
-
-impl GpuLock {
-    /// Locks a GPU for the session of this name, in the machine's folder; with `share`, together
-    /// with other sessions that share it.
-    pub fn take(gpu: &Gpu, session: &str, share: bool) -> Result<Self, GpuLockError> {
-        Self::take_in(&folder(), gpu, session, share)
-    }
-
-    fn take_in(folder: &Path, gpu: &Gpu, session: &str, share: bool) -> Result<Self, GpuLockError> {
-        let path = folder.join(format!("torchgauge-{}.lock", file_word(&gpu.uuid)));
-        let io = |source| GpuLockError::Io {
+fn take_in(folder: &Path, gpu: &Gpu, session: &str, share: bool) -> Result<File, GpuLockError> {
+    let path = folder.join(format!("torchgauge-{}.lock", file_word(&gpu.uuid)));
+    let io = |source| GpuLockError::Io {
+        index: gpu.index,
+        path: path.clone(),
+        source,
+    };
+    let mut file = open(&path).map_err(io)?;
+    let locked = if share {
+        file.try_lock_shared()
+    } else {
+        file.try_lock()
+    };
+    match locked {
+        Ok(()) => {
+            write_note(&mut file, session).map_err(io)?;
+            Ok(file)
+        }
+        Err(TryLockError::WouldBlock) => Err(GpuLockError::Held {
             index: gpu.index,
-            path: path.clone(),
-            source,
-        };
-        // A holder that ends takes the file away: whoever opened it before then holds a lock on a
-        // file that nobody else finds, and begins again.
-        loop {
-            let mut file = open(&path).map_err(io)?;
-            let locked = if share {
-                file.try_lock_shared()
-            } else {
-                file.try_lock()
-            };
-            match locked {
-                Ok(()) if !is_at(&file, &path) => {}
-                Ok(()) => {
-                    write_note(&mut file, session).map_err(io)?;
-                    return Ok(Self { file, path });
-                }
-                Err(TryLockError::WouldBlock) => {
-                    return Err(GpuLockError::Held {
-                        index: gpu.index,
-                        gpu: format!("{}, {}", gpu.name, gpu.uuid),
-                        holder: read_note(&mut file),
-                    });
-                }
-                Err(TryLockError::Error(error)) => return Err(io(error)),
-            }
-        }
-    }
-}
-
-impl Drop for GpuLock {
-    fn drop(&mut self) {
-        // Only the last of several that share may take the file away.
-        if self.file.try_lock().is_ok() && is_at(&self.file, &self.path) {
-            let _ = fs::remove_file(&self.path);
-        }
+            gpu: format!("{}, {}", gpu.name, gpu.uuid),
+            holder: read_note(&mut file),
+        }),
+        Err(TryLockError::Error(error)) => Err(io(error)),
     }
 }
 
@@ -171,13 +89,6 @@ fn open(path: &Path) -> io::Result<File> {
                 return Ok(file);
             }
         }
-    }
-}
-
-fn is_at(file: &File, path: &Path) -> bool {
-    match (file.metadata(), fs::symlink_metadata(path)) {
-        (Ok(held), Ok(there)) => (held.dev(), held.ino()) == (there.dev(), there.ino()),
-        _ => false,
     }
 }
 
@@ -224,7 +135,7 @@ mod tests {
     #[test]
     fn a_gpu_is_one_session_s_until_that_ends() {
         let folder = tempfile::tempdir().unwrap();
-        let take = |uuid: &str, share| GpuLock::take_in(folder.path(), &gpu(uuid), "s-1", share);
+        let take = |uuid: &str, share| take_in(folder.path(), &gpu(uuid), "s-1", share);
         let held = take("GPU-1", false).unwrap();
         let other = take("GPU-2", false).unwrap();
         for share in [false, true] {
@@ -237,15 +148,14 @@ mod tests {
             assert!(words.contains("--share-gpu"), "{words}");
         }
         drop(held);
-        let again = take("GPU-1", false).unwrap();
-        drop((again, other));
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        take("GPU-1", false).unwrap();
+        drop(other);
     }
 
     #[test]
     fn those_who_share_keep_out_those_who_do_not() {
         let folder = tempfile::tempdir().unwrap();
-        let take = |share| GpuLock::take_in(folder.path(), &gpu("GPU-1"), "s-1", share);
+        let take = |share| take_in(folder.path(), &gpu("GPU-1"), "s-1", share);
         let (one, two) = (take(true).unwrap(), take(true).unwrap());
         take(false).unwrap_err();
         drop(one);
@@ -259,9 +169,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("torchgauge-GPU-1.lock");
         fs::write(&path, "\u{1b}[2J nonsense").unwrap();
-        let held = GpuLock::take_in(folder.path(), &gpu("GPU-1"), "s", false).unwrap();
+        let held = take_in(folder.path(), &gpu("GPU-1"), "s", false).unwrap();
         fs::write(&path, "\u{1b}[2J nonsense").unwrap();
-        let error = GpuLock::take_in(folder.path(), &gpu("GPU-1"), "s", false).unwrap_err();
+        let error = take_in(folder.path(), &gpu("GPU-1"), "s", false).unwrap_err();
         assert!(
             error
                 .to_string()
@@ -269,7 +179,6 @@ mod tests {
             "{error}"
         );
         drop(held);
-        assert!(!path.exists());
     }
 
     #[test]
@@ -278,10 +187,10 @@ mod tests {
         let target = folder.path().join("precious");
         fs::write(&target, "keep").unwrap();
         std::os::unix::fs::symlink(&target, folder.path().join("torchgauge-GPU-1.lock")).unwrap();
-        let error = GpuLock::take_in(folder.path(), &gpu("GPU-1"), "s", false).unwrap_err();
+        let error = take_in(folder.path(), &gpu("GPU-1"), "s", false).unwrap_err();
         assert!(error.to_string().contains(FOLDER_VARIABLE), "{error}");
         assert_eq!(fs::read_to_string(target).unwrap(), "keep");
         let none = folder.path().join("none");
-        GpuLock::take_in(&none, &gpu("GPU-1"), "s", false).unwrap_err();
+        take_in(&none, &gpu("GPU-1"), "s", false).unwrap_err();
     }
 }

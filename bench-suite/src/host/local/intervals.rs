@@ -1,26 +1,26 @@
-//! What holds at one sample after another, as stretches of time.
+//! What holds at one sample after another, as intervals of time.
 
 use std::collections::BTreeMap;
 
-use record::Stretch;
+use record::GpuInterval;
 
-/// Most stretches that are kept of one reason; beyond it those that lie closest become one.
+/// Most intervals that are kept of one reason; beyond it those that lie closest become one.
 const MOST: usize = 32;
 
 /// Grows sample by sample.
 #[derive(Debug, Default)]
-pub(super) struct Stretches {
+pub(super) struct Intervals {
     sample: u64,
     found: BTreeMap<String, Found>,
 }
 
 #[derive(Debug, Default)]
 struct Found {
-    stretches: Vec<(f64, f64)>,
+    intervals: Vec<(f64, f64)>,
     last_sample: u64,
 }
 
-impl Stretches {
+impl Intervals {
     /// Another sample begins.
     pub(super) fn next(&mut self) {
         self.sample += 1;
@@ -31,34 +31,34 @@ impl Stretches {
         let found = self.found.entry(reason.to_owned()).or_default();
         let goes_on = found.last_sample + 1 >= self.sample;
         found.last_sample = self.sample;
-        match found.stretches.last_mut() {
+        match found.intervals.last_mut() {
             Some(last) if goes_on => last.1 = at,
-            _ => found.stretches.push((at, at)),
+            _ => found.intervals.push((at, at)),
         }
-        if found.stretches.len() > MOST {
-            join_closest(&mut found.stretches);
+        if found.intervals.len() > MOST {
+            join_closest(&mut found.intervals);
         }
     }
 
-    pub(super) fn finish(self) -> Vec<Stretch> {
+    pub(super) fn finish(self) -> Vec<GpuInterval> {
         let of_reason = |(reason, found): (String, Found)| {
-            let stretch = move |(from_seconds, to_seconds)| Stretch {
+            let interval = move |(from_seconds, to_seconds)| GpuInterval {
                 reason: reason.clone(),
                 from_seconds,
                 to_seconds,
             };
-            found.stretches.into_iter().map(stretch)
+            found.intervals.into_iter().map(interval)
         };
         self.found.into_iter().flat_map(of_reason).collect()
     }
 }
 
-fn join_closest(stretches: &mut Vec<(f64, f64)>) {
-    let gap = |place: &usize| stretches[place + 1].0 - stretches[*place].1;
-    let closest = (0..stretches.len().saturating_sub(1)).min_by(|a, b| gap(a).total_cmp(&gap(b)));
+fn join_closest(intervals: &mut Vec<(f64, f64)>) {
+    let gap = |place: &usize| intervals[place + 1].0 - intervals[*place].1;
+    let closest = (0..intervals.len().saturating_sub(1)).min_by(|a, b| gap(a).total_cmp(&gap(b)));
     if let Some(place) = closest {
-        stretches[place].1 = stretches[place + 1].1;
-        stretches.remove(place + 1);
+        intervals[place].1 = intervals[place + 1].1;
+        intervals.remove(place + 1);
     }
 }
 
@@ -67,19 +67,19 @@ mod tests {
     use super::*;
 
     fn found(samples: &[(f64, &[&str])]) -> Vec<(String, f64, f64)> {
-        let mut stretches = Stretches::default();
+        let mut intervals = Intervals::default();
         for (at, reasons) in samples {
-            stretches.next();
+            intervals.next();
             for reason in *reasons {
-                stretches.holds(reason, *at);
+                intervals.holds(reason, *at);
             }
         }
-        let plain = |s: Stretch| (s.reason, s.from_seconds, s.to_seconds);
-        stretches.finish().into_iter().map(plain).collect()
+        let plain = |s: GpuInterval| (s.reason, s.from_seconds, s.to_seconds);
+        intervals.finish().into_iter().map(plain).collect()
     }
 
     #[test]
-    fn samples_that_follow_each_other_are_one_stretch() {
+    fn samples_that_follow_each_other_are_one_interval() {
         assert_eq!(
             found(&[
                 (0.1, &["heat"]),

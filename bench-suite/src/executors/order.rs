@@ -1,69 +1,30 @@
-//! Where a run executes: in a fresh container, as a plain process, or not at all (the mock).
-//!
-//! An executor gets an [`Order`], carries it out and tells what it saw as an [`Execution`]. It
-//! knows nothing of suites, records or blocks, and it leaves nothing behind.
-
-mod container;
-mod mock;
-mod probe;
-mod process;
-mod silence;
+//! What an executor is asked for, and what it tells.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs, io,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
-use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use protocol::{Device, KernelCache, RunFile};
 use record::{CellPlan, HarnessCost, Isolation, Machine, Monitor, Reason, Stage, Validity};
-use tokio_util::sync::CancellationToken;
 
-pub use container::{Container, ContainerImage, path_word};
-pub use mock::{Mock, MockError};
-pub use probe::{GpuProbe, find_gpu};
-pub(crate) use process::sweep as sweep_processes;
-pub use process::{LocalRuntime, Process};
-
-use crate::{device, outcome::End, plan::Cell, suite::Limits};
-
-/// Carries runs out, one at a time or several at once.
-pub trait Executor: Send + Sync {
-    /// Carries one run out. It comes back when nothing of the run is left, also where `cancel`
-    /// ends it.
-    fn run<'a>(
-        &'a self,
-        order: &'a Order,
-        cancel: &'a CancellationToken,
-    ) -> BoxFuture<'a, Execution>;
-
-    /// What separates its runs from the rest of the machine.
-    fn isolation(&self) -> Isolation;
-
-    /// Waits for the engine to answer again after it failed a run. `false` where it does not, or
-    /// `cancel` came first: then nothing more can run.
-    fn recover<'a>(&'a self, cancel: &'a CancellationToken) -> BoxFuture<'a, bool> {
-        Box::pin(async move {
-            tokio::select! {
-                () = tokio::time::sleep(RETRY_PAUSE) => true,
-                () = cancel.cancelled() => false,
-            }
-        })
-    }
-}
-
-/// Before a run that the engine failed is tried again.
-const RETRY_PAUSE: Duration = Duration::from_secs(1);
+use crate::{
+    device,
+    host::{Host, Subject, Target, Watch},
+    outcome::End,
+    plan::Cell,
+    suite::Limits,
+};
 
 /// What to carry out.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Order {
     /// The session's name.
     pub session: String,
-    /// Which try at the run this is, from 1.
+    /// Which attempt at the run this is, from 1.
     pub attempt: u32,
     /// The image's name.
     pub image: String,
@@ -87,7 +48,7 @@ pub struct Order {
 
 /// Where a run's files go.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct RunPaths<'a> {
     /// A folder for this run alone, which is there and empty.
     pub folder: &'a Path,
     /// The folder that all runs of the session share.
@@ -104,7 +65,7 @@ pub(crate) const KERNEL_CACHE: &str = "kernel-cache";
 const ORPHAN_GRACE: Duration = Duration::from_mins(1);
 
 impl Order {
-    /// One try at a run of this cell.
+    /// One attempt at a run of this cell.
     #[must_use]
     pub fn new(
         session: &str,
@@ -112,7 +73,7 @@ impl Order {
         attempt: u32,
         cell: &Cell,
         machine: &Machine,
-        place: Place<'_>,
+        paths: RunPaths<'_>,
     ) -> Self {
         let CellPlan {
             model,
@@ -124,8 +85,7 @@ impl Order {
             ..
         } = &cell.plan;
         let device = cell.device;
-        let mut environment: BTreeMap<_, _> =
-            device::environment(device, machine).into_iter().collect();
+        let mut environment = BTreeMap::from(device::environment(device, machine));
         environment.extend(variant.environment(device));
         Self {
             session: session.to_owned(),
@@ -152,9 +112,9 @@ impl Order {
             limits: cell.limits.clone(),
             is_watched: true,
             environment,
-            folder: place.folder.to_owned(),
-            shared: place.shared.to_owned(),
-            log: place.log.to_owned(),
+            folder: paths.folder.to_owned(),
+            shared: paths.shared.to_owned(),
+            log: paths.log.to_owned(),
         }
     }
 
@@ -178,8 +138,28 @@ impl Order {
         is_shared.then(|| self.shared.join(KERNEL_CACHE))
     }
 
+    /// Begins to watch the run, where the monitors are to look on.
+    pub(super) fn watch(
+        &self,
+        host: &dyn Host,
+        began: Instant,
+        target: Target,
+        bystanders: BTreeSet<u32>,
+    ) -> Watch {
+        if !self.is_watched {
+            return Watch::none();
+        }
+        host.watch(Subject {
+            run: self.asked.run.clone(),
+            device: self.device,
+            began,
+            target,
+            bystanders,
+        })
+    }
+
     /// Writes the run file and an empty results file.
-    fn write_files(&self) -> io::Result<()> {
+    pub(super) fn write_files(&self) -> io::Result<()> {
         fs::write(self.run_file(), serde_json::to_vec_pretty(&self.asked)?)?;
         fs::write(self.results_file(), "")
     }
@@ -224,7 +204,7 @@ impl Execution {
         }
     }
 
-    fn ended(mut self, began: Instant, end: End) -> Self {
+    pub(super) fn ended(mut self, began: Instant, end: End) -> Self {
         self.wall_seconds = began.elapsed().as_secs_f64();
         self.end = end;
         self
@@ -232,7 +212,7 @@ impl Execution {
 }
 
 /// It never ran because its files could not be made.
-fn no_files(error: &io::Error) -> End {
+pub(super) fn no_files(error: &io::Error) -> End {
     End::NotStarted {
         reason: Reason::Engine,
         stage: Stage::Create,
@@ -241,7 +221,7 @@ fn no_files(error: &io::Error) -> End {
 }
 
 /// It never ran because the executor has no such image.
-fn no_image(image: &str) -> End {
+pub(super) fn no_image(image: &str) -> End {
     End::NotStarted {
         reason: Reason::ImageBroken,
         stage: Stage::Create,

@@ -1,22 +1,16 @@
 //! The machine that measures: what `/proc`, `/sys` and NVML say.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    thread,
-};
+use std::{fs, path::Path, thread};
 
 use nvml_wrapper::{
     Nvml, cuda_driver_version_major, cuda_driver_version_minor, enum_wrappers::device::Clock,
-    error::NvmlError,
 };
 use record::{Cpu, Gpu, Machine};
 
-/// Everything that is known about the machine; `name` in place of the host's name.
-#[must_use]
-pub fn facts(name: Option<&str>) -> Machine {
-    let mut machine = host(Path::new("/"), name);
-    if let Ok(nvml) = crate::nvml::open() {
+/// Everything that is known about the machine.
+pub(super) fn machine() -> Machine {
+    let mut machine = without_gpus(Path::new("/"));
+    if let Ok(nvml) = super::nvml::open() {
         machine.driver_version = nvml.sys_driver_version().ok();
         machine.driver_cuda_version = nvml.sys_cuda_driver_version().ok().map(|version| {
             let major = cuda_driver_version_major(version);
@@ -28,33 +22,11 @@ pub fn facts(name: Option<&str>) -> Machine {
     machine
 }
 
-/// Whether NVML can be used, and why not, with the next step.
-pub fn nvml() -> Result<(), String> {
-    match crate::nvml::open() {
-        Ok(_) => Ok(()),
-        Err(error @ NvmlError::LibloadingError(_)) => Err(format!(
-            "NVML is not here ({error}); it comes with the NVIDIA driver as libnvidia-ml.so.1"
-        )),
-        Err(error) => Err(format!(
-            "NVML does not answer ({error}); is the NVIDIA driver loaded, and of the same version?"
-        )),
-    }
-}
-
-/// Bytes of memory that can be had without swapping.
-#[must_use]
-pub fn available_memory_bytes() -> Option<u64> {
-    meminfo(Path::new("/"), "MemAvailable:")
-}
-
-fn host(root: &Path, name: Option<&str>) -> Machine {
+fn without_gpus(root: &Path) -> Machine {
     let read = |path: &str| -> Option<String> {
         let text = fs::read_to_string(root.join(path)).ok()?;
         Some(text.trim().to_owned()).filter(|text| !text.is_empty())
     };
-    let name = name
-        .map(str::to_owned)
-        .or_else(|| read("proc/sys/kernel/hostname"));
     let os = ["etc/os-release", "usr/lib/os-release"]
         .iter()
         .find_map(|path| read(path))
@@ -66,7 +38,7 @@ fn host(root: &Path, name: Option<&str>) -> Machine {
         });
     let cpuinfo = read("proc/cpuinfo").unwrap_or_default();
     Machine {
-        name: name.unwrap_or_else(|| "unknown".into()),
+        name: read("proc/sys/kernel/hostname").unwrap_or_else(|| "unknown".into()),
         os: os.unwrap_or_else(|| "unknown".into()),
         kernel: read("proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".into()),
         virtualization: virtualization(&read, &cpuinfo),
@@ -132,7 +104,8 @@ fn virtualization(read: &impl Fn(&str) -> Option<String>, cpuinfo: &str) -> Opti
     }
 }
 
-fn meminfo(root: &Path, name: &str) -> Option<u64> {
+/// Bytes, out of a line of `/proc/meminfo`.
+pub(super) fn meminfo(root: &Path, name: &str) -> Option<u64> {
     let text = fs::read_to_string(root.join("proc/meminfo")).ok()?;
     let line = text.lines().find(|line| line.starts_with(name))?;
     let kib: u64 = line.split_ascii_whitespace().nth(1)?.parse().ok()?;
@@ -164,16 +137,6 @@ fn gpus(nvml: &Nvml) -> Vec<Gpu> {
             })
         })
         .collect()
-}
-
-/// Counter of processes that the kernel ended for want of memory; `None` where it has none.
-#[must_use]
-pub(crate) fn oom_kills() -> Option<u64> {
-    let text = fs::read_to_string(PathBuf::from("/proc/vmstat")).ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("oom_kill "))?;
-    line.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -213,7 +176,7 @@ mod tests {
                 "performance\n",
             ),
         ]);
-        let machine = host(root.path(), None);
+        let machine = without_gpus(root.path());
         assert_eq!(machine.name, "ci-7");
         assert_eq!(machine.os, "Debian GNU/Linux 12 (bookworm)");
         assert_eq!(machine.kernel, "6.1.0-18-amd64");
@@ -221,13 +184,12 @@ mod tests {
         assert_eq!(machine.cpu.model, "Some CPU @ 3GHz");
         assert_eq!(machine.cpu.governor.as_deref(), Some("performance"));
         assert_eq!(machine.memory_bytes, 1 << 20);
-        assert_eq!(host(root.path(), Some("lab")).name, "lab");
     }
 
     #[test]
     fn a_machine_without_any_of_it_is_unknown_and_no_error() {
         let root = fake(&[]);
-        let machine = host(root.path(), None);
+        let machine = without_gpus(root.path());
         assert_eq!(
             (machine.name.as_str(), machine.os.as_str()),
             ("unknown", "unknown")
@@ -238,9 +200,9 @@ mod tests {
 
     #[test]
     fn this_machine_has_memory_and_a_kernel() {
-        let machine = facts(None);
+        let machine = machine();
         assert!(machine.memory_bytes > 1 << 26);
         assert_ne!(machine.kernel, "unknown");
-        assert!(available_memory_bytes().unwrap() <= machine.memory_bytes);
+        assert!(meminfo(Path::new("/"), "MemAvailable:").unwrap() <= machine.memory_bytes);
     }
 }

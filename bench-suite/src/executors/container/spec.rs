@@ -5,16 +5,21 @@ use std::{collections::BTreeMap, fs, io, os::unix::fs::PermissionsExt as _};
 use engine::{ContainerSpec, Mount, Owner, Ulimit};
 use record::{Reason, Stage};
 
-use super::{Container, HOME, KERNEL_CACHE_FOLDER, RESULTS_FILE, RUN_FILE, not_started};
+use super::{
+    Container, ContainerImage, HOME, KERNEL_CACHE_FOLDER, RESULTS_FILE, RUN_FILE, end::not_started,
+};
 use crate::{
-    execute::{Execution, KERNEL_CACHE, Order, no_files, no_image},
+    executors::{
+        Execution, KERNEL_CACHE, Order,
+        order::{no_files, no_image},
+    },
     outcome::End,
     suite::{Ipc, Limits},
 };
 
 impl Container {
     /// Everything before the engine makes the container.
-    pub(super) async fn prepare(
+    pub(super) async fn container_spec(
         &self,
         order: &Order,
         execution: &mut Execution,
@@ -38,41 +43,8 @@ impl Container {
             Err(error) => return Err(not_started(&error, Stage::Create)),
         };
         execution.image_id = Some(facts.id);
-        let writable = || {
-            order.write_files()?;
-            // The container's user is nobody's; the folder around the files stays private.
-            fs::set_permissions(order.run_file(), fs::Permissions::from_mode(0o644))?;
-            fs::set_permissions(order.results_file(), fs::Permissions::from_mode(0o666))?;
-            if let Some(cache) = order.shared_kernel_cache() {
-                fs::create_dir_all(&cache)?;
-                fs::set_permissions(&cache, fs::Permissions::from_mode(0o777))?;
-            }
-            Ok(())
-        };
-        writable().map_err(|error: io::Error| no_files(&error))?;
-        let mut environment = BTreeMap::from([
-            ("HOME".to_owned(), HOME.to_owned()),
-            ("XDG_CACHE_HOME".to_owned(), HOME.to_owned()),
-        ]);
-        let kernel_cache = order.shared_kernel_cache();
-        if order.device.is_cuda() {
-            let folder = match kernel_cache {
-                Some(_) => KERNEL_CACHE_FOLDER.to_owned(),
-                None => format!("{HOME}/{KERNEL_CACHE}"),
-            };
-            environment.insert(protocol::KERNEL_CACHE_VARIABLE.to_owned(), folder);
-        }
-        environment.extend(image.environment.clone());
-        environment.extend(order.environment.clone());
-        let gpu = self.gpus.get(&order.device);
-        if let Some(gpu) = gpu {
-            let before = environment
-                .get("LD_LIBRARY_PATH")
-                .or_else(|| facts.environment.get("LD_LIBRARY_PATH"));
-            if let Some(path) = gpu.library_path(before.map(String::as_str)) {
-                environment.insert("LD_LIBRARY_PATH".to_owned(), path);
-            }
-        }
+        write_files(order).map_err(|error| no_files(&error))?;
+        let environment = self.environment(order, image, &facts.environment);
         let mount = |source, target: &str, read_only| Mount {
             source,
             target: target.to_owned(),
@@ -82,6 +54,7 @@ impl Container {
             mount(order.run_file(), RUN_FILE, true),
             mount(order.results_file(), RESULTS_FILE, false),
         ];
+        let kernel_cache = order.shared_kernel_cache();
         mounts.extend(kernel_cache.map(|cache| mount(cache, KERNEL_CACHE_FOLDER, false)));
         Ok(ContainerSpec {
             name: Some(name(order)),
@@ -96,13 +69,56 @@ impl Container {
                 Ipc::Private => engine::Ipc::Private,
                 Ipc::Host => engine::Ipc::Host,
             },
-            gpu: gpu.cloned(),
+            gpu: self.gpus.get(&order.device).cloned(),
             ..ContainerSpec::default()
         })
     }
+
+    /// The workload's variables, over those that the engine knows of the image.
+    fn environment(
+        &self,
+        order: &Order,
+        image: &ContainerImage,
+        in_engine: &BTreeMap<String, String>,
+    ) -> BTreeMap<String, String> {
+        let mut environment = BTreeMap::from([
+            ("HOME".to_owned(), HOME.to_owned()),
+            ("XDG_CACHE_HOME".to_owned(), HOME.to_owned()),
+        ]);
+        if order.device.is_cuda() {
+            let folder = match order.shared_kernel_cache() {
+                Some(_) => KERNEL_CACHE_FOLDER.to_owned(),
+                None => format!("{HOME}/{KERNEL_CACHE}"),
+            };
+            environment.insert(protocol::KERNEL_CACHE_VARIABLE.to_owned(), folder);
+        }
+        environment.extend(image.environment.clone());
+        environment.extend(order.environment.clone());
+        if let Some(gpu) = self.gpus.get(&order.device) {
+            const VARIABLE: &str = "LD_LIBRARY_PATH";
+            let before = environment.get(VARIABLE).or(in_engine.get(VARIABLE));
+            if let Some(path) = gpu.library_path(before.map(String::as_str)) {
+                environment.insert(VARIABLE.to_owned(), path);
+            }
+        }
+        environment
+    }
 }
 
-/// The container's name. One that an engine could not remove keeps its name, and the next try
+/// The container's user is nobody's; the folder around the files stays private.
+fn write_files(order: &Order) -> io::Result<()> {
+    let allow = |path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
+    order.write_files()?;
+    allow(order.run_file(), 0o644)?;
+    allow(order.results_file(), 0o666)?;
+    if let Some(cache) = order.shared_kernel_cache() {
+        fs::create_dir_all(&cache)?;
+        allow(cache, 0o777)?;
+    }
+    Ok(())
+}
+
+/// The container's name. One that an engine could not remove keeps its name, and the next attempt
 /// gets its own.
 fn name(order: &Order) -> String {
     let name = format!("torchgauge-{}-{}", order.session, order.asked.run);

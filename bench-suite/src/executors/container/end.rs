@@ -1,0 +1,104 @@
+//! How a container ended, or why it never ran.
+
+use std::fs;
+
+use engine::{Exit, Oom};
+use record::{Reason, Stage};
+
+use super::Container;
+use crate::{
+    executors::{Execution, Order},
+    log,
+    outcome::{End, signal_name},
+};
+
+impl Container {
+    pub(super) async fn explain(
+        &self,
+        exit: &Exit,
+        order: &Order,
+        execution: &mut Execution,
+    ) -> End {
+        if exit.timed_out {
+            return End::TimeLimit(order.limits.time);
+        }
+        let limit = match order.limits.memory_bytes {
+            Some(bytes) => format!("the container's memory limit of {bytes} bytes"),
+            None => "the host's memory".to_owned(),
+        };
+        match exit.oom {
+            Oom::Container => {
+                let message = format!("ended for want of memory: {limit}; raise `limits.memory`");
+                return End::OutOfMemory { message };
+            }
+            Oom::Unknown => {
+                let message = format!(
+                    "ended by a SIGKILL that nobody here sent, under {limit}; the engine cannot \
+                     tell whether memory ran out, but most likely it did"
+                );
+                return End::OutOfMemory { message };
+            }
+            Oom::Child => {
+                let note = format!("a child process was ended for want of memory: {limit}");
+                execution.notes.push(note);
+            }
+            Oom::No => {}
+        }
+        match (exit.signal, exit.code) {
+            // An engine that stops ends its containers with SIGKILL.
+            (Some(signal), _) => match self.engine.ping().await {
+                Ok(()) => End::Signalled(signal),
+                Err(error) => End::EngineLost {
+                    message: format!("ended by {}, and {error}", signal_name(signal)),
+                },
+            },
+            (None, Some(code)) => End::Exited(code),
+            (None, None) => End::EngineLost {
+                message: "the engine does not know how the container ended".to_owned(),
+            },
+        }
+    }
+}
+
+pub(super) fn not_started(error: &engine::Error, stage: Stage) -> End {
+    // What cannot be executed is the image's fault, everything else the engine's.
+    let words = error.to_string();
+    let is_image = matches!(error, engine::Error::ImageMissing { .. })
+        || stage == Stage::Start
+            && !error.is_engine_gone()
+            && [
+                "executable file",
+                "no such file or directory",
+                "exec format",
+                "permission denied",
+            ]
+            .iter()
+            .any(|sign| words.to_lowercase().contains(sign));
+    End::NotStarted {
+        reason: if is_image {
+            Reason::ImageBroken
+        } else {
+            Reason::Engine
+        },
+        stage,
+        message: words,
+    }
+}
+
+/// Whether the init process could not execute the program: Docker's says so by its exit code, and
+/// Podman's (catatonit), which exits with 1, in the log.
+pub(super) fn not_executed(code: i64, order: &Order) -> bool {
+    const PODMANS_WORDS: &str = "failed to exec pid1";
+    matches!(code, 126 | 127)
+        || log::tail(&order.log).is_ok_and(|said| said.contains(PODMANS_WORDS))
+}
+
+pub(super) fn told_nothing(order: &Order) -> bool {
+    fs::metadata(order.results_file()).map_or(true, |file| file.len() == 0)
+}
+
+pub(super) fn engine_lost(error: &engine::Error) -> End {
+    End::EngineLost {
+        message: error.to_string(),
+    }
+}

@@ -1,0 +1,122 @@
+//! Before the first container: images in the engine, and a way to each GPU.
+
+use engine::{Endpoint, Engine, GpuAccess, GpuHost, gpu::candidates};
+use protocol::Device;
+use record::EngineFacts;
+use tokio_util::sync::CancellationToken;
+
+use super::{Container, ContainerImage, GpuProbe, find_gpu, path_word};
+use crate::executors::{ExecutorError, Finding, ImageSource, Prepared};
+
+/// Why containers do not reach the GPU.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "containers of {engine} do not reach the GPU:\n  {}\n\
+     `--engine process` goes without containers; `cargo xtask doctor` says more",
+    words(tried)
+)]
+struct NoGpu {
+    engine: String,
+    tried: Vec<GpuProbe>,
+}
+
+fn words(tried: &[GpuProbe]) -> String {
+    let word = |probe: &GpuProbe| {
+        let obstacle = probe.obstacle.as_deref().unwrap_or("works");
+        format!("{}: {obstacle}", path_word(probe.path))
+    };
+    tried.iter().map(word).collect::<Vec<_>>().join("\n  ")
+}
+
+impl Container {
+    pub(super) async fn make_ready(
+        &mut self,
+        images: &[String],
+        devices: &[Device],
+        source: &dyn ImageSource,
+    ) -> Result<Prepared, ExecutorError> {
+        let mut prepared = Prepared::default();
+        for name in images {
+            let loaded = source.load(name, &self.engine).await;
+            let loaded = loaded.map_err(ExecutorError::Image)?;
+            let in_engine = self.engine.image(&loaded.id).await?;
+            let image = ContainerImage {
+                image: loaded.id,
+                entrypoint: None,
+                environment: in_engine.map(|found| found.environment).unwrap_or_default(),
+            };
+            self.images.insert(name.clone(), image);
+            prepared.images.push(loaded.facts);
+            prepared.notes.extend(loaded.notes);
+        }
+        for left in self.engine.sweep_dead_owners().await? {
+            source.note(&format!(
+                "removed the container {} of a session that is gone",
+                left.name
+            ));
+        }
+        for device in devices {
+            if let (Device::Cuda(index), Some(image)) = (device, self.images.values().next()) {
+                let access = self.reach_gpu(image, *index, source).await?;
+                self.gpus.insert(*device, access);
+            }
+        }
+        let engine = self.engine.facts();
+        let gpu = self.gpus.values().next();
+        prepared.engine = EngineFacts {
+            kind: engine.product.to_string().to_lowercase(),
+            version: Some(engine.version.clone()),
+            storage_driver: engine.storage_driver.clone(),
+            gpu_path: gpu.map(|access| path_word(access.path).to_owned()),
+        };
+        Ok(prepared)
+    }
+
+    /// The way to the GPU on which CUDA works inside a container.
+    async fn reach_gpu(
+        &self,
+        image: &ContainerImage,
+        index: u32,
+        source: &dyn ImageSource,
+    ) -> Result<GpuAccess, ExecutorError> {
+        source.note(&format!(
+            "looking for a way from containers to cuda:{index}"
+        ));
+        let (host, cancel) = (GpuHost::discover(), CancellationToken::new());
+        let found = find_gpu(&self.host, &self.engine, &host, image, index, &cancel).await;
+        let access = found.map_err(|tried| {
+            ExecutorError::Unavailable(Box::new(NoGpu {
+                engine: self.engine.facts().describe(),
+                tried,
+            }))
+        })?;
+        let way = path_word(access.path);
+        source.note(&format!("containers reach cuda:{index} by {way}"));
+        Ok(access)
+    }
+}
+
+/// Whether an engine answers, and which ways lead from it to a GPU.
+pub(super) async fn examine() -> Vec<Finding> {
+    let what = "container engine";
+    let engine = match Engine::connect(&Endpoint::auto()).await {
+        Ok(engine) => engine,
+        Err(error) => {
+            let fix =
+                "runs go without containers (--engine process); to have them, start an engine";
+            return vec![Finding::missing(what, error.to_string(), fix)];
+        }
+    };
+    let mut findings = vec![Finding::ok(what, engine.facts().describe())];
+    for candidate in candidates(engine.facts(), &GpuHost::discover()) {
+        let (what, path) = ("GPU in containers", candidate.path);
+        findings.push(match candidate.obstacle {
+            None => Finding::ok(what, path.to_string()),
+            Some(obstacle) => Finding {
+                fix: None,
+                ..Finding::missing(what, format!("{path}: {obstacle}"), "")
+            },
+        });
+    }
+    findings
+}

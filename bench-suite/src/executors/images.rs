@@ -1,0 +1,49 @@
+//! Images in the forms in which executors run them.
+
+use std::{error::Error, path::PathBuf};
+
+use engine::Engine;
+use futures_util::future::BoxFuture;
+use record::ImageFacts;
+
+/// Why an image is not to be had.
+pub type SourceError = Box<dyn Error + Send + Sync>;
+
+/// Makes images, in whatever form they are asked for.
+pub trait ImageSource: Send + Sync {
+    /// Loads the image of this name into an engine, unless it is there.
+    fn load<'a>(
+        &'a self,
+        image: &'a str,
+        engine: &'a Engine,
+    ) -> BoxFuture<'a, Result<Loaded, SourceError>>;
+
+    /// The parts of the image of this name as files on this machine.
+    fn unpack<'a>(
+        &'a self,
+        image: &'a str,
+    ) -> BoxFuture<'a, Result<(LocalRuntime, ImageFacts), SourceError>>;
+
+    /// Tells the user something.
+    fn note(&self, text: &str);
+}
+
+/// An image in an engine.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// Its ID there.
+    pub id: String,
+    /// What it is.
+    pub facts: ImageFacts,
+    /// What the reader should know.
+    pub notes: Vec<String>,
+}
+
+/// What runs without a container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocalRuntime {
+    /// The `scenario` binary.
+    pub program: PathBuf,
+    /// Folders with libtorch's libraries, before those of the environment.
+    pub library_path: Vec<PathBuf>,
+}

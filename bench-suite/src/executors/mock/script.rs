@@ -1,0 +1,121 @@
+//! What the mock is to do in each run.
+
+use std::time::Duration;
+
+use protocol::{FailureReason, RunFile};
+
+use crate::executors::Order;
+
+/// Rules, the first that fits a run first.
+#[derive(Debug, Clone)]
+pub(super) struct Script(Vec<(String, Ending)>);
+
+impl Script {
+    pub(super) fn read(text: &str) -> Result<Self, MockError> {
+        let rules = text
+            .split([';', '\n'])
+            .map(str::trim)
+            .filter(|rule| !rule.is_empty())
+            .map(|rule| parse(rule).ok_or_else(|| MockError(rule.to_owned())));
+        Ok(Self(rules.collect::<Result<_, _>>()?))
+    }
+
+    /// How a run is to end.
+    pub(super) fn ending(&self, order: &Order) -> Ending {
+        let RunFile { run, variant, .. } = &order.asked;
+        let text = format!("{run} {} {variant}", order.image);
+        let fits = |pattern: &str| pattern == "*" || text.contains(pattern);
+        let rule = self.0.iter().find(|(pattern, _)| fits(pattern));
+        match rule.map(|(_, ending)| ending.clone()) {
+            Some(Ending::Fits(most)) if variant.batch.get() > most => {
+                Ending::Told(FailureReason::OutOfMemory)
+            }
+            Some(Ending::Fits(_)) | None => Ending::Ok { speed: 1.0 },
+            Some(ending) => ending,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Ending {
+    Ok { speed: f64 },
+    Told(FailureReason),
+    Exit(i64),
+    Signal(i32),
+    HostOutOfMemory,
+    TimeLimit,
+    Hang,
+    GpuLost,
+    Garbage,
+    Torn,
+    Invalid,
+    Engine,
+    Image,
+    Cancel,
+    Sleep(Duration),
+    Stubborn(Duration),
+    Fits(u32),
+}
+
+/// Why a script cannot be followed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is no rule; expected PATTERN=ENDING with an ending of ok, ok:X, oom, nan, libtorch, \
+     exit:N, signal:N, host-oom, time-limit, hang, gpu-lost, garbage, torn, invalid, engine, image, cancel, sleep:MS, stubborn:MS"
+)]
+pub struct MockError(String);
+
+fn parse(rule: &str) -> Option<(String, Ending)> {
+    // A variant itself may hold `=`; an ending never does.
+    let (pattern, ending) = rule.rsplit_once('=')?;
+    let (word, value) = ending.trim().split_once(':').unwrap_or((ending.trim(), ""));
+    let ending = match (word, value) {
+        ("ok", "") => Ending::Ok { speed: 1.0 },
+        ("ok", speed) => Ending::Ok {
+            speed: speed
+                .parse()
+                .ok()
+                .filter(|speed: &f64| speed.is_finite() && *speed > 0.0)?,
+        },
+        ("exit", status) => Ending::Exit(status.parse().ok()?),
+        ("signal", signal) => Ending::Signal(signal.parse().ok()?),
+        ("sleep", ms) => Ending::Sleep(Duration::from_millis(ms.parse().ok()?)),
+        ("fits", batch) => Ending::Fits(batch.parse().ok()?),
+        ("stubborn", ms) => Ending::Stubborn(Duration::from_millis(ms.parse().ok()?)),
+        ("oom", "") => Ending::Told(FailureReason::OutOfMemory),
+        ("nan", "") => Ending::Told(FailureReason::LossNotFinite),
+        ("libtorch", "") => Ending::Told(FailureReason::Libtorch),
+        ("host-oom", "") => Ending::HostOutOfMemory,
+        ("time-limit", "") => Ending::TimeLimit,
+        ("hang", "") => Ending::Hang,
+        ("gpu-lost", "") => Ending::GpuLost,
+        ("garbage", "") => Ending::Garbage,
+        ("torn", "") => Ending::Torn,
+        ("invalid", "") => Ending::Invalid,
+        ("engine", "") => Ending::Engine,
+        ("image", "") => Ending::Image,
+        ("cancel", "") => Ending::Cancel,
+        _ => return None,
+    };
+    Some((pattern.trim().to_owned(), ending))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_are_read() {
+        let script = Script::read("checkpointing=blocks=oom; b1=exit:3\n*=ok:1.05").unwrap();
+        assert_eq!(script.0.len(), 3);
+        assert_eq!(script.0[0].0, "checkpointing=blocks");
+        assert_eq!(script.0[2].1, Ending::Ok { speed: 1.05 });
+        for bad in ["x", "x=", "x=exit", "x=ok:-1", "x=oom:1", "x=fire"] {
+            let error = Script::read(bad).unwrap_err();
+            assert!(
+                error.to_string().contains("is no rule; expected"),
+                "{error}"
+            );
+        }
+    }
+}

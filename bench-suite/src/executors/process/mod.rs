@@ -1,0 +1,229 @@
+//! Runs as plain processes, where there is no container engine.
+
+mod group;
+
+use std::{
+    collections::BTreeMap,
+    env,
+    ffi::OsString,
+    fs::{self, File},
+    io,
+    process::Stdio,
+    sync::Arc,
+    time::Instant,
+};
+
+use futures_util::future::BoxFuture;
+use protocol::{Axis, Device};
+use record::{EngineFacts, Isolation, Reason, Stage};
+use tokio::process::{Child, Command};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Execution, Executor, ExecutorError, ImageSource, KERNEL_CACHE, LocalRuntime, Order, Prepared,
+    Registration,
+    order::{no_files, no_image},
+};
+use crate::{
+    host::{Host, Target},
+    outcome::End,
+    suite::Ipc,
+};
+use group::{Group, explain, oom_kills};
+
+/// Plain processes.
+pub(super) const REGISTRATION: Registration = Registration {
+    word: "process",
+    help: "as plain processes, without containers",
+    is_automatic: true,
+    is_hidden: false,
+    open: |host, _| {
+        Box::pin(async { Ok(Box::new(Process::new(host, BTreeMap::new())) as Box<dyn Executor>) })
+    },
+    examine: || Box::pin(async { Vec::new() }),
+    sweep: group::sweep,
+};
+
+/// Runs as plain processes: the same runs and records as in containers, with less isolation,
+/// which the record says.
+#[derive(Debug)]
+pub struct Process {
+    host: Arc<dyn Host>,
+    runtimes: BTreeMap<String, LocalRuntime>,
+}
+
+/// What a container would have separated.
+const MISSING: [&str; 8] = [
+    "file system",
+    "network",
+    "process ids",
+    "memory limit",
+    "CPU limits",
+    "limit of processes",
+    "/dev/shm of its own",
+    "user and capabilities",
+];
+
+impl Process {
+    /// With a runtime for each image's name.
+    #[must_use]
+    pub fn new(host: Arc<dyn Host>, runtimes: BTreeMap<String, LocalRuntime>) -> Self {
+        Self { host, runtimes }
+    }
+
+    async fn carry_out(&self, order: &Order, cancel: &CancellationToken) -> Execution {
+        let mut execution = Execution::new(self.isolation());
+        execution.notes = unapplied(order);
+        let began = Instant::now();
+        let Some(runtime) = self.runtimes.get(&order.image) else {
+            return execution.ended(began, no_image(&order.image));
+        };
+        if let Err(error) = order.write_files() {
+            return execution.ended(began, no_files(&error));
+        }
+        let kills_before = oom_kills();
+        let bystanders = self.host.gpu_processes(order.device);
+        execution.cost.create_seconds = began.elapsed().as_secs_f64();
+
+        let starting = Instant::now();
+        let child = match spawn(runtime, order) {
+            Ok(child) => child,
+            Err(error) => {
+                let message = format!("cannot start {}: {error}", runtime.program.display());
+                let end = End::NotStarted {
+                    reason: Reason::ImageBroken,
+                    stage: Stage::Start,
+                    message,
+                };
+                return execution.ended(began, end);
+            }
+        };
+        let mut group = Group::of(child);
+        execution.cost.start_seconds = starting.elapsed().as_secs_f64();
+        let target = Target::Process { pid: group.id };
+        let watch = order.watch(self.host.as_ref(), starting, target, bystanders);
+        let end = group.end(order, watch.gpu_lost(), cancel).await;
+        execution.monitor = watch.end().monitor();
+        let removing = Instant::now();
+        if group.leave_nothing() {
+            let note = "processes that the workload left behind were ended";
+            execution.notes.push(note.to_owned());
+        }
+        execution.cost.remove_seconds = removing.elapsed().as_secs_f64();
+        execution.ended(began, explain(end, kills_before))
+    }
+}
+
+impl Executor for Process {
+    fn host(&self) -> &Arc<dyn Host> {
+        &self.host
+    }
+
+    fn describe(&self) -> String {
+        REGISTRATION.help.to_owned()
+    }
+
+    fn prepare<'a>(
+        &'a mut self,
+        images: &'a [String],
+        _: &'a [Device],
+        source: &'a dyn ImageSource,
+    ) -> BoxFuture<'a, Result<Prepared, ExecutorError>> {
+        Box::pin(async move {
+            let mut prepared = Prepared {
+                engine: EngineFacts {
+                    kind: REGISTRATION.word.to_owned(),
+                    ..EngineFacts::default()
+                },
+                ..Prepared::default()
+            };
+            for image in images {
+                let unpacked = source.unpack(image).await;
+                let (runtime, facts) = unpacked.map_err(ExecutorError::Image)?;
+                self.runtimes.insert(image.clone(), runtime);
+                prepared.images.push(facts);
+            }
+            Ok(prepared)
+        })
+    }
+
+    fn run<'a>(
+        &'a self,
+        order: &'a Order,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Execution> {
+        Box::pin(self.carry_out(order, cancel))
+    }
+
+    fn isolation(&self) -> Isolation {
+        Isolation::without(REGISTRATION.word, &MISSING)
+    }
+
+    fn limits_memory(&self) -> bool {
+        false
+    }
+}
+
+/// Limits that only a container can hold.
+fn unapplied(order: &Order) -> Vec<String> {
+    let limits = &order.limits;
+    let asked = [
+        ("memory", limits.memory_bytes.is_some()),
+        ("cpus", limits.cpus.is_some()),
+        ("cpuset", limits.cpuset.is_some()),
+        ("shm", limits.shm_bytes.is_some()),
+        ("ipc", limits.ipc != Ipc::Private),
+        ("pids", limits.pids.is_some()),
+        ("ulimits", !limits.ulimits.is_empty()),
+    ];
+    let names: Vec<_> = asked
+        .iter()
+        .filter(|(_, asked)| *asked)
+        .map(|(name, _)| *name)
+        .collect();
+    if names.is_empty() {
+        return Vec::new();
+    }
+    vec![format!(
+        "limits not applied without a container: {}",
+        names.join(", ")
+    )]
+}
+
+fn spawn(runtime: &LocalRuntime, order: &Order) -> io::Result<Child> {
+    let log = File::create(&order.log)?;
+    let mut command = Command::new(&runtime.program);
+    command
+        .arg(order.run_file())
+        .arg(order.results_file())
+        .current_dir(&order.folder)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .process_group(0)
+        .kill_on_drop(true);
+    // A setting of the user's shell must not act on runs that do not name it.
+    for variable in Axis::ALL.iter().flat_map(|axis| axis.variables) {
+        command.env_remove(variable);
+    }
+    if !runtime.library_path.is_empty() {
+        command.env("LD_LIBRARY_PATH", library_path(runtime)?);
+    }
+    if order.device.is_cuda() {
+        // The user's own holds what earlier sessions compiled.
+        let own = || order.folder.join(KERNEL_CACHE);
+        let cache = order.shared_kernel_cache().unwrap_or_else(own);
+        fs::create_dir_all(&cache)?;
+        command.env(protocol::KERNEL_CACHE_VARIABLE, cache);
+    }
+    command
+        .envs(&order.environment)
+        .env(group::FOLDER_VARIABLE, &order.folder)
+        .spawn()
+}
+
+fn library_path(runtime: &LocalRuntime) -> io::Result<OsString> {
+    let inherited = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let inherited = env::split_paths(&inherited).filter(|path| !path.as_os_str().is_empty());
+    env::join_paths(runtime.library_path.iter().cloned().chain(inherited)).map_err(io::Error::other)
+}

@@ -1,0 +1,162 @@
+//! From the user's choices to an executor that is ready.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use bench_suite::{
+    device::Choice,
+    executors::{Executor, Prepared},
+    host::{self, GpuLock, Host},
+    plan::{Plan, Request},
+    suite::Suite,
+};
+use images::{Catalog, Flavour, Image};
+use protocol::Device;
+use record::Machine;
+
+use super::prepare::{Supply, sources};
+use crate::{
+    cli::TargetArgs,
+    error::{Error, Result},
+    printer::Printer,
+    workspace,
+};
+
+/// Where runs are to execute, before anything is started.
+pub(crate) struct Target<'a> {
+    args: &'a TargetArgs,
+    pub(crate) root: PathBuf,
+    pub(crate) host: Arc<dyn Host>,
+    pub(crate) machine: Machine,
+    /// At least one.
+    pub(crate) devices: Vec<Device>,
+    images: Vec<Image>,
+}
+
+/// An executor with everything that its runs need.
+pub(crate) struct Ready {
+    pub(crate) executor: Box<dyn Executor>,
+    pub(crate) prepared: Prepared,
+    /// Held while runs may come.
+    _locks: Vec<GpuLock>,
+    _source: Supply,
+}
+
+impl<'a> Target<'a> {
+    /// Finds the devices and images that are asked for.
+    pub(crate) fn find(args: &'a TargetArgs) -> Result<Self> {
+        let root = workspace::root()?;
+        let host = host::open();
+        let machine = host.facts();
+        let devices = devices(&args.device, &machine)?;
+        let images = images(&args.image, devices[0], &root)?;
+        Ok(Self {
+            args,
+            root,
+            host,
+            machine,
+            devices,
+            images,
+        })
+    }
+
+    /// The first device.
+    pub(crate) fn device(&self) -> Device {
+        self.devices[0]
+    }
+
+    /// Plans these suites on the images, on the first device.
+    pub(crate) fn plan(
+        &self,
+        suites: &[Suite],
+        blocks: Option<u32>,
+        order_seed: Option<u64>,
+    ) -> Result<Plan> {
+        Ok(Plan::new(&Request {
+            suites,
+            images: &self.names(),
+            device: self.device(),
+            blocks,
+            order_seed,
+        })?)
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.images.iter().map(|image| image.name.clone()).collect()
+    }
+
+    /// Takes the devices for the session of this name, opens the executor and makes ready
+    /// whatever is missing: fetches, builds, assembles, loads. An executor for which `refuse` has
+    /// an error is left before that.
+    pub(crate) async fn ready(
+        &self,
+        session: &str,
+        share_gpu: bool,
+        printer: &Printer,
+        refuse: impl Fn(&dyn Executor) -> Result<()>,
+    ) -> Result<Ready> {
+        let used = |gpu: &&record::Gpu| self.devices.contains(&Device::Cuda(gpu.index));
+        let gpus = self.machine.gpus.iter().filter(used);
+        let locks = gpus
+            .map(|gpu| self.host.lock_gpu(gpu, session, share_gpu))
+            .collect::<Result<_, _>>()?;
+        let opened = self.args.engine.open(&self.host).await?;
+        let mut executor = opened.executor;
+        for note in &opened.notes {
+            printer.note(note);
+        }
+        printer.note(&format!("runs execute {}", executor.describe()));
+        refuse(executor.as_ref())?;
+        let sources = sources(&self.args.sources, &self.root);
+        let source = Supply::new(&self.images, sources, printer);
+        let names = self.names();
+        let mut prepared = executor.prepare(&names, &self.devices, &source).await?;
+        prepared.notes.extend(opened.notes);
+        Ok(Ready {
+            executor,
+            prepared,
+            _locks: locks,
+            _source: source,
+        })
+    }
+}
+
+/// The devices that `--device` means on this machine; at least one.
+fn devices(word: &str, machine: &Machine) -> Result<Vec<Device>> {
+    let choice: Choice = word
+        .parse()
+        .map_err(|source| Error::Device(Box::new(source)))?;
+    let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+    choice
+        .resolve(machine, visible.as_deref())
+        .map_err(|source| Error::Device(Box::new(source)))
+}
+
+/// The images that the user named, or the one that fits the device.
+fn images(names: &[String], device: Device, root: &Path) -> Result<Vec<Image>> {
+    let catalog = Catalog::new(&root.join("images"));
+    let installed = || images::installed_version().is_some_and(|v| v.starts_with("2.11.0+cu"));
+    let fitting = match device.is_cuda() {
+        false => "torch-2.11.0-cpu",
+        // The same libtorch, without 2 GB to download, which may not be possible.
+        true if installed() => "torch-2.11.0-installed",
+        true => "torch-2.11.0-cu130",
+    };
+    let default = [fitting.to_owned()];
+    let names = if names.is_empty() { &default } else { names };
+    let images: Vec<Image> = names
+        .iter()
+        .map(|name| catalog.image(name))
+        .collect::<images::Result<_>>()?;
+    for image in &images {
+        if device.is_cuda() && image.spec.libtorch.flavour() == Flavour::Cpu {
+            return Err(Error::NoCudaInImage {
+                image: image.name.clone(),
+                device,
+            });
+        }
+    }
+    Ok(images)
+}
