@@ -3,10 +3,7 @@
 //! A block is one run of every cell in random order. Blocks repeat, so that drift of the machine
 //! hits all cells alike, and runs of one block can be compared with each other.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::Device;
 use rand::{Rng as _, RngCore as _, SeedableRng as _};
@@ -277,13 +274,6 @@ impl Plan {
                 }
             })
             .collect()
-    }
-
-    /// The longest that the session can take, were every run to reach its time limit.
-    #[must_use]
-    pub fn longest(&self) -> Duration {
-        let block: Duration = self.cells.iter().map(|cell| cell.limits.time).sum();
-        block * self.blocks
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use bench_suite::executors::ExecutorError;
+use bench_suite::{executors::ExecutorError, live::ListenError};
+use reports::ReportError;
 
 use crate::error::Error;
 
@@ -20,8 +21,7 @@ impl Error {
         ExitCode::from(self.code() as u8)
     }
 
-    /// What the user gave, on the command line or in a file, is bad usage; what the machine did not
-    /// do is trouble.
+    /// What the machine did not do is trouble.
     fn code(&self) -> Code {
         match self {
             Self::Gate { .. }
@@ -34,37 +34,13 @@ impl Error {
             | Self::NothingFits { .. }
             | Self::NewerResolution { .. } => Code::GateSaysNo,
             Self::RunsFailed { .. } | Self::Unfinished { .. } => Code::SomeRunsFailed,
-            Self::NoWorkspace { .. }
-            | Self::Device(_)
-            | Self::NoCudaInImage { .. }
-            | Self::Plan(_)
-            | Self::Executor(ExecutorError::Argument(_))
-            | Self::NoScenario { .. }
-            | Self::SmallBudget { .. }
-            | Self::NothingToFit(_)
-            | Self::Listen(bench_suite::live::ListenError::Address(_))
-            | Self::Report(reports::ReportError::Nothing)
-            | Self::Read { .. }
-            | Self::Series { .. }
-            | Self::Suite(_)
-            | Self::Side(_)
-            | Self::Compare(_)
-            | Self::Claim(_)
-            | Self::NoClaims { .. }
-            | Self::Judge(_)
-            | Self::NoSession { .. }
-            | Self::SameSides { .. }
-            | Self::NoFolder { .. }
-            | Self::NothingToPrune { .. }
-            | Self::NothingToFollow { .. }
-            | Self::ExportFormat { .. }
-            | Self::NoHistoryPath => Code::BadUsage,
-            Self::Folder(error) | Self::Report(reports::ReportError::Folder(error)) => {
-                of_folder(error)
-            }
+            Self::Folder(error) | Self::Report(ReportError::Folder(error)) => of_folder(error),
             Self::Session(error) => of_session(error),
             Self::History(error) => of_history(error),
             Self::Images(error) if is_configuration(error) => Code::BadUsage,
+            Self::Executor(ExecutorError::Argument(_))
+            | Self::Listen(ListenError::Address(_))
+            | Self::Report(ReportError::Nothing) => Code::BadUsage,
             Self::Start { .. }
             | Self::Json { .. }
             | Self::Junit(_)
@@ -79,6 +55,8 @@ impl Error {
             | Self::NoWall
             | Self::Scratch(_)
             | Self::Listen(_) => Code::Trouble,
+            // What the user gave, on the command line or in a file.
+            _ => Code::BadUsage,
         }
     }
 }
@@ -98,9 +76,7 @@ fn of_session(error: &bench_suite::session::SessionError) -> Code {
     match error {
         E::Folder(error) => of_folder(error),
         E::Io { .. } | E::Busy(_) => Code::Trouble,
-        E::Exists(_) | E::Decide(_) | E::Spent(_) | E::Judge(_) | E::Different { .. } => {
-            Code::BadUsage
-        }
+        _ => Code::BadUsage,
     }
 }
 
@@ -110,26 +86,6 @@ fn of_history(error: &history::HistoryError) -> Code {
     use history::HistoryError as E;
     match error {
         E::Folder(error) => of_folder(error),
-        E::Missing { .. }
-        | E::Open { .. }
-        | E::NotADatabase { .. }
-        | E::Empty { .. }
-        | E::Foreign { .. }
-        | E::Newer { .. }
-        | E::Session { .. }
-        | E::Conflict { .. }
-        | E::NoSession { .. }
-        | E::NoBaseline { .. }
-        | E::Name { .. }
-        | E::IsBaseline { .. }
-        | E::NoSeries { .. }
-        | E::NotFinite { .. }
-        | E::OtherMeasure { .. }
-        | E::OtherValue { .. }
-        | E::Csv { .. }
-        | E::Read { .. }
-        | E::Exists { .. }
-        | E::NothingToSave { .. } => Code::BadUsage,
         E::Older { .. }
         | E::ReadOnly { .. }
         | E::DiskFull { .. }
@@ -138,6 +94,7 @@ fn of_history(error: &history::HistoryError) -> Code {
         | E::Sqlite { .. }
         | E::Write { .. }
         | E::Export { .. } => Code::Trouble,
+        _ => Code::BadUsage,
     }
 }
 
@@ -190,7 +147,7 @@ mod tests {
         let doing = "add a session";
         let all: Vec<Error> = vec![
             unwritten().into(),
-            reports::ReportError::Folder(unwritten()).into(),
+            ReportError::Folder(unwritten()).into(),
             SessionError::Folder(unwritten()).into(),
             SessionError::Busy(path()).into(),
             SessionError::Io {

@@ -1,14 +1,17 @@
 //! What a session tells, as `OpenMetrics`.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
+};
 
 use metrics::Metric;
 use prometheus_client::{
-    encoding::{EncodeLabelSet, text::encode},
+    encoding::text::encode,
     metrics::{counter::Counter, family::Family, gauge::Gauge, info::Info},
     registry::Registry,
 };
-use record::{CellPlan, Outcome, Record};
+use record::{Outcome, Record};
 
 use super::Live;
 use crate::{
@@ -17,45 +20,24 @@ use crate::{
 };
 
 type Number = Gauge<f64, AtomicU64>;
-
-/// A cell, by which metrics are told apart.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CellLabels {
-    image: String,
-    suite: String,
-    scenario: String,
-    variant: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OutcomeLabels {
-    outcome: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RunLabels {
-    run: String,
-    device: String,
-}
+type Labels = Vec<(&'static str, String)>;
 
 /// The metrics of a session. A clone shows the same.
 #[derive(Debug, Clone)]
 pub struct Exposition {
     live: Live,
-    shown: Arc<Mutex<Shown>>,
+    told: Arc<Mutex<Told>>,
 }
 
-#[derive(Debug)]
-struct Shown {
-    registry: Registry,
-    is_told: bool,
-    planned: Gauge,
-    remaining: Gauge,
-    complete: Gauge,
-    ended: Family<OutcomeLabels, Counter>,
-    cells: Vec<(&'static Metric, Family<CellLabels, Number>)>,
-    last_record: Number,
-    runs: Vec<(Sampled, Family<RunLabels, Number>)>,
+/// What the session has told so far.
+#[derive(Debug, Default)]
+struct Told {
+    about: Labels,
+    totals: Totals,
+    attempts: BTreeMap<String, u64>,
+    /// The last good run of each cell.
+    cells: BTreeMap<Labels, Vec<(&'static Metric, f64)>>,
+    last_record_seconds: f64,
 }
 
 /// What is shown of every run under way: name, help, and which readings.
@@ -106,161 +88,138 @@ impl Exposition {
     /// Shows nothing yet but what the monitors put into `live`.
     #[must_use]
     pub fn new(live: Live) -> Self {
-        let mut registry = Registry::with_prefix("torchgauge");
-        let (planned, remaining, complete) = (Gauge::default(), Gauge::default(), Gauge::default());
-        let ended = Family::<OutcomeLabels, Counter>::default();
-        let last_record = Number::default();
-        registry.register("runs_planned", "Runs that were planned", planned.clone());
-        registry.register(
-            "runs_remaining",
-            "Runs that are still to do",
-            remaining.clone(),
-        );
-        registry.register(
-            "session_complete",
-            "1 when every planned run is finished",
-            complete.clone(),
-        );
-        registry.register(
-            "attempts",
-            "Attempts at runs by how they ended",
-            ended.clone(),
-        );
-        let cells = Metric::compared()
-            .map(|metric| {
-                let family = Family::<CellLabels, Number>::default();
-                let help = format!("Of the last good run of a cell: {}", metric.label);
-                registry.register(metric.name, help, family.clone());
-                (metric, family)
-            })
-            .collect();
-        registry.register(
-            "last_record_timestamp_seconds",
-            "When the last record was written, in seconds since 1970",
-            last_record.clone(),
-        );
-        let runs = LIVE
-            .iter()
-            .map(|&(name, help, what)| {
-                let family = Family::<RunLabels, Number>::default();
-                registry.register(name, help, family.clone());
-                (what, family)
-            })
-            .collect();
         Self {
             live,
-            shown: Arc::new(Mutex::new(Shown {
-                registry,
-                is_told: false,
-                planned,
-                remaining,
-                complete,
-                ended,
-                cells,
-                last_record,
-                runs,
-            })),
+            told: Arc::default(),
         }
     }
 
     /// Everything as `OpenMetrics` text, as of now.
     #[must_use]
     pub fn text(&self) -> String {
+        let mut registry = Registry::with_prefix("torchgauge");
+        self.lock().register(&mut registry);
         let readings = self.live.readings();
-        let shown = self.lock();
-        for (what, family) in &shown.runs {
-            // A run that ended has no newest reading.
-            family.clear();
+        for (name, help, what) in LIVE {
+            let family = Family::<Labels, Number>::default();
             for (run, reading) in &readings {
-                if let Some(value) = reading.values.get(what) {
-                    let labels = RunLabels {
-                        run: run.clone(),
-                        device: reading.device.clone(),
-                    };
+                if let Some(value) = reading.values.get(&what) {
+                    let labels = vec![("run", run.clone()), ("device", reading.device.clone())];
                     family.get_or_create(&labels).set(*value);
                 }
             }
+            registry.register(name, help, family);
         }
         let mut text = String::new();
         // A String takes everything.
-        let _ = encode(&mut text, &shown.registry);
+        let _ = encode(&mut text, &registry);
         text
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shown> {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Shown {
-    fn session(&mut self, session: &record::Session) {
-        if self.is_told {
-            return;
+impl Told {
+    fn register(&self, registry: &mut Registry) {
+        let numbers = [
+            (
+                "runs_planned",
+                "Runs that were planned",
+                self.totals.planned as f64,
+            ),
+            (
+                "runs_remaining",
+                "Runs that are still to do",
+                self.totals.remaining as f64,
+            ),
+            (
+                "session_complete",
+                "1 when every planned run is finished",
+                f64::from(u8::from(self.totals.is_complete())),
+            ),
+            (
+                "last_record_timestamp_seconds",
+                "When the last record was written, in seconds since 1970",
+                self.last_record_seconds,
+            ),
+        ];
+        for (name, help, value) in numbers {
+            let number = Number::default();
+            number.set(value);
+            registry.register(name, help, number);
         }
-        self.is_told = true;
-        let about = Info::new(vec![
+        let attempts = Family::<Labels, Counter>::default();
+        for (outcome, count) in &self.attempts {
+            let labels = vec![("outcome", outcome.clone())];
+            attempts.get_or_create(&labels).inc_by(*count);
+        }
+        registry.register("attempts", "Attempts at runs by how they ended", attempts);
+        for metric in Metric::compared() {
+            let family = Family::<Labels, Number>::default();
+            for (labels, values) in &self.cells {
+                let value = values.iter().find(|(of, _)| of.name == metric.name);
+                if let Some((_, value)) = value {
+                    family.get_or_create(labels).set(*value);
+                }
+            }
+            let help = format!("Of the last good run of a cell: {}", metric.label);
+            registry.register(metric.name, help, family);
+        }
+        if !self.about.is_empty() {
+            let about = Info::new(self.about.clone());
+            registry.register("session", "The session under way", about);
+        }
+    }
+
+    fn session(&mut self, session: &record::Session) {
+        self.about = vec![
             ("session", session.session.clone()),
             ("device", session.device.to_string()),
             ("engine", session.engine.kind.clone()),
             ("machine", session.machine.name.clone()),
             ("version", session.tool.version.clone()),
-        ]);
-        self.registry
-            .register("session", "The session under way", about);
+        ];
+        // The outcome that one watches for is there from the start, so that its rate is known.
+        self.attempts.entry("ok".to_owned()).or_default();
     }
 
-    fn totals(&self, totals: Totals) {
-        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        self.planned.set(number(totals.planned));
-        self.remaining.set(number(totals.remaining));
-        self.complete.set(totals.is_complete().into());
-    }
-
-    fn record(&self, record: &Record) {
+    fn record(&mut self, record: &Record) {
         let outcome = match &record.outcome {
             Outcome::Ok => "ok".to_owned(),
             Outcome::Failed { reason, .. } => reason.word(),
         };
-        self.ended.get_or_create(&OutcomeLabels { outcome }).inc();
-        let now = jiff::Timestamp::now().as_duration().as_secs_f64();
-        self.last_record.set(now);
-        let labels = CellLabels {
-            image: record.image.clone(),
-            suite: record.suite.clone(),
-            scenario: record.scenario.clone(),
-            variant: record.variant.to_string(),
-        };
-        for (metric, family) in &self.cells {
-            if let Some(value) = metric.of(record) {
-                family.get_or_create(&labels).set(value);
-            }
-        }
-    }
-
-    fn cells(&self, cells: &[CellPlan]) {
-        // The outcome that one watches for is there from the start, so that its rate is known.
-        if !cells.is_empty() {
-            let outcome = "ok".to_owned();
-            let _ = self.ended.get_or_create(&OutcomeLabels { outcome });
+        *self.attempts.entry(outcome).or_default() += 1;
+        self.last_record_seconds = jiff::Timestamp::now().as_duration().as_secs_f64();
+        let labels = vec![
+            ("image", record.image.clone()),
+            ("suite", record.suite.clone()),
+            ("scenario", record.scenario.clone()),
+            ("variant", record.variant.to_string()),
+        ];
+        let of = |metric: &'static Metric| Some((metric, metric.of(record)?));
+        let values: Vec<_> = Metric::compared().filter_map(of).collect();
+        if !values.is_empty() {
+            self.cells.insert(labels, values);
         }
     }
 }
 
 impl Subscriber for Exposition {
     fn tell(&mut self, progress: Progress<'_>) {
-        let mut shown = self.lock();
+        let mut told = self.lock();
         match progress {
             Progress::SessionStarted { session, totals } => {
-                shown.session(session);
-                shown.cells(&session.cells);
-                shown.totals(totals);
+                told.session(session);
+                told.totals = totals;
             }
             Progress::RunEnded { record, totals } => {
-                shown.record(record);
-                shown.totals(totals);
+                told.record(record);
+                told.totals = totals;
             }
             Progress::RunStarted { totals, .. } | Progress::SessionEnded { totals } => {
-                shown.totals(totals);
+                told.totals = totals;
             }
             Progress::BlockEnded { .. } | Progress::Looked { .. } => {}
         }

@@ -5,123 +5,101 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use procfs::{FromBufRead as _, ProcessCGroups};
+
 use super::processes::Reading;
 
-/// The files of a container's control group, of either version.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Cgroup {
-    V2(PathBuf),
-    V1 {
-        memory: Option<PathBuf>,
-        cpu: Option<PathBuf>,
-        pids: Option<PathBuf>,
-        blkio: Option<PathBuf>,
-    },
+/// Where the files of each controller lie; in version 2 all in one folder.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Cgroup {
+    is_v2: bool,
+    memory: Option<PathBuf>,
+    cpu: Option<PathBuf>,
+    pids: Option<PathBuf>,
+    blkio: Option<PathBuf>,
 }
 
 impl Cgroup {
     /// Of the container's main process, as far as the files can be read from here.
     pub(super) fn of(root: &Path, pid: u32, id: &str) -> Option<Self> {
-        let text = fs::read_to_string(root.join(format!("proc/{pid}/cgroup"))).ok()?;
+        let text = fs::read(root.join(format!("proc/{pid}/cgroup"))).ok()?;
+        let groups = ProcessCGroups::from_buf_read(&*text).ok()?;
         let mount = root.join("sys/fs/cgroup");
-        let mut v1 = [None, None, None, None];
-        for line in text.lines() {
-            let mut parts = line.splitn(3, ':');
-            let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
-            // Elsewhere the process would be counted together with others.
-            if !path.contains(id) {
-                continue;
-            }
-            let path = path.trim_start_matches('/');
-            if controllers.is_empty() {
+        let mut found = Self::default();
+        // Elsewhere the process would be counted together with others.
+        for group in groups.0.iter().filter(|group| group.pathname.contains(id)) {
+            let path = group.pathname.trim_start_matches('/');
+            if group.controllers.is_empty() {
                 let folder = mount.join(path);
                 if folder.join("memory.current").exists() {
-                    return Some(Self::V2(folder));
+                    let folder = || Some(folder.clone());
+                    return Some(Self {
+                        is_v2: true,
+                        memory: folder(),
+                        cpu: folder(),
+                        pids: folder(),
+                        blkio: folder(),
+                    });
                 }
                 continue;
             }
-            let names = ["memory", "cpuacct", "pids", "blkio"];
-            for (slot, name) in v1.iter_mut().zip(names) {
-                if controllers.split(',').any(|controller| controller == name) {
-                    let folders = [mount.join(controllers), mount.join(name)];
-                    *slot = folders
-                        .into_iter()
-                        .map(|folder| folder.join(path))
-                        .find(|f| f.exists());
-                }
+            for name in &group.controllers {
+                let slot = match name.as_str() {
+                    "memory" => &mut found.memory,
+                    "cpuacct" => &mut found.cpu,
+                    "pids" => &mut found.pids,
+                    "blkio" => &mut found.blkio,
+                    _ => continue,
+                };
+                let folders = [group.controllers.join(","), name.clone()];
+                let folders = folders.map(|folder| mount.join(folder).join(path));
+                *slot = folders.into_iter().find(|folder| folder.exists());
             }
         }
-        let [memory, cpu, pids, blkio] = v1;
-        memory.is_some().then_some(Self::V1 {
-            memory,
-            cpu,
-            pids,
-            blkio,
-        })
+        found.memory.is_some().then_some(found)
     }
 
     pub(super) fn read(&self) -> Reading {
-        match self {
-            Self::V2(folder) => Reading {
-                memory_bytes: used(
-                    number(&folder.join("memory.current")),
-                    field(&folder.join("memory.stat"), "inactive_file"),
-                ),
-                cpu_seconds: field(&folder.join("cpu.stat"), "usage_usec").map(|us| us / 1e6),
-                pids: number(&folder.join("pids.current")),
-                io: fs::read_to_string(folder.join("io.stat"))
-                    .ok()
-                    .map(|text| (sum_v2(&text, "rbytes="), sum_v2(&text, "wbytes="))),
+        let file = |folder: &Option<PathBuf>, v1, v2| {
+            let name = if self.is_v2 { v2 } else { v1 };
+            folder.as_ref().map(|folder| folder.join(name))
+        };
+        let (cache, read, written) = if self.is_v2 {
+            ("inactive_file", "rbytes=", "wbytes=")
+        } else {
+            ("total_inactive_file", "Read ", "Write ")
+        };
+        let usage = file(&self.memory, "memory.usage_in_bytes", "memory.current");
+        let stat = file(&self.memory, "memory.stat", "memory.stat");
+        let cpu = file(&self.cpu, "cpuacct.usage", "cpu.stat");
+        let io = file(&self.blkio, "blkio.throttle.io_service_bytes", "io.stat");
+        let io = io.and_then(|file| fs::read_to_string(file).ok());
+        Reading {
+            // Less the file cache that can be given back at once, as engines show it.
+            memory_bytes: usage.and_then(|file| number(&file)).map(|usage| {
+                let cache = stat.and_then(|file| field(&file, cache));
+                (usage - cache.unwrap_or(0.0)).max(0.0)
+            }),
+            cpu_seconds: if self.is_v2 {
+                cpu.and_then(|file| field(&file, "usage_usec"))
+                    .map(|us| us / 1e6)
+            } else {
+                cpu.and_then(|file| number(&file)).map(|ns| ns / 1e9)
             },
-            Self::V1 {
-                memory,
-                cpu,
-                pids,
-                blkio,
-            } => Reading {
-                memory_bytes: memory.as_ref().and_then(|folder| {
-                    used(
-                        number(&folder.join("memory.usage_in_bytes")),
-                        field(&folder.join("memory.stat"), "total_inactive_file"),
-                    )
-                }),
-                cpu_seconds: cpu
-                    .as_ref()
-                    .and_then(|folder| number(&folder.join("cpuacct.usage")))
-                    .map(|ns| ns / 1e9),
-                pids: pids
-                    .as_ref()
-                    .and_then(|folder| number(&folder.join("pids.current"))),
-                io: blkio.as_ref().and_then(|folder| {
-                    let file = folder.join("blkio.throttle.io_service_bytes");
-                    let text = fs::read_to_string(file).ok()?;
-                    Some((sum_v1(&text, "Read"), sum_v1(&text, "Write")))
-                }),
-            },
+            pids: file(&self.pids, "pids.current", "pids.current").and_then(|file| number(&file)),
+            io: io.map(|text| (sum(&text, read), sum(&text, written))),
         }
     }
 }
 
-/// Sum over devices of one key of `io.stat`: `8:0 rbytes=90 wbytes=0 rios=2 …` a line.
-fn sum_v2(text: &str, key: &str) -> u64 {
-    text.split_ascii_whitespace()
-        .filter_map(|word| word.strip_prefix(key)?.parse::<u64>().ok())
-        .sum()
-}
-
-/// Sum over devices of one kind of `blkio.throttle.io_service_bytes`: `8:0 Read 90` a line.
-fn sum_v1(text: &str, kind: &str) -> u64 {
-    text.lines()
-        .filter_map(|line| {
-            let (rest, bytes) = line.rsplit_once(' ')?;
-            rest.ends_with(kind).then(|| bytes.parse::<u64>().ok())?
-        })
-        .sum()
-}
-
-/// Memory in use less the file cache that can be given back at once, as engines show it.
-fn used(usage: Option<f64>, cache: Option<f64>) -> Option<f64> {
-    usage.map(|usage| (usage - cache.unwrap_or(0.0)).max(0.0))
+/// Sum over devices of what follows `key`: in `io.stat` `8:0 rbytes=90 wbytes=0 …` a line, in
+/// `blkio.throttle.io_service_bytes` `8:0 Read 90`.
+fn sum(text: &str, key: &str) -> u64 {
+    let numbers = text.lines().filter_map(|line| {
+        let (_, rest) = line.split_once(key)?;
+        rest.split_ascii_whitespace().next()?.parse::<u64>().ok()
+    });
+    numbers.sum()
 }
 
 fn number(path: &Path) -> Option<f64> {
