@@ -34,14 +34,14 @@ pub const LEAST_BYTES: u64 = 6 << 20;
 /// What to find out.
 #[derive(Debug, Clone)]
 pub struct Question<'a> {
-    /// Every cell is attempt with other batches than its own; cells that differ in the batch alone
+    /// Every cell is attempted with other batches than its own; cells that differ in the batch alone
     /// are one question.
     pub plan: &'a Plan,
     /// Where the runs are made.
     pub runs: ScratchRuns<'a>,
     /// The memory limit.
     pub memory_bytes: u64,
-    /// Largest batch that is attempt.
+    /// Largest batch that is attempted.
     pub most_batch: u32,
 }
 

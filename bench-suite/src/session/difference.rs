@@ -27,6 +27,9 @@ impl fmt::Display for Difference {
     }
 }
 
+/// Something about a machine, in words.
+type Fact = (&'static str, fn(&Machine) -> String);
+
 /// Everything that differs between a session and what would continue it.
 pub(super) fn between(session: &Session, spec: &Spec) -> Vec<Difference> {
     let mut found = Vec::new();
@@ -50,7 +53,6 @@ pub(super) fn between(session: &Session, spec: &Spec) -> Vec<Difference> {
         let (then, now) = (digest(&session.suites), digest(&spec.plan.suites));
         compare(&format!("suite {name}"), then, now);
     }
-    type Fact = (&'static str, fn(&Machine) -> String);
     let facts: [Fact; 6] = [
         ("machine", |machine| machine.name.clone()),
         ("kernel", |machine| machine.kernel.clone()),
