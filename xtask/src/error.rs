@@ -16,8 +16,6 @@ pub(crate) enum Error {
     NoWorkspace { here: PathBuf },
     #[error("cannot start {what}: {source}")]
     Start { what: String, source: io::Error },
-    #[error("cannot read {path}: {source}")]
-    Read { path: PathBuf, source: io::Error },
     #[error("cannot write {path}: {source}; check the folder and its permissions")]
     Write { path: PathBuf, source: io::Error },
     #[error(
@@ -132,7 +130,7 @@ pub(crate) enum Error {
         folder.display()
     )]
     Unfinished { remaining: usize, folder: PathBuf },
-    #[error("of the claims, {refuted} are refuted and {undecided} cannot be told")]
+    #[error("claims: {refuted} refuted, {undecided} inconclusive")]
     Claims { refuted: usize, undecided: usize },
     #[error("the gate failed: {}", plural(*failing, "metric", "metrics"))]
     Gate { failing: usize },
@@ -168,8 +166,6 @@ pub(crate) enum Error {
          name another address with TORCHGAUGE_TEST_PODMAN, or leave it out with --without-podman"
     )]
     NoPodman { address: String, found: String },
-    #[error("{missed} of the bars' programs missed a bar or failed; their tables say which")]
-    BarsMissed { missed: usize },
     #[error("{step} failed; to see it alone, run: {command}")]
     TestsFailed { step: &'static str, command: String },
 }

@@ -28,7 +28,6 @@ impl Error {
             | Self::TrendGate { .. }
             | Self::Claims { .. }
             | Self::TestsFailed { .. }
-            | Self::BarsMissed { .. }
             | Self::HistoryDamaged { .. }
             | Self::NotReproducible { .. }
             | Self::NothingFits { .. }

@@ -27,7 +27,6 @@ async fn main() -> ExitCode {
     };
     let printer = Printer::new();
     let ended = match &cli.command {
-        Command::Bars(args) => commands::bars::run(args, &printer),
         Command::Bench(args) => commands::bench::run(args, &printer).await,
         Command::Claims(args) => commands::claims::run(args, &printer),
         Command::Compare(args) => commands::compare::run(args, &printer),

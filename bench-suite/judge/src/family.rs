@@ -1,38 +1,11 @@
 //! Many metrics at once: the false discovery rate is controlled.
 //!
 //! Benjamini and Hochberg (1995), "Controlling the false discovery rate": of all the
-//! *improved* and *regressed* in a family, at most the share `each.alpha` is false,
+//! *improved* and *regressed* in a family, at most the share [`Options::alpha`] is false,
 //! on average. It holds for independent and for positively dependent metrics (Benjamini
-//! and Yekutieli 2001), as those of one session are; [`Dependence::Any`] pays the factor
-//! Σ 1/i for arbitrary dependence.
+//! and Yekutieli 2001), as those of one session are.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use crate::compare::{
-    CompareError, Comparison, Direction, Method, Metric, Options, compare, decide,
-};
-
-/// How the metrics of a family may hang together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Dependence {
-    /// Independent or positively dependent: Benjamini–Hochberg.
-    #[default]
-    Positive,
-    /// Anything: Benjamini–Yekutieli.
-    Any,
-}
-
-/// How a family is judged.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct FamilyOptions {
-    /// How each metric is judged. [`Options::alpha`] is the false discovery rate.
-    pub each: Options,
-    /// How the metrics may hang together.
-    pub dependence: Dependence,
-}
+use crate::compare::{CompareError, Comparison, Method, Metric, Options, compare, decide};
 
 /// What of a family could not be judged.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -51,57 +24,38 @@ pub struct FamilyError {
 ///
 /// # Errors
 /// The first metric that [`compare`] refuses, with its position.
-pub fn judge_all(
-    metrics: &[Metric],
-    options: &FamilyOptions,
-) -> Result<Vec<Comparison>, FamilyError> {
+pub fn judge_all(metrics: &[Metric], options: &Options) -> Result<Vec<Comparison>, FamilyError> {
     let mut judged = metrics
         .iter()
         .enumerate()
         .map(|(index, metric)| {
-            compare(metric, &options.each).map_err(|source| FamilyError { index, source })
+            compare(metric, options).map_err(|source| FamilyError { index, source })
         })
         .collect::<Result<Vec<_>, _>>()?;
-    let directions: Vec<Direction> = metrics.iter().map(|metric| metric.direction).collect();
-    adjust(&mut judged, &directions, options);
-    Ok(judged)
-}
-
-/// Adjusts comparisons that were made elsewhere; `directions` in the same order.
-///
-/// # Panics
-/// If the two slices differ in length.
-pub fn adjust(judged: &mut [Comparison], directions: &[Direction], options: &FamilyOptions) {
-    assert_eq!(
-        judged.len(),
-        directions.len(),
-        "one direction for each comparison"
-    );
-    let members: Vec<usize> = (0..judged.len())
-        .filter(|&i| judged[i].method != Method::Exact && judged[i].p_value.is_some())
-        .collect();
-    let p: Vec<f64> = members.iter().filter_map(|&i| judged[i].p_value).collect();
-    for (&i, q) in members.iter().zip(q_values(&p, options.dependence)) {
+    let (members, p): (Vec<usize>, Vec<f64>) = judged
+        .iter()
+        .enumerate()
+        .filter(|(_, one)| one.method != Method::Exact)
+        .filter_map(|(i, one)| Some((i, one.p_value?)))
+        .unzip();
+    for (i, q) in members.into_iter().zip(q_values(&p)) {
         judged[i].q_value = Some(q);
-        decide(&mut judged[i], directions[i], options.each.alpha);
+        decide(&mut judged[i], metrics[i].direction, options.alpha);
     }
+    Ok(judged)
 }
 
 /// q of each p: the smallest false discovery rate at which it would count.
 #[must_use]
-pub fn q_values(p: &[f64], dependence: Dependence) -> Vec<f64> {
+pub fn q_values(p: &[f64]) -> Vec<f64> {
     let m = p.len();
-    let factor = match dependence {
-        Dependence::Positive => 1.0,
-        Dependence::Any => (1..=m).map(|i| 1.0 / i as f64).sum(),
-    };
     let mut order: Vec<usize> = (0..m).collect();
     order.sort_by(|&a, &b| p[b].total_cmp(&p[a]));
     let mut q = vec![1.0; m];
     let mut smallest = 1.0_f64;
     for (position, &i) in order.iter().enumerate() {
         let rank = (m - position) as f64;
-        smallest = smallest.min(p[i] * factor * m as f64 / rank);
+        smallest = smallest.min(p[i] * m as f64 / rank);
         q[i] = smallest;
     }
     q
@@ -119,20 +73,14 @@ mod tests {
             0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262,
             0.5719, 0.6528, 0.7590, 1.0000,
         ];
-        let q = q_values(&p, Dependence::Positive);
+        let q = q_values(&p);
         assert_eq!(q.iter().filter(|&&q| q <= 0.05).count(), 4);
         assert!((q[3] - 0.0095 * 15.0 / 4.0).abs() < 1e-12);
-        let any = q_values(&p, Dependence::Any);
-        assert!(any.iter().zip(&q).all(|(any, q)| any >= q));
     }
 
     #[test]
     fn an_empty_family_is_empty() {
-        assert!(q_values(&[], Dependence::Any).is_empty());
-        assert!(
-            judge_all(&[], &FamilyOptions::default())
-                .unwrap()
-                .is_empty()
-        );
+        assert!(q_values(&[]).is_empty());
+        assert!(judge_all(&[], &Options::default()).unwrap().is_empty());
     }
 }

@@ -18,6 +18,22 @@ pub mod claims;
 pub mod compare;
 pub mod dist;
 pub mod family;
-pub mod prior;
 pub mod sequential;
 pub mod trend;
+
+/// The middle value, or the mean of the two in the middle; `None` of nothing.
+#[must_use]
+pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    let middle = values.len() / 2;
+    if values.is_empty() {
+        return None;
+    }
+    let even = values.len().is_multiple_of(2);
+    let (below, &mut upper, _) = values.select_nth_unstable_by(middle, f64::total_cmp);
+    let lower = below.iter().copied().max_by(f64::total_cmp);
+    Some(match lower.filter(|_| even) {
+        Some(lower) => f64::midpoint(lower, upper),
+        None => upper,
+    })
+}

@@ -239,7 +239,7 @@ fn judge_one(claim: &Claim, cells: &[Measured<'_>]) -> Result<ClaimFound, ClaimP
         let mut blocks = metric.blocks.iter();
         blocks.any(|block| block.base.is_some() && block.head.is_some())
     });
-    let mut options = Options::default().family.each;
+    let mut options = Options::default().statistics;
     options.confidence = 1.0 - (1.0 - options.confidence) / questions.len().max(1) as f64;
     let mut pairs = Vec::new();
     for (baseline, treated, metric) in questions {

@@ -1,10 +1,11 @@
 //! Two sides, cell by cell and quantity by quantity.
 
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
 use judge::{
-    compare::{Comparison, Verdict},
-    family::{FamilyError, FamilyOptions},
+    compare::{Comparison, Role, Verdict},
+    family::FamilyError,
+    median,
     sequential::SequentialError,
 };
 use metrics::Metric;
@@ -13,20 +14,20 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    environment,
     failures::Failures,
-    place,
-    question::{Question, Thresholds, judge_questions, pair},
+    question::{Question, judge_questions, pair},
     side::{Cell, Origin, Runs, Side},
 };
 
 /// Version of the file format of [`Verdicts`].
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// How two sides are compared.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Statistical settings.
-    pub family: FamilyOptions,
+    pub statistics: judge::compare::Options,
     /// Relative noise thresholds that replace a quantity's own, by its name.
     pub thresholds: BTreeMap<String, f64>,
     /// Compare although machine, GPU or driver differ.
@@ -38,10 +39,10 @@ pub struct Options {
 pub enum CompareError {
     /// They were measured on different machines, GPUs or drivers.
     #[error(
-        "{what} differ: `{base}` and `{head}`; a difference found between them may be theirs and \
-         not the image's. Measure both images in one session, or pass --across-machines"
+        "{what} differ: `{base}` and `{head}`; a change may be theirs and not the image's. \
+         Measure both images in one session, or pass --across-machines"
     )]
-    Elsewhere {
+    EnvironmentsDiffer {
         /// What differs.
         what: &'static str,
         /// On the base side.
@@ -51,8 +52,8 @@ pub enum CompareError {
     },
     /// They have no cell in common.
     #[error(
-        "the two sides have no cell in common: {base}; {head}. Run the same suite for both, with \
-         the same scenarios and variants"
+        "no cell in common: {base}; {head}. Run the same suite for both, with the same scenarios \
+         and variants"
     )]
     NothingInCommon {
         /// What the base has: session, image and suites.
@@ -61,7 +62,7 @@ pub enum CompareError {
         head: String,
     },
     /// A noise threshold for a quantity that there is not.
-    #[error("no compared quantity is named `{name}`; there are: {}", names())]
+    #[error("no compared metric is named `{name}`; there are: {}", names())]
     UnknownQuantity {
         /// The name.
         name: String,
@@ -77,7 +78,7 @@ pub enum CompareError {
         source: FamilyError,
     },
     /// The looks that the session names cannot have been taken.
-    #[error("the looks that session.json names under `deciding`: {source}")]
+    #[error("the looks under `deciding` in session.json: {source}")]
     Looks {
         /// Why not.
         source: SequentialError,
@@ -179,25 +180,6 @@ pub struct QuantityVerdict {
     pub comparison: Comparison,
 }
 
-/// What a side is in a comparison.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Role {
-    /// What was compared against.
-    Base,
-    /// What was compared.
-    Head,
-}
-
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Base => "base",
-            Self::Head => "head",
-        })
-    }
-}
-
 impl QuantityVerdict {
     /// What it comes to in words: `not measured in head`, or else the verdict.
     #[must_use]
@@ -226,8 +208,8 @@ impl Verdicts {
             .flat_map(|cell| cell.quantities.iter().map(move |found| (cell, found)))
     }
 
-    /// Gated quantities that further blocks could still decide: those with an effect of which
-    /// nobody can tell yet. Where a side yields no metric, no block helps.
+    /// Gated quantities that further blocks could still decide: those with an effect that is
+    /// inconclusive so far. Where a side yields no metric, no block helps.
     pub fn undecided(&self) -> impl Iterator<Item = (&CellVerdicts, &QuantityVerdict)> {
         self.all().filter(|(_, found)| {
             let comparison = &found.comparison;
@@ -264,24 +246,25 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
             head: head.contents(),
         });
     }
-    let mut warnings = place::check(base, head, &common, options.across_machines)?;
+    let mut warnings = environment::check(base, head, &common, options.across_machines)?;
     warnings.extend(one_sided(&base_cells, &head_cells, &base.origin));
     warnings.extend(one_sided(&head_cells, &base_cells, &head.origin));
-    let thresholds = Thresholds::of(base, head, options);
-    let differing = thresholds.differing(common.iter().map(|(cell, ..)| *cell));
+    let (of_base, of_head) = (base.thresholds(), head.thresholds());
+    let differing = common
+        .iter()
+        .filter(|(cell, ..)| of_base.get(*cell) != of_head.get(*cell))
+        .count();
     if differing > 0 {
         warnings.push(Warning::ThresholdsDiffer { cells: differing });
     }
+    // The user's word first, then the head's suite, then the table's.
+    let threshold = |cell: &Cell, quantity: &Metric| {
+        let of_suite = || of_head.get(cell)?.get(quantity.name);
+        let own = options.thresholds.get(quantity.name).or_else(of_suite);
+        own.copied().unwrap_or(quantity.threshold)
+    };
     let mut questions = Vec::new();
-    let mut cells = Vec::new();
-    for (place, (cell, base_runs, head_runs)) in common.iter().enumerate() {
-        cells.push(CellVerdicts {
-            suite: cell.suite.clone(),
-            scenario: cell.scenario.clone(),
-            variant: cell.variant.clone(),
-            failures: Failures::of(base_runs, head_runs),
-            quantities: Vec::new(),
-        });
+    for (cell_index, (cell, base_runs, head_runs)) in common.iter().enumerate() {
         for quantity in Metric::compared() {
             let blocks = pair(quantity, base_runs, head_runs);
             if blocks
@@ -290,9 +273,9 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
             {
                 questions.push(Question {
                     cell,
-                    place,
+                    cell_index,
                     quantity,
-                    threshold: thresholds.of_cell(cell, quantity),
+                    threshold: threshold(cell, quantity),
                     blocks,
                 });
             }
@@ -300,26 +283,33 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
     }
     // Sides of one session were looked at while it ran; two sessions were not.
     let looks = if base.origin.session == head.origin.session {
-        head.looks
+        head.looks()
     } else {
         &[]
     };
-    let judged = judge_questions(&questions, looks, &options.family)?;
-    for (question, comparison) in questions.into_iter().zip(judged) {
-        let place = question.place;
-        cells[place].quantities.push(answered(question, comparison));
+    let judged = judge_questions(&questions, looks, &options.statistics)?;
+    let mut cells: Vec<CellVerdicts> = common
+        .iter()
+        .map(|(cell, base_runs, head_runs)| CellVerdicts {
+            suite: cell.suite.clone(),
+            scenario: cell.scenario.clone(),
+            variant: cell.variant.clone(),
+            failures: Failures::of(base_runs, head_runs),
+            quantities: Vec::new(),
+        })
+        .collect();
+    for (question, comparison) in questions.iter().zip(judged) {
+        let verdicts = &mut cells[question.cell_index].quantities;
+        verdicts.push(answered(question, comparison));
     }
+    let images = base.image().zip(head.image());
     Ok(Verdicts {
         version: VERSION,
         base: base.origin.clone(),
         head: head.origin.clone(),
         warnings,
         looks: looks.len(),
-        image_changes: base
-            .image
-            .zip(head.image)
-            .map(|(base, head)| image_changes(base, head))
-            .unwrap_or_default(),
+        image_changes: images.map_or_else(Vec::new, |(base, head)| image_changes(base, head)),
         cells,
     })
 }
@@ -340,43 +330,32 @@ fn one_sided(
 }
 
 /// The answer beside its question.
-fn answered(question: Question<'_>, comparison: Comparison) -> QuantityVerdict {
+fn answered(question: &Question<'_>, mut comparison: Comparison) -> QuantityVerdict {
     let Question {
         quantity, blocks, ..
     } = question;
     let base = median(blocks.values().filter_map(|block| block.base));
     let head = median(blocks.values().filter_map(|block| block.head));
-    let mut found = QuantityVerdict {
+    let not_measured_in = match (base, head) {
+        (Some(_), None) => Some(Role::Head),
+        (None, Some(_)) => Some(Role::Base),
+        _ => None,
+    };
+    if let Some(role) = not_measured_in {
+        comparison.reason = format!("not measured in {role}");
+    }
+    QuantityVerdict {
         quantity: quantity.name.to_owned(),
         gated: quantity.is_gated(),
         base,
         head,
-        not_measured_in: match (base, head) {
-            (Some(_), None) => Some(Role::Head),
-            (None, Some(_)) => Some(Role::Base),
-            _ => None,
-        },
+        not_measured_in,
         comparison,
-    };
-    if found.not_measured_in.is_some() {
-        found.comparison.reason = found.outcome();
     }
-    found
 }
 
 impl Cell {
     pub(crate) fn label(&self) -> String {
         format!("{} · {}", self.scenario, self.variant)
-    }
-}
-
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => None,
-        n if n % 2 == 1 => Some(values[middle]),
-        _ => Some(f64::midpoint(values[middle - 1], values[middle])),
     }
 }

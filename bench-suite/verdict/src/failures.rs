@@ -44,7 +44,12 @@ impl Failures {
         if self.base.all() || !self.head.all() {
             return None;
         }
-        if self.head.reasons.keys().all(|reason| of_the_place(*reason)) {
+        if self
+            .head
+            .reasons
+            .keys()
+            .all(|reason| of_the_environment(*reason))
+        {
             Some(Verdict::Inconclusive)
         } else {
             Some(Verdict::Regressed)
@@ -94,7 +99,7 @@ impl fmt::Display for FailedRuns {
 }
 
 /// Whether the machine or the harness failed the run, and not what was measured.
-fn of_the_place(reason: Reason) -> bool {
+fn of_the_environment(reason: Reason) -> bool {
     matches!(
         reason,
         Reason::Contaminated | Reason::Engine | Reason::GpuLost | Reason::Interrupted

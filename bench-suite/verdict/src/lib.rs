@@ -1,14 +1,15 @@
 //! From records to verdicts.
 //!
 //! [`Side`] picks one image's runs out of a session, [`compare`] pairs two sides cell by cell and
-//! block by block and lets the judge say of every quantity whether it is improved, regressed, unchanged,
-//! or whether nobody can tell. The result is a plain value that reports draw and gates read.
+//! block by block and lets the judge say of every metric whether it improved, regressed, is
+//! unchanged, or whether the runs are inconclusive. The result is a plain value that reports draw
+//! and gates read.
 
 mod claims;
 mod compare;
+mod environment;
 mod failures;
 mod gate;
-mod place;
 mod question;
 mod session;
 mod side;
@@ -17,9 +18,10 @@ pub use claims::{
     ClaimCell, ClaimFound, ClaimPair, ClaimProblem, ClaimsError, check_claim, judge_claims,
 };
 pub use compare::{
-    CellVerdicts, CompareError, Options, QuantityVerdict, Role, VERSION, Verdicts, Warning, compare,
+    CellVerdicts, CompareError, Options, QuantityVerdict, VERSION, Verdicts, Warning, compare,
 };
 pub use failures::{FailedRuns, Failures};
 pub use gate::{FailOn, Gate};
+pub use judge::compare::Role;
 pub use session::{SessionError, compare_session};
 pub use side::{Origin, Side, SideError};

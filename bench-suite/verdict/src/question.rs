@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use judge::{
-    compare::{self, Block, Comparison},
-    family::{FamilyOptions, judge_all},
-    sequential::{Sequential, SequentialError, Spending},
+    compare::{self, Block, Comparison, Options},
+    family::{FamilyError, judge_all},
+    sequential::{Sequential, SequentialError},
 };
 use metrics::Metric;
 use record::Look;
 
 use crate::{
-    CompareError, Options, Side,
+    CompareError,
     side::{Cell, Runs},
 };
 
@@ -21,8 +21,8 @@ pub(crate) type Blocks = BTreeMap<u32, Block>;
 /// One question.
 pub(crate) struct Question<'a> {
     pub(crate) cell: &'a Cell,
-    /// The cell's place among all that are compared.
-    pub(crate) place: usize,
+    /// Which of the compared cells it is, from 0.
+    pub(crate) cell_index: usize,
     pub(crate) quantity: &'static Metric,
     pub(crate) threshold: f64,
     pub(crate) blocks: Blocks,
@@ -39,7 +39,7 @@ impl Question<'_> {
         metric(self.quantity, seen.collect(), self.threshold)
     }
 
-    fn refused(&self, source: judge::family::FamilyError) -> CompareError {
+    fn refused(&self, source: FamilyError) -> CompareError {
         CompareError::Judge {
             cell: self.cell.label(),
             quantity: self.quantity.name,
@@ -76,7 +76,7 @@ pub(crate) fn metric(quantity: &Metric, blocks: Vec<Block>, threshold: f64) -> c
 pub(crate) fn judge_questions(
     questions: &[Question<'_>],
     looks: &[Look],
-    options: &FamilyOptions,
+    options: &Options,
 ) -> Result<Vec<Comparison>, CompareError> {
     let metrics = |blocks| -> Vec<compare::Metric> {
         let metrics = questions.iter().map(|question| question.metric(blocks));
@@ -86,47 +86,15 @@ pub(crate) fn judge_questions(
         return judge_all(&metrics(None), options)
             .map_err(|source| questions[source.index].refused(source));
     }
-    let mut sequence = Sequential::new(questions.len(), Spending::default(), *options);
+    let mut sequence = Sequential::new(questions.len(), *options);
     let mut judged = Vec::new();
     for look in looks {
-        let found = sequence
+        judged = sequence
             .look(look.fraction, &metrics(Some(look.blocks)))
             .map_err(|source| match source {
                 SequentialError::Family(source) => questions[source.index].refused(source),
                 source => CompareError::Looks { source },
             })?;
-        judged = found.comparisons;
     }
     Ok(judged)
-}
-
-/// The noise threshold of every quantity of every cell: the user's word first, then the head's suite, then
-/// the table's.
-pub(crate) struct Thresholds<'a> {
-    asked: &'a BTreeMap<String, f64>,
-    base: BTreeMap<Cell, &'a BTreeMap<String, f64>>,
-    head: BTreeMap<Cell, &'a BTreeMap<String, f64>>,
-}
-
-impl<'a> Thresholds<'a> {
-    pub(crate) fn of(base: &Side<'a>, head: &Side<'a>, options: &'a Options) -> Self {
-        Self {
-            asked: &options.thresholds,
-            base: base.thresholds(),
-            head: head.thresholds(),
-        }
-    }
-
-    pub(crate) fn of_cell(&self, cell: &Cell, quantity: &Metric) -> f64 {
-        let of_suite = || self.head.get(cell)?.get(quantity.name);
-        let own = self.asked.get(quantity.name).or_else(of_suite);
-        own.copied().unwrap_or(quantity.threshold)
-    }
-
-    /// Cells whose noise thresholds are not the same on both sides.
-    pub(crate) fn differing<'c>(&self, cells: impl Iterator<Item = &'c Cell>) -> usize {
-        cells
-            .filter(|cell| self.base.get(*cell) != self.head.get(*cell))
-            .count()
-    }
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use protocol::Variant;
-use record::{CellPlan, ImageFacts, Look, Machine, Record, Session};
+use record::{ImageFacts, Look, Machine, Record, Session};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -48,17 +48,11 @@ impl fmt::Display for Origin {
 pub struct Side<'a> {
     /// Where they come from.
     pub origin: Origin,
-    /// The image, where the session tells of it.
-    pub(crate) image: Option<&'a ImageFacts>,
-    /// The machine that measured.
-    pub(crate) machine: &'a Machine,
+    session: &'a Session,
     runs: Vec<&'a Record>,
-    /// The plan, for the noise thresholds of its cells.
-    plan: &'a [CellPlan],
-    /// The looks after which the session decided whether to go on.
-    pub(crate) looks: &'a [Look],
-    /// The axis on which two sides of one image differ; cells are named without it.
-    axis: Option<String>,
+    /// The axis on which two sides of one image differ, and this side's value; cells are named
+    /// without it.
+    choice: Option<(String, String)>,
 }
 
 /// Why a side cannot be picked.
@@ -95,7 +89,7 @@ pub enum SideError {
         session: String,
     },
     /// There is no such axis.
-    #[error("there is no axis `{axis}`; there are: {}", Variant::AXES.join(", "))]
+    #[error("no axis is named `{axis}`; there are: {}", Variant::AXES.join(", "))]
     NoAxis {
         /// As given.
         axis: String,
@@ -140,53 +134,63 @@ impl<'a> Side<'a> {
     ) -> Result<Self, SideError> {
         let images: BTreeSet<String> = records.iter().map(|run| run.image.clone()).collect();
         let name = session.session.clone();
-        let image = match image {
-            Some(image) if images.contains(image) => image.to_owned(),
-            Some(image) => {
+        let image = match (image, images.len()) {
+            (Some(image), _) if images.contains(image) => image.to_owned(),
+            (Some(image), _) => {
                 return Err(SideError::NoImage {
                     session: name,
                     image: image.to_owned(),
                     images,
                 });
             }
-            None => match images.len() {
-                0 => return Err(SideError::Empty { session: name }),
-                1 => images.into_iter().next().unwrap_or_default(),
-                _ => {
-                    return Err(SideError::Ambiguous {
-                        session: name,
-                        images,
-                    });
-                }
-            },
+            (None, 0) => return Err(SideError::Empty { session: name }),
+            (None, 1) => images.into_iter().next().unwrap_or_default(),
+            (None, _) => {
+                return Err(SideError::Ambiguous {
+                    session: name,
+                    images,
+                });
+            }
         };
         let runs: Vec<&Record> = records.iter().filter(|run| run.image == image).collect();
         let facts = session.images.iter().find(|facts| facts.name == image);
+        let machine = &session.machine;
         let gpu = runs
             .iter()
             .find_map(|run| run.workload.as_ref()?.cuda.as_ref())
-            .map(|cuda| cuda.device_name.clone());
+            .map(|cuda| &cuda.device_name);
         Ok(Self {
             origin: Origin {
                 session: name,
                 image_id: facts.and_then(|facts| facts.id.clone()),
                 libtorch_version: facts.map(|facts| facts.libtorch_version.clone()),
-                machine: session.machine.name.clone(),
-                device: gpu.unwrap_or_else(|| session.machine.cpu.model.clone()),
-                driver_version: session.machine.driver_version.clone(),
+                machine: machine.name.clone(),
+                device: gpu.unwrap_or(&machine.cpu.model).clone(),
+                driver_version: machine.driver_version.clone(),
                 image,
                 choice: None,
             },
-            image: facts,
-            machine: &session.machine,
+            session,
             runs,
-            plan: &session.cells,
-            looks: session
-                .deciding
-                .as_ref()
-                .map_or(&[], |deciding| &deciding.looks),
-            axis: None,
+            choice: None,
         })
+    }
+
+    /// The machine that measured.
+    pub(crate) fn machine(&self) -> &'a Machine {
+        &self.session.machine
+    }
+
+    /// The image, where the session tells of it.
+    pub(crate) fn image(&self) -> Option<&'a ImageFacts> {
+        let mut images = self.session.images.iter();
+        images.find(|facts| facts.name == self.origin.image)
+    }
+
+    /// The looks after which the session decided whether to go on.
+    pub(crate) fn looks(&self) -> &'a [Look] {
+        let deciding = self.session.deciding.as_ref();
+        deciding.map_or(&[], |deciding| &deciding.looks)
     }
 
     /// The runs with this value on `axis`. Cells are then named without the axis, so that two
@@ -196,17 +200,18 @@ impl<'a> Side<'a> {
             let axis = axis.to_owned();
             return Err(SideError::NoAxis { axis });
         }
-        let runs: Vec<&Record> = self
+        let mut side = self.clone();
+        side.origin.choice = Some(format!("{axis}={value}"));
+        side.choice = Some((axis.to_owned(), value.to_owned()));
+        side.runs = self
             .runs
             .iter()
             .copied()
-            .filter(|run| run.variant.axes().get(axis).is_some_and(|own| own == value))
+            .filter(|run| side.has(&run.variant))
             .collect();
-        if runs.is_empty() {
-            let values = self
-                .runs
-                .iter()
-                .filter_map(|run| run.variant.axes().remove(axis));
+        if side.runs.is_empty() {
+            let runs = self.runs.iter();
+            let values = runs.filter_map(|run| run.variant.axes().remove(axis));
             return Err(SideError::NoValue {
                 session: self.origin.session.clone(),
                 image: self.origin.image.clone(),
@@ -215,23 +220,12 @@ impl<'a> Side<'a> {
                 values: values.collect(),
             });
         }
-        Ok(Self {
-            origin: Origin {
-                choice: Some(format!("{axis}={value}")),
-                ..self.origin.clone()
-            },
-            image: self.image,
-            machine: self.machine,
-            runs,
-            plan: self.plan,
-            looks: self.looks,
-            axis: Some(axis.to_owned()),
-        })
+        Ok(side)
     }
 
     /// The noise thresholds that the suite sets for each of the side's cells, by quantity.
     pub(crate) fn thresholds(&self) -> BTreeMap<Cell, &'a BTreeMap<String, f64>> {
-        let own = self.plan.iter().filter(|plan| {
+        let own = self.session.cells.iter().filter(|plan| {
             plan.image == self.origin.image
                 && !plan.thresholds.is_empty()
                 && self.has(&plan.variant)
@@ -245,36 +239,25 @@ impl<'a> Side<'a> {
 
     /// Whether a variant is on the side, which may be kept to one value of an axis.
     fn has(&self, variant: &Variant) -> bool {
-        self.origin.choice.as_deref().is_none_or(|choice| {
-            let (axis, value) = choice.split_once('=').unwrap_or((choice, ""));
-            variant.axes().get(axis).is_some_and(|own| own == value)
-        })
+        let is_chosen = |(axis, value): &(String, String)| variant.axes().get(axis) == Some(value);
+        self.choice.as_ref().is_none_or(is_chosen)
     }
 
     fn cell(&self, suite: &str, scenario: &str, variant: &Variant) -> Cell {
         Cell {
             suite: suite.to_owned(),
             scenario: scenario.to_owned(),
-            variant: self
-                .axis
-                .as_deref()
-                .map_or_else(|| variant.to_string(), |axis| variant.without(axis)),
+            variant: match &self.choice {
+                Some((axis, _)) => variant.without(axis),
+                None => variant.to_string(),
+            },
         }
     }
 
-    /// Session, image and how many cells of which suites, for an error.
+    /// Session, image and suites, for an error.
     pub(crate) fn contents(&self) -> String {
-        let mut suites: BTreeMap<String, usize> = BTreeMap::new();
-        for cell in self.cells().into_keys() {
-            *suites.entry(cell.suite).or_default() += 1;
-        }
-        let suites: Vec<String> = suites
-            .into_iter()
-            .map(|(suite, cells)| match cells {
-                1 => format!("{suite} (1 cell)"),
-                cells => format!("{suite} ({cells} cells)"),
-            })
-            .collect();
+        let suites = self.runs.iter().map(|run| run.suite.as_str());
+        let suites: Vec<&str> = BTreeSet::from_iter(suites).into_iter().collect();
         format!("{} has {}", self.origin, suites.join(", "))
     }
 
@@ -304,7 +287,7 @@ impl<'a> Side<'a> {
 pub(crate) type Runs<'a> = BTreeMap<u32, &'a Record>;
 
 /// What two sides are compared on.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Cell {
     pub(crate) suite: String,
     pub(crate) scenario: String,

@@ -146,7 +146,7 @@ fn row(cell: &CellVerdicts, found: &QuantityVerdict, is_inconclusive: bool) -> V
         Mark::Muted
     };
     let mut outcome = Cell::from(found.outcome()).marked(mark);
-    if is_inconclusive && comparison.smallest_detectable_change.is_none() {
+    if is_inconclusive && comparison.minimum_detectable_change.is_none() {
         outcome.note.clone_from(&comparison.reason);
     }
     let mut row = vec![
@@ -160,7 +160,7 @@ fn row(cell: &CellVerdicts, found: &QuantityVerdict, is_inconclusive: bool) -> V
         share(comparison.threshold).into(),
     ];
     if is_inconclusive {
-        row.push(known(comparison.smallest_detectable_change.map(share)));
+        row.push(known(comparison.minimum_detectable_change.map(share)));
         row.push(known(
             comparison.blocks_needed.map(|blocks| blocks.to_string()),
         ));

@@ -117,7 +117,7 @@ pub(super) fn what_would_help(found: &QuantityVerdict) -> Option<String> {
     if !came_to(found, Verdict::Inconclusive) {
         return None;
     }
-    let detectable = comparison.smallest_detectable_change;
+    let detectable = comparison.minimum_detectable_change;
     let detectable = detectable.map(|least| format!("detectable change {}", share(least)));
     let needed = comparison.blocks_needed.map(|blocks| {
         format!(

@@ -11,7 +11,7 @@ use super::{Format, HistoryFile};
 pub(crate) enum ClaimsFailOn {
     /// A claim that is refuted
     Refuted,
-    /// One of which nobody can tell, too
+    /// One that is inconclusive, too
     Inconclusive,
 }
 

@@ -12,7 +12,7 @@ use super::{Format, HistoryFile};
 pub(crate) enum FailOn {
     /// A gated metric that regressed
     Regressed,
-    /// One of which nobody can tell, too
+    /// One that is inconclusive, too
     Inconclusive,
 }
 

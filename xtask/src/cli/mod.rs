@@ -70,8 +70,6 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// Run the whole test suite
     Test(TestArgs),
-    /// Measure what the judge and the history promise, and print every bar with its metric
-    Bars(BarsArgs),
 }
 
 /// Where the parts that take long to make come from.
@@ -320,21 +318,6 @@ pub(crate) struct TestArgs {
     /// Leave out what needs a second engine: the tests of engines and images on Podman
     #[arg(long)]
     pub(crate) without_podman: bool,
-}
-
-#[derive(Debug, Clone, Args)]
-pub(crate) struct BarsArgs {
-    /// Public series to find change points in and to draw noise from; default: those in the
-    /// checkout
-    #[arg(long, value_name = "DIR")]
-    pub(crate) series: Option<PathBuf>,
-    /// Repeated runs to draw noise from; default: those in the checkout
-    #[arg(long, value_name = "FILE")]
-    pub(crate) noise: Option<PathBuf>,
-    /// Simulated comparisons and series for each metric
-    #[arg(long, value_name = "N", default_value_t = 4000,
-          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub(crate) repeats: u32,
 }
 
 fn time(text: &str) -> Result<Duration, String> {

@@ -1,6 +1,5 @@
 //! One file a command.
 
-pub(crate) mod bars;
 pub(crate) mod bench;
 pub(crate) mod claims;
 pub(crate) mod compare;

@@ -78,7 +78,7 @@ fn two_values_of_an_axis_are_compared_in_one_session() {
         "1 improved",
     );
     for (by, expected) in [
-        ("speed=1,2", "there is no axis `speed`"),
+        ("speed=1,2", "no axis is named `speed`"),
         (
             "precision=fp32,fp8",
             "has precision=fp8; there are: amp-bf16, fp32",

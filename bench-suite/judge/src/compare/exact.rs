@@ -20,7 +20,7 @@ pub(super) fn judge(
     let blocks = pairs.len();
     let mut judged = Comparison {
         p_value: Some(if base == head { 1.0 } else { 0.0 }),
-        smallest_detectable_change: Some(0.0),
+        minimum_detectable_change: Some(0.0),
         noise: Some(0.0),
         blocks_needed: Some(2),
         method: Method::Exact,

@@ -11,9 +11,9 @@ mod power;
 mod statistic;
 mod types;
 
-pub(crate) use statistic::Estimate;
+use statistic::Estimate;
 pub use types::{
-    Block, CompareError, Comparison, Direction, Interval, Kind, Method, Metric, Options, Side,
+    Block, CompareError, Comparison, Direction, Interval, Kind, Method, Metric, Options, Role,
     Verdict,
 };
 
@@ -25,7 +25,7 @@ pub use types::{
 ///
 /// # Errors
 /// [`CompareError`] for values that are not finite or below 0 and for settings out of
-/// range. Zero, one or two blocks are no error: they inconclusive.
+/// range. Zero or one block is no error: the verdict is *inconclusive*.
 pub fn compare(metric: &Metric, options: &Options) -> Result<Comparison, CompareError> {
     check_settings(metric, options)?;
     let (pairs, dropped) = usable_pairs(&metric.blocks)?;
@@ -36,7 +36,7 @@ pub fn compare(metric: &Metric, options: &Options) -> Result<Comparison, Compare
         q_value: None,
         verdict: Verdict::Inconclusive,
         threshold: metric.threshold,
-        smallest_detectable_change: None,
+        minimum_detectable_change: None,
         blocks_needed: None,
         noise: None,
         blocks_used: pairs.len(),
@@ -54,23 +54,21 @@ pub fn compare(metric: &Metric, options: &Options) -> Result<Comparison, Compare
         return Ok(judged);
     }
     if pairs.iter().any(|&(base, head)| base == 0.0 || head == 0.0) {
-        blank.reason = String::from(
-            "some values are 0, where a ratio says nothing, and they vary from run to run",
-        );
+        blank.reason = String::from("some values are 0, so there is no ratio");
         return Ok(blank);
     }
     let logs: Vec<f64> = pairs.iter().map(|&(b, h)| h.ln() - b.ln()).collect();
     let estimate = Estimate::of(&logs, options);
     blank.ratio = Some(estimate.ratio());
     let Some(interval) = estimate.interval(1.0 - options.confidence) else {
-        blank.reason = String::from("one block shows no noise: at least two are needed");
+        blank.reason = String::from("only one block; at least two are needed");
         return Ok(blank);
     };
     blank.interval = Some(interval);
     blank.p_value = estimate.p_value();
-    blank.method = estimate.method();
+    blank.method = Method::PairedT;
     blank.noise = Some(estimate.noise());
-    blank.smallest_detectable_change = power::detectable(&estimate, pairs.len(), options);
+    blank.minimum_detectable_change = power::detectable(&estimate, pairs.len(), options);
     blank.blocks_needed = power::blocks_needed(&estimate, metric.threshold, options);
     decide(&mut blank, metric.direction, options.alpha);
     Ok(blank)
@@ -91,19 +89,18 @@ pub(crate) fn decide(comparison: &mut Comparison, direction: Direction, alpha: f
     let percent = 100.0 * comparison.threshold;
     if interval.within_threshold(comparison.threshold) {
         comparison.verdict = Verdict::Unchanged;
-        comparison.reason =
-            format!("the whole interval lies within the noise threshold of {percent} %");
+        comparison.reason = format!("the interval lies within the noise threshold of {percent} %");
     } else if p <= alpha {
         comparison.verdict = Verdict::of_change(ratio.ln(), direction);
-        comparison.reason = format!("by chance alone p would be {p:.1e}; at most {alpha} is asked");
+        comparison.reason = format!("p = {p:.1e}, significant at {alpha}");
     } else {
         comparison.verdict = Verdict::Inconclusive;
-        let detectable = comparison.smallest_detectable_change.map_or_else(
-            || "nothing".to_owned(),
-            |change| format!("a change of {:.2} %", 100.0 * change),
+        let detectable = comparison.minimum_detectable_change.map_or_else(
+            || "unknown".to_owned(),
+            |change| format!("{:.2} %", 100.0 * change),
         );
         comparison.reason = format!(
-            "{} blocks could have shown {detectable}, the noise threshold is {percent} %",
+            "minimum detectable change with {} blocks: {detectable}; noise threshold: {percent} %",
             comparison.blocks_used
         );
     }
@@ -114,13 +111,13 @@ type Pairs = Vec<(f64, f64)>;
 fn usable_pairs(blocks: &[Block]) -> Result<(Pairs, usize), CompareError> {
     let mut pairs = Vec::with_capacity(blocks.len());
     for (block, values) in blocks.iter().enumerate() {
-        for (side, value) in [(Side::Base, values.base), (Side::Head, values.head)] {
+        for (role, value) in [(Role::Base, values.base), (Role::Head, values.head)] {
             match value {
                 Some(value) if !value.is_finite() => {
-                    return Err(CompareError::NotFinite { block, side, value });
+                    return Err(CompareError::NotFinite { block, role, value });
                 }
                 Some(value) if value < 0.0 => {
-                    return Err(CompareError::Negative { block, side, value });
+                    return Err(CompareError::Negative { block, role, value });
                 }
                 _ => {}
             }

@@ -1,6 +1,6 @@
 //! What this many blocks could have shown, and how many it would take.
 
-use super::statistic::Estimate;
+use super::statistic::{Estimate, degrees_of_freedom};
 use super::types::Options;
 use crate::dist::t_critical;
 
@@ -11,10 +11,7 @@ const MOST_BLOCKS: usize = 10_000;
 /// [`Options::alpha`] with probability [`Options::power`]: the critical value plus the
 /// quantile of t at that power, in standard errors (Cohen 1988 gives the normal form).
 pub(super) fn detectable(estimate: &Estimate, blocks: usize, options: &Options) -> Option<f64> {
-    let df = estimate.df_with(blocks);
-    if df <= 0.0 {
-        return None;
-    }
+    let df = degrees_of_freedom(blocks)?;
     // One-sided quantile at `power`; below one half it would count against the change.
     let slack = t_critical(df, (2.0 * (1.0 - options.power)).min(1.0));
     let log_change = (t_critical(df, options.alpha) + slack) * estimate.standard_error(blocks);
@@ -22,7 +19,7 @@ pub(super) fn detectable(estimate: &Estimate, blocks: usize, options: &Options) 
     change.is_finite().then_some(change)
 }
 
-/// The fewest blocks whose smallest detectable change is at most `threshold`.
+/// The fewest blocks whose minimum detectable change is at most `threshold`.
 pub(super) fn blocks_needed(
     estimate: &Estimate,
     threshold: f64,

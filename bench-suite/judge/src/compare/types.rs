@@ -3,8 +3,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::prior::VariancePrior;
-
 /// Which way a metric improves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -27,7 +25,7 @@ pub enum Kind {
 
 /// One block: what the metric read on either side. `None`: that run failed, or the
 /// metric is missing from its record. Such a block is dropped, and counted.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Block {
     /// The base cell's value, in the metric's unit.
     pub base: Option<f64>,
@@ -47,7 +45,7 @@ impl Block {
 }
 
 /// One metric of one pair of cells, ready to be judged.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Metric {
     /// The blocks, in any order.
     pub blocks: Vec<Block>,
@@ -61,21 +59,18 @@ pub struct Metric {
 }
 
 /// How strict to be. [`Default`] is what the bars in the README were measured with.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
     /// Coverage of the interval: 0.95.
     pub confidence: f64,
     /// Largest p at which *improved* or *regressed* is said: 0.02, both directions together.
     pub alpha: f64,
-    /// With which probability [`Comparison::smallest_detectable_change`] is detected: 0.8.
+    /// With which probability [`Comparison::minimum_detectable_change`] is detected: 0.8.
     pub power: f64,
     /// Relative run-to-run standard deviation below which no measurement is believed:
     /// 0.0001. It keeps two timings that happen to agree to the last digit from
     /// proving anything to the last digit.
     pub noise_floor: f64,
-    /// What earlier sessions or other cells say about the variance, if anything.
-    pub prior: Option<VariancePrior>,
 }
 
 impl Default for Options {
@@ -85,7 +80,6 @@ impl Default for Options {
             alpha: 0.02,
             power: 0.8,
             noise_floor: 1e-4,
-            prior: None,
         }
     }
 }
@@ -113,16 +107,6 @@ impl Verdict {
             (Direction::HigherIsBetter, false) | (Direction::LowerIsBetter, true) => {
                 Self::Regressed
             }
-        }
-    }
-
-    /// The verdict with base and head exchanged.
-    #[must_use]
-    pub fn swapped(self) -> Self {
-        match self {
-            Self::Improved => Self::Regressed,
-            Self::Regressed => Self::Improved,
-            other => other,
         }
     }
 }
@@ -169,8 +153,6 @@ pub enum Method {
     Exact,
     /// Student's t on the log ratios of the blocks.
     PairedT,
-    /// The same with the variance moderated by a prior (Smyth 2004).
-    ModeratedPairedT,
     /// Too few usable blocks, or values that have no ratio.
     None,
 }
@@ -180,7 +162,6 @@ impl std::fmt::Display for Method {
         f.write_str(match self {
             Self::Exact => "exact",
             Self::PairedT => "paired t on log ratios",
-            Self::ModeratedPairedT => "moderated paired t on log ratios",
             Self::None => "none",
         })
     }
@@ -205,10 +186,10 @@ pub struct Comparison {
     pub verdict: Verdict,
     /// The noise threshold that the verdict used, relative.
     pub threshold: f64,
-    /// The smallest relative increase that this many blocks would have called better or
+    /// The smallest relative increase that this many blocks would have called improved or
     /// regressed with probability [`Options::power`]. `None` with fewer than two blocks.
-    pub smallest_detectable_change: Option<f64>,
-    /// How many blocks it takes until the smallest detectable change is the noise threshold, with
+    pub minimum_detectable_change: Option<f64>,
+    /// How many blocks it takes until the minimum detectable change is the noise threshold, with
     /// the noise seen here. `None` where unknown, the noise threshold is 0, or 10,000 do not do.
     pub blocks_needed: Option<usize>,
     /// Run-to-run standard deviation of the log value, which is about the relative one,
@@ -224,16 +205,17 @@ pub struct Comparison {
     pub reason: String,
 }
 
-/// Which side of a block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
-    /// The cell compared against.
+/// What a cell is in a comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// What is compared against.
     Base,
-    /// The cell in question.
+    /// What is compared.
     Head,
 }
 
-impl std::fmt::Display for Side {
+impl std::fmt::Display for Role {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Base => "base",
@@ -247,27 +229,27 @@ impl std::fmt::Display for Side {
 pub enum CompareError {
     /// NaN or infinite.
     #[error(
-        "block {block}, {side}: the value is {value}, expected a finite number; \
+        "block {block}, {role}: the value is {value}, expected a finite number; \
          leave the value out if the run did not yield the metric"
     )]
     NotFinite {
         /// Position in [`Metric::blocks`], from 0.
         block: usize,
-        /// Which side.
-        side: Side,
+        /// Which cell.
+        role: Role,
         /// The value.
         value: f64,
     },
     /// Below zero.
     #[error(
-        "block {block}, {side}: the value is {value}, expected at least 0; \
+        "block {block}, {role}: the value is {value}, expected at least 0; \
          a ratio says nothing about a metric that can be negative"
     )]
     Negative {
         /// Position in [`Metric::blocks`], from 0.
         block: usize,
-        /// Which side.
-        side: Side,
+        /// Which cell.
+        role: Role,
         /// The value.
         value: f64,
     },

@@ -102,8 +102,8 @@ fn relocate(series: &Series, starts: &mut [usize]) -> bool {
     for i in 0..starts.len() {
         let (lo, hi) = series.around(starts, i);
         let start = starts[i];
-        let before = robust::median(&mut series.y[lo..start].to_vec());
-        let after = robust::median(&mut series.y[start..hi].to_vec());
+        let before = robust::median(&series.y[lo..start]);
+        let after = robust::median(&series.y[start..hi]);
         // Points that start..other would change sides; gain is what that saves in absolute
         // misfit: all of the step, or the opposite, for a point beyond either level. Said so
         // and not as |y - after| - |y - before|, which is 0 for points so far out that the
@@ -175,7 +175,7 @@ fn test(series: &Series, (lo, hi): (usize, usize), mid: usize, rho: f64) -> Chan
 
 /// The difference of the medians just after and just before a place.
 fn jump(y: &[f64], place: usize) -> f64 {
-    let middle = |from: usize| robust::median(&mut y[from..from + JUMP_POINTS].to_vec());
+    let middle = |from: usize| robust::median(&y[from..from + JUMP_POINTS]);
     middle(place) - middle(place - JUMP_POINTS)
 }
 
@@ -194,8 +194,7 @@ fn usual_jump(series: &Series, starts: &[usize]) -> Option<f64> {
 }
 
 /// p of the jump into a level that does not overlap with the one before, from how far it exceeds
-/// all jumps inside levels and the noise there, whose tails are taken to fall like those of Student's t with 3 degrees
-/// of freedom. Noise that goes in waves leaves the test of levels no degrees of freedom, however
+/// all jumps inside levels and the noise there, with tails as [`TAIL_DF`] says. Noise that goes in waves leaves the test of levels no degrees of freedom, however
 /// far apart they are; but waves do not jump.
 fn jump_p(series: &Series, (lo, hi): (usize, usize), mid: usize, usual: Option<f64>) -> f64 {
     let Some(usual) = usual else {

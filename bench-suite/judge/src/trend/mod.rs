@@ -87,8 +87,7 @@ pub struct Trend {
 }
 
 /// How strict to be. [`Default`] is what the bars in the README were measured with.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TrendOptions {
     /// Chance of any false change point inside a stationary series: 0.01.
     pub alpha_history: f64,

@@ -13,26 +13,14 @@ const ROUNDING: f64 = 1e-12;
 /// Largest autocorrelation that is believed; beyond it nothing could ever be told.
 pub(super) const MOST_RHO: f64 = 0.97;
 
-/// Median; sorts its argument. NaN for an empty slice.
-pub(super) fn median(values: &mut [f64]) -> f64 {
-    let n = values.len();
-    if n == 0 {
-        return f64::NAN;
-    }
-    let (_, &mut upper, _) = values.select_nth_unstable_by(n / 2, f64::total_cmp);
-    if n % 2 == 1 {
-        return upper;
-    }
-    let lower = values[..n / 2]
-        .iter()
-        .copied()
-        .fold(f64::NEG_INFINITY, f64::max);
-    f64::midpoint(lower, upper)
+/// Median; NaN for an empty slice.
+pub(super) fn median(values: &[f64]) -> f64 {
+    crate::median(values.iter().copied()).unwrap_or(f64::NAN)
 }
 
 /// Distances from the median.
 pub(super) fn residuals(values: &[f64]) -> impl Iterator<Item = f64> {
-    let centre = median(&mut values.to_vec());
+    let centre = median(values);
     values.iter().map(move |value| value - centre)
 }
 
@@ -50,7 +38,7 @@ pub(super) struct Level {
 /// standard deviation finds.
 pub(super) fn scale(residuals: &[f64], level: f64) -> f64 {
     let mut work: Vec<f64> = residuals.iter().map(|r| r.abs()).collect();
-    let mad = MAD_TO_SD * median(&mut work);
+    let mad = MAD_TO_SD * median(&work);
     let rounding = rounding(level);
     if mad > rounding {
         return mad;
@@ -70,7 +58,7 @@ pub(super) fn rounding(level: f64) -> f64 {
 /// Huber's location with the scale held fixed, from the median on.
 pub(super) fn level(values: &[f64], scale: f64) -> Level {
     let n = values.len();
-    let mut centre = median(&mut values.to_vec());
+    let mut centre = median(values);
     let bound = CLIP * scale;
     let (mut inside, mut squares) = (n as f64, 0.0);
     for _ in 0..30 {

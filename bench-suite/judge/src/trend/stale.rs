@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::median;
+
 /// A gap at the end of a series is unusual from this many times its typical step on.
 const UNUSUAL_STEPS: f64 = 3.0;
 /// Steps looked back on for what is typical.
@@ -39,12 +41,9 @@ pub fn staleness(timestamps: &[f64], now: f64, limit_seconds: Option<f64>) -> Op
     times.sort_by(f64::total_cmp);
     let &newest = times.last()?;
     let recent = &times[times.len().saturating_sub(RECENT_STEPS + 1)..];
-    let mut steps: Vec<f64> = recent.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    steps.sort_by(f64::total_cmp);
-    let typical = (steps.len() >= 2)
-        .then(|| steps[steps.len() / 2])
-        .filter(|&step| step > 0.0);
-    let longest = steps.last().copied().unwrap_or(0.0);
+    let steps: Vec<f64> = recent.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let typical = median(steps.iter().copied()).filter(|&step| steps.len() >= 2 && step > 0.0);
+    let longest = steps.iter().copied().fold(0.0, f64::max);
     let limit = limit_seconds.or(typical.map(|step| (UNUSUAL_STEPS * step).max(longest)));
     let age = (now - newest).max(0.0);
     Some(Staleness {

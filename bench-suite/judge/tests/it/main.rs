@@ -4,7 +4,7 @@ mod bars;
 mod compare_properties;
 mod noise;
 #[expect(dead_code, reason = "the benchmark takes more of it")]
-#[path = "../../examples/bars/pools.rs"]
+#[path = "../../benches/bars/pools.rs"]
 mod pools;
 mod real_series;
 mod trend_cases;

@@ -8,7 +8,7 @@ use crate::noise::{rng, series};
 use crate::pools;
 
 fn beside(name: &str) -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/bars")).join(name)
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/benches/bars")).join(name)
 }
 
 fn places(points: &[Point]) -> Vec<usize> {

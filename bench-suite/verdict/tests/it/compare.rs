@@ -122,7 +122,7 @@ fn other_machines_are_compared_on_request_alone() {
     assert!(
         matches!(
             refused,
-            CompareError::Elsewhere {
+            CompareError::EnvironmentsDiffer {
                 what: "machines",
                 ..
             }
@@ -163,7 +163,7 @@ fn sides_that_share_nothing_and_names_that_do_not_exist_are_errors() {
     assert!(
         nothing
             .to_string()
-            .contains("s:old has smoke (1 cell); s:new has smoke (1 cell)"),
+            .contains("s:old has smoke; s:new has smoke"),
         "{nothing}"
     );
     let thresholds = [("speed".to_owned(), 0.1)].into();

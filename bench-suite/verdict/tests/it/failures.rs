@@ -51,7 +51,7 @@ fn a_cell_that_works_in_the_base_and_never_in_the_head_is_worse() {
         (gate.lost.len(), gate.failing.len(), gate.passes()),
         (1, 0, false)
     );
-    // Its metrics do not count again, though nobody can tell of them.
+    // Its metrics do not count again, though they are inconclusive.
     assert_eq!(Gate::read(&verdicts, FailOn::Inconclusive).count(), 1);
     assert_eq!(verdicts.cells[1].failures, None);
 }

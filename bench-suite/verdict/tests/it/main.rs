@@ -2,8 +2,8 @@
 
 mod claims;
 mod compare;
+mod environment;
 mod failures;
 mod looks;
-mod place;
 mod support;
 mod thresholds;

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use history::SeriesKey;
 use judge::{
-    compare::Verdict,
-    family::{FamilyOptions, q_values},
+    compare::{Options, Verdict},
+    family::q_values,
 };
 use serde::Serialize;
 
@@ -34,13 +34,11 @@ pub(super) fn decide(all: &mut [Followed], gated: impl Fn(&SeriesKey) -> bool) {
         .iter()
         .map(|one| one.news.map_or(1.0, |place| one.change_points[place].p))
         .collect();
-    let options = FamilyOptions::default();
-    for (one, q) in members.iter_mut().zip(q_values(&p, options.dependence)) {
+    let options = Options::default();
+    for (one, q) in members.iter_mut().zip(q_values(&p)) {
         one.q = one.news.map(|_| q);
         one.fails.clear();
-        if one.verdict == Some(Verdict::Regressed)
-            && q <= options.each.alpha
-            && one.counts_as_a_change()
+        if one.verdict == Some(Verdict::Regressed) && q <= options.alpha && one.counts_as_a_change()
         {
             one.fails.push(Reason::Regressed);
         }

@@ -2,8 +2,7 @@
 
 use judge::compare::{Block, Comparison, Metric, Options, Verdict, compare};
 use judge::dist::t_two_sided;
-use judge::family::FamilyOptions;
-use judge::sequential::{FIRST_LOOK, Sequential, Spending, is_look};
+use judge::sequential::{FIRST_LOOK, Sequential, is_look};
 
 use crate::noise::{Shape, blocks, rng};
 use crate::summary::Summary;
@@ -51,19 +50,17 @@ pub(crate) fn bars(repeats: u64, runs: &[Vec<f64>], summary: &mut Summary) {
     row("all shapes", repeats, &pooled, summary);
     let drifting = |i: u64, ratio: f64| blocks(&mut rng(3, i), 5, ratio, Shape::of(i), 3.0);
     row("all shapes, drift 3 σ", repeats, &drifting, summary);
-    if !runs.is_empty() {
-        let real = |i: u64, ratio: f64| {
-            let mut rng = rng(4, i);
-            let values = pools::draw(&mut rng, pools::pick(runs, i), 10);
-            let mut metric = blocks(&mut rng, 5, ratio, Shape::Gauss, 0.0);
-            metric.blocks = values
-                .chunks(2)
-                .map(|pair| Block::pair(pair[0], ratio * pair[1]))
-                .collect();
-            metric
-        };
-        row("repeated runs on one H200", repeats, &real, summary);
-    }
+    let real = |i: u64, ratio: f64| {
+        let mut rng = rng(4, i);
+        let values = pools::draw(&mut rng, pools::pick(runs, i), 10);
+        let mut metric = blocks(&mut rng, 5, ratio, Shape::Gauss, 0.0);
+        metric.blocks = values
+            .chunks(2)
+            .map(|pair| Block::pair(pair[0], ratio * pair[1]))
+            .collect();
+        metric
+    };
+    row("repeated runs on one H200", repeats, &real, summary);
     curve(repeats, &pooled);
 }
 
@@ -144,64 +141,42 @@ fn curve(repeats: u64, draw: &Draw) {
 pub(crate) fn looks(repeats: u64) {
     println!("\n## Looking again, from 3 blocks on, noise threshold 0.5 %\n");
     println!(
-        "| most blocks | looks | spending | change | improved or regressed | same | undecided | mean blocks |"
+        "| most blocks | looks | change | improved or regressed | unchanged | undecided | mean blocks |"
     );
-    println!("|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|");
     for most in [20, 60] {
         for (looks, spaced) in [("after every block", false), ("spaced", true)] {
-            for spending in [Spending::Pocock, Spending::OBrienFleming] {
-                for ratio in [1.0, 1.01, 1.02, 1.05] {
-                    let rule = Rule {
-                        most,
-                        spaced,
-                        spending,
-                    };
-                    let share = |wanted: fn(Verdict) -> bool| {
-                        percent(repeats, |i| wanted(rule.outcome(i, ratio).0))
-                    };
-                    let total: u32 = (0..repeats).map(|i| rule.outcome(i, ratio).1).sum();
-                    println!(
-                        "| {most} | {looks} | {spending:?} | {ratio} | {:.1} | {:.1} | {:.1} | {:.1} |",
-                        share(changed),
-                        share(|verdict| verdict == Verdict::Unchanged),
-                        share(|verdict| verdict == Verdict::Inconclusive),
-                        f64::from(total) / repeats as f64,
-                    );
-                }
+            for ratio in [1.0, 1.01, 1.02, 1.05] {
+                let outcome = |i| looked(most, spaced, i, ratio);
+                let share =
+                    |wanted: fn(Verdict) -> bool| percent(repeats, |i| wanted(outcome(i).0));
+                let total: u32 = (0..repeats).map(|i| outcome(i).1).sum();
+                println!(
+                    "| {most} | {looks} | {ratio} | {:.1} | {:.1} | {:.1} | {:.1} |",
+                    share(changed),
+                    share(|verdict| verdict == Verdict::Unchanged),
+                    share(|verdict| verdict == Verdict::Inconclusive),
+                    f64::from(total) / repeats as f64,
+                );
             }
         }
     }
 }
 
-/// How a session looks at itself.
-struct Rule {
-    most: u32,
-    spaced: bool,
-    spending: Spending,
-}
-
-impl Rule {
-    /// What it comes to, and after how many blocks.
-    fn outcome(&self, seed: u64, ratio: f64) -> (Verdict, u32) {
-        let metric = blocks(
-            &mut rng(5, seed),
-            self.most as usize,
-            ratio,
-            Shape::of(seed),
-            0.0,
-        );
-        let mut looks = Sequential::new(1, self.spending, FamilyOptions::default());
-        for n in (FIRST_LOOK..=self.most).filter(|&n| !self.spaced || is_look(n) || n == self.most)
-        {
-            let mut so_far = metric.clone();
-            so_far.blocks.truncate(n as usize);
-            let look = looks
-                .look(f64::from(n) / f64::from(self.most), &[so_far])
-                .unwrap_or_else(|error| panic!("a simulated look: {error}"));
-            if look.is_decided() {
-                return (look.comparisons[0].verdict, n);
-            }
+/// What a session of at most so many blocks comes to, and after how many.
+fn looked(most: u32, spaced: bool, seed: u64, ratio: f64) -> (Verdict, u32) {
+    let mut rng = rng(5, seed);
+    let metric = blocks(&mut rng, most as usize, ratio, Shape::of(seed), 0.0);
+    let mut looks = Sequential::new(1, Options::default());
+    for n in (FIRST_LOOK..=most).filter(|&n| !spaced || is_look(n) || n == most) {
+        let mut so_far = metric.clone();
+        so_far.blocks.truncate(n as usize);
+        let judged = looks
+            .look(f64::from(n) / f64::from(most), &[so_far])
+            .unwrap_or_else(|error| panic!("a simulated look: {error}"));
+        if judged[0].verdict != Verdict::Inconclusive {
+            return (judged[0].verdict, n);
         }
-        (Verdict::Inconclusive, self.most)
     }
+    (Verdict::Inconclusive, most)
 }

@@ -52,9 +52,7 @@ pub(crate) fn residuals(points: &[Point]) -> Vec<f64> {
 }
 
 fn centred(logs: &[f64]) -> Vec<f64> {
-    let mut sorted = logs.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let median = sorted[sorted.len() / 2];
+    let median = judge::median(logs.iter().copied()).unwrap_or_default();
     logs.iter().map(|log| log - median).collect()
 }
 

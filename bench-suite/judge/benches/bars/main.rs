@@ -1,0 +1,85 @@
+//! The bars of the judge, measured: `cargo bench -p judge`.
+//!
+//! Prints Markdown tables, the trade-off curves as CSV, and at the end every bar with what
+//! was measured; status 1 where one is missed. Noise is drawn from seeds, from the public series in
+//! `series/` and from repeated runs on one GPU in `h200-noise.csv`. Two runs print the same but for
+//! the times.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "it prints tables"
+)]
+
+mod asv;
+mod compare;
+mod edivisive;
+#[path = "../../tests/it/noise.rs"]
+mod noise;
+mod pools;
+mod possible;
+mod summary;
+mod trend;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use summary::Summary;
+
+const USAGE: &str = "usage: cargo bench -p judge -- [--repeats N] [compare|looks|trend]";
+
+/// How many repeats, and the one part that is asked for.
+fn arguments() -> Result<(u64, Option<String>), String> {
+    let (mut repeats, mut part) = (4000, None);
+    // Cargo adds a word of its own.
+    let mut words = std::env::args().skip(1).filter(|word| word != "--bench");
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--repeats" => {
+                let number = words.next().and_then(|value| value.parse().ok());
+                repeats = number.filter(|&number| number > 0).ok_or(USAGE)?;
+            }
+            "compare" | "looks" | "trend" => part = Some(word),
+            _ => return Err(USAGE.to_owned()),
+        }
+    }
+    Ok((repeats, part))
+}
+
+/// Whether every bar is met.
+fn run() -> Result<bool, String> {
+    let (repeats, part) = arguments()?;
+    let beside = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/benches/bars"));
+    let files = pools::series(&beside.join("series"))?;
+    let runs = pools::runs(&beside.join("h200-noise.csv"))?;
+    let wanted = |name: &str| part.as_ref().is_none_or(|only| only == name);
+    let mut summary = Summary::default();
+    if wanted("compare") {
+        compare::bars(repeats, &runs, &mut summary);
+    }
+    if wanted("looks") {
+        compare::looks(repeats.min(2000));
+    }
+    if wanted("trend") {
+        trend::bars(repeats, &files, &runs, &mut summary);
+    }
+    Ok(summary.print())
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// How many percent of `repeats` seeds `happens` for, in parallel.
+fn percent(repeats: u64, happens: impl Fn(u64) -> bool + Sync) -> f64 {
+    use rayon::prelude::*;
+    let count = (0..repeats).into_par_iter().filter(|&i| happens(i)).count();
+    100.0 * count as f64 / repeats as f64
+}
