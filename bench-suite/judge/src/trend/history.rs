@@ -2,7 +2,7 @@
 
 use super::MIN_SEGMENT;
 use super::candidates::candidates;
-use super::robust::{self, Level};
+use super::robust::{self, Level, TAIL_DF};
 use super::series::{Series, levels_of};
 use crate::dist::{normal_two_sided, t_two_sided};
 
@@ -203,7 +203,7 @@ fn jump_p(series: &Series, (lo, hi): (usize, usize), mid: usize, usual: Option<f
     if overlap(&series.y[lo..mid], &series.y[mid..hi]) {
         return 1.0;
     }
-    (PRICE_OF_JUMPS * (usual / jump(&series.y, mid).abs()).powi(3)).min(1.0)
+    (PRICE_OF_JUMPS * (usual / jump(&series.y, mid).abs()).powi(TAIL_DF)).min(1.0)
 }
 
 /// Whether some point of one side lies among those of the other.

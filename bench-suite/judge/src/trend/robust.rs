@@ -10,6 +10,10 @@ pub(super) const CLIP: f64 = 2.5;
 /// Smallest scale relative to the level: below it values are equal but for rounding.
 const ROUNDING: f64 = 1e-12;
 
+/// Beyond what was seen, tails are taken to fall like those of Student's t with so many degrees of
+/// freedom: as heavy as they come while the noise still has a variance.
+pub(super) const TAIL_DF: i32 = 3;
+
 /// Largest autocorrelation that is believed; beyond it nothing could ever be told.
 pub(super) const MOST_RHO: f64 = 0.97;
 
