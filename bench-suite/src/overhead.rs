@@ -1,4 +1,4 @@
-//! What measuring a run costs: the same runs with a part of the measuring and without, side by side.
+//! What measuring a run costs: the same runs with an instrument and without, side by side.
 
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
@@ -11,64 +11,45 @@ use crate::{
     scratch_run::{self, ScratchError, ScratchRuns},
 };
 
-/// The part of the measuring whose cost is asked for.
+/// What measures, and whose cost is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum Instrument {
     /// The monitors, which look on from outside.
     Monitors,
     /// Timing forward, backward and optimizer within each step. The monitors look on both ways.
-    StepParts,
+    StepTimers,
 }
 
-impl Part {
+impl Instrument {
     fn set(self, order: &mut Order, with: bool) {
         match self {
             Self::Monitors => order.is_watched = with,
-            Self::StepParts => order.asked.steps.parts = with,
+            Self::StepTimers => order.asked.steps.parts = with,
         }
     }
-}
-
-/// Throughput of one block's two runs; `None` where one failed.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Pair {
-    /// Without the part.
-    pub without: Option<f64>,
-    /// With it.
-    pub with: Option<f64>,
 }
 
 /// One run that ended.
 #[derive(Debug)]
 pub struct Ended<'a> {
-    /// What it measured.
+    /// Which of the plan's cells it measured.
+    pub number: usize,
+    /// That cell.
     pub cell: &'a Cell,
     /// The block, from 0.
     pub block: u32,
-    /// Whether it had the part.
+    /// Whether it had the instrument.
     pub with: bool,
     /// How it ended.
     pub outcome: &'a Outcome,
+    /// Throughput; `None` where it failed.
+    pub samples_per_second: Option<f64>,
 }
 
-/// Runs every cell twice in each block, with the part and without, in random order; gives the pairs
-/// of each cell in the plan's order, and how it ended: whatever that is, the pairs until then count.
+/// Runs every cell twice in each block, with the instrument and without, in random order, and tells
+/// of each run as it ends.
 pub async fn measure(
-    part: Part,
-    plan: &Plan,
-    runs: ScratchRuns<'_>,
-    executor: &dyn Executor,
-    cancel: &CancellationToken,
-    tell: &mut dyn FnMut(Ended<'_>),
-) -> (Vec<Vec<Pair>>, Result<(), ScratchError>) {
-    let mut pairs = vec![Vec::new(); plan.cells.len()];
-    let ended = fill(&mut pairs, part, plan, runs, executor, cancel, tell).await;
-    (pairs, ended)
-}
-
-async fn fill(
-    pairs: &mut [Vec<Pair>],
-    part: Part,
+    instrument: Instrument,
     plan: &Plan,
     runs: ScratchRuns<'_>,
     executor: &dyn Executor,
@@ -78,32 +59,23 @@ async fn fill(
     let mut random = ChaCha8Rng::seed_from_u64(plan.order_seed);
     for block in 0..plan.blocks {
         for (number, cell) in plan.cells.iter().enumerate() {
-            let mut pair = Pair {
-                without: None,
-                with: None,
-            };
             let first = random.random_bool(0.5);
             for with in [first, !first] {
                 let kind = if with { "with" } else { "bare" };
                 let name = format!("b{block}-{number:03}-{kind}");
-                let change = |order: &mut Order| part.set(order, with);
+                let change = |order: &mut Order| instrument.set(order, with);
                 let ran = scratch_run::run(runs, cell, &name, change, executor, cancel).await?;
-                let speed = ran
-                    .metrics
-                    .and_then(|metrics| metrics.summary.throughput_samples_per_second);
-                if with {
-                    pair.with = speed;
-                } else {
-                    pair.without = speed;
-                }
                 tell(Ended {
+                    number,
                     cell,
                     block,
                     with,
                     outcome: &ran.outcome,
+                    samples_per_second: ran
+                        .metrics
+                        .and_then(|metrics| metrics.summary.throughput_samples_per_second),
                 });
             }
-            pairs[number].push(pair);
         }
     }
     Ok(())

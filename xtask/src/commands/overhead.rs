@@ -1,12 +1,12 @@
-//! `cargo xtask overhead`: what a part of the measuring costs, by the same runs with it and without.
+//! `cargo xtask overhead`: what an instrument costs, by the same runs with it and without.
 
 use bench_suite::{
-    overhead::{self, Pair, Part},
+    overhead::{self, Instrument},
     plan::Plan,
     scratch_run::ScratchRuns,
     session,
 };
-use judge::compare::{Block, Comparison, Direction, Kind, Metric, Options, Verdict, compare};
+use judge::compare::{Block, Direction, Kind, Metric, Options, Verdict, compare};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -20,10 +20,10 @@ use crate::{
     table::table,
 };
 
-/// The share of throughput that a part of the measuring may cost.
+/// The share of throughput that an instrument may cost.
 const THRESHOLD: f64 = 0.005;
 
-/// Runs every cell with the part and without, and judges the pairs.
+/// Runs every cell with the instrument and without, and judges the pairs.
 pub(crate) async fn run(args: &OverheadArgs, printer: &Printer) -> Result<()> {
     let suite = scenarios::catalog()?
         .load(&args.suite)
@@ -40,13 +40,14 @@ pub(crate) async fn run(args: &OverheadArgs, printer: &Printer) -> Result<()> {
         session: &name,
         folder: folder.path(),
     };
-    let (part, what) = match args.of {
-        OverheadOf::Monitors => (Part::Monitors, "monitors"),
-        OverheadOf::Parts => (Part::StepParts, "timed parts"),
+    let (instrument, what) = match args.of {
+        OverheadOf::Monitors => (Instrument::Monitors, "monitors"),
+        OverheadOf::Parts => (Instrument::StepTimers, "timed parts"),
     };
+    let mut blocks = vec![vec![Block::default(); args.blocks as usize]; plan.cells.len()];
     let (mut failed, mut ran) = (0, 0);
-    let (pairs, ended) = overhead::measure(
-        part,
+    let ended = overhead::measure(
+        instrument,
         &plan,
         runs,
         ready.executor.as_ref(),
@@ -54,7 +55,13 @@ pub(crate) async fn run(args: &OverheadArgs, printer: &Printer) -> Result<()> {
         &mut |ended| {
             ran += 1;
             failed += usize::from(!ended.outcome.is_ok());
-            let how = if ended.with { "with" } else { "without" };
+            let block = &mut blocks[ended.number][ended.block as usize];
+            let (side, how) = if ended.with {
+                (&mut block.head, "with")
+            } else {
+                (&mut block.base, "without")
+            };
+            *side = ended.samples_per_second;
             let outcome = match ended.outcome {
                 record::Outcome::Ok => "ok".to_owned(),
                 record::Outcome::Failed { reason, .. } => reason.word(),
@@ -71,7 +78,7 @@ pub(crate) async fn run(args: &OverheadArgs, printer: &Printer) -> Result<()> {
     .await;
     stopper.abort();
     ready.executor.clean_up().await;
-    let told = tell(what, &plan, &pairs, printer);
+    let told = tell(what, &plan, blocks, printer);
     ended?;
     told?;
     if failed > 0 {
@@ -83,24 +90,7 @@ pub(crate) async fn run(args: &OverheadArgs, printer: &Printer) -> Result<()> {
     Ok(())
 }
 
-fn judged(pairs: &[Pair]) -> Option<Comparison> {
-    let metric = Metric {
-        blocks: pairs
-            .iter()
-            .map(|pair| Block {
-                base: pair.without,
-                head: pair.with,
-            })
-            .collect(),
-        direction: Direction::HigherIsBetter,
-        kind: Kind::TimeLike,
-        threshold: THRESHOLD,
-    };
-    let compared = compare(&metric, &Options::default()).ok()?;
-    (compared.blocks_used > 0).then_some(compared)
-}
-
-fn tell(what: &str, plan: &Plan, pairs: &[Vec<Pair>], printer: &Printer) -> Result<()> {
+fn tell(what: &str, plan: &Plan, blocks: Vec<Vec<Block>>, printer: &Printer) -> Result<()> {
     let ratio = format!("with {what} ÷ without");
     let mut rows = table(
         Format::Text,
@@ -114,33 +104,29 @@ fn tell(what: &str, plan: &Plan, pairs: &[Vec<Pair>], printer: &Printer) -> Resu
         ],
     );
     let mut failing = 0;
-    for (cell, pairs) in plan.cells.iter().zip(pairs) {
-        let names = [cell.plan.scenario.clone(), cell.plan.variant.to_string()];
-        let Some(comparison) = judged(pairs) else {
-            let unknown = ["–", "–", "0", "no two runs of a block have a throughput"];
-            rows.add_row(names.into_iter().chain(unknown.map(str::to_owned)));
+    for (cell, blocks) in plan.cells.iter().zip(blocks) {
+        let metric = Metric {
+            blocks,
+            direction: Direction::HigherIsBetter,
+            kind: Kind::TimeLike,
+            threshold: THRESHOLD,
+        };
+        let Ok(comparison) = compare(&metric, &Options::default()) else {
             continue;
         };
-        let [scenario, variant] = names;
-        let verdict = match comparison.verdict {
-            Verdict::Unchanged => "within 0.5 %",
-            Verdict::Regressed => "costs more than it may",
-            Verdict::Improved => "faster with them: noise",
-            Verdict::Inconclusive => "inconclusive; more blocks",
-        };
         failing += usize::from(comparison.verdict == Verdict::Regressed);
+        let unknown = || "–".to_owned();
         rows.add_row([
-            scenario,
-            variant,
+            cell.plan.scenario.clone(),
+            cell.plan.variant.to_string(),
             comparison
                 .ratio
-                .map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.5}")),
-            comparison.interval.map_or_else(
-                || "–".to_owned(),
-                |interval| format!("{:.5} to {:.5}", interval.lo, interval.hi),
-            ),
+                .map_or_else(unknown, |ratio| format!("{ratio:.5}")),
+            comparison.interval.map_or_else(unknown, |interval| {
+                format!("{:.5} to {:.5}", interval.lo, interval.hi)
+            }),
             comparison.blocks_used.to_string(),
-            verdict.to_owned(),
+            format!("{}: {}", comparison.verdict, comparison.reason),
         ]);
     }
     printer.line(&rows.to_string());
