@@ -7,14 +7,19 @@ use protocol::{Model, Task};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// Axis to value.
+type Axes = BTreeMap<String, String>;
+
 /// A claim about an effect between two cells, or about a value of one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Claim {
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Claim")]
+pub struct Claim<C = CellChoice> {
     /// The claim in words: "AMP saves 30–50 % of peak memory".
     pub statement: String,
     /// Who said so, as a reader can find it.
     pub source: String,
-    /// The quantity it is about, by its name in records: `peak_allocated_bytes`.
+    /// The metric it is about, by its name in records: `peak_allocated_bytes`.
     pub metric: String,
     /// Scenarios that it is about; none named: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -25,19 +30,49 @@ pub struct Claim {
     /// The task that it is about; none named: every task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<Task>,
-    /// The cell without the treatment; `None` for a claim about a value.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub baseline: Option<CellChoice>,
+    /// The cell without the treatment; left out for a claim about a value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<C>,
     /// The cell with it.
-    pub treated: CellChoice,
+    pub treated: C,
     /// What is claimed.
     pub expect: Expectation,
+}
+
+impl<C> Claim<C> {
+    /// Whether it is about this scenario.
+    #[must_use]
+    pub fn concerns(&self, scenario: &str, model: Model, task: Task) -> bool {
+        (self.scenarios.is_empty() || self.scenarios.iter().any(|name| name == scenario))
+            && (self.models.is_empty() || self.models.contains(&model))
+            && self.task.is_none_or(|asked| asked == task)
+    }
+
+    /// The same claim with its cells read by `read`, which is told each cell's key.
+    pub fn read_cells<D, E>(
+        self,
+        read: impl Fn(&'static str, C) -> Result<D, E>,
+    ) -> Result<Claim<D>, E> {
+        let baseline = self.baseline.map(|cell| read("baseline", cell));
+        Ok(Claim {
+            baseline: baseline.transpose()?,
+            treated: read("treated", self.treated)?,
+            statement: self.statement,
+            source: self.source,
+            metric: self.metric,
+            scenarios: self.scenarios,
+            models: self.models,
+            task: self.task,
+            expect: self.expect,
+        })
+    }
 }
 
 /// Cells by image and some of their axes. The two cells of a pair are the same in everything that
 /// neither choice names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct CellChoice {
+#[schemars(rename = "CellChoice")]
+pub struct CellChoice<V = String> {
     /// The image's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
@@ -46,7 +81,7 @@ pub struct CellChoice {
     pub libtorch: Option<String>,
     /// Axis to value.
     #[serde(flatten)]
-    pub axes: BTreeMap<String, String>,
+    pub axes: BTreeMap<String, V>,
 }
 
 impl CellChoice {
@@ -56,17 +91,31 @@ impl CellChoice {
         self.image.is_some() || self.libtorch.is_some()
     }
 
-    /// Whether a libtorch of this version is meant.
+    /// Whether an image of this name and version of libtorch is meant.
     #[must_use]
-    pub fn fits_libtorch(&self, version: Option<&str>) -> bool {
-        let Some(wanted) = &self.libtorch else {
-            return true;
+    pub fn fits_image(&self, name: &str, libtorch: Option<&str>) -> bool {
+        let is_release = |wanted: &String| {
+            let rest = libtorch.and_then(|version| version.strip_prefix(wanted.as_str()));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '+']))
         };
-        version.is_some_and(|version| {
-            version
-                .strip_prefix(wanted.as_str())
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '+']))
-        })
+        self.image.as_ref().is_none_or(|wanted| wanted == name)
+            && self.libtorch.as_ref().is_none_or(is_release)
+    }
+
+    /// Whether a variant of these axes is meant.
+    #[must_use]
+    pub fn fits_axes(&self, axes: &Axes) -> bool {
+        let mut wanted = self.axes.iter();
+        wanted.all(|(axis, value)| axes.get(axis) == Some(value))
+    }
+
+    /// Whether two variants, one of this choice and one of `other`, are the same in every axis that
+    /// neither names.
+    #[must_use]
+    pub fn alike(&self, own: &Axes, other: &Self, others: &Axes) -> bool {
+        let named = |axis| self.axes.contains_key(axis) || other.axes.contains_key(axis);
+        let mut axes = own.keys().chain(others.keys());
+        axes.all(|axis| named(axis) || own.get(axis) == others.get(axis))
     }
 }
 
@@ -99,12 +148,12 @@ pub enum Expectation {
     Saving(Range),
     /// treated ÷ baseline − 1: 0.2 to 0.3 is "costs 20–30 % more".
     Increase(Range),
-    /// The value itself, in the quantity's unit; without a baseline.
+    /// The value itself, in the metric's unit; without a baseline.
     Value(Range),
 }
 
 impl Expectation {
-    /// Its range.
+    /// Its range, as given.
     #[must_use]
     pub fn range(&self) -> Range {
         match *self {
@@ -113,6 +162,36 @@ impl Expectation {
             | Self::Increase(range)
             | Self::Value(range) => range,
         }
+    }
+
+    /// Its range as treated ÷ baseline, checked; that of a value as it is.
+    pub fn ratio_range(&self) -> Result<Range, RangeError> {
+        let Range { min, max } = self.range();
+        if min.is_none() && max.is_none() {
+            return Err(RangeError::Open);
+        }
+        let ratio = |value: f64| match self {
+            Self::Ratio(_) | Self::Value(_) => value,
+            Self::Saving(_) => 1.0 - value,
+            Self::Increase(_) => 1.0 + value,
+        };
+        for (end, value) in [("min", min), ("max", max)] {
+            if let Some(value) = value
+                && !(value.is_finite() && ratio(value) >= 0.0)
+            {
+                return Err(RangeError::End { end, value });
+            }
+        }
+        if let (Some(min), Some(max)) = (min, max)
+            && min > max
+        {
+            return Err(RangeError::Reversed { min, max });
+        }
+        let (min, max) = (min.map(ratio), max.map(ratio));
+        Ok(match self {
+            Self::Saving(_) => Range { min: max, max: min },
+            _ => Range { min, max },
+        })
     }
 }
 
@@ -126,6 +205,49 @@ pub struct Range {
     /// Largest number that bears the claim out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<f64>,
+}
+
+/// `0.5 to 0.7`, `at least 0.5`, `at most 0.7`; ratios to four decimals, bytes as whole numbers.
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = |value: f64| {
+            let digits = if value.abs() >= 10_000.0 { 0 } else { 4 };
+            format!("{value:.digits$}")
+        };
+        match (self.min.map(number), self.max.map(number)) {
+            (Some(min), Some(max)) => write!(f, "{min} to {max}"),
+            (Some(min), None) => write!(f, "at least {min}"),
+            (None, Some(max)) => write!(f, "at most {max}"),
+            (None, None) => f.write_str("anything"),
+        }
+    }
+}
+
+/// A range that means nothing.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum RangeError {
+    /// Neither end is given.
+    #[error("the claim has no range; give min, max or both")]
+    Open,
+    /// An end is NaN, infinite, or makes a ratio below 0.
+    #[error(
+        "{end} is {value}; expected a finite number that leaves treated ÷ baseline at 0 or above \
+         (a saving is at most 1; 30 % is written 0.3)"
+    )]
+    End {
+        /// `min` or `max`.
+        end: &'static str,
+        /// The value.
+        value: f64,
+    },
+    /// min > max.
+    #[error("min {min} is above max {max}; swap them")]
+    Reversed {
+        /// The lower end as given.
+        min: f64,
+        /// The upper end as given.
+        max: f64,
+    },
 }
 
 #[cfg(test)]
@@ -146,9 +268,9 @@ mod tests {
             (Some("2.5.1"), false),
             (None, false),
         ] {
-            assert_eq!(choice.fits_libtorch(version), fits, "{version:?}");
+            assert_eq!(choice.fits_image("any", version), fits, "{version:?}");
         }
-        assert!(CellChoice::default().fits_libtorch(None));
+        assert!(CellChoice::<String>::default().fits_image("any", None));
     }
 
     #[test]
@@ -159,5 +281,27 @@ mod tests {
         let again = serde_json::to_string(&choice).unwrap();
         assert_eq!(serde_json::from_str::<CellChoice>(&again).unwrap(), choice);
         assert_eq!(CellChoice::default().to_string(), "as it is");
+    }
+
+    #[test]
+    fn ranges_are_checked_and_read_as_ratios() {
+        let range = |min: Option<f64>, max: Option<f64>| Range { min, max };
+        let saving = Expectation::Saving(range(Some(0.25), Some(0.5)));
+        assert_eq!(saving.ratio_range(), Ok(range(Some(0.5), Some(0.75))));
+        let increase = Expectation::Increase(range(Some(0.25), None));
+        assert_eq!(increase.ratio_range(), Ok(range(Some(1.25), None)));
+        let open = Expectation::Ratio(range(None, None));
+        assert_eq!(open.ratio_range(), Err(RangeError::Open));
+        let (min, max) = (2.0, 1.0);
+        let reversed = Expectation::Ratio(range(Some(min), Some(max)));
+        assert_eq!(
+            reversed.ratio_range(),
+            Err(RangeError::Reversed { min, max })
+        );
+        let percent = Expectation::Saving(range(Some(30.0), Some(50.0)));
+        let (end, value) = ("min", 30.0);
+        assert_eq!(percent.ratio_range(), Err(RangeError::End { end, value }));
+        let nan = Expectation::Ratio(range(Some(f64::NAN), Some(1.0)));
+        assert!(matches!(nan.ratio_range(), Err(RangeError::End { .. })));
     }
 }

@@ -17,7 +17,7 @@ mod upgrade;
 mod validity;
 mod window;
 
-pub use claim::{CellChoice, Claim, Expectation, Range};
+pub use claim::{CellChoice, Claim, Expectation, Range, RangeError};
 pub use folder::{FolderError, Records, SessionFolder};
 pub use image::{ImageChange, ImageFacts, ImageLock, ImageParts, Part, PartValue, image_changes};
 pub use machine::{Cpu, Gpu, Machine};

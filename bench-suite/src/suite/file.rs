@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use protocol::{Model, Steps, Task, Variant};
+use record::Claim;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use strict_yaml::{Document, KeyPath, YamlError};
 
 use super::{
-    DeviceKind, MAX_BLOCKS, VERSION, claims::ClaimFile, limits::LimitsFile,
+    DeviceKind, MAX_BLOCKS, VERSION, claims::CellFile, limits::LimitsFile,
     thresholds::ThresholdsFile, validity::ValidityFile,
 };
 
@@ -31,7 +32,7 @@ pub(super) struct SuiteFile {
     pub(super) scenarios: Vec<ScenarioFile>,
     /// What somebody claimed, for a session to judge.
     #[serde(default)]
-    pub(super) claims: Vec<ClaimFile>,
+    pub(super) claims: Vec<Claim<CellFile>>,
 }
 
 /// What holds for every scenario that does not say otherwise.

@@ -6,22 +6,21 @@
 //! refuted by one that does not. The intervals of a claim's k pairs are made at 1 − 0.05 ÷ k, so
 //! that all of them together are right with 95 % (Bonferroni).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use judge::{
-    claims::{ClaimError, ClaimVerdict, Effect, Outcome, Range},
-    compare::{self, Block, CompareError as JudgeError},
+    claims::Outcome,
+    compare::{Block, CompareError as JudgeError, Comparison, Interval, Options, compare},
 };
 use metrics::Metric;
 use protocol::Variant;
-use record::{CellChoice, Claim, Expectation, Record, Session};
+use record::{CellChoice, Claim, Expectation, Range, RangeError, Record, Session};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Options,
     question::{metric, pair},
-    side::Runs,
+    side::{Cell, Runs, Side},
 };
 
 /// A claim with what the session says of it.
@@ -60,6 +59,39 @@ pub struct ClaimCell {
     pub variant: String,
 }
 
+/// A claim, judged by one pair.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ClaimVerdict {
+    /// What it comes to.
+    pub outcome: Outcome,
+    /// Measured treated ÷ baseline; of a value the value.
+    pub measured: Option<f64>,
+    /// Its interval.
+    pub interval: Option<Interval>,
+    /// The claimed range as treated ÷ baseline; of a value as it is.
+    pub claimed: Range,
+    /// Why, one sentence.
+    pub reason: String,
+}
+
+impl ClaimVerdict {
+    fn of(measured: Comparison, claimed: Range) -> Self {
+        Self {
+            outcome: Outcome::of(measured.interval, claimed.min, claimed.max),
+            measured: measured.ratio,
+            interval: measured.interval,
+            claimed,
+            reason: match measured.interval {
+                Some(Interval { lo, hi }) => {
+                    let (min, max) = (Some(lo), Some(hi));
+                    format!("measured {}, claimed {claimed}", Range { min, max })
+                }
+                None => measured.reason,
+            },
+        }
+    }
+}
+
 /// Why a claim cannot be judged.
 #[derive(Debug, thiserror::Error)]
 #[error("the claim \"{statement}\": {problem}")]
@@ -75,27 +107,27 @@ pub struct ClaimsError {
 pub enum ClaimProblem {
     /// Its range means nothing.
     #[error(transparent)]
-    Range(#[from] ClaimError),
-    /// There is no such quantity.
-    #[error("`{metric}` is no quantity; there are: {}", names())]
+    Range(#[from] RangeError),
+    /// There is no such metric.
+    #[error("no metric is named `{metric}`; there are: {}", names())]
     NoQuantity {
         /// As given.
         metric: String,
     },
-    /// It names an axis that there is not.
-    #[error("there is no axis `{axis}`; there are: {}", Variant::AXES.join(", "))]
+    /// There is no such axis.
+    #[error("no axis is named `{axis}`; there are: {}", Variant::AXES.join(", "))]
     NoAxis {
         /// As given.
         axis: String,
     },
     /// An effect without a baseline, or a value with one.
     #[error(
-        "an effect (ratio, saving, increase) is one of `treated` over `baseline`, and a value is \
-         of `treated` alone; give `baseline` for the one and leave it out for the other"
+        "ratio, saving and increase need a `baseline`, and a value has none; add `baseline`, or \
+         leave it out"
     )]
     Baseline,
-    /// Only one side names its image.
-    #[error("one side names an image and the other does not; name both, or neither")]
+    /// Only one cell names its image.
+    #[error("one cell names an image and the other does not; name both, or neither")]
     OneImage,
     /// The two cells are the same.
     #[error("baseline and treated are the same cell; give them different values on one axis")]
@@ -113,59 +145,31 @@ fn names() -> String {
     names.join(", ")
 }
 
-/// What the judge calls the expectation.
-fn effect(expect: Expectation) -> Effect {
-    let range = |range: record::Range| Range {
-        min: range.min,
-        max: range.max,
-    };
-    match expect {
-        Expectation::Ratio(given) => Effect::Ratio(range(given)),
-        Expectation::Saving(given) => Effect::Saving(range(given)),
-        Expectation::Increase(given) => Effect::Increase(range(given)),
-        Expectation::Value(given) => Effect::Value(range(given)),
-    }
-}
-
-/// Whether a claim means something, measured or not.
-pub fn check_claim(claim: &Claim) -> Result<(), ClaimProblem> {
-    read(claim).map(|_| ())
-}
-
-fn read(claim: &Claim) -> Result<(&'static Metric, Effect), ClaimProblem> {
+/// Whether a claim means something, measured or not: its metric, and the range as treated ÷
+/// baseline.
+pub fn check_claim(claim: &Claim) -> Result<(&'static Metric, Range), ClaimProblem> {
     let quantity = Metric::named(&claim.metric).ok_or_else(|| ClaimProblem::NoQuantity {
         metric: claim.metric.clone(),
     })?;
-    let effect = effect(claim.expect);
-    effect.ratio_range()?;
-    let sides = || claim.baseline.iter().chain([&claim.treated]);
-    if let Some(axis) = sides()
-        .flat_map(|side| side.axes.keys())
-        .find(|axis| !Variant::AXES.contains(&axis.as_str()))
-    {
+    let range = claim.expect.ratio_range()?;
+    let mut named = claim.baseline.iter().chain([&claim.treated]);
+    if let Some(axis) = named.find_map(|cell| {
+        let mut axes = cell.axes.keys();
+        axes.find(|axis| !Variant::AXES.contains(&axis.as_str()))
+    }) {
         let axis = axis.clone();
         return Err(ClaimProblem::NoAxis { axis });
     }
-    if matches!(effect, Effect::Value(_)) != claim.baseline.is_none() {
-        return Err(ClaimProblem::Baseline);
-    }
-    if let Some(baseline) = &claim.baseline {
-        if baseline.names_an_image() != claim.treated.names_an_image() {
-            return Err(ClaimProblem::OneImage);
+    let is_value = matches!(claim.expect, Expectation::Value(_));
+    match &claim.baseline {
+        Some(_) if is_value => Err(ClaimProblem::Baseline),
+        None if !is_value => Err(ClaimProblem::Baseline),
+        Some(baseline) if baseline.names_an_image() != claim.treated.names_an_image() => {
+            Err(ClaimProblem::OneImage)
         }
-        if *baseline == claim.treated {
-            return Err(ClaimProblem::NoTreatment);
-        }
+        Some(baseline) if *baseline == claim.treated => Err(ClaimProblem::NoTreatment),
+        _ => Ok((quantity, range)),
     }
-    Ok((quantity, effect))
-}
-
-/// One cell of the session with its runs.
-struct Measured<'a> {
-    first: &'a Record,
-    libtorch: Option<&'a str>,
-    axes: BTreeMap<String, String>,
-    runs: Runs<'a>,
 }
 
 /// Judges every claim by the runs of one session.
@@ -186,70 +190,75 @@ pub fn judge_claims(
         .collect()
 }
 
+/// One cell of the session with its runs.
+struct Measured<'a> {
+    cell: Cell,
+    first: &'a Record,
+    libtorch: Option<String>,
+    axes: BTreeMap<String, String>,
+    runs: Runs<'a>,
+}
+
 fn measured<'a>(session: &'a Session, records: &'a [Record]) -> Vec<Measured<'a>> {
-    let mut cells: BTreeMap<_, Measured<'a>> = BTreeMap::new();
-    for run in records {
-        let key = (
-            &run.suite,
-            &run.scenario,
-            run.variant.to_string(),
-            &run.image,
-        );
-        let cell = cells.entry(key).or_insert_with(|| {
-            let facts = session.images.iter().find(|facts| facts.name == run.image);
-            Measured {
-                first: run,
-                libtorch: facts.map(|facts| facts.libtorch_version.as_str()),
-                axes: run.variant.axes(),
-                runs: Runs::new(),
-            }
-        });
-        let newest = cell.runs.entry(run.block).or_insert(run);
-        if run.attempt >= newest.attempt {
-            *newest = run;
+    let images: BTreeSet<&str> = records.iter().map(|run| run.image.as_str()).collect();
+    let sides = images
+        .into_iter()
+        .filter_map(|image| Side::pick(session, records, Some(image)).ok());
+    let mut all = Vec::new();
+    for side in sides {
+        for (cell, runs) in side.cells() {
+            let Some(&first) = runs.values().next() else {
+                continue;
+            };
+            all.push(Measured {
+                cell,
+                first,
+                libtorch: side.origin.libtorch_version.clone(),
+                axes: first.variant.axes(),
+                runs,
+            });
         }
     }
-    cells.into_values().collect()
+    all.sort_by(|a, b| a.cell.cmp(&b.cell));
+    all
 }
 
 fn judge_one(claim: &Claim, cells: &[Measured<'_>]) -> Result<ClaimFound, ClaimProblem> {
-    let (quantity, effect) = read(claim)?;
-    let asked: Vec<&Measured<'_>> = cells.iter().filter(|cell| cell.concerns(claim)).collect();
-    let mut questions: Vec<(Option<&Measured<'_>>, &Measured<'_>, compare::Metric)> = Vec::new();
-    for treated in asked.iter().filter(|cell| cell.fits(&claim.treated)) {
-        let Some(choice) = &claim.baseline else {
-            let of_one = values(quantity, &treated.runs);
-            questions.push((None, treated, metric(quantity, of_one, quantity.threshold)));
-            continue;
-        };
-        for baseline in asked.iter().filter(|cell| cell.fits(choice)) {
-            if baseline.is_partner_of(treated, choice, &claim.treated) {
-                let blocks = pair(quantity, &baseline.runs, &treated.runs);
-                let blocks = blocks.into_values().collect();
-                questions.push((
-                    Some(baseline),
-                    treated,
-                    metric(quantity, blocks, quantity.threshold),
-                ));
-            }
+    let (quantity, range) = check_claim(claim)?;
+    let concerned: Vec<&Measured<'_>> = cells
+        .iter()
+        .filter(|cell| claim.concerns(&cell.cell.scenario, cell.first.model, cell.first.task))
+        .collect();
+    let mut questions = Vec::new();
+    for treated in concerned.iter().filter(|cell| cell.fits(&claim.treated)) {
+        match &claim.baseline {
+            None => questions.push((None, treated, values(quantity, &treated.runs))),
+            Some(choice) => questions.extend(
+                concerned
+                    .iter()
+                    .filter(|cell| cell.fits(choice))
+                    .filter(|cell| cell.is_partner_of(treated, choice, &claim.treated))
+                    .map(|cell| {
+                        let blocks = pair(quantity, &cell.runs, &treated.runs);
+                        (Some(cell), treated, blocks.into_values().collect())
+                    }),
+            ),
         }
     }
     // Where no block yields the metric on both sides, nothing was measured.
-    questions.retain(|(_, _, metric)| {
-        let mut blocks = metric.blocks.iter();
-        blocks.any(|block| block.base.is_some() && block.head.is_some())
-    });
-    let mut options = Options::default().statistics;
+    let both = |block: &Block| block.base.is_some() && block.head.is_some();
+    questions.retain(|(_, _, blocks)| blocks.iter().any(both));
+    let mut options = Options::default();
     options.confidence = 1.0 - (1.0 - options.confidence) / questions.len().max(1) as f64;
     let mut pairs = Vec::new();
-    for (baseline, treated, metric) in questions {
-        let comparison = compare::compare(&metric, &options)?;
+    for (baseline, treated, blocks) in questions {
+        let measured = compare(&metric(quantity, blocks, quantity.threshold), &options)?;
         pairs.push(ClaimPair {
-            suite: treated.first.suite.clone(),
-            scenario: treated.first.scenario.clone(),
-            baseline: baseline.map(Measured::name),
+            suite: treated.cell.suite.clone(),
+            scenario: treated.cell.scenario.clone(),
+            baseline: baseline.map(|cell| cell.name()),
             treated: treated.name(),
-            verdict: effect.judge(&comparison)?,
+            verdict: ClaimVerdict::of(measured, range),
         });
     }
     Ok(ClaimFound {
@@ -284,45 +293,21 @@ impl Measured<'_> {
     fn name(&self) -> ClaimCell {
         ClaimCell {
             image: self.first.image.clone(),
-            variant: self.first.variant.to_string(),
+            variant: self.cell.variant.clone(),
         }
     }
 
-    /// Whether the claim is about the cell's scenario, model and task.
-    fn concerns(&self, claim: &Claim) -> bool {
-        let Record {
-            scenario,
-            model,
-            task,
-            ..
-        } = self.first;
-        (claim.scenarios.is_empty() || claim.scenarios.contains(scenario))
-            && (claim.models.is_empty() || claim.models.contains(model))
-            && claim.task.is_none_or(|asked| asked == *task)
-    }
-
     fn fits(&self, choice: &CellChoice) -> bool {
-        let mut wanted = choice.axes.iter();
-        choice
-            .image
-            .as_ref()
-            .is_none_or(|image| *image == self.first.image)
-            && choice.fits_libtorch(self.libtorch)
-            && wanted.all(|(axis, value)| self.axes.get(axis) == Some(value))
+        choice.fits_image(&self.first.image, self.libtorch.as_deref())
+            && choice.fits_axes(&self.axes)
     }
 
-    /// Whether the two differ in nothing but what the choices name.
+    /// Whether the two differ in something, and in nothing but what the choices name.
     fn is_partner_of(&self, treated: &Self, own: &CellChoice, other: &CellChoice) -> bool {
-        let others = |cell: &Self| {
-            let mut axes = cell.axes.clone();
-            axes.retain(|axis, _| !own.axes.contains_key(axis) && !other.axes.contains_key(axis));
-            axes
-        };
-        let (a, b) = (self.first, treated.first);
-        let same_image = a.image == b.image;
-        (&a.suite, &a.scenario) == (&b.suite, &b.scenario)
+        let same_image = self.first.image == treated.first.image;
+        (&self.cell.suite, &self.cell.scenario) == (&treated.cell.suite, &treated.cell.scenario)
             && (same_image || own.names_an_image())
             && !(same_image && self.axes == treated.axes)
-            && others(self) == others(treated)
+            && own.alike(&self.axes, other, &treated.axes)
     }
 }

@@ -15,7 +15,8 @@ mod session;
 mod side;
 
 pub use claims::{
-    ClaimCell, ClaimFound, ClaimPair, ClaimProblem, ClaimsError, check_claim, judge_claims,
+    ClaimCell, ClaimFound, ClaimPair, ClaimProblem, ClaimVerdict, ClaimsError, check_claim,
+    judge_claims,
 };
 pub use compare::{
     CellVerdicts, CompareError, Options, QuantityVerdict, VERSION, Verdicts, Warning, compare,

@@ -301,8 +301,8 @@ fn not_measured(claim: &Claim) -> String {
 
 #[cfg(test)]
 mod tests {
-    use judge::{claims::ClaimVerdict, compare::Interval};
-    use verdict::ClaimCell;
+    use judge::compare::Interval;
+    use verdict::{ClaimCell, ClaimVerdict};
 
     use super::*;
 
@@ -323,7 +323,7 @@ mod tests {
                     lo: measured,
                     hi: measured,
                 }),
-                claimed: judge::claims::Range::default(),
+                claimed: Range::default(),
                 reason: String::new(),
             },
         };
@@ -390,7 +390,7 @@ mod tests {
                     outcome: Outcome::Holds,
                     measured: Some(0.6),
                     interval: Some(Interval { lo: 0.55, hi: 0.65 }),
-                    claimed: judge::claims::Range::default(),
+                    claimed: Range::default(),
                     reason: String::new(),
                 },
             };

@@ -1,6 +1,6 @@
 //! The examples of `docs/statistics.md`, digit for digit.
 
-use judge::claims::{Effect, Outcome, Range};
+use judge::claims::Outcome;
 use judge::compare::{Block, Direction, Kind, Metric, Options, Verdict, compare};
 use judge::family::q_values;
 use judge::sequential::spent;
@@ -69,13 +69,10 @@ fn a_claim_by_hand() {
     };
     let measured = compare(&metric, &Options::default()).unwrap();
     check(measured.ratio.unwrap(), 0.554_04);
-    let judge = |min, max| {
-        let (min, max) = (Some(min), Some(max));
-        let claim = Effect::Saving(Range { min, max });
-        claim.judge(&measured).unwrap().outcome
-    };
-    assert_eq!(judge(0.3, 0.5), Outcome::Holds);
-    assert_eq!(judge(0.5, 0.6), Outcome::Refuted);
+    // Savings of 30 to 50 % and of 50 to 60 %, as ratios.
+    let judge = |min, max| Outcome::of(measured.interval, Some(min), Some(max));
+    assert_eq!(judge(0.5, 0.7), Outcome::Holds);
+    assert_eq!(judge(0.4, 0.5), Outcome::Refuted);
 }
 
 const TEN_DAYS: [f64; 10] = [
