@@ -37,3 +37,16 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
         None => upper,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::median;
+
+    #[test]
+    fn medians_by_hand() {
+        assert_eq!(median([]), None);
+        assert_eq!(median([3.0]), Some(3.0));
+        assert_eq!(median([10.0, 1.0, 3.0]), Some(3.0));
+        assert_eq!(median([10.0, 1.0, 3.0, 2.0]), Some(2.5));
+    }
+}

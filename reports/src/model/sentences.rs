@@ -1,12 +1,13 @@
 //! The top of a report: what was found, in plain sentences. Descriptive only; whether a
 //! difference is one is the judge's business.
 
+use judge::median;
 use metrics::catalogue;
 use std::collections::BTreeSet;
 
 use protocol::{Device, Task};
 
-use super::{Group, SessionSummary, View, spread::median};
+use super::{Group, SessionSummary, View};
 use crate::{
     columns::cpu_share,
     format::{self, plural},

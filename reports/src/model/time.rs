@@ -1,11 +1,12 @@
 //! Where the time of a run goes besides its measured steps.
 
+use judge::median;
 use protocol::Phase;
 use record::Record;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Spread, spread::median};
+use super::Spread;
 
 /// Medians over a cell's successful runs, in seconds, in the order in which they pass.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
