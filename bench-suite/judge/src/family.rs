@@ -5,7 +5,7 @@
 //! on average. It holds for independent and for positively dependent metrics (Benjamini
 //! and Yekutieli 2001), as those of one session are.
 
-use crate::compare::{CompareError, Comparison, Method, Metric, Options, compare, decide};
+use crate::compare::{CompareError, Comparison, Measurement, Method, Options, compare, decide};
 
 /// What of a family could not be judged.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -24,7 +24,10 @@ pub struct FamilyError {
 ///
 /// # Errors
 /// The first metric that [`compare`] refuses, with its position.
-pub fn judge_all(metrics: &[Metric], options: &Options) -> Result<Vec<Comparison>, FamilyError> {
+pub fn judge_all(
+    metrics: &[Measurement],
+    options: &Options,
+) -> Result<Vec<Comparison>, FamilyError> {
     let mut judged = metrics
         .iter()
         .enumerate()

@@ -12,7 +12,7 @@
 //! The interval of each look is widened in the same way, so that *unchanged*, too, may be
 //! said at the first look that shows it.
 
-use crate::compare::{Comparison, Metric, Options, Verdict};
+use crate::compare::{Comparison, Measurement, Options, Verdict};
 use crate::family::{FamilyError, judge_all};
 
 /// Blocks before the first look: with fewer, noise itself is hardly known.
@@ -95,7 +95,7 @@ impl Sequential {
     pub fn look(
         &mut self,
         fraction: f64,
-        metrics: &[Metric],
+        metrics: &[Measurement],
     ) -> Result<Vec<Comparison>, SequentialError> {
         if !(fraction > self.fraction && fraction <= 1.0) {
             return Err(SequentialError::Fraction {
@@ -140,8 +140,8 @@ mod tests {
     use super::*;
     use crate::compare::{Block, Direction, Kind};
 
-    fn metric(pairs: &[(f64, f64)]) -> Metric {
-        Metric {
+    fn metric(pairs: &[(f64, f64)]) -> Measurement {
+        Measurement {
             blocks: pairs.iter().map(|&(b, h)| Block::pair(b, h)).collect(),
             direction: Direction::LowerIsBetter,
             kind: Kind::TimeLike,

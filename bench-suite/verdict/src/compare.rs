@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use judge::{
-    compare::{Comparison, Role, Verdict},
+    compare::{BaseOrHead, Comparison, Verdict},
     family::FamilyError,
     median,
     sequential::SequentialError,
@@ -175,7 +175,7 @@ pub struct QuantityVerdict {
     /// The side on which no run yielded the quantity, while one did on the other: there is nothing
     /// to compare, and no further block would help.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub not_measured_in: Option<Role>,
+    pub not_measured_in: Option<BaseOrHead>,
     /// What the judge says.
     pub comparison: Comparison,
 }
@@ -337,8 +337,8 @@ fn answered(question: &Question<'_>, mut comparison: Comparison) -> QuantityVerd
     let base = median(blocks.values().filter_map(|block| block.base));
     let head = median(blocks.values().filter_map(|block| block.head));
     let not_measured_in = match (base, head) {
-        (Some(_), None) => Some(Role::Head),
-        (None, Some(_)) => Some(Role::Base),
+        (Some(_), None) => Some(BaseOrHead::Head),
+        (None, Some(_)) => Some(BaseOrHead::Base),
         _ => None,
     };
     if let Some(role) = not_measured_in {

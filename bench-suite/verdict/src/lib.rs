@@ -23,6 +23,6 @@ pub use compare::{
 };
 pub use failures::{FailedRuns, Failures};
 pub use gate::{FailOn, Gate};
-pub use judge::compare::Role;
+pub use judge::compare::BaseOrHead;
 pub use session::{SessionError, compare_session};
 pub use side::{Origin, Side, SideError};

@@ -30,7 +30,7 @@ pub(crate) struct Question<'a> {
 
 impl Question<'_> {
     /// The question with its first `blocks` blocks; `None`: with all.
-    fn metric(&self, blocks: Option<u32>) -> compare::Metric {
+    fn metric(&self, blocks: Option<u32>) -> compare::Measurement {
         let seen = self
             .blocks
             .iter()
@@ -62,8 +62,12 @@ pub(crate) fn pair(quantity: &Metric, base: &Runs<'_>, head: &Runs<'_>) -> Block
 }
 
 /// A question as the judge takes it.
-pub(crate) fn metric(quantity: &Metric, blocks: Vec<Block>, threshold: f64) -> compare::Metric {
-    compare::Metric {
+pub(crate) fn metric(
+    quantity: &Metric,
+    blocks: Vec<Block>,
+    threshold: f64,
+) -> compare::Measurement {
+    compare::Measurement {
         blocks,
         direction: quantity.direction,
         kind: quantity.kind,
@@ -78,7 +82,7 @@ pub(crate) fn judge_questions(
     looks: &[Look],
     options: &Options,
 ) -> Result<Vec<Comparison>, CompareError> {
-    let metrics = |blocks| -> Vec<compare::Metric> {
+    let metrics = |blocks| -> Vec<compare::Measurement> {
         let metrics = questions.iter().map(|question| question.metric(blocks));
         metrics.collect()
     };

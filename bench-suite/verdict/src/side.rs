@@ -257,8 +257,8 @@ impl<'a> Side<'a> {
     /// Session, image and suites, for an error.
     pub(crate) fn contents(&self) -> String {
         let suites = self.runs.iter().map(|run| run.suite.as_str());
-        let suites: Vec<&str> = BTreeSet::from_iter(suites).into_iter().collect();
-        format!("{} has {}", self.origin, suites.join(", "))
+        let suites: BTreeSet<&str> = suites.collect();
+        format!("{} has {}", self.origin, Vec::from_iter(suites).join(", "))
     }
 
     /// Whether a cell is on both sides.

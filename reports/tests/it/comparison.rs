@@ -7,7 +7,8 @@ use reports::{
     text::Style,
 };
 use verdict::{
-    CellVerdicts, FailOn, FailedRuns, Failures, Origin, QuantityVerdict, Role, Verdicts, Warning,
+    BaseOrHead, CellVerdicts, FailOn, FailedRuns, Failures, Origin, QuantityVerdict, Verdicts,
+    Warning,
 };
 
 fn text(verdicts: &Verdicts) -> String {
@@ -240,12 +241,12 @@ fn a_cell_that_works_no_more_is_told_in_every_form() {
 }
 
 /// As the judge leaves a quantity that one side never yielded.
-fn not_measured(name: &str, value: f64, role: Role) -> QuantityVerdict {
+fn not_measured(name: &str, value: f64, role: BaseOrHead) -> QuantityVerdict {
     let mut found = judged(name, (value, value), (1.0, 1.0, 1.0), Verdict::Inconclusive);
     found.not_measured_in = Some(role);
     match role {
-        Role::Base => found.base = None,
-        Role::Head => found.head = None,
+        BaseOrHead::Base => found.base = None,
+        BaseOrHead::Head => found.head = None,
     }
     found.comparison = Comparison {
         ratio: None,
@@ -266,8 +267,8 @@ fn not_measured(name: &str, value: f64, role: Role) -> QuantityVerdict {
 fn metrics_of_one_side_alone_say_where_they_were_not_measured() {
     let names = ["throughput_samples_per_second", "step_p99_seconds"];
     for (role, of_cell, words) in [
-        (Role::Head, failures(0, 5), "not measured in head"),
-        (Role::Base, failures(5, 0), "not measured in base"),
+        (BaseOrHead::Head, failures(0, 5), "not measured in head"),
+        (BaseOrHead::Base, failures(5, 0), "not measured in base"),
     ] {
         let mut verdicts = verdicts();
         verdicts.cells.truncate(1);
@@ -284,7 +285,7 @@ fn metrics_of_one_side_alone_say_where_they_were_not_measured() {
         let xml = junit(&verdicts, FailOn::Regressed).unwrap();
         let lines = annotations(&verdicts, FailOn::Regressed);
         // Where the cell is lost, it stands for its metrics.
-        let single = role == Role::Base;
+        let single = role == BaseOrHead::Base;
         assert_eq!(xml.contains(words), single, "{xml}");
         assert_eq!(lines.contains(words), single, "{lines}");
         for form in [

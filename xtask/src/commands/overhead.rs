@@ -6,7 +6,7 @@ use bench_suite::{
     scratch_run::ScratchRuns,
     session,
 };
-use judge::compare::{Block, Direction, Kind, Metric, Options, Verdict, compare};
+use judge::compare::{Block, Direction, Kind, Measurement, Options, Verdict, compare};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -105,7 +105,7 @@ fn tell(what: &str, plan: &Plan, blocks: Vec<Vec<Block>>, printer: &Printer) -> 
     );
     let mut failing = 0;
     for (cell, blocks) in plan.cells.iter().zip(blocks) {
-        let metric = Metric {
+        let metric = Measurement {
             blocks,
             direction: Direction::HigherIsBetter,
             kind: Kind::TimeLike,

@@ -1,6 +1,6 @@
 //! The bars of a comparison: five blocks, noise as on GPUs.
 
-use judge::compare::{Block, Comparison, Metric, Options, Verdict, compare};
+use judge::compare::{Block, Comparison, Measurement, Options, Verdict, compare};
 use judge::dist::t_two_sided;
 use judge::sequential::{FIRST_LOOK, Sequential, is_look};
 
@@ -8,9 +8,9 @@ use crate::noise::{Shape, blocks, rng};
 use crate::summary::Summary;
 use crate::{percent, pools};
 
-type Draw<'a> = dyn Fn(u64, f64) -> Metric + Sync + 'a;
+type Draw<'a> = dyn Fn(u64, f64) -> Measurement + Sync + 'a;
 
-fn judge(metric: &Metric, options: &Options) -> Comparison {
+fn judge(metric: &Measurement, options: &Options) -> Comparison {
     compare(metric, options).unwrap_or_else(|error| panic!("a simulated metric: {error}"))
 }
 
@@ -19,7 +19,7 @@ fn changed(verdict: Verdict) -> bool {
 }
 
 /// Welch's t on the raw values at 0.05, the rule to beat.
-fn welch(metric: &Metric) -> bool {
+fn welch(metric: &Measurement) -> bool {
     let moments = |pick: fn(&Block) -> Option<f64>| {
         let values: Vec<f64> = metric.blocks.iter().filter_map(pick).collect();
         let n = values.len() as f64;
@@ -68,7 +68,7 @@ fn row(noise: &str, repeats: u64, draw: &Draw, summary: &mut Summary) {
     let options = Options::default();
     for threshold in [0.0, 0.005] {
         let judged = |i: u64, ratio: f64| {
-            let metric = Metric {
+            let metric = Measurement {
                 threshold,
                 ..draw(i, ratio)
             };
@@ -119,7 +119,7 @@ fn curve(repeats: u64, draw: &Draw) {
         };
         let share = |ratio: f64| {
             percent(repeats, |i| {
-                let metric = Metric {
+                let metric = Measurement {
                     threshold: 0.0,
                     ..draw(i, ratio)
                 };

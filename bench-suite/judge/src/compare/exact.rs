@@ -1,6 +1,6 @@
 //! Memory that repeats to the byte is compared to the byte.
 
-use super::types::{Comparison, Interval, Method, Metric, Verdict};
+use super::types::{Comparison, Interval, Measurement, Method, Verdict};
 
 /// Judges the pairs exactly if each side repeats one value; `None` if it does not, or if
 /// a single block leaves open whether it would.
@@ -10,7 +10,7 @@ use super::types::{Comparison, Interval, Method, Metric, Verdict};
 )]
 pub(super) fn judge(
     pairs: &[(f64, f64)],
-    metric: &Metric,
+    metric: &Measurement,
     blank: &Comparison,
 ) -> Option<Comparison> {
     let (&(base, head), rest) = pairs.split_first()?;

@@ -13,8 +13,8 @@ mod types;
 
 use statistic::Estimate;
 pub use types::{
-    Block, CompareError, Comparison, Direction, Interval, Kind, Method, Metric, Options, Role,
-    Verdict,
+    BaseOrHead, Block, CompareError, Comparison, Direction, Interval, Kind, Measurement, Method,
+    Options, Verdict,
 };
 
 /// Judges one metric on its own.
@@ -26,7 +26,7 @@ pub use types::{
 /// # Errors
 /// [`CompareError`] for values that are not finite or below 0 and for settings out of
 /// range. Zero or one block is no error: the verdict is *inconclusive*.
-pub fn compare(metric: &Metric, options: &Options) -> Result<Comparison, CompareError> {
+pub fn compare(metric: &Measurement, options: &Options) -> Result<Comparison, CompareError> {
     check_settings(metric, options)?;
     let (pairs, dropped) = usable_pairs(&metric.blocks)?;
     let mut blank = Comparison {
@@ -111,13 +111,16 @@ type Pairs = Vec<(f64, f64)>;
 fn usable_pairs(blocks: &[Block]) -> Result<(Pairs, usize), CompareError> {
     let mut pairs = Vec::with_capacity(blocks.len());
     for (block, values) in blocks.iter().enumerate() {
-        for (role, value) in [(Role::Base, values.base), (Role::Head, values.head)] {
+        for (side, value) in [
+            (BaseOrHead::Base, values.base),
+            (BaseOrHead::Head, values.head),
+        ] {
             match value {
                 Some(value) if !value.is_finite() => {
-                    return Err(CompareError::NotFinite { block, role, value });
+                    return Err(CompareError::NotFinite { block, side, value });
                 }
                 Some(value) if value < 0.0 => {
-                    return Err(CompareError::Negative { block, role, value });
+                    return Err(CompareError::Negative { block, side, value });
                 }
                 _ => {}
             }
@@ -130,7 +133,7 @@ fn usable_pairs(blocks: &[Block]) -> Result<(Pairs, usize), CompareError> {
     Ok((pairs, dropped))
 }
 
-fn check_settings(metric: &Metric, options: &Options) -> Result<(), CompareError> {
+fn check_settings(metric: &Measurement, options: &Options) -> Result<(), CompareError> {
     let open_unit = "a number between 0 and 1";
     let settings = [
         ("confidence", options.confidence, open_unit),

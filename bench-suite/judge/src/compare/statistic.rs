@@ -66,7 +66,7 @@ impl Estimate {
 
 /// What this many blocks leave; one block shows no noise.
 pub(super) fn degrees_of_freedom(blocks: usize) -> Option<f64> {
-    (blocks > 1).then(|| blocks as f64 - 1.0)
+    (blocks > 1).then_some(blocks as f64 - 1.0)
 }
 
 /// The ratio with this logarithm; the largest there is where it is larger, since infinity has no

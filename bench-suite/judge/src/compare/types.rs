@@ -46,7 +46,7 @@ impl Block {
 
 /// One metric of one pair of cells, ready to be judged.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Metric {
+pub struct Measurement {
     /// The blocks, in any order.
     pub blocks: Vec<Block>,
     /// Which way the metric improves.
@@ -205,17 +205,17 @@ pub struct Comparison {
     pub reason: String,
 }
 
-/// What a cell is in a comparison.
+/// A side of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Role {
+pub enum BaseOrHead {
     /// What is compared against.
     Base,
     /// What is compared.
     Head,
 }
 
-impl std::fmt::Display for Role {
+impl std::fmt::Display for BaseOrHead {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Base => "base",
@@ -229,27 +229,27 @@ impl std::fmt::Display for Role {
 pub enum CompareError {
     /// NaN or infinite.
     #[error(
-        "block {block}, {role}: the value is {value}, expected a finite number; \
+        "block {block}, {side}: the value is {value}, expected a finite number; \
          leave the value out if the run did not yield the metric"
     )]
     NotFinite {
-        /// Position in [`Metric::blocks`], from 0.
+        /// Position in [`Measurement::blocks`], from 0.
         block: usize,
-        /// Which cell.
-        role: Role,
+        /// Which side.
+        side: BaseOrHead,
         /// The value.
         value: f64,
     },
     /// Below zero.
     #[error(
-        "block {block}, {role}: the value is {value}, expected at least 0; \
+        "block {block}, {side}: the value is {value}, expected at least 0; \
          a ratio says nothing about a metric that can be negative"
     )]
     Negative {
-        /// Position in [`Metric::blocks`], from 0.
+        /// Position in [`Measurement::blocks`], from 0.
         block: usize,
-        /// Which cell.
-        role: Role,
+        /// Which side.
+        side: BaseOrHead,
         /// The value.
         value: f64,
     },

@@ -1,7 +1,7 @@
 //! The bars in small, with fixed seeds. The bounds leave three binomial standard errors
 //! to the bar asked for, or are the bar itself; `cargo bench -p judge` measures them in full.
 
-use judge::compare::{Metric, Options, Verdict, compare};
+use judge::compare::{Measurement, Options, Verdict, compare};
 use judge::family::judge_all;
 use judge::median;
 use judge::sequential::{FIRST_LOOK, Sequential, is_look};
@@ -25,7 +25,7 @@ fn changed(verdict: Verdict) -> bool {
 #[track_caller]
 fn check_compare(drift: f64, threshold: f64) {
     let judged = |i: u64, ratio: f64| {
-        let metric = Metric {
+        let metric = Measurement {
             threshold,
             ..blocks(&mut rng(100, i), 5, ratio, Shape::of(i), drift)
         };
@@ -78,7 +78,7 @@ fn a_family_keeps_its_false_discovery_rate() {
     let mut detected = 0;
     for i in 0..300 {
         let mut rng = rng(102, i);
-        let metrics: Vec<Metric> = (0..20)
+        let metrics: Vec<Measurement> = (0..20)
             .map(|m| {
                 let ratio = if m < 4 { 1.04 } else { 1.0 };
                 let mut metric = blocks(&mut rng, 8, ratio, Shape::of(m), 0.0);

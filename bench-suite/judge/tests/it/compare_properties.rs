@@ -1,6 +1,6 @@
 //! What must hold for any comparison, whatever the values.
 
-use judge::compare::{Block, Direction, Kind, Metric, Options, Verdict, compare};
+use judge::compare::{Block, Direction, Kind, Measurement, Options, Verdict, compare};
 use judge::family::q_values;
 use proptest::prelude::*;
 
@@ -32,8 +32,8 @@ fn close_blocks() -> impl Strategy<Value = Vec<Block>> {
         })
 }
 
-fn metric(blocks: Vec<Block>, kind: Kind) -> Metric {
-    Metric {
+fn metric(blocks: Vec<Block>, kind: Kind) -> Measurement {
+    Measurement {
         blocks,
         direction: Direction::LowerIsBetter,
         kind,
@@ -110,7 +110,7 @@ proptest! {
     #[test]
     fn direction_only_names_the_change(blocks in close_blocks()) {
         let lower = metric(blocks, Kind::TimeLike);
-        let higher = Metric { direction: Direction::HigherIsBetter, ..lower.clone() };
+        let higher = Measurement { direction: Direction::HigherIsBetter, ..lower.clone() };
         let options = Options::default();
         prop_assert_eq!(
             compare(&lower, &options).unwrap().verdict,
@@ -140,7 +140,7 @@ proptest! {
         threshold in any::<f64>(),
     ) {
         let blocks = pairs.iter().map(|&(b, h)| Block::pair(b, h)).collect();
-        let metric = Metric { threshold, ..metric(blocks, kind) };
+        let metric = Measurement { threshold, ..metric(blocks, kind) };
         if let Ok(judged) = compare(&metric, &Options::default()) {
             let json = serde_json::to_string(&judged).unwrap();
             let back: judge::compare::Comparison = serde_json::from_str(&json).unwrap();

@@ -1,6 +1,6 @@
 //! Seeded noise for the bars and the tests: heavy tails, outliers, autocorrelation.
 
-use judge::compare::{Block, Direction, Kind, Metric};
+use judge::compare::{Block, Direction, Kind, Measurement};
 use judge::trend::Point;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -149,7 +149,7 @@ pub(crate) fn blocks(
     ratio: f64,
     shape: Shape,
     drift: f64,
-) -> Metric {
+) -> Measurement {
     let cv = gpu_noise(rng);
     let blocks = (0..blocks)
         .map(|_| {
@@ -158,7 +158,7 @@ pub(crate) fn blocks(
             Block::pair(run(1.0), run(ratio))
         })
         .collect();
-    Metric {
+    Measurement {
         blocks,
         direction: Direction::LowerIsBetter,
         kind: Kind::TimeLike,

@@ -1,7 +1,7 @@
 //! The examples of `docs/statistics.md`, digit for digit.
 
 use judge::claims::Outcome;
-use judge::compare::{Block, Direction, Kind, Metric, Options, Verdict, compare};
+use judge::compare::{Block, Direction, Kind, Measurement, Options, Verdict, compare};
 use judge::family::q_values;
 use judge::sequential::spent;
 use judge::trend::{Point, TrendOptions, change_points, staleness};
@@ -15,7 +15,7 @@ fn check(got: f64, expect: f64) {
     );
 }
 
-fn step_seconds() -> Metric {
+fn step_seconds() -> Measurement {
     let pairs = [
         (100.0, 103.0),
         (102.0, 104.0),
@@ -23,7 +23,7 @@ fn step_seconds() -> Metric {
         (99.0, 101.0),
         (103.0, 106.0),
     ];
-    Metric {
+    Measurement {
         blocks: pairs.map(|(base, head)| Block::pair(base, head)).to_vec(),
         direction: Direction::LowerIsBetter,
         kind: Kind::TimeLike,
@@ -61,7 +61,7 @@ fn spending_by_hand() {
 
 #[test]
 fn a_claim_by_hand() {
-    let metric = Metric {
+    let metric = Measurement {
         blocks: vec![Block::pair(5736.0, 3178.0); 5],
         direction: Direction::LowerIsBetter,
         kind: Kind::MemoryLike,

@@ -2,7 +2,7 @@
 
 use judge::compare::Verdict;
 use record::{Outcome, Reason, Record};
-use verdict::{FailOn, Gate, Options, Role, Side, Verdicts, compare};
+use verdict::{BaseOrHead, FailOn, Gate, Options, Side, Verdicts, compare};
 
 use crate::support::{Runs, records, runs, session};
 
@@ -72,8 +72,8 @@ fn a_cell_that_fails_on_both_sides_or_in_the_base_alone_is_no_loss() {
 #[test]
 fn a_metric_of_one_side_alone_says_so_and_asks_for_no_more_blocks() {
     for (base, head, role) in [
-        (runs(100.0, 1000), every(), Role::Head),
-        (every(), runs(100.0, 1000), Role::Base),
+        (runs(100.0, 1000), every(), BaseOrHead::Head),
+        (every(), runs(100.0, 1000), BaseOrHead::Base),
     ] {
         let verdicts = judged(&base, &head, |_| ());
         let metrics = &verdicts.cells[0].quantities;
