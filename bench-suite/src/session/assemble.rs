@@ -52,18 +52,12 @@ pub(super) fn record(pieces: Pieces<'_>) -> Record {
         _ => None,
     };
     if outcome.is_ok() {
-        let checked = match &metrics {
+        outcome = match &metrics {
             Some(metrics) => invariants::check(&order.asked, &results, metrics, &execution.monitor)
                 .and_then(|()| right_gpu(session, order, &results)),
             None => Err("the run ended well, but told no metrics".to_owned()),
-        };
-        if let Err(message) = checked {
-            outcome = Outcome::Failed {
-                reason: Reason::Invalid,
-                stage: Stage::Validate,
-                message,
-            };
         }
+        .map_or_else(invalid, |()| Outcome::Ok);
     }
     let limits = execution.validity.limits.clone().unwrap_or_default();
     let contaminated = validity::contamination(
@@ -111,6 +105,14 @@ pub(super) fn record(pieces: Pieces<'_>) -> Record {
         log,
         shortage: left.and_then(|memory| memory.shortage),
         notes: execution.notes,
+    }
+}
+
+fn invalid(message: String) -> Outcome {
+    Outcome::Failed {
+        reason: Reason::Invalid,
+        stage: Stage::Validate,
+        message,
     }
 }
 

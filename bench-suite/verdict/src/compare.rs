@@ -236,10 +236,9 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
         return Err(CompareError::UnknownQuantity { name: name.clone() });
     }
     let (base_cells, head_cells) = (base.cells(), head.cells());
-    let common: Vec<(&Cell, &Runs<'_>, &Runs<'_>)> = base_cells
-        .iter()
-        .filter_map(|(cell, runs)| Some((cell, runs, head_cells.get(cell)?)))
-        .collect();
+    let in_both = |(cell, runs)| Some((cell, runs, head_cells.get(cell)?));
+    let common: Vec<(&Cell, &Runs<'_>, &Runs<'_>)> =
+        base_cells.iter().filter_map(in_both).collect();
     if common.is_empty() {
         return Err(CompareError::NothingInCommon {
             base: base.contents(),
@@ -267,10 +266,9 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
     for (cell_index, (cell, base_runs, head_runs)) in common.iter().enumerate() {
         for quantity in Metric::compared() {
             let blocks = pair(quantity, base_runs, head_runs);
-            if blocks
-                .values()
-                .any(|block| block.base.is_some() || block.head.is_some())
-            {
+            let is_known =
+                |block: &judge::compare::Block| block.base.is_some() || block.head.is_some();
+            if blocks.values().any(is_known) {
                 questions.push(Question {
                     cell,
                     cell_index,

@@ -156,11 +156,8 @@ fn take_out(
         let size_bytes = fs::metadata(&path).map_err(at(&path))?.len();
         Ok((name, size_bytes))
     };
-    let libraries = found
-        .libraries
-        .into_iter()
-        .map(size)
-        .collect::<Result<_>>()?;
+    let libraries = found.libraries.into_iter().map(size);
+    let libraries = libraries.collect::<Result<_>>()?;
     let beside = files.names_in(&packages).unwrap_or_default();
     Ok(Taken {
         version,

@@ -21,7 +21,7 @@ use crate::{
     models,
     nn::Placement,
     results::Results,
-    stopwatch::{Inside, StepWatch},
+    stopwatch::{Inside, Lap, StepWatch},
     training::{Captured, Feed, Observer, StepLog, Work},
 };
 
@@ -233,17 +233,7 @@ impl<'a, W: Write> Run<'a, W> {
         if bench.lengths.is_none() {
             check_falling(&steps)?;
         }
-        for (index, lap) in (0..).zip(watch.laps()?) {
-            let place = (first + index) as usize;
-            self.results.write(&Event::Step(Step {
-                index,
-                seconds: lap.seconds,
-                loss: losses.get(place).copied(),
-                sequence_length: bench.lengths.map(|lengths| lengths.measured(index)),
-                skipped: skips.get(place).is_some_and(|&skips| skips > 0.0),
-                parts: lap.parts,
-            }))?;
-        }
+        self.write_steps(bench.lengths, &watch.laps()?, &losses, &skips)?;
         let samples = file.variant.effective_batch() * u64::from(file.steps.measured);
         Ok(Summary {
             parameters: bench.work.parameters().count(),
@@ -267,6 +257,28 @@ impl<'a, W: Write> Run<'a, W> {
             },
             scaler: self.scaler_state(bench, &skips)?,
         })
+    }
+
+    /// Writes the measured steps, whose losses and skips stand behind those of warm-up.
+    fn write_steps(
+        &mut self,
+        lengths: Option<Lengths>,
+        laps: &[Lap],
+        losses: &[f64],
+        skips: &[f64],
+    ) -> Result<(), Error> {
+        for (index, lap) in (0..).zip(laps) {
+            let place = (self.first_measured() + index) as usize;
+            self.results.write(&Event::Step(Step {
+                index,
+                seconds: lap.seconds,
+                loss: losses.get(place).copied(),
+                sequence_length: lengths.map(|lengths| lengths.measured(index)),
+                skipped: skips.get(place).is_some_and(|&skips| skips > 0.0),
+                parts: lap.parts,
+            }))?;
+        }
+        Ok(())
     }
 
     /// Operations for a sample, over the lengths that the measured steps really had.

@@ -156,6 +156,17 @@ fn suite(reference: &str) -> Result<Suite> {
     Ok(suite)
 }
 
+fn why_no_more(found: &Found) -> String {
+    match (&found.problem, found.reached_most) {
+        (Some(problem), _) => problem.lines().next().unwrap_or_default().to_owned(),
+        (None, true) => "--most was reached".to_owned(),
+        (None, false) => found.too_large_batch.map_or_else(
+            || "out of memory".to_owned(),
+            |batch| format!("out of memory at {batch}"),
+        ),
+    }
+}
+
 fn tell(
     question: &Question<'_>,
     found: &[Found],
@@ -194,14 +205,6 @@ fn tell(
             .attempts
             .iter()
             .find(|attempt| Some(attempt.batch) == batch && attempt.outcome.is_ok());
-        let why = match (&one.problem, one.reached_most) {
-            (Some(problem), _) => problem.lines().next().unwrap_or_default().to_owned(),
-            (None, true) => "--most was reached".to_owned(),
-            (None, false) => one.too_large_batch.map_or_else(
-                || "out of memory".to_owned(),
-                |batch| format!("out of memory at {batch}"),
-            ),
-        };
         all.add_row([
             one.image.clone(),
             one.scenario.clone(),
@@ -210,7 +213,7 @@ fn tell(
             size(best.and_then(|attempt| attempt.peak_bytes)),
             best.and_then(|attempt| attempt.throughput_samples_per_second)
                 .map_or_else(|| "–".to_owned(), |speed| format!("{speed:.1}")),
-            why,
+            why_no_more(one),
         ]);
     }
     printer.line(&all.to_string());
