@@ -26,7 +26,7 @@ pub use outcome::{Outcome, Reason, Stage};
 pub use parts::MemoryParts;
 pub use run::{HarnessCost, Isolation, Metrics, Record, StepTimes};
 pub use session::{
-    CellPlan, Deciding, EngineFacts, Look, LookEnd, RunPolicy, Session, SidesCompared, Tool,
+    CellPlan, Deciding, EngineFacts, Labels, Look, LookEnd, RunPolicy, Session, SidesCompared, Tool,
 };
 pub use validity::{Before, Validity, ValidityLimits};
 pub use window::{Peaks, Reading, Window};

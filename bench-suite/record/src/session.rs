@@ -52,6 +52,9 @@ pub struct Session {
     /// How runs are carried out.
     #[serde(default)]
     pub policy: RunPolicy,
+    /// What `history add` was told about the session.
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    pub labels: Labels,
     /// What the reader should know, such as why no container was used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -71,6 +74,26 @@ pub struct RunPolicy {
     /// attempted again; how often a contaminated run is repeated stands in its record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine_retries: Option<u32>,
+}
+
+/// What the user says about a session: `history add --branch`, `--revision`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Labels {
+    /// The branch it was measured on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// What was measured, such as a commit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+}
+
+impl Labels {
+    /// Whether nothing is said.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// What measured.

@@ -146,6 +146,7 @@ impl Session {
                 gpus: spec.plan.gpus(),
                 ..spec.policy
             },
+            labels: record::Labels::default(),
             notes: spec.notes,
         };
         folder.write_session(&session)?;

@@ -30,6 +30,7 @@ pub(crate) fn session(name: &str) -> Session {
         claims: Vec::new(),
         deciding: None,
         policy: record::RunPolicy::default(),
+        labels: record::Labels::default(),
         notes: Vec::new(),
     }
 }

@@ -52,6 +52,7 @@ pub(crate) fn session(name: &str, machine: &str) -> Session {
         blocks: 6,
         order_seed: 1,
         policy: record::RunPolicy::default(),
+        labels: record::Labels::default(),
         claims: Vec::new(),
         deciding: None,
         notes: Vec::new(),

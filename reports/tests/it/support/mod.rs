@@ -197,6 +197,7 @@ impl Fake {
             claims: Vec::new(),
             deciding: None,
             policy: record::RunPolicy::default(),
+            labels: record::Labels::default(),
             notes: Vec::new(),
         }
     }
