@@ -1,39 +1,22 @@
 //! Adding a session.
 
-use std::collections::{HashMap, hash_map::Entry};
+use std::{collections::HashMap, path::PathBuf};
 
 use jiff::Timestamp;
 use metrics::Metric;
-use record::{Outcome, Record, Session, SessionFolder};
-use rusqlite::Connection;
+use record::{Labels, Outcome, Record, Records, Session, SessionFolder};
+use rusqlite::{Connection, OptionalExtension};
 
 use crate::{
     History, HistoryError, SeriesKey,
-    agree::{check_same, check_same_run, differ},
-    beside::Beside,
-    fault::Fault,
+    error::Fault,
     key::driver,
-    names::check_name,
-    rows::{BranchRow, PointRow, Row, RunRow, SessionRow, next_id},
-    writer::{Measure, Writer},
+    sessions::check_name,
+    sql::{Measure, cell_id, revision_id, series_id, word},
 };
-
-/// What the user says about a session that its folder does not.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Labels {
-    /// The branch it was measured on.
-    pub branch: Option<String>,
-    /// What was measured, such as a commit. Otherwise it is the commit that Torchgauge, with its
-    /// image specs, was built from; where that is unknown, each image's ID.
-    pub revision: Option<String>,
-}
 
 /// What adding a session did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "facts that say nothing of each other"
-)]
 pub struct Added {
     /// The session's name.
     pub session: String,
@@ -45,316 +28,399 @@ pub struct Added {
     pub failed: usize,
     /// Points that were added.
     pub points: usize,
-    /// Runs that stood in the history already.
-    pub known_runs: usize,
     /// The last line of the records was torn and left out: the writer was cut off, or writes still.
     pub torn: bool,
-    /// Whether every planned run has a record.
-    pub complete: bool,
     /// Whether the history stood like this before, down to the labels.
     pub unchanged: bool,
+    /// The labels that the session has now.
+    pub labels: Labels,
 }
 
 impl History {
     /// Adds a session, or the runs by which it has grown since. Adding it again changes nothing.
+    /// Labels are kept in the session's folder as well.
     ///
     /// When this returns, what was added is on the disk; when it fails or the process is killed,
     /// the history is as it was before.
     pub fn add(&self, folder: &SessionFolder, labels: &Labels) -> Result<Added, HistoryError> {
-        self.add_watched(folder, labels, &mut |_, _| ())
+        let source = Source::read(folder)?;
+        let added = self.write("add a session", |connection| {
+            source.add_to(connection, labels)
+        })?;
+        source.keep_labels(&added.labels);
+        Ok(added)
+    }
+}
+
+/// What a session's folder holds.
+pub(crate) struct Source {
+    pub(crate) folder: PathBuf,
+    pub(crate) session: Session,
+    records: Records,
+}
+
+impl Source {
+    pub(crate) fn read(folder: &SessionFolder) -> Result<Self, HistoryError> {
+        let path = std::path::absolute(folder.path()).map_err(|source| HistoryError::Read {
+            path: folder.path().to_owned(),
+            source,
+        })?;
+        let source = Self {
+            folder: path,
+            session: folder.read_session()?,
+            records: folder.read_records()?,
+        };
+        source.check().map_err(|message| HistoryError::Session {
+            path: folder.path().to_owned(),
+            message,
+        })?;
+        Ok(source)
     }
 
-    /// As [`History::add`]; `progress` hears runs done and runs in all.
-    pub fn add_watched(
+    fn check(&self) -> Result<(), String> {
+        let session = &self.session.session;
+        if session.is_empty() {
+            return Err("its name is empty; `session` in session.json must name it".into());
+        }
+        for record in &self.records.records {
+            let run = &record.run;
+            if record.session != *session {
+                return Err(format!(
+                    "run {run} belongs to session {}, but session.json is of {session}; the two \
+                     files must be of one session",
+                    record.session
+                ));
+            }
+            if let Some((metric, value)) = values(record).find(|(_, value)| *value < 0.0) {
+                return Err(format!(
+                    "run {run}: {} is {value}, expected a number that is not negative; a record \
+                     like this was changed or is broken, and a comparison refuses it as well: \
+                     measure again",
+                    metric.name
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps the labels in session.json too. That they are in the history is enough where the
+    /// folder cannot be written.
+    pub(crate) fn keep_labels(&self, labels: &Labels) {
+        if self.session.labels == *labels {
+            return;
+        }
+        let session = Session {
+            labels: labels.clone(),
+            ..self.session.clone()
+        };
+        if let Err(error) = SessionFolder::at(&self.folder).write_session(&session) {
+            tracing::warn!("the labels are kept in the history alone: {error}");
+        }
+    }
+
+    /// Adds it within the caller's transaction. `given` must not contradict the labels it has.
+    pub(crate) fn add_to(&self, connection: &Connection, given: &Labels) -> Result<Added, Fault> {
+        let before = connection.total_changes();
+        let name = &self.session.session;
+        let mut added = Added {
+            session: name.clone(),
+            new: false,
+            runs: 0,
+            failed: 0,
+            points: 0,
+            torn: self.records.torn_after.is_some(),
+            unchanged: false,
+            labels: Labels::default(),
+        };
+        let (id, revision) = self.add_session(connection, given, &mut added)?;
+        let mut metadata = Metadata::default();
+        for record in &self.records.records {
+            let key = SeriesKey::of_cell(&self.session, record);
+            let cell = cell_id(connection, &key)?;
+            metadata.hear(cell, &key, &self.session, record);
+            let known = self.add_run(connection, id, cell, record, &mut added)?;
+            let run = known.unwrap_or_else(|| connection.last_insert_rowid());
+            let revision = revision
+                .as_deref()
+                .or(record.image_id.as_deref())
+                .unwrap_or(name);
+            add_points(connection, (id, cell, run), record, revision, &mut added)?;
+        }
+        metadata.write(connection, id)?;
+        added.unchanged = connection.total_changes() == before;
+        Ok(added)
+    }
+
+    /// The session's ID, and its revision where it has one.
+    fn add_session(
         &self,
-        folder: &SessionFolder,
-        labels: &Labels,
-        progress: &mut dyn FnMut(usize, usize),
-    ) -> Result<Added, HistoryError> {
-        let session = folder.read_session()?;
-        let records = folder.read_records()?;
-        check_session(folder, &session, &records.records)?;
-        for (what, label) in [("branch", &labels.branch), ("revision", &labels.revision)] {
+        connection: &Connection,
+        given: &Labels,
+        added: &mut Added,
+    ) -> Result<(i64, Option<String>), Fault> {
+        let (session, own) = (&self.session, &self.session.labels);
+        let name = &session.session;
+        let given = Labels {
+            branch: one(name, "branch", own.branch.as_ref(), given.branch.as_ref())?,
+            revision: one(
+                name,
+                "revision",
+                own.revision.as_ref(),
+                given.revision.as_ref(),
+            )?,
+        };
+        for (what, label) in [("branch", &given.branch), ("revision", &given.revision)] {
             if let Some(label) = label {
                 check_name(what, label)?;
             }
         }
-        self.write("add a session", |connection| {
-            let torn = records.torn_after.is_some();
-            add_session(connection, &session, &records.records, labels, progress)
-                .map(|added| Added { torn, ..added })
-        })
+        let (started, ended) = (seconds(session.started_at), session.ended_at.map(seconds));
+        let folder = self.folder.to_string_lossy();
+        let known = connection
+            .prepare_cached(
+                "SELECT id, started, machine, branch, revision FROM sessions WHERE name = ?",
+            )?
+            .query_row([name], |row| {
+                Ok((
+                    row.get::<_, i64>(0)?,
+                    row.get::<_, f64>(1)?.to_string(),
+                    row.get::<_, String>(2)?,
+                    row.get::<_, Option<String>>(3)?,
+                    row.get::<_, Option<String>>(4)?,
+                ))
+            })
+            .optional()?;
+        let tool = session.tool.revision.clone();
+        let Some((id, there, machine, branch, revision)) = known else {
+            let revision = given.revision.clone().or(tool);
+            connection.execute(
+                "INSERT INTO sessions (name, started, ended, complete, machine, driver, \
+                 tool_version, revision, branch, folder) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    name,
+                    started,
+                    ended,
+                    session.complete,
+                    &session.machine.name,
+                    driver(&session.machine),
+                    &session.tool.version,
+                    &revision,
+                    &given.branch,
+                    &folder,
+                ),
+            )?;
+            added.new = true;
+            added.labels = given;
+            return Ok((connection.last_insert_rowid(), revision));
+        };
+        same(name, "start", &there, &started.to_string())?;
+        same(name, "machine", &machine, &session.machine.name)?;
+        // Points have their revision already, be it an image's ID.
+        let fixed = revision.clone().unwrap_or_else(|| "none".into());
+        one(name, "revision", Some(&fixed), given.revision.as_ref())?;
+        let branch = one(name, "branch", branch.as_ref(), given.branch.as_ref())?;
+        // A copy of the folder from before the end does not undo the end.
+        connection.execute(
+            "UPDATE sessions SET ended = coalesce(?2, ended), complete = max(complete, ?3), \
+             branch = ?4, folder = ?5 WHERE id = ?1 AND (ended, complete, branch, folder) \
+             IS NOT (coalesce(?2, ended), max(complete, ?3), ?4, ?5)",
+            (id, ended, session.complete, &branch, &folder),
+        )?;
+        added.labels = Labels {
+            branch,
+            revision: revision
+                .clone()
+                .filter(|there| Some(there) != tool.as_ref()),
+        };
+        Ok((id, revision))
+    }
+
+    /// The run's ID where it was known; one that says something else is refused.
+    fn add_run(
+        &self,
+        connection: &Connection,
+        session: i64,
+        cell: i64,
+        record: &Record,
+        added: &mut Added,
+    ) -> Result<Option<i64>, Fault> {
+        let (reason, stage, message) = failure(&record.outcome);
+        let started = seconds(record.started_at);
+        let words = |cell: i64, started: f64, reason: Option<&str>| {
+            let outcome = reason.unwrap_or("ok");
+            format!("cell {cell}, started {started}, {outcome}")
+        };
+        let known = connection
+            .prepare_cached(
+                "SELECT id, cell_id, started, reason FROM runs \
+                 WHERE session_id = ? AND name = ? AND attempt = ?",
+            )?
+            .query_row((session, &record.run, record.attempt), |row| {
+                let reason: Option<String> = row.get(3)?;
+                let words = words(row.get(1)?, row.get(2)?, reason.as_deref());
+                Ok((row.get(0)?, words))
+            })
+            .optional()?;
+        if let Some((id, there)) = known {
+            let here = words(cell, started, reason.as_deref());
+            same(
+                &self.session.session,
+                &format!("run {}", record.run),
+                &there,
+                &here,
+            )?;
+            return Ok(Some(id));
+        }
+        connection
+            .prepare_cached(
+                "INSERT INTO runs (session_id, cell_id, name, attempt, block, started, \
+                 point_count, image_id, reason, stage, message) \
+                 VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?)",
+            )?
+            .execute((
+                session,
+                cell,
+                &record.run,
+                record.attempt,
+                record.block,
+                started,
+                &record.image_id,
+                &reason,
+                stage,
+                message,
+            ))?;
+        added.runs += 1;
+        added.failed += usize::from(reason.is_some());
+        Ok(None)
     }
 }
 
-fn check_session(
-    folder: &SessionFolder,
-    session: &Session,
-    records: &[Record],
-) -> Result<(), HistoryError> {
-    let refuse = |message: String| {
-        Err(HistoryError::Session {
-            path: folder.path().to_owned(),
-            message,
-        })
-    };
-    if session.session.is_empty() {
-        return refuse("its name is empty; `session` in session.json must name it".into());
+/// Adds those points that are not there, which may be metrics that an older Torchgauge did not
+/// follow.
+fn add_points(
+    connection: &Connection,
+    (session, cell, run): (i64, i64, i64),
+    record: &Record,
+    revision: &str,
+    added: &mut Added,
+) -> Result<(), Fault> {
+    let started = seconds(record.started_at);
+    let revision = revision_id(connection, revision)?;
+    let mut insert =
+        connection.prepare_cached("INSERT OR IGNORE INTO points VALUES (?, ?, ?, ?, ?, ?)")?;
+    let mut new = 0_usize;
+    for (metric, value) in values(record) {
+        let series = series_id(connection, cell, &measure(metric))?;
+        new += insert.execute((series, started, run, session, revision, value))?;
     }
-    if let Some(record) = records
-        .iter()
-        .find(|record| record.session != session.session)
-    {
-        return refuse(format!(
-            "run {} belongs to session {}, but session.json is of {}; the two files must be of \
-             one session",
-            record.run, record.session, session.session
-        ));
+    if new > 0 {
+        let count = "UPDATE runs SET point_count = point_count + ? WHERE id = ?";
+        connection
+            .prepare_cached(count)?
+            .execute((i64::try_from(new).unwrap_or(i64::MAX), run))?;
     }
-    for record in records {
-        if let Some((quantity, value)) = values(record).iter().find(|(_, value)| *value < 0.0) {
-            return refuse(format!(
-                "run {}: {} is {value}, expected a number that is not negative; a record like this \
-                 was changed or is broken, and a comparison refuses it as well: measure again",
-                record.run, quantity.name
-            ));
-        }
-    }
+    added.points += new;
     Ok(())
 }
 
-fn add_session(
-    connection: &Connection,
-    session: &Session,
-    records: &[Record],
-    labels: &Labels,
-    progress: &mut dyn FnMut(usize, usize),
-) -> Result<Added, Fault> {
-    let before = SessionRow::find(connection, "name", &session.session)?;
-    let new = before.is_none();
-    let mut row = match before.clone() {
-        Some(row) => {
-            check_same(&row, session, labels)?;
-            row
-        }
-        None => new_row(connection, session, labels)?,
-    };
-    if new {
-        row.insert(connection)?;
-    }
-    let labelled = set_branch(connection, &row, labels.branch.as_deref())?;
-
-    let mut known: HashMap<(String, i64), RunRow> =
-        RunRow::select(connection, "WHERE session_id = ?", &[&row.id])?
-            .into_iter()
-            .map(|run| ((run.name.clone(), run.attempt), run))
-            .collect();
-    let mut added = Added {
-        session: session.session.clone(),
-        new,
-        runs: 0,
-        failed: 0,
-        points: 0,
-        known_runs: 0,
-        torn: false,
-        complete: session.complete,
-        unchanged: false,
-    };
-    let mut writer = Writer::new(connection);
-    let mut beside = Beside::new(session, row.id);
-    let mut next_run = next_id::<RunRow>(connection)?;
-    for (place, record) in records.iter().enumerate() {
-        let key = SeriesKey::of_cell(session, record);
-        let cell_id = writer.cell(&key)?;
-        beside.hear(cell_id, &key, record);
-        let values = values(record);
-        let mut run = run_row(next_run, row.id, cell_id, record);
-        run.point_count = i64::try_from(values.len()).unwrap_or(i64::MAX);
-        let known = known.entry((run.name.clone(), run.attempt));
-        match known {
-            Entry::Vacant(vacant) => {
-                next_run += 1;
-                run.insert(connection)?;
-                added.runs += 1;
-                added.failed += usize::from(!record.outcome.is_ok());
-                added.points += add_points(&mut writer, &row, &run, record, &values)?;
-                vacant.insert(run);
-            }
-            Entry::Occupied(mut there) => {
-                check_same_run(connection, &row.name, there.get(), &run)?;
-                added.known_runs += 1;
-                // Points that were lost, or that an older Torchgauge did not follow.
-                if there.get().point_count < run.point_count {
-                    run.id = there.get().id;
-                    let missing = missing(connection, &mut writer, &run, &values)?;
-                    added.points += add_points(&mut writer, &row, &run, record, &missing)?;
-                    run.point_count =
-                        there.get().point_count + i64::try_from(missing.len()).unwrap_or(i64::MAX);
-                    run.update(connection)?;
-                    there.insert(run);
-                }
-            }
-        }
-        progress(place + 1, records.len());
-    }
-    row.point_count += writer.finish()?;
-    let said_more = beside.finish(connection)?;
-    row.run_count += i64::try_from(added.runs).unwrap_or(i64::MAX);
-    row.ended = session.ended_at.map(seconds).or(row.ended);
-    // A copy of the folder from before the end does not undo the end.
-    row.complete |= session.complete;
-    added.complete = row.complete;
-    let changed = before.as_ref() != Some(&row);
-    if changed {
-        row.update(connection)?;
-    }
-    added.unchanged = !changed && !labelled && !said_more;
-    Ok(added)
+/// What a session says of its cells beside their metrics: the GPU each ran on, and the noise
+/// thresholds that the suite sets.
+#[derive(Default)]
+struct Metadata {
+    of_cell: HashMap<i64, (Option<String>, Option<String>)>,
 }
 
-type Values = Vec<(&'static Metric, f64)>;
+impl Metadata {
+    /// Hears a run of a cell. Of a cell that ran on several GPUs the first stands.
+    fn hear(&mut self, cell: i64, key: &SeriesKey, session: &Session, record: &Record) {
+        let (gpu, _) = self.of_cell.entry(cell).or_insert_with(|| {
+            let plan = session.cells.iter().find(|plan| {
+                plan.image == key.image
+                    && plan.suite == key.suite
+                    && plan.scenario == key.scenario
+                    && plan.variant == record.variant
+                    && !plan.thresholds.is_empty()
+            });
+            let thresholds = plan.map(|plan| serde_json::json!(plan.thresholds).to_string());
+            (None, thresholds)
+        });
+        if gpu.is_none() {
+            *gpu = record.gpu_uuid(&session.machine);
+        }
+    }
 
-fn values(record: &Record) -> Values {
-    Metric::followed()
-        .filter_map(|quantity| Some((quantity, quantity.of(record)?)))
-        .collect()
+    fn write(&self, connection: &Connection, session: i64) -> rusqlite::Result<()> {
+        let mut insert = connection.prepare_cached(
+            "INSERT INTO cell_metadata (cell_id, session_id, gpu, thresholds) VALUES (?, ?, ?, ?) \
+             ON CONFLICT DO UPDATE SET gpu = coalesce(excluded.gpu, gpu), \
+             thresholds = coalesce(excluded.thresholds, thresholds) \
+             WHERE excluded.gpu IS NOT gpu AND excluded.gpu IS NOT NULL \
+             OR excluded.thresholds IS NOT thresholds AND excluded.thresholds IS NOT NULL",
+        )?;
+        for (cell, (gpu, thresholds)) in &self.of_cell {
+            insert.execute((cell, session, gpu, thresholds))?;
+        }
+        Ok(())
+    }
 }
 
-fn measure(quantity: &Metric) -> Measure<'static> {
+/// The metrics of a run.
+fn values(record: &Record) -> impl Iterator<Item = (&'static Metric, f64)> {
+    Metric::followed().filter_map(|metric| Some((metric, metric.of(record)?)))
+}
+
+fn measure(metric: &Metric) -> Measure<'static> {
     Measure {
-        metric: quantity.name,
-        unit: quantity.unit.sign(),
-        direction: quantity.direction,
-        kind: quantity.kind,
+        metric: metric.name,
+        unit: metric.unit.sign(),
+        direction: metric.direction,
+        kind: metric.kind,
     }
 }
 
-fn missing(
-    connection: &Connection,
-    writer: &mut Writer,
-    run: &RunRow,
-    values: &Values,
-) -> Result<Values, Fault> {
-    let mut missing = Values::new();
-    for (metric, value) in values {
-        let series_id = writer.series(run.cell_id, &measure(metric))?;
-        let place = "WHERE series_id = ? AND timestamp = ? AND ordinal = ?";
-        if PointRow::select(connection, place, &[&series_id, &run.started, &run.id])?.is_empty() {
-            missing.push((metric, *value));
-        }
-    }
-    Ok(missing)
-}
-
-fn add_points(
-    writer: &mut Writer,
-    session: &SessionRow,
-    run: &RunRow,
-    record: &Record,
-    values: &Values,
-) -> Result<usize, Fault> {
-    let revision = session
-        .revision
-        .as_deref()
-        .or(record.image_id.as_deref())
-        .unwrap_or(&session.name);
-    for (metric, value) in values {
-        let point = PointRow {
-            series_id: writer.series(run.cell_id, &measure(metric))?,
-            timestamp: run.started,
-            ordinal: run.id,
-            session_id: Some(session.id),
-            block: Some(run.block),
-            revision_id: writer.revision(revision)?,
-            value: *value,
-        };
-        writer.point(point);
-    }
-    Ok(values.len())
-}
-
-fn new_row(
-    connection: &Connection,
-    session: &Session,
-    labels: &Labels,
-) -> Result<SessionRow, Fault> {
-    Ok(SessionRow {
-        id: next_id::<SessionRow>(connection)?,
-        name: session.session.clone(),
-        started: seconds(session.started_at),
-        ended: None,
-        complete: session.complete,
-        machine: session.machine.name.clone(),
-        driver: driver(&session.machine),
-        tool_version: session.tool.version.clone(),
-        revision: labels
-            .revision
-            .clone()
-            .or_else(|| session.tool.revision.clone()),
-        run_count: 0,
-        point_count: 0,
-    })
-}
-
-fn run_row(id: i64, session_id: i64, cell_id: i64, record: &Record) -> RunRow {
-    let (reason, stage, message) = match &record.outcome {
+/// Reason, stage and message of a run that failed.
+fn failure(outcome: &Outcome) -> (Option<String>, Option<String>, Option<&str>) {
+    match outcome {
         Outcome::Ok => (None, None, None),
         Outcome::Failed {
             reason,
             stage,
             message,
-        } => {
-            let stage = serde_json::to_value(stage).ok();
-            let stage = stage
-                .as_ref()
-                .and_then(|word| word.as_str())
-                .unwrap_or("unknown");
-            (
-                Some(reason.word()),
-                Some(stage.to_owned()),
-                Some(message.clone()),
-            )
-        }
-    };
-    RunRow {
-        id,
-        session_id,
-        cell_id,
-        name: record.run.clone(),
-        attempt: record.attempt.into(),
-        block: record.block.into(),
-        started: seconds(record.started_at),
-        point_count: 0,
-        image_id: record.image_id.clone(),
-        reason,
-        stage,
-        message,
+        } => (Some(reason.word()), Some(word(stage)), Some(message)),
     }
 }
 
-/// Whether the label is new.
-fn set_branch(
-    connection: &Connection,
-    session: &SessionRow,
-    branch: Option<&str>,
-) -> Result<bool, Fault> {
-    let Some(branch) = branch else {
-        return Ok(false);
-    };
-    if let Some(there) = BranchRow::find(connection, "session_id", &session.id)? {
-        return differ(&session.name, [("branch", there.branch, branch.to_owned())])
-            .map(|()| false);
+/// The label, of which there may be one.
+fn one(
+    session: &str,
+    what: &'static str,
+    there: Option<&String>,
+    here: Option<&String>,
+) -> Result<Option<String>, HistoryError> {
+    match (there, here) {
+        (Some(there), Some(here)) if there != here => Err(HistoryError::Labelled {
+            session: session.to_owned(),
+            what,
+            there: there.clone(),
+            here: here.clone(),
+        }),
+        (there, here) => Ok(there.or(here).cloned()),
     }
-    let session_id = session.id;
-    BranchRow {
-        session_id,
-        branch: branch.to_owned(),
+}
+
+fn same(session: &str, what: &str, there: &str, here: &str) -> Result<(), HistoryError> {
+    if there == here {
+        return Ok(());
     }
-    .insert(connection)?;
-    Ok(true)
+    Err(HistoryError::Conflict {
+        session: session.to_owned(),
+        what: what.to_owned(),
+        there: there.to_owned(),
+        here: here.to_owned(),
+    })
 }
 
 /// Since 1970-01-01 UTC.
-pub(crate) fn seconds(time: Timestamp) -> f64 {
+fn seconds(time: Timestamp) -> f64 {
     time.as_nanosecond() as f64 / 1e9
 }

@@ -2,7 +2,6 @@
 
 use std::{
     cell::Cell,
-    fmt::Write,
     fs::{self, File, OpenOptions},
     io::{self, Read},
     path::{Path, PathBuf},
@@ -13,9 +12,9 @@ use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
 use crate::{
     HistoryError,
-    export::open_to_others,
-    fault::{Fault, damaged, is_busy},
-    recover, schema,
+    error::{Fault, is_busy, not_a_history},
+    location::{escaped, parent, sources_of, with_suffix},
+    schema, sources,
 };
 
 /// An open history.
@@ -28,7 +27,7 @@ pub struct History {
     path: PathBuf,
     wait: Duration,
     read_only: bool,
-    /// The structure was checked by this handle.
+    /// This handle has checked the file.
     checked: Cell<bool>,
 }
 
@@ -44,44 +43,23 @@ impl History {
     /// As [`History::open`], with another wait for other writers.
     pub fn open_waiting(path: impl Into<PathBuf>, wait: Duration) -> Result<Self, HistoryError> {
         let path = path.into();
-        if !prepare(&path)? {
-            Self::make(&path, wait)?;
-        }
-        inspect_header(&path)?;
-        Self::open_as(path, wait, false)
-    }
-
-    fn open_as(path: PathBuf, wait: Duration, new: bool) -> Result<Self, HistoryError> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let history = Self::connect(path, wait, flags, false)?;
+        prepare(&path)?;
+        inspect(&path)?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_CREATE
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let history = Self::connect(&path, path.clone(), flags, wait)?;
         history
-            .set_up(new)
-            .map_err(|fault| fault.tell(&history.path, "open the history"))?;
+            .set_up()
+            .map_err(|fault| fault.tell(&path, "open the history"))?;
         Ok(history)
-    }
-
-    /// Makes a history in a folder beside its place and moves it there whole: a file without a
-    /// history in it is never one that is just being made.
-    fn make(path: &Path, wait: Duration) -> Result<(), HistoryError> {
-        let failed = |error: io::Error| cannot_open(path, &error);
-        let workshop = tempfile::tempdir_in(folder_of(path)).map_err(failed)?;
-        let fresh = tempfile::NamedTempFile::new_in(workshop.path()).map_err(failed)?;
-        open_to_others(fresh.as_file()).map_err(failed)?;
-        // Closed again, it has no journal beside it.
-        drop(Self::open_as(fresh.path().to_owned(), wait, true)?);
-        match fresh.persist_noclobber(path) {
-            Ok(_) => Ok(()),
-            // Another process was faster.
-            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            Err(error) => Err(failed(error.error)),
-        }
     }
 
     /// Opens a history that must be there. Where it or its folder is read-only, it can be read
     /// all the same.
     pub fn open_existing(path: impl Into<PathBuf>) -> Result<Self, HistoryError> {
         let path = path.into();
-        if !path.exists() {
+        if !path.exists() && !sources_of(&path).exists() {
             return Err(HistoryError::Missing { path });
         }
         match Self::open(path) {
@@ -91,58 +69,43 @@ impl History {
     }
 
     fn open_read_only(path: PathBuf) -> Result<Self, HistoryError> {
-        inspect_header(&path)?;
         // Without a journal beside it the file is whole, and nobody who may write is assumed:
         // then SQLite needs no files of its own in the folder.
         let journal = with_suffix(&path, "-wal");
         let whole = fs::metadata(&journal).map_or(true, |facts| facts.len() == 0);
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let history = if whole {
-            let uri = immutable_uri(&path);
+        let mut history = if whole {
+            let bytes = path.as_os_str().as_encoded_bytes();
+            let uri = format!("file:{}?immutable=1", escaped(bytes, b"/._-"));
             let flags = flags | OpenFlags::SQLITE_OPEN_URI;
-            let connection = Connection::open_with_flags(uri, flags)
-                .map_err(|error| Fault::from(error).tell(&path, "open the history"))?;
-            Self::around(connection, path, Self::WAIT, true)
+            Self::connect(Path::new(&uri), path.clone(), flags, Self::WAIT)?
         } else {
-            Self::connect(path, Self::WAIT, flags, true)?
+            Self::connect(&path, path.clone(), flags, Self::WAIT)?
         };
-        let check = || -> Result<(), Fault> {
-            let got = history.identify(false)?;
-            if got < schema::VERSION {
-                let path = history.path.clone();
-                return Err(HistoryError::Older {
-                    path,
-                    got,
-                    known: schema::VERSION,
-                }
-                .into());
-            }
-            history.check_schema()
-        };
-        check().map_err(|fault| fault.tell(&history.path, "open the history"))?;
-        Ok(history)
+        history.read_only = true;
+        match history.identify() {
+            Ok(schema::VERSION) => Ok(history),
+            Ok(got) => Err(HistoryError::Older { path, got }),
+            Err(fault) => Err(fault.tell(&path, "open the history")),
+        }
     }
 
     fn connect(
+        file: &Path,
         path: PathBuf,
-        wait: Duration,
         flags: OpenFlags,
-        read_only: bool,
+        wait: Duration,
     ) -> Result<Self, HistoryError> {
-        let connection = Connection::open_with_flags(&path, flags)
+        let connection = Connection::open_with_flags(file, flags)
             .map_err(|error| Fault::from(error).tell(&path, "open the history"))?;
-        Ok(Self::around(connection, path, wait, read_only))
-    }
-
-    fn around(connection: Connection, path: PathBuf, wait: Duration, read_only: bool) -> Self {
         connection.set_prepared_statement_cache_capacity(64);
-        Self {
+        Ok(Self {
             connection,
             path,
             wait,
-            read_only,
+            read_only: false,
             checked: Cell::new(false),
-        }
+        })
     }
 
     /// The file.
@@ -157,35 +120,43 @@ impl History {
         self.read_only
     }
 
-    /// `new` where nothing may stand in the file.
-    fn set_up(&self, new: bool) -> Result<(), Fault> {
+    fn set_up(&self) -> Result<(), Fault> {
         let connection = &self.connection;
         connection.busy_timeout(Duration::from_millis(100))?;
         connection.pragma_update(None, "cache_size", -65_536)?;
         connection.pragma_update(None, "foreign_keys", true)?;
         // What was said to be written survives a power cut.
         connection.pragma_update(None, "synchronous", "FULL")?;
-        // So that a search through a damaged file never finds rows that were removed.
-        connection.pragma_update(None, "secure_delete", true)?;
-        let version = self.identify(new)?;
+        let version = self.identify()?;
+        if version == 0 && sources_of(&self.path).exists() {
+            let detail = "it is empty".to_owned();
+            let path = self.path.clone();
+            return Err(HistoryError::Damaged { path, detail }.into());
+        }
         self.patient(|| {
             connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))
         })?;
         if version < schema::VERSION {
+            if version > 0 {
+                self.check_once()?;
+            }
             let transaction = self.begin()?;
             // Another process may have been faster.
-            schema::migrate(&transaction, schema::version(&transaction)?)?;
+            schema::bring_up_to_date(&transaction)?;
+            if version > 0 {
+                sources::keep(&transaction, &self.path)?;
+            }
             transaction.commit()?;
         }
-        self.check_schema()
+        Ok(())
     }
 
-    /// The schema's version, if this is a history that this program can read.
-    fn identify(&self, new: bool) -> Result<i64, Fault> {
-        let connection = &self.connection;
+    /// The schema's version, if this is a history that this program can read; 0 where nothing was
+    /// written yet.
+    fn identify(&self) -> Result<i64, Fault> {
         // In one look, or a process that is just making the file shows it half made.
         let (id, version, blank) = self.patient(|| {
-            let look = Transaction::new_unchecked(connection, TransactionBehavior::Deferred)?;
+            let look = Transaction::new_unchecked(&self.connection, TransactionBehavior::Deferred)?;
             Ok((
                 schema::application_id(&look)?,
                 schema::version(&look)?,
@@ -193,31 +164,15 @@ impl History {
             ))
         })?;
         let path = || self.path.clone();
-        if id != schema::APPLICATION_ID && !(blank && new) {
-            return Err(if recover::is_history(&self.path) {
-                damaged(&self.path, "its header is wrong".into()).into()
-            } else {
-                HistoryError::Foreign { path: path() }.into()
-            });
-        }
-        if version > schema::VERSION {
-            let known = schema::VERSION;
-            return Err(HistoryError::Newer {
-                path: path(),
-                got: version,
-                known,
-            }
-            .into());
-        }
-        Ok(version)
-    }
-
-    fn check_schema(&self) -> Result<(), Fault> {
-        match schema::deviation(&self.connection)? {
-            Some(name) => Err(Fault::Damage(format!(
-                "its table or index {name} is not as it was made"
-            ))),
-            None => Ok(()),
+        if blank {
+            Ok(0)
+        } else if id != schema::APPLICATION_ID {
+            Err(not_a_history(&self.path).into())
+        } else if (schema::OLDEST..=schema::VERSION).contains(&version) {
+            Ok(version)
+        } else {
+            let (path, got) = (path(), version);
+            Err(HistoryError::Version { path, got }.into())
         }
     }
 
@@ -260,14 +215,13 @@ impl History {
     ) -> Result<T, HistoryError> {
         let attempt = || {
             if self.read_only {
-                return Err(HistoryError::ReadOnly {
-                    path: self.path.clone(),
-                }
-                .into());
+                let path = self.path.clone();
+                return Err(HistoryError::ReadOnly { path }.into());
             }
-            self.check_structure()?;
+            self.check_once()?;
             let transaction = self.begin()?;
             let out = change(&transaction)?;
+            sources::keep(&transaction, &self.path)?;
             transaction.commit()?;
             Ok(out)
         };
@@ -289,59 +243,59 @@ impl History {
         attempt().map_err(|fault: Fault| fault.tell(&self.path, doing))
     }
 
-    /// A handle's first write checks the structure: on a damaged file it would do more damage.
-    fn check_structure(&self) -> Result<(), Fault> {
+    /// Whether SQLite finds the file sound.
+    pub fn check(&self) -> Result<(), HistoryError> {
+        self.read("check the history", |connection| {
+            self.quick_check(connection)
+        })
+    }
+
+    /// A handle's first write checks the file: on a damaged one it would do more damage.
+    fn check_once(&self) -> Result<(), Fault> {
         if !self.checked.get() {
-            if let Some(problem) = structure_problems(&self.connection, 1)?.pop() {
-                return Err(Fault::Damage(problem));
-            }
+            self.quick_check(&self.connection)?;
             self.checked.set(true);
         }
         Ok(())
     }
-}
 
-/// What SQLite's own check finds, at most so many.
-pub(crate) fn structure_problems(
-    connection: &Connection,
-    most: u32,
-) -> rusqlite::Result<Vec<String>> {
-    let mut problems: Vec<String> = connection
-        .prepare(&format!("PRAGMA integrity_check({most})"))?
-        .query_map([], |row| row.get(0))?
-        .collect::<Result<_, _>>()?;
-    problems.retain(|problem| problem != "ok");
-    Ok(problems)
-}
-
-/// The folder that the file lies in.
-fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
+    fn quick_check(&self, connection: &Connection) -> Result<(), Fault> {
+        let detail: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+        if detail == "ok" {
+            return Ok(());
+        }
+        let path = self.path.clone();
+        Err(HistoryError::Damaged { path, detail }.into())
     }
 }
 
-/// Makes the folder where it is missing, and sees whether it and the file may be written. Whether
-/// the file is there.
-fn prepare(path: &Path) -> Result<bool, HistoryError> {
-    let folder = folder_of(path);
-    let attempt = || -> io::Result<bool> {
-        fs::create_dir_all(folder)?;
-        let there = match OpenOptions::new().append(true).open(path) {
-            Ok(_) => true,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            Err(error) => return Err(error),
-        };
-        // SQLite keeps its journal beside the file.
-        tempfile::tempfile_in(folder)?;
-        Ok(there)
-    };
-    attempt().map_err(|error| cannot_open(path, &error))
+/// SQLite would take a file of a few bytes for an empty database.
+fn inspect(path: &Path) -> Result<(), HistoryError> {
+    let mut header = Vec::new();
+    if let Ok(file) = File::open(path) {
+        // What cannot be read, SQLite tells.
+        let _ = file.take(16).read_to_end(&mut header);
+    }
+    if header.is_empty() || header == b"SQLite format 3\0" {
+        return Ok(());
+    }
+    Err(not_a_history(path))
 }
 
-fn cannot_open(path: &Path, error: &io::Error) -> HistoryError {
-    match error.kind() {
+/// Makes the folder where it is missing, and sees whether it and the file may be written.
+fn prepare(path: &Path) -> Result<(), HistoryError> {
+    let folder = parent(path);
+    let attempt = || -> io::Result<()> {
+        fs::create_dir_all(folder)?;
+        match OpenOptions::new().append(true).open(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        // SQLite keeps its journal beside the file.
+        tempfile::tempfile_in(folder)?;
+        Ok(())
+    };
+    attempt().map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             HistoryError::ReadOnly {
                 path: path.to_owned(),
@@ -351,51 +305,5 @@ fn cannot_open(path: &Path, error: &io::Error) -> HistoryError {
             path: path.to_owned(),
             message: error.to_string(),
         },
-    }
-}
-
-/// Tells a file that never was a database from one that is damaged.
-fn inspect_header(path: &Path) -> Result<(), HistoryError> {
-    let mut header = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(16).read_to_end(&mut header))
-        .map_err(|source| HistoryError::Read {
-            path: path.to_owned(),
-            source,
-        })?;
-    if header == b"SQLite format 3\0" {
-        return Ok(());
-    }
-    Err(if recover::is_history(path) {
-        damaged(path, "its header is wrong".into())
-    } else if header.is_empty() {
-        HistoryError::Empty {
-            path: path.to_owned(),
-        }
-    } else {
-        HistoryError::NotADatabase {
-            path: path.to_owned(),
-        }
     })
-}
-
-pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
-}
-
-/// `file:` URI of the path, with everything escaped that could mean something in one.
-fn immutable_uri(path: &Path) -> String {
-    let mut uri = "file:".to_owned();
-    for byte in path.as_os_str().as_encoded_bytes() {
-        if byte.is_ascii_alphanumeric() || b"/._-".contains(byte) {
-            uri.push(char::from(*byte));
-        } else {
-            // Writing to a string does not fail.
-            let _ = write!(uri, "%{byte:02X}");
-        }
-    }
-    uri.push_str("?immutable=1");
-    uri
 }

@@ -1,10 +1,13 @@
 //! What can go wrong, each with the next step.
 
-use std::{io, path::PathBuf, time::Duration};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use record::FolderError;
-
-use crate::Salvage;
+use rusqlite::ErrorCode;
 
 /// Why the history cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -23,58 +26,39 @@ pub enum HistoryError {
         /// Why.
         message: String,
     },
-    /// The file is there but no SQLite database.
+    /// The file is no SQLite database, or one of another program.
     #[error(
-        "{path} is not an SQLite database; move it away to start a new history there, or give \
-         another file with --db"
+        "{path} is not a history of Torchgauge; give another file with --db, or move it away to \
+         start a new history there"
     )]
-    NotADatabase {
+    NotAHistory {
         /// The file.
         path: PathBuf,
     },
-    /// A file of 0 bytes.
+    /// Of a version that this program does not read.
     #[error(
-        "{path} is empty, expected a history: it has 0 bytes, and nothing in it can be saved; \
-         restore it from a copy, or remove it to start a new history there"
+        "{path} has schema version {got}, this Torchgauge reads {oldest} to {newest}; use the \
+         Torchgauge that wrote it, or another file with --db",
+        oldest = crate::schema::OLDEST,
+        newest = crate::schema::VERSION
     )]
-    Empty {
-        /// The file.
-        path: PathBuf,
-    },
-    /// An SQLite database of another program.
-    #[error(
-        "{path} is an SQLite database, but not a history of Torchgauge; give another file \
-         with --db, or move it away to start a new history there"
-    )]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Written by a newer Torchgauge.
-    #[error(
-        "{path} has schema version {got}, this Torchgauge knows up to {known}; use the newer \
-         Torchgauge that wrote it, or another file with --db"
-    )]
-    Newer {
+    Version {
         /// The file.
         path: PathBuf,
         /// The version in the file.
         got: i64,
-        /// The newest version that this program knows.
-        known: i64,
     },
-    /// Something that this file's older schema does not have, in a file opened only to read.
+    /// Of an older version, in a file that can only be read.
     #[error(
-        "{path} has schema version {got} and must be brought to {known} before it can be read: \
-         make it and its folder writable for one `history list`, or copy it to a folder that is"
+        "{path} has schema version {got} and must be brought to {newest} before it can be read: \
+         make it and its folder writable for one `history list`, or copy it to a folder that is",
+        newest = crate::schema::VERSION
     )]
     Older {
         /// The file.
         path: PathBuf,
         /// The version in the file.
         got: i64,
-        /// The version that is needed.
-        known: i64,
     },
     /// Neither the file nor its folder may be changed.
     #[error(
@@ -90,7 +74,7 @@ pub enum HistoryError {
     DiskFull {
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// What was attempted.
         doing: &'static str,
     },
     /// Another process kept writing for longer than the wait allowed.
@@ -105,25 +89,35 @@ pub enum HistoryError {
         /// How long was waited.
         waited: Duration,
     },
-    /// The file is damaged.
+    /// The file is damaged, or gone while its sources are there.
     #[error(
-        "the history {path} is damaged: {detail}. {salvage} can be saved; \
-         `history recover --to NEW.sqlite` writes that to a new file and leaves this one alone"
+        "the history {path} is damaged: {detail}; `history rebuild` makes it again from the \
+         sessions' folders and {}",
+        crate::location::sources_of(path).display()
     )]
     Damaged {
         /// The file.
         path: PathBuf,
         /// What was found.
         detail: String,
-        /// What can be saved.
-        salvage: Salvage,
+    },
+    /// Folders of sessions that a rebuilt history would lack.
+    #[error(
+        "the folders of {} sessions are not found, and nothing was changed: {}; name the folder \
+         they lie in, as in `history rebuild FOLDER`, or leave them out with --drop-missing",
+        sessions.len(),
+        listed(sessions)
+    )]
+    MissingFolders {
+        /// The sessions' names.
+        sessions: Vec<String>,
     },
     /// SQLite says something else.
     #[error("cannot {doing} in {path}: {source}")]
     Sqlite {
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// What was attempted.
         doing: &'static str,
         /// What SQLite says.
         source: rusqlite::Error,
@@ -152,6 +146,21 @@ pub enum HistoryError {
         /// In the history.
         there: String,
         /// In the folder.
+        here: String,
+    },
+    /// The session has another label.
+    #[error(
+        "session {session} has the {what} {there} already, not {here}; to change it, \
+         `history remove {session}`, edit `labels` in its session.json, and add it again"
+    )]
+    Labelled {
+        /// The session.
+        session: String,
+        /// `branch` or `revision`.
+        what: &'static str,
+        /// The label that it has.
+        there: String,
+        /// The one it was to get.
         here: String,
     },
     /// No such session.
@@ -254,7 +263,7 @@ pub enum HistoryError {
         /// Why.
         source: io::Error,
     },
-    /// An export cannot be written.
+    /// A file cannot be written.
     #[error("cannot write {path}: {source}; check the folder and the disk's space")]
     Write {
         /// The file.
@@ -268,18 +277,91 @@ pub enum HistoryError {
         /// Why.
         source: io::Error,
     },
-    /// The file that an export or a recovery would make is there already.
+    /// The file that an export would make is there already.
     #[error("{path} is there already; give a new name, or remove it first")]
     Exists {
         /// The file.
         path: PathBuf,
     },
-    /// Nothing in a damaged file can be read.
-    #[error(
-        "{path} holds nothing that can be saved; restore it from a copy, or add the sessions' folders again"
-    )]
-    NothingToSave {
-        /// The file.
-        path: PathBuf,
-    },
+}
+
+fn listed(names: &[String]) -> String {
+    const MOST: usize = 8;
+    let mut told = names[..names.len().min(MOST)].join(", ");
+    if names.len() > MOST {
+        told += &format!(" and {} more", names.len() - MOST);
+    }
+    told
+}
+
+/// What goes wrong while reading or writing the database, before it is told with the file's name.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    Sqlite(rusqlite::Error),
+    /// Another process wrote for this long.
+    Busy(Duration),
+    Told(HistoryError),
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+impl From<HistoryError> for Fault {
+    fn from(error: HistoryError) -> Self {
+        Self::Told(error)
+    }
+}
+
+/// Whether another connection is in the way, so that waiting helps.
+pub(crate) fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+    )
+}
+
+impl Fault {
+    /// As an error for the user. `doing` is what was attempted, such as `read a series`.
+    pub(crate) fn tell(self, path: &Path, doing: &'static str) -> HistoryError {
+        let path = path.to_owned();
+        let source = match self {
+            Self::Told(error) => return error,
+            Self::Busy(waited) => return HistoryError::Busy { path, waited },
+            Self::Sqlite(source) => source,
+        };
+        match source.sqlite_error_code() {
+            Some(ErrorCode::NotADatabase) => not_a_history(&path),
+            Some(ErrorCode::DatabaseCorrupt) => HistoryError::Damaged {
+                path,
+                detail: source.to_string(),
+            },
+            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
+                HistoryError::ReadOnly { path }
+            }
+            Some(ErrorCode::CannotOpen) => HistoryError::Open {
+                path,
+                message: source.to_string(),
+            },
+            Some(ErrorCode::DiskFull) => HistoryError::DiskFull { path, doing },
+            _ => HistoryError::Sqlite {
+                path,
+                doing,
+                source,
+            },
+        }
+    }
+}
+
+/// The sources beside a file tell that it was a history.
+pub(crate) fn not_a_history(path: &Path) -> HistoryError {
+    let path = path.to_owned();
+    if crate::location::sources_of(&path).exists() {
+        let detail = "it is not a history any more".to_owned();
+        HistoryError::Damaged { path, detail }
+    } else {
+        HistoryError::NotAHistory { path }
+    }
 }

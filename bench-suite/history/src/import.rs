@@ -1,49 +1,29 @@
 //! Importing a series that Torchgauge did not measure.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     fs::File,
     io::{self, Read},
     path::Path,
 };
 
-use judge::{
-    compare::{Direction, Kind},
-    trend,
-};
-use rusqlite::Connection;
+use judge::trend::{self, Point};
+use rusqlite::{Connection, OptionalExtension};
 
 use crate::{
     History, HistoryError, SeriesKey,
-    fault::Fault,
-    names::check_name,
-    rows::{PointRow, Row},
-    writer::{Measure, Writer, direction_word, find_cell, find_series, kind_word},
+    error::Fault,
+    sessions::check_name,
+    sources::{ImportedSeries, imported_points, write_import},
+    sql::{Measure, cell_id, find_series, revision_id, series_id, word},
 };
 
 /// A file larger than this is no series.
 const MOST_BYTES: u64 = 256 << 20;
-/// Ordinals of imported points rise from here, and stay below those of runs.
-const FIRST_ORDINAL: i64 = -(1 << 40);
-
-/// What an imported series is called and measures.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ImportedSeries {
-    /// Its name: the scenario of [`SeriesKey::imported`].
-    pub name: String,
-    /// Unit of its values, such as `ops/s`; may be empty.
-    pub unit: String,
-    /// Which way they improve.
-    pub direction: Direction,
-    /// How they behave from run to run.
-    pub kind: Kind,
-}
 
 /// What an import did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Imported {
-    /// The series.
-    pub key: SeriesKey,
     /// Points that were added.
     pub added: usize,
     /// Points that stood there already.
@@ -58,19 +38,12 @@ pub struct Imported {
 impl History {
     /// Imports points. Those that stand there already, with the same timestamp, revision and
     /// value, are passed over, so that a file that has grown can be imported again. One that has
-    /// another value than stands there at its timestamp and revision is refused, and all with it.
+    /// another value than stands there at its timestamp and revision takes its place where it is
+    /// to `replace`, and is refused, and all with it, where not.
     pub fn import(
         &self,
         series: &ImportedSeries,
-        points: &[trend::Point],
-    ) -> Result<Imported, HistoryError> {
-        self.import_points(series, points, false)
-    }
-
-    fn import_points(
-        &self,
-        series: &ImportedSeries,
-        points: &[trend::Point],
+        points: &[Point],
         replace: bool,
     ) -> Result<Imported, HistoryError> {
         check_name("series", &series.name)?;
@@ -86,43 +59,19 @@ impl History {
             }
         }
         self.write("import a series", |connection| {
-            import(connection, series, points, replace)
+            check_same(connection, series)?;
+            let mut all = imported_points(connection, &series.name)?;
+            let imported = merge(&series.name, &mut all, points, replace)?;
+            store(connection, series, &all)?;
+            write_import(self.path(), &series.name, &all)?;
+            Ok(imported)
         })
-    }
-
-    /// Imports a CSV file with the columns `timestamp`, `revision` and `value`, as
-    /// [`History::import`] does.
-    pub fn import_csv(
-        &self,
-        series: &ImportedSeries,
-        path: &Path,
-    ) -> Result<Imported, HistoryError> {
-        self.import_file(series, path, false)
-    }
-
-    /// As [`History::import_csv`], but the file's values take the place of others at the same
-    /// timestamp and revision.
-    pub fn import_csv_replacing(
-        &self,
-        series: &ImportedSeries,
-        path: &Path,
-    ) -> Result<Imported, HistoryError> {
-        self.import_file(series, path, true)
-    }
-
-    fn import_file(
-        &self,
-        series: &ImportedSeries,
-        path: &Path,
-        replace: bool,
-    ) -> Result<Imported, HistoryError> {
-        self.import_points(series, &read_csv(path)?, replace)
     }
 }
 
 /// The points of a CSV file with the columns `timestamp`, `revision` and `value`, in the order of
 /// its lines.
-pub fn read_csv(path: &Path) -> Result<Vec<trend::Point>, HistoryError> {
+pub fn read_csv(path: &Path) -> Result<Vec<Point>, HistoryError> {
     let failed = |source| HistoryError::Read {
         path: path.to_owned(),
         source,
@@ -149,150 +98,118 @@ pub fn read_csv(path: &Path) -> Result<Vec<trend::Point>, HistoryError> {
     })
 }
 
-fn import(
+/// Puts the points of an imported series in place of those that were there.
+pub(crate) fn store(
     connection: &Connection,
     series: &ImportedSeries,
-    points: &[trend::Point],
-    replace: bool,
-) -> Result<Imported, Fault> {
+    points: &[Point],
+) -> rusqlite::Result<()> {
     let key = SeriesKey::imported(&series.name);
-    check_same(connection, &key, series)?;
-    let mut writer = Writer::new(connection);
     let measure = Measure {
         metric: &key.metric,
         unit: &series.unit,
         direction: series.direction,
         kind: series.kind,
     };
-    let cell_id = writer.cell(&key)?;
-    let series_id = writer.series(cell_id, &measure)?;
+    let series_id = series_id(connection, cell_id(connection, &key)?, &measure)?;
+    connection.execute("DELETE FROM points WHERE series_id = ?", [series_id])?;
+    let mut insert =
+        connection.prepare_cached("INSERT INTO points VALUES (?, ?, ?, NULL, ?, ?)")?;
+    for (ordinal, point) in (0_i64..).zip(points) {
+        let revision = revision_id(connection, &point.revision)?;
+        insert.execute((series_id, point.timestamp, ordinal, revision, point.value))?;
+    }
+    Ok(())
+}
 
-    // The ordinals of what stands there, by what it says.
-    let mut known: HashMap<(u64, i64, u64), Vec<i64>> = HashMap::new();
-    let mut next = FIRST_ORDINAL;
-    PointRow::visit(connection, "WHERE series_id = ?", &[&series_id], |row| {
-        known.entry(identity(&row)).or_default().push(row.ordinal);
-        if row.ordinal < 0 {
-            next = next.max(row.ordinal + 1);
-        }
-        Ok(())
-    })?;
-    let mut imported = Imported {
-        key,
-        added: 0,
-        known: 0,
-        replaced: 0,
-        backwards: trend::backwards(points),
-    };
+/// Adds to the points of a series those of an import that are not among them.
+fn merge(
+    name: &str,
+    all: &mut Vec<Point>,
+    points: &[Point],
+    replace: bool,
+) -> Result<Imported, HistoryError> {
+    // Values of the history by timestamp and revision, without those that the import has too.
+    let mut left: HashMap<(u64, String), Vec<u64>> = HashMap::new();
+    for point in &*all {
+        left.entry(place(point))
+            .or_default()
+            .push(bits(point.value));
+    }
     let mut fresh = Vec::new();
     for point in points {
-        let row = PointRow {
-            series_id,
-            // -0.0 is kept as 0.
-            timestamp: point.timestamp + 0.0,
-            ordinal: next,
-            session_id: None,
-            block: None,
-            revision_id: writer.revision(&point.revision)?,
-            value: point.value + 0.0,
-        };
+        let there = left.entry(place(point)).or_default();
         // The same line twice in one file is two results.
-        if known.get_mut(&identity(&row)).and_then(Vec::pop).is_some() {
-            imported.known += 1;
-            continue;
+        match there.iter().position(|value| *value == bits(point.value)) {
+            Some(known) => drop(there.swap_remove(known)),
+            None => fresh.push(point),
         }
-        next += 1;
-        fresh.push((row, &point.revision));
     }
-    let contradicted = contradicted(&known, &fresh);
-    if let (Some((row, revision, there)), false) = (contradicted.first(), replace) {
+    let contradicted: Vec<(&Point, f64)> = fresh
+        .iter()
+        .filter_map(|point| Some((*point, f64::from_bits(*left[&place(point)].first()?))))
+        .collect();
+    if let (Some((here, there)), false) = (contradicted.first(), replace) {
         return Err(HistoryError::OtherValue {
-            name: series.name.clone(),
+            name: name.to_owned(),
             count: contradicted.len(),
-            timestamp: row.timestamp,
-            revision: (*revision).to_owned(),
+            timestamp: here.timestamp,
+            revision: here.revision.clone(),
             there: *there,
-            here: row.value,
-        }
-        .into());
+            here: here.value,
+        });
     }
-    let places: HashSet<(u64, i64)> = contradicted
-        .iter()
-        .map(|(row, ..)| (row.timestamp.to_bits(), row.revision_id))
-        .collect();
-    for (id, ordinals) in known
-        .iter()
-        .filter(|(id, _)| places.contains(&(id.0, id.1)))
-    {
-        for ordinal in ordinals {
-            writer.take_out(series_id, f64::from_bits(id.0), *ordinal)?;
-            imported.replaced += 1;
-        }
+    let before = all.len();
+    for (point, _) in &contradicted {
+        let gone = left.remove(&place(point)).unwrap_or_default();
+        all.retain(|old| place(old) != place(point) || !gone.contains(&bits(old.value)));
     }
-    imported.added = fresh.len();
-    for (row, _) in fresh {
-        writer.point(row);
-    }
-    writer.finish()?;
-    Ok(imported)
+    let replaced = before - all.len();
+    all.extend(fresh.iter().copied().cloned());
+    Ok(Imported {
+        added: fresh.len(),
+        known: points.len() - fresh.len(),
+        replaced,
+        backwards: trend::backwards(points),
+    })
 }
 
-/// Points at whose timestamp and revision something else stands, with their revision and a value
-/// that stands there.
-fn contradicted<'f>(
-    left: &HashMap<(u64, i64, u64), Vec<i64>>,
-    fresh: &'f [(PointRow, &'f String)],
-) -> Vec<(&'f PointRow, &'f str, f64)> {
-    let there: HashMap<(u64, i64), f64> = left
-        .iter()
-        .filter(|(_, ordinals)| !ordinals.is_empty())
-        .map(|(id, _)| ((id.0, id.1), f64::from_bits(id.2)))
-        .collect();
-    fresh
-        .iter()
-        .filter_map(|(row, revision)| {
-            let value = there.get(&(row.timestamp.to_bits(), row.revision_id))?;
-            Some((row, revision.as_str(), *value))
-        })
-        .collect()
+fn place(point: &Point) -> (u64, String) {
+    (bits(point.timestamp), point.revision.clone())
 }
 
-fn identity(row: &PointRow) -> (u64, i64, u64) {
-    (
-        row.timestamp.to_bits(),
-        row.revision_id,
-        row.value.to_bits(),
-    )
+/// -0.0 is kept as 0.
+fn bits(number: f64) -> u64 {
+    (number + 0.0).to_bits()
 }
 
-fn check_same(
-    connection: &Connection,
-    key: &SeriesKey,
-    series: &ImportedSeries,
-) -> Result<(), Fault> {
-    let there = match find_cell(connection, key)? {
-        Some(cell) => find_series(connection, cell.id, &key.metric)?,
-        None => None,
-    };
-    let Some(there) = there else {
+fn check_same(connection: &Connection, series: &ImportedSeries) -> Result<(), Fault> {
+    let Some((id, _)) = find_series(connection, &SeriesKey::imported(&series.name))? else {
         return Ok(());
     };
-    let pairs = [
-        ("unit", there.unit, series.unit.as_str()),
-        (
-            "direction",
-            there.direction,
-            direction_word(series.direction),
-        ),
-        ("kind", there.kind, kind_word(series.kind)),
+    let there = connection
+        .query_row(
+            "SELECT unit, direction, kind FROM series WHERE id = ?",
+            [id],
+            |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?]),
+        )
+        .optional()?
+        .unwrap_or_default();
+    let here = [
+        series.unit.clone(),
+        word(series.direction),
+        word(series.kind),
     ];
-    match pairs.into_iter().find(|(_, there, here)| there != here) {
+    let mut pairs = ["unit", "direction", "kind"]
+        .into_iter()
+        .zip(there.into_iter().zip(here));
+    match pairs.find(|(_, (there, here))| there != here) {
         None => Ok(()),
-        Some((what, there, here)) => Err(HistoryError::OtherMeasure {
+        Some((what, (there, here))) => Err(HistoryError::OtherMeasure {
             name: series.name.clone(),
             what,
             there,
-            here: here.to_owned(),
+            here,
         }
         .into()),
     }

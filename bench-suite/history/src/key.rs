@@ -4,16 +4,17 @@ use std::fmt;
 
 use record::{Machine, Record, Session};
 use serde::{Deserialize, Serialize};
+use wildmatch::WildMatchPattern;
 
-/// What identifies a series: figures with different keys are never put together.
+/// What identifies a series: metrics with different keys are never put together.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SeriesKey {
     /// The machine's name; [`SeriesKey::IMPORTED`] for an imported series.
     pub machine: String,
-    /// The card, such as `NVIDIA H200`, with its index behind it where the machine has several
-    /// (`NVIDIA H200 #3`); the processor's model for runs on the processor.
+    /// The GPU, such as `NVIDIA H200`, with its index behind it where the machine has several
+    /// (`NVIDIA H200 #3`); the CPU's model for runs on the CPU.
     pub device: String,
-    /// The NVIDIA driver's version; `none` for runs on the processor.
+    /// The NVIDIA driver's version; `none` for runs on the CPU.
     pub driver: String,
     /// The image's name, or `local`.
     pub image: String,
@@ -71,10 +72,10 @@ impl SeriesKey {
     pub(crate) fn of_cell(session: &Session, record: &Record) -> Self {
         let machine = &session.machine;
         let (device, driver) = match record.device {
-            protocol::Device::Cpu => (processor(machine), "none".to_owned()),
+            protocol::Device::Cpu => (cpu(machine), "none".to_owned()),
             protocol::Device::Cuda(index) => {
                 let uuid = record.gpu_uuid(machine);
-                (card(machine, index, uuid.as_deref()), driver(machine))
+                (gpu(machine, index, uuid.as_deref()), driver(machine))
             }
         };
         Self {
@@ -98,7 +99,7 @@ pub(crate) fn driver(machine: &Machine) -> String {
         .unwrap_or_else(|| "none".into())
 }
 
-fn processor(machine: &Machine) -> String {
+fn cpu(machine: &Machine) -> String {
     let model = &machine.cpu.model;
     let cores = machine.cpu.logical_cores;
     if model.is_empty() {
@@ -108,19 +109,15 @@ fn processor(machine: &Machine) -> String {
     }
 }
 
-/// CUDA and NVML may count cards in another order: the UUID decides where the workload told it.
-fn card(machine: &Machine, cuda_index: u32, uuid: Option<&str>) -> String {
-    let cards = &machine.gpus;
+/// CUDA and NVML may count GPUs in another order: the UUID decides where the workload told it.
+fn gpu(machine: &Machine, cuda_index: u32, uuid: Option<&str>) -> String {
+    let gpus = &machine.gpus;
     let found = uuid
-        .and_then(|uuid| {
-            cards
-                .iter()
-                .find(|card| card.uuid().as_deref() == Some(uuid))
-        })
-        .or_else(|| cards.iter().find(|card| card.index == cuda_index));
+        .and_then(|uuid| gpus.iter().find(|gpu| gpu.uuid().as_deref() == Some(uuid)))
+        .or_else(|| gpus.iter().find(|gpu| gpu.index == cuda_index));
     match found {
-        Some(card) if cards.len() > 1 => format!("{} #{}", card.name, card.index),
-        Some(card) => card.name.clone(),
+        Some(gpu) if gpus.len() > 1 => format!("{} #{}", gpu.name, gpu.index),
+        Some(gpu) => gpu.name.clone(),
         None => format!("cuda:{cuda_index}"),
     }
 }
@@ -193,24 +190,10 @@ impl SeriesFilter {
     }
 }
 
-/// Whether the text fits the pattern: greedy, with one place to return to, so linear in practice
-/// and never exponential.
+/// Whether the text fits the pattern, where `*` stands for any run of characters.
 pub(crate) fn matches(pattern: &str, text: &str) -> bool {
-    let mut pieces = pattern.split('*');
-    let first = pieces.next().unwrap_or_default();
-    let Some(mut rest) = text.strip_prefix(first) else {
-        return false;
-    };
-    let Some(last) = pieces.next_back() else {
-        return rest.is_empty();
-    };
-    for piece in pieces {
-        let Some(place) = rest.find(piece) else {
-            return false;
-        };
-        rest = &rest[place + piece.len()..];
-    }
-    rest.ends_with(last)
+    // Nothing else has a meaning: no text has a NUL in it.
+    WildMatchPattern::<'*', '\0'>::new(pattern).matches(text)
 }
 
 #[cfg(test)]

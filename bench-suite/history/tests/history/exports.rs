@@ -1,7 +1,8 @@
 //! Exports, read back by other readers.
 
-use std::{fs, fs::File, path::Path};
+use std::{fs, path::Path};
 
+use crate::support::{add, everything, folder, plain, record, session, with_threshold};
 use history::{
     Aggregate, Format, History, HistoryError, ImportedSeries, Labels, Selection, SeriesFilter,
     SeriesInfo,
@@ -10,12 +11,6 @@ use judge::{
     compare::{Direction, Kind},
     trend,
 };
-use parquet::{
-    file::reader::{FileReader, SerializedFileReader},
-    record::{Field, Row},
-};
-
-use crate::support::{add, everything, folder, plain, record, session, with_margin};
 
 /// Names that a spreadsheet, a CSV reader or a terminal would stumble over.
 const HOSTILE: &str = "=HYPERLINK(\"http://x\",\"a\"),\n';--µ\u{1b}[2J";
@@ -25,7 +20,7 @@ fn filled(home: &Path) -> History {
     for (day, name) in [(0, "a"), (1, "b")] {
         add(&history, &plain(home, name, day, 100.0));
     }
-    let suites_own = with_margin(session("m", 1), 0.05);
+    let suites_own = with_threshold(session("m", 1), 0.05);
     let run = record(&suites_own, 0, 100.0);
     add(&history, &folder(home, &suites_own, &[run]));
     let session = session("c", 2);
@@ -53,7 +48,7 @@ fn filled(home: &Path) -> History {
         revision: "z".into(),
         value: -0.25,
     };
-    history.import(&series, &[point]).unwrap();
+    history.import(&series, &[point], false).unwrap();
     history
 }
 
@@ -90,8 +85,8 @@ fn json_lines_hold_every_point() {
         .collect();
     let expect = expected(&history);
     assert_eq!(lines.len(), expect.len());
-    assert!(lines.iter().any(|line| line["margin"] == 0.05));
-    assert!(lines.iter().any(|line| line["card"] == "GPU-0"));
+    assert!(lines.iter().any(|line| line["threshold"] == 0.05));
+    assert!(lines.iter().any(|line| line["gpu"] == "GPU-0"));
     for (line, (info, point)) in lines.iter().zip(&expect) {
         for (name, part) in info.key.parts() {
             assert_eq!(line[name], part);
@@ -111,8 +106,11 @@ fn json_lines_hold_every_point() {
         );
         assert_eq!(line["run"], serde_json::to_value(&point.run).unwrap());
         assert_eq!(line["block"], serde_json::to_value(point.block).unwrap());
-        assert_eq!(line["margin"], serde_json::to_value(point.margin).unwrap());
-        assert_eq!(line["card"], serde_json::to_value(&point.card).unwrap());
+        assert_eq!(
+            line["threshold"],
+            serde_json::to_value(point.threshold).unwrap()
+        );
+        assert_eq!(line["gpu"], serde_json::to_value(&point.gpu).unwrap());
     }
     let times: Vec<_> = lines
         .iter()
@@ -154,8 +152,8 @@ fn csv_holds_every_point_and_no_formula() {
             field("block"),
             point.block.map(|b| b.to_string()).unwrap_or_default()
         );
-        assert_eq!(field("margin").parse().ok(), point.margin);
-        assert_eq!(field("card"), point.card.as_deref().unwrap_or_default());
+        assert_eq!(field("threshold").parse().ok(), point.threshold);
+        assert_eq!(field("gpu"), point.gpu.as_deref().unwrap_or_default());
         for (name, text) in header.iter().zip(row) {
             let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']);
             assert!(
@@ -163,64 +161,6 @@ fn csv_holds_every_point_and_no_formula() {
                 "{name} is {text}"
             );
         }
-    }
-}
-
-fn column<'r>(row: &'r Row, name: &str) -> &'r Field {
-    row.get_column_iter()
-        .find(|(column, _)| *column == name)
-        .unwrap()
-        .1
-}
-
-fn text(field: &Field) -> Option<&str> {
-    match field {
-        Field::Str(text) => Some(text),
-        Field::Null => None,
-        other => panic!("{other}"),
-    }
-}
-
-#[test]
-fn parquet_holds_every_point() {
-    let home = tempfile::tempdir().unwrap();
-    let history = filled(home.path());
-    let path = home.path().join("points.parquet");
-    let done = history.export_to(&path, Format::Parquet, &runs()).unwrap();
-    let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
-    let rows: Vec<Row> = reader
-        .get_row_iter(None)
-        .unwrap()
-        .map(Result::unwrap)
-        .collect();
-    let expect = expected(&history);
-    assert_eq!((rows.len(), done.points), (expect.len(), expect.len()));
-    for (row, (info, point)) in rows.iter().zip(&expect) {
-        for (name, part) in info.key.parts() {
-            assert_eq!(text(column(row, name)), Some(part));
-        }
-        assert_eq!(text(column(row, "unit")), Some(&*info.unit));
-        assert_eq!(text(column(row, "session")), point.session.as_deref());
-        assert_eq!(text(column(row, "run")), point.run.as_deref());
-        assert_eq!(text(column(row, "revision")), Some(&*point.revision));
-        assert_eq!(*column(row, "value"), Field::Double(point.value));
-        assert_eq!(*column(row, "timestamp"), Field::Double(point.timestamp));
-        let block = point
-            .block
-            .map_or(Field::Null, |b| Field::Int(b.try_into().unwrap()));
-        assert_eq!(*column(row, "block"), block);
-        let margin = point.margin.map_or(Field::Null, Field::Double);
-        assert_eq!(*column(row, "margin"), margin);
-        assert_eq!(text(column(row, "card")), point.card.as_deref());
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "whole seconds of this century"
-        )]
-        let time = match info.key.machine.as_str() {
-            "imported" => Field::Null,
-            _ => Field::TimestampMicros(point.timestamp as i64 * 1_000_000),
-        };
-        assert_eq!(*column(row, "time"), time);
     }
 }
 
@@ -238,10 +178,6 @@ fn an_empty_selection_is_an_empty_file() {
     let csv = String::from_utf8(export(&history, Format::Csv, &nothing)).unwrap();
     assert_eq!(csv.lines().count(), 1);
     assert!(export(&history, Format::JsonLines, &nothing).is_empty());
-    let path = home.path().join("none.parquet");
-    history.export_to(&path, Format::Parquet, &nothing).unwrap();
-    let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
-    assert_eq!(reader.get_row_iter(None).unwrap().count(), 0);
 }
 
 /// A disk that is full after so many bytes.
@@ -276,7 +212,7 @@ fn an_export_is_whole_or_not_there() {
         .unwrap_err();
     assert!(matches!(error, HistoryError::Write { .. }), "{error}");
 
-    for format in [Format::Csv, Format::JsonLines, Format::Parquet] {
+    for format in [Format::Csv, Format::JsonLines] {
         for room in [0, 1000] {
             let error = history.export(format, &runs(), Full(room)).unwrap_err();
             assert!(matches!(error, HistoryError::Export { .. }), "{error}");

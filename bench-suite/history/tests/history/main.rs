@@ -1,9 +1,10 @@
 //! The history through its public face.
 
-mod damage;
+mod compatibility;
 mod exports;
 mod imports;
 mod opening;
+mod rebuild;
 mod sessions;
 mod support;
 mod writers;

@@ -5,75 +5,7 @@ use std::{env, fs, path::Path, process::Command};
 use history::{Aggregate, History, HistoryError};
 use rusqlite::Connection;
 
-use crate::support::{add, everything, plain, values};
-
-/// The schema's steps as they were released.
-const STEPS: [&str; 3] = [
-    include_str!("../../src/schema/0001-points.sql"),
-    include_str!("../../src/schema/0002-names-for-sessions.sql"),
-    include_str!("../../src/schema/0003-cells-in-sessions.sql"),
-];
-
-#[test]
-fn every_older_version_is_brought_up_to_date() {
-    let home = tempfile::tempdir().unwrap();
-    // What the newest makes of these sessions.
-    let newest = History::open(home.path().join("newest.sqlite")).unwrap();
-    let folders = [
-        plain(home.path(), "a", 0, 100.0),
-        plain(home.path(), "b", 1, 200.0),
-    ];
-    for folder in &folders {
-        add(&newest, folder);
-    }
-    let expect = everything(&newest).unwrap();
-    drop(newest);
-
-    for version in 1..STEPS.len() {
-        let number = i64::try_from(version).unwrap();
-        let path = home.path().join(format!("{version}.sqlite"));
-        let old = Connection::open(&path).unwrap();
-        for step in &STEPS[..version] {
-            old.execute_batch(step).unwrap();
-        }
-        old.pragma_update(None, "application_id", 0x546f_7263)
-            .unwrap();
-        old.pragma_update(None, "user_version", number).unwrap();
-        // The rows that this version had tables for, as it wrote them.
-        let newest = home.path().join("newest.sqlite");
-        old.execute("ATTACH ? AS newest", [newest.to_str().unwrap()])
-            .unwrap();
-        for table in ["sessions", "cells", "series", "revisions", "runs", "points"] {
-            let copy = format!("INSERT INTO {table} SELECT * FROM newest.{table}");
-            assert!(old.execute(&copy, []).unwrap() > 0);
-        }
-        drop(old);
-        let history = History::open(&path).unwrap();
-        // No older version asked for the cards.
-        let mut known = expect.clone();
-        for point in known.1.iter_mut().flat_map(|(_, points)| points) {
-            point.card = None;
-        }
-        assert_eq!(everything(&history).unwrap(), known, "version {version}");
-        assert!(history.check().unwrap().is_sound());
-        for folder in &folders {
-            let added = add(&history, folder);
-            assert_eq!((added.runs, added.points, added.unchanged), (0, 0, false));
-        }
-        assert_eq!(everything(&history).unwrap(), expect, "version {version}");
-        assert!(folders.iter().all(|folder| add(&history, folder).unchanged));
-        history.set_baseline("release", "a").unwrap();
-        assert_eq!(
-            history.baseline("release").unwrap().points,
-            expect.0[1].points
-        );
-        let now: u32 = Connection::open(&path)
-            .unwrap()
-            .pragma_query_value(None, "user_version", |row| row.get(0))
-            .unwrap();
-        assert_eq!(now as usize, STEPS.len());
-    }
-}
+use crate::support::{add, plain, values};
 
 #[test]
 fn a_newer_version_is_left_alone() {
@@ -87,35 +19,9 @@ fn a_newer_version_is_left_alone() {
     let before = fs::read(&path).unwrap();
     let error = History::open(&path).unwrap_err();
     assert!(
-        matches!(error, HistoryError::Newer { got: 99, .. }),
+        matches!(error, HistoryError::Version { got: 99, .. }),
         "{error}"
     );
-    assert_eq!(fs::read(&path).unwrap(), before);
-}
-
-#[test]
-fn an_empty_file_is_no_new_history() {
-    let home = tempfile::tempdir().unwrap();
-    let path = home.path().join("h.sqlite");
-    fs::write(&path, "").unwrap();
-    for error in [
-        History::open(&path).unwrap_err(),
-        History::open_existing(&path).unwrap_err(),
-    ] {
-        assert!(matches!(error, HistoryError::Empty { .. }), "{error}");
-    }
-    assert_eq!(fs::read(&path).unwrap(), b"");
-
-    // A database of another program that has no table yet.
-    let path = home.path().join("blank.sqlite");
-    let other = Connection::open(&path).unwrap();
-    other.pragma_update(None, "user_version", 0).unwrap();
-    other.execute_batch("VACUUM").unwrap();
-    drop(other);
-    let before = fs::read(&path).unwrap();
-    assert!(!before.is_empty());
-    let error = History::open(&path).unwrap_err();
-    assert!(matches!(error, HistoryError::Foreign { .. }), "{error}");
     assert_eq!(fs::read(&path).unwrap(), before);
 }
 
@@ -129,10 +35,7 @@ fn what_is_no_history_is_left_alone() {
     ] {
         fs::write(&path, text).unwrap();
         let error = History::open(&path).unwrap_err();
-        assert!(
-            matches!(error, HistoryError::NotADatabase { .. }),
-            "{error}"
-        );
+        assert!(matches!(error, HistoryError::NotAHistory { .. }), "{error}");
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
     }
     let path = home.path().join("bookmarks.sqlite");
@@ -142,7 +45,7 @@ fn what_is_no_history_is_left_alone() {
         .unwrap();
     let before = fs::read(&path).unwrap();
     let error = History::open(&path).unwrap_err();
-    assert!(matches!(error, HistoryError::Foreign { .. }), "{error}");
+    assert!(matches!(error, HistoryError::NotAHistory { .. }), "{error}");
     assert_eq!(fs::read(&path).unwrap(), before);
 
     let error = History::open(home.path()).unwrap_err();
@@ -165,7 +68,7 @@ fn child_reads_what_it_may_not_write() {
     let history = History::open_existing(&path).unwrap();
     assert!(history.is_read_only());
     assert_eq!(values(&history, Aggregate::Session), [100.0]);
-    assert!(history.check().unwrap().is_sound());
+    history.check().unwrap();
     let error = history.set_baseline("x", "a").unwrap_err();
     assert!(matches!(error, HistoryError::ReadOnly { .. }), "{error}");
     let error = History::open(home.join("new.sqlite")).unwrap_err();
@@ -174,7 +77,7 @@ fn child_reads_what_it_may_not_write() {
     let old = home.join("old.sqlite");
     let error = History::open_existing(&old).unwrap_err();
     assert!(
-        matches!(error, HistoryError::Older { got: 1, .. }),
+        matches!(error, HistoryError::Older { got: 3, .. }),
         "{error}"
     );
 }
@@ -193,12 +96,7 @@ fn a_read_only_folder_can_be_read() {
     let history = History::open(folder.join("h #1?.sqlite")).unwrap();
     add(&history, &plain(home.path(), "a", 0, 100.0));
     drop(history);
-    let old = Connection::open(folder.join("old.sqlite")).unwrap();
-    old.execute_batch(STEPS[0]).unwrap();
-    old.pragma_update(None, "application_id", 0x546f_7263)
-        .unwrap();
-    old.pragma_update(None, "user_version", 1).unwrap();
-    drop(old);
+    fs::copy("tests/c557406/h.sqlite", folder.join("old.sqlite")).unwrap();
 
     // Nobody else's permissions count for root: then the child is nobody, and must be able to
     // reach its program.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use history::{Aggregate, History, Labels, Point, PointFilter, SeriesFilter, SeriesKey};
+use history::{Aggregate, History, Labels, Point, SeriesFilter, SeriesKey};
 use jiff::{SignedDuration, Timestamp};
 use protocol::{CudaFacts, Device, Memory, Model, Phase, Started, Steps, Task, Variant};
 use record::{
@@ -51,12 +51,13 @@ pub(crate) fn session(name: &str, day: i64) -> Session {
         claims: Vec::new(),
         deciding: None,
         policy: record::RunPolicy::default(),
+        labels: record::Labels::default(),
         notes: Vec::new(),
     }
 }
 
-/// The session with this margin for the throughput of its one cell.
-pub(crate) fn with_margin(session: Session, margin: f64) -> Session {
+/// The session with this noise threshold for the throughput of its one cell.
+pub(crate) fn with_threshold(session: Session, threshold: f64) -> Session {
     let of_cell = record(&session, 0, 1.0);
     Session {
         cells: vec![CellPlan {
@@ -68,7 +69,7 @@ pub(crate) fn with_margin(session: Session, margin: f64) -> Session {
             variant: of_cell.variant,
             steps: Steps::new(1, 1),
             seed: 1,
-            thresholds: BTreeMap::from([(throughput().metric, margin)]),
+            thresholds: BTreeMap::from([(throughput().metric, threshold)]),
         }],
         ..session
     }
@@ -203,7 +204,7 @@ pub(crate) fn throughput() -> SeriesKey {
 
 pub(crate) fn values(history: &History, aggregate: Aggregate) -> Vec<f64> {
     history
-        .points(&throughput(), &PointFilter::default(), aggregate)
+        .points(&throughput(), None, aggregate)
         .unwrap()
         .into_iter()
         .map(|point| point.value)
@@ -222,7 +223,7 @@ pub(crate) fn everything(history: &History) -> Result<Everything, history::Histo
         .series(&SeriesFilter::default())?
         .into_iter()
         .map(|info| {
-            let points = history.points(&info.key, &PointFilter::default(), Aggregate::Run)?;
+            let points = history.points(&info.key, None, Aggregate::Run)?;
             Ok((info, points))
         })
         .collect::<Result<_, history::HistoryError>>()?;

@@ -1,5 +1,3 @@
--- Sessions, runs and the points of every series.
--- `seal` is a checksum over the table's name and the other columns of the row (src/seal.rs).
 -- Times are seconds since 1970-01-01 UTC.
 
 CREATE TABLE sessions (
@@ -12,9 +10,13 @@ CREATE TABLE sessions (
     driver       TEXT NOT NULL,
     tool_version TEXT NOT NULL,
     revision     TEXT,
-    run_count    INTEGER NOT NULL,
-    point_count  INTEGER NOT NULL,
-    seal         INTEGER NOT NULL
+    branch       TEXT,
+    folder       TEXT
+) STRICT;
+
+CREATE TABLE baselines (
+    name       TEXT PRIMARY KEY,
+    session_id INTEGER NOT NULL REFERENCES sessions (id)
 ) STRICT;
 
 CREATE TABLE cells (
@@ -26,28 +28,32 @@ CREATE TABLE cells (
     suite    TEXT NOT NULL,
     scenario TEXT NOT NULL,
     variant  TEXT NOT NULL,
-    seal     INTEGER NOT NULL,
     UNIQUE (machine, device, driver, image, suite, scenario, variant)
 ) STRICT;
 
+-- What a session says of a cell: the UUID of the GPU that it ran on, and the noise thresholds that
+-- the suite sets, as a JSON object from metric to threshold. NULL where nothing is known or set.
+CREATE TABLE cell_metadata (
+    cell_id    INTEGER NOT NULL REFERENCES cells (id),
+    session_id INTEGER NOT NULL REFERENCES sessions (id),
+    gpu        TEXT,
+    thresholds TEXT,
+    PRIMARY KEY (cell_id, session_id)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE series (
-    id          INTEGER PRIMARY KEY,
-    cell_id     INTEGER NOT NULL REFERENCES cells (id),
-    metric      TEXT NOT NULL,
-    unit        TEXT NOT NULL,
-    direction   TEXT NOT NULL,
-    kind        TEXT NOT NULL,
-    point_count INTEGER NOT NULL,
-    oldest      REAL,
-    newest      REAL,
-    seal        INTEGER NOT NULL,
+    id        INTEGER PRIMARY KEY,
+    cell_id   INTEGER NOT NULL REFERENCES cells (id),
+    metric    TEXT NOT NULL,
+    unit      TEXT NOT NULL,
+    direction TEXT NOT NULL,
+    kind      TEXT NOT NULL,
     UNIQUE (cell_id, metric)
 ) STRICT;
 
 CREATE TABLE revisions (
     id       INTEGER PRIMARY KEY,
-    revision TEXT NOT NULL UNIQUE,
-    seal     INTEGER NOT NULL
+    revision TEXT NOT NULL UNIQUE
 ) STRICT;
 
 -- Every run, failed ones too. `reason` is NULL where the run went well.
@@ -64,23 +70,17 @@ CREATE TABLE runs (
     reason      TEXT,
     stage       TEXT,
     message     TEXT,
-    seal        INTEGER NOT NULL,
     UNIQUE (session_id, name, attempt)
 ) STRICT;
 
--- Values of runs that went well, and imported ones; failed runs have none.
--- `ordinal` is runs.id, or a number below 0 that rises in the order of import for imported
--- points, which have no session and no block.
--- No foreign keys here: checking three of them a row doubles the time of an import, and the
--- counts in `series` and `sessions` with the seals guard more than they would.
+-- `ordinal` is runs.id, or rises in the order of import where the session is NULL.
+-- No foreign keys: checking three of them a row doubles the time of an import.
 CREATE TABLE points (
     series_id   INTEGER NOT NULL,
     timestamp   REAL NOT NULL,
     ordinal     INTEGER NOT NULL,
     session_id  INTEGER,
-    block       INTEGER,
     revision_id INTEGER NOT NULL,
     value       REAL NOT NULL,
-    seal        INTEGER NOT NULL,
     PRIMARY KEY (series_id, timestamp, ordinal)
 ) STRICT, WITHOUT ROWID;

@@ -1,0 +1,290 @@
+//! Series, their points, and runs without any.
+
+use std::collections::HashMap;
+
+use judge::{
+    compare::{Direction, Kind},
+    trend,
+};
+use rusqlite::{Connection, params};
+use serde::Serialize;
+
+use crate::{
+    History, HistoryError, SeriesFilter, SeriesKey,
+    key::matches,
+    sql::{KEY_COLUMNS, Word, count, find_series, key},
+};
+
+/// A series and what is known of it without reading its points.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SeriesInfo {
+    /// What identifies it.
+    #[serde(flatten)]
+    pub key: SeriesKey,
+    /// Unit of its values.
+    pub unit: String,
+    /// Which way they improve.
+    pub direction: Direction,
+    /// How they behave from run to run.
+    pub kind: Kind,
+    /// Points, of all branches.
+    pub points: u64,
+    /// Timestamp of the oldest point, in seconds since 1970-01-01 UTC.
+    pub oldest: Option<f64>,
+    /// Timestamp of the newest.
+    pub newest: Option<f64>,
+}
+
+/// What one point stands for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Aggregate {
+    /// The median of a session's runs, at the time of the first of them. What a trend reads: runs
+    /// of one session say nothing about change over time.
+    #[default]
+    Session,
+    /// One run.
+    Run,
+}
+
+/// One value of a series.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Point {
+    /// When it was measured, in seconds since 1970-01-01 UTC.
+    pub timestamp: f64,
+    /// What was measured: a commit, an image ID.
+    pub revision: String,
+    /// In the series' unit.
+    pub value: f64,
+    /// Runs that it stands for.
+    pub runs: u64,
+    /// The session; `None` for an imported point.
+    pub session: Option<String>,
+    /// The run's name; `None` for an imported point and for a session's median.
+    pub run: Option<String>,
+    /// Which attempt at the run it was.
+    pub attempt: Option<u32>,
+    /// The block; `None` as for the run.
+    pub block: Option<u32>,
+    /// The largest relative change that counts as none, where the session's suite sets its own;
+    /// `None` where it leaves that to [`metrics::Metric::threshold`].
+    pub threshold: Option<f64>,
+    /// UUID of the GPU, `GPU-…`; `None` on the CPU, for an imported point, and where it is
+    /// not known.
+    pub gpu: Option<String>,
+}
+
+impl From<Point> for trend::Point {
+    fn from(point: Point) -> Self {
+        Self {
+            timestamp: point.timestamp,
+            revision: point.revision,
+            value: point.value,
+        }
+    }
+}
+
+/// A run without metrics.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FailedRun {
+    /// The cell; the metric is empty.
+    #[serde(flatten)]
+    pub key: SeriesKey,
+    /// The session.
+    pub session: String,
+    /// The run's name.
+    pub run: String,
+    /// Which attempt at it.
+    pub attempt: u32,
+    /// The block.
+    pub block: u32,
+    /// When it began, in seconds since 1970-01-01 UTC.
+    pub started: f64,
+    /// Why it failed, as [`record::Reason`] writes it.
+    pub reason: String,
+    /// Where, as [`record::Stage`] writes it.
+    pub stage: String,
+    /// Why, in words.
+    pub message: String,
+}
+
+impl History {
+    /// The series that fit, in order of their keys.
+    pub fn series(&self, filter: &SeriesFilter) -> Result<Vec<SeriesInfo>, HistoryError> {
+        self.read("read the series", |connection| {
+            Ok(series(connection, filter)?)
+        })
+    }
+
+    /// The points of a series, oldest first; with a branch, which may be a pattern, those of
+    /// sessions on it.
+    pub fn points(
+        &self,
+        key: &SeriesKey,
+        branch: Option<&str>,
+        aggregate: Aggregate,
+    ) -> Result<Vec<Point>, HistoryError> {
+        self.read("read a series", |connection| {
+            points(connection, key, branch, aggregate)?.ok_or_else(|| {
+                let key = key.to_string();
+                HistoryError::NoSeries { key }.into()
+            })
+        })
+    }
+
+    /// Runs without metrics in the cells that fit, oldest first. The filter's metric is not
+    /// looked at.
+    pub fn failures(&self, filter: &SeriesFilter) -> Result<Vec<FailedRun>, HistoryError> {
+        let filter = SeriesFilter {
+            metric: None,
+            ..filter.clone()
+        };
+        let mut failures = self.read("read the failed runs", |connection| {
+            Ok(failures(connection)?)
+        })?;
+        failures.retain(|run| filter.takes(&run.key));
+        Ok(failures)
+    }
+}
+
+pub(crate) fn series(
+    connection: &Connection,
+    filter: &SeriesFilter,
+) -> rusqlite::Result<Vec<SeriesInfo>> {
+    let mut found: Vec<SeriesInfo> = connection
+        .prepare_cached(&format!(
+            "SELECT {KEY_COLUMNS}, metric, unit, direction, kind, count(value), \
+             min(timestamp), max(timestamp) FROM series JOIN cells ON cells.id = cell_id \
+             LEFT JOIN points ON series_id = series.id GROUP BY series.id"
+        ))?
+        .query_map([], |row| {
+            Ok(SeriesInfo {
+                key: key(row, row.get(7)?)?,
+                unit: row.get(8)?,
+                direction: row.get::<_, Word<_>>(9)?.0,
+                kind: row.get::<_, Word<_>>(10)?.0,
+                points: count(row, 11)?,
+                oldest: row.get(12)?,
+                newest: row.get(13)?,
+            })
+        })?
+        .collect::<Result<_, _>>()?;
+    found.retain(|info| filter.takes(&info.key));
+    found.sort_by(|a, b| a.key.cmp(&b.key));
+    Ok(found)
+}
+
+/// `None` where there is no such series.
+pub(crate) fn points(
+    connection: &Connection,
+    key: &SeriesKey,
+    branch: Option<&str>,
+    aggregate: Aggregate,
+) -> rusqlite::Result<Option<Vec<Point>>> {
+    let Some((series_id, cell_id)) = find_series(connection, key)? else {
+        return Ok(None);
+    };
+    let mut statement = connection.prepare_cached(
+        "SELECT timestamp, revisions.revision, value, sessions.name, runs.name, attempt, block, \
+         json_extract(thresholds, ?3), gpu, branch FROM points \
+         JOIN revisions ON revisions.id = revision_id \
+         LEFT JOIN sessions ON sessions.id = points.session_id \
+         LEFT JOIN runs ON runs.id = ordinal AND runs.session_id = points.session_id \
+         LEFT JOIN cell_metadata ON cell_metadata.cell_id = ?2 \
+             AND cell_metadata.session_id = points.session_id \
+         WHERE series_id = ?1 ORDER BY timestamp, ordinal",
+    )?;
+    let place = format!("$.\"{}\"", key.metric);
+    let mut rows = statement.query(params![series_id, cell_id, place])?;
+    let mut points = Vec::new();
+    while let Some(row) = rows.next()? {
+        let on: Option<String> = row.get(9)?;
+        let on = on.as_deref();
+        if branch.is_none_or(|wanted| on.is_some_and(|on| matches(wanted, on))) {
+            points.push(Point {
+                timestamp: row.get(0)?,
+                revision: row.get(1)?,
+                value: row.get(2)?,
+                runs: 1,
+                session: row.get(3)?,
+                run: row.get(4)?,
+                attempt: row.get(5)?,
+                block: row.get(6)?,
+                threshold: row.get(7)?,
+                gpu: row.get(8)?,
+            });
+        }
+    }
+    Ok(Some(match aggregate {
+        Aggregate::Run => points,
+        Aggregate::Session => medians(points),
+    }))
+}
+
+/// A session's runs may alternate with another session's; it stands where its first run does.
+fn medians(points: Vec<Point>) -> Vec<Point> {
+    let mut groups: Vec<Vec<Point>> = Vec::new();
+    let mut places: HashMap<(String, String), usize> = HashMap::new();
+    for point in points {
+        // One session may have measured two revisions: images whose IDs stand for them.
+        let place = match &point.session {
+            Some(session) => *places
+                .entry((session.clone(), point.revision.clone()))
+                .or_insert(groups.len()),
+            None => groups.len(),
+        };
+        if place == groups.len() {
+            groups.push(Vec::new());
+        }
+        groups[place].push(point);
+    }
+    let of_group = |group: Vec<Point>| {
+        let mut values: Vec<f64> = group.iter().map(|point| point.value).collect();
+        let runs = values.len() as u64;
+        let first = group.into_iter().next()?;
+        Some(Point {
+            value: median(&mut values),
+            runs,
+            run: None,
+            attempt: None,
+            block: None,
+            ..first
+        })
+    };
+    groups.into_iter().filter_map(of_group).collect()
+}
+
+fn failures(connection: &Connection) -> rusqlite::Result<Vec<FailedRun>> {
+    connection
+        .prepare_cached(&format!(
+            "SELECT {KEY_COLUMNS}, sessions.name, runs.name, attempt, block, runs.started, reason, \
+             stage, message FROM runs JOIN cells ON cells.id = cell_id \
+             JOIN sessions ON sessions.id = session_id WHERE reason IS NOT NULL \
+             ORDER BY runs.started, runs.id"
+        ))?
+        .query_map([], |row| {
+            Ok(FailedRun {
+                key: key(row, String::new())?,
+                session: row.get(7)?,
+                run: row.get(8)?,
+                attempt: row.get(9)?,
+                block: row.get(10)?,
+                started: row.get(11)?,
+                reason: row.get(12)?,
+                stage: row.get::<_, Option<_>>(13)?.unwrap_or_default(),
+                message: row.get::<_, Option<_>>(14)?.unwrap_or_default(),
+            })
+        })?
+        .collect()
+}
+
+/// Of at least one value; the mean of the middle two where their number is even.
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 {
+        values[middle]
+    } else {
+        // Not their sum, which may overflow.
+        values[middle - 1] / 2.0 + values[middle] / 2.0
+    }
+}

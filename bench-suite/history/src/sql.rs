@@ -1,0 +1,148 @@
+//! Between Rust and rows.
+
+use rusqlite::{
+    Connection, OptionalExtension, Row, ToSql,
+    types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRef},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use crate::SeriesKey;
+
+/// An enum as the word that files have for it.
+pub(crate) struct Word<T>(pub(crate) T);
+
+impl<T: Serialize> ToSql for Word<T> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(word(&self.0).into())
+    }
+}
+
+impl<T: DeserializeOwned> FromSql for Word<T> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        let text = value.as_str()?.to_owned();
+        let word = serde_json::from_value(Value::String(text)).map_err(FromSqlError::other)?;
+        Ok(Self(word))
+    }
+}
+
+/// The word that files have for a value of an enum.
+pub(crate) fn word(value: impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(Value::String(word)) => word,
+        _ => "unknown".to_owned(),
+    }
+}
+
+/// The columns of `cells` in the order in which [`key`] reads them.
+pub(crate) const KEY_COLUMNS: &str = "cells.machine, cells.device, cells.driver, cells.image, \
+     cells.suite, cells.scenario, cells.variant";
+
+/// The key in a row that begins with [`KEY_COLUMNS`].
+pub(crate) fn key(row: &Row, metric: String) -> rusqlite::Result<SeriesKey> {
+    Ok(SeriesKey {
+        machine: row.get(0)?,
+        device: row.get(1)?,
+        driver: row.get(2)?,
+        image: row.get(3)?,
+        suite: row.get(4)?,
+        scenario: row.get(5)?,
+        variant: row.get(6)?,
+        metric,
+    })
+}
+
+/// The row of a table with these values in these columns, and its ID; made where there is none.
+pub(crate) fn id_of(
+    connection: &Connection,
+    table: &str,
+    columns: &[&str],
+    values: &[&dyn ToSql],
+) -> rusqlite::Result<i64> {
+    let places = columns.iter().map(|column| format!("{column} = ?"));
+    let places = places.collect::<Vec<_>>().join(" AND ");
+    let found = connection
+        .prepare_cached(&format!("SELECT id FROM {table} WHERE {places}"))?
+        .query_row(values, |row| row.get(0))
+        .optional()?;
+    if let Some(id) = found {
+        return Ok(id);
+    }
+    let (columns, marks) = (columns.join(", "), vec!["?"; columns.len()].join(", "));
+    connection
+        .prepare_cached(&format!("INSERT INTO {table} ({columns}) VALUES ({marks})"))?
+        .execute(values)?;
+    Ok(connection.last_insert_rowid())
+}
+
+/// The cell of a key, whose metric is not looked at.
+pub(crate) fn cell_id(connection: &Connection, key: &SeriesKey) -> rusqlite::Result<i64> {
+    let parts = key.parts();
+    let columns = parts.map(|(name, _)| name);
+    let values = parts.each_ref().map(|(_, value)| value as &dyn ToSql);
+    let cell = parts.len() - 1;
+    id_of(connection, "cells", &columns[..cell], &values[..cell])
+}
+
+/// The series of a key, if there is one, and its cell.
+pub(crate) fn find_series(
+    connection: &Connection,
+    key: &SeriesKey,
+) -> rusqlite::Result<Option<(i64, i64)>> {
+    let parts = key.parts();
+    let places = parts.map(|(name, _)| format!("{name} = ?")).join(" AND ");
+    let sql = format!(
+        "SELECT series.id, cell_id FROM series JOIN cells ON cells.id = cell_id WHERE {places}"
+    );
+    connection
+        .prepare_cached(&sql)?
+        .query_row(
+            rusqlite::params_from_iter(parts.map(|(_, value)| value)),
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )
+        .optional()
+}
+
+/// What a series measures.
+pub(crate) struct Measure<'m> {
+    pub(crate) metric: &'m str,
+    pub(crate) unit: &'m str,
+    pub(crate) direction: judge::compare::Direction,
+    pub(crate) kind: judge::compare::Kind,
+}
+
+/// The series of a cell and a metric; made where there is none.
+pub(crate) fn series_id(
+    connection: &Connection,
+    cell_id: i64,
+    measure: &Measure,
+) -> rusqlite::Result<i64> {
+    let found = connection
+        .prepare_cached("SELECT id FROM series WHERE cell_id = ? AND metric = ?")?
+        .query_row((cell_id, measure.metric), |row| row.get(0))
+        .optional()?;
+    if let Some(id) = found {
+        return Ok(id);
+    }
+    connection
+        .prepare_cached(
+            "INSERT INTO series (cell_id, metric, unit, direction, kind) VALUES (?, ?, ?, ?, ?)",
+        )?
+        .execute((
+            cell_id,
+            measure.metric,
+            measure.unit,
+            Word(measure.direction),
+            Word(measure.kind),
+        ))?;
+    Ok(connection.last_insert_rowid())
+}
+
+pub(crate) fn revision_id(connection: &Connection, revision: &str) -> rusqlite::Result<i64> {
+    id_of(connection, "revisions", &["revision"], &[&revision])
+}
+
+/// Counts are never below 0.
+pub(crate) fn count(row: &Row, column: usize) -> rusqlite::Result<u64> {
+    Ok(u64::try_from(row.get::<_, i64>(column)?).unwrap_or(0))
+}
