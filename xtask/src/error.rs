@@ -63,12 +63,10 @@ pub(crate) enum Error {
     Report(#[from] reports::ReportError),
     #[error(transparent)]
     History(#[from] history::HistoryError),
+    #[error(transparent)]
+    HistoryDamaged(history::HistoryError),
     #[error("this user has no data folder to keep the history in; name a file with --db FILE")]
     NoHistoryPath,
-    #[error(
-        "{path} is damaged; save what can be read: cargo xtask history recover --to NEW.sqlite"
-    )]
-    HistoryDamaged { path: PathBuf },
     #[error(transparent)]
     Images(#[from] images::Error),
     #[error(transparent)]

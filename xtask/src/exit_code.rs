@@ -28,7 +28,7 @@ impl Error {
             | Self::TrendGate { .. }
             | Self::Claims { .. }
             | Self::TestsFailed { .. }
-            | Self::HistoryDamaged { .. }
+            | Self::HistoryDamaged(_)
             | Self::NotReproducible { .. }
             | Self::NothingFits { .. }
             | Self::NewerResolution { .. } => Code::GateSaysNo,

@@ -58,61 +58,13 @@ pub(crate) struct HistoryArgs {
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum HistoryCommand {
     /// Add sessions; adding one again changes nothing
-    Add {
-        /// Folders of sessions
-        #[arg(required = true, value_name = "SESSION")]
-        sessions: Vec<PathBuf>,
-        /// The branch that was measured
-        #[arg(long)]
-        branch: Option<String>,
-        /// What was measured, such as a commit
-        #[arg(long)]
-        revision: Option<String>,
-    },
+    Add(AddArgs),
     /// List series, or sessions
-    List {
-        /// Sessions in place of series
-        #[arg(
-            long,
-            conflicts_with_all = ["device", "driver", "suite", "scenario", "variant", "metric"]
-        )]
-        sessions: bool,
-        #[command(flatten)]
-        series: Box<SeriesArgs>,
-        /// How to print them
-        #[arg(long, value_enum, default_value_t = Format::Text)]
-        format: Format,
-    },
+    List(ListArgs),
     /// Write points into a file for other tools
-    Export {
-        /// The file; `-` for standard output
-        #[arg(long, value_name = "FILE", default_value = "-")]
-        to: PathBuf,
-        /// Its format; default: as the file's name ends, and CSV on standard output
-        #[arg(long, value_enum)]
-        format: Option<ExportFormat>,
-        /// Every run, in place of one median a session
-        #[arg(long)]
-        runs: bool,
-        #[command(flatten)]
-        series: Box<SeriesArgs>,
-    },
+    Export(ExportArgs),
     /// Add a series measured elsewhere: a CSV file with the header `timestamp,revision,value`
-    Import {
-        /// The series' name
-        name: String,
-        /// The file
-        file: PathBuf,
-        /// The unit of its values
-        #[arg(long, default_value = "")]
-        unit: String,
-        /// Lower values are better
-        #[arg(long)]
-        lower_is_better: bool,
-        /// Put the file's values in place of others at the same timestamp and revision
-        #[arg(long)]
-        replace: bool,
-    },
+    Import(ImportArgs),
     /// Name sessions to compare with
     #[command(subcommand)]
     Baseline(BaselineCommand),
@@ -121,14 +73,81 @@ pub(crate) enum HistoryCommand {
         /// Its name
         session: String,
     },
-    /// Read everything and say whether it is as it was written
+    /// Say whether the file is sound
     Check,
-    /// Save what can be read of a damaged history into a new file
-    Recover {
-        /// The new file
-        #[arg(long, value_name = "FILE")]
-        to: PathBuf,
-    },
+    /// Make the history again out of its sessions' folders
+    Rebuild(RebuildArgs),
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct AddArgs {
+    /// Folders of sessions
+    #[arg(required = true, value_name = "SESSION")]
+    pub(crate) sessions: Vec<PathBuf>,
+    /// The branch that was measured
+    #[arg(long)]
+    pub(crate) branch: Option<String>,
+    /// What was measured, such as a commit
+    #[arg(long)]
+    pub(crate) revision: Option<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ListArgs {
+    /// Sessions in place of series
+    #[arg(
+        long,
+        conflicts_with_all = ["device", "driver", "suite", "scenario", "variant", "metric"]
+    )]
+    pub(crate) sessions: bool,
+    #[command(flatten)]
+    pub(crate) series: SeriesArgs,
+    /// How to print them
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ExportArgs {
+    /// The file; `-` for standard output
+    #[arg(long, value_name = "FILE", default_value = "-")]
+    pub(crate) to: PathBuf,
+    /// Its format; default: as the file's name ends, and CSV on standard output
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<ExportFormat>,
+    /// Every run, in place of one median a session
+    #[arg(long)]
+    pub(crate) runs: bool,
+    #[command(flatten)]
+    pub(crate) series: SeriesArgs,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ImportArgs {
+    /// The series' name
+    pub(crate) name: String,
+    /// The file
+    pub(crate) file: PathBuf,
+    /// The unit of its values
+    #[arg(long, default_value = "")]
+    pub(crate) unit: String,
+    /// Lower values are better
+    #[arg(long)]
+    pub(crate) lower_is_better: bool,
+    /// Put the file's values in place of others at the same timestamp and revision
+    #[arg(long)]
+    pub(crate) replace: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct RebuildArgs {
+    /// Where to look for folders of sessions besides where they were: they, or folders with them;
+    /// other sessions there are added
+    #[arg(value_name = "FOLDER")]
+    pub(crate) folders: Vec<PathBuf>,
+    /// Leave out sessions whose folders are not found
+    #[arg(long)]
+    pub(crate) drop_missing: bool,
 }
 
 #[derive(Debug, Clone, Subcommand)]
@@ -168,17 +187,4 @@ pub(crate) enum ExportFormat {
     Csv,
     /// One JSON object a line
     Jsonl,
-    /// Apache Parquet
-    Parquet,
-}
-
-impl ExportFormat {
-    /// As the user writes it.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Csv => "csv",
-            Self::Jsonl => "jsonl",
-            Self::Parquet => "parquet",
-        }
-    }
 }

@@ -24,7 +24,8 @@ use clap::{
 pub(crate) use claims::{ClaimsArgs, ClaimsFailOn};
 pub(crate) use compare::{By, CompareArgs};
 pub(crate) use history::{
-    BaselineCommand, ExportFormat, HistoryArgs, HistoryCommand, HistoryFile, SeriesArgs,
+    AddArgs, BaselineCommand, ExportArgs, ExportFormat, HistoryArgs, HistoryCommand, HistoryFile,
+    ImportArgs, ListArgs, RebuildArgs, SeriesArgs,
 };
 pub(crate) use images::{CacheChoice, ImagesCommand, PruneArgs};
 

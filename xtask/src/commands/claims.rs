@@ -6,18 +6,18 @@ use verdict::{ClaimFound, Side};
 
 use crate::{
     cli::{ClaimsArgs, ClaimsFailOn, Format},
-    commands::{scenarios, sides},
+    commands::{scenarios, session_ref},
     error::{Error, Result},
     printer::Printer,
 };
 
 /// Judges, prints, and fails where that is asked for and a claim does not stand.
 pub(crate) fn run(args: &ClaimsArgs, printer: &Printer) -> Result<()> {
-    let place = sides::find(&args.session, &args.sessions, &args.file)?;
+    let place = session_ref::find(&args.session, &args.sessions, &args.file)?;
     let folder = SessionFolder::at(place.folder);
     let session = folder.read_session()?;
     let records = folder.read_records()?;
-    sides::tell_torn(&session.session, records.torn_after.is_some(), printer);
+    session_ref::note_torn(&session.session, records.torn_after.is_some(), printer);
     let mut records = records.records;
     if let Some(image) = &place.image {
         // An image that did not run is an error, and not a session without measurements.

@@ -7,7 +7,7 @@ use verdict::{Gate, Side, SideError, Verdicts};
 
 use crate::{
     cli::{CompareArgs, Format},
-    commands::sides,
+    commands::session_ref,
     error::{Error, Result},
     printer::Printer,
 };
@@ -63,7 +63,7 @@ fn judge(args: &CompareArgs, printer: &Printer) -> Result<Verdicts> {
         return Ok(verdict::compare(&base, &head, &options)?);
     };
     // The side that leaves a choice is chosen to go with the other one.
-    let (base, head) = if sides::asks_for_newest(&args.base) {
+    let (base, head) = if session_ref::asks_for_newest(&args.base) {
         let head = Chosen::read(head, args, None, printer)?;
         let base = Chosen::read(&args.base, args, Some(&head.side()?), printer)?;
         (base, head)
@@ -113,13 +113,13 @@ impl Chosen {
         printer: &Printer,
     ) -> Result<Self> {
         let fits = |chosen: &Self| other.is_none_or(|other| chosen.goes_with(other));
-        let chosen = sides::find_fitting(text, &args.sessions, &args.file, Self::at, fits)?;
+        let chosen = session_ref::find_fitting(text, &args.sessions, &args.file, Self::at, fits)?;
         let torn = chosen.records.torn_after.is_some();
-        sides::tell_torn(&chosen.session.session, torn, printer);
+        session_ref::note_torn(&chosen.session.session, torn, printer);
         Ok(chosen)
     }
 
-    fn at(place: sides::Place) -> Result<Self> {
+    fn at(place: session_ref::Found) -> Result<Self> {
         let folder = SessionFolder::at(place.folder);
         Ok(Self {
             session: folder.read_session()?,

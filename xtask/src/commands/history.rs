@@ -6,17 +6,18 @@ use std::{
 };
 
 use history::{
-    Aggregate, Format as FileFormat, History, HistoryError, ImportedSeries, Labels, PointFilter,
-    Selection, SeriesFilter, SeriesInfo, SessionFilter,
+    Aggregate, Format as FileFormat, History, HistoryError, ImportedSeries, Labels, Selection,
+    SeriesFilter, SeriesInfo, SessionFilter,
 };
 use judge::compare::{Direction, Kind};
 use record::SessionFolder;
 
 use crate::{
     cli::{
-        BaselineCommand, ExportFormat, Format, HistoryArgs, HistoryCommand, HistoryFile, SeriesArgs,
+        AddArgs, BaselineCommand, ExportArgs, ExportFormat, Format, HistoryArgs, HistoryCommand,
+        HistoryFile, ImportArgs, RebuildArgs, SeriesArgs,
     },
-    commands::sides,
+    commands::session_ref,
     error::{Error, Result},
     printer::Printer,
     table::table,
@@ -45,103 +46,22 @@ pub(crate) fn series_filter(args: &SeriesArgs) -> SeriesFilter {
     }
 }
 
-/// Which points the user asks for.
-pub(crate) fn point_filter(args: &SeriesArgs) -> PointFilter {
-    PointFilter {
-        branch: args.branch.clone(),
-        ..PointFilter::default()
-    }
-}
-
 /// Carries one of its commands out.
 pub(crate) fn run(args: &HistoryArgs, printer: &Printer) -> Result<()> {
     let path = file(&args.file)?;
     match &args.command {
-        HistoryCommand::Add {
-            sessions,
-            branch,
-            revision,
-        } => {
-            let labels = Labels {
-                branch: branch.clone(),
-                revision: revision.clone(),
-            };
-            add(&History::open(path)?, sessions, &labels, printer)
-        }
-        HistoryCommand::List {
-            sessions,
-            series,
-            format,
-        } => {
+        HistoryCommand::Add(args) => add(&History::open(path)?, args, printer),
+        HistoryCommand::List(args) => {
             let history = History::open_existing(path)?;
-            if *sessions {
-                list_sessions(&history, series, *format, printer)
+            if args.sessions {
+                list_sessions(&history, &args.series, args.format, printer)
             } else {
-                list_series(&history, series, *format, printer)
+                list_series(&history, &args.series, args.format, printer)
             }
         }
-        HistoryCommand::Export {
-            to,
-            format,
-            runs,
-            series,
-        } => {
-            let selection = Selection {
-                series: series_filter(series),
-                points: point_filter(series),
-                aggregate: if *runs {
-                    Aggregate::Run
-                } else {
-                    Aggregate::Session
-                },
-            };
-            export(
-                &History::open_existing(path)?,
-                to,
-                *format,
-                &selection,
-                printer,
-            )
-        }
-        HistoryCommand::Import {
-            name,
-            file,
-            unit,
-            lower_is_better,
-            replace,
-        } => {
-            let series = ImportedSeries {
-                name: name.clone(),
-                unit: unit.clone(),
-                direction: if *lower_is_better {
-                    Direction::LowerIsBetter
-                } else {
-                    Direction::HigherIsBetter
-                },
-                kind: Kind::TimeLike,
-            };
-            let history = History::open(path)?;
-            let done = if *replace {
-                history.import_csv_replacing(&series, file)?
-            } else {
-                history.import_csv(&series, file)?
-            };
-            let replaced = match done.replaced {
-                0 => String::new(),
-                count => format!(", {count} old ones replaced"),
-            };
-            printer.line(&format!(
-                "{}: {} points added, {} known{replaced}",
-                name, done.added, done.known
-            ));
-            if done.backwards > 0 {
-                let lines = done.added + done.known;
-                let name = file.display().to_string();
-                printer.note(&super::trend::sorted(&name, done.backwards, lines));
-            }
-            Ok(())
-        }
-        HistoryCommand::Baseline(command) => baseline(&path, command, printer),
+        HistoryCommand::Export(args) => export(&History::open_existing(path)?, args, printer),
+        HistoryCommand::Import(args) => import(&History::open(path)?, args, printer),
+        HistoryCommand::Baseline(command) => baseline(path, command, printer),
         HistoryCommand::Remove { session } => {
             let removed = History::open_existing(path)?.remove(session)?;
             let (runs, points) = (removed.runs, removed.points);
@@ -150,25 +70,87 @@ pub(crate) fn run(args: &HistoryArgs, printer: &Printer) -> Result<()> {
             ));
             Ok(())
         }
-        HistoryCommand::Check => check(path, printer),
-        HistoryCommand::Recover { to } => recover(&path, to, printer),
+        HistoryCommand::Check => {
+            let checked = History::open_existing(&path).and_then(|history| history.check());
+            if let Err(error @ HistoryError::Damaged { .. }) = checked {
+                return Err(Error::HistoryDamaged(error));
+            }
+            checked?;
+            printer.line(&format!("{} is sound", path.display()));
+            Ok(())
+        }
+        HistoryCommand::Rebuild(args) => rebuild(&path, args, printer),
     }
 }
 
-fn export(
-    history: &History,
-    to: &Path,
-    format: Option<ExportFormat>,
-    selection: &Selection,
-    printer: &Printer,
-) -> Result<()> {
-    let format = match export_format(to, format)? {
+fn add(history: &History, args: &AddArgs, printer: &Printer) -> Result<()> {
+    let labels = Labels {
+        branch: args.branch.clone(),
+        revision: args.revision.clone(),
+    };
+    for folder in &args.sessions {
+        let added = history.add(&SessionFolder::at(folder), &labels)?;
+        let session = &added.session;
+        printer.line(&if added.unchanged {
+            format!("{session}: known already, nothing changed")
+        } else if !added.new && added.runs + added.points == 0 {
+            format!(
+                "{session}: known already; labels, end, noise thresholds, GPUs or folder brought \
+                 up to date"
+            )
+        } else {
+            let (runs, failed, points) = (added.runs, added.failed, added.points);
+            format!("{session}: {runs} runs added ({failed} failed), {points} points")
+        });
+        session_ref::note_torn(session, added.torn, printer);
+    }
+    Ok(())
+}
+
+fn import(history: &History, args: &ImportArgs, printer: &Printer) -> Result<()> {
+    let series = ImportedSeries {
+        name: args.name.clone(),
+        unit: args.unit.clone(),
+        direction: if args.lower_is_better {
+            Direction::LowerIsBetter
+        } else {
+            Direction::HigherIsBetter
+        },
+        kind: Kind::TimeLike,
+    };
+    let points = history::read_csv(&args.file)?;
+    let done = history.import(&series, &points, args.replace)?;
+    let replaced = match done.replaced {
+        0 => String::new(),
+        count => format!(", {count} old ones replaced"),
+    };
+    let (name, added, known) = (&args.name, done.added, done.known);
+    printer.line(&format!(
+        "{name}: {added} points added, {known} known{replaced}"
+    ));
+    if done.backwards > 0 {
+        let name = args.file.display().to_string();
+        printer.note(&super::trend::sorted(&name, done.backwards, points.len()));
+    }
+    Ok(())
+}
+
+fn export(history: &History, args: &ExportArgs, printer: &Printer) -> Result<()> {
+    let selection = Selection {
+        series: series_filter(&args.series),
+        branch: args.series.branch.clone(),
+        aggregate: if args.runs {
+            Aggregate::Run
+        } else {
+            Aggregate::Session
+        },
+    };
+    let format = match export_format(&args.to, args.format)? {
         ExportFormat::Csv => FileFormat::Csv,
         ExportFormat::Jsonl => FileFormat::JsonLines,
-        ExportFormat::Parquet => FileFormat::Parquet,
     };
-    let done = if to.as_os_str() == "-" {
-        match history.export(format, selection, std::io::stdout()) {
+    let done = if args.to.as_os_str() == "-" {
+        match history.export(format, &selection, std::io::stdout()) {
             // Whoever reads has seen enough, as `head` does.
             Err(HistoryError::Export { source }) if source.kind() == ErrorKind::BrokenPipe => {
                 return Ok(());
@@ -176,7 +158,7 @@ fn export(
             other => other?,
         }
     } else {
-        history.export_to(to, format, selection)?
+        history.export_to(&args.to, format, &selection)?
     };
     printer.note(&format!("{} points of {} series", done.points, done.series));
     Ok(())
@@ -191,79 +173,40 @@ fn export_format(to: &Path, asked: Option<ExportFormat>) -> Result<ExportFormat>
     let told = match ending.as_ref().and_then(|ending| ending.to_str()) {
         Some("csv") => Some(ExportFormat::Csv),
         Some("jsonl" | "ndjson") => Some(ExportFormat::Jsonl),
-        Some("parquet") => Some(ExportFormat::Parquet),
         _ => None,
     };
-    let refuse = |what: String| {
-        Err(Error::ExportFormat {
-            message: format!("{}: {what}", to.display()),
-        })
+    let message = match (asked, told) {
+        (Some(ExportFormat::Csv), Some(ExportFormat::Jsonl)) => {
+            "--format csv writes another format than the name says; end it in .csv"
+        }
+        (Some(ExportFormat::Jsonl), Some(ExportFormat::Csv)) => {
+            "--format jsonl writes another format than the name says; end it in .jsonl"
+        }
+        (None, None) => {
+            "the name does not say in which format to write; end it in .csv or .jsonl, or give \
+             --format"
+        }
+        (Some(format), _) | (None, Some(format)) => return Ok(format),
     };
-    match (asked, told) {
-        (Some(asked), Some(told)) if asked != told => refuse(format!(
-            "the name is that of another format than --format {}; give a name that ends in .{}",
-            asked.word(),
-            asked.word()
-        )),
-        (None, None) => refuse(
-            "the name does not say in which format to write; end it in .csv, .jsonl or .parquet, \
-             or give --format"
-                .to_owned(),
-        ),
-        (asked, told) => Ok(asked.or(told).unwrap_or(ExportFormat::Csv)),
-    }
+    Err(Error::ExportFormat {
+        message: format!("{}: {message}", to.display()),
+    })
 }
 
-fn recover(path: &Path, to: &Path, printer: &Printer) -> Result<()> {
-    let done = history::recover(path, to)?;
-    let saved = &done.saved;
+fn rebuild(path: &Path, args: &RebuildArgs, printer: &Printer) -> Result<()> {
+    let done = History::rebuild(path, &args.folders, args.drop_missing)?;
     printer.line(&format!(
-        "saved into {}: {} sessions, {} runs, {} series, {} points",
-        to.display(),
-        saved.sessions,
-        saved.runs,
-        saved.series,
-        saved.points
+        "{}: made again of {} sessions and {} imported series, {} points",
+        path.display(),
+        done.sessions,
+        done.imports,
+        done.points
     ));
-    for lost in done
-        .incomplete_sessions
-        .iter()
-        .chain(&done.incomplete_imports)
-    {
-        printer.note(&format!(
-            "{}: {} runs and {} points are lost; add its folder again",
-            lost.name, lost.lost_runs, lost.lost_points
-        ));
+    for session in &done.dropped {
+        printer.note(&format!("{session} was left out: its folder is not found"));
     }
-    if done.silent > 0 {
-        printer.note(&format!(
-            "{} cells of sessions have no GPUs and noise thresholds; adding the sessions' folders again \
-             brings them",
-            done.silent
-        ));
-    }
-    Ok(())
-}
-
-fn add(history: &History, sessions: &[PathBuf], labels: &Labels, printer: &Printer) -> Result<()> {
-    for folder in sessions {
-        let bar = printer.count_bar(&folder.display().to_string(), 0);
-        let added =
-            history.add_watched(&SessionFolder::at(folder), labels, &mut |done, total| {
-                bar.set_length(total as u64);
-                bar.set_position(done as u64);
-            })?;
-        bar.finish_and_clear();
-        let session = &added.session;
-        printer.line(&if added.unchanged {
-            format!("{session}: known already, nothing changed")
-        } else if !added.new && added.runs + added.points == 0 {
-            format!("{session}: known already; branch, end, noise thresholds or GPUs were added")
-        } else {
-            let (runs, failed, points) = (added.runs, added.failed, added.points);
-            format!("{session}: {runs} runs added ({failed} failed), {points} points")
-        });
-        sides::tell_torn(session, added.torn, printer);
+    if let Some(damaged) = &done.damaged {
+        printer.note(&format!("the damaged file is {}", damaged.display()));
     }
     Ok(())
 }
@@ -276,7 +219,7 @@ fn list_series(
 ) -> Result<()> {
     let mut found = history.series(&series_filter(series))?;
     if series.branch.is_some() {
-        found = on_branch(history, found, &point_filter(series))?;
+        found = on_branch(history, found, series.branch.as_deref())?;
     }
     if format == Format::Json {
         return printer.json(&found);
@@ -306,11 +249,11 @@ fn list_series(
 fn on_branch(
     history: &History,
     all: Vec<SeriesInfo>,
-    filter: &PointFilter,
+    branch: Option<&str>,
 ) -> Result<Vec<SeriesInfo>> {
     let mut found = Vec::new();
     for info in all {
-        let points = history.points(&info.key, filter, Aggregate::Run)?;
+        let points = history.points(&info.key, branch, Aggregate::Run)?;
         if let (Some(first), Some(last)) = (points.first(), points.last()) {
             found.push(SeriesInfo {
                 points: points.len() as u64,
@@ -368,7 +311,7 @@ fn list_sessions(
     Ok(())
 }
 
-fn baseline(path: &Path, command: &BaselineCommand, printer: &Printer) -> Result<()> {
+fn baseline(path: PathBuf, command: &BaselineCommand, printer: &Printer) -> Result<()> {
     match command {
         BaselineCommand::Set { name, session } => {
             let before = History::open(path)?.set_baseline(name, session)?;
@@ -386,25 +329,4 @@ fn baseline(path: &Path, command: &BaselineCommand, printer: &Printer) -> Result
         }
     }
     Ok(())
-}
-
-fn check(path: PathBuf, printer: &Printer) -> Result<()> {
-    let history = match History::open_existing(path) {
-        Err(HistoryError::Damaged { path, detail, .. }) => {
-            printer.line(&detail);
-            return Err(Error::HistoryDamaged { path });
-        }
-        other => other?,
-    };
-    let health = history.check()?;
-    if health.is_sound() {
-        printer.line(&format!("{}: as it was written", history.path().display()));
-        return Ok(());
-    }
-    for problem in &health.problems {
-        printer.line(problem);
-    }
-    Err(Error::HistoryDamaged {
-        path: history.path().to_owned(),
-    })
 }

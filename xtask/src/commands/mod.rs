@@ -10,6 +10,6 @@ pub(crate) mod images;
 pub(crate) mod overhead;
 pub(crate) mod report;
 pub(crate) mod scenarios;
-pub(crate) mod sides;
+pub(crate) mod session_ref;
 pub(crate) mod test;
 pub(crate) mod trend;

@@ -117,14 +117,12 @@ fn series_and_files_that_are_no_history() {
             2,
             "there is no history",
         ),
-        ("trend --db notes.txt", 2, "not an SQLite database"),
-        ("trend --db empty.sqlite", 2, "0 bytes"),
+        ("trend --db notes.txt", 2, "is not a history"),
+        ("trend --db empty.sqlite", 2, "has no series yet"),
         ("trend --db sessions", 2, "cannot open the history sessions"),
-        (
-            "history --db notes.txt recover --to x",
-            2,
-            "nothing that can",
-        ),
+        ("history --db notes.txt rebuild", 2, "is not a history"),
+        ("history rebuild", 2, "there is no history"),
+        ("history rebuild sessions/none", 2, "sessions/none"),
     ]);
 }
 
@@ -150,14 +148,20 @@ fn what_a_history_takes() {
         ("history remove base", 2, "is the baseline r"),
         ("history export --to good.csv", 2, "there already"),
         ("history export --to no/x.csv", 4, "cannot write"),
-        ("history recover --to good.csv", 2, "there already"),
+        ("history add sessions/head --branch a", 0, "runs added"),
+        (
+            "history add sessions/head --branch b",
+            2,
+            "branch a already",
+        ),
         ("trend --metric none --gate", 2, "--metric none"),
         (
             "trend --machine here --gate --stale-after 1",
             1,
             "no result",
         ),
-        ("history check", 0, "as it was written"),
+        ("history check", 0, "is sound"),
+        ("history rebuild", 0, "of 2 sessions and 1 imported series"),
     ]);
 }
 
@@ -170,9 +174,29 @@ fn a_damaged_history_fails_its_check_and_is_trouble_elsewhere() {
     file.write_all_at(b"nothing that SQLite knows", 0)
         .expect("written");
     home.ends(&[
-        ("history check", 1, "its header is wrong"),
+        ("history check", 1, "is damaged"),
         ("trend", 4, "is damaged"),
-        ("history add sessions/renamed", 4, "is damaged"),
-        ("history recover --to saved.sqlite", 0, "1 sessions"),
+        (
+            "history add sessions/renamed",
+            4,
+            "`history rebuild` makes it again",
+        ),
+        ("history rebuild", 0, "of 1 sessions"),
+        ("history check", 0, "is sound"),
+        ("history list --sessions", 0, "1 sessions"),
+    ]);
+    let gone = home.path("sessions/renamed");
+    fs::remove_dir_all(gone).expect("a folder less");
+    home.ends(&[
+        (
+            "history rebuild",
+            2,
+            "not found, and nothing was changed: base",
+        ),
+        (
+            "history rebuild sessions --drop-missing",
+            0,
+            "base was left out",
+        ),
     ]);
 }

@@ -9,7 +9,7 @@ use judge::{
 };
 use serde::Serialize;
 
-use super::{Followed, succession::told};
+use super::{followed::Followed, supersede::told};
 use crate::error::{Error, Result};
 
 /// Why the gate says no to a series.
@@ -100,7 +100,7 @@ mod tests {
     use history::{SeriesInfo, SeriesKey};
     use judge::{
         compare::Direction,
-        trend::{ChangePoint, Point},
+        trend::{ChangePoint, Point, Trend},
     };
 
     use super::*;
@@ -113,19 +113,19 @@ mod tests {
                 value: 1.0,
             })
             .collect();
-        Followed {
-            series: SeriesInfo {
-                key: SeriesKey {
-                    metric: metric.to_owned(),
-                    ..SeriesKey::default()
-                },
-                unit: String::new(),
-                direction: Direction::HigherIsBetter,
-                kind: judge::compare::Kind::TimeLike,
-                points: 40,
-                oldest: None,
-                newest: None,
+        let series = SeriesInfo {
+            key: SeriesKey {
+                metric: metric.to_owned(),
+                ..SeriesKey::default()
             },
+            unit: String::new(),
+            direction: Direction::HigherIsBetter,
+            kind: judge::compare::Kind::TimeLike,
+            points: 40,
+            oldest: None,
+            newest: None,
+        };
+        let found = Trend {
             change_points: vec![ChangePoint {
                 index: 39,
                 timestamp: 39.0,
@@ -136,18 +136,10 @@ mod tests {
                 interval: None,
                 p,
             }],
-            staleness: None,
-            verdict: Some(Verdict::Regressed),
-            q: None,
-            gpu_changes: Vec::new(),
+        };
+        Followed {
             threshold: 0.005,
-            superseded_by: None,
-            gated: false,
-            of_gate: false,
-            fails: Vec::new(),
-            news: Some(0),
-            points,
-            directed: true,
+            ..Followed::new(series, points, found, Some(0))
         }
     }
 

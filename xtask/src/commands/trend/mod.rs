@@ -1,9 +1,10 @@
 //! `cargo xtask trend`: change points in the history, or in one series from a file.
 
+mod followed;
 mod gate;
 mod read;
 mod selection;
-mod succession;
+mod supersede;
 
 use std::{
     fs,
@@ -14,16 +15,13 @@ use std::{
 use history::{History, SeriesInfo, SeriesKey};
 use jiff::Timestamp;
 use judge::{
-    compare::{Direction, Verdict},
-    trend::{self, ChangePoint, Point, Staleness, Trend, TrendOptions, news, staleness},
+    compare::Direction,
+    trend::{self, Point, Staleness, Trend, TrendOptions, news, staleness},
 };
 use metrics::Metric;
-use reports::{
-    format,
-    trend::{GpuChange, Series},
-};
-use serde::Serialize;
+use reports::trend::Series;
 
+use self::{followed::Followed, read::Selected};
 use crate::{
     cli::{Format, TrendArgs},
     commands::history::file,
@@ -60,43 +58,6 @@ pub(crate) fn run(args: &TrendArgs, printer: &Printer) -> Result<()> {
     if args.gate { gate::end(&found) } else { Ok(()) }
 }
 
-/// One series with what was found in it.
-#[derive(Debug, Serialize)]
-struct Followed {
-    #[serde(flatten)]
-    series: SeriesInfo,
-    change_points: Vec<ChangePoint>,
-    staleness: Option<Staleness>,
-    /// What the newest run's level is against the one before, where it brought a new one to
-    /// light.
-    verdict: Option<Verdict>,
-    /// How sure that is among all series that the gate looks at: the smallest false discovery
-    /// rate at which it would count.
-    q: Option<f64>,
-    /// Change points at which the GPU changed as well: the level may be the GPU's.
-    gpu_changes: Vec<GpuChange>,
-    /// The largest relative change that counts as none, as in a comparison: what the suite of the
-    /// newest session sets, else the metric's default; 0 for series from elsewhere.
-    threshold: f64,
-    /// The series that has taken its place, with another image or driver. Nobody waits for results
-    /// of this one any more, and the gate does not look at it.
-    superseded_by: Option<SeriesKey>,
-    /// Whether the gate looks at it.
-    gated: bool,
-    /// Whether the gate would look at it, had no other taken its place.
-    #[serde(skip)]
-    of_gate: bool,
-    /// Why the gate says no to it; empty where it does not.
-    fails: Vec<gate::Reason>,
-    #[serde(skip)]
-    news: Option<usize>,
-    #[serde(skip)]
-    points: Vec<Point>,
-    /// Whether somebody said which way is better.
-    #[serde(skip)]
-    directed: bool,
-}
-
 fn one_file(input: &Path, args: &TrendArgs, printer: &Printer) -> Result<Followed> {
     let name = input.display().to_string();
     let refused = |source: Box<dyn std::error::Error + Send + Sync>| Error::Series {
@@ -131,10 +92,13 @@ fn one_file(input: &Path, args: &TrendArgs, printer: &Printer) -> Result<Followe
     // A file may be as old as it likes, unless somebody says how old.
     let limit = args.stale_after.map(|days| days * DAY_SECONDS);
     let age = limit.and_then(|_| age(&points, &[], limit));
-    let directed = args.gate || args.lower_is_better;
     let news = news(&points, &found, &TrendOptions::default())
         .map_err(|source| refused(Box::new(source)))?;
-    let mut one = followed(series, points, (found, news), age, directed);
+    let mut one = Followed {
+        staleness: age,
+        directed: args.gate || args.lower_is_better,
+        ..Followed::new(series, points, found, news)
+    };
     gate::decide(slice::from_mut(&mut one), |_| true);
     Ok(one)
 }
@@ -149,50 +113,46 @@ pub(crate) fn sorted(name: &str, backwards: usize, lines: usize) -> String {
 
 fn whole_history(args: &TrendArgs, printer: &Printer) -> Result<Vec<Followed>> {
     let history = History::open_existing(file(&args.file)?)?;
-    let read::Selected {
-        keys,
-        all,
-        beside,
-        successors,
-    } = read::select(&history, args, printer)?;
-    if keys.is_empty() {
+    let read = read::select(&history, args, printer)?;
+    if read.is_empty() {
         return Err(selection::nothing(&history, &args.series)?);
     }
     let options = TrendOptions::default();
-    let refused = |info: &SeriesInfo, source| Error::Series {
-        name: info.key.to_string(),
+    let refused = |one: &Selected, source| Error::Series {
+        name: one.info.key.to_string(),
         source: Box::new(source),
     };
-    let found: Vec<Trend> = keys
-        .iter()
-        .zip(trend::change_points_of_many(&all, &options))
-        .map(|(info, found)| found.map_err(|source| refused(info, source)))
+    let points = |one: &Selected| one.points.iter().cloned().map(Point::from).collect();
+    let all: Vec<Vec<Point>> = read.iter().map(points).collect();
+    let found = trend::change_points_of_many(&all, &options).into_iter();
+    let found: Vec<Trend> = found
+        .zip(&read)
+        .map(|(found, one)| found.map_err(|source| refused(one, source)))
         .collect::<Result<_>>()?;
-    let told = trend::news_of_many(&all, &found, &options);
+    let news = trend::news_of_many(&all, &found, &options);
     let limit = args.stale_after.map(|days| days * DAY_SECONDS);
     let mut series = Vec::new();
-    for (((((info, points), found), news), successor), beside) in keys
+    for (one, (points, (found, news))) in read
         .into_iter()
-        .zip(all)
-        .zip(found)
-        .zip(told)
-        .zip(successors)
-        .zip(beside)
+        .zip(all.into_iter().zip(found.into_iter().zip(news)))
     {
-        let news = news.map_err(|source| refused(&info, source))?;
-        let age = age(&points, &beside.earlier, limit);
-        let one = followed(info, points, (found, news), age, true);
+        let news = news.map_err(|source| refused(&one, source))?;
+        let set = one.newest().and_then(|point| point.threshold);
+        let gpu_changes = one.gpu_changes(&found.change_points);
+        let staleness = age(&points, &one.earlier, limit);
+        let followed = Followed::new(one.info, points, found, news);
         series.push(Followed {
-            superseded_by: successor,
-            gpu_changes: beside.gpu_changes(&one.change_points),
-            threshold: beside.threshold.unwrap_or(one.threshold),
-            ..one
+            staleness,
+            gpu_changes,
+            threshold: set.unwrap_or(followed.threshold),
+            superseded_by: one.superseded_by,
+            ..followed
         });
     }
     // The metrics that fail a comparison, those from elsewhere, and whatever is asked for by name.
     let asked = args.series.metric.is_some();
     gate::decide(&mut series, |key| {
-        let gated = Metric::named(&key.metric).is_some_and(|quantity| quantity.is_gated());
+        let gated = Metric::named(&key.metric).is_some_and(Metric::is_gated);
         asked || gated || key.machine == SeriesKey::IMPORTED
     });
     Ok(series)
@@ -210,73 +170,6 @@ fn age(points: &[Point], earlier: &[f64], limit: Option<f64>) -> Option<Stalenes
     }
     times.extend(earlier);
     staleness(&times, now, limit)
-}
-
-fn followed(
-    series: SeriesInfo,
-    points: Vec<Point>,
-    (found, news): (Trend, Option<usize>),
-    staleness: Option<Staleness>,
-    directed: bool,
-) -> Followed {
-    let ratio = news.and_then(|place| found.change_points[place].ratio);
-    Followed {
-        verdict: ratio.map(|ratio| Verdict::of_change(ratio.ln(), series.direction)),
-        staleness,
-        change_points: found.change_points,
-        q: None,
-        gpu_changes: Vec::new(),
-        threshold: Metric::named(&series.key.metric).map_or(0.0, |quantity| quantity.threshold),
-        superseded_by: None,
-        gated: false,
-        of_gate: false,
-        fails: Vec::new(),
-        series,
-        news,
-        points,
-        directed,
-    }
-}
-
-impl Followed {
-    /// As the reports show it.
-    fn shown(&self) -> Series {
-        let key = &self.series.key;
-        let quantity = Metric::named(&key.metric);
-        let metric = quantity.map_or(key.metric.as_str(), |quantity| quantity.label);
-        let imported = key.machine == SeriesKey::IMPORTED;
-        let subtitle = if imported {
-            String::new()
-        } else {
-            let place = match key.driver.as_str() {
-                "none" => key.device.clone(),
-                driver => format!("{}, driver {driver}", key.device),
-            };
-            let parts = [metric, &key.image, &key.suite, &key.machine, &place];
-            parts.map(str::to_owned).join(" · ")
-        };
-        Series {
-            title: key.cell(),
-            subtitle,
-            quantity: format::Quantity::of_metric(&key.metric),
-            unit: if imported {
-                self.series.unit.clone()
-            } else {
-                String::new()
-            },
-            direction: self.directed.then_some(self.series.direction),
-            points: self.points.clone(),
-            changes: self.change_points.clone(),
-            gpu_changes: self.gpu_changes.clone(),
-            news: self.news,
-            staleness: self.staleness,
-            threshold: self.threshold,
-            successor: self
-                .superseded_by
-                .as_ref()
-                .map(|successor| succession::told(key, successor)),
-        }
-    }
 }
 
 /// `trend.html`, `trend.md` and `trend.json`: either all three are new or none is.

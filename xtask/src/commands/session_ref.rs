@@ -1,4 +1,4 @@
-//! Which session a word of the command line means.
+//! Which session an argument of the command line names.
 
 use std::{
     fs,
@@ -17,14 +17,14 @@ use crate::{
 
 /// A session's folder, and one of its images where one is named.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Found {
     pub(crate) folder: PathBuf,
     pub(crate) image: Option<String>,
 }
 
-/// What a word means.
+/// What an argument names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Word {
+enum Ref {
     Folder(PathBuf),
     Baseline(String),
     NewestOfBranch(String),
@@ -32,13 +32,13 @@ enum Word {
 }
 
 /// Finds the session. The history keeps names of sessions; their folders lie below `sessions`.
-pub(crate) fn find(text: &str, sessions: &Path, db: &HistoryFile) -> Result<Place> {
+pub(crate) fn find(text: &str, sessions: &Path, db: &HistoryFile) -> Result<Found> {
     find_fitting(text, sessions, db, Ok, |_| true)
 }
 
 /// Says where the last record of a session was cut off and is left out: its writer was ended, or
 /// writes still.
-pub(crate) fn tell_torn(session: &str, torn: bool, printer: &Printer) {
+pub(crate) fn note_torn(session: &str, torn: bool, printer: &Printer) {
     if torn {
         printer.note(&format!(
             "{session}: its last line is torn and was left out"
@@ -48,8 +48,8 @@ pub(crate) fn tell_torn(session: &str, torn: bool, printer: &Printer) {
 
 /// Whether the history is asked for the newest of several sessions.
 pub(crate) fn asks_for_newest(text: &str) -> bool {
-    let (word, _) = read(text, Path::new(text).is_dir());
-    matches!(word, Word::NewestOfBranch(_) | Word::NewestWithImage(_))
+    let (named, _) = read(text, Path::new(text).is_dir());
+    matches!(named, Ref::NewestOfBranch(_) | Ref::NewestWithImage(_))
 }
 
 /// Finds and reads the session; where the newest of several is asked for, the newest that `fits`,
@@ -58,23 +58,23 @@ pub(crate) fn find_fitting<T>(
     text: &str,
     sessions: &Path,
     db: &HistoryFile,
-    read_place: impl Fn(Place) -> Result<T>,
+    read_found: impl Fn(Found) -> Result<T>,
     fits: impl Fn(&T) -> bool,
 ) -> Result<T> {
-    let (word, image) = read(text, Path::new(text).is_dir());
+    let (named, image) = read(text, Path::new(text).is_dir());
     let open = || Ok::<_, Error>(History::open_existing(file(db)?)?);
     let filter = SessionFilter {
         complete_only: true,
         ..SessionFilter::default()
     };
-    let found = match word {
-        Word::Folder(folder) => return read_place(Place { folder, image }),
-        Word::Baseline(name) => vec![open()?.baseline(&name)?],
-        Word::NewestOfBranch(branch) => open()?.sessions(&SessionFilter {
+    let found = match named {
+        Ref::Folder(folder) => return read_found(Found { folder, image }),
+        Ref::Baseline(name) => vec![open()?.baseline(&name)?],
+        Ref::NewestOfBranch(branch) => open()?.sessions(&SessionFilter {
             branch: Some(branch),
             ..filter
         })?,
-        Word::NewestWithImage(image) => open()?.sessions(&SessionFilter {
+        Ref::NewestWithImage(image) => open()?.sessions(&SessionFilter {
             image: Some(image),
             ..filter
         })?,
@@ -86,7 +86,7 @@ pub(crate) fn find_fitting<T>(
             sessions: sessions.to_owned(),
         })?;
         let image = image.clone();
-        let candidate = read_place(Place { folder, image })?;
+        let candidate = read_found(Found { folder, image })?;
         if fits(&candidate) {
             return Ok(candidate);
         }
@@ -99,13 +99,13 @@ pub(crate) fn find_fitting<T>(
 
 /// `SESSION`, `@BASELINE`, `branch=NAME` or `image=NAME`, each with `:IMAGE` behind it or without.
 /// What is a folder as it stands is taken as one.
-fn read(text: &str, is_folder: bool) -> (Word, Option<String>) {
+fn read(text: &str, is_folder: bool) -> (Ref, Option<String>) {
     if is_folder {
-        return (Word::Folder(text.into()), None);
+        return (Ref::Folder(text.into()), None);
     }
     if let Some(image) = text.strip_prefix("image=") {
         return (
-            Word::NewestWithImage(image.to_owned()),
+            Ref::NewestWithImage(image.to_owned()),
             Some(image.to_owned()),
         );
     }
@@ -113,14 +113,14 @@ fn read(text: &str, is_folder: bool) -> (Word, Option<String>) {
         Some((place, image)) => (place, Some(image.to_owned())),
         None => (text, None),
     };
-    let word = if let Some(name) = place.strip_prefix('@') {
-        Word::Baseline(name.to_owned())
+    let named = if let Some(name) = place.strip_prefix('@') {
+        Ref::Baseline(name.to_owned())
     } else if let Some(branch) = place.strip_prefix("branch=") {
-        Word::NewestOfBranch(branch.to_owned())
+        Ref::NewestOfBranch(branch.to_owned())
     } else {
-        Word::Folder(place.into())
+        Ref::Folder(place.into())
     };
-    (word, image)
+    (named, image)
 }
 
 /// The folder below `sessions` whose session has this name: mostly of the same name, but `--out`
@@ -161,28 +161,20 @@ mod tests {
     }
 
     #[test]
-    fn words_for_sessions() {
-        let check = |text: &str, word: Word, image: Option<&str>| {
+    fn arguments_for_sessions() {
+        let check = |text: &str, named: Ref, image: Option<&str>| {
             assert_eq!(
                 read(text, false),
-                (word, image.map(str::to_owned)),
+                (named, image.map(str::to_owned)),
                 "{text}"
             );
         };
-        check("sessions/a", Word::Folder("sessions/a".into()), None);
-        check("a:img", Word::Folder("a".into()), Some("img"));
-        check("@release", Word::Baseline("release".into()), None);
-        check(
-            "@release:img",
-            Word::Baseline("release".into()),
-            Some("img"),
-        );
-        check("branch=fix/x", Word::NewestOfBranch("fix/x".into()), None);
-        check(
-            "image=img",
-            Word::NewestWithImage("img".into()),
-            Some("img"),
-        );
-        assert_eq!(read("a:b", true), (Word::Folder("a:b".into()), None));
+        check("sessions/a", Ref::Folder("sessions/a".into()), None);
+        check("a:img", Ref::Folder("a".into()), Some("img"));
+        check("@release", Ref::Baseline("release".into()), None);
+        check("@release:img", Ref::Baseline("release".into()), Some("img"));
+        check("branch=fix/x", Ref::NewestOfBranch("fix/x".into()), None);
+        check("image=img", Ref::NewestWithImage("img".into()), Some("img"));
+        assert_eq!(read("a:b", true), (Ref::Folder("a:b".into()), None));
     }
 }
