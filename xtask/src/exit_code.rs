@@ -165,7 +165,7 @@ mod tests {
                 waited: std::time::Duration::ZERO,
             }
             .into(),
-            HistoryError::ReadOnly { path: path() }.into(),
+            HistoryError::ReadOnly(path()).into(),
             HistoryError::Write {
                 path: path(),
                 source: full(),

@@ -1,6 +1,6 @@
 //! Adding a session.
 
-use std::{collections::HashMap, path::PathBuf};
+use std::path::PathBuf;
 
 use jiff::Timestamp;
 use metrics::Metric;
@@ -9,6 +9,7 @@ use rusqlite::{Connection, OptionalExtension};
 
 use crate::{
     History, HistoryError, SeriesKey,
+    cell_metadata::CellMetadata,
     error::Fault,
     key::driver,
     sessions::check_name,
@@ -133,7 +134,7 @@ impl Source {
             labels: Labels::default(),
         };
         let (id, revision) = self.add_session(connection, given, &mut added)?;
-        let mut metadata = Metadata::default();
+        let mut metadata = CellMetadata::default();
         for record in &self.records.records {
             let key = SeriesKey::of_cell(&self.session, record);
             let cell = cell_id(connection, &key)?;
@@ -321,47 +322,6 @@ fn add_points(
     }
     added.points += new;
     Ok(())
-}
-
-/// What a session says of its cells beside their metrics: the GPU each ran on, and the noise
-/// thresholds that the suite sets.
-#[derive(Default)]
-struct Metadata {
-    of_cell: HashMap<i64, (Option<String>, Option<String>)>,
-}
-
-impl Metadata {
-    /// Hears a run of a cell. Of a cell that ran on several GPUs the first stands.
-    fn hear(&mut self, cell: i64, key: &SeriesKey, session: &Session, record: &Record) {
-        let (gpu, _) = self.of_cell.entry(cell).or_insert_with(|| {
-            let plan = session.cells.iter().find(|plan| {
-                plan.image == key.image
-                    && plan.suite == key.suite
-                    && plan.scenario == key.scenario
-                    && plan.variant == record.variant
-                    && !plan.thresholds.is_empty()
-            });
-            let thresholds = plan.map(|plan| serde_json::json!(plan.thresholds).to_string());
-            (None, thresholds)
-        });
-        if gpu.is_none() {
-            *gpu = record.gpu_uuid(&session.machine);
-        }
-    }
-
-    fn write(&self, connection: &Connection, session: i64) -> rusqlite::Result<()> {
-        let mut insert = connection.prepare_cached(
-            "INSERT INTO cell_metadata (cell_id, session_id, gpu, thresholds) VALUES (?, ?, ?, ?) \
-             ON CONFLICT DO UPDATE SET gpu = coalesce(excluded.gpu, gpu), \
-             thresholds = coalesce(excluded.thresholds, thresholds) \
-             WHERE excluded.gpu IS NOT gpu AND excluded.gpu IS NOT NULL \
-             OR excluded.thresholds IS NOT thresholds AND excluded.thresholds IS NOT NULL",
-        )?;
-        for (cell, (gpu, thresholds)) in &self.of_cell {
-            insert.execute((cell, session, gpu, thresholds))?;
-        }
-        Ok(())
-    }
 }
 
 /// The metrics of a run.

@@ -60,10 +60,10 @@ impl History {
     pub fn open_existing(path: impl Into<PathBuf>) -> Result<Self, HistoryError> {
         let path = path.into();
         if !path.exists() && !sources_of(&path).exists() {
-            return Err(HistoryError::Missing { path });
+            return Err(HistoryError::Missing(path));
         }
         match Self::open(path) {
-            Err(HistoryError::ReadOnly { path }) => Self::open_read_only(path),
+            Err(HistoryError::ReadOnly(path)) => Self::open_read_only(path),
             other => other,
         }
     }
@@ -216,7 +216,7 @@ impl History {
         let attempt = || {
             if self.read_only {
                 let path = self.path.clone();
-                return Err(HistoryError::ReadOnly { path }.into());
+                return Err(HistoryError::ReadOnly(path).into());
             }
             self.check_once()?;
             let transaction = self.begin()?;
@@ -297,9 +297,7 @@ fn prepare(path: &Path) -> Result<(), HistoryError> {
     };
     attempt().map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            HistoryError::ReadOnly {
-                path: path.to_owned(),
-            }
+            HistoryError::ReadOnly(path.to_owned())
         }
         _ => HistoryError::Open {
             path: path.to_owned(),

@@ -13,11 +13,8 @@ use rusqlite::ErrorCode;
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryError {
     /// There is no database at this path.
-    #[error("there is no history at {path}; `history add SESSION` makes one")]
-    Missing {
-        /// The path.
-        path: PathBuf,
-    },
+    #[error("there is no history at {0}; `history add SESSION` makes one")]
+    Missing(PathBuf),
     /// The file cannot be opened or made.
     #[error("cannot open the history {path}: {message}; give another file with --db")]
     Open {
@@ -28,13 +25,10 @@ pub enum HistoryError {
     },
     /// The file is no SQLite database, or one of another program.
     #[error(
-        "{path} is not a history of Torchgauge; give another file with --db, or move it away to \
+        "{0} is not a history of Torchgauge; give another file with --db, or move it away to \
          start a new history there"
     )]
-    NotAHistory {
-        /// The file.
-        path: PathBuf,
-    },
+    NotAHistory(PathBuf),
     /// Of a version that this program does not read.
     #[error(
         "{path} has schema version {got}, this Torchgauge reads {oldest} to {newest}; use the \
@@ -62,13 +56,10 @@ pub enum HistoryError {
     },
     /// Neither the file nor its folder may be changed.
     #[error(
-        "the history {path} cannot be written: the file, its folder or the disk is read-only; \
+        "the history {0} cannot be written: the file, its folder or the disk is read-only; \
          change the permissions, or give another file with --db"
     )]
-    ReadOnly {
-        /// The file.
-        path: PathBuf,
-    },
+    ReadOnly(PathBuf),
     /// The disk is full. What was said to be written is.
     #[error("no space left to {doing} in {path}; free some and do it again: nothing was changed")]
     DiskFull {
@@ -101,17 +92,14 @@ pub enum HistoryError {
         /// What was found.
         detail: String,
     },
-    /// Folders of sessions that a rebuilt history would lack.
+    /// A rebuilt history would lack these sessions: their folders are not found.
     #[error(
         "the folders of {} sessions are not found, and nothing was changed: {}; name the folder \
          they lie in, as in `history rebuild FOLDER`, or leave them out with --drop-missing",
-        sessions.len(),
-        listed(sessions)
+        .0.len(),
+        listed(.0)
     )]
-    MissingFolders {
-        /// The sessions' names.
-        sessions: Vec<String>,
-    },
+    MissingFolders(Vec<String>),
     /// SQLite says something else.
     #[error("cannot {doing} in {path}: {source}")]
     Sqlite {
@@ -164,17 +152,11 @@ pub enum HistoryError {
         here: String,
     },
     /// No such session.
-    #[error("no session {name} in the history; `history list --sessions` names them")]
-    NoSession {
-        /// The name asked for.
-        name: String,
-    },
+    #[error("no session {0} in the history; `history list --sessions` names them")]
+    NoSession(String),
     /// No such baseline.
-    #[error("no baseline {name}; `history baseline list` names them")]
-    NoBaseline {
-        /// The name asked for.
-        name: String,
-    },
+    #[error("no baseline {0}; `history baseline list` names them")]
+    NoBaseline(String),
     /// A name that cannot be used.
     #[error("{what} {name:?} cannot be used: {reason}")]
     Name {
@@ -196,21 +178,8 @@ pub enum HistoryError {
         baseline: String,
     },
     /// No such series.
-    #[error("no series {key} in the history; `history list` names them")]
-    NoSeries {
-        /// The series asked for.
-        key: String,
-    },
-    /// A series of points cannot be imported.
-    #[error("point {index} cannot be imported: its {field} is {value}, expected a finite number")]
-    NotFinite {
-        /// The point, from 0.
-        index: usize,
-        /// `timestamp` or `value`.
-        field: &'static str,
-        /// What it is.
-        value: f64,
-    },
+    #[error("no series {0} in the history; `history list` names them")]
+    NoSeries(String),
     /// A series of this name measures something else.
     #[error(
         "the series {name} stands in the history with {what} {there:?}, not {here:?}; import it \
@@ -278,11 +247,8 @@ pub enum HistoryError {
         source: io::Error,
     },
     /// The file that an export would make is there already.
-    #[error("{path} is there already; give a new name, or remove it first")]
-    Exists {
-        /// The file.
-        path: PathBuf,
-    },
+    #[error("{0} is there already; give a new name, or remove it first")]
+    Exists(PathBuf),
 }
 
 fn listed(names: &[String]) -> String {
@@ -338,9 +304,7 @@ impl Fault {
                 path,
                 detail: source.to_string(),
             },
-            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
-                HistoryError::ReadOnly { path }
-            }
+            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => HistoryError::ReadOnly(path),
             Some(ErrorCode::CannotOpen) => HistoryError::Open {
                 path,
                 message: source.to_string(),
@@ -362,6 +326,6 @@ pub(crate) fn not_a_history(path: &Path) -> HistoryError {
         let detail = "it is not a history any more".to_owned();
         HistoryError::Damaged { path, detail }
     } else {
-        HistoryError::NotAHistory { path }
+        HistoryError::NotAHistory(path)
     }
 }

@@ -82,7 +82,7 @@ impl History {
     ) -> Result<Exported, HistoryError> {
         if path.exists() {
             let path = path.to_owned();
-            return Err(HistoryError::Exists { path });
+            return Err(HistoryError::Exists(path));
         }
         let failed = |source| HistoryError::Write {
             path: path.to_owned(),

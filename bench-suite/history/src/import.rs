@@ -1,11 +1,6 @@
 //! Importing a series that Torchgauge did not measure.
 
-use std::{
-    collections::HashMap,
-    fs::File,
-    io::{self, Read},
-    path::Path,
-};
+use std::{collections::HashMap, fs, path::Path};
 
 use judge::trend::{self, Point};
 use rusqlite::{Connection, OptionalExtension};
@@ -18,9 +13,6 @@ use crate::{
     sql::{Measure, cell_id, find_series, revision_id, series_id, word},
 };
 
-/// A file larger than this is no series.
-const MOST_BYTES: u64 = 256 << 20;
-
 /// What an import did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Imported {
@@ -30,13 +22,11 @@ pub struct Imported {
     pub known: usize,
     /// Points of the history that others took the place of.
     pub replaced: usize,
-    /// Points that were older than the one before them. A series is read in order of time, and in
-    /// the order of its import where times are equal.
-    pub backwards: usize,
 }
 
 impl History {
-    /// Imports points. Those that stand there already, with the same timestamp, revision and
+    /// Imports points of finite numbers. They are read in order of time, and in that of their import
+    /// where times are equal. Those that stand there already, with the same timestamp, revision and
     /// value, are passed over, so that a file that has grown can be imported again. One that has
     /// another value than stands there at its timestamp and revision takes its place where it is
     /// to `replace`, and is refused, and all with it, where not.
@@ -47,17 +37,6 @@ impl History {
         replace: bool,
     ) -> Result<Imported, HistoryError> {
         check_name("series", &series.name)?;
-        for (index, point) in points.iter().enumerate() {
-            for (field, value) in [("timestamp", point.timestamp), ("value", point.value)] {
-                if !value.is_finite() {
-                    return Err(HistoryError::NotFinite {
-                        index,
-                        field,
-                        value,
-                    });
-                }
-            }
-        }
         self.write("import a series", |connection| {
             check_same(connection, series)?;
             let mut all = imported_points(connection, &series.name)?;
@@ -72,25 +51,9 @@ impl History {
 /// The points of a CSV file with the columns `timestamp`, `revision` and `value`, in the order of
 /// its lines.
 pub fn read_csv(path: &Path) -> Result<Vec<Point>, HistoryError> {
-    let failed = |source| HistoryError::Read {
+    let text = fs::read_to_string(path).map_err(|source| HistoryError::Read {
         path: path.to_owned(),
         source,
-    };
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes))
-        .map_err(failed)?;
-    if bytes.len() as u64 > MOST_BYTES {
-        return Err(failed(io::Error::other(format!(
-            "it has more than {} MiB, which no series has",
-            MOST_BYTES >> 20
-        ))));
-    }
-    let text = String::from_utf8(bytes).map_err(|source| {
-        let place = source.utf8_error().valid_up_to();
-        failed(io::Error::other(format!(
-            "byte {place} is no UTF-8; save the series as UTF-8 CSV"
-        )))
     })?;
     trend::csv::parse(&text).map_err(|source| HistoryError::Csv {
         path: path.to_owned(),
@@ -170,7 +133,6 @@ fn merge(
         added: fresh.len(),
         known: points.len() - fresh.len(),
         replaced,
-        backwards: trend::backwards(points),
     })
 }
 

@@ -8,6 +8,7 @@
 //! with, and [`History::export`] hands everything on.
 
 mod add;
+mod cell_metadata;
 mod database;
 mod error;
 mod export;
@@ -31,7 +32,7 @@ pub use location::default_path;
 pub use rebuild::Rebuilt;
 pub use record::Labels;
 pub use series::{Aggregate, FailedRun, Point, SeriesInfo};
-pub use sessions::{Baseline, Removed, SessionFilter, SessionInfo};
+pub use sessions::{Removed, SessionFilter, SessionInfo};
 pub use sources::ImportedSeries;
 
 #[cfg(doctest)]

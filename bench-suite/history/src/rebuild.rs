@@ -50,7 +50,7 @@ impl History {
         let parts = Parts::find(path, sources, folders)?;
         if !parts.missing.is_empty() && !drop_missing {
             let sessions = parts.missing;
-            return Err(HistoryError::MissingFolders { sessions });
+            return Err(HistoryError::MissingFolders(sessions));
         }
         let rebuilt = match sound {
             Some(history) => history.write("make the history again", |connection| {
@@ -70,7 +70,7 @@ impl History {
     fn open_sound(path: &Path, new: bool) -> Result<Option<Self>, HistoryError> {
         let open = || {
             let history = match Self::open_existing(path) {
-                Err(HistoryError::Missing { .. }) if new => Self::open(path)?,
+                Err(HistoryError::Missing(_)) if new => Self::open(path)?,
                 other => other?,
             };
             history.write("keep the sources", |_| Ok(()))?;

@@ -124,10 +124,8 @@ impl History {
         aggregate: Aggregate,
     ) -> Result<Vec<Point>, HistoryError> {
         self.read("read a series", |connection| {
-            points(connection, key, branch, aggregate)?.ok_or_else(|| {
-                let key = key.to_string();
-                HistoryError::NoSeries { key }.into()
-            })
+            points(connection, key, branch, aggregate)?
+                .ok_or_else(|| HistoryError::NoSeries(key.to_string()).into())
         })
     }
 

@@ -1,6 +1,6 @@
 //! Sessions by name and by branch, and as baselines.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use rusqlite::{Connection, OptionalExtension};
 use serde::Serialize;
@@ -66,15 +66,6 @@ impl SessionFilter {
     }
 }
 
-/// A name for a session to compare with.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Baseline {
-    /// The baseline's name.
-    pub name: String,
-    /// The session's name.
-    pub session: String,
-}
-
 /// What was taken out of the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Removed {
@@ -109,10 +100,7 @@ impl History {
     pub fn set_baseline(&self, name: &str, session: &str) -> Result<Option<String>, HistoryError> {
         check_name("baseline", name)?;
         self.write("set a baseline", |connection| {
-            let before = baselines(connection)?
-                .into_iter()
-                .find(|baseline| baseline.name == name)
-                .map(|baseline| baseline.session);
+            let before = baselines(connection)?.remove(name);
             name_baseline(connection, name, session)?;
             Ok(before)
         })
@@ -120,13 +108,14 @@ impl History {
 
     /// The session that is the baseline of this name.
     pub fn baseline(&self, name: &str) -> Result<SessionInfo, HistoryError> {
-        let found = self.baselines()?;
-        let found = found.into_iter().find(|baseline| baseline.name == name);
-        self.session(&found.ok_or_else(|| no_baseline(name))?.session)
+        match self.baselines()?.get(name) {
+            Some(session) => self.session(session),
+            None => Err(no_baseline(name)),
+        }
     }
 
-    /// Every baseline, by name.
-    pub fn baselines(&self) -> Result<Vec<Baseline>, HistoryError> {
+    /// The session of every baseline.
+    pub fn baselines(&self) -> Result<BTreeMap<String, String>, HistoryError> {
         self.read("read the baselines", |connection| {
             Ok(baselines(connection)?)
         })
@@ -173,13 +162,11 @@ pub(crate) fn name_baseline(
 }
 
 fn no_session(name: &str) -> HistoryError {
-    let name = name.to_owned();
-    HistoryError::NoSession { name }
+    HistoryError::NoSession(name.to_owned())
 }
 
 fn no_baseline(name: &str) -> HistoryError {
-    let name = name.to_owned();
-    HistoryError::NoBaseline { name }
+    HistoryError::NoBaseline(name.to_owned())
 }
 
 fn session_id(connection: &Connection, name: &str) -> Result<i64, Fault> {
@@ -188,16 +175,13 @@ fn session_id(connection: &Connection, name: &str) -> Result<i64, Fault> {
     found.optional()?.ok_or_else(|| no_session(name).into())
 }
 
-fn baselines(connection: &Connection) -> rusqlite::Result<Vec<Baseline>> {
+fn baselines(connection: &Connection) -> rusqlite::Result<BTreeMap<String, String>> {
     connection
         .prepare_cached(
             "SELECT baselines.name, sessions.name FROM baselines \
-             JOIN sessions ON sessions.id = session_id ORDER BY baselines.name",
+             JOIN sessions ON sessions.id = session_id",
         )?
-        .query_map([], |row| {
-            let (name, session) = (row.get(0)?, row.get(1)?);
-            Ok(Baseline { name, session })
-        })?
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect()
 }
 
@@ -221,9 +205,9 @@ fn list(connection: &Connection) -> rusqlite::Result<Vec<SessionInfo>> {
         )?
         .query_map([], |row| {
             let session: String = row.get(1)?;
-            let mine = baselines.iter().filter(|one| one.session == session);
+            let mine = baselines.iter().filter(|(_, of)| **of == session);
             Ok(SessionInfo {
-                baselines: mine.map(|one| one.name.clone()).collect(),
+                baselines: mine.map(|(name, _)| name.clone()).collect(),
                 session,
                 started: row.get(2)?,
                 ended: row.get(3)?,
@@ -244,15 +228,9 @@ fn list(connection: &Connection) -> rusqlite::Result<Vec<SessionInfo>> {
 
 fn remove(connection: &Connection, name: &str) -> Result<Removed, Fault> {
     let id = session_id(connection, name)?;
-    if let Some(baseline) = baselines(connection)?
-        .into_iter()
-        .find(|baseline| baseline.session == name)
-    {
-        return Err(HistoryError::IsBaseline {
-            session: baseline.session,
-            baseline: baseline.name,
-        }
-        .into());
+    let mut baselines = baselines(connection)?.into_iter();
+    if let Some((baseline, session)) = baselines.find(|(_, session)| session == name) {
+        return Err(HistoryError::IsBaseline { session, baseline }.into());
     }
     let mut gone = [0; 2];
     for (gone, table) in gone.iter_mut().zip(["points", "runs"]) {

@@ -128,9 +128,10 @@ fn import(history: &History, args: &ImportArgs, printer: &Printer) -> Result<()>
     printer.line(&format!(
         "{name}: {added} points added, {known} known{replaced}"
     ));
-    if done.backwards > 0 {
+    let backwards = judge::trend::backwards(&points);
+    if backwards > 0 {
         let name = args.file.display().to_string();
-        printer.note(&super::trend::sorted(&name, done.backwards, points.len()));
+        printer.note(&super::trend::sorted(&name, backwards, points.len()));
     }
     Ok(())
 }
@@ -319,8 +320,8 @@ fn baseline(path: PathBuf, command: &BaselineCommand, printer: &Printer) -> Resu
             printer.line(&format!("{name} is {session}{before}"));
         }
         BaselineCommand::List => {
-            for baseline in History::open_existing(path)?.baselines()? {
-                printer.line(&format!("{} {}", baseline.name, baseline.session));
+            for (name, session) in History::open_existing(path)?.baselines()? {
+                printer.line(&format!("{name} {session}"));
             }
         }
         BaselineCommand::Remove { name } => {

@@ -31,11 +31,13 @@ ALTER TABLE cells_in_sessions RENAME COLUMN margins TO thresholds;
 ALTER TABLE cells_in_sessions RENAME TO cell_metadata;
 
 -- Metrics that have another name since.
-UPDATE series SET metric = 'gpu_energy_joules' WHERE metric = 'card_energy_joules';
-UPDATE series SET metric = 'gpu_mean_power_watts' WHERE metric = 'card_mean_power_watts';
+UPDATE series SET metric = 'run_gpu_energy_joules' WHERE metric = 'card_energy_joules';
+UPDATE series SET metric = 'run_gpu_mean_power_watts' WHERE metric = 'card_mean_power_watts';
 UPDATE series SET metric = 'cpu_seconds' WHERE metric = 'processor_seconds';
 UPDATE series SET metric = 'run_cpu_seconds' WHERE metric = 'run_processor_seconds';
+UPDATE series SET metric = 'run_host_peak_resident_bytes' WHERE metric = 'host_peak_resident_bytes';
 UPDATE cell_metadata SET thresholds =
-    replace(replace(replace(thresholds,
-        '"card_', '"gpu_'), '"processor_', '"cpu_'), '"run_processor_', '"run_cpu_')
-    WHERE thresholds IS NOT NULL;
+    replace(thresholds, '"host_peak_resident_bytes"', '"run_host_peak_resident_bytes"');
+-- And those whose name stands for something else: the peaks were of no one window.
+UPDATE series SET metric = 'former_' || metric
+    WHERE metric IN ('process_peak_bytes', 'container_peak_bytes', 'activation_bytes');

@@ -108,7 +108,7 @@ fn folders_that_were_moved_are_looked_for() {
     fs::rename(home.path().join("a"), moved.join("2026-a")).unwrap();
     let error = History::rebuild(&path, &[], false).unwrap_err();
     assert!(
-        matches!(&error, HistoryError::MissingFolders { sessions } if sessions[..] == ["a"]),
+        matches!(&error, HistoryError::MissingFolders(sessions) if sessions[..] == ["a"]),
         "{error}"
     );
     assert_eq!(everything(&History::open(&path).unwrap()).unwrap(), expect);

@@ -246,7 +246,7 @@ fn baselines_are_names_for_sessions() {
         Some("a")
     );
     let list = history.baselines().unwrap();
-    assert_eq!((list.len(), &*list[0].session), (1, "b"));
+    assert_eq!(list, [("release".to_owned(), "b".to_owned())].into());
     assert_eq!(history.session("b").unwrap().baselines, ["release"]);
     let error = history.remove("b").unwrap_err();
     assert!(
