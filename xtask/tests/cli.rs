@@ -387,7 +387,7 @@ fn the_history_keeps_and_follows_an_imported_series() {
     );
     check(&["history", "--db", db, "list"], 0, "1 series");
     check(&["history", "--db", db, "export"], 0, "r40");
-    check(&["history", "--db", db, "check"], 0, "as it was written");
+    check(&["history", "--db", db, "check"], 0, "is sound");
     check(&["trend", "--db", db], 0, "1 change");
     check(
         &["history", "--db", "/no/such/folder/x.sqlite", "list"],

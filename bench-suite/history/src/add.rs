@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use jiff::Timestamp;
-use metrics::Metric;
-use record::{Labels, Outcome, Record, Records, Session, SessionFolder};
+use record::{Labels, Records, Session, SessionFolder};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::{
@@ -12,8 +10,9 @@ use crate::{
     cell_metadata::CellMetadata,
     error::Fault,
     key::driver,
+    runs::{Run, same, seconds, values},
     sessions::check_name,
-    sql::{Measure, cell_id, revision_id, series_id, word},
+    sql::cell_id,
 };
 
 /// What adding a session did.
@@ -139,67 +138,46 @@ impl Source {
             let key = SeriesKey::of_cell(&self.session, record);
             let cell = cell_id(connection, &key)?;
             metadata.hear(cell, &key, &self.session, record);
-            let known = self.add_run(connection, id, cell, record, &mut added)?;
-            let run = known.unwrap_or_else(|| connection.last_insert_rowid());
+            let run = Run {
+                session: id,
+                cell,
+                record,
+            };
             let revision = revision
                 .as_deref()
                 .or(record.image_id.as_deref())
                 .unwrap_or(name);
-            add_points(connection, (id, cell, run), record, revision, &mut added)?;
+            let (new, points) = run.add(connection, name, revision)?;
+            added.runs += usize::from(new);
+            added.failed += usize::from(new && !record.outcome.is_ok());
+            added.points += points;
         }
         metadata.write(connection, id)?;
         added.unchanged = connection.total_changes() == before;
         Ok(added)
     }
 
-    /// The session's ID, and its revision where it has one.
+    /// Adds the session, or brings it up to date; its ID, and its revision where it has one.
     fn add_session(
         &self,
         connection: &Connection,
         given: &Labels,
         added: &mut Added,
     ) -> Result<(i64, Option<String>), Fault> {
-        let (session, own) = (&self.session, &self.session.labels);
+        let session = &self.session;
         let name = &session.session;
-        let given = Labels {
-            branch: one(name, "branch", own.branch.as_ref(), given.branch.as_ref())?,
-            revision: one(
-                name,
-                "revision",
-                own.revision.as_ref(),
-                given.revision.as_ref(),
-            )?,
-        };
-        for (what, label) in [("branch", &given.branch), ("revision", &given.revision)] {
-            if let Some(label) = label {
-                check_name(what, label)?;
-            }
-        }
-        let (started, ended) = (seconds(session.started_at), session.ended_at.map(seconds));
+        let given = one_of(name, &session.labels, given)?;
+        let ended = session.ended_at.map(seconds);
         let folder = self.folder.to_string_lossy();
-        let known = connection
-            .prepare_cached(
-                "SELECT id, started, machine, branch, revision FROM sessions WHERE name = ?",
-            )?
-            .query_row([name], |row| {
-                Ok((
-                    row.get::<_, i64>(0)?,
-                    row.get::<_, f64>(1)?.to_string(),
-                    row.get::<_, String>(2)?,
-                    row.get::<_, Option<String>>(3)?,
-                    row.get::<_, Option<String>>(4)?,
-                ))
-            })
-            .optional()?;
         let tool = session.tool.revision.clone();
-        let Some((id, there, machine, branch, revision)) = known else {
+        let Some(known) = Known::find(connection, name)? else {
             let revision = given.revision.clone().or(tool);
             connection.execute(
                 "INSERT INTO sessions (name, started, ended, complete, machine, driver, \
                  tool_version, revision, branch, folder) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     name,
-                    started,
+                    seconds(session.started_at),
                     ended,
                     session.complete,
                     &session.machine.name,
@@ -214,173 +192,82 @@ impl Source {
             added.labels = given;
             return Ok((connection.last_insert_rowid(), revision));
         };
-        same(name, "start", &there, &started.to_string())?;
-        same(name, "machine", &machine, &session.machine.name)?;
-        // Points have their revision already, be it an image's ID.
-        let fixed = revision.clone().unwrap_or_else(|| "none".into());
-        one(name, "revision", Some(&fixed), given.revision.as_ref())?;
-        let branch = one(name, "branch", branch.as_ref(), given.branch.as_ref())?;
+        let started = seconds(session.started_at).to_string();
+        same(name, "start", &known.started.to_string(), &started)?;
+        same(name, "machine", &known.machine, &session.machine.name)?;
+        let revision = known.labels.revision.clone();
+        if given.revision.is_some() && revision.is_none() {
+            // Points have their images' IDs already.
+            same(
+                name,
+                "revision",
+                "none",
+                given.revision.as_deref().unwrap_or_default(),
+            )?;
+        }
+        let labels = one_of(name, &known.labels, &given)?;
         // A copy of the folder from before the end does not undo the end.
         connection.execute(
             "UPDATE sessions SET ended = coalesce(?2, ended), complete = max(complete, ?3), \
              branch = ?4, folder = ?5 WHERE id = ?1 AND (ended, complete, branch, folder) \
              IS NOT (coalesce(?2, ended), max(complete, ?3), ?4, ?5)",
-            (id, ended, session.complete, &branch, &folder),
+            (known.id, ended, session.complete, &labels.branch, &folder),
         )?;
+        let own = revision.clone().filter(|own| Some(own) != tool.as_ref());
         added.labels = Labels {
-            branch,
-            revision: revision
-                .clone()
-                .filter(|there| Some(there) != tool.as_ref()),
+            branch: labels.branch,
+            revision: given.revision.or(own),
         };
-        Ok((id, revision))
+        Ok((known.id, revision))
     }
+}
 
-    /// The run's ID where it was known; one that says something else is refused.
-    fn add_run(
-        &self,
-        connection: &Connection,
-        session: i64,
-        cell: i64,
-        record: &Record,
-        added: &mut Added,
-    ) -> Result<Option<i64>, Fault> {
-        let (reason, stage, message) = failure(&record.outcome);
-        let started = seconds(record.started_at);
-        let words = |cell: i64, started: f64, reason: Option<&str>| {
-            let outcome = reason.unwrap_or("ok");
-            format!("cell {cell}, started {started}, {outcome}")
-        };
-        let known = connection
+/// What the history knows of a session.
+struct Known {
+    id: i64,
+    started: f64,
+    machine: String,
+    labels: Labels,
+}
+
+impl Known {
+    fn find(connection: &Connection, name: &str) -> rusqlite::Result<Option<Self>> {
+        connection
             .prepare_cached(
-                "SELECT id, cell_id, started, reason FROM runs \
-                 WHERE session_id = ? AND name = ? AND attempt = ?",
+                "SELECT id, started, machine, branch, revision FROM sessions WHERE name = ?",
             )?
-            .query_row((session, &record.run, record.attempt), |row| {
-                let reason: Option<String> = row.get(3)?;
-                let words = words(row.get(1)?, row.get(2)?, reason.as_deref());
-                Ok((row.get(0)?, words))
+            .query_row([name], |row| {
+                Ok(Self {
+                    id: row.get(0)?,
+                    started: row.get(1)?,
+                    machine: row.get(2)?,
+                    labels: Labels {
+                        branch: row.get(3)?,
+                        revision: row.get(4)?,
+                    },
+                })
             })
-            .optional()?;
-        if let Some((id, there)) = known {
-            let here = words(cell, started, reason.as_deref());
-            same(
-                &self.session.session,
-                &format!("run {}", record.run),
-                &there,
-                &here,
-            )?;
-            return Ok(Some(id));
-        }
-        connection
-            .prepare_cached(
-                "INSERT INTO runs (session_id, cell_id, name, attempt, block, started, \
-                 point_count, image_id, reason, stage, message) \
-                 VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?)",
-            )?
-            .execute((
-                session,
-                cell,
-                &record.run,
-                record.attempt,
-                record.block,
-                started,
-                &record.image_id,
-                &reason,
-                stage,
-                message,
-            ))?;
-        added.runs += 1;
-        added.failed += usize::from(reason.is_some());
-        Ok(None)
+            .optional()
     }
 }
 
-/// Adds those points that are not there, which may be metrics that an older Torchgauge did not
-/// follow.
-fn add_points(
-    connection: &Connection,
-    (session, cell, run): (i64, i64, i64),
-    record: &Record,
-    revision: &str,
-    added: &mut Added,
-) -> Result<(), Fault> {
-    let started = seconds(record.started_at);
-    let revision = revision_id(connection, revision)?;
-    let mut insert =
-        connection.prepare_cached("INSERT OR IGNORE INTO points VALUES (?, ?, ?, ?, ?, ?)")?;
-    let mut new = 0_usize;
-    for (metric, value) in values(record) {
-        let series = series_id(connection, cell, &measure(metric))?;
-        new += insert.execute((series, started, run, session, revision, value))?;
-    }
-    if new > 0 {
-        let count = "UPDATE runs SET point_count = point_count + ? WHERE id = ?";
-        connection
-            .prepare_cached(count)?
-            .execute((i64::try_from(new).unwrap_or(i64::MAX), run))?;
-    }
-    added.points += new;
-    Ok(())
-}
-
-/// The metrics of a run.
-fn values(record: &Record) -> impl Iterator<Item = (&'static Metric, f64)> {
-    Metric::followed().filter_map(|metric| Some((metric, metric.of(record)?)))
-}
-
-fn measure(metric: &Metric) -> Measure<'static> {
-    Measure {
-        metric: metric.name,
-        unit: metric.unit.sign(),
-        direction: metric.direction,
-        kind: metric.kind,
-    }
-}
-
-/// Reason, stage and message of a run that failed.
-fn failure(outcome: &Outcome) -> (Option<String>, Option<String>, Option<&str>) {
-    match outcome {
-        Outcome::Ok => (None, None, None),
-        Outcome::Failed {
-            reason,
-            stage,
-            message,
-        } => (Some(reason.word()), Some(word(stage)), Some(message)),
-    }
-}
-
-/// The label, of which there may be one.
-fn one(
-    session: &str,
-    what: &'static str,
-    there: Option<&String>,
-    here: Option<&String>,
-) -> Result<Option<String>, HistoryError> {
-    match (there, here) {
+/// The labels of a session, of which there may be one of each kind.
+fn one_of(session: &str, there: &Labels, here: &Labels) -> Result<Labels, HistoryError> {
+    let one = |what, there: &Option<String>, here: &Option<String>| match (there, here) {
         (Some(there), Some(here)) if there != here => Err(HistoryError::Labelled {
             session: session.to_owned(),
             what,
             there: there.clone(),
             here: here.clone(),
         }),
-        (there, here) => Ok(there.or(here).cloned()),
-    }
-}
-
-fn same(session: &str, what: &str, there: &str, here: &str) -> Result<(), HistoryError> {
-    if there == here {
-        return Ok(());
-    }
-    Err(HistoryError::Conflict {
-        session: session.to_owned(),
-        what: what.to_owned(),
-        there: there.to_owned(),
-        here: here.to_owned(),
+        (Some(label), _) | (None, Some(label)) => {
+            check_name(what, label)?;
+            Ok(Some(label.clone()))
+        }
+        (None, None) => Ok(None),
+    };
+    Ok(Labels {
+        branch: one("branch", &there.branch, &here.branch)?,
+        revision: one("revision", &there.revision, &here.revision)?,
     })
-}
-
-/// Since 1970-01-01 UTC.
-fn seconds(time: Timestamp) -> f64 {
-    time.as_nanosecond() as f64 / 1e9
 }

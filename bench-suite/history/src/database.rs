@@ -114,12 +114,6 @@ impl History {
         &self.path
     }
 
-    /// Whether it can only be read.
-    #[must_use]
-    pub fn is_read_only(&self) -> bool {
-        self.read_only
-    }
-
     fn set_up(&self) -> Result<(), Fault> {
         let connection = &self.connection;
         connection.busy_timeout(Duration::from_millis(100))?;

@@ -156,7 +156,7 @@ impl<W: Write> Out<W> {
         Ok(match format {
             Format::Csv => {
                 let mut writer = csv::Writer::from_writer(out);
-                writer.write_record(COLUMNS)?;
+                writer.write_record(COLUMNS).map_err(cause)?;
                 Self::Csv(Box::new(writer))
             }
             Format::JsonLines => Self::JsonLines(out),
@@ -176,7 +176,7 @@ impl<W: Write> Out<W> {
             Self::Csv(writer) => {
                 let line = serde_json::to_value(&line)?;
                 let fields = COLUMNS.map(|column| field(&line[column]));
-                Ok(writer.write_record(fields)?)
+                writer.write_record(fields).map_err(cause)
             }
             Self::JsonLines(out) => {
                 serde_json::to_writer(&mut *out, &line)?;
@@ -190,6 +190,14 @@ impl<W: Write> Out<W> {
             Self::Csv(mut writer) => writer.flush(),
             Self::JsonLines(mut out) => out.flush(),
         }
+    }
+}
+
+/// What the writer below said, so that a closed pipe is known as one.
+fn cause(error: csv::Error) -> io::Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        other => io::Error::other(format!("{other:?}")),
     }
 }
 

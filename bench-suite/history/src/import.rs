@@ -1,6 +1,11 @@
 //! Importing a series that Torchgauge did not measure.
 
-use std::{collections::HashMap, fs, path::Path};
+use std::{
+    collections::HashMap,
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
 
 use judge::trend::{self, Point};
 use rusqlite::{Connection, OptionalExtension};
@@ -12,6 +17,9 @@ use crate::{
     sources::{ImportedSeries, imported_points, write_import},
     sql::{Measure, cell_id, find_series, revision_id, series_id, word},
 };
+
+/// A file larger than this is no series; some, such as `/dev/zero`, have no end.
+const MOST_BYTES: u64 = 256 << 20;
 
 /// What an import did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +59,19 @@ impl History {
 /// The points of a CSV file with the columns `timestamp`, `revision` and `value`, in the order of
 /// its lines.
 pub fn read_csv(path: &Path) -> Result<Vec<Point>, HistoryError> {
-    let text = fs::read_to_string(path).map_err(|source| HistoryError::Read {
+    let read = || -> io::Result<String> {
+        let mut text = String::new();
+        File::open(path)?
+            .take(MOST_BYTES + 1)
+            .read_to_string(&mut text)?;
+        if text.len() as u64 > MOST_BYTES {
+            let most = MOST_BYTES >> 20;
+            let error = format!("it has more than {most} MiB, which no series has");
+            return Err(io::Error::other(error));
+        }
+        Ok(text)
+    };
+    let text = read().map_err(|source| HistoryError::Read {
         path: path.to_owned(),
         source,
     })?;

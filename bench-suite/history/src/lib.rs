@@ -16,6 +16,7 @@ mod import;
 mod key;
 mod location;
 mod rebuild;
+mod runs;
 mod schema;
 mod series;
 mod sessions;

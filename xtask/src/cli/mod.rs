@@ -25,7 +25,7 @@ pub(crate) use claims::{ClaimsArgs, ClaimsFailOn};
 pub(crate) use compare::{By, CompareArgs};
 pub(crate) use history::{
     AddArgs, BaselineCommand, ExportArgs, ExportFormat, HistoryArgs, HistoryCommand, HistoryFile,
-    ImportArgs, ListArgs, RebuildArgs, SeriesArgs,
+    ImportArgs, RebuildArgs, SeriesArgs,
 };
 pub(crate) use images::{CacheChoice, ImagesCommand, PruneArgs};
 
