@@ -143,10 +143,18 @@ fn merge(
         });
     }
     let before = all.len();
-    for (point, _) in &contradicted {
-        let gone = left.remove(&place(point)).unwrap_or_default();
-        all.retain(|old| place(old) != place(point) || !gone.contains(&bits(old.value)));
-    }
+    let places = contradicted.iter().map(|(point, _)| place(point));
+    let mut gone: HashMap<_, _> = places
+        .filter_map(|place| left.remove_entry(&place))
+        .collect();
+    all.retain(|old| {
+        let values = gone.get_mut(&place(old));
+        let same = |values: &mut Vec<u64>| {
+            let found = values.iter().position(|value| *value == bits(old.value))?;
+            Some(values.swap_remove(found))
+        };
+        values.and_then(same).is_none()
+    });
     let replaced = before - all.len();
     all.extend(fresh.iter().copied().cloned());
     Ok(Imported {
