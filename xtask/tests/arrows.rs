@@ -94,20 +94,25 @@ fn arrows_between_rooms_point_one_way() {
         ("engine", &[]),
         ("images", &["engine", "protocol", "strict-yaml"]),
         ("record", &["protocol"]),
-        ("history", &["judge", "protocol", "record"]),
+        ("metrics", &["judge", "protocol", "record"]),
+        ("history", &["judge", "metrics", "protocol", "record"]),
         (
             "bench-suite",
             &[
                 "engine",
                 "judge",
+                "metrics",
                 "protocol",
                 "record",
                 "strict-yaml",
                 "verdict",
             ],
         ),
-        ("verdict", &["judge", "protocol", "record"]),
-        ("reports", &["judge", "protocol", "record", "verdict"]),
+        ("verdict", &["judge", "metrics", "protocol", "record"]),
+        (
+            "reports",
+            &["judge", "metrics", "protocol", "record", "verdict"],
+        ),
         (
             "xtask",
             &[
@@ -116,6 +121,7 @@ fn arrows_between_rooms_point_one_way() {
                 "history",
                 "images",
                 "judge",
+                "metrics",
                 "protocol",
                 "record",
                 "reports",
