@@ -56,7 +56,6 @@ pub(crate) fn check(home: &Path, expected: &Expected) -> Result<String, String> 
         return Err(format!("{} runs of {}", finished.len(), expected.len()));
     }
     nothing("files of runs", || names(&home.join("session/work")))?;
-    nothing("locks", || names(&home.join("locks")))?;
     nothing("processes", || processes_in(home))?;
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for (_, outcome) in expected.values() {
