@@ -6,7 +6,14 @@ use std::{
     process::Command,
 };
 
-use crate::{Error, Result, error::at, lock::DebPackage, program, progress::Action, store::Cache};
+use crate::{
+    Error, Result,
+    error::at,
+    lock::DebPackage,
+    program,
+    progress::Action,
+    store::{Cache, take},
+};
 
 const INSTALL_APT: &str = "on a machine without apt and dpkg give a base archive \
                            (`--base-archive FILE`, or `base: {archive: FILE}` in the spec); \
@@ -181,7 +188,7 @@ fn download(apt: &Apt, packages: &[&DebPackage], cache: &Cache) -> Result<()> {
             });
         }
         let fetched = scratch.path().join(&package.file);
-        cache.take(
+        take(
             &fetched,
             package.sha256,
             &place_of(package, cache),

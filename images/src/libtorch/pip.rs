@@ -13,7 +13,7 @@ use crate::{
     lock::Wheel,
     program,
     progress::{Action, Meter},
-    store::Cache,
+    store::{Cache, take},
 };
 
 const PIP_VERSION: &str = "25.3";
@@ -95,7 +95,7 @@ impl Pip {
         if !outcome.status.success() {
             return Err(explain(&command, outcome, &format!("pip {PIP_VERSION}")));
         }
-        cache.take(
+        take(
             &scratch.path().join(PIP_FILE),
             pip_sha256(),
             &wheel,
@@ -191,7 +191,7 @@ impl Pip {
         let mut meter = cache.start(Action::Download, &wheel.file, total);
         download(&mut command, &mut *meter, wheel)?;
         let fetched = scratch.path().join(&wheel.file);
-        cache.take(&fetched, wheel.sha256, &place, OTHER_CONTENT)?;
+        take(&fetched, wheel.sha256, &place, OTHER_CONTENT)?;
         Ok(place)
     }
 }

@@ -172,7 +172,16 @@ fn unpack_missing(lock: &WheelsLock, cache: &Cache) -> Result<()> {
             failed().is_none()
         })
     })?;
-    failed().take().map_or(Ok(()), Err)
+    match failed().take() {
+        None => Ok(()),
+        Some(error) => {
+            // Nobody reads it any more, and the next build fetches it anew.
+            if let Error::BadWheel { wheel, .. } = &error {
+                forget(wheel)?;
+            }
+            Err(error)
+        }
+    }
 }
 
 /// Unpacks a library into its place in the cache.
@@ -184,12 +193,7 @@ fn unpack(
     meter: &SharedMeter,
 ) -> Result<()> {
     let aside = scratch.join(&library.name);
-    let unpacked = OpenWheel::open(wheel)
-        .and_then(|mut open| open.extract(&library.path, &aside, |n| meter.add(n)));
-    if let Err(Error::BadWheel { .. }) = &unpacked {
-        forget(wheel)?;
-    }
-    let (found, _) = unpacked?;
+    let (found, _) = OpenWheel::open(wheel)?.extract(&library.path, &aside, |n| meter.add(n))?;
     if found != library.sha256 {
         return Err(Error::WrongHash {
             what: format!("`{}` in {}", library.path, wheel.display()),

@@ -187,28 +187,6 @@ impl Cache {
         self.folder(LIBRARIES).join(sha256.hex())
     }
 
-    /// Takes in a file that was fetched, if it is the right one; `next` says what to do where it is
-    /// not.
-    pub(crate) fn take(
-        &self,
-        fetched: &Path,
-        expected: Digest,
-        place: &Path,
-        next: &'static str,
-    ) -> Result<()> {
-        let found = Digest::of_file(fetched).map_err(at(fetched))?;
-        if found != expected {
-            let name = fetched.file_name().unwrap_or_default();
-            return Err(Error::WrongHash {
-                what: name.to_string_lossy().into_owned(),
-                expected,
-                found,
-                next,
-            });
-        }
-        fs::rename(fetched, place).map_err(at(place))
-    }
-
     /// A folder for half-made things, on the same file system as the cache, gone when dropped.
     pub(crate) fn scratch(&self) -> Result<TempDir> {
         let folder = self.folder("tmp");
@@ -356,6 +334,27 @@ impl Cache {
     }
 }
 
+/// Takes in a file that was fetched, if it is the right one; `next` says what to do where it is
+/// not.
+pub(crate) fn take(
+    fetched: &Path,
+    expected: Digest,
+    place: &Path,
+    next: &'static str,
+) -> Result<()> {
+    let found = Digest::of_file(fetched).map_err(at(fetched))?;
+    if found != expected {
+        let name = fetched.file_name().unwrap_or_default();
+        return Err(Error::WrongHash {
+            what: name.to_string_lossy().into_owned(),
+            expected,
+            found,
+            next,
+        });
+    }
+    fs::rename(fetched, place).map_err(at(place))
+}
+
 fn lock_file(path: &Path) -> io::Result<File> {
     File::options()
         .create(true)
@@ -429,7 +428,7 @@ mod tests {
         let place = cache.package("wheels", Digest::of(b"good"), "x.whl");
         for (content, is_right) in [("evil", false), ("good", true)] {
             fs::write(&fetched, content).unwrap();
-            let taken = cache.take(&fetched, Digest::of(b"good"), &place, "");
+            let taken = take(&fetched, Digest::of(b"good"), &place, "");
             assert_eq!(taken.is_ok(), is_right, "{taken:?}");
             assert_eq!(place.exists(), is_right);
         }
