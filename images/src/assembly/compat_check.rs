@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    Error, Libtorch, Result, ScenarioBinary, base::ReadyBase, elf::Dynamic,
+    Error, Libtorch, Result, ScenarioBinary, base::ready::ReadyBase, elf::Dynamic,
     libtorch::linkage::DRIVER,
 };
 

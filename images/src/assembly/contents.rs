@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     Flavour, Image, Libtorch, Result, ScenarioBinary,
-    base::ReadyBase,
+    base::ready::ReadyBase,
     error::at,
     libtorch::Origin,
     lock::BaseLock,

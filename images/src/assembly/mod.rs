@@ -17,7 +17,7 @@ use crate::{
             LockUse, Sources, base_in_words, find_base, find_libtorch, scenario_of, usable_lock,
         },
     },
-    base::ReadyBase,
+    base::ready::ReadyBase,
     libtorch::Origin,
     lock::{
         Expected, ExpectedImage, ExpectedLayer, InstalledLibrary, InstalledLock, LOCK_VERSION,

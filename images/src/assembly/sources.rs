@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::{
     Base, Error, Image, Libtorch, LibtorchSpec, Result, ScenarioBinary,
-    base::{self, ReadyBase},
+    base::{self, ready::ReadyBase},
     libtorch::{folder, in_base, installed::installed, resolve::resolve, wheels::fetch},
     lock::{LibtorchLock, Lock},
     store::Cache,

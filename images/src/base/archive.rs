@@ -10,7 +10,7 @@ use std::{
 use flate2::read::GzDecoder;
 use tar::EntryType;
 
-use super::{BaseLayer, ReadyBase};
+use super::ready::{BaseLayer, ReadyBase};
 use crate::{
     Digest, Error, Glibc, Result,
     base::filesystem::Filesystem,

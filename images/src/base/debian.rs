@@ -9,7 +9,7 @@ use std::{
 
 use tar::EntryType;
 
-use super::{ReadyBase, archive::archive};
+use super::{archive::archive, ready::ReadyBase};
 use crate::{
     Digest, Error, Result,
     base::apt,

@@ -6,9 +6,9 @@ mod archive;
 pub(crate) mod debian;
 pub(crate) mod filesystem;
 pub(crate) mod image;
+pub(crate) mod ready;
 
 use std::{
-    collections::BTreeSet,
     fs::{self, File},
     io,
     path::Path,
@@ -16,39 +16,14 @@ use std::{
 };
 
 use crate::{
-    Digest, Error, Glibc, Result, atomic_write,
-    base::filesystem::Filesystem,
-    error::at,
-    lock::BaseLock,
-    oci::layer::{LayerId, Source},
-    program,
-    spec::Base,
-    store::Cache,
+    Digest, Error, Result, atomic_write, error::at, lock::BaseLock, oci::layer::Source, program,
+    spec::Base, store::Cache,
 };
 
 use archive::archive;
 use debian::{PACKAGES, debian};
 use image::saved_place;
-
-/// One layer of a base.
-#[derive(Debug, Clone)]
-pub(crate) struct BaseLayer {
-    pub(crate) id: LayerId,
-    pub(crate) source: Source,
-}
-
-/// A base that is ready to be built on.
-#[derive(Debug, Clone)]
-pub(crate) struct ReadyBase {
-    pub(crate) layers: Vec<BaseLayer>,
-    pub(crate) lock: BaseLock,
-    /// Its libc's version, where it has one that can be read.
-    pub(crate) glibc: Option<Glibc>,
-    /// File names of its shared libraries.
-    pub(crate) libraries: BTreeSet<String>,
-    /// Environment that comes with it.
-    pub(crate) environment: Vec<String>,
-}
+use ready::{BaseLayer, ReadyBase};
 
 /// Makes a base ready. With a lock nothing but what it names is used.
 pub(crate) fn ready(base: &Base, lock: Option<&BaseLock>, cache: &Cache) -> Result<ReadyBase> {
@@ -86,21 +61,6 @@ pub(crate) fn ready(base: &Base, lock: Option<&BaseLock>, cache: &Cache) -> Resu
             ready.lock = BaseLock::Image(reference.clone());
             Ok(ready)
         }
-    }
-}
-
-impl ReadyBase {
-    /// The files that its layers show together.
-    pub(crate) fn filesystem(&self) -> Result<Filesystem> {
-        let mut files = Filesystem::default();
-        for layer in &self.layers {
-            if let Source::Part { file, offset } = &layer.source {
-                files
-                    .add(file, *offset, layer.id.size_bytes)
-                    .map_err(at(file))?;
-            }
-        }
-        Ok(files)
     }
 }
 

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Digest, Error, Flavour, Libtorch, Result,
     base::{
-        ReadyBase,
         filesystem::{Filesystem, Place},
+        ready::ReadyBase,
     },
     canonical,
     error::at,
