@@ -253,11 +253,11 @@ pub enum HistoryError {
 
 fn listed(names: &[String]) -> String {
     const MOST: usize = 8;
-    let mut told = names[..names.len().min(MOST)].join(", ");
-    if names.len() > MOST {
-        told += &format!(" and {} more", names.len() - MOST);
+    let told = names[..names.len().min(MOST)].join(", ");
+    match names.len().saturating_sub(MOST) {
+        0 => told,
+        more => format!("{told} and {more} more"),
     }
-    told
 }
 
 /// What goes wrong while reading or writing the database, before it is told with the file's name.

@@ -33,13 +33,12 @@ pub(crate) fn parent(path: &Path) -> &Path {
 
 /// With everything escaped, as in a URI, that could mean something in one or in a file's name.
 pub(crate) fn escaped(bytes: &[u8], plain: &[u8]) -> String {
-    let mut text = String::new();
-    for byte in bytes {
+    let escape = |byte: &u8| {
         if byte.is_ascii_alphanumeric() || plain.contains(byte) {
-            text.push(char::from(*byte));
+            char::from(*byte).to_string()
         } else {
-            text += &format!("%{byte:02X}");
+            format!("%{byte:02X}")
         }
-    }
-    text
+    };
+    bytes.iter().map(escape).collect()
 }

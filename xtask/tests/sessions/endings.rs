@@ -73,11 +73,7 @@ fn words_and_sides() {
         ("compare sessions/renamed sessions/old", 2, "of version 0"),
         ("compare sessions/renamed sessions/below", 2, "at least 0"),
         ("compare sessions/renamed sessions/head:none", 2, "no image"),
-        (
-            "compare sessions/renamed x --noise threshold a=1",
-            2,
-            "no share",
-        ),
+        ("compare sessions/renamed x --threshold a=1", 2, "no share"),
         (
             "compare sessions/renamed sessions/head:img --junit no/x.xml",
             4,

@@ -313,24 +313,19 @@ fn a_point_names_what_was_measured() {
     nameless.tool.revision = None;
     let mut local = record(&nameless, 0, 3.0);
     local.image_id = None;
-    for (session, run, revision) in [
-        (session("a", 0), record(&session("a", 0), 0, 1.0), None),
-        (unbuilt.clone(), record(&unbuilt, 0, 2.0), None),
-        (nameless, local, None),
-        (
-            session("d", 3),
-            record(&session("d", 3), 0, 4.0),
-            Some("v2".to_owned()),
-        ),
-    ] {
+    let add = |session: &record::Session, run: record::Record, revision: Option<&str>| {
         let labels = Labels {
-            revision,
+            revision: revision.map(str::to_owned),
             branch: None,
         };
-        history
-            .add(&folder(home.path(), &session, &[run]), &labels)
-            .unwrap();
-    }
+        let folder = folder(home.path(), session, &[run]);
+        history.add(&folder, &labels).unwrap();
+    };
+    let (built, labelled) = (session("a", 0), session("d", 3));
+    add(&built, record(&built, 0, 1.0), None);
+    add(&unbuilt, record(&unbuilt, 0, 2.0), None);
+    add(&nameless, local, None);
+    add(&labelled, record(&labelled, 0, 4.0), Some("v2"));
     let points = history.points(&throughput(), None, Aggregate::Run).unwrap();
     let revisions: Vec<_> = points.iter().map(|point| point.revision.as_str()).collect();
     assert_eq!(revisions, ["commit-0", "sha256:abc", "c", "v2"]);
