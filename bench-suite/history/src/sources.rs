@@ -147,15 +147,18 @@ pub(crate) fn keep(connection: &Connection, database: &Path) -> Result<(), Fault
             )?;
         }
     }
-    if Sources::read(database).ok().flatten().as_ref() == Some(&sources) {
+    let path = sources_of(database).join("sources.json");
+    let mut text = Vec::new();
+    let written = serde_json::to_writer_pretty(&mut text, &sources);
+    written.map_err(|error| HistoryError::Write {
+        path: path.clone(),
+        source: error.into(),
+    })?;
+    text.push(b'\n');
+    if fs::read(&path).is_ok_and(|there| there == text) {
         return Ok(());
     }
-    let path = sources_of(database).join("sources.json");
-    write_whole(&path, |file| {
-        serde_json::to_writer_pretty(&mut *file, &sources)?;
-        file.write_all(b"\n")
-    })?;
-    Ok(())
+    Ok(write_whole(&path, |file| file.write_all(&text))?)
 }
 
 /// The points of an imported series, in order.
