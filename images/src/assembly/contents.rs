@@ -136,3 +136,65 @@ pub(crate) fn settings(
         user: USER.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, path::Path};
+
+    use super::*;
+    use crate::{
+        Catalog,
+        lock::LibtorchLock,
+        oci::{archive::Documents, layer::LayerId},
+    };
+
+    #[test]
+    fn the_ids_of_the_committed_locks_follow_from_their_layers() {
+        let catalog = Catalog::new(Path::new(env!("CARGO_MANIFEST_DIR")));
+        let mut checked = 0;
+        for name in catalog.names().unwrap() {
+            let image = catalog.image(&name).unwrap();
+            let Some(lock) = &image.lock else { continue };
+            let (LibtorchLock::Wheels(wheels), Some(expected)) =
+                (&lock.libtorch, &lock.expected.image)
+            else {
+                continue;
+            };
+            let libtorch = Libtorch {
+                version: wheels.version.clone(),
+                flavour: wheels.flavour,
+                name: wheels.name.clone(),
+                cxx11_abi: true,
+                build_folder: None,
+                libraries: Vec::new(),
+                packages: BTreeMap::new(),
+                origin: Origin::Wheels(Box::new(wheels.clone())),
+            };
+            let scenario = ScenarioBinary {
+                path: "scenario".into(),
+                sha256: expected.scenario,
+                glibc: None,
+            };
+            let base = ReadyBase {
+                layers: Vec::new(),
+                lock: lock.base.clone(),
+                glibc: None,
+                libraries: BTreeSet::new(),
+                environment: Vec::new(),
+            };
+            let layers = lock.expected.layers.iter().chain([&expected.layer]);
+            let ids: Vec<LayerId> = layers
+                .map(|layer| LayerId {
+                    digest: layer.digest,
+                    size_bytes: layer.size_bytes,
+                })
+                .collect();
+            let settings = settings(&image, &libtorch, &scenario, &base);
+            let documents = Documents::new(&settings, &ids).unwrap();
+            assert_eq!(documents.config_id(), expected.config_id, "{name}");
+            assert_eq!(documents.manifest_id(), expected.manifest_id, "{name}");
+            checked += 1;
+        }
+        assert!(checked >= 10, "{checked}");
+    }
+}
