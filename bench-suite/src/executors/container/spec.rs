@@ -129,13 +129,12 @@ fn name(order: &Order) -> String {
 }
 
 fn engine_limits(limits: &Limits) -> engine::Limits {
-    let defaults = engine::Limits::default();
     engine::Limits {
         memory_bytes: limits.memory_bytes,
         cpus: limits.cpus,
         cpuset: limits.cpuset.clone(),
         shm_bytes: limits.shm_bytes,
-        pids: limits.pids.or(defaults.pids),
+        pids: limits.pids.or(engine::Limits::default().pids),
         ulimits: limits
             .ulimits
             .iter()
@@ -145,6 +144,5 @@ fn engine_limits(limits: &Limits) -> engine::Limits {
                 hard: limit.hard,
             })
             .collect(),
-        ..defaults
     }
 }
