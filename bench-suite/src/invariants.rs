@@ -5,7 +5,7 @@ use record::{Metrics, Monitor, Peaks, StepTimes, Window};
 
 use crate::results::Results;
 
-/// Relative difference up to which two metrics of one quantity count as equal: the workload
+/// Relative difference up to which two metrics of one metric count as equal: the workload
 /// computes one from the other, so only rounding lies between them.
 const ROUNDING: f64 = 1e-6;
 /// Share by which the sum of step times may exceed the measured time: CUDA events tick in
@@ -14,7 +14,7 @@ const STEP_SUM_OVER: f64 = 0.01;
 /// Share of the measured time that may lie between the steps. Above it, something that is no
 /// step was measured too.
 const STEP_SUM_UNDER: f64 = 0.5;
-/// Bytes by which one reading may exceed a later one of a larger quantity: NVML rounds to
+/// Bytes by which one reading may exceed a later one of a larger metric: NVML rounds to
 /// pages, and other processes' memory comes and goes.
 const MEMORY_SLACK_BYTES: u64 = 64 << 20;
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Window;
 
-/// Samples taken from outside, one series a quantity. A quantity that cannot be read has no series.
+/// Samples taken from outside, one series a metric. A metric that cannot be read has no series.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Monitor {
     /// Memory of the container's or process's group, in bytes.
@@ -108,7 +108,7 @@ impl GpuInterval {
     pub const OTHERS: &str = "others";
 }
 
-/// One quantity over the run, thinned for storage; the extremes are of all samples.
+/// One metric over the run, thinned for storage; the extremes are of all samples.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Series {
     /// Samples taken, before thinning.

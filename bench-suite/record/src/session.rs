@@ -126,7 +126,7 @@ pub struct CellPlan {
     pub steps: Steps,
     /// Seed of parameters, data and dropout.
     pub seed: u64,
-    /// Relative changes that count as none, by quantity, where the suite sets its own.
+    /// Relative changes that count as none, by metric, where the suite sets its own.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub thresholds: BTreeMap<String, f64>,
 }

@@ -165,7 +165,7 @@ pub(super) fn take(
                 } else {
                     String::new()
                 };
-                let what = &metric.quantity;
+                let what = &metric.metric;
                 format!("{of}{} · {} · {what}", cell.scenario, cell.variant)
             });
             look.undecided.extend(undecided);

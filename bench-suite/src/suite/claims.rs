@@ -101,8 +101,8 @@ fn read_one(
 fn refuse(document: &Document, at: &KeyPath, problem: &ClaimProblem) -> YamlError {
     let (key, help) = match problem {
         ClaimProblem::Range(_) | ClaimProblem::Judge(_) => ("expect", None),
-        ClaimProblem::NoQuantity { metric } => {
-            let names = metrics::catalogue::ALL.iter().map(|quantity| quantity.name);
+        ClaimProblem::NoMetric { metric } => {
+            let names = metrics::catalogue::ALL.iter().map(|metric| metric.name);
             let similar = most_similar(metric, names);
             let help = similar.map(|similar| format!("did you mean `{similar}`?"));
             ("metric", help)

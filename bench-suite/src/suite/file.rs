@@ -51,7 +51,7 @@ pub(super) struct Defaults {
     pub(super) threads: Option<u32>,
     /// What a run may use.
     pub(super) limits: LimitsFile,
-    /// Relative changes that count as none, by quantity.
+    /// Relative changes that count as none, by metric.
     #[serde(alias = "margins")]
     pub(super) thresholds: ThresholdsFile,
     /// From when on the machine is not fit to measure on.
@@ -109,7 +109,7 @@ pub(super) struct ScenarioFile {
     /// What a run may use.
     #[serde(default)]
     pub(super) limits: LimitsFile,
-    /// Relative changes that count as none, by quantity.
+    /// Relative changes that count as none, by metric.
     #[serde(default, alias = "margins")]
     pub(super) thresholds: ThresholdsFile,
     /// From when on the machine is not fit to measure on.

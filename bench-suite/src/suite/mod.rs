@@ -138,7 +138,7 @@ pub struct Scenario {
     pub threads: Option<u32>,
     /// What a run may use.
     pub limits: Limits,
-    /// Relative changes that count as none, by quantity, where the suite sets its own.
+    /// Relative changes that count as none, by metric, where the suite sets its own.
     pub thresholds: BTreeMap<String, f64>,
     /// From when on the machine is not fit to measure on.
     pub validity: ValidityLimits,

@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use strict_yaml::{Document, KeyPath, YamlError, most_similar};
 
-/// Quantity to noise threshold, as it stands in a file.
+/// Metric to noise threshold, as it stands in a file.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(transparent)]
 pub(super) struct ThresholdsFile(BTreeMap<String, f64>);
@@ -17,13 +17,13 @@ impl ThresholdsFile {
     pub(super) fn check(&self, document: &Document, at: &KeyPath) -> Result<(), YamlError> {
         for (name, threshold) in &self.0 {
             let at = at.clone().key(name.as_str());
-            if !Metric::compared().any(|quantity| quantity.name == name) {
+            if !Metric::compared().any(|metric| metric.name == name) {
                 let names: Vec<_> = Metric::compared().map(|one| one.name).collect();
                 let help = most_similar(name, names.iter().copied())
                     .map(|similar| format!("did you mean `{similar}`?"));
                 return Err(document.error_at_key(
                     &at,
-                    format!("no compared quantity is named `{name}`"),
+                    format!("no compared metric is named `{name}`"),
                     format!("expected one of: {}", names.join(", ")),
                     help,
                 ));
@@ -54,21 +54,21 @@ impl JsonSchema for ThresholdsFile {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let quantities: BTreeMap<_, _> = Metric::compared()
-            .map(|quantity| {
+        let metrics: BTreeMap<_, _> = Metric::compared()
+            .map(|metric| {
                 let threshold = serde_json::json!({
                     "type": "number",
                     "minimum": 0,
                     "exclusiveMaximum": 1,
-                    "description": format!("{}; {} unless said otherwise", quantity.label, quantity.threshold),
+                    "description": format!("{}; {} unless said otherwise", metric.label, metric.threshold),
                 });
-                (quantity.name, threshold)
+                (metric.name, threshold)
             })
             .collect();
         json_schema!({
             "type": "object",
-            "description": "Quantity to the largest relative change that counts as none",
-            "properties": quantities,
+            "description": "Metric to the largest relative change that counts as none",
+            "properties": metrics,
             "additionalProperties": false,
         })
     }

@@ -1,4 +1,4 @@
-//! Quantities as people write them: `90s`, `4GiB`.
+//! Metrics as people write them: `90s`, `4GiB`.
 
 use std::{fmt, time::Duration};
 

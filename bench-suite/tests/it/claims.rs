@@ -58,7 +58,7 @@ fn what_is_wrong_with_a_claim_is_shown_where_it_stands() {
     let change = |from: &str, to: &str| claim(&SOUND.replace(from, to));
     for (name, text) in [
         (
-            "claim on no quantity",
+            "claim on no metric",
             change("peak_allocated_bytes", "peak_alocated_bytes"),
         ),
         (
@@ -93,7 +93,7 @@ fn what_is_wrong_with_a_claim_is_shown_where_it_stands() {
             claim(SOUND).replace("an article", "\"\""),
         ),
         (
-            "threshold of no quantity",
+            "threshold of no metric",
             suite("").replace("peak_reserved", "peak_preserved"),
         ),
         (
@@ -120,14 +120,14 @@ fn the_documented_thresholds_are_those_of_the_table() {
         .filter(|line| line.starts_with("| `"))
         .collect();
     let expected: Vec<String> = metrics::Metric::compared()
-        .map(|quantity| {
-            let gated = if quantity.is_gated() { "yes" } else { "no" };
+        .map(|metric| {
+            let gated = if metric.is_gated() { "yes" } else { "no" };
             let metrics::Metric {
                 name,
                 label,
                 threshold,
                 ..
-            } = quantity;
+            } = metric;
             format!("| `{name}` | {label} | {threshold} | {gated} |")
         })
         .collect();

@@ -115,8 +115,8 @@ async fn an_idle_container_has_memory_and_no_throughput() {
     );
     let told: Vec<&str> = metrics::catalogue::ALL
         .iter()
-        .filter(|quantity| quantity.of(&record).is_some())
-        .map(|quantity| quantity.name)
+        .filter(|metric| metric.of(&record).is_some())
+        .map(|metric| metric.name)
         .collect();
     assert!(told.contains(&"run_container_peak_bytes"), "{told:?}");
     let of_work = |name: &&str| name.starts_with("step_") || name.starts_with("throughput");

@@ -19,7 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    question::{metric, pair},
+    question::{measurement, pair},
     side::{Cell, Runs, Side},
 };
 
@@ -110,7 +110,7 @@ pub enum ClaimProblem {
     Range(#[from] RangeError),
     /// There is no such metric.
     #[error("no metric is named `{metric}`; there are: {}", names())]
-    NoQuantity {
+    NoMetric {
         /// As given.
         metric: String,
     },
@@ -140,7 +140,7 @@ pub enum ClaimProblem {
 fn names() -> String {
     let names: Vec<_> = metrics::catalogue::ALL
         .iter()
-        .map(|quantity| quantity.name)
+        .map(|metric| metric.name)
         .collect();
     names.join(", ")
 }
@@ -148,7 +148,7 @@ fn names() -> String {
 /// Whether a claim means something, measured or not: its metric, and the range as treated ÷
 /// baseline.
 pub fn check_claim(claim: &Claim) -> Result<(&'static Metric, Range), ClaimProblem> {
-    let quantity = Metric::named(&claim.metric).ok_or_else(|| ClaimProblem::NoQuantity {
+    let metric = Metric::named(&claim.metric).ok_or_else(|| ClaimProblem::NoMetric {
         metric: claim.metric.clone(),
     })?;
     let range = claim.expect.ratio_range()?;
@@ -168,7 +168,7 @@ pub fn check_claim(claim: &Claim) -> Result<(&'static Metric, Range), ClaimProbl
             Err(ClaimProblem::OneImage)
         }
         Some(baseline) if *baseline == claim.treated => Err(ClaimProblem::NoTreatment),
-        _ => Ok((quantity, range)),
+        _ => Ok((metric, range)),
     }
 }
 
@@ -224,7 +224,7 @@ fn measured<'a>(session: &'a Session, records: &'a [Record]) -> Vec<Measured<'a>
 }
 
 fn judge_one(claim: &Claim, cells: &[Measured<'_>]) -> Result<ClaimFound, ClaimProblem> {
-    let (quantity, range) = check_claim(claim)?;
+    let (metric, range) = check_claim(claim)?;
     let concerned: Vec<&Measured<'_>> = cells
         .iter()
         .filter(|cell| claim.concerns(&cell.cell.scenario, cell.first.model, cell.first.task))
@@ -232,14 +232,14 @@ fn judge_one(claim: &Claim, cells: &[Measured<'_>]) -> Result<ClaimFound, ClaimP
     let mut questions = Vec::new();
     for treated in concerned.iter().filter(|cell| cell.fits(&claim.treated)) {
         match &claim.baseline {
-            None => questions.push((None, treated, values(quantity, &treated.runs))),
+            None => questions.push((None, treated, values(metric, &treated.runs))),
             Some(choice) => questions.extend(
                 concerned
                     .iter()
                     .filter(|cell| cell.fits(choice))
                     .filter(|cell| cell.is_partner_of(treated, choice, &claim.treated))
                     .map(|cell| {
-                        let blocks = pair(quantity, &cell.runs, &treated.runs);
+                        let blocks = pair(metric, &cell.runs, &treated.runs);
                         (Some(cell), treated, blocks.into_values().collect())
                     }),
             ),
@@ -252,7 +252,7 @@ fn judge_one(claim: &Claim, cells: &[Measured<'_>]) -> Result<ClaimFound, ClaimP
     options.confidence = 1.0 - (1.0 - options.confidence) / questions.len().max(1) as f64;
     let mut pairs = Vec::new();
     for (baseline, treated, blocks) in questions {
-        let measured = compare(&metric(quantity, blocks, quantity.threshold), &options)?;
+        let measured = compare(&measurement(metric, blocks, metric.threshold), &options)?;
         pairs.push(ClaimPair {
             suite: treated.cell.suite.clone(),
             scenario: treated.cell.scenario.clone(),
@@ -280,11 +280,11 @@ fn together(pairs: &[ClaimPair]) -> Outcome {
 }
 
 /// Each run of one cell against 1: the ratio is then the value.
-fn values(quantity: &Metric, runs: &Runs<'_>) -> Vec<Block> {
+fn values(metric: &Metric, runs: &Runs<'_>) -> Vec<Block> {
     runs.values()
         .map(|run| Block {
             base: Some(1.0),
-            head: quantity.of(run),
+            head: metric.of(run),
         })
         .collect()
 }

@@ -1,4 +1,4 @@
-//! Two sides, cell by cell and quantity by quantity.
+//! Two sides, cell by cell and metric by metric.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub const VERSION: u32 = 3;
 pub struct Options {
     /// Statistical settings.
     pub statistics: judge::compare::Options,
-    /// Relative noise thresholds that replace a quantity's own, by its name.
+    /// Relative noise thresholds that replace a metric's own, by its name.
     pub thresholds: BTreeMap<String, f64>,
     /// Compare although machine, GPU or driver differ.
     pub across_machines: bool,
@@ -61,19 +61,19 @@ pub enum CompareError {
         /// What the head has.
         head: String,
     },
-    /// A noise threshold for a quantity that there is not.
+    /// A noise threshold for a metric that there is not.
     #[error("no compared metric is named `{name}`; there are: {}", names())]
-    UnknownQuantity {
+    UnknownMetric {
         /// The name.
         name: String,
     },
     /// The judge refused a value.
-    #[error("{cell}, {quantity}: {source}")]
+    #[error("{cell}, {metric}: {source}")]
     Judge {
         /// The cell.
         cell: String,
-        /// The quantity.
-        quantity: &'static str,
+        /// The metric.
+        metric: &'static str,
         /// Why.
         source: FamilyError,
     },
@@ -86,7 +86,7 @@ pub enum CompareError {
 }
 
 fn names() -> String {
-    let names: Vec<_> = Metric::compared().map(|quantity| quantity.name).collect();
+    let names: Vec<_> = Metric::compared().map(|metric| metric.name).collect();
     names.join(", ")
 }
 
@@ -157,22 +157,22 @@ pub struct CellVerdicts {
     /// Runs that failed; `None` where all went well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failures: Option<Failures>,
-    /// Every quantity that either side yielded.
-    pub quantities: Vec<QuantityVerdict>,
+    /// Every metric that either side yielded.
+    pub metrics: Vec<MetricVerdict>,
 }
 
-/// One quantity of one cell, judged.
+/// One metric of one cell, judged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct QuantityVerdict {
+pub struct MetricVerdict {
     /// Its name.
-    pub quantity: String,
+    pub metric: String,
     /// Whether a change for the worse fails a gate.
     pub gated: bool,
-    /// Median on the base side, in the quantity's unit.
+    /// Median on the base side, in the metric's unit.
     pub base: Option<f64>,
     /// Median on the head side.
     pub head: Option<f64>,
-    /// The side on which no run yielded the quantity, while one did on the other: there is nothing
+    /// The side on which no run yielded the metric, while one did on the other: there is nothing
     /// to compare, and no further block would help.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_measured_in: Option<BaseOrHead>,
@@ -180,7 +180,7 @@ pub struct QuantityVerdict {
     pub comparison: Comparison,
 }
 
-impl QuantityVerdict {
+impl MetricVerdict {
     /// What it comes to in words: `not measured in head`, or else the verdict.
     #[must_use]
     pub fn outcome(&self) -> String {
@@ -201,23 +201,23 @@ impl CellVerdicts {
 }
 
 impl Verdicts {
-    /// Every judged quantity with its cell.
-    pub fn all(&self) -> impl Iterator<Item = (&CellVerdicts, &QuantityVerdict)> {
+    /// Every judged metric with its cell.
+    pub fn all(&self) -> impl Iterator<Item = (&CellVerdicts, &MetricVerdict)> {
         self.cells
             .iter()
-            .flat_map(|cell| cell.quantities.iter().map(move |found| (cell, found)))
+            .flat_map(|cell| cell.metrics.iter().map(move |found| (cell, found)))
     }
 
-    /// Gated quantities that further blocks could still decide: those with an effect that is
+    /// Gated metrics that further blocks could still decide: those with an effect that is
     /// inconclusive so far. Where a side yields no metric, no block helps.
-    pub fn undecided(&self) -> impl Iterator<Item = (&CellVerdicts, &QuantityVerdict)> {
+    pub fn undecided(&self) -> impl Iterator<Item = (&CellVerdicts, &MetricVerdict)> {
         self.all().filter(|(_, found)| {
             let comparison = &found.comparison;
             found.gated && comparison.verdict == Verdict::Inconclusive && comparison.ratio.is_some()
         })
     }
 
-    /// How many quantities came to this verdict.
+    /// How many metrics came to this verdict.
     #[must_use]
     pub fn count(&self, verdict: Verdict) -> usize {
         self.all()
@@ -231,9 +231,9 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
     if let Some(name) = options
         .thresholds
         .keys()
-        .find(|name| Metric::named(name).is_none_or(|quantity| !quantity.is_compared()))
+        .find(|name| Metric::named(name).is_none_or(|metric| !metric.is_compared()))
     {
-        return Err(CompareError::UnknownQuantity { name: name.clone() });
+        return Err(CompareError::UnknownMetric { name: name.clone() });
     }
     let (base_cells, head_cells) = (base.cells(), head.cells());
     let in_both = |(cell, runs)| Some((cell, runs, head_cells.get(cell)?));
@@ -257,23 +257,23 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
         warnings.push(Warning::ThresholdsDiffer { cells: differing });
     }
     // The user's word first, then the head's suite, then the table's.
-    let threshold = |cell: &Cell, quantity: &Metric| {
-        let of_suite = || of_head.get(cell)?.get(quantity.name);
-        let own = options.thresholds.get(quantity.name).or_else(of_suite);
-        own.copied().unwrap_or(quantity.threshold)
+    let threshold = |cell: &Cell, metric: &Metric| {
+        let of_suite = || of_head.get(cell)?.get(metric.name);
+        let own = options.thresholds.get(metric.name).or_else(of_suite);
+        own.copied().unwrap_or(metric.threshold)
     };
     let mut questions = Vec::new();
     for (cell_index, (cell, base_runs, head_runs)) in common.iter().enumerate() {
-        for quantity in Metric::compared() {
-            let blocks = pair(quantity, base_runs, head_runs);
+        for metric in Metric::compared() {
+            let blocks = pair(metric, base_runs, head_runs);
             let is_known =
                 |block: &judge::compare::Block| block.base.is_some() || block.head.is_some();
             if blocks.values().any(is_known) {
                 questions.push(Question {
                     cell,
                     cell_index,
-                    quantity,
-                    threshold: threshold(cell, quantity),
+                    metric,
+                    threshold: threshold(cell, metric),
                     blocks,
                 });
             }
@@ -293,11 +293,11 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
             scenario: cell.scenario.clone(),
             variant: cell.variant.clone(),
             failures: Failures::of(base_runs, head_runs),
-            quantities: Vec::new(),
+            metrics: Vec::new(),
         })
         .collect();
     for (question, comparison) in questions.iter().zip(judged) {
-        let verdicts = &mut cells[question.cell_index].quantities;
+        let verdicts = &mut cells[question.cell_index].metrics;
         verdicts.push(answered(question, comparison));
     }
     let images = base.image().zip(head.image());
@@ -328,10 +328,8 @@ fn one_sided(
 }
 
 /// The answer beside its question.
-fn answered(question: &Question<'_>, mut comparison: Comparison) -> QuantityVerdict {
-    let Question {
-        quantity, blocks, ..
-    } = question;
+fn answered(question: &Question<'_>, mut comparison: Comparison) -> MetricVerdict {
+    let Question { metric, blocks, .. } = question;
     let base = median(blocks.values().filter_map(|block| block.base));
     let head = median(blocks.values().filter_map(|block| block.head));
     let not_measured_in = match (base, head) {
@@ -342,9 +340,9 @@ fn answered(question: &Question<'_>, mut comparison: Comparison) -> QuantityVerd
     if let Some(role) = not_measured_in {
         comparison.reason = format!("not measured in {role}");
     }
-    QuantityVerdict {
-        quantity: quantity.name.to_owned(),
-        gated: quantity.is_gated(),
+    MetricVerdict {
+        metric: metric.name.to_owned(),
+        gated: metric.is_gated(),
         base,
         head,
         not_measured_in,

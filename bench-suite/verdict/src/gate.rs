@@ -2,7 +2,7 @@
 
 use judge::compare::Verdict;
 
-use crate::{CellVerdicts, QuantityVerdict, Verdicts};
+use crate::{CellVerdicts, MetricVerdict, Verdicts};
 
 /// What fails a gate besides *regressed*.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -17,15 +17,15 @@ pub enum FailOn {
 /// What a gate found.
 #[derive(Debug, Clone)]
 pub struct Gate<'a> {
-    /// Gated quantities that fail it.
-    pub failing: Vec<(&'a CellVerdicts, &'a QuantityVerdict)>,
+    /// Gated metrics that fail it.
+    pub failing: Vec<(&'a CellVerdicts, &'a MetricVerdict)>,
     /// Cells that fail it as a whole: they work in the base and never in the head. Their metrics
     /// are not among [`Gate::failing`].
     pub lost: Vec<&'a CellVerdicts>,
 }
 
 impl<'a> Gate<'a> {
-    /// Reads the gated quantities.
+    /// Reads the gated metrics.
     #[must_use]
     pub fn read(verdicts: &'a Verdicts, fail_on: FailOn) -> Self {
         let fails = |verdict| match verdict {

@@ -19,7 +19,7 @@ pub use claims::{
     judge_claims,
 };
 pub use compare::{
-    CellVerdicts, CompareError, Options, QuantityVerdict, VERSION, Verdicts, Warning, compare,
+    CellVerdicts, CompareError, MetricVerdict, Options, VERSION, Verdicts, Warning, compare,
 };
 pub use failures::{FailedRuns, Failures};
 pub use gate::{FailOn, Gate};

@@ -1,4 +1,4 @@
-//! What the judge is asked: one quantity of one cell, block by block, with its noise threshold.
+//! What the judge is asked: one metric of one cell, block by block, with its noise threshold.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ pub(crate) struct Question<'a> {
     pub(crate) cell: &'a Cell,
     /// Which of the compared cells it is, from 0.
     pub(crate) cell_index: usize,
-    pub(crate) quantity: &'static Metric,
+    pub(crate) metric: &'static Metric,
     pub(crate) threshold: f64,
     pub(crate) blocks: Blocks,
 }
@@ -36,22 +36,22 @@ impl Question<'_> {
             .iter()
             .filter(|(number, _)| blocks.is_none_or(|blocks| **number < blocks))
             .map(|(_, block)| *block);
-        metric(self.quantity, seen.collect(), self.threshold)
+        measurement(self.metric, seen.collect(), self.threshold)
     }
 
     fn refused(&self, source: FamilyError) -> CompareError {
         CompareError::Judge {
             cell: self.cell.label(),
-            quantity: self.quantity.name,
+            metric: self.metric.name,
             source,
         }
     }
 }
 
 /// Pairs runs by block.
-pub(crate) fn pair(quantity: &Metric, base: &Runs<'_>, head: &Runs<'_>) -> Blocks {
+pub(crate) fn pair(metric: &Metric, base: &Runs<'_>, head: &Runs<'_>) -> Blocks {
     let blocks: BTreeSet<u32> = base.keys().chain(head.keys()).copied().collect();
-    let read = |runs: &Runs<'_>, block| runs.get(block).and_then(|run| quantity.of(run));
+    let read = |runs: &Runs<'_>, block| runs.get(block).and_then(|run| metric.of(run));
     blocks
         .iter()
         .map(|block| {
@@ -62,15 +62,15 @@ pub(crate) fn pair(quantity: &Metric, base: &Runs<'_>, head: &Runs<'_>) -> Block
 }
 
 /// A question as the judge takes it.
-pub(crate) fn metric(
-    quantity: &Metric,
+pub(crate) fn measurement(
+    metric: &Metric,
     blocks: Vec<Block>,
     threshold: f64,
 ) -> compare::Measurement {
     compare::Measurement {
         blocks,
-        direction: quantity.direction,
-        kind: quantity.kind,
+        direction: metric.direction,
+        kind: metric.kind,
         threshold,
     }
 }

@@ -223,7 +223,7 @@ impl<'a> Side<'a> {
         Ok(side)
     }
 
-    /// The noise thresholds that the suite sets for each of the side's cells, by quantity.
+    /// The noise thresholds that the suite sets for each of the side's cells, by metric.
     pub(crate) fn thresholds(&self) -> BTreeMap<Cell, &'a BTreeMap<String, f64>> {
         let own = self.session.cells.iter().filter(|plan| {
             plan.image == self.origin.image

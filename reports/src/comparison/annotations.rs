@@ -4,7 +4,7 @@
 //! and `toolkit/packages/core/src/command.ts`.
 
 use judge::compare::Verdict;
-use verdict::{CellVerdicts, FailOn, QuantityVerdict, Verdicts};
+use verdict::{CellVerdicts, FailOn, MetricVerdict, Verdicts};
 
 use super::{
     told::{
@@ -61,7 +61,7 @@ pub fn annotations(verdicts: &Verdicts, fail_on: FailOn) -> String {
 }
 
 /// How far from no change.
-fn size(found: &QuantityVerdict) -> f64 {
+fn size(found: &MetricVerdict) -> f64 {
     found.comparison.ratio.map_or(0.0, |ratio| ratio.ln().abs())
 }
 
@@ -76,7 +76,7 @@ fn shown(kind: &str, mut lines: Vec<String>) -> Vec<String> {
     lines
 }
 
-fn message(cell: &CellVerdicts, found: &QuantityVerdict) -> String {
+fn message(cell: &CellVerdicts, found: &MetricVerdict) -> String {
     if found.not_measured_in.is_some() {
         return failures(cell).unwrap_or_else(|| found.outcome());
     }

@@ -3,7 +3,7 @@
 
 use judge::compare::Verdict;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
-use verdict::{CellVerdicts, FailOn, QuantityVerdict, Verdicts};
+use verdict::{CellVerdicts, FailOn, MetricVerdict, Verdicts};
 
 use super::told::{
     cell_name, effect, failures, headline, interval, label, lost, value, what_would_help,
@@ -26,7 +26,7 @@ pub fn junit(verdicts: &Verdicts, fail_on: FailOn) -> Result<String, JunitError>
             suite.add_test_case(case);
         }
         // Metrics of a cell that works no more say nothing that its runs do not say.
-        let metrics = cell.quantities.iter().filter(|_| cell.lost().is_none());
+        let metrics = cell.metrics.iter().filter(|_| cell.lost().is_none());
         for found in metrics.filter(|found| found.gated) {
             let mut case = TestCase::new(label(found), status(cell, found, fail_on));
             case.set_classname(name.clone());
@@ -48,7 +48,7 @@ fn runs(cell: &CellVerdicts, fail_on: FailOn) -> Option<TestCase> {
             status.set_description(failed.clone());
             status
         }
-        None if cell.quantities.is_empty() => {
+        None if cell.metrics.is_empty() => {
             let mut status = TestCaseStatus::skipped();
             status.set_message(failed.clone());
             status
@@ -74,7 +74,7 @@ fn no(verdict: Verdict, fail_on: FailOn) -> TestCaseStatus {
     failed
 }
 
-fn status(cell: &CellVerdicts, found: &QuantityVerdict, fail_on: FailOn) -> TestCaseStatus {
+fn status(cell: &CellVerdicts, found: &MetricVerdict, fail_on: FailOn) -> TestCaseStatus {
     let comparison = &found.comparison;
     if found.not_measured_in.is_some() {
         let mut status = no(comparison.verdict, fail_on);
@@ -101,11 +101,11 @@ fn status(cell: &CellVerdicts, found: &QuantityVerdict, fail_on: FailOn) -> Test
     status
 }
 
-fn properties(found: &QuantityVerdict) -> Vec<(String, String)> {
+fn properties(found: &MetricVerdict) -> Vec<(String, String)> {
     let comparison = &found.comparison;
     let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
     [
-        ("quantity", found.quantity.clone()),
+        ("metric", found.metric.clone()),
         ("base", number(found.base)),
         ("head", number(found.head)),
         ("ratio", number(comparison.ratio)),

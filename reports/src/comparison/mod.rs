@@ -11,7 +11,7 @@ mod warnings;
 
 use judge::compare::Verdict;
 use record::{ImageChange, PartValue};
-use verdict::{CellVerdicts, QuantityVerdict, Verdicts};
+use verdict::{CellVerdicts, MetricVerdict, Verdicts};
 
 pub use annotations::annotations;
 pub use junit::{JunitError, junit};
@@ -82,9 +82,8 @@ const GRAVEST_FIRST: [(Verdict, &str); 4] = [
 
 fn tables(verdicts: &Verdicts) -> Vec<Block> {
     // A lost cell stands for its gated metrics.
-    let listed =
-        |cell: &CellVerdicts, found: &QuantityVerdict| !found.gated || cell.lost().is_none();
-    let rows = |wanted: &dyn Fn(&QuantityVerdict) -> bool, is_inconclusive| {
+    let listed = |cell: &CellVerdicts, found: &MetricVerdict| !found.gated || cell.lost().is_none();
+    let rows = |wanted: &dyn Fn(&MetricVerdict) -> bool, is_inconclusive| {
         let all = verdicts.all().filter(|(cell, found)| listed(cell, found));
         let wanted = all.filter(|(_, found)| wanted(found));
         let row = |(cell, found)| row(cell, found, is_inconclusive);
@@ -137,7 +136,7 @@ fn heads(is_inconclusive: bool) -> Vec<Column> {
     heads
 }
 
-fn row(cell: &CellVerdicts, found: &QuantityVerdict, is_inconclusive: bool) -> Vec<Cell> {
+fn row(cell: &CellVerdicts, found: &MetricVerdict, is_inconclusive: bool) -> Vec<Cell> {
     let comparison = &found.comparison;
     let is_judged = found.gated && found.not_measured_in.is_none();
     let mark = if is_judged {
@@ -189,7 +188,7 @@ fn image_changes(verdicts: &Verdicts) -> Table {
 }
 
 /// Whether the metric was measured on both sides and came to this verdict.
-fn came_to(found: &QuantityVerdict, verdict: Verdict) -> bool {
+fn came_to(found: &MetricVerdict, verdict: Verdict) -> bool {
     found.not_measured_in.is_none() && found.comparison.verdict == verdict
 }
 

@@ -1,7 +1,7 @@
 //! The words of a comparison, which all its forms share.
 
 use judge::compare::Verdict;
-use verdict::{CellVerdicts, Origin, QuantityVerdict, Verdicts};
+use verdict::{CellVerdicts, MetricVerdict, Origin, Verdicts};
 
 use super::{GRAVEST_FIRST, came_to};
 use crate::{
@@ -85,17 +85,17 @@ pub(super) fn cell_name(cell: &CellVerdicts) -> String {
 }
 
 /// The metric in words for people.
-pub(super) fn label(found: &QuantityVerdict) -> String {
-    metric::label(&found.quantity)
+pub(super) fn label(found: &MetricVerdict) -> String {
+    metric::label(&found.metric)
 }
 
 /// A value of the metric with its unit.
-pub(super) fn value(found: &QuantityVerdict, value: Option<f64>) -> String {
-    metric::known(&found.quantity, value)
+pub(super) fn value(found: &MetricVerdict, value: Option<f64>) -> String {
+    metric::known(&found.metric, value)
 }
 
 /// The effect, `+1.20 %`.
-pub(super) fn effect(found: &QuantityVerdict) -> String {
+pub(super) fn effect(found: &MetricVerdict) -> String {
     found
         .comparison
         .ratio
@@ -103,7 +103,7 @@ pub(super) fn effect(found: &QuantityVerdict) -> String {
 }
 
 /// Its interval, `+0.90 … +1.50 %`.
-pub(super) fn interval(found: &QuantityVerdict) -> String {
+pub(super) fn interval(found: &MetricVerdict) -> String {
     let interval = found.comparison.interval;
     interval.map_or_else(
         || UNKNOWN.to_owned(),
@@ -112,7 +112,7 @@ pub(super) fn interval(found: &QuantityVerdict) -> String {
 }
 
 /// Why a metric is inconclusive, and what would help.
-pub(super) fn what_would_help(found: &QuantityVerdict) -> Option<String> {
+pub(super) fn what_would_help(found: &MetricVerdict) -> Option<String> {
     let comparison = &found.comparison;
     if !came_to(found, Verdict::Inconclusive) {
         return None;

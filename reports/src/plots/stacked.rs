@@ -38,7 +38,7 @@ pub(super) struct Stacked<'a> {
     /// What is said of a cell that has runs, but no bar.
     pub(super) unknown: &'static str,
     /// What is marked beside a cell's bar, and the legend's word for it.
-    pub(super) mark: Option<(&'static str, &'a dyn Fn(&CellSummary) -> Option<Mark>)>,
+    pub(super) mark: Option<(&'static str, MarkOf<'a>)>,
     /// A bar of no length still has a scale: its end.
     pub(super) least: f64,
 }
@@ -50,6 +50,9 @@ pub(super) struct Mark {
     /// What made it.
     pub(super) cause: Option<String>,
 }
+
+/// What is marked beside a cell's bar.
+type MarkOf<'a> = &'a dyn Fn(&CellSummary) -> Option<Mark>;
 
 /// Marks up to so many times the longest bar widen the scale; those beyond stand at its end.
 const WIDEN: f64 = 2.0;

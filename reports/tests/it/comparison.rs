@@ -7,7 +7,7 @@ use reports::{
     text::Style,
 };
 use verdict::{
-    BaseOrHead, CellVerdicts, FailOn, FailedRuns, Failures, Origin, QuantityVerdict, Verdicts,
+    BaseOrHead, CellVerdicts, FailOn, FailedRuns, Failures, MetricVerdict, Origin, Verdicts,
     Warning,
 };
 
@@ -48,12 +48,12 @@ fn verdicts() -> Verdicts {
         driver_version: Some("580.159".into()),
         choice: None,
     };
-    let cell = |variant: &str, quantities| CellVerdicts {
+    let cell = |variant: &str, metrics| CellVerdicts {
         suite: "sample".into(),
         scenario: "resnet50".into(),
         variant: variant.into(),
         failures: (variant != "fp32 bs64").then(|| failures(0, 1)),
-        quantities,
+        metrics,
     };
     let gib = 1_073_741_824.0;
     let throughput = "throughput_samples_per_second";
@@ -136,10 +136,10 @@ fn judged(
     (base, head): (f64, f64),
     (ratio, lo, hi): (f64, f64, f64),
     verdict: Verdict,
-) -> QuantityVerdict {
+) -> MetricVerdict {
     let open = verdict == Verdict::Inconclusive;
-    QuantityVerdict {
-        quantity: name.into(),
+    MetricVerdict {
+        metric: name.into(),
         gated: metrics::Metric::named(name).unwrap().is_gated(),
         base: Some(base),
         head: Some(head),
@@ -211,11 +211,11 @@ fn a_strict_gate_fails_what_nobody_can_tell() {
 fn a_cell_that_works_no_more_is_told_in_every_form() {
     let mut verdicts = verdicts();
     verdicts.cells[1].failures = Some(failures(0, 5));
-    verdicts.cells[1].quantities.truncate(1);
+    verdicts.cells[1].metrics.truncate(1);
     let mut nowhere = verdicts.cells[1].clone();
     nowhere.variant = "fp16 bs64".into();
     nowhere.failures = Some(failures(5, 5));
-    nowhere.quantities.clear();
+    nowhere.metrics.clear();
     verdicts.cells.push(nowhere);
     let why = "works in the base, fails in the head: runs failed 5 of 5 (out-of-memory)";
     let both = "runs failed: base 5 of 5 (out-of-memory), head 5 of 5 (out-of-memory)";
@@ -240,8 +240,8 @@ fn a_cell_that_works_no_more_is_told_in_every_form() {
     assert_eq!(counts[2], (Some("0"), Some("1")));
 }
 
-/// As the judge leaves a quantity that one side never yielded.
-fn not_measured(name: &str, value: f64, role: BaseOrHead) -> QuantityVerdict {
+/// As the judge leaves a metric that one side never yielded.
+fn not_measured(name: &str, value: f64, role: BaseOrHead) -> MetricVerdict {
     let mut found = judged(name, (value, value), (1.0, 1.0, 1.0), Verdict::Inconclusive);
     found.not_measured_in = Some(role);
     match role {
@@ -273,7 +273,7 @@ fn metrics_of_one_side_alone_say_where_they_were_not_measured() {
         let mut verdicts = verdicts();
         verdicts.cells.truncate(1);
         verdicts.cells[0].failures = Some(of_cell);
-        verdicts.cells[0].quantities = names.map(|name| not_measured(name, 2.0, role)).into();
+        verdicts.cells[0].metrics = names.map(|name| not_measured(name, 2.0, role)).into();
         for form in [
             text(&verdicts),
             json(&verdicts).unwrap(),
@@ -310,9 +310,9 @@ fn annotations_are_no_more_than_github_shows() {
     for place in 1..=12 {
         let mut cell = slower.clone();
         cell.variant = format!("bs{place}");
-        cell.quantities.truncate(1);
+        cell.metrics.truncate(1);
         let ratio = 0.9 - 0.01 * f64::from(place);
-        cell.quantities[0].comparison.ratio = Some(ratio);
+        cell.metrics[0].comparison.ratio = Some(ratio);
         verdicts.cells.push(cell);
     }
     let all = annotations(&verdicts, FailOn::Regressed);

@@ -116,11 +116,11 @@ fn every_compared_quantity_is_a_metric_of_a_cell() {
     let cell = with_view(&[Fake::gpu()], |view| {
         serde_json::to_value(&view.report.cells[0]).unwrap()
     });
-    for quantity in Metric::compared() {
+    for metric in Metric::compared() {
         assert!(
-            cell["metrics"][quantity.name]["median"].is_number(),
+            cell["metrics"][metric.name]["median"].is_number(),
             "{}",
-            quantity.name
+            metric.name
         );
     }
 }

@@ -128,11 +128,11 @@ mod tests {
                 "allocator",
                 r#""expandable_segments""#,
             ),
-            (Model::Resnet50, train, gpu, "sequence_length", r#"128"#),
-            (Model::Resnet50, train, gpu, "image_size", r#"100"#),
-            (Model::VitB16, train, gpu, "image_size", r#"384"#),
-            (Model::BertBase, train, gpu, "image_size", r#"224"#),
-            (Model::BertBase, train, gpu, "sequence_length", r#"513"#),
+            (Model::Resnet50, train, gpu, "sequence_length", "128"),
+            (Model::Resnet50, train, gpu, "image_size", "100"),
+            (Model::VitB16, train, gpu, "image_size", "384"),
+            (Model::BertBase, train, gpu, "image_size", "224"),
+            (Model::BertBase, train, gpu, "sequence_length", "513"),
             (
                 Model::BertBase,
                 train,
@@ -148,7 +148,7 @@ mod tests {
                 r#""every-13""#,
             ),
             (Model::VitL16, serve, gpu, "checkpointing", r#""blocks""#),
-            (Model::VitL16, serve, gpu, "accumulation", r#"2"#),
+            (Model::VitL16, serve, gpu, "accumulation", "2"),
             (Model::VitL16, serve, gpu, "optimizer", r#""adamw""#),
         ] {
             let variant = format!(r#"{{"{axis}":{value}}}"#);

@@ -73,7 +73,7 @@ pub(crate) struct CompareArgs {
     /// What fails the command with exit code 1
     #[arg(long, value_enum, default_value_t = FailOn::Regressed)]
     pub(crate) fail_on: FailOn,
-    /// Relative change of a quantity that counts as none, in place of its own; by the quantity's
+    /// Relative change of a metric that counts as none, in place of its own; by the metric's
     /// name or as tables print it, such as `throughput=0.02`
     #[arg(long, value_name = "QUANTITY=SHARE", value_parser = threshold)]
     pub(crate) threshold: Vec<(String, f64)>,
@@ -93,18 +93,18 @@ fn threshold(text: &str) -> Result<(String, f64), String> {
         .ok_or("expected QUANTITY=SHARE, such as throughput=0.02")?;
     match share.parse::<f64>() {
         Ok(share) if share.is_finite() && (0.0..1.0).contains(&share) => {
-            Ok((quantity(name).to_owned(), share))
+            Ok((metric(name).to_owned(), share))
         }
         _ => Err(format!("`{share}` is no share from 0 to below 1")),
     }
 }
 
-/// The name of the quantity that tables call so; any other word as it is.
-fn quantity(word: &str) -> &str {
+/// The name of the metric that tables call so; any other word as it is.
+fn metric(word: &str) -> &str {
     let word = word.trim();
     Metric::compared()
-        .find(|quantity| quantity.label.eq_ignore_ascii_case(word))
-        .map_or(word, |quantity| quantity.name)
+        .find(|metric| metric.label.eq_ignore_ascii_case(word))
+        .map_or(word, |metric| metric.name)
 }
 
 pub(super) fn by(text: &str) -> Result<By, String> {

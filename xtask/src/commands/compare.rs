@@ -12,7 +12,7 @@ use crate::{
     printer::Printer,
 };
 
-/// Judges, prints, and fails where a gated quantity says no.
+/// Judges, prints, and fails where a gated metric says no.
 pub(crate) fn run(args: &CompareArgs, printer: &Printer) -> Result<()> {
     let verdicts = judge(args, printer)?;
     let fail_on = args.fail_on.into();

@@ -264,7 +264,7 @@ fn thresholds_and_baselines_by_the_names_that_people_see() {
         home.check(&words, 0, "1 unchanged");
     }
     let unknown = [&slower[..], &["--threshold", "speed=0.5"]].concat();
-    home.check(&unknown, 2, "no compared quantity is named `speed`");
+    home.check(&unknown, 2, "no compared metric is named `speed`");
     home.check(
         &["history", "baseline", "set", "a:b", "base"],
         2,

@@ -36,7 +36,7 @@ pub(crate) fn session(name: &str) -> Session {
 }
 
 /// The plan of the cell of [`records`] in single precision, with this noise threshold.
-pub(crate) fn cell(image: &str, quantity: &str, threshold: f64) -> CellPlan {
+pub(crate) fn cell(image: &str, metric: &str, threshold: f64) -> CellPlan {
     CellPlan {
         image: image.into(),
         suite: "smoke".into(),
@@ -46,7 +46,7 @@ pub(crate) fn cell(image: &str, quantity: &str, threshold: f64) -> CellPlan {
         variant: Variant::default(),
         steps: Steps::new(1, 1),
         seed: 1,
-        thresholds: BTreeMap::from([(quantity.to_owned(), threshold)]),
+        thresholds: BTreeMap::from([(metric.to_owned(), threshold)]),
     }
 }
 

@@ -225,7 +225,7 @@ fn claims_that_mean_nothing_are_errors() {
         error.problem
     };
     let no_metric = problem(claim("memory", saving(0.3)));
-    assert!(matches!(no_metric, P::NoQuantity { metric } if metric == "memory"));
+    assert!(matches!(no_metric, P::NoMetric { metric } if metric == "memory"));
     let percent = problem(claim(PEAK, saving(30.0)));
     assert!(matches!(percent, P::Range(RangeError::End { .. })));
     let treated = |treated| {

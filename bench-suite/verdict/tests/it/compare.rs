@@ -16,14 +16,14 @@ fn judged(base: &Runs, head: &Runs) -> Verdicts {
     compare(&base, &head, &Options::default()).unwrap()
 }
 
-fn check(verdicts: &Verdicts, quantity: &str, expected: Verdict) {
+fn check(verdicts: &Verdicts, metric: &str, expected: Verdict) {
     let (_, found) = verdicts
         .all()
-        .find(|(_, found)| found.quantity == quantity)
+        .find(|(_, found)| found.metric == metric)
         .unwrap();
     assert_eq!(
         found.comparison.verdict, expected,
-        "{quantity}: {}",
+        "{metric}: {}",
         found.comparison.reason
     );
 }
@@ -42,7 +42,7 @@ fn a_slower_image_is_worse_and_fails_the_gate() {
     let failing: Vec<_> = gate
         .failing
         .iter()
-        .map(|(_, found)| found.quantity.as_str())
+        .map(|(_, found)| found.metric.as_str())
         .collect();
     assert_eq!(failing, ["throughput_samples_per_second"]);
 }

@@ -66,7 +66,7 @@ fn a_cell_that_fails_on_both_sides_or_in_the_base_alone_is_no_loss() {
     }
     // It stands among the cells although it has no metric.
     let verdicts = judged(&every(), &every(), |_| ());
-    assert_eq!(verdicts.cells[0].quantities, []);
+    assert_eq!(verdicts.cells[0].metrics, []);
 }
 
 #[test]
@@ -76,14 +76,14 @@ fn a_metric_of_one_side_alone_says_so_and_asks_for_no_more_blocks() {
         (every(), runs(100.0, 1000), BaseOrHead::Base),
     ] {
         let verdicts = judged(&base, &head, |_| ());
-        let metrics = &verdicts.cells[0].quantities;
+        let metrics = &verdicts.cells[0].metrics;
         assert!(!metrics.is_empty());
         for found in metrics {
             assert_eq!(found.not_measured_in, Some(role));
             assert_eq!(found.comparison.reason, format!("not measured in {role}"));
             assert_eq!(found.comparison.blocks_needed, None);
         }
-        let well = &verdicts.cells[1].quantities;
+        let well = &verdicts.cells[1].metrics;
         assert!(well.iter().all(|found| found.not_measured_in.is_none()));
     }
 }

@@ -50,7 +50,7 @@ fn judged(looks: &[(u32, f64)], head: f64) -> Verdicts {
 }
 
 fn speed(verdicts: &Verdicts) -> &judge::compare::Comparison {
-    let found = verdicts.all().find(|(_, found)| found.quantity == SPEED);
+    let found = verdicts.all().find(|(_, found)| found.metric == SPEED);
     &found.expect("throughput is judged").1.comparison
 }
 
@@ -79,7 +79,7 @@ fn a_decision_at_an_early_look_stays_with_the_blocks_it_had() {
 fn what_is_open_is_told_until_blocks_decide_it() {
     let open: Vec<_> = judged(&[(3, 0.5)], 99.8)
         .undecided()
-        .map(|(_, found)| found.quantity.clone())
+        .map(|(_, found)| found.metric.clone())
         .collect();
     assert_eq!(open, [SPEED]);
     // A side without any metric cannot be decided by more blocks, and does not count as open.

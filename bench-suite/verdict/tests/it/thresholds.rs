@@ -37,7 +37,7 @@ fn planned(name: &str, threshold: f64) -> Session {
 fn check(verdicts: &Verdicts, threshold: f64, verdict: Verdict) {
     let (_, found) = verdicts
         .all()
-        .find(|(_, found)| found.quantity == SPEED)
+        .find(|(_, found)| found.metric == SPEED)
         .expect("throughput is judged");
     assert!(
         (found.comparison.threshold - threshold).abs() < 1e-12,
