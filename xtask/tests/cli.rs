@@ -110,7 +110,7 @@ fn a_series_that_is_none_is_refused_and_an_empty_one_has_no_changes() {
         ("time,value\n1,2\n", "timestamp,revision,value"),
         ("timestamp,revision,value\n1,a,NaN\n", "line 2"),
         ("timestamp,revision,value\n1,a,fast\n", "line 2"),
-        ("timestamp,revision,value\n1,a\n", "line 2"),
+        ("timestamp,revision,value\n1,a\n", "line: 2"),
     ] {
         let file = home.file("bad.csv", text);
         check(&["trend", "--input", &file], 2, expected);

@@ -10,7 +10,8 @@ use std::{
     io,
     process::Stdio,
     sync::Arc,
-    time::Instant,
+    thread,
+    time::{Duration, Instant},
 };
 
 use futures_util::future::BoxFuture;
@@ -51,6 +52,10 @@ pub struct Process {
     host: Arc<dyn Host>,
     runtimes: BTreeMap<String, LocalRuntime>,
 }
+
+/// How often a program that is still open for writing is started again, and how long after.
+const BUSY_ATTEMPTS: u32 = 20;
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
 /// What a container would have separated.
 const MISSING: [&str; 8] = [
@@ -218,8 +223,17 @@ fn spawn(runtime: &LocalRuntime, order: &Order) -> io::Result<Child> {
     }
     command
         .envs(&order.environment)
-        .env(group::FOLDER_VARIABLE, &order.folder)
-        .spawn()
+        .env(group::FOLDER_VARIABLE, &order.folder);
+    // Whoever wrote the program a moment ago may have it open still, or a process forked meanwhile.
+    for _ in 0..BUSY_ATTEMPTS {
+        match command.spawn() {
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => {
+                thread::sleep(BUSY_PAUSE);
+            }
+            ended => return ended,
+        }
+    }
+    command.spawn()
 }
 
 fn library_path(runtime: &LocalRuntime) -> io::Result<OsString> {

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Instant,
 };
 
 use nvml_wrapper::{
@@ -131,7 +132,15 @@ impl GpuMonitor {
         self.lost.as_deref()
     }
 
-    pub(super) fn sample(&mut self, at: f64, errors: Option<&Errors<'_>>, samples: &mut Samples) {
+    /// A reading takes milliseconds, in which a phase may end: what is read of memory gets the time
+    /// at which it was there, so that it never counts for a window that ended before.
+    pub(super) fn sample(
+        &mut self,
+        began: Instant,
+        errors: Option<&Errors<'_>>,
+        samples: &mut Samples,
+    ) {
+        let now = || began.elapsed().as_secs_f64();
         let gpu = self.gpu.clone();
         self.intervals.next();
         self.sample_errors(errors);
@@ -140,11 +149,12 @@ impl GpuMonitor {
             Err(error) => return self.note(&error),
         };
         match device.memory_info() {
-            Ok(memory) => samples.push(Sampled::GpuUsedBytes, at, Some(memory.used as f64)),
+            Ok(memory) => samples.push(Sampled::GpuUsedBytes, now(), Some(memory.used as f64)),
             Err(error) => self.note(&error),
         }
         self.sample_ecc(&device);
-        self.sample_processes(at, &device, samples);
+        self.sample_processes(now, &device, samples);
+        let at = now();
         let mut push = |what, value: Result<u32, NvmlError>, unit: f64| {
             let value = value.ok().map(|value| f64::from(value) * unit);
             samples.push(what, at, value);
@@ -208,10 +218,16 @@ impl GpuMonitor {
         }
     }
 
-    fn sample_processes(&mut self, at: f64, device: &Device<'_>, samples: &mut Samples) {
+    fn sample_processes(
+        &mut self,
+        now: impl Fn() -> f64,
+        device: &Device<'_>,
+        samples: &mut Samples,
+    ) {
         let Ok(processes) = device.running_compute_processes() else {
             return;
         };
+        let at = now();
         let mut own: Option<u64> = None;
         for process in processes {
             if self.is_own(process.pid) {

@@ -34,7 +34,7 @@ pub(super) fn run(
         let own = run.sample(at, &mut samples);
         system.sample(at, own, &mut samples);
         if let Some(gpu) = &mut gpu {
-            gpu.sample(at, errors.as_ref(), &mut samples);
+            gpu.sample(subject.began, errors.as_ref(), &mut samples);
             if let Some(why) = gpu.lost() {
                 watcher.tell_lost(why);
             }
