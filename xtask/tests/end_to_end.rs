@@ -114,9 +114,15 @@ fn smoke_runs_in_containers_and_draws_its_report() {
             .expect("the workload told its versions");
         assert_eq!(workload.libtorch_version, "2.11.0");
         let metrics = record.metrics.as_ref().expect("metrics");
-        assert!(metrics.throughput_samples_per_second > Some(0.0));
-        assert!(metrics.memory.peak_allocated_bytes > metrics.memory.parameter_bytes);
-        assert!(metrics.container_peak_bytes.is_some(), "{}", record.run);
+        assert!(metrics.summary.throughput_samples_per_second > Some(0.0));
+        assert!(
+            metrics.summary.memory.peak_allocated_bytes > metrics.summary.memory.parameter_bytes
+        );
+        assert!(
+            metrics.peaks.run_container_peak_bytes.is_some(),
+            "{}",
+            record.run
+        );
     }
     for file in ["report.html", "report.md", "report.json"] {
         assert!(
@@ -430,14 +436,24 @@ fn an_idle_container_is_held_against_what_was_published() {
     assert_eq!(record.outcome, Outcome::Ok);
     let metrics = record.metrics.as_ref().expect("metrics");
     assert_eq!(
-        (metrics.throughput_samples_per_second, metrics.samples),
+        (
+            metrics.summary.throughput_samples_per_second,
+            metrics.summary.samples
+        ),
         (None, 0)
     );
-    let resident = metrics.memory.host_peak_resident_bytes.expect("VmHWM");
+    let resident = metrics
+        .summary
+        .memory
+        .host_peak_resident_bytes
+        .expect("VmHWM");
     assert!(resident > 50 << 20, "{resident}");
-    assert!(metrics.container_peak_bytes.is_some());
-    assert_eq!(metrics.memory.context_bytes, None, "a CPU has none");
-    assert!(metrics.cpu_seconds.expect("its time") < 2.0, "{metrics:?}");
+    assert!(metrics.peaks.run_container_peak_bytes.is_some());
+    assert_eq!(metrics.summary.memory.context_bytes, None, "a CPU has none");
+    assert!(
+        metrics.summary.cpu_seconds.expect("its time") < 2.0,
+        "{metrics:?}"
+    );
     let told = xtask(&["claims", text(&out), "--format", "json"]);
     expect_exit(&told, 0);
     let told = String::from_utf8_lossy(&told.stdout).into_owned();

@@ -186,6 +186,8 @@ pub struct Execution {
     pub validity: Validity,
     /// What the reader should know.
     pub notes: Vec<String>,
+    /// The same moment as `started_at`, which everything that has a time is counted from.
+    pub(crate) began: Instant,
 }
 
 impl Execution {
@@ -201,11 +203,12 @@ impl Execution {
             monitor: Monitor::default(),
             validity: Validity::default(),
             notes: Vec::new(),
+            began: Instant::now(),
         }
     }
 
-    pub(super) fn ended(mut self, began: Instant, end: End) -> Self {
-        self.wall_seconds = began.elapsed().as_secs_f64();
+    pub(super) fn ended(mut self, end: End) -> Self {
+        self.wall_seconds = self.began.elapsed().as_secs_f64();
         self.end = end;
         self
     }

@@ -33,7 +33,7 @@ pub use spread::Spread;
 pub use time::TimeParts;
 
 /// Version of `report.json`.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// One session, as read from its folder.
 #[derive(Debug, Clone, PartialEq)]

@@ -105,16 +105,15 @@ impl Container {
 
     async fn carry_out(&self, order: &Order, cancel: &CancellationToken) -> Execution {
         let mut execution = Execution::new(self.isolation());
-        let began = Instant::now();
         let spec = match self.container_spec(order, &mut execution).await {
             Ok(spec) => spec,
-            Err(end) => return execution.ended(began, end),
+            Err(end) => return execution.ended(end),
         };
         let mut container = match self.engine.create(&spec).await {
             Ok(container) => container,
-            Err(error) => return execution.ended(began, not_started(&error, Stage::Create)),
+            Err(error) => return execution.ended(not_started(&error, Stage::Create)),
         };
-        execution.cost.create_seconds = began.elapsed().as_secs_f64();
+        execution.cost.create_seconds = execution.began.elapsed().as_secs_f64();
         let end = self
             .watch(order, cancel, &mut container, &mut execution)
             .await;
@@ -142,7 +141,7 @@ impl Container {
             execution.notes.push(error.to_string());
         }
         execution.cost.remove_seconds = removing.elapsed().as_secs_f64();
-        execution.ended(began, end)
+        execution.ended(end)
     }
 
     /// From the start to the end of the workload.
@@ -170,13 +169,13 @@ impl Container {
         };
         // Ten samples a second of its files, or about one a second of the engine's.
         let is_visible = self.host.can_see(&target) || !order.is_watched;
-        let watch = order.watch(self.host.as_ref(), starting, target, bystanders);
+        let watch = order.watch(self.host.as_ref(), execution.began, target, bystanders);
         let gpu_lost = watch.gpu_lost();
         let stats = async {
             if is_visible {
                 Samples::default()
             } else {
-                stats::samples(container, starting).await
+                stats::samples(container, execution.began).await
             }
         };
         let results = order.results_file();

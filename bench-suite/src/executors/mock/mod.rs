@@ -3,7 +3,7 @@
 mod events;
 mod script;
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use protocol::Device;
@@ -114,7 +114,7 @@ impl Executor for Mock {
                 let pid = std::process::id();
                 let bystanders = self.host.gpu_processes(order.device);
                 let target = Target::Process { pid };
-                order.watch(self.host.as_ref(), Instant::now(), target, bystanders)
+                order.watch(self.host.as_ref(), execution.began, target, bystanders)
             } else {
                 Watch::none()
             };

@@ -79,16 +79,15 @@ impl Process {
     async fn carry_out(&self, order: &Order, cancel: &CancellationToken) -> Execution {
         let mut execution = Execution::new(self.isolation());
         execution.notes = unapplied(order);
-        let began = Instant::now();
         let Some(runtime) = self.runtimes.get(&order.image) else {
-            return execution.ended(began, no_image(&order.image));
+            return execution.ended(no_image(&order.image));
         };
         if let Err(error) = order.write_files() {
-            return execution.ended(began, no_files(&error));
+            return execution.ended(no_files(&error));
         }
         let kills_before = oom_kills();
         let bystanders = self.host.gpu_processes(order.device);
-        execution.cost.create_seconds = began.elapsed().as_secs_f64();
+        execution.cost.create_seconds = execution.began.elapsed().as_secs_f64();
 
         let starting = Instant::now();
         let child = match spawn(runtime, order) {
@@ -100,13 +99,13 @@ impl Process {
                     stage: Stage::Start,
                     message,
                 };
-                return execution.ended(began, end);
+                return execution.ended(end);
             }
         };
         let mut group = Group::of(child);
         execution.cost.start_seconds = starting.elapsed().as_secs_f64();
         let target = Target::Process { pid: group.id };
-        let watch = order.watch(self.host.as_ref(), starting, target, bystanders);
+        let watch = order.watch(self.host.as_ref(), execution.began, target, bystanders);
         let end = group.end(order, watch.gpu_lost(), cancel).await;
         execution.monitor = watch.end().monitor();
         let removing = Instant::now();
@@ -115,7 +114,7 @@ impl Process {
             execution.notes.push(note.to_owned());
         }
         execution.cost.remove_seconds = removing.elapsed().as_secs_f64();
-        execution.ended(began, explain(end, kills_before))
+        execution.ended(explain(end, kills_before))
     }
 }
 

@@ -259,9 +259,12 @@ fn length(run: &Record) -> f64 {
     run.wall_seconds.max(sampled).max(1e-3)
 }
 
-/// From when to when a phase went on, in seconds since the run's start, by adding up what went
-/// before.
+/// From when to when a phase went on, in seconds since the run's start; in records of version 1 by
+/// adding up what went before.
 fn stretch_of(run: &Record, phase: Phase) -> Option<(f64, f64)> {
+    if let Some(window) = run.window(phase) {
+        return Some((window.from, window.to));
+    }
     let seconds = time::seconds(run, phase);
     let earlier = run
         .phase_seconds
