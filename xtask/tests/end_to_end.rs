@@ -161,7 +161,7 @@ fn smoke_runs_in_containers_and_draws_its_report() {
             record
                 .metrics
                 .as_ref()
-                .map(|m| m.memory.peak_allocated_bytes)
+                .map(|m| m.summary.memory.peak_allocated_bytes)
         };
         assert_eq!(peak(record), peak(twin), "{}", record.cell());
     }
@@ -416,8 +416,8 @@ fn a_data_loader_needs_room_in_dev_shm() {
                 }
             }
             ("shm-1gib", Outcome::Ok) => {
-                let share =
-                    data().expect("every step tells") / record.metrics.unwrap().measured_seconds;
+                let share = data().expect("every step tells")
+                    / record.metrics.unwrap().summary.measured_seconds;
                 assert!(share > 0.0 && share < 1.0, "{share}");
             }
             ("without-loader", Outcome::Ok) => assert_eq!(data(), None),
