@@ -80,7 +80,7 @@ pub(crate) enum Error {
         known: String,
     },
     #[error(
-        "on the CPU only a container's limit can be the wall, and runs would execute as \
+        "on the CPU only a container's limit can be the limit, and runs would execute as \
          plain processes; start Docker or Podman (`cargo xtask doctor` says how)"
     )]
     NoWall,

@@ -1,4 +1,4 @@
-//! Tries that something else on the machine contaminated, and what came of their runs.
+//! Attempts that something else on the machine contaminated, and what came of their runs.
 
 use record::{Outcome, Reason, Record};
 use schemars::JsonSchema;
@@ -49,8 +49,8 @@ pub(crate) fn is_contaminated(record: &Record) -> bool {
 }
 
 fn one(record: &Record, records: &[Record]) -> Contaminated {
-    let tries = records.iter().filter(|other| other.run == record.run);
-    let last = tries.max_by_key(|other| other.attempt).unwrap_or(record);
+    let attempts = records.iter().filter(|other| other.run == record.run);
+    let last = attempts.max_by_key(|other| other.attempt).unwrap_or(record);
     let why = match &record.outcome {
         // It was not even started.
         Outcome::Failed { message, .. } if record.validity.contamination.is_empty() => {

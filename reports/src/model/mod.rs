@@ -67,7 +67,7 @@ pub struct Report {
     pub sessions: Vec<SessionSummary>,
     /// The cells of all sessions: by session, in the order of the plan.
     pub cells: Vec<CellSummary>,
-    /// Every run that failed, contaminated tries included.
+    /// Every run that failed, contaminated attempts included.
     pub failures: Vec<Failure>,
     /// Every try that something else on the machine contaminated.
     #[serde(default)]
@@ -75,7 +75,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// The failures that are no contaminated tries.
+    /// The failures that are no contaminated attempts.
     pub fn own_failures(&self) -> impl Iterator<Item = &Failure> {
         let failures = self.failures.iter();
         failures.filter(|failure| failure.reason != Reason::Contaminated)

@@ -154,7 +154,7 @@ fn named(view: &View, cells: &[usize]) -> String {
     names.join("; ")
 }
 
-/// Tries that something else on the machine contaminated: no failures of the workload.
+/// Attempts that something else on the machine contaminated: no failures of the workload.
 fn contaminated(view: &View) -> Option<String> {
     let contaminated = &view.report.contaminated;
     let repeated = contaminated
@@ -167,8 +167,8 @@ fn contaminated(view: &View) -> Option<String> {
              repeated with success.",
             plural(
                 contaminated.len(),
-                "try was contaminated",
-                "tries were contaminated"
+                "attempt was contaminated",
+                "attempts were contaminated"
             )
         )
     })

@@ -3,8 +3,8 @@
 /// What stands below the help of every command that can end in several ways.
 macro_rules! exit_codes {
     () => {
-        "Exit codes: 0 fine; 1 a gate says no; 2 bad usage or configuration, a wrong input file \
-         too; 3 some runs failed; 4 engine or machine trouble."
+        "Exit codes: 0 success; 1 a gate failed; 2 wrong input; 3 some runs failed; 4 environment: \
+         engine, GPU, disk or network."
     };
 }
 
@@ -178,7 +178,8 @@ pub(crate) struct FitArgs {
     /// its axes but the batch is tried
     #[arg(value_name = "SUITE[:SCENARIO]")]
     pub(crate) scenario: String,
-    /// The memory to fit: of the GPU, or on the CPU of the container, such as 8GiB
+    /// The memory to fit, such as 8GiB: all that the process holds of the GPU, CUDA context and
+    /// libraries included; on the CPU the container's
     #[arg(long, value_name = "BYTES")]
     pub(crate) memory: bytesize::ByteSize,
     /// Largest batch that is tried

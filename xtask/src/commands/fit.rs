@@ -52,7 +52,7 @@ pub(crate) async fn run(args: &FitArgs, printer: &Printer) -> Result<()> {
     }
     let plan = target.plan(&[suite], Some(1), Some(1))?;
     let name = session::fresh_name();
-    let has_wall = |executor: &dyn Executor| {
+    let has_limit = |executor: &dyn Executor| {
         if device.is_cuda() || executor.limits_memory() {
             Ok(())
         } else {
@@ -60,7 +60,7 @@ pub(crate) async fn run(args: &FitArgs, printer: &Printer) -> Result<()> {
         }
     };
     let ready = target
-        .ready(&name, args.share_gpu, printer, has_wall)
+        .ready(&name, args.share_gpu, printer, has_limit)
         .await?;
     let folder = bench::scratch("fit")?;
     let cancel = CancellationToken::new();

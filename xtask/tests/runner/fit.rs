@@ -110,7 +110,7 @@ fn what_is_no_want_of_memory_is_told() {
     ]);
     assert_eq!(code, 4, "{text}");
     assert!(
-        text.contains("only a container's limit can be the wall"),
+        text.contains("only a container's limit can be the limit"),
         "{text}"
     );
 }

@@ -137,7 +137,7 @@ fn a_run_that_was_contaminated_is_marked_left_out_and_repeated() {
         std::fs::read_to_string(home.path("s/report.md"))
             .expect("a report")
             .contains(
-                "1 try was contaminated by something else on the machine, and left out of every \
+                "1 attempt was contaminated by something else on the machine, and left out of every \
                  metric; 1 of them repeated with success."
             )
     );

@@ -50,13 +50,13 @@ impl Home {
 fn words_and_sides() {
     Home::with_bad_input().ends(&[
         ("no-such-command", 2, "no-such-command"),
-        ("--help", 0, "4 engine or machine trouble"),
-        ("bench --help", 0, "4 engine or machine trouble"),
-        ("claims --help", 0, "4 engine or machine trouble"),
-        ("compare --help", 0, "4 engine or machine trouble"),
-        ("history --help", 0, "4 engine or machine trouble"),
-        ("images --help", 0, "4 engine or machine trouble"),
-        ("trend --help", 0, "4 engine or machine trouble"),
+        ("--help", 0, "4 environment"),
+        ("bench --help", 0, "4 environment"),
+        ("claims --help", 0, "4 environment"),
+        ("compare --help", 0, "4 environment"),
+        ("history --help", 0, "4 environment"),
+        ("images --help", 0, "4 environment"),
+        ("trend --help", 0, "4 environment"),
         (
             "compare sessions/renamed sessions/head:img",
             0,
