@@ -42,13 +42,11 @@ pub(super) fn record(pieces: Pieces<'_>) -> Record {
     let measured = Window::of(Phase::Measure, &phase_began_seconds, &results.phase_seconds);
     let said = log::tail(&order.log).ok();
     let mut outcome = judge(&execution.end, &results, said.as_deref());
+    let monitor = &execution.monitor;
     let metrics = match &results.end {
-        Some(WorkloadEnd::Finished(summary)) => Some(invariants::metrics(
-            summary,
-            &results,
-            &execution.monitor,
-            measured,
-        )),
+        Some(WorkloadEnd::Finished(summary)) => {
+            Some(invariants::metrics(summary, &results, monitor, measured))
+        }
         _ => None,
     };
     if outcome.is_ok() {

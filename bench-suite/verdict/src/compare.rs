@@ -288,13 +288,7 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
     let judged = judge_questions(&questions, looks, &options.statistics)?;
     let mut cells: Vec<CellVerdicts> = common
         .iter()
-        .map(|(cell, base_runs, head_runs)| CellVerdicts {
-            suite: cell.suite.clone(),
-            scenario: cell.scenario.clone(),
-            variant: cell.variant.clone(),
-            failures: Failures::of(base_runs, head_runs),
-            metrics: Vec::new(),
-        })
+        .map(|(cell, base, head)| unanswered(cell, base, head))
         .collect();
     for (question, comparison) in questions.iter().zip(judged) {
         let verdicts = &mut cells[question.cell_index].metrics;
@@ -310,6 +304,17 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
         image_changes: images.map_or_else(Vec::new, |(base, head)| image_changes(base, head)),
         cells,
     })
+}
+
+/// A cell before its metrics are judged.
+fn unanswered(cell: &Cell, base: &Runs<'_>, head: &Runs<'_>) -> CellVerdicts {
+    CellVerdicts {
+        suite: cell.suite.clone(),
+        scenario: cell.scenario.clone(),
+        variant: cell.variant.clone(),
+        failures: Failures::of(base, head),
+        metrics: Vec::new(),
+    }
 }
 
 /// Cells that the other side does not have.
