@@ -31,24 +31,24 @@ const COLUMNS: [Column; 13] = [
         Some(format!("{low} – {high}"))
     }),
     Column("step p50", |cell| {
-        median(cell.metrics.get(&catalogue::STEP_MEDIAN)).map(seconds)
+        cell.metrics.median(&catalogue::STEP_MEDIAN).map(seconds)
     }),
     Column("step p99", |cell| {
-        median(cell.metrics.get(&catalogue::STEP_P99)).map(seconds)
+        cell.metrics.median(&catalogue::STEP_P99).map(seconds)
     }),
     Column("allocated", |cell| {
-        median(cell.metrics.get(&catalogue::PEAK_ALLOCATED)).map(bytes)
+        cell.metrics.median(&catalogue::PEAK_ALLOCATED).map(bytes)
     }),
     Column("reserved", |cell| {
-        median(cell.metrics.get(&catalogue::PEAK_RESERVED)).map(bytes)
+        cell.metrics.median(&catalogue::PEAK_RESERVED).map(bytes)
     }),
     Column("on the GPU", |cell| {
-        median(cell.metrics.get(&catalogue::PROCESS_PEAK)).map(bytes)
+        cell.metrics.median(&catalogue::PROCESS_PEAK).map(bytes)
     }),
     Column(
         "host RSS", // On a GPU, the host's memory is seldom what a reader looks for; the JSON has it.
         |cell| {
-            let resident = median(cell.metrics.get(&catalogue::RUN_HOST_PEAK_RESIDENT))?;
+            let resident = cell.metrics.median(&catalogue::RUN_HOST_PEAK_RESIDENT)?;
             let is_asked_for =
                 cell.metrics.get(&catalogue::PEAK_RESERVED).is_none() || is_idle(cell);
             is_asked_for.then(|| bytes(resident))
@@ -57,7 +57,7 @@ const COLUMNS: [Column; 13] = [
     Column(
         "context", // In every run, but only where nothing runs is it what a reader looks for.
         |cell| {
-            let context = median(cell.metrics.get(&catalogue::CONTEXT))?;
+            let context = cell.metrics.median(&catalogue::CONTEXT)?;
             is_idle(cell).then(|| bytes(context))
         },
     ),
@@ -131,17 +131,13 @@ fn is_idle(cell: &CellSummary) -> bool {
 
 /// CPU time over wall time while it was measured; 1 is one CPU.
 pub(crate) fn cpu_share(cell: &CellSummary) -> Option<f64> {
-    let busy = median(cell.metrics.get(&catalogue::CPU_SECONDS))?;
-    Some(busy / median(cell.metrics.get(&catalogue::MEASURED_SECONDS))?)
-}
-
-fn median(spread: Option<Spread>) -> Option<f64> {
-    spread.map(|spread| spread.median)
+    let busy = cell.metrics.median(&catalogue::CPU_SECONDS)?;
+    Some(busy / cell.metrics.median(&catalogue::MEASURED_SECONDS)?)
 }
 
 fn loss(cell: &CellSummary) -> Option<String> {
-    let last = median(cell.metrics.get(&catalogue::LAST_LOSS))?;
-    let first = median(cell.metrics.get(&catalogue::FIRST_LOSS))?;
+    let last = cell.metrics.median(&catalogue::LAST_LOSS)?;
+    let first = cell.metrics.median(&catalogue::FIRST_LOSS)?;
     Some(format!(
         "{} → {}",
         significant(first, 3),

@@ -236,11 +236,11 @@ fn medians(points: Vec<Point>) -> Vec<Point> {
         groups[place].push(point);
     }
     let of_group = |group: Vec<Point>| {
-        let mut values: Vec<f64> = group.iter().map(|point| point.value).collect();
-        let runs = values.len() as u64;
+        let value = judge::median(group.iter().map(|point| point.value))?;
+        let runs = group.len() as u64;
         let first = group.into_iter().next()?;
         Some(Point {
-            value: median(&mut values),
+            value,
             runs,
             run: None,
             attempt: None,
@@ -273,16 +273,4 @@ fn failures(connection: &Connection) -> rusqlite::Result<Vec<FailedRun>> {
             })
         })?
         .collect()
-}
-
-/// Of at least one value; the mean of the middle two where their number is even.
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    if values.len() % 2 == 1 {
-        values[middle]
-    } else {
-        // Not their sum, which may overflow.
-        values[middle - 1] / 2.0 + values[middle] / 2.0
-    }
 }
