@@ -1,6 +1,6 @@
 //! What must hold between the metrics of a run. A run where one does not is no measurement.
 
-use protocol::{RunFile, Steps, Task};
+use protocol::{Phase, RunFile, Steps, Task};
 use record::{Metrics, Monitor, Peaks, StepTimes, Window};
 
 use crate::results::Results;
@@ -14,25 +14,34 @@ const STEP_SUM_OVER: f64 = 0.01;
 /// Share of the measured time that may lie between the steps. Above it, something that is no
 /// step was measured too.
 const STEP_SUM_UNDER: f64 = 0.5;
+/// Share by which the workload's clock may run ahead of the harness's: steps on a GPU are timed by
+/// the GPU's own.
+const CLOCK_AHEAD: f64 = 0.01;
+/// No step of a model takes less: launching one kernel takes some 5 µs.
+const LEAST_STEP_SECONDS: f64 = 1e-5;
+/// What a CPU may reach of its measured ceiling. It is everybody's, and whoever else works on it
+/// while the ceiling is measured lowers that; a GPU reaches 1 at most.
+const CPU_CEILING: f64 = 4.0;
 /// Bytes by which one reading may exceed a later one of a larger metric: NVML rounds to
 /// pages, and other processes' memory comes and goes.
 const MEMORY_SLACK_BYTES: u64 = 64 << 20;
 
-/// Finds the first invariant that does not hold; the message names both metrics.
+/// Finds the first invariant that does not hold; the message names both metrics. `lived_seconds`:
+/// how long the harness saw the workload live.
 pub(crate) fn check(
     asked: &RunFile,
     results: &Results,
     metrics: &Metrics,
     monitor: &Monitor,
+    lived_seconds: f64,
 ) -> Result<(), String> {
     check_counts(asked, results, metrics)?;
     check_lengths(asked, results)?;
     check_times(asked.task, results, metrics)?;
+    check_wall_clock(results, metrics, lived_seconds)?;
     check_losses(asked.task, results, metrics)?;
     check_memory(metrics)?;
-    if asked.device.is_cuda() {
-        check_utilization(metrics)?;
-    }
+    check_utilization(asked.device.is_cuda(), metrics)?;
     check_monitor(monitor)
 }
 
@@ -109,8 +118,11 @@ fn check_times(task: Task, results: &Results, metrics: &Metrics) -> Result<(), S
     let time = metrics.summary.measured_seconds;
     above_zero("measured_seconds", time)?;
     for step in &results.steps {
-        if !(step.seconds.is_finite() && step.seconds > 0.0) {
-            return Err(format!("step {} took {} seconds", step.index, step.seconds));
+        if !(step.seconds.is_finite() && step.seconds >= LEAST_STEP_SECONDS) {
+            return Err(format!(
+                "step {} took {} seconds, but none takes less than {LEAST_STEP_SECONDS}",
+                step.index, step.seconds
+            ));
         }
     }
     match (task, metrics.summary.throughput_samples_per_second) {
@@ -132,6 +144,30 @@ fn check_times(task: Task, results: &Results, metrics: &Metrics) -> Result<(), S
         return Err(format!(
             "the step times add up to {sum:.6} s, but measured_seconds is {time:.6}"
         ));
+    }
+    Ok(())
+}
+
+/// Nobody measures longer than it lived, or outside of the phase that measures.
+fn check_wall_clock(
+    results: &Results,
+    metrics: &Metrics,
+    lived_seconds: f64,
+) -> Result<(), String> {
+    let time = metrics.summary.measured_seconds;
+    let phase = results.phase_seconds.get(&Phase::Measure);
+    let bounds = [
+        ("the phase `measure` took", phase.copied()),
+        ("the workload lived for", Some(lived_seconds)),
+    ];
+    for (what, most) in bounds {
+        if let Some(most) = most
+            && time > most * (1.0 + CLOCK_AHEAD)
+        {
+            return Err(format!(
+                "measured_seconds is {time}, but {what} {most:.6} s"
+            ));
+        }
     }
     Ok(())
 }
@@ -180,11 +216,11 @@ fn check_rate(rate: f64, metrics: &Metrics) -> Result<(), String> {
 }
 
 /// More than all of the ceiling means that operations were counted that were not done, or that
-/// the ceiling was measured on a device that did not run at its speed. Asked of a GPU only: a
-/// CPU is everybody's, and whoever else works on it while the ceiling is measured lowers it.
-fn check_utilization(metrics: &Metrics) -> Result<(), String> {
+/// the ceiling was measured on a device that did not run at its speed.
+fn check_utilization(is_cuda: bool, metrics: &Metrics) -> Result<(), String> {
+    let ceiling = if is_cuda { 1.0 } else { CPU_CEILING };
     match metrics.utilization {
-        Some(share) if !(share.is_finite() && (0.0..=1.0).contains(&share)) => Err(format!(
+        Some(share) if !(share.is_finite() && (0.0..=ceiling).contains(&share)) => Err(format!(
             "utilization is {share}: {} samples/s × {} operations a sample, but a large matrix \
              product reaches {} operations/s only",
             metrics
@@ -284,6 +320,7 @@ mod tests {
         results: Results,
         metrics: Metrics,
         monitor: Monitor,
+        lived_seconds: f64,
     }
 
     fn good() -> Case {
@@ -350,13 +387,21 @@ mod tests {
             asked,
             results,
             monitor,
+            lived_seconds: 3.0,
         }
     }
 
     fn verdict(break_it: impl FnOnce(&mut Case)) -> String {
         let mut case = good();
         break_it(&mut case);
-        match check(&case.asked, &case.results, &case.metrics, &case.monitor) {
+        let lived = case.lived_seconds;
+        match check(
+            &case.asked,
+            &case.results,
+            &case.metrics,
+            &case.monitor,
+            lived,
+        ) {
             Ok(()) => "fine".into(),
             Err(message) => message,
         }
@@ -369,6 +414,43 @@ mod tests {
         assert_eq!(verdict(|case| case.metrics.utilization = Some(1.0)), "fine");
         let nonsense = verdict(|case| case.metrics.utilization = Some(f64::NAN));
         assert!(nonsense.contains("utilization is NaN"), "{nonsense}");
+    }
+
+    #[test]
+    fn a_cpu_may_be_held_up_while_its_ceiling_is_measured_and_no_more() {
+        let on_cpu = |share| {
+            verdict(|case| {
+                case.asked.device = Device::Cpu;
+                case.metrics.utilization = Some(share);
+            })
+        };
+        assert_eq!(on_cpu(1.3), "fine");
+        assert!(on_cpu(40.0).contains("utilization is 40"));
+    }
+
+    #[test]
+    fn nobody_measures_longer_than_it_lived() {
+        let lived = verdict(|case| case.lived_seconds = 0.9);
+        assert_eq!(
+            lived,
+            "measured_seconds is 1.01, but the workload lived for 0.900000 s"
+        );
+        let phase = verdict(|case| _ = case.results.phase_seconds.insert(Phase::Measure, 0.5));
+        assert!(phase.contains("the phase `measure` took 0.5"), "{phase}");
+        assert_eq!(verdict(|case| case.lived_seconds = 1.005), "fine");
+    }
+
+    #[test]
+    fn no_step_takes_less_than_a_launch() {
+        let forged = verdict(|case| {
+            case.results
+                .steps
+                .iter_mut()
+                .for_each(|step| step.seconds = 1e-7);
+            case.metrics.summary.measured_seconds = 2e-7;
+            case.metrics.summary.throughput_samples_per_second = Some(8e7);
+        });
+        assert!(forged.contains("none takes less than 0.00001"), "{forged}");
     }
 
     #[test]
@@ -418,7 +500,7 @@ mod tests {
             ),
             (
                 &|c| c.results.steps[0].seconds = -0.5,
-                "step 0 took -0.5 seconds",
+                "step 0 took -0.5 seconds, but none takes less",
             ),
             (
                 &|c| c.results.steps.truncate(1),

@@ -1,6 +1,8 @@
 //! How it is measured: plan, executors, monitors, sessions.
 
 pub mod device;
+mod disk;
+mod evaluation;
 pub mod executors;
 pub mod fit;
 pub mod host;

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use protocol::{Event, Phase};
 use record::{Outcome, Reason, Stage};
 
-use crate::results::{Fault, Results, WorkloadEnd};
+use crate::results::{Fault, Results};
 
 /// How a run ended, as the executor saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,108 +14,103 @@ pub enum End {
     Exited(i64),
     /// A signal ended it.
     Signalled(i32),
-    /// The host's memory limit ended it.
-    OutOfMemory {
-        /// In words, what ended and by which limit.
-        message: String,
-    },
-    /// It ran into its time limit and was ended.
-    TimeLimit(Duration),
-    /// It told nothing for so long that it was ended.
-    Silent(Duration),
-    /// It never ran.
-    NotStarted {
+    /// Something other than the workload ended it, or kept it from running: whatever the workload
+    /// told does not count.
+    Failed {
         /// Why, as a type.
         reason: Reason,
-        /// Where.
-        stage: Stage,
+        /// Where; `None` is as far as the workload told that it got.
+        stage: Option<Stage>,
         /// Why, in words.
         message: String,
     },
-    /// The GPU was lost while it ran.
-    GpuLost {
-        /// Why, in words.
-        message: String,
-    },
-    /// The machine was not fit to measure on, and the run was not started.
-    NotIdle {
-        /// Why, in words.
-        message: String,
-    },
-    /// The engine was lost while it ran.
-    EngineLost {
-        /// Why, in words.
-        message: String,
-    },
+}
+
+impl End {
+    /// It was ended while it ran.
+    pub(crate) fn ended(reason: Reason, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self::Failed {
+            reason,
+            stage: None,
+            message,
+        }
+    }
+
+    /// It never ran.
+    pub(crate) fn never(reason: Reason, stage: Stage, message: impl Into<String>) -> Self {
+        let (stage, message) = (Some(stage), message.into());
+        Self::Failed {
+            reason,
+            stage,
+            message,
+        }
+    }
+
     /// The session was interrupted, and the run ended with it.
-    Interrupted,
+    pub(crate) fn interrupted() -> Self {
+        let message = "the session was interrupted; `--resume` runs it again";
+        Self::ended(Reason::Interrupted, message)
+    }
+
+    /// It ran into its time limit.
+    pub(crate) fn time_limit(limit: Duration) -> Self {
+        let message = format!(
+            "longer than its limit of {} s; raise `limits.time`, or take fewer steps",
+            limit.as_secs_f64()
+        );
+        Self::ended(Reason::TimeLimit, message)
+    }
+
+    /// It told nothing for so long that it counts as hanging.
+    pub(crate) fn hang(limit: Duration) -> Self {
+        let message = format!(
+            "no event for {} s; it hangs, or `limits.silence` is too short",
+            limit.as_secs_f64()
+        );
+        Self::ended(Reason::Hang, message)
+    }
 }
 
 /// The outcome of a run whose metrics, where it has any, are not looked at yet.
 pub(crate) fn judge(end: &End, results: &Results, log: Option<&str>) -> Outcome {
-    let stage = stage(results);
+    let at_exit = |told: &Option<Event>| match told {
+        Some(_) => Stage::Exit,
+        None => stage(results),
+    };
     let (reason, stage, message) = match (end, &results.end) {
         (
-            End::NotStarted {
+            End::Failed {
                 reason,
-                stage,
+                stage: at,
                 message,
             },
             _,
-        ) => (*reason, *stage, message.clone()),
-        (End::Interrupted, _) => (
-            Reason::Interrupted,
-            stage,
-            "the session was interrupted; `--resume` runs it again".to_owned(),
-        ),
-        (End::EngineLost { message }, _) => (Reason::Engine, stage, message.clone()),
-        (End::GpuLost { message }, _) => (Reason::GpuLost, stage, message.clone()),
-        (End::NotIdle { message }, _) => (Reason::Contaminated, Stage::Create, message.clone()),
-        (End::TimeLimit(limit), _) => (
-            Reason::TimeLimit,
-            stage,
-            format!(
-                "longer than its limit of {}; raise `limits.time`, or take fewer steps",
-                seconds(*limit)
-            ),
-        ),
-        (End::Silent(limit), _) => (
-            Reason::Hang,
-            stage,
-            format!(
-                "no event for {}; it hangs, or `limits.silence` is too short",
-                seconds(*limit)
-            ),
-        ),
-        (End::OutOfMemory { message }, _) => (Reason::HostOutOfMemory, stage, message.clone()),
+        ) => (*reason, at.unwrap_or(stage(results)), message.clone()),
         (
             _,
-            Some(WorkloadEnd::Failed {
+            Some(Event::Failed {
                 reason,
                 phase,
                 message,
                 ..
             }),
         ) => ((*reason).into(), Stage::Workload(*phase), message.clone()),
-        (End::Signalled(signal), told) => {
-            let when = if told.is_some() { Stage::Exit } else { stage };
-            (Reason::Crash, when, crash(*signal, log))
-        }
-        (End::Exited(0), Some(WorkloadEnd::Finished(_))) if results.fault.is_none() => {
+        (End::Signalled(signal), told) => (Reason::Crash, at_exit(told), crash(*signal, log)),
+        (End::Exited(0), Some(Event::Finished(_))) if results.fault.is_none() => {
             return Outcome::Ok;
         }
         (End::Exited(0), _) => {
             let fault = results.fault.as_ref().unwrap_or(&Fault::NoEnd);
-            (
-                Reason::UnreadableResults,
-                Stage::Exit,
-                format!("{fault}{}", last_words(log)),
-            )
+            let reason = match fault {
+                Fault::TooLarge(_) => Reason::Flooded,
+                _ => Reason::UnreadableResults,
+            };
+            (reason, Stage::Exit, format!("{fault}{}", last_words(log)))
         }
         (End::Exited(status), told) => {
-            let when = if told.is_some() { Stage::Exit } else { stage };
             let message = format!("ended with status {status}{}", last_words(log));
-            (Reason::ExitStatus, when, message)
+            (Reason::ExitStatus, at_exit(told), message)
         }
     };
     Outcome::Failed {
@@ -127,13 +123,9 @@ pub(crate) fn judge(end: &End, results: &Results, log: Option<&str>) -> Outcome 
 fn stage(results: &Results) -> Stage {
     match (&results.started, results.phase) {
         (_, Some(phase)) => Stage::Workload(phase),
-        (Some(_), None) => Stage::Workload(protocol::Phase::ProcessStart),
+        (Some(_), None) => Stage::Workload(Phase::ProcessStart),
         (None, None) => Stage::Start,
     }
-}
-
-fn seconds(time: Duration) -> String {
-    format!("{} s", time.as_secs_f64())
 }
 
 fn crash(signal: i32, log: Option<&str>) -> String {
@@ -167,39 +159,24 @@ fn last_words(log: Option<&str>) -> String {
 /// The name of a signal on Linux, from `signal(7)`.
 #[must_use]
 pub fn signal_name(signal: i32) -> String {
-    let name = match signal {
-        1 => "SIGHUP",
-        2 => "SIGINT",
-        3 => "SIGQUIT",
-        4 => "SIGILL",
-        5 => "SIGTRAP",
-        6 => "SIGABRT",
-        7 => "SIGBUS",
-        8 => "SIGFPE",
-        9 => "SIGKILL",
-        10 => "SIGUSR1",
-        11 => "SIGSEGV",
-        12 => "SIGUSR2",
-        13 => "SIGPIPE",
-        14 => "SIGALRM",
-        15 => "SIGTERM",
-        24 => "SIGXCPU",
-        25 => "SIGXFSZ",
-        31 => "SIGSYS",
-        other => return format!("signal {other}"),
-    };
-    name.to_owned()
+    const NAMES: &str = "HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM \
+        STKFLT CHLD CONT STOP TSTP TTIN TTOU URG XCPU XFSZ VTALRM PROF WINCH IO PWR SYS";
+    let place = usize::try_from(signal - 1).ok();
+    match place.and_then(|place| NAMES.split(' ').nth(place)) {
+        Some(name) => format!("SIG{name}"),
+        None => format!("signal {signal}"),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use protocol::{FailureReason, Phase};
+    use protocol::FailureReason;
 
     use super::*;
 
     fn told(reason: FailureReason) -> Results {
         Results {
-            end: Some(WorkloadEnd::Failed {
+            end: Some(Event::Failed {
                 reason,
                 phase: Phase::Warmup,
                 message: "tried to allocate 2 GiB".into(),
@@ -212,7 +189,12 @@ mod tests {
     fn check(end: &End, results: &Results, log: Option<&str>, expect: &str) {
         let found = match judge(end, results, log) {
             Outcome::Ok => "ok".into(),
-            Outcome::Failed {
+            Outcome::Expected {
+                reason,
+                stage,
+                message,
+            }
+            | Outcome::Failed {
                 reason,
                 stage,
                 message,
@@ -265,15 +247,13 @@ mod tests {
         );
         check(&End::Signalled(64), &nothing, None, "ended by signal 64");
         check(
-            &End::TimeLimit(Duration::from_millis(1500)),
+            &End::time_limit(Duration::from_millis(1500)),
             &nothing,
             None,
             "time-limit Start longer than its limit of 1.5 s",
         );
         check(
-            &End::OutOfMemory {
-                message: "4 GiB".into(),
-            },
+            &End::ended(Reason::HostOutOfMemory, "4 GiB"),
             &Results {
                 phase: Some(Phase::Data),
                 ..nothing.clone()
@@ -282,13 +262,13 @@ mod tests {
             "host-out-of-memory Workload(Data) 4 GiB",
         );
         check(
-            &End::Interrupted,
+            &End::interrupted(),
             &told(FailureReason::Libtorch),
             None,
             "interrupted",
         );
         check(
-            &End::Silent(Duration::from_secs(9)),
+            &End::hang(Duration::from_secs(9)),
             &nothing,
             None,
             "no event for 9 s",

@@ -5,12 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bytesize::ByteSize;
 use protocol::Device;
 use rand::{Rng as _, RngCore as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
-use record::{CellPlan, Claim, ValidityLimits};
+use record::{CellPlan, Claim, Isolation, Method, ValidityLimits};
 
-use crate::suite::{DeviceKind, Limits, MAX_BLOCKS, Suite};
+use crate::suite::{DeviceKind, Ipc, Limits, MAX_BLOCKS, Suite, Ulimit};
 
 /// What to plan.
 #[derive(Debug, Clone)]
@@ -59,6 +60,43 @@ pub struct Cell {
     pub validity: ValidityLimits,
     /// Threads for work on the CPU.
     pub threads: Option<u32>,
+}
+
+impl Cell {
+    /// How its runs are measured by this engine.
+    #[must_use]
+    pub fn method(&self, engine: &str, isolation: &Isolation) -> Method {
+        let limits = &self.limits;
+        let mut method = Method::default();
+        method.set("engine", engine);
+        method.set("isolation", isolation);
+        method.set("seed", self.plan.seed);
+        method.set_steps(self.plan.steps);
+        method.set_or_none("threads", self.threads);
+        method.set_or_none("limits.cpus", limits.cpus);
+        method.set_or_none("limits.cpuset", limits.cpuset.as_ref());
+        method.set_or_none("limits.pids", limits.pids);
+        method.set(
+            "limits.ipc",
+            match limits.ipc {
+                Ipc::Private => "private",
+                Ipc::Host => "host",
+            },
+        );
+        for (key, bytes) in [
+            ("limits.memory", limits.memory_bytes),
+            ("limits.gpu_memory", limits.gpu_memory_bytes),
+            ("limits.allocator_memory", limits.allocator_memory_bytes),
+            ("limits.shm", limits.shm_bytes),
+        ] {
+            let size = |bytes| ByteSize(bytes).display().iec().to_string();
+            method.set_or_none(key, bytes.map(size));
+        }
+        for (name, Ulimit { soft, hard }) in &limits.ulimits {
+            method.set(&format!("limits.ulimits.{name}"), format!("{soft}:{hard}"));
+        }
+        method
+    }
 }
 
 /// One run of the plan.
@@ -145,17 +183,18 @@ impl Plan {
         for suite in suites {
             for scenario in &suite.scenarios {
                 for image in images {
-                    cells.extend(scenario.variants_for(kind).map(|variant| Cell {
+                    cells.extend(scenario.variants_for(kind).map(|one| Cell {
                         plan: CellPlan {
                             image: image.clone(),
                             suite: suite.name.clone(),
                             scenario: scenario.name.clone(),
                             model: scenario.model,
                             task: scenario.task,
-                            variant: variant.clone(),
+                            variant: one.variant.clone(),
                             steps: scenario.steps,
                             seed: scenario.seed,
                             thresholds: scenario.thresholds.clone(),
+                            expected: one.expected.get(&kind).copied(),
                         },
                         device: request.device,
                         limits: scenario.limits.clone(),

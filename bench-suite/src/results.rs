@@ -1,12 +1,11 @@
 //! The results file of one run: one event a line, as the workload wrote it.
 
-use std::{collections::BTreeMap, fmt, fs::File, io, io::Read as _, path::Path};
+use std::{collections::BTreeMap, fs::File, io, io::Read as _, path::Path};
 
 use jiff::Timestamp;
-use protocol::{Event, FailureReason, Memory, MemoryPoint, Phase, Started, Step, Summary, VERSION};
+use protocol::{Event, MemoryPoint, Phase, Started, Step, VERSION};
+use record::printable;
 
-/// Most bytes of a results file. A million steps take less.
-const MAX_BYTES: u64 = 256 << 20;
 /// Letters of a bad line that are quoted.
 const QUOTED: usize = 80;
 
@@ -25,43 +24,26 @@ pub struct Results {
     pub memory_points: Vec<MemoryPoint>,
     /// The measured steps.
     pub steps: Vec<Step>,
-    /// How the workload itself says that it ended.
-    pub end: Option<WorkloadEnd>,
+    /// How the workload itself says that it ended: [`Event::Finished`] or [`Event::Failed`].
+    pub end: Option<Event>,
     /// What is wrong with the file.
     pub fault: Option<Fault>,
 }
 
-/// How the workload itself says that it ended.
-#[derive(Debug, Clone, PartialEq)]
-pub enum WorkloadEnd {
-    /// It went well.
-    Finished(Box<Summary>),
-    /// It did not.
-    Failed {
-        /// Why, as a type.
-        reason: FailureReason,
-        /// Where.
-        phase: Phase,
-        /// Why, in words.
-        message: String,
-        /// Memory at that moment.
-        memory: Option<Box<Memory>>,
-    },
-}
-
 /// What is wrong with a results file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// It is not there, or cannot be read.
-    Unreadable {
-        /// Why.
-        message: String,
-    },
+    #[error("the results file cannot be read: {0}")]
+    Unreadable(String),
     /// It holds nothing.
+    #[error("the results file is empty")]
     Empty,
-    /// It is larger than any honest run makes it.
-    TooLarge,
+    /// It is larger than this many bytes, which is its limit.
+    #[error("the results file is larger than {0} bytes; the limit is `limits.results`")]
+    TooLarge(u64),
     /// A line is no event, or stands where it cannot.
+    #[error("line {number} of the results file, `{text}`: {message}")]
     Line {
         /// The line, from 1.
         number: usize,
@@ -71,63 +53,36 @@ pub enum Fault {
         message: String,
     },
     /// The last line has no end: the workload was cut off while it wrote.
-    Torn {
-        /// The line, from 1.
-        number: usize,
-    },
+    #[error("line {0} of the results file is torn: no line end")]
+    Torn(usize),
     /// The last event is missing: the workload ended before it told how.
+    #[error("the results file ends without the event `finished` or `failed`")]
     NoEnd,
 }
 
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable { message } => write!(f, "the results file cannot be read: {message}"),
-            Self::Empty => f.write_str("the results file is empty"),
-            Self::TooLarge => write!(
-                f,
-                "the results file is larger than {} MiB, which no honest run makes",
-                MAX_BYTES >> 20
-            ),
-            Self::Line {
-                number,
-                text,
-                message,
-            } => write!(f, "line {number} of the results file, `{text}`: {message}"),
-            Self::Torn { number } => {
-                write!(f, "line {number} of the results file is torn: no line end")
-            }
-            Self::NoEnd => {
-                f.write_str("the results file ends without the event `finished` or `failed`")
-            }
-        }
-    }
-}
-
-/// Reads the results of the run `run`. Whatever is wrong stands in [`Results::fault`], beside
-/// everything that could be read before it.
+/// Reads the results of the run `run`, of at most `limit` bytes. Whatever is wrong stands in
+/// [`Results::fault`], beside everything that could be read before it. All text is made
+/// [printable], for the workload may be anybody's.
 #[must_use]
-pub fn read(path: &Path, run: &str) -> Results {
+pub fn read(path: &Path, run: &str, limit: u64) -> Results {
     let faulty = |fault| Results {
         fault: Some(fault),
         ..Results::default()
     };
-    match load(path) {
-        Ok(bytes) if bytes.len() as u64 > MAX_BYTES => faulty(Fault::TooLarge),
+    match load(path, limit) {
+        Ok(bytes) if bytes.len() as u64 > limit => faulty(Fault::TooLarge(limit)),
         Ok(bytes) => parse(&bytes, run),
-        Err(error) => faulty(Fault::Unreadable {
-            message: error.to_string(),
-        }),
+        Err(error) => faulty(Fault::Unreadable(error.to_string())),
     }
 }
 
-fn load(path: &Path) -> io::Result<Vec<u8>> {
+fn load(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = File::open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("not a plain file"));
     }
     let mut bytes = Vec::new();
-    file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -136,20 +91,20 @@ fn parse(bytes: &[u8], run: &str) -> Results {
     for (place, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
         let number = place + 1;
         if line.last() != Some(&b'\n') {
-            results.fault = Some(Fault::Torn { number });
+            results.fault = Some(Fault::Torn(number));
             return results;
         }
         if let Err(message) = results.take(line, run) {
             let text = String::from_utf8_lossy(line.trim_ascii_end());
-            let mut quote: String = text.chars().take(QUOTED).collect();
-            quote = quote.replace(char::is_control, " ");
+            let quote: String = text.chars().take(QUOTED).collect();
+            let mut quote = printable(&quote).into_owned();
             if text.chars().count() > QUOTED {
                 quote.push('…');
             }
             results.fault = Some(Fault::Line {
                 number,
                 text: quote,
-                message,
+                message: printable(&message).into_owned(),
             });
             return results;
         }
@@ -204,7 +159,7 @@ impl Results {
             if started.run != run {
                 return Err(format!("of the run `{}`, expected `{run}`", started.run));
             }
-            self.started = Some(*started);
+            self.started = Some(shown(*started));
             return Ok(());
         }
         // A run that fails before it has anything to tell begins with its failure.
@@ -232,7 +187,7 @@ impl Results {
                 }
                 self.steps.push(step);
             }
-            Event::Finished(summary) => self.end = Some(WorkloadEnd::Finished(summary)),
+            Event::Finished(_) => self.end = Some(event),
             Event::Failed {
                 reason,
                 phase,
@@ -240,16 +195,36 @@ impl Results {
                 memory,
             } => {
                 self.phase = Some(phase);
-                self.end = Some(WorkloadEnd::Failed {
+                self.end = Some(Event::Failed {
                     reason,
                     phase,
-                    message,
+                    message: printable(&message).into_owned(),
                     memory,
                 });
             }
         }
         Ok(())
     }
+}
+
+/// With all text printable.
+fn shown(mut started: Started) -> Started {
+    let cuda = started.cuda.iter_mut().flat_map(|cuda| {
+        [
+            &mut cuda.device_name,
+            &mut cuda.uuid,
+            &mut cuda.capability,
+            &mut cuda.runtime_version,
+            &mut cuda.driver_cuda_version,
+        ]
+        .into_iter()
+        .chain(&mut cuda.cudnn_version)
+    });
+    let rest = [&mut started.scenario_version, &mut started.libtorch_version];
+    for text in cuda.chain(rest).chain(&mut started.allocator) {
+        *text = printable(text).into_owned();
+    }
+    started
 }
 
 #[cfg(test)]
@@ -304,19 +279,53 @@ mod tests {
     }
 
     #[test]
+    fn what_an_image_says_acts_on_nobody_who_shows_it() {
+        let hostile = r"\u001b]0;owned\u0007\n::error::x\u202e";
+        let failed = FAILED.replace("\"m\"", &format!("\"{hostile}\""));
+        let started = STARTED.replace("0.1.0", hostile);
+        let results = parse(format!("{started}\n{failed}\n").as_bytes(), "r");
+        let expect = "\\u{1b}]0;owned\\u{7}\n\\::error::x\\u{202e}";
+        let Some(Event::Failed { message, .. }) = results.end else {
+            panic!("{:?}", results.fault)
+        };
+        assert_eq!(message, expect);
+        assert_eq!(results.started.unwrap().scenario_version, expect);
+        // What is no event is quoted, and quoted by whoever says what is wrong with it.
+        let unknown = STARTED.replace("started", hostile);
+        let fault = fault(&[&unknown]);
+        assert!(
+            !fault.contains('\u{1b}') && !fault.contains('\u{202e}'),
+            "{fault}"
+        );
+        let raw = super::parse(b"\x1b[2J\n", "r").fault.unwrap().to_string();
+        assert!(raw.contains("`\\u{1b}[2J`"), "{raw}");
+    }
+
+    #[test]
+    fn a_file_above_its_limit_is_not_read() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("events");
+        std::fs::write(&path, format!("{STARTED}\n{FAILED}\n")).unwrap();
+        assert_eq!(read(&path, "r", 1 << 20).fault, None);
+        assert_eq!(read(&path, "r", 50).fault, Some(Fault::TooLarge(50)));
+    }
+
+    #[test]
     fn a_torn_line_keeps_what_stood_before_it() {
         let text = format!("{STARTED}\n{}", &FAILED[..20]);
         let results = parse(text.as_bytes(), "r");
-        assert_eq!(results.fault, Some(Fault::Torn { number: 2 }));
+        assert_eq!(results.fault, Some(Fault::Torn(2)));
         assert_eq!(results.started.unwrap().threads, 2);
     }
 
     #[test]
     fn a_file_that_is_not_there_says_so() {
-        let fault = read(Path::new("/no/such/file"), "r").fault.unwrap();
+        let fault = read(Path::new("/no/such/file"), "r", 1 << 20)
+            .fault
+            .unwrap();
         assert!(fault.to_string().contains("No such file"), "{fault}");
         let home = tempfile::tempdir().unwrap();
-        let fault = read(home.path(), "r").fault.unwrap();
+        let fault = read(home.path(), "r", 1 << 20).fault.unwrap();
         assert!(fault.to_string().contains("not a plain file"), "{fault}");
     }
 }

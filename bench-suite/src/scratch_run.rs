@@ -2,16 +2,13 @@
 
 use std::{fs, io, path::Path};
 
-use protocol::Phase;
-use record::{Machine, Metrics, Monitor, Outcome, Window};
+use record::{Machine, Metrics, Monitor, Outcome};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    evaluation::Evaluation,
     executors::{Executor, Order, RunPaths},
-    invariants,
-    outcome::judge,
     plan::Cell,
-    results::{self, WorkloadEnd},
 };
 
 /// Where single runs are made.
@@ -81,25 +78,12 @@ pub(crate) async fn run(
     if cancel.is_cancelled() {
         return Err(ScratchError::Stopped);
     }
-    let told = results::read(&order.results_file(), name);
-    let said = fs::read_to_string(&order.log).ok();
-    let outcome = judge(&execution.end, &told, said.as_deref());
-    let metrics = match &told.end {
-        Some(WorkloadEnd::Finished(summary)) if outcome.is_ok() => {
-            let began = told.phases_since(execution.started_at, execution.wall_seconds);
-            let measured = Window::of(Phase::Measure, &began, &told.phase_seconds);
-            Some(invariants::metrics(
-                summary,
-                &told,
-                &execution.monitor,
-                measured,
-            ))
-        }
-        _ => None,
-    };
+    let Evaluation {
+        outcome, metrics, ..
+    } = Evaluation::of(&order, &execution);
     Ok(Ran {
+        metrics: metrics.filter(|_| outcome.is_ok()),
         outcome,
-        metrics,
         monitor: execution.monitor,
         seconds: execution.wall_seconds,
     })

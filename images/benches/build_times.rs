@@ -45,6 +45,7 @@ fn row(name: &str) -> Result<()> {
         scenario_binary: env::var_os("TORCHGAUGE_SCENARIO").map(Into::into),
         base_archive: None,
         locks: LockUse::Preferred,
+        cache_bytes: u64::MAX,
     };
     let libtorch = libtorch_of(&image, &sources, &cache)?;
     sources.scenario_binary = Some(scenario_of(&libtorch, &sources, &cache)?.path);

@@ -75,7 +75,8 @@ impl Catalog {
             return Ok(name_or_file.into());
         }
         let file = self.folder.join(format!("{name_or_file}.yaml"));
-        if file.is_file() {
+        // What is there and is no file is refused when it is read, by what it is.
+        if file.exists() {
             return Ok(file);
         }
         let known = self.names()?;

@@ -30,21 +30,11 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// The digest of everything that a reader yields, read in pieces of 1 MiB.
-    /// `read` is told the number of bytes after each piece.
-    pub fn of_reader(mut reader: impl Read, mut read: impl FnMut(u64)) -> io::Result<Self> {
-        let mut hasher = Hasher::default();
-        let mut buffer = vec![0; 1 << 20];
-        loop {
-            match reader.read(&mut buffer) {
-                Ok(0) => return Ok(hasher.finish()),
-                Ok(n) => {
-                    hasher.update(&buffer[..n]);
-                    read(n as u64);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+    /// The digest of everything that a reader yields. `done` hears how much that is so far.
+    pub fn of_reader(reader: impl Read, done: impl FnMut(u64)) -> io::Result<Self> {
+        match copy_hashed(reader, io::sink(), done) {
+            Ok((digest, _)) => Ok(digest),
+            Err(CopyError::Read(error) | CopyError::Write(error)) => Err(error),
         }
     }
 
@@ -130,47 +120,75 @@ impl JsonSchema for Digest {
     }
 }
 
-/// Hashes what is fed to it piece by piece.
-#[derive(Default, Clone)]
-pub(crate) struct Hasher(Sha256);
+/// Which side of a copy failed: a damaged source and a full disk call for different next steps.
+pub(crate) enum CopyError {
+    Read(io::Error),
+    Write(io::Error),
+}
 
-impl Hasher {
-    pub(crate) fn update(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
+/// Copies everything, and returns its digest and size. `done` hears how much there is so far.
+pub(crate) fn copy_hashed(
+    mut from: impl Read,
+    to: impl Write,
+    done: impl FnMut(u64),
+) -> Result<(Digest, u64), CopyError> {
+    let mut to = HashingWriter::new(to).heard(done);
+    let mut buffer = vec![0; 1 << 18];
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(n) => to.write_all(&buffer[..n]).map_err(CopyError::Write)?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(CopyError::Read(error)),
+        }
     }
-
-    pub(crate) fn finish(self) -> Digest {
-        Digest(self.0.finalize().into())
-    }
+    let (_, digest, size_bytes) = to.finish();
+    Ok((digest, size_bytes))
 }
 
 /// A writer that hashes and counts what it passes on.
-pub(crate) struct HashingWriter<W> {
+pub(crate) struct HashingWriter<W, F = fn(u64)> {
     inner: W,
-    hasher: Hasher,
+    hasher: Sha256,
     written: u64,
+    heard: F,
 }
 
 impl<W: Write> HashingWriter<W> {
     pub(crate) fn new(inner: W) -> Self {
         Self {
             inner,
-            hasher: Hasher::default(),
+            hasher: Sha256::new(),
             written: 0,
+            heard: |_| {},
         }
     }
 
-    /// The inner writer, the digest and the number of bytes written.
-    pub(crate) fn finish(self) -> (W, Digest, u64) {
-        (self.inner, self.hasher.finish(), self.written)
+    /// The same; `heard` is told how much was written so far.
+    pub(crate) fn heard<F: FnMut(u64)>(self, heard: F) -> HashingWriter<W, F> {
+        HashingWriter {
+            inner: self.inner,
+            hasher: self.hasher,
+            written: self.written,
+            heard,
+        }
     }
 }
 
-impl<W: Write> Write for HashingWriter<W> {
+impl<W: Write, F: FnMut(u64)> HashingWriter<W, F> {
+    /// The inner writer, the digest and the number of bytes written.
+    pub(crate) fn finish(self) -> (W, Digest, u64) {
+        let digest = Digest(self.hasher.finalize().into());
+        (self.inner, digest, self.written)
+    }
+}
+
+impl<W: Write, F: FnMut(u64)> Write for HashingWriter<W, F> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let n = self.inner.write(bytes)?;
         self.hasher.update(&bytes[..n]);
         self.written += n as u64;
+        (self.heard)(self.written);
         Ok(n)
     }
 

@@ -1,6 +1,11 @@
 //! What an ELF file says about itself: its name, what it needs, and which glibc.
 
-use std::{collections::BTreeSet, fs::File, path::Path};
+use std::{
+    collections::BTreeSet,
+    fs::File,
+    io::{Read, Seek},
+    path::Path,
+};
 
 use object::{
     Endianness, ReadCache, ReadRef,
@@ -17,10 +22,16 @@ pub(crate) struct Dynamic {
     pub(crate) soname: Option<String>,
     /// What it asks for, `DT_NEEDED`.
     pub(crate) needed: Vec<String>,
-    /// The newest `GLIBC_x.y` symbol version that it needs.
-    pub(crate) glibc_needed: Option<Glibc>,
-    /// The newest `GLIBC_x.y` symbol version that it offers: glibc's own libc.so.6 alone.
-    pub(crate) glibc_offered: Option<Glibc>,
+    /// Where it and what it loads is looked for first, `DT_RPATH`.
+    pub(crate) rpath: Vec<String>,
+    /// Where what it asks for is looked for, `DT_RUNPATH`.
+    pub(crate) runpath: Vec<String>,
+    /// The loader that a program names, `PT_INTERP`.
+    pub(crate) interpreter: Option<String>,
+    /// The symbol versions that it asks for: library and version.
+    pub(crate) versions_needed: BTreeSet<(String, String)>,
+    /// The symbol versions that it offers.
+    pub(crate) versions_offered: BTreeSet<String>,
 }
 
 /// Whether a file name is that of a shared library: `libx.so`, `libx.so.12`.
@@ -80,12 +91,21 @@ impl Dynamic {
         })
     }
 
-    /// Reads the dynamic section of a file's bytes.
-    pub(crate) fn of_bytes(name: &str, bytes: &[u8]) -> Result<Self> {
-        Self::read(bytes).map_err(|error| Error::NotElf {
-            file: name.into(),
-            cause: error.to_string(),
-        })
+    /// The same of what can be read from any place in it.
+    pub(crate) fn of_reader(from: impl Read + Seek) -> object::Result<Self> {
+        Self::read(&ReadCache::new(from))
+    }
+
+    /// The newest `GLIBC_x.y` that it needs.
+    pub(crate) fn glibc_needed(&self) -> Option<Glibc> {
+        let versions = self.versions_needed.iter().map(|(_, version)| version);
+        versions.filter_map(|name| name.parse().ok()).max()
+    }
+
+    /// The newest `GLIBC_x.y` that it offers: glibc's own libc.so.6 alone.
+    pub(crate) fn glibc_offered(&self) -> Option<Glibc> {
+        let versions = self.versions_offered.iter();
+        versions.filter_map(|name| name.parse().ok()).max()
     }
 
     fn read<'data, R: ReadRef<'data>>(data: R) -> object::Result<Self> {
@@ -95,14 +115,24 @@ impl Dynamic {
         let mut dynamic = Self::default();
         let table = sections.dynamic_table(endian, data)?;
         for entry in &table {
+            let folders = |text: String| text.split(':').map(str::to_owned).collect();
             if entry.tag == elf::DT_SONAME {
                 dynamic.soname = Some(text(table.string(entry)?));
             } else if entry.tag == elf::DT_NEEDED {
                 dynamic.needed.push(text(table.string(entry)?));
+            } else if entry.tag == elf::DT_RPATH {
+                dynamic.rpath = folders(text(table.string(entry)?));
+            } else if entry.tag == elf::DT_RUNPATH {
+                dynamic.runpath = folders(text(table.string(entry)?));
             }
         }
-        dynamic.glibc_needed = newest(&needed_versions(&sections, endian, data)?);
-        dynamic.glibc_offered = newest(&offered_versions(&sections, endian, data)?);
+        for segment in header.program_headers(endian, data)? {
+            if let Some(path) = segment.interpreter(endian, data)? {
+                dynamic.interpreter = Some(text(path));
+            }
+        }
+        dynamic.versions_needed = needed_versions(&sections, endian, data)?;
+        dynamic.versions_offered = offered_versions(&sections, endian, data)?;
         Ok(dynamic)
     }
 }
@@ -111,23 +141,24 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn newest(versions: &BTreeSet<String>) -> Option<Glibc> {
-    versions.iter().filter_map(|name| name.parse().ok()).max()
-}
-
 fn needed_versions<'data, R: ReadRef<'data>>(
     sections: &SectionTable<'data, FileHeader64<Endianness>, R>,
     endian: Endianness,
     data: R,
-) -> object::Result<BTreeSet<String>> {
+) -> object::Result<BTreeSet<(String, String)>> {
     let mut names = BTreeSet::new();
     let Some((mut needs, strings)) = sections.gnu_verneed(endian, data)? else {
         return Ok(names);
     };
     let strings = sections.strings(endian, data, strings)?;
-    while let Some((_, mut versions)) = needs.next()? {
+    while let Some((library, mut versions)) = needs.next()? {
+        let library = text(library.file(endian, strings)?);
         while let Some(version) = versions.next()? {
-            names.insert(text(version.name(endian, strings)?));
+            // The loader goes on without a weak one.
+            if version.vna_flags.get(endian) == elf::VER_FLG_WEAK {
+                continue;
+            }
+            names.insert((library.clone(), text(version.name(endian, strings)?)));
         }
     }
     Ok(names)
@@ -162,12 +193,14 @@ mod tests {
             dynamic.needed.contains(&"libc.so.6".to_owned()),
             "{dynamic:?}"
         );
-        let glibc = dynamic.glibc_needed.unwrap();
+        let glibc = dynamic.glibc_needed().unwrap();
         assert!(
             glibc > Glibc { major: 2, minor: 2 } && glibc.major == 2,
             "{glibc}"
         );
-        assert_eq!(dynamic.glibc_offered, None);
+        assert_eq!(dynamic.glibc_offered(), None);
+        let loader = dynamic.interpreter.unwrap();
+        assert!(loader.contains("ld-linux"), "{loader}");
     }
 
     #[test]
@@ -181,7 +214,10 @@ mod tests {
 
     #[test]
     fn what_is_no_elf_file_is_named() {
-        let error = Dynamic::of_bytes("libx.so", b"not an ELF file").unwrap_err();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("libx.so");
+        std::fs::write(&file, b"not an ELF file").unwrap();
+        let error = Dynamic::of_file(&file).unwrap_err();
         assert!(error.to_string().contains("libx.so"), "{error}");
     }
 

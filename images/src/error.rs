@@ -230,12 +230,20 @@ pub enum Error {
     #[error(
         "the image would lack {}, needed by {needed_by}; add the package that has it to the base, \
          or use another libtorch",
-        missing.join(", ")
+        missing.join("; ")
     )]
     MissingLibraries {
         missing: Vec<String>,
         needed_by: String,
     },
+
+    /// A base that would change what is measured.
+    #[error(
+        "the base of {image} changes what runs measure by {}; set it under `environment` in the \
+         spec, or allow it: `allow: [{}]`",
+        found.join(", "), found.join(", ")
+    )]
+    BaseChangesRuns { image: String, found: Vec<String> },
 
     /// The scenario binary needs a newer glibc than the base has.
     #[error(
@@ -258,10 +266,6 @@ pub enum Error {
         file.display()
     )]
     NoScenario { file: PathBuf, cause: String },
-
-    /// A bill of materials could not be written.
-    #[error("the bill of materials of {image} could not be written: {cause}")]
-    Sbom { image: String, cause: String },
 
     /// The scenario binary could not be built.
     #[error("building the scenario binary for libtorch {flavour} failed:\n{output}")]

@@ -35,7 +35,6 @@ pub use assembly::{
 };
 pub use atomic_write::check_place;
 pub use base::{
-    check_debian_tools,
     image::{fetch_base, with_known_digest},
     write_debian_base,
 };
@@ -56,7 +55,7 @@ pub use load::{
 };
 pub use lock::changes::Change;
 pub use progress::{Action, Meter, Progress, Silent};
-pub use prune::{Cleared, Removed, clear_cache};
+pub use prune::{Clear, Cleared, Removed, clear_cache};
 pub use spec::{
     Base, LibtorchSpec, Spec,
     flavour::{Flavour, KNOWN_TORCH, KnownTorch},

@@ -16,7 +16,7 @@ pub enum Action {
     Verify,
     /// Takes files out of packages. Counts bytes.
     Unpack,
-    /// Compiles the scenario binary. Counts compiled crates; the total is not known.
+    /// Compiles the scenario binary. Counts compiled crates.
     Compile,
     /// Hashes a layer. Counts bytes.
     Hash,
@@ -106,7 +106,16 @@ impl SharedMeter {
         }
     }
 
-    pub(crate) fn add(&self, amount: u64) {
+    /// One worker's share, which hears how much that worker has done.
+    pub(crate) fn part(&self) -> impl FnMut(u64) + '_ {
+        let mut before = 0;
+        move |done| {
+            self.add(done - before);
+            before = done;
+        }
+    }
+
+    fn add(&self, amount: u64) {
         // A worker that panicked has left a valid count behind.
         let mut state = self
             .state

@@ -10,12 +10,12 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    Base, Cache, Image, Result,
-    base::{apt, debian::debian_place, image::saved_place},
+    Base, Cache, Image, LibtorchSpec, Result,
+    base::{apt, archive::layers_of, debian::debian_place, image::saved_place},
     error::at,
-    libtorch::{pip, wheels},
+    libtorch::{in_base, pip, wheels},
     lock::{BaseLock, LibtorchLock},
-    store::{NOTES, WORK_FOLDERS},
+    store::{NOTES, PROGRAMS, WORK_FOLDERS, trim::entries},
 };
 
 /// One thing that was removed, or would be.
@@ -38,11 +38,38 @@ pub struct Cleared {
     pub kept_bytes: u64,
 }
 
-/// Clears the cache at `root`, which nobody else may be using: all of it, or what none of the images
-/// in `keep` is made of. With `dry_run` it only says what would go.
-pub fn clear_cache(root: &Path, keep: Option<&[Image]>, dry_run: bool) -> Result<Cleared> {
+/// What of the cache goes.
+#[derive(Debug, Clone, Copy)]
+pub enum Clear<'a> {
+    /// Everything.
+    All,
+    /// What none of these images is made of.
+    Unused(&'a [Image]),
+    /// What these images are made of, and no other.
+    Only {
+        /// The images that go.
+        images: &'a [Image],
+        /// The images that stay.
+        others: &'a [Image],
+    },
+}
+
+/// Clears the cache at `root`, which nobody else may be using. With `dry_run` it only says what
+/// would go.
+pub fn clear_cache(root: &Path, what: Clear, dry_run: bool) -> Result<Cleared> {
     let cache = Cache::alone(root)?;
-    let needed = keep.map(|images| Needed::by(images, &cache));
+    let (gone, kept) = match what {
+        Clear::All => (None, None),
+        Clear::Unused(images) => (None, Some(Needed::by(images, &cache))),
+        Clear::Only { images, others } => (
+            Some(Needed::by(images, &cache).places),
+            Some(Needed::by(others, &cache)),
+        ),
+    };
+    let goes = |thing: &Path| {
+        gone.as_ref().is_none_or(|gone| gone.contains(thing))
+            && !kept.as_ref().is_some_and(|kept| kept.holds(thing))
+    };
     let mut cleared = Cleared {
         folder: cache.root().to_owned(),
         removed: Vec::new(),
@@ -64,7 +91,7 @@ pub fn clear_cache(root: &Path, keep: Option<&[Image]>, dry_run: bool) -> Result
             if size_bytes == 0 && thing.ends_with(&name) {
                 continue;
             }
-            if needed.as_ref().is_some_and(|needed| needed.holds(&thing)) {
+            if !goes(&thing) {
                 cleared.kept_bytes += size_bytes;
                 continue;
             }
@@ -78,7 +105,7 @@ pub fn clear_cache(root: &Path, keep: Option<&[Image]>, dry_run: bool) -> Result
     // All is weighed first: what goes has names elsewhere.
     if !dry_run {
         for removed in &cleared.removed {
-            remove(&cache, &cache.root().join(&removed.name))?;
+            cache.remove(&cache.root().join(&removed.name))?;
         }
     }
     Ok(cleared)
@@ -88,21 +115,17 @@ pub fn clear_cache(root: &Path, keep: Option<&[Image]>, dry_run: bool) -> Result
 #[derive(Debug, Default)]
 struct Needed {
     places: BTreeSet<PathBuf>,
-    /// Whether an image stands on another, of which layers and a libtorch may be unpacked.
-    has_local_base: bool,
+    /// Whether an image stands on an archive that was not looked into: what was unpacked of it is
+    /// not known.
+    has_unknown_base: bool,
 }
 
 impl Needed {
     fn by(images: &[Image], cache: &Cache) -> Self {
         let mut needed = Self::default();
-        let places = &mut needed.places;
-        places.insert(pip::own_place(cache));
-        places.extend(NOTES.map(|notes| cache.folder(notes)));
         for image in images {
-            if let Base::Image(reference) = &image.spec.base {
-                places.insert(saved_place(reference, cache));
-            }
-            needed.has_local_base |= image.spec.base != Base::Debian;
+            needed.add_base(image, cache);
+            let places = &mut needed.places;
             let Ok(lock) = image.usable_lock() else {
                 continue;
             };
@@ -119,11 +142,39 @@ impl Needed {
         needed
     }
 
+    /// The archive of a base that was given, its unpacked layers, and the libtorch out of it.
+    fn add_base(&mut self, image: &Image, cache: &Cache) {
+        let archive = match &image.spec.base {
+            Base::Debian => return,
+            Base::Archive(file) => file.clone(),
+            Base::Image(reference) => saved_place(reference, cache),
+        };
+        match layers_of(&archive, cache) {
+            None => self.has_unknown_base |= archive.exists(),
+            Some((digests, unpacked)) => {
+                self.places.extend(unpacked);
+                if let LibtorchSpec::Inside { folder, flavour } = &image.spec.libtorch {
+                    let folder = folder.as_deref();
+                    let (_, place) = in_base::place_of(&digests, folder, *flavour, cache);
+                    self.places.insert(place);
+                }
+            }
+        }
+        self.places.insert(archive);
+    }
+
     fn holds(&self, place: &Path) -> bool {
         let name = file_name(place);
-        // Links to a libtorch that lies elsewhere take no room, and their names do not tell whose.
+        // Links to a libtorch that lies elsewhere take no room, and their names do not tell whose;
+        // nor do those of scenario binaries.
         name.starts_with("view-")
-            || (self.has_local_base && (name.starts_with("layer-") || name.starts_with("inside-")))
+            || place
+                .parent()
+                .is_some_and(|folder| folder.ends_with(PROGRAMS))
+            || NOTES.contains(&&*name)
+            || (self.has_unknown_base
+                && (name.starts_with("layer-") || name.starts_with("inside-")))
+            || name.ends_with(pip::FILE)
             || self.places.contains(place)
     }
 }
@@ -133,16 +184,6 @@ fn file_name(path: &Path) -> String {
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned()
-}
-
-/// What lies in a folder, sorted by name.
-fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).map_err(at(folder))? {
-        found.push(entry.map_err(at(folder))?.path());
-    }
-    found.sort();
-    Ok(found)
 }
 
 /// The size of a file, or of all files below a folder. Libtorches are put together of libraries,
@@ -160,18 +201,6 @@ fn size_of(path: &Path) -> Result<u64> {
         }
     }
     Ok(sum)
-}
-
-/// Removes a file, or a folder: that is taken from its place at once, so that no half of it is ever
-/// found there.
-fn remove(cache: &Cache, place: &Path) -> Result<()> {
-    if !place.is_dir() {
-        return fs::remove_file(place).map_err(at(place));
-    }
-    let scratch = cache.scratch()?;
-    fs::rename(place, scratch.path().join("gone")).map_err(at(place))?;
-    let folder = scratch.path().to_owned();
-    scratch.close().map_err(at(&folder))
 }
 
 #[cfg(test)]
@@ -230,6 +259,7 @@ mod tests {
                 tch: word(),
             },
             base: BaseLock::Debian(Vec::new()),
+            contents: None,
             libtorch: LibtorchLock::Wheels(wheels_lock()),
             expected: Expected {
                 layers: Vec::new(),
@@ -272,19 +302,51 @@ mod tests {
             ("libtorch/other", 0),
             ("wheels/other", 4),
         ];
-        let dry = clear_cache(&root, Some(&images), true).unwrap();
+        let dry = clear_cache(&root, Clear::Unused(&images), true).unwrap();
         assert_eq!(sizes(&dry), expected);
         assert_eq!(dry.kept_bytes, 12);
         assert!(root.join("wheels/other").exists());
-        let done = clear_cache(&root, Some(&images), false).unwrap();
+        let done = clear_cache(&root, Clear::Unused(&images), false).unwrap();
         assert_eq!(done, dry);
-        let again = clear_cache(&root, Some(&images), false).unwrap();
+        let again = clear_cache(&root, Clear::Unused(&images), false).unwrap();
         assert_eq!((sizes(&again), again.kept_bytes), (vec![], 12));
 
-        let all = clear_cache(&root, None, false).unwrap();
+        let all = clear_cache(&root, Clear::All, false).unwrap();
         assert!(sizes(&all).contains(&("hashes", 4)), "{all:?}");
         assert_eq!(all.kept_bytes, 0);
-        assert_eq!(clear_cache(&root, None, false).unwrap().removed, []);
+        assert_eq!(clear_cache(&root, Clear::All, false).unwrap().removed, []);
+    }
+
+    #[test]
+    fn what_only_one_image_needs_goes_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let images = world(folder.path());
+        let root = folder.path().join("cache");
+        let reference = format!("x@{}", Digest::of(b"x"));
+        let (ours, theirs) = {
+            let cache = Cache::at(&root).unwrap();
+            let other = format!("{reference}0");
+            (saved_place(&reference, &cache), saved_place(&other, &cache))
+        };
+        for place in [&ours, &theirs] {
+            fs::write(place, "four").unwrap();
+        }
+        let mut mine = images[0].clone();
+        mine.spec.base = Base::Image(reference);
+        let clear = |images: &[Image], others: &[Image]| {
+            let what = Clear::Only { images, others };
+            clear_cache(&root, what, false).unwrap()
+        };
+        // Another image of the same wheels keeps them.
+        let cleared = clear(std::slice::from_ref(&mine), &images);
+        let place = ours.strip_prefix(&root).unwrap().display().to_string();
+        assert_eq!(sizes(&cleared), [(place.as_str(), 4)]);
+        assert!(theirs.exists() && !ours.exists());
+        let cleared = clear(&images, &[]);
+        let names: Vec<&str> = sizes(&cleared).iter().map(|(name, _)| *name).collect();
+        assert_eq!(names.len(), 3, "{names:?}");
+        assert!(names.iter().any(|name| name.starts_with("wheels/")));
+        assert!(root.join("wheels/other").exists());
     }
 
     #[test]
@@ -293,10 +355,10 @@ mod tests {
         world(folder.path());
         let root = folder.path().join("cache");
         let build = Cache::at(&root).unwrap();
-        let error = clear_cache(&root, None, false).unwrap_err();
+        let error = clear_cache(&root, Clear::All, false).unwrap_err();
         assert!(matches!(error, Error::CacheInUse { .. }), "{error:?}");
         assert!(root.join("wheels/other").exists());
         drop(build);
-        clear_cache(&root, None, false).unwrap();
+        clear_cache(&root, Clear::All, false).unwrap();
     }
 }

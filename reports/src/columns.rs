@@ -4,7 +4,7 @@ use metrics::catalogue;
 use protocol::Task;
 
 use crate::{
-    document::{Body, Cell, Kind, Mark, Table, known},
+    document::{self, Body, Cell, Kind, Mark, Table, known},
     format::{self, bytes, seconds, significant},
     model::{CellSummary, Group, Spread, View},
 };
@@ -15,7 +15,7 @@ struct Column(&'static str, fn(&CellSummary) -> Option<String>);
 /// Every column, in order.
 const COLUMNS: [Column; 13] = [
     Column("samples/s", |cell| {
-        throughput(cell).map(|spread| significant(spread.median, 4))
+        Some(significant(throughput(cell)?.median, 4))
     }),
     Column("CV", |cell| {
         throughput(cell)?
@@ -23,12 +23,14 @@ const COLUMNS: [Column; 13] = [
             .map(format::share)
     }),
     Column("range", |cell| {
-        let spread = throughput(cell).filter(|spread| spread.n > 1)?;
-        let (low, high) = (
-            significant(spread.minimum, 4),
-            significant(spread.maximum, 4),
-        );
-        Some(format!("{low} – {high}"))
+        let Spread {
+            n,
+            minimum,
+            maximum,
+            ..
+        } = throughput(cell)?;
+        let (low, high) = (significant(minimum, 4), significant(maximum, 4));
+        (n > 1).then(|| format!("{low} – {high}"))
     }),
     Column("step p50", |cell| {
         cell.metrics.median(&catalogue::STEP_MEDIAN).map(seconds)
@@ -45,27 +47,30 @@ const COLUMNS: [Column; 13] = [
     Column("on the GPU", |cell| {
         cell.metrics.median(&catalogue::PROCESS_PEAK).map(bytes)
     }),
-    Column(
-        "host RSS", // On a GPU, the host's memory is seldom what a reader looks for; the JSON has it.
-        |cell| {
-            let resident = cell.metrics.median(&catalogue::RUN_HOST_PEAK_RESIDENT)?;
-            let is_asked_for =
-                cell.metrics.get(&catalogue::PEAK_RESERVED).is_none() || is_idle(cell);
-            is_asked_for.then(|| bytes(resident))
-        },
-    ),
-    Column(
-        "context", // In every run, but only where nothing runs is it what a reader looks for.
-        |cell| {
-            let context = cell.metrics.median(&catalogue::CONTEXT)?;
-            is_idle(cell).then(|| bytes(context))
-        },
-    ),
+    // On a GPU, the host's memory is seldom what a reader looks for; the JSON has it.
+    Column("host RSS", |cell| {
+        let resident = cell.metrics.median(&catalogue::RUN_HOST_PEAK_RESIDENT)?;
+        let on_cpu = cell.metrics.get(&catalogue::PEAK_RESERVED).is_none();
+        (on_cpu || is_idle(cell)).then(|| bytes(resident))
+    }),
+    // In every run, but only where nothing runs is it what a reader looks for.
+    Column("context", |cell| {
+        let context = cell.metrics.median(&catalogue::CONTEXT)?;
+        is_idle(cell).then(|| bytes(context))
+    }),
     Column("cpu", |cell| {
         let share = cpu_share(cell)?;
         is_idle(cell).then(|| format::share(share))
     }),
-    Column("loss", loss),
+    Column("loss", |cell| {
+        let last = cell.metrics.median(&catalogue::LAST_LOSS)?;
+        let first = cell.metrics.median(&catalogue::FIRST_LOSS)?;
+        Some(format!(
+            "{} → {}",
+            significant(first, 3),
+            significant(last, 3)
+        ))
+    }),
     Column("runs ok", |cell| Some(runs(cell))),
 ];
 
@@ -76,42 +81,29 @@ pub(crate) fn table(view: &View, has_range: bool) -> Table {
         let mut cells = view.report.cells.iter();
         cells.any(|cell| (column.1)(cell).is_some())
     };
-    let several = view.contenders.len() > 1;
     let has_room = |column: &&Column| has_range || column.0 != "range";
     let columns: Vec<&Column> = COLUMNS.iter().filter(has_room).filter(is_known).collect();
-    let mut heads = vec![Kind::Name.column("variant")];
-    if several {
-        heads.push(Kind::Name.column(view.contender_head()));
-    }
+    let mut heads = names(view);
     heads.extend(columns.iter().map(|column| Kind::Number.column(column.0)));
     let row = |label: &str, cell: usize| {
         let summary = &view.report.cells[cell];
-        let mut entries: Vec<Cell> = vec![label.into()];
-        if several {
-            entries.push(
-                view.contenders[view.contender_of(cell)]
-                    .label
-                    .as_str()
-                    .into(),
-            );
-        }
+        let mut entries = named(view, label, cell);
         entries.extend(columns.iter().map(|column| known((column.1)(summary))));
-        if (summary.failed > 0 || summary.ok == 0)
+        if (summary.failed > 0 || summary.ok + summary.expected == 0)
             && let Some(runs) = entries.pop()
         {
             entries.push(runs.marked(Mark::Failure));
         }
         entries
     };
-    let body = |group: &Group| {
-        let rows = group.rows.iter();
-        let cells = rows.flat_map(|row| row.cells.iter().map(move |&cell| (&row.label, cell)));
-        Body {
-            title: Some(group.scenario.as_str().into()),
-            subtitle: group.subtitle(),
-            rows: cells.map(|(label, cell)| row(label, cell)).collect(),
-            ..Body::default()
-        }
+    let body = |group: &Group| Body {
+        title: Some(group.scenario.as_str().into()),
+        subtitle: group.subtitle(),
+        rows: group
+            .lanes()
+            .map(|(one, cell)| row(&one.label, cell))
+            .collect(),
+        ..Body::default()
     };
     Table {
         title_head: "scenario",
@@ -119,6 +111,23 @@ pub(crate) fn table(view: &View, has_range: bool) -> Table {
         bodies: view.groups.iter().map(body).collect(),
         ..Table::default()
     }
+}
+
+/// The columns that name a cell within its scenario.
+pub(crate) fn names(view: &View) -> Vec<document::Column> {
+    let contender = view.has_several().then(|| view.contender_head());
+    let heads = ["variant"].into_iter().chain(contender);
+    heads.map(|head| Kind::Name.column(head)).collect()
+}
+
+/// What stands in them for a cell.
+pub(crate) fn named(view: &View, label: &str, cell: usize) -> Vec<Cell> {
+    let contender = view.has_several().then(|| view.label_of(cell));
+    [label]
+        .into_iter()
+        .chain(contender)
+        .map(Cell::from)
+        .collect()
 }
 
 fn throughput(cell: &CellSummary) -> Option<Spread> {
@@ -135,17 +144,10 @@ pub(crate) fn cpu_share(cell: &CellSummary) -> Option<f64> {
     Some(busy / cell.metrics.median(&catalogue::MEASURED_SECONDS)?)
 }
 
-fn loss(cell: &CellSummary) -> Option<String> {
-    let last = cell.metrics.median(&catalogue::LAST_LOSS)?;
-    let first = cell.metrics.median(&catalogue::FIRST_LOSS)?;
-    Some(format!(
-        "{} → {}",
-        significant(first, 3),
-        significant(last, 3)
-    ))
-}
-
 fn runs(cell: &CellSummary) -> String {
     let expected = cell.runs.max(cell.planned as usize);
-    format!("{}/{expected}", cell.ok)
+    match cell.expected {
+        0 => format!("{}/{expected}", cell.ok),
+        failed => format!("{failed}/{expected} as expected"),
+    }
 }

@@ -1,5 +1,7 @@
 //! The facts of a session as pairs of words: how it was run, on which machine.
 
+use std::collections::BTreeMap;
+
 use record::{Deciding, Gpu, ImageFacts, LookEnd};
 
 use crate::{
@@ -176,7 +178,25 @@ fn image(image: &ImageFacts) -> Vec<Fact> {
         ("Size", known(&size)),
         ("scenario binary", known(&image.scenario_sha256)),
     ]);
+    if let Some(parts) = &image.parts {
+        facts.push(("Versions", listed(&parts.versions)));
+        facts.push(("Packages", listed(&parts.packages)));
+    }
     facts
+}
+
+/// Names with their versions, as many as can be read; `report.json` has them all.
+fn listed(versions: &BTreeMap<String, String>) -> String {
+    const SHOWN: usize = 30;
+    let shown = versions.iter().take(SHOWN);
+    let shown: Vec<String> = shown
+        .map(|(name, version)| format!("{name} {version}"))
+        .collect();
+    match versions.len().saturating_sub(SHOWN) {
+        _ if shown.is_empty() => UNKNOWN.to_owned(),
+        0 => shown.join(", "),
+        more => format!("{}, and {more} more", shown.join(", ")),
+    }
 }
 
 /// What is known of these, one after the other.
@@ -190,5 +210,36 @@ fn join<const N: usize>(words: [Option<String>; N]) -> String {
         UNKNOWN.to_owned()
     } else {
         known.join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use record::ImageParts;
+
+    use super::*;
+
+    #[test]
+    fn what_an_image_is_made_of_is_told_as_far_as_it_can_be_read() {
+        let packages = |count: usize| -> BTreeMap<String, String> {
+            let names = (0..count).map(|n| (format!("p{n:02}"), "1".to_owned()));
+            names.collect()
+        };
+        let shown = |packages: BTreeMap<String, String>| {
+            let parts = ImageParts {
+                packages,
+                ..ImageParts::default()
+            };
+            let facts = image(&ImageFacts {
+                parts: Some(parts),
+                ..ImageFacts::default()
+            });
+            let (_, shown) = facts.into_iter().find(|fact| fact.0 == "Packages").unwrap();
+            shown
+        };
+        assert_eq!(shown(packages(2)), "p00 1, p01 1");
+        let many = shown(packages(33));
+        assert!(many.ends_with("p29 1, and 3 more"), "{many}");
+        assert_eq!(shown(BTreeMap::new()), UNKNOWN);
     }
 }

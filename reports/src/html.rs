@@ -7,7 +7,7 @@ use crate::{
     format,
     measure::pieces,
     model::View,
-    plots::{self, Drawing, Legend},
+    plots::{self, Drawing, Key, Picture},
     sections,
     svg::ink,
     write::ReportError,
@@ -43,7 +43,7 @@ struct Entry<'a> {
 pub(crate) struct Figures<'a> {
     pub(crate) id: &'a str,
     pub(crate) title: &'a str,
-    pub(crate) legends: &'a [Legend],
+    pub(crate) legend: &'a [Key],
     pub(crate) drawings: &'a [Drawing],
 }
 
@@ -85,19 +85,18 @@ pub fn render(view: &View) -> Result<String, ReportError> {
         .iter()
         .map(|one| section(one.id, &one.title, &one.blocks));
     let pictures = plots::ALL.iter().filter_map(|plot| {
-        let picture = (plot.draw)(view);
-        let (legends, drawings) = (&picture.legends[..], &picture.drawings[..]);
+        let Picture { legend, drawings } = (plot.draw)(view);
+        let figures = Figures {
+            id: plot.id,
+            title: plot.title,
+            legend: &legend,
+            drawings: &drawings,
+        };
         (!drawings.is_empty()).then(|| Section {
             id: plot.id.to_owned(),
             title: plot.title.to_owned(),
             about: plot.about.to_owned(),
-            inside: Figures {
-                id: plot.id,
-                title: plot.title,
-                legends,
-                drawings,
-            }
-            .to_string(),
+            inside: figures.to_string(),
         })
     });
     let facts = section("facts", sections::FACTS, &sections::facts(view));
@@ -145,15 +144,9 @@ impl Table {
     fn rows<'a>(&self, body: &'a Body) -> Vec<Vec<(String, &'a Cell)>> {
         let cells = |row: usize| {
             let cells = body.rows[row].iter().enumerate().map(|(column, cell)| {
-                let again = if self.repeats(body, row, column) {
-                    " again"
-                } else {
-                    ""
-                };
-                (
-                    format!("{}{again}", self.columns[column].kind.class()),
-                    cell,
-                )
+                let is_repeated = self.repeats(body, row, column);
+                let again = if is_repeated { " again" } else { "" };
+                (self.columns[column].kind.class().to_owned() + again, cell)
             });
             cells.collect()
         };

@@ -21,6 +21,7 @@ mod facts;
 pub mod format;
 pub mod html;
 pub mod json;
+mod layout;
 pub mod markdown;
 pub mod measure;
 mod metric;

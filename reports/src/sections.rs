@@ -2,7 +2,7 @@
 
 use crate::{
     claims, columns, comparison,
-    document::{Block, Cell, Kind, Mark, Table, known},
+    document::{Block, Cell, Column, Kind, Mark, Table, known},
     facts,
     format::plural,
     model::{Contaminated, Failure, View, stage_word},
@@ -34,6 +34,7 @@ pub(crate) fn of(view: &View) -> Vec<Section> {
     let report = &view.report;
     let failures: Vec<&Failure> = report.own_failures().collect();
     let contaminated = &report.contaminated;
+    let expected: Vec<&Failure> = report.failures.iter().filter(|one| one.expected).collect();
     let section = |id, title: &str, blocks| Section {
         id,
         title: title.to_owned(),
@@ -54,12 +55,16 @@ pub(crate) fn of(view: &View) -> Vec<Section> {
         section(
             "failures",
             &plural(failures.len(), "failed run", "failed runs"),
-            table_of(
-                &failures,
-                FAILURES,
-                ["run", "cell", "reason", "message", "log"],
-                |failure| failure_row(view, failure),
+            failed(view, &failures, FAILURES, Some(Mark::Failure)),
+        ),
+        section(
+            "expected",
+            &plural(
+                expected.len(),
+                "run failed as expected",
+                "runs failed as expected",
             ),
+            failed(view, &expected, EXPECTED, None),
         ),
         section(
             "contaminated",
@@ -68,12 +73,7 @@ pub(crate) fn of(view: &View) -> Vec<Section> {
                 "contaminated attempt",
                 "contaminated attempts",
             ),
-            table_of(
-                contaminated,
-                CONTAMINATED,
-                ["run", "cell", "why", "outcome of the run", "log"],
-                |one| contaminated_row(view, one),
-            ),
+            contaminated_attempts(view, contaminated),
         ),
     ];
     sections
@@ -119,59 +119,71 @@ fn claims_of(view: &View) -> Vec<Block> {
 }
 
 const FAILURES: &str = "Runs without metrics, and why. The metrics above leave them out.";
-const CONTAMINATED: &str = "Attempts during which something else used the machine, and what came \
-    of their runs. No metric and no verdict uses them.";
+const EXPECTED: &str = "Runs that are to fail so: their suite says `expect`.";
 
+fn failed(view: &View, failures: &[&Failure], caption: &str, mark: Option<Mark>) -> Vec<Block> {
+    let row = |failure: &&Failure| {
+        let reason = Cell::from(failure.reason.word());
+        let reason = match mark {
+            Some(mark) => reason.marked(mark),
+            None => reason,
+        };
+        let reason = reason.noted(format!("at {}", stage_word(failure.stage)));
+        [reason, failure.message.as_str().into()]
+    };
+    let columns = [Kind::Name.column("reason"), Kind::Message.column("message")];
+    table_of(view, failures, caption, columns, row, |failure| failure)
+}
+
+fn contaminated_attempts(view: &View, contaminated: &[Contaminated]) -> Vec<Block> {
+    let row = |one: &Contaminated| [one.why.join("\n").into(), one.came_to().into()];
+    let caption = "Attempts during which something else used the machine, and what came of their \
+                   runs. No metric and no verdict uses them.";
+    let columns = [
+        Kind::Message.column("why"),
+        Kind::Name.column("outcome of the run"),
+    ];
+    table_of(view, contaminated, caption, columns, row, |one| {
+        &one.failure
+    })
+}
+
+/// Attempts, each with its run, its cell, what `row` says of it, and its log.
 fn table_of<T>(
+    view: &View,
     all: &[T],
     caption: &str,
-    heads: [&'static str; 5],
-    row: impl Fn(&T) -> Vec<Cell>,
+    [first, second]: [Column; 2],
+    row: impl Fn(&T) -> [Cell; 2],
+    failure: impl Fn(&T) -> &Failure,
 ) -> Vec<Block> {
     if all.is_empty() {
         return Vec::new();
     }
-    let kind = |head| {
-        if matches!(head, "message" | "why") {
-            Kind::Message
-        } else {
-            Kind::Name
-        }
+    let row = |one: &T| {
+        let attempt = failure(one);
+        let cell = Cell::from(attempt.cell.as_str()).noted(attempt.image.as_str());
+        let [first, second] = row(one);
+        vec![
+            run(view, attempt),
+            cell,
+            first,
+            second,
+            known(attempt.log.clone()),
+        ]
     };
-    let columns = heads.map(|head| kind(head).column(head)).to_vec();
-    let table = Table::new(columns, all.iter().map(row).collect());
+    let name = |head| Kind::Name.column(head);
+    let columns = vec![name("run"), name("cell"), first, second, name("log")];
     vec![Block::Table(Table {
         caption: caption.to_owned(),
-        ..table
+        ..Table::new(columns, all.iter().map(row).collect())
     })]
 }
 
-fn failure_row(view: &View, failure: &Failure) -> Vec<Cell> {
-    vec![
-        run(view, &failure.run, failure.attempt, &failure.session),
-        Cell::from(failure.cell.as_str()).noted(failure.image.as_str()),
-        Cell::from(failure.reason.word())
-            .marked(Mark::Failure)
-            .noted(format!("at {}", stage_word(failure.stage))),
-        failure.message.as_str().into(),
-        known(failure.log.clone()),
-    ]
-}
-
-fn contaminated_row(view: &View, one: &Contaminated) -> Vec<Cell> {
-    vec![
-        run(view, &one.run, one.attempt, &one.session),
-        Cell::from(one.cell.as_str()).noted(one.image.as_str()),
-        one.why.join("\n").into(),
-        one.came_to().into(),
-        known(one.log.clone()),
-    ]
-}
-
 /// A run's name, with what else tells it from others.
-fn run(view: &View, name: &str, attempt: u32, session: &str) -> Cell {
-    let attempt = (attempt > 1).then(|| format!("attempt {attempt}"));
-    let session = (view.report.sessions.len() > 1).then(|| session.to_owned());
+fn run(view: &View, failure: &Failure) -> Cell {
+    let attempt = (failure.attempt > 1).then(|| format!("attempt {}", failure.attempt));
+    let session = (view.report.sessions.len() > 1).then(|| failure.session.clone());
     let notes: Vec<String> = attempt.into_iter().chain(session).collect();
-    Cell::from(name).noted(notes.join(", "))
+    Cell::from(failure.run.as_str()).noted(notes.join(", "))
 }

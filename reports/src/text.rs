@@ -9,7 +9,8 @@ use record::Reason;
 use crate::{
     columns,
     document::{Block, Body, Card, Cell, Kind, Mark, Table},
-    format::clean,
+    format::{clean, plural},
+    layout::{Widths, wrap},
     model::View,
 };
 
@@ -19,8 +20,18 @@ pub enum Style {
     /// No lines, no bold: for files, pipes and logs.
     #[default]
     Plain,
-    /// With colours and lines.
-    Terminal,
+    /// With colours and lines, for a terminal with so many columns.
+    Terminal(usize),
+}
+
+impl Style {
+    /// Columns that a table may take.
+    pub(crate) fn width(self) -> usize {
+        match self {
+            Self::Plain => 100,
+            Self::Terminal(columns) => columns,
+        }
+    }
 }
 
 /// The cells of all sessions, and every failed run under them.
@@ -31,7 +42,20 @@ pub fn table(view: &View, style: Style) -> String {
     }
     let failures = failures(view);
     let gap = if failures.is_empty() { "" } else { "\n" };
-    grid(&columns::table(view, true), style) + gap + &failures
+    isolation(view) + &grid(&columns::table(view, true), style) + gap + &failures
+}
+
+/// What is to be seen before any number: that runs were not isolated.
+fn isolation(view: &View) -> String {
+    let runs = view.runs.iter().flatten();
+    let count = runs.filter(|run| !run.isolation.missing.is_empty()).count();
+    match count {
+        0 => String::new(),
+        _ => format!(
+            "not isolated: {} in no container\n",
+            plural(count, "run was", "runs were")
+        ),
+    }
 }
 
 /// Every failed run, one line each with its message.
@@ -43,6 +67,7 @@ fn failures(view: &View) -> String {
             .as_ref()
             .map_or_else(String::new, |log| format!(" (log: {log})"));
         let word = match failure.reason {
+            _ if failure.expected => "expected",
             Reason::Contaminated => "contaminated",
             _ => "failed",
         };
@@ -96,8 +121,86 @@ fn card(card: &Card) -> String {
     format!("{}\n{}", clean(&card.title), facts.collect::<String>())
 }
 
+/// Rows under a header as a table no wider than the reader's terminal, or than a log reads well.
+#[must_use]
+pub fn columns(header: &[String], rows: &[Vec<String>], style: Style) -> String {
+    let is_number = |text: &str| text.parse::<f64>().is_ok() || ["", "–"].contains(&text);
+    let columns = (0..header.len()).map(|column| {
+        let mut cells = rows.iter().filter_map(|row| row.get(column));
+        let is_number = !rows.is_empty() && cells.all(|cell| is_number(cell));
+        (
+            if is_number {
+                Kind::Number
+            } else {
+                Kind::Message
+            },
+            header[column].as_str(),
+        )
+    });
+    let rows = rows
+        .iter()
+        .map(|row| row.iter().map(|cell| cell.as_str().into()).collect());
+    laid_out(&columns.collect::<Vec<_>>(), rows.collect(), style)
+}
+
 /// Titles of bodies are a column of their own; names are not repeated from row to row.
 fn grid(table: &Table, style: Style) -> String {
+    let title = (!table.title_head.is_empty()).then_some((Kind::Name, table.title_head));
+    let columns = table
+        .columns
+        .iter()
+        .map(|column| (column.kind, column.head));
+    let columns: Vec<_> = title.into_iter().chain(columns).collect();
+    let mut rows = Vec::new();
+    for body in &table.bodies {
+        for row in 0..body.rows.len() {
+            let title = body.title.iter().map(|title| match row {
+                0 => title.clone(),
+                _ => Cell::default(),
+            });
+            rows.push(title.chain(entries(table, body, row)).collect());
+        }
+    }
+    laid_out(&columns, rows, style)
+}
+
+fn entries(table: &Table, body: &Body, row: usize) -> Vec<Cell> {
+    let cells = body.rows[row].iter().enumerate();
+    let shown = cells.map(|(column, cell)| {
+        let is_repeated = table.repeats(body, row, column);
+        if is_repeated {
+            Cell::default()
+        } else {
+            cell.clone()
+        }
+    });
+    shown.collect()
+}
+
+/// A table that fits the width: texts wrap at spaces; where that is not enough, columns that find
+/// no room follow below, beside the names again. Words and numbers are never broken.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the rows are made for it alone"
+)]
+fn laid_out(columns: &[(Kind, &str)], rows: Vec<Vec<Cell>>, style: Style) -> String {
+    let texts: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| row.iter().map(told).collect())
+        .collect();
+    let widths = Widths::of(columns, &texts, style);
+    if let Some((names, end)) = widths.fold(columns) {
+        let part = |from: usize, to: usize| {
+            let pick = |row: &Vec<Cell>| {
+                let rest = row.iter().take(to).skip(from);
+                row.iter().take(names).chain(rest).cloned().collect()
+            };
+            let columns = [&columns[..names], &columns[from..to]].concat();
+            laid_out(&columns, rows.iter().map(pick).collect(), style)
+        };
+        return part(names, end) + "\n" + &part(end, columns.len());
+    }
+    let widths = widths.chosen();
     let mut grid = Grid::new();
     // The caller knows where the text goes; the table must not ask stdout itself.
     grid.force_no_tty();
@@ -108,27 +211,16 @@ fn grid(table: &Table, style: Style) -> String {
         grid.enforce_styling();
     }
     grid.set_content_arrangement(ContentArrangement::Disabled);
-    let title_head = (!table.title_head.is_empty()).then(|| Kind::Name.column(table.title_head));
-    let columns: Vec<_> = title_head.iter().chain(&table.columns).collect();
-    grid.set_header(
-        columns
-            .iter()
-            .map(|one| Drawn::new(one.head).add_attribute(Attribute::Bold)),
-    );
-    for body in &table.bodies {
-        for row in 0..body.rows.len() {
-            let title = body.title.iter().map(|title| {
-                if row == 0 {
-                    drawn(title, style)
-                } else {
-                    Drawn::new("")
-                }
-            });
-            grid.add_row(title.chain(entries(table, body, row, style)));
-        }
+    let wrapped = |column: usize, text: &str| wrap(text, widths[column]);
+    grid.set_header(columns.iter().enumerate().map(|(column, (_, head))| {
+        Drawn::new(wrapped(column, head)).add_attribute(Attribute::Bold)
+    }));
+    for (row, texts) in rows.iter().zip(&texts) {
+        let cells = row.iter().zip(texts).enumerate();
+        grid.add_row(cells.map(|(column, (cell, text))| drawn(cell, wrapped(column, text), style)));
     }
-    for (drawn, column) in grid.column_iter_mut().zip(columns) {
-        if column.kind == Kind::Number {
+    for (drawn, (kind, _)) in grid.column_iter_mut().zip(columns) {
+        if *kind == Kind::Number {
             drawn.set_cell_alignment(CellAlignment::Right);
         }
     }
@@ -137,21 +229,15 @@ fn grid(table: &Table, style: Style) -> String {
         .collect()
 }
 
-fn entries(table: &Table, body: &Body, row: usize, style: Style) -> Vec<Drawn> {
-    let cells = body.rows[row].iter().enumerate();
-    let blank = Cell::default();
-    let shown = cells.map(|(column, cell)| {
-        let is_repeated = table.repeats(body, row, column);
-        drawn(if is_repeated { &blank } else { cell }, style)
-    });
-    shown.collect()
-}
-
-fn drawn(cell: &Cell, style: Style) -> Drawn {
-    let text = match cell.note.as_str() {
+/// An entry in words.
+fn told(cell: &Cell) -> String {
+    match cell.note.as_str() {
         "" => clean(&cell.text),
         note => format!("{} ({})", clean(&cell.text), clean(note)),
-    };
+    }
+}
+
+fn drawn(cell: &Cell, text: String, style: Style) -> Drawn {
     let drawn = Drawn::new(text);
     match cell.mark {
         Some(_) if style == Style::Plain => drawn,
@@ -161,5 +247,69 @@ fn drawn(cell: &Cell, style: Style) -> Drawn {
         Some(Mark::Good | Mark::Holds) => drawn.fg(Color::Green),
         Some(Mark::Unknown) => drawn.fg(Color::Yellow),
         _ => drawn,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use unicode_width::UnicodeWidthStr;
+
+    use super::*;
+
+    /// The lines, without colours and rules, once each of them is found to fit.
+    fn shown(columns: &[(Kind, &str)], row: &[&str], width: usize) -> Vec<String> {
+        let row = row.iter().map(|cell| Cell::from(*cell)).collect();
+        let text = laid_out(columns, vec![row], Style::Terminal(width));
+        let uncoloured = text
+            .split('\u{1b}')
+            .enumerate()
+            .map(|(index, part)| match index {
+                0 => part,
+                _ => part.split_once('m').map_or(part, |(_, rest)| rest),
+            });
+        let text: String = uncoloured.collect();
+        assert!(text.lines().all(|line| line.width() <= width), "{text}");
+        let lines = text.lines().filter(|line| !line.contains(['─', '═']));
+        lines.map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn texts_wrap_between_words() {
+        let columns = [(Kind::Word, "what"), (Kind::Message, "found")];
+        let row = ["disk", "12 GB free at /a/rather/long/path; make room"];
+        let lines = shown(&columns, &row, 40);
+        assert!(lines.len() > 2);
+        assert!(
+            lines
+                .iter()
+                .any(|line| line.contains("/a/rather/long/path;")),
+            "{lines:?}"
+        );
+    }
+
+    #[test]
+    fn columns_without_room_follow_below_with_the_names_again() {
+        let columns = [
+            (Kind::Name, "variant"),
+            (Kind::Number, "samples/s"),
+            (Kind::Number, "allocated"),
+            (Kind::Number, "reserved"),
+        ];
+        let row = ["fp32 bs8", "1234 a", "512.0 MiB", "1.500 GiB"];
+        let lines = shown(&columns, &row, 34);
+        let with = |word: &str| lines.iter().filter(|line| line.contains(word)).count();
+        assert_eq!(
+            (with("fp32 bs8"), with("512.0 MiB"), with("1.500 GiB")),
+            (2, 1, 1),
+            "{lines:?}"
+        );
+    }
+
+    #[test]
+    fn a_word_that_is_wider_than_all_is_not_broken() {
+        let word = "x".repeat(60);
+        let rows = vec![vec![Cell::from("a"), Cell::from(word.as_str())]];
+        let columns = [(Kind::Name, "name"), (Kind::Word, "digest")];
+        assert!(laid_out(&columns, rows, Style::Terminal(40)).contains(&word));
     }
 }

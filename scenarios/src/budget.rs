@@ -1,6 +1,6 @@
 //! Limits on the GPU's memory.
 
-use protocol::{CudaFacts, Device, RunFile};
+use protocol::{CudaFacts, Device, Memory, RunFile};
 
 use libtorch::cuda;
 
@@ -38,7 +38,7 @@ impl Budget {
         let left = match self.gpu_bytes {
             None => u64::MAX,
             Some(gpu) => {
-                let outside = outside(meter)?;
+                let outside = outside(&meter.read()?);
                 let left = gpu.checked_sub(outside).filter(|left| *left > 0);
                 left.ok_or(Error::GpuMemory {
                     limit_bytes: gpu,
@@ -65,8 +65,8 @@ impl Budget {
         let Some(gpu) = self.gpu_bytes else {
             return Ok(());
         };
-        let reserved = meter.read()?.reserved_bytes.unwrap_or(0);
-        let held_bytes = outside(meter)? + reserved;
+        let memory = meter.read()?;
+        let held_bytes = outside(&memory) + memory.reserved_bytes.unwrap_or(0);
         if held_bytes <= gpu {
             return Ok(());
         }
@@ -78,9 +78,8 @@ impl Budget {
 }
 
 /// Bytes of the GPU that the process holds outside the allocator. Without NVML others' count too.
-fn outside(meter: &MemoryMeter) -> Result<u64, Error> {
-    let memory = meter.read()?;
+fn outside(memory: &Memory) -> u64 {
     let held = memory.reserved_bytes.unwrap_or(0) + memory.device_used_before_bytes.unwrap_or(0);
     let used = memory.device_used_bytes.unwrap_or(0);
-    Ok(used.saturating_sub(held))
+    used.saturating_sub(held)
 }

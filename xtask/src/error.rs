@@ -5,13 +5,15 @@ use std::{error::Error as StdError, io, path::PathBuf};
 use bench_suite::{executors::ExecutorError, suite::SuiteError};
 use reports::format::plural;
 
+use crate::commands::bench;
+
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(
-        "no Torchgauge project at {here} or above it; run from a checkout, whose root has \
-         `scenarios/` and `images/`"
+        "no checkout of Torchgauge at {here} or above it; `cargo xtask test` needs one, whose root \
+         has `scenarios/` and `images/`"
     )]
     NoWorkspace { here: PathBuf },
     #[error("cannot start {what}: {source}")]
@@ -121,22 +123,36 @@ pub(crate) enum Error {
         image: String,
         device: protocol::Device,
     },
-    #[error("{failed} of {planned} runs failed; the report says why each did")]
+    #[error("{failed} of {} failed; the report says why",
+        plural(*planned, "run", "runs"))]
     RunsFailed { failed: usize, planned: usize },
     #[error(
-        "{remaining} runs are still to do; go on with: cargo xtask bench --resume {}",
-        folder.display()
+        "{} still to do; go on with: {}",
+        plural(*remaining, "run is", "runs are"), bench::resume::command(folder)
     )]
     Unfinished { remaining: usize, folder: PathBuf },
+    #[error(
+        "{option} {now} contradicts the session, which was begun with {then}; leave {option} out, \
+         or begin a new session"
+    )]
+    ResumeDiffers {
+        option: &'static str,
+        then: String,
+        now: String,
+    },
+    #[error(
+        "{} of the records cannot be read; --repair writes the records anew without",
+        plural(*lines, "line", "lines")
+    )]
+    SessionDamaged { lines: usize },
     #[error("claims: {refuted} refuted, {undecided} inconclusive")]
     Claims { refuted: usize, undecided: usize },
     #[error("the gate failed: {}", plural(*failing, "metric", "metrics"))]
     Gate { failing: usize },
-    #[error(
-        "the gate says no: {regressed} made regressed by the last run, {stopped} without a new result for \
-         longer than usual"
-    )]
-    TrendGate { regressed: usize, stopped: usize },
+    #[error("the gate failed: {}\n  {}", plural(.0.len(), "failure", "failures"), .0.join("\n  "))]
+    TrendGate(Vec<String>),
+    #[error("the output cannot be written: {source}")]
+    Output { source: io::Error },
     #[error("{message}")]
     NothingToFollow { message: String },
     #[error("{message}")]
@@ -151,7 +167,8 @@ pub(crate) enum Error {
     },
     #[error("locking again would change something; to take it: cargo xtask images lock {images}")]
     NewerResolution { images: String },
-    #[error("{kept} images could not be removed; end the containers that use them, and run again")]
+    #[error("{} not be removed; end the containers that use them, and run again",
+        plural(*kept, "image could", "images could"))]
     NotPruned { kept: usize },
     #[error(
         "no image is called `{name}`, in `images/` or in the engine; `cargo xtask images list` \

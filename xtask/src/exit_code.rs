@@ -25,10 +25,11 @@ impl Error {
     fn code(&self) -> Code {
         match self {
             Self::Gate { .. }
-            | Self::TrendGate { .. }
+            | Self::TrendGate(_)
             | Self::Claims { .. }
             | Self::TestsFailed { .. }
             | Self::HistoryDamaged(_)
+            | Self::SessionDamaged { .. }
             | Self::NotReproducible { .. }
             | Self::NothingFits { .. }
             | Self::NewerResolution { .. } => Code::GateSaysNo,
@@ -42,6 +43,7 @@ impl Error {
             | Self::Report(ReportError::Nothing) => Code::BadUsage,
             Self::Start { .. }
             | Self::Json { .. }
+            | Self::Output { .. }
             | Self::Junit(_)
             | Self::Write { .. }
             | Self::Report(_)
@@ -74,7 +76,7 @@ fn of_session(error: &bench_suite::session::SessionError) -> Code {
     use bench_suite::session::SessionError as E;
     match error {
         E::Folder(error) => of_folder(error),
-        E::Io { .. } | E::Busy(_) => Code::Trouble,
+        E::Io { .. } | E::Busy(_) | E::DiskFull(_) => Code::Trouble,
         _ => Code::BadUsage,
     }
 }
@@ -120,6 +122,7 @@ fn is_configuration(error: &images::Error) -> bool {
             | E::BadBase { .. }
             | E::GlibcTooOld { .. }
             | E::MissingLibraries { .. }
+            | E::BaseChangesRuns { .. }
             | E::NoHome
     )
 }

@@ -37,10 +37,17 @@ async fn main() -> ExitCode {
         Command::Overhead(args) => commands::overhead::run(args, &printer).await,
         Command::Report(args) => commands::report::run(args, &printer),
         Command::Scenarios(command) => commands::scenarios::run(command, &printer),
+        Command::Session(command) => commands::session::run(command, &printer),
         Command::Trend(args) => commands::trend::run(args, &printer),
+        Command::Completions { shell } => {
+            commands::shell::completions(*shell, &printer);
+            Ok(())
+        }
+        Command::Man { folder } => commands::shell::man(folder, &printer),
         Command::Test(args) => commands::test::run(args, &printer).await,
     };
-    match ended {
+    // A gate's answer comes before where it could not be written.
+    match ended.and_then(|()| printer.finish()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let error = error.with_what_engines_know().await;

@@ -1,16 +1,27 @@
 //! The one place that writes to the terminal.
 
-use std::io::{self, IsTerminal, Write};
+use std::{
+    borrow::Cow,
+    io::{self, IsTerminal, Write},
+    sync::{Arc, OnceLock},
+};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use record::printable;
+use reports::text::Style;
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    workspace::{is_run_by_cargo, program},
+};
 
 /// Owns standard output (results), standard error (what goes on) and the progress bars.
 #[derive(Debug, Clone)]
 pub(crate) struct Printer {
     bars: MultiProgress,
     live: bool,
+    /// Why a result could not be written.
+    failed: Arc<OnceLock<io::Error>>,
 }
 
 impl Printer {
@@ -18,6 +29,7 @@ impl Printer {
         Self {
             bars: MultiProgress::new(),
             live: io::stderr().is_terminal(),
+            failed: Arc::default(),
         }
     }
 
@@ -26,26 +38,55 @@ impl Printer {
         self.live
     }
 
-    /// A result, on standard output. A reader that went away ends it in silence.
+    /// A result, on standard output.
     pub(crate) fn line(&self, text: &str) {
-        self.bars.suspend(|| {
-            let _ = writeln!(io::stdout().lock(), "{text}");
-        });
+        self.raw(&format!("{text}\n"));
     }
 
-    /// A result as it is, on standard output.
+    /// Lines of results, on standard output.
     pub(crate) fn raw(&self, text: &str) {
-        self.bars.suspend(|| {
-            let mut out = io::stdout().lock();
-            let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-        });
+        self.write(&shown(text));
+    }
+
+    /// What is to act on who reads it, on standard output: workflow commands, scripts for a shell.
+    pub(crate) fn verbatim(&self, text: &str) {
+        self.write(text);
+    }
+
+    /// Whether all results are written.
+    pub(crate) fn finish(&self) -> Result<()> {
+        match self.failed.get() {
+            Some(error) => Err(Error::Output {
+                source: io::Error::new(error.kind(), error.to_string()),
+            }),
+            None => Ok(()),
+        }
     }
 
     /// A result for programs, on standard output.
     pub(crate) fn json<T: serde::Serialize>(&self, value: &T) -> Result<()> {
         let text = serde_json::to_string_pretty(value).map_err(|source| Error::Json { source })?;
-        self.line(&text);
+        self.json_text(&text);
         Ok(())
+    }
+
+    /// The same, where it is text already.
+    pub(crate) fn json_text(&self, text: &str) {
+        self.write(&format!("{}\n", inert_json(text).trim_end()));
+    }
+
+    /// A reader that went away ends it in silence; whatever else goes wrong, such as a full disk,
+    /// [`Self::finish`] says.
+    fn write(&self, text: &str) {
+        let written = self.bars.suspend(|| {
+            let mut out = io::stdout().lock();
+            out.write_all(text.as_bytes()).and_then(|()| out.flush())
+        });
+        if let Err(error) = written
+            && error.kind() != io::ErrorKind::BrokenPipe
+        {
+            let _ = self.failed.set(error);
+        }
     }
 
     /// Why the command ends as it does, on standard error.
@@ -56,7 +97,7 @@ impl Printer {
     /// What goes on, on standard error.
     pub(crate) fn note(&self, text: &str) {
         self.bars.suspend(|| {
-            let _ = writeln!(io::stderr().lock(), "{text}");
+            let _ = writeln!(io::stderr().lock(), "{}", shown(text));
         });
     }
 
@@ -76,9 +117,21 @@ impl Printer {
         self.add(bar, label)
     }
 
+    /// A bar over crates that are compiled; hidden where nobody watches.
+    pub(crate) fn crates_bar(&self, label: &str, total: u64) -> ProgressBar {
+        let bar = ProgressBar::new(total).with_style(style(
+            "{spinner} {pos} of {len} crates, {elapsed}  {wide_msg}",
+        ));
+        self.ticking(bar, label)
+    }
+
     /// A spinner with the time it has turned; hidden where nobody watches.
     pub(crate) fn spinner(&self, label: &str) -> ProgressBar {
         let bar = ProgressBar::new_spinner().with_style(style("{spinner} {msg}  {elapsed}"));
+        self.ticking(bar, label)
+    }
+
+    fn ticking(&self, bar: ProgressBar, label: &str) -> ProgressBar {
         let bar = self.add(bar, label);
         if self.live {
             bar.enable_steady_tick(std::time::Duration::from_millis(120));
@@ -89,7 +142,7 @@ impl Printer {
     /// A bar over counted things; hidden where nobody watches.
     pub(crate) fn count_bar(&self, label: &str, total: u64) -> ProgressBar {
         let bar = ProgressBar::new(total).with_style(style(
-            "{pos:>4} of {len}  {bar:24}  {elapsed} gone, {eta} to go  {wide_msg}",
+            "{pos:>4} of {len}  {bar:24}  {elapsed} elapsed, ETA {eta}  {wide_msg}",
         ));
         self.add(bar, label)
     }
@@ -101,11 +154,94 @@ impl Printer {
             bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
             bar
         };
-        bar.set_message(label.to_owned());
+        bar.set_message(printable(label).into_owned());
         bar
     }
 }
 
+/// How tables are written to standard output.
+pub(crate) fn table_style() -> Style {
+    let stdout = io::stdout();
+    if !stdout.is_terminal() {
+        return Style::Plain;
+    }
+    let size = rustix::termios::tcgetwinsize(stdout);
+    let columns = size.map_or(0, |size| usize::from(size.ws_col));
+    Style::Terminal(if columns == 0 { 80 } else { columns })
+}
+
+/// A text fit for a terminal and for the log of a CI job: whatever it quotes does nothing there.
+/// Colours stay, and commands are called what the user called this one.
+fn shown(text: &str) -> Cow<'_, str> {
+    let text = if is_run_by_cargo() {
+        Cow::Borrowed(text)
+    } else {
+        Cow::Owned(text.replace("cargo xtask", program()))
+    };
+    let mut parts = text.split("\u{1b}[");
+    let first = printable(parts.next().unwrap_or_default()).into_owned();
+    let rest = parts.map(|part| {
+        let end = part.find(|c: char| !c.is_ascii_digit() && c != ';');
+        match end {
+            Some(end) if part[end..].starts_with('m') => {
+                format!("\u{1b}[{}{}", &part[..=end], printable(&part[end + 1..]))
+            }
+            _ => printable(&format!("\u{1b}[{part}")).into_owned(),
+        }
+    });
+    Cow::Owned(first + &rest.collect::<String>())
+}
+
+/// JSON of the same value in which nothing acts on a terminal or on CI.
+fn inert_json(text: &str) -> Cow<'_, str> {
+    if printable(text) == text {
+        return Cow::Borrowed(text);
+    }
+    let escaped = |c: char| match printable(c.encode_utf8(&mut [0; 4])) {
+        Cow::Owned(_) => {
+            let units = c.encode_utf16(&mut [0; 2]).to_vec();
+            units
+                .iter()
+                .fold(String::new(), |text, unit| text + &format!("\\u{unit:04x}"))
+        }
+        Cow::Borrowed(same) => same.to_owned(),
+    };
+    let text: String = text.chars().map(escaped).collect();
+    // What CI reads as a command anywhere in a line; in JSON it stands in a string.
+    Cow::Owned(text.replace("##", "#\\u0023"))
+}
+
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_quoted_does_nothing() {
+        let check = |text: &str, expect: &str| assert_eq!(shown(text), expect);
+        check(
+            "\u{1b}[1;31merror\u{1b}[0m: x",
+            "\u{1b}[1;31merror\u{1b}[0m: x",
+        );
+        check("\u{1b}]0;title\u{7}", "\\u{1b}]0;title\\u{7}");
+        check("\u{1b}[2Ja", "\\u{1b}[2Ja");
+        check("a\n::error::b", "a\n\\::error::b");
+        check("x \u{202e}y", "x \\u{202e}y");
+        check("at::Tensor → é", "at::Tensor → é");
+    }
+
+    #[test]
+    fn json_is_the_same_value_and_does_nothing() {
+        let value = serde_json::json!({"a": "\u{1b}[2J \u{7f}\u{202e} ##[error] ::error", "b": 1});
+        let text = serde_json::to_string_pretty(&value).unwrap();
+        let inert = inert_json(&text);
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&inert).unwrap(),
+            value
+        );
+        assert_eq!(printable(&inert), inert);
+    }
 }

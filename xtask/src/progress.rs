@@ -15,14 +15,14 @@ const PACE: Duration = Duration::from_secs(20);
 impl Progress for Printer {
     fn start(&self, action: Action, object: &str, total: Option<u64>) -> Box<dyn Meter> {
         let label = format!("{action} {object}");
-        let bar = if action.counts_bytes() {
-            self.bytes_bar(&label, total)
-        } else {
-            self.spinner(&label)
+        let bar = match (action.counts_bytes(), total) {
+            (true, total) => self.bytes_bar(&label, total),
+            (false, Some(total)) => self.crates_bar(&label, total),
+            (false, None) => self.spinner(&label),
         };
         let lines = (!self.is_live()).then(|| Lines {
             printer: self.clone(),
-            bytes: action.counts_bytes(),
+            counts_bytes: action.counts_bytes(),
             begun: Instant::now(),
             last: None,
             total,
@@ -44,7 +44,7 @@ struct Step {
 
 struct Lines {
     printer: Printer,
-    bytes: bool,
+    counts_bytes: bool,
     begun: Instant,
     last: Option<Instant>,
     total: Option<u64>,
@@ -57,20 +57,25 @@ impl Lines {
             None => now.duration_since(self.begun) >= PATIENCE,
             Some(last) => now.duration_since(last) >= PACE,
         };
-        if !due {
-            return;
+        if due {
+            self.last = Some(now);
+            let elapsed = now.duration_since(self.begun);
+            let extent = extent(self.counts_bytes, done, self.total);
+            let text = format!("{label}: {extent}, {:.0} s", elapsed.as_secs_f64());
+            self.printer.note(&text);
         }
-        self.last = Some(now);
-        let text = match (self.bytes, self.total) {
-            (true, Some(total)) => {
-                format!("{label}: {} of {} MB", done / 1_000_000, total / 1_000_000)
-            }
-            (true, None) => format!("{label}: {} MB", done / 1_000_000),
-            (false, Some(total)) => format!("{label}: {done} of {total}"),
-            (false, None) => format!("{label}: {done}"),
-        };
-        self.printer.note(&text);
     }
+}
+
+/// `120 of 545 MB`, `13 of 74 crates`.
+fn extent(counts_bytes: bool, done: u64, total: Option<u64>) -> String {
+    let (size, unit) = if counts_bytes {
+        (1_000_000, "MB")
+    } else {
+        (1, "crates")
+    };
+    let of = total.map_or_else(String::new, |total| format!(" of {}", total / size));
+    format!("{}{of} {unit}", done / size)
 }
 
 impl Meter for Step {
@@ -89,7 +94,8 @@ impl Meter for Step {
     }
 
     fn message(&mut self, text: &str) {
-        self.bar.set_message(format!("{} {text}", self.label));
+        let text = format!("{} {text}", self.label);
+        self.bar.set_message(record::printable(&text).into_owned());
     }
 }
 
@@ -105,5 +111,18 @@ impl Drop for Step {
                 begun.elapsed().as_secs_f64()
             ));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_line_has_its_unit_and_its_total() {
+        let check = |bytes, done, total, expect: &str| {
+            assert_eq!(super::extent(bytes, done, total), expect);
+        };
+        check(true, 120_400_000, Some(545_000_000), "120 of 545 MB");
+        check(true, 120_400_000, None, "120 MB");
+        check(false, 13, Some(74), "13 of 74 crates");
     }
 }

@@ -37,7 +37,7 @@ impl Home {
 }
 
 fn xtask(folder: &Path, words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_xtask"))
+    Command::new(env!("CARGO_BIN_EXE_torchgauge"))
         .args(words)
         .current_dir(folder)
         .env_remove("TORCHGAUGE_HISTORY")
@@ -126,7 +126,8 @@ fn a_series_that_is_none_is_refused_and_an_empty_one_has_no_changes() {
             "change_points",
         );
         let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        assert_eq!(found, serde_json::json!({"change_points": []}));
+        let expect = serde_json::json!({"change_points": [], "too_short": true});
+        assert_eq!(found, expect);
     }
     check(
         &["trend", "--input", "/no/such/file.csv"],
@@ -243,7 +244,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
     let import = ["history", "--db", db, "import", "x", &file];
     check(&import, 0, "5000 points");
     for format in ["csv", "jsonl"] {
-        let mut export = Command::new(env!("CARGO_BIN_EXE_xtask"))
+        let mut export = Command::new(env!("CARGO_BIN_EXE_torchgauge"))
             .args(["history", "--db", db, "export", "--format", format])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -254,6 +255,94 @@ fn a_reader_that_has_seen_enough_is_no_error() {
         let told = String::from_utf8_lossy(&output.stderr);
         assert_eq!((output.status.code(), &*told), (Some(0), ""), "{format}");
     }
+}
+
+#[test]
+fn an_imported_series_has_a_threshold_and_can_be_removed() {
+    let home = Home::new();
+    let db = home.path("history.sqlite");
+    let db = db.to_str().expect("text");
+    let millis: String = series(60, 59)
+        .lines()
+        .map(|line| match line.split_once(',') {
+            Some((time, rest)) if time != "timestamp" => format!("{time}000,{rest}\n"),
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    let file = home.file("series.csv", &millis);
+    let import = ["history", "--db", db, "import", "speed", &file];
+    check(&import, 0, "timestamps read as milliseconds");
+    let gate = ["trend", "--db", db, "--gate", "--stale-after", "100000"];
+    check(&gate, 1, "regressed by -");
+    let lenient = [&import[..], &["--threshold", "0.5"]].concat();
+    check(&lenient, 0, "60 known");
+    check(&gate, 0, "regressed within the noise threshold, new");
+    let wrong = [&import[..], &["--threshold", "2"]].concat();
+    check(&wrong, 2, "expected a number from 0 to below 1");
+    let remove = ["history", "--db", db, "remove", "--imported", "speed"];
+    check(&remove, 0, "60 points removed");
+    check(&remove, 2, "no imported series speed");
+    check(&["history", "--db", db, "remove"], 2, "--imported");
+}
+
+/// What cannot be written is no success.
+#[test]
+fn a_full_output_device_is_an_error() {
+    let home = Home::new();
+    let file = home.file("series.csv", &series(60, 59));
+    for format in ["text", "json", "markdown"] {
+        let full = fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .expect("the device");
+        let output = Command::new(env!("CARGO_BIN_EXE_torchgauge"))
+            .args(["trend", "--input", &file, "--format", format])
+            .stdout(full)
+            .output()
+            .expect("xtask runs");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(4), "{format}: {told}");
+        assert!(told.contains("the output cannot be written"), "{told}");
+    }
+}
+
+#[test]
+fn a_trend_is_written_for_pipelines() {
+    let home = Home::new();
+    let fell = home.file("fell.csv", &series(60, 59));
+    let [junit, summary] = ["junit.xml", "summary.md"].map(|name| home.path(name));
+    let output = check(
+        &[
+            "trend",
+            "--input",
+            &fell,
+            "--gate",
+            "--annotations",
+            "--junit",
+            junit.to_str().expect("text"),
+            "--summary",
+            summary.to_str().expect("text"),
+        ],
+        1,
+        "last good r58, first bad r59",
+    );
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains("::error title="), "{told}");
+    for file in [junit, summary] {
+        let text = fs::read_to_string(file).expect("a file");
+        assert!(text.contains("last good r58, first bad r59"), "{text}");
+    }
+    let short = home.file("short.csv", &series(9, 5));
+    check(
+        &["trend", "--input", &short],
+        0,
+        "too short to judge: 9 of 10 points",
+    );
+    check(
+        &["trend", "--input", &short, "--gate"],
+        2,
+        "has 9 of 10 points",
+    );
 }
 
 /// A change fails the gate of the run that brought it to light, and no later one.
@@ -358,8 +447,8 @@ fn a_dry_run_says_what_would_run_and_writes_nothing() {
 }
 
 #[test]
-fn the_committed_suites_are_sound() {
-    check(&["scenarios", "check"], 0, "smoke: sound");
+fn the_committed_suites_are_valid() {
+    check(&["scenarios", "check"], 0, "smoke: valid");
     check(&["scenarios", "list"], 0, "smoke");
     check(
         &["scenarios", "show", "smoke", "--device", "cpu"],
@@ -406,4 +495,146 @@ fn usage_errors_have_their_own_exit_code() {
     );
     check(&["report", "/no/such/session"], 2, "/no/such/session");
     check(&["--help"], 0, "Exit codes");
+}
+
+/// The program as it is installed: no cargo beside it, no checkout above it.
+fn installed(home: &Home, words: &[&str]) -> (Option<i32>, String) {
+    fs::create_dir_all(home.path("empty")).expect("a folder");
+    let output = Command::new(env!("CARGO_BIN_EXE_torchgauge"))
+        .args(words)
+        .current_dir(home.path("empty"))
+        .env_remove("CARGO")
+        .env_remove("TORCHGAUGE_HISTORY")
+        .env("XDG_CACHE_HOME", home.path("cache"))
+        .output()
+        .expect("torchgauge runs");
+    let told = [output.stdout, output.stderr].concat();
+    (
+        output.status.code(),
+        String::from_utf8_lossy(&told).into_owned(),
+    )
+}
+
+#[test]
+fn an_installed_program_has_its_suites_and_images_with_it() {
+    let home = Home::new();
+    let check = |words: &[&str], expected: &str| {
+        let (code, told) = installed(&home, words);
+        assert_eq!(code, Some(0), "{words:?}: {told}");
+        assert!(told.contains(expected), "{words:?}: {told}");
+        assert!(!told.contains("cargo xtask"), "{words:?}: {told}");
+    };
+    check(&["--help"], "Usage: torchgauge <COMMAND>");
+    check(&["scenarios", "list"], "smoke");
+    check(
+        &["scenarios", "show", "smoke", "--device", "cpu"],
+        "resnet-tiny",
+    );
+    let bench = [
+        "bench",
+        "--device",
+        "cpu",
+        "--engine=mock:fast",
+        "--dry-run",
+    ];
+    check(&bench, "nothing was started");
+    let own = home.file(
+        "own.yaml",
+        "version: 1\ndescription: d\nscenarios:\n  - {name: tiny, model: vit-tiny, axes: {batch: 2}}\n",
+    );
+    check(&[&bench[..], &["--suite", &own]].concat(), "1 cell in");
+    let left = fs::read_dir(home.path("empty"))
+        .expect("the folder")
+        .count();
+    assert_eq!(left, 0, "something was written where it ran");
+    let (code, told) = installed(&home, &["test"]);
+    assert_eq!(code, Some(2), "{told}");
+    assert!(told.contains("no checkout of Torchgauge"), "{told}");
+}
+
+#[test]
+fn shells_and_man_know_every_command() {
+    let home = Home::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let output = check(&["completions", shell], 0, "torchgauge");
+        let script = String::from_utf8_lossy(&output.stdout);
+        for word in ["bench", "until-decided", "doctor"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+    let man = home.path("man1");
+    check(&["man", man.to_str().expect("text")], 0, "manual pages");
+    for page in [
+        "torchgauge.1",
+        "torchgauge-bench.1",
+        "torchgauge-images-build.1",
+    ] {
+        let text = fs::read_to_string(man.join(page)).expect(page);
+        assert!(text.contains(".SH"), "{page}");
+    }
+}
+
+#[test]
+fn the_version_names_the_revision() {
+    let output = check(&["--version"], 0, "torchgauge 0.");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let revision = text
+        .split_once('(')
+        .and_then(|(_, rest)| rest.trim().strip_suffix(')'));
+    let revision = revision.expect(&text);
+    assert!(!revision.is_empty() && !revision.contains(' '), "{text}");
+}
+
+#[test]
+fn a_description_does_nothing_to_a_terminal_or_to_ci() {
+    let home = Home::new();
+    let file = home.file(
+        "suite.yaml",
+        "version: 1\ndescription: \"x\\e]0;mine\\a\\n::error::y\\u202ez\"\nscenarios:\n  - {name: tiny, \
+         model: vit-tiny, axes: {batch: 2}}\n",
+    );
+    let output = check(
+        &["scenarios", "show", &file, "--device", "cpu"],
+        0,
+        "\\u{1b}]0;mine",
+    );
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        !text.contains('\u{1b}') && !text.contains('\u{202e}'),
+        "{text}"
+    );
+    assert!(
+        !text.lines().any(|line| line.trim_start().starts_with("::")),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_search_is_told_before_it_is_made() {
+    let words = [
+        "fit",
+        "smoke",
+        "--memory",
+        "1GiB",
+        "--device",
+        "cpu",
+        "--dry-run",
+    ];
+    check(&words, 0, "within 1.0 GiB on cpu; nothing was started");
+}
+
+#[test]
+fn tables_in_a_log_fit_a_hundred_columns() {
+    for words in [
+        &["doctor"] as &[&str],
+        &["scenarios", "list"],
+        &["scenarios", "show", "smoke", "--device", "cpu"],
+        &["bench", "--device", "cpu", "--dry-run"],
+    ] {
+        let output = check(words, 0, "");
+        let text = String::from_utf8_lossy(&output.stdout);
+        let mut rows = text.lines().filter(|line| line.starts_with(' '));
+        let wide = rows.find(|line| line.chars().count() > 100);
+        assert_eq!(wide, None, "{words:?}: {text}");
+    }
 }

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use history::{Aggregate, History, ImportedSeries, SeriesFilter};
+use history::{Aggregate, History, ImportedSeries, PointFilter, SeriesFilter};
 use judge::{
     compare::{Direction, Kind},
     trend::Point,
@@ -53,7 +53,7 @@ fn main() -> Outcome<ExitCode> {
             for aggregate in [Aggregate::Session, Aggregate::Run] {
                 let read = || -> Outcome<Duration> {
                     let began = Instant::now();
-                    history.points(&info.key, None, aggregate)?;
+                    history.points(&info.key, &PointFilter::default(), aggregate)?;
                     Ok(began.elapsed())
                 };
                 // The middle of three, so that one hiccup of a busy machine does not count.
@@ -114,6 +114,7 @@ fn from_imports(_: &Path, history: &History) -> Outcome<Duration> {
             unit: "ops/s".into(),
             direction: Direction::HigherIsBetter,
             kind: Kind::TimeLike,
+            threshold: None,
         };
         history.import(&series, &points, false)?;
     }

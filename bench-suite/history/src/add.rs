@@ -1,6 +1,9 @@
 //! Adding a session.
 
-use std::path::PathBuf;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
 
 use record::{Labels, Records, Session, SessionFolder};
 use rusqlite::{Connection, OptionalExtension};
@@ -9,10 +12,10 @@ use crate::{
     History, HistoryError, SeriesKey,
     cell_metadata::CellMetadata,
     error::Fault,
-    key::driver,
     runs::{Run, same, seconds, values},
     sessions::check_name,
-    sql::cell_id,
+    sql::{Json, cell_id},
+    track,
 };
 
 /// What adding a session did.
@@ -28,15 +31,20 @@ pub struct Added {
     pub failed: usize,
     /// Points that were added.
     pub points: usize,
-    /// The last line of the records was torn and left out: the writer was cut off, or writes still.
-    pub torn: bool,
+    /// What of the records was left out, a sentence each.
+    pub left_out: Vec<String>,
     /// Whether the history stood like this before, down to the labels.
     pub unchanged: bool,
     /// The labels that the session has now.
     pub labels: Labels,
+    /// Images that are followed under their own names, since two or more would be of one track.
+    pub side_by_side: Vec<String>,
 }
 
 impl History {
+    /// The image of a track in [`Labels::tracks`] that is given to the session's only image.
+    pub const ONLY_IMAGE: &str = "*";
+
     /// Adds a session, or the runs by which it has grown since. Adding it again changes nothing.
     /// Labels are kept in the session's folder as well.
     ///
@@ -44,6 +52,7 @@ impl History {
     /// the history is as it was before.
     pub fn add(&self, folder: &SessionFolder, labels: &Labels) -> Result<Added, HistoryError> {
         let source = Source::read(folder)?;
+        let labels = &source.with_images(labels)?;
         let added = self.write("add a session", |connection| {
             source.add_to(connection, labels)
         })?;
@@ -103,6 +112,40 @@ impl Source {
         Ok(())
     }
 
+    /// The images that the session is of, those whose runs are still to come too.
+    fn images(&self) -> BTreeSet<&str> {
+        let planned = self.session.cells.iter().map(|cell| &cell.image);
+        let told = self.session.images.iter().map(|image| &image.name);
+        let ran = self.records.records.iter().map(|record| &record.image);
+        planned.chain(told).chain(ran).map(String::as_str).collect()
+    }
+
+    /// The labels with the names of the images that tracks are for.
+    fn with_images(&self, labels: &Labels) -> Result<Labels, HistoryError> {
+        let images = self.images();
+        let mut tracks = BTreeMap::new();
+        for (image, track) in &labels.tracks {
+            check_name("track", track)?;
+            let image = match images.first() {
+                Some(only) if image == History::ONLY_IMAGE && images.len() == 1 => only,
+                _ => image.as_str(),
+            };
+            let earlier = tracks.insert(image.to_owned(), track.clone());
+            let taken = tracks.values().filter(|other| *other == track).count() > 1;
+            if !images.contains(image) || earlier.is_some() || taken {
+                return Err(HistoryError::Track {
+                    session: self.session.session.clone(),
+                    track: track.clone(),
+                    images: images.into_iter().map(str::to_owned).collect(),
+                });
+            }
+        }
+        Ok(Labels {
+            tracks,
+            ..labels.clone()
+        })
+    }
+
     /// Keeps the labels in session.json too. That they are in the history is enough where the
     /// folder cannot be written.
     pub(crate) fn keep_labels(&self, labels: &Labels) {
@@ -128,16 +171,24 @@ impl Source {
             runs: 0,
             failed: 0,
             points: 0,
-            torn: self.records.torn_after.is_some(),
+            left_out: self.records.left_out(),
             unchanged: false,
             labels: Labels::default(),
+            side_by_side: Vec::new(),
         };
         let (id, revision) = self.add_session(connection, given, &mut added)?;
+        let tracks = track::tracks(&self.images(), &added.labels.tracks);
+        let own = tracks.iter().filter(|(image, track)| {
+            image == track
+                && !added.labels.tracks.contains_key(*image)
+                && track::role(image) != **track
+        });
+        added.side_by_side = own.map(|(image, _)| image.clone()).collect();
         let mut metadata = CellMetadata::default();
         for record in &self.records.records {
-            let key = SeriesKey::of_cell(&self.session, record);
+            let key = SeriesKey::of_cell(&self.session, record, &tracks[&record.image]);
             let cell = cell_id(connection, &key)?;
-            metadata.hear(cell, &key, &self.session, record);
+            metadata.hear(cell, &self.session, record);
             let run = Run {
                 session: id,
                 cell,
@@ -174,17 +225,19 @@ impl Source {
             let revision = given.revision.clone().or(tool);
             connection.execute(
                 "INSERT INTO sessions (name, started, ended, complete, machine, driver, \
-                 tool_version, revision, branch, folder) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                 tool_version, revision, branch, tracks, folder) \
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     name,
                     seconds(session.started_at),
                     ended,
                     session.complete,
                     &session.machine.name,
-                    driver(&session.machine),
+                    session.machine.driver_version.as_deref().unwrap_or("none"),
                     &session.tool.version,
                     &revision,
                     &given.branch,
+                    Json(&given.tracks),
                     &folder,
                 ),
             )?;
@@ -206,17 +259,29 @@ impl Source {
             )?;
         }
         let labels = one_of(name, &known.labels, &given)?;
+        // Points are in the series of their tracks already.
+        let there = track::tracks(&self.images(), &known.labels.tracks);
+        for (image, track) in track::tracks(&self.images(), &labels.tracks) {
+            same(name, "track", &there[&image], &track)?;
+        }
         // A copy of the folder from before the end does not undo the end.
         connection.execute(
             "UPDATE sessions SET ended = coalesce(?2, ended), complete = max(complete, ?3), \
-             branch = ?4, folder = ?5 WHERE id = ?1 AND (ended, complete, branch, folder) \
-             IS NOT (coalesce(?2, ended), max(complete, ?3), ?4, ?5)",
-            (known.id, ended, session.complete, &labels.branch, &folder),
+             branch = ?4, tracks = ?5, folder = ?6 WHERE id = ?1 AND (ended, complete, branch, \
+             tracks, folder) IS NOT (coalesce(?2, ended), max(complete, ?3), ?4, ?5, ?6)",
+            (
+                known.id,
+                ended,
+                session.complete,
+                &labels.branch,
+                Json(&labels.tracks),
+                &folder,
+            ),
         )?;
         let own = revision.clone().filter(|own| Some(own) != tool.as_ref());
         added.labels = Labels {
-            branch: labels.branch,
             revision: given.revision.or(own),
+            ..labels
         };
         Ok((known.id, revision))
     }
@@ -234,7 +299,8 @@ impl Known {
     fn find(connection: &Connection, name: &str) -> rusqlite::Result<Option<Self>> {
         connection
             .prepare_cached(
-                "SELECT id, started, machine, branch, revision FROM sessions WHERE name = ?",
+                "SELECT id, started, machine, branch, revision, tracks FROM sessions \
+                 WHERE name = ?",
             )?
             .query_row([name], |row| {
                 Ok(Self {
@@ -244,6 +310,7 @@ impl Known {
                     labels: Labels {
                         branch: row.get(3)?,
                         revision: row.get(4)?,
+                        tracks: row.get::<_, Json<_>>(5)?.0,
                     },
                 })
             })
@@ -253,7 +320,7 @@ impl Known {
 
 /// The labels of a session, of which there may be one of each kind.
 fn one_of(session: &str, there: &Labels, here: &Labels) -> Result<Labels, HistoryError> {
-    let one = |what, there: &Option<String>, here: &Option<String>| match (there, here) {
+    let one = |what, there: Option<&String>, here: Option<&String>| match (there, here) {
         (Some(there), Some(here)) if there != here => Err(HistoryError::Labelled {
             session: session.to_owned(),
             what,
@@ -266,8 +333,15 @@ fn one_of(session: &str, there: &Labels, here: &Labels) -> Result<Labels, Histor
         }
         (None, None) => Ok(None),
     };
+    let mut tracks = there.tracks.clone();
+    for (image, track) in &here.tracks {
+        tracks.extend(
+            one("track", there.tracks.get(image), Some(track))?.map(|track| (image.clone(), track)),
+        );
+    }
     Ok(Labels {
-        branch: one("branch", &there.branch, &here.branch)?,
-        revision: one("revision", &there.revision, &here.revision)?,
+        branch: one("branch", there.branch.as_ref(), here.branch.as_ref())?,
+        revision: one("revision", there.revision.as_ref(), here.revision.as_ref())?,
+        tracks,
     })
 }

@@ -144,16 +144,33 @@ pub enum HistoryError {
     Labelled {
         /// The session.
         session: String,
-        /// `branch` or `revision`.
+        /// `branch`, `revision` or `track`.
         what: &'static str,
         /// The label that it has.
         there: String,
         /// The one it was to get.
         here: String,
     },
+    /// A track for an image that the session does not have, or for several.
+    #[error(
+        "track {track} is not that of one image of session {session}, which has {}; name one, as \
+         in `--track IMAGE={track}`",
+        images.join(", ")
+    )]
+    Track {
+        /// The session.
+        session: String,
+        /// The track.
+        track: String,
+        /// The session's images.
+        images: Vec<String>,
+    },
     /// No such session.
     #[error("no session {0} in the history; `history list --sessions` names them")]
     NoSession(String),
+    /// No such imported series.
+    #[error("no imported series {0}; `history list --machine imported` names them")]
+    NoImport(String),
     /// No such baseline.
     #[error("no baseline {0}; `history baseline list` names them")]
     NoBaseline(String),

@@ -12,7 +12,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    Aggregate, History, HistoryError, Point, SeriesFilter, SeriesInfo, location::parent, series,
+    Aggregate, History, HistoryError, Point, PointFilter, SeriesFilter, SeriesInfo,
+    location::parent, series,
 };
 
 /// A file format.
@@ -30,8 +31,8 @@ pub enum Format {
 pub struct Selection {
     /// Of these series.
     pub series: SeriesFilter,
-    /// Of sessions on branches like this.
-    pub branch: Option<String>,
+    /// These of their points.
+    pub points: PointFilter,
     /// Runs, or one median a session.
     pub aggregate: Aggregate,
 }
@@ -58,8 +59,8 @@ impl History {
         let done = self.read("export", |connection| {
             let mut done = Exported::default();
             for info in series::series(connection, &selection.series)? {
-                let branch = selection.branch.as_deref();
-                let points = series::points(connection, &info.key, branch, selection.aggregate)?;
+                let (filter, aggregate) = (&selection.points, selection.aggregate);
+                let points = series::points(connection, &info.key, filter, aggregate)?;
                 let points = points.unwrap_or_default();
                 for point in &points {
                     out.point(&info, point).map_err(failed)?;
@@ -121,14 +122,14 @@ struct Line<'p> {
 }
 
 /// The order in CSV.
-const COLUMNS: [&str; 22] = [
+const COLUMNS: [&str; 28] = [
     "machine",
     "device",
-    "driver",
-    "image",
+    "track",
     "suite",
     "scenario",
     "variant",
+    "method",
     "metric",
     "unit",
     "direction",
@@ -143,6 +144,12 @@ const COLUMNS: [&str; 22] = [
     "revision",
     "value",
     "threshold",
+    "image",
+    "image_id",
+    "libtorch",
+    "driver",
+    "engine",
+    "kernel",
     "gpu",
 ];
 
@@ -175,7 +182,9 @@ impl<W: Write> Out<W> {
         match self {
             Self::Csv(writer) => {
                 let line = serde_json::to_value(&line)?;
-                let fields = COLUMNS.map(|column| field(&line[column]));
+                let attributes = &line["attributes"];
+                let value = |column| line.get(column).unwrap_or(&attributes[column]);
+                let fields = COLUMNS.map(|column| field(value(column)));
                 writer.write_record(fields).map_err(cause)
             }
             Self::JsonLines(out) => {

@@ -7,14 +7,14 @@ use std::{
     path::Path,
 };
 
-use judge::trend::{self, Point};
+use judge::trend::{self, Point, csv::Parsed};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::{
     History, HistoryError, SeriesKey,
     error::Fault,
-    sessions::check_name,
-    sources::{ImportedSeries, imported_points, write_import},
+    sessions::{check_name, drop_unused},
+    sources::{ImportedSeries, forget_import, imported_points, write_import},
     sql::{Measure, cell_id, find_series, revision_id, series_id, word},
 };
 
@@ -56,9 +56,27 @@ impl History {
     }
 }
 
+impl History {
+    /// Takes an imported series out; how many points it had.
+    pub fn remove_import(&self, name: &str) -> Result<usize, HistoryError> {
+        let removed = self.write("remove an imported series", |connection| {
+            let Some((series, _)) = find_series(connection, &SeriesKey::imported(name))? else {
+                return Err(HistoryError::NoImport(name.to_owned()).into());
+            };
+            let points = connection.execute("DELETE FROM points WHERE series_id = ?", [series])?;
+            connection.execute("DELETE FROM series WHERE id = ?", [series])?;
+            drop_unused(connection)?;
+            Ok(points)
+        })?;
+        // Left behind, it belongs to nothing: what counts is that the sources do not name it.
+        forget_import(self.path(), name);
+        Ok(removed)
+    }
+}
+
 /// The points of a CSV file with the columns `timestamp`, `revision` and `value`, in the order of
-/// its lines.
-pub fn read_csv(path: &Path) -> Result<Vec<Point>, HistoryError> {
+/// its lines, and the unit of its timestamps where it is not seconds.
+pub fn read_csv(path: &Path) -> Result<Parsed, HistoryError> {
     let read = || -> io::Result<String> {
         let mut text = String::new();
         File::open(path)?
@@ -95,6 +113,10 @@ pub(crate) fn store(
         kind: series.kind,
     };
     let series_id = series_id(connection, cell_id(connection, &key)?, &measure)?;
+    connection.execute(
+        "UPDATE series SET threshold = ? WHERE id = ?",
+        (series.threshold, series_id),
+    )?;
     connection.execute("DELETE FROM points WHERE series_id = ?", [series_id])?;
     let mut insert =
         connection.prepare_cached("INSERT INTO points VALUES (?, ?, ?, NULL, ?, ?)")?;

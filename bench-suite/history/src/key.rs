@@ -6,24 +6,26 @@ use record::{Machine, Record, Session};
 use serde::{Deserialize, Serialize};
 use wildmatch::WildMatchPattern;
 
-/// What identifies a series: metrics with different keys are never put together.
+/// What identifies a series: metrics with different keys are never put together. Image, driver and
+/// whatever else is upgraded are attributes of a point.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SeriesKey {
-    /// The machine's name; [`SeriesKey::IMPORTED`] for an imported series.
+    /// The machine's name, or that of its class where the user named one;
+    /// [`SeriesKey::IMPORTED`] for an imported series.
     pub machine: String,
     /// The GPU, such as `NVIDIA H200`, with its index behind it where the machine has several
     /// (`NVIDIA H200 #3`); the CPU's model for runs on the CPU.
     pub device: String,
-    /// The NVIDIA driver's version; `none` for runs on the CPU.
-    pub driver: String,
-    /// The image's name, or `local`.
-    pub image: String,
+    /// The line of images that is followed, such as `main` or `torch-cu`.
+    pub track: String,
     /// The suite's name.
     pub suite: String,
     /// The scenario's name.
     pub scenario: String,
     /// The choice on every axis.
     pub variant: String,
+    /// How it was measured; empty where the session does not say.
+    pub method: String,
     /// The metric's name, one of [`metrics::catalogue::ALL`].
     pub metric: String,
 }
@@ -59,44 +61,35 @@ impl SeriesKey {
         [
             ("machine", &self.machine),
             ("device", &self.device),
-            ("driver", &self.driver),
-            ("image", &self.image),
+            ("track", &self.track),
             ("suite", &self.suite),
             ("scenario", &self.scenario),
             ("variant", &self.variant),
+            ("method", &self.method),
             ("metric", &self.metric),
         ]
     }
 
     /// Of the cell that a record measured; the metric is left empty.
-    pub(crate) fn of_cell(session: &Session, record: &Record) -> Self {
+    pub(crate) fn of_cell(session: &Session, record: &Record, track: &str) -> Self {
         let machine = &session.machine;
-        let (device, driver) = match record.device {
-            protocol::Device::Cpu => (cpu(machine), "none".to_owned()),
+        let device = match record.device {
+            protocol::Device::Cpu => cpu(machine),
             protocol::Device::Cuda(index) => {
-                let uuid = record.gpu_uuid(machine);
-                (gpu(machine, index, uuid.as_deref()), driver(machine))
+                gpu(machine, index, record.gpu_uuid(machine).as_deref())
             }
         };
         Self {
             machine: machine.name.clone(),
             device,
-            driver,
-            image: record.image.clone(),
+            track: track.to_owned(),
             suite: record.suite.clone(),
             scenario: record.scenario.clone(),
             variant: record.variant.to_string(),
+            method: record.method.fingerprint(),
             metric: String::new(),
         }
     }
-}
-
-/// The machine's driver, `none` where it has none.
-pub(crate) fn driver(machine: &Machine) -> String {
-    machine
-        .driver_version
-        .clone()
-        .unwrap_or_else(|| "none".into())
 }
 
 fn cpu(machine: &Machine) -> String {
@@ -154,10 +147,8 @@ pub struct SeriesFilter {
     pub machine: Option<String>,
     /// On these devices.
     pub device: Option<String>,
-    /// Under these drivers.
-    pub driver: Option<String>,
-    /// In these images.
-    pub image: Option<String>,
+    /// Of these tracks.
+    pub track: Option<String>,
     /// Of these suites.
     pub suite: Option<String>,
     /// Of these scenarios.
@@ -169,25 +160,46 @@ pub struct SeriesFilter {
 }
 
 impl SeriesFilter {
+    /// Its patterns, with the names of the parts.
+    #[must_use]
+    pub fn patterns(&self) -> [(&'static str, Option<&str>); 7] {
+        [
+            ("machine", self.machine.as_deref()),
+            ("device", self.device.as_deref()),
+            ("track", self.track.as_deref()),
+            ("suite", self.suite.as_deref()),
+            ("scenario", self.scenario.as_deref()),
+            ("variant", self.variant.as_deref()),
+            ("metric", self.metric.as_deref()),
+        ]
+    }
+
     /// Whether it takes this series.
     #[must_use]
     pub fn takes(&self, key: &SeriesKey) -> bool {
-        let wanted = [
-            &self.machine,
-            &self.device,
-            &self.driver,
-            &self.image,
-            &self.suite,
-            &self.scenario,
-            &self.variant,
-            &self.metric,
-        ];
-        wanted.iter().zip(key.parts()).all(|(wanted, (_, part))| {
-            wanted
-                .as_deref()
-                .is_none_or(|pattern| matches(pattern, part))
+        let parts = key.parts();
+        self.patterns().into_iter().all(|(name, pattern)| {
+            let part = parts.iter().find(|(part, _)| *part == name);
+            fits(pattern, part.map(|(_, text)| *text))
         })
     }
+}
+
+/// Which points of a series to take, by patterns as in [`SeriesFilter`]. Points of which it is not
+/// known are left out where it is asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PointFilter {
+    /// Of sessions on these branches.
+    pub branch: Option<String>,
+    /// Of these images.
+    pub image: Option<String>,
+    /// Under these drivers.
+    pub driver: Option<String>,
+}
+
+/// Whether the text, where there is one, fits the pattern, where there is one.
+pub(crate) fn fits(pattern: Option<&str>, text: Option<&str>) -> bool {
+    pattern.is_none_or(|pattern| text.is_some_and(|text| matches(pattern, text)))
 }
 
 /// Whether the text fits the pattern, where `*` stands for any run of characters.

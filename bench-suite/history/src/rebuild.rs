@@ -131,6 +131,7 @@ impl Parts {
                 revision: own
                     .revision
                     .or(kept.revision.filter(|kept| Some(kept) != tool)),
+                tracks: kept.tracks.into_iter().chain(own.tracks).collect(),
             };
             Ok((source, labels))
         });

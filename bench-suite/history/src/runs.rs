@@ -135,7 +135,12 @@ fn measure(metric: &Metric) -> Measure<'static> {
 fn failure(outcome: &Outcome) -> (Option<String>, Option<String>, Option<&str>) {
     match outcome {
         Outcome::Ok => (None, None, None),
-        Outcome::Failed {
+        Outcome::Expected {
+            reason,
+            stage,
+            message,
+        }
+        | Outcome::Failed {
             reason,
             stage,
             message,

@@ -1,4 +1,4 @@
-//! Series, their points, and runs without any.
+//! Series and their points.
 
 use std::collections::HashMap;
 
@@ -10,9 +10,9 @@ use rusqlite::{Connection, params};
 use serde::Serialize;
 
 use crate::{
-    History, HistoryError, SeriesFilter, SeriesKey,
-    key::matches,
-    sql::{KEY_COLUMNS, Word, count, find_series, key},
+    Attributes, History, HistoryError, PointFilter, SeriesFilter, SeriesKey,
+    key::fits,
+    sql::{Json, KEY_COLUMNS, Word, count, find_series, key},
 };
 
 /// A series and what is known of it without reading its points.
@@ -27,6 +27,9 @@ pub struct SeriesInfo {
     pub direction: Direction,
     /// How they behave from run to run.
     pub kind: Kind,
+    /// The largest relative change that counts as none, as an import set it.
+    #[serde(skip)]
+    pub threshold: Option<f64>,
     /// Points, of all branches.
     pub points: u64,
     /// Timestamp of the oldest point, in seconds since 1970-01-01 UTC.
@@ -68,9 +71,30 @@ pub struct Point {
     /// The largest relative change that counts as none, where the session's suite sets its own;
     /// `None` where it leaves that to [`metrics::Metric::threshold`].
     pub threshold: Option<f64>,
-    /// UUID of the GPU, `GPU-…`; `None` on the CPU, for an imported point, and where it is
-    /// not known.
-    pub gpu: Option<String>,
+    /// What it was measured with; empty for an imported point.
+    pub attributes: Attributes,
+}
+
+impl Point {
+    /// The attributes that the next point has otherwise: name, value here, value there. What is not
+    /// known of both is left out, and so is the ID where the image itself is another.
+    pub fn changes_to<'p>(
+        &'p self,
+        next: &'p Self,
+    ) -> impl Iterator<Item = (&'p str, &'p str, &'p str)> {
+        let changed = |name: &str| {
+            let pair = self.attributes.get(name).zip(next.attributes.get(name));
+            pair.filter(|(here, there)| here != there)
+        };
+        let other_image = changed("image").or(changed("libtorch")).is_some();
+        let names = self.attributes.keys().map(String::as_str);
+        names
+            .filter(move |name| !(other_image && *name == "image_id"))
+            .filter_map(move |name| {
+                let (here, there) = changed(name)?;
+                Some((name, here.as_str(), there.as_str()))
+            })
+    }
 }
 
 impl From<Point> for trend::Point {
@@ -83,30 +107,6 @@ impl From<Point> for trend::Point {
     }
 }
 
-/// A run without metrics.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct FailedRun {
-    /// The cell; the metric is empty.
-    #[serde(flatten)]
-    pub key: SeriesKey,
-    /// The session.
-    pub session: String,
-    /// The run's name.
-    pub run: String,
-    /// Which attempt at it.
-    pub attempt: u32,
-    /// The block.
-    pub block: u32,
-    /// When it began, in seconds since 1970-01-01 UTC.
-    pub started: f64,
-    /// Why it failed, as [`record::Reason`] writes it.
-    pub reason: String,
-    /// Where, as [`record::Stage`] writes it.
-    pub stage: String,
-    /// Why, in words.
-    pub message: String,
-}
-
 impl History {
     /// The series that fit, in order of their keys.
     pub fn series(&self, filter: &SeriesFilter) -> Result<Vec<SeriesInfo>, HistoryError> {
@@ -115,32 +115,17 @@ impl History {
         })
     }
 
-    /// The points of a series, oldest first; with a branch, which may be a pattern, those of
-    /// sessions on it.
+    /// The points of a series that fit, oldest first.
     pub fn points(
         &self,
         key: &SeriesKey,
-        branch: Option<&str>,
+        filter: &PointFilter,
         aggregate: Aggregate,
     ) -> Result<Vec<Point>, HistoryError> {
         self.read("read a series", |connection| {
-            points(connection, key, branch, aggregate)?
+            points(connection, key, filter, aggregate)?
                 .ok_or_else(|| HistoryError::NoSeries(key.to_string()).into())
         })
-    }
-
-    /// Runs without metrics in the cells that fit, oldest first. The filter's metric is not
-    /// looked at.
-    pub fn failures(&self, filter: &SeriesFilter) -> Result<Vec<FailedRun>, HistoryError> {
-        let filter = SeriesFilter {
-            metric: None,
-            ..filter.clone()
-        };
-        let mut failures = self.read("read the failed runs", |connection| {
-            Ok(failures(connection)?)
-        })?;
-        failures.retain(|run| filter.takes(&run.key));
-        Ok(failures)
     }
 }
 
@@ -150,7 +135,7 @@ pub(crate) fn series(
 ) -> rusqlite::Result<Vec<SeriesInfo>> {
     let mut found: Vec<SeriesInfo> = connection
         .prepare_cached(&format!(
-            "SELECT {KEY_COLUMNS}, metric, unit, direction, kind, count(value), \
+            "SELECT {KEY_COLUMNS}, metric, unit, direction, kind, threshold, count(value), \
              min(timestamp), max(timestamp) FROM series JOIN cells ON cells.id = cell_id \
              LEFT JOIN points ON series_id = series.id GROUP BY series.id"
         ))?
@@ -160,9 +145,10 @@ pub(crate) fn series(
                 unit: row.get(8)?,
                 direction: row.get::<_, Word<_>>(9)?.0,
                 kind: row.get::<_, Word<_>>(10)?.0,
-                points: count(row, 11)?,
-                oldest: row.get(12)?,
-                newest: row.get(13)?,
+                threshold: row.get(11)?,
+                points: count(row, 12)?,
+                oldest: row.get(13)?,
+                newest: row.get(14)?,
             })
         })?
         .collect::<Result<_, _>>()?;
@@ -175,7 +161,7 @@ pub(crate) fn series(
 pub(crate) fn points(
     connection: &Connection,
     key: &SeriesKey,
-    branch: Option<&str>,
+    filter: &PointFilter,
     aggregate: Aggregate,
 ) -> rusqlite::Result<Option<Vec<Point>>> {
     let Some((series_id, cell_id)) = find_series(connection, key)? else {
@@ -183,7 +169,7 @@ pub(crate) fn points(
     };
     let mut statement = connection.prepare_cached(
         "SELECT timestamp, revisions.revision, value, sessions.name, runs.name, attempt, block, \
-         json_extract(thresholds, ?3), gpu, branch FROM points \
+         json_extract(thresholds, ?3), coalesce(attributes, '{}'), branch FROM points \
          JOIN revisions ON revisions.id = revision_id \
          LEFT JOIN sessions ON sessions.id = points.session_id \
          LEFT JOIN runs ON runs.id = ordinal AND runs.session_id = points.session_id \
@@ -195,9 +181,13 @@ pub(crate) fn points(
     let mut rows = statement.query(params![series_id, cell_id, place])?;
     let mut points = Vec::new();
     while let Some(row) = rows.next()? {
-        let on: Option<String> = row.get(9)?;
-        let on = on.as_deref();
-        if branch.is_none_or(|wanted| on.is_some_and(|on| matches(wanted, on))) {
+        let branch: Option<String> = row.get(9)?;
+        let attributes: Attributes = row.get::<_, Json<_>>(8)?.0;
+        let attribute = |name| attributes.get(name).map(String::as_str);
+        if fits(filter.branch.as_deref(), branch.as_deref())
+            && fits(filter.image.as_deref(), attribute("image"))
+            && fits(filter.driver.as_deref(), attribute("driver"))
+        {
             points.push(Point {
                 timestamp: row.get(0)?,
                 revision: row.get(1)?,
@@ -208,7 +198,7 @@ pub(crate) fn points(
                 attempt: row.get(5)?,
                 block: row.get(6)?,
                 threshold: row.get(7)?,
-                gpu: row.get(8)?,
+                attributes,
             });
         }
     }
@@ -249,28 +239,4 @@ fn medians(points: Vec<Point>) -> Vec<Point> {
         })
     };
     groups.into_iter().filter_map(of_group).collect()
-}
-
-fn failures(connection: &Connection) -> rusqlite::Result<Vec<FailedRun>> {
-    connection
-        .prepare_cached(&format!(
-            "SELECT {KEY_COLUMNS}, sessions.name, runs.name, attempt, block, runs.started, reason, \
-             stage, message FROM runs JOIN cells ON cells.id = cell_id \
-             JOIN sessions ON sessions.id = session_id WHERE reason IS NOT NULL \
-             ORDER BY runs.started, runs.id"
-        ))?
-        .query_map([], |row| {
-            Ok(FailedRun {
-                key: key(row, String::new())?,
-                session: row.get(7)?,
-                run: row.get(8)?,
-                attempt: row.get(9)?,
-                block: row.get(10)?,
-                started: row.get(11)?,
-                reason: row.get(12)?,
-                stage: row.get::<_, Option<_>>(13)?.unwrap_or_default(),
-                message: row.get::<_, Option<_>>(14)?.unwrap_or_default(),
-            })
-        })?
-        .collect()
 }

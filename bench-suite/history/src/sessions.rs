@@ -5,7 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use rusqlite::{Connection, OptionalExtension};
 use serde::Serialize;
 
-use crate::{History, HistoryError, error::Fault, key::matches, sql::count};
+use crate::{
+    History, HistoryError,
+    error::Fault,
+    key::{fits, matches},
+    sql::count,
+};
 
 /// A session in the history.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -55,13 +60,10 @@ pub struct SessionFilter {
 
 impl SessionFilter {
     fn takes(&self, session: &SessionInfo) -> bool {
-        let fits = |wanted: &Option<String>, has: &[String]| {
-            let wanted = wanted.as_ref();
-            wanted.is_none_or(|wanted| has.iter().any(|has| matches(wanted, has)))
-        };
-        fits(&self.branch, session.branch.as_slice())
-            && fits(&self.image, &session.images)
-            && fits(&self.machine, std::slice::from_ref(&session.machine))
+        let image = self.image.as_ref();
+        fits(self.branch.as_deref(), session.branch.as_deref())
+            && image.is_none_or(|image| session.images.iter().any(|has| matches(image, has)))
+            && fits(self.machine.as_deref(), Some(&session.machine))
             && (session.complete || !self.complete_only)
     }
 }
@@ -70,9 +72,9 @@ impl SessionFilter {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Removed {
     /// Runs.
-    pub runs: u64,
+    pub runs: usize,
     /// Points.
-    pub points: u64,
+    pub points: usize,
 }
 
 impl History {
@@ -188,7 +190,7 @@ fn baselines(connection: &Connection) -> rusqlite::Result<BTreeMap<String, Strin
 fn list(connection: &Connection) -> rusqlite::Result<Vec<SessionInfo>> {
     let mut images: HashMap<i64, BTreeSet<String>> = HashMap::new();
     let mut of_runs = connection.prepare_cached(
-        "SELECT DISTINCT session_id, image FROM runs JOIN cells ON cells.id = cell_id",
+        "SELECT DISTINCT session_id, json_extract(attributes, '$.image') FROM cell_metadata",
     )?;
     let mut rows = of_runs.query([])?;
     while let Some(row) = rows.next()? {
@@ -238,11 +240,16 @@ fn remove(connection: &Connection, name: &str) -> Result<Removed, Fault> {
     }
     connection.execute("DELETE FROM cell_metadata WHERE session_id = ?", [id])?;
     connection.execute("DELETE FROM sessions WHERE id = ?", [id])?;
+    drop_unused(connection)?;
+    let [points, runs] = gone;
+    Ok(Removed { runs, points })
+}
+
+/// Drops series without points, and cells without series and runs.
+pub(crate) fn drop_unused(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(
         "DELETE FROM series WHERE id NOT IN (SELECT series_id FROM points);
          DELETE FROM cells WHERE id NOT IN (SELECT cell_id FROM series)
              AND id NOT IN (SELECT cell_id FROM runs);",
-    )?;
-    let [points, runs] = gone.map(|gone| gone as u64);
-    Ok(Removed { runs, points })
+    )
 }

@@ -22,13 +22,13 @@ use crate::{
     HistoryError, SeriesKey,
     error::Fault,
     location::{escaped, sources_of},
-    sql::{Word, find_series},
+    sql::{Json, Word, find_series},
 };
 
 const VERSION: u32 = 1;
 
 /// `sources.json`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Sources {
     version: u32,
     /// By name.
@@ -50,7 +50,7 @@ pub(crate) struct SessionSource {
 }
 
 /// What an imported series is called and measures.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ImportedSeries {
     /// Its name: the scenario of [`SeriesKey::imported`].
     pub name: String,
@@ -60,6 +60,9 @@ pub struct ImportedSeries {
     pub direction: Direction,
     /// How they behave from run to run.
     pub kind: Kind,
+    /// The largest relative change that counts as none; `None` where any counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<f64>,
 }
 
 impl Default for Sources {
@@ -95,8 +98,8 @@ impl Sources {
     /// What the database holds.
     fn of(connection: &Connection) -> rusqlite::Result<Self> {
         let mut sources = Self::default();
-        let mut sessions =
-            connection.prepare_cached("SELECT name, folder, branch, revision FROM sessions")?;
+        let mut sessions = connection
+            .prepare_cached("SELECT name, folder, branch, revision, tracks FROM sessions")?;
         let mut rows = sessions.query([])?;
         while let Some(row) = rows.next()? {
             let source = SessionSource {
@@ -104,6 +107,7 @@ impl Sources {
                 labels: Labels {
                     branch: row.get(2)?,
                     revision: row.get(3)?,
+                    tracks: row.get::<_, Json<_>>(4)?.0,
                 },
             };
             sources.sessions.insert(row.get(0)?, source);
@@ -117,7 +121,7 @@ impl Sources {
             sources.baselines.insert(row.get(0)?, row.get(1)?);
         }
         let mut imports = connection.prepare_cached(
-            "SELECT scenario, unit, direction, kind FROM series \
+            "SELECT scenario, unit, direction, kind, threshold FROM series \
              JOIN cells ON cells.id = cell_id WHERE machine = ?",
         )?;
         let mut rows = imports.query([SeriesKey::IMPORTED])?;
@@ -127,6 +131,7 @@ impl Sources {
                 unit: row.get(1)?,
                 direction: row.get::<_, Word<_>>(2)?.0,
                 kind: row.get::<_, Word<_>>(3)?.0,
+                threshold: row.get(4)?,
             };
             sources.imports.insert(file_name(&series.name), series);
         }
@@ -197,6 +202,11 @@ pub(crate) fn write_import(
         }
         writer.flush()
     })
+}
+
+/// Removes the points of an imported series that is not there any more.
+pub(crate) fn forget_import(database: &Path, name: &str) {
+    let _ = fs::remove_file(import_file(database, &file_name(name)));
 }
 
 /// The points in a file of `imports/`, as they were written: nothing is trimmed.

@@ -9,6 +9,23 @@ use serde_json::Value;
 
 use crate::SeriesKey;
 
+/// A value as JSON.
+pub(crate) struct Json<T>(pub(crate) T);
+
+impl<T: Serialize> ToSql for Json<T> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(serde_json::json!(self.0).to_string().into())
+    }
+}
+
+impl<T: DeserializeOwned> FromSql for Json<T> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        serde_json::from_str(value.as_str()?)
+            .map(Self)
+            .map_err(FromSqlError::other)
+    }
+}
+
 /// An enum as the word that files have for it.
 pub(crate) struct Word<T>(pub(crate) T);
 
@@ -35,19 +52,19 @@ pub(crate) fn word(value: impl Serialize) -> String {
 }
 
 /// The columns of `cells` in the order in which [`key`] reads them.
-pub(crate) const KEY_COLUMNS: &str = "cells.machine, cells.device, cells.driver, cells.image, \
-     cells.suite, cells.scenario, cells.variant";
+pub(crate) const KEY_COLUMNS: &str =
+    "cells.machine, device, track, suite, scenario, variant, method";
 
 /// The key in a row that begins with [`KEY_COLUMNS`].
 pub(crate) fn key(row: &Row, metric: String) -> rusqlite::Result<SeriesKey> {
     Ok(SeriesKey {
         machine: row.get(0)?,
         device: row.get(1)?,
-        driver: row.get(2)?,
-        image: row.get(3)?,
-        suite: row.get(4)?,
-        scenario: row.get(5)?,
-        variant: row.get(6)?,
+        track: row.get(2)?,
+        suite: row.get(3)?,
+        scenario: row.get(4)?,
+        variant: row.get(5)?,
+        method: row.get(6)?,
         metric,
     })
 }
@@ -81,6 +98,18 @@ pub(crate) fn cell_id(connection: &Connection, key: &SeriesKey) -> rusqlite::Res
     let columns = parts.map(|(name, _)| name);
     let values = parts.each_ref().map(|(_, value)| value as &dyn ToSql);
     let cell = parts.len() - 1;
+    if !key.method.is_empty() {
+        // Sessions of older versions do not tell their method: their series goes on with the first
+        // that does.
+        let others = &columns[..cell - 1];
+        let places = others.iter().map(|name| format!("{name} = ?"));
+        let places = places.collect::<Vec<_>>().join(" AND ");
+        let sql = format!("UPDATE OR IGNORE cells SET method = ? WHERE {places} AND method = ''");
+        let values = [&[values[cell - 1]], &values[..cell - 1]].concat();
+        connection
+            .prepare_cached(&sql)?
+            .execute(values.as_slice())?;
+    }
     id_of(connection, "cells", &columns[..cell], &values[..cell])
 }
 

@@ -1,6 +1,7 @@
 //! Reading and writing a session's folder.
 
 use std::{
+    fmt,
     fs::{self, File, OpenOptions},
     io::{self, Write},
     path::{Path, PathBuf},
@@ -62,6 +63,40 @@ pub struct Records {
     pub records: Vec<Record>,
     /// The last line was torn: the writer was cut off. Bytes up to here are whole.
     pub torn_after: Option<u64>,
+    /// Lines that hold no record; they are left out.
+    pub bad_lines: Vec<BadLine>,
+}
+
+/// A line of the records that holds no record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadLine {
+    /// From 1.
+    pub line: usize,
+    /// Why, in plain words.
+    pub why: String,
+    /// The run that it was about, where that can still be read.
+    pub run: Option<String>,
+}
+
+impl Records {
+    /// What was left out, a sentence each; none where every line is a record.
+    #[must_use]
+    pub fn left_out(&self) -> Vec<String> {
+        let bad = self.bad_lines.iter().map(ToString::to_string);
+        let torn = self
+            .torn_after
+            .map(|_| "last line of the records cut off while it was written; left out".to_owned());
+        bad.chain(torn).collect()
+    }
+}
+
+/// `line 3 of the records: not JSON; left out (run 0002-b0-img-one)`.
+impl fmt::Display for BadLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { line, why, run } = self;
+        write!(f, "line {line} of the records: {why}; left out")?;
+        run.iter().try_for_each(|run| write!(f, " (run {run})"))
+    }
 }
 
 impl SessionFolder {
@@ -117,8 +152,7 @@ impl SessionFolder {
         })
     }
 
-    /// Reads every record. A torn last line is told, not an error; anything else that does not
-    /// read is.
+    /// Reads every record. What does not read, a torn last line among it, is told and left out.
     pub fn read_records(&self) -> Result<Records, FolderError> {
         let path = self.path.join(Self::RECORDS);
         let bytes = match fs::read(&path) {
@@ -133,15 +167,51 @@ impl SessionFolder {
                 found.torn_after = Some(offset);
                 break;
             }
-            let text = std::str::from_utf8(line).map_err(|error| FolderError::Form {
-                path: path.clone(),
-                line: number + 1,
-                message: error.to_string(),
-            })?;
-            found.records.push(parse(&path, number + 1, text)?);
+            match read_record(line) {
+                Ok(record) => found.records.push(record),
+                Err(why) => found.bad_lines.push(BadLine {
+                    line: number + 1,
+                    why,
+                    run: run_of(line),
+                }),
+            }
             offset += line.len() as u64;
         }
         Ok(found)
+    }
+
+    /// Writes the records anew without the lines that were left out, whole or not at all. Gives
+    /// the copy of the file as it was.
+    pub fn repair(&self, records: &Records) -> Result<PathBuf, FolderError> {
+        let path = self.path.join(Self::RECORDS);
+        let copy = |number: u32| {
+            let name = format!("{}.damaged-{number}", Self::RECORDS);
+            self.path.join(name)
+        };
+        let mut number = 1;
+        while copy(number).exists() {
+            number += 1;
+        }
+        let copy = copy(number);
+        let fresh = self.path.join(format!("{}.new", Self::RECORDS));
+        let write = || -> io::Result<()> {
+            fs::copy(&path, &copy)?;
+            let bytes = fs::read(&path)?;
+            let mut file = File::create(&fresh)?;
+            for (number, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
+                let is_bad = records.bad_lines.iter().any(|bad| bad.line == number + 1);
+                if line.last() == Some(&b'\n') && !is_bad {
+                    file.write_all(line)?;
+                }
+            }
+            file.sync_all()?;
+            fs::rename(&fresh, &path)
+        };
+        write().map_err(|source| FolderError::Write {
+            path: path.clone(),
+            source,
+        })?;
+        Ok(copy)
     }
 
     /// Appends one record and waits until it is on the disk.
@@ -178,6 +248,28 @@ impl SessionFolder {
     }
 }
 
+/// The record of a line, or why it holds none.
+fn read_record(line: &[u8]) -> Result<Record, String> {
+    let text = std::str::from_utf8(line).map_err(|_| "not text (UTF-8)".to_owned())?;
+    parse(Path::new(SessionFolder::RECORDS), 1, text).map_err(|error| match error {
+        FolderError::Form { message, .. } => match message.split_once(" at line ") {
+            _ if !text.trim_start().starts_with('{') => "not a JSON object".to_owned(),
+            Some((what, _)) => format!("not a record: {what}"),
+            None => format!("not a record: {message}"),
+        },
+        FolderError::Version { got, .. } => format!("a record of version {got}"),
+        other => other.to_string(),
+    })
+}
+
+/// The name of the run that a damaged record is about.
+fn run_of(line: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(line);
+    let (run, _) = text.split_once("\"run\":\"")?.1.split_once('"')?;
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    run.chars().all(is_name).then(|| run.to_owned())
+}
+
 fn parse<T: upgrade::Document>(path: &Path, line: usize, text: &str) -> Result<T, FolderError> {
     #[derive(Deserialize)]
     struct Version {
@@ -191,7 +283,8 @@ fn parse<T: upgrade::Document>(path: &Path, line: usize, text: &str) -> Result<T
     let Version { version: got } = serde_json::from_str(text).map_err(form)?;
     match got {
         1 => upgrade::from_1(text).map_err(form),
-        _ if got == u64::from(VERSION) => serde_json::from_str(text).map_err(form),
+        // What version 3 has more has a default.
+        2 | 3 => serde_json::from_str(text).map_err(form),
         _ => Err(FolderError::Version {
             path: path.to_owned(),
             got,

@@ -74,7 +74,7 @@ impl fmt::Display for ImageLock {
 pub struct ImageParts {
     /// Versions that the libraries state themselves: torch, CUDA, cuDNN, NCCL, glibc.
     pub versions: BTreeMap<String, String>,
-    /// Debian packages and wheels, by version.
+    /// Packages of the base and wheels, by version.
     pub packages: BTreeMap<String, String>,
     /// The image's environment.
     pub environment: BTreeMap<String, String>,

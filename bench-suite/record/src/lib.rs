@@ -8,28 +8,33 @@ mod claim;
 mod folder;
 mod image;
 mod machine;
+mod method;
 mod monitor;
 mod outcome;
 mod parts;
 mod run;
 mod session;
+mod text;
 mod upgrade;
 mod validity;
 mod window;
 
 pub use claim::{CellChoice, Claim, Expectation, Range, RangeError};
-pub use folder::{FolderError, Records, SessionFolder};
+pub use folder::{BadLine, FolderError, Records, SessionFolder};
 pub use image::{ImageChange, ImageFacts, ImageLock, ImageParts, Part, PartValue, image_changes};
 pub use machine::{Cpu, Gpu, Machine};
+pub use method::{Method, MethodDifference};
 pub use monitor::{Extent, GpuInterval, Monitor, Sample, Series, thinned};
 pub use outcome::{Outcome, Reason, Stage};
 pub use parts::MemoryParts;
 pub use run::{HarnessCost, Isolation, Metrics, Record, StepTimes};
 pub use session::{
-    CellPlan, Deciding, EngineFacts, Labels, Look, LookEnd, RunPolicy, Session, SidesCompared, Tool,
+    Asked, CellPlan, Deciding, EngineFacts, Labels, Look, LookEnd, RunPolicy, Session,
+    SidesCompared, Tool,
 };
+pub use text::printable;
 pub use validity::{Before, Validity, ValidityLimits};
 pub use window::{Peaks, Reading, Window};
 
-/// Version of `session.json` and of the lines of `records.ndjson`. Those of version 1 are read too.
-pub const VERSION: u32 = 2;
+/// Version of `session.json` and of the lines of `records.ndjson`. Those of versions 1 and 2 are read too.
+pub const VERSION: u32 = 3;

@@ -9,6 +9,15 @@ use serde::{Deserialize, Serialize};
 pub enum Outcome {
     /// Every invariant holds.
     Ok,
+    /// It failed as its suite expects.
+    Expected {
+        /// Why, as a type.
+        reason: Reason,
+        /// Where.
+        stage: Stage,
+        /// Why, in words.
+        message: String,
+    },
     /// It yields no metric that may be used.
     Failed {
         /// Why, as a type.
@@ -27,12 +36,59 @@ impl Outcome {
         matches!(self, Self::Ok)
     }
 
-    /// Why the run failed; `None` where it did not.
+    /// Whether the run ended as it was to end: well, or as its suite expects.
+    #[must_use]
+    pub fn passes(&self) -> bool {
+        !matches!(self, Self::Failed { .. })
+    }
+
+    /// Why the run failed, expected or not; `None` where it did not.
     #[must_use]
     pub fn reason(&self) -> Option<Reason> {
         match self {
             Self::Ok => None,
-            Self::Failed { reason, .. } => Some(*reason),
+            Self::Expected { reason, .. } | Self::Failed { reason, .. } => Some(*reason),
+        }
+    }
+
+    /// Why the run failed, in words; empty where it did not.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        match self {
+            Self::Ok => "",
+            Self::Expected { message, .. } | Self::Failed { message, .. } => message,
+        }
+    }
+
+    /// `ok`, `expected out-of-memory`, or the reason.
+    #[must_use]
+    pub fn word(&self) -> String {
+        match self {
+            Self::Ok => "ok".to_owned(),
+            Self::Expected { reason, .. } => format!("expected {}", reason.word()),
+            Self::Failed { reason, .. } => reason.word(),
+        }
+    }
+
+    /// The outcome of a run that was to fail so.
+    #[must_use]
+    pub fn expecting(self, expected: Reason) -> Self {
+        match self {
+            Self::Failed {
+                reason,
+                stage,
+                message,
+            } if reason == expected => Self::Expected {
+                reason,
+                stage,
+                message,
+            },
+            Self::Ok => Self::Failed {
+                reason: Reason::NotAsExpected,
+                stage: Stage::Validate,
+                message: format!("ended well; its suite expects {}", expected.word()),
+            },
+            other => other,
         }
     }
 }
@@ -92,8 +148,12 @@ pub enum Reason {
     Libtorch,
     /// The results file is missing, torn or not of the form.
     UnreadableResults,
+    /// It wrote more results or more log than its limit.
+    Flooded,
     /// A metric contradicts another.
     Invalid,
+    /// It ended well, and its suite expects a failure.
+    NotAsExpected,
     /// Something else used the GPU or the host, or held the GPU back: the metrics are sound and
     /// worth nothing.
     Contaminated,
@@ -103,11 +163,62 @@ pub enum Reason {
     ImageBroken,
     /// The container engine is gone or refused.
     Engine,
+    /// The disk of the session's folder is full.
+    DiskFull,
     /// The session was interrupted.
     Interrupted,
 }
 
 impl Reason {
+    /// Every reason.
+    pub const ALL: [Self; 25] = [
+        Self::OutOfMemory,
+        Self::HostOutOfMemory,
+        Self::TimeLimit,
+        Self::Hang,
+        Self::Crash,
+        Self::ExitStatus,
+        Self::LossNotFinite,
+        Self::LossNotFalling,
+        Self::GradientMissing,
+        Self::NotCapturable,
+        Self::DeviceUnavailable,
+        Self::SettingIgnored,
+        Self::BadRunFile,
+        Self::DataLoader,
+        Self::Libtorch,
+        Self::UnreadableResults,
+        Self::Invalid,
+        Self::Flooded,
+        Self::DiskFull,
+        Self::NotAsExpected,
+        Self::Contaminated,
+        Self::GpuLost,
+        Self::ImageBroken,
+        Self::Engine,
+        Self::Interrupted,
+    ];
+
+    /// Whether a suite can expect it: it is the workload's or its limits', and no fault of the
+    /// machine or the harness.
+    #[must_use]
+    pub fn can_be_expected(self) -> bool {
+        !matches!(
+            self,
+            Self::BadRunFile
+                | Self::Contaminated
+                | Self::DeviceUnavailable
+                | Self::DiskFull
+                | Self::Engine
+                | Self::GpuLost
+                | Self::ImageBroken
+                | Self::Interrupted
+                | Self::Invalid
+                | Self::NotAsExpected
+                | Self::UnreadableResults
+        )
+    }
+
     /// The word in records and reports.
     #[must_use]
     pub fn word(self) -> String {

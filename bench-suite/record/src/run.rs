@@ -1,6 +1,6 @@
 //! What one run yielded.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use jiff::Timestamp;
 use protocol::{
@@ -9,7 +9,7 @@ use protocol::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Machine, Monitor, Outcome, Peaks, Validity, Window, machine};
+use crate::{Machine, Method, Monitor, Outcome, Peaks, Validity, Window, machine};
 
 /// One execution of a cell, successful or not: one line of `records.ndjson`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -49,6 +49,9 @@ pub struct Record {
     pub wall_seconds: f64,
     /// What separated the run from the rest of the machine.
     pub isolation: Isolation,
+    /// How it was measured; empty in records before version 3, see [`Method::of`].
+    #[serde(default)]
+    pub method: Method,
     /// How it ended.
     pub outcome: Outcome,
     /// Versions and device as the workload told them; `None` where it never started.
@@ -193,6 +196,17 @@ pub struct Isolation {
     /// What a container would have separated, and was not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
+}
+
+/// `container`, and what it does not separate.
+impl fmt::Display for Isolation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.engine)?;
+        if self.missing.is_empty() {
+            return Ok(());
+        }
+        write!(f, " without {}", self.missing.join(", "))
+    }
 }
 
 impl Isolation {

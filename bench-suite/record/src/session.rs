@@ -1,13 +1,13 @@
 //! What a session was to do, and with what.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use jiff::Timestamp;
 use protocol::{Device, Model, Steps, Task, Variant};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Claim, ImageFacts, Machine};
+use crate::{Claim, ImageFacts, Machine, Reason};
 
 /// `session.json`: the plan, the machine and the images of one `bench`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -49,6 +49,10 @@ pub struct Session {
     /// blocks was fixed beforehand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deciding: Option<Deciding>,
+    /// What the command line asked for, for the session to be resumed without it; `None` before
+    /// version 3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Asked>,
     /// How runs are carried out.
     #[serde(default)]
     pub policy: RunPolicy,
@@ -58,6 +62,28 @@ pub struct Session {
     /// What the reader should know, such as why no container was used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+}
+
+/// What the command line of a session asked for. Files stand with their whole path.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Asked {
+    /// Suites, by name or file.
+    pub suites: Vec<String>,
+    /// Images, by name or file.
+    pub images: Vec<String>,
+    /// The devices that were chosen: `cpu`, or GPUs such as `cuda:0,1`.
+    pub device: String,
+    /// The executor that was chosen, with its argument.
+    pub engine: String,
+    /// libtorch in place of the images' own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub libtorch: Option<PathBuf>,
+    /// The `scenario` binary in place of a built one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scenario_binary: Option<PathBuf>,
+    /// What images stand on in place of their base.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_archive: Option<PathBuf>,
 }
 
 /// How runs are carried out.
@@ -76,7 +102,7 @@ pub struct RunPolicy {
     pub engine_retries: Option<u32>,
 }
 
-/// What the user says about a session: `history add --branch`, `--revision`.
+/// What the user says about a session: `history add --branch`, `--revision`, `--track`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Labels {
@@ -86,6 +112,9 @@ pub struct Labels {
     /// What was measured, such as a commit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
+    /// The tracks that images are followed along, by image, where they are not the usual ones.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub tracks: BTreeMap<String, String>,
 }
 
 impl Labels {
@@ -129,6 +158,9 @@ pub struct CellPlan {
     /// Relative changes that count as none, by metric, where the suite sets its own.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub thresholds: BTreeMap<String, f64>,
+    /// How its runs are to fail; `None`: they are to end well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected: Option<Reason>,
 }
 
 /// A session that adds blocks until it is decided what it is to decide.

@@ -26,6 +26,7 @@ fn record(run: &str) -> Record {
         attempt: 1,
         started_at: "2026-01-02T03:04:05Z".parse().unwrap(),
         wall_seconds: 1.5,
+        method: record::Method::default(),
         isolation: Isolation::without("process", &["memory limit"]),
         outcome: Outcome::Failed {
             reason: Reason::TimeLimit,
@@ -83,19 +84,39 @@ fn a_torn_last_line_is_told_and_cut() {
 }
 
 #[test]
-fn a_damaged_line_in_the_middle_is_an_error_with_its_number() {
+fn damaged_lines_are_left_out_with_why_and_repaired() {
     let home = tempfile::tempdir().unwrap();
     let folder = SessionFolder::at(home.path());
     folder.append(&record("a")).unwrap();
     let path = home.path().join(SessionFolder::RECORDS);
-    let mut text = fs::read_to_string(&path).unwrap();
-    text.push_str("{\"version\":1,\"run\":3}\n");
-    fs::write(&path, text).unwrap();
-    let error = folder.read_records().unwrap_err();
-    assert!(
-        matches!(error, FolderError::Form { line: 2, .. }),
-        "{error}"
+    let whole = fs::read(&path).unwrap();
+    let mut damaged = whole.clone();
+    damaged.extend(b"{\"version\":3,\"run\":\"b-1\"}\n");
+    damaged.extend(b"\xff\xfe\n\n");
+    damaged.extend(b"Segmentation fault\n{\"version\":77}\n");
+    damaged.extend(&whole);
+    damaged.extend(b"{\"vers");
+    fs::write(&path, &damaged).unwrap();
+    let read = folder.read_records().unwrap();
+    assert_eq!(read.records, [record("a"), record("a")]);
+    assert_eq!(
+        read.left_out(),
+        [
+            "line 2 of the records: not a record: missing field `session`; left out (run b-1)",
+            "line 3 of the records: not text (UTF-8); left out",
+            "line 4 of the records: not a JSON object; left out",
+            "line 5 of the records: not a JSON object; left out",
+            "line 6 of the records: a record of version 77; left out",
+            "last line of the records cut off while it was written; left out",
+        ]
     );
+    let copy = folder.repair(&read).unwrap();
+    assert_eq!(fs::read(copy).unwrap(), damaged);
+    assert_eq!(
+        fs::read(&path).unwrap(),
+        [whole.as_slice(), &whole].concat()
+    );
+    assert_eq!(folder.read_records().unwrap().left_out(), [""; 0]);
 }
 
 #[test]

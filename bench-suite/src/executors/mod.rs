@@ -4,7 +4,7 @@
 //! knows nothing of suites, records or blocks, and it leaves nothing behind.
 
 pub mod container;
-mod hang_detector;
+mod guard;
 mod images;
 pub mod mock;
 mod order;

@@ -12,7 +12,7 @@ use protocol::{Device, KernelCache, RunFile};
 use record::{CellPlan, HarnessCost, Isolation, Machine, Monitor, Reason, Stage, Validity};
 
 use crate::{
-    device,
+    device, disk,
     host::{Host, Subject, Target, Watch},
     outcome::End,
     plan::Cell,
@@ -34,6 +34,8 @@ pub struct Order {
     pub device: Device,
     /// What the run may use.
     pub limits: Limits,
+    /// Memory of the machine; 0 where that is not known.
+    pub machine_memory_bytes: u64,
     /// Whether the monitors look on.
     pub is_watched: bool,
     /// Variables for the workload, over those of the image.
@@ -110,6 +112,7 @@ impl Order {
             },
             device,
             limits: cell.limits.clone(),
+            machine_memory_bytes: machine.memory_bytes,
             is_watched: true,
             environment,
             folder: paths.folder.to_owned(),
@@ -135,7 +138,7 @@ impl Order {
     pub fn shared_kernel_cache(&self) -> Option<PathBuf> {
         let is_shared =
             self.device.is_cuda() && self.asked.variant.kernel_cache == KernelCache::Session;
-        is_shared.then(|| self.shared.join(KERNEL_CACHE))
+        is_shared.then(|| self.shared.join(KERNEL_CACHE).join("shared"))
     }
 
     /// Begins to watch the run, where the monitors are to look on.
@@ -198,13 +201,18 @@ impl Execution {
             wall_seconds: 0.0,
             isolation,
             image_id: None,
-            end: End::Interrupted,
+            end: End::interrupted(),
             cost: HarnessCost::default(),
             monitor: Monitor::default(),
             validity: Validity::default(),
             notes: Vec::new(),
             began: Instant::now(),
         }
+    }
+
+    /// How long the workload can have been there at most, by the harness's clock.
+    pub(crate) fn lived_seconds(&self) -> f64 {
+        self.wall_seconds - self.cost.create_seconds - self.cost.remove_seconds
     }
 
     pub(super) fn ended(mut self, end: End) -> Self {
@@ -216,18 +224,20 @@ impl Execution {
 
 /// It never ran because its files could not be made.
 pub(super) fn no_files(error: &io::Error) -> End {
-    End::NotStarted {
-        reason: Reason::Engine,
-        stage: Stage::Create,
-        message: format!("cannot write the run's files: {error}; is the disk full?"),
-    }
+    let reason = if disk::is_for_want_of_room(error) {
+        Reason::DiskFull
+    } else {
+        Reason::Engine
+    };
+    End::never(
+        reason,
+        Stage::Create,
+        format!("cannot write the run's files: {error}"),
+    )
 }
 
 /// It never ran because the executor has no such image.
 pub(super) fn no_image(image: &str) -> End {
-    End::NotStarted {
-        reason: Reason::ImageBroken,
-        stage: Stage::Create,
-        message: format!("the image `{image}` is not here"),
-    }
+    let message = format!("the image `{image}` is not here");
+    End::never(Reason::ImageBroken, Stage::Create, message)
 }

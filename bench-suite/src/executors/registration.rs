@@ -1,6 +1,6 @@
 //! Which executors there are, and choosing one.
 
-use std::{error::Error, path::Path, str::FromStr, sync::Arc};
+use std::{error::Error, fmt, path::Path, str::FromStr, sync::Arc};
 
 use futures_util::future::BoxFuture;
 use serde::Serialize;
@@ -125,6 +125,17 @@ impl FromStr for Choice {
     }
 }
 
+/// As it is read.
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Named(executor, argument) if argument.is_empty() => f.write_str(executor.word),
+            Self::Named(executor, argument) => write!(f, "{}:{argument}", executor.word),
+        }
+    }
+}
+
 /// The words that a user may choose between.
 fn words() -> String {
     let shown = EXECUTORS.iter().filter(|executor| !executor.is_hidden);
@@ -136,33 +147,58 @@ fn words() -> String {
 pub struct Opened {
     /// The executor.
     pub executor: Box<dyn Executor>,
+    /// Which one it is.
+    pub choice: Choice,
     /// Why not others.
     pub notes: Vec<String>,
 }
 
 impl Choice {
-    /// Opens the executor.
-    pub async fn open(&self, host: &Arc<dyn Host>) -> Result<Opened, ExecutorError> {
+    /// The executor's word; `None` where any will do.
+    #[must_use]
+    pub fn word(&self) -> Option<&'static str> {
+        match self {
+            Self::Auto => None,
+            Self::Named(executor, _) => Some(executor.word),
+        }
+    }
+
+    /// Opens the executor. In CI (`is_ci`) `auto` takes the first alone: what fell back there would
+    /// be measured otherwise than before, and nobody would see.
+    pub async fn open(&self, host: &Arc<dyn Host>, is_ci: bool) -> Result<Opened, ExecutorError> {
         let mut notes = Vec::new();
-        let mut first_error = None;
-        let candidates: Vec<(&Registration, &str)> = match self {
-            Self::Auto => EXECUTORS
-                .iter()
-                .filter(|executor| executor.is_automatic)
-                .map(|executor| (executor, ""))
-                .collect(),
-            Self::Named(executor, argument) => vec![(executor, argument)],
+        let automatic = EXECUTORS.iter().filter(|executor| executor.is_automatic);
+        let (candidates, argument): (Vec<&'static Registration>, &str) = match self {
+            Self::Auto if is_ci => (automatic.take(1).collect(), ""),
+            Self::Auto => (automatic.collect(), ""),
+            Self::Named(executor, argument) => (vec![executor], argument),
         };
-        for (candidate, argument) in candidates {
+        let mut first_error = None;
+        for candidate in candidates {
             match (candidate.open)(Arc::clone(host), argument.to_owned()).await {
-                Ok(executor) => return Ok(Opened { executor, notes }),
+                Ok(executor) => {
+                    let choice = Self::Named(candidate, argument.to_owned());
+                    return Ok(Opened {
+                        executor,
+                        choice,
+                        notes,
+                    });
+                }
                 Err(error) => {
                     notes.push(format!("no {}: {error}", candidate.word));
                     first_error.get_or_insert(error);
                 }
             }
         }
-        Err(first_error.unwrap_or_else(|| ExecutorError::Argument("no executor".into())))
+        let error = first_error.unwrap_or_else(|| ExecutorError::Argument("no executor".into()));
+        Err(match error {
+            ExecutorError::Unavailable(why) if is_ci && matches!(self, Self::Auto) => {
+                let next = "in CI (CI=true) nothing falls back to plain processes; \
+                            start an engine, or pass --engine process";
+                ExecutorError::Unavailable(format!("{why}; {next}").into())
+            }
+            error => error,
+        })
     }
 }
 

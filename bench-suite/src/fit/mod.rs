@@ -1,6 +1,6 @@
 //! The largest batch that trains within a memory budget.
 //!
-//! For each combination of the axes besides the batch, batches are attempt in throw-away runs with
+//! For each combination of the axes besides the batch, batches are attempted in throw-away runs with
 //! the budget as a limit: on a GPU the allocator's limit, on the CPU the container's. The
 //! search doubles at least until memory runs out and then narrows the gap, led by what the attempts
 //! before took, so that a limit of some hundred takes half a dozen runs. Only a want of memory
@@ -143,7 +143,8 @@ pub async fn find(
 }
 
 /// Cells that differ in more than the batch, each once; what idles has none.
-fn combinations(plan: &Plan) -> Vec<&Cell> {
+#[must_use]
+pub fn combinations(plan: &Plan) -> Vec<&Cell> {
     let mut seen = std::collections::BTreeSet::new();
     let key = |cell: &Cell| {
         let CellPlan {
@@ -161,16 +162,14 @@ fn combinations(plan: &Plan) -> Vec<&Cell> {
 }
 
 fn answer(attempt: &Attempt) -> Answer {
-    match &attempt.outcome {
-        Outcome::Ok => Answer::Fits,
-        Outcome::Failed { .. } if attempt.stalled => Answer::TooLarge,
-        Outcome::Failed {
-            reason: Reason::OutOfMemory | Reason::HostOutOfMemory,
-            ..
-        } => Answer::TooLarge,
-        Outcome::Failed {
-            reason, message, ..
-        } => Answer::Neither(format!("{}: {message}", reason.word())),
+    match attempt.outcome.reason() {
+        None => Answer::Fits,
+        Some(_) if attempt.stalled => Answer::TooLarge,
+        Some(Reason::OutOfMemory | Reason::HostOutOfMemory) => Answer::TooLarge,
+        Some(reason) => {
+            let message = attempt.outcome.message();
+            Answer::Neither(format!("{}: {message}", reason.word()))
+        }
     }
 }
 

@@ -128,9 +128,9 @@ fn sentence(found: &[&Found], memory_bytes: u64) -> String {
     // Of equal batches the faster one.
     fitting.sort_by(|one, other| other.1.cmp(&one.1).then(other.2.total_cmp(&one.2)));
     let Some(&(most, batch, throughput, peak)) = fitting.first() else {
-        return format!("{name} fits {budget} in no combination that was attempt.");
+        return format!("{name} fits {budget} in no combination that was attempted.");
     };
-    let more = if most.reached_most { "at least " } else { "" };
+    let more = if most.reached_most { "≥ " } else { "" };
     let peak = peak.map_or_else(String::new, |peak| {
         format!(" (peak {})", ByteSize(peak).display().iec())
     });
@@ -267,7 +267,7 @@ mod tests {
     fn nothing_that_fits_is_said_too() {
         assert_eq!(
             advice(&[found("fp32", &[])], 1 << 30),
-            ["vit-l16 fits 1.0 GiB in no combination that was attempt."]
+            ["vit-l16 fits 1.0 GiB in no combination that was attempted."]
         );
         assert!(front(&[found("fp32", &[])]).is_empty());
     }

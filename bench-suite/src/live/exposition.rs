@@ -11,7 +11,7 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, info::Info},
     registry::Registry,
 };
-use record::{Outcome, Record};
+use record::Record;
 
 use super::Live;
 use crate::{
@@ -186,11 +186,7 @@ impl Told {
     }
 
     fn record(&mut self, record: &Record) {
-        let outcome = match &record.outcome {
-            Outcome::Ok => "ok".to_owned(),
-            Outcome::Failed { reason, .. } => reason.word(),
-        };
-        *self.attempts.entry(outcome).or_default() += 1;
+        *self.attempts.entry(record.outcome.word()).or_default() += 1;
         self.last_record_seconds = jiff::Timestamp::now().as_duration().as_secs_f64();
         let labels = vec![
             ("image", record.image.clone()),

@@ -4,6 +4,7 @@ use std::{
     convert::Infallible,
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::Arc,
     time::Duration,
 };
 
@@ -16,15 +17,17 @@ use hyper::{
     server::conn::http1,
     service::service_fn,
 };
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::{net::TcpListener, task::JoinHandle};
+use hyper_util::rt::TokioIo;
+use tokio::{net::TcpListener, sync::Semaphore, task::JoinHandle, time::timeout};
 
 use super::Exposition;
 
 /// As the `OpenMetrics` specification names its text form.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// A client that takes longer to ask is let go.
+/// A client that takes longer, to ask or to read the answer, is let go.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Connections at once. Others wait in the kernel's queue, where they take no file of this process.
+const MOST_CONNECTIONS: usize = 32;
 
 /// Why the metrics cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -76,7 +79,8 @@ impl Server {
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let task = tokio::spawn(async move {
-            loop {
+            let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+            while let Ok(place) = Arc::clone(&room).acquire_owned().await {
                 let Ok((stream, _)) = listener.accept().await else {
                     // Out of file descriptors, or a client that was gone at once.
                     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -89,11 +93,11 @@ impl Server {
                         async move { Ok::<_, Infallible>(answer) }
                     });
                     let served = http1::Builder::new()
-                        .timer(TokioTimer::new())
-                        .header_read_timeout(PATIENCE)
+                        .keep_alive(false)
                         .serve_connection(TokioIo::new(stream), service);
                     // A client that goes away half way is its own affair.
-                    let _ = served.await;
+                    let _ = timeout(PATIENCE, served).await;
+                    drop(place);
                 });
             }
         });
@@ -137,6 +141,42 @@ fn answer(request: &Request<Incoming>, exposition: &Exposition) -> Response<Full
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn half_open_connections_take_no_more_than_their_share() {
+        use std::{
+            io::{Read as _, Write as _},
+            net::TcpStream,
+        };
+        let exposition = Exposition::new(crate::live::Live::default());
+        let server = Server::listen("127.0.0.1:0".parse().unwrap(), exposition)
+            .await
+            .unwrap();
+        let address = server.address();
+        let files = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+        let before = files();
+        let connect = |_| TcpStream::connect(address).unwrap();
+        let mut held: Vec<_> = (0..100).map(connect).collect();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        // One side of each connection is this test's own; other tests open files, too.
+        let taken = files() - before - held.len();
+        assert!(taken < 60, "{taken}");
+        held.truncate(MOST_CONNECTIONS);
+        // Whoever asks is answered once those that say nothing were let go.
+        let asked = tokio::task::spawn_blocking(move || {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream
+                .write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+                .unwrap();
+            stream.set_read_timeout(Some(PATIENCE * 6)).unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            answer
+        });
+        let answer = asked.await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        drop(held);
+    }
 
     #[test]
     fn a_port_alone_is_for_this_machine_alone() {

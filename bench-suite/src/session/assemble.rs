@@ -1,16 +1,16 @@
 //! One record, out of what was asked, what the executor saw and what the workload told.
 
 use bytesize::ByteSize;
-use protocol::Phase;
-use record::{CellPlan, Monitor, Outcome, Reason, Record, Session, Stage, Window};
+use protocol::Event;
+use record::{Monitor, Outcome, Reason, Record, Session, Stage};
 
 use crate::{
+    evaluation::Evaluation,
     executors::{Execution, Order},
     host::Host,
-    invariants, log,
-    outcome::judge,
-    plan::Run,
-    results::{self, Results, WorkloadEnd},
+    invariants,
+    plan::{Cell, Run},
+    results::Results,
     validity,
 };
 
@@ -18,7 +18,7 @@ pub(super) struct Pieces<'a> {
     pub(super) session: &'a Session,
     pub(super) host: &'a dyn Host,
     pub(super) run: &'a Run,
-    pub(super) cell: &'a CellPlan,
+    pub(super) cell: &'a Cell,
     pub(super) attempt: u32,
     pub(super) order: &'a Order,
     pub(super) execution: Execution,
@@ -37,22 +37,20 @@ pub(super) fn record(pieces: Pieces<'_>) -> Record {
         mut execution,
         log,
     } = pieces;
-    let results = results::read(&order.results_file(), &run.name);
-    let phase_began_seconds = results.phases_since(execution.started_at, execution.wall_seconds);
-    let measured = Window::of(Phase::Measure, &phase_began_seconds, &results.phase_seconds);
-    let said = log::tail(&order.log).ok();
-    let mut outcome = judge(&execution.end, &results, said.as_deref());
-    let monitor = &execution.monitor;
-    let metrics = match &results.end {
-        Some(WorkloadEnd::Finished(summary)) => {
-            Some(invariants::metrics(summary, &results, monitor, measured))
-        }
-        _ => None,
-    };
+    let Evaluation {
+        mut outcome,
+        results,
+        metrics,
+        phase_began_seconds,
+        measured,
+    } = Evaluation::of(order, &execution);
     if outcome.is_ok() {
         outcome = match &metrics {
-            Some(metrics) => invariants::check(&order.asked, &results, metrics, &execution.monitor)
-                .and_then(|()| right_gpu(session, order, &results)),
+            Some(metrics) => {
+                let (monitor, lived) = (&execution.monitor, execution.lived_seconds());
+                invariants::check(&order.asked, &results, metrics, monitor, lived)
+                    .and_then(|()| right_gpu(session, order, &results))
+            }
             None => Err("the run ended well, but told no metrics".to_owned()),
         }
         .map_or_else(invalid, |()| Outcome::Ok);
@@ -66,10 +64,15 @@ pub(super) fn record(pieces: Pieces<'_>) -> Record {
         session.policy.shares_gpu,
     );
     outcome = in_hindsight(outcome, &execution.monitor, &contaminated);
+    let method = cell.method(&session.engine.kind, &execution.isolation);
+    let cell = &cell.plan;
+    if let Some(expected) = cell.expected {
+        outcome = outcome.expecting(expected);
+    }
     execution.validity.contamination = contaminated;
     execution.monitor.close(measured);
     let left = match &results.end {
-        Some(WorkloadEnd::Failed { memory, .. }) if !outcome.is_ok() => memory.as_deref(),
+        Some(Event::Failed { memory, .. }) if !outcome.is_ok() => memory.as_deref(),
         _ => None,
     };
     execution.notes.extend(left.map(memory_note));
@@ -91,6 +94,7 @@ pub(super) fn record(pieces: Pieces<'_>) -> Record {
         started_at: execution.started_at,
         wall_seconds: execution.wall_seconds,
         isolation: execution.isolation,
+        method,
         outcome,
         workload: results.started,
         metrics,
@@ -119,7 +123,12 @@ fn invalid(message: String) -> Outcome {
 fn in_hindsight(outcome: Outcome, monitor: &Monitor, contaminated: &[String]) -> Outcome {
     let (reason, stage, ended) = match &outcome {
         Outcome::Ok => (None, Stage::Validate, "it ended well".to_owned()),
-        Outcome::Failed {
+        Outcome::Expected {
+            reason,
+            stage,
+            message,
+        }
+        | Outcome::Failed {
             reason,
             stage,
             message,

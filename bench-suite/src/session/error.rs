@@ -20,6 +20,26 @@ pub enum SessionError {
         /// Why.
         source: io::Error,
     },
+    /// A run could not write its results.
+    #[error(
+        "no space left in {path}; make room, then continue the session with `--resume {path}`",
+        path = .0.display()
+    )]
+    DiskFull(PathBuf),
+    /// The path is not one that every engine can mount.
+    #[error(
+        "{path:?} cannot be the folder of a session: containers cannot mount a path with {what}; \
+         give another with --out"
+    )]
+    Path {
+        /// The folder.
+        path: PathBuf,
+        /// What its path has.
+        what: &'static str,
+    },
+    /// The path is no folder.
+    #[error("{} is a file; the folder of a session is a new or empty folder", .0.display())]
+    File(PathBuf),
     /// There is a session in the folder already.
     #[error(
         "{path} already holds a session; continue it with `--resume {path}`, or give another folder",

@@ -2,22 +2,24 @@
 //! moment.
 
 use std::{
-    fs::{self, File, TryLockError},
+    fs::{self, DirBuilder, File, TryLockError},
     io,
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
 };
 
 use super::SessionError;
 use crate::executors::KERNEL_CACHE;
 
-/// A folder for one run, which goes with it.
+/// A folder for one run, which goes with it, and which other users of the machine cannot enter.
 #[derive(Debug)]
 pub(super) struct WorkFolder(PathBuf);
 
 impl WorkFolder {
     pub(super) fn create(path: PathBuf) -> Result<Self, SessionError> {
         // One of an earlier attempt that was cut off may be there.
-        match remove_folder(&path).and_then(|()| fs::create_dir_all(&path)) {
+        let create = || DirBuilder::new().recursive(true).mode(0o700).create(&path);
+        match remove_folder(&path).and_then(|()| create()) {
             Ok(()) => Ok(Self(path)),
             Err(source) => Err(SessionError::Io { path, source }),
         }
@@ -63,6 +65,22 @@ fn remove_folder(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
+}
+
+/// Finds out whether this path, there or not, can be the folder of a session. Files below it are
+/// mounted into containers, which takes a path that every engine can pass on.
+pub fn check_folder(path: &Path) -> Result<(), SessionError> {
+    if path.exists() && !path.is_dir() {
+        return Err(SessionError::File(path.to_owned()));
+    }
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let what = match whole.to_str() {
+        None => "letters that are no UTF-8",
+        Some(text) if text.contains(',') => "a comma",
+        Some(text) if text.contains(char::is_control) => "a control character",
+        Some(_) => return Ok(()),
+    };
+    Err(SessionError::Path { path: whole, what })
 }
 
 /// Takes the folder for this process, until the file is closed.

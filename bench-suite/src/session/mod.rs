@@ -12,19 +12,23 @@ mod progress;
 mod runs;
 
 use std::{
+    collections::BTreeSet,
     fs::{self, File},
-    path::Path,
+    path::{Path, PathBuf},
     time::Instant,
 };
 
 use jiff::{Timestamp, tz::TimeZone};
 use rand::Rng as _;
-use record::{Deciding, EngineFacts, ImageFacts, Machine, Record, RunPolicy, SessionFolder, Tool};
+use record::{
+    Asked, Deciding, EngineFacts, ImageFacts, Machine, Record, RunPolicy, SessionFolder, Tool,
+};
 use tokio_util::sync::CancellationToken;
 
 pub use decide::{DecideError, check_sides, until_decided};
 pub use difference::Difference;
 pub use error::SessionError;
+pub use folder::check_folder;
 pub use progress::{Both, Progress, Silent, Subscriber};
 
 use crate::{
@@ -47,6 +51,8 @@ pub struct Spec {
     pub engine: EngineFacts,
     /// What measures.
     pub tool: Tool,
+    /// What the command line asked for.
+    pub asked: Option<Asked>,
     /// Whether GPUs are shared, and how often the engine may fail a run.
     pub policy: RunPolicy,
     /// Add blocks until this is decided, in place of a fixed number of blocks; see
@@ -61,7 +67,7 @@ pub struct Spec {
 pub struct Totals {
     /// Runs that were planned.
     pub planned: usize,
-    /// Runs whose metrics may be used.
+    /// Runs that ended as they were to end.
     pub ok: usize,
     /// Runs that failed for good.
     pub failed: usize,
@@ -107,6 +113,7 @@ impl Session {
             // Every further block is added when it is needed.
             spec.plan.blocks = 1;
         }
+        check_folder(folder)?;
         let io = |source| SessionError::Io {
             path: folder.to_owned(),
             source,
@@ -142,6 +149,7 @@ impl Session {
             order_seed: spec.plan.order_seed,
             claims: spec.plan.claims.clone(),
             deciding: spec.deciding,
+            asked: spec.asked,
             policy: RunPolicy {
                 gpus: spec.plan.gpus(),
                 ..spec.policy
@@ -182,6 +190,11 @@ impl Session {
             "resumed after it was cut off"
         };
         session.notes.push(note.to_owned());
+        if !records.bad_lines.is_empty() {
+            let lines = records.bad_lines.len();
+            let note = format!("resumed without {lines} damaged lines; their runs are repeated");
+            session.notes.push(note);
+        }
         for note in &spec.notes {
             if !session.notes.contains(note) {
                 session.notes.push(note.clone());
@@ -195,6 +208,8 @@ impl Session {
         folder::sweep_work(&path)?;
         session.policy.engine_retries = spec.policy.engine_retries;
         session.policy.shares_gpu |= spec.policy.shares_gpu;
+        session.version = record::VERSION;
+        session.asked = session.asked.or_else(|| spec.asked.clone());
         decide_from_here(&mut session, &spec, &records.records, &path)?;
         session.ended_at = None;
         folder.create()?;
@@ -311,6 +326,22 @@ impl Session {
         }
         Ok(self.folder.write_session(&self.about)?)
     }
+}
+
+/// Writes a session's records anew without the lines that hold none, while nobody works on it.
+/// Gives the copy of the file as it was.
+pub fn repair(path: &Path) -> Result<PathBuf, SessionError> {
+    let _lock = lock(path)?;
+    let folder = SessionFolder::at(path);
+    let mut session = folder.read_session()?;
+    let found = folder.read_records()?;
+    let copy = folder.repair(&found)?;
+    let recorded: BTreeSet<&str> = found.records.iter().map(|run| run.run.as_str()).collect();
+    if session.complete && recorded.len() < session.cells.len() * session.blocks as usize {
+        session.complete = false;
+        folder.write_session(&session)?;
+    }
+    Ok(copy)
 }
 
 /// Makes a session of fixed length one that adds blocks until it is decided, where that is asked

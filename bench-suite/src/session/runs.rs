@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use futures_util::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use protocol::Device;
-use record::{Outcome, Reason, Record, SessionFolder, Validity};
+use record::{Outcome, Reason, Record, SessionFolder, Stage, Validity};
 use tokio_util::sync::CancellationToken;
 
 use super::{Progress, Session, SessionError, Subscriber, Totals, assemble, folder::WorkFolder};
@@ -57,9 +57,11 @@ impl AttemptLog {
         let repeats = record.validity.limits.as_ref();
         let repeats = repeats.map_or(0, |limits| limits.repeats);
         let status = match &record.outcome {
-            Outcome::Ok => RunStatus::Ok,
+            Outcome::Ok | Outcome::Expected { .. } => RunStatus::Ok,
             Outcome::Failed { reason, .. } => match reason {
-                Reason::Interrupted | Reason::Engine | Reason::GpuLost => RunStatus::Open,
+                Reason::Interrupted | Reason::Engine | Reason::GpuLost | Reason::DiskFull => {
+                    RunStatus::Open
+                }
                 Reason::Contaminated => {
                     contaminated += 1;
                     if contaminated <= repeats {
@@ -227,6 +229,11 @@ impl Session {
                 record: &record,
                 totals: attempts.totals(plan),
             });
+            if record.outcome.reason() == Some(Reason::DiskFull) {
+                failure.get_or_insert(SessionError::DiskFull(folder.path().to_owned()));
+                cancel.cancel();
+                continue;
+            }
             // A GPU that is lost stays so until somebody resets it.
             if record.outcome.reason() == Some(Reason::GpuLost) {
                 stopped.gpus.insert(device);
@@ -312,9 +319,11 @@ impl<'a> Runner<'a> {
         };
         let mut execution = match fitness {
             Fitness::Fit => self.executor.run(&order, self.cancel).await,
-            Fitness::Busy(message) => never(End::NotIdle { message }),
-            Fitness::Lost(message) => never(End::GpuLost { message }),
-            Fitness::Interrupted => never(End::Interrupted),
+            Fitness::Busy(message) => {
+                never(End::never(Reason::Contaminated, Stage::Create, message))
+            }
+            Fitness::Lost(message) => never(End::never(Reason::GpuLost, Stage::Start, message)),
+            Fitness::Interrupted => never(End::interrupted()),
         };
         execution.validity = Validity {
             limits: Some(limits.clone()),
@@ -325,7 +334,7 @@ impl<'a> Runner<'a> {
             session: self.about,
             host,
             run,
-            cell: &cell.plan,
+            cell,
             attempt,
             order: &order,
             execution,

@@ -1,51 +1,13 @@
 //! Suites by name.
 
 use std::{
-    fs, io,
+    fs,
     path::{Path, PathBuf},
 };
 
 use strict_yaml::most_similar;
 
 use super::{Suite, SuiteError, file::is_name};
-
-/// Why there is no such suite.
-#[derive(Debug, thiserror::Error)]
-pub enum CatalogError {
-    /// The folder cannot be listed.
-    #[error("cannot list the suites in {folder}: {source}")]
-    Folder {
-        /// The folder.
-        folder: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// No suite of this name.
-    #[error(
-        "there is no suite `{name}` in {folder}; there are {}{}",
-        if known.is_empty() { "none".to_owned() } else { known.join(", ") },
-        meant.as_ref().map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default()
-    )]
-    Unknown {
-        /// What was asked for.
-        name: String,
-        /// Where was looked.
-        folder: PathBuf,
-        /// What is there.
-        known: Vec<String>,
-        /// What was probably meant.
-        meant: Option<String>,
-    },
-    /// The file's name cannot be a suite's.
-    #[error(
-        "{path}: a suite is named after its file; expected up to 40 of a-z, 0-9 and -, \
-         then .yaml, such as smoke.yaml"
-    )]
-    Name {
-        /// The file.
-        path: PathBuf,
-    },
-}
 
 /// The folder that suites are named in: `scenarios/`.
 #[derive(Debug, Clone)]
@@ -72,8 +34,8 @@ impl Catalog {
     }
 
     /// The names, sorted.
-    pub fn names(&self) -> Result<Vec<String>, CatalogError> {
-        let failed = |source| CatalogError::Folder {
+    pub fn names(&self) -> Result<Vec<String>, SuiteError> {
+        let failed = |source| SuiteError::Folder {
             folder: self.folder.clone(),
             source,
         };
@@ -89,7 +51,7 @@ impl Catalog {
     }
 
     /// Every suite, sorted by name; a broken one does not hide the others.
-    pub fn list(&self) -> Result<Vec<Listed>, CatalogError> {
+    pub fn list(&self) -> Result<Vec<Listed>, SuiteError> {
         let names = self.names()?;
         Ok(names
             .into_iter()
@@ -111,12 +73,12 @@ impl Catalog {
         let known = self.names()?;
         if !known.iter().any(|name| name == reference) {
             let meant = most_similar(reference, known.iter().map(String::as_str));
-            return Err(SuiteError::Catalog(CatalogError::Unknown {
+            return Err(SuiteError::Unknown {
                 name: reference.to_owned(),
                 folder: self.folder.clone(),
                 meant: meant.map(str::to_owned),
                 known,
-            }));
+            });
         }
         Suite::read(&self.path(reference))
     }
@@ -127,7 +89,7 @@ impl Catalog {
 }
 
 /// The suite's name: the file's, without `.yaml`.
-pub(super) fn name_of(path: &Path) -> Result<String, CatalogError> {
+pub(super) fn name_of(path: &Path) -> Result<String, SuiteError> {
     let yaml = path
         .extension()
         .is_some_and(|extension| extension == "yaml");
@@ -135,7 +97,7 @@ pub(super) fn name_of(path: &Path) -> Result<String, CatalogError> {
         .and_then(|stem| stem.to_str())
         .filter(|stem| yaml && is_name(stem))
         .map(str::to_owned)
-        .ok_or_else(|| CatalogError::Name {
+        .ok_or_else(|| SuiteError::Name {
             path: path.to_owned(),
         })
 }

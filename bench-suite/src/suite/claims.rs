@@ -9,7 +9,7 @@ use serde_json::Value;
 use strict_yaml::{Document, KeyPath, YamlError, most_similar};
 use verdict::ClaimProblem;
 
-use super::{Scenario, expand::one_value, file::axis_schemas};
+use super::{Scenario, file::axis_schemas, values::one_value};
 
 /// Cells by image (`image`, or `libtorch` for a version) and some of their axes.
 #[derive(Debug, Clone, PartialEq, Deserialize)]

@@ -8,7 +8,9 @@ use strict_yaml::{Document, KeyPath, YamlError};
 
 use super::{
     DeviceKind, MAX_CELLS, Scenario, ScenarioVariant,
-    file::{Exclusion, ScenarioFile, SuiteFile},
+    expect::{Exclude, Expected, expecting},
+    file::{ScenarioFile, SuiteFile},
+    values::{Given, one_value, values},
 };
 
 /// Expands and checks every scenario.
@@ -38,16 +40,7 @@ pub(super) fn scenarios(document: &Document, file: &SuiteFile) -> Result<Vec<Sce
     Ok(scenarios)
 }
 
-/// One value of an axis and where it stands.
-#[derive(Debug, Clone)]
-pub(super) struct Given {
-    value: Value,
-    /// The value as records write it, so that two spellings of one value are seen as one.
-    pub(super) canonical: String,
-    at: KeyPath,
-}
-
-type Picked<'a> = BTreeMap<&'a str, &'a Given>;
+pub(super) type Picked<'a> = BTreeMap<&'a str, &'a Given>;
 
 struct Expansion<'a> {
     document: &'a Document,
@@ -84,6 +77,7 @@ impl<'a> Expansion<'a> {
     fn variants(&self) -> Result<Vec<ScenarioVariant>, YamlError> {
         self.check_size()?;
         let exclusions = self.exclusions()?;
+        let expected = self.expected()?;
         let mut used = vec![false; exclusions.len()];
         let mut variants: Vec<ScenarioVariant> = Vec::new();
         for picked in self.product() {
@@ -102,7 +96,7 @@ impl<'a> Expansion<'a> {
                 }
             }
             if !devices.is_empty() {
-                variants.push(ScenarioVariant { variant, devices });
+                variants.push(expecting(variant, devices, &picked, &expected));
             }
         }
         if let Some(idle) = used.iter().position(|used| !used) {
@@ -111,7 +105,12 @@ impl<'a> Expansion<'a> {
             let help = "drop it, or give values that stand in `axes`".to_owned();
             return Err(self.document.error_at(&at, message, Some(help)));
         }
-        self.include(&mut variants)?;
+        self.include(&mut variants, &expected)?;
+        if let Some((at, _)) = expected.iter().find(|(_, one)| !one.used.get()) {
+            let message = "no variant fits this";
+            let help = "drop it, or give values that stand in `axes` or `include`".to_owned();
+            return Err(self.document.error_at(at, message, Some(help)));
+        }
         if variants.is_empty() {
             let at = self.at.clone().key("exclude");
             let message = format!("nothing is left of scenario `{}`", self.scenario.name);
@@ -181,7 +180,29 @@ impl<'a> Expansion<'a> {
             .collect()
     }
 
-    fn include(&self, variants: &mut Vec<ScenarioVariant>) -> Result<(), YamlError> {
+    /// The entries of `expect`, with their places.
+    fn expected(&self) -> Result<Vec<(KeyPath, Expected)>, YamlError> {
+        let file = &self.scenario.expect;
+        let at = self.at.clone().key("expect");
+        let places = file.entries.iter().enumerate();
+        places
+            .map(|(place, entry)| {
+                let at = if file.is_list {
+                    at.clone().index(place)
+                } else {
+                    at.clone()
+                };
+                let read = Expected::read(self.document, &at, entry)?;
+                Ok((at, read))
+            })
+            .collect()
+    }
+
+    fn include(
+        &self,
+        variants: &mut Vec<ScenarioVariant>,
+        expected: &[(KeyPath, Expected)],
+    ) -> Result<(), YamlError> {
         let first: Picked<'_> = self
             .axes
             .iter()
@@ -206,7 +227,7 @@ impl<'a> Expansion<'a> {
             for device in &devices {
                 self.check(&variant, *device, &picked)?;
             }
-            variants.push(ScenarioVariant { variant, devices });
+            variants.push(expecting(variant, devices, &picked, expected));
         }
         Ok(())
     }
@@ -255,138 +276,5 @@ impl<'a> Expansion<'a> {
             ),
         });
         Err(self.document.error_at(&at, message, help))
-    }
-}
-
-/// One entry of `exclude`, typed.
-struct Exclude {
-    device: Option<DeviceKind>,
-    axes: BTreeMap<String, Vec<Given>>,
-}
-
-impl Exclude {
-    fn read(document: &Document, at: &KeyPath, file: &Exclusion) -> Result<Self, YamlError> {
-        if file.device.is_none() && file.axes.is_empty() {
-            let message = "this would leave everything out";
-            return Err(document.error_expecting(at, message, "expected at least one axis", None));
-        }
-        let device = match &file.device {
-            None => None,
-            Some(device) => serde_json::from_value(device.clone())
-                .map_err(|error| document.error_from_serde(&at.clone().key("device"), &error))?,
-        };
-        let mut axes = BTreeMap::new();
-        for (axis, value) in &file.axes {
-            axes.insert(axis.clone(), values(document, at, axis, value)?);
-        }
-        Ok(Self { device, axes })
-    }
-
-    fn matches(&self, device: DeviceKind, picked: &Picked<'_>) -> bool {
-        self.device.is_none_or(|own| own == device)
-            && self.axes.iter().all(|(axis, values)| {
-                picked.get(axis.as_str()).is_some_and(|given| {
-                    values
-                        .iter()
-                        .any(|value| value.canonical == given.canonical)
-                })
-            })
-    }
-}
-
-/// One value or a list of them, each typed and none twice.
-fn values(
-    document: &Document,
-    at: &KeyPath,
-    axis: &str,
-    value: &Value,
-) -> Result<Vec<Given>, YamlError> {
-    let at = at.clone().key(axis);
-    let Value::Array(items) = value else {
-        return Ok(vec![typed(document, at.clone(), &at, axis, value)?]);
-    };
-    if items.is_empty() {
-        // An unknown axis is the better message for an unknown axis without values.
-        typed(document, at.clone(), &at, axis, &Value::Null).or_else(|error| {
-            let unknown = error
-                .problem()
-                .is_some_and(|p| p.message().contains("unknown key"));
-            if unknown {
-                Err(error)
-            } else {
-                Ok(nothing(&at))
-            }
-        })?;
-        let help = "drop the axis, and the workload's default holds".to_owned();
-        return Err(document.error_expecting(
-            &at,
-            format!("the axis `{axis}` has no values"),
-            "expected at least one",
-            Some(help),
-        ));
-    }
-    let mut values: Vec<Given> = Vec::new();
-    for (place, item) in items.iter().enumerate() {
-        let given = typed(document, at.clone().index(place), &at, axis, item)?;
-        if values
-            .iter()
-            .any(|other| other.canonical == given.canonical)
-        {
-            let message = format!("`{}` stands in this list already", given.canonical);
-            return Err(document.error_at(&given.at, message, Some("drop it".into())));
-        }
-        values.push(given);
-    }
-    Ok(values)
-}
-
-pub(super) fn one_value(
-    document: &Document,
-    at: &KeyPath,
-    axis: &str,
-    value: &Value,
-) -> Result<Given, YamlError> {
-    let at = at.clone().key(axis);
-    if value.is_array() {
-        let message = "a list, where one variant is described";
-        let expected = "expected one value; write one entry of `include` for each variant";
-        return Err(document.error_expecting(&at, message, expected, None));
-    }
-    typed(document, at.clone(), &at, axis, value)
-}
-
-fn nothing(at: &KeyPath) -> Given {
-    Given {
-        value: Value::Null,
-        canonical: String::new(),
-        at: at.clone(),
-    }
-}
-
-/// Reads one value through [`Variant`].
-fn typed(
-    document: &Document,
-    at: KeyPath,
-    axis_at: &KeyPath,
-    axis: &str,
-    value: &Value,
-) -> Result<Given, YamlError> {
-    let map = Map::from_iter([(axis.to_owned(), value.clone())]);
-    let variant: Variant = serde_json::from_value(Value::Object(map)).map_err(|error| {
-        let unknown = error.to_string().starts_with("unknown field");
-        document.error_from_serde(if unknown { axis_at } else { &at }, &error)
-    })?;
-    match variant.axes().remove(axis) {
-        Some(canonical) if !value.is_null() => Ok(Given {
-            value: value.clone(),
-            canonical,
-            at,
-        }),
-        _ => Err(document.error_expecting(
-            &at,
-            format!("the axis `{axis}` has no value"),
-            "expected a value",
-            Some("drop the axis, and the workload's default holds".into()),
-        )),
     }
 }

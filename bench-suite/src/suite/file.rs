@@ -1,16 +1,16 @@
 //! A suite file as it is written.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::RangeInclusive};
 
 use protocol::{Model, Steps, Task, Variant};
 use record::Claim;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::Value;
 use strict_yaml::{Document, KeyPath, YamlError};
 
 use super::{
-    DeviceKind, MAX_BLOCKS, VERSION, claims::CellFile, limits::LimitsFile,
+    DeviceKind, MAX_BLOCKS, VERSION, claims::CellFile, expect::Expect, limits::LimitsFile,
     thresholds::ThresholdsFile, validity::ValidityFile,
 };
 
@@ -99,6 +99,9 @@ pub(super) struct ScenarioFile {
     /// Further variants, each given by the axes in which it differs from the first combination.
     #[serde(default)]
     pub(super) include: Vec<Choice>,
+    /// Runs that are to fail, and how; all others are to end well.
+    #[serde(default)]
+    pub(super) expect: Expect,
     /// How many steps a run takes.
     pub(super) steps: Option<Steps>,
     /// Seed of parameters, data and dropout.
@@ -133,21 +136,9 @@ pub(super) struct Axes(pub(super) BTreeMap<String, Value>);
 pub(super) struct Choice(pub(super) BTreeMap<String, Value>);
 
 /// What is left out: axes as in [`Axes`], and `device`.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Exclusion {
-    pub(super) device: Option<Value>,
-    pub(super) axes: BTreeMap<String, Value>,
-}
-
-impl<'de> Deserialize<'de> for Exclusion {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut axes = BTreeMap::<String, Value>::deserialize(deserializer)?;
-        Ok(Self {
-            device: axes.remove("device"),
-            axes,
-        })
-    }
-}
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Exclusion(pub(super) BTreeMap<String, Value>);
 
 /// The schema of every axis, out of [`Variant`]'s own.
 pub(super) fn axis_schemas(generator: &mut SchemaGenerator) -> BTreeMap<String, Value> {
@@ -167,10 +158,15 @@ pub(super) fn axis_schemas(generator: &mut SchemaGenerator) -> BTreeMap<String, 
     axes.into_iter().collect()
 }
 
-fn one_or_many(axis: &Value) -> Value {
-    serde_json::json!({
-        "anyOf": [axis, { "type": "array", "items": axis, "minItems": 1, "uniqueItems": true }],
-    })
+/// As [`axis_schemas`], and lists of values too.
+pub(super) fn list_schemas(generator: &mut SchemaGenerator) -> BTreeMap<String, Value> {
+    let mut axes = axis_schemas(generator);
+    for axis in axes.values_mut() {
+        *axis = serde_json::json!({
+            "anyOf": [axis, { "type": "array", "items": axis, "minItems": 1, "uniqueItems": true }],
+        });
+    }
+    axes
 }
 
 impl JsonSchema for Axes {
@@ -179,14 +175,10 @@ impl JsonSchema for Axes {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let axes: BTreeMap<_, _> = axis_schemas(generator)
-            .into_iter()
-            .map(|(name, axis)| (name, one_or_many(&axis)))
-            .collect();
         json_schema!({
             "type": "object",
             "description": "Axis to one value or a list of values; all combinations are measured",
-            "properties": axes,
+            "properties": list_schemas(generator),
             "additionalProperties": false,
         })
     }
@@ -214,12 +206,11 @@ impl JsonSchema for Exclusion {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let device: Value = generator.subschema_for::<DeviceKind>().into();
-        let mut axes: BTreeMap<_, _> = axis_schemas(generator)
-            .into_iter()
-            .map(|(name, axis)| (name, one_or_many(&axis)))
-            .collect();
-        axes.insert("device".into(), device);
+        let mut axes = list_schemas(generator);
+        axes.insert(
+            "device".into(),
+            generator.subschema_for::<DeviceKind>().into(),
+        );
         json_schema!({
             "type": "object",
             "description": "What is left out: axis to one value or a list of values, and device",
@@ -235,34 +226,21 @@ pub(super) fn read(document: &Document) -> Result<SuiteFile, YamlError> {
     check_version(document)?;
     let file: SuiteFile = document.parse()?;
     let top = KeyPath::root();
-    let defaults = top.clone().key("defaults");
-    if !(1..=MAX_BLOCKS).contains(&file.defaults.blocks) {
-        let at = defaults.key("blocks");
-        let got = file.defaults.blocks;
-        let expected = format!("a whole number from 1 to {MAX_BLOCKS}");
-        return Err(out_of_range(document, &at, &got.to_string(), &expected));
-    }
-    check_steps(
-        document,
-        &defaults.clone().key("steps"),
-        file.defaults.steps,
-    )?;
-    check_threads(document, &defaults, file.defaults.threads)?;
-    file.defaults
-        .limits
-        .check(document, &defaults.clone().key("limits"))?;
-    file.defaults
-        .thresholds
-        .check(document, &defaults.clone().key("thresholds"))?;
-    file.defaults
-        .validity
-        .check(document, &defaults.key("validity"))?;
+    let at = top.clone().key("defaults");
+    let defaults = &file.defaults;
+    within(document, &at, "blocks", defaults.blocks, 1..=MAX_BLOCKS)?;
+    check_steps(document, &at, defaults.steps)?;
+    check_threads(document, &at, defaults.threads)?;
+    defaults.limits.check(document, &at.clone().key("limits"))?;
+    let thresholds = at.clone().key("thresholds");
+    defaults.thresholds.check(document, &thresholds)?;
+    defaults.validity.check(document, &at.key("validity"))?;
     if file.scenarios.is_empty() {
         let at = top.key("scenarios");
         return Err(document.error_expecting(&at, "no scenarios", "expected at least one", None));
     }
     for (place, scenario) in file.scenarios.iter().enumerate() {
-        let at = KeyPath::root().key("scenarios").index(place);
+        let at = top.clone().key("scenarios").index(place);
         let name = at.clone().key("name");
         if !is_name(&scenario.name) {
             return Err(document.error_expecting(
@@ -272,8 +250,8 @@ pub(super) fn read(document: &Document) -> Result<SuiteFile, YamlError> {
                 None,
             ));
         }
-        let same = |other: &&ScenarioFile| other.name == scenario.name;
-        if file.scenarios[..place].iter().any(|other| same(&other)) {
+        let mut others = file.scenarios[..place].iter();
+        if others.any(|other| other.name == scenario.name) {
             return Err(document.error_expecting(
                 &name,
                 format!("a second scenario with the name `{}`", scenario.name),
@@ -286,13 +264,12 @@ pub(super) fn read(document: &Document) -> Result<SuiteFile, YamlError> {
             return Err(document.error_expecting(&at, "no device", "expected cpu, cuda", None));
         }
         if let Some(steps) = scenario.steps {
-            check_steps(document, &at.clone().key("steps"), steps)?;
+            check_steps(document, &at, steps)?;
         }
         check_threads(document, &at, scenario.threads)?;
         scenario.limits.check(document, &at.clone().key("limits"))?;
-        scenario
-            .thresholds
-            .check(document, &at.clone().key("thresholds"))?;
+        let thresholds = at.clone().key("thresholds");
+        scenario.thresholds.check(document, &thresholds)?;
         scenario.validity.check(document, &at.key("validity"))?;
     }
     Ok(file)
@@ -313,44 +290,35 @@ fn check_version(document: &Document) -> Result<(), YamlError> {
 
 fn check_steps(document: &Document, at: &KeyPath, steps: Steps) -> Result<(), YamlError> {
     const MOST: u32 = 1_000_000;
-    if !(1..=MOST).contains(&steps.measured) {
-        let expected = "a whole number from 1 to 1000000";
-        let at = at.clone().key("measured");
-        return Err(out_of_range(
-            document,
-            &at,
-            &steps.measured.to_string(),
-            expected,
-        ));
-    }
-    if steps.warmup > MOST {
-        let expected = "a whole number from 0 to 1000000";
-        let at = at.clone().key("warmup");
-        return Err(out_of_range(
-            document,
-            &at,
-            &steps.warmup.to_string(),
-            expected,
-        ));
-    }
-    Ok(())
+    let at = at.clone().key("steps");
+    within(document, &at, "measured", steps.measured, 1..=MOST)?;
+    within(document, &at, "warmup", steps.warmup, 0..=MOST)
 }
 
 fn check_threads(document: &Document, at: &KeyPath, threads: Option<u32>) -> Result<(), YamlError> {
-    match threads {
-        Some(threads) if !(1..=4096).contains(&threads) => Err(out_of_range(
-            document,
-            &at.clone().key("threads"),
-            &threads.to_string(),
-            "a whole number from 1 to 4096",
-        )),
-        _ => Ok(()),
-    }
+    threads.map_or(Ok(()), |threads| {
+        within(document, at, "threads", threads, 1..=4096)
+    })
 }
 
-fn out_of_range(document: &Document, at: &KeyPath, got: &str, expected: &str) -> YamlError {
-    let message = format!("a value out of range: {got}");
-    document.error_expecting(at, message, format!("expected {expected}"), None)
+/// Whether the number at this key is within these.
+pub(super) fn within(
+    document: &Document,
+    at: &KeyPath,
+    key: &str,
+    got: u32,
+    range: RangeInclusive<u32>,
+) -> Result<(), YamlError> {
+    if range.contains(&got) {
+        return Ok(());
+    }
+    let (least, most) = range.into_inner();
+    Err(document.error_expecting(
+        &at.clone().key(key),
+        format!("a value out of range: {got}"),
+        format!("expected a whole number from {least} to {most}"),
+        None,
+    ))
 }
 
 /// Names become parts of file and container names.

@@ -33,6 +33,12 @@ pub struct Limits {
     pub pids: Option<u32>,
     /// Resource limits by name; containers only, best effort.
     pub ulimits: BTreeMap<String, Ulimit>,
+    /// Size of the memory file system on `/tmp`; containers only.
+    pub tmp_bytes: u64,
+    /// What the run may write to its results file.
+    pub results_bytes: u64,
+    /// What the run may write to its log.
+    pub log_bytes: u64,
 }
 
 impl Default for Limits {
@@ -49,6 +55,9 @@ impl Default for Limits {
             ipc: Ipc::Private,
             pids: None,
             ulimits: BTreeMap::new(),
+            tmp_bytes: 1 << 30,
+            results_bytes: 64 << 20,
+            log_bytes: 16 << 20,
         }
     }
 }
@@ -103,7 +112,7 @@ pub(super) struct LimitsFile {
     pub(super) time: Option<Time>,
     /// Longest silence of the workload before the run counts as hanging; not watched unless said.
     pub(super) silence: Option<Time>,
-    /// Host memory; containers only.
+    /// Host memory; containers only, 90 % of the machine's unless said otherwise.
     pub(super) memory: Option<Bytes>,
     /// Memory of the GPU that the process may hold, context and libraries included; on a GPU only.
     pub(super) gpu_memory: Option<Bytes>,
@@ -126,6 +135,13 @@ pub(super) struct LimitsFile {
     pub(super) pids: Option<u32>,
     /// Resource limits by name, such as `memlock: {soft: -1, hard: -1}`; containers only, best effort.
     pub(super) ulimits: BTreeMap<String, Ulimit>,
+    /// Size of the memory file system on `/tmp`; containers only, 1GiB unless said otherwise.
+    pub(super) tmp: Option<Bytes>,
+    /// What the run may write to its results file, or it is ended (`flooded`); 64MiB unless said
+    /// otherwise.
+    pub(super) results: Option<Bytes>,
+    /// What the run may write to its log, or it is ended (`flooded`); 16MiB unless said otherwise.
+    pub(super) log: Option<Bytes>,
 }
 
 impl LimitsFile {
@@ -151,6 +167,18 @@ impl LimitsFile {
             && bytes < 6 << 20
         {
             return wrong("memory", &format!("{bytes} bytes"), "at least 6MiB");
+        }
+        let sizes = [
+            ("tmp", self.tmp),
+            ("results", self.results),
+            ("log", self.log),
+        ];
+        for (key, size) in sizes {
+            if let Some(Bytes(bytes)) = size
+                && bytes < 4 << 10
+            {
+                return wrong(key, &format!("{bytes} bytes"), "at least 4KiB");
+            }
         }
         if let Some(set) = &self.cpuset
             && !is_cpuset(set)
@@ -197,14 +225,18 @@ impl LimitsFile {
             ipc: self.ipc.or(others.ipc),
             pids: self.pids.or(others.pids),
             ulimits,
+            tmp: self.tmp.or(others.tmp),
+            results: self.results.or(others.results),
+            log: self.log.or(others.log),
         }
     }
 }
 
 impl From<LimitsFile> for Limits {
     fn from(file: LimitsFile) -> Self {
+        let unless_said = Self::default();
         Self {
-            time: file.time.map_or(Self::default().time, |time| time.0),
+            time: file.time.map_or(unless_said.time, |time| time.0),
             silence: file.silence.map(|time| time.0),
             memory_bytes: file.memory.map(|bytes| bytes.0),
             gpu_memory_bytes: file.gpu_memory.map(|bytes| bytes.0),
@@ -215,6 +247,11 @@ impl From<LimitsFile> for Limits {
             ipc: file.ipc.unwrap_or_default(),
             pids: file.pids,
             ulimits: file.ulimits,
+            tmp_bytes: file.tmp.map_or(unless_said.tmp_bytes, |bytes| bytes.0),
+            results_bytes: file
+                .results
+                .map_or(unless_said.results_bytes, |bytes| bytes.0),
+            log_bytes: file.log.map_or(unless_said.log_bytes, |bytes| bytes.0),
         }
     }
 }

@@ -9,25 +9,28 @@
 mod catalog;
 mod claims;
 mod expand;
+mod expect;
 mod file;
 mod limits;
 mod thresholds;
 mod units;
 mod validity;
+mod values;
 
 use std::{
     collections::BTreeMap,
+    io,
     path::{Path, PathBuf},
 };
 
 use protocol::{Device, Model, Steps, Task, Variant};
-use record::{Claim, ValidityLimits};
+use record::{Claim, Reason, ValidityLimits};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use strict_yaml::{Document, YamlError};
 
-pub use catalog::{Catalog, CatalogError, Listed};
+pub use catalog::{Catalog, Listed};
 pub use limits::{Ipc, Limits, Ulimit};
 
 /// Version of the suite format.
@@ -43,9 +46,39 @@ pub enum SuiteError {
     /// The file is wrong; [`YamlError::render`] shows where.
     #[error(transparent)]
     Yaml(#[from] YamlError),
+    /// The folder of suites cannot be listed.
+    #[error("cannot list the suites in {folder}: {source}")]
+    Folder {
+        /// The folder.
+        folder: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// No such suite.
-    #[error(transparent)]
-    Catalog(#[from] CatalogError),
+    #[error(
+        "there is no suite `{name}` in {folder}; there are {}{}",
+        if known.is_empty() { "none".to_owned() } else { known.join(", ") },
+        meant.as_ref().map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default()
+    )]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// Where was looked.
+        folder: PathBuf,
+        /// What is there.
+        known: Vec<String>,
+        /// What was probably meant.
+        meant: Option<String>,
+    },
+    /// The file's name cannot be a suite's.
+    #[error(
+        "{path}: a suite is named after its file; expected up to 40 of a-z, 0-9 and -, \
+         then .yaml, such as smoke.yaml"
+    )]
+    Name {
+        /// The file.
+        path: PathBuf,
+    },
 }
 
 impl SuiteError {
@@ -54,7 +87,7 @@ impl SuiteError {
     pub fn render(&self, color: bool) -> String {
         match self {
             Self::Yaml(error) => error.render(color),
-            Self::Catalog(error) => format!("{error}\n"),
+            other => format!("{other}\n"),
         }
     }
 }
@@ -153,6 +186,8 @@ pub struct ScenarioVariant {
     pub variant: Variant,
     /// The devices, at least one.
     pub devices: Vec<DeviceKind>,
+    /// How its runs are to fail there; nothing where they are to end well.
+    pub expected: BTreeMap<DeviceKind, Reason>,
 }
 
 impl Suite {
@@ -197,11 +232,10 @@ impl Suite {
 
 impl Scenario {
     /// The variants that are for this device.
-    pub fn variants_for(&self, device: DeviceKind) -> impl Iterator<Item = &Variant> {
+    pub fn variants_for(&self, device: DeviceKind) -> impl Iterator<Item = &ScenarioVariant> {
         self.variants
             .iter()
             .filter(move |one| one.devices.contains(&device))
-            .map(|one| &one.variant)
     }
 }
 

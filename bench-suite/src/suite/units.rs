@@ -1,11 +1,12 @@
 //! Metrics as people write them: `90s`, `4GiB`.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use bytesize::ByteSize;
 use jiff::SignedDuration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
+use serde_json::Value;
 
 /// A stretch of time, written `90s`, `5min`, `1h 30min`; from 1 ms to a week.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,26 +14,12 @@ pub(super) struct Time(pub(super) Duration);
 
 impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        const EXPECTED: &str = "a time with its unit, from 1ms to 7d, such as 90s or 5min";
         const LONGEST: Duration = Duration::from_hours(7 * 24);
-        struct Visitor;
-        impl de::Visitor<'_> for Visitor {
-            type Value = Time;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(EXPECTED)
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Time, E> {
-                text.parse::<SignedDuration>()
-                    .ok()
-                    .and_then(|time| Duration::try_from(time).ok())
-                    .filter(|time| (Duration::from_millis(1)..=LONGEST).contains(time))
-                    .map(Time)
-                    .ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
-            }
-        }
-        deserializer.deserialize_any(Visitor)
+        let expected = "a time with its unit, from 1ms to 7d, such as 90s or 5min";
+        scalar(deserializer, expected, false, |value| {
+            let range = Duration::from_millis(1)..=LONGEST;
+            stretch(value).filter(|time| range.contains(time)).map(Time)
+        })
     }
 }
 
@@ -43,39 +30,59 @@ pub(super) struct Wait(pub(super) Duration);
 impl<'de> Deserialize<'de> for Wait {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         const LONGEST: Duration = Duration::from_hours(24);
-        struct Visitor;
-        impl de::Visitor<'_> for Visitor {
-            type Value = Wait;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a time with its unit, from 0s to 24h, such as 30s or 5min")
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Wait, E> {
-                text.parse::<SignedDuration>()
-                    .ok()
-                    .and_then(|time| Duration::try_from(time).ok())
-                    .filter(|time| *time <= LONGEST)
-                    .map(Wait)
-                    .ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
-            }
-        }
-        deserializer.deserialize_any(Visitor)
+        let expected = "a time with its unit, from 0s to 24h, such as 30s or 5min";
+        scalar(deserializer, expected, false, |value| {
+            stretch(value).filter(|time| *time <= LONGEST).map(Wait)
+        })
     }
 }
 
-impl JsonSchema for Wait {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Wait".into()
-    }
+/// A number of bytes, written `512MiB`, `4GiB`, `64MB`, or as a plain whole number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Bytes(pub(super) u64);
 
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "string",
-            "description": "A time with its unit, from 0s to 24h, such as 30s, 5min",
-            "examples": ["30s", "5min"],
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let expected = "a size above 0, such as 512MiB or 4GiB";
+        scalar(deserializer, expected, true, |value| {
+            let size = || Some(value.as_str()?.parse::<ByteSize>().ok()?.as_u64());
+            let bytes = value.as_u64().or_else(size)?;
+            (1..=i64::MAX as u64)
+                .contains(&bytes)
+                .then_some(Bytes(bytes))
         })
     }
+}
+
+/// One scalar, by whatever `read` makes of it.
+pub(super) fn scalar<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    expected: &str,
+    takes_numbers: bool,
+    read: impl Fn(&Value) -> Option<T>,
+) -> Result<T, D::Error> {
+    use de::{Error as _, Unexpected};
+    let value = Value::deserialize(deserializer)?;
+    read(&value).ok_or_else(|| match &value {
+        Value::String(text) => D::Error::invalid_value(Unexpected::Str(text), &expected),
+        Value::Number(number) => {
+            let got = format!("integer `{number}`");
+            let got = Unexpected::Other(&got);
+            if takes_numbers {
+                D::Error::invalid_value(got, &expected)
+            } else {
+                D::Error::invalid_type(got, &expected)
+            }
+        }
+        Value::Bool(value) => D::Error::invalid_type(Unexpected::Bool(*value), &expected),
+        Value::Null => D::Error::invalid_type(Unexpected::Unit, &expected),
+        Value::Array(_) => D::Error::invalid_type(Unexpected::Seq, &expected),
+        Value::Object(_) => D::Error::invalid_type(Unexpected::Map, &expected),
+    })
+}
+
+fn stretch(value: &Value) -> Option<Duration> {
+    Duration::try_from(value.as_str()?.parse::<SignedDuration>().ok()?).ok()
 }
 
 impl JsonSchema for Time {
@@ -92,37 +99,17 @@ impl JsonSchema for Time {
     }
 }
 
-/// A number of bytes, written `512MiB`, `4GiB`, `64MB`, or as a plain whole number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Bytes(pub(super) u64);
+impl JsonSchema for Wait {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Wait".into()
+    }
 
-impl<'de> Deserialize<'de> for Bytes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl de::Visitor<'_> for Visitor {
-            type Value = Bytes;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a size above 0, such as 512MiB or 4GiB")
-            }
-
-            fn visit_u64<E: de::Error>(self, bytes: u64) -> Result<Bytes, E> {
-                if bytes == 0 || bytes > i64::MAX as u64 {
-                    return Err(E::invalid_value(de::Unexpected::Unsigned(bytes), &self));
-                }
-                Ok(Bytes(bytes))
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Bytes, E> {
-                text.parse::<ByteSize>()
-                    .ok()
-                    .map(|size| size.as_u64())
-                    .filter(|bytes| (1..=i64::MAX as u64).contains(bytes))
-                    .map(Bytes)
-                    .ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
-            }
-        }
-        deserializer.deserialize_any(Visitor)
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "description": "A time with its unit, from 0s to 24h, such as 30s, 5min",
+            "examples": ["30s", "5min"],
+        })
     }
 }
 

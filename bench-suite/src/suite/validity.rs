@@ -1,13 +1,14 @@
 //! From when on a machine is not fit to measure on, as a suite says it.
 
-use std::fmt;
-
 use record::ValidityLimits;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, de};
+use serde::{Deserialize, Deserializer};
 use strict_yaml::{Document, KeyPath, YamlError};
 
-use super::units::Wait;
+use super::{
+    file::within,
+    units::{Wait, scalar},
+};
 
 /// Most repeats of one run.
 const MOST_REPEATS: u32 = 100;
@@ -46,44 +47,20 @@ pub(super) struct Limit(Option<f64>);
 
 impl<'de> Deserialize<'de> for Limit {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl Visitor {
-            fn take<E: de::Error>(self, value: f64, got: de::Unexpected<'_>) -> Result<Limit, E> {
-                if (0.0..=100.0).contains(&value) {
-                    Ok(Limit(Some(value)))
-                } else {
-                    Err(E::invalid_value(got, &self))
+        scalar(
+            deserializer,
+            "a number from 0 to 100, or any",
+            true,
+            |value| {
+                if value.as_str() == Some("any") {
+                    return Some(Limit(None));
                 }
-            }
-        }
-        impl de::Visitor<'_> for Visitor {
-            type Value = Limit;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number from 0 to 100, or any")
-            }
-
-            fn visit_u64<E: de::Error>(self, value: u64) -> Result<Limit, E> {
-                self.take(value as f64, de::Unexpected::Unsigned(value))
-            }
-
-            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Limit, E> {
-                self.take(value as f64, de::Unexpected::Signed(value))
-            }
-
-            fn visit_f64<E: de::Error>(self, value: f64) -> Result<Limit, E> {
-                self.take(value, de::Unexpected::Float(value))
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Limit, E> {
-                if text == "any" {
-                    Ok(Limit(None))
-                } else {
-                    Err(E::invalid_value(de::Unexpected::Str(text), &self))
-                }
-            }
-        }
-        deserializer.deserialize_any(Visitor)
+                let limit = value
+                    .as_f64()
+                    .filter(|limit| (0.0..=100.0).contains(limit))?;
+                Some(Limit(Some(limit)))
+            },
+        )
     }
 }
 
@@ -106,15 +83,9 @@ impl JsonSchema for Limit {
 impl ValidityFile {
     /// Checks what types cannot.
     pub(super) fn check(&self, document: &Document, path: &KeyPath) -> Result<(), YamlError> {
-        match self.repeats {
-            Some(repeats) if repeats > MOST_REPEATS => Err(document.error_expecting(
-                &path.clone().key("repeats"),
-                format!("a value out of range: {repeats}"),
-                format!("expected a whole number from 0 to {MOST_REPEATS}"),
-                None,
-            )),
-            _ => Ok(()),
-        }
+        self.repeats.map_or(Ok(()), |repeats| {
+            within(document, path, "repeats", repeats, 0..=MOST_REPEATS)
+        })
     }
 
     /// These, and `others` where these say nothing.

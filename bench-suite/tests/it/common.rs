@@ -51,6 +51,7 @@ pub(crate) fn spec(suite: &str, images: &[&str], device: Device) -> Spec {
             ..RunPolicy::default()
         },
         deciding: None,
+        asked: None,
         notes: Vec::new(),
     }
 }
@@ -103,18 +104,12 @@ impl Subscriber for Listener {
 
 /// A record's outcome in a word.
 pub(crate) fn ending(record: &Record) -> String {
-    match &record.outcome {
-        record::Outcome::Ok => "ok".into(),
-        record::Outcome::Failed { reason, .. } => reason.word(),
-    }
+    record.outcome.word()
 }
 
 /// A record's message, empty where it went well.
 pub(crate) fn message(record: &Record) -> &str {
-    match &record.outcome {
-        record::Outcome::Ok => "",
-        record::Outcome::Failed { message, .. } => message,
-    }
+    record.outcome.message()
 }
 
 /// Scenario and variant to outcome.

@@ -29,13 +29,13 @@ pub(crate) async fn engine() -> Engine {
     engine
 }
 
-struct Done {
-    record: Record,
-    log: String,
-    left: usize,
+pub(crate) struct Done {
+    pub(crate) record: Record,
+    pub(crate) log: String,
+    pub(crate) left: usize,
 }
 
-async fn run_until(mode: &str, limits: &str, cancel: CancellationToken) -> Done {
+pub(crate) async fn run_until(mode: &str, limits: &str, cancel: CancellationToken) -> Done {
     run_image(image::with_mode(mode), limits, cancel).await
 }
 
@@ -44,7 +44,11 @@ async fn run_image(image: ContainerImage, limits: &str, cancel: CancellationToke
     run_scenario(image, &scenario, cancel).await
 }
 
-async fn run_scenario(image: ContainerImage, scenario: &str, cancel: CancellationToken) -> Done {
+pub(crate) async fn run_scenario(
+    image: ContainerImage,
+    scenario: &str,
+    cancel: CancellationToken,
+) -> Done {
     let engine = engine().await;
     let home = tempfile::tempdir().unwrap();
     let suite = format!(
@@ -53,6 +57,7 @@ async fn run_scenario(image: ContainerImage, scenario: &str, cancel: Cancellatio
     );
     let mut spec = spec(&suite, &["tiny"], Device::Cpu);
     spec.policy.engine_retries = Some(0);
+    spec.machine.memory_bytes = host::open().facts().memory_bytes;
     let name = bench_suite::session::fresh_name();
     let mut session = Session::create(&home.path().join("s"), &name, spec).unwrap();
     let executor = Container::new(
@@ -241,7 +246,7 @@ async fn a_run_on_the_cpu_is_no_way_to_the_gpu() {
     .unwrap_err();
     let obstacle = |path: GpuPath| {
         let probe = tried.iter().find(|probe| probe.path == path).unwrap();
-        probe.obstacle.clone().unwrap()
+        probe.obstacle.clone()
     };
     let passthrough = obstacle(GpuPath::Passthrough);
     assert!(passthrough.contains("told of no GPU"), "{passthrough}");

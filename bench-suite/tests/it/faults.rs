@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fs, process::Command, time::Duration};
 
 use bench_suite::{
-    executors::{Executor as _, container::Container, mock::Mock},
+    executors::{Executor as _, container::Container, mock::Mock, process::Process},
     host,
     session::{Session, SessionError, Silent, fresh_name},
 };
@@ -18,6 +18,7 @@ use crate::{
     containers,
     daemon::Daemon,
     image,
+    processes::{END, GOOD, program},
 };
 
 const ONE_RUN: &str = "version: 1\ndescription: d\ndefaults: {blocks: 1, steps: {warmup: 0, measured: 1}}\n\
@@ -131,12 +132,18 @@ async fn a_disk_that_fills_up_ends_the_session_and_loses_no_record() {
         .run(&mock, &mut listener, &CancellationToken::new())
         .await
         .unwrap_err();
+    // Whichever write met it first: the run's own files, or the session's.
     assert!(
-        matches!(&error, SessionError::Folder(_) | SessionError::Io { .. }),
+        matches!(
+            &error,
+            SessionError::DiskFull(_) | SessionError::Folder(_) | SessionError::Io { .. }
+        ),
         "{error}"
     );
-    assert!(error.to_string().contains("No space left"), "{error}");
-    assert!(error.to_string().contains("the disk's space"), "{error}");
+    assert!(
+        error.to_string().to_lowercase().contains("no space left"),
+        "{error}"
+    );
     drop(session);
     let kept = listener.records.len();
     let good = listener.records.iter().filter(|run| run.outcome.is_ok());
@@ -159,6 +166,53 @@ async fn a_disk_that_fills_up_ends_the_session_and_loses_no_record() {
         records.iter().map(name).collect()
     };
     assert_eq!(names(&records[..kept]), names(&listener.records));
+}
+
+#[tokio::test]
+async fn a_run_that_finds_the_disk_full_is_run_again() {
+    let disk = Tmpfs::new("256k");
+    let home = tempfile::tempdir().unwrap();
+    // The results of a long run, and its own write that fails.
+    let script = format!(
+        "{GOOD}i=0; while [ $i -lt 4000 ]; do i=$((i+1)); \
+         say '{{\"event\":\"heartbeat\",\"phase\":\"measure\",\"step\":1,\"padding\":\"{}\"}}' || exit 9; done\n{END}",
+        "x".repeat(100)
+    );
+    let runtimes = BTreeMap::from([("local".to_owned(), program(home.path(), &script))]);
+    let executor = Process::new(host::open(), runtimes);
+    let fresh = || spec(ONE_RUN, &["local"], Device::Cpu);
+    let folder = disk.0.path().join("s");
+    let mut session = Session::create(&folder, "s", fresh()).unwrap();
+    let mut listener = Listener::default();
+    let cancel = CancellationToken::new();
+    let error = session
+        .run(&executor, &mut listener, &cancel)
+        .await
+        .unwrap_err();
+    assert!(matches!(&error, SessionError::DiskFull(_)), "{error}");
+    assert!(error.to_string().contains("--resume"), "{error}");
+    assert_eq!(
+        ending(&listener.records[0]),
+        "disk-full",
+        "{}",
+        message(&listener.records[0])
+    );
+    drop(session);
+
+    disk.mount("remount,size=16m");
+    let mut session = Session::resume(&folder, fresh()).unwrap();
+    let cancel = CancellationToken::new();
+    let totals = session
+        .run(&executor, &mut listener, &cancel)
+        .await
+        .unwrap();
+    assert_eq!(
+        (totals.ok, totals.remaining),
+        (1, 0),
+        "{}",
+        message(&listener.records[1])
+    );
+    assert_eq!(listener.records[1].attempt, 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

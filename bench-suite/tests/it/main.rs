@@ -8,6 +8,7 @@ mod daemon;
 mod deciding;
 mod faults;
 mod fit;
+mod hostile;
 #[path = "../support/image.rs"]
 mod image;
 mod kernel_cache;

@@ -24,12 +24,13 @@ run=$(sed -n 's/.*"run": "\(.*\)".*/\1/p' "$1")
 say() { printf '%s\n' "$1" >> "$results"; }
 results=$2
 started='{"event":"started","version":3,"run":"'$run'","scenario_version":"0","libtorch_version":"2.11.0","threads":1,"cuda":null,"allocator":null}'
-finished='{"event":"finished","parameters":1,"micro_batch":1,"effective_batch":1,"warmup_steps":0,"samples":1,"measured_seconds":0.5,"throughput_samples_per_second":2.0,"first_loss":null,"last_loss":null,"memory":{},"scaler":null}'
+finished='{"event":"finished","parameters":1,"micro_batch":1,"effective_batch":1,"warmup_steps":0,"samples":1,"measured_seconds":0.05,"throughput_samples_per_second":20.0,"first_loss":null,"last_loss":null,"memory":{},"scaler":null}'
 say "$started"
 say '{"event":"phase-began","phase":"measure"}'
 "#;
 pub(crate) const END: &str = r#"
-say '{"event":"step","index":0,"seconds":0.4,"loss":null,"skipped":false}'
+sleep 0.06
+say '{"event":"step","index":0,"seconds":0.04,"loss":null,"skipped":false}'
 say "$finished"
 "#;
 
@@ -94,7 +95,7 @@ async fn a_good_workload_gives_metrics() {
     assert_eq!(ending(&record), "ok", "{}", message(&record));
     assert_eq!(log, "to stdout\nto stderr\n");
     let metrics = record.metrics.unwrap();
-    assert_eq!(metrics.summary.throughput_samples_per_second, Some(2.0));
+    assert_eq!(metrics.summary.throughput_samples_per_second, Some(20.0));
     assert!(record.wall_seconds > 0.4 && record.wall_seconds < 20.0);
     assert!(record.harness.total_seconds() < record.wall_seconds - 0.3);
     let memory = record.monitor.memory_bytes.expect("memory was watched");
@@ -161,7 +162,7 @@ async fn bad_workloads_are_told_apart() {
         "ended with status 5",
     )
     .await;
-    let wrong = END.replace("0.4", "7.5");
+    let wrong = END.replace("0.04", "7.5");
     check(
         &format!("{GOOD}{wrong}"),
         "{}",
@@ -228,6 +229,67 @@ async fn a_hanging_workload_is_ended_with_all_its_children() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     panic!("the child {pid} lives on");
+}
+
+#[tokio::test]
+async fn a_workload_gets_no_secret_of_the_user() {
+    // Cargo gives its tests variables that are nobody else's.
+    assert!(std::env::var_os("CARGO_PKG_NAME").is_some());
+    let script = format!("{GOOD}env >&2\n{END}");
+    let (_, log) = run(&script, "{}").await;
+    let names: Vec<&str> = log
+        .lines()
+        .filter_map(|line| line.split('=').next())
+        .collect();
+    assert!(
+        names.contains(&"PATH") && names.contains(&"TORCHGAUGE_RUN_FOLDER"),
+        "{log}"
+    );
+    assert!(!names.iter().any(|name| name.starts_with("CARGO")), "{log}");
+}
+
+#[tokio::test]
+async fn a_workload_that_writes_without_end_is_ended() {
+    let began = Instant::now();
+    let script = format!(
+        "{GOOD}while :; do say '{{\"event\":\"heartbeat\",\"phase\":\"measure\",\"step\":1}}'; done"
+    );
+    check(
+        &script,
+        "{results: 64KiB}",
+        "flooded",
+        "more than 65536 bytes of results",
+    )
+    .await;
+    // A length that costs nothing counts as well.
+    check(
+        &format!("{GOOD}truncate -s 10T $2; sleep 300"),
+        "{}",
+        "flooded",
+        "of results",
+    )
+    .await;
+    let script = format!("{GOOD}echo first; yes 0123456789 & sleep 300");
+    let (record, log) = run(&script, "{log: 64KiB}").await;
+    assert_eq!(ending(&record), "flooded", "{}", message(&record));
+    assert!(message(&record).contains("more than 65536 bytes of log"));
+    assert!(log.len() < 66 << 10, "{}", log.len());
+    assert!(log.starts_with("first\n0123456789\n"), "{log}");
+    let (_, tail) = log.split_once(" bytes left out …\n").expect("a cut");
+    assert!(tail.contains("\n0123456789\n"), "{tail}");
+    assert!(
+        began.elapsed() < Duration::from_mins(1),
+        "{:?}",
+        began.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn a_run_s_folder_is_its_user_s_alone() {
+    let script = format!("{GOOD}stat -c %a . ..\n{END}");
+    let (record, log) = run(&script, "{}").await;
+    assert_eq!(ending(&record), "ok", "{}", message(&record));
+    assert_eq!(log, "700\n700\n");
 }
 
 #[tokio::test]

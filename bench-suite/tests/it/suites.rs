@@ -48,6 +48,33 @@ fn a_suite_says_what_it_leaves_out() {
 }
 
 #[test]
+fn runs_are_expected_to_fail_by_axes_and_device() {
+    let text = suite(
+        "    axes: {batch: [4, 8]}\n    include: [{checkpointing: blocks}]\n    expect:\n\
+         \x20     - {outcome: out-of-memory, device: cuda, batch: 8}\n\
+         \x20     - {outcome: host-out-of-memory, batch: 8}\n\
+         \x20     - {outcome: hang, checkpointing: blocks}\n",
+    );
+    let suite = Suite::from_text("x.yaml", &text).unwrap_or_else(|error| panic!("{error}"));
+    let found: Vec<String> = suite.scenarios[0]
+        .variants
+        .iter()
+        .map(|one| {
+            let of = |device| {
+                one.expected
+                    .get(&device)
+                    .map_or("ok".into(), |reason| reason.word())
+            };
+            format!("{} {}", of(DeviceKind::Cpu), of(DeviceKind::Cuda))
+        })
+        .collect();
+    assert_eq!(
+        found,
+        ["ok ok", "host-out-of-memory out-of-memory", "hang hang"]
+    );
+}
+
+#[test]
 fn included_variants_differ_from_the_first_combination() {
     assert_eq!(
         variants(
@@ -217,6 +244,18 @@ fn counts_and_sizes_are_shown_where_they_stand() {
         (
             "negative steps",
             suite("    steps: {warmup: -1, measured: 2}\n"),
+        ),
+        (
+            "expectation of nothing",
+            suite("    axes: {batch: [4, 8]}\n    expect: {outcome: out-of-memory, batch: 16}\n"),
+        ),
+        (
+            "expectation of no outcome",
+            suite("    expect: [{outcome: out-of-memry}]\n"),
+        ),
+        (
+            "expectation without outcome",
+            suite("    expect: {batch: 1}\n"),
         ),
         ("zero blocks", suite("defaults: {blocks: 0}\n")),
         ("steps as a list", suite("    steps: [1, 2]\n")),

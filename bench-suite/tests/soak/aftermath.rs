@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use record::{Outcome, Record, SessionFolder};
+use record::{Record, SessionFolder};
 
 use crate::faults::Expected;
 
@@ -23,10 +23,7 @@ pub(crate) fn check(home: &Path, expected: &Expected) -> Result<String, String> 
     if records.torn_after.is_some() {
         return Err("the last line is torn".to_owned());
     }
-    let word = |record: &Record| match &record.outcome {
-        Outcome::Ok => "ok".to_owned(),
-        Outcome::Failed { reason, .. } => reason.word(),
-    };
+    let word = |record: &Record| record.outcome.word();
     let mut finished: BTreeMap<u32, Vec<String>> = BTreeMap::new();
     let mut unfinished: BTreeMap<String, u32> = BTreeMap::new();
     for record in &records.records {

@@ -209,6 +209,7 @@ fn spec(home: &Path) -> Spec {
             ..RunPolicy::default()
         },
         deciding: None,
+        asked: None,
         notes: Vec::new(),
     }
 }

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-const FINISHED: &str = r#"{"event":"finished","parameters":1,"micro_batch":1,"effective_batch":1,"warmup_steps":0,"samples":1,"measured_seconds":0.5,"throughput_samples_per_second":2.0,"first_loss":null,"last_loss":null,"memory":{},"scaler":null}"#;
+const FINISHED: &str = r#"{"event":"finished","parameters":1,"micro_batch":1,"effective_batch":1,"warmup_steps":0,"samples":1,"measured_seconds":0.05,"throughput_samples_per_second":20.0,"first_loss":null,"last_loss":null,"memory":{},"scaler":null}"#;
 
 fn main() {
     let arguments: Vec<String> = env::args().collect();
@@ -42,8 +42,8 @@ fn main() {
     match mode.as_str() {
         "brief" => sleep(Duration::from_millis(50)),
         "contradiction" => {
-            say(r#"{"event":"step","index":0,"seconds":0.4,"loss":null,"skipped":false}"#);
-            say(&FINISHED.replace("2.0", "9.0"));
+            say(r#"{"event":"step","index":0,"seconds":0.04,"loss":null,"skipped":false}"#);
+            say(&FINISHED.replace("20.0", "90.0"));
             exit(0);
         }
         "memory" => {
@@ -89,6 +89,54 @@ fn main() {
             eprintln!("found {compiled} in {folder}");
             fs::write(format!("{folder}/{run}"), "kernel").expect("room for one more");
         }
+        "flood-results" => loop {
+            say(r#"{"event":"heartbeat","phase":"measure","step":1}"#);
+        },
+        "flood-log" => {
+            eprintln!("first");
+            let line = "0123456789".repeat(100);
+            loop {
+                eprintln!("{line}");
+            }
+        }
+        "escapes" => {
+            eprintln!("\u{1b}[2J\n::error::in the log");
+            say(
+                r#"{"event":"failed","reason":"libtorch","phase":"measure","message":"\u001b]0;owned\u0007\n::error::in the message\u202e","memory":null}"#,
+            );
+            exit(1);
+        }
+        "log-escapes" => {
+            eprintln!("\u{1b}[2J\n::error::in the log");
+            exit(3);
+        }
+        "fork-bomb" => fork_bomb(),
+        // Half a million samples a second, all numbers in agreement.
+        "forged" => {
+            say(r#"{"event":"step","index":0,"seconds":0.000002,"loss":null,"skipped":false}"#);
+            return say(&FINISHED.replace("0.05", "0.000002").replace("20.0", "500000.0"));
+        }
+        // Longer than anybody has seen it live.
+        "overstated" => {
+            say(r#"{"event":"step","index":0,"seconds":400.0,"loss":null,"skipped":false}"#);
+            return say(&FINISHED.replace("0.05", "500.0").replace("20.0", "0.002"));
+        }
+        "fill-tmp" => {
+            let mut file = fs::File::create("/tmp/large").expect("a file");
+            let mut mebibytes = 0;
+            let error = loop {
+                match file.write_all(&vec![1; 1 << 20]) {
+                    Ok(()) => mebibytes += 1,
+                    Err(error) => break error.kind(),
+                }
+            };
+            eprintln!("{mebibytes} MiB in /tmp: {error:?}");
+        }
+        "memory-limit" => {
+            let files = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+            let limit = files.iter().find_map(|file| fs::read_to_string(file).ok());
+            eprintln!("limit {}", limit.expect("a cgroup's files").trim());
+        }
         "idle" => {
             let memory = vec![1_u8; 64 << 20];
             sleep(Duration::from_millis(1000));
@@ -104,7 +152,7 @@ fn main() {
             assert_eq!(memory[memory.len() / 2], 1);
         }
     }
-    say(r#"{"event":"step","index":0,"seconds":0.4,"loss":null,"skipped":false}"#);
+    say(r#"{"event":"step","index":0,"seconds":0.04,"loss":null,"skipped":false}"#);
     say(FINISHED);
 }
 
@@ -131,6 +179,18 @@ fn fill_mapped(path: &str) {
     for page in (0..BYTES).step_by(4096) {
         // SAFETY: within the mapping.
         unsafe { memory.add(page).write_volatile(1) };
+    }
+}
+
+/// Becomes as many processes as it may, which then stay.
+fn fork_bomb() -> ! {
+    unsafe extern "C" {
+        fn fork() -> i32;
+    }
+    // SAFETY: one thread, and nothing but this loop and a sleep in the children.
+    while unsafe { fork() } >= 0 {}
+    loop {
+        sleep(Duration::from_secs(600));
     }
 }
 

@@ -4,24 +4,24 @@ use std::collections::BTreeMap;
 
 use judge::{
     compare::{BaseOrHead, Comparison, Verdict},
-    family::FamilyError,
     median,
-    sequential::SequentialError,
 };
-use metrics::Metric;
+use metrics::{Metric, catalogue};
 use record::{ImageChange, image_changes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    environment,
+    CompareError, MethodKey, Warning, environment,
     failures::Failures,
+    method,
     question::{Question, judge_questions, pair},
+    short_window::ShortWindow,
     side::{Cell, Origin, Runs, Side},
 };
 
 /// Version of the file format of [`Verdicts`].
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// How two sides are compared.
 #[derive(Debug, Clone, Default)]
@@ -32,94 +32,8 @@ pub struct Options {
     pub thresholds: BTreeMap<String, f64>,
     /// Compare although machine, GPU or driver differ.
     pub across_machines: bool,
-}
-
-/// Why two sides cannot be compared.
-#[derive(Debug, thiserror::Error)]
-pub enum CompareError {
-    /// They were measured on different machines, GPUs or drivers.
-    #[error(
-        "{what} differ: `{base}` and `{head}`; a change may be theirs and not the image's. \
-         Measure both images in one session, or pass --across-machines"
-    )]
-    EnvironmentsDiffer {
-        /// What differs.
-        what: &'static str,
-        /// On the base side.
-        base: String,
-        /// On the head side.
-        head: String,
-    },
-    /// They have no cell in common.
-    #[error(
-        "no cell in common: {base}; {head}. Run the same suite for both, with the same scenarios \
-         and variants"
-    )]
-    NothingInCommon {
-        /// What the base has: session, image and suites.
-        base: String,
-        /// What the head has.
-        head: String,
-    },
-    /// A noise threshold for a metric that there is not.
-    #[error("no compared metric is named `{name}`; there are: {}", names())]
-    UnknownMetric {
-        /// The name.
-        name: String,
-    },
-    /// The judge refused a value.
-    #[error("{cell}, {metric}: {source}")]
-    Judge {
-        /// The cell.
-        cell: String,
-        /// The metric.
-        metric: &'static str,
-        /// Why.
-        source: FamilyError,
-    },
-    /// The looks that the session names cannot have been taken.
-    #[error("the looks under `deciding` in session.json: {source}")]
-    Looks {
-        /// Why not.
-        source: SequentialError,
-    },
-}
-
-fn names() -> String {
-    let names: Vec<_> = Metric::compared().map(|metric| metric.name).collect();
-    names.join(", ")
-}
-
-/// What the reader of a comparison must know.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum Warning {
-    /// The sides ran one after the other and not in turn, so that drift counts as effect.
-    NotInterleaved,
-    /// Machine, GPU or driver differ; compared all the same, as asked.
-    AcrossMachines {
-        /// What differs, and how.
-        what: String,
-    },
-    /// A cell that one side alone has.
-    OneSided {
-        /// The cell.
-        cell: String,
-        /// The session and image that has it.
-        only_in: String,
-    },
-    /// The suites of the two sides set other noise thresholds; the head's are used.
-    ThresholdsDiffer {
-        /// In how many cells.
-        cells: usize,
-    },
-    /// Cells ran on another GPU of the same host in the head than in the base.
-    OtherGpus {
-        /// The first of them.
-        cell: String,
-        /// How many there are.
-        cells: usize,
-    },
+    /// Settings of the method that may differ.
+    pub ignore: Vec<MethodKey>,
 }
 
 /// Two sides, judged.
@@ -148,6 +62,9 @@ pub struct Verdicts {
 /// One cell, judged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CellVerdicts {
+    /// Its name: scenario and variant, and the suite where two have that in common.
+    #[serde(default)]
+    pub name: String,
     /// The suite.
     pub suite: String,
     /// The scenario.
@@ -246,6 +163,7 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
         });
     }
     let mut warnings = environment::check(base, head, &common, options.across_machines)?;
+    warnings.extend(method::check(base, head, &common, &options.ignore)?);
     warnings.extend(one_sided(&base_cells, &head_cells, &base.origin));
     warnings.extend(one_sided(&head_cells, &base_cells, &head.origin));
     let (of_base, of_head) = (base.thresholds(), head.thresholds());
@@ -262,6 +180,7 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
         let own = options.thresholds.get(metric.name).or_else(of_suite);
         own.copied().unwrap_or(metric.threshold)
     };
+    warnings.extend(short_windows(&common, &of_head));
     let mut questions = Vec::new();
     for (cell_index, (cell, base_runs, head_runs)) in common.iter().enumerate() {
         for metric in Metric::compared() {
@@ -290,6 +209,7 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
         .iter()
         .map(|(cell, base, head)| unanswered(cell, base, head))
         .collect();
+    name(&mut cells);
     for (question, comparison) in questions.iter().zip(judged) {
         let verdicts = &mut cells[question.cell_index].metrics;
         verdicts.push(answered(question, comparison));
@@ -306,15 +226,53 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
     })
 }
 
+/// Names every cell, so that no two have the same name.
+fn name(cells: &mut [CellVerdicts]) {
+    let mut namesakes: BTreeMap<String, usize> = BTreeMap::new();
+    for cell in &mut *cells {
+        cell.name = format!("{} · {}", cell.scenario, cell.variant);
+        *namesakes.entry(cell.name.clone()).or_default() += 1;
+    }
+    for cell in cells {
+        if namesakes[&cell.name] > 1 {
+            cell.name = format!("{}/{}", cell.suite, cell.name);
+        }
+    }
+}
+
 /// A cell before its metrics are judged.
 fn unanswered(cell: &Cell, base: &Runs<'_>, head: &Runs<'_>) -> CellVerdicts {
     CellVerdicts {
+        name: String::new(),
         suite: cell.suite.clone(),
         scenario: cell.scenario.clone(),
         variant: cell.variant.clone(),
         failures: Failures::of(base, head),
         metrics: Vec::new(),
     }
+}
+
+/// The measured windows that are too short for the noise of their steps, on either side.
+fn short_windows(
+    common: &[(&Cell, &Runs<'_>, &Runs<'_>)],
+    thresholds: &BTreeMap<Cell, &BTreeMap<String, f64>>,
+) -> Option<Warning> {
+    let short = common.iter().filter_map(|(cell, base, head)| {
+        let runs = base.values().chain(head.values()).copied();
+        let own = thresholds.get(*cell);
+        let own = own.and_then(|own| own.get(catalogue::THROUGHPUT.name).copied());
+        Some((cell, ShortWindow::of(runs, own)?))
+    });
+    let short: Vec<_> = short.collect();
+    let variation = |window: &ShortWindow| window.coefficient_of_variation;
+    let (cell, window) = short
+        .iter()
+        .max_by(|one, other| variation(&one.1).total_cmp(&variation(&other.1)))?;
+    Some(Warning::ShortWindow {
+        cell: cell.label(),
+        cells: short.len(),
+        window: *window,
+    })
 }
 
 /// Cells that the other side does not have.

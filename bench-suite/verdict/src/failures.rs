@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use judge::compare::Verdict;
-use record::{Outcome, Reason};
+use record::{Outcome, Reason, Record};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -27,13 +27,17 @@ pub struct FailedRuns {
     pub failed: usize,
     /// How many failed for each reason.
     pub reasons: BTreeMap<Reason, usize>,
+    /// Runs that failed as their suite expects; they are not among those that failed.
+    #[serde(default)]
+    pub expected: usize,
 }
 
 impl Failures {
-    /// Counts those of a cell; `None` where every run went well.
+    /// Counts those of a cell; `None` where every run ended well.
     pub(crate) fn of(base: &Runs<'_>, head: &Runs<'_>) -> Option<Self> {
         let (base, head) = (FailedRuns::of(base), FailedRuns::of(head));
-        (base.failed + head.failed > 0).then_some(Self { base, head })
+        let none = |side: &FailedRuns| side.failed + side.expected == 0;
+        (!none(&base) || !none(&head)).then_some(Self { base, head })
     }
 
     /// What a gate makes of a cell that works in the base and never in the head: *regressed*, or
@@ -65,7 +69,9 @@ impl FailedRuns {
                 *reasons.entry(*reason).or_insert(0) += 1;
             }
         }
+        let expected = |run: &&&Record| matches!(run.outcome, Outcome::Expected { .. });
         Self {
+            expected: runs.values().filter(expected).count(),
             runs: runs.len(),
             failed: reasons.values().sum(),
             reasons,
@@ -79,7 +85,7 @@ impl FailedRuns {
     }
 }
 
-/// `6 of 6 (4 out-of-memory, 2 crash)`; `0 of 6` where none failed.
+/// `6 of 6 (4 out-of-memory, 2 crash)`; `0 of 6` where none failed; `0 of 6, 6 as expected`.
 impl fmt::Display for FailedRuns {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {}", self.failed, self.runs)?;
@@ -91,10 +97,13 @@ impl fmt::Display for FailedRuns {
                 _ => format!("{count} {}", reason.word()),
             })
             .collect();
-        if reasons.is_empty() {
-            return Ok(());
+        if !reasons.is_empty() {
+            write!(f, " ({})", reasons.join(", "))?;
         }
-        write!(f, " ({})", reasons.join(", "))
+        match self.expected {
+            0 => Ok(()),
+            expected => write!(f, ", {expected} as expected"),
+        }
     }
 }
 
@@ -102,6 +111,10 @@ impl fmt::Display for FailedRuns {
 fn of_the_environment(reason: Reason) -> bool {
     matches!(
         reason,
-        Reason::Contaminated | Reason::Engine | Reason::GpuLost | Reason::Interrupted
+        Reason::Contaminated
+            | Reason::DiskFull
+            | Reason::Engine
+            | Reason::GpuLost
+            | Reason::Interrupted
     )
 }

@@ -8,21 +8,27 @@
 mod claims;
 mod compare;
 mod environment;
+mod error;
 mod failures;
 mod gate;
+mod method;
 mod question;
 mod session;
+mod short_window;
 mod side;
+mod warning;
 
 pub use claims::{
     ClaimCell, ClaimFound, ClaimPair, ClaimProblem, ClaimVerdict, ClaimsError, check_claim,
     judge_claims,
 };
-pub use compare::{
-    CellVerdicts, CompareError, MetricVerdict, Options, VERSION, Verdicts, Warning, compare,
-};
+pub use compare::{CellVerdicts, MetricVerdict, Options, VERSION, Verdicts, compare};
+pub use error::CompareError;
 pub use failures::{FailedRuns, Failures};
 pub use gate::{FailOn, Gate};
 pub use judge::compare::BaseOrHead;
+pub use method::MethodKey;
 pub use session::{SessionError, compare_session};
+pub use short_window::ShortWindow;
 pub use side::{Origin, Side, SideError};
+pub use warning::Warning;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use protocol::Variant;
-use record::{ImageFacts, Look, Machine, Record, Session};
+use record::{ImageFacts, Look, Machine, Method, Record, Session};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -179,6 +179,12 @@ impl<'a> Side<'a> {
     /// The machine that measured.
     pub(crate) fn machine(&self) -> &'a Machine {
         &self.session.machine
+    }
+
+    /// How these runs were measured; `None` where there are none.
+    pub(crate) fn method(&self, runs: &Runs<'_>) -> Option<Method> {
+        let run = runs.values().next()?;
+        Some(Method::of(self.session, run))
     }
 
     /// The image, where the session tells of it.

@@ -112,7 +112,11 @@ fn log_config(product: Product) -> HostConfigLogConfig {
 fn tmpfs(spec: &ContainerSpec) -> Option<HashMap<String, String>> {
     let mut targets = spec.mounts.iter().map(|mount| &mount.target);
     let is_taken = targets.any(|target| target.trim_end_matches('/') == "/tmp");
-    let options = "rw,nosuid,nodev,noexec,mode=1777".to_owned();
+    let size = spec.limits.tmp_bytes.map(|bytes| format!(",size={bytes}"));
+    let options = format!(
+        "rw,nosuid,nodev,noexec,mode=1777{}",
+        size.unwrap_or_default()
+    );
     (!is_taken).then(|| HashMap::from([("/tmp".to_owned(), options)]))
 }
 
@@ -182,6 +186,7 @@ mod tests {
                 memory_bytes: Some(1 << 30),
                 cpus: Some(1.5),
                 cpuset: Some("0,1".into()),
+                tmp_bytes: Some(1 << 30),
                 ..Default::default()
             },
             ..Default::default()

@@ -11,7 +11,7 @@ use tokio::net::{TcpStream, UnixStream};
 use crate::{
     attempt::{Attempt, Obstacle},
     endpoint::{Address, Candidate, Endpoint},
-    error::{Cause, Error, Failure, Result},
+    error::{Cause, Error, Failure, Operation, Result},
     facts::EngineFacts,
     fallback::Fallback,
     registry::Registry,
@@ -179,12 +179,12 @@ impl Engine {
     /// Whether the engine still answers.
     ///
     /// # Errors
-    /// [`Error::Facts`], with [`Error::is_engine_gone`] true, where it does not.
+    /// An error with [`Error::is_engine_gone`] true, where it does not.
     pub async fn ping(&self) -> Result<()> {
         match tokio::time::timeout(GREETING, self.docker().ping()).await {
             Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(self.failed(Error::Facts, "", error)),
-            Err(_) => Err(self.failed(Error::Facts, "", Cause::TimedOut)),
+            Ok(Err(error)) => Err(self.failed(Operation::Facts, "", error)),
+            Err(_) => Err(self.failed(Operation::Facts, "", Cause::TimedOut)),
         }
     }
 
@@ -198,11 +198,12 @@ impl Engine {
 
     pub(crate) fn failed(
         &self,
-        operation: fn(Box<Failure>) -> Error,
+        operation: Operation,
         object: impl Into<String>,
         cause: impl Into<Cause>,
     ) -> Error {
-        operation(Box::new(Failure {
+        Error::Failed(Box::new(Failure {
+            operation,
             engine: self.inner.facts.describe(),
             object: object.into(),
             cause: cause.into(),

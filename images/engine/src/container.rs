@@ -6,7 +6,7 @@ use tokio::sync::watch;
 use crate::{
     body::create_body,
     connect::Engine,
-    error::{Cause, Error, Result},
+    error::{Cause, Error, Operation, Result},
     facts::Product,
     fallback::Fallback,
     registry::short,
@@ -38,7 +38,7 @@ impl Engine {
     /// to its end and what comes out of it is removed.
     ///
     /// # Errors
-    /// [`Error::Spec`], [`Error::ImageMissing`], [`Error::NameTaken`], [`Error::Create`].
+    /// [`Error::Spec`], [`Error::ImageMissing`], [`Error::NameTaken`], or [`Operation::Create`] failed.
     pub async fn create(&self, spec: &ContainerSpec) -> Result<Container> {
         spec.check()?;
         self.check_sources(spec)?;
@@ -51,7 +51,7 @@ impl Engine {
             Ok(result) => result,
             Err(error) => {
                 let cause = Cause::Local(std::io::Error::other(error.to_string()));
-                Err(self.failed(Error::Create, name, cause))
+                Err(self.failed(Operation::Create, name, cause))
             }
         }
     }
@@ -134,7 +134,11 @@ impl Engine {
                 image: spec.image.clone(),
             };
         }
-        self.failed(Error::Create, spec.name.clone().unwrap_or_default(), cause)
+        self.failed(
+            Operation::Create,
+            spec.name.clone().unwrap_or_default(),
+            cause,
+        )
     }
 }
 
@@ -181,7 +185,7 @@ impl Container {
                 .engine
                 .fall_back(&mut spec, &self.fallbacks, cause.message());
             let Some(fallback) = fallback else {
-                return Err(self.engine.failed(Error::Start, &self.name, cause));
+                return Err(self.engine.failed(Operation::Start, &self.name, cause));
             };
             self.engine.remove_by_id(&self.id).await?;
             let mut fresh = self.engine.create(&spec).await?;
@@ -215,7 +219,7 @@ impl Container {
             {
                 Ok(())
             }
-            Err(cause) => Err(self.engine.failed(Error::Kill, &self.name, cause)),
+            Err(cause) => Err(self.engine.failed(Operation::Kill, &self.name, cause)),
         }
     }
 

@@ -9,8 +9,9 @@ use crate::attempt::{Attempt, advice, tried};
 /// `Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// One variant an operation; each says where, what, why and what next.
+/// What went wrong; each says where, what, why and what next.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its fields are")]
 pub enum Error {
     /// No engine answers at any of the places where one may be.
     #[error("no container engine answers{}\n{}", tried(.0), advice(.0))]
@@ -18,33 +19,23 @@ pub enum Error {
     /// An address or a Docker context that cannot be used.
     #[error("cannot use {origin}: {reason}; {next}")]
     Endpoint {
-        /// Where the address comes from, such as `DOCKER_HOST=ssh://host`.
         origin: String,
-        /// What is wrong with it.
         reason: String,
-        /// What to do.
         next: String,
     },
     /// A container spec that no engine could run.
     #[error("container spec: {field} is {value}; expected {expected}")]
     Spec {
-        /// The field, such as `limits.cpus`.
         field: String,
-        /// What it holds.
         value: String,
-        /// What it should hold.
         expected: String,
     },
     /// A GPU cannot be given to a container on the path asked for.
     #[error("cannot give GPU {index} to a container by {path}: {reason}; {next}")]
     Gpu {
-        /// The path asked for.
         path: crate::GpuPath,
-        /// The GPU's index.
         index: u32,
-        /// Why not.
         reason: String,
-        /// What to do.
         next: String,
     },
     /// The image that a container was to be made from is not in the engine.
@@ -52,82 +43,71 @@ pub enum Error {
         "image {image} is not in {engine}; build or load it first (`cargo xtask images build`), \
          nothing is pulled by itself"
     )]
-    ImageMissing {
-        /// The engine asked.
-        engine: String,
-        /// Reference or id.
-        image: String,
-    },
+    ImageMissing { engine: String, image: String },
     /// A container of this name is there already.
     #[error(
         "a container named {name} exists already in {engine}: {message}; choose another name, or \
          look at it with `docker ps -a --filter name={name}` and remove it if it is yours"
     )]
     NameTaken {
-        /// The engine asked.
         engine: String,
-        /// The name asked for.
         name: String,
-        /// The engine's words.
         message: String,
     },
     /// The container was asked about its end before it was started.
     #[error("container {name} was not started, so it cannot be waited for; call `start` first")]
-    NotStarted {
-        /// The container's name.
-        name: String,
-    },
-    /// Asking the engine about itself failed.
-    #[error("cannot ask {0}")]
-    Facts(Box<Failure>),
-    /// Looking at an image failed.
-    #[error("cannot inspect image {0}")]
-    InspectImage(Box<Failure>),
-    /// Listing images failed.
-    #[error("cannot list images {0}")]
-    ListImages(Box<Failure>),
-    /// Loading an archive failed; nothing can be said about what is in the engine now.
-    #[error("cannot load image archive {0}")]
-    Load(Box<Failure>),
-    /// Pulling an image failed.
-    #[error("cannot pull image {0}")]
-    Pull(Box<Failure>),
-    /// Taking an image out of the engine failed.
-    #[error("cannot save image {0}")]
-    Save(Box<Failure>),
-    /// Tagging failed.
-    #[error("cannot tag image {0}")]
-    Tag(Box<Failure>),
-    /// Removing an image or a tag failed.
-    #[error("cannot remove image {0}")]
-    RemoveImage(Box<Failure>),
-    /// Creating a container failed.
-    #[error("cannot create container {0}")]
-    Create(Box<Failure>),
-    /// Starting a container failed.
-    #[error("cannot start container {0}")]
-    Start(Box<Failure>),
-    /// Waiting for a container's end failed.
-    #[error("cannot wait for container {0}")]
-    Wait(Box<Failure>),
-    /// Looking at a container failed.
-    #[error("cannot inspect container {0}")]
-    Inspect(Box<Failure>),
-    /// Killing a container failed.
-    #[error("cannot kill container {0}")]
-    Kill(Box<Failure>),
-    /// Removing a container failed.
-    #[error("cannot remove container {0}")]
-    Remove(Box<Failure>),
-    /// Listing containers failed.
-    #[error("cannot list containers {0}")]
-    List(Box<Failure>),
-    /// Reading a container's logs, or writing them to their file, failed.
-    #[error("cannot save the logs of container {0}")]
-    Logs(Box<Failure>),
-    /// Reading a container's resource use failed.
-    #[error("cannot read the resource use of container {0}")]
-    Stats(Box<Failure>),
+    NotStarted { name: String },
+    /// An operation on an engine failed.
+    #[error("cannot {0}")]
+    Failed(Box<Failure>),
+}
+
+/// What was asked of an engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "`Failure` says each in words")]
+pub enum Operation {
+    Facts,
+    InspectImage,
+    ListImages,
+    /// Nothing can be said about what is in the engine after this one.
+    Load,
+    Pull,
+    Save,
+    Tag,
+    RemoveImage,
+    Create,
+    Start,
+    Wait,
+    Inspect,
+    Kill,
+    Remove,
+    List,
+    Logs,
+    Stats,
+}
+
+impl Operation {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Facts => "ask",
+            Self::InspectImage => "inspect image",
+            Self::ListImages => "list images",
+            Self::Load => "load image archive",
+            Self::Pull => "pull image",
+            Self::Save => "save image",
+            Self::Tag => "tag image",
+            Self::RemoveImage => "remove image",
+            Self::Create => "create container",
+            Self::Start => "start container",
+            Self::Wait => "wait for container",
+            Self::Inspect => "inspect container",
+            Self::Kill => "kill container",
+            Self::Remove => "remove container",
+            Self::List => "list containers",
+            Self::Logs => "save the logs of container",
+            Self::Stats => "read the resource use of container",
+        }
+    }
 }
 
 impl Error {
@@ -135,30 +115,8 @@ impl Error {
     #[must_use]
     pub fn failure(&self) -> Option<&Failure> {
         match self {
-            Self::Facts(failure)
-            | Self::InspectImage(failure)
-            | Self::ListImages(failure)
-            | Self::Load(failure)
-            | Self::Pull(failure)
-            | Self::Save(failure)
-            | Self::Tag(failure)
-            | Self::RemoveImage(failure)
-            | Self::Create(failure)
-            | Self::Start(failure)
-            | Self::Wait(failure)
-            | Self::Inspect(failure)
-            | Self::Kill(failure)
-            | Self::Remove(failure)
-            | Self::List(failure)
-            | Self::Logs(failure)
-            | Self::Stats(failure) => Some(failure),
-            Self::NoEngine(_)
-            | Self::Endpoint { .. }
-            | Self::Spec { .. }
-            | Self::Gpu { .. }
-            | Self::ImageMissing { .. }
-            | Self::NameTaken { .. }
-            | Self::NotStarted { .. } => None,
+            Self::Failed(failure) => Some(failure),
+            _ => None,
         }
     }
 
@@ -176,6 +134,8 @@ impl Error {
 /// One operation that failed.
 #[derive(Debug)]
 pub struct Failure {
+    /// What was asked.
+    pub operation: Operation,
     /// Which engine, such as `Docker 20.10.24 at unix:///var/run/docker.sock`.
     pub engine: String,
     /// What the operation was about: an id, a reference, a path.
@@ -187,10 +147,12 @@ pub struct Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
+            operation,
             engine,
             object,
             cause,
         } = self;
+        write!(f, "{} ", operation.words())?;
         if !object.is_empty() {
             write!(f, "{object} on ")?;
         }

@@ -1,19 +1,22 @@
 //! How a container ended.
 
-use std::time::Duration;
+use std::{
+    collections::HashMap,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use bollard::{
     errors::Error as Bollard,
     models::{ContainerState, ContainerWaitResponse},
-    query_parameters::WaitContainerOptionsBuilder,
+    query_parameters::{EventsOptionsBuilder, WaitContainerOptionsBuilder},
 };
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, future};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::{
     container::Container,
-    error::{Cause, Error, Result},
+    error::{Cause, Error, Operation, Result},
 };
 
 /// A killed container ends within this time, or the kernel holds it (a process
@@ -36,8 +39,8 @@ pub enum Oom {
     Container,
     /// It killed another process in the container; the main one ended by itself.
     Child,
-    /// The main process was killed by a SIGKILL that this process did not send, in
-    /// a container with a memory limit, on an engine that cannot tell why.
+    /// The main process was killed by a SIGKILL that nobody asked this engine for, in
+    /// a container with a memory limit, and the engine cannot tell why.
     Unknown,
 }
 
@@ -51,6 +54,9 @@ pub struct Exit {
     pub signal: Option<i32>,
     /// Out-of-memory verdict.
     pub oom: Oom,
+    /// What somebody else asked the engine for that ended the container, in its word for the event:
+    /// `kill`, `stop`, `destroy` or `remove`.
+    pub ended_by: Option<String>,
     /// Whether the limit passed to [`Container::wait`] was reached and the container
     /// was killed for it.
     pub timed_out: bool,
@@ -74,14 +80,23 @@ impl Exit {
         state: Option<ContainerState>,
         timed_out: bool,
         unsure: bool,
+        events: &[String],
     ) -> Self {
         let state = state.unwrap_or_default();
         let code = answer.code.or(state.exit_code);
         let main_killed = code == Some(KILLED) && !timed_out;
+        let told = |words: &[&str]| {
+            let mut events = events.iter();
+            events
+                .find(|event| words.contains(&event.as_str()))
+                .cloned()
+        };
+        let ended_by = told(&["kill", "stop", "destroy", "remove"]);
         let oom = match state.oom_killed {
             Some(true) if main_killed => Oom::Container,
             Some(true) => Oom::Child,
-            _ if unsure && main_killed => Oom::Unknown,
+            _ if main_killed && told(&["oom"]).is_some() => Oom::Container,
+            _ if unsure && main_killed && ended_by.is_none() => Oom::Unknown,
             _ => Oom::No,
         };
         // Year 1 is how Go writes "never".
@@ -93,6 +108,7 @@ impl Exit {
                 .filter(|code| (129..=192).contains(code))
                 .and_then(|code| i32::try_from(code - 128).ok()),
             oom,
+            ended_by,
             timed_out,
             started_at: time(state.started_at),
             finished_at: time(state.finished_at),
@@ -113,7 +129,7 @@ impl Container {
     /// its logs can be read.
     ///
     /// # Errors
-    /// [`Error::NotStarted`]; [`Error::Wait`] where the engine went away
+    /// [`Error::NotStarted`]; [`Operation::Wait`] failed where the engine went away
     /// ([`Error::is_engine_gone`]) or the container does not end when killed.
     pub async fn wait(&self, limit: Duration) -> Result<Exit> {
         if !self.is_started {
@@ -140,11 +156,34 @@ impl Container {
         let state = self.final_state(&answer, timed_out).await?;
         let is_limited = self.spec.limits.memory_bytes.is_some();
         let unsure = is_limited && (state.is_none() || !self.engine.facts().reports_oom());
-        Ok(Exit::assemble(answer, state, timed_out, unsure))
+        let events = match answer.code {
+            Some(KILLED) if !timed_out => self.events().await,
+            _ => Vec::new(),
+        };
+        Ok(Exit::assemble(answer, state, timed_out, unsure, &events))
+    }
+
+    /// What happened to the container within the last minute, in the engine's words; empty where it
+    /// does not tell. Engines count whole seconds, so the present one is waited for.
+    async fn events(&self) -> Vec<String> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.unwrap_or_default().as_secs();
+        let filters = HashMap::from([("container", vec![self.id.as_str()])]);
+        let options = EventsOptionsBuilder::default()
+            .since(&now.saturating_sub(60).to_string())
+            .until(&(now + 1).to_string())
+            .filters(&filters)
+            .build();
+        let events = self.engine.docker().events(Some(options));
+        let words =
+            events.filter_map(|event| future::ready(event.ok().and_then(|event| event.action)));
+        timeout(STATE_LIMIT, words.collect())
+            .await
+            .unwrap_or_default()
     }
 
     fn wait_failed(&self, cause: Cause) -> Error {
-        self.engine.failed(Error::Wait, &self.name, cause)
+        self.engine.failed(Operation::Wait, &self.name, cause)
     }
 
     /// The engine's answer to "wait", asked again where the connection breaks while
@@ -246,7 +285,7 @@ impl Container {
             Ok(state) => Ok(state.is_some_and(|state| state.running == Some(true))),
             // Podman's `stopped`, see above.
             Err(Cause::Unreadable(words)) if words.contains("stopped") => Ok(false),
-            Err(cause) => Err(self.engine.failed(Error::Inspect, &self.name, cause)),
+            Err(cause) => Err(self.engine.failed(Operation::Inspect, &self.name, cause)),
         }
     }
 
@@ -255,7 +294,7 @@ impl Container {
         let state = self
             .inspect()
             .await
-            .map_err(|cause| self.engine.failed(Error::Inspect, &self.name, cause))?;
+            .map_err(|cause| self.engine.failed(Operation::Inspect, &self.name, cause))?;
         Ok(state
             .and_then(|state| state.pid)
             .and_then(|pid| u32::try_from(pid).ok())

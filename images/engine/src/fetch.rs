@@ -7,7 +7,7 @@ use futures_util::StreamExt as _;
 
 use crate::{
     connect::Engine,
-    error::{Cause, Error, Result},
+    error::{Cause, Operation, Result},
 };
 
 /// How far each layer of a pull is: bytes there, and in all.
@@ -35,7 +35,7 @@ impl Engine {
     /// the bytes downloaded, and of those known so far to be needed.
     ///
     /// # Errors
-    /// [`Error::Pull`], with the engine's words: it is the engine that asks the registry.
+    /// [`Operation::Pull`] failed, with the engine's words: it is the engine that asks the registry.
     pub async fn pull(
         &self,
         reference: &str,
@@ -47,10 +47,10 @@ impl Engine {
         let mut lines = Box::pin(self.patient().create_image(Some(options), None, None));
         let mut layers = Layers::default();
         while let Some(line) = lines.next().await {
-            let line = line.map_err(|error| self.failed(Error::Pull, reference, error))?;
+            let line = line.map_err(|error| self.failed(Operation::Pull, reference, error))?;
             if let Some(detail) = &line.error_detail {
                 let words = detail.message.clone().unwrap_or_default();
-                return Err(self.failed(Error::Pull, reference, Cause::Reported(words)));
+                return Err(self.failed(Operation::Pull, reference, Cause::Reported(words)));
             }
             if let Some((bytes, total)) = layers.hear(&line) {
                 progress(bytes, total);
@@ -63,7 +63,7 @@ impl Engine {
     /// of its own ends it.
     ///
     /// # Errors
-    /// [`Error::Save`]; [`Cause::Local`] where `piece` failed.
+    /// [`Operation::Save`] failed; [`Cause::Local`] where `piece` failed.
     pub async fn save(
         &self,
         image: &str,
@@ -72,13 +72,13 @@ impl Engine {
         let mut pieces = Box::pin(self.patient().export_image(image));
         let mut bytes = 0;
         while let Some(next) = pieces.next().await {
-            let next = next.map_err(|error| self.failed(Error::Save, image, error))?;
+            let next = next.map_err(|error| self.failed(Operation::Save, image, error))?;
             bytes += next.len();
-            piece(&next).map_err(|error| self.failed(Error::Save, image, error))?;
+            piece(&next).map_err(|error| self.failed(Operation::Save, image, error))?;
         }
         if bytes == 0 {
             let nothing = Cause::Reported("an archive without a byte in it".to_owned());
-            return Err(self.failed(Error::Save, image, nothing));
+            return Err(self.failed(Operation::Save, image, nothing));
         }
         Ok(())
     }

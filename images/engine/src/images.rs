@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     connect::Engine,
-    error::{Cause, Error, Result},
+    error::{Cause, Error, Operation, Result},
 };
 
 /// What an engine says about one image.
@@ -101,7 +101,7 @@ impl Engine {
         {
             Ok(image) => Ok(Some(image.into())),
             Err(cause) if cause.has_status(404) => Ok(None),
-            Err(cause) => Err(self.failed(Error::InspectImage, reference, cause)),
+            Err(cause) => Err(self.failed(Operation::InspectImage, reference, cause)),
         }
     }
 
@@ -116,7 +116,7 @@ impl Engine {
             .list_images(Some(options))
             .await
             .map_err(|error| {
-                self.failed(Error::ListImages, format!("with label {label}"), error)
+                self.failed(Operation::ListImages, format!("with label {label}"), error)
             })?;
         Ok(images
             .into_iter()
@@ -145,7 +145,7 @@ impl Engine {
         self.docker()
             .tag_image(image, Some(options))
             .await
-            .map_err(|error| self.failed(Error::Tag, format!("{image} as {name}"), error))
+            .map_err(|error| self.failed(Operation::Tag, format!("{image} as {name}"), error))
     }
 
     /// Takes a name away. The image stays where it has other names, and goes where
@@ -186,7 +186,7 @@ impl Engine {
         {
             Ok(_) => Ok(()),
             Err(cause) if cause.has_status(404) => Ok(()),
-            Err(cause) => Err(self.failed(Error::RemoveImage, image, cause)),
+            Err(cause) => Err(self.failed(Operation::RemoveImage, image, cause)),
         }
     }
 }

@@ -12,7 +12,7 @@ use futures_util::{Stream, StreamExt as _};
 
 use crate::{
     connect::Engine,
-    error::{Cause, Error, Result},
+    error::{Cause, Operation, Result},
 };
 
 /// bollard counts its time-out until the response headers, which come after the
@@ -43,7 +43,7 @@ impl Engine {
     /// archive leaves out are missing. Look at [`Engine::image`] afterwards.
     ///
     /// # Errors
-    /// [`Error::Load`]; [`Cause::Local`] where reading the archive failed.
+    /// [`Operation::Load`] failed; [`Cause::Local`] where reading the archive failed.
     pub async fn load<S, P>(&self, archive: S, progress: P) -> Result<()>
     where
         S: Stream<Item = io::Result<Bytes>> + Send + 'static,
@@ -90,11 +90,11 @@ impl Engine {
                 }
                 Ok(Some(Err(error))) => explain(error, &broken),
             };
-            return Err(self.failed(Error::Load, "", cause));
+            return Err(self.failed(Operation::Load, "", cause));
         }
         let unread = broken.lock().unwrap_or_else(PoisonError::into_inner).take();
         match unread {
-            Some(error) => Err(self.failed(Error::Load, "", error)),
+            Some(error) => Err(self.failed(Operation::Load, "", error)),
             None => Ok(()),
         }
     }

@@ -1,10 +1,13 @@
-//! A container's output, to a file.
+//! A container's output, to a file of limited size.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::VecDeque,
+    future,
+    path::{Path, PathBuf},
+};
 
 use bollard::{Docker, query_parameters::LogsOptionsBuilder};
 use futures_util::StreamExt as _;
-use serde::{Deserialize, Serialize};
 use tokio::{
     fs::File,
     io::{AsyncWriteExt as _, BufWriter},
@@ -12,39 +15,20 @@ use tokio::{
 
 use crate::{
     container::Container,
-    error::{Cause, Error, Result},
-    spec::LOG_BYTES,
+    error::{Cause, Operation, Result},
 };
 
-/// What an engine's log file needs for a line besides the line: brackets, stream,
-/// time. Estimated low.
-const OVERHEAD_BYTES: u64 = 60;
-
-/// What was written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LogReport {
-    /// Bytes in the file.
-    pub bytes: u64,
-    /// Pieces, mostly lines.
-    pub lines: u64,
-    /// False where there was so much that the engine may have dropped the oldest
-    /// lines.
-    pub is_complete: bool,
-}
-
 impl Container {
-    /// Writes everything that the engine kept of stdout and stderr into a file, in
-    /// the order it was written. For after the end. The file appears whole or not at all.
-    pub async fn save_logs(&self, path: &Path) -> Result<LogReport> {
-        let failed = |cause: Cause| self.engine.failed(Error::Logs, &self.name, cause);
+    /// Writes what the engine kept of stdout and stderr into a file, in the order it was written:
+    /// all of it, or the first and the last part with a line between them where it is more than
+    /// `limit` bytes. For after the end. The file appears whole or not at all.
+    pub async fn save_logs(&self, path: &Path, limit: u64) -> Result<()> {
+        let failed = |cause: Cause| self.engine.failed(Operation::Logs, &self.name, cause);
         let partial = partial_path(path);
         let file = self.log_file(&partial).await?;
-        let copied = copy(self.engine.patient(), &self.id, file).await;
+        let copied = copy(self.engine.patient(), &self.id, file, limit).await;
         let renamed = match copied {
-            Ok(report) => tokio::fs::rename(&partial, path)
-                .await
-                .map(|()| report)
-                .map_err(Cause::from),
+            Ok(()) => tokio::fs::rename(&partial, path).await.map_err(Cause::from),
             Err(cause) => Err(cause),
         };
         if renamed.is_err() {
@@ -54,11 +38,30 @@ impl Container {
         renamed.map_err(failed)
     }
 
+    /// Comes back when the container has written more than `limit` bytes to its log; never where it
+    /// does not.
+    pub async fn log_exceeds(&self, limit: u64) {
+        let options = LogsOptionsBuilder::default()
+            .stdout(true)
+            .stderr(true)
+            .follow(true)
+            .build();
+        let mut pieces = Box::pin(self.engine.patient().logs(&self.id, Some(options)));
+        let mut bytes = 0;
+        while let Some(Ok(piece)) = pieces.next().await {
+            bytes += piece.as_ref().len() as u64;
+            if bytes > limit {
+                return;
+            }
+        }
+        future::pending::<()>().await;
+    }
+
     async fn log_file(&self, path: &Path) -> Result<File> {
         File::create(path).await.map_err(|error| {
             let words = format!("{}: {error}", path.display());
             let cause = Cause::Local(std::io::Error::new(error.kind(), words));
-            self.engine.failed(Error::Logs, &self.name, cause)
+            self.engine.failed(Operation::Logs, &self.name, cause)
         })
     }
 }
@@ -70,25 +73,32 @@ fn partial_path(path: &Path) -> PathBuf {
     PathBuf::from(partial)
 }
 
-async fn copy(docker: &Docker, id: &str, file: File) -> Result<LogReport, Cause> {
+async fn copy(docker: &Docker, id: &str, file: File, limit: u64) -> Result<(), Cause> {
     let options = LogsOptionsBuilder::default()
         .stdout(true)
         .stderr(true)
         .build();
     let mut pieces = Box::pin(docker.logs(id, Some(options)));
     let mut file = BufWriter::new(file);
-    let (mut bytes, mut lines) = (0, 0);
+    let half = usize::try_from(limit / 2).unwrap_or(usize::MAX);
+    let (mut head, mut left_out) = (0, 0);
+    let mut tail = VecDeque::new();
     while let Some(piece) = pieces.next().await {
         let piece = piece?.into_bytes();
-        file.write_all(&piece).await?;
-        bytes += piece.len() as u64;
-        lines += 1;
+        let (first, rest) = piece.split_at(piece.len().min(half - head));
+        file.write_all(first).await?;
+        head += first.len();
+        tail.extend(rest);
+        let over = tail.len().saturating_sub(half);
+        tail.drain(..over);
+        left_out += over;
     }
-    file.flush().await?;
-    let is_complete = bytes + lines * OVERHEAD_BYTES < LOG_BYTES;
-    Ok(LogReport {
-        bytes,
-        lines,
-        is_complete,
-    })
+    if left_out > 0 {
+        file.write_all(format!("\n… {left_out} bytes left out …\n").as_bytes())
+            .await?;
+    }
+    let (one, other) = tail.as_slices();
+    file.write_all(one).await?;
+    file.write_all(other).await?;
+    Ok(file.flush().await?)
 }

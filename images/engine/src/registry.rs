@@ -10,7 +10,7 @@ use bollard::{Docker, query_parameters::RemoveContainerOptionsBuilder};
 
 use crate::{
     connect::Engine,
-    error::{Cause, Error, Result},
+    error::{Cause, Operation, Result},
 };
 
 /// Ids of live containers. A container enters when the engine has told its id and
@@ -73,7 +73,7 @@ impl Engine {
     pub(crate) async fn remove_by_id(&self, id: &str) -> Result<()> {
         remove(self.docker(), id)
             .await
-            .map_err(|cause| self.failed(Error::Remove, short(id), cause))?;
+            .map_err(|cause| self.failed(Operation::Remove, short(id), cause))?;
         self.inner.registry.leave(id);
         Ok(())
     }

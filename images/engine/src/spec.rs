@@ -70,6 +70,8 @@ pub struct Limits {
     pub pids: Option<u32>,
     /// Best effort: an engine may refuse them, see [`crate::Container::fallbacks`].
     pub ulimits: Vec<Ulimit>,
+    /// Size of the memory file system on `/tmp`.
+    pub tmp_bytes: Option<u64>,
 }
 
 impl Default for Limits {
@@ -82,6 +84,7 @@ impl Default for Limits {
             // A fork bomb is stopped; libtorch on a machine of 256 CPUs is not.
             pids: Some(8192),
             ulimits: Vec::new(),
+            tmp_bytes: None,
         }
     }
 }
@@ -108,8 +111,9 @@ pub enum Ipc {
     Host,
 }
 
-/// How much log the engine keeps before it drops the oldest lines.
-pub(crate) const LOG_BYTES: u64 = 1 << 30;
+/// How much log the engine keeps before it drops the oldest lines: several times what a run may
+/// write before it is ended, so that its first lines are still there.
+pub(crate) const LOG_BYTES: u64 = 128 << 20;
 
 /// Docker refuses less.
 const LEAST_MEMORY_BYTES: u64 = 6 << 20;
@@ -203,6 +207,11 @@ impl Limits {
             && !(1..=i64::MAX as u64).contains(&bytes)
         {
             return wrong("shm_bytes", bytes.to_string(), "at least 1");
+        }
+        if let Some(bytes) = self.tmp_bytes
+            && !(1..=i64::MAX as u64).contains(&bytes)
+        {
+            return wrong("tmp_bytes", bytes.to_string(), "at least 1");
         }
         if self.pids == Some(0) {
             return wrong("pids", "0".to_owned(), "at least 1");

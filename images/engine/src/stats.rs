@@ -13,7 +13,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::{
     container::Container,
-    error::{Cause, Error, Result},
+    error::{Cause, Operation, Result},
     facts::Product,
 };
 
@@ -66,7 +66,7 @@ impl Container {
             .map(move |reading| match reading.map_err(Cause::from) {
                 Ok(reading) => Some(Ok(reading)),
                 Err(cause) if cause.has_status(404) || cause.has_status(409) => None,
-                Err(cause) => Some(Err(engine.failed(Error::Stats, &name, cause))),
+                Err(cause) => Some(Err(engine.failed(Operation::Stats, &name, cause))),
             })
             .take_while(|reading| {
                 future::ready(match reading {

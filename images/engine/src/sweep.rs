@@ -6,7 +6,7 @@ use bollard::{models::ContainerSummary, query_parameters::ListContainersOptionsB
 
 use crate::{
     connect::Engine,
-    error::{Cause, Error, Result},
+    error::{Cause, Operation, Result},
     owner::{LABEL_SESSION, Liveness, Owner},
 };
 
@@ -54,43 +54,31 @@ impl Engine {
                     tokio::time::sleep(std::time::Duration::from_millis(250)).await;
                 }
                 Err(cause) => {
-                    return Err(self.failed(Error::List, format!("with label {label}"), cause));
+                    return Err(self.failed(Operation::List, format!("with label {label}"), cause));
                 }
             }
         };
         Ok(containers.into_iter().filter_map(leftover).collect())
     }
 
-    /// Removes the containers that carry `label` and that `predicate` chooses, and
-    /// returns them. All others are left alone. All chosen ones are tried; the first
-    /// error is returned.
-    pub async fn sweep(
-        &self,
-        label: &str,
-        predicate: impl Fn(&Leftover) -> bool + Send,
-    ) -> Result<Vec<Leftover>> {
+    /// Removes the containers of sessions whose process has died, and returns them. Those of
+    /// processes that run, or that cannot be seen from here, are left alone. All are tried; the
+    /// first error is returned.
+    pub async fn sweep_dead_owners(&self) -> Result<Vec<Leftover>> {
         let mut removed = Vec::new();
         let mut first_error = None;
-        let mut chosen = self.list_containers(label).await?;
-        chosen.retain(predicate);
-        for leftover in chosen {
+        let mut dead = self.list_containers(LABEL_SESSION).await?;
+        dead.retain(|leftover| {
+            let owner = leftover.owner();
+            owner.is_some_and(|owner| owner.liveness() == Liveness::Dead)
+        });
+        for leftover in dead {
             match self.remove_by_id(&leftover.id).await {
                 Ok(()) => removed.push(leftover),
                 Err(error) => first_error = first_error.or(Some(error)),
             }
         }
         first_error.map_or(Ok(removed), Err)
-    }
-
-    /// Removes the containers of sessions whose process has died. Those of processes
-    /// that run, or that cannot be seen from here, are left alone.
-    pub async fn sweep_dead_owners(&self) -> Result<Vec<Leftover>> {
-        self.sweep(LABEL_SESSION, |leftover| {
-            leftover
-                .owner()
-                .is_some_and(|owner| owner.liveness() == Liveness::Dead)
-        })
-        .await
     }
 }
 

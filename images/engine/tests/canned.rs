@@ -11,7 +11,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use engine::{Cause, ContainerSpec, Endpoint, Engine, Error, Obstacle, Oom, Product, Sample};
+use engine::{
+    Cause, ContainerSpec, Endpoint, Engine, Error, Obstacle, Oom, Operation, Product, Sample,
+};
 use futures_util::{StreamExt as _, stream};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -256,7 +258,8 @@ async fn a_load_that_fails_inside_of_a_200_fails() {
             .await
             .unwrap_err();
         assert!(
-            matches!(error, Error::Load(_)) && !error.is_engine_gone(),
+            matches!(&error, Error::Failed(failure) if failure.operation == Operation::Load)
+                && !error.is_engine_gone(),
             "{error:?}"
         );
         assert!(error.to_string().contains(expect), "{error}");
@@ -345,6 +348,34 @@ async fn out_of_memory_is_told_from_other_kills() {
 }
 
 #[tokio::test]
+async fn events_tell_who_ended_a_container() {
+    async fn exit(events: &str) -> engine::Exit {
+        // Removed by somebody: its state is gone.
+        let replies = vec![
+            ok("POST /containers/c0ffee/wait", "{\"StatusCode\":137}\n"),
+            ok("GET /events", events),
+        ];
+        exit_of(replies, true).await.unwrap()
+    }
+    let kill = r#"{"Type":"container","Action":"kill","time":1}"#;
+    let oom = r#"{"Type":"container","Action":"oom","time":1}"#;
+    let die = r#"{"Type":"container","Action":"die","time":1}"#;
+    let told = exit(&format!("{kill}\n{die}\n")).await;
+    assert_eq!(
+        (told.oom, told.ended_by.as_deref()),
+        (Oom::No, Some("kill"))
+    );
+    let told = exit(&format!(
+        "{oom}\n{die}\n{}\n",
+        kill.replace("kill", "destroy")
+    ))
+    .await;
+    assert_eq!(told.oom, Oom::Container);
+    let told = exit(&format!("{die}\n")).await;
+    assert_eq!((told.oom, told.ended_by), (Oom::Unknown, None));
+}
+
+#[tokio::test]
 async fn podmans_stopped_state_and_a_vanished_container_do_not_hide_the_code() {
     let stopped = EXITED.replace("\"exited\"", "\"stopped\"");
     let replies = vec![
@@ -365,7 +396,8 @@ async fn an_engine_that_goes_away_during_a_wait_is_told_apart() {
     ];
     let error = exit_of(replies, false).await.unwrap_err();
     assert!(
-        matches!(error, Error::Wait(_)) && error.is_engine_gone(),
+        matches!(&error, Error::Failed(failure) if failure.operation == Operation::Wait)
+            && error.is_engine_gone(),
         "{error:?}"
     );
     assert!(error.to_string().contains("start it again"), "{error}");
@@ -437,7 +469,10 @@ async fn what_is_best_effort_is_given_up_and_recorded() {
     }];
     let mut container = engine.create(&spec).await.unwrap();
     let error = container.start().await.unwrap_err();
-    assert!(matches!(error, Error::Start(_)), "{error:?}");
+    assert!(
+        matches!(&error, Error::Failed(failure) if failure.operation == Operation::Start),
+        "{error:?}"
+    );
     let fallbacks = container.fallbacks();
     let given_up: Vec<&str> = fallbacks.iter().map(|one| one.what.as_str()).collect();
     assert_eq!(given_up, ["ulimits"]);
@@ -522,7 +557,10 @@ async fn removal_waits_for_a_removal_under_way_and_takes_gone_for_done() {
     let engine = served.connect().await;
     let container = engine.create(&spec()).await.unwrap();
     let error = container.remove().await.unwrap_err();
-    assert!(matches!(error, Error::Remove(_)), "{error:?}");
+    assert!(
+        matches!(&error, Error::Failed(failure) if failure.operation == Operation::Remove),
+        "{error:?}"
+    );
     assert_eq!(engine.live_containers(), ["c0ffee"]);
     assert!(engine.cleanup().await.is_err());
 }

@@ -7,7 +7,9 @@ mod support;
 
 use std::{os::unix::fs::PermissionsExt as _, time::Duration};
 
-use engine::{Engine, Error, Liveness, LoadProgress, Mount, Oom, Owner, Product, Ulimit};
+use engine::{
+    Engine, Error, Liveness, LoadProgress, Mount, Oom, Operation, Owner, Product, Ulimit,
+};
 use futures_util::StreamExt as _;
 use support::{Bed, LABEL};
 
@@ -97,7 +99,10 @@ async fn a_damaged_archive_is_refused() {
         .load(support::chunks("x".repeat(100_000).as_bytes()), |_| {})
         .await
         .unwrap_err();
-    assert!(matches!(error, Error::Load(_)), "{error:?}");
+    assert!(
+        matches!(&error, Error::Failed(failure) if failure.operation == Operation::Load),
+        "{error:?}"
+    );
     assert!(!error.is_engine_gone(), "{error}");
 
     let mut cut = support::archive("torchgauge-engine-test:cut", "cut");
@@ -106,7 +111,10 @@ async fn a_damaged_archive_is_refused() {
         .load(support::chunks(&cut), |_| {})
         .await
         .unwrap_err();
-    assert!(matches!(error, Error::Load(_)), "{error:?}");
+    assert!(
+        matches!(&error, Error::Failed(failure) if failure.operation == Operation::Load),
+        "{error:?}"
+    );
     assert_eq!(
         engine.image("torchgauge-engine-test:cut").await.unwrap(),
         None
@@ -191,6 +199,7 @@ async fn a_kill_from_outside_is_not_out_of_memory() {
         "{exit:?}"
     );
     assert!(!exit.timed_out);
+    assert_eq!(exit.ended_by.as_deref(), Some("kill"), "{exit:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -358,7 +367,10 @@ async fn what_cannot_be_is_refused_with_the_reason() {
     spec.without_init = true;
     let mut container = bed.engine.create(&spec).await.unwrap();
     let error = container.start().await.unwrap_err();
-    assert!(matches!(error, Error::Start(_)), "{error:?}");
+    assert!(
+        matches!(&error, Error::Failed(failure) if failure.operation == Operation::Start),
+        "{error:?}"
+    );
     assert!(error.to_string().contains("no-such-program"), "{error}");
     drop(container);
     bed.engine.cleanup().await.unwrap();
@@ -373,17 +385,27 @@ async fn logs_arrive_whole() {
     let exit = container.wait(Duration::from_mins(2)).await.unwrap();
     assert!(exit.is_success(), "{exit:?}");
     let saved_path = bed.folder.path().join("saved");
-    let saved = container.save_logs(&saved_path).await.unwrap();
+    container.save_logs(&saved_path, 16 << 20).await.unwrap();
     let padding = "x".repeat(200);
-    for (path, report) in [(saved_path, saved)] {
-        let text = std::fs::read_to_string(path).unwrap();
-        assert_eq!(report.bytes, text.len() as u64);
-        assert!(report.is_complete);
-        assert_eq!(text.lines().count(), 40_000);
-        for (number, line) in text.lines().enumerate() {
-            assert_eq!(line, format!("{number} {padding}"));
-        }
+    let text = std::fs::read_to_string(&saved_path).unwrap();
+    assert_eq!(text.lines().count(), 40_000);
+    for (number, line) in text.lines().enumerate() {
+        assert_eq!(line, format!("{number} {padding}"));
     }
+    // Of what is more than the limit, the first and the last part.
+    container.save_logs(&saved_path, 1 << 20).await.unwrap();
+    let parts = std::fs::read_to_string(&saved_path).unwrap();
+    assert!(parts.len() < (1 << 20) + 100, "{}", parts.len());
+    let (head, rest) = parts.split_once("\n… ").unwrap();
+    let (words, tail) = rest.split_once(" …\n").unwrap();
+    assert!(text.starts_with(head) && text.ends_with(tail));
+    let left_out = text.len() - head.len() - tail.len();
+    assert_eq!(words, format!("{left_out} bytes left out"));
+    // Told while the container runs, and here after it.
+    let told = tokio::time::timeout(Duration::from_mins(1), container.log_exceeds(1 << 20));
+    told.await.unwrap();
+    let told = tokio::time::timeout(Duration::from_secs(2), container.log_exceeds(16 << 20));
+    told.await.unwrap_err();
     // One line longer than an engine's buffer comes as one line.
     let (_, output) = bed.run(&bed.spec(&["lines", "1", "100000"])).await;
     assert_eq!(output.len(), 100_003);
@@ -395,7 +417,11 @@ async fn a_log_file_that_cannot_be_made_is_named() {
     let bed = Bed::new().await;
     let container = bed.start(&bed.spec(&["exit", "0"])).await;
     let path = bed.folder.path().join("no such folder/log");
-    let error = container.save_logs(&path).await.unwrap_err().to_string();
+    let error = container
+        .save_logs(&path, 1 << 20)
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("no such folder/log"), "{error}");
 }
 

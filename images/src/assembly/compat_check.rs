@@ -1,11 +1,16 @@
-//! What would only show when a container starts, found when its image is made.
-
-use std::collections::BTreeSet;
+//! What would only show when a container starts, or in what it measures, found when its image is made.
 
 use crate::{
-    Error, Libtorch, Result, ScenarioBinary, base::ready::ReadyBase, elf::Dynamic,
-    libtorch::linkage::DRIVER,
+    Error, Image, Result, ScenarioBinary,
+    assembly::{Lower, linking::ImageFiles},
+    base::ready::ReadyBase,
+    canonical,
+    oci::{archive::Settings, layer::LayerId},
+    store::{Cache, read_note},
 };
+
+/// Changes whenever the same image could be judged otherwise.
+const FORMAT: u32 = 1;
 
 /// Whether the base's glibc is new enough for the scenario binary.
 pub(crate) fn check_glibc(scenario: &ScenarioBinary, base: &ReadyBase) -> Result<()> {
@@ -19,38 +24,87 @@ pub(crate) fn check_glibc(scenario: &ScenarioBinary, base: &ReadyBase) -> Result
     }
 }
 
-/// Whether everything that is needed is in the image, or is part of the driver.
-pub(crate) fn check_libraries(
-    libtorch: &Libtorch,
+/// Whether the loader will find everything, in the right version. An image that was found to be
+/// whole is not looked at again.
+pub(crate) fn check_linking(
+    lower: &Lower,
     scenario: &ScenarioBinary,
-    base: &ReadyBase,
+    layers: &[LayerId],
+    settings: &Settings,
+    cache: &Cache,
 ) -> Result<()> {
-    let mut there: BTreeSet<&str> = base.libraries.iter().map(String::as_str).collect();
-    there.extend(
-        libtorch
-            .libraries
-            .iter()
-            .map(|library| library.name.as_str()),
-    );
-    there.extend(DRIVER);
-    let mut missing = Vec::new();
-    let mut needed_by = String::new();
-    let files = libtorch
-        .libraries
-        .iter()
-        .map(|library| library.path.as_path());
-    for file in std::iter::once(scenario.path.as_path()).chain(files) {
-        for name in Dynamic::of_file(file)?.needed {
-            if !there.contains(name.as_str()) && !missing.contains(&name) {
-                if missing.is_empty() {
-                    needed_by = file.display().to_string();
-                }
-                missing.push(name);
-            }
-        }
-    }
-    if missing.is_empty() {
+    let mut variables = settings.environment.iter();
+    let library_path = variables
+        .find_map(|pair| pair.strip_prefix("LD_LIBRARY_PATH="))
+        .unwrap_or_default();
+    let key = canonical::json(&(FORMAT, "links", layers, library_path));
+    let note = cache.note_path("layers", key.as_bytes());
+    if read_note::<bool>(&note) == Some(true) {
         return Ok(());
     }
-    Err(Error::MissingLibraries { missing, needed_by })
+    let base = lower.base.filesystem()?;
+    let files = ImageFiles::new(&base, &lower.libtorch, scenario, library_path)?;
+    files.check(&lower.libtorch)?;
+    cache.write_note(&note, &true)
+}
+
+/// How variables begin that change what is measured: of the loader, of allocators, of libraries
+/// that compute.
+const CHANGING: [&str; 20] = [
+    "ATEN_",
+    "CUBLAS",
+    "CUDA_DEVICE_MAX_CONNECTIONS",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDA_MODULE_LOADING",
+    "CUDNN_",
+    "DNNL_",
+    "GLIBC_TUNABLES",
+    "GOMP_",
+    "KMP_",
+    "LD_",
+    "MALLOC_",
+    "MKL_",
+    "NCCL_",
+    "NVIDIA_TF32_OVERRIDE",
+    "OMP_",
+    "ONEDNN_",
+    "OPENBLAS_",
+    "PYTORCH_",
+    "TORCH_",
+];
+/// How those end that only say what there is, or where.
+const HARMLESS: [&str; 6] = [
+    "_VERSION",
+    "_HOME",
+    "_ROOT",
+    "_PATH",
+    "_ARCH_LIST",
+    "_INSTALL",
+];
+const PRELOAD: &str = "/etc/ld.so.preload";
+
+/// Refuses what a base would change about runs without a word, unless the spec sets or allows it.
+pub(crate) fn check_surroundings(image: &Image, base: &ReadyBase) -> Result<()> {
+    let spec = &image.spec;
+    let is_changing = |name: &&str| {
+        CHANGING.iter().any(|start| name.starts_with(start))
+            && !HARMLESS.iter().any(|end| name.ends_with(end))
+            && !spec.environment.contains_key(*name)
+    };
+    let variables = base.environment.iter();
+    let names = variables.filter_map(|pair| Some(pair.split_once('=')?.0));
+    let mut found: Vec<String> = names
+        .filter(is_changing)
+        .chain(base.is_preloading.then_some(PRELOAD))
+        .filter(|name| !spec.allow.contains(*name))
+        .map(str::to_owned)
+        .collect();
+    found.sort();
+    if found.is_empty() {
+        return Ok(());
+    }
+    Err(Error::BaseChangesRuns {
+        image: image.name.clone(),
+        found,
+    })
 }

@@ -139,7 +139,7 @@ pub(crate) fn settings(
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeSet, path::Path};
+    use std::path::Path;
 
     use super::*;
     use crate::{
@@ -179,8 +179,10 @@ mod tests {
                 layers: Vec::new(),
                 lock: lock.base.clone(),
                 glibc: None,
-                libraries: BTreeSet::new(),
                 environment: Vec::new(),
+                is_preloading: false,
+                contents: None,
+                unread: Vec::new(),
             };
             let layers = lock.expected.layers.iter().chain([&expected.layer]);
             let ids: Vec<LayerId> = layers

@@ -2,6 +2,7 @@
 
 mod compat_check;
 pub(crate) mod contents;
+mod linking;
 pub(crate) mod lock_state;
 pub(crate) mod sources;
 
@@ -10,7 +11,7 @@ use std::{collections::BTreeMap, path::PathBuf, thread};
 use crate::{
     Base, Digest, Error, Flavour, Image, Libtorch, LibtorchSpec, Result, ScenarioBinary,
     assembly::{
-        compat_check::{check_glibc, check_libraries},
+        compat_check::{check_glibc, check_linking, check_surroundings},
         contents::{libtorch_tree, scenario_tree, settings},
         lock_state::LockState,
         sources::{
@@ -152,6 +153,10 @@ impl Lower {
                 Ok::<_, Error>((base?, found?))
             })?
         };
+        for unread in &base.unread {
+            cache.note(&format!("packages of the base are not listed: {unread}"));
+        }
+        check_surroundings(image, &base)?;
         let libtorch_lock = match &libtorch.origin {
             Origin::Wheels(lock) => LibtorchLock::Wheels((**lock).clone()),
             _ => LibtorchLock::Installed(installed_lock(&libtorch, cache)?),
@@ -193,6 +198,7 @@ impl Lower {
             toolchain: toolchain::here(&sources.workspace, &self.libtorch.version),
             expected: self.expected(whole),
             base: self.base.lock,
+            contents: self.base.contents,
             libtorch: self.libtorch_lock,
             seal: Digest::of(b""),
         }
@@ -202,6 +208,9 @@ impl Lower {
     /// The versions of what is in it: torch, NVIDIA's libraries, glibc.
     pub(crate) fn versions(&self) -> BTreeMap<String, String> {
         let mut found = self.libtorch.versions();
+        let contents = self.base.contents.as_ref();
+        let distribution = contents.and_then(|contents| contents.distribution.clone());
+        found.extend(distribution.map(|name| ("distribution".to_owned(), name)));
         found.extend(
             self.base
                 .glibc
@@ -249,7 +258,6 @@ pub fn assemble(image: &Image, sources: &Sources, cache: &Cache) -> Result<Assem
     let lower = Lower::ready(image, sources, cache)?;
     let scenario = scenario_of(&lower.libtorch, sources, cache)?;
     check_glibc(&scenario, &lower.base)?;
-    check_libraries(&lower.libtorch, &scenario, &lower.base)?;
     let top = layer(image, "scenario", scenario_tree(&scenario)?, cache)?;
     let settings = settings(image, &lower.libtorch, &scenario, &lower.base);
     let ids: Vec<LayerId> = lower
@@ -258,6 +266,7 @@ pub fn assemble(image: &Image, sources: &Sources, cache: &Cache) -> Result<Assem
         .chain([&top])
         .map(|layer| layer.id)
         .collect();
+    check_linking(&lower, &scenario, &ids, &settings, cache)?;
     let documents = Documents::new(&settings, &ids)?;
     let (config_id, manifest_id) = (documents.config_id(), documents.manifest_id());
     let compiled_from = match &sources.scenario_binary {
@@ -292,6 +301,7 @@ pub fn assemble(image: &Image, sources: &Sources, cache: &Cache) -> Result<Assem
             cause,
         });
     }
+    cache.trim(sources.cache_bytes)?;
     let mut layers = lower.layers.clone();
     layers.push(top);
     let facts = facts(image, sources, &lower, &scenario, &layers, state);

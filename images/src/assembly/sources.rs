@@ -39,6 +39,8 @@ pub struct Sources {
     pub base_archive: Option<PathBuf>,
     /// What locks mean.
     pub locks: LockUse,
+    /// What the cache may take (`--cache-size`, `TORCHGAUGE_CACHE_SIZE`).
+    pub cache_bytes: u64,
 }
 
 impl Sources {

@@ -72,6 +72,7 @@ pub(super) fn debian(packages: &[DebPackage], cache: &Cache) -> Result<ReadyBase
     }
     let mut ready = archive(&place, cache)?;
     ready.lock = BaseLock::Debian(packages.to_vec());
+    ready.contents = None;
     Ok(ready)
 }
 

@@ -4,14 +4,18 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File},
-    io::{self, Read, Seek, SeekFrom},
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use tar::EntryType;
 
-use crate::{Digest, digest::HashingWriter};
+use crate::{
+    Digest,
+    digest::{CopyError, copy_hashed},
+    oci::part::FilePart,
+};
 
 /// Links that lead on from one to the next, at most: as many as Linux follows.
 const LINKS_MAX: usize = 40;
@@ -158,8 +162,8 @@ fn read_layer(archive: &Path, offset: u64, size_bytes: u64) -> io::Result<Layer>
     let shared = Arc::new(archive.to_owned());
     let mut layer = Layer::default();
     let mut hard_links = Vec::new();
-    let section = Section::open(archive, offset, size_bytes)?;
-    for entry in tar::Archive::new(section).entries_with_seek()? {
+    let part = FilePart::open(archive, offset, size_bytes)?;
+    for entry in tar::Archive::new(part).entries_with_seek()? {
         let entry = entry?;
         let path = plain(&String::from_utf8_lossy(&entry.path_bytes()));
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", &path));
@@ -221,88 +225,26 @@ fn join(folder: &str, name: &str) -> String {
 
 impl Place {
     /// A reader of the file's bytes.
-    pub(crate) fn open(&self) -> io::Result<impl Read> {
-        Section::open(&self.archive, self.offset, self.size_bytes)
+    pub(crate) fn open(&self) -> io::Result<FilePart> {
+        FilePart::open(&self.archive, self.offset, self.size_bytes)
     }
 
-    /// Takes the file out; `written` hears of each piece's size.
-    pub(crate) fn extract(&self, to: &Path, mut written: impl FnMut(u64)) -> io::Result<Digest> {
+    /// Takes the file out; `done` hears how much of it is there.
+    pub(crate) fn extract(&self, to: &Path, done: impl FnMut(u64)) -> io::Result<Digest> {
         if let Some(folder) = to.parent() {
             fs::create_dir_all(folder)?;
         }
-        let mut from = self.open()?;
-        let mut writer = HashingWriter::new(File::create(to)?);
-        let mut buffer = vec![0; 1 << 18];
-        let mut done = 0;
-        loop {
-            let n = from.read(&mut buffer)?;
-            if n == 0 {
-                break;
-            }
-            io::Write::write_all(&mut writer, &buffer[..n])?;
-            done += n as u64;
-            written(n as u64);
+        match copy_hashed(self.open()?, File::create(to)?, done) {
+            Ok((digest, _)) => Ok(digest),
+            Err(CopyError::Read(error) | CopyError::Write(error)) => Err(error),
         }
-        if done != self.size_bytes {
-            return Err(io::Error::other(format!(
-                "the layer in {} ends early; delete it and run again",
-                self.archive.display()
-            )));
-        }
-        let (_, digest, _) = writer.finish();
-        Ok(digest)
-    }
-}
-
-/// A part of a file, as a file of its own.
-struct Section {
-    file: File,
-    start: u64,
-    size_bytes: u64,
-    position: u64,
-}
-
-impl Section {
-    fn open(path: &Path, start: u64, size_bytes: u64) -> io::Result<Self> {
-        let mut file = File::open(path)?;
-        file.seek(SeekFrom::Start(start))?;
-        Ok(Self {
-            file,
-            start,
-            size_bytes,
-            position: 0,
-        })
-    }
-}
-
-impl Read for Section {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let left = self.size_bytes.saturating_sub(self.position);
-        let most = usize::try_from(left)
-            .unwrap_or(usize::MAX)
-            .min(buffer.len());
-        let n = self.file.read(&mut buffer[..most])?;
-        self.position += n as u64;
-        Ok(n)
-    }
-}
-
-impl Seek for Section {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let wanted = match to {
-            SeekFrom::Start(position) => Some(position),
-            SeekFrom::End(by) => self.size_bytes.checked_add_signed(by),
-            SeekFrom::Current(by) => self.position.checked_add_signed(by),
-        };
-        let wanted = wanted.ok_or_else(|| io::Error::other("a position before the start"))?;
-        self.file.seek(SeekFrom::Start(self.start + wanted))?;
-        self.position = wanted;
-        Ok(wanted)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
+
     use super::*;
 
     enum Made<'a> {
@@ -413,7 +355,7 @@ mod tests {
         let digest = found
             .file("x")
             .unwrap()
-            .extract(&to, |n| bytes += n)
+            .extract(&to, |done| bytes = done)
             .unwrap();
         assert_eq!((digest, bytes), (Digest::of(b"content"), 7));
         assert_eq!(fs::read(to).unwrap(), b"content");

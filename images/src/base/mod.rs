@@ -2,22 +2,23 @@
 //! that an engine has.
 
 pub(crate) mod apt;
-mod archive;
+pub(crate) mod archive;
 pub(crate) mod debian;
 pub(crate) mod filesystem;
 pub(crate) mod image;
+mod packages;
 pub(crate) mod ready;
+mod saved_image;
 
 use std::{
     fs::{self, File},
     io,
     path::Path,
-    process::Command,
 };
 
 use crate::{
-    Digest, Error, Result, atomic_write, error::at, lock::BaseLock, oci::layer::Source, program,
-    spec::Base, store::Cache,
+    Digest, Error, Result, atomic_write, error::at, lock::BaseLock, oci::layer::Source, spec::Base,
+    store::Cache,
 };
 
 use archive::archive;
@@ -81,16 +82,4 @@ pub fn write_debian_base(to: &Path, cache: &Cache) -> Result<Digest> {
     let mut from = File::open(file).map_err(at(file))?;
     atomic_write::whole(to, |copy| io::copy(&mut from, copy).map_err(at(to)))?;
     Ok(id.digest)
-}
-
-/// Makes sure that the tools of a Debian base are here: for `doctor`.
-pub fn check_debian_tools() -> Result<()> {
-    for tool in ["apt-get", "dpkg-deb"] {
-        program::output(
-            Command::new(tool).arg("--version"),
-            "make the Debian base of images",
-            "install apt and dpkg, or give a base archive (`--base-archive FILE`)",
-        )?;
-    }
-    Ok(())
 }

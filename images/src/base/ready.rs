@@ -1,12 +1,10 @@
 //! A base that is ready to be built on.
 
-use std::collections::BTreeSet;
-
 use crate::{
     Glibc, Result,
     base::filesystem::Filesystem,
     error::at,
-    lock::BaseLock,
+    lock::{BaseContents, BaseLock},
     oci::layer::{LayerId, Source},
 };
 
@@ -24,10 +22,14 @@ pub(crate) struct ReadyBase {
     pub(crate) lock: BaseLock,
     /// Its libc's version, where it has one that can be read.
     pub(crate) glibc: Option<Glibc>,
-    /// File names of its shared libraries.
-    pub(crate) libraries: BTreeSet<String>,
     /// Environment that comes with it.
     pub(crate) environment: Vec<String>,
+    /// Whether its `/etc/ld.so.preload` has programs load what they do not ask for.
+    pub(crate) is_preloading: bool,
+    /// What is installed in it; `None` where its lock says that already.
+    pub(crate) contents: Option<BaseContents>,
+    /// What of that could not be read, and why.
+    pub(crate) unread: Vec<String>,
 }
 
 impl ReadyBase {

@@ -12,9 +12,9 @@ use crate::{
 /// What an image is made of below the scenario binary, by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parts {
-    /// Versions of torch, CUDA, cuDNN, NCCL and glibc.
+    /// Versions of torch, CUDA, cuDNN, NCCL, glibc and of the base's distribution.
     pub versions: BTreeMap<String, String>,
-    /// Debian packages and wheels, by version.
+    /// Packages of the base and wheels, by version.
     pub packages: BTreeMap<String, String>,
     /// The image's environment.
     pub environment: BTreeMap<String, String>,

@@ -1,47 +1,69 @@
 //! A software bill of materials of an image, in the CycloneDX format, out of its lock.
 
-use std::{io::Write as _, path::Path, str::FromStr};
+use std::{collections::BTreeSet, io::Write as _, path::Path};
 
-use cyclonedx_bom::prelude::*;
-use cyclonedx_bom::{
-    external_models::uri::Purl,
-    models::{
-        component::{Classification, Component, Components},
-        hash::{Hash, HashAlgorithm, HashValue, Hashes},
-        metadata::Metadata,
-    },
-};
+use serde::Serialize;
 
 use crate::{
-    Digest, Error, Result, atomic_write, canonical,
+    Digest, Result, atomic_write, canonical,
     error::at,
-    lock::{BaseLock, LibtorchLock, Lock},
+    lock::{BaseContents, BaseLock, LibtorchLock, Lock, PackageKind},
 };
+
+/// What of `CycloneDX` 1.5 is written (<https://cyclonedx.org/docs/1.5/json>).
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Bom {
+    #[serde(rename = "bomFormat")]
+    format: &'static str,
+    spec_version: &'static str,
+    serial_number: String,
+    version: u32,
+    metadata: Metadata,
+    components: Vec<Component>,
+}
+
+#[derive(Serialize)]
+struct Metadata {
+    component: Component,
+}
+
+#[derive(Serialize)]
+struct Component {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
+    #[serde(rename = "bom-ref", skip_serializing_if = "Option::is_none")]
+    reference: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    purl: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    hashes: Vec<Hash>,
+}
+
+#[derive(Serialize)]
+struct Hash {
+    alg: &'static str,
+    content: String,
+}
 
 /// The bill of materials of a locked image as `CycloneDX` 1.5 JSON. The same lock gives the same
 /// text.
-pub fn sbom(lock: &Lock) -> Result<String> {
-    let failed = |cause: String| Error::Sbom {
-        image: lock.image.clone(),
-        cause,
-    };
-    let name = lock.libtorch.name();
-    let about = Component::new(Classification::Container, &lock.image, name, None);
-    let bom = Bom {
-        serial_number: Some(serial_number(lock.seal).map_err(failed)?),
-        metadata: Some(Metadata {
-            component: Some(about),
-            ..Metadata::default()
-        }),
-        components: Some(Components(components(lock))),
-        ..Bom::default()
-    };
-    let mut json = Vec::new();
-    bom.output_as_json_v1_5(&mut json)
-        .map_err(|error| failed(error.to_string()))?;
-    let value: serde_json::Value =
-        serde_json::from_slice(&json).map_err(|error| failed(error.to_string()))?;
-    Ok(canonical::json(&value))
+#[must_use]
+pub fn sbom(lock: &Lock) -> String {
+    let name = lock.libtorch.name().to_owned();
+    canonical::json(&Bom {
+        format: "CycloneDX",
+        spec_version: "1.5",
+        serial_number: serial_number(lock.seal),
+        version: 1,
+        metadata: Metadata {
+            component: Component::container(&lock.image, Some(name)),
+        },
+        components: components(lock),
+    })
 }
 
 fn components(lock: &Lock) -> Vec<Component> {
@@ -49,71 +71,134 @@ fn components(lock: &Lock) -> Vec<Component> {
         BaseLock::Debian(packages) => packages
             .iter()
             .map(|one| {
-                let kind = format!("deb/debian/{}", one.name);
                 let end = format!("?arch={}", one.architecture);
-                component(&kind, &one.name, &one.version, &end, one.sha256)
+                Component::library(
+                    "deb/debian",
+                    &one.name,
+                    &one.version,
+                    &end,
+                    Some(one.sha256),
+                )
             })
             .collect(),
         BaseLock::Archive(digest) => {
             let (name, version) = ("base-archive", digest.to_string());
-            let mut base = component("generic/base-archive", name, &version, "", *digest);
-            base.purl = Purl::from_str(&format!("pkg:generic/{name}@{version}")).ok();
-            vec![base]
+            vec![Component::library(
+                "generic",
+                name,
+                &version,
+                "",
+                Some(*digest),
+            )]
         }
-        BaseLock::Image(reference) => {
-            let mut base = Component::new(Classification::Container, reference, "", None);
-            base.version = None;
-            vec![base]
-        }
+        BaseLock::Image(reference) => vec![Component::container(reference, None)],
     };
     match &lock.libtorch {
-        LibtorchLock::Wheels(wheels) => found.extend(wheels.wheels.iter().map(|one| {
-            let kind = format!("pypi/{}", one.name);
-            component(&kind, &one.name, &one.version, "", one.sha256)
-        })),
-        LibtorchLock::Installed(installed) => found.extend(installed.libraries.iter().map(|one| {
-            let kind = format!("generic/{}", one.name);
-            component(&kind, &one.name, &installed.name, "", one.sha256)
-        })),
+        LibtorchLock::Wheels(wheels) => {
+            found.extend(wheels.wheels.iter().map(|one| {
+                Component::library("pypi", &one.name, &one.version, "", Some(one.sha256))
+            }));
+        }
+        LibtorchLock::Installed(installed) => {
+            found.extend(installed.libraries.iter().map(|one| {
+                Component::library("generic", &one.name, &installed.name, "", Some(one.sha256))
+            }));
+        }
     }
-    if let Some(image) = &lock.expected.image {
-        let (name, version) = ("torchgauge-scenario", image.scenario.short());
-        let kind = format!("generic/{name}");
-        found.push(component(&kind, name, &version, "", image.scenario));
+    found.extend(lock.expected.image.iter().map(|image| {
+        let version = image.scenario.short();
+        Component::library(
+            "generic",
+            "torchgauge-scenario",
+            &version,
+            "",
+            Some(image.scenario),
+        )
+    }));
+    found.extend(lock.contents.iter().flat_map(inside));
+    // A package may lie in the base twice, or in the base and in a layer on top.
+    let mut seen = BTreeSet::new();
+    found.retain(|one| one.reference.is_none() || seen.insert(one.reference.clone()));
+    found
+}
+
+/// The packages of a base that was given, by their package URLs
+/// (<https://github.com/package-url/purl-spec>).
+fn inside(contents: &BaseContents) -> Vec<Component> {
+    let distribution = contents.distribution.as_deref().unwrap_or_default();
+    let (id, _) = distribution.split_once(' ').unwrap_or((distribution, ""));
+    let mut found: Vec<Component> = Vec::new();
+    for package in &contents.packages {
+        let kind = match package.kind {
+            PackageKind::Deb => format!("deb/{id}"),
+            PackageKind::Rpm => format!("rpm/{id}"),
+            PackageKind::Apk => format!("apk/{id}"),
+            PackageKind::Conda => "conda".to_owned(),
+            PackageKind::Pip => "pypi".to_owned(),
+            PackageKind::Generic => "generic".to_owned(),
+        };
+        let name = match package.kind {
+            PackageKind::Conda => "subdir",
+            _ => "arch",
+        };
+        let end = match &package.architecture {
+            Some(architecture) => format!("?{name}={architecture}"),
+            None => String::new(),
+        };
+        let kind = kind.trim_end_matches('/');
+        let component = Component::library(kind, &package.name, &package.version, &end, None);
+        found.push(component);
     }
     found
 }
 
 /// Writes the bill of materials into a file, whole or not at all.
 pub fn write_sbom(lock: &Lock, to: &Path) -> Result<()> {
-    let text = sbom(lock)?;
-    atomic_write::whole(to, |file| writeln!(file, "{text}").map_err(at(to)))
+    atomic_write::whole(to, |file| writeln!(file, "{}", sbom(lock)).map_err(at(to)))
 }
 
 /// A serial number that follows from the lock, as a version 8 UUID (RFC 9562).
-fn serial_number(seal: Digest) -> Result<UrnUuid, String> {
+fn serial_number(seal: Digest) -> String {
     let hex = seal.hex();
-    UrnUuid::new(format!(
+    format!(
         "urn:uuid:{}-{}-8{}-8{}-{}",
         &hex[..8],
         &hex[8..12],
         &hex[13..16],
         &hex[17..20],
         &hex[20..32]
-    ))
-    .map_err(|error| format!("{error:?}"))
+    )
 }
 
-/// A component by its package URL, whose parts are the kind with the name, the version and what
-/// follows it.
-fn component(kind: &str, name: &str, version: &str, end: &str, sha256: Digest) -> Component {
-    let escaped = version.replace(':', "%3A").replace('+', "%2B");
-    let purl = format!("pkg:{kind}@{escaped}{end}");
-    let mut component = Component::new(Classification::Library, name, version, Some(purl.clone()));
-    component.purl = Purl::from_str(&purl).ok();
-    component.hashes = Some(Hashes(vec![Hash {
-        alg: HashAlgorithm::SHA_256,
-        content: HashValue(sha256.hex()),
-    }]));
-    component
+impl Component {
+    fn container(name: &str, version: Option<String>) -> Self {
+        Self {
+            kind: "container",
+            name: name.to_owned(),
+            version,
+            reference: None,
+            purl: None,
+            hashes: Vec::new(),
+        }
+    }
+
+    /// A component by its package URL: `pkg:KIND/NAME@VERSION` and what follows it.
+    fn library(kind: &str, name: &str, version: &str, end: &str, sha256: Option<Digest>) -> Self {
+        let escaped = version.replace(':', "%3A").replace('+', "%2B");
+        let purl = format!("pkg:{kind}/{name}@{escaped}{end}");
+        Self {
+            kind: "library",
+            name: name.to_owned(),
+            version: Some(version.to_owned()),
+            reference: Some(purl.clone()),
+            purl: Some(purl),
+            hashes: sha256
+                .into_iter()
+                .map(|digest| Hash {
+                    alg: "SHA-256",
+                    content: digest.hex(),
+                })
+                .collect(),
+        }
+    }
 }

@@ -13,7 +13,6 @@ use serde::Serialize;
 use crate::{
     Assembly, Digest, Error, Image, Result,
     assembly::{Layer, assemble, sources::Sources},
-    digest::HashingWriter,
     error::at,
     program,
     store::Cache,
@@ -133,23 +132,7 @@ fn first_difference(first: &Assembly, second: &Assembly) -> Result<Option<Differ
 }
 
 fn difference_in_layer(a: &Layer, b: &Layer) -> Result<Difference> {
-    let (digest_a, files_a) = files_of(a)?;
-    let (digest_b, files_b) = files_of(b)?;
-    for (digest, layer, which) in [(digest_a, a, "first"), (digest_b, b, "second")] {
-        // A hash is kept by path, size, time and inode; a file that was changed behind all four
-        // is found only here, where the bytes are read again.
-        if digest != layer.id.digest {
-            return Ok(Difference {
-                layer: a.name.to_owned(),
-                file: None,
-                what: format!(
-                    "the {which} build took it for {} by an older hash, and its bytes are {digest} \
-                     now: a file was changed that kept its size, time and inode",
-                    layer.id.digest
-                ),
-            });
-        }
-    }
+    let (files_a, files_b) = (files_of(a)?, files_of(b)?);
     let difference = |file: &str, what: String| Difference {
         layer: a.name.to_owned(),
         file: Some(format!("/{file}")),
@@ -170,21 +153,17 @@ fn difference_in_layer(a: &Layer, b: &Layer) -> Result<Difference> {
     Ok(Difference {
         layer: a.name.to_owned(),
         file: None,
-        what: "the order or the headers of the archive".to_owned(),
+        what: "no file now: one was changed after the first build had hashed it, and kept its \
+               size, time and inode"
+            .to_owned(),
     })
 }
 
-/// A layer's digest, read again, and each of its entries: path to what it is.
-fn files_of(layer: &Layer) -> Result<(Digest, BTreeMap<String, String>)> {
-    let scratch = tempfile::tempfile().map_err(at(Path::new("temporary file")))?;
+/// Each of a layer's entries: path to what it is.
+fn files_of(layer: &Layer) -> Result<BTreeMap<String, String>> {
+    let mut file = tempfile::tempfile().map_err(at(Path::new("temporary file")))?;
     let failed = |error| at(Path::new(layer.name))(error);
-    let writer = std::io::BufWriter::with_capacity(1 << 20, scratch);
-    let mut writer = HashingWriter::new(writer);
-    layer.source.write(layer.id.size_bytes, &mut writer)?;
-    let (writer, digest, _) = writer.finish();
-    let mut file = writer
-        .into_inner()
-        .map_err(|error| failed(error.into_error()))?;
+    layer.source.write(layer.id.size_bytes, &mut file)?;
     std::io::Seek::rewind(&mut file).map_err(failed)?;
     let mut archive = tar::Archive::new(std::io::BufReader::with_capacity(1 << 20, file));
     let mut files = BTreeMap::new();
@@ -205,7 +184,7 @@ fn files_of(layer: &Layer) -> Result<(Digest, BTreeMap<String, String>)> {
         };
         files.insert(path, what);
     }
-    Ok((digest, files))
+    Ok(files)
 }
 
 /// Copies the files that git knows or would add, or everything but the large folders where the

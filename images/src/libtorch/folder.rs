@@ -2,8 +2,11 @@
 
 use std::{
     fs,
+    io::Read as _,
     path::{Path, PathBuf},
 };
+
+use strict_yaml::open_file;
 
 use crate::{
     Digest, Error, Flavour, Result,
@@ -211,7 +214,10 @@ pub(crate) fn cuda_of(torch: &Path, found: &Linkage) -> Option<String> {
 
 /// A small text, where there is one.
 fn read_small(path: &Path) -> Option<String> {
-    fs::read_to_string(path).ok()
+    let mut text = String::new();
+    let mut file = open_file(path).ok()?.take(1 << 20);
+    file.read_to_string(&mut text).ok()?;
+    Some(text)
 }
 
 /// The text in quotes in the line of Python that assigns `name`.

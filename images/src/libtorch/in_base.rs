@@ -53,9 +53,7 @@ pub(crate) fn libtorch(
     cache: &Cache,
 ) -> Result<Libtorch> {
     let layers: Vec<Digest> = base.layers.iter().map(|layer| layer.id.digest).collect();
-    let key = Digest::of(canonical::json(&(FORMAT, layers, folder, flavour)).as_bytes()).short();
-    let name = format!("inside-{key}");
-    let place = cache.folder("libtorch").join(&name);
+    let (name, place) = place_of(&layers, folder, flavour, cache);
     let note = place.join("taken.json");
     let _lock = cache.lock(&name)?;
     let taken = if let Some(taken) = read_note::<Taken>(&note) {
@@ -68,6 +66,7 @@ pub(crate) fn libtorch(
         publish(scratch, &place)?;
         taken
     };
+    cache.used(&place);
     let lib = place.join("lib");
     Ok(Libtorch {
         cxx11_abi: abi_is_cxx11(&lib.join("libc10.so"))?,
@@ -87,6 +86,19 @@ pub(crate) fn libtorch(
         packages: taken.packages,
         origin: Origin::Inside(taken.folders),
     })
+}
+
+/// What the libtorch inside a base is called in the cache, and where it lies.
+pub(crate) fn place_of(
+    layers: &[Digest],
+    folder: Option<&str>,
+    flavour: Flavour,
+    cache: &Cache,
+) -> (String, PathBuf) {
+    let key = Digest::of(canonical::json(&(FORMAT, layers, folder, flavour)).as_bytes()).short();
+    let name = format!("inside-{key}");
+    let place = cache.folder("libtorch").join(&name);
+    (name, place)
 }
 
 fn take_out(
@@ -121,9 +133,7 @@ fn take_out(
         let place = to
             .join("include")
             .join(&path[torch.len() + "/include/".len()..]);
-        header
-            .extract(&place, |n| meter.add(n))
-            .map_err(at(&place))?;
+        header.extract(&place, meter.part()).map_err(at(&place))?;
     }
     // What stands beside the libraries says which version they are.
     let beside = to.join("beside");
@@ -261,7 +271,7 @@ impl LibraryIndex for BaseIndex<'_> {
         };
         let folder = format!("/{folder}");
         let to = self.to.join(name);
-        place.extract(&to, |n| self.meter.add(n)).map_err(at(&to))?;
+        place.extract(&to, self.meter.part()).map_err(at(&to))?;
         if !self.folders.contains(&folder) {
             self.folders.push(folder);
         }

@@ -17,7 +17,7 @@ use crate::{
 };
 
 const PIP_VERSION: &str = "25.3";
-const PIP_FILE: &str = "pip-25.3-py3-none-any.whl";
+pub(crate) const FILE: &str = "pip-25.3-py3-none-any.whl";
 const PIP_SHA256: &str = "sha256:9655943313a94722b7774661c21049070f6bbb0a1516bf02f7c8d5d9201514cd";
 
 /// Wheels are fetched for this Python, whatever the host's: all torch versions offer it.
@@ -57,8 +57,8 @@ fn pip_sha256() -> Digest {
 }
 
 /// Where the pip that is run lies.
-pub(crate) fn own_place(cache: &Cache) -> PathBuf {
-    cache.package("wheels", pip_sha256(), PIP_FILE)
+fn own_place(cache: &Cache) -> PathBuf {
+    cache.package("wheels", pip_sha256(), FILE)
 }
 
 /// A pip that runs from its wheel.
@@ -96,7 +96,7 @@ impl Pip {
             return Err(explain(&command, outcome, &format!("pip {PIP_VERSION}")));
         }
         take(
-            &scratch.path().join(PIP_FILE),
+            &scratch.path().join(FILE),
             pip_sha256(),
             &wheel,
             OTHER_CONTENT,
@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn the_known_pip_has_a_hash() {
         assert!(PIP_SHA256.parse::<Digest>().is_ok());
-        assert!(PIP_FILE.contains(PIP_VERSION));
+        assert!(FILE.contains(PIP_VERSION));
     }
 
     #[test]

@@ -3,13 +3,18 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File},
-    io::{self, BufReader, Write as _},
+    io::BufReader,
     path::{Path, PathBuf},
 };
 
 use zip::ZipArchive;
 
-use crate::{Digest, Error, Result, digest::HashingWriter, elf::is_library, error::at};
+use crate::{
+    Digest, Error, Result,
+    digest::{CopyError, copy_hashed},
+    elf::is_library,
+    error::at,
+};
 
 /// An open wheel.
 pub(crate) struct OpenWheel {
@@ -93,12 +98,12 @@ impl OpenWheel {
             .unwrap_or(0)
     }
 
-    /// Takes one file out. `written` hears of each piece's size.
+    /// Takes one file out; `done` hears how much of it is there.
     pub(crate) fn extract(
         &mut self,
         member: &str,
         to: &Path,
-        written: impl FnMut(u64),
+        done: impl FnMut(u64),
     ) -> Result<(Digest, u64)> {
         let wheel = self.path.clone();
         let bad = |cause: String| Error::BadWheel {
@@ -114,9 +119,9 @@ impl OpenWheel {
             fs::create_dir_all(parent).map_err(at(parent))?;
         }
         let file = File::create(to).map_err(at(to))?;
-        copy(&mut entry, file, written).map_err(|failure| match failure {
-            Failure::Read(error) => bad(error.to_string()),
-            Failure::Write(error) => at(to)(error),
+        copy_hashed(&mut entry, file, done).map_err(|error| match error {
+            CopyError::Read(error) => bad(error.to_string()),
+            CopyError::Write(error) => at(to)(error),
         })
     }
 
@@ -143,30 +148,6 @@ impl OpenWheel {
         }
         Ok(())
     }
-}
-
-enum Failure {
-    Read(io::Error),
-    Write(io::Error),
-}
-
-fn copy(
-    from: &mut impl io::Read,
-    to: File,
-    mut written: impl FnMut(u64),
-) -> Result<(Digest, u64), Failure> {
-    let mut to = HashingWriter::new(to);
-    let mut buffer = vec![0; 1 << 18];
-    loop {
-        let n = from.read(&mut buffer).map_err(Failure::Read)?;
-        if n == 0 {
-            break;
-        }
-        to.write_all(&buffer[..n]).map_err(Failure::Write)?;
-        written(n as u64);
-    }
-    let (_, digest, size) = to.finish();
-    Ok((digest, size))
 }
 
 #[cfg(test)]

@@ -35,6 +35,7 @@ pub(crate) fn fetch(lock: &WheelsLock, cache: &Cache) -> Result<Libtorch> {
         put_together(lock, scratch.path(), cache)?;
         publish(scratch, &place)?;
     }
+    cache.used(&place);
     Ok(Libtorch {
         version: lock.version.clone(),
         flavour: lock.flavour,
@@ -193,7 +194,7 @@ fn unpack(
     meter: &SharedMeter,
 ) -> Result<()> {
     let aside = scratch.join(&library.name);
-    let (found, _) = OpenWheel::open(wheel)?.extract(&library.path, &aside, |n| meter.add(n))?;
+    let (found, _) = OpenWheel::open(wheel)?.extract(&library.path, &aside, meter.part())?;
     if found != library.sha256 {
         return Err(Error::WrongHash {
             what: format!("`{}` in {}", library.path, wheel.display()),

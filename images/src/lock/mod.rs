@@ -1,15 +1,18 @@
 //! What a lock says: everything that goes into an image, by version, size and hash.
 
+mod base;
 pub(crate) mod changes;
+mod wheels;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs, io,
+    collections::BTreeMap,
+    io::{self, Read as _},
     path::Path,
 };
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strict_yaml::open_file;
 
 use crate::{
     Digest, Error, Flavour, Result, atomic_write, canonical,
@@ -17,8 +20,13 @@ use crate::{
     lock::changes::{Change, changes},
 };
 
-/// The version of the format that this crate reads and writes.
-pub const LOCK_VERSION: u32 = 2;
+pub use base::{BaseContents, BaseLock, BasePackage, DebPackage, PackageKind};
+pub use wheels::{Wheel, WheelLibrary, WheelsLock};
+
+/// The version of the format that this crate writes.
+pub const LOCK_VERSION: u32 = 3;
+/// The oldest that it reads: 2 knew nothing of what is in a base.
+const LOCK_VERSION_READ: u32 = 2;
 
 /// The end of a lock's file name, after the spec's name.
 pub(crate) const LOCK_SUFFIX: &str = ".lock.json";
@@ -31,8 +39,8 @@ pub(crate) const PLATFORM: &str = "linux/amd64";
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Torchgauge image lock")]
 pub struct Lock {
-    /// The format's version: 2.
-    #[schemars(range(min = 2, max = 2))]
+    /// The format's version: 3; 2 has no `contents`.
+    #[schemars(range(min = 2, max = 3))]
     pub version: u32,
     /// The image's name.
     pub image: String,
@@ -44,6 +52,9 @@ pub struct Lock {
     pub toolchain: Toolchain,
     /// What the image stands on.
     pub base: BaseLock,
+    /// What was found in a base that was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contents: Option<BaseContents>,
     /// The libtorch in it.
     pub libtorch: LibtorchLock,
     /// What building it gave.
@@ -84,36 +95,6 @@ impl Toolchain {
         };
         changes(&tools(self), &tools(now))
     }
-}
-
-/// A Debian package.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct DebPackage {
-    /// The package's name.
-    pub name: String,
-    /// The package's version.
-    pub version: String,
-    /// The architecture that it is built for.
-    pub architecture: String,
-    /// The file's name in the archive.
-    pub file: String,
-    /// The file's size.
-    pub size_bytes: u64,
-    /// The file's digest.
-    pub sha256: Digest,
-}
-
-/// What the image stands on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase", deny_unknown_fields)]
-pub enum BaseLock {
-    /// These packages, unpacked.
-    Debian(Vec<DebPackage>),
-    /// An archive with this content.
-    Archive(Digest),
-    /// This image, by digest.
-    Image(String),
 }
 
 /// The libtorch in the image.
@@ -240,8 +221,9 @@ impl Lock {
     /// Reads the lock beside a spec; `None` where there is none.
     pub(crate) fn read_beside(spec: &Path, name: &str) -> Result<Option<Self>> {
         let file = spec.with_file_name(format!("{name}{LOCK_SUFFIX}"));
-        match fs::read(&file) {
-            Ok(json) => Self::from_json(&file, &json).map(Some),
+        let mut json = Vec::new();
+        match open_file(&file).and_then(|mut open| open.read_to_end(&mut json)) {
+            Ok(_) => Self::from_json(&file, &json).map(Some),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Error::BadLock {
                 cause: error.to_string(),
@@ -258,10 +240,10 @@ impl Lock {
         };
         let value: serde_json::Value =
             serde_json::from_slice(json).map_err(|error| bad(error.to_string()))?;
-        if value["version"] != LOCK_VERSION {
+        let version = value["version"].as_u64().unwrap_or(0);
+        if !(u64::from(LOCK_VERSION_READ)..=u64::from(LOCK_VERSION)).contains(&version) {
             return Err(bad(format!(
-                "its version is {}, expected {LOCK_VERSION}",
-                value["version"]
+                "its version is {version}, expected {LOCK_VERSION_READ} to {LOCK_VERSION}"
             )));
         }
         let lock: Self = serde_json::from_value(value).map_err(|error| bad(error.to_string()))?;
@@ -314,6 +296,10 @@ impl Lock {
         if let LibtorchLock::Wheels(wheels) = &self.libtorch {
             found.extend(wheels.packages());
         }
+        // What goes on top hides what the base has.
+        for (name, version) in self.contents.iter().flat_map(BaseContents::names) {
+            found.entry(name).or_insert(version);
+        }
         found
     }
 
@@ -330,92 +316,6 @@ impl Lock {
     #[must_use]
     pub fn json_schema() -> serde_json::Value {
         schemars::schema_for!(Lock).to_value()
-    }
-}
-
-/// A wheel: a Python package that carries libraries or headers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Wheel {
-    /// The package's name, such as `nvidia-cuda-runtime`.
-    pub name: String,
-    /// The package's version.
-    pub version: String,
-    /// The file's name in the package index.
-    pub file: String,
-    /// The file's size.
-    pub size_bytes: u64,
-    /// The file's digest.
-    pub sha256: Digest,
-}
-
-/// One shared library out of a wheel.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct WheelLibrary {
-    /// Its file name, by which others ask for it: `libc10.so`.
-    pub name: String,
-    /// The package of the wheel that holds it.
-    pub wheel: String,
-    /// Its path inside the wheel.
-    pub path: String,
-    /// Its size.
-    pub size_bytes: u64,
-    /// Its digest.
-    pub sha256: Digest,
-}
-
-/// A libtorch made of wheels: which, and which files of them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct WheelsLock {
-    /// torch's version, such as `2.11.0`.
-    pub version: String,
-    /// With or without CUDA.
-    pub flavour: Flavour,
-    /// The flavour's full name, such as `2.11.0+cu130`.
-    pub name: String,
-    /// The wheels that hold the libraries, torch first.
-    pub wheels: Vec<Wheel>,
-    /// Wheels that only building against it needs.
-    pub headers: Vec<Wheel>,
-    /// What everything in the wheels that torch requires takes unpacked, also in those of which
-    /// nothing is used.
-    pub wheels_unpacked_bytes: u64,
-    /// The libraries that programs load, sorted by name: these and no others go into an image.
-    pub libraries: Vec<WheelLibrary>,
-}
-
-impl WheelsLock {
-    /// All wheels, with those that only building needs.
-    pub(crate) fn all_wheels(&self) -> impl Iterator<Item = &Wheel> {
-        self.wheels.iter().chain(&self.headers)
-    }
-
-    /// The packages in an image: name without CUDA to version.
-    pub(crate) fn packages(&self) -> BTreeMap<String, String> {
-        let wheels = self.wheels.iter();
-        wheels
-            .map(|wheel| (plain_name(&wheel.name).to_owned(), wheel.version.clone()))
-            .collect()
-    }
-
-    /// Why the libraries do not fit the wheels, where they do not.
-    fn unfit(&self) -> Option<String> {
-        let mut seen = BTreeSet::new();
-        self.libraries.iter().find_map(|library| {
-            let name = &library.name;
-            if !self.all_wheels().any(|wheel| wheel.name == library.wheel) {
-                Some(format!(
-                    "no wheel of it is {}, which `{name}` is to come from",
-                    library.wheel
-                ))
-            } else if !seen.insert(name) {
-                Some(format!("it names two libraries `{name}`"))
-            } else {
-                None
-            }
-        })
     }
 }
 

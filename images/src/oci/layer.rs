@@ -5,8 +5,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs::File,
-    io::{self, Read, Write},
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
@@ -17,6 +16,7 @@ use crate::{
     Digest, Result, canonical,
     digest::HashingWriter,
     error::at,
+    oci::part::FilePart,
     progress::Action,
     store::{Cache, Stamp, forget, read_note},
 };
@@ -107,19 +107,10 @@ impl Tree {
         }
         let size_bytes = self.size_bytes();
         let mut meter = cache.start(Action::Hash, name, Some(size_bytes));
-        let mut done = 0;
-        let counting = CountingSink(|n| {
-            done += n;
-            meter.advance_to(done);
-        });
-        let mut writer = HashingWriter::new(io::BufWriter::with_capacity(1 << 20, counting));
+        let mut writer = HashingWriter::new(io::sink()).heard(|done| meter.advance_to(done));
         self.write(&mut writer)?;
-        let (_, digest, written) = writer.finish();
-        debug_assert_eq!(written, size_bytes);
-        let id = LayerId {
-            digest,
-            size_bytes: written,
-        };
+        let (_, digest, size_bytes) = writer.finish();
+        let id = LayerId { digest, size_bytes };
         cache.write_note(&note, &id)?;
         Ok(id)
     }
@@ -196,7 +187,7 @@ fn append(archive: &mut Builder<impl Write>, path: &str, node: &Node) -> io::Res
     match node {
         Node::Folder { .. } | Node::Link { .. } => archive.append(&header, io::empty()),
         Node::Bytes { content, .. } => archive.append(&header, content.as_slice()),
-        Node::File { source, .. } => archive.append(&header, ExactFile::open(source, size_bytes)?),
+        Node::File { source, .. } => archive.append(&header, FilePart::whole(source, size_bytes)?),
     }
 }
 
@@ -210,66 +201,6 @@ pub(crate) fn header(kind: EntryType, mode: u32, size_bytes: u64) -> Header {
     header.set_mtime(0);
     header.set_size(size_bytes);
     header
-}
-
-/// A part of a file that must have the size that was said: another one would shift everything
-/// after it in an archive.
-pub(crate) struct ExactFile {
-    file: File,
-    left: u64,
-}
-
-impl ExactFile {
-    pub(crate) fn open(path: &Path, size_bytes: u64) -> io::Result<Self> {
-        let file = File::open(path)?;
-        if file.metadata()?.len() != size_bytes {
-            return Err(io::Error::other(
-                "its size changed while the image was made; run again",
-            ));
-        }
-        Ok(Self {
-            file,
-            left: size_bytes,
-        })
-    }
-
-    pub(crate) fn part(path: &Path, offset: u64, size_bytes: u64) -> io::Result<Self> {
-        let mut file = File::open(path)?;
-        io::Seek::seek(&mut file, io::SeekFrom::Start(offset))?;
-        Ok(Self {
-            file,
-            left: size_bytes,
-        })
-    }
-}
-
-impl Read for ExactFile {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let most = usize::try_from(self.left)
-            .unwrap_or(usize::MAX)
-            .min(buffer.len());
-        let n = self.file.read(&mut buffer[..most])?;
-        if n == 0 && self.left > 0 && most > 0 {
-            return Err(io::Error::other(
-                "it became shorter while the image was made; run again",
-            ));
-        }
-        self.left -= n as u64;
-        Ok(n)
-    }
-}
-
-struct CountingSink<F>(F);
-
-impl<F: FnMut(u64)> Write for CountingSink<F> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        (self.0)(bytes.len() as u64);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// Where a layer's bytes come from.
@@ -295,15 +226,10 @@ impl Source {
         match self {
             Self::Tree(tree) => tree.write(to),
             Self::Part { file, offset } => {
-                let mut part = ExactFile::part(file, *offset, size_bytes).map_err(at(file))?;
-                let mut buffer = vec![0; 1 << 20];
-                loop {
-                    let n = part.read(&mut buffer).map_err(at(file))?;
-                    if n == 0 {
-                        return Ok(());
-                    }
-                    to.write_all(&buffer[..n]).map_err(at(file))?;
-                }
+                let part = FilePart::open(file, *offset, size_bytes).map_err(at(file))?;
+                io::copy(&mut part.buffered(), &mut to)
+                    .map(drop)
+                    .map_err(at(file))
             }
         }
     }

@@ -5,7 +5,7 @@ pub(crate) mod reserved;
 
 use std::{
     borrow::Cow,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
 
@@ -15,16 +15,16 @@ use strict_yaml::{Document, KeyPath, YamlError};
 
 use crate::{Digest, Flavour, KNOWN_TORCH, KnownTorch, Result};
 
-/// The version of the format that this crate reads.
-const SPEC_VERSION: u32 = 1;
+/// The newest version of the format that this crate reads.
+const SPEC_VERSION: u32 = 2;
 
 /// An image spec.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Torchgauge image spec")]
 pub struct Spec {
-    /// The format's version: 1.
-    #[schemars(range(min = 1, max = 1))]
+    /// The format's version: 1, or 2 for `allow`.
+    #[schemars(range(min = 1, max = 2))]
     pub version: u32,
     /// One line for people.
     pub description: String,
@@ -38,6 +38,9 @@ pub struct Spec {
     /// Labels, besides Torchgauge's own.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    /// Variables of the base, and `/etc/ld.so.preload`, that may change what runs measure.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub allow: BTreeSet<String>,
 }
 
 /// What an image stands on.
@@ -224,12 +227,12 @@ impl Spec {
             .value()
             .get("version")
             .and_then(serde_json::Value::as_u64)
-            && found != u64::from(SPEC_VERSION)
+            && !(1..=u64::from(SPEC_VERSION)).contains(&found)
         {
             return Err(document.error_at(
                 &version,
                 format!("version {found} of the image format is not known"),
-                Some("this build of Torchgauge reads version 1".to_owned()),
+                Some("this build of Torchgauge reads versions 1 and 2".to_owned()),
             ));
         }
         let mut spec: Self = document.parse()?;
@@ -273,6 +276,14 @@ impl Spec {
                 &root().key("libtorch"),
                 "the Debian base holds no libtorch".to_owned(),
                 Some("`inside` goes with `base: {image: …}` or `base: {archive: …}`".to_owned()),
+            ));
+        }
+        if self.version < 2 && !self.allow.is_empty() {
+            return Err(document.error_at_key(
+                &root().key("allow"),
+                "`allow` is of version 2 of the image format",
+                "no such key in version 1",
+                Some("write `version: 2`".to_owned()),
             ));
         }
         for (name, value) in &self.environment {

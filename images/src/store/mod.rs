@@ -1,18 +1,22 @@
 //! The folder that keeps what took long to get: wheels, packages, unpacked libraries, hashes.
 
+mod notes;
+pub(crate) mod trim;
+
 use std::{
     fmt,
     fs::{self, File},
     io,
-    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
-    time::{Duration, UNIX_EPOCH},
+    time::{Duration, SystemTime},
 };
 
 use etcetera::BaseStrategy as _;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tempfile::TempDir;
 
 use crate::{
@@ -20,6 +24,8 @@ use crate::{
     error::at,
     progress::{Action, Meter, Progress, Silent},
 };
+
+pub(crate) use notes::{Stamp, read_note};
 
 /// A cache folder. Everything in it can be made again.
 ///
@@ -30,7 +36,11 @@ pub struct Cache {
     root: PathBuf,
     progress: Arc<dyn Progress>,
     /// Held as long as the cache is used, so that nobody clears it meanwhile.
-    _use: Arc<File>,
+    in_use: Arc<File>,
+    /// What was used since then is in use.
+    opened: SystemTime,
+    /// Whether something may have come in.
+    grew: Arc<AtomicBool>,
 }
 
 /// Held while one of several builds makes something; let go when dropped or when the process ends.
@@ -39,42 +49,15 @@ pub(crate) struct CacheLock {
     _file: File,
 }
 
-/// What a file looked like when it was hashed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Stamp {
-    path: PathBuf,
-    size_bytes: u64,
-    modified_ns: u128,
-    inode: u64,
-}
-
-#[derive(Serialize, Deserialize)]
-struct KnownHash {
-    stamp: Stamp,
-    digest: Digest,
-}
-
 /// Unpacked libraries, by their digest.
 const LIBRARIES: &str = "libraries";
 /// Where locks and half-made things lie: no part of what is kept.
 pub(crate) const WORK_FOLDERS: [&str; 2] = ["locks", "tmp"];
 /// What saves hashing alone: many small files.
 pub(crate) const NOTES: [&str; 2] = ["hashes", "layers"];
-const FOLDERS: [&str; 5] = ["wheels", "debs", LIBRARIES, "libtorch", "bases"];
-
-impl Stamp {
-    /// Looks at a file, following links.
-    pub(crate) fn of(path: &Path) -> io::Result<Self> {
-        let metadata = fs::metadata(path)?;
-        let modified = metadata.modified()?.duration_since(UNIX_EPOCH);
-        Ok(Self {
-            path: fs::canonicalize(path)?,
-            size_bytes: metadata.len(),
-            modified_ns: modified.map_or(0, |since| since.as_nanos()),
-            inode: metadata.ino(),
-        })
-    }
-}
+const FOLDERS: [&str; 6] = ["wheels", "debs", LIBRARIES, "libtorch", "bases", PROGRAMS];
+/// Scenario binaries, by what they were made from.
+pub(crate) const PROGRAMS: &str = "programs";
 
 impl fmt::Debug for Cache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -135,7 +118,9 @@ impl Cache {
             Ok(Self {
                 root,
                 progress: Arc::new(Silent),
-                _use: Arc::new(in_use),
+                in_use: Arc::new(in_use),
+                opened: SystemTime::now(),
+                grew: Arc::default(),
             })
         };
         let cache = open().map_err(|source| Error::CacheUnusable {
@@ -157,6 +142,12 @@ impl Cache {
 
     /// A step of long work begins. It ends when the meter is dropped.
     pub(crate) fn start(&self, action: Action, object: &str, total: Option<u64>) -> Box<dyn Meter> {
+        if matches!(
+            action,
+            Action::Compile | Action::Download | Action::Save | Action::Unpack
+        ) {
+            self.grew.store(true, Ordering::Relaxed);
+        }
         self.progress.start(action, object, total)
     }
 
@@ -222,53 +213,6 @@ impl Cache {
         Ok(CacheLock { _file: file })
     }
 
-    /// The digest of a file; read only where path, size, time and inode say that it has changed
-    /// since it was last hashed.
-    pub(crate) fn digest_of(&self, path: &Path) -> Result<Digest> {
-        let stamp = Stamp::of(path).map_err(at(path))?;
-        let note = self.hash_note(&stamp);
-        if let Some(known) = read_note::<KnownHash>(&note)
-            && known.stamp == stamp
-        {
-            return Ok(known.digest);
-        }
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let mut meter = self
-            .progress
-            .start(Action::Verify, &name, Some(stamp.size_bytes));
-        let mut done = 0;
-        let file = File::open(path).map_err(at(path))?;
-        let digest = Digest::of_reader(file, |n| {
-            done += n;
-            meter.advance_to(done);
-        })
-        .map_err(at(path))?;
-        self.write_note(&note, &KnownHash { stamp, digest })?;
-        Ok(digest)
-    }
-
-    /// Drops what is known of a file's content, so that it is read again. One of the cache's own is
-    /// removed, so that it is made again.
-    pub(crate) fn doubt(&self, path: &Path) -> Result<()> {
-        let stamp = Stamp::of(path).map_err(at(path))?;
-        forget(&self.hash_note(&stamp))?;
-        if !stamp.path.starts_with(&self.root) {
-            return Ok(());
-        }
-        // A library has a name here and one in every libtorch that it is part of.
-        let libraries = self.folder(LIBRARIES);
-        for entry in fs::read_dir(&libraries).map_err(at(&libraries))? {
-            let entry = entry.map_err(at(&libraries))?;
-            if entry
-                .metadata()
-                .is_ok_and(|facts| facts.ino() == stamp.inode)
-            {
-                forget(&entry.path())?;
-            }
-        }
-        forget(&stamp.path)
-    }
-
     /// Gives a file a second place, in this cache. Where the file system has no links, or the file
     /// is on another one, it is copied.
     pub(crate) fn link(&self, from: &Path, place: &Path) -> Result<()> {
@@ -313,25 +257,6 @@ impl Cache {
         }
         Ok(fresh)
     }
-
-    fn hash_note(&self, stamp: &Stamp) -> PathBuf {
-        self.note_path("hashes", stamp.path.as_os_str().as_encoded_bytes())
-    }
-
-    /// Where the note on `key` lies, in a folder of the cache.
-    pub(crate) fn note_path(&self, folder: &str, key: &[u8]) -> PathBuf {
-        let name = format!("{}.json", Digest::of(key).hex());
-        self.folder(folder).join(name)
-    }
-
-    /// Writes a note whole or not at all.
-    pub(crate) fn write_note(&self, path: &Path, note: &impl Serialize) -> Result<()> {
-        let json = serde_json::to_vec(note).map_err(|error| at(path)(error.into()))?;
-        let mut file = tempfile::NamedTempFile::new_in(self.folder("tmp")).map_err(at(path))?;
-        io::Write::write_all(&mut file, &json).map_err(at(path))?;
-        file.persist(path).map_err(|error| at(path)(error.error))?;
-        Ok(())
-    }
 }
 
 /// Takes in a file that was fetched, if it is the right one; `next` says what to do where it is
@@ -369,11 +294,6 @@ pub(crate) fn forget(file: &Path) -> Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(file)(error)),
         _ => Ok(()),
     }
-}
-
-/// A note, or `None` where there is none that can be read: notes only save work.
-pub(crate) fn read_note<T: DeserializeOwned>(path: &Path) -> Option<T> {
-    serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
 /// Moves a finished folder to its place. One that is there already is taken away first.

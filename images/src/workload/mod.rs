@@ -1,11 +1,13 @@
 //! The scenario binary: built here with cargo against a libtorch, reproducibly, or given.
 
+mod kept;
 pub(crate) mod revision;
 pub(crate) mod runtime;
 pub(crate) mod tch_workspace;
 pub(crate) mod toolchain;
 
 use std::{
+    collections::BTreeSet,
     env, fs,
     io::{self, Read},
     path::{Path, PathBuf},
@@ -13,6 +15,7 @@ use std::{
 };
 
 use memchr::memmem;
+use strict_yaml::open_file;
 
 use crate::{
     Digest, Error, Flavour, Glibc, KnownTorch, Libtorch, Result,
@@ -51,10 +54,7 @@ impl ScenarioBinary {
             file: path.to_owned(),
             cause,
         };
-        let facts = fs::metadata(path).map_err(|error| no(error.to_string()))?;
-        if !facts.is_file() {
-            return Err(no("it is no file".to_owned()));
-        }
+        open_file(path).map_err(|error| no(error.to_string()))?;
         if let Some(cause) = why_no_program(path)? {
             return Err(no(cause));
         }
@@ -73,7 +73,7 @@ impl ScenarioBinary {
 
     fn of_file(path: &Path, cache: &Cache) -> Result<Self> {
         let path = fs::canonicalize(path).map_err(at(path))?;
-        let glibc = Dynamic::of_file(&path)?.glibc_needed;
+        let glibc = Dynamic::of_file(&path)?.glibc_needed();
         Ok(Self {
             sha256: cache.digest_of(&path)?,
             path,
@@ -103,7 +103,7 @@ fn says_usage(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Builds the scenario binary of a checkout against a libtorch.
+/// Builds the scenario binary of a checkout against a libtorch, unless it was built before.
 ///
 /// The same sources, toolchain and libtorch give the same bytes in any folder: paths are
 /// remapped and nothing records a time. `target` is cargo's target folder; each flavour has
@@ -114,6 +114,15 @@ pub(crate) fn build(
     libtorch: &Libtorch,
     cache: &Cache,
 ) -> Result<ScenarioBinary> {
+    let place = kept::place(workspace, libtorch, cache)?;
+    let name = place.file_name().unwrap_or_default().to_string_lossy();
+    // Two builds of one binary compile it once.
+    let _lock = cache.lock(&format!("program-{name}"))?;
+    let program = place.join("scenario");
+    if program.is_file() {
+        cache.used(&place);
+        return ScenarioBinary::of_file(&program, cache);
+    }
     let libtorch = &libtorch.with_headers(cache)?;
     let mut command = cargo("build", workspace, target, libtorch)?;
     command
@@ -125,8 +134,9 @@ pub(crate) fn build(
             libtorch.version
         ));
     }
-    let path = compile(&mut command, libtorch, cache)?;
-    ScenarioBinary::of_file(&path, cache)
+    let compiled = compile(&mut command, libtorch, cache)?;
+    let program = kept::keep(&compiled, &place, cache)?;
+    ScenarioBinary::of_file(&program, cache)
 }
 
 /// cargo for the crates that link a libtorch with headers ([`Libtorch::with_headers`]), with
@@ -223,9 +233,26 @@ fn remap(command: &mut Command, workspace: &Path, target: &Path, libtorch: &Path
     }
 }
 
+/// How many packages a build of the workload compiles; `None` where cargo cannot tell.
+fn packages(build: &Command, libtorch: &Libtorch) -> Option<u64> {
+    let mut command = Command::new(build.get_program());
+    command
+        .args(["tree", "--package", "scenario", "--edges", "normal,build"])
+        .args(["--prefix", "none", "--format", "{p}"]);
+    if libtorch.flavour == Flavour::Cuda {
+        command.args(["--features", "cuda"]);
+    }
+    command.current_dir(build.get_current_dir()?);
+    let output = command.output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let names = text.lines().filter(|line| !line.is_empty());
+    let names: BTreeSet<&str> = names.map(|line| line.trim_end_matches(" (*)")).collect();
+    (output.status.success() && !names.is_empty()).then_some(names.len() as u64)
+}
+
 fn compile(command: &mut Command, libtorch: &Libtorch, cache: &Cache) -> Result<PathBuf> {
-    let mut meter = cache.start(Action::Compile, "scenario", None);
-    let mut done = 0;
+    let mut meter = cache.start(Action::Compile, "the workload", packages(command, libtorch));
+    let mut done = BTreeSet::new();
     let mut executable = None;
     let outcome = program::run(
         command,
@@ -236,8 +263,11 @@ fn compile(command: &mut Command, libtorch: &Libtorch, cache: &Cache) -> Result<
                 return true;
             };
             if message["reason"] == "compiler-artifact" {
-                done += 1;
-                meter.advance_to(done);
+                // A package counts by what it is compiled for, not by its build script.
+                if message["target"]["kind"][0] != "custom-build" {
+                    done.insert(message["package_id"].to_string());
+                    meter.advance_to(done.len() as u64);
+                }
                 if let Some(name) = message["target"]["name"].as_str() {
                     meter.message(name);
                 }
@@ -313,7 +343,7 @@ mod tests {
             assert!(error.contains("TORCHGAUGE_SCENARIO"), "{error}");
         };
         refused(&folder.join("absent"), "No such file");
-        refused(folder, "it is no file");
+        refused(folder, "it is a directory");
         let place = folder.join("file");
         for (content, expect) in [
             (b"" as &[u8], "too short"),

@@ -236,7 +236,7 @@ fn a_base_that_is_cut_off_or_compressed_is_said_before_anything_is_made_of_it() 
     world.assemble().unwrap();
     let last = whole.iter().rposition(|&byte| byte != 0).unwrap();
     for (kept, said) in [
-        (last - 1000, "it is cut off within `usr/lib"),
+        (last - 1000, "it is cut off within a file"),
         // Between two files, and in the middle of the end.
         (
             (last + 1).next_multiple_of(512),
@@ -244,7 +244,7 @@ fn a_base_that_is_cut_off_or_compressed_is_said_before_anything_is_made_of_it() 
         ),
         (
             (last + 1).next_multiple_of(512) + 100,
-            "failed to read entire block",
+            "it is cut off or damaged",
         ),
     ] {
         fs::write(&base, &whole[..kept]).unwrap();
@@ -257,13 +257,12 @@ fn a_base_that_is_cut_off_or_compressed_is_said_before_anything_is_made_of_it() 
     );
     let noise: Vec<u8> = (0..4096_u32).map(|n| (n * n % 251) as u8 | 0x80).collect();
     fs::write(&base, noise).unwrap();
-    let error = world.assemble().unwrap_err().to_string();
-    assert!(!error.contains('\u{fffd}'), "{error}");
+    says(&world.assemble().unwrap_err(), &["it is no tar archive"]);
     fs::remove_file(&base).unwrap();
     fs::create_dir(&base).unwrap();
     says(
         &world.assemble().unwrap_err(),
-        &["base.tar", "it is no file"],
+        &["base.tar", "it is a directory; expected a file"],
     );
     fs::remove_dir(&base).unwrap();
     fs::write(&base, whole).unwrap();

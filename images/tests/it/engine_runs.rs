@@ -47,7 +47,7 @@ pub(crate) async fn run(engine: &Engine, id: &str, world: &World) -> String {
     container.start().await.unwrap();
     let exit = container.wait(Duration::from_mins(1)).await.unwrap();
     let log = world.path("log");
-    container.save_logs(&log).await.unwrap();
+    container.save_logs(&log, 1 << 20).await.unwrap();
     container.remove().await.unwrap();
     let log = std::fs::read_to_string(log).unwrap();
     assert!(exit.is_success(), "{exit:?}: {log}");

@@ -116,7 +116,7 @@ fn a_lock_edited_by_hand_or_cut_off_is_refused() {
     fs::create_dir(&file).unwrap();
     says(
         &world.read().unwrap_err(),
-        &["edited.lock.json", "Is a directory", "images lock"],
+        &["edited.lock.json", "it is a directory", "images lock"],
     );
     fs::remove_dir(&file).unwrap();
     fs::write(&file, good).unwrap();
@@ -165,10 +165,25 @@ fn a_newer_resolution_shows_its_packages() {
 fn a_bill_of_materials_follows_from_the_lock() {
     let world = World::new("materials");
     let assembly = world.assemble().unwrap();
-    let text = images::sbom(&assembly.lock).unwrap();
-    assert_eq!(text, images::sbom(&assembly.lock).unwrap());
+    let text = images::sbom(&assembly.lock);
+    assert_eq!(text, images::sbom(&assembly.lock));
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    // What the schema of CycloneDX 1.5 requires, and the forms that it fixes.
     assert_eq!(json["bomFormat"], "CycloneDX");
+    assert_eq!(json["specVersion"], "1.5");
+    let serial = json["serialNumber"].as_str().unwrap();
+    let lengths: Vec<usize> = serial["urn:uuid:".len()..]
+        .split('-')
+        .map(str::len)
+        .collect();
+    assert_eq!(lengths, [8, 4, 4, 4, 12], "{serial}");
+    for component in json["components"].as_array().unwrap() {
+        assert_eq!(component["type"], "library");
+        assert_eq!(component["purl"], component["bom-ref"]);
+        assert_eq!(component["hashes"][0]["alg"], "SHA-256");
+        let content = component["hashes"][0]["content"].as_str().unwrap();
+        assert_eq!(content.len(), 64);
+    }
     let names: Vec<&str> = json["components"]
         .as_array()
         .unwrap()

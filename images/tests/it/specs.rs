@@ -53,8 +53,8 @@ fn refused(from: &str, to: &str, parts: &[&str]) {
 fn mistakes_are_shown_in_their_place() {
     refused(
         "version: 1\n",
-        "version: 2\n",
-        &["refused.yaml:1", "version 2", "not known"],
+        "version: 3\n",
+        &["refused.yaml:1", "version 3", "not known"],
     );
     refused(
         "description:",
@@ -87,6 +87,11 @@ fn mistakes_are_shown_in_their_place() {
         "description: ",
         "description: \"a\\e[31mb\" # ",
         &["refused.yaml:2", "description", "control characters"],
+    );
+    refused(
+        "environment:",
+        "allow: [LD_PRELOAD]\nenvironment:",
+        &["refused.yaml:5", "allow", "version: 2"],
     );
     refused(
         "{GREETING: hello}",

@@ -11,7 +11,7 @@ use images::{Assembly, Cache, Catalog, Image, LockUse, Result, Sources, assemble
 use tempfile::TempDir;
 
 /// The libraries of the base: what the small program needs.
-const BASE_LIBRARIES: [&str; 2] = ["libc.so.6", "ld-linux-x86-64.so.2"];
+pub(crate) const BASE_LIBRARIES: [&str; 2] = ["libc.so.6", "ld-linux-x86-64.so.2"];
 const HOST_LIBRARIES: &str = "/lib/x86_64-linux-gnu";
 
 /// What stands for libc10: the mangled name shows the C++11 string ABI, as in the real one.
@@ -102,6 +102,11 @@ impl World {
 
     /// A base with these libraries of this machine, in a merged `/usr`.
     pub(crate) fn base(&self, libraries: &[&str]) {
+        self.base_with(libraries, &[]);
+    }
+
+    /// The same with more files: path in the base, and content.
+    pub(crate) fn base_with(&self, libraries: &[&str], files: &[(&str, &[u8])]) {
         let mut archive = tar::Builder::new(File::create(self.path("images-base.tar")).unwrap());
         archive.mode(tar::HeaderMode::Deterministic);
         for (link, target) in [("lib", "usr/lib"), ("lib64", "usr/lib")] {
@@ -123,6 +128,12 @@ impl World {
                 .append_path_with_name(from, format!("{folder}/{library}"))
                 .unwrap();
         }
+        for (path, content) in files {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(content.len() as u64);
+            header.set_mode(0o755);
+            archive.append_data(&mut header, path, *content).unwrap();
+        }
         archive.finish().unwrap();
         drop(archive);
         fs::create_dir_all(self.path("images")).unwrap();
@@ -141,6 +152,7 @@ impl World {
             scenario_binary: Some(self.path("scenario")),
             base_archive: None,
             locks: LockUse::Preferred,
+            cache_bytes: u64::MAX,
         }
     }
 

@@ -1,12 +1,13 @@
 //! One document.
 
-use std::{fs::File, io::Read as _, path::Path};
+use std::{io::Read as _, path::Path};
 
 use serde::de::DeserializeOwned;
 
 use crate::{
     KeyPath, Problem, YamlError,
     excerpt::Excerpt,
+    file::open_file,
     strict::Strict,
     tree::{Place, Tree},
     wording::{self, Target},
@@ -35,7 +36,7 @@ impl Document {
             path: path.to_owned(),
             source,
         };
-        let file = File::open(path).map_err(failed)?;
+        let file = open_file(path).map_err(failed)?;
         let mut bytes = Vec::new();
         file.take(MAX_BYTES as u64 + 1)
             .read_to_end(&mut bytes)

@@ -89,12 +89,6 @@ impl Problem {
         &self.message
     }
 
-    /// The next step, where there is a likely one.
-    #[must_use]
-    pub fn hint(&self) -> Option<&str> {
-        self.help.as_deref()
-    }
-
     /// The line, from 1.
     #[must_use]
     pub fn line(&self) -> usize {
@@ -126,37 +120,6 @@ impl fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
-impl Diagnostic for Problem {
-    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        self.help
-            .as_ref()
-            .map(|help| Box::new(help) as Box<dyn fmt::Display>)
-    }
-
-    fn source_code(&self) -> Option<&dyn SourceCode> {
-        Some(&self.excerpt)
-    }
-
-    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        let label = LabeledSpan::new_primary_with_span(self.label.clone(), self.excerpt.span());
-        Some(Box::new(std::iter::once(label)))
-    }
-}
-
-impl Diagnostic for YamlError {
-    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        self.problem()?.help()
-    }
-
-    fn source_code(&self) -> Option<&dyn SourceCode> {
-        self.problem()?.source_code()
-    }
-
-    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        self.problem()?.labels()
-    }
-}
-
 impl YamlError {
     /// The place, where the file could be read that far.
     #[must_use]
@@ -181,24 +144,23 @@ impl YamlError {
             .with_width(100)
             .with_links(false);
         let mut text = String::new();
-        let drawn = match self.problem() {
-            Some(problem) => handler.render_report(&mut text, &Shown(problem)),
-            None => handler.render_report(&mut text, self),
-        };
-        match drawn {
+        match handler.render_report(&mut text, &Shown(self)) {
             Ok(()) => text,
             Err(_) => format!("{self}\n"),
         }
     }
 }
 
-/// A problem under a headline without the position, which stands above the excerpt.
+/// An error under a headline without the position, which stands above the excerpt.
 #[derive(Debug)]
-struct Shown<'a>(&'a Problem);
+struct Shown<'a>(&'a YamlError);
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.0.path, self.0.message)
+        match self.0.problem() {
+            Some(problem) => write!(f, "{}: {}", problem.path, problem.message),
+            None => self.0.fmt(f),
+        }
     }
 }
 
@@ -206,15 +168,18 @@ impl std::error::Error for Shown<'_> {}
 
 impl Diagnostic for Shown<'_> {
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        self.0.help()
+        Some(Box::new(self.0.problem()?.help.as_ref()?))
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {
-        self.0.source_code()
+        Some(&self.0.problem()?.excerpt)
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        self.0.labels()
+        let problem = self.0.problem()?;
+        let span = problem.excerpt.span();
+        let label = LabeledSpan::new_primary_with_span(problem.label.clone(), span);
+        Some(Box::new(std::iter::once(label)))
     }
 }
 

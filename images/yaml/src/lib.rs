@@ -23,6 +23,7 @@
 mod document;
 mod error;
 mod excerpt;
+mod file;
 mod key_path;
 mod similar;
 mod strict;
@@ -31,5 +32,6 @@ mod wording;
 
 pub use document::{Document, MAX_BYTES, MAX_DEPTH, MAX_NODES};
 pub use error::{Problem, YamlError};
+pub use file::open_file;
 pub use key_path::{KeyPath, Segment};
 pub use similar::most_similar;

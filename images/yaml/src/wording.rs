@@ -33,10 +33,10 @@ pub(crate) fn of(message: &str) -> Wording {
         },
     };
     if let Some(field) = quoted(found, "unknown field ") {
-        return unknown("key", field, expected, Target::Key);
+        return unknown("unknown key", field, expected, Target::Key);
     }
     if let Some(word) = quoted(found, "unknown variant ") {
-        return unknown("word", word, expected, Target::Value);
+        return unknown("invalid value", word, expected, Target::Value);
     }
     if let Some(field) = quoted(found, "missing field ") {
         return Wording {
@@ -93,7 +93,7 @@ fn unknown(what: &str, got: &str, expected: Option<&str>, target: Target) -> Wor
         (Some(_), many) => Some(format!("expected one of {}", many.join(", "))),
     };
     Wording {
-        message: format!("unknown {what} `{got}`"),
+        message: format!("{what} `{got}`"),
         help: most_similar(got, candidates).map(|meant| format!("did you mean `{meant}`?")),
         expected,
         target,
@@ -171,7 +171,7 @@ mod tests {
         );
         check(
             "unknown variant `x`, expected `cpu` or `cuda`",
-            "unknown word `x` | expected one of cpu, cuda",
+            "invalid value `x` | expected one of cpu, cuda",
         );
         check(
             "missing field `name`",

@@ -96,7 +96,7 @@ fn what_is_wrong_is_shown_where_it_stands() {
         ("wrong type", "name: a\nservings: three\n"),
         ("negative", "name: a\nservings: -3\n"),
         (
-            "unknown word",
+            "invalid value",
             "name: a\nparts:\n  - what: flour\n    grams: 1\n  - what: brown_sugr\n    grams: 1\n",
         ),
         ("missing key", "name: a\nparts:\n  - grams: 1\n"),

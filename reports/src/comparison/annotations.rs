@@ -66,7 +66,7 @@ fn size(found: &MetricVerdict) -> f64 {
 }
 
 /// The first of them, and how many more there are.
-fn shown(kind: &str, mut lines: Vec<String>) -> Vec<String> {
+pub(crate) fn shown(kind: &str, mut lines: Vec<String>) -> Vec<String> {
     if lines.len() > SHOWN {
         let left = lines.split_off(SHOWN - 1).len();
         let more = format!("{left} more in the report");
@@ -92,7 +92,7 @@ fn message(cell: &CellVerdicts, found: &MetricVerdict) -> String {
     )
 }
 
-fn command(kind: &str, title: &str, message: &str) -> String {
+pub(crate) fn command(kind: &str, title: &str, message: &str) -> String {
     let title = data(title).replace(':', "%3A").replace(',', "%2C");
     format!("::{kind} title={title}::{}\n", data(message))
 }

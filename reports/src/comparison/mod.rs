@@ -14,10 +14,11 @@ use record::{ImageChange, PartValue};
 use verdict::{CellVerdicts, MetricVerdict, Verdicts};
 
 pub use annotations::annotations;
+pub(crate) use annotations::{command, shown};
 pub use junit::{JunitError, junit};
 
 use self::{
-    told::{cell_name, effect, headline, interval, label, lost, tally, value},
+    told::{cell_name, detectable_change, effect, headline, interval, label, lost, tally, value},
     warnings::warnings,
 };
 use crate::{
@@ -159,10 +160,13 @@ fn row(cell: &CellVerdicts, found: &MetricVerdict, is_inconclusive: bool) -> Vec
         share(comparison.threshold).into(),
     ];
     if is_inconclusive {
-        row.push(known(comparison.minimum_detectable_change.map(share)));
-        row.push(known(
-            comparison.blocks_needed.map(|blocks| blocks.to_string()),
-        ));
+        let detectable = comparison.minimum_detectable_change;
+        row.push(known(detectable.map(detectable_change)));
+        let most = judge::compare::WORTHWHILE_BLOCKS;
+        row.push(known(comparison.blocks_needed.map(|blocks| match blocks {
+            blocks if blocks > most => format!("over {most}"),
+            blocks => blocks.to_string(),
+        })));
     }
     row
 }

@@ -81,7 +81,11 @@ pub(super) fn failures(cell: &CellVerdicts) -> Option<String> {
 }
 
 pub(super) fn cell_name(cell: &CellVerdicts) -> String {
-    format!("{} · {}", cell.scenario, cell.variant)
+    if cell.name.is_empty() {
+        // Read from a file of an older version.
+        return format!("{} · {}", cell.scenario, cell.variant);
+    }
+    cell.name.clone()
 }
 
 /// The metric in words for people.
@@ -111,6 +115,21 @@ pub(super) fn interval(found: &MetricVerdict) -> String {
     )
 }
 
+/// A minimum detectable change, as long as it means something.
+pub(super) fn detectable_change(least: f64) -> String {
+    if least > 1.0 {
+        "more than 100 %".to_owned()
+    } else {
+        share(least)
+    }
+}
+
+/// A number of blocks that is more than are worth it, in words; `None` for others.
+fn blocks_in_words(blocks: usize) -> Option<String> {
+    let most = judge::compare::WORTHWHILE_BLOCKS;
+    (blocks > most).then(|| format!("more blocks than are worth it (over {most})"))
+}
+
 /// Why a metric is inconclusive, and what would help.
 pub(super) fn what_would_help(found: &MetricVerdict) -> Option<String> {
     let comparison = &found.comparison;
@@ -118,12 +137,14 @@ pub(super) fn what_would_help(found: &MetricVerdict) -> Option<String> {
         return None;
     }
     let detectable = comparison.minimum_detectable_change;
-    let detectable = detectable.map(|least| format!("detectable change {}", share(least)));
+    let detectable =
+        detectable.map(|least| format!("detectable change {}", detectable_change(least)));
     let needed = comparison.blocks_needed.map(|blocks| {
-        format!(
-            "about {blocks} blocks needed for the noise threshold of {}",
-            share(comparison.threshold)
-        )
+        let threshold = share(comparison.threshold);
+        match blocks_in_words(blocks) {
+            Some(words) => format!("{words} for the noise threshold of {threshold}"),
+            None => format!("about {blocks} blocks needed for the noise threshold of {threshold}"),
+        }
     });
     let words: Vec<String> = detectable.into_iter().chain(needed).collect();
     Some(if words.is_empty() {

@@ -55,11 +55,25 @@ fn warning(warning: &Warning) -> String {
             "Measured in different places ({what}): differences between these count as change. \
              Between hosts, half of all identical configurations have been called different."
         ),
+        Warning::MethodIgnored { difference } => {
+            format!("The method differs ({difference}), which was ignored: it counts as change.")
+        }
         Warning::OneSided { cell, only_in } => format!("{cell} was measured in {only_in} only."),
         Warning::ThresholdsDiffer { cells } => format!(
             "The suites of the two sides set different noise thresholds in {}; the head's are used.",
             plural(*cells, "cell", "cells")
         ),
+        Warning::ShortWindow {
+            cell,
+            cells,
+            window,
+        } => match cells - 1 {
+            0 => format!("{cell}: {window}."),
+            more => format!(
+                "{cell}: {window}; too short in {} too.",
+                plural(more, "more cell", "more cells")
+            ),
+        },
         Warning::OtherGpus { cell, cells } => {
             let which = match cells {
                 0 | 1 => format!("{cell} ran"),

@@ -1,7 +1,8 @@
 //! Which memory metric stands for a cell where only one can.
 
+use metrics::{Metric, catalogue};
+
 use super::{CellSummary, Group, View};
-use metrics::catalogue;
 
 /// One memory metric, the same for all cells of a scenario.
 #[derive(Clone, Copy)]
@@ -10,34 +11,26 @@ pub struct Footprint {
     pub word: &'static str,
     /// The title of its axis.
     pub title: &'static str,
-    read: fn(&CellSummary) -> Option<f64>,
+    metric: &'static Metric,
 }
 
 impl Footprint {
     /// The median metric of a cell, in bytes.
     #[must_use]
     pub fn of(&self, cell: &CellSummary) -> Option<f64> {
-        (self.read)(cell)
+        cell.metrics.median(self.metric)
     }
 }
 
 const RESERVED: Footprint = Footprint {
     word: "reserved",
     title: "Peak reserved memory",
-    read: |cell| {
-        cell.metrics
-            .get(&catalogue::PEAK_RESERVED)
-            .map(|spread| spread.median)
-    },
+    metric: &catalogue::PEAK_RESERVED,
 };
 const ALLOCATED: Footprint = Footprint {
     word: "allocated",
     title: "Peak allocated memory",
-    read: |cell| {
-        cell.metrics
-            .get(&catalogue::PEAK_ALLOCATED)
-            .map(|spread| spread.median)
-    },
+    metric: &catalogue::PEAK_ALLOCATED,
 };
 
 impl Group {
@@ -45,12 +38,8 @@ impl Group {
     /// tensors took, elsewhere.
     #[must_use]
     pub fn footprint(&self, view: &View) -> Footprint {
-        let mut measured = self
-            .rows
-            .iter()
-            .flat_map(|row| &row.cells)
-            .map(|cell| &view.report.cells[*cell])
-            .filter(|cell| cell.ok > 0);
+        let cells = self.cells().map(|cell| &view.report.cells[cell]);
+        let mut measured = cells.filter(|cell| cell.ok > 0);
         if measured.all(|cell| RESERVED.of(cell).is_some()) {
             RESERVED
         } else {

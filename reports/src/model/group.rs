@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use protocol::{Axis, Model, Task, Variant};
-use record::Record;
+use record::{Outcome, Record};
 
 use super::{CellMetrics, CellSummary, Report, Source, TimeParts, run_peak};
 use crate::format;
@@ -41,7 +41,13 @@ pub struct Group {
 impl Group {
     /// Indices of its cells in the report.
     pub fn cells(&self) -> impl Iterator<Item = usize> {
-        self.rows.iter().flat_map(|row| row.cells.iter().copied())
+        self.lanes().map(|(_, cell)| cell)
+    }
+
+    /// Its rows with each of their cells.
+    pub fn lanes(&self) -> impl Iterator<Item = (&Row, usize)> {
+        let rows = self.rows.iter();
+        rows.flat_map(|row| row.cells.iter().map(move |&cell| (row, cell)))
     }
 
     /// Model and task, and what all variants have in common.
@@ -137,7 +143,11 @@ fn summary(source: &Source, key: &Key, planned: u32, runs: &[&Record]) -> CellSu
         planned,
         runs: runs.len(),
         ok: good.len(),
-        failed: runs.len() - good.len(),
+        failed: runs.iter().filter(|run| !run.outcome.passes()).count(),
+        expected: runs
+            .iter()
+            .filter(|run| matches!(run.outcome, Outcome::Expected { .. }))
+            .count(),
         metrics: CellMetrics::of(&good),
         run_peak_made_by: good.iter().find_map(|run| run_peak::made_by(run)),
         time: TimeParts::of(&good),
@@ -209,8 +219,19 @@ pub(super) fn groups(report: &Report, contenders: &[Contender]) -> Vec<Group> {
             .iter()
             .position(|known| known.session == cell.session && known.image == cell.image)
     };
+    let names: Vec<(String, String)> = found
+        .iter()
+        .map(|group| (group.suite.clone(), group.scenario.clone()))
+        .collect();
     for group in &mut found {
         label(group);
+        // One name in two suites is two scenarios.
+        let is_namesake = |(suite, scenario): &(String, String)| {
+            *suite != group.suite && *scenario == group.scenario
+        };
+        if names.iter().any(is_namesake) {
+            group.scenario = format!("{}/{}", group.suite, group.scenario);
+        }
         group.scenario = format::clean(&group.scenario);
         for row in &mut group.rows {
             row.cells.sort_by_key(place);

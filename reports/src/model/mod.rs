@@ -11,8 +11,9 @@ mod spread;
 pub mod time;
 mod warnings;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use ::metrics::catalogue;
 use jiff::Timestamp;
 use protocol::{Device, Model, Task, Variant};
 use record::{
@@ -33,7 +34,7 @@ pub use spread::Spread;
 pub use time::TimeParts;
 
 /// Version of `report.json`.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// One session, as read from its folder.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,11 +46,24 @@ pub struct Source {
 }
 
 impl Source {
-    /// Reads a session's folder.
+    /// Reads a session's folder. Attempts that were cut off or failed by the engine, and came to
+    /// something later, are left out.
     pub fn read(folder: &SessionFolder) -> Result<Self, FolderError> {
+        let mut records = folder.read_records()?;
+        let mut last = BTreeMap::new();
+        for record in &records.records {
+            last.insert(record.run.clone(), record.attempt);
+        }
+        records.records.retain(|record| {
+            let is_open = matches!(
+                record.outcome.reason(),
+                Some(Reason::Interrupted | Reason::Engine | Reason::GpuLost)
+            );
+            !is_open || last.get(&record.run) == Some(&record.attempt)
+        });
         Ok(Self {
             session: folder.read_session()?,
-            records: folder.read_records()?,
+            records,
         })
     }
 }
@@ -75,10 +89,10 @@ pub struct Report {
 }
 
 impl Report {
-    /// The failures that are no contaminated attempts.
+    /// The failures that are neither expected nor contaminated attempts.
     pub fn own_failures(&self) -> impl Iterator<Item = &Failure> {
         let failures = self.failures.iter();
-        failures.filter(|failure| failure.reason != Reason::Contaminated)
+        failures.filter(|failure| failure.reason != Reason::Contaminated && !failure.expected)
     }
 }
 
@@ -113,7 +127,7 @@ pub struct SessionSummary {
     pub order_seed: u64,
     /// Runs recorded.
     pub runs: usize,
-    /// Runs that failed.
+    /// Runs that failed, and were not expected to.
     pub failed: usize,
     /// Notes on the session.
     pub notes: Vec<String>,
@@ -155,8 +169,11 @@ pub struct CellSummary {
     pub runs: usize,
     /// Runs that succeeded: those behind the metrics.
     pub ok: usize,
-    /// Runs that failed.
+    /// Runs that failed, and were not expected to.
     pub failed: usize,
+    /// Runs that failed as their suite expects.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub expected: usize,
     /// Every metric over the successful runs.
     pub metrics: CellMetrics,
     /// What made the peak of a whole run, where it lies above that of the measured steps.
@@ -164,6 +181,14 @@ pub struct CellSummary {
     pub run_peak_made_by: Option<String>,
     /// Where the time of a run goes; `None` without a successful run.
     pub time: Option<TimeParts>,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls it with a reference"
+)]
+fn is_none(count: &usize) -> bool {
+    *count == 0
 }
 
 /// One run that failed.
@@ -187,6 +212,9 @@ pub struct Failure {
     pub stage: Stage,
     /// Why, in words.
     pub message: String,
+    /// Whether its suite expects it to fail so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub expected: bool,
     /// The log, relative to the session folder.
     pub log: Option<String>,
 }
@@ -258,6 +286,36 @@ impl<'a> View<'a> {
             .collect()
     }
 
+    /// Whether several images, or images of several sessions, stand side by side.
+    #[must_use]
+    pub fn has_several(&self) -> bool {
+        self.contenders.len() > 1
+    }
+
+    /// The median throughput of a cell.
+    #[must_use]
+    pub fn throughput(&self, cell: usize) -> Option<f64> {
+        self.report.cells[cell]
+            .metrics
+            .median(&catalogue::THROUGHPUT)
+    }
+
+    /// The label of the contender that a cell belongs to.
+    #[must_use]
+    pub fn label_of(&self, cell: usize) -> &str {
+        &self.contenders[self.contender_of(cell)].label
+    }
+
+    /// What is said of a cell, and of which contender where there are several.
+    #[must_use]
+    pub fn name_in(&self, said: &str, cell: usize) -> String {
+        if self.has_several() {
+            format!("{said} in {}", self.label_of(cell))
+        } else {
+            said.to_owned()
+        }
+    }
+
     /// The contender that a cell belongs to.
     #[must_use]
     pub fn contender_of(&self, cell: usize) -> usize {
@@ -271,47 +329,38 @@ impl<'a> View<'a> {
     /// A cell in few words: its scenario, and what tells it from the scenario's other variants.
     #[must_use]
     pub fn short_name(&self, cell: usize) -> String {
-        let of_group = |group: &Group| {
-            let row = group.rows.iter().find(|row| row.cells.contains(&cell))?;
-            Some(format!("{} {}", group.scenario, row.label))
-        };
-        self.groups
+        let mut lanes = self
+            .groups
             .iter()
-            .find_map(of_group)
-            .unwrap_or_else(|| self.report.cells[cell].cell.clone())
+            .flat_map(|group| group.lanes().map(move |lane| (group, lane)));
+        lanes
+            .find(|(_, (_, other))| *other == cell)
+            .map_or_else(String::new, |(group, (row, _))| {
+                format!("{} {}", group.scenario, row.label)
+            })
     }
 
     /// What the labels of the contenders are: the head of their column.
     #[must_use]
     pub fn contender_head(&self) -> &'static str {
-        let Some(first) = self.contenders.first() else {
-            return "image";
-        };
-        if first.label == format::clean(&first.image) {
-            "image"
-        } else if first.label == format::clean(&first.session) {
-            "session"
-        } else {
-            "image @ session"
+        match self.contenders.first() {
+            Some(first) if first.label == format::clean(&first.session) => "session",
+            Some(first) if first.label != format::clean(&first.image) => "image @ session",
+            _ => "image",
         }
     }
 
     /// Why a cell has no successful run, in few words.
     #[must_use]
     pub fn why_nothing(&self, cell: usize) -> String {
-        let mut reasons: Vec<String> = self.runs[cell]
+        let reasons = self.runs[cell]
             .iter()
-            .filter_map(|run| match &run.outcome {
-                Outcome::Failed { reason, .. } => Some(reason.word()),
-                Outcome::Ok => None,
-            })
-            .collect();
-        reasons.sort();
-        reasons.dedup();
-        match &reasons[..] {
-            [] => "not run".to_owned(),
-            [only] => format!("no successful run: {only}"),
-            [first, ..] => format!("no successful run: {first} and other reasons"),
+            .filter_map(|run| run.outcome.reason());
+        let reasons: BTreeSet<String> = reasons.map(Reason::word).collect();
+        match (reasons.first(), reasons.len()) {
+            (None, _) => "not run".to_owned(),
+            (Some(only), 1) => format!("no successful run: {only}"),
+            (Some(first), _) => format!("no successful run: {first} and other reasons"),
         }
     }
 }
@@ -363,7 +412,7 @@ fn session(source: &Source, unjudged: &mut Vec<String>) -> SessionSummary {
         runs: records.len(),
         failed: records
             .iter()
-            .filter(|record| !record.outcome.is_ok())
+            .filter(|record| !record.outcome.passes())
             .count(),
         notes,
         deciding,
@@ -373,11 +422,16 @@ fn session(source: &Source, unjudged: &mut Vec<String>) -> SessionSummary {
 }
 
 fn failure(record: &Record) -> Option<Failure> {
-    let Outcome::Failed {
+    let (Outcome::Expected {
         reason,
         stage,
         message,
-    } = &record.outcome
+    }
+    | Outcome::Failed {
+        reason,
+        stage,
+        message,
+    }) = &record.outcome
     else {
         return None;
     };
@@ -391,6 +445,7 @@ fn failure(record: &Record) -> Option<Failure> {
         reason: *reason,
         stage: *stage,
         message: message.clone(),
+        expected: record.outcome.passes(),
         log: record.log.clone(),
     })
 }
@@ -398,9 +453,6 @@ fn failure(record: &Record) -> Option<Failure> {
 /// The word of a stage in records and reports.
 #[must_use]
 pub fn stage_word(stage: Stage) -> String {
-    let word = serde_json::to_value(stage).ok();
-    word.as_ref()
-        .and_then(|word| word.as_str())
-        .unwrap_or("unknown")
-        .to_owned()
+    let word = serde_json::to_value(stage).unwrap_or_default();
+    word.as_str().unwrap_or("unknown").to_owned()
 }

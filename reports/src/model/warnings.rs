@@ -1,9 +1,11 @@
 //! What to know before believing the metrics.
 
-use metrics::catalogue;
 use std::collections::{BTreeMap, BTreeSet};
 
+use metrics::catalogue;
+use protocol::Task;
 use record::Record;
+use verdict::ShortWindow;
 
 use super::{CellSummary, Source, View};
 use crate::format::{self, plural};
@@ -16,49 +18,39 @@ const NOISY: f64 = 0.03;
 const NAMED: usize = 3;
 
 pub(super) fn of(view: &View, sources: &[Source]) -> Vec<String> {
-    let mut warnings = Vec::new();
-    for source in sources {
-        warnings.extend(cut_off(source));
-    }
+    let mut warnings = Vec::from_iter(missing_isolation(view));
+    warnings.extend(sources.iter().flat_map(cut_off));
     warnings.extend(different_machines(sources));
-    warnings.extend(few_runs(view));
-    warnings.extend(noisy(view));
-    warnings.extend(memory_differs(view));
-    let good: Vec<&Record> = view
-        .runs
-        .iter()
-        .flatten()
-        .copied()
-        .filter(|run| run.outcome.is_ok())
-        .collect();
-    warnings.extend(contaminated(view));
-    warnings.extend(throttled(&good));
-    warnings.extend(shared_gpu(&good));
-    warnings.extend(skipped_steps(&good));
+    warnings.extend(of_cells(view));
+    warnings.extend(short_windows(view, sources));
+    warnings.extend(of_runs(view));
     warnings.extend(other_libtorch(sources));
-    warnings.extend(missing_isolation(view));
-    warnings.extend(notes_of_runs(view));
+    let notes = tally(view, |_| true, |run| &run.notes);
+    warnings.extend(
+        notes
+            .iter()
+            .map(|(note, count)| format!("{note} ({})", runs(*count))),
+    );
     warnings
 }
 
+fn runs(count: usize) -> String {
+    plural(count, "run", "runs")
+}
+
 fn cut_off(source: &Source) -> Vec<String> {
-    let name = &source.session.session;
-    let mut found = Vec::new();
-    if !source.session.complete {
-        let planned = source.session.cells.len() * source.session.blocks as usize;
-        let done = source.records.records.len();
-        found.push(format!(
+    let (session, name) = (&source.session, &source.session.session);
+    let planned = session.cells.len() * session.blocks as usize;
+    let done = source.records.records.len();
+    let incomplete = (!session.complete).then(|| {
+        format!(
             "Session {name} is not complete: {done} of {planned} planned runs have a record. \
              `bench --resume` goes on with it."
-        ));
-    }
-    if source.records.torn_after.is_some() {
-        found.push(format!(
-            "The last line of the records of session {name} was cut off while it was written; it is \
-             left out."
-        ));
-    }
-    found
+        )
+    });
+    let left_out = source.records.left_out().into_iter();
+    let left_out = left_out.map(|what| format!("Session {name}: {what}."));
+    incomplete.into_iter().chain(left_out).collect()
 }
 
 fn different_machines(sources: &[Source]) -> Option<String> {
@@ -66,8 +58,8 @@ fn different_machines(sources: &[Source]) -> Option<String> {
         .iter()
         .map(|source| {
             let machine = &source.session.machine;
-            let gpu = machine.gpus.first().map(|gpu| gpu.uuid.clone());
-            (machine.name.clone(), machine.driver_version.clone(), gpu)
+            let gpu = machine.gpus.first().map(|gpu| &gpu.uuid);
+            (&machine.name, &machine.driver_version, gpu)
         })
         .collect();
     (machines.len() > 1).then(|| {
@@ -77,76 +69,81 @@ fn different_machines(sources: &[Source]) -> Option<String> {
     })
 }
 
-fn few_runs(view: &View) -> Option<String> {
-    let cells = cells_that(view, |cell| cell.ok > 0 && cell.ok < FEW);
-    let measured = view.report.cells.iter().filter(|cell| cell.ok > 0).count();
-    if cells.is_empty() {
-        return None;
-    }
-    if cells.len() == measured {
-        return Some(format!(
-            "No cell has {FEW} or more successful runs: too few to say anything about the spread."
-        ));
-    }
-    Some(format!(
-        "{} fewer than {FEW} successful runs, too few to say anything about the spread: {}.",
-        plural(cells.len(), "cell has", "cells have"),
-        named(view, &cells)
-    ))
+/// Cells whose measured window is too short for the noise of its steps.
+fn short_windows(view: &View, sources: &[Source]) -> Option<String> {
+    let found: Vec<String> = (0..view.report.cells.len())
+        .filter(|&cell| view.report.cells[cell].task != Task::Idle)
+        .filter_map(|cell| {
+            let runs = view.runs[cell].iter().copied();
+            let window = ShortWindow::of(runs, threshold(&view.report.cells[cell], sources))?;
+            Some(format!("{}: {window}", named(view, &[cell])))
+        })
+        .collect();
+    let more = found.len().saturating_sub(NAMED);
+    let more = (more > 0).then(|| format!("and {more} more"));
+    let shown: Vec<String> = found.into_iter().take(NAMED).chain(more).collect();
+    (!shown.is_empty()).then(|| format!("Too short for their noise: {}.", shown.join("; ")))
 }
 
-fn noisy(view: &View) -> Option<String> {
-    let cells = cells_that(view, |cell| {
+/// The noise threshold of throughput that a cell's suite sets.
+fn threshold(cell: &CellSummary, sources: &[Source]) -> Option<f64> {
+    let sessions = sources.iter().map(|source| &source.session);
+    let mut own = sessions.filter(|session| session.session == cell.session);
+    let plan = own.next()?.cells.iter().find(|plan| {
+        (&plan.image, &plan.suite, &plan.scenario, &plan.variant)
+            == (&cell.image, &cell.suite, &cell.scenario, &cell.variant)
+    })?;
+    plan.thresholds.get(catalogue::THROUGHPUT.name).copied()
+}
+
+/// Cells whose metrics are few or scattered.
+fn of_cells(view: &View) -> Vec<String> {
+    let that = |is: &dyn Fn(&CellSummary) -> bool| -> Vec<usize> {
+        let cells = view.report.cells.iter().enumerate();
+        cells
+            .filter(|(_, cell)| is(cell))
+            .map(|(index, _)| index)
+            .collect()
+    };
+    let few = that(&|cell| cell.ok > 0 && cell.ok < FEW);
+    let noisy = that(&|cell| {
         let spread = cell.metrics.get(&catalogue::THROUGHPUT);
         spread.and_then(|spread| spread.coefficient_of_variation) > Some(NOISY)
     });
-    (!cells.is_empty()).then(|| {
-        format!(
-            "Throughput varies by more than {} from run to run in {}: {}.",
-            format::share(NOISY),
-            plural(cells.len(), "cell", "cells"),
-            named(view, &cells)
-        )
-    })
-}
-
-fn memory_differs(view: &View) -> Option<String> {
-    let cells = cells_that(view, |cell| {
+    let memory = that(&|cell| {
         let spread = cell.metrics.get(&catalogue::PEAK_ALLOCATED);
         spread.is_some_and(|spread| spread.maximum > spread.minimum)
     });
-    (!cells.is_empty()).then(|| {
-        format!(
-            "Peak allocated memory is not the same in every run of {}: {}.",
-            plural(cells.len(), "cell", "cells"),
-            named(view, &cells)
-        )
-    })
-}
-
-fn cells_that(view: &View, is: impl Fn(&CellSummary) -> bool) -> Vec<usize> {
-    let cells = view.report.cells.iter().enumerate();
-    cells
-        .filter(|(_, cell)| is(cell))
-        .map(|(index, _)| index)
-        .collect()
+    let mut found = Vec::new();
+    if !few.is_empty() && few.len() == that(&|cell| cell.ok > 0).len() {
+        found.push(format!(
+            "No cell has {FEW} or more successful runs: too few to say anything about the spread."
+        ));
+    } else if !few.is_empty() {
+        found.push(format!(
+            "{} fewer than {FEW} successful runs, too few to say anything about the spread: {}.",
+            plural(few.len(), "cell has", "cells have"),
+            named(view, &few)
+        ));
+    }
+    let varies = format!(
+        "Throughput varies by more than {} from run to run in",
+        format::share(NOISY)
+    );
+    let differs = "Peak allocated memory is not the same in every run of";
+    for (cells, what) in [(noisy, varies.as_str()), (memory, differs)] {
+        if !cells.is_empty() {
+            let count = plural(cells.len(), "cell", "cells");
+            found.push(format!("{what} {count}: {}.", named(view, &cells)));
+        }
+    }
+    found
 }
 
 fn named(view: &View, cells: &[usize]) -> String {
-    let mut names: Vec<String> = cells
-        .iter()
-        .take(NAMED)
-        .map(|&cell| {
-            let name = view.short_name(cell);
-            if view.contenders.len() > 1 {
-                format!(
-                    "{name} in {}",
-                    view.contenders[view.contender_of(cell)].label
-                )
-            } else {
-                name
-            }
-        })
+    let first = cells.iter().take(NAMED);
+    let mut names: Vec<String> = first
+        .map(|&cell| view.name_in(&view.short_name(cell), cell))
         .collect();
     if cells.len() > NAMED {
         names.push(format!("and {} more", cells.len() - NAMED));
@@ -154,93 +151,98 @@ fn named(view: &View, cells: &[usize]) -> String {
     names.join("; ")
 }
 
-/// Attempts that something else on the machine contaminated: no failures of the workload.
-fn contaminated(view: &View) -> Option<String> {
+/// In how many of these runs each of these words stands.
+fn tally<'a>(
+    view: &View<'a>,
+    is: impl Fn(&Record) -> bool,
+    words: impl Fn(&'a Record) -> &'a [String],
+) -> BTreeMap<&'a str, usize> {
+    let mut found = BTreeMap::new();
+    let chosen = view.runs.iter().flatten().filter(|run| is(run));
+    for word in chosen.flat_map(|run| words(run)) {
+        *found.entry(word.as_str()).or_default() += 1;
+    }
+    found
+}
+
+/// What went on beside the runs or within them.
+fn of_runs(view: &View) -> Vec<String> {
+    let mut found = Vec::new();
+    // Attempts that something else on the machine contaminated: no failures of the workload.
     let contaminated = &view.report.contaminated;
-    let repeated = contaminated
-        .iter()
-        .filter(|one| one.last_outcome.is_ok())
-        .count();
-    (!contaminated.is_empty()).then(|| {
-        format!(
-            "{} by something else on the machine, and left out of every metric; {repeated} of them \
+    if !contaminated.is_empty() {
+        let repeated = contaminated.iter().filter(|one| one.last_outcome.is_ok());
+        found.push(format!(
+            "{} by something else on the machine, and left out of every metric; {} of them \
              repeated with success.",
             plural(
                 contaminated.len(),
                 "attempt was contaminated",
                 "attempts were contaminated"
-            )
-        )
-    })
-}
-
-fn throttled(good: &[&Record]) -> Option<String> {
-    // A GPU that idles between two kernels is held back by nothing.
-    let held_back = |reason: &&String| !reason.to_lowercase().contains("idle");
-    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
-    for run in good {
-        for reason in run.monitor.gpu_throttle_reasons.iter().filter(held_back) {
-            *reasons.entry(reason).or_default() += 1;
-        }
+            ),
+            repeated.count()
+        ));
     }
-    let words: Vec<_> = reasons
-        .iter()
-        .map(|(reason, count)| format!("{reason} in {}", plural(*count, "run", "runs")))
+    let is_ok = |run: &Record| run.outcome.is_ok();
+    let mut reasons = tally(view, is_ok, |run| &run.monitor.gpu_throttle_reasons);
+    // A GPU that idles between two kernels is held back by nothing.
+    reasons.retain(|reason, _| !reason.to_lowercase().contains("idle"));
+    let reasons = reasons.iter();
+    let reasons: Vec<_> = reasons
+        .map(|(reason, count)| format!("{reason} in {}", runs(*count)))
         .collect();
-    (!words.is_empty()).then(|| format!("The GPU held its clocks back: {}.", words.join(", ")))
-}
-
-fn shared_gpu(good: &[&Record]) -> Option<String> {
-    let count = good
-        .iter()
-        .filter(|run| !run.monitor.other_gpu_processes.is_empty())
-        .count();
-    (count > 0).then(|| {
-        format!(
+    if !reasons.is_empty() {
+        found.push(format!(
+            "The GPU held its clocks back: {}.",
+            reasons.join(", ")
+        ));
+    }
+    let count = |is: &dyn Fn(&Record) -> bool| {
+        let good = view.runs.iter().flatten().filter(|run| is_ok(run));
+        good.filter(|run| is(run)).count()
+    };
+    let shared = count(&|run| !run.monitor.other_gpu_processes.is_empty());
+    if shared > 0 {
+        found.push(format!(
             "Other processes used the GPU during {}.",
-            plural(count, "run", "runs")
-        )
-    })
-}
-
-fn skipped_steps(good: &[&Record]) -> Option<String> {
-    let skipped = |run: &&&Record| {
+            runs(shared)
+        ));
+    }
+    let skipped = count(&|run| {
         let scaler = run
             .metrics
             .as_ref()
             .and_then(|metrics| metrics.summary.scaler);
         scaler.is_some_and(|scaler| scaler.skipped_while_measuring > 0)
-    };
-    let count = good.iter().filter(skipped).count();
-    (count > 0).then(|| {
-        format!(
+    });
+    if skipped > 0 {
+        found.push(format!(
             "The loss scaler skipped measured optimizer steps in {}; those steps are cheaper.",
-            plural(count, "run", "runs")
-        )
-    })
+            runs(skipped)
+        ));
+    }
+    found
 }
 
-fn other_libtorch(sources: &[Source]) -> Vec<String> {
-    let mut found = BTreeSet::new();
-    for source in sources {
-        for record in &source.records.records {
-            let facts = source
-                .session
-                .images
-                .iter()
-                .find(|image| image.name == record.image);
-            if let (Some(facts), Some(workload)) = (facts, &record.workload)
-                && !facts.libtorch_version.is_empty()
-                && plain(&facts.libtorch_version) != plain(&workload.libtorch_version)
-            {
-                found.insert(format!(
-                    "Image {} was taken for libtorch {}, its workload says {}.",
-                    facts.name, facts.libtorch_version, workload.libtorch_version
-                ));
-            }
-        }
-    }
-    found.into_iter().collect()
+fn other_libtorch(sources: &[Source]) -> BTreeSet<String> {
+    let other = |source: &Source, record: &Record| {
+        let mut images = source.session.images.iter();
+        let facts = images.find(|image| image.name == record.image)?;
+        let (taken, told) = (
+            &facts.libtorch_version,
+            &record.workload.as_ref()?.libtorch_version,
+        );
+        let differs = !taken.is_empty() && plain(taken) != plain(told);
+        let name = &facts.name;
+        differs.then(|| {
+            format!("Image {name} was taken for libtorch {taken}, its workload says {told}.")
+        })
+    };
+    let records = |source: &'_ Source| -> Vec<String> {
+        let records = source.records.records.iter();
+        records.filter_map(|record| other(source, record)).collect()
+    };
+    sources.iter().flat_map(records).collect()
 }
 
 /// `2.11.0` of `2.11.0+cu130`.
@@ -249,38 +251,23 @@ fn plain(version: &str) -> &str {
 }
 
 fn missing_isolation(view: &View) -> Option<String> {
-    let mut missing: BTreeSet<&str> = BTreeSet::new();
-    let mut count = 0;
-    for run in view.runs.iter().flatten() {
-        let of_run = &run.isolation.missing;
-        if !of_run.is_empty() {
-            count += 1;
-            missing.extend(of_run.iter().map(String::as_str));
-        }
-    }
-    (count > 0).then(|| {
-        let without = if missing.is_empty() {
-            String::new()
-        } else {
-            let words: Vec<_> = missing.into_iter().collect();
-            format!(", without {}", words.join(", "))
-        };
+    let runs = view.runs.iter().flatten();
+    let lists: Vec<_> = runs
+        .map(|run| &run.isolation.missing)
+        .filter(|missing| !missing.is_empty())
+        .collect();
+    let words: BTreeSet<&str> = lists
+        .iter()
+        .copied()
+        .flatten()
+        .map(String::as_str)
+        .collect();
+    let words: Vec<_> = words.into_iter().collect();
+    (!lists.is_empty()).then(|| {
+        let count = plural(lists.len(), "run was", "runs were");
         format!(
-            "{} in no container{without}.",
-            plural(count, "run was", "runs were")
+            "Not isolated: {count} in no container, without {}.",
+            words.join(", ")
         )
     })
-}
-
-fn notes_of_runs(view: &View) -> Vec<String> {
-    let mut notes: BTreeMap<&str, usize> = BTreeMap::new();
-    for run in view.runs.iter().flatten() {
-        for note in &run.notes {
-            *notes.entry(note).or_default() += 1;
-        }
-    }
-    notes
-        .into_iter()
-        .map(|(note, count)| format!("{note} ({})", plural(count, "run", "runs")))
-        .collect()
 }

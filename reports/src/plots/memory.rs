@@ -4,97 +4,86 @@
 use metrics::catalogue;
 
 use super::{
-    Picture, Plot,
-    stacked::{Mark, Part, Stack, Stacked},
+    Plot,
+    stacked::{Mark, Part, Stacked, part},
 };
 use crate::{
-    format::{self, Quantity},
-    model::{CellSummary, View, run_peak},
-    svg::ink::Ink,
+    format::Quantity,
+    model::{CellSummary, run_peak},
 };
 
 pub(super) const PLOT: Plot = Plot {
     id: "memory",
     title: "Peak memory",
-    about: "Medians of the runs' peaks during the measured steps, stacked. Parameters and optimizer \
-            state are there all the time; gradients, activations and temporaries are the rest of \
-            what tensors took. On a GPU the allocator holds more than that (reserved), and the \
-            process more than the allocator: the CUDA context, libraries and their workspaces. On \
-            the CPU the last part is the rest of the container's or process's memory. A mark shows \
-            the peak of the whole run, warm-up included and calibration not, where it lies above.",
-    draw,
+    about: "Medians of the runs' peaks during the measured steps, stacked. How the tensors of a \
+            training step divide is seen within a warm-up step: activations are what forward keeps \
+            for backward; what backward takes beyond them at the peak are gradients, which come \
+            while activations go, and temporaries. On a GPU the allocator holds more than its \
+            tensors (reserved and unused), and the process more than the allocator: the CUDA \
+            context, libraries and their workspaces. On the CPU the last part is the rest of the \
+            container's or process's memory. A mark shows the peak of the whole run, warm-up \
+            included and calibration not, where it lies above.",
+    draw: |view| STACKED.draw(view),
 };
 
-const STATE: Part = Part {
-    ink: Ink::Part(0),
-    label: "Parameters and optimizer state",
+const STACKED: Stacked = Stacked {
+    parts: &PARTS,
+    quantity: Quantity::Bytes,
+    axis: "Peak memory",
+    mark: Some(("whole run", whole_run)),
 };
-const WORK: Part = Part {
-    ink: Ink::Part(1),
-    label: "Gradients, activations, temporaries",
-};
-const SLACK: Part = Part {
-    ink: Ink::Part(2),
-    label: "Reserved beyond allocated",
-};
-const OUTSIDE: Part = Part {
-    ink: Ink::Part(3),
-    label: "Outside the allocator",
-};
-const HOST: Part = Part {
-    ink: Ink::Part(3),
-    label: "Rest of the container or process",
-};
-const PARTS: [&Part; 5] = [&STATE, &WORK, &SLACK, &OUTSIDE, &HOST];
 
-/// The parts of a cell's bar from the left, in bytes, all of one window.
-fn stack(cell: &CellSummary) -> Stack {
+/// All of one window.
+static PARTS: [Part; 9] = [
+    part(0, "Parameters", |cell| {
+        cell.metrics.median(&catalogue::PARAMETERS)
+    }),
+    part(4, "Optimizer state", |cell| {
+        cell.metrics.median(&catalogue::OPTIMIZER)
+    }),
+    part(5, "Buffers and data", |cell| {
+        cell.metrics.median(&catalogue::DATA)
+    }),
+    part(1, "Activations", |cell| {
+        cell.metrics.median(&catalogue::ACTIVATIONS)
+    }),
+    part(6, "Gradients and temporaries", |cell| {
+        cell.metrics.median(&catalogue::BACKWARD)
+    }),
+    part(7, "Activations and temporaries", undivided),
+    part(2, "Reserved and unused", |cell| {
+        cell.metrics.median(&catalogue::RESERVED_UNUSED)
+    }),
+    part(3, "Outside the allocator", |cell| {
+        cell.metrics.median(&catalogue::OUTSIDE)
+    }),
+    part(3, "Rest of the container or process", rest),
+];
+
+/// What tensors took besides the model's, where no training step was looked into.
+fn undivided(cell: &CellSummary) -> Option<f64> {
     let median = |metric| cell.metrics.median(metric);
-    let container = median(&catalogue::CONTAINER_PEAK);
-    let Some(allocated) = median(&catalogue::PEAK_ALLOCATED) else {
-        return container.map(|bytes| (&HOST, bytes)).into_iter().collect();
-    };
-    let parameters = median(&catalogue::PARAMETERS).unwrap_or(0.0);
-    let optimizer = median(&catalogue::OPTIMIZER).unwrap_or(0.0);
-    let state = (parameters + optimizer).min(allocated);
-    let mut parts = vec![(&STATE, state), (&WORK, allocated - state)];
-    match (median(&catalogue::PEAK_RESERVED), container) {
-        (Some(reserved), _) => {
-            parts.push((&SLACK, reserved - allocated));
-            let process = median(&catalogue::PROCESS_PEAK);
-            parts.extend(process.map(|process| (&OUTSIDE, process - reserved)));
-        }
-        (None, Some(container)) => parts.push((&HOST, container - allocated)),
-        (None, None) => {}
-    }
-    parts.retain(|(_, bytes)| *bytes > 0.0);
-    parts
+    let model = [&catalogue::PARAMETERS, &catalogue::OPTIMIZER];
+    let model: f64 = model.into_iter().filter_map(median).sum();
+    let is_divided = median(&catalogue::ACTIVATIONS).is_some();
+    Some(median(&catalogue::PEAK_ALLOCATED)? - model).filter(|_| !is_divided)
+}
+
+/// On the CPU, where no allocator reserves: what else the container held.
+fn rest(cell: &CellSummary) -> Option<f64> {
+    let median = |metric| cell.metrics.median(metric);
+    let container = median(&catalogue::CONTAINER_PEAK)?;
+    let is_reserved = median(&catalogue::PEAK_RESERVED).is_some();
+    let allocated = median(&catalogue::PEAK_ALLOCATED).unwrap_or(0.0);
+    Some(container - allocated).filter(|_| !is_reserved)
 }
 
 /// The peak of the whole run, where it lies above that of the measured steps.
-fn mark(cell: &CellSummary) -> Option<Mark> {
-    let median = |metric| cell.metrics.median(metric);
-    let value = median(&catalogue::RUN_PROCESS_PEAK)?;
-    if value < run_peak::ABOVE * median(&catalogue::PROCESS_PEAK)? {
-        return None;
-    }
-    Some(Mark {
+fn whole_run(cell: &CellSummary) -> Option<Mark> {
+    let value = cell.metrics.median(&catalogue::RUN_PROCESS_PEAK)?;
+    let measured = cell.metrics.median(&catalogue::PROCESS_PEAK)?;
+    (value >= run_peak::ABOVE * measured).then(|| Mark {
         value,
-        words: format!("peak of the whole run {}", format::bytes(value)),
         cause: cell.run_peak_made_by.clone(),
     })
-}
-
-fn draw(view: &View) -> Picture {
-    let bars = Stacked {
-        parts: &PARTS,
-        stack: &stack,
-        quantity: Quantity::Bytes,
-        format: format::bytes,
-        axis: "Peak memory",
-        unknown: "memory is not known",
-        mark: Some(("whole run", &mark)),
-        least: 1024.0,
-    };
-    bars.draw(view)
 }

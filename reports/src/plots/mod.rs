@@ -1,34 +1,32 @@
 //! The pictures. A new one is a file here with a `PLOT`, its `mod` line and its place in [`ALL`].
 
 mod memory;
-mod memory_parts;
 mod monitor;
-mod overhead;
 mod pareto;
 mod stacked;
-mod step_parts;
 mod steps;
 mod throughput;
+mod time;
 
 use askama::Template;
 
 use crate::{
+    columns::{named, names},
     document::{self, Cell, Kind, Table},
     model::{Group, View},
     svg::{Canvas, Shape, Svg, ink::Ink},
 };
 
 /// Every picture, in the order of the report.
-pub(crate) const ALL: [Plot; 9] = [
+pub(crate) const ALL: [Plot; 8] = [
     throughput::PLOT,
     memory::PLOT,
-    memory_parts::PLOT,
     pareto::PLOT,
     steps::PLOT,
-    step_parts::PLOT,
+    time::STEP,
     monitor::PLOT,
-    overhead::RUN,
-    overhead::HARNESS,
+    time::RUN,
+    time::HARNESS,
 ];
 
 /// One kind of picture.
@@ -48,18 +46,9 @@ pub(crate) struct Plot {
 #[derive(Debug, Default)]
 pub(crate) struct Picture {
     /// What colours and shapes mean.
-    pub(crate) legends: Vec<Legend>,
+    pub(crate) legend: Vec<Key>,
     /// The drawings, in order.
     pub(crate) drawings: Vec<Drawing>,
-}
-
-/// What colours and shapes mean in a drawing, or in a part of it.
-#[derive(Debug, Default)]
-pub(crate) struct Legend {
-    /// The part; empty where it is the whole.
-    pub(crate) title: &'static str,
-    /// The entries.
-    pub(crate) keys: Vec<Key>,
 }
 
 /// One entry of a legend.
@@ -150,12 +139,8 @@ fn drawings(view: &View, draw: impl Fn(&Group) -> Option<Drawing>) -> Vec<Drawin
 
 /// What is to be said of each cell of a group, for those who cannot see the drawing.
 fn describe(view: &View, group: &Group, say: impl Fn(usize) -> Option<String>) -> String {
-    let cells = group
-        .rows
-        .iter()
-        .flat_map(|row| row.cells.iter().map(move |&cell| (row, cell)));
-    let said = cells.filter_map(|(row, cell)| {
-        let image = &view.contenders[view.contender_of(cell)].label;
+    let said = group.lanes().filter_map(|(row, cell)| {
+        let image = view.label_of(cell);
         Some(format!("{} in {image}: {}.", row.label, say(cell)?))
     });
     said.collect::<Vec<_>>().join(" ")
@@ -169,20 +154,10 @@ fn values(
     heads: &[&'static str],
     read: impl Fn(usize) -> Option<Vec<Cell>>,
 ) -> Table {
-    let mut columns = vec![Kind::Name.column("variant")];
-    if view.contenders.len() > 1 {
-        columns.push(Kind::Name.column(view.contender_head()));
-    }
-    let names = columns.len();
+    let mut columns = names(view);
     columns.extend(document::columns(Kind::Number, heads));
-    let cells = group
-        .rows
-        .iter()
-        .flat_map(|row| row.cells.iter().map(move |&cell| (row, cell)));
-    let rows = cells.filter_map(|(row, cell)| {
-        let image = &view.contenders[view.contender_of(cell)].label;
-        let mut entries: Vec<Cell> = vec![row.label.as_str().into(), image.as_str().into()];
-        entries.truncate(names);
+    let rows = group.lanes().filter_map(|(row, cell)| {
+        let mut entries = named(view, &row.label, cell);
         entries.extend(read(cell)?);
         Some(entries)
     });
@@ -190,18 +165,16 @@ fn values(
 }
 
 /// Colours and shapes of the images, where there are several.
-fn contender_legend(view: &View) -> Vec<Legend> {
-    if view.contenders.len() < 2 {
-        return Vec::new();
-    }
-    let contenders = view.contenders.iter().enumerate();
-    let keys = contenders.map(|(index, contender)| Key {
+fn contender_legend(view: &View) -> Vec<Key> {
+    let several = view
+        .contenders
+        .iter()
+        .enumerate()
+        .filter(|_| view.has_several());
+    let keys = several.map(|(index, contender)| Key {
         ink: Ink::series(index),
         sign: Shape::of(index).sign(),
         label: contender.label.clone(),
     });
-    vec![Legend {
-        title: "",
-        keys: keys.collect(),
-    }]
+    keys.collect()
 }

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use metrics::catalogue;
-
 use super::{Drawing, Picture, Plot, contender_legend, drawings, values};
 use crate::{
     document::Table,
@@ -57,7 +55,7 @@ fn draw(view: &View) -> Picture {
         (points.len() >= 2).then(|| drawing(view, group, &footprint, &points))
     });
     Picture {
-        legends: contender_legend(view),
+        legend: contender_legend(view),
         drawings,
     }
 }
@@ -75,7 +73,7 @@ fn points(view: &View, group: &Group, footprint: &Footprint) -> Vec<Point> {
                 number,
                 label: row.label.clone(),
                 bytes: footprint.of(summary)?,
-                throughput: summary.metrics.get(&catalogue::THROUGHPUT)?.median,
+                throughput: view.throughput(cell)?,
                 is_on_front: false,
             })
         })
@@ -143,7 +141,7 @@ fn said(view: &View, point: &Point, footprint: &Footprint) -> String {
     format!(
         "{} in {}: {}, {} {}",
         point.label,
-        view.contenders[point.contender].label,
+        view.label_of(point.cell),
         Quantity::Throughput.write(point.throughput),
         format::bytes(point.bytes),
         footprint.word

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::{Drawing, Key, Legend, Picture, describe, drawings, values};
+use super::{Drawing, Key, Picture, describe, drawings, values};
 use crate::{
     document::{Table, known},
     format::Quantity,
     measure,
-    model::{CellSummary, Group, Spread, View},
+    model::{CellSummary, Group, View},
     svg::{
         Anchor, Area, Canvas, Shape, TEXT, axis,
         ink::Ink,
@@ -17,64 +17,59 @@ use crate::{
 };
 
 const TOP: f64 = 4.0;
-
-/// A part of the bars.
-pub(super) struct Part {
-    pub(super) ink: Ink,
-    pub(super) label: &'static str,
-}
-
-/// What the bars show.
-pub(super) struct Stacked<'a> {
-    /// All parts, in the order of the legend.
-    pub(super) parts: &'static [&'static Part],
-    /// The parts of a cell's bar from the left, each above 0; none where nothing is known.
-    pub(super) stack: &'a dyn Fn(&CellSummary) -> Stack,
-    pub(super) quantity: Quantity,
-    /// A value as text.
-    pub(super) format: fn(f64) -> String,
-    /// The title of the axis.
-    pub(super) axis: &'static str,
-    /// What is said of a cell that has runs, but no bar.
-    pub(super) unknown: &'static str,
-    /// What is marked beside a cell's bar, and the legend's word for it.
-    pub(super) mark: Option<(&'static str, MarkOf<'a>)>,
-    /// A bar of no length still has a scale: its end.
-    pub(super) least: f64,
-}
-
-/// A value beside a bar's, and what it is.
-pub(super) struct Mark {
-    pub(super) value: f64,
-    pub(super) words: String,
-    /// What made it.
-    pub(super) cause: Option<String>,
-}
-
-/// What is marked beside a cell's bar.
-type MarkOf<'a> = &'a dyn Fn(&CellSummary) -> Option<Mark>;
-
 /// Marks up to so many times the longest bar widen the scale; those beyond stand at its end.
 const WIDEN: f64 = 2.0;
 
-pub(super) type Stack = Vec<(&'static Part, f64)>;
-
-/// The medians of the parts that are known and above 0, in this order.
-pub(super) fn medians<const N: usize>(parts: [(&'static Part, Option<Spread>); N]) -> Stack {
-    parts
-        .into_iter()
-        .filter_map(|(part, spread)| Some((part, spread?.median)))
-        .filter(|(_, value)| *value > 0.0)
-        .collect()
+/// A part of the bars.
+pub(super) struct Part {
+    ink: Ink,
+    label: &'static str,
+    /// Its length in a cell's bar; left out where unknown or not above 0.
+    read: fn(&CellSummary) -> Option<f64>,
 }
 
-fn total(parts: &[(&Part, f64)]) -> f64 {
-    parts.iter().map(|(_, value)| value).sum()
+pub(super) const fn part(
+    ink: u8,
+    label: &'static str,
+    read: fn(&CellSummary) -> Option<f64>,
+) -> Part {
+    Part {
+        ink: Ink::Part(ink),
+        label,
+        read,
+    }
 }
 
-impl Stacked<'_> {
+/// What the bars show.
+pub(super) struct Stacked {
+    /// The parts of a bar from the left, which is the order of the legend.
+    pub(super) parts: &'static [Part],
+    pub(super) quantity: Quantity,
+    /// The title of the axis.
+    pub(super) axis: &'static str,
+    /// The legend's word for what is marked beside a bar, and how it is found.
+    pub(super) mark: Option<(&'static str, FindMark)>,
+}
+
+/// Finds what is marked beside the bar of a cell.
+type FindMark = fn(&CellSummary) -> Option<Mark>;
+
+/// A value beside a bar's, and what made it.
+pub(super) struct Mark {
+    pub(super) value: f64,
+    pub(super) cause: Option<String>,
+}
+
+type Stack = Vec<(&'static Part, f64)>;
+
+fn total(stack: &Stack) -> f64 {
+    stack.iter().map(|(_, value)| value).sum()
+}
+
+impl Stacked {
     pub(super) fn draw(&self, view: &View) -> Picture {
-        let stacks: Vec<Stack> = view.report.cells.iter().map(self.stack).collect();
+        let cells = view.report.cells.iter();
+        let stacks: Vec<Stack> = cells.map(|cell| self.stack(cell)).collect();
         let drawings = drawings(view, |group| {
             if group.cells().all(|cell| stacks[cell].is_empty()) {
                 return None;
@@ -87,21 +82,20 @@ impl Stacked<'_> {
                 let parts: Vec<_> = stack.map(|(part, value)| self.say(part, *value)).collect();
                 Some(parts.join(", "))
             });
-            let table = self.table(view, group, &stacks);
             Some(Drawing {
                 note: self.causes(view, group),
-                table: Some(table),
+                table: Some(self.table(view, group, &stacks)),
                 ..Drawing::of(group, canvas, description)
             })
         });
-        let is_used = |part: &&&Part| {
-            let mut all = stacks.iter().flatten();
-            all.any(|(other, _)| other.label == part.label)
-        };
-        let used = self.parts.iter().filter(is_used);
+        let used = self.used(stacks.iter()).into_iter();
         let mut keys: Vec<Key> = used.map(|part| Key::area(part.ink, part.label)).collect();
-        if let Some((label, mark)) = self.mark
-            && view.report.cells.iter().any(|cell| mark(cell).is_some())
+        if let Some((label, _)) = self.mark
+            && view
+                .report
+                .cells
+                .iter()
+                .any(|cell| self.marked(cell).is_some())
         {
             keys.push(Key {
                 ink: Ink::Text,
@@ -110,33 +104,58 @@ impl Stacked<'_> {
             });
         }
         Picture {
-            legends: vec![Legend { title: "", keys }],
+            legend: keys,
             drawings,
         }
     }
 
+    fn stack(&self, cell: &CellSummary) -> Stack {
+        let parts = self.parts.iter();
+        let known = parts.filter_map(|part| Some((part, (part.read)(cell)?)));
+        known.filter(|(_, value)| *value > 0.0).collect()
+    }
+
+    /// The parts that these bars have.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "an iterator, cloned for each part"
+    )]
+    fn used<'a>(&self, stacks: impl Iterator<Item = &'a Stack> + Clone) -> Vec<&'static Part> {
+        let has = |stack: &Stack, label| stack.iter().any(|(part, _)| part.label == label);
+        let parts = self.parts.iter();
+        parts
+            .filter(|part| stacks.clone().any(|stack| has(stack, part.label)))
+            .collect()
+    }
+
+    fn marked(&self, cell: &CellSummary) -> Option<Mark> {
+        let (_, mark) = self.mark?;
+        mark(cell)
+    }
+
     fn table(&self, view: &View, group: &Group, stacks: &[Stack]) -> Table {
-        let in_group = || group.cells().flat_map(|cell| &stacks[cell]);
-        let is_used = |part: &&&Part| in_group().any(|(other, _)| other.label == part.label);
-        let used: Vec<_> = self.parts.iter().filter(is_used).collect();
-        let mark = self.mark.filter(|(_, mark)| {
+        let used = self.used(
             group
                 .cells()
-                .any(|cell| mark(&view.report.cells[cell]).is_some())
-        });
+                .map(|cell| &stacks[cell])
+                .collect::<Vec<_>>()
+                .into_iter(),
+        );
+        let marked = |cell: usize| self.marked(&view.report.cells[cell]);
+        let mark = self
+            .mark
+            .filter(|_| group.cells().any(|cell| marked(cell).is_some()));
         let heads = used.iter().map(|part| part.label).chain(["sum"]);
         let heads: Vec<_> = heads.chain(mark.map(|(label, _)| label)).collect();
+        let write = |value: Option<f64>| known(value.map(|value| self.quantity.write(value)));
         values(view, group, &heads, |cell| {
             let stack = &stacks[cell];
-            let of = |part: &Part| {
+            let of = |part: &&Part| {
                 let found = stack.iter().find(|(other, _)| other.label == part.label);
-                known(found.map(|(_, value)| (self.format)(*value)))
+                write(found.map(|(_, value)| *value))
             };
-            let sum = (self.format)(total(stack));
-            let all = used.iter().map(|part| of(part)).chain([sum.into()]);
-            let all = all.chain(mark.map(|(_, mark)| {
-                known(mark(&view.report.cells[cell]).map(|mark| (self.format)(mark.value)))
-            }));
+            let all = used.iter().map(of).chain([write(Some(total(stack)))]);
+            let all = all.chain(mark.map(|_| write(marked(cell).map(|mark| mark.value))));
             (!stack.is_empty()).then(|| all.collect())
         })
     }
@@ -145,29 +164,40 @@ impl Stacked<'_> {
     fn causes(&self, view: &View, group: &Group) -> Option<String> {
         let (label, _) = self.mark?;
         let cells = group.cells().map(|cell| &view.report.cells[cell]);
-        let causes = cells.filter_map(|cell| self.mark_of(cell)?.cause);
+        let causes = cells.filter_map(|cell| self.marked(cell)?.cause);
         let causes: Vec<_> = causes.collect::<BTreeSet<_>>().into_iter().collect();
         (!causes.is_empty()).then(|| format!("◇ {label}: {}.", causes.join("; ")))
     }
 
-    fn mark_of(&self, cell: &CellSummary) -> Option<Mark> {
-        let (_, mark) = self.mark?;
-        mark(cell)
-    }
-
     fn say(&self, part: &Part, value: f64) -> String {
-        format!("{} {}", part.label.to_lowercase(), (self.format)(value))
+        format!(
+            "{} {}",
+            part.label.to_lowercase(),
+            self.quantity.write(value)
+        )
     }
 
     fn draw_group(&self, canvas: &mut Canvas, view: &View, rows: &Rows, stacks: &[Stack]) {
-        let totals = || rows.lanes().map(|lane| total(&stacks[lane.cell]));
-        let mut value_width = totals()
-            .map(|total| measure::bold_width(&(self.format)(total), TEXT))
-            .fold(0.0, f64::max);
-        if rows
+        let lanes: Vec<_> = rows
             .lanes()
-            .any(|lane| self.mark_of(&view.report.cells[lane.cell]).is_some())
-        {
+            .map(|lane| {
+                (
+                    lane,
+                    &stacks[lane.cell],
+                    self.marked(&view.report.cells[lane.cell]),
+                )
+            })
+            .collect();
+        let totals = || lanes.iter().map(|(_, stack, _)| total(stack));
+        let marks = || {
+            lanes
+                .iter()
+                .filter_map(|(_, _, mark)| Some(mark.as_ref()?.value))
+        };
+        let mut value_width = totals()
+            .map(|total| measure::bold_width(&self.quantity.write(total), TEXT))
+            .fold(0.0, f64::max);
+        if marks().next().is_some() {
             value_width *= 2.0;
         }
         let bars = Area::of(
@@ -175,55 +205,44 @@ impl Stacked<'_> {
             (WIDTH - value_width - 22.0, rows.bottom),
         );
         let longest = totals().fold(0.0, f64::max);
-        let marks = rows
-            .lanes()
-            .filter_map(|lane| self.mark_of(&view.report.cells[lane.cell]));
-        let marks = marks
-            .map(|mark| mark.value)
-            .filter(|value| *value <= WIDEN * longest);
-        let most = marks.fold(longest, f64::max);
-        let most = if most > 0.0 { most } else { self.least };
+        let most = marks()
+            .filter(|value| *value <= WIDEN * longest)
+            .fold(longest, f64::max);
         let scale = Scale::linear((0.0, most), (bars.left, bars.right));
         rows.draw(canvas);
         axis::lower(canvas, &bars, &scale, self.quantity, self.axis);
-        for lane in rows.lanes() {
+        for (lane, stack, mark) in &lanes {
             let cell = &view.report.cells[lane.cell];
-            let parts = &stacks[lane.cell];
-            if parts.is_empty() {
-                let why = if cell.ok == 0 {
-                    view.why_nothing(lane.cell)
-                } else {
-                    self.unknown.into()
+            if stack.is_empty() {
+                let why = match cell.ok {
+                    0 => view.why_nothing(lane.cell),
+                    _ => "not measured".to_owned(),
                 };
                 rows.remark(canvas, lane, &why);
                 continue;
             }
             let mut from = 0.0;
-            for (part, value) in parts {
+            for (part, value) in *stack {
                 let (left, right) = (scale.place(from), scale.place(from + value));
                 let area = Area::of((left, lane.y - 7.0), (right, lane.y + 7.0));
                 let hint = format!("{}: {}", cell.cell, self.say(part, *value));
                 canvas.hinted(&hint, |canvas| canvas.fill(area, part.ink));
                 from += value;
             }
-            let text = (self.format)(from);
+            let text = self.quantity.write(from);
             let at = scale.place(from) + 8.0;
             canvas.bold(&text, (at, lane.y), Anchor::Start, TEXT, Ink::Text);
-            if let Some(mark) = self.mark_of(cell) {
+            if let (Some(Mark { value, .. }), Some((label, _))) = (mark, self.mark) {
                 let end = at + measure::bold_width(&text, TEXT) + 10.0;
-                let place = scale.place(mark.value.min(most)).max(end);
-                let hint = format!("{}: {}", cell.cell, mark.words);
-                canvas.hinted(&hint, |canvas| {
-                    if mark.value <= most {
-                        canvas.mark((place, lane.y), Shape::Diamond, 8.0, Ink::Text, true);
+                let place = (scale.place(value.min(most)).max(end), lane.y);
+                let text = self.quantity.write(*value);
+                canvas.hinted(&format!("{}: {label} {text}", cell.cell), |canvas| {
+                    if *value <= most {
+                        canvas.mark(place, Shape::Diamond, 8.0, Ink::Text, true);
                     } else {
-                        canvas.beyond((place, lane.y), true, Ink::Text);
+                        canvas.beyond(place, true, Ink::Text);
                     }
-                    canvas.small(
-                        &(self.format)(mark.value),
-                        (place + 8.0, lane.y),
-                        Anchor::Start,
-                    );
+                    canvas.small(&text, (place.0 + 8.0, lane.y), Anchor::Start);
                 });
             }
         }

@@ -67,7 +67,7 @@ fn draw(view: &View) -> Picture {
         (!rows.is_empty()).then(|| Drawing::of(group, canvas, description))
     });
     Picture {
-        legends: contender_legend(view),
+        legend: contender_legend(view),
         drawings,
     }
 }

@@ -47,7 +47,7 @@ fn draw(view: &View) -> Picture {
         Some(Drawing::of(group, canvas, description))
     });
     Picture {
-        legends: contender_legend(view),
+        legend: contender_legend(view),
         drawings,
     }
 }
@@ -57,17 +57,9 @@ fn spread(view: &View, cell: usize) -> Option<Spread> {
 }
 
 fn values<'a>(view: &View<'a>, cell: usize) -> Vec<(&'a str, f64)> {
-    view.good_runs(cell)
-        .into_iter()
-        .filter_map(|run| {
-            let value = run
-                .metrics
-                .as_ref()?
-                .summary
-                .throughput_samples_per_second?;
-            value.is_finite().then_some((run.run.as_str(), value))
-        })
-        .collect()
+    let runs = view.good_runs(cell).into_iter();
+    let values = runs.filter_map(|run| Some((run.run.as_str(), catalogue::THROUGHPUT.of(run)?)));
+    values.filter(|(_, value)| value.is_finite()).collect()
 }
 
 fn deviation(value: f64, median: f64) -> f64 {
@@ -93,9 +85,10 @@ fn reference(view: &View, row: &Row, cell: usize) -> Option<f64> {
 /// How far the scale of deviations goes: as far as any run, unless a few runs are far beyond
 /// most others.
 fn reach(view: &View) -> f64 {
-    let rows = view.groups.iter().flat_map(|group| &group.rows);
-    let mut deviations: Vec<f64> = rows
-        .flat_map(|row| row.cells.iter().map(move |cell| (row, *cell)))
+    let mut deviations: Vec<f64> = view
+        .groups
+        .iter()
+        .flat_map(Group::lanes)
         .filter_map(|(row, cell)| Some((cell, reference(view, row, cell)?)))
         .flat_map(|(cell, reference)| {
             let values = values(view, cell);
@@ -142,7 +135,7 @@ fn draw_group(canvas: &mut Canvas, view: &View, group: &Group, rows: &Rows, reac
     let deviations = Scale::linear((-reach, reach), (noise.left, noise.right));
     rows.draw(canvas);
     axis::lower(canvas, &bars, &speed, Quantity::Throughput, "Throughput");
-    let title = if view.contenders.len() > 1 {
+    let title = if view.has_several() {
         "Each run against the first one's median"
     } else {
         "Deviation of each run from the median"
@@ -150,12 +143,7 @@ fn draw_group(canvas: &mut Canvas, view: &View, group: &Group, rows: &Rows, reac
     axis::lower(canvas, &noise, &deviations, Quantity::Percent, title);
     let zero = deviations.place(0.0);
     canvas.upright(zero, (noise.top, noise.bottom), Ink::Axis, 1.0);
-    for (row, lane) in group
-        .rows
-        .iter()
-        .zip(&rows.rows)
-        .flat_map(|(row, drawn)| drawn.lanes.iter().map(move |lane| (row, lane)))
-    {
+    for ((row, _), lane) in group.lanes().zip(rows.lanes()) {
         let (Some(spread), Some(reference)) =
             (spread(view, lane.cell), reference(view, row, lane.cell))
         else {

@@ -52,7 +52,7 @@ pub(crate) struct Rows {
 impl Rows {
     /// Lays out the rows of a group from `top` on; every label in full.
     pub(crate) fn of(view: &View, group: &Group, top: f64) -> Self {
-        let several = view.contenders.len() > 1;
+        let several = view.has_several();
         let widest = |texts: &mut dyn Iterator<Item = &str>, size: f64, limit: f64| {
             texts
                 .map(|text| measure::width(text, size))

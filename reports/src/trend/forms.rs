@@ -1,11 +1,9 @@
 //! Series as text, as Markdown and as a page.
 
-use std::collections::BTreeSet;
-
 use askama::Template;
 use judge::compare::Verdict;
 
-use super::{Series, Urgency, interval, picture, ratio, revision, time};
+use super::{AttributeChange, Series, Urgency, failures, interval, picture, ratio, revision, time};
 use crate::{
     ReportError,
     document::{Block, Cell, Column, Kind, Mark, Table, columns},
@@ -33,39 +31,29 @@ pub fn markdown(all: &[Series]) -> String {
 }
 
 fn document(all: &[Series]) -> Vec<Block> {
-    let has_news = |series: &&Series| !series.changes.is_empty() || series.is_stale();
+    let has_news = |series: &&Series| !series.is_quiet() || series.is_stale();
     let mut told: Vec<&Series> = all.iter().filter(has_news).collect();
     told.sort_by_key(|series| series.urgency());
     let mut blocks = Vec::new();
+    let failures = failures(all);
+    if !failures.is_empty() {
+        blocks.push(Block::List(failures));
+    }
     for series in told {
         blocks.push(Block::Subheading(line(series)));
         blocks.extend(table(series).map(Block::Table));
     }
-    let quiet = all
-        .iter()
-        .filter(|series| series.changes.is_empty())
-        .count();
-    let (count, superseded) = (all.len(), superseded(all));
+    let count = |is: fn(&Series) -> bool| all.iter().filter(|series| is(series)).count();
+    let short = match count(|series| series.found.too_short) {
+        0 => String::new(),
+        short => format!(", {short} too short to judge"),
+    };
     blocks.push(Block::Text(format!(
-        "{count} series, {quiet} without a change{superseded}."
+        "{} series, {} without a change{short}.",
+        all.len(),
+        count(|series| series.is_quiet() && !series.found.too_short)
     )));
     blocks
-}
-
-/// `, 3 superseded by image new`; nothing where none is.
-fn superseded(all: &[Series]) -> String {
-    const MOST_NAMED: usize = 3;
-    let by: Vec<&str> = all
-        .iter()
-        .filter_map(|series| series.successor.as_deref())
-        .collect();
-    let kinds: BTreeSet<&str> = by.iter().copied().collect();
-    let named = match kinds.len() {
-        0 => return String::new(),
-        1..=MOST_NAMED => kinds.into_iter().collect::<Vec<_>>().join(" or "),
-        _ => "another image or driver".to_owned(),
-    };
-    format!(", {} superseded by {}", by.len(), format::clean(&named))
 }
 
 /// What there is to say of one series, in a line.
@@ -76,7 +64,7 @@ pub fn line(series: &Series) -> String {
         subtitle => format!("{} · {subtitle}", series.title),
     };
     let points = plural(series.points.len(), "point", "points");
-    let changes = match series.changes.len() {
+    let changes = match series.changes().len() {
         0 => "no change".to_owned(),
         count => plural(count, "change", "changes"),
     };
@@ -88,18 +76,20 @@ pub fn line(series: &Series) -> String {
 
 /// The changes of a series, where it has some.
 fn table(series: &Series) -> Option<Table> {
-    let mut heads: Vec<Column> = columns(Kind::Name, &["point", "time", "revision"]);
+    let mut heads: Vec<Column> = columns(Kind::Name, &["point", "time", "revision", "range"]);
     heads.extend(columns(
         Kind::Number,
         &["before", "after", "change", "95 % interval", "p"],
     ));
     heads.push(Kind::Word.column("verdict"));
-    let changes = series.changes.iter().enumerate();
+    let changes = series.changes().iter().enumerate();
     let rows = changes.map(|(index, found)| {
+        let (good, bad) = series.between(found);
         let mut row: Vec<Cell> = [
             found.index.to_string(),
             time(found.timestamp),
             revision(found),
+            format!("{good}..{bad}"),
             series.value(found.before),
             series.value(found.after),
             ratio(found),
@@ -111,12 +101,12 @@ fn table(series: &Series) -> Option<Table> {
         row.push(verdict(series, index));
         row
     });
-    (!series.changes.is_empty()).then(|| Table::new(heads, rows.collect()))
+    (!series.changes().is_empty()).then(|| Table::new(heads, rows.collect()))
 }
 
-/// What a change is: improved or regressed, by how much, since when, on which GPU.
+/// What a change is: improved or regressed, whether it counts, and what it came with.
 fn verdict(series: &Series, index: usize) -> Cell {
-    let found = &series.changes[index];
+    let found = &series.changes()[index];
     let verdict = series.verdict(found);
     let mut words = match verdict {
         Some(Verdict::Improved) => "improved",
@@ -130,12 +120,12 @@ fn verdict(series: &Series, index: usize) -> Cell {
     if series.news == Some(index) {
         words += ", new";
     }
-    if series
-        .gpu_changes
-        .iter()
-        .any(|gpu| gpu.index == found.index)
-    {
-        words += ", on another GPU";
+    let with: Vec<&str> = series
+        .changed_with(found)
+        .map(AttributeChange::word)
+        .collect();
+    if !with.is_empty() {
+        words += &format!(", with another {}", with.join(" and "));
     }
     Cell {
         mark: verdict.map(Mark::from),
@@ -157,7 +147,8 @@ const GROUPS: [(Urgency, &str, &str); 5] = [
 
 const ABOUT: &str = "Dots are results, blue lines are levels. An upright line is the first result \
     of a new level: red if it regressed, green if it improved, orange if nobody said which way is \
-    better. The pale band is the 95 % interval of the new level. A change at the newest end may \
+    better. The pale band is the 95 % interval of the new level, and an orange slope is a drift. A \
+    range goes from the last good revision to the first bad one. A change at the newest end may \
     still turn out to be an outlier.";
 
 /// The whole page; `source` says where the series come from, `made` when the page was made.
@@ -176,7 +167,7 @@ pub fn html(all: &[Series], source: &str, made: &str) -> Result<String, ReportEr
                 inside: Figures {
                     id,
                     title,
-                    legends: &[],
+                    legend: &[],
                     drawings: &drawings,
                 }
                 .to_string(),
@@ -214,7 +205,7 @@ fn drawing(series: &Series) -> Drawing {
 
 fn summary(all: &[Series]) -> Vec<String> {
     let count = |is: &dyn Fn(&Series) -> bool| all.iter().filter(|series| is(series)).count();
-    let changed = count(&|series| !series.changes.is_empty());
+    let changed = count(&|series| !series.changes().is_empty());
     let mut told = vec![format!("{} series, {changed} with a change.", all.len())];
     for (count, words) in [
         (
@@ -228,6 +219,18 @@ fn summary(all: &[Series]) -> Vec<String> {
         (
             count(&|series| series.urgency() == Urgency::News),
             "changed with the last run",
+        ),
+        (
+            count(&|series| !series.found.drifts.is_empty()),
+            "drifting, with no place to blame",
+        ),
+        (
+            count(&|series| series.found.noisier.is_some()),
+            "noisier than before",
+        ),
+        (
+            count(&|series| series.found.too_short),
+            "too short to judge",
         ),
     ] {
         if count > 0 {

@@ -4,14 +4,16 @@
 //! caller; where levels change, from [`judge::trend`].
 
 mod axis;
+mod failures;
 mod forms;
 mod picture;
 
 use judge::{
     compare::{Direction, Verdict},
-    trend::{ChangePoint, Point, Staleness},
+    trend::{ChangePoint, Drift, Noisier, Point, Staleness, TOO_SHORT, Trend},
 };
 
+pub use failures::{annotations, failures, junit};
 pub use forms::{html, line, markdown, text};
 
 use serde::Serialize;
@@ -35,28 +37,51 @@ pub struct Series {
     pub threshold: f64,
     /// Its points, oldest first.
     pub points: Vec<Point>,
-    /// Where its level changes, oldest first.
-    pub changes: Vec<ChangePoint>,
-    /// Changes at which the GPU changed as well.
-    pub gpu_changes: Vec<GpuChange>,
-    /// The change that the newest point brought to light, by its index in `changes`.
+    /// What was found in it.
+    pub found: Trend,
+    /// What was upgraded or replaced with a change.
+    pub attribute_changes: Vec<AttributeChange>,
+    /// The change that the newest point brought to light, by its index among them.
     pub news: Option<usize>,
     /// How long ago its newest result was, where that was asked.
     pub staleness: Option<Staleness>,
-    /// What has taken its place, such as `image torch-2.11.0-cu130`: then nobody waits for a new
-    /// result of it.
-    pub successor: Option<String>,
+    /// Whether a gate looks at it.
+    pub gated: bool,
+    /// Why the gate fails it; empty where it does not.
+    pub fails: Vec<Failure>,
 }
 
-/// A change of level with the GPU: the new level may be the GPU's and not the revision's.
+/// Why a gate fails a series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Failure {
+    /// The last run brought a change for the worse to light.
+    Regressed,
+    /// Results have stopped coming.
+    NoNewResult,
+}
+
+/// A change of level with another driver, image or GPU: these may be the cause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct GpuChange {
+pub struct AttributeChange {
     /// [`ChangePoint::index`], the first point of the new level.
     pub index: usize,
-    /// UUID of the GPU of the point before.
+    /// What was changed, such as `driver` or `image_id`.
+    pub attribute: String,
+    /// At the point before.
     pub before: String,
-    /// UUID of the GPU from there on.
+    /// From there on.
     pub after: String,
+}
+
+impl AttributeChange {
+    fn word(&self) -> &str {
+        match self.attribute.as_str() {
+            "gpu" => "GPU",
+            "image_id" => "image ID",
+            other => other,
+        }
+    }
 }
 
 /// How much of what is on the page calls for somebody, gravest first.
@@ -68,7 +93,7 @@ enum Urgency {
     Stale,
     /// The last run changed it otherwise.
     News,
-    /// It changed before.
+    /// It changed before, drifts, or has become noisier.
     Changed,
     /// Nothing happened.
     Quiet,
@@ -78,8 +103,17 @@ impl Series {
     /// What a change is: improved or regressed, where anybody can know.
     #[must_use]
     pub fn verdict(&self, change: &ChangePoint) -> Option<Verdict> {
-        let log_ratio = change.ratio?.ln();
-        Some(Verdict::of_change(log_ratio, self.direction?))
+        Some(change.verdict(self.direction?))
+    }
+
+    fn changes(&self) -> &[ChangePoint] {
+        &self.found.change_points
+    }
+
+    /// Whether nothing was found in it.
+    fn is_quiet(&self) -> bool {
+        let found = &self.found;
+        found.change_points.is_empty() && found.drifts.is_empty() && found.noisier.is_none()
     }
 
     /// Whether a change is smaller than what counts as one.
@@ -92,41 +126,93 @@ impl Series {
     /// Whether results have stopped coming that should come.
     #[must_use]
     pub fn is_stale(&self) -> bool {
-        self.successor.is_none() && self.staleness.is_some_and(|staleness| staleness.overdue)
+        self.staleness.is_some_and(|staleness| staleness.overdue)
     }
 
     /// Whether the last run made it regressed by more than counts as no change.
     fn has_regressed(&self, change: &ChangePoint) -> bool {
-        self.successor.is_none()
-            && self.verdict(change) == Some(Verdict::Regressed)
-            && !self.is_within_threshold(change)
+        self.verdict(change) == Some(Verdict::Regressed) && !self.is_within_threshold(change)
     }
 
-    /// What is to be said beside its changes: that nothing has come since the newest result, or
-    /// what took over; and where the GPU changed with the level.
+    /// What is to be said beside its changes: what each came with, drift, noise that grew, and that
+    /// nothing has come since the newest result.
     fn remark(&self) -> Option<String> {
-        let newest = match (&self.successor, &self.staleness) {
-            (Some(successor), _) => Some(format!("superseded by {}", format::clean(successor))),
-            (None, Some(staleness)) if staleness.overdue => Some(overdue(staleness)),
-            _ => None,
-        };
-        let gpus = self.gpu_changes.iter().map(|gpu| {
-            format::clean(&format!(
-                "at point {} the GPU changed from {} to {}, which may be the cause",
-                gpu.index, gpu.before, gpu.after
-            ))
-        });
-        let remarks: Vec<String> = newest.into_iter().chain(gpus).collect();
+        let stale = self.staleness.as_ref().filter(|_| self.is_stale());
+        let found = &self.found;
+        let mut remarks: Vec<String> = stale.map(overdue).into_iter().collect();
+        for change in &found.change_points {
+            if let Some(cause) = self.cause(change) {
+                remarks.push(format!("{} from {cause}", ratio(change)));
+            }
+        }
+        remarks.extend(found.drifts.iter().map(|drift| self.drifted(drift)));
+        remarks.extend(found.noisier.iter().map(|noisier| self.noisier(noisier)));
+        if found.too_short {
+            let points = self.points.len();
+            remarks.push(format!(
+                "too short to judge: {points} of {TOO_SHORT} points"
+            ));
+        }
         (!remarks.is_empty()).then(|| remarks.join("; "))
     }
 
+    /// `driver 570.86 to 580.12`: what a change came with.
+    fn cause(&self, change: &ChangePoint) -> Option<String> {
+        let told: Vec<String> = self
+            .changed_with(change)
+            .map(|with| {
+                let [before, after] = [&with.before, &with.after].map(|value| short(value));
+                format!("{} {before} to {after}", with.word())
+            })
+            .collect();
+        (!told.is_empty()).then(|| told.join(", "))
+    }
+
+    /// `drift from 100 to 105 over 60 points`.
+    fn drifted(&self, drift: &Drift) -> String {
+        let [before, after] = [drift.before, drift.after].map(|level| self.value(level));
+        format!(
+            "drift from {before} to {after} over {} points, with no place to blame",
+            drift.to - drift.from
+        )
+    }
+
+    /// `noise 3.1 times as large since r80`.
+    fn noisier(&self, noisier: &Noisier) -> String {
+        let since = self.points.get(noisier.index);
+        let since = since.map_or_else(String::new, |point| {
+            format!(" since {}", short(&point.revision))
+        });
+        let ratio = format::significant(noisier.ratio, 2);
+        format!("noise {ratio} times as large{since}")
+    }
+
+    /// The last good point and the first bad one, between which the level changed, by revision, or
+    /// by time where that is the same.
+    fn between(&self, change: &ChangePoint) -> (String, String) {
+        let [first, last] = change.range;
+        let ends = [first.saturating_sub(1), last].map(|place| self.points.get(place));
+        let [Some(good), Some(bad)] = ends else {
+            return (UNKNOWN.to_owned(), revision(change));
+        };
+        if good.revision == bad.revision {
+            return (time(good.timestamp), time(bad.timestamp));
+        }
+        (short(&good.revision), short(&bad.revision))
+    }
+
+    fn changed_with(&self, change: &ChangePoint) -> impl Iterator<Item = &AttributeChange> {
+        let all = self.attribute_changes.iter();
+        all.filter(move |with| with.index == change.index)
+    }
+
     fn urgency(&self) -> Urgency {
-        let news = self.news.and_then(|index| self.changes.get(index));
+        let news = self.news.and_then(|index| self.changes().get(index));
         match news {
             Some(change) if self.has_regressed(change) => Urgency::Regressed,
             _ if self.is_stale() => Urgency::Stale,
-            Some(_) if self.successor.is_none() => Urgency::News,
-            _ if self.changes.is_empty() => Urgency::Quiet,
+            Some(_) => Urgency::News,
+            _ if self.is_quiet() => Urgency::Quiet,
             _ => Urgency::Changed,
         }
     }
@@ -185,13 +271,18 @@ fn interval(found: &ChangePoint) -> String {
     )
 }
 
-/// The start of a revision, for eyes.
 fn revision(found: &ChangePoint) -> String {
+    short(&found.revision)
+}
+
+/// The start of a commit, a digest or whatever else is too long for eyes.
+fn short(text: &str) -> String {
     const ENOUGH: usize = 12;
-    let clean = format::clean(&found.revision);
-    let is_hash = clean.len() >= 20 && clean.chars().all(|c| c.is_ascii_hexdigit());
-    if is_hash || clean.chars().count() > 3 * ENOUGH {
-        clean.chars().take(ENOUGH).collect()
+    let clean = format::clean(text);
+    let bare = clean.strip_prefix("sha256:").unwrap_or(&clean);
+    let is_hash = bare.len() >= 20 && bare.chars().all(|c| c.is_ascii_hexdigit());
+    if is_hash || bare.chars().count() > 3 * ENOUGH + 4 {
+        bare.chars().take(ENOUGH).collect()
     } else {
         clean
     }

@@ -27,7 +27,7 @@ const MOST_MARKS: usize = 400;
 
 /// What the picture shows, for those who cannot see it.
 pub(super) fn describe(series: &Series) -> String {
-    let told = series.changes.iter().map(|change| hint(series, change));
+    let told = series.changes().iter().map(|change| hint(series, change));
     let changes = match told.collect::<Vec<_>>() {
         told if told.is_empty() => "no change".to_owned(),
         told => told.join("; "),
@@ -135,7 +135,7 @@ impl Sheet<'_> {
 
     /// Both ends of the level that begins with a change, or of the first one.
     fn extent(&self, change: Option<usize>) -> Option<(f64, f64)> {
-        let changes = &self.series.changes;
+        let changes = self.series.changes();
         let first = change.map_or(0, |change| changes[change].index);
         let next = change.map_or(0, |change| change + 1);
         let end = changes
@@ -151,7 +151,7 @@ impl Sheet<'_> {
 
     /// The interval of every new level, as long as the level.
     fn intervals(&self, canvas: &mut Canvas) {
-        for (index, change) in self.series.changes.iter().enumerate() {
+        for (index, change) in self.series.changes().iter().enumerate() {
             let (Some([low, high]), Some((from, to))) = (change.interval, self.extent(Some(index)))
             else {
                 continue;
@@ -166,10 +166,21 @@ impl Sheet<'_> {
     }
 
     fn levels(&self, canvas: &mut Canvas) {
-        let changes = &self.series.changes;
+        let changes = self.series.changes();
         let values = self.series.points.iter().map(|point| point.value);
         let first = changes.first().map(|change| change.before);
         let first = first.or_else(|| Some(Spread::of(values)?.median));
+        for drift in &self.series.found.drifts {
+            let [from, to] = [drift.from, drift.to - 1]
+                .map(|place| self.along.place(self.series.points[place].timestamp));
+            let ends = [
+                (from, self.up.place(drift.before)),
+                (to, self.up.place(drift.after)),
+            ];
+            canvas.line_through(&ends, Ink::Series(1), 2.0, 1.0);
+        }
+        let drifts_first = self.series.found.drifts.iter().any(|drift| drift.from == 0);
+        let first = first.filter(|_| !drifts_first);
         if let (Some(level), Some(ends)) = (first, self.extent(None)) {
             canvas.level(ends, self.up.place(level), Ink::Series(0), 2.0);
         }
@@ -199,7 +210,7 @@ impl Sheet<'_> {
     fn labels(&self, canvas: &mut Canvas) {
         let (left, right, y) = (170.0, WIDTH, LABELS / 2.0 - 2.0);
         let mut taken: Vec<Area> = Vec::new();
-        for change in self.series.changes.iter().rev() {
+        for change in self.series.changes().iter().rev() {
             let word = match self.series.verdict(change) {
                 Some(Verdict::Regressed) => " regressed",
                 Some(Verdict::Improved) => " improved",

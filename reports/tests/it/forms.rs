@@ -84,7 +84,17 @@ fn text_for_a_terminal_and_for_a_log() {
     let table = |style| with_view(&[small()], |view| text::table(view, style));
     insta::assert_snapshot!("text_plain", table(Style::Plain));
     assert!(!table(Style::Plain).contains('\u{1b}'));
-    assert!(table(Style::Terminal).contains('─'));
+    assert!(table(Style::Terminal(80)).contains('─'));
+    for width in [80, 100] {
+        let shown = table(Style::Terminal(width));
+        // Colours take no room; messages of failed runs stay in one line.
+        let mut parts = shown.split('\u{1b}');
+        let mut text = parts.next().unwrap_or_default().to_owned();
+        text.extend(parts.filter_map(|part| Some(part.split_once('m')?.1)));
+        let rows = text.lines().take_while(|line| !line.starts_with("failed"));
+        let wide = rows.filter(|line| line.chars().count() > width);
+        assert_eq!(wide.count(), 0, "{text}");
+    }
 }
 
 #[test]

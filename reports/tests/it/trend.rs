@@ -6,7 +6,7 @@ use judge::{
 };
 use reports::{
     format::Quantity,
-    trend::{GpuChange, Series, html, markdown, text},
+    trend::{AttributeChange, Failure, Series, annotations, failures, html, junit, markdown, text},
 };
 
 const DAY: f64 = 86_400.0;
@@ -32,10 +32,11 @@ fn series(title: &str, points: Vec<Point>) -> Series {
         unit: String::new(),
         direction: Some(Direction::HigherIsBetter),
         news: news(&points, &found, &TrendOptions::default()).unwrap(),
-        changes: found.change_points,
-        gpu_changes: Vec::new(),
+        found,
+        attribute_changes: Vec::new(),
         staleness: None,
-        successor: None,
+        gated: true,
+        fails: Vec::new(),
         threshold: 0.0,
         points,
     }
@@ -101,7 +102,7 @@ fn a_change_within_the_threshold_is_told_and_calls_for_nobody() {
     let told = text(std::slice::from_ref(&small));
     assert!(told.contains("regressed, new"), "{told}");
     small.threshold = 0.2;
-    let told = text(std::slice::from_ref(&small));
+    let told = markdown(std::slice::from_ref(&small));
     assert!(
         told.contains("regressed within the noise threshold, new"),
         "{told}"
@@ -112,37 +113,85 @@ fn a_change_within_the_threshold_is_told_and_calls_for_nobody() {
 }
 
 #[test]
-fn what_another_took_over_is_not_waited_for() {
-    let mut all = all();
-    all[2].successor = Some("image torch-2.12".to_owned());
-    all[3].successor = Some("driver 600".to_owned());
-    let told = text(&all);
-    assert!(!told.contains("no result for"), "{told}");
-    assert!(told.contains("superseded by driver 600"), "{told}");
+fn a_change_says_what_it_came_with_in_every_form() {
+    let mut fell = series("fell", points(60, |i| if i < 59 { 1000.0 } else { 900.0 }));
+    let with = |attribute: &str, before: &str, after: &str| AttributeChange {
+        index: 59,
+        attribute: attribute.to_owned(),
+        before: before.to_owned(),
+        after: after.to_owned(),
+    };
+    let digest = |letter: &str| format!("sha256:{}", letter.repeat(64));
+    fell.attribute_changes = vec![
+        with("driver", "570.86", "580.12"),
+        with("image_id", &digest("a"), &digest("b")),
+    ];
+    let all = [fell];
+    // Text for a terminal has the same in a narrow column.
     assert!(
-        told.contains("2 superseded by driver 600 or image torch-2.12"),
-        "{told}"
+        text(&all).contains("regressed, new, with"),
+        "{}",
+        text(&all)
     );
-    let page = html(&all, "", "").unwrap();
-    assert!(page.contains("superseded by image torch-2.12"));
-    for group in ["Without new results", "Regressed with the last run"] {
-        assert!(!page.contains(group), "{group}");
+    for told in [markdown(&all), html(&all, "", "").unwrap()] {
+        let verdict = "regressed, new, with another driver and image ID";
+        assert!(told.contains(verdict), "{told}");
+        let remark = "% from driver 570.86 to 580.12, image ID aaaaaaaaaaaa to bbbbbbbbbbbb";
+        assert!(told.contains(remark), "{told}");
     }
 }
 
 #[test]
-fn a_change_with_another_gpu_says_so_in_every_form() {
-    let mut fell = series("fell", points(60, |i| if i < 59 { 1000.0 } else { 900.0 }));
-    fell.gpu_changes = vec![GpuChange {
-        index: 59,
-        before: "GPU-a1".to_owned(),
-        after: "GPU-b2".to_owned(),
-    }];
-    let all = [fell];
-    for told in [text(&all), markdown(&all), html(&all, "", "").unwrap()] {
-        assert!(told.contains("regressed, new, on another GPU"), "{told}");
-        let remark = "at point 59 the GPU changed from GPU-a1 to GPU-b2, which may be the cause";
-        assert!(told.contains(remark), "{told}");
+fn a_gate_names_what_failed_in_every_form() {
+    let mut all = all();
+    all[2].fails = vec![Failure::NoNewResult];
+    all[3].fails = vec![Failure::Regressed];
+    all.push(series("young", points(7, |_| 1.0)));
+    let lines = failures(&all);
+    assert!(
+        lines[0].starts_with("stopped · throughput · torch · this machine: no result for 5.0 days")
+    );
+    let fell = "fell with the last run · throughput · torch · this machine: regressed by -10.";
+    assert!(lines[1].starts_with(fell), "{lines:?}");
+    assert!(
+        lines[1].ends_with("; last good r58, first bad r59"),
+        "{lines:?}"
+    );
+    for told in [
+        text(&all),
+        markdown(&all),
+        annotations(&all),
+        junit(&all).unwrap(),
+    ] {
+        assert!(told.contains("last good r58, first bad r59"), "{told}");
+    }
+    let commands = annotations(&all);
+    assert_eq!(commands.matches("::error ").count(), 2, "{commands}");
+    let xml = junit(&all).unwrap();
+    assert!(
+        xml.contains(r#"tests="5" skipped="1""#) && xml.contains(r#"failures="2""#),
+        "{xml}"
+    );
+    assert!(text(&all).contains("1 too short to judge"));
+}
+
+#[test]
+fn drift_and_noise_are_told_and_drawn() {
+    let ramp = points(100, |i| 1000.0 - f64::from(i));
+    let drifting = series("drifting", ramp);
+    assert!(!drifting.found.drifts.is_empty(), "{:?}", drifting.found);
+    let mut loud = points(100, |_| 1000.0);
+    for point in &mut loud[70..] {
+        point.value = 1000.0 + 10.0 * (point.value - 1000.0);
+    }
+    let loud = series("loud", loud);
+    let all = [drifting, loud];
+    for told in [text(&all), html(&all, "", "").unwrap()] {
+        assert!(
+            told.contains("over 100 points, with no place to blame"),
+            "{told}"
+        );
+        assert!(told.contains("times as large since r7"), "{told}");
     }
 }
 
@@ -168,7 +217,7 @@ fn names_from_anywhere_stay_names() {
     for point in &mut one.points {
         point.revision = "</title><script>\u{0}".into();
     }
-    for change in &mut one.changes {
+    for change in &mut one.found.change_points {
         change.revision = "</text>|@everyone\n".into();
     }
     let page = html(&[one.clone()], "<i>", "now").unwrap();

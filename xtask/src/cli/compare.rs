@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use metrics::Metric;
+use verdict::MethodKey;
 
 use super::{Format, HistoryFile};
 
@@ -80,6 +81,10 @@ pub(crate) struct CompareArgs {
     /// Compare although machine, GPU or driver differ
     #[arg(long)]
     pub(crate) across_machines: bool,
+    /// Compare although this setting of the method differs: `method.limits.cpus`; all below a key:
+    /// `method.limits`; whatever differs: `method`
+    #[arg(long, value_name = "KEY")]
+    pub(crate) ignore: Vec<MethodKey>,
     /// Where the folders of sessions lie that the history names
     #[arg(long, value_name = "DIR", default_value = "sessions")]
     pub(crate) sessions: PathBuf,

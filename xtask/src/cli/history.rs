@@ -23,12 +23,9 @@ pub(crate) struct SeriesArgs {
     /// On these GPUs or CPUs
     #[arg(long, value_name = "PATTERN")]
     pub(crate) device: Option<String>,
-    /// Under these drivers
+    /// Along these tracks of images
     #[arg(long, value_name = "PATTERN")]
-    pub(crate) driver: Option<String>,
-    /// In these images
-    #[arg(long, value_name = "PATTERN")]
-    pub(crate) image: Option<String>,
+    pub(crate) track: Option<String>,
     /// Of these suites
     #[arg(long, value_name = "PATTERN")]
     pub(crate) suite: Option<String>,
@@ -41,7 +38,13 @@ pub(crate) struct SeriesArgs {
     /// Of these metrics
     #[arg(long, value_name = "PATTERN")]
     pub(crate) metric: Option<String>,
-    /// From sessions on these branches
+    /// Points of these images
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) image: Option<String>,
+    /// Points under these drivers
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) driver: Option<String>,
+    /// Points from sessions on these branches
     #[arg(long, value_name = "PATTERN")]
     pub(crate) branch: Option<String>,
 }
@@ -68,11 +71,8 @@ pub(crate) enum HistoryCommand {
     /// Name sessions to compare with
     #[command(subcommand)]
     Baseline(BaselineCommand),
-    /// Take a session out
-    Remove {
-        /// Its name
-        session: String,
-    },
+    /// Take a session, or an imported series, out
+    Remove(RemoveArgs),
     /// Say whether the file is sound
     Check,
     /// Make the history again out of its sessions' folders
@@ -90,6 +90,10 @@ pub(crate) struct AddArgs {
     /// What was measured, such as a commit
     #[arg(long)]
     pub(crate) revision: Option<String>,
+    /// The track that an image is followed along, such as `main`; default: the image's name without
+    /// versions, or the whole name where images of one session would share a track
+    #[arg(long = "track", value_name = "[IMAGE=]NAME")]
+    pub(crate) tracks: Vec<String>,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -97,7 +101,7 @@ pub(crate) struct ListArgs {
     /// Sessions in place of series
     #[arg(
         long,
-        conflicts_with_all = ["device", "driver", "suite", "scenario", "variant", "metric"]
+        conflicts_with_all = ["device", "driver", "track", "suite", "scenario", "variant", "metric"]
     )]
     pub(crate) sessions: bool,
     #[command(flatten)]
@@ -134,9 +138,22 @@ pub(crate) struct ImportArgs {
     /// Lower values are better
     #[arg(long)]
     pub(crate) lower_is_better: bool,
+    /// The largest change that counts as none, such as 0.02; default: any counts
+    #[arg(long, value_name = "SHARE", value_parser = super::share)]
+    pub(crate) threshold: Option<f64>,
     /// Put the file's values in place of others at the same timestamp and revision
     #[arg(long)]
     pub(crate) replace: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct RemoveArgs {
+    /// The session's name
+    pub(crate) session: Option<String>,
+    /// The name of an imported series
+    #[arg(long, value_name = "NAME")]
+    pub(crate) imported: Option<String>,
 }
 
 #[derive(Debug, Clone, Args)]

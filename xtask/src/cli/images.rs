@@ -120,7 +120,8 @@ pub(crate) struct LockArgs {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct PruneArgs {
-    /// Only images made from these specs; default: all that Torchgauge made
+    /// Only images made from these specs, and what of the cache no other needs; default: all that
+    /// Torchgauge made
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
     /// Keep images made from this spec; may be given several times

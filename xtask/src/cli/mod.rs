@@ -12,6 +12,9 @@ mod claims;
 mod compare;
 mod history;
 mod images;
+#[cfg(test)]
+mod reference;
+mod session;
 
 use std::{ffi::OsStr, path::PathBuf, time::Duration};
 
@@ -25,16 +28,17 @@ pub(crate) use claims::{ClaimsArgs, ClaimsFailOn};
 pub(crate) use compare::{By, CompareArgs};
 pub(crate) use history::{
     AddArgs, BaselineCommand, ExportArgs, ExportFormat, HistoryArgs, HistoryCommand, HistoryFile,
-    ImportArgs, RebuildArgs, SeriesArgs,
+    ImportArgs, RebuildArgs, RemoveArgs, SeriesArgs,
 };
 pub(crate) use images::{CacheChoice, ImagesCommand, PruneArgs};
+pub(crate) use session::{CheckArgs, SessionCommand};
 
 /// What does this PyTorch-CUDA image cost in memory and give in speed, and can I believe it?
 #[derive(Debug, Parser)]
 #[command(
-    name = "cargo xtask",
-    bin_name = "cargo xtask",
-    version,
+    name = "torchgauge",
+    bin_name = crate::workspace::program(),
+    version = concat!(env!("CARGO_PKG_VERSION"), " (", env!("TORCHGAUGE_REVISION"), ")"),
     max_term_width = 100
 )]
 #[command(after_help = exit_codes!())]
@@ -64,12 +68,31 @@ pub(crate) enum Command {
     /// Build, lock, verify, compare and remove images
     #[command(subcommand, after_help = exit_codes!())]
     Images(ImagesCommand),
+    /// Check and repair the folder of a session
+    #[command(subcommand)]
+    Session(SessionCommand),
     /// List, show and check suites
     #[command(subcommand)]
     Scenarios(ScenariosCommand),
     /// Say what works on this machine, and the fix where something does not
     Doctor(DoctorArgs),
-    /// Run the whole test suite
+    /// Print completions for a shell
+    #[command(
+        after_help = "For bash, into ~/.local/share/bash-completion/completions/torchgauge; for zsh, into \
+        a file _torchgauge in a folder of $fpath; for fish, into \
+        ~/.config/fish/completions/torchgauge.fish."
+    )]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write manual pages: `torchgauge.1`, and one for each command
+    Man {
+        /// Where to write them, such as ~/.local/share/man/man1
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
+    /// Run the whole test suite; needs a checkout
     Test(TestArgs),
 }
 
@@ -85,6 +108,14 @@ pub(crate) struct SourceArgs {
     /// An archive to stand images on, in place of the base in their specs
     #[arg(long, value_name = "FILE", env = "TORCHGAUGE_BASE")]
     pub(crate) base_archive: Option<PathBuf>,
+    /// How large the cache may become: beyond that, what was used longest ago is removed
+    #[arg(
+        long,
+        value_name = "SIZE",
+        env = "TORCHGAUGE_CACHE_SIZE",
+        default_value = "50GB"
+    )]
+    pub(crate) cache_size: bytesize::ByteSize,
 }
 
 /// Where runs execute.
@@ -94,13 +125,13 @@ pub(crate) struct TargetArgs {
     /// the device
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) image: Vec<String>,
-    /// Where runs execute
-    #[arg(long, value_name = "ENGINE", default_value = "auto", value_parser = EngineParser)]
-    pub(crate) engine: executors::Choice,
+    /// Where runs execute; default: auto
+    #[arg(long, value_name = "ENGINE", value_parser = EngineParser)]
+    pub(crate) engine: Option<executors::Choice>,
     /// `auto`, `cpu`, `cuda`, `cuda:N`, or several GPUs for `bench` to spread the runs over:
-    /// `cuda:0,1`
-    #[arg(long, value_name = "DEVICE", default_value = "auto")]
-    pub(crate) device: String,
+    /// `cuda:0,1`; default: auto
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) device: Option<String>,
     #[command(flatten)]
     pub(crate) sources: SourceArgs,
 }
@@ -123,7 +154,8 @@ impl TypedValueParser for EngineParser {
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        let auto = PossibleValue::new("auto").help("the first of these that works");
+        let auto = PossibleValue::new("auto")
+            .help("the first of these that works; where CI=true, docker alone");
         let engines = EXECUTORS.iter().map(|executor| {
             PossibleValue::new(executor.word)
                 .help(executor.help)
@@ -136,8 +168,8 @@ impl TypedValueParser for EngineParser {
 #[derive(Debug, Clone, Args)]
 #[command(after_help = exit_codes!())]
 pub(crate) struct BenchArgs {
-    /// A suite in `scenarios/`, or a file; may be given several times
-    #[arg(long, value_name = "NAME|FILE", default_value = "smoke")]
+    /// A suite in `scenarios/`, or a file; may be given several times. Default: smoke
+    #[arg(long, value_name = "NAME|FILE")]
     pub(crate) suite: Vec<String>,
     #[command(flatten)]
     pub(crate) target: TargetArgs,
@@ -160,7 +192,7 @@ pub(crate) struct BenchArgs {
     /// The session's folder; default: `sessions/` and the session's name
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     pub(crate) out: Option<PathBuf>,
-    /// Go on with a session that was cut off
+    /// Go on with a session that was cut off, as it was begun: no other option is needed
     #[arg(long, value_name = "DIR")]
     pub(crate) resume: Option<PathBuf>,
     /// Serve the live session's metrics to Prometheus: `PORT` on this machine alone, or
@@ -191,6 +223,9 @@ pub(crate) struct FitArgs {
     /// Search on a GPU although other sessions that say the same use it
     #[arg(long)]
     pub(crate) share_gpu: bool,
+    /// Say what would be searched, and start nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     /// How to print what was found
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
@@ -249,7 +284,8 @@ pub(crate) struct TrendArgs {
         long,
         value_name = "FILE.csv",
         conflicts_with_all = [
-            "machine", "device", "driver", "image", "suite", "scenario", "variant", "metric", "branch"
+            "machine", "device", "track", "suite", "scenario", "variant", "metric", "image", "driver",
+            "branch"
         ]
     )]
     pub(crate) input: Option<PathBuf>,
@@ -260,6 +296,9 @@ pub(crate) struct TrendArgs {
     /// Lower values of --input are better
     #[arg(long, requires = "input")]
     pub(crate) lower_is_better: bool,
+    /// The largest change of --input that counts as none, such as 0.02; default: any counts
+    #[arg(long, value_name = "SHARE", requires = "input", value_parser = share)]
+    pub(crate) threshold: Option<f64>,
     /// Days without a result after which a series is reported as stale; default: from its own
     /// pace, and never for --input
     #[arg(long, value_name = "DAYS", value_parser = days)]
@@ -268,6 +307,15 @@ pub(crate) struct TrendArgs {
     /// coming; with --metric, where any metric named by it did
     #[arg(long)]
     pub(crate) gate: bool,
+    /// Write `JUnit` XML into this file: a case for each gated series
+    #[arg(long, value_name = "FILE.xml")]
+    pub(crate) junit: Option<PathBuf>,
+    /// Write Markdown into this file, for the job's summary
+    #[arg(long, value_name = "FILE.md")]
+    pub(crate) summary: Option<PathBuf>,
+    /// Print GitHub's workflow commands as well
+    #[arg(long)]
+    pub(crate) annotations: bool,
     /// Draw the series: `trend.html`, with `trend.md` and `trend.json`, into this folder
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
@@ -284,9 +332,9 @@ pub(crate) enum ScenariosCommand {
     Show {
         /// A suite in `scenarios/`, or a file
         suite: String,
-        /// The device to expand for
-        #[arg(long, value_enum, default_value_t = DeviceWord::Cuda)]
-        device: DeviceWord,
+        /// The device to expand for; default: a GPU where there is one, else the CPU
+        #[arg(long, value_enum)]
+        device: Option<DeviceWord>,
     },
     /// Check suites without running them
     Check {
@@ -328,6 +376,16 @@ fn time(text: &str) -> Result<Duration, String> {
         .and_then(|time| Duration::try_from(time).ok())
         .filter(|time| !time.is_zero())
         .ok_or_else(|| format!("`{text}` is no time; expected one with its unit, such as 90min"))
+}
+
+/// A relative change.
+pub(crate) fn share(text: &str) -> Result<f64, String> {
+    text.parse::<f64>()
+        .ok()
+        .filter(|share| (0.0..1.0).contains(share))
+        .ok_or_else(|| {
+            format!("`{text}` is no share; expected a number from 0 to below 1, such as 0.02")
+        })
 }
 
 fn days(text: &str) -> Result<f64, String> {

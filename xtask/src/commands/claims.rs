@@ -17,7 +17,7 @@ pub(crate) fn run(args: &ClaimsArgs, printer: &Printer) -> Result<()> {
     let folder = SessionFolder::at(place.folder);
     let session = folder.read_session()?;
     let records = folder.read_records()?;
-    session_ref::note_torn(&session.session, records.torn_after.is_some(), printer);
+    session_ref::note_left_out(&session.session, &records.left_out(), printer);
     let mut records = records.records;
     if let Some(image) = &place.image {
         // An image that did not run is an error, and not a session without measurements.

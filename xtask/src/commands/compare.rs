@@ -31,7 +31,7 @@ pub(crate) fn run(args: &CompareArgs, printer: &Printer) -> Result<()> {
         Format::Markdown => printer.raw(&reports::comparison::markdown(&verdicts)),
     }
     if args.annotations {
-        printer.raw(&reports::comparison::annotations(&verdicts, fail_on));
+        printer.verbatim(&reports::comparison::annotations(&verdicts, fail_on));
     }
     let gate = Gate::read(&verdicts, fail_on);
     if gate.passes() {
@@ -46,6 +46,7 @@ pub(crate) fn run(args: &CompareArgs, printer: &Printer) -> Result<()> {
 fn judge(args: &CompareArgs, printer: &Printer) -> Result<Verdicts> {
     let options = verdict::Options {
         across_machines: args.across_machines,
+        ignore: args.ignore.clone(),
         thresholds: args.threshold.iter().cloned().collect(),
         ..verdict::Options::default()
     };
@@ -114,8 +115,8 @@ impl Chosen {
     ) -> Result<Self> {
         let fits = |chosen: &Self| other.is_none_or(|other| chosen.goes_with(other));
         let chosen = session_ref::find_fitting(text, &args.sessions, &args.file, Self::at, fits)?;
-        let torn = chosen.records.torn_after.is_some();
-        session_ref::note_torn(&chosen.session.session, torn, printer);
+        let left_out = chosen.records.left_out();
+        session_ref::note_left_out(&chosen.session.session, &left_out, printer);
         Ok(chosen)
     }
 

@@ -3,12 +3,13 @@
 use bench_suite::{
     executors::Executor,
     fit::{self, Attempt, Found, Question},
+    plan::Plan,
     scratch_run::ScratchRuns,
     session,
     suite::Suite,
 };
 use bytesize::ByteSize;
-use record::Outcome;
+use reports::format::plural;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
@@ -51,6 +52,9 @@ pub(crate) async fn run(args: &FitArgs, printer: &Printer) -> Result<()> {
         ));
     }
     let plan = target.plan(&[suite], Some(1), Some(1))?;
+    if args.dry_run {
+        return show(&plan, args, printer);
+    }
     let name = session::fresh_name();
     let has_limit = |executor: &dyn Executor| {
         if device.is_cuda() || executor.limits_memory() {
@@ -104,21 +108,45 @@ pub(crate) async fn run(args: &FitArgs, printer: &Printer) -> Result<()> {
     Ok(())
 }
 
-/// One try in a line.
+/// Every combination whose batch would be searched.
+fn show(plan: &Plan, args: &FitArgs, printer: &Printer) -> Result<()> {
+    let combinations = fit::combinations(plan);
+    if combinations.is_empty() {
+        return Err(Error::NothingToFit(args.scenario.clone()));
+    }
+    let mut table = table(args.format, ["image", "scenario", "combination"]);
+    for cell in &combinations {
+        table.add_row([
+            cell.plan.image.clone(),
+            cell.plan.scenario.clone(),
+            cell.plan.variant.without("batch"),
+        ]);
+    }
+    let count = plural(combinations.len(), "combination", "combinations");
+    printer.line(&format!(
+        "{table}\nlargest batch up to {} of {count} within {} on {}; nothing was started",
+        args.most,
+        size(Some(args.memory.as_u64())),
+        plan.device
+    ));
+    Ok(())
+}
+
+/// One attempt in a line.
 fn progress(found: &Found, attempt: &Attempt) -> String {
-    let ended = match &attempt.outcome {
-        Outcome::Ok => {
+    let ended = match attempt.outcome.reason() {
+        None => {
             let peak = size(attempt.peak_bytes);
             let speed = attempt.throughput_samples_per_second.unwrap_or_default();
             format!("fits, peak {peak}, {speed:.1} samples/s")
         }
-        Outcome::Failed { reason, .. } if attempt.stalled => {
+        Some(reason) if attempt.stalled => {
             format!(
                 "too large: its memory was full, and it got nowhere ({})",
                 reason.word()
             )
         }
-        Outcome::Failed { reason, .. } => reason.word(),
+        Some(reason) => reason.word(),
     };
     format!(
         "{} {} at batch {}: {ended} ({:.0} s)",

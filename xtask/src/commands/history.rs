@@ -6,16 +6,17 @@ use std::{
 };
 
 use history::{
-    Aggregate, Format as FileFormat, History, HistoryError, ImportedSeries, Labels, Selection,
-    SeriesFilter, SeriesInfo, SessionFilter,
+    Aggregate, Format as FileFormat, History, HistoryError, ImportedSeries, Labels, PointFilter,
+    Selection, SeriesFilter, SeriesInfo, SessionFilter,
 };
 use judge::compare::{Direction, Kind};
 use record::SessionFolder;
+use reports::format::plural;
 
 use crate::{
     cli::{
         AddArgs, BaselineCommand, ExportArgs, ExportFormat, Format, HistoryArgs, HistoryCommand,
-        HistoryFile, ImportArgs, RebuildArgs, SeriesArgs,
+        HistoryFile, ImportArgs, RebuildArgs, RemoveArgs, SeriesArgs,
     },
     commands::session_ref,
     error::{Error, Result},
@@ -37,12 +38,20 @@ pub(crate) fn series_filter(args: &SeriesArgs) -> SeriesFilter {
     SeriesFilter {
         machine: args.machine.clone(),
         device: args.device.clone(),
-        driver: args.driver.clone(),
-        image: args.image.clone(),
+        track: args.track.clone(),
         suite: args.suite.clone(),
         scenario: args.scenario.clone(),
         variant: args.variant.clone(),
         metric: args.metric.clone(),
+    }
+}
+
+/// Which of their points.
+pub(crate) fn point_filter(args: &SeriesArgs) -> PointFilter {
+    PointFilter {
+        branch: args.branch.clone(),
+        image: args.image.clone(),
+        driver: args.driver.clone(),
     }
 }
 
@@ -62,14 +71,7 @@ pub(crate) fn run(args: &HistoryArgs, printer: &Printer) -> Result<()> {
         HistoryCommand::Export(args) => export(&History::open_existing(path)?, args, printer),
         HistoryCommand::Import(args) => import(&History::open(path)?, args, printer),
         HistoryCommand::Baseline(command) => baseline(path, command, printer),
-        HistoryCommand::Remove { session } => {
-            let removed = History::open_existing(path)?.remove(session)?;
-            let (runs, points) = (removed.runs, removed.points);
-            printer.line(&format!(
-                "{session}: {runs} runs and {points} points taken out"
-            ));
-            Ok(())
-        }
+        HistoryCommand::Remove(args) => remove(&History::open_existing(path)?, args, printer),
         HistoryCommand::Check => {
             let checked = History::open_existing(&path).and_then(|history| history.check());
             if let Err(error @ HistoryError::Damaged { .. }) = checked {
@@ -84,9 +86,14 @@ pub(crate) fn run(args: &HistoryArgs, printer: &Printer) -> Result<()> {
 }
 
 fn add(history: &History, args: &AddArgs, printer: &Printer) -> Result<()> {
+    let track = |text: &String| match text.split_once('=') {
+        Some((image, track)) => (image.to_owned(), track.to_owned()),
+        None => (History::ONLY_IMAGE.to_owned(), text.clone()),
+    };
     let labels = Labels {
         branch: args.branch.clone(),
         revision: args.revision.clone(),
+        tracks: args.tracks.iter().map(track).collect(),
     };
     for folder in &args.sessions {
         let added = history.add(&SessionFolder::at(folder), &labels)?;
@@ -95,14 +102,41 @@ fn add(history: &History, args: &AddArgs, printer: &Printer) -> Result<()> {
             format!("{session}: known already, nothing changed")
         } else if !added.new && added.runs + added.points == 0 {
             format!(
-                "{session}: known already; labels, end, noise thresholds, GPUs or folder brought \
-                 up to date"
+                "{session}: known already; labels, end, noise thresholds, attributes or folder \
+                 brought up to date"
             )
         } else {
-            let (runs, failed, points) = (added.runs, added.failed, added.points);
-            format!("{session}: {runs} runs added ({failed} failed), {points} points")
+            let (runs, points) = (
+                plural(added.runs, "run", "runs"),
+                plural(added.points, "point", "points"),
+            );
+            format!(
+                "{session}: {runs} added ({} failed), {points}",
+                added.failed
+            )
         });
-        session_ref::note_torn(session, added.torn, printer);
+        session_ref::note_left_out(session, &added.left_out, printer);
+        if !added.side_by_side.is_empty() {
+            printer.note(&format!(
+                "{session}: {} are versions of one image and followed side by side, each as a track \
+                 of its own; name tracks with --track IMAGE=NAME",
+                added.side_by_side.join(" and ")
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn remove(history: &History, args: &RemoveArgs, printer: &Printer) -> Result<()> {
+    if let Some(session) = &args.session {
+        let removed = history.remove(session)?;
+        let runs = plural(removed.runs, "run", "runs");
+        let points = plural(removed.points, "point", "points");
+        printer.line(&format!("{session}: {runs} and {points} removed"));
+    }
+    if let Some(name) = &args.imported {
+        let points = plural(history.remove_import(name)?, "point", "points");
+        printer.line(&format!("{name}: {points} removed"));
     }
     Ok(())
 }
@@ -117,17 +151,17 @@ fn import(history: &History, args: &ImportArgs, printer: &Printer) -> Result<()>
             Direction::HigherIsBetter
         },
         kind: Kind::TimeLike,
+        threshold: args.threshold,
     };
-    let points = history::read_csv(&args.file)?;
+    let points = super::trend::read_csv(&args.file, printer)?;
     let done = history.import(&series, &points, args.replace)?;
     let replaced = match done.replaced {
         0 => String::new(),
-        count => format!(", {count} old ones replaced"),
+        count => format!(", {count} replaced"),
     };
     let (name, added, known) = (&args.name, done.added, done.known);
-    printer.line(&format!(
-        "{name}: {added} points added, {known} known{replaced}"
-    ));
+    let added = plural(added, "point", "points");
+    printer.line(&format!("{name}: {added} added, {known} known{replaced}"));
     let backwards = judge::trend::backwards(&points);
     if backwards > 0 {
         let name = args.file.display().to_string();
@@ -139,7 +173,7 @@ fn import(history: &History, args: &ImportArgs, printer: &Printer) -> Result<()>
 fn export(history: &History, args: &ExportArgs, printer: &Printer) -> Result<()> {
     let selection = Selection {
         series: series_filter(&args.series),
-        branch: args.series.branch.clone(),
+        points: point_filter(&args.series),
         aggregate: if args.runs {
             Aggregate::Run
         } else {
@@ -161,7 +195,8 @@ fn export(history: &History, args: &ExportArgs, printer: &Printer) -> Result<()>
     } else {
         history.export_to(&args.to, format, &selection)?
     };
-    printer.note(&format!("{} points of {} series", done.points, done.series));
+    let points = plural(done.points, "point", "points");
+    printer.note(&format!("{points} of {} series", done.series));
     Ok(())
 }
 
@@ -197,11 +232,11 @@ fn export_format(to: &Path, asked: Option<ExportFormat>) -> Result<ExportFormat>
 fn rebuild(path: &Path, args: &RebuildArgs, printer: &Printer) -> Result<()> {
     let done = History::rebuild(path, &args.folders, args.drop_missing)?;
     printer.line(&format!(
-        "{}: made again of {} sessions and {} imported series, {} points",
+        "{}: made again of {} and {} imported series, {}",
         path.display(),
-        done.sessions,
+        plural(done.sessions, "session", "sessions"),
         done.imports,
-        done.points
+        plural(done.points, "point", "points")
     ));
     for session in &done.dropped {
         printer.note(&format!("{session} was left out: its folder is not found"));
@@ -219,8 +254,9 @@ fn list_series(
     printer: &Printer,
 ) -> Result<()> {
     let mut found = history.series(&series_filter(series))?;
-    if series.branch.is_some() {
-        found = on_branch(history, found, series.branch.as_deref())?;
+    let points = point_filter(series);
+    if points != PointFilter::default() {
+        found = with_points(history, found, &points)?;
     }
     if format == Format::Json {
         return printer.json(&found);
@@ -228,14 +264,14 @@ fn list_series(
     let mut table = table(
         format,
         [
-            "machine", "device", "image", "cell", "metric", "points", "newest",
+            "machine", "device", "track", "cell", "metric", "points", "newest",
         ],
     );
     for info in &found {
         table.add_row([
             info.key.machine.clone(),
             info.key.device.clone(),
-            info.key.image.clone(),
+            info.key.track.clone(),
             info.key.cell(),
             info.key.metric.clone(),
             info.points.to_string(),
@@ -247,14 +283,14 @@ fn list_series(
 }
 
 /// Those with a point that fits, and what is known of these points.
-fn on_branch(
+fn with_points(
     history: &History,
     all: Vec<SeriesInfo>,
-    branch: Option<&str>,
+    filter: &PointFilter,
 ) -> Result<Vec<SeriesInfo>> {
     let mut found = Vec::new();
     for info in all {
-        let points = history.points(&info.key, branch, Aggregate::Run)?;
+        let points = history.points(&info.key, filter, Aggregate::Run)?;
         if let (Some(first), Some(last)) = (points.first(), points.last()) {
             found.push(SeriesInfo {
                 points: points.len() as u64,
@@ -308,7 +344,8 @@ fn list_sessions(
             info.baselines.join(", "),
         ]);
     }
-    printer.line(&format!("{table}\n{} sessions", found.len()));
+    let count = plural(found.len(), "session", "sessions");
+    printer.line(&format!("{table}\n{count}"));
     Ok(())
 }
 

@@ -10,6 +10,8 @@ pub(crate) mod images;
 pub(crate) mod overhead;
 pub(crate) mod report;
 pub(crate) mod scenarios;
+pub(crate) mod session;
 pub(crate) mod session_ref;
+pub(crate) mod shell;
 pub(crate) mod test;
 pub(crate) mod trend;

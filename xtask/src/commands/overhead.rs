@@ -62,10 +62,7 @@ pub(crate) async fn run(args: &OverheadArgs, printer: &Printer) -> Result<()> {
                 (&mut block.base, "without")
             };
             *side = ended.samples_per_second;
-            let outcome = match ended.outcome {
-                record::Outcome::Ok => "ok".to_owned(),
-                record::Outcome::Failed { reason, .. } => reason.word(),
-            };
+            let outcome = ended.outcome.word();
             let plan = &ended.cell.plan;
             printer.note(&format!(
                 "block {}: {} {} {how} {what}: {outcome}",

@@ -1,6 +1,10 @@
 //! `cargo xtask scenarios`: list, show and check suites.
 
-use bench_suite::suite::{self, Catalog, DeviceKind, Suite, SuiteError};
+use bench_suite::{
+    host,
+    suite::{self, Catalog, DeviceKind, ScenarioVariant, Suite},
+};
+use reports::format::plural;
 
 use crate::{
     cli::{DeviceWord, Format, ScenariosCommand},
@@ -20,9 +24,12 @@ pub(crate) fn run(command: &ScenariosCommand, printer: &Printer) -> Result<()> {
     match command {
         ScenariosCommand::List => list(printer),
         ScenariosCommand::Show { suite, device } => {
-            let device = match device {
-                DeviceWord::Cpu => DeviceKind::Cpu,
-                DeviceWord::Cuda => DeviceKind::Cuda,
+            let has_gpu = || !host::open().facts().gpus.is_empty();
+            let on_gpu = device.map_or_else(has_gpu, |word| word == DeviceWord::Cuda);
+            let device = if on_gpu {
+                DeviceKind::Cuda
+            } else {
+                DeviceKind::Cpu
             };
             show(
                 &catalog()?.load(suite).map_err(Error::Suite)?,
@@ -33,7 +40,7 @@ pub(crate) fn run(command: &ScenariosCommand, printer: &Printer) -> Result<()> {
         }
         ScenariosCommand::Check { suites } => check(suites, printer),
         ScenariosCommand::Schema => {
-            printer.raw(&suite::schema());
+            printer.json_text(&suite::schema());
             Ok(())
         }
     }
@@ -42,19 +49,9 @@ pub(crate) fn run(command: &ScenariosCommand, printer: &Printer) -> Result<()> {
 fn list(printer: &Printer) -> Result<()> {
     let mut table = table(
         Format::Text,
-        [
-            "suite",
-            "cells on cpu",
-            "cells on cuda",
-            "blocks",
-            "what for",
-        ],
+        ["suite", "cells on cpu", "on cuda", "blocks", "what for"],
     );
-    for listed in catalog()?
-        .list()
-        .map_err(SuiteError::from)
-        .map_err(Error::Suite)?
-    {
+    for listed in catalog()?.list().map_err(Error::Suite)? {
         match listed.suite {
             Ok(suite) => table.add_row([
                 listed.name,
@@ -81,32 +78,36 @@ fn show(suite: &Suite, device: DeviceKind, printer: &Printer) {
         ["scenario", "model", "task", "variant", "warm-up", "steps"],
     );
     for scenario in &suite.scenarios {
-        for variant in scenario.variants_for(device) {
+        for ScenarioVariant {
+            variant, expected, ..
+        } in scenario.variants_for(device)
+        {
+            let expected = expected.get(&device).map(|reason| reason.word());
+            let expected = expected.map_or_else(String::new, |word| format!(", expects {word}"));
             table.add_row([
                 scenario.name.clone(),
                 scenario.model.to_string(),
                 scenario.task.to_string(),
-                variant.to_string(),
+                format!("{variant}{expected}"),
                 scenario.steps.warmup.to_string(),
                 scenario.steps.measured.to_string(),
             ]);
         }
     }
-    let (cells, blocks) = (suite.cells(device), suite.blocks);
-    let word = device.word();
+    let (cells, blocks) = (suite.cells(device), suite.blocks as usize);
     printer.line(&format!(
-        "{table}\n{cells} cells on {word}, {blocks} blocks: {} runs",
-        cells * blocks as usize
+        "{table}\n{} on {}, {}: {}",
+        plural(cells, "cell", "cells"),
+        device.word(),
+        plural(blocks, "block", "blocks"),
+        plural(cells * blocks, "run", "runs")
     ));
 }
 
 fn check(suites: &[String], printer: &Printer) -> Result<()> {
     let catalog = catalog()?;
     let names = if suites.is_empty() {
-        catalog
-            .names()
-            .map_err(SuiteError::from)
-            .map_err(Error::Suite)?
+        catalog.names().map_err(Error::Suite)?
     } else {
         suites.to_vec()
     };
@@ -114,8 +115,8 @@ fn check(suites: &[String], printer: &Printer) -> Result<()> {
     for name in names {
         match catalog.load(&name) {
             Ok(suite) => printer.line(&format!(
-                "{name}: sound, {} cells on cpu, {} on cuda",
-                suite.cells(DeviceKind::Cpu),
+                "{name}: valid, {} on cpu, {} on cuda",
+                plural(suite.cells(DeviceKind::Cpu), "cell", "cells"),
                 suite.cells(DeviceKind::Cuda)
             )),
             // The last is shown by the caller, which also gives the exit code.

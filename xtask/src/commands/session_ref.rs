@@ -36,13 +36,10 @@ pub(crate) fn find(text: &str, sessions: &Path, db: &HistoryFile) -> Result<Foun
     find_fitting(text, sessions, db, Ok, |_| true)
 }
 
-/// Says where the last record of a session was cut off and is left out: its writer was ended, or
-/// writes still.
-pub(crate) fn note_torn(session: &str, torn: bool, printer: &Printer) {
-    if torn {
-        printer.note(&format!(
-            "{session}: its last line is torn and was left out"
-        ));
+/// Says what of a session's records was left out.
+pub(crate) fn note_left_out(session: &str, left_out: &[String], printer: &Printer) {
+    for what in left_out {
+        printer.note(&format!("warning: {session}: {what}"));
     }
 }
 

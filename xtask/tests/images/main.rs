@@ -37,7 +37,7 @@ impl Checkout {
 
     /// `xtask images …`, with libtorch and the scenario binary of the small world.
     fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_torchgauge"));
         command
             .arg("images")
             .args(words)
@@ -68,7 +68,7 @@ impl Checkout {
     fn own_compiler(&self, source: &str) -> PathBuf {
         fs::create_dir(self.world.path("torch/include")).unwrap();
         fs::write(self.world.path("Cargo.lock"), "version = 4\n").unwrap();
-        fs::write(self.world.path("scenario.c"), source).unwrap();
+        fs::write(self.world.path("scenarios/scenario.c"), source).unwrap();
         let script = self.home.path().join("cargo");
         let text = r#"#!/bin/sh
 set -e
@@ -77,7 +77,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 mkdir -p "$target"
-cc -DFOLDER="\"$PWD\"" scenario.c -o "$target/scenario" -L"$LIBTORCH/lib" \
+cc -DFOLDER="\"$PWD\"" scenarios/scenario.c -o "$target/scenario" -L"$LIBTORCH/lib" \
     -Wl,--no-as-needed -Wl,--allow-shlib-undefined -Wl,--build-id=none -ltorch_cpu -lc10
 echo "{\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"scenario\"},\"executable\":\"$target/scenario\"}"
 "#;
@@ -142,6 +142,55 @@ fn a_program_that_depends_on_its_folder_is_not_reproducible() {
             "the layer scenario at /opt/torchgauge/bin/scenario",
             "against sha256:",
         ],
+    );
+}
+
+#[test]
+fn a_binary_is_compiled_once_for_all_images_and_again_for_other_sources() {
+    let checkout = Checkout::new("cli-kept");
+    let cargo = checkout.own_compiler(PLAIN);
+    checkout.second_spec("cli-kept-too", &SPEC.replace("hello", "hi"));
+    let broken = checkout.home.path().join("broken");
+    fs::write(&broken, "#!/bin/sh\nexit 1\n").unwrap();
+    fs::set_permissions(&broken, fs::Permissions::from_mode(0o755)).unwrap();
+    let lock = |words: &[&str], cargo: &Path, code: i32, expected: &[&str]| {
+        let mut command = checkout.command(words);
+        command
+            .env("CARGO", cargo)
+            .env_remove("TORCHGAUGE_SCENARIO");
+        check(&mut command, code, expected);
+    };
+    let small = ["lock", "cli-kept", "--cache-size", "1kB"];
+    lock(
+        &small,
+        &cargo,
+        0,
+        &["of at most 0.0 GB (--cache-size): all of it is in use"],
+    );
+    lock(&["lock", "cli-kept-too"], &broken, 0, &["sha256:"]);
+    lock(
+        &["lock", "cli-kept", "--cache-size", "much"],
+        &broken,
+        2,
+        &["--cache-size"],
+    );
+    let header = checkout.world.path("torch/include/torch");
+    fs::create_dir(&header).unwrap();
+    fs::write(header.join("script.h"), "// new").unwrap();
+    lock(
+        &["lock", "cli-kept"],
+        &broken,
+        4,
+        &["building the scenario binary"],
+    );
+    lock(&["lock", "cli-kept"], &cargo, 0, &["sha256:"]);
+    lock(&["lock", "cli-kept-too"], &broken, 0, &["sha256:"]);
+    fs::write(checkout.world.path("scenarios/new.rs"), "// new").unwrap();
+    lock(
+        &["lock", "cli-kept"],
+        &broken,
+        4,
+        &["building the scenario binary"],
     );
 }
 
@@ -245,7 +294,7 @@ fn a_lock_is_written_checked_inspected_and_turned_into_a_bill_of_materials() {
         &["lock", "--check", "cli-lock"],
         1,
         &[
-            "the base archive",
+            "cli-lock  the base",
             "to take it: cargo xtask images lock cli-lock",
         ],
     );
@@ -450,7 +499,7 @@ fn what_is_given_is_checked_before_anything_is_fetched() {
     for (file, why) in [
         (Path::new("/bin/true"), "it links no libtorch"),
         (&text, "it is no ELF file"),
-        (checkout.home.path(), "it is no file"),
+        (checkout.home.path(), "it is a directory"),
         (Path::new("/absent"), "No such file"),
     ] {
         let mut command = without_tools();
@@ -590,10 +639,13 @@ fn a_full_disk_is_said_and_the_next_build_succeeds() {
     // A PyTorch inside the base, which is taken out into the cache, with much beside it.
     let layer = checkout.world.path("layer.tar");
     let mut archive = tar::Builder::new(fs::File::create(&layer).unwrap());
-    for name in ["libc.so.6", "ld-linux-x86-64.so.2"] {
+    for (name, folder) in [
+        ("libc.so.6", "lib/x86_64-linux-gnu"),
+        ("ld-linux-x86-64.so.2", "lib64"),
+    ] {
         let from = fs::canonicalize(Path::new("/lib/x86_64-linux-gnu").join(name)).unwrap();
         archive
-            .append_path_with_name(from, format!("lib/x86_64-linux-gnu/{name}"))
+            .append_path_with_name(from, format!("{folder}/{name}"))
             .unwrap();
     }
     for name in ["libc10.so", "libtorch_cpu.so"] {
@@ -626,7 +678,7 @@ fn a_full_disk_is_said_and_the_next_build_succeeds() {
          echo \"first: $?\"; mount -o remount,size=64m {cache}; \
          {xtask} images build cli-full-disk; echo \"second: $?\"; }}",
         cache = checkout.home.path().display(),
-        xtask = env!("CARGO_BIN_EXE_xtask"),
+        xtask = env!("CARGO_BIN_EXE_torchgauge"),
     );
     let mut command = Command::new("unshare");
     command

@@ -249,7 +249,7 @@ fn cells_spread_over_gpus_run_side_by_side_and_stay_where_they_are() {
 
     let text = home.bench("s", "", &[GPU, "--resume"]).ends_with(2);
     assert!(
-        text.contains("GPUs that runs are spread over: was cuda:0, cuda:1, is one"),
+        text.contains("--device cuda:0 contradicts the session, which was begun with cuda:0,1"),
         "{text}"
     );
 }

@@ -5,7 +5,7 @@ use std::{fs, io::Write as _, time::Instant};
 use record::SessionFolder;
 use rustix::process::Signal;
 
-use crate::support::{Home, outcomes};
+use crate::support::{Home, outcomes, xtask};
 
 fn ok(order: u32, attempt: u32) -> (u32, u32, String) {
     (order, attempt, "ok".into())
@@ -19,7 +19,10 @@ fn ctrl_c_cleans_up_and_the_session_goes_on_later() {
     running.until_it_runs();
     running.signal(Signal::INT);
     let text = running.ends_with(3);
-    assert!(text.contains("stopping: the run in hand"), "{text}");
+    assert!(
+        text.contains("interrupted: cleaning up the current run"),
+        "{text}"
+    );
     assert!(text.contains("cargo xtask bench --resume"), "{text}");
     let (session, records) = home.read("s");
     assert!(!session.complete && session.ended_at.is_some());
@@ -32,6 +35,152 @@ fn ctrl_c_cleans_up_and_the_session_goes_on_later() {
     let (session, records) = home.read("s");
     assert!(session.complete);
     assert_eq!(outcomes(&records)[2..], [ok(1, 2)]);
+}
+
+#[test]
+fn the_printed_command_resumes_the_session() {
+    let home = Home::new();
+    let name = "o'hara's GPU";
+    let running = home.bench(name, "0001=sleep:8000", &["--device=cpu", "--blocks=3"]);
+    running.until_records(1);
+    running.until_it_runs();
+    running.signal(Signal::INT);
+    let text = running.ends_with(3);
+    let (_, command) = text.split_once("go on with: ").expect("a command");
+    let command = command.lines().next().unwrap_or_default();
+
+    let text = home.shell(name, command).ends_with(0);
+    let (session, records) = home.read(name);
+    assert!(session.complete);
+    assert_eq!(session.blocks, 3);
+    let interrupted = (1, 1, "interrupted".into());
+    assert_eq!(
+        outcomes(&records),
+        [ok(0, 1), interrupted, ok(1, 2), ok(2, 1)]
+    );
+    // What came to something later is no failure.
+    assert!(!text.contains("interrupted"), "{text}");
+}
+
+#[test]
+fn what_contradicts_the_session_is_refused() {
+    let home = Home::new();
+    home.bench("s", "0001=cancel", &["--device=cpu"])
+        .ends_with(3);
+    let before = fs::read(home.path("s/session.json")).expect("a session");
+    for (word, expected) in [
+        (
+            "--device=cuda:1",
+            "--device cuda:1 contradicts the session, which was begun with cpu",
+        ),
+        (
+            "--image=torch-2.6.0-cpu",
+            "--image torch-2.6.0-cpu contradicts the session, which was begun with torch-2.11.0-cpu",
+        ),
+        (
+            "--blocks=7",
+            "--blocks 7 contradicts the session, which was begun with 2",
+        ),
+    ] {
+        let text = home.bench("s", "", &[word, "--resume"]).ends_with(2);
+        assert!(text.contains(expected), "{text}");
+    }
+    let folder = home.path("s");
+    let line = |options: &str| {
+        let line = format!("cargo xtask bench --resume {} {options}", folder.display());
+        home.shell("s", &line).ends_with(2)
+    };
+    let text = line("--suite smoke");
+    assert!(
+        text.contains("--suite smoke contradicts the session"),
+        "{text}"
+    );
+    let text = line("--engine process");
+    assert!(text.contains("which was begun with mock"), "{text}");
+    let after = fs::read(home.path("s/session.json")).expect("a session");
+    assert_eq!(before, after);
+}
+
+#[test]
+fn a_session_of_before_command_lines_were_kept_is_resumed_by_its_names() {
+    let home = Home::new();
+    home.bench("s", "0001=cancel", &["--device=cpu"])
+        .ends_with(3);
+    let path = home.path("s/session.json");
+    let text = fs::read_to_string(&path).expect("a session");
+    let mut session: serde_json::Value = serde_json::from_str(&text).expect("a session");
+    session["version"] = 2.into();
+    session.as_object_mut().expect("an object").remove("asked");
+    fs::write(&path, session.to_string()).expect("a session");
+    // The suite was a file, of which the session has the name alone.
+    home.bench("s", "", &["--resume"]).ends_with(0);
+    assert_eq!(home.read("s").0.version, record::VERSION);
+}
+
+#[test]
+fn a_damaged_line_is_left_out_and_its_run_is_repeated() {
+    let home = Home::new();
+    home.bench("s", "", &["--device=cpu"]).ends_with(0);
+    let path = home.path("s").join(SessionFolder::RECORDS);
+    let text = fs::read_to_string(&path).expect("records");
+    let (first, second) = text.split_once('\n').expect("two records");
+    let cut = &first[..first.len() / 2];
+    fs::write(&path, format!("{cut}\n{second}")).expect("records");
+
+    let folder = home.path("s").display().to_string();
+    let (code, said) = xtask(&["report", &folder]);
+    assert_eq!(code, 0, "{said}");
+    let page = fs::read_to_string(home.path("s/report.html")).expect("a report");
+    assert!(page.contains("line 1 of the records"), "no warning");
+
+    home.bench("s", "", &["--device=cpu", "--resume"])
+        .ends_with(0);
+    let (session, records) = home.read("s");
+    assert!(session.complete);
+    assert_eq!(outcomes(&records), [ok(1, 1), ok(0, 1)]);
+}
+
+#[test]
+fn runs_that_fail_as_their_suite_expects_pass() {
+    let home = Home::new();
+    let text = "version: 1\ndescription: d\ndefaults: {blocks: 1}\nscenarios:\n\
+                - {name: large, model: vit-tiny, axes: {batch: [2, 512]}, \
+                expect: {outcome: out-of-memory, batch: 512}}\n";
+    fs::write(home.path("suite.yaml"), text).expect("a suite");
+    let said = home.bench("s", "bs512=oom", &["--device=cpu"]).ends_with(0);
+    assert!(said.contains("1/1 as expected"), "{said}");
+    assert!(said.contains("expected: "), "{said}");
+    assert!(!said.contains("failed: "), "{said}");
+    let said = home.bench("t", "", &["--device=cpu"]).ends_with(3);
+    assert!(said.contains("not-as-expected"), "{said}");
+    let said = home.bench("u", "bs512=nan", &["--device=cpu"]).ends_with(3);
+    assert!(said.contains("loss-not-finite"), "{said}");
+}
+
+#[test]
+fn one_scenario_s_name_in_two_suites_is_told_apart() {
+    let home = Home::new();
+    let other = home.path("other.yaml");
+    fs::copy(home.path("suite.yaml"), &other).expect("a suite");
+    let other = format!("--suite={}", other.display());
+    let said = home.bench("s", "", &["--device=cpu", &other]).ends_with(0);
+    for name in ["suite/one", "other/one"] {
+        let named = said.matches(name).count();
+        assert!(named >= 3, "{named} × {name} in {said}");
+    }
+}
+
+#[test]
+fn in_ci_nothing_falls_back_to_plain_processes() {
+    let home = Home::new();
+    let suite = home.path("suite.yaml");
+    let line = format!(
+        "CI=true DOCKER_HOST=unix:///nowhere/docker.sock cargo xtask bench --device cpu --suite {} \
+         --out s",
+        suite.display()
+    );
+    let said = home.shell("s", &line).ends_with(4);
+    assert!(said.contains("pass --engine process"), "{said}");
 }
 
 #[test]

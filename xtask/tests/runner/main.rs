@@ -8,5 +8,6 @@ mod fit;
 mod gpus;
 mod interruptions;
 mod metrics;
+mod refusals;
 mod support;
 mod table;

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::OnceLock,
@@ -9,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use record::{Outcome, Record, Session, SessionFolder};
+use record::{Record, Session, SessionFolder};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Nothing here takes longer on the slowest machine.
@@ -59,11 +60,9 @@ impl Home {
 
     /// A session in the folder `name`, by the mock engine as `script` says.
     pub(crate) fn bench(&self, name: &str, script: &str, words: &[&str]) -> Running {
-        let count = fs::read_dir(self.folder.path()).map_or(0, Iterator::count);
-        let path = self.path(&format!("said-{name}-{count}"));
-        let said = fs::File::create(&path).expect("a file");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_torchgauge"));
         command
+            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
             .arg("bench")
             .arg("--suite")
             .arg(self.path("suite.yaml"))
@@ -73,9 +72,36 @@ impl Home {
         } else {
             command.arg("--out").arg(self.path(name));
         }
+        command.args(words.iter().filter(|word| **word != "--resume"));
+        self.start(name, command)
+    }
+
+    /// A line as a user types it, in another folder than the session was begun in. `cargo` is there
+    /// the command under test.
+    pub(crate) fn shell(&self, name: &str, line: &str) -> Running {
+        let bin = self.path("bin");
+        fs::create_dir_all(&bin).expect("a folder for programs");
+        let cargo = bin.join("cargo");
+        let script = format!(
+            "#!/bin/sh\nshift\nexec {} \"$@\"\n",
+            env!("CARGO_BIN_EXE_torchgauge")
+        );
+        fs::write(&cargo, script).expect("a program");
+        fs::set_permissions(&cargo, fs::Permissions::from_mode(0o755)).expect("a program");
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut command = Command::new("sh");
         command
-            .args(words.iter().filter(|word| **word != "--resume"))
-            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+            .current_dir(&bin)
+            .env("PATH", format!("{}:{path}", bin.display()))
+            .args(["-c", line]);
+        self.start(name, command)
+    }
+
+    fn start(&self, name: &str, mut command: Command) -> Running {
+        let count = fs::read_dir(self.folder.path()).map_or(0, Iterator::count);
+        let path = self.path(&format!("said-{count}"));
+        let said = fs::File::create(&path).expect("a file");
+        command
             .env("TORCHGAUGE_LOCKS", self.path("locks"))
             .env("TORCHGAUGE_NVML", fake_nvml())
             .env("FAKE_NVML_STATE", self.path("gpus"))
@@ -188,21 +214,12 @@ impl Drop for Running {
 pub(crate) fn outcomes(records: &[Record]) -> Vec<(u32, u32, String)> {
     records
         .iter()
-        .map(|record| {
-            let word = match &record.outcome {
-                Outcome::Ok => "ok".to_owned(),
-                Outcome::Failed { reason, .. } => reason.word(),
-            };
-            (record.order, record.attempt, word)
-        })
+        .map(|record| (record.order, record.attempt, record.outcome.word()))
         .collect()
 }
 
 pub(crate) fn message(record: &Record) -> &str {
-    match &record.outcome {
-        Outcome::Ok => "",
-        Outcome::Failed { message, .. } => message,
-    }
+    record.outcome.message()
 }
 
 /// The library that stands in for NVML, compiled once a test process.
@@ -229,7 +246,7 @@ fn fake_nvml() -> &'static Path {
 
 /// The command to its end: exit code, and everything that was said.
 pub(crate) fn xtask(words: &[&str]) -> (i32, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_xtask"))
+    let output = Command::new(env!("CARGO_BIN_EXE_torchgauge"))
         .args(words)
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
         .stdin(Stdio::null())

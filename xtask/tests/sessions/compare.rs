@@ -159,9 +159,17 @@ fn a_torn_last_record_is_left_out_and_said() {
     file.write_all(b"{\"version\": 1, \"run\": \"cut")
         .expect("half a line");
     let compare = ["compare", "sessions/renamed:img", "sessions/head:img"];
-    home.check(&compare, 0, "head: its last line is torn and was left out");
+    home.check(
+        &compare,
+        0,
+        "head: last line of the records cut off while it was written; left out",
+    );
     let claims = ["claims", "sessions/head"];
-    home.check(&claims, 2, "head: its last line is torn and was left out");
+    home.check(
+        &claims,
+        2,
+        "head: last line of the records cut off while it was written; left out",
+    );
 }
 
 #[test]
@@ -227,7 +235,7 @@ fn a_cell_that_works_no_more_fails_the_gate_and_says_why() {
     let all = home.check(&words, 1, "the gate failed: 1 metric");
     let error = all.lines().find(|line| line.starts_with("::error "));
     assert!(error.is_some_and(|line| line.contains(why)), "{all}");
-    assert_eq!(all.matches(why).count(), 2, "{all}");
+    assert_eq!(all.matches("runs failed 5 of 5").count(), 2, "{all}");
     for file in ["verdicts.xml", "verdicts.md"] {
         let text = read(&home.path(file)).replace('\\', "");
         assert!(text.contains(why), "{text}");
@@ -270,4 +278,86 @@ fn thresholds_and_baselines_by_the_names_that_people_see() {
         2,
         "reads what stands behind one as an image",
     );
+}
+
+#[test]
+fn sides_of_different_methods_are_refused_by_name() {
+    let home = Home::new();
+    for (name, cpus, threads) in [
+        ("one", "1", "2"),
+        ("other", "0.4", "2"),
+        ("both", "0.4", "8"),
+    ] {
+        let mut runs = records(name, "img", Precision::Fp32, 100.0);
+        for run in &mut runs {
+            run.method.set("limits.cpus", cpus);
+            run.method.set("threads", threads);
+        }
+        home.write(name, &session(name), &runs);
+    }
+    let compare = ["compare", "sessions/one", "sessions/other"];
+    let said = home.check(&compare, 2, "limits.cpus: 1 in the base, 0.4 in the head");
+    assert!(said.contains("pass --ignore method.limits.cpus"), "{said}");
+    for key in ["method.limits.cpus", "method.limits", "method"] {
+        let words = [&compare[..], &["--ignore", key]].concat();
+        home.check(&words, 0, "which was ignored");
+    }
+    let compare = ["compare", "sessions/one", "sessions/both"];
+    let words = [&compare[..], &["--ignore", "method.limits"]].concat();
+    let said = home.check(&words, 2, "threads: 2 in the base, 8 in the head");
+    assert!(!said.contains("limits.cpus"), "{said}");
+    for key in ["limits.cpus", "method.limits.cpu", "methods", "method."] {
+        let words = [&compare[..], &["--ignore", key]].concat();
+        home.check(&words, 2, "expected method, or one of");
+    }
+    // Of an older session little is known, and nothing is held against it.
+    home.check(
+        &["compare", "sessions/renamed", "sessions/one"],
+        0,
+        "unchanged",
+    );
+}
+
+#[test]
+fn a_damaged_session_is_checked_and_repaired() {
+    let home = Home::new();
+    home.check(
+        &["session", "check", "sessions/head"],
+        0,
+        "every line is a record",
+    );
+    let path = home.path("sessions/head").join(SessionFolder::RECORDS);
+    let whole = fs::read_to_string(&path).expect("records");
+    let damaged = whole.replacen("\"attempt\":1", "\"attempt\":", 1);
+    fs::write(&path, &damaged).expect("records");
+    let compare = ["compare", "sessions/renamed", "sessions/head:img"];
+    home.check(&compare, 0, "warning: head: line 1 of the records");
+    let check = ["session", "check", "sessions/head"];
+    home.check(&check, 1, "lost: img-Fp32-0");
+    home.check(
+        &["session", "check", "sessions/head", "--repair"],
+        0,
+        "records.ndjson.damaged-1",
+    );
+    let copy = path.with_file_name("records.ndjson.damaged-1");
+    assert_eq!(read(&copy), damaged);
+    home.check(&check, 0, "every line is a record");
+    home.check(&["session", "check", "sessions/none"], 2, "sessions/none");
+}
+
+#[test]
+fn one_name_in_two_suites_is_two_cells() {
+    let home = Home::new();
+    for name in ["one", "other"] {
+        let mut runs = records(name, "img", Precision::Fp32, 100.0);
+        let mut more = runs.clone();
+        for run in &mut more {
+            run.suite = "nightly".into();
+        }
+        runs.extend(more);
+        home.write(name, &session(name), &runs);
+    }
+    let compare = ["compare", "sessions/one", "sessions/other"];
+    let said = home.check(&compare, 0, "smoke/tiny · ");
+    assert!(said.contains("nightly/tiny · "), "{said}");
 }

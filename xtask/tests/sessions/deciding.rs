@@ -42,7 +42,7 @@ fn blocks_are_added_until_everything_is_decided() {
         "block 3 is complete",
     );
     assert!(
-        said.contains("after 3 blocks 2 of 2 gated metrics are decided"),
+        said.contains("after 3 blocks, 2 of 2 gated metrics are decided"),
         "{said}"
     );
     assert!(said.contains("no further block is needed"), "{said}");
@@ -59,7 +59,7 @@ fn what_is_undecided_is_named_and_the_most_blocks_end_it() {
     let home = home();
     // One block shows no noise, so that it decides nothing, whatever it reads.
     let more = ["--by", "precision=fp32,amp-bf16", "--blocks", "1"];
-    let said = home.check(&bench("mock:", &more), 0, "after 1 blocks 0 of 2 gated");
+    let said = home.check(&bench("mock:", &more), 0, "after 1 block, 0 of 2 gated");
     assert!(said.contains("no more blocks were asked for"), "{said}");
     for metric in ["throughput_samples_per_second", "peak_allocated_bytes"] {
         let name = format!("undecided: one · bs1 · {metric}");

@@ -177,9 +177,9 @@ fn a_damaged_history_fails_its_check_and_is_trouble_elsewhere() {
             4,
             "`history rebuild` makes it again",
         ),
-        ("history rebuild", 0, "of 1 sessions"),
+        ("history rebuild", 0, "of 1 session and"),
         ("history check", 0, "is sound"),
-        ("history list --sessions", 0, "1 sessions"),
+        ("history list --sessions", 0, "1 session"),
     ]);
     let gone = home.path("sessions/renamed");
     fs::remove_dir_all(gone).expect("a folder less");

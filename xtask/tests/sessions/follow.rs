@@ -48,13 +48,20 @@ fn nightly_in(
     home.check(&words, 0, "night-0");
 }
 
-const GATE: [&str; 4] = ["trend", "--branch", "main", "--gate"];
+// As Markdown, which is not wrapped.
+const GATE: [&str; 6] = [
+    "trend", "--branch", "main", "--gate", "--format", "markdown",
+];
 
 #[test]
 fn a_gate_over_nothing_is_bad_usage() {
     let home = Home::new();
-    nightly(&home, 3, 0, |_| ("img", 4_500_000_000));
+    nightly(&home, 12, 0, |_| ("img", 4_500_000_000));
     home.check(&GATE, 0, "series");
+    let young = Home::new();
+    nightly(&young, 3, 0, |_| ("img", 4_500_000_000));
+    young.check(&GATE[..3], 0, "9 too short to judge");
+    young.check(&GATE, 0, "the gate judged 0 of 2 series");
     for (words, expected) in [
         (
             ["--branch", "nosuch"],
@@ -79,7 +86,11 @@ fn a_gate_over_nothing_is_bad_usage() {
     std::fs::write(&empty, "timestamp,revision,value\n").expect("a file");
     let empty = empty.to_str().expect("text");
     home.check(&["trend", "--input", empty], 0, "no change");
-    home.check(&["trend", "--input", empty, "--gate"], 2, "has no points");
+    home.check(
+        &["trend", "--input", empty, "--gate"],
+        2,
+        "has 0 of 10 points",
+    );
 }
 
 #[test]
@@ -96,44 +107,130 @@ fn a_change_within_the_threshold_is_told_and_fails_nothing() {
     grown(45_000_000).check(
         &GATE,
         1,
-        "1 made regressed by the last run, 0 without a new result",
+        "regressed by +1.00 %, 4.191 GiB to 4.233 GiB; last good night-28, first bad night-29",
     );
 }
 
+/// A track goes on with its next image, and so does the wait for results.
 #[test]
-fn an_upgraded_image_leaves_no_alarm_behind() {
-    let home = Home::new();
-    nightly(&home, 20, 0, |night| {
-        (if night < 10 { "old" } else { "new" }, 4_500_000_000)
-    });
-    let told = home.check(&GATE, 0, "superseded by image new");
+fn an_upgraded_image_continues_its_track() {
+    let upgraded = |ago: i64, peak: fn(i64) -> u64| {
+        let home = Home::new();
+        nightly(&home, 20, ago, |night| {
+            let image = if night < 19 {
+                "torch-2.8.0-cu128"
+            } else {
+                "torch-2.11.0-cu130"
+            };
+            (image, peak(night))
+        });
+        home
+    };
+    let told = upgraded(0, |_| 4_500_000_000).check(&GATE, 0, "series");
     assert!(!told.contains("no result for"), "{told}");
+    let stopped = upgraded(10, |_| 4_500_000_000);
+    stopped.check(&GATE, 1, "the gate failed: 2 failures");
+    let heavier = |night| {
+        if night < 19 {
+            4_500_000_000
+        } else {
+            4_700_000_000
+        }
+    };
+    let told = upgraded(0, heavier).check(&GATE, 1, "the gate failed: 1 failure");
+    let cause = "+4.44 % from image torch-2.8.0-cu128 to torch-2.11.0-cu130";
+    assert!(told.contains(cause), "{told}");
+}
 
+#[test]
+fn a_driver_that_made_it_slower_is_named() {
     let home = Home::new();
-    nightly(&home, 10, 10, |_| ("old", 4_500_000_000));
+    let peak = |night| {
+        (
+            "img",
+            if night < 20 {
+                4_500_000_000
+            } else {
+                4_600_000_000
+            },
+        )
+    };
+    nightly_in(&home, 30, 0, peak, |night, session| {
+        let (driver, uuid) = if night < 20 {
+            ("570.86", "GPU-a1")
+        } else {
+            ("580.12", "GPU-b2")
+        };
+        session.device = Device::Cuda(0);
+        session.machine.driver_version = Some(driver.into());
+        session.machine.gpus = vec![Gpu {
+            name: "NVIDIA H200".into(),
+            uuid: uuid.into(),
+            ..Gpu::default()
+        }];
+        // What is upgraded on another night has nothing to do with it.
+        session.machine.kernel = if night < 10 { "6.1" } else { "6.8" }.into();
+    });
+    let words = ["trend", "--metric", "peak_allocated_bytes"];
+    let text = home.check(&words, 0, "regressed, with another driver and GPU");
+    let cause = "+2.22 % from driver 570.86 to 580.12, GPU GPU-a1 to GPU-b2";
+    assert!(text.contains(cause), "{text}");
+    let json = home.check(&[&words[..], &["--format", "json"]].concat(), 0, "[");
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert!(json[0]["newest"].is_f64(), "{}", json[0]["newest"]);
+    let expect = serde_json::json!([
+        {"index": 20, "attribute": "driver", "before": "570.86", "after": "580.12"},
+        {"index": 20, "attribute": "gpu", "before": "GPU-a1", "after": "GPU-b2"},
+    ]);
+    assert_eq!(json[0]["attribute_changes"], expect);
+    let under = [&words[..], &["--driver", "580*"]].concat();
+    home.check(&under, 0, "1 series, 1 without a change");
     home.check(
-        &GATE,
-        1,
-        "0 made regressed by the last run, 2 without a new result",
+        &[&words[..], &["--driver", "600"]].concat(),
+        2,
+        "driver 570.86 or 580.12",
     );
 }
 
-/// A series of one result has no pace of its own.
+/// The commit stays the same over many nights: a level may begin with a driver all the same.
 #[test]
-fn an_upgraded_image_that_stops_at_once_is_noticed() {
+fn a_driver_may_begin_a_level_within_a_revision() {
     let home = Home::new();
-    nightly(&home, 11, 10, |night| {
-        (if night < 10 { "old" } else { "new" }, 4_500_000_000)
+    let peak = |night| {
+        (
+            "img",
+            if night < 29 {
+                4_500_000_000
+            } else {
+                4_700_000_000
+            },
+        )
+    };
+    nightly_in(&home, 30, 0, peak, |night, session| {
+        session.tool.revision = Some(format!("commit-{}", night / 10));
+        session.device = Device::Cuda(0);
+        let driver = if night < 29 { "570.86" } else { "580.12" };
+        session.machine.driver_version = Some(driver.into());
     });
-    for more in [&[][..], &["--image", "new"]] {
-        let words = [&GATE[..], more].concat();
-        let told = home.check(&words, 1, "2 without a new result");
-        assert!(told.contains("usually every 1.0 days"), "{told}");
-    }
-    // One that stands for nothing before it may be the only one that there will be.
+    home.check(&GATE, 1, "from driver 570.86 to 580.12");
+}
+
+#[test]
+fn two_images_of_one_session_are_two_tracks() {
     let home = Home::new();
-    nightly(&home, 1, 10, |_| ("img", 4_500_000_000));
-    home.check(&GATE, 0, "series");
+    let add = |more: &[&str], code, expected: &str| {
+        let words = [&["history", "add", "sessions/head"][..], more].concat();
+        home.check(&words, code, expected)
+    };
+    add(
+        &["--track", "main"],
+        2,
+        "track main is not that of one image",
+    );
+    add(&["--track", "img=main"], 0, "15 runs added");
+    let words = ["trend", "--track", "main", "--metric", "throughput*"];
+    home.check(&words, 0, "2 series");
+    home.check(&["history", "list", "--track", "other"], 0, "other");
 }
 
 #[test]
@@ -165,71 +262,6 @@ fn the_threshold_of_the_newest_suite_reaches_the_gate() {
         0,
         "regressed within the noise threshold, new",
     );
-}
-
-#[test]
-fn an_image_asked_for_by_name_is_said_to_be_superseded() {
-    let home = Home::new();
-    nightly(&home, 20, 0, |night| {
-        (if night < 10 { "old" } else { "new" }, 4_500_000_000)
-    });
-    let old = ["trend", "--branch", "main", "--image", "old"];
-    let told = home.check(&old, 0, "superseded by image new");
-    assert!(!told.contains("no result for"), "{told}");
-    let json = [&old[..], &["--format", "json"]].concat();
-    home.check(&json, 0, "\"superseded_by\": {");
-    let gate = [&old[..], &["--gate"]].concat();
-    let told = home.check(&gate, 2, "are superseded by image new");
-    assert!(!told.contains("no result for"), "{told}");
-    // With what took its place beside it, there is something to look at.
-    home.check(&GATE, 0, "superseded by image new");
-    home.check(&["trend", "--image", "new", "--gate"], 0, "series");
-    // Nobody took the place of one that is not tried any more.
-    let home = Home::new();
-    nightly(&home, 10, 10, |_| ("old", 4_500_000_000));
-    home.check(&gate, 1, "no result for");
-}
-
-#[test]
-fn a_change_with_another_gpu_says_so() {
-    let peak = |night| {
-        (
-            "img",
-            if night < 20 {
-                4_500_000_000
-            } else {
-                4_600_000_000
-            },
-        )
-    };
-    let follow = |replaced: i64| {
-        let home = Home::new();
-        nightly_in(&home, 30, 0, peak, |night, session| {
-            let uuid = if night < replaced { "GPU-a1" } else { "GPU-b2" };
-            session.device = Device::Cuda(0);
-            session.machine.gpus = vec![Gpu {
-                name: "NVIDIA H200".into(),
-                uuid: uuid.into(),
-                ..Gpu::default()
-            }];
-        });
-        let words = ["trend", "--metric", "peak_allocated_bytes"];
-        let text = home.check(&words, 0, "1 series");
-        let json = home.check(&[&words[..], &["--format", "json"]].concat(), 0, "[");
-        let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
-        assert!(json[0]["newest"].is_f64(), "{}", json[0]["newest"]);
-        (text, json[0]["gpu_changes"].clone())
-    };
-    let (text, json) = follow(20);
-    assert!(text.contains("regressed, on another GPU"), "{text}");
-    let gpu = "at point 20 the GPU changed from GPU-a1 to GPU-b2";
-    assert!(text.contains(gpu), "{text}");
-    let expect = serde_json::json!([{"index": 20, "before": "GPU-a1", "after": "GPU-b2"}]);
-    assert_eq!(json, expect);
-    // A GPU that was replaced on another night has nothing to do with it.
-    let (text, json) = follow(10);
-    assert!(!text.contains("GPU changed"), "{text}");
-    assert_eq!(json, serde_json::json!([]));
 }
 
 #[test]

@@ -30,6 +30,7 @@ pub(crate) fn session(name: &str) -> Session {
         claims: Vec::new(),
         deciding: None,
         policy: record::RunPolicy::default(),
+        asked: None,
         labels: record::Labels::default(),
         notes: Vec::new(),
     }
@@ -46,6 +47,7 @@ pub(crate) fn cell(image: &str, metric: &str, threshold: f64) -> CellPlan {
         variant: Variant::default(),
         steps: Steps::new(1, 1),
         seed: 1,
+        expected: None,
         thresholds: BTreeMap::from([(metric.to_owned(), threshold)]),
     }
 }
@@ -86,6 +88,7 @@ pub(crate) fn records(
                 attempt: 1,
                 started_at: "2026-01-02T03:04:05Z".parse().expect("a time"),
                 wall_seconds: 1.0,
+                method: record::Method::default(),
                 isolation: Isolation::without("container", &[]),
                 outcome: Outcome::Ok,
                 workload: None,
@@ -155,7 +158,7 @@ impl Home {
 
     #[track_caller]
     pub(crate) fn check(&self, words: &[&str], code: i32, expected: &str) -> String {
-        let output = Command::new(env!("CARGO_BIN_EXE_xtask"))
+        let output = Command::new(env!("CARGO_BIN_EXE_torchgauge"))
             .args(words)
             .current_dir(self.folder.path())
             .env("TORCHGAUGE_HISTORY", self.path("history.sqlite"))

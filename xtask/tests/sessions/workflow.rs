@@ -72,6 +72,7 @@ fn variables() -> BTreeMap<&'static str, &'static str> {
         ("SESSION", "sessions/this"),
         ("GITHUB_REF_NAME", "main"),
         ("GITHUB_SHA", "0123abc"),
+        ("GITHUB_STEP_SUMMARY", "step.md"),
     ])
 }
 
@@ -217,5 +218,8 @@ fn the_pull_request_job_fails_where_the_head_is_worse() {
 #[test]
 fn the_main_job_appends_to_the_history_and_looks_at_its_end() {
     // Two days of a session long past: results have stopped coming, and the job says so.
-    after_bench("follow", &measured(100.0), 0, "series");
+    let home = measured(100.0);
+    after_bench("follow", &home, 0, "the gate judged 0 of ");
+    let summary = fs::read_to_string(home.path("step.md")).expect("a summary");
+    assert!(summary.contains("too short to judge"), "{summary}");
 }

@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use history::{Aggregate, History, Labels, SeriesFilter, SeriesKey};
+use history::{Aggregate, History, Labels, PointFilter, SeriesFilter, SeriesKey};
 use record::SessionFolder;
 
 use crate::support::everything;
@@ -54,19 +54,19 @@ fn an_old_history_is_read() {
         .find(|info| info.key.metric == "throughput_samples_per_second")
         .unwrap();
     let points = history
-        .points(&throughput.key, None, Aggregate::Session)
+        .points(&throughput.key, &PointFilter::default(), Aggregate::Session)
         .unwrap();
     assert_eq!(points[0].threshold, Some(0.03));
     assert_eq!(
-        points[0].gpu.as_deref(),
-        Some("GPU-cbee9889-70ac-5cf6-cf8a-272cebd45b32")
+        points[0].attributes["gpu"],
+        "GPU-cbee9889-70ac-5cf6-cf8a-272cebd45b32"
     );
     let imported = SeriesKey::imported("startup / cold");
-    let points = history.points(&imported, None, Aggregate::Run).unwrap();
+    let points = history
+        .points(&imported, &PointFilter::default(), Aggregate::Run)
+        .unwrap();
     let values: Vec<f64> = points.iter().map(|point| point.value).collect();
     assert_eq!(values, [1.5, 1.25, 1.25, 1.5]);
-    let failures = history.failures(&SeriesFilter::default()).unwrap();
-    assert_eq!(failures[0].reason, "out-of-memory");
 }
 
 /// What was in the database alone is in files now, and nothing else is lost.
@@ -80,15 +80,27 @@ fn an_old_history_can_be_made_again() {
     assert_eq!((rebuilt.sessions, rebuilt.imports), (2, 1));
     let history = History::open(&path).unwrap();
     let new = everything(&history).unwrap();
-    assert_eq!(new.2, old.2);
     for (mut session, new) in old.0.into_iter().zip(new.0) {
         // More metrics are followed than then.
         session.points = new.points;
         assert_eq!(session, new);
     }
-    for series in old.1 {
-        let former = series.0.key.metric.starts_with("former_");
-        assert!(former || new.1.contains(&series), "{series:?}");
+    for (info, points) in old.1 {
+        if info.key.metric.starts_with("former_") {
+            continue;
+        }
+        let (_, new) = new.1.iter().find(|(new, _)| *new == info).unwrap();
+        for (mut old, new) in points.into_iter().zip(new) {
+            // Some attributes stand in the folders alone.
+            let known = old.attributes.iter();
+            assert!(
+                known
+                    .into_iter()
+                    .all(|(name, value)| new.attributes[name] == *value)
+            );
+            old.attributes = new.attributes.clone();
+            assert_eq!(old, *new);
+        }
     }
     assert_eq!(history.baseline("release").unwrap().session, RELEASED);
     let labels = |folder: &str| {
@@ -98,7 +110,66 @@ fn an_old_history_can_be_made_again() {
     let expect = Labels {
         branch: Some("main".into()),
         revision: Some("v1.4".into()),
+        ..Labels::default()
     };
     assert_eq!(labels("gpu"), expect);
     assert_eq!(labels("cpu"), Labels::default());
+}
+
+/// Of version 4, in which image and driver were parts of a series.
+#[test]
+fn series_of_version_4_go_on_through_upgrades() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("h.sqlite");
+    let old = rusqlite::Connection::open(&path).unwrap();
+    old.execute_batch(include_str!("../schema-4.sql")).unwrap();
+    drop(old);
+    let history = History::open(&path).unwrap();
+    history.check().unwrap();
+    let series = history.series(&SeriesFilter::default()).unwrap();
+    let told: Vec<_> = series
+        .iter()
+        .map(|info| (&*info.key.track, info.points))
+        .collect();
+    let expect = [
+        ("torch-2.11.0-cu130", 1),
+        ("torch-2.9.1-cu128", 1),
+        ("torch-cu", 3),
+        ("", 2),
+    ];
+    assert_eq!(told, expect);
+    let read = |key| {
+        history
+            .points(key, &PointFilter::default(), Aggregate::Session)
+            .unwrap()
+    };
+    let points = read(&series[2].key);
+    let of = |name: &str| -> Vec<_> {
+        points
+            .iter()
+            .map(|point| &*point.attributes[name])
+            .collect()
+    };
+    assert_eq!(of("driver"), ["570.86", "580.12", "580.12"]);
+    assert_eq!(
+        of("image"),
+        [
+            "torch-2.9.1-cu128",
+            "torch-2.9.1-cu128",
+            "torch-2.11.0-cu130"
+        ]
+    );
+    assert_eq!(points[0].attributes["gpu"], "GPU-1");
+    assert_eq!(points[2].attributes.get("gpu"), None);
+    assert_eq!(points[2].attributes["image_id"], "sha256:c");
+    assert_eq!(points[0].threshold, Some(0.02));
+    let values: Vec<f64> = points.iter().map(|point| point.value).collect();
+    assert_eq!(values, [100.0, 99.0, 98.0]);
+    let imported: Vec<f64> = read(&series[3].key)
+        .iter()
+        .map(|point| point.value)
+        .collect();
+    assert_eq!(imported, [1.5, 1.25]);
+    assert_eq!(history.baseline("release").unwrap().session, "a");
+    assert_eq!(history.session("d").unwrap().images.len(), 2);
 }

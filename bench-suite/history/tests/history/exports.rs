@@ -26,6 +26,7 @@ fn filled(home: &Path) -> History {
     let session = session("c", 2);
     let mut hostile = record(&session, 0, 50.5);
     hostile.image = HOSTILE.into();
+    hostile.suite = HOSTILE.into();
     hostile.scenario = "-1+1|cmd".into();
     let folder = folder(home, &session, &[hostile]);
     history
@@ -33,7 +34,7 @@ fn filled(home: &Path) -> History {
             &folder,
             &Labels {
                 revision: Some("@SUM(1)".into()),
-                branch: None,
+                ..Labels::default()
             },
         )
         .unwrap();
@@ -42,6 +43,7 @@ fn filled(home: &Path) -> History {
         unit: String::new(),
         direction: Direction::LowerIsBetter,
         kind: Kind::MemoryLike,
+        threshold: None,
     };
     let point = trend::Point {
         timestamp: 1e300,
@@ -54,7 +56,7 @@ fn filled(home: &Path) -> History {
 
 /// What every format must hold: one line a point.
 fn expected(history: &History) -> Vec<(SeriesInfo, history::Point)> {
-    let (_, series, _) = everything(history).unwrap();
+    let (_, series) = everything(history).unwrap();
     series
         .into_iter()
         .flat_map(|(info, points)| points.into_iter().map(move |point| (info.clone(), point)))
@@ -86,7 +88,11 @@ fn json_lines_hold_every_point() {
     let expect = expected(&history);
     assert_eq!(lines.len(), expect.len());
     assert!(lines.iter().any(|line| line["threshold"] == 0.05));
-    assert!(lines.iter().any(|line| line["gpu"] == "GPU-0"));
+    assert!(
+        lines
+            .iter()
+            .any(|line| line["attributes"]["gpu"] == "GPU-0")
+    );
     for (line, (info, point)) in lines.iter().zip(&expect) {
         for (name, part) in info.key.parts() {
             assert_eq!(line[name], part);
@@ -110,7 +116,10 @@ fn json_lines_hold_every_point() {
             line["threshold"],
             serde_json::to_value(point.threshold).unwrap()
         );
-        assert_eq!(line["gpu"], serde_json::to_value(&point.gpu).unwrap());
+        assert_eq!(
+            line["attributes"],
+            serde_json::to_value(&point.attributes).unwrap()
+        );
     }
     let times: Vec<_> = lines
         .iter()
@@ -153,7 +162,9 @@ fn csv_holds_every_point_and_no_formula() {
             point.block.map(|b| b.to_string()).unwrap_or_default()
         );
         assert_eq!(field("threshold").parse().ok(), point.threshold);
-        assert_eq!(field("gpu"), point.gpu.as_deref().unwrap_or_default());
+        for (name, value) in &point.attributes {
+            assert_eq!(field(name).strip_prefix('\'').unwrap_or(field(name)), value);
+        }
         for (name, text) in header.iter().zip(row) {
             let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']);
             assert!(

@@ -2,7 +2,9 @@
 
 use std::{fs, path::Path};
 
-use history::{Aggregate, History, HistoryError, ImportedSeries, Point, SeriesFilter, SeriesKey};
+use history::{
+    Aggregate, History, HistoryError, ImportedSeries, Point, PointFilter, SeriesFilter, SeriesKey,
+};
 use judge::{
     compare::{Direction, Kind},
     trend,
@@ -15,6 +17,7 @@ fn series(name: &str) -> ImportedSeries {
         unit: "ops/s".into(),
         direction: Direction::HigherIsBetter,
         kind: Kind::TimeLike,
+        threshold: None,
     }
 }
 
@@ -32,12 +35,14 @@ fn import_csv(
     csv: &Path,
     replace: bool,
 ) -> Result<history::Imported, HistoryError> {
-    history.import(&series(name), &history::read_csv(csv)?, replace)
+    history.import(&series(name), &history::read_csv(csv)?.points, replace)
 }
 
 fn read(history: &History, name: &str) -> Vec<trend::Point> {
     let key = SeriesKey::imported(name);
-    let points = history.points(&key, None, Aggregate::Session).unwrap();
+    let points = history
+        .points(&key, &PointFilter::default(), Aggregate::Session)
+        .unwrap();
     points.into_iter().map(trend::Point::from).collect()
 }
 
@@ -66,7 +71,9 @@ fn a_csv_comes_in_once_and_goes_out_as_it_came() {
         expect.lines().collect()
     );
     let key = SeriesKey::imported("rocks");
-    let points = history.points(&key, None, Aggregate::Run).unwrap();
+    let points = history
+        .points(&key, &PointFilter::default(), Aggregate::Run)
+        .unwrap();
     assert!(
         points
             .iter()
@@ -149,6 +156,32 @@ fn a_corrected_file_is_refused_until_it_is_to_replace() {
     history.check().unwrap();
     let again = import_csv(&history, "x", &csv, false).unwrap();
     assert_eq!((again.added, again.known), (0, 4));
+}
+
+#[test]
+fn an_import_can_be_taken_out_again() {
+    let home = tempfile::tempdir().unwrap();
+    let history = History::open(home.path().join("h.sqlite")).unwrap();
+    let points = [point(1.0, "a", 1.0), point(2.0, "b", 2.0)];
+    let with_threshold = ImportedSeries {
+        threshold: Some(0.02),
+        ..series("x")
+    };
+    for one in [&with_threshold, &series("y")] {
+        history.import(one, &points, false).unwrap();
+    }
+    let found = || history.series(&SeriesFilter::default()).unwrap();
+    assert_eq!(found()[0].threshold, Some(0.02));
+    assert_eq!(history.remove_import("y").unwrap(), 2);
+    assert!(!home.path().join("h.sqlite.sources/imports/y.csv").exists());
+    let error = history.remove_import("y").unwrap_err();
+    assert!(matches!(error, HistoryError::NoImport(_)), "{error}");
+    let before = found();
+    History::rebuild(history.path(), &[], false).unwrap();
+    assert_eq!((found(), before.len()), (before, 1));
+    // The threshold is what the newest import says.
+    history.import(&series("x"), &points, false).unwrap();
+    assert_eq!(found()[0].threshold, None);
 }
 
 proptest! {

@@ -20,6 +20,7 @@ fn filled(home: &Path) -> (PathBuf, Everything) {
     let labels = Labels {
         branch: Some("main".into()),
         revision: Some("v1".into()),
+        ..Labels::default()
     };
     history.add(&plain(home, "a", 0, 100.0), &labels).unwrap();
     let b = session("b", 1);
@@ -30,6 +31,7 @@ fn filled(home: &Path) -> (PathBuf, Everything) {
         unit: "s".into(),
         direction: Direction::LowerIsBetter,
         kind: Kind::TimeLike,
+        threshold: None,
     };
     let point = |timestamp, revision: &str| trend::Point {
         timestamp,
@@ -132,7 +134,7 @@ fn folders_alone_make_a_history() {
     let error = History::rebuild(&path, &[], false).unwrap_err();
     assert!(matches!(error, HistoryError::Missing { .. }), "{error}");
     History::rebuild(&path, &[home.path().to_owned()], false).unwrap();
-    let (mut sessions, ..) = everything(&History::open(&path).unwrap()).unwrap();
+    let (mut sessions, _) = everything(&History::open(&path).unwrap()).unwrap();
     // The labels are in the folders, the baselines are not.
     sessions[1].baselines = vec!["release".into()];
     assert_eq!(sessions, expect.0);

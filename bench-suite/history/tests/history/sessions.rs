@@ -4,7 +4,7 @@ use crate::support::{
     POINTS, add, at, everything, failed, folder, plain, record, session, throughput, values,
     with_threshold,
 };
-use history::{Aggregate, History, HistoryError, Labels, SeriesFilter, SessionFilter};
+use history::{Aggregate, History, HistoryError, Labels, PointFilter, SeriesFilter, SessionFilter};
 
 fn open(home: &std::path::Path) -> History {
     History::open(home.join("deep").join("history.sqlite")).unwrap()
@@ -61,7 +61,7 @@ fn a_torn_record_is_told_and_left_out() {
     text.truncate(text.len() - 10);
     std::fs::write(&path, text).unwrap();
     let added = add(&history, &folder);
-    assert!(added.torn);
+    assert_eq!(added.left_out.len(), 1);
     assert_eq!(added.runs, 2);
 }
 
@@ -79,19 +79,7 @@ fn failed_runs_are_kept_apart() {
     assert_eq!((added.runs, added.failed, added.points), (3, 1, 2 * POINTS));
     assert_eq!(values(&history, Aggregate::Run), [100.0, 102.0]);
     assert_eq!(values(&history, Aggregate::Session), [101.0]);
-    let failures = history.failures(&SeriesFilter::default()).unwrap();
-    let [failure] = &failures[..] else {
-        panic!("{failures:?}")
-    };
-    assert_eq!(
-        (&*failure.run, &*failure.reason, &*failure.stage),
-        ("r-0001", "out-of-memory", "warmup")
-    );
-    let elsewhere = SeriesFilter {
-        image: Some("other".into()),
-        ..SeriesFilter::default()
-    };
-    assert!(history.failures(&elsewhere).unwrap().is_empty());
+    assert_eq!(history.session("a").unwrap().failed, 1);
 }
 
 #[test]
@@ -106,7 +94,7 @@ fn points_come_by_session_and_by_time() {
     }
     assert_eq!(values(&history, Aggregate::Session), [100.0, 200.0, 300.0]);
     let points = history
-        .points(&throughput(), None, Aggregate::Session)
+        .points(&throughput(), &PointFilter::default(), Aggregate::Session)
         .unwrap();
     let point = &points[1];
     assert_eq!(
@@ -125,8 +113,6 @@ fn what_differs_in_the_key_is_another_series() {
     let home = tempfile::tempdir().unwrap();
     let history = open(home.path());
     add(&history, &plain(home.path(), "a", 0, 100.0));
-    let mut other_driver = session("b", 1);
-    other_driver.machine.driver_version = Some("590.1".into());
     let mut two_gpus = session("c", 2);
     two_gpus.machine.gpus.push(record::Gpu {
         index: 1,
@@ -136,7 +122,7 @@ fn what_differs_in_the_key_is_another_series() {
     });
     let mut cpu = session("d", 3);
     cpu.device = protocol::Device::Cpu;
-    for session in [&other_driver, &two_gpus, &cpu] {
+    for session in [&two_gpus, &cpu] {
         add(
             &history,
             &folder(home.path(), session, &[record(session, 0, 5.0)]),
@@ -146,21 +132,111 @@ fn what_differs_in_the_key_is_another_series() {
         metric: Some("throughput*".into()),
         ..SeriesFilter::default()
     };
-    let keys: Vec<_> = history
-        .series(&filter)
-        .unwrap()
-        .into_iter()
-        .map(|info| (info.key.device, info.key.driver))
-        .collect();
-    let expect = [
-        ("EPYC, 16 cores", "none"),
-        ("NVIDIA H200", "580.159"),
-        ("NVIDIA H200", "590.1"),
-        ("NVIDIA H200 #0", "580.159"),
-    ];
+    let series = history.series(&filter).unwrap();
+    let devices: Vec<_> = series.iter().map(|info| info.key.device.as_str()).collect();
+    assert_eq!(devices, ["EPYC, 16 cores", "NVIDIA H200", "NVIDIA H200 #0"]);
+}
+
+/// What was upgraded stands beside each point.
+#[test]
+fn an_upgrade_continues_the_series() {
+    let home = tempfile::tempdir().unwrap();
+    let history = open(home.path());
+    for (day, driver, image) in [(0, "570.86", "torch-2.8"), (1, "580.12", "torch-2.11")] {
+        let mut session = session(&format!("night-{day}"), day);
+        session.machine.driver_version = Some(driver.into());
+        session.machine.kernel = "6.1".into();
+        session.images = vec![record::ImageFacts {
+            name: image.into(),
+            libtorch_version: image["torch-".len()..].into(),
+            ..record::ImageFacts::default()
+        }];
+        let mut run = record(&session, 0, 100.0);
+        run.image = image.into();
+        add(&history, &folder(home.path(), &session, &[run]));
+    }
+    let read = |filter: &PointFilter| {
+        let points = history.points(&throughput(), filter, Aggregate::Session);
+        points.unwrap()
+    };
+    let points = read(&PointFilter::default());
+    let of = |name: &str| -> Vec<_> {
+        points
+            .iter()
+            .map(|point| &*point.attributes[name])
+            .collect()
+    };
+    assert_eq!(of("driver"), ["570.86", "580.12"]);
+    assert_eq!(of("image"), ["torch-2.8", "torch-2.11"]);
+    assert_eq!(of("libtorch"), ["2.8", "2.11"]);
     assert_eq!(
-        keys,
-        expect.map(|(device, driver)| (device.to_owned(), driver.to_owned()))
+        (of("kernel"), of("gpu")),
+        (vec!["6.1"; 2], vec!["GPU-0"; 2])
+    );
+    let under = |driver: &str| PointFilter {
+        driver: Some(driver.into()),
+        ..PointFilter::default()
+    };
+    assert_eq!(read(&under("580*")), points[1..]);
+    assert_eq!(read(&under("600*")), []);
+}
+
+#[test]
+fn images_of_one_session_are_followed_side_by_side() {
+    let home = tempfile::tempdir().unwrap();
+    let history = open(home.path());
+    let both = |name: &str, day| {
+        let session = session(name, day);
+        let mut other = record(&session, 1, 90.0);
+        other.image = "torch-2.8".into();
+        folder(home.path(), &session, &[record(&session, 0, 100.0), other])
+    };
+    let tracks = |pairs: &[(&str, &str)]| Labels {
+        tracks: pairs
+            .iter()
+            .map(|(image, track)| ((*image).into(), (*track).into()))
+            .collect(),
+        ..Labels::default()
+    };
+    let found = || {
+        let series = history.series(&SeriesFilter::default()).unwrap();
+        let mut tracks: Vec<String> = series.into_iter().map(|info| info.key.track).collect();
+        tracks.dedup();
+        tracks
+    };
+    let added = add(&history, &both("a", 0));
+    assert_eq!(added.side_by_side, ["torch-2.11", "torch-2.8"]);
+    assert_eq!(found(), ["torch-2.11", "torch-2.8"]);
+    history.remove("a").unwrap();
+
+    let main = tracks(&[("torch-2.11", "main")]);
+    let folder = both("b", 1);
+    assert!(history.add(&folder, &main).unwrap().side_by_side.is_empty());
+    assert_eq!(found(), ["main", "torch"]);
+    assert_eq!(folder.read_session().unwrap().labels, main);
+    assert!(add(&history, &folder).unchanged);
+    let error = history
+        .add(&folder, &tracks(&[("torch-2.8", "old")]))
+        .unwrap_err();
+    assert!(matches!(error, HistoryError::Conflict { .. }), "{error}");
+
+    let only = |track: &str| tracks(&[(History::ONLY_IMAGE, track)]);
+    for wrong in [
+        only("main"),
+        tracks(&[("gone", "main")]),
+        tracks(&[("torch-2.8", "one"), ("torch-2.11", "one")]),
+    ] {
+        let error = history.add(&both("c", 2), &wrong).unwrap_err();
+        assert!(matches!(error, HistoryError::Track { .. }), "{error}");
+    }
+    history
+        .add(&plain(home.path(), "d", 3, 100.0), &only("main"))
+        .unwrap();
+    assert_eq!(found(), ["main", "torch"]);
+    let rebuilt = History::rebuild(history.path(), &[], false).unwrap();
+    assert_eq!(
+        (rebuilt.sessions, found()),
+        (2, vec!["main".to_owned(), "torch".to_owned()])
     );
 }
 
@@ -170,7 +246,7 @@ fn sessions_are_found_by_branch_and_image() {
     let history = open(home.path());
     let label = |branch: &str| Labels {
         branch: Some(branch.into()),
-        revision: None,
+        ..Labels::default()
     };
     for (day, name, branch) in [(0, "a", "main"), (1, "b", "main"), (2, "c", "pr/12")] {
         history
@@ -191,7 +267,14 @@ fn sessions_are_found_by_branch_and_image() {
     assert_eq!(newest(of(Some("pr/*"), None)).as_deref(), Some("c"));
     assert_eq!(newest(of(None, Some("torch-2.11"))).as_deref(), Some("d"));
     assert_eq!(newest(of(None, Some("gone"))), None);
-    let on_main = history.points(&throughput(), Some("main"), Aggregate::Session);
+    let on_main = history.points(
+        &throughput(),
+        &PointFilter {
+            branch: Some("main".into()),
+            ..PointFilter::default()
+        },
+        Aggregate::Session,
+    );
     assert_eq!(on_main.unwrap().len(), 2);
 
     // A label may come later, and then stays.
@@ -282,7 +365,7 @@ fn a_removed_session_leaves_nothing() {
         &folder(home.path(), &session, &[record(&session, 0, 1.0)]),
     );
     let removed = history.remove("b").unwrap();
-    assert_eq!((removed.runs, removed.points), (3, 3 * POINTS as u64));
+    assert_eq!((removed.runs, removed.points), (3, 3 * POINTS));
     history.remove("c").unwrap();
     assert_eq!(everything(&history).unwrap(), before);
     history.check().unwrap();
@@ -298,7 +381,7 @@ fn an_unknown_series_is_named() {
     let home = tempfile::tempdir().unwrap();
     let history = open(home.path());
     let error = history
-        .points(&throughput(), None, Aggregate::Session)
+        .points(&throughput(), &PointFilter::default(), Aggregate::Session)
         .unwrap_err();
     assert!(error.to_string().contains("gpu-1 / NVIDIA H200"), "{error}");
 }
@@ -316,7 +399,7 @@ fn a_point_names_what_was_measured() {
     let add = |session: &record::Session, run: record::Record, revision: Option<&str>| {
         let labels = Labels {
             revision: revision.map(str::to_owned),
-            branch: None,
+            ..Labels::default()
         };
         let folder = folder(home.path(), session, &[run]);
         history.add(&folder, &labels).unwrap();
@@ -326,7 +409,9 @@ fn a_point_names_what_was_measured() {
     add(&unbuilt, record(&unbuilt, 0, 2.0), None);
     add(&nameless, local, None);
     add(&labelled, record(&labelled, 0, 4.0), Some("v2"));
-    let points = history.points(&throughput(), None, Aggregate::Run).unwrap();
+    let points = history
+        .points(&throughput(), &PointFilter::default(), Aggregate::Run)
+        .unwrap();
     let revisions: Vec<_> = points.iter().map(|point| point.revision.as_str()).collect();
     assert_eq!(revisions, ["commit-0", "sha256:abc", "c", "v2"]);
 }
@@ -372,10 +457,17 @@ fn a_suites_threshold_and_the_gpu_stand_beside_the_metrics() {
         add(&history, folder);
     }
     for aggregate in [Aggregate::Session, Aggregate::Run] {
-        let points = history.points(&throughput(), None, aggregate).unwrap();
+        let points = history
+            .points(&throughput(), &PointFilter::default(), aggregate)
+            .unwrap();
         let metadata: Vec<_> = points
             .iter()
-            .map(|point| (point.threshold, point.gpu.as_deref()))
+            .map(|point| {
+                (
+                    point.threshold,
+                    point.attributes.get("gpu").map(String::as_str),
+                )
+            })
             .collect();
         let expect = [
             (Some(0.05), Some("GPU-aa")),
@@ -389,7 +481,9 @@ fn a_suites_threshold_and_the_gpu_stand_beside_the_metrics() {
         metric: "peak_allocated_bytes".into(),
         ..throughput()
     };
-    let points = history.points(&peak, None, Aggregate::Session).unwrap();
+    let points = history
+        .points(&peak, &PointFilter::default(), Aggregate::Session)
+        .unwrap();
     assert_eq!(points[0].threshold, None);
 
     for folder in &folders {
@@ -397,7 +491,9 @@ fn a_suites_threshold_and_the_gpu_stand_beside_the_metrics() {
     }
     // What the folder says now is what counts.
     assert!(!add(&history, &with("a", 0, Some(0.01), "GPU-AA")).unchanged);
-    let points = history.points(&throughput(), None, Aggregate::Run).unwrap();
+    let points = history
+        .points(&throughput(), &PointFilter::default(), Aggregate::Run)
+        .unwrap();
     assert_eq!(points[0].threshold, Some(0.01));
     for name in ["a", "b", "c"] {
         history.remove(name).unwrap();

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use history::{Aggregate, History, Labels, Point, SeriesFilter, SeriesKey};
+use history::{Aggregate, History, Labels, Point, PointFilter, SeriesFilter, SeriesKey};
 use jiff::{SignedDuration, Timestamp};
 use protocol::{CudaFacts, Device, Memory, Model, Phase, Started, Steps, Task, Variant};
 use record::{
@@ -51,6 +51,7 @@ pub(crate) fn session(name: &str, day: i64) -> Session {
         claims: Vec::new(),
         deciding: None,
         policy: record::RunPolicy::default(),
+        asked: None,
         labels: record::Labels::default(),
         notes: Vec::new(),
     }
@@ -69,6 +70,7 @@ pub(crate) fn with_threshold(session: Session, threshold: f64) -> Session {
             variant: of_cell.variant,
             steps: Steps::new(1, 1),
             seed: 1,
+            expected: None,
             thresholds: BTreeMap::from([(throughput().metric, threshold)]),
         }],
         ..session
@@ -94,6 +96,7 @@ pub(crate) fn record(session: &Session, run: usize, throughput: f64) -> Record {
         attempt: 1,
         started_at: session.started_at + SignedDuration::from_secs(second),
         wall_seconds: 30.0,
+        method: record::Method::default(),
         isolation: Isolation::without("process", &[]),
         outcome: Outcome::Ok,
         workload: Some(Started {
@@ -193,18 +196,18 @@ pub(crate) fn throughput() -> SeriesKey {
     SeriesKey {
         machine: "gpu-1".into(),
         device: "NVIDIA H200".into(),
-        driver: "580.159".into(),
-        image: "torch-2.11".into(),
+        track: "torch".into(),
         suite: "smoke".into(),
         scenario: "resnet50".into(),
         variant: Variant::default().to_string(),
+        method: String::new(),
         metric: "throughput_samples_per_second".into(),
     }
 }
 
 pub(crate) fn values(history: &History, aggregate: Aggregate) -> Vec<f64> {
     history
-        .points(&throughput(), None, aggregate)
+        .points(&throughput(), &PointFilter::default(), aggregate)
         .unwrap()
         .into_iter()
         .map(|point| point.value)
@@ -215,7 +218,6 @@ pub(crate) fn values(history: &History, aggregate: Aggregate) -> Vec<f64> {
 pub(crate) type Everything = (
     Vec<history::SessionInfo>,
     Vec<(history::SeriesInfo, Vec<Point>)>,
-    Vec<history::FailedRun>,
 );
 
 pub(crate) fn everything(history: &History) -> Result<Everything, history::HistoryError> {
@@ -223,13 +225,12 @@ pub(crate) fn everything(history: &History) -> Result<Everything, history::Histo
         .series(&SeriesFilter::default())?
         .into_iter()
         .map(|info| {
-            let points = history.points(&info.key, None, Aggregate::Run)?;
+            let points = history.points(&info.key, &PointFilter::default(), Aggregate::Run)?;
             Ok((info, points))
         })
         .collect::<Result<_, history::HistoryError>>()?;
     Ok((
         history.sessions(&history::SessionFilter::default())?,
         series,
-        history.failures(&SeriesFilter::default())?,
     ))
 }

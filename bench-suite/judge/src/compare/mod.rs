@@ -97,14 +97,25 @@ pub(crate) fn decide(comparison: &mut Comparison, direction: Direction, alpha: f
         comparison.verdict = Verdict::Inconclusive;
         let detectable = comparison.minimum_detectable_change.map_or_else(
             || "unknown".to_owned(),
-            |change| format!("{:.2} %", 100.0 * change),
+            |change| match change {
+                change if change > 1.0 => "more than 100 %".to_owned(),
+                change => format!("{:.2} %", 100.0 * change),
+            },
         );
         comparison.reason = format!(
-            "minimum detectable change with {} blocks: {detectable}; noise threshold: {percent} %",
-            comparison.blocks_used
+            "minimum detectable change with {} {}: {detectable}; noise threshold: {percent} %",
+            comparison.blocks_used,
+            if comparison.blocks_used == 1 {
+                "block"
+            } else {
+                "blocks"
+            }
         );
     }
 }
+
+/// More blocks than this are more than anybody runs for one metric.
+pub const WORTHWHILE_BLOCKS: usize = 200;
 
 type Pairs = Vec<(f64, f64)>;
 

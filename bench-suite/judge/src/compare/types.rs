@@ -99,10 +99,10 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The verdict for a change in this direction.
+    /// The verdict for a change, whose sign alone counts.
     #[must_use]
-    pub fn of_change(log_ratio: f64, direction: Direction) -> Self {
-        match (direction, log_ratio > 0.0) {
+    pub fn of_change(change: f64, direction: Direction) -> Self {
+        match (direction, change > 0.0) {
             (Direction::HigherIsBetter, true) | (Direction::LowerIsBetter, false) => Self::Improved,
             (Direction::HigherIsBetter, false) | (Direction::LowerIsBetter, true) => {
                 Self::Regressed

@@ -15,11 +15,11 @@ const PRICE: f64 = 1.5;
 /// the best place nearby.
 const MOST_PLACES: usize = 4000;
 
-/// First points of the levels after the first, ascending, each level of at least
+/// First points of the levels after the first in `from..to`, ascending, each level of at least
 /// [`MIN_SEGMENT`] points.
-pub(super) fn candidates(series: &Series) -> Vec<usize> {
-    let n = series.len();
-    let scores = normal_scores(&series.y);
+pub(super) fn candidates(series: &Series, from: usize, to: usize) -> Vec<usize> {
+    let n = to - from;
+    let scores = normal_scores(&series.y[from..to]);
     let mut sums = vec![0.0; n + 1];
     for (i, score) in scores.iter().enumerate() {
         sums[i + 1] = sums[i] + score;
@@ -29,13 +29,13 @@ pub(super) fn candidates(series: &Series) -> Vec<usize> {
     let mut edges = vec![0];
     edges.extend(
         (MIN_SEGMENT..=n.saturating_sub(MIN_SEGMENT))
-            .filter(|&i| series.may_start[i])
+            .filter(|&i| series.may_start[from + i])
             .step_by(stride),
     );
     edges.push(n);
     // best[e]: lowest cost of the points before edges[e], less the sum of all squares.
     let mut best = vec![f64::INFINITY; edges.len()];
-    let mut from = vec![0; edges.len()];
+    let mut previous = vec![0; edges.len()];
     best[0] = 0.0;
     for e in 1..edges.len() {
         let end = edges[e];
@@ -48,15 +48,15 @@ pub(super) fn candidates(series: &Series) -> Vec<usize> {
             let cost = best[s] + price - sum * sum / points as f64;
             if cost < best[e] {
                 best[e] = cost;
-                from[e] = s;
+                previous[e] = s;
             }
         }
     }
     let mut starts = Vec::new();
     let mut e = edges.len() - 1;
-    while from[e] > 0 {
-        e = from[e];
-        starts.push(edges[e]);
+    while previous[e] > 0 {
+        e = previous[e];
+        starts.push(from + edges[e]);
     }
     starts.reverse();
     starts

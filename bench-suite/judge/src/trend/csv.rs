@@ -1,7 +1,11 @@
 //! Series as CSV: the header `timestamp,revision,value`, one result a line.
 //!
 //! Windows line ends, a byte order mark and quoted fields are fine; columns may come in
-//! any order, and further ones are left alone.
+//! any order, and further ones are left alone. A timestamp is a number of seconds since 1970-01-01
+//! UTC, or of milli-, micro- or nanoseconds where all of them are as large as those are today; or
+//! it is a date, or a date and time, of ISO 8601, in UTC where it names no other offset.
+
+use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 
 use super::Point;
 
@@ -39,11 +43,21 @@ pub enum CsvError {
     Syntax(String),
 }
 
+/// What was read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parsed {
+    /// The points, in the order of the lines, their timestamps in seconds.
+    pub points: Vec<Point>,
+    /// What the numbers of the timestamps were taken for where they are no seconds, such as
+    /// `milliseconds`.
+    pub unit: Option<&'static str>,
+}
+
 /// Reads a series; the header alone gives an empty one.
 ///
 /// # Errors
 /// [`CsvError`], with the line.
-pub fn parse(text: &str) -> Result<Vec<Point>, CsvError> {
+pub fn parse(text: &str) -> Result<Parsed, CsvError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.trim().is_empty() {
         return Err(CsvError::Empty);
@@ -63,27 +77,66 @@ pub fn parse(text: &str) -> Result<Vec<Point>, CsvError> {
     };
     let [timestamp, revision, value] =
         [column("timestamp")?, column("revision")?, column("value")?];
-    let mut points = Vec::new();
+    let mut points: Vec<Point> = Vec::new();
+    // Places of the timestamps that are numbers.
+    let mut numbers = Vec::new();
     for record in reader.records() {
         let record = record.map_err(syntax)?;
         let line = record.position().map_or(0, ::csv::Position::line);
+        let time = &record[timestamp];
+        let timestamp = if let Some(seconds) = moment(time) {
+            seconds
+        } else {
+            numbers.push(points.len());
+            let hint =
+                "timestamps are seconds since 1970-01-01 UTC, or such as 2026-11-21T10:00:00Z";
+            number(time, line, "timestamp", hint)?
+        };
+        let hint = "leave the line out if there was no result";
         points.push(Point {
-            timestamp: number(
-                &record[timestamp],
-                line,
-                "timestamp",
-                "timestamps are seconds since 1970-01-01 UTC",
-            )?,
+            timestamp,
             revision: record[revision].to_owned(),
-            value: number(
-                &record[value],
-                line,
-                "value",
-                "leave the line out if there was no result",
-            )?,
+            value: number(&record[value], line, "value", hint)?,
         });
     }
-    Ok(points)
+    let smallest = numbers.iter().map(|&place| points[place].timestamp);
+    let unit = unit(smallest.fold(f64::INFINITY, f64::min));
+    for place in numbers.into_iter().filter(|_| unit.is_some()) {
+        points[place].timestamp /= unit.map_or(1.0, |(_, of_a_second)| of_a_second);
+    }
+    Ok(Parsed {
+        points,
+        unit: unit.map(|(name, _)| name),
+    })
+}
+
+/// What numbers of this size and above count, and how many of it are a second. As seconds, the
+/// first would be in the year 5138; as milliseconds it is in 1973.
+fn unit(smallest: f64) -> Option<(&'static str, f64)> {
+    match smallest {
+        1e11..1e14 => Some(("milliseconds", 1e3)),
+        1e14..1e17 => Some(("microseconds", 1e6)),
+        1e17..1e20 => Some(("nanoseconds", 1e9)),
+        _ => None,
+    }
+}
+
+/// The seconds of a time in ISO 8601.
+fn moment(field: &str) -> Option<f64> {
+    let in_utc = || {
+        let time = field
+            .parse::<DateTime>()
+            .ok()?
+            .to_zoned(TimeZone::UTC)
+            .ok()?;
+        Some(time.timestamp())
+    };
+    // A bare number may read as a compact date; in a column of numbers it is none.
+    let is_iso = field.get(1..).is_some_and(|rest| rest.contains('-')) && !field.contains('e');
+    let time = field.parse::<Timestamp>().ok().or_else(in_utc);
+    let time = time.filter(|_| is_iso)?;
+    // The whole and the rest apart: nanoseconds since 1970 have more digits than a float.
+    Some(time.as_second() as f64 + f64::from(time.subsec_nanosecond()) / 1e9)
 }
 
 fn number(
@@ -119,7 +172,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expect: &[(f64, &str, f64)]) {
-        let points = parse(text).unwrap();
+        let points = parse(text).unwrap().points;
         let got: Vec<_> = points
             .iter()
             .map(|p| (p.timestamp, p.revision.as_str(), p.value))
@@ -188,9 +241,44 @@ mod tests {
             );
         }
         check_error(
-            &format!("{header}2023-01-01,b,1\n"),
-            "line 3: the timestamp is \"2023-01-01\", expected a finite number; \
-             timestamps are seconds since 1970-01-01 UTC",
+            &format!("{header}yesterday,b,1\n"),
+            "line 3: the timestamp is \"yesterday\", expected a finite number; \
+             timestamps are seconds since 1970-01-01 UTC, or such as 2026-11-21T10:00:00Z",
+        );
+    }
+
+    #[test]
+    fn times_are_read_in_the_forms_that_tools_write() {
+        let read = |time: &str| {
+            let parsed = parse(&format!("timestamp,revision,value\n{time},a,1\n")).unwrap();
+            (parsed.points[0].timestamp, parsed.unit)
+        };
+        for (time, expect) in [
+            ("1763719200", (1_763_719_200.0, None)),
+            ("1763719200.5", (1_763_719_200.5, None)),
+            ("2025-11-21T10:00:00Z", (1_763_719_200.0, None)),
+            ("2025-11-21T11:00:00+01:00", (1_763_719_200.0, None)),
+            ("2025-11-21 10:00:00", (1_763_719_200.0, None)),
+            ("2025-11-21T10:00:00.250Z", (1_763_719_200.25, None)),
+            ("2025-11-21", (1_763_683_200.0, None)),
+            ("1763719200000", (1_763_719_200.0, Some("milliseconds"))),
+            ("1763719200000000", (1_763_719_200.0, Some("microseconds"))),
+            (
+                "1763719200000000000",
+                (1_763_719_200.0, Some("nanoseconds")),
+            ),
+            ("20251121", (20_251_121.0, None)),
+            ("-5", (-5.0, None)),
+            ("1e-3", (0.001, None)),
+            ("1e150", (1e150, None)),
+        ] {
+            assert_eq!(read(time), expect, "{time}");
+        }
+        // Where one of them may be seconds, all are.
+        let mixed = parse("timestamp,revision,value\n5,a,1\n1763719200000,b,1\n").unwrap();
+        assert_eq!(
+            (mixed.points[1].timestamp, mixed.unit),
+            (1_763_719_200_000.0, None)
         );
     }
 }

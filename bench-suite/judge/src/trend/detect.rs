@@ -4,7 +4,10 @@ use rayon::prelude::*;
 
 use super::history::{self, Change};
 use super::series::Series;
-use super::{ChangePoint, Point, Trend, TrendError, TrendOptions, newest};
+use super::{
+    ChangePoint, PLACE_CRITICAL, Point, TOO_SHORT, Trend, TrendError, TrendOptions, drift, newest,
+    noise, robust,
+};
 use crate::dist::t_critical;
 
 /// Miss probability of the interval of a change.
@@ -20,22 +23,85 @@ const INTERVAL_ALPHA: f64 = 0.05;
 /// range.
 pub fn change_points(points: &[Point], options: &TrendOptions) -> Result<Trend, TrendError> {
     check(points, options)?;
-    let series = Series::of(points);
+    if points.len() < TOO_SHORT {
+        return Ok(Trend {
+            too_short: true,
+            ..Trend::default()
+        });
+    }
+    let mut series = Series::of(points);
     let mut changes = history::changes(&series, options.alpha_history);
-    let last_level = changes.last().map_or(0, |change| change.start);
-    changes.extend(newest::change(&series, last_level, options));
-    let starts: Vec<usize> = changes.iter().map(|change| change.start).collect();
+    let starts_of = |changes: &[Change]| changes.iter().map(|change| change.start).collect();
+    let mut starts: Vec<usize> = starts_of(&changes);
+    while let Some(newest) = newest::change(&series, &starts, options) {
+        starts.push(newest.start);
+        changes.push(newest);
+    }
+    let drifts = drift::drifts(&series, &mut changes, options.alpha_history);
+    let starts: Vec<usize> = starts_of(&changes);
+    // Noise is what neither levels nor drift explain.
+    for found in &drifts {
+        found.flatten(&mut series.y);
+    }
+    let noisier = noise::noisier(&series, &starts, options.alpha_history);
+    let rho = series.rho(0, series.len(), &starts);
     let change_points = changes
         .iter()
         .enumerate()
         .map(|(place, change)| {
             let (from, to) = series.around(&starts, place);
             let levels = (&points[from..change.start], &points[change.start..to]);
-            report(change, &series, &points[change.start], levels)
+            let range = range(change, &series, (from, to), rho);
+            report(change, &series, &points[change.start], levels, range)
         })
         .filter(|found| large_enough(found, options.min_change))
         .collect();
-    Ok(Trend { change_points })
+    let drifts = drifts.into_iter().map(|found| found.in_units(series.log));
+    Ok(Trend {
+        change_points,
+        drifts: drifts.collect(),
+        noisier,
+        too_short: false,
+    })
+}
+
+/// Where the level may have begun: the places whose misfit is at most [`PLACE_CRITICAL`] noise
+/// variances above that of the best one; more where the noise is autocorrelated.
+fn range(change: &Change, series: &Series, (from, to): (usize, usize), rho: f64) -> [usize; 2] {
+    let y = &series.y;
+    let halves = [&y[from..change.start], &y[change.start..to]];
+    let residuals: Vec<f64> = halves
+        .iter()
+        .flat_map(|half| robust::residuals(half))
+        .collect();
+    let scale = robust::scale(&residuals, y[from]);
+    let bound = PLACE_CRITICAL * scale * scale * (1.0 + rho) / (1.0 - rho);
+    let far = robust::CLIP * scale;
+    let far = far.max(change.step().abs());
+    let misfit = |y: f64, level: f64| (y - level).clamp(-far, far).powi(2);
+    let price = |i: usize| misfit(y[i], change.before) - misfit(y[i], change.after);
+    let mut ends = [change.start; 2];
+    let mut total = 0.0;
+    for place in (from + 1..change.start).rev() {
+        total -= price(place);
+        if total > 2.0 * bound {
+            break;
+        }
+        if series.may_start[place] && total <= bound {
+            ends[0] = place;
+        }
+    }
+    total = 0.0;
+    for place in change.start + 1..to {
+        total += price(place - 1);
+        if total > 2.0 * bound {
+            break;
+        }
+        if series.may_start[place] && total <= bound {
+            ends[1] = place;
+        }
+    }
+    ends
 }
 
 /// [`change_points`] of many series, on all cores; results in the order of the series.
@@ -107,6 +173,7 @@ fn report(
     series: &Series,
     point: &Point,
     levels: (&[Point], &[Point]),
+    range: [usize; 2],
 ) -> ChangePoint {
     let critical = t_critical(change.df, INTERVAL_ALPHA);
     let plain = |level, found: f64| {
@@ -123,7 +190,7 @@ fn report(
         (change.before_se / before).hypot(change.after_se / after)
     };
     let ratio = after / before;
-    let usable = ratio.is_finite() && ratio > 0.0;
+    let usable = ratio.is_finite() && before > 0.0 && after > 0.0;
     let half = critical * log_se;
     let ends = [ratio * (-half).exp(), ratio * half.exp()];
     ChangePoint {
@@ -132,6 +199,7 @@ fn report(
         revision: point.revision.clone(),
         before,
         after,
+        range,
         ratio: usable.then_some(ratio),
         interval: (usable && ends[1].is_finite()).then_some(ends),
         p: change.p,

@@ -8,6 +8,8 @@ use crate::dist::{normal_two_sided, t_two_sided};
 
 /// The newest level may shrink to the majority of [`MIN_SEGMENT`] that made its median.
 const NEWEST_MAJORITY: usize = MIN_SEGMENT / 2 + 1;
+/// A level this much noisier than it and its neighbour together, for many points, is a noisy one.
+const LOUDER: f64 = 1.1;
 /// p of the ranks is multiplied by this, for some choice there was.
 const PRICE_OF_RANKS: f64 = 10.0;
 /// A jump is the difference of the medians of so many points on either side.
@@ -47,7 +49,25 @@ pub(super) fn changes(series: &Series, alpha: f64) -> Vec<Change> {
     if n < 2 * MIN_SEGMENT || series.places == 0 {
         return Vec::new();
     }
-    let mut starts = candidates(series);
+    let mut found = standing(series, candidates(series, 0, n), alpha);
+    // A level far out flattens the scores of its neighbours: what stands is cut once more.
+    loop {
+        let starts: Vec<usize> = found.iter().map(|change| change.start).collect();
+        let levels = levels_of(0, n, &starts).filter(|_| !starts.is_empty());
+        let inner = levels.flat_map(|level| candidates(series, level.start, level.end));
+        let mut more: Vec<usize> = inner.chain(starts.iter().copied()).collect();
+        more.sort_unstable();
+        let refined = standing(series, more, alpha);
+        if refined.len() <= found.len() {
+            return found;
+        }
+        found = refined;
+    }
+}
+
+/// Those of the places that pass the tests together.
+fn standing(series: &Series, mut starts: Vec<usize>, alpha: f64) -> Vec<Change> {
+    let n = series.len();
     let mut tested = Vec::new();
     while !starts.is_empty() {
         let rho = series.rho(0, n, &starts);
@@ -156,13 +176,23 @@ fn test(series: &Series, (lo, hi): (usize, usize), mid: usize, rho: f64) -> Chan
     let se = |level: &Level| {
         level.sd.max(pooled) * (robust::inflation(level.n, rho) / level.n as f64).sqrt()
     };
+    let errors = [&before, &after].map(|level| (se(level), level.n as f64));
+    let mut df = (points * (1.0 - rho) / (1.0 + rho) - 2.0).max(2.0);
+    // The noise of such a level is known from its own few points alone (Welch 1947).
+    let is_louder =
+        |level: &Level| level.sd > LOUDER * (1.0 + 1.0 / (level.n as f64).sqrt()) * pooled;
+    if is_louder(&before) || is_louder(&after) {
+        let sum: f64 = errors.iter().map(|(se, _)| se * se).sum();
+        let parts: f64 = errors.iter().map(|(se, n)| se.powi(4) / (n - 1.0)).sum();
+        df = df.min(sum * sum / parts);
+    }
     let mut change = Change {
         start: mid,
         before: before.centre,
         after: after.centre,
-        before_se: se(&before),
-        after_se: se(&after),
-        df: (points * (1.0 - rho) / (1.0 + rho) - 2.0).max(2.0),
+        before_se: errors[0].0,
+        after_se: errors[1].0,
+        df,
         p: 1.0,
     };
     if change.step() != 0.0 {

@@ -1,21 +1,25 @@
 //! Change points in a series over time.
 //!
-//! [`change_points`] reads a whole series and its newest end, and [`news`] says what of it
-//! the last run brought to light; [`csv::parse`] reads the form in which series are
+//! [`change_points`] reads a whole series and its newest end: steps, drift, and noise that grew;
+//! [`news`] says what of it the last run brought to light; [`csv::parse`] reads the form in which series are
 //! exchanged; [`staleness`] notices results that stopped coming.
 
 mod candidates;
 pub mod csv;
 mod detect;
+mod drift;
 mod history;
 mod newest;
 mod news;
+mod noise;
 mod robust;
 mod series;
 mod stale;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::compare::{Direction, Verdict};
 
 pub use detect::{change_points, change_points_of_many};
 pub use news::{news, news_of_many};
@@ -24,6 +28,11 @@ pub use stale::{Staleness, staleness};
 /// Fewest points of a level inside a series: fewer may be spikes. The newest points may
 /// be fewer.
 const MIN_SEGMENT: usize = 5;
+/// Where a change began: the square of noise by which the misfit of places may exceed the best one's
+/// (Hansen 2000, 95 %).
+const PLACE_CRITICAL: f64 = 7.35;
+/// A series with fewer points says nothing.
+pub const TOO_SHORT: usize = 10;
 
 /// One result of a series.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -70,8 +79,10 @@ pub struct ChangePoint {
     pub before: f64,
     /// Level after: a robust mean of the points up to the next change.
     pub after: f64,
-    /// after ÷ before; `None` (null) where that means nothing, with a level of 0 or
-    /// levels of different sign.
+    /// First and last place where the new level may have begun, at 95 %: the last good point is the
+    /// one before the first of them, and the last of them is bad.
+    pub range: [usize; 2],
+    /// after ÷ before; `None` (null) unless both are above 0: else it means nothing.
     pub ratio: Option<f64>,
     /// 95 % interval of the ratio; `None` where the ratio is.
     pub interval: Option<[f64; 2]>,
@@ -79,11 +90,54 @@ pub struct ChangePoint {
     pub p: f64,
 }
 
-/// The change points of one series, oldest first.
+impl ChangePoint {
+    /// The change as improvement, regression, or neither where the levels are the same.
+    #[must_use]
+    pub fn verdict(&self, direction: Direction) -> Verdict {
+        Verdict::of_change(self.after - self.before, direction)
+    }
+}
+
+/// A level that moved slowly, so that no single point is to blame.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Drift {
+    /// First point, from 0 in the series as given.
+    pub from: usize,
+    /// The point after the last.
+    pub to: usize,
+    /// Where it began.
+    pub before: f64,
+    /// Where it ended.
+    pub after: f64,
+    /// p of the slope.
+    pub p: f64,
+}
+
+/// Noise that grew.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Noisier {
+    /// First point of the larger noise.
+    pub index: usize,
+    /// Noise after ÷ before.
+    pub ratio: f64,
+    /// p, corrected for the number of places that were looked at.
+    pub p: f64,
+}
+
+/// What was found in one series.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Trend {
-    /// The change points.
+    /// The change points, oldest first.
     pub change_points: Vec<ChangePoint>,
+    /// Slow changes, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drifts: Vec<Drift>,
+    /// Noise that has grown, and is larger still.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noisier: Option<Noisier>,
+    /// Whether it has fewer points than [`TOO_SHORT`]: nothing was looked for.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub too_short: bool,
 }
 
 /// How strict to be. [`Default`] is what the bars in the README were measured with.

@@ -35,8 +35,9 @@ const MOST_SCORE: f64 = 4.0;
 /// 4 points, with 4 skewed noise alarms more often.
 const MOST_DISTANCE: f64 = 3.0;
 
-/// The most significant change among the newest points, after the level from `from` on.
-pub(super) fn change(series: &Series, from: usize, options: &TrendOptions) -> Option<Change> {
+/// The most significant change among the newest points, after the levels that start at `starts`.
+pub(super) fn change(series: &Series, starts: &[usize], options: &TrendOptions) -> Option<Change> {
+    let from = starts.last().copied().unwrap_or(0);
     (1..=LONGEST)
         .filter_map(|fresh| test(series, from, fresh, options.alpha_newest))
         .min_by(|a, b| a.p.total_cmp(&b.p))

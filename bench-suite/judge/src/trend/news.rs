@@ -2,12 +2,16 @@
 
 use rayon::prelude::*;
 
-use super::{MIN_SEGMENT, Point, Trend, TrendError, TrendOptions, change_points};
+use super::{ChangePoint, Point, Trend, TrendError, TrendOptions, change_points};
 
-/// The place in `found.change_points` of the change that the newest point brought to light:
-/// the last one, unless the same series without its newest point has it as well.
+/// Nights after which a change that is told again is told as another.
+const REMEMBERED: usize = 60;
+
+/// The place in `found.change_points` of the change that the newest point brought to light: the last
+/// one, unless the series as it was before, on any night since the change, has it as well.
 ///
-/// A change is news once, whether its own first run showed it or only the third after it did.
+/// A change is news once, whether its own first run showed it or only the third after it did, and
+/// whether or not it was in doubt for a night in between.
 ///
 /// # Errors
 /// [`TrendError`] as [`change_points`].
@@ -16,16 +20,27 @@ pub fn news(
     found: &Trend,
     options: &TrendOptions,
 ) -> Result<Option<usize>, TrendError> {
-    let (Some(last), Some((_, earlier))) = (found.change_points.last(), points.split_last()) else {
+    let Some(last) = found.change_points.last() else {
         return Ok(None);
     };
-    let known = change_points(earlier, options)?;
-    let same = known.change_points.iter().any(|change| {
-        // A further point may move the place a little, not turn the change around.
-        change.index.abs_diff(last.index) <= MIN_SEGMENT
-            && (change.after > change.before) == (last.after > last.before)
-    });
-    Ok((!same).then_some(found.change_points.len() - 1))
+    let first = last.range[0].max(points.len().saturating_sub(REMEMBERED));
+    for night in (first + 1..points.len()).rev() {
+        let known = change_points(&points[..night], options)?;
+        if known
+            .change_points
+            .iter()
+            .any(|change| is_same(change, last))
+        {
+            return Ok(None);
+        }
+    }
+    Ok(Some(found.change_points.len() - 1))
+}
+
+/// Whether they may be one: in the same direction, in ranges that touch.
+fn is_same(one: &ChangePoint, other: &ChangePoint) -> bool {
+    let touch = one.range[0] <= other.range[1] + 1 && other.range[0] <= one.range[1] + 1;
+    touch && (one.after > one.before) == (other.after > other.before)
 }
 
 /// [`news`] of many series, each with what was found in it, on all cores; in their order.

@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use super::Point;
-use super::robust;
+use super::{MIN_SEGMENT, Point, noise, robust};
 
 /// Values on the scale they are judged on, and what the revisions say.
 pub(super) struct Series {
@@ -49,6 +48,27 @@ impl Series {
         }
     }
 
+    /// Values that no revision explains.
+    pub(super) fn searched_everywhere(y: Vec<f64>) -> Self {
+        let n = y.len();
+        Self {
+            y,
+            log: false,
+            may_start: (0..n).map(|i| i > 0).collect(),
+            places: n.saturating_sub(1),
+            run: vec![0; n],
+            repeats: false,
+        }
+    }
+
+    /// Distances from the median of each level.
+    pub(super) fn residuals(&self, starts: &[usize]) -> Vec<f64> {
+        let levels = levels_of(0, self.len(), starts);
+        levels
+            .flat_map(|level| robust::residuals(&self.y[level]))
+            .collect()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.y.len()
     }
@@ -76,12 +96,22 @@ impl Series {
             levels += 1;
         }
         let scale = robust::scale(&residuals, values.first().copied().unwrap_or(0.0));
+        // A single glitch is no waves.
+        let glitches = noise::glitches(&residuals, scale, MIN_SEGMENT - 1);
+        for (residual, _) in residuals
+            .iter_mut()
+            .zip(&glitches)
+            .filter(|(_, glitch)| **glitch)
+        {
+            *residual = 0.0;
+        }
         let raw = robust::rho_from_residuals(&residuals, scale);
         // Fitting a level to m points takes about (1 + 3 rho) / m off (Marriott and
         // Pope 1954).
         let freed = raw + (1.0 + 3.0 * raw.max(0.0)) * levels as f64 / n;
         let differences = robust::rho_from_differences(values, |i, j| {
             level_of[i] == level_of[j]
+                && !(glitches[i] || glitches[j])
                 && (!self.repeats || self.run[from + i] == self.run[from + j])
         });
         let rho = differences.map_or(freed, |other| freed.max(f64::midpoint(freed, other)));

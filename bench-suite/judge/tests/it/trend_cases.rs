@@ -1,5 +1,6 @@
 //! Series that a history really holds, and ones that it should not.
 
+use judge::compare::{Direction, Verdict};
 use judge::trend::{Point, Trend, TrendError, TrendOptions, change_points, csv, news};
 use proptest::prelude::*;
 
@@ -68,6 +69,53 @@ fn steps_are_placed() {
 }
 
 #[test]
+fn a_ramp_is_a_drift_and_louder_noise_is_noisier() {
+    let ramp = noisy(18, 100).into_iter().enumerate();
+    let ramp: Vec<f64> = ramp
+        .map(|(i, value)| value * (1.0 + 0.0005 * i as f64))
+        .collect();
+    let found = trend(&series(&ramp));
+    assert!(found.change_points.is_empty(), "{found:?}");
+    let [drift] = &found.drifts[..] else {
+        panic!("{found:?}")
+    };
+    assert_eq!((drift.from, drift.to), (0, 100));
+    assert!(
+        (drift.after / drift.before - 1.05).abs() < 0.01,
+        "{drift:?}"
+    );
+
+    let mut loud = noisy(19, 100);
+    for value in &mut loud[70..] {
+        *value = 100.0 * (*value / 100.0).powi(5);
+    }
+    let found = trend(&series(&loud));
+    assert!(found.change_points.is_empty(), "{found:?}");
+    let noisier = found.noisier.expect("noise that grew");
+    assert!(
+        noisier.index.abs_diff(70) <= 10 && noisier.ratio > 2.0,
+        "{noisier:?}"
+    );
+    assert_eq!(trend(&series(&noisy(20, 100))), Trend::default());
+}
+
+#[test]
+fn a_place_comes_with_the_range_it_may_be_in() {
+    let sharp = &trend(&series(&scaled(noisy(21, 100), 60, 100, 0.9))).change_points[0];
+    assert_eq!(sharp.range, [60, 60]);
+    let covered = (0..300).filter(|&i| {
+        let values = stationary(&mut rng(206, i), 100, 0.02, Shape::Gauss);
+        let found = trend(&series(&scaled(values, 50, 100, 0.97)));
+        let ranges = found.change_points.iter().map(|change| change.range);
+        ranges
+            .into_iter()
+            .all(|[low, high]| (low..=high).contains(&50))
+    });
+    let covered = covered.count();
+    assert!(covered >= 276, "{covered} of 300");
+}
+
+#[test]
 fn steps_of_exact_values_are_placed() {
     let step = |n: usize, at: usize| -> Vec<f64> {
         (0..n)
@@ -119,10 +167,12 @@ fn values_of_either_sign_are_judged_on_their_own_scale() {
     );
     assert!(change.before < -4.0 && change.after > 4.0);
 
+    // −25 to −15 is no ratio, and better where higher is.
     let negative: Vec<f64> = values.iter().map(|v| v - 20.0).collect();
     let change = &trend(&series(&negative)).change_points[0];
-    let [lo, hi] = change.interval.unwrap();
-    assert!(lo < 0.6 && 0.6 < hi, "-25 to -15 is 0.6: {change:?}");
+    assert_eq!((change.ratio, change.interval), (None, None));
+    let verdicts = [Direction::HigherIsBetter, Direction::LowerIsBetter].map(|d| change.verdict(d));
+    assert_eq!(verdicts, [Verdict::Improved, Verdict::Regressed]);
 }
 
 #[test]
@@ -237,6 +287,7 @@ fn output_has_the_fields_that_were_promised() {
             "index",
             "interval",
             "p",
+            "range",
             "ratio",
             "revision",
             "timestamp"
@@ -248,7 +299,7 @@ fn output_has_the_fields_that_were_promised() {
     assert_eq!(change["interval"].as_array().unwrap().len(), 2);
     assert_eq!(serde_json::from_value::<Trend>(json).unwrap(), found);
     let empty = serde_json::to_string(&trend(&[])).unwrap();
-    assert_eq!(empty, r#"{"change_points":[]}"#);
+    assert_eq!(empty, r#"{"change_points":[],"too_short":true}"#);
 }
 
 /// As runs come in one by one, a change is news once: with its first run where it is plain, a few
@@ -373,10 +424,10 @@ proptest! {
 
     #[test]
     fn any_text_is_a_series_or_an_error(text in ".{0,200}") {
-        if let Ok(points) = csv::parse(&text) {
+        if let Ok(csv::Parsed { points, .. }) = csv::parse(&text) {
             prop_assert!(points.iter().all(|point| point.value.is_finite()));
         }
-        if let Ok(points) = csv::parse(&format!("timestamp,revision,value\n{text}")) {
+        if let Ok(csv::Parsed { points, .. }) = csv::parse(&format!("timestamp,revision,value\n{text}")) {
             prop_assert!(trend(&points).change_points.len() <= points.len());
         }
     }

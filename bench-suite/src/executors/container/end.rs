@@ -20,42 +20,49 @@ impl Container {
         execution: &mut Execution,
     ) -> End {
         if exit.timed_out {
-            return End::TimeLimit(order.limits.time);
+            return End::time_limit(order.limits.time);
         }
         let limit = match order.limits.memory_bytes {
             Some(bytes) => format!("the container's memory limit of {bytes} bytes"),
-            None => "the host's memory".to_owned(),
+            None => "the default memory limit, 90 % of the machine's".to_owned(),
         };
+        if let Some(event) = &exit.ended_by {
+            let note = format!("somebody asked the engine to end the container (event `{event}`)");
+            execution.notes.push(note);
+        }
         match exit.oom {
             Oom::Container => {
                 let message = format!("ended for want of memory: {limit}; raise `limits.memory`");
-                return End::OutOfMemory { message };
+                return End::ended(Reason::HostOutOfMemory, message);
             }
-            Oom::Unknown => {
+            // Left open where the suite sets no limit: the default one is seldom met.
+            Oom::Unknown if order.limits.memory_bytes.is_some() => {
                 let message = format!(
-                    "ended by a SIGKILL that nobody here sent, under {limit}; the engine cannot \
-                     tell whether memory ran out, but most likely it did"
+                    "ended by a SIGKILL that nobody asked the engine for, under {limit}; the \
+                     engine cannot tell whether memory ran out, but most likely it did"
                 );
-                return End::OutOfMemory { message };
+                return End::ended(Reason::HostOutOfMemory, message);
             }
             Oom::Child => {
                 let note = format!("a child process was ended for want of memory: {limit}");
                 execution.notes.push(note);
             }
-            Oom::No => {}
+            Oom::Unknown | Oom::No => {}
         }
         match (exit.signal, exit.code) {
             // An engine that stops ends its containers with SIGKILL.
             (Some(signal), _) => match self.engine.ping().await {
                 Ok(()) => End::Signalled(signal),
-                Err(error) => End::EngineLost {
-                    message: format!("ended by {}, and {error}", signal_name(signal)),
-                },
+                Err(error) => {
+                    let message = format!("ended by {}, and {error}", signal_name(signal));
+                    End::ended(Reason::Engine, message)
+                }
             },
             (None, Some(code)) => End::Exited(code),
-            (None, None) => End::EngineLost {
-                message: "the engine does not know how the container ended".to_owned(),
-            },
+            (None, None) => End::ended(
+                Reason::Engine,
+                "the engine does not know how the container ended",
+            ),
         }
     }
 }
@@ -74,15 +81,12 @@ pub(super) fn not_started(error: &engine::Error, stage: Stage) -> End {
             ]
             .iter()
             .any(|sign| words.to_lowercase().contains(sign));
-    End::NotStarted {
-        reason: if is_image {
-            Reason::ImageBroken
-        } else {
-            Reason::Engine
-        },
-        stage,
-        message: words,
-    }
+    let reason = if is_image {
+        Reason::ImageBroken
+    } else {
+        Reason::Engine
+    };
+    End::never(reason, stage, words)
 }
 
 /// Whether the init process could not execute the program: Docker's says so by its exit code, and
@@ -95,10 +99,4 @@ pub(super) fn not_executed(code: i64, order: &Order) -> bool {
 
 pub(super) fn told_nothing(order: &Order) -> bool {
     fs::metadata(order.results_file()).map_or(true, |file| file.len() == 0)
-}
-
-pub(super) fn engine_lost(error: &engine::Error) -> End {
-    End::EngineLost {
-        message: error.to_string(),
-    }
 }

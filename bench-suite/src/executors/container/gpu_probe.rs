@@ -9,20 +9,19 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Container, ContainerImage};
 use crate::{
+    evaluation::Evaluation,
     executors::{Executor as _, Order},
     host::Host,
-    outcome::judge,
-    results,
     suite::Limits,
 };
 
-/// A way that was looked at, and why it does not serve.
+/// A way that does not serve.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GpuProbe {
     /// The way.
     pub path: GpuPath,
-    /// Why not; `None` where it serves.
-    pub obstacle: Option<String>,
+    /// Why not.
+    pub obstacle: String,
 }
 
 /// Finds a way to give containers of this image the GPU with this index: the first on which
@@ -51,10 +50,7 @@ pub async fn find_gpu(
         };
         match tried {
             Ok(access) => return Ok(access),
-            Err(obstacle) => probes.push(GpuProbe {
-                path,
-                obstacle: Some(obstacle),
-            }),
+            Err(obstacle) => probes.push(GpuProbe { path, obstacle }),
         }
         if cancel.is_cancelled() {
             break;
@@ -105,6 +101,7 @@ async fn attempt(
             time: Duration::from_mins(3),
             ..Limits::default()
         },
+        machine_memory_bytes: 0,
         is_watched: false,
         environment: BTreeMap::new(),
         folder: work,
@@ -112,16 +109,16 @@ async fn attempt(
         log: folder.path().join("log"),
     };
     let execution = executor.run(&order, cancel).await;
-    let told = results::read(&order.results_file(), &order.asked.run);
-    let log = std::fs::read_to_string(&order.log).ok();
-    match judge(&execution.end, &told, log.as_deref()) {
+    let told = Evaluation::of(&order, &execution);
+    let gpu = told.results.started.and_then(|started| started.cuda);
+    match told.outcome {
         // A step that was done on the CPU is none on the GPU.
-        Outcome::Ok if told.started.as_ref().is_none_or(|told| told.cuda.is_none()) => Err(
+        Outcome::Ok if gpu.is_none() => Err(
             "the engine took the request, and the container told of no GPU: a step of a small \
              model ran on the CPU"
                 .to_owned(),
         ),
         Outcome::Ok => Ok(access),
-        Outcome::Failed { message, .. } => Err(message),
+        Outcome::Expected { message, .. } | Outcome::Failed { message, .. } => Err(message),
     }
 }

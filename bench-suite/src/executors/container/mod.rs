@@ -24,13 +24,13 @@ pub use gpu_probe::{GpuProbe, find_gpu};
 
 use super::{
     Execution, Executor, ExecutorError, ImageSource, Order, Prepared, RETRY_PAUSE, Registration,
-    hang_detector::hang,
+    guard::{flooded, guard},
 };
 use crate::{
     host::{Host, Samples, Target},
     outcome::End,
 };
-use end::{engine_lost, not_executed, not_started, told_nothing};
+use end::{not_executed, not_started, told_nothing};
 
 /// Containers, through Docker or Podman.
 pub(super) const REGISTRATION: Registration = Registration {
@@ -120,20 +120,20 @@ impl Container {
 
         let removing = Instant::now();
         note_container(&container, &mut execution);
-        if let Err(error) = container.save_logs(&order.log).await {
+        if let Err(error) = container
+            .save_logs(&order.log, order.limits.log_bytes)
+            .await
+        {
             execution.notes.push(format!("no log: {error}"));
         }
         // The log tells whose exit code it is.
         let end = match end {
             End::Exited(code) if told_nothing(order) && not_executed(code, order) => {
-                End::NotStarted {
-                    reason: Reason::ImageBroken,
-                    stage: Stage::Start,
-                    message: format!(
-                        "the image's program cannot be started (status {code}); the log {} says why",
-                        order.log.display()
-                    ),
-                }
+                let message = format!(
+                    "the image's program cannot be started (status {code}); the log {} says why",
+                    order.log.display()
+                );
+                End::never(Reason::ImageBroken, Stage::Start, message)
             }
             end => end,
         };
@@ -183,13 +183,14 @@ impl Container {
             tokio::select! {
                 exit = container.wait(order.limits.time) => match exit {
                     Ok(exit) => Ok(exit),
-                    Err(error) => Err(engine_lost(&error)),
+                    Err(error) => Err(End::ended(Reason::Engine, error.to_string())),
                 },
-                () = hang(&results, order.limits.silence) => {
-                    Err(End::Silent(order.limits.silence.unwrap_or_default()))
+                end = guard(&results, None, &order.limits) => Err(end),
+                () = container.log_exceeds(order.limits.log_bytes) => {
+                    Err(flooded("log", order.limits.log_bytes))
                 }
-                message = gpu_lost => Err(End::GpuLost { message }),
-                () = cancel.cancelled() => Err(End::Interrupted),
+                message = gpu_lost => Err(End::ended(Reason::GpuLost, message)),
+                () = cancel.cancelled() => Err(End::interrupted()),
             }
         };
         let (ended, stats) = {

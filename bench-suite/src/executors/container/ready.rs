@@ -21,10 +21,7 @@ struct NoGpu {
 }
 
 fn words(tried: &[GpuProbe]) -> String {
-    let word = |probe: &GpuProbe| {
-        let obstacle = probe.obstacle.as_deref().unwrap_or("works");
-        format!("{}: {obstacle}", path_word(probe.path))
-    };
+    let word = |probe: &GpuProbe| format!("{}: {}", path_word(probe.path), probe.obstacle);
     tried.iter().map(word).collect::<Vec<_>>().join("\n  ")
 }
 
@@ -39,11 +36,9 @@ impl Container {
         for name in images {
             let loaded = source.load(name, &self.engine).await;
             let loaded = loaded.map_err(ExecutorError::Image)?;
-            let in_engine = self.engine.image(&loaded.id).await?;
             let image = ContainerImage {
                 image: loaded.id,
-                entrypoint: None,
-                environment: in_engine.map(|found| found.environment).unwrap_or_default(),
+                ..ContainerImage::default()
             };
             self.images.insert(name.clone(), image);
             prepared.images.push(loaded.facts);
@@ -52,7 +47,7 @@ impl Container {
         for left in self.engine.sweep_dead_owners().await? {
             source.note(&format!(
                 "removed the container {} of a session that is gone",
-                left.name
+                record::printable(&left.name)
             ));
         }
         for device in devices {

@@ -1,6 +1,6 @@
 //! From an order to the container that carries it out.
 
-use std::{collections::BTreeMap, fs, io, os::unix::fs::PermissionsExt as _};
+use std::{collections::BTreeMap, fs, io, os::unix::fs::PermissionsExt as _, path::Path};
 
 use engine::{ContainerSpec, Mount, Owner, Ulimit};
 use record::{Reason, Stage};
@@ -14,7 +14,7 @@ use crate::{
         order::{no_files, no_image},
     },
     outcome::End,
-    suite::{Ipc, Limits},
+    suite::Ipc,
 };
 
 impl Container {
@@ -31,14 +31,11 @@ impl Container {
         let facts = match self.engine.image(&image.image).await {
             Ok(Some(facts)) => facts,
             Ok(None) => {
-                return Err(End::NotStarted {
-                    reason: Reason::ImageBroken,
-                    stage: Stage::Create,
-                    message: format!(
-                        "the image {} is gone from the engine; `cargo xtask images build` makes it again",
-                        image.image
-                    ),
-                });
+                let message = format!(
+                    "the image {} is gone from the engine; `cargo xtask images build` makes it again",
+                    image.image
+                );
+                return Err(End::never(Reason::ImageBroken, Stage::Create, message));
             }
             Err(error) => return Err(not_started(&error, Stage::Create)),
         };
@@ -64,7 +61,7 @@ impl Container {
             environment,
             labels: Owner::this_process(&order.session, &order.asked.run).labels(),
             mounts,
-            limits: engine_limits(&order.limits),
+            limits: engine_limits(order),
             ipc: match order.limits.ipc {
                 Ipc::Private => engine::Ipc::Private,
                 Ipc::Host => engine::Ipc::Host,
@@ -105,17 +102,30 @@ impl Container {
     }
 }
 
-/// The container's user is nobody's; the folder around the files stays private.
+/// The container's user is nobody's, so the files are everybody's. The folders around them are this
+/// user's alone (0700), which keeps other users of the machine out and not the engine, which mounts
+/// the files.
 fn write_files(order: &Order) -> io::Result<()> {
-    let allow = |path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
+    let allow = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
     order.write_files()?;
-    allow(order.run_file(), 0o644)?;
-    allow(order.results_file(), 0o666)?;
+    allow(&order.run_file(), 0o644)?;
+    allow(&order.results_file(), 0o666)?;
     if let Some(cache) = order.shared_kernel_cache() {
         fs::create_dir_all(&cache)?;
-        allow(cache, 0o777)?;
+        allow(&cache, 0o777)?;
+        allow(cache.parent().unwrap_or(&order.shared), 0o700)?;
     }
     Ok(())
+}
+
+/// Memory of a container that nobody limits: 90 % of the machine's, so that what goes wrong in it
+/// ends it and not the machine.
+fn memory_limit(order: &Order) -> Option<u64> {
+    let machine = order.machine_memory_bytes / 10 * 9;
+    order
+        .limits
+        .memory_bytes
+        .or((machine > 0).then_some(machine))
 }
 
 /// The container's name. One that an engine could not remove keeps its name, and the next attempt
@@ -128,9 +138,11 @@ fn name(order: &Order) -> String {
     }
 }
 
-fn engine_limits(limits: &Limits) -> engine::Limits {
+fn engine_limits(order: &Order) -> engine::Limits {
+    let limits = &order.limits;
     engine::Limits {
-        memory_bytes: limits.memory_bytes,
+        memory_bytes: memory_limit(order),
+        tmp_bytes: Some(limits.tmp_bytes),
         cpus: limits.cpus,
         cpuset: limits.cpuset.clone(),
         shm_bytes: limits.shm_bytes,

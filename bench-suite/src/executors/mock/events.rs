@@ -34,14 +34,16 @@ pub(super) fn write(order: &Order, ending: &Ending) -> io::Result<()> {
             });
             break;
         }
-        events.push(Event::PhaseEnded {
-            phase,
-            seconds: 0.05,
-        });
+        let seconds = match phase {
+            Phase::Measure => measured_seconds(&order.asked, ending.speed()),
+            _ => 0.05,
+        };
+        events.push(Event::PhaseEnded { phase, seconds });
     }
     match ending {
-        Ending::Ok { speed } => events.extend(metrics(&order.asked, *speed, true)),
-        Ending::Sleep(_) | Ending::Stubborn(_) => events.extend(metrics(&order.asked, 1.0, true)),
+        Ending::Ok { .. } | Ending::Sleep(_) | Ending::Stubborn(_) => {
+            events.extend(metrics(&order.asked, ending.speed(), true));
+        }
         Ending::Invalid => events.extend(metrics(&order.asked, 1.0, false)),
         _ => {}
     }
@@ -70,14 +72,24 @@ fn gpu_of(order: &Order) -> Option<CudaFacts> {
     })
 }
 
+/// The sum of a run's name, out of which all that varies comes.
+fn letters(asked: &RunFile) -> u32 {
+    asked.run.bytes().map(u32::from).sum()
+}
+
+/// How long the measured steps of a run take.
+pub(super) fn measured_seconds(asked: &RunFile, speed: f64) -> f64 {
+    // A per cent of spread, so that statistics have something to work on.
+    let spread = 1.0 + f64::from(letters(asked) % 21) / 2000.0;
+    0.01 * spread / speed * f64::from(asked.steps.measured)
+}
+
 /// Metrics that agree with each other and are the same for the same run.
 fn metrics(asked: &RunFile, speed: f64, sound: bool) -> Vec<Event> {
-    // A per cent of spread, out of the run's name, so that statistics have something to work on.
-    let letters: u32 = asked.run.bytes().map(u32::from).sum();
-    let spread = 1.0 + f64::from(letters % 21) / 2000.0;
+    let letters = letters(asked);
     let samples = asked.variant.effective_batch() * u64::from(asked.steps.measured);
-    let step_seconds = 0.01 * spread / speed;
-    let measured_seconds = step_seconds * f64::from(asked.steps.measured);
+    let measured_seconds = measured_seconds(asked, speed);
+    let step_seconds = measured_seconds / f64::from(asked.steps.measured);
     let loss = (asked.task == Task::Training).then_some(2.0);
     let lengths = asked.variant.sequence_lengths;
     let mut events: Vec<_> = (0..asked.steps.measured)

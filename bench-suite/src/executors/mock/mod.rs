@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use protocol::Device;
-use record::{EngineFacts, ImageFacts, Isolation, Reason, Stage};
+use record::{EngineFacts, ImageFacts, Isolation, Reason};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -107,8 +107,9 @@ impl Executor for Mock {
         Box::pin(async move {
             let mut execution = Execution::new(self.isolation());
             execution.notes.push(NOTE.to_owned());
-            execution.wall_seconds = 0.25;
             let ending = self.script.ending(order);
+            let measured = events::measured_seconds(&order.asked, ending.speed());
+            execution.wall_seconds = 0.25 + measured;
             // The GPU is watched as in a run, so that what others do on it is seen.
             let watch = if order.device.is_cuda() && self.host.gpu_obstacle().is_none() {
                 let pid = std::process::id();
@@ -121,8 +122,8 @@ impl Executor for Mock {
             let cut_off = match ending {
                 Ending::Sleep(time) => tokio::select! {
                     () = sleep(time) => None,
-                    message = watch.gpu_lost() => Some(End::GpuLost { message }),
-                    () = cancel.cancelled() => Some(End::Interrupted),
+                    message = watch.gpu_lost() => Some(End::ended(Reason::GpuLost, message)),
+                    () = cancel.cancelled() => Some(End::interrupted()),
                 },
                 Ending::Stubborn(time) => {
                     sleep(time).await;
@@ -130,7 +131,7 @@ impl Executor for Mock {
                 }
                 Ending::Cancel => {
                     cancel.cancel();
-                    Some(End::Interrupted)
+                    Some(End::interrupted())
                 }
                 _ => None,
             };
@@ -138,7 +139,11 @@ impl Executor for Mock {
             execution.end = match cut_off {
                 Some(end) => end,
                 None => match events::write(order, &ending) {
-                    Ok(()) => end(order, &ending),
+                    Ok(()) => match ending {
+                        Ending::Seen(end) => end,
+                        Ending::Told(_) => End::Exited(1),
+                        _ => End::Exited(0),
+                    },
                     Err(error) => no_files(&error),
                 },
             };
@@ -151,30 +156,5 @@ impl Executor for Mock {
             "process",
             &["everything: nothing ran, the metrics are invented"],
         )
-    }
-}
-
-fn end(order: &Order, ending: &Ending) -> End {
-    match ending {
-        Ending::Exit(status) => End::Exited(*status),
-        Ending::Signal(signal) => End::Signalled(*signal),
-        Ending::Told(_) => End::Exited(1),
-        Ending::HostOutOfMemory => End::OutOfMemory {
-            message: "the container's memory limit of 4 GiB".into(),
-        },
-        Ending::TimeLimit => End::TimeLimit(order.limits.time),
-        Ending::Hang => End::Silent(order.limits.silence.unwrap_or_default()),
-        Ending::GpuLost => End::GpuLost {
-            message: "the GPU fell off the bus".into(),
-        },
-        Ending::Engine => End::EngineLost {
-            message: "the engine is gone".into(),
-        },
-        Ending::Image => End::NotStarted {
-            reason: Reason::ImageBroken,
-            stage: Stage::Create,
-            message: "no such image".into(),
-        },
-        _ => End::Exited(0),
     }
 }

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use protocol::{FailureReason, RunFile};
+use record::{Reason, Stage};
 
-use crate::executors::Order;
+use crate::{executors::Order, outcome::End, suite::Limits};
 
 /// Rules, the first that fits a run first.
 #[derive(Debug, Clone)]
@@ -40,17 +41,10 @@ impl Script {
 pub(super) enum Ending {
     Ok { speed: f64 },
     Told(FailureReason),
-    Exit(i64),
-    Signal(i32),
-    HostOutOfMemory,
-    TimeLimit,
-    Hang,
-    GpuLost,
+    Seen(End),
     Garbage,
     Torn,
     Invalid,
-    Engine,
-    Image,
     Cancel,
     Sleep(Duration),
     Stubborn(Duration),
@@ -65,6 +59,16 @@ pub(super) enum Ending {
 )]
 pub struct MockError(String);
 
+impl Ending {
+    /// How fast a run that goes well is.
+    pub(super) fn speed(&self) -> f64 {
+        match self {
+            Self::Ok { speed } => *speed,
+            _ => 1.0,
+        }
+    }
+}
+
 fn parse(rule: &str) -> Option<(String, Ending)> {
     // A variant itself may hold `=`; an ending never does.
     let (pattern, ending) = rule.rsplit_once('=')?;
@@ -77,23 +81,29 @@ fn parse(rule: &str) -> Option<(String, Ending)> {
                 .ok()
                 .filter(|speed: &f64| speed.is_finite() && *speed > 0.0)?,
         },
-        ("exit", status) => Ending::Exit(status.parse().ok()?),
-        ("signal", signal) => Ending::Signal(signal.parse().ok()?),
+        ("exit", status) => Ending::Seen(End::Exited(status.parse().ok()?)),
+        ("signal", signal) => Ending::Seen(End::Signalled(signal.parse().ok()?)),
         ("sleep", ms) => Ending::Sleep(Duration::from_millis(ms.parse().ok()?)),
         ("fits", batch) => Ending::Fits(batch.parse().ok()?),
         ("stubborn", ms) => Ending::Stubborn(Duration::from_millis(ms.parse().ok()?)),
         ("oom", "") => Ending::Told(FailureReason::OutOfMemory),
         ("nan", "") => Ending::Told(FailureReason::LossNotFinite),
         ("libtorch", "") => Ending::Told(FailureReason::Libtorch),
-        ("host-oom", "") => Ending::HostOutOfMemory,
-        ("time-limit", "") => Ending::TimeLimit,
-        ("hang", "") => Ending::Hang,
-        ("gpu-lost", "") => Ending::GpuLost,
+        ("host-oom", "") => {
+            let message = "the container's memory limit of 4 GiB";
+            Ending::Seen(End::ended(Reason::HostOutOfMemory, message))
+        }
+        ("time-limit", "") => Ending::Seen(End::time_limit(Limits::default().time)),
+        ("hang", "") => Ending::Seen(End::hang(Duration::ZERO)),
+        ("gpu-lost", "") => Ending::Seen(End::ended(Reason::GpuLost, "the GPU fell off the bus")),
+        ("engine", "") => Ending::Seen(End::ended(Reason::Engine, "the engine is gone")),
+        ("image", "") => {
+            let end = End::never(Reason::ImageBroken, Stage::Create, "no such image");
+            Ending::Seen(end)
+        }
         ("garbage", "") => Ending::Garbage,
         ("torn", "") => Ending::Torn,
         ("invalid", "") => Ending::Invalid,
-        ("engine", "") => Ending::Engine,
-        ("image", "") => Ending::Image,
         ("cancel", "") => Ending::Cancel,
         _ => return None,
     };

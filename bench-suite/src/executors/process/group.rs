@@ -10,12 +10,13 @@ use std::{
 };
 
 use procfs::process::{Process, all_processes};
+use record::Reason;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::{process::Child, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    executors::{Order, hang_detector::hang},
+    executors::{Order, guard::guard},
     outcome::End,
 };
 
@@ -95,12 +96,10 @@ impl Group {
                     Err(error) => Ended::Lost(error),
                 };
             }
-            () = sleep(limits.time) => End::TimeLimit(limits.time),
-            () = hang(&results, limits.silence) => {
-                End::Silent(limits.silence.unwrap_or_default())
-            }
-            message = gpu_lost => End::GpuLost { message },
-            () = cancel.cancelled() => End::Interrupted,
+            () = sleep(limits.time) => End::time_limit(limits.time),
+            end = guard(&results, Some(&order.log), limits) => end,
+            message = gpu_lost => End::ended(Reason::GpuLost, message),
+            () = cancel.cancelled() => End::interrupted(),
         };
         self.kill();
         if let Err(error) = self.child.wait().await {
@@ -144,9 +143,8 @@ pub(super) fn explain(ended: Ended, kills_before: Option<i64>) -> End {
     let status = match ended {
         Ended::Made(end) => return end,
         Ended::Lost(error) => {
-            return End::EngineLost {
-                message: format!("cannot wait for the workload's process: {error}"),
-            };
+            let message = format!("cannot wait for the workload's process: {error}");
+            return End::ended(Reason::Engine, message);
         }
         Ended::By(status) => status,
     };
@@ -158,11 +156,9 @@ pub(super) fn explain(ended: Ended, kills_before: Option<i64>) -> End {
         _ => false,
     };
     if signal == Signal::KILL.as_raw() && killed_for_memory {
-        return End::OutOfMemory {
-            message: "ended by the kernel for want of host memory while it ran; \
-                      take a smaller batch, or give the machine more"
-                .to_owned(),
-        };
+        let message = "ended by the kernel for want of host memory while it ran; \
+                       take a smaller batch, or give the machine more";
+        return End::ended(Reason::HostOutOfMemory, message);
     }
     End::Signalled(signal)
 }

@@ -5,7 +5,7 @@ mod group;
 use std::{
     collections::BTreeMap,
     env,
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fs::{self, File},
     io,
     process::Stdio,
@@ -26,7 +26,8 @@ use super::{
     order::{no_files, no_image},
 };
 use crate::{
-    host::{Host, Target},
+    host::{Host, LIBRARY_VARIABLE, Target},
+    log,
     outcome::End,
     suite::Ipc,
 };
@@ -35,7 +36,7 @@ use group::{Group, explain, oom_kills};
 /// Plain processes.
 pub(super) const REGISTRATION: Registration = Registration {
     word: "process",
-    help: "as plain processes, without containers",
+    help: "as plain processes, without containers: not isolated",
     is_automatic: true,
     is_hidden: false,
     open: |host, _| {
@@ -94,11 +95,7 @@ impl Process {
             Ok(child) => child,
             Err(error) => {
                 let message = format!("cannot start {}: {error}", runtime.program.display());
-                let end = End::NotStarted {
-                    reason: Reason::ImageBroken,
-                    stage: Stage::Start,
-                    message,
-                };
+                let end = End::never(Reason::ImageBroken, Stage::Start, message);
                 return execution.ended(end);
             }
         };
@@ -112,6 +109,9 @@ impl Process {
         if group.leave_nothing() {
             let note = "processes that the workload left behind were ended";
             execution.notes.push(note.to_owned());
+        }
+        if let Err(error) = log::shorten(&order.log, order.limits.log_bytes) {
+            execution.notes.push(format!("log not shortened: {error}"));
         }
         execution.cost.remove_seconds = removing.elapsed().as_secs_f64();
         execution.ended(explain(end, kills_before))
@@ -206,10 +206,10 @@ fn spawn(runtime: &LocalRuntime, order: &Order) -> io::Result<Child> {
         .stderr(log)
         .process_group(0)
         .kill_on_drop(true);
-    // A setting of the user's shell must not act on runs that do not name it.
-    for variable in Axis::ALL.iter().flat_map(|axis| axis.variables) {
-        command.env_remove(variable);
-    }
+    // Neither the user's secrets nor a setting of the user's shell are the workload's.
+    command
+        .env_clear()
+        .envs(env::vars_os().filter(|(name, _)| is_passed_on(name)));
     if !runtime.library_path.is_empty() {
         command.env("LD_LIBRARY_PATH", library_path(runtime)?);
     }
@@ -233,6 +233,30 @@ fn spawn(runtime: &LocalRuntime, order: &Order) -> io::Result<Child> {
         }
     }
     command.spawn()
+}
+
+/// Whether a workload gets a variable of the harness's: what programs, libtorch and the driver need
+/// to find their files and the user's language. What an axis sets comes from the run alone.
+fn is_passed_on(name: &OsStr) -> bool {
+    const NAMES: [&str; 11] = [
+        "HOME",
+        "LANG",
+        "LANGUAGE",
+        "LD_LIBRARY_PATH",
+        "LOGNAME",
+        "PATH",
+        "RUST_BACKTRACE",
+        "TMPDIR",
+        "TZ",
+        "USER",
+        LIBRARY_VARIABLE,
+    ];
+    const BEGINNINGS: [&str; 4] = ["CUDA_", "LC_", "NCCL_", "NVIDIA_"];
+    let of_axis = |name| Axis::ALL.iter().any(|axis| axis.variables.contains(&name));
+    name.to_str().is_some_and(|name| {
+        let is_known = NAMES.contains(&name) || BEGINNINGS.iter().any(|of| name.starts_with(of));
+        is_known && !of_axis(name)
+    })
 }
 
 fn library_path(runtime: &LocalRuntime) -> io::Result<OsString> {

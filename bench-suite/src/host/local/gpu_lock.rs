@@ -109,7 +109,7 @@ fn read_note(file: &mut File) -> Option<Holder> {
     file.take(MAX_NOTE_BYTES).read_to_string(&mut text).ok()?;
     let mut holder: Holder = serde_json::from_str(&text).ok()?;
     // Anybody may have written it, and it goes to a terminal.
-    holder.session.retain(|c| !c.is_control());
+    holder.session = record::printable(&holder.session).into_owned();
     Some(holder)
 }
 

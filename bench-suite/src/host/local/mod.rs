@@ -80,7 +80,7 @@ impl Host for Local {
 
     fn process_name(&self, pid: u32) -> Option<String> {
         let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
-        Some(name.trim().chars().filter(|c| !c.is_control()).collect())
+        Some(record::printable(name.trim()).into_owned())
     }
 
     fn gpu_processes(&self, device: Device) -> BTreeSet<u32> {

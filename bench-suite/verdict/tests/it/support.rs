@@ -52,6 +52,7 @@ pub(crate) fn session(name: &str, machine: &str) -> Session {
         blocks: 6,
         order_seed: 1,
         policy: record::RunPolicy::default(),
+        asked: None,
         labels: record::Labels::default(),
         claims: Vec::new(),
         deciding: None,
@@ -93,6 +94,7 @@ pub(crate) fn records(
                 attempt: 1,
                 started_at: "2026-01-02T03:04:05Z".parse().unwrap(),
                 wall_seconds: 1.0,
+                method: record::Method::default(),
                 isolation: Isolation::without("container", &[]),
                 outcome: if failed {
                     Outcome::Failed {

@@ -21,6 +21,7 @@ fn cell(image: &str, variant: Variant, threshold: f64) -> CellPlan {
         variant,
         steps: Steps::new(1, 1),
         seed: 1,
+        expected: None,
         thresholds: BTreeMap::from([(SPEED.to_owned(), threshold)]),
     }
 }

@@ -28,22 +28,6 @@ const LIBCUDA: &str = "libcuda.so.1";
 /// Where engines look for CDI specs.
 const CDI_FOLDERS: [&str; 3] = ["/etc/cdi", "/var/run/cdi", "/run/cdi"];
 
-/// One GPU.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NvidiaDevice {
-    /// `/dev/nvidiaN`. N is the driver's minor number, not always the index.
-    pub node: PathBuf,
-    /// PCI address where the driver tells it.
-    pub pci: Option<String>,
-}
-
-/// A CDI spec that offers NVIDIA GPUs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CdiSpec {
-    /// The file.
-    pub path: PathBuf,
-}
-
 /// Where the driver's libraries are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DriverLibraries {
@@ -59,14 +43,14 @@ pub(crate) enum DriverLibraries {
 /// What this machine has of NVIDIA.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GpuHost {
-    /// GPUs in PCI order, which is the order of `nvidia-smi` and of
-    /// `CUDA_DEVICE_ORDER=PCI_BUS_ID`; in order of device files where the driver
+    /// The `/dev/nvidiaN` of each GPU in PCI order, which is the order of `nvidia-smi` and of
+    /// `CUDA_DEVICE_ORDER=PCI_BUS_ID`; in order of N, the driver's minor number, where the driver
     /// does not tell.
-    pub devices: Vec<NvidiaDevice>,
+    pub devices: Vec<PathBuf>,
     /// `/dev/nvidiactl`, `/dev/nvidia-uvm`, and `-uvm-tools`, `-modeset` where present.
     pub control_nodes: Vec<PathBuf>,
     /// CDI specs for `nvidia.com/gpu`.
-    pub cdi_specs: Vec<CdiSpec>,
+    pub cdi_specs: Vec<PathBuf>,
     /// Whether `nvidia-container-runtime-hook` is in `PATH`.
     pub has_nvidia_hook: bool,
     pub(crate) libraries: Option<DriverLibraries>,
@@ -106,7 +90,7 @@ impl GpuHost {
     }
 }
 
-fn devices(root: &Path) -> Vec<NvidiaDevice> {
+fn devices(root: &Path) -> Vec<PathBuf> {
     let mut nodes: Vec<(u32, PathBuf)> = list(&root.join("dev"))
         .filter_map(|path| {
             let minor = path
@@ -136,16 +120,10 @@ fn devices(root: &Path) -> Vec<NvidiaDevice> {
     let position = |minor: u32| known.iter().position(|(_, known)| *known == minor);
     // A machine may show all GPUs in /proc and hand out only some in /dev.
     nodes.sort_by_key(|(minor, _)| (position(*minor).unwrap_or(usize::MAX), *minor));
-    nodes
-        .into_iter()
-        .map(|(minor, node)| NvidiaDevice {
-            node,
-            pci: position(minor).map(|index| known[index].0.clone()),
-        })
-        .collect()
+    nodes.into_iter().map(|(_, node)| node).collect()
 }
 
-fn cdi_specs(root: &Path) -> Vec<CdiSpec> {
+fn cdi_specs(root: &Path) -> Vec<PathBuf> {
     let mut specs: Vec<PathBuf> = CDI_FOLDERS
         .iter()
         .flat_map(|folder| list(&below(root, folder)))
@@ -157,7 +135,7 @@ fn cdi_specs(root: &Path) -> Vec<CdiSpec> {
         .filter(|path| fs::read_to_string(path).is_ok_and(|text| text.contains("nvidia.com/gpu")))
         .collect();
     specs.sort();
-    specs.into_iter().map(|path| CdiSpec { path }).collect()
+    specs
 }
 
 fn libraries(root: &Path) -> Option<DriverLibraries> {

@@ -11,7 +11,7 @@ use std::{fmt, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub use host::{CdiSpec, GpuHost, NvidiaDevice};
+pub use host::GpuHost;
 
 use crate::{
     error::{Error, Result},
@@ -51,14 +51,6 @@ pub struct Candidate {
     pub obstacle: Option<String>,
 }
 
-impl Candidate {
-    /// Whether nothing known stands in the way.
-    #[must_use]
-    pub fn is_possible(&self) -> bool {
-        self.obstacle.is_none()
-    }
-}
-
 /// All paths, the possible ones first, in order of preference: CDI mounts exactly
 /// what the driver's own tool lists, the runtime does so behind a hook, passthrough
 /// relies on what is found here.
@@ -78,7 +70,7 @@ pub fn candidates(engine: &EngineFacts, host: &GpuHost) -> Vec<Candidate> {
             obstacle: passthrough_obstacle(engine, host),
         },
     ];
-    all.sort_by_key(|candidate| !candidate.is_possible());
+    all.sort_by_key(|candidate| candidate.obstacle.is_some());
     all
 }
 
@@ -121,12 +113,12 @@ fn cdi_obstacle(engine: &EngineFacts, host: &GpuHost) -> Option<String> {
                 .to_owned(),
         );
     }
-    let known = |spec: &CdiSpec| {
+    let known = |spec: &PathBuf| {
         engine.cdi_spec_folders.is_empty()
             || engine
                 .cdi_spec_folders
                 .iter()
-                .any(|folder| spec.path.starts_with(folder))
+                .any(|folder| spec.starts_with(folder))
     };
     (!host.cdi_specs.iter().any(known)).then(|| {
         "no CDI spec of kind nvidia.com/gpu; write one with `nvidia-ctk cdi generate \
@@ -235,6 +227,3 @@ impl GpuAccess {
         Some(folders.join(":"))
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{
     GpuAccess,
-    host::{DriverLibraries, GpuHost, NvidiaDevice},
+    host::{DriverLibraries, GpuHost},
 };
 use crate::spec::Mount;
 
@@ -26,9 +26,9 @@ pub(super) fn obstacle(host: &GpuHost) -> Option<String> {
     })
 }
 
-pub(super) fn fill(access: &mut GpuAccess, host: &GpuHost, device: &NvidiaDevice) {
+pub(super) fn fill(access: &mut GpuAccess, host: &GpuHost, device: &Path) {
     access.devices.clone_from(&host.control_nodes);
-    access.devices.push(device.node.clone());
+    access.devices.push(device.to_owned());
     let read_only = |source: &Path, target: String| Mount {
         source: source.to_owned(),
         target,

@@ -87,7 +87,7 @@ impl Bed {
             .unwrap_or_else(|e| panic!("{e}"));
         let log = self.folder.path().join("log");
         container
-            .save_logs(&log)
+            .save_logs(&log, 16 << 20)
             .await
             .unwrap_or_else(|e| panic!("{e}"));
         container.remove().await.unwrap_or_else(|e| panic!("{e}"));

@@ -1,11 +1,12 @@
 //! Which runs are drawn: one a cell, and what was contaminated.
 
+use metrics::catalogue;
 use record::Record;
 
 use super::traces::PANELS;
 use crate::{
     format::{self, Quantity},
-    model::{Group, View, contaminated::is_contaminated},
+    model::{Group, Row, View, contaminated::is_contaminated},
 };
 
 /// Contaminated attempts that are drawn of one cell.
@@ -34,29 +35,20 @@ impl Chosen<'_> {
 
 /// Of each cell the run in the middle, then its first few contaminated attempts.
 pub(super) fn of<'a>(view: &View<'a>, group: &Group) -> Vec<Chosen<'a>> {
-    let several = view.contenders.len() > 1;
-    let mut chosen = Vec::new();
-    for row in &group.rows {
-        for &cell in &row.cells {
-            let mut label = row.label.clone();
-            if several {
-                let contender = &view.contenders[view.contender_of(cell)].label;
-                label = format!("{label} · {contender}");
-            }
-            let runs = view.runs[cell].iter().copied();
-            let contaminated = runs
-                .filter(|run| is_contaminated(run) && has_series(run))
-                .take(CONTAMINATED);
-            for run in middle_run(view, cell).into_iter().chain(contaminated) {
-                chosen.push(Chosen {
-                    label: label.clone(),
-                    details: details(run),
-                    run,
-                });
-            }
-        }
-    }
-    chosen
+    let of_cell = |(row, cell): (&Row, usize)| {
+        let runs = view.runs[cell].iter().copied();
+        let contaminated = runs
+            .filter(|run| is_contaminated(run) && has_series(run))
+            .take(CONTAMINATED);
+        let label = view.name_in(&row.label, cell);
+        let runs = middle_run(view, cell).into_iter().chain(contaminated);
+        runs.map(move |run| Chosen {
+            label: label.clone(),
+            details: details(run),
+            run,
+        })
+    };
+    group.lanes().flat_map(of_cell).collect()
 }
 
 fn has_series(run: &Record) -> bool {
@@ -65,12 +57,7 @@ fn has_series(run: &Record) -> bool {
 
 /// The successful run with samples whose throughput is the median, or the lower of the middle two.
 fn middle_run<'a>(view: &View<'a>, cell: usize) -> Option<&'a Record> {
-    let throughput = |run: &&Record| {
-        let metrics = run.metrics.as_ref();
-        metrics
-            .and_then(|metrics| metrics.summary.throughput_samples_per_second)
-            .unwrap_or(0.0)
-    };
+    let throughput = |run: &Record| catalogue::THROUGHPUT.of(run).unwrap_or(0.0);
     let mut runs: Vec<&'a Record> = view.good_runs(cell);
     runs.retain(|run| has_series(run));
     runs.sort_by(|a, b| throughput(a).total_cmp(&throughput(b)));

@@ -10,7 +10,7 @@ use self::{
     chosen::Chosen,
     traces::{PANELS, Panel, Trace},
 };
-use super::{Drawing, Key, Legend, Picture, Plot};
+use super::{Drawing, Key, Picture, Plot};
 use crate::{
     format, measure,
     model::{Group, View, time},
@@ -76,7 +76,7 @@ fn draw(view: &View) -> Picture {
         keys.push(Key::area(Ink::Danger, "the same in a contaminated attempt"));
     }
     Picture {
-        legends: vec![Legend { title: "", keys }],
+        legend: keys,
         drawings,
     }
 }

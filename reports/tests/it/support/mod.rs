@@ -117,6 +117,7 @@ impl Fake {
             records: Records {
                 records,
                 torn_after: None,
+                bad_lines: Vec::new(),
             },
         }
     }
@@ -132,6 +133,7 @@ impl Fake {
                 variant: cell.variant.clone(),
                 steps: Steps::new(10, self.steps),
                 seed: 7,
+                expected: None,
                 thresholds: BTreeMap::new(),
             })
         });
@@ -197,6 +199,7 @@ impl Fake {
             claims: Vec::new(),
             deciding: None,
             policy: record::RunPolicy::default(),
+            asked: None,
             labels: record::Labels::default(),
             notes: Vec::new(),
         }

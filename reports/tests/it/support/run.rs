@@ -88,6 +88,7 @@ impl Fake {
             attempt: 1,
             started_at: "2026-11-12T10:20:30Z".parse().unwrap(),
             wall_seconds: wall,
+            method: record::Method::default(),
             isolation: Isolation {
                 gpu_path: cuda.then(|| "passthrough".into()),
                 ..Isolation::without("container", &[])

@@ -1,10 +1,11 @@
 //! `cargo xtask bench`: run suites in images and draw the report.
 
 pub(crate) mod prepare;
+pub(crate) mod resume;
 pub(crate) mod target;
 mod watch;
 
-use std::{path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use bench_suite::{
     live::{self, Exposition, Server},
@@ -13,6 +14,7 @@ use bench_suite::{
     suite::{MAX_BLOCKS, Suite},
 };
 use record::{Deciding, RunPolicy, SessionFolder, SidesCompared, Tool};
+use reports::format::plural;
 use tokio_util::sync::CancellationToken;
 
 use self::{target::Target, watch::Watch};
@@ -20,29 +22,52 @@ use crate::{
     cli::{BenchArgs, Format},
     commands::scenarios,
     error::{Error, Result},
-    printer::Printer,
+    printer::{self, Printer},
     table::table,
+    workspace,
 };
 
 /// How often a run is attempted again that the engine and not the workload failed.
 const ENGINE_RETRIES: u32 = 2;
 
-/// How long `--until-decided` may take unless said otherwise.
+/// The default of `--time-budget`.
 const TIME_BUDGET: Duration = Duration::from_hours(1);
 
 /// Plans, prepares, runs, reports.
-pub(crate) async fn run(args: &BenchArgs, printer: &Printer) -> Result<()> {
-    let suites = load(&args.suite)?;
+pub(crate) async fn run(given: &BenchArgs, printer: &Printer) -> Result<()> {
+    // What cannot be is said before anything is made ready.
+    let listen = given.metrics_listen.as_deref();
+    let listen = listen.map(live::address).transpose()?;
+    for folder in given.out.iter().chain(&given.resume) {
+        session::check_folder(folder)?;
+    }
+    let (args, resumed) = match &given.resume {
+        Some(folder) => {
+            let (args, session) = resume::settled(given, folder)?;
+            (args, Some(session))
+        }
+        None => (given.clone(), None),
+    };
+    let args = &args;
+    let default = ["smoke".to_owned()];
+    let names = match args.suite.as_slice() {
+        [] => &default,
+        names => names,
+    };
+    let suites = load(names)?;
     let target = Target::find(&args.target)?;
     let device = target.device();
     // With --until-decided the suite's number of blocks says nothing.
-    let blocks = args.blocks.or(args.until_decided.then_some(1));
+    let blocks = match &resumed {
+        Some(session) => Some(session.blocks),
+        None => args.blocks.or(args.until_decided.then_some(1)),
+    };
     let plan = target.plan(&suites, blocks, None)?.spread(&target.devices);
     for left_out in &plan.left_out {
         printer.note(&format!(
-            "{}: {} variants of {} are for {} and not for {device}",
+            "{}: {} of {} left out: for {}, not for {device}",
             left_out.suite,
-            left_out.variants,
+            plural(left_out.variants, "variant", "variants"),
             left_out.scenario,
             left_out.device.word()
         ));
@@ -55,17 +80,15 @@ pub(crate) async fn run(args: &BenchArgs, printer: &Printer) -> Result<()> {
         show(&plan, args.until_decided, printer);
         return Ok(());
     }
-    let name = match &args.resume {
-        Some(folder) => SessionFolder::at(folder).read_session()?.session,
-        None => session::fresh_name(),
-    };
+    let name = resumed.map_or_else(session::fresh_name, |session| session.session);
     let exposition = Exposition::new(target.host.live());
-    let _server = serve(args.metrics_listen.as_deref(), &exposition, printer).await?;
+    let _server = serve(listen, &exposition, printer).await?;
     let ready = target
         .ready(&name, args.share_gpu, printer, |_| Ok(()))
         .await?;
     let spec = Spec {
         deciding,
+        asked: Some(target.asked(names, &ready.engine)),
         plan,
         images: ready.prepared.images.clone(),
         engine: ready.prepared.engine.clone(),
@@ -139,14 +162,14 @@ pub(crate) fn scratch(what: &str) -> Result<tempfile::TempDir> {
 
 /// Serves the metrics where the user asked for it.
 async fn serve(
-    listen: Option<&str>,
+    listen: Option<SocketAddr>,
     exposition: &Exposition,
     printer: &Printer,
 ) -> Result<Option<Server>> {
     let Some(listen) = listen else {
         return Ok(None);
     };
-    let server = Server::listen(live::address(listen)?, exposition.clone()).await?;
+    let server = Server::listen(listen, exposition.clone()).await?;
     printer.note(&format!("metrics at http://{}/metrics", server.address()));
     Ok(Some(server))
 }
@@ -180,22 +203,24 @@ fn show(plan: &Plan, until_decided: bool, printer: &Printer) {
     let extent = if until_decided {
         format!("as many blocks as it takes on {device}")
     } else {
-        let runs = cells * blocks as usize;
-        format!("{blocks} blocks on {device}: {runs} runs")
+        let runs = plural(cells * blocks as usize, "run", "runs");
+        let blocks = plural(blocks as usize, "block", "blocks");
+        format!("{blocks} on {device}: {runs}")
     };
+    let cells = plural(cells, "cell", "cells");
     printer.line(&format!(
-        "{table}\n{cells} cells in {extent}; nothing was started"
+        "{table}\n{cells} in {extent}; nothing was started"
     ));
 }
 
-/// The first signal lets the run in hand be cleaned up; the second ends at once.
+/// The first signal lets the current run be cleaned up; the second ends at once.
 pub(crate) fn stop_on_signal(
     cancel: CancellationToken,
     printer: Printer,
 ) -> tokio::task::JoinHandle<()> {
     tokio::spawn(async move {
         signalled().await;
-        printer.note("stopping: the run in hand is cleaned up; once more ends at once");
+        printer.note("interrupted: cleaning up the current run; press Ctrl-C again to force quit");
         cancel.cancel();
         signalled().await;
         std::process::exit(130);
@@ -204,24 +229,30 @@ pub(crate) fn stop_on_signal(
 
 async fn signalled() {
     use tokio::signal::unix::{SignalKind, signal};
-    let Ok(mut terminated) = signal(SignalKind::terminate()) else {
-        let _ = tokio::signal::ctrl_c().await;
-        return;
+    let heard = async |kind| match signal(kind) {
+        Ok(mut signals) => _ = signals.recv().await,
+        Err(_) => std::future::pending().await,
     };
     tokio::select! {
         _ = tokio::signal::ctrl_c() => {}
-        _ = terminated.recv() => {}
+        () = heard(SignalKind::terminate()) => {}
+        // A connection that was lost; what `nohup` started goes on.
+        () = heard(SignalKind::hangup()), if !ignores_hangup() => {}
     }
+}
+
+/// Whether this process was started to ignore SIGHUP.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 1 == 1)
 }
 
 fn report(folder: &SessionFolder, printer: &Printer) -> Result<()> {
     let sources = [reports::Source::read(folder)?];
     let view = reports::View::of(&sources);
-    let style = if printer.is_live() {
-        reports::text::Style::Terminal
-    } else {
-        reports::text::Style::Plain
-    };
+    let style = printer::table_style();
     printer.raw(&reports::text::table(&view, style));
     for session in &view.report.sessions {
         for verdicts in &session.comparisons {
@@ -274,7 +305,9 @@ fn tool(root: &std::path::Path) -> Tool {
     });
     Tool {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        revision,
+        revision: workspace::carried_revision(root)
+            .map(str::to_owned)
+            .or(revision),
         command: std::env::args().skip(1).collect(),
     }
 }

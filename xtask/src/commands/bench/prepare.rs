@@ -32,6 +32,7 @@ pub(crate) fn sources(args: &SourceArgs, root: &Path) -> Sources {
         scenario_binary: args.scenario_binary.clone(),
         base_archive: args.base_archive.clone(),
         locks: LockUse::Preferred,
+        cache_bytes: args.cache_size.0,
     }
 }
 
@@ -87,6 +88,7 @@ impl Supply {
             sources.check(&cache)?;
             let libtorch = images::libtorch_of(&image, &sources, &cache)?;
             let scenario = images::scenario_of(&libtorch, &sources, &cache)?;
+            cache.trim(sources.cache_bytes)?;
             let runtime = images::LocalRuntime::new(&scenario, &libtorch);
             let facts = ImageFacts {
                 name: image.name.clone(),

@@ -1,22 +1,25 @@
 //! From the user's choices to an executor that is ready.
 
 use std::{
-    path::{Path, PathBuf},
+    path::{Path, PathBuf, absolute},
     sync::Arc,
 };
 
 use bench_suite::{
     device::Choice,
-    executors::{Executor, Prepared},
+    executors::{self, Executor, Prepared},
     host::{self, GpuLock, Host},
     plan::{Plan, Request},
     suite::Suite,
 };
 use images::{Catalog, Flavour, Image};
 use protocol::Device;
-use record::Machine;
+use record::{Asked, Machine};
 
-use super::prepare::{Supply, sources};
+use super::{
+    prepare::{Supply, sources},
+    resume,
+};
 use crate::{
     cli::TargetArgs,
     error::{Error, Result},
@@ -38,6 +41,8 @@ pub(crate) struct Target<'a> {
 /// An executor with everything that its runs need.
 pub(crate) struct Ready {
     pub(crate) executor: Box<dyn Executor>,
+    /// Its word on the command line, with its argument.
+    pub(crate) engine: String,
     pub(crate) prepared: Prepared,
     /// Held while runs may come.
     _locks: Vec<GpuLock>,
@@ -50,7 +55,8 @@ impl<'a> Target<'a> {
         let root = workspace::root()?;
         let host = host::open();
         let machine = host.facts();
-        let devices = devices(&args.device, &machine)?;
+        let device = args.device.as_deref().unwrap_or("auto");
+        let devices = devices(device, &machine)?;
         let images = images(&args.image, devices[0], &root)?;
         Ok(Self {
             args,
@@ -83,6 +89,25 @@ impl<'a> Target<'a> {
         })?)
     }
 
+    /// What the command line asked for, with what was chosen where it left a choice.
+    pub(super) fn asked(&self, suites: &[String], engine: &str) -> Asked {
+        let images = match self.args.image.as_slice() {
+            [] => self.names(),
+            given => resume::whole(given),
+        };
+        let sources = &self.args.sources;
+        let whole = |path: &Option<PathBuf>| path.as_ref().and_then(|path| absolute(path).ok());
+        Asked {
+            suites: resume::whole(suites),
+            images,
+            device: resume::devices(&self.devices),
+            engine: engine.to_owned(),
+            libtorch: whole(&sources.libtorch),
+            scenario_binary: whole(&sources.scenario_binary),
+            base_archive: whole(&sources.base_archive),
+        }
+    }
+
     fn names(&self) -> Vec<String> {
         self.images.iter().map(|image| image.name.clone()).collect()
     }
@@ -102,7 +127,13 @@ impl<'a> Target<'a> {
         let locks = gpus
             .map(|gpu| self.host.lock_gpu(gpu, session, share_gpu))
             .collect::<Result<_, _>>()?;
-        let opened = self.args.engine.open(&self.host).await?;
+        let engine = self
+            .args
+            .engine
+            .as_ref()
+            .unwrap_or(&executors::Choice::Auto);
+        let is_ci = std::env::var_os("CI").is_some_and(|value| value == "true");
+        let opened = engine.open(&self.host, is_ci).await?;
         let mut executor = opened.executor;
         for note in &opened.notes {
             printer.note(note);
@@ -116,6 +147,7 @@ impl<'a> Target<'a> {
         prepared.notes.extend(opened.notes);
         Ok(Ready {
             executor,
+            engine: opened.choice.to_string(),
             prepared,
             _locks: locks,
             _source: source,

@@ -4,8 +4,10 @@ use std::time::Instant;
 
 use bench_suite::session::{Progress, Subscriber, Totals};
 use indicatif::ProgressBar;
-use record::{CellPlan, Deciding, Look, LookEnd, Outcome, Record, Session};
-
+use judge::compare::WORTHWHILE_BLOCKS;
+use protocol::Variant;
+use record::{CellPlan, Deciding, Look, LookEnd, Outcome, Record, Session, printable};
+use reports::format::plural;
 use verdict::Verdicts;
 
 use crate::printer::Printer;
@@ -19,6 +21,7 @@ pub(super) struct Watch {
     bar: Option<ProgressBar>,
     begun: Instant,
     several_images: bool,
+    several_suites: bool,
     /// How many blocks there will be is not known beforehand.
     deciding: bool,
 }
@@ -30,12 +33,14 @@ impl Watch {
             bar: None,
             begun: Instant::now(),
             several_images: false,
+            several_suites: false,
             deciding: false,
         }
     }
 
     fn started(&mut self, session: &Session, totals: Totals) {
         self.several_images = session.images.len() > 1;
+        self.several_suites = session.suites.len() > 1;
         self.deciding = session.deciding.is_some();
         let bar = self.printer.count_bar("", totals.planned as u64);
         bar.set_position((totals.planned - totals.remaining) as u64);
@@ -49,9 +54,10 @@ impl Watch {
         } else {
             String::new()
         };
-        let name = self.name(&cell.image, &cell.scenario, &cell.variant.to_string());
+        let name = self.name(&cell.image, (&cell.suite, &cell.scenario), &cell.variant);
         if let Some(bar) = &self.bar {
-            bar.set_message(format!("block {}: {name}{again}", block + 1));
+            let text = format!("block {}: {name}{again}", block + 1);
+            bar.set_message(printable(&text).into_owned());
         }
     }
 
@@ -60,21 +66,14 @@ impl Watch {
             bar.set_length(totals.planned as u64);
             bar.set_position((totals.planned - totals.remaining) as u64);
         }
-        let name = self.name(&record.image, &record.scenario, &record.variant.to_string());
+        let scenario = (record.suite.as_str(), record.scenario.as_str());
+        let name = self.name(&record.image, scenario, &record.variant);
         let done = totals.planned - totals.remaining;
         let elapsed = self.begun.elapsed().as_secs_f64();
         let metrics = match (&record.outcome, &record.metrics) {
-            (
-                Outcome::Failed {
-                    reason, message, ..
-                },
-                _,
-            ) => {
-                format!(
-                    "{}: {}",
-                    reason.word(),
-                    message.lines().next().unwrap_or_default()
-                )
+            (Outcome::Expected { message, .. } | Outcome::Failed { message, .. }, _) => {
+                let message = message.lines().next().unwrap_or_default();
+                format!("{}: {message}", record.outcome.word())
             }
             (Outcome::Ok, Some(metrics)) => {
                 let peak = metrics
@@ -96,10 +95,11 @@ impl Watch {
             totals.planned
         );
         // Where a bar moves, single runs would push everything else off the screen; failures stay.
-        if !self.printer.is_live() || !record.outcome.is_ok() {
+        if !self.printer.is_live() || !record.outcome.passes() {
             self.printer.note(&text);
         } else if let Some(bar) = &self.bar {
-            bar.set_message(format!("last: {name}: {metrics}"));
+            let text = format!("last: {name}: {metrics}");
+            bar.set_message(printable(&text).into_owned());
         }
     }
 
@@ -112,12 +112,17 @@ impl Watch {
             (Some(LookEnd::Decided), _) => "; no further block is needed".to_owned(),
             (Some(LookEnd::Time), _) => "; the time budget ends here".to_owned(),
             (Some(LookEnd::Blocks), _) => "; no more blocks were asked for".to_owned(),
-            (None, Some(planned)) => format!("; the time is good for about {planned} blocks"),
+            (None, Some(planned)) => format!(
+                "; the time is good for about {}",
+                plural(planned as usize, "block", "blocks")
+            ),
             (None, None) => String::new(),
         };
         self.printer.note(&format!(
-            "after {blocks} blocks {} of {gated} gated metrics are decided{ending}",
-            look.decided
+            "after {}, {} of {} decided{ending}",
+            plural(blocks as usize, "block", "blocks"),
+            look.decided,
+            plural(gated, "gated metric is", "gated metrics are")
         ));
         let needed: Vec<_> = verdicts
             .iter()
@@ -125,8 +130,11 @@ impl Watch {
             .map(|(_, metric)| metric.comparison.blocks_needed)
             .collect();
         for (name, needed) in look.undecided.iter().zip(needed).take(MOST_NAMED) {
-            let needed = needed.map_or_else(String::new, |needed| {
-                format!(" (about {needed} blocks would show its noise threshold)")
+            let needed = needed.map_or_else(String::new, |needed| match needed {
+                needed if needed > WORTHWHILE_BLOCKS => {
+                    format!(" (more blocks than are worth it, over {WORTHWHILE_BLOCKS})")
+                }
+                needed => format!(" (about {needed} blocks would show its noise threshold)"),
             });
             self.printer.note(&format!("  undecided: {name}{needed}"));
         }
@@ -136,12 +144,18 @@ impl Watch {
         }
     }
 
-    fn name(&self, image: &str, scenario: &str, variant: &str) -> String {
-        if self.several_images {
-            format!("{image} {scenario} {variant}")
+    fn name(&self, image: &str, (suite, scenario): (&str, &str), variant: &Variant) -> String {
+        let image = if self.several_images {
+            format!("{image} ")
         } else {
-            format!("{scenario} {variant}")
-        }
+            String::new()
+        };
+        let suite = if self.several_suites {
+            format!("{suite}/")
+        } else {
+            String::new()
+        };
+        format!("{image}{suite}{scenario} {variant}")
     }
 }
 

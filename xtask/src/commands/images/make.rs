@@ -173,7 +173,7 @@ pub(super) async fn lock_workload(
 pub(super) fn sbom(image: &Image, to: Option<&Path>, printer: &Printer) -> Result<()> {
     let lock = image.usable_lock()?;
     match to {
-        None => printer.line(&images::sbom(lock)?),
+        None => printer.json_text(&images::sbom(lock)),
         Some(file) => {
             images::write_sbom(lock, file)?;
             printer.line(&file.display().to_string());

@@ -6,7 +6,7 @@ use std::path::Path;
 use bytesize::ByteSize;
 use engine::{Endpoint, Engine};
 use images::{
-    Cache, Catalog, Removed,
+    Cache, Catalog, Clear, Image, Removed,
     inventory::{self, Present},
 };
 use serde::Serialize;
@@ -25,6 +25,8 @@ struct Outcome {
     dry_run: bool,
     removed: Vec<Present>,
     kept: Vec<Kept>,
+    /// What of the cache only the named images were made of.
+    cache: Vec<Removed>,
 }
 
 #[derive(Debug, Serialize)]
@@ -53,12 +55,13 @@ pub(super) async fn run(root: &Path, args: &PruneArgs, printer: &Printer) -> Res
         (args.names.is_empty() || args.names.contains(&image.image))
             && !args.keep.contains(&image.image)
     });
-    let outcome = if args.dry_run {
+    let mut outcome = if args.dry_run {
         Outcome {
             engine: engine.facts().describe(),
             dry_run: true,
             removed: found,
             kept: Vec::new(),
+            cache: Vec::new(),
         }
     } else {
         let pruned = inventory::remove(&engine, found).await;
@@ -74,8 +77,17 @@ pub(super) async fn run(root: &Path, args: &PruneArgs, printer: &Printer) -> Res
                     why: error.to_string(),
                 })
                 .collect(),
+            cache: Vec::new(),
         }
     };
+    if !args.names.is_empty() {
+        let (root, args) = (root.to_owned(), args.clone());
+        match blocking(move || clear_only(&root, &args)).await {
+            Ok(removed) => outcome.cache = removed,
+            // The engine's part is done; a build that runs keeps what the cache has.
+            Err(error) => printer.note(&error.to_string()),
+        }
+    }
     if args.format == Format::Json {
         printer.json(&outcome)?;
     } else {
@@ -100,19 +112,36 @@ struct ClearedWords {
     kept_bytes: u64,
 }
 
-fn clear(root: &Path, choice: CacheChoice, args: &PruneArgs, printer: &Printer) -> Result<()> {
-    let keep = match choice {
-        CacheChoice::All => None,
-        // One that cannot be read ends it: what it is made of would be taken for unused.
-        CacheChoice::Unused => {
-            let catalog = Catalog::new(&root.join("images"));
-            let names = catalog.names()?;
-            let images = names.iter().map(|name| catalog.image(name));
-            Some(images.collect::<images::Result<Vec<_>>>()?)
-        }
+/// The images of the checkout. One that cannot be read ends it: what it is made of would be taken
+/// for unused.
+fn specified(root: &Path) -> images::Result<Vec<Image>> {
+    let catalog = Catalog::new(&root.join("images"));
+    let names = catalog.names()?;
+    names.iter().map(|name| catalog.image(name)).collect()
+}
+
+/// What of the cache only the named images are made of.
+fn clear_only(root: &Path, args: &PruneArgs) -> Result<Vec<Removed>> {
+    let (images, others): (Vec<Image>, Vec<Image>) = specified(root)?
+        .into_iter()
+        .partition(|image| args.names.contains(&image.name) && !args.keep.contains(&image.name));
+    let what = Clear::Only {
+        images: &images,
+        others: &others,
     };
-    let folder = Cache::user_folder()?;
-    let cleared = images::clear_cache(&folder, keep.as_deref(), args.dry_run)?;
+    Ok(images::clear_cache(&Cache::user_folder()?, what, args.dry_run)?.removed)
+}
+
+fn clear(root: &Path, choice: CacheChoice, args: &PruneArgs, printer: &Printer) -> Result<()> {
+    let images = match choice {
+        CacheChoice::All => Vec::new(),
+        CacheChoice::Unused => specified(root)?,
+    };
+    let what = match choice {
+        CacheChoice::All => Clear::All,
+        CacheChoice::Unused => Clear::Unused(&images),
+    };
+    let cleared = images::clear_cache(&Cache::user_folder()?, what, args.dry_run)?;
     let words = ClearedWords {
         folder: cleared.folder.display().to_string(),
         dry_run: args.dry_run,
@@ -152,6 +181,10 @@ fn print(outcome: &Outcome, printer: &Printer) {
     }
     for kept in &outcome.kept {
         printer.line(&format!("kept {}: {}", words(&kept.image), kept.why));
+    }
+    for removed in &outcome.cache {
+        let size = ByteSize::b(removed.size_bytes);
+        printer.line(&format!("{word} {} of the cache ({size})", removed.name));
     }
     if outcome.removed.is_empty() && outcome.kept.is_empty() {
         printer.line(&format!(

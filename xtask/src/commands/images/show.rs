@@ -7,7 +7,7 @@ use engine::{Endpoint, Engine};
 use images::{
     Base, Catalog, Digest, Image, LibtorchSpec,
     inventory::{self, Present},
-    lock::{BaseLock, ExpectedLayer, LibtorchLock, Lock, Toolchain},
+    lock::{BaseLock, ExpectedLayer, LibtorchLock, Lock, PackageKind, Toolchain},
 };
 use serde::Serialize;
 
@@ -65,6 +65,9 @@ struct Locked {
     #[serde(skip_serializing_if = "Option::is_none")]
     wheels_unpacked_bytes: Option<u64>,
     layers: Vec<ExpectedLayer>,
+    /// Of a base that was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    distribution: Option<String>,
     packages: Vec<Package>,
     libraries: Vec<LibraryWords>,
 }
@@ -73,7 +76,11 @@ struct Locked {
 struct Package {
     name: String,
     version: String,
-    sha256: Digest,
+    /// What installed it in a base that was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<PackageKind>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sha256: Option<Digest>,
 }
 
 #[derive(Debug, Serialize)]
@@ -253,7 +260,8 @@ fn locked(lock: &Lock) -> Locked {
             .map(|package| Package {
                 name: package.name.clone(),
                 version: package.version.clone(),
-                sha256: package.sha256,
+                kind: None,
+                sha256: Some(package.sha256),
             })
             .collect(),
         BaseLock::Archive(_) | BaseLock::Image(_) => Vec::new(),
@@ -264,9 +272,18 @@ fn locked(lock: &Lock) -> Locked {
         packages.extend(wheels.wheels.iter().map(|wheel| Package {
             name: wheel.name.clone(),
             version: wheel.version.clone(),
-            sha256: wheel.sha256,
+            kind: None,
+            sha256: Some(wheel.sha256),
         }));
     }
+    let contents = lock.contents.as_ref();
+    let inside = contents.into_iter().flat_map(|contents| &contents.packages);
+    packages.extend(inside.map(|package| Package {
+        name: package.name.clone(),
+        version: package.version.clone(),
+        kind: Some(package.kind),
+        sha256: None,
+    }));
     Locked {
         platform: lock.platform.clone(),
         toolchain: lock.toolchain.clone(),
@@ -281,6 +298,7 @@ fn locked(lock: &Lock) -> Locked {
             .chain(image.map(|image| &image.layer))
             .cloned()
             .collect(),
+        distribution: contents.and_then(|contents| contents.distribution.clone()),
         packages,
         libraries: lock
             .libtorch
@@ -331,8 +349,15 @@ fn print(inspected: &Inspected, format: Format, printer: &Printer) {
         let packages: Vec<String> = locked
             .packages
             .iter()
-            .map(|package| format!("{} {}", package.name, package.version))
+            .map(|package| {
+                let kind = package.kind.map(|kind| format!(" ({})", kind.word()));
+                let kind = kind.unwrap_or_default();
+                format!("{} {}{kind}", package.name, package.version)
+            })
             .collect();
+        if let Some(distribution) = &locked.distribution {
+            row("distribution", distribution.clone());
+        }
         row("packages", packages.join("\n"));
         let libraries: Vec<String> = locked
             .libraries

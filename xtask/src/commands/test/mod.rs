@@ -64,7 +64,7 @@ const ON_PODMAN: [(&str, &[&str]); 2] = [
 
 /// Runs every step up to the first that fails, and sums up.
 pub(crate) async fn run(args: &TestArgs, printer: &Printer) -> Result<()> {
-    let root = workspace::root()?;
+    let root = workspace::checkout()?;
     let podman = if args.without_podman {
         printer.note("left out, as asked: the tests on Podman");
         None
@@ -138,6 +138,7 @@ async fn libtorch_steps(root: &Path, podman: Option<&str>, printer: &Printer) ->
             libtorch: None,
             scenario_binary: None,
             base_archive: None,
+            cache_size: bytesize::ByteSize::gb(50),
         };
         let sources = prepare::sources(&sources, &root);
         let cache = prepare::cache(&printer)?;

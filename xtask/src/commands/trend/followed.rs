@@ -1,25 +1,27 @@
 //! A series with what was found in it.
 
 use history::{SeriesInfo, SeriesKey};
+use jiff::Timestamp;
 use judge::{
     compare::Verdict,
-    trend::{ChangePoint, Point, Staleness, Trend},
+    trend::{Point, Staleness, Trend, staleness},
 };
 use metrics::Metric;
 use reports::{
     format,
-    trend::{GpuChange, Series},
+    trend::{AttributeChange, Failure, Series},
 };
 use serde::Serialize;
 
-use super::{gate, supersede};
+use super::DAY_SECONDS;
 
 /// One series with what was found in it.
 #[derive(Debug, Serialize)]
 pub(super) struct Followed {
     #[serde(flatten)]
     pub(super) series: SeriesInfo,
-    pub(super) change_points: Vec<ChangePoint>,
+    #[serde(flatten)]
+    pub(super) found: Trend,
     pub(super) staleness: Option<Staleness>,
     /// What the newest run's level is against the one before, where it brought a new one to
     /// light.
@@ -27,21 +29,15 @@ pub(super) struct Followed {
     /// How sure that is among all series that the gate looks at: the smallest false discovery
     /// rate at which it would count.
     pub(super) q: Option<f64>,
-    /// Change points at which the GPU changed as well: the level may be the GPU's.
-    pub(super) gpu_changes: Vec<GpuChange>,
+    /// What was upgraded or replaced with a change point.
+    pub(super) attribute_changes: Vec<AttributeChange>,
     /// The largest relative change that counts as none, as in a comparison: what the suite of the
     /// newest session sets, else the metric's default; 0 for series from elsewhere.
     pub(super) threshold: f64,
-    /// The series that has taken its place, with another image or driver. Nobody waits for results
-    /// of this one any more, and the gate does not look at it.
-    pub(super) superseded_by: Option<SeriesKey>,
     /// Whether the gate looks at it.
     pub(super) gated: bool,
-    /// Whether the gate would look at it, had no other taken its place.
-    #[serde(skip)]
-    pub(super) of_gate: bool,
-    /// Why the gate says no to it; empty where it does not.
-    pub(super) fails: Vec<gate::Reason>,
+    /// Why the gate fails it; empty where it does not.
+    pub(super) fails: Vec<Failure>,
     #[serde(skip)]
     pub(super) news: Option<usize>,
     #[serde(skip)]
@@ -59,24 +55,61 @@ impl Followed {
         found: Trend,
         news: Option<usize>,
     ) -> Self {
-        let ratio = news.and_then(|place| found.change_points[place].ratio);
+        let last = news.map(|place| &found.change_points[place]);
         let metric = Metric::named(&series.key.metric);
+        let threshold = series.threshold.or(metric.map(|metric| metric.threshold));
         Self {
-            verdict: ratio.map(|ratio| Verdict::of_change(ratio.ln(), series.direction)),
+            verdict: last.map(|change| change.verdict(series.direction)),
             staleness: None,
-            change_points: found.change_points,
+            found,
             q: None,
-            gpu_changes: Vec::new(),
-            threshold: metric.map_or(0.0, |metric| metric.threshold),
-            superseded_by: None,
+            attribute_changes: Vec::new(),
+            threshold: threshold.unwrap_or(0.0),
             gated: false,
-            of_gate: false,
             fails: Vec::new(),
             series,
             news,
             points,
             directed: true,
         }
+    }
+
+    /// As [`Self::new`], with what the history knows of each point.
+    pub(super) fn of_history(
+        series: SeriesInfo,
+        points: Vec<history::Point>,
+        mut found: Trend,
+        news: Option<usize>,
+    ) -> Self {
+        let mut attribute_changes = Vec::new();
+        for change in &mut found.change_points {
+            change.revision.clone_from(&points[change.index].revision);
+            // What began between the last good point and the first bad one may be the cause.
+            let [good, bad] = [change.range[0].saturating_sub(1), change.range[1]];
+            let changes = points[good].changes_to(&points[bad]);
+            attribute_changes.extend(changes.map(|(attribute, before, after)| AttributeChange {
+                index: change.index,
+                attribute: attribute.to_owned(),
+                before: before.to_owned(),
+                after: after.to_owned(),
+            }));
+        }
+        let threshold = points.last().and_then(|point| point.threshold);
+        let points = points.into_iter().map(Point::from).collect();
+        let one = Self::new(series, points, found, news);
+        Self {
+            attribute_changes,
+            threshold: threshold.unwrap_or(one.threshold),
+            ..one
+        }
+    }
+
+    /// How long ago the newest result was; so many days, or else the series' own pace, say whether
+    /// that is too long.
+    pub(super) fn look_at_age(&mut self, days: Option<f64>) {
+        let now = Timestamp::now().as_duration().as_secs_f64();
+        let times: Vec<f64> = self.points.iter().map(|point| point.timestamp).collect();
+        self.staleness = staleness(&times, now, days.map(|days| days * DAY_SECONDS));
     }
 
     /// As the reports show it.
@@ -87,12 +120,8 @@ impl Followed {
         let subtitle = if imported {
             String::new()
         } else {
-            let place = match key.driver.as_str() {
-                "none" => key.device.clone(),
-                driver => format!("{}, driver {driver}", key.device),
-            };
             let label = metric.map_or(key.metric.as_str(), |metric| metric.label);
-            [label, &key.image, &key.suite, &key.machine, &place].join(" · ")
+            [label, &key.track, &key.suite, &key.machine, &key.device].join(" · ")
         };
         Series {
             title: key.cell(),
@@ -105,15 +134,13 @@ impl Followed {
             },
             direction: self.directed.then_some(self.series.direction),
             points: self.points.clone(),
-            changes: self.change_points.clone(),
-            gpu_changes: self.gpu_changes.clone(),
+            found: self.found.clone(),
+            attribute_changes: self.attribute_changes.clone(),
             news: self.news,
             staleness: self.staleness,
             threshold: self.threshold,
-            successor: self
-                .superseded_by
-                .as_ref()
-                .map(|successor| supersede::told(key, successor)),
+            gated: self.gated,
+            fails: self.fails.clone(),
         }
     }
 }

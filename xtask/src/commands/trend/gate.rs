@@ -1,38 +1,32 @@
 //! What the gate looks at, and when it says no.
 
-use std::collections::BTreeSet;
-
 use history::SeriesKey;
 use judge::{
     compare::{Options, Verdict},
     family::q_values,
+    trend::TOO_SHORT,
 };
-use serde::Serialize;
+use reports::trend::{Failure, Series};
 
-use super::{followed::Followed, supersede::told};
-use crate::error::{Error, Result};
-
-/// Why the gate says no to a series.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Reason {
-    /// The last run brought a change for the worse to light.
-    Regressed,
-    /// Results have stopped coming.
-    NoNewResult,
-}
+use super::followed::Followed;
+use crate::{
+    error::{Error, Result},
+    printer::Printer,
+};
 
 /// What the gate says of every series that it looks at. Of many series some look regressed by chance
 /// every night, so that the false discovery rate is held, as it is in a comparison.
 pub(super) fn decide(all: &mut [Followed], gated: impl Fn(&SeriesKey) -> bool) {
     for one in all.iter_mut() {
-        one.of_gate = gated(&one.series.key);
-        one.gated = one.of_gate && one.superseded_by.is_none();
+        one.gated = gated(&one.series.key);
     }
     let mut members: Vec<&mut Followed> = all.iter_mut().filter(|one| one.gated).collect();
     let p: Vec<f64> = members
         .iter()
-        .map(|one| one.news.map_or(1.0, |place| one.change_points[place].p))
+        .map(|one| {
+            one.news
+                .map_or(1.0, |place| one.found.change_points[place].p)
+        })
         .collect();
     let options = Options::default();
     for (one, q) in members.iter_mut().zip(q_values(&p)) {
@@ -40,10 +34,10 @@ pub(super) fn decide(all: &mut [Followed], gated: impl Fn(&SeriesKey) -> bool) {
         one.fails.clear();
         if one.verdict == Some(Verdict::Regressed) && q <= options.alpha && one.counts_as_a_change()
         {
-            one.fails.push(Reason::Regressed);
+            one.fails.push(Failure::Regressed);
         }
         if one.staleness.is_some_and(|staleness| staleness.overdue) {
-            one.fails.push(Reason::NoNewResult);
+            one.fails.push(Failure::NoNewResult);
         }
     }
 }
@@ -51,48 +45,50 @@ pub(super) fn decide(all: &mut [Followed], gated: impl Fn(&SeriesKey) -> bool) {
 impl Followed {
     /// Whether what the last run brought to light is more than the noise threshold.
     fn counts_as_a_change(&self) -> bool {
-        let ratio = self.news.and_then(|place| self.change_points[place].ratio);
+        let ratio = self
+            .news
+            .and_then(|place| self.found.change_points[place].ratio);
         ratio.is_none_or(|ratio| ratio.ln().abs() > self.threshold.ln_1p())
     }
 }
 
 /// What the command ends with: an error where a series fails, and where there is none to look at.
-pub(super) fn end(all: &[Followed]) -> Result<()> {
-    if !all.iter().any(|one| one.gated) {
-        let message = superseded(all).unwrap_or_else(|| {
-            format!(
-                "none of the {} series found is one that the gate looks at; name what it shall \
-                 look at with --metric, or leave --gate out",
-                all.len()
-            )
-        });
+/// Series of a history grow by themselves: until they are long enough it is said that they are not.
+pub(super) fn end(
+    all: &[Followed],
+    shown: &[Series],
+    grows: bool,
+    printer: &Printer,
+) -> Result<()> {
+    let gated = all.iter().filter(|one| one.gated).count();
+    if gated == 0 {
+        let message = format!(
+            "none of the {} series found is one that the gate looks at; name what it shall look at \
+             with --metric, or leave --gate out",
+            all.len()
+        );
         return Err(Error::NothingToFollow { message });
     }
-    let count = |reason| all.iter().filter(|one| one.fails.contains(&reason)).count();
-    let (regressed, stopped) = (count(Reason::Regressed), count(Reason::NoNewResult));
-    if regressed + stopped == 0 {
-        return Ok(());
+    let failures = reports::trend::failures(shown);
+    if !failures.is_empty() {
+        return Err(Error::TrendGate(failures));
     }
-    Err(Error::TrendGate { regressed, stopped })
-}
-
-/// That others have taken the place of all that the gate would look at.
-fn superseded(all: &[Followed]) -> Option<String> {
-    let by: BTreeSet<String> = all
-        .iter()
-        .filter(|one| one.of_gate)
-        .filter_map(|one| Some(told(&one.series.key, one.superseded_by.as_ref()?)))
-        .collect();
-    if by.is_empty() {
-        return None;
+    let short = all.iter().filter(|one| one.gated && one.found.too_short);
+    let short = short.count();
+    if short > 0 && !grows {
+        let message = format!(
+            "the series has {} of {TOO_SHORT} points, so that a gate would pass over nothing",
+            all[0].points.len()
+        );
+        return Err(Error::NothingToFollow { message });
     }
-    let by: Vec<String> = by.into_iter().collect();
-    Some(format!(
-        "all series found that the gate would look at are superseded by {}: no new result of them \
-         is waited for, so that there is nothing to look at; ask for what took their place, or \
-         leave --gate out",
-        by.join(" and by ")
-    ))
+    if short > 0 {
+        printer.note(&format!(
+            "the gate judged {} of {gated} series: {short} of fewer than {TOO_SHORT} points left out",
+            gated - short
+        ));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -121,12 +117,14 @@ mod tests {
             unit: String::new(),
             direction: Direction::HigherIsBetter,
             kind: judge::compare::Kind::TimeLike,
+            threshold: None,
             points: 40,
             oldest: None,
             newest: None,
         };
         let found = Trend {
             change_points: vec![ChangePoint {
+                range: [39, 39],
                 index: 39,
                 timestamp: 39.0,
                 revision: String::new(),
@@ -136,6 +134,7 @@ mod tests {
                 interval: None,
                 p,
             }],
+            ..Trend::default()
         };
         Followed {
             threshold: 0.005,
@@ -176,7 +175,7 @@ mod tests {
     /// With a level after the change that is this share of the one before.
     fn by(ratio: f64) -> Followed {
         let mut one = regressed("gated", 0.0);
-        one.change_points[0].ratio = Some(ratio);
+        one.found.change_points[0].ratio = Some(ratio);
         one
     }
 
@@ -187,33 +186,48 @@ mod tests {
         assert_eq!(failing(vec![by(0.994)]), 1);
         // A level that was 0 has no ratio and no noise threshold.
         let mut one = by(1.0);
-        one.change_points[0].ratio = None;
+        one.found.change_points[0].ratio = None;
         assert!(one.counts_as_a_change());
     }
 
     #[test]
-    fn what_another_series_took_over_fails_no_gate() {
-        let old = Followed {
-            superseded_by: Some(SeriesKey::default()),
-            ..by(0.9)
-        };
-        assert_eq!(failing(vec![old]), 0);
-    }
-
-    #[test]
     fn a_gate_says_why_and_over_nothing_it_does_not_pass() {
+        let ended = |all: &[Followed], grows| {
+            let shown: Vec<Series> = all.iter().map(Followed::shown).collect();
+            end(all, &shown, grows, &Printer::new())
+        };
+        let end = |all: &[Followed]| ended(all, true);
         let mut all = vec![by(0.9), by(1.0)];
         all[1].verdict = None;
         all[1].staleness = judge::trend::staleness(&[0.0, 1.0, 2.0], 100.0, None);
         decide(&mut all, |_| true);
-        let told = end(&all).unwrap_err().to_string();
+        let Err(Error::TrendGate(lines)) = end(&all) else {
+            panic!("two series fail")
+        };
         assert!(
-            told.contains("1 made regressed by the last run, 1 without a new result"),
-            "{told}"
+            lines[0].contains("regressed by -10.00 %, 1.0000 to 0.90000; last good"),
+            "{lines:?}"
         );
-        let mut all = vec![regressed("other", 0.0)];
-        decide(&mut all, |key| key.metric == "gated");
-        let told = end(&all).unwrap_err().to_string();
-        assert!(told.contains("none of the 1 series"), "{told}");
+        assert!(lines[1].contains("no result for"), "{lines:?}");
+        decide(&mut all, |_| false);
+        assert!(matches!(end(&all), Err(Error::NothingToFollow { .. })));
+        let mut short = by(1.0);
+        (short.verdict, short.news) = (None, None);
+        short.found = Trend {
+            too_short: true,
+            ..Trend::default()
+        };
+        let mut all = vec![short];
+        decide(&mut all, |_| true);
+        assert!(end(&all).is_ok());
+        assert!(matches!(
+            ended(&all, false),
+            Err(Error::NothingToFollow { .. })
+        ));
+        let mut long = by(1.0);
+        (long.verdict, long.news) = (None, None);
+        all.push(long);
+        decide(&mut all, |_| true);
+        assert!(end(&all).is_ok());
     }
 }

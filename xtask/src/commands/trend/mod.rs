@@ -2,9 +2,7 @@
 
 mod followed;
 mod gate;
-mod read;
 mod selection;
-mod supersede;
 
 use std::{
     fs,
@@ -12,19 +10,19 @@ use std::{
     slice,
 };
 
-use history::{History, SeriesInfo, SeriesKey};
+use history::{Aggregate, History, SeriesInfo, SeriesKey};
 use jiff::Timestamp;
 use judge::{
     compare::Direction,
-    trend::{self, Point, Staleness, Trend, TrendOptions, news, staleness},
+    trend::{self, Point, Trend, TrendError, TrendOptions, news},
 };
 use metrics::Metric;
 use reports::trend::Series;
 
-use self::{followed::Followed, read::Selected};
+use self::followed::Followed;
 use crate::{
     cli::{Format, TrendArgs},
-    commands::history::file,
+    commands::history::{file, point_filter, series_filter},
     error::{Error, Result},
     printer::Printer,
 };
@@ -38,16 +36,18 @@ pub(crate) fn run(args: &TrendArgs, printer: &Printer) -> Result<()> {
         None => whole_history(args, printer)?,
     };
     let all: Vec<Series> = found.iter().map(Followed::shown).collect();
+    if let Some(path) = &args.junit {
+        write_file(path, &reports::trend::junit(&all)?)?;
+    }
+    if let Some(path) = &args.summary {
+        write_file(path, &reports::trend::markdown(&all))?;
+    }
     match (args.format, &found[..], &args.input) {
         // The form in which a series in a file was asked for: what was found and no more.
-        (Format::Json, [only], Some(_)) => printer.json(&Trend {
-            change_points: only.change_points.clone(),
-        })?,
+        (Format::Json, [only], Some(_)) => printer.json(&only.found)?,
         (Format::Json, _, _) => printer.json(&found)?,
-        (Format::Text, _, Some(_)) if all.iter().all(|one| one.changes.is_empty()) => {
-            for one in &all {
-                printer.line(&reports::trend::line(one));
-            }
+        (Format::Text, [only], Some(_)) if only.found.change_points.is_empty() => {
+            printer.line(&reports::trend::line(&all[0]));
         }
         (Format::Text, _, _) => printer.raw(&reports::trend::text(&all)),
         (Format::Markdown, _, _) => printer.raw(&reports::trend::markdown(&all)),
@@ -55,27 +55,50 @@ pub(crate) fn run(args: &TrendArgs, printer: &Printer) -> Result<()> {
     if let Some(out) = &args.out {
         write(out, &all, &found, args, printer)?;
     }
-    if args.gate { gate::end(&found) } else { Ok(()) }
+    if args.annotations {
+        printer.verbatim(&reports::trend::annotations(&all));
+    }
+    if args.gate {
+        gate::end(&found, &all, args.input.is_none(), printer)
+    } else {
+        Ok(())
+    }
+}
+
+fn write_file(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).map_err(|source| Error::Write {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// Reads a series, and says what its timestamps were taken for.
+pub(crate) fn read_csv(path: &Path, printer: &Printer) -> Result<Vec<Point>> {
+    let parsed = history::read_csv(path)?;
+    if let Some(unit) = parsed.unit {
+        printer.note(&format!("{}: timestamps read as {unit}", path.display()));
+    }
+    Ok(parsed.points)
+}
+
+fn refused(name: &str, source: TrendError) -> Error {
+    Error::Series {
+        name: name.to_owned(),
+        source: Box::new(source),
+    }
 }
 
 fn one_file(input: &Path, args: &TrendArgs, printer: &Printer) -> Result<Followed> {
     let name = input.display().to_string();
-    let refused = |source: Box<dyn std::error::Error + Send + Sync>| Error::Series {
-        name: name.clone(),
-        source,
-    };
-    let mut points = history::read_csv(input)?;
-    if args.gate && points.is_empty() {
-        return Err(Error::NothingToFollow {
-            message: format!("{name} has no points, so that a gate would pass over nothing"),
-        });
-    }
+    let mut points = read_csv(input, printer)?;
     let backwards = trend::put_in_order(&mut points);
     if backwards > 0 {
         printer.note(&sorted(&name, backwards, points.len()));
     }
-    let found = trend::change_points(&points, &TrendOptions::default())
-        .map_err(|source| refused(Box::new(source)))?;
+    let options = TrendOptions::default();
+    let found = trend::change_points(&points, &options);
+    let found = found.map_err(|source| refused(&name, source))?;
+    let news = news(&points, &found, &options).map_err(|source| refused(&name, source))?;
     let series = SeriesInfo {
         key: SeriesKey::imported(&name),
         unit: String::new(),
@@ -85,20 +108,19 @@ fn one_file(input: &Path, args: &TrendArgs, printer: &Printer) -> Result<Followe
             Direction::HigherIsBetter
         },
         kind: judge::compare::Kind::TimeLike,
+        threshold: args.threshold,
         points: points.len() as u64,
         oldest: points.first().map(|point| point.timestamp),
         newest: points.last().map(|point| point.timestamp),
     };
-    // A file may be as old as it likes, unless somebody says how old.
-    let limit = args.stale_after.map(|days| days * DAY_SECONDS);
-    let age = limit.and_then(|_| age(&points, &[], limit));
-    let news = news(&points, &found, &TrendOptions::default())
-        .map_err(|source| refused(Box::new(source)))?;
     let mut one = Followed {
-        staleness: age,
         directed: args.gate || args.lower_is_better,
         ..Followed::new(series, points, found, news)
     };
+    // A file may be as old as it likes, unless somebody says how old.
+    if args.stale_after.is_some() {
+        one.look_at_age(args.stale_after);
+    }
     gate::decide(slice::from_mut(&mut one), |_| true);
     Ok(one)
 }
@@ -113,41 +135,25 @@ pub(crate) fn sorted(name: &str, backwards: usize, lines: usize) -> String {
 
 fn whole_history(args: &TrendArgs, printer: &Printer) -> Result<Vec<Followed>> {
     let history = History::open_existing(file(&args.file)?)?;
-    let read = read::select(&history, args, printer)?;
+    let read = select(&history, args, printer)?;
     if read.is_empty() {
         return Err(selection::nothing(&history, &args.series)?);
     }
     let options = TrendOptions::default();
-    let refused = |one: &Selected, source| Error::Series {
-        name: one.info.key.to_string(),
-        source: Box::new(source),
-    };
-    let points = |one: &Selected| one.points.iter().cloned().map(Point::from).collect();
-    let all: Vec<Vec<Point>> = read.iter().map(points).collect();
-    let found = trend::change_points_of_many(&all, &options).into_iter();
-    let found: Vec<Trend> = found
-        .zip(&read)
-        .map(|(found, one)| found.map_err(|source| refused(one, source)))
+    let judged: Vec<Vec<Point>> = read.iter().map(|(_, points)| as_judged(points)).collect();
+    let found = trend::change_points_of_many(&judged, &options);
+    let found: Vec<Trend> = read
+        .iter()
+        .zip(found)
+        .map(|((info, _), found)| found.map_err(|source| refused(&info.key.to_string(), source)))
         .collect::<Result<_>>()?;
-    let news = trend::news_of_many(&all, &found, &options);
-    let limit = args.stale_after.map(|days| days * DAY_SECONDS);
+    let news = trend::news_of_many(&judged, &found, &options);
     let mut series = Vec::new();
-    for (one, (points, (found, news))) in read
-        .into_iter()
-        .zip(all.into_iter().zip(found.into_iter().zip(news)))
-    {
-        let news = news.map_err(|source| refused(&one, source))?;
-        let set = one.newest().and_then(|point| point.threshold);
-        let gpu_changes = one.gpu_changes(&found.change_points);
-        let staleness = age(&points, &one.earlier, limit);
-        let followed = Followed::new(one.info, points, found, news);
-        series.push(Followed {
-            staleness,
-            gpu_changes,
-            threshold: set.unwrap_or(followed.threshold),
-            superseded_by: one.superseded_by,
-            ..followed
-        });
+    for ((info, points), (found, news)) in read.into_iter().zip(found.into_iter().zip(news)) {
+        let news = news.map_err(|source| refused(&info.key.to_string(), source))?;
+        let mut one = Followed::of_history(info, points, found, news);
+        one.look_at_age(args.stale_after);
+        series.push(one);
     }
     // The metrics that fail a comparison, those from elsewhere, and whatever is asked for by name.
     let asked = args.series.metric.is_some();
@@ -158,18 +164,42 @@ fn whole_history(args: &TrendArgs, printer: &Printer) -> Result<Vec<Followed>> {
     Ok(series)
 }
 
-/// How long ago the newest result was; `limit` in seconds, or else the series' own pace, says
-/// whether that is too long. One that has no pace yet has that of those whose place it has taken,
-/// whose results came `earlier`: it may never get a second result.
-fn age(points: &[Point], earlier: &[f64], limit: Option<f64>) -> Option<Staleness> {
-    let now = Timestamp::now().as_duration().as_secs_f64();
-    let mut times: Vec<f64> = points.iter().map(|point| point.timestamp).collect();
-    let own = staleness(&times, now, limit)?;
-    if own.limit_seconds.is_some() {
-        return Some(own);
+/// The series that were asked for, each with at least one point.
+fn select(
+    history: &History,
+    args: &TrendArgs,
+    printer: &Printer,
+) -> Result<Vec<(SeriesInfo, Vec<history::Point>)>> {
+    let series = history.series(&series_filter(&args.series))?;
+    let filter = point_filter(&args.series);
+    let bar = printer.count_bar("reading the history", series.len() as u64);
+    let mut read = Vec::new();
+    for info in series {
+        let points = history.points(&info.key, &filter, Aggregate::Session)?;
+        bar.inc(1);
+        if !points.is_empty() {
+            read.push((info, points));
+        }
     }
-    times.extend(earlier);
-    staleness(&times, now, limit)
+    bar.finish_and_clear();
+    Ok(read)
+}
+
+/// Where revisions repeat, a level may begin with a new one; so it may with a new driver or image.
+fn as_judged(points: &[history::Point]) -> Vec<Point> {
+    let is_new = |pair: &[history::Point]| {
+        pair[0].revision != pair[1].revision || pair[0].changes_to(&pair[1]).next().is_some()
+    };
+    let several = points
+        .windows(2)
+        .any(|pair| pair[0].revision != pair[1].revision);
+    let mut number = 0;
+    let mut judged: Vec<Point> = points.iter().cloned().map(Point::from).collect();
+    for (place, point) in judged.iter_mut().enumerate().filter(|_| several) {
+        number += u32::from(place > 0 && is_new(&points[place - 1..=place]));
+        point.revision = number.to_string();
+    }
+    judged
 }
 
 /// `trend.html`, `trend.md` and `trend.json`: either all three are new or none is.

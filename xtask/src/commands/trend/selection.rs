@@ -2,13 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use history::{History, SeriesFilter, SessionFilter};
+use history::{History, SeriesFilter, SessionFilter, SessionInfo};
 
 use crate::{
     cli::SeriesArgs,
     commands::history::series_filter,
     error::{Error, Result},
 };
+
+/// What sessions say of one attribute of their points.
+type Values = fn(&SessionInfo) -> Vec<String>;
 
 /// More names than these are counted.
 const MOST_NAMES: usize = 8;
@@ -24,31 +27,29 @@ pub(super) fn nothing(history: &History, args: &SeriesArgs) -> Result<Error> {
             ),
         });
     }
-    let filter = series_filter(args);
-    let asked = [
-        ("machine", &filter.machine),
-        ("device", &filter.device),
-        ("driver", &filter.driver),
-        ("image", &filter.image),
-        ("suite", &filter.suite),
-        ("scenario", &filter.scenario),
-        ("variant", &filter.variant),
-        ("metric", &filter.metric),
-    ];
     let mut wanted = Vec::new();
     let mut there = Vec::new();
-    for (name, pattern) in asked {
+    for (name, pattern) in series_filter(args).patterns() {
         let Some(pattern) = pattern else { continue };
         wanted.push(format!("--{name} {pattern}"));
         let values = all.iter().flat_map(|info| info.key.parts());
         let values = values.filter(|(part, _)| *part == name);
         there.push(of(name, values.map(|(_, value)| value.to_owned())));
     }
-    if let Some(branch) = &args.branch {
-        wanted.push(format!("--branch {branch}"));
-        let sessions = history.sessions(&SessionFilter::default())?;
-        let branches = sessions.into_iter().filter_map(|session| session.branch);
-        there.push(of("branch", branches));
+    let sessions = history.sessions(&SessionFilter::default())?;
+    let of_points: [(_, _, Values); 3] = [
+        ("image", &args.image, |session| session.images.clone()),
+        ("driver", &args.driver, |session| {
+            vec![session.driver.clone()]
+        }),
+        ("branch", &args.branch, |session| {
+            session.branch.clone().into_iter().collect()
+        }),
+    ];
+    for (name, pattern, values) in of_points {
+        let Some(pattern) = pattern else { continue };
+        wanted.push(format!("--{name} {pattern}"));
+        there.push(of(name, sessions.iter().flat_map(values)));
     }
     Ok(Error::NothingToFollow {
         message: format!(

@@ -1,6 +1,8 @@
+//! Which ways of giving a container a GPU can work, on machines made of files.
+
 use std::{fs, os::unix::fs::symlink, path::Path};
 
-use super::*;
+use engine::{EngineFacts, GpuAccess, GpuHost, GpuPath, Product, gpu::candidates};
 
 /// A machine made of files: device nodes, `/proc` and driver libraries.
 struct Machine(tempfile::TempDir);
@@ -281,7 +283,7 @@ fn indices_follow_the_bus_and_not_the_device_file() {
         .host()
         .devices
         .iter()
-        .map(|device| machine.strip(&device.node))
+        .map(|device| machine.strip(device))
         .collect();
     // Minor 2 is not handed out to this machine.
     assert_eq!(nodes, ["/dev/nvidia3", "/dev/nvidia0", "/dev/nvidia1"]);

@@ -1,0 +1,206 @@
+//! How a run was measured, besides what it measured.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Record, Session};
+
+/// Settings that metrics depend on: key to value, `none` where nothing is set. A key that is
+/// missing is not known. Keys are those of suites (`limits.cpus`, `steps.measured`), and `engine`
+/// and `isolation`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Method(BTreeMap<String, String>);
+
+/// A setting in which two methods differ.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MethodDifference {
+    /// Its key.
+    pub key: String,
+    /// Its value on the base side.
+    pub base: String,
+    /// Its value on the head side.
+    pub head: String,
+}
+
+impl Method {
+    /// Every key. Those of resource limits have the limit's name behind them.
+    pub const KEYS: [&str; 18] = [
+        "engine",
+        "isolation",
+        "limits.allocator_memory",
+        "limits.cpus",
+        "limits.cpuset",
+        "limits.gpu_memory",
+        "limits.ipc",
+        "limits.memory",
+        "limits.pids",
+        "limits.shm",
+        "limits.ulimits",
+        "seed",
+        "steps.calibrate",
+        "steps.measured",
+        "steps.parts",
+        "steps.warmup",
+        "steps.warmup_seconds",
+        "threads",
+    ];
+    /// The value of what is not set.
+    pub const NONE: &str = "none";
+
+    /// The method of a run: as its record says; of an older record, as far as its session tells.
+    #[must_use]
+    pub fn of(session: &Session, record: &Record) -> Self {
+        if !record.method.0.is_empty() {
+            return record.method.clone();
+        }
+        let mut method = Self::default();
+        let engine = &session.engine.kind;
+        if !engine.is_empty() {
+            method.set("engine", engine);
+        }
+        if !record.isolation.engine.is_empty() {
+            method.set("isolation", &record.isolation);
+        }
+        let plan = session.cells.iter().find(|plan| {
+            (&plan.image, &plan.suite, &plan.scenario, &plan.variant)
+                == (
+                    &record.image,
+                    &record.suite,
+                    &record.scenario,
+                    &record.variant,
+                )
+        });
+        if let Some(plan) = plan {
+            method.set("seed", plan.seed);
+            method.set_steps(plan.steps);
+        }
+        method
+    }
+
+    /// Sets a key.
+    pub fn set(&mut self, key: &str, value: impl fmt::Display) {
+        self.0.insert(key.to_owned(), value.to_string());
+    }
+
+    /// Sets a key to a value or to none.
+    pub fn set_or_none(&mut self, key: &str, value: Option<impl fmt::Display>) {
+        match value {
+            Some(value) => self.set(key, value),
+            None => self.set(key, Self::NONE),
+        }
+    }
+
+    /// Sets the keys of the steps.
+    pub fn set_steps(&mut self, steps: protocol::Steps) {
+        self.set("steps.warmup", steps.warmup);
+        self.set("steps.warmup_seconds", steps.warmup_seconds);
+        self.set("steps.measured", steps.measured);
+        self.set("steps.parts", steps.parts);
+        self.set("steps.calibrate", steps.calibrate);
+    }
+
+    /// What is known of both and differs, by key.
+    #[must_use]
+    pub fn differences(&self, head: &Self) -> Vec<MethodDifference> {
+        // A resource limit that is not set has no key.
+        let value = |of: &Self, key: &str| match of.0.get(key) {
+            None if key.starts_with("limits.ulimits.") && of.0.contains_key("limits.ipc") => {
+                Some(Self::NONE.to_owned())
+            }
+            value => value.cloned(),
+        };
+        let keys: BTreeSet<&String> = self.0.keys().chain(head.0.keys()).collect();
+        keys.into_iter()
+            .filter_map(|key| {
+                let (base, head) = (value(self, key)?, value(head, key)?);
+                let key = key.clone();
+                (base != head).then_some(MethodDifference { key, base, head })
+            })
+            .collect()
+    }
+
+    /// A short text that is the same for the same method, on every machine and in every version;
+    /// empty where nothing is known.
+    #[must_use]
+    pub fn fingerprint(&self) -> String {
+        if self.0.is_empty() {
+            return String::new();
+        }
+        // FNV-1a. What is not set is left out, so that a key that is added later changes nothing.
+        let set = self.0.iter().filter(|(_, value)| *value != Self::NONE);
+        let lines: Vec<String> = set.map(|(key, value)| format!("{key}={value}\n")).collect();
+        let hash = lines
+            .concat()
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+            });
+        format!("{:012x}", hash >> 16)
+    }
+}
+
+/// What is set: `engine docker, limits.cpus 1, seed 1`.
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let set = self.0.iter().filter(|(_, value)| *value != Self::NONE);
+        let words: Vec<String> = set.map(|(key, value)| format!("{key} {value}")).collect();
+        f.write_str(&words.join(", "))
+    }
+}
+
+/// `limits.cpus: 1 in the base, 0.4 in the head`.
+impl fmt::Display for MethodDifference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, base, head } = self;
+        write!(f, "{key}: {base} in the base, {head} in the head")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn method(settings: &[(&str, &str)]) -> Method {
+        let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        Method(settings.iter().map(owned).collect())
+    }
+
+    #[test]
+    fn only_what_is_known_of_both_differs() {
+        let base = method(&[("limits.cpus", "1"), ("seed", "1"), ("threads", "none")]);
+        let head = method(&[("limits.cpus", "0.4"), ("seed", "1"), ("engine", "docker")]);
+        let found: Vec<String> = base
+            .differences(&head)
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(found, ["limits.cpus: 1 in the base, 0.4 in the head"]);
+        assert_eq!(base.differences(&Method::default()), []);
+    }
+
+    #[test]
+    fn a_resource_limit_on_one_side_is_a_difference() {
+        let base = method(&[("limits.ipc", "private"), ("limits.ulimits.core", "0:0")]);
+        let head = method(&[("limits.ipc", "private")]);
+        let found = &base.differences(&head)[0];
+        assert_eq!((found.base.as_str(), found.head.as_str()), ("0:0", "none"));
+    }
+
+    #[test]
+    fn fingerprints_stay_what_they_were() {
+        let method = |cpus| method(&[("engine", "docker"), ("limits.cpus", cpus)]);
+        // Recorded once; histories have them in their series.
+        assert_eq!(method("1").fingerprint(), "80fe5927f6cf");
+        assert_ne!(method("1").fingerprint(), method("2").fingerprint());
+        let mut more = method("1");
+        more.set_or_none("limits.new", None::<u32>);
+        assert_eq!(more.fingerprint(), method("1").fingerprint());
+        assert_eq!(Method::default().fingerprint(), "");
+    }
+}

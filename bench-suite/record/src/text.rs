@@ -1,0 +1,87 @@
+//! Text from outside, made fit for terminals, logs and CI.
+
+use std::{borrow::Cow, fmt::Write as _};
+
+/// The text with everything escaped that acts on whoever shows it: control characters but line
+/// ends and tabs (`\u{1b}` for ESC), marks that turn the direction of writing, invisible and line
+/// separators, and what CI reads as a command (`::error` at the start of a line, `##[` and
+/// `##vso[` anywhere). Given twice, it changes nothing more.
+///
+/// For whatever an image, a workload, a file of others or another process says.
+#[must_use]
+pub fn printable(text: &str) -> Cow<'_, str> {
+    if !text.contains(acts) && !text.contains("::") && !text.contains("##") {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    let mut at_line_start = true;
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let next = letters.peek();
+        match letter {
+            '\r' if next == Some(&'\n') => {}
+            ':' if at_line_start && next == Some(&':') => out.push_str("\\:"),
+            '#' if next == Some(&'#') => out.push_str("#\\"),
+            letter if acts(letter) => {
+                // A String takes everything.
+                let _ = write!(out, "{}", letter.escape_unicode());
+            }
+            letter => out.push(letter),
+        }
+        // CI trims a line before it looks for a command.
+        at_line_start = letter == '\n' || at_line_start && letter.is_whitespace();
+    }
+    Cow::Owned(out)
+}
+
+/// Whether a letter does something rather than show something.
+fn acts(letter: char) -> bool {
+    match letter {
+        '\n' | '\t' => false,
+        // Direction, invisible separators, line and paragraph separators, tags, byte order marks.
+        '\u{61c}'
+        | '\u{200b}'
+        | '\u{200e}'
+        | '\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{feff}'
+        | '\u{e0000}'..='\u{e007f}' => true,
+        letter => letter.is_control(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expect: &str) {
+        assert_eq!(printable(text), expect);
+        assert_eq!(printable(expect), expect, "twice is as once");
+    }
+
+    #[test]
+    fn what_acts_is_escaped_and_what_shows_is_kept() {
+        check("tried to allocate 2 GiB", "tried to allocate 2 GiB");
+        check("a\tb\nc → é 模型 👍🏽", "a\tb\nc → é 模型 👍🏽");
+        check("a\r\nb", "a\nb");
+        check(
+            "\u{1b}]0;title\u{7}\u{1b}[2J",
+            "\\u{1b}]0;title\\u{7}\\u{1b}[2J",
+        );
+        check("10 %\rdone\u{8}", "10 %\\u{d}done\\u{8}");
+        check("\u{9b}31m\u{7f}", "\\u{9b}31m\\u{7f}");
+        check("ab\u{202e}gpj.exe\u{2066}", "ab\\u{202e}gpj.exe\\u{2066}");
+        check("one\u{2028}::error::two", "one\\u{2028}::error::two");
+    }
+
+    #[test]
+    fn what_ci_reads_as_a_command_is_none() {
+        check("::error::x", "\\::error::x");
+        check("a\n  ::add-mask::b", "a\n  \\::add-mask::b");
+        check("at::Tensor, c10::Error", "at::Tensor, c10::Error");
+        check("x ##vso[task.complete]", "x #\\#vso[task.complete]");
+        check("###[error]", "#\\#\\#[error]");
+        check("step #1: # and #", "step #1: # and #");
+    }
+}

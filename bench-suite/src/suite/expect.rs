@@ -1,0 +1,187 @@
+//! Runs that are chosen by axes and device: those left out, and those that are to fail.
+
+use std::{cell::Cell, collections::BTreeMap};
+
+use protocol::Variant;
+use record::Reason;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, de::Error as _};
+use serde_json::Value;
+use strict_yaml::{Document, KeyPath, YamlError, most_similar};
+
+use super::{
+    DeviceKind, ScenarioVariant,
+    expand::Picked,
+    file::{Exclusion, list_schemas},
+    values::{Given, values},
+};
+
+/// How runs are to fail: one entry or a list of them, each with `outcome` and what an
+/// [`Exclusion`] has. The first that fits a variant holds.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Expect {
+    pub(super) is_list: bool,
+    pub(super) entries: Vec<BTreeMap<String, Value>>,
+}
+
+impl<'de> Deserialize<'de> for Expect {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        let is_list = value.is_array();
+        let entries = if is_list {
+            serde_json::from_value(value)
+        } else {
+            serde_json::from_value(value).map(|entry| vec![entry])
+        };
+        let entries = entries.map_err(D::Error::custom)?;
+        Ok(Self { is_list, entries })
+    }
+}
+
+impl JsonSchema for Expect {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Expect".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let entry = generator.subschema_for::<Entry>();
+        json_schema!({
+            "description": "How runs are to fail; of a list the first entry that fits a run holds",
+            "anyOf": [entry, { "type": "array", "items": entry }],
+        })
+    }
+}
+
+/// The schema of an entry.
+struct Entry;
+
+impl JsonSchema for Entry {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "ExpectEntry".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut keys = list_schemas(generator);
+        let device = generator.subschema_for::<DeviceKind>();
+        keys.insert("device".into(), device.into());
+        let outcomes = Reason::ALL.into_iter().filter(|one| one.can_be_expected());
+        let outcomes: Vec<_> = outcomes.map(Reason::word).collect();
+        keys.insert("outcome".into(), serde_json::json!({ "enum": outcomes }));
+        json_schema!({
+            "type": "object",
+            "description": "How runs are to fail, and which: axis to one value or a list of \
+                            values, and device",
+            "properties": keys,
+            "required": ["outcome"],
+            "additionalProperties": false,
+        })
+    }
+}
+
+/// A variant with how its runs are to fail.
+pub(super) fn expecting(
+    variant: Variant,
+    devices: Vec<DeviceKind>,
+    picked: &Picked<'_>,
+    expected: &[(KeyPath, Expected)],
+) -> ScenarioVariant {
+    let of_device = |device: &DeviceKind| {
+        let mut entries = expected.iter().map(|(_, one)| one);
+        let first = entries.find(|one| one.runs.matches(*device, picked))?;
+        first.used.set(true);
+        Some((*device, first.outcome))
+    };
+    ScenarioVariant {
+        expected: devices.iter().filter_map(of_device).collect(),
+        variant,
+        devices,
+    }
+}
+
+/// One entry of `expect`, typed.
+pub(super) struct Expected {
+    outcome: Reason,
+    runs: Exclude,
+    /// Whether a variant fits it.
+    pub(super) used: Cell<bool>,
+}
+
+impl Expected {
+    pub(super) fn read(
+        document: &Document,
+        at: &KeyPath,
+        entry: &BTreeMap<String, Value>,
+    ) -> Result<Self, YamlError> {
+        let mut runs = entry.clone();
+        let Some(outcome) = runs.remove("outcome") else {
+            let message = "the key `outcome` is missing";
+            let expected = "expected how the run fails, such as out-of-memory";
+            return Err(document.error_expecting(at, message, expected, None));
+        };
+        let known = Reason::ALL.into_iter().filter(|one| one.can_be_expected());
+        let word = outcome.as_str().unwrap_or_default();
+        let Some(outcome) = known.clone().find(|one| one.word() == word) else {
+            let words: Vec<String> = known.map(Reason::word).collect();
+            let similar = most_similar(word, words.iter().map(String::as_str));
+            return Err(document.error_expecting(
+                &at.clone().key("outcome"),
+                format!("no outcome that a suite can expect: {outcome}"),
+                format!("expected one of {}", words.join(", ")),
+                similar.map(|similar| format!("did you mean `{similar}`?")),
+            ));
+        };
+        Ok(Self {
+            outcome,
+            runs: Exclude::of(document, at, &runs)?,
+            used: Cell::new(false),
+        })
+    }
+}
+
+/// Runs of these axes and this device: an entry of `exclude` or of `expect`, typed.
+pub(super) struct Exclude {
+    device: Option<DeviceKind>,
+    axes: BTreeMap<String, Vec<Given>>,
+}
+
+impl Exclude {
+    pub(super) fn read(
+        document: &Document,
+        at: &KeyPath,
+        file: &Exclusion,
+    ) -> Result<Self, YamlError> {
+        if file.0.is_empty() {
+            let message = "this would leave everything out";
+            return Err(document.error_expecting(at, message, "expected at least one axis", None));
+        }
+        Self::of(document, at, &file.0)
+    }
+
+    fn of(
+        document: &Document,
+        at: &KeyPath,
+        file: &BTreeMap<String, Value>,
+    ) -> Result<Self, YamlError> {
+        let (mut device, mut axes) = (None, BTreeMap::new());
+        for (key, value) in file {
+            if key == "device" {
+                device = serde_json::from_value(value.clone())
+                    .map_err(|error| document.error_from_serde(&at.clone().key(key), &error))?;
+            } else {
+                axes.insert(key.clone(), values(document, at, key, value)?);
+            }
+        }
+        Ok(Self { device, axes })
+    }
+
+    pub(super) fn matches(&self, device: DeviceKind, picked: &Picked<'_>) -> bool {
+        self.device.is_none_or(|own| own == device)
+            && self.axes.iter().all(|(axis, values)| {
+                picked.get(axis.as_str()).is_some_and(|given| {
+                    values
+                        .iter()
+                        .any(|value| value.canonical == given.canonical)
+                })
+            })
+    }
+}

@@ -1,0 +1,155 @@
+//! An image that means harm, in a container. `docs/security.md` says what it can and cannot do.
+
+use std::time::{Duration, Instant};
+
+use engine::{Endpoint, Engine};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    common::{ending, message},
+    containers::{check, run_until},
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn results_without_end_are_cut_off_while_they_are_written() {
+    let began = Instant::now();
+    let record = check(
+        "flood-results",
+        "{results: 1MiB}",
+        "flooded",
+        "1048576 bytes of results",
+    );
+    let record = record.await;
+    assert!(
+        began.elapsed() < Duration::from_mins(1),
+        "{:?}",
+        began.elapsed()
+    );
+    assert!(record.metrics.is_none() && record.steps.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_without_end_is_cut_off_and_keeps_both_ends() {
+    let began = Instant::now();
+    let done = run_until("flood-log", "{log: 1MiB}", CancellationToken::new()).await;
+    assert_eq!(ending(&done.record), "flooded", "{}", message(&done.record));
+    assert!(
+        began.elapsed() < Duration::from_secs(90),
+        "{:?}",
+        began.elapsed()
+    );
+    let log = &done.log;
+    assert!(log.len() < (1 << 20) + 100, "{}", log.len());
+    assert!(log.starts_with("mode flood-log\nfirst\n0123456789"));
+    assert!(log.contains(" bytes left out …\n"));
+    assert_eq!(done.left, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_it_says_acts_on_no_terminal_and_no_ci() {
+    for (mode, word, expect) in [
+        (
+            "escapes",
+            "libtorch",
+            "\\u{1b}]0;owned\\u{7}\n\\::error::in the message\\u{202e}",
+        ),
+        (
+            "log-escapes",
+            "exit-status",
+            "\\u{1b}[2J\n\\::error::in the log",
+        ),
+    ] {
+        let record = check(mode, "{}", word, expect).await;
+        assert_eq!(record::printable(message(&record)), message(&record));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fork_bomb_stays_within_its_container() {
+    let limits = "{pids: 32, time: 3s}";
+    let done = run_until("fork-bomb", limits, CancellationToken::new()).await;
+    assert_eq!(
+        ending(&done.record),
+        "time-limit",
+        "{}",
+        message(&done.record)
+    );
+    let most = done.record.monitor.pids.as_ref().map(|pids| pids.maximum);
+    assert!(most.is_none_or(|most| most <= 32.0), "{most:?}");
+    assert!(done.record.wall_seconds < 60.0);
+    assert_eq!(done.left, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn figures_that_cannot_be_are_none() {
+    check("forged", "{}", "invalid", "step 0 took 0.000002 seconds").await;
+    check("overstated", "{}", "invalid", "the workload lived for").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_fills_no_more_of_tmp_than_it_may() {
+    let done = run_until("fill-tmp", "{tmp: 8MiB}", CancellationToken::new()).await;
+    assert_eq!(ending(&done.record), "ok", "{}", message(&done.record));
+    assert!(
+        done.log.contains("8 MiB in /tmp: StorageFull"),
+        "{}",
+        done.log
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn its_memory_has_a_limit_where_the_suite_sets_none() {
+    let done = run_until("memory-limit", "{}", CancellationToken::new()).await;
+    assert_eq!(ending(&done.record), "ok", "{}", message(&done.record));
+    let limit = done
+        .log
+        .lines()
+        .find_map(|line| line.strip_prefix("limit "));
+    let limit: u64 = limit.unwrap().parse().unwrap_or(u64::MAX);
+    let machine = bench_suite::host::open().facts().memory_bytes;
+    assert!(
+        limit <= machine / 10 * 9 && limit > machine / 2,
+        "{limit} of {machine}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_that_somebody_removes_did_not_run_out_of_memory() {
+    let engine = Engine::connect(&Endpoint::auto()).await.unwrap();
+    let remover = tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            // By the name of the scenario, which is this test's alone.
+            let found = engine.list_containers(engine::LABEL_SESSION).await.unwrap();
+            let ours = found
+                .iter()
+                .find(|found| found.is_running && found.name.ends_with("-removed-by-somebody"));
+            if let Some(container) = ours {
+                let removed = std::process::Command::new("docker")
+                    .args(["rm", "--force", &container.id])
+                    .status();
+                assert!(removed.unwrap().success());
+                break;
+            }
+        }
+    });
+    let done = crate::containers::run_scenario(
+        crate::image::with_mode("hang"),
+        "{name: removed-by-somebody, model: vit-tiny, task: inference, \
+          limits: {memory: 256MiB, time: 60s}}",
+        CancellationToken::new(),
+    );
+    let record = done.await.record;
+    assert_eq!(ending(&record), "crash", "{}", message(&record));
+    assert!(
+        message(&record).contains("ended by SIGKILL"),
+        "{}",
+        message(&record)
+    );
+    let is_told = record
+        .notes
+        .iter()
+        .any(|note| note.contains("somebody asked the engine"));
+    assert!(is_told, "{:?}", record.notes);
+    remover.await.unwrap();
+}

@@ -1,0 +1,54 @@
+//! What the reader of a comparison must know.
+
+use record::MethodDifference;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::ShortWindow;
+
+/// What the reader of a comparison must know.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Warning {
+    /// The sides ran one after the other and not in turn, so that drift counts as effect.
+    NotInterleaved,
+    /// Machine, GPU or driver differ; compared all the same, as asked.
+    AcrossMachines {
+        /// What differs, and how.
+        what: String,
+    },
+    /// The method differs; compared all the same, as asked.
+    MethodIgnored {
+        /// What differs, and how.
+        #[serde(flatten)]
+        difference: MethodDifference,
+    },
+    /// A cell that one side alone has.
+    OneSided {
+        /// The cell.
+        cell: String,
+        /// The session and image that has it.
+        only_in: String,
+    },
+    /// The suites of the two sides set other noise thresholds; the head's are used.
+    ThresholdsDiffer {
+        /// In how many cells.
+        cells: usize,
+    },
+    /// Measured windows are too short for the noise of their steps.
+    ShortWindow {
+        /// The cell with the shortest for its noise.
+        cell: String,
+        /// How many there are.
+        cells: usize,
+        /// Its window.
+        window: ShortWindow,
+    },
+    /// Cells ran on another GPU of the same host in the head than in the base.
+    OtherGpus {
+        /// The first of them.
+        cell: String,
+        /// How many there are.
+        cells: usize,
+    },
+}

@@ -1,0 +1,317 @@
+//! The dynamic linker's search over the files of an image that is not loaded yet: what it would not
+//! find is found here, before a run ends with status 127.
+//!
+//! The order is that of ld.so(8): `DT_RPATH`, `LD_LIBRARY_PATH`, `DT_RUNPATH`, the cache, the
+//! default folders.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    io::Read as _,
+    path::PathBuf,
+};
+
+use memchr::memmem;
+
+use crate::{
+    Error, Libtorch, Result, ScenarioBinary,
+    assembly::contents::{LIBTORCH_IN_IMAGE, SCENARIO_IN_IMAGE},
+    base::filesystem::Filesystem,
+    elf::Dynamic,
+    error::at,
+    libtorch::{Origin, linkage::DRIVER},
+};
+
+/// Where distributions' loaders look in the end. Each has some of them.
+const DEFAULT_FOLDERS: [&str; 6] = [
+    "/lib/x86_64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu",
+    "/lib64",
+    "/usr/lib64",
+    "/lib",
+    "/usr/lib",
+];
+
+/// The files of an image: those of its base, and what Torchgauge adds.
+pub(crate) struct ImageFiles<'a> {
+    base: &'a Filesystem,
+    /// Path in the image to the file here.
+    added: BTreeMap<String, PathBuf>,
+    library_path: Vec<String>,
+    /// The base's `ld.so.cache`: name to paths.
+    cached: BTreeMap<String, Vec<String>>,
+}
+
+/// A program or library that the loader has found.
+struct Object {
+    path: String,
+    dynamic: Dynamic,
+    /// `DT_RPATH` of what asked for it, and of what asked for that.
+    inherited: Vec<String>,
+}
+
+impl<'a> ImageFiles<'a> {
+    pub(crate) fn new(
+        base: &'a Filesystem,
+        libtorch: &Libtorch,
+        scenario: &ScenarioBinary,
+        library_path: &str,
+    ) -> Result<Self> {
+        let mut added = BTreeMap::from([(SCENARIO_IN_IMAGE.to_owned(), scenario.path.clone())]);
+        if !matches!(libtorch.origin, Origin::Inside(_)) {
+            added.extend(libtorch.libraries.iter().map(|library| {
+                let place = format!("{LIBTORCH_IN_IMAGE}/{}", library.name);
+                (place, library.path.clone())
+            }));
+        }
+        let mut cache = Vec::new();
+        if let Some(place) = base.file("etc/ld.so.cache") {
+            let read = place
+                .open()
+                .and_then(|mut file| file.read_to_end(&mut cache));
+            read.map_err(at("etc/ld.so.cache".as_ref()))?;
+        }
+        Ok(Self {
+            base,
+            added,
+            library_path: library_path.split(':').map(str::to_owned).collect(),
+            cached: read_cache(&cache),
+        })
+    }
+
+    /// Follows the scenario binary and libtorch's libraries as the loader does.
+    pub(crate) fn check(&self, libtorch: &Libtorch) -> Result<()> {
+        let mut search = Search::new(self);
+        search.program()?;
+        for library in &libtorch.libraries {
+            search.library(&library.name);
+        }
+        search.finish()
+    }
+
+    fn open(&self, path: &str) -> Option<Dynamic> {
+        match self.added.get(path) {
+            Some(file) => Dynamic::of_file(file).ok(),
+            None => Dynamic::of_reader(self.base.file(path)?.open().ok()?).ok(),
+        }
+    }
+
+    /// Where the base has a library of this name, whoever may find it there.
+    fn elsewhere(&self, name: &str) -> Option<&str> {
+        let mut paths = self.base.paths();
+        paths.find(|path| path.rsplit_once('/').is_some_and(|(_, file)| file == name))
+    }
+}
+
+struct Search<'a> {
+    files: &'a ImageFiles<'a>,
+    queue: VecDeque<Object>,
+    /// Name to the versions that the library offers.
+    loaded: BTreeMap<String, BTreeSet<String>>,
+    /// The versions that libraries are asked for, and by what.
+    wanted: BTreeMap<(String, String), String>,
+    missing: Vec<String>,
+    needed_by: Option<String>,
+}
+
+impl<'a> Search<'a> {
+    fn new(files: &'a ImageFiles<'a>) -> Self {
+        Self {
+            files,
+            queue: VecDeque::new(),
+            loaded: BTreeMap::new(),
+            wanted: BTreeMap::new(),
+            missing: Vec::new(),
+            needed_by: None,
+        }
+    }
+
+    fn program(&mut self) -> Result<()> {
+        let file = &self.files.added[SCENARIO_IN_IMAGE];
+        let dynamic = Dynamic::of_file(file)?;
+        if let Some(loader) = &dynamic.interpreter {
+            match self.files.open(loader) {
+                None => self.lacks(format!("the loader {loader}"), "the scenario binary"),
+                // It is there before anything is searched for.
+                Some(found) => {
+                    let name = loader.rsplit('/').next().unwrap_or_default().to_owned();
+                    self.loaded.insert(name, found.versions_offered);
+                }
+            }
+        }
+        self.queue.push_back(Object {
+            path: SCENARIO_IN_IMAGE.to_owned(),
+            dynamic,
+            inherited: Vec::new(),
+        });
+        self.follow();
+        Ok(())
+    }
+
+    fn follow(&mut self) {
+        while let Some(object) = self.queue.pop_front() {
+            let origin = object
+                .path
+                .rsplit_once('/')
+                .map_or("", |(folder, _)| folder);
+            let expand = |folder: &String| expanded(folder, origin);
+            let mut before = Vec::new();
+            if object.dynamic.runpath.is_empty() {
+                before.extend(object.dynamic.rpath.iter().map(expand));
+                before.extend(object.inherited.iter().cloned());
+            }
+            let mut folders = before.clone();
+            folders.extend(self.files.library_path.iter().cloned());
+            folders.extend(object.dynamic.runpath.iter().map(expand));
+            for wanted in &object.dynamic.versions_needed {
+                let by = self.wanted.entry(wanted.clone());
+                by.or_insert_with(|| object.path.clone());
+            }
+            for name in &object.dynamic.needed {
+                self.find(name, &folders, &before, &object.path);
+            }
+        }
+    }
+
+    /// What is opened by name while programs run, or is a root of libtorch.
+    fn library(&mut self, name: &str) {
+        self.find(name, &self.files.library_path, &[], "libtorch");
+        self.follow();
+    }
+
+    fn find(&mut self, name: &str, folders: &[String], inherited: &[String], needed_by: &str) {
+        if DRIVER.contains(&name) || self.loaded.contains_key(name) {
+            return;
+        }
+        let joined = |folder: &str| format!("{}/{name}", folder.trim_end_matches('/'));
+        let mut candidates: Vec<String> = Vec::new();
+        if name.contains('/') {
+            candidates.push(name.to_owned());
+        } else {
+            let set = folders.iter().filter(|folder| !folder.is_empty());
+            candidates.extend(set.map(|folder| joined(folder)));
+            candidates.extend(self.files.cached.get(name).into_iter().flatten().cloned());
+            candidates.extend(DEFAULT_FOLDERS.map(joined));
+        }
+        let found = candidates
+            .into_iter()
+            .find_map(|path| Some((self.files.open(&path)?, path)));
+        let Some((dynamic, path)) = found else {
+            let elsewhere = self
+                .files
+                .elsewhere(name)
+                .map(|path| format!(" (the base has /{path}, where the loader does not look)"));
+            self.lacks(
+                format!("{name}{}", elsewhere.unwrap_or_default()),
+                needed_by,
+            );
+            // Once is enough.
+            self.loaded.insert(name.to_owned(), BTreeSet::new());
+            return;
+        };
+        let offered = &dynamic.versions_offered;
+        for name in dynamic.soname.iter().map(String::as_str).chain([name]) {
+            self.loaded.insert(name.to_owned(), offered.clone());
+        }
+        self.queue.push_back(Object {
+            path,
+            dynamic,
+            inherited: inherited.to_vec(),
+        });
+    }
+
+    fn lacks(&mut self, what: String, needed_by: &str) {
+        self.missing.push(what);
+        self.needed_by.get_or_insert_with(|| needed_by.to_owned());
+    }
+
+    fn finish(mut self) -> Result<()> {
+        for ((library, version), by) in std::mem::take(&mut self.wanted) {
+            // A library without versions serves all, as far as the loader goes.
+            let offers = |known: &BTreeSet<String>| known.is_empty() || known.contains(&version);
+            if !self.loaded.get(&library).is_none_or(offers) {
+                self.lacks(format!("{version} of {library}"), &by);
+            }
+        }
+        match self.needed_by {
+            None => Ok(()),
+            Some(needed_by) => Err(Error::MissingLibraries {
+                missing: self.missing,
+                needed_by,
+            }),
+        }
+    }
+}
+
+/// A folder of `DT_RPATH` or `DT_RUNPATH`, with what stands for parts of it written out.
+fn expanded(folder: &str, origin: &str) -> String {
+    let mut text = folder.to_owned();
+    for (name, value) in [("ORIGIN", origin), ("LIB", "lib64"), ("PLATFORM", "x86_64")] {
+        text = text
+            .replace(&format!("${{{name}}}"), value)
+            .replace(&format!("${name}"), value);
+    }
+    text
+}
+
+/// Reads `ld.so.cache` in the form that glibc has written since 2.1 (its `sysdeps/generic/dl-cache.h`).
+fn read_cache(bytes: &[u8]) -> BTreeMap<String, Vec<String>> {
+    const MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
+    const HEADER_BYTES: usize = 48;
+    const ENTRY_BYTES: usize = 24;
+    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let Some(start) = memmem::find(bytes, MAGIC) else {
+        return found;
+    };
+    let table = &bytes[start..];
+    let number = |at: usize| {
+        let four = table.get(at..at + 4)?.try_into().ok()?;
+        usize::try_from(u32::from_le_bytes(four)).ok()
+    };
+    let text = |at: usize| {
+        let text = table.get(at..)?.split(|byte| *byte == 0).next()?;
+        Some(String::from_utf8_lossy(text).into_owned())
+    };
+    let entry = |index: usize| {
+        let at = HEADER_BYTES + index * ENTRY_BYTES;
+        Some((text(number(at + 4)?)?, text(number(at + 8)?)?))
+    };
+    for index in 0..number(MAGIC.len()).unwrap_or(0) {
+        // A table that is cut off ends here.
+        let Some((name, path)) = entry(index) else {
+            break;
+        };
+        found.entry(name).or_default().push(path);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machines_own_cache_is_read() {
+        let bytes = std::fs::read("/etc/ld.so.cache").unwrap();
+        let found = read_cache(&bytes);
+        let paths = &found["libc.so.6"];
+        assert!(
+            paths.iter().any(|path| path.ends_with("/libc.so.6")),
+            "{paths:?}"
+        );
+        for cut in [0, 10, 30, 60, bytes.len() / 2] {
+            read_cache(&bytes[..cut]);
+        }
+    }
+
+    #[test]
+    fn folders_may_follow_from_where_a_library_lies() {
+        for (folder, expect) in [
+            ("$ORIGIN/../nvidia/lib", "/x/../nvidia/lib"),
+            ("${ORIGIN}", "/x"),
+            ("/opt/$LIB", "/opt/lib64"),
+            ("/plain", "/plain"),
+        ] {
+            assert_eq!(expanded(folder, "/x"), expect);
+        }
+    }
+}

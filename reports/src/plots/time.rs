@@ -1,0 +1,83 @@
+//! Where time goes: within a step, around the measured steps, and in the harness.
+
+use metrics::catalogue;
+
+use super::{
+    Plot,
+    stacked::{Part, Stacked, part},
+};
+use crate::format::Quantity;
+
+pub(super) const STEP: Plot = Plot {
+    id: "step-parts",
+    title: "Where the time of a step goes",
+    about: "Medians over the runs of each run's mean measured step: forward and loss of all its \
+            micro-batches, backward with whatever checkpointing computes again, and the optimizer \
+            with the loss scaler. Without a data loader the data lie on the device beforehand, so \
+            that loading takes none of it; with one, data is the wait for its batches and their \
+            way to the device.",
+    draw: |view| bars(&STEP_PARTS, "Time of a step").draw(view),
+};
+
+pub(super) const RUN: Plot = Plot {
+    id: "run-time",
+    title: "Time outside the measured steps",
+    about: "Medians of the runs. What the harness causes is one part here, and magnified below.",
+    draw: |view| bars(&RUN_PARTS, "Time outside the measured steps").draw(view),
+};
+
+pub(super) const HARNESS: Plot = Plot {
+    id: "overhead",
+    title: "Overhead of the harness",
+    about: "Medians of the runs: the whole run without CUDA start, model build, warm-up, measured \
+            steps and calibration.",
+    draw: |view| bars(&HARNESS_PARTS, "Time caused by the harness").draw(view),
+};
+
+fn bars(parts: &'static [Part], axis: &'static str) -> Stacked {
+    Stacked {
+        parts,
+        quantity: Quantity::Seconds,
+        axis,
+        mark: None,
+    }
+}
+
+static STEP_PARTS: [Part; 4] = [
+    part(2, "Data", |cell| cell.metrics.median(&catalogue::STEP_DATA)),
+    part(0, "Forward and loss", |cell| {
+        cell.metrics.median(&catalogue::STEP_FORWARD)
+    }),
+    part(1, "Backward", |cell| {
+        cell.metrics.median(&catalogue::STEP_BACKWARD)
+    }),
+    part(4, "Optimizer", |cell| {
+        cell.metrics.median(&catalogue::STEP_OPTIMIZER)
+    }),
+];
+
+static RUN_PARTS: [Part; 5] = [
+    part(0, "CUDA start", |cell| Some(cell.time?.cuda_start_seconds)),
+    part(1, "Model build", |cell| {
+        Some(cell.time?.model_build_seconds)
+    }),
+    part(3, "Warm-up", |cell| Some(cell.time?.warmup_seconds)),
+    part(5, "Calibration", |cell| Some(cell.time?.calibrate_seconds)),
+    part(6, "Caused by the harness", |cell| {
+        Some(cell.time?.harness_caused?.median)
+    }),
+];
+
+/// In the order in which they pass.
+static HARNESS_PARTS: [Part; 8] = [
+    part(4, "Create", |cell| Some(cell.time?.create_seconds)),
+    part(2, "Start", |cell| Some(cell.time?.start_seconds)),
+    part(0, "Process start", |cell| {
+        Some(cell.time?.process_start_seconds)
+    }),
+    part(5, "Data", |cell| Some(cell.time?.data_seconds)),
+    part(1, "Teardown", |cell| Some(cell.time?.teardown_seconds)),
+    part(6, "Notice the end", |cell| Some(cell.time?.notice_seconds)),
+    part(7, "Remove", |cell| Some(cell.time?.remove_seconds)),
+    part(3, "Other", |cell| Some(cell.time?.other_seconds)),
+];

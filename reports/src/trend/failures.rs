@@ -1,0 +1,113 @@
+//! What a gate fails: a line each, as GitHub's workflow commands, and as `JUnit` XML.
+
+use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+
+use super::{Failure, Series, Urgency, overdue};
+use crate::{
+    comparison::{JunitError, command, shown},
+    format::{self, plural},
+};
+
+/// What the gate fails, a line each: which series, by how much, since when.
+#[must_use]
+pub fn failures(all: &[Series]) -> Vec<String> {
+    let failing = all.iter().flat_map(|series| {
+        let fails = series.fails.iter();
+        fails.map(move |failure| format!("{}: {}", name(series), told(series, *failure)))
+    });
+    failing.map(|line| format::clean(&line)).collect()
+}
+
+fn name(series: &Series) -> String {
+    match series.subtitle.as_str() {
+        "" => series.title.clone(),
+        subtitle => format!("{} · {subtitle}", series.title),
+    }
+}
+
+/// `regressed by -4.1 %, 100 to 96 samples/s; last good r58, first bad r60`.
+fn told(series: &Series, failure: Failure) -> String {
+    let news = series.news.and_then(|place| series.changes().get(place));
+    match (failure, news, &series.staleness) {
+        (Failure::Regressed, Some(change), _) => {
+            let [before, after] = [change.before, change.after].map(|level| series.value(level));
+            let size = change.ratio.map_or_else(String::new, |ratio| {
+                format!(" by {}", format::change(ratio))
+            });
+            let (good, bad) = series.between(change);
+            let cause = series.cause(change);
+            let cause = cause.map_or_else(String::new, |cause| format!("; from {cause}"));
+            format!(
+                "regressed{size}, {before} to {after}; last good {good}, first bad {bad}{cause}"
+            )
+        }
+        (Failure::NoNewResult, _, Some(staleness)) => overdue(staleness),
+        (Failure::Regressed, ..) => "regressed".to_owned(),
+        (Failure::NoNewResult, ..) => "no new result".to_owned(),
+    }
+}
+
+/// As lines of workflow commands: errors for what the gate fails, warnings for what else came to
+/// light with the last run, and a notice that sums up.
+#[must_use]
+pub fn annotations(all: &[Series]) -> String {
+    let mut errors = Vec::new();
+    let mut warnings = Vec::new();
+    for series in all {
+        let title = format::clean(&name(series));
+        for failure in &series.fails {
+            errors.push(command("error", &title, &told(series, *failure)));
+        }
+        let noteworthy = matches!(series.urgency(), Urgency::News | Urgency::Changed);
+        if series.fails.is_empty()
+            && noteworthy
+            && let Some(remark) = series.remark()
+        {
+            warnings.push(command("warning", &title, &remark));
+        }
+    }
+    let gated = all.iter().filter(|series| series.gated).count();
+    let headline = match errors.len() {
+        0 => "no gated series regressed".to_owned(),
+        failing => format!("the gate failed: {}", plural(failing, "series", "series")),
+    };
+    let judged = format!(
+        "{} followed, {gated} of them gated",
+        plural(all.len(), "series", "series")
+    );
+    let mut lines = vec![command("notice", &headline, &judged)];
+    lines.extend(shown("error", errors));
+    lines.extend(shown("warning", warnings));
+    lines.concat()
+}
+
+/// As `JUnit` XML: a case for each gated series, skipped where it is too short to judge.
+pub fn junit(all: &[Series]) -> Result<String, JunitError> {
+    let mut report = Report::new("trend");
+    let mut suite = TestSuite::new("trend");
+    for series in all.iter().filter(|series| series.gated) {
+        let status = match series.fails.first() {
+            Some(failure) => {
+                let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
+                status.set_type(match failure {
+                    Failure::Regressed => "regressed",
+                    Failure::NoNewResult => "no-new-result",
+                });
+                let fails = series.fails.iter().map(|failure| told(series, *failure));
+                status.set_message(fails.collect::<Vec<_>>().join("; "));
+                status
+            }
+            None if series.found.too_short => {
+                let mut status = TestCaseStatus::skipped();
+                status.set_message(series.remark().unwrap_or_default());
+                status
+            }
+            None => TestCaseStatus::success(),
+        };
+        let mut case = TestCase::new(name(series), status);
+        case.set_classname("trend");
+        suite.add_test_case(case);
+    }
+    report.add_test_suite(suite);
+    Ok(report.to_string()?)
+}
