@@ -77,6 +77,7 @@ mod tests {
 
     #[test]
     fn the_cpu_has_a_ceiling() {
+        let _turn = crate::nn::draw_alone();
         let rate = matmul_flops_per_second(Precision::Fp32, Device::Cpu).unwrap();
         // Slower than the slowest CPU that libtorch runs on, faster than any.
         assert!(

@@ -93,6 +93,7 @@ mod tests {
 
     #[test]
     fn moments_are_those_of_the_rule() {
+        let _turn = crate::nn::draw_alone();
         check(Init::Zeros, 0.0, 0.0, 0.0);
         check(Init::Ones, 1.0, 0.0, 1.0);
         check(Init::Normal { std: 0.02 }, 0.0, 0.02, 0.12);

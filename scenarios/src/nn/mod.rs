@@ -9,3 +9,10 @@ pub use blocks::{Block, Blocks};
 pub use init::Init;
 pub use layers::{BatchNorm2d, Conv2d, ConvForm, Embedding, LayerNorm, Linear};
 pub use parameters::{Parameters, Placement, Scope, bytes, in_format};
+
+/// libtorch has one random generator for the whole process, so tests that draw from it take turns.
+#[cfg(test)]
+pub(crate) fn draw_alone() -> std::sync::MutexGuard<'static, ()> {
+    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

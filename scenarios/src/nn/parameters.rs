@@ -206,6 +206,7 @@ mod tests {
 
     #[test]
     fn a_parameter_has_the_same_values_in_either_format() {
+        let _turn = crate::nn::draw_alone();
         for shape in [[8, 3, 5, 5], [8, 3, 1, 1]] {
             let [plain, moved] =
                 [MemoryFormat::Contiguous, MemoryFormat::ChannelsLast].map(|memory_format| {
