@@ -2,7 +2,7 @@
 //!
 //! A claim names a baseline and a treated cell by image and some axes. Every measured pair that
 //! fits is judged: the two cells of a pair are the same in everything that the claim does not
-//! name, and their runs are paired by block. A claim holds if every pair bears it out, and is
+//! name, method included, and their runs are paired by block. A claim holds if every pair bears it out, and is
 //! refuted by one that does not. The intervals of a claim's k pairs are made at 1 − 0.05 ÷ k, so
 //! that all of them together are right with 95 % (Bonferroni).
 
@@ -14,7 +14,7 @@ use judge::{
 };
 use metrics::Metric;
 use protocol::Variant;
-use record::{CellChoice, Claim, Expectation, Range, RangeError, Record, Session};
+use record::{CellChoice, Claim, Expectation, Method, Range, RangeError, Record, Session};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -194,6 +194,7 @@ pub fn judge_claims(
 struct Measured<'a> {
     cell: Cell,
     first: &'a Record,
+    method: Method,
     libtorch: Option<String>,
     axes: BTreeMap<String, String>,
     runs: Runs<'a>,
@@ -213,6 +214,7 @@ fn measured<'a>(session: &'a Session, records: &'a [Record]) -> Vec<Measured<'a>
             all.push(Measured {
                 cell,
                 first,
+                method: Method::of(session, first),
                 libtorch: side.origin.libtorch_version.clone(),
                 axes: first.variant.axes(),
                 runs,
@@ -302,12 +304,14 @@ impl Measured<'_> {
             && choice.fits_axes(&self.axes)
     }
 
-    /// Whether the two differ in something, and in nothing but what the choices name.
+    /// Whether the two differ in something, and in nothing but what the choices name: neither on
+    /// an axis nor in the method.
     fn is_partner_of(&self, treated: &Self, own: &CellChoice, other: &CellChoice) -> bool {
         let same_image = self.first.image == treated.first.image;
         (&self.cell.suite, &self.cell.scenario) == (&treated.cell.suite, &treated.cell.scenario)
             && (same_image || own.names_an_image())
             && !(same_image && self.axes == treated.axes)
             && own.alike(&self.axes, other, &treated.axes)
+            && self.method.differences(&treated.method).is_empty()
     }
 }

@@ -61,6 +61,25 @@ fn both() -> Vec<Record> {
 }
 
 #[test]
+fn cells_measured_by_different_methods_are_no_pair() {
+    let claim = claim(PEAK, Expectation::Saving(range(0.3, 0.5)));
+    let mut all = both();
+    let pairs = |all: &[Record]| {
+        let found = judge_claims(&session("s", "m"), all, std::slice::from_ref(&claim)).unwrap();
+        found[0].pairs.len()
+    };
+    for run in &mut all {
+        run.method.set("threads", 1);
+    }
+    assert_eq!(pairs(&all), 1);
+    let treated = all
+        .iter_mut()
+        .filter(|run| run.variant.precision == Precision::AmpBf16);
+    treated.for_each(|run| run.method.set("threads", 2));
+    assert_eq!(pairs(&all), 0);
+}
+
+#[test]
 fn claims_are_judged_on_every_pair_that_fits() {
     let check = |metric: &str, expect: Expectation, outcome: Outcome| {
         let session = session("s", "m");
