@@ -341,3 +341,23 @@ fn the_limit_is_exact() {
         Err(YamlError::TooLarge { .. })
     ));
 }
+
+#[test]
+fn a_link_out_of_its_folder_is_not_read_and_not_quoted() {
+    let place = tempfile::tempdir().unwrap();
+    let (folder, secret) = (place.path().join("suites"), place.path().join("secret"));
+    fs::create_dir_all(folder.join("data")).unwrap();
+    fs::write(&secret, "root:$6$hash: [").unwrap();
+    fs::write(folder.join("data/cake.yaml"), "name: cake").unwrap();
+    let link = |to: &std::path::Path, name: &str| {
+        let link = folder.join(name);
+        std::os::unix::fs::symlink(to, &link).unwrap();
+        link
+    };
+    let out = Document::read(&link(&secret, "out.yaml")).unwrap_err();
+    let told = format!("{out:?} {out} {:?}", std::error::Error::source(&out));
+    assert!(told.contains("leads out of its folder"), "{told}");
+    assert!(!told.contains("hash"), "{told}");
+    // As Kubernetes mounts files.
+    assert!(Document::read(&link("data/cake.yaml".as_ref(), "in.yaml")).is_ok());
+}
