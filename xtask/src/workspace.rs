@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(carried(&place).unwrap(), root);
         assert_eq!(fs::read_dir(place.parent().unwrap()).unwrap().count(), 1);
         let output = Command::new(env!("CARGO"))
-            .args(["tree", "--locked", "--offline", "--package", "scenario"])
+            .args(["tree", "--locked", "--package", "scenario"])
             .args(["--edges", "normal,build", "--prefix", "none"])
             .current_dir(&root)
             .output()

@@ -3,6 +3,8 @@
 //! `cargo xtask test` runs these last; `cargo test -p xtask --test end_to_end` runs them alone.
 //! They need a container engine: where none answers, they fail and say which command starts one.
 
+mod attack;
+
 use std::{
     fs,
     path::{Path, PathBuf},
