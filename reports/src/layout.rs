@@ -7,6 +7,9 @@ use crate::{document::Kind, text::Style};
 /// Words up to this wide stay in one line, such as `not measured in head`.
 const SHORT: usize = 24;
 
+/// How far rows stand in under a heading of their own.
+pub(crate) const INDENT: usize = 1;
+
 /// What the columns of a table ask for.
 pub(crate) struct Widths {
     /// Each in one line.
@@ -65,6 +68,22 @@ impl Widths {
         let caps = (0..=most).rev().map(|cap| self.with_cap(cap));
         let mut fitting = caps.filter(|widths| self.total(widths) <= self.room);
         fitting.next().unwrap_or_else(|| self.least.clone())
+    }
+
+    /// Whether all columns have room only where names wrap or columns go below, and the columns
+    /// behind the first, indented, do with less.
+    pub(crate) fn wants_headings(&self, columns: &[(Kind, &str)]) -> bool {
+        let is_named = columns.len() > 2 && columns[0].0 == Kind::Name;
+        let rest = self.total(&self.least[1..]) + INDENT;
+        is_named && self.total(&self.natural) > self.room && rest <= self.room
+    }
+
+    /// The widths of the columns behind the first, under a line with the first.
+    pub(crate) fn under_heading(mut self) -> Self {
+        self.natural.remove(0);
+        self.least.remove(0);
+        self.room = self.room.saturating_sub(INDENT);
+        self
     }
 
     /// How many columns name a row, and behind which column the rest goes below; `None` where all

@@ -1,7 +1,8 @@
 //! Documents for a terminal or a log; the table after a bench.
 
 use comfy_table::{
-    Attribute, Cell as Drawn, CellAlignment, Color, ContentArrangement, Table as Grid, presets,
+    Attribute, Cell as Drawn, CellAlignment, Color, ContentArrangement, Table as Grid, TableStyle,
+    presets,
 };
 
 use record::Reason;
@@ -10,7 +11,7 @@ use crate::{
     columns,
     document::{Block, Body, Card, Cell, Kind, Mark, Table},
     format::{clean, plural},
-    layout::{Widths, wrap},
+    layout::{INDENT, Widths, wrap},
     model::View,
 };
 
@@ -177,8 +178,9 @@ fn entries(table: &Table, body: &Body, row: usize) -> Vec<Cell> {
     shown.collect()
 }
 
-/// A table that fits the width: texts wrap at spaces; where that is not enough, columns that find
-/// no room follow below, beside the names again. Words and numbers are never broken.
+/// A table that fits the width. Where it asks for more, the first name of a row becomes a line above
+/// it; where that is not enough, columns that find no room follow below, beside the names again.
+/// Texts wrap at spaces; words and numbers are never broken.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "the rows are made for it alone"
@@ -189,6 +191,9 @@ fn laid_out(columns: &[(Kind, &str)], rows: Vec<Vec<Cell>>, style: Style) -> Str
         .map(|row| row.iter().map(told).collect())
         .collect();
     let widths = Widths::of(columns, &texts, style);
+    if widths.wants_headings(columns) {
+        return under_headings(columns, &rows, &texts, widths, style);
+    }
     if let Some((names, end)) = widths.fold(columns) {
         let part = |from: usize, to: usize| {
             let pick = |row: &Vec<Cell>| {
@@ -200,33 +205,93 @@ fn laid_out(columns: &[(Kind, &str)], rows: Vec<Vec<Cell>>, style: Style) -> Str
         };
         return part(names, end) + "\n" + &part(end, columns.len());
     }
+    let preset = match style {
+        Style::Plain => presets::NOTHING,
+        Style::Terminal(_) => presets::UTF8_HORIZONTAL_ONLY,
+    };
     let widths = widths.chosen();
+    let rows = rows.iter().zip(&texts);
+    let rows = rows.map(|(row, texts)| entry(row, texts, &widths, style));
+    let grid = ruled(columns, rows.collect(), &widths, style, preset);
+    grid.lines()
+        .map(|line| format!("{}\n", line.trim_end()))
+        .collect()
+}
+
+/// Rows below the name that they share, indented.
+fn under_headings(
+    columns: &[(Kind, &str)],
+    rows: &[Vec<Cell>],
+    texts: &[Vec<String>],
+    widths: Widths,
+    style: Style,
+) -> String {
+    let room = style.width();
+    let widths = widths.under_heading().chosen();
+    let entries: Vec<Vec<Drawn>> = rows
+        .iter()
+        .zip(texts)
+        .map(|(row, texts)| entry(&row[1..], &texts[1..], &widths, style))
+        .collect();
+    let height = |row: &[Drawn]| {
+        let lines = row.iter().map(|cell| cell.content().lines().count());
+        lines.max().unwrap_or(1).max(1)
+    };
+    let heights: Vec<usize> = entries.iter().map(|row| height(row)).collect();
+    let grid = ruled(&columns[1..], entries, &widths, style, presets::NOTHING);
+    let lines: Vec<String> = grid.lines().collect();
+    let mut lines = lines.iter();
+    let indented = |line: &String| format!("{:INDENT$}{}\n", "", line.trim_end());
+    let head = lines.len() - heights.iter().sum::<usize>();
+    let mut text: String = lines.by_ref().take(head).map(indented).collect();
+    for (texts, height) in texts.iter().zip(heights) {
+        if !texts[0].is_empty() {
+            let heading = wrap(&texts[0], room);
+            text += &match style {
+                Style::Plain => format!("{heading}\n"),
+                Style::Terminal(_) => format!("\u{1b}[1m{heading}\u{1b}[0m\n"),
+            };
+        }
+        text.extend(lines.by_ref().take(height).map(indented));
+    }
+    text
+}
+
+/// A row's cells, wrapped.
+fn entry(row: &[Cell], texts: &[String], widths: &[usize], style: Style) -> Vec<Drawn> {
+    let cells = row.iter().zip(texts).zip(widths);
+    cells
+        .map(|((cell, text), width)| drawn(cell, wrap(text, *width), style))
+        .collect()
+}
+
+fn ruled(
+    columns: &[(Kind, &str)],
+    rows: Vec<Vec<Drawn>>,
+    widths: &[usize],
+    style: Style,
+    preset: TableStyle,
+) -> Grid {
     let mut grid = Grid::new();
     // The caller knows where the text goes; the table must not ask stdout itself.
     grid.force_no_tty();
-    if style == Style::Plain {
-        grid.load_style(presets::NOTHING);
-    } else {
-        grid.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    grid.load_style(preset);
+    if style != Style::Plain {
         grid.enforce_styling();
     }
     grid.set_content_arrangement(ContentArrangement::Disabled);
-    let wrapped = |column: usize, text: &str| wrap(text, widths[column]);
-    grid.set_header(columns.iter().enumerate().map(|(column, (_, head))| {
-        Drawn::new(wrapped(column, head)).add_attribute(Attribute::Bold)
-    }));
-    for (row, texts) in rows.iter().zip(&texts) {
-        let cells = row.iter().zip(texts).enumerate();
-        grid.add_row(cells.map(|(column, (cell, text))| drawn(cell, wrapped(column, text), style)));
-    }
+    grid.set_header(
+        columns.iter().zip(widths).map(|((_, head), width)| {
+            Drawn::new(wrap(head, *width)).add_attribute(Attribute::Bold)
+        }),
+    );
+    grid.add_rows(rows);
     for (drawn, (kind, _)) in grid.column_iter_mut().zip(columns) {
         if *kind == Kind::Number {
             drawn.set_cell_alignment(CellAlignment::Right);
         }
     }
-    grid.lines()
-        .map(|line| format!("{}\n", line.trim_end()))
-        .collect()
+    grid
 }
 
 /// An entry in words.
@@ -287,16 +352,26 @@ mod tests {
         );
     }
 
+    const MEMORY: [(Kind, &str); 4] = [
+        (Kind::Name, "variant"),
+        (Kind::Number, "samples/s"),
+        (Kind::Number, "allocated"),
+        (Kind::Number, "reserved"),
+    ];
+
+    #[test]
+    fn a_name_without_room_is_a_line_above_its_row() {
+        let name = "amp-bf16 bs8 checkpointing=blocks";
+        let lines = shown(&MEMORY, &[name, "1234 a", "512.0 MiB", "1.500 GiB"], 42);
+        assert_eq!(lines.len(), 3, "{lines:?}");
+        assert_eq!(lines[1], name);
+        assert!(lines[2].contains("1234 a") && lines[2].contains("1.500 GiB"));
+    }
+
     #[test]
     fn columns_without_room_follow_below_with_the_names_again() {
-        let columns = [
-            (Kind::Name, "variant"),
-            (Kind::Number, "samples/s"),
-            (Kind::Number, "allocated"),
-            (Kind::Number, "reserved"),
-        ];
         let row = ["fp32 bs8", "1234 a", "512.0 MiB", "1.500 GiB"];
-        let lines = shown(&columns, &row, 34);
+        let lines = shown(&MEMORY, &row, 30);
         let with = |word: &str| lines.iter().filter(|line| line.contains(word)).count();
         assert_eq!(
             (with("fp32 bs8"), with("512.0 MiB"), with("1.500 GiB")),

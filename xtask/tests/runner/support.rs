@@ -60,8 +60,10 @@ impl Home {
 
     /// A session in the folder `name`, by the mock engine as `script` says.
     pub(crate) fn bench(&self, name: &str, script: &str, words: &[&str]) -> Running {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_torchgauge"));
+        // Under nohup the tests would pass on that a lost connection is ignored.
+        let mut command = Command::new("env");
         command
+            .args(["--default-signal=HUP", env!("CARGO_BIN_EXE_torchgauge")])
             .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
             .arg("bench")
             .arg("--suite")

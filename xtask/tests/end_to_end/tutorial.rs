@@ -1,0 +1,88 @@
+//! `docs/tutorial.md`, command by command.
+
+use std::{fs, path::Path, process::Command, time::Instant};
+
+use crate::Home;
+
+const PAGE: &str = include_str!("../../../docs/tutorial.md");
+
+/// The shell's blocks of the page, from top to bottom, as commands with the exit code that the page
+/// says they have.
+fn commands() -> Vec<(String, i32)> {
+    let mut found = Vec::new();
+    for block in PAGE.split("```sh\n").skip(1) {
+        let (block, _) = block.split_once("```").expect("a block ends");
+        let mut lines = block.lines();
+        while let Some(line) = lines.next() {
+            let (command, code) = match line.split_once(" # exit code ") {
+                Some((command, code)) => (command, code.parse().expect("an exit code")),
+                None => (line, 0),
+            };
+            let mut command = command.to_owned();
+            if command.ends_with("<<'END'") {
+                for line in lines.by_ref() {
+                    command = format!("{command}\n{line}");
+                    if line == "END" {
+                        break;
+                    }
+                }
+            }
+            found.push((command, code));
+        }
+    }
+    found
+}
+
+#[test]
+fn the_tutorial_holds() {
+    let home = Home::new();
+    let programs = home.path("bin");
+    fs::create_dir_all(&programs).expect("a folder");
+    let program = Path::new(env!("CARGO_BIN_EXE_torchgauge"));
+    std::os::unix::fs::symlink(program, programs.join("torchgauge")).expect("a link");
+    let path = std::env::var("PATH").expect("a path");
+    let mut folder = home.folder.path().to_owned();
+    let begun = Instant::now();
+    let all = commands();
+    assert!(all.iter().any(|(_, code)| *code == 1), "{all:?}");
+    for (command, code) in all {
+        if let Some(name) = command.strip_prefix("cd ") {
+            folder = folder.join(name);
+            continue;
+        }
+        eprintln!("{:>4} s  {command}", begun.elapsed().as_secs());
+        let output = Command::new("sh")
+            .args(["-c", &command])
+            .current_dir(&folder)
+            .env("PATH", format!("{}:{path}", programs.display()))
+            .env("TORCHGAUGE_HISTORY", home.path("history.sqlite"))
+            .envs([
+                ("GIT_AUTHOR_NAME", "A"),
+                ("GIT_AUTHOR_EMAIL", "a@example.org"),
+            ])
+            .envs([
+                ("GIT_COMMITTER_NAME", "A"),
+                ("GIT_COMMITTER_EMAIL", "a@example.org"),
+            ])
+            // Of the cargo that runs this test; a user calls the program from a shell.
+            .env_remove("CARGO")
+            .output()
+            .expect("sh runs");
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{command}\n{}\n{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    for (file, words) in [
+        ("summary.md", "unchanged"),
+        ("junit.xml", "<testsuite"),
+        ("trend/trend.html", "<svg"),
+        ("sessions/first/report.html", "<svg"),
+    ] {
+        let text = fs::read_to_string(folder.join(file)).expect(file);
+        assert!(text.contains(words), "{file}: {text}");
+    }
+}
