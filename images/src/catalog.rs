@@ -25,6 +25,8 @@ pub struct Catalog {
 pub struct Image {
     /// The spec's file name without `.yaml`.
     pub name: String,
+    /// What commands take for it: its name in the catalog, else its file.
+    pub reference: String,
     /// The spec's file.
     pub file: PathBuf,
     /// The spec.
@@ -57,13 +59,13 @@ impl Catalog {
 
     /// The image of this name, or of this file (a text with a `/` or that ends in `.yaml`).
     pub fn image(&self, name_or_file: &str) -> Result<Image> {
-        Image::read(&self.file(name_or_file)?)
+        Image::read(&self.file(name_or_file)?, name_or_file)
     }
 
     /// The same without a look at its lock: for one that is to be locked anew, whatever became of
     /// the old lock.
     pub fn image_without_lock(&self, name_or_file: &str) -> Result<Image> {
-        Image::read_spec(&self.file(name_or_file)?)
+        Image::read_spec(&self.file(name_or_file)?, name_or_file)
     }
 
     fn file(&self, name_or_file: &str) -> Result<PathBuf> {
@@ -94,13 +96,13 @@ impl Catalog {
 
 impl Image {
     /// Reads a spec, and the lock beside it where there is one.
-    pub fn read(file: &Path) -> Result<Self> {
-        let image = Self::read_spec(file)?;
+    fn read(file: &Path, reference: &str) -> Result<Self> {
+        let image = Self::read_spec(file, reference)?;
         let lock = Lock::read_beside(file, &image.name)?;
         Ok(Self { lock, ..image })
     }
 
-    fn read_spec(file: &Path) -> Result<Self> {
+    fn read_spec(file: &Path, reference: &str) -> Result<Self> {
         let name = file
             .file_stem()
             .unwrap_or_default()
@@ -115,6 +117,7 @@ impl Image {
         spec.check_pinned(&document)?;
         Ok(Self {
             name,
+            reference: reference.to_owned(),
             file: file.to_owned(),
             spec,
             lock: None,
@@ -125,7 +128,7 @@ impl Image {
     pub fn usable_lock(&self) -> Result<&Lock> {
         let Some(lock) = &self.lock else {
             return Err(Error::NoLock {
-                image: self.name.clone(),
+                image: self.reference.clone(),
             });
         };
         let cause = if lock.spec != self.spec.digest() {
@@ -138,7 +141,7 @@ impl Image {
             return Ok(lock);
         };
         Err(Error::LockDiffers {
-            image: self.name.clone(),
+            image: self.reference.clone(),
             cause: cause.to_owned(),
         })
     }

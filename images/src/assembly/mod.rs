@@ -117,7 +117,7 @@ impl Lower {
     pub(crate) fn ready(image: &Image, sources: &Sources, cache: &Cache) -> Result<Self> {
         if sources.locks == LockUse::Required && image.lock.is_none() {
             return Err(Error::NoLock {
-                image: image.name.clone(),
+                image: image.reference.clone(),
             });
         }
         let lock = usable_lock(image, sources)?;
@@ -297,7 +297,7 @@ pub fn assemble(image: &Image, sources: &Sources, cache: &Cache) -> Result<Assem
         && let LockState::Differs(cause) = state
     {
         return Err(Error::LockDiffers {
-            image: image.name.clone(),
+            image: image.reference.clone(),
             cause,
         });
     }

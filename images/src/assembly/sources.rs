@@ -84,7 +84,7 @@ pub(crate) fn find_libtorch(
             match lock {
                 Some(LibtorchLock::Wheels(lock)) => fetch(lock, cache),
                 _ if sources.locks == LockUse::Required => Err(Error::NoLock {
-                    image: image.name.clone(),
+                    image: image.reference.clone(),
                 }),
                 _ => fetch(&resolve(version, flavour, cache)?, cache),
             }

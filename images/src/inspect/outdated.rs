@@ -23,7 +23,7 @@ type Packages = BTreeMap<String, (String, Digest)>;
 pub fn outdated(image: &Image, sources: &Sources, cache: &Cache) -> Result<Vec<Change>> {
     let Some(lock) = &image.lock else {
         return Err(Error::NoLock {
-            image: image.name.clone(),
+            image: image.reference.clone(),
         });
     };
     let mut found = values(&[("the spec", lock.spec, image.spec.digest())]);

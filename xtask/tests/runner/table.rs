@@ -1,4 +1,4 @@
-//! The table of faults names tests that there are.
+//! Pages that name tests name tests that there are.
 
 use std::{
     collections::BTreeSet,
@@ -27,26 +27,40 @@ fn functions(folder: &Path, found: &mut BTreeSet<String>) {
     }
 }
 
-#[test]
-fn every_test_of_the_table_of_faults_is_there() {
-    let text = fs::read_to_string(root().join("docs/faults.md")).expect("docs/faults.md");
+/// Every test that the last column of a page's tables with so many columns names is there.
+fn check(page: &str, columns: usize, at_least: usize) {
+    let text = fs::read_to_string(root().join(page)).expect(page);
     let mut known = BTreeSet::new();
-    for room in ["bench-suite", "images", "scenarios", "xtask"] {
+    for room in ["bench-suite", "images", "reports", "scenarios", "xtask"] {
         functions(&root().join(room), &mut known);
     }
-    // Tables with a column for tests have four.
     let rows = text
         .lines()
-        .filter(|line| line.starts_with("| ") && line.matches('|').count() == 5);
+        .filter(|line| line.starts_with("| ") && line.matches('|').count() == columns + 1);
     let mut named = 0;
     for row in rows {
-        // The last column; a name may have its place before it, as in `faults: a_small_…`.
+        // A name may have its place before it, as in `faults: a_small_…`.
         let last = row.trim_end_matches('|').rsplit('|').next().unwrap_or("");
         for word in last.split('`').skip(1).step_by(2) {
             let name = word.rsplit(' ').next().unwrap_or(word);
-            assert!(known.contains(name), "no test `{name}` for: {row}");
+            assert!(known.contains(name), "{page}: no test `{name}` for: {row}");
             named += 1;
         }
     }
-    assert!(named > 25, "{named} tests in the table");
+    assert!(named > at_least, "{page}: {named} tests in its tables");
+}
+
+#[test]
+fn every_test_of_the_table_of_faults_is_there() {
+    check("docs/faults.md", 4, 25);
+}
+
+#[test]
+fn every_test_of_the_table_of_findings_is_there() {
+    check("docs/findings.md", 3, 40);
+}
+
+#[test]
+fn every_test_of_the_page_on_security_is_there() {
+    check("docs/security.md", 3, 8);
 }

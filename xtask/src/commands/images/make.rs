@@ -155,11 +155,11 @@ pub(super) async fn lock_workload(
         let file = image.lock_file();
         // Without a lock there is nothing to keep.
         image.usable_lock()?;
-        let name = image.name.clone();
+        let reference = image.reference.clone();
         let assembly = assembled(image, sources, &cache, printer).await?;
         if let LockState::Differs(cause) = &assembly.facts.lock {
             return Err(images::Error::LockDiffers {
-                image: name,
+                image: reference,
                 cause: cause.clone(),
             }
             .into());
