@@ -7,6 +7,9 @@ use crate::{document::Kind, text::Style};
 /// Words up to this wide stay in one line, such as `not measured in head`.
 const SHORT: usize = 24;
 
+/// A name shorter than this is worth no line of its own.
+const HEADING: usize = 8;
+
 /// How far rows stand in under a heading of their own.
 pub(crate) const INDENT: usize = 1;
 
@@ -73,7 +76,8 @@ impl Widths {
     /// Whether all columns have room only where names wrap or columns go below, and the columns
     /// behind the first, indented, do with less.
     pub(crate) fn wants_headings(&self, columns: &[(Kind, &str)]) -> bool {
-        let is_named = columns.len() > 2 && columns[0].0 == Kind::Name;
+        let is_named =
+            columns.len() > 2 && columns[0].0 == Kind::Name && self.natural[0] >= HEADING;
         let rest = self.total(&self.least[1..]) + INDENT;
         is_named && self.total(&self.natural) > self.room && rest <= self.room
     }
