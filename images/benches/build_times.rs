@@ -52,7 +52,7 @@ fn row(name: &str) -> Result<()> {
     let built = Arc::new(assemble(&image, &sources, &cache)?);
 
     let folder = tempfile::tempdir_in(cache.root().join("tmp"))?;
-    let (_, floor) = timed(|| built.write_archive(&folder.path().join("image.tar")))?;
+    let (_, floor) = timed(|| built.write_archive(&folder.path().join("image.tar"), &cache))?;
     let fresh = cache.with_downloads(&folder.path().join("cache"))?;
     let (_, first) = timed(|| assemble(&image, &sources, &fresh))?;
     let (_, again) = timed(|| assemble(&image, &sources, &fresh))?;

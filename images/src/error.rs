@@ -186,6 +186,18 @@ pub enum Error {
         next: &'static str,
     },
 
+    /// An image of the engine's that cannot be run as it is.
+    #[error("the image {reference} cannot be run as it is: {problem}")]
+    UnfitImage { reference: String, problem: String },
+
+    /// A file that `images load` cannot take.
+    #[error(
+        "{} is no archive of an image of Torchgauge's: {cause}; give what `cargo xtask images \
+         export` wrote, all pieces in their order",
+        file.display()
+    )]
+    BadArchive { file: PathBuf, cause: String },
+
     /// A base archive that cannot be used.
     #[error("the base archive {} cannot be used: {cause}; {next}", file.display())]
     BadBase {

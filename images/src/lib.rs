@@ -1,7 +1,7 @@
 //! What is measured in: image specs, locks, assembly, verification.
 //!
 //! The folders show the way of a build, and each uses only those before it: `spec` and `lock` say
-//! what an image is, [`Catalog`] reads both, `store` keeps what was fetched, `oci` writes layers and
+//! what an image is, [`Catalog`] reads both, `store` keeps what was fetched, `slim` finds the GPU code that goes, `oci` writes layers and
 //! archives, `base`, `libtorch` and `workload` get the parts, `assembly` puts them together, `load`
 //! brings the image into an engine, and `inspect` answers questions about it.
 
@@ -22,6 +22,7 @@ mod oci;
 mod program;
 mod progress;
 mod prune;
+mod slim;
 mod spec;
 mod store;
 mod workload;
@@ -51,7 +52,9 @@ pub use inspect::{
 pub use libtorch::{Libtorch, installed::installed_version};
 pub use load::{
     Loaded, Ready, ensure,
+    files::load_files,
     inventory::{self, Present},
+    ready_made::{ReadyMade, ready_made},
 };
 pub use lock::changes::Change;
 pub use progress::{Action, Meter, Progress, Silent};
@@ -59,6 +62,7 @@ pub use prune::{Clear, Cleared, Removed, clear_cache};
 pub use spec::{
     Base, LibtorchSpec, Spec,
     flavour::{Flavour, KNOWN_TORCH, KnownTorch},
+    gpu::GpuArchitecture,
     reserved::environment as reserved_environment,
 };
 pub use store::Cache;

@@ -20,6 +20,8 @@ pub enum Action {
     Compile,
     /// Hashes a layer. Counts bytes.
     Hash,
+    /// Looks for the GPU code in a library. Counts bytes.
+    Slim,
     /// Sends an image to the engine. Counts bytes.
     Load,
     /// Takes an image out of the engine. Counts bytes.
@@ -36,6 +38,7 @@ impl fmt::Display for Action {
             Self::Unpack => "unpacking",
             Self::Compile => "compiling",
             Self::Hash => "hashing",
+            Self::Slim => "slimming",
             Self::Load => "loading",
             Self::Save => "saving",
         })
@@ -48,7 +51,13 @@ impl Action {
     pub fn counts_bytes(self) -> bool {
         matches!(
             self,
-            Self::Download | Self::Verify | Self::Unpack | Self::Hash | Self::Load | Self::Save
+            Self::Download
+                | Self::Verify
+                | Self::Unpack
+                | Self::Hash
+                | Self::Slim
+                | Self::Load
+                | Self::Save
         )
     }
 }

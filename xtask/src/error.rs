@@ -123,6 +123,21 @@ pub(crate) enum Error {
         image: String,
         device: protocol::Device,
     },
+    #[error(
+        "the image {image} kept GPU code for {kept} alone, and {gpu} has compute capability \
+         {capability}; build it with this GPU in `gpu_architectures`, or without that key"
+    )]
+    NoGpuCode {
+        image: String,
+        gpu: String,
+        capability: String,
+        kept: String,
+    },
+    #[error(
+        "{image} is a complete image and runs in a container; expected an engine (`--engine \
+         docker`), or an image in `images/`"
+    )]
+    NeedsEngine { image: String },
     #[error("{failed} of {} failed; the report says why",
         plural(*planned, "run", "runs"))]
     RunsFailed { failed: usize, planned: usize },

@@ -123,6 +123,8 @@ fn is_configuration(error: &images::Error) -> bool {
             | E::GlibcTooOld { .. }
             | E::MissingLibraries { .. }
             | E::BaseChangesRuns { .. }
+            | E::UnfitImage { .. }
+            | E::BadArchive { .. }
             | E::NoHome
     )
 }

@@ -58,6 +58,9 @@ pub struct Gpu {
     pub mig: Option<bool>,
     /// Whether the driver stays loaded with no client.
     pub persistence: Option<bool>,
+    /// CUDA's compute capability, such as `9.0`; `None` in sessions of before it was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compute_capability: Option<String>,
 }
 
 impl Gpu {

@@ -2,20 +2,26 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     Flavour, Image, Libtorch, Result, ScenarioBinary,
     base::ready::ReadyBase,
+    canonical,
     error::at,
     libtorch::Origin,
-    lock::BaseLock,
+    lock::{BaseLock, LibtorchLock, packages},
     oci::{
         archive::Settings,
         layer::{Node, Tree},
     },
+    slim::{Emptied, emptied},
     spec::reserved::{
-        LABEL_BASE_DIGEST, LABEL_BASE_NAME, LABEL_DESCRIPTION, LABEL_IMAGE, LABEL_LIBTORCH,
+        LABEL_BASE_DIGEST, LABEL_BASE_NAME, LABEL_DESCRIPTION, LABEL_FLAVOUR,
+        LABEL_GPU_ARCHITECTURES, LABEL_IMAGE, LABEL_LIBTORCH, LABEL_PARTS, LABEL_PROTOCOL,
         LABEL_SCENARIO, LABEL_TITLE, LABEL_VERSION,
     },
+    store::Cache,
 };
 
 /// Where the scenario binary lies in every image.
@@ -26,20 +32,38 @@ pub(crate) const LIBTORCH_IN_IMAGE: &str = "/opt/torchgauge/libtorch/lib";
 const USER: &str = "65534:65534";
 
 /// The layer with libtorch's libraries, all in one folder.
-pub(crate) fn libtorch_tree(libtorch: &Libtorch) -> Tree {
+pub(crate) fn libtorch_tree(image: &Image, libtorch: &Libtorch, cache: &Cache) -> Result<Tree> {
     let mut tree = Tree::default();
     let folder = LIBTORCH_IN_IMAGE.trim_start_matches('/');
+    let gpus: Vec<_> = image.spec.gpu_architectures.iter().copied().collect();
+    let (mut emptied_bytes, mut kept_bytes) = (0, 0);
     for library in &libtorch.libraries {
+        let emptied = if gpus.is_empty() {
+            Emptied::default()
+        } else {
+            emptied(&library.path, &gpus, cache)?
+        };
+        emptied_bytes += emptied.bytes();
+        kept_bytes += emptied.kept_bytes;
         tree.insert(
             &format!("{folder}/{}", library.name),
             Node::File {
                 source: library.path.clone(),
                 size_bytes: library.size_bytes,
                 mode: 0o755,
+                emptied: emptied.ranges,
             },
         );
     }
-    tree
+    if !gpus.is_empty() {
+        cache.note(&format!(
+            "{}: {} MB of GPU code kept, {} MB emptied",
+            image.name,
+            kept_bytes / 1_000_000,
+            emptied_bytes / 1_000_000
+        ));
+    }
+    Ok(tree)
 }
 
 /// The layer with the scenario binary, and the users that containers run as.
@@ -54,6 +78,7 @@ pub(crate) fn scenario_tree(scenario: &ScenarioBinary) -> Result<Tree> {
             source: scenario.path.clone(),
             size_bytes,
             mode: 0o755,
+            emptied: Vec::new(),
         },
     );
     let text = |content: &str| Node::Bytes {
@@ -101,14 +126,37 @@ pub(crate) fn environment(
     environment
 }
 
+/// What an image tells of itself to whoever has no lock of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ToldParts {
+    /// Packages of the base and wheels, by version.
+    pub(crate) packages: BTreeMap<String, String>,
+    /// libtorch's libraries, in bytes.
+    pub(crate) libraries: BTreeMap<String, u64>,
+}
+
+impl ToldParts {
+    fn of(base: &ReadyBase, libtorch: &LibtorchLock) -> Self {
+        let libraries = libtorch.libraries();
+        Self {
+            packages: packages(&base.lock, base.contents.as_ref(), libtorch),
+            libraries: libraries
+                .map(|(name, bytes, _)| (name.to_owned(), bytes))
+                .collect(),
+        }
+    }
+}
+
 /// What the image's configuration says.
 pub(crate) fn settings(
     image: &Image,
     libtorch: &Libtorch,
+    libtorch_lock: &LibtorchLock,
     scenario: &ScenarioBinary,
     base: &ReadyBase,
 ) -> Settings {
     let mut labels = image.spec.labels.clone();
+    let parts = ToldParts::of(base, libtorch_lock);
     for (name, value) in [
         (LABEL_IMAGE, image.name.clone()),
         (LABEL_LIBTORCH, libtorch.name.clone()),
@@ -116,8 +164,20 @@ pub(crate) fn settings(
         (LABEL_TITLE, format!("torchgauge {}", image.name)),
         (LABEL_DESCRIPTION, image.spec.description.clone()),
         (LABEL_VERSION, libtorch.name.clone()),
+        (LABEL_PROTOCOL, protocol::VERSION.to_string()),
+        (LABEL_FLAVOUR, libtorch.flavour.to_string()),
+        (LABEL_PARTS, canonical::json(&parts)),
     ] {
         labels.insert(name.to_owned(), value);
+    }
+    if !image.spec.gpu_architectures.is_empty() {
+        let kept: Vec<String> = image
+            .spec
+            .gpu_architectures
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        labels.insert(LABEL_GPU_ARCHITECTURES.to_owned(), kept.join(","));
     }
     if let BaseLock::Image(reference) = &base.lock
         && let Some((name, digest)) = reference.split_once('@')
@@ -144,7 +204,6 @@ mod tests {
     use super::*;
     use crate::{
         Catalog,
-        lock::LibtorchLock,
         oci::{archive::Documents, layer::LayerId},
     };
 
@@ -181,7 +240,7 @@ mod tests {
                 glibc: None,
                 environment: Vec::new(),
                 is_preloading: false,
-                contents: None,
+                contents: lock.contents.clone(),
                 unread: Vec::new(),
             };
             let layers = lock.expected.layers.iter().chain([&expected.layer]);
@@ -191,7 +250,7 @@ mod tests {
                     size_bytes: layer.size_bytes,
                 })
                 .collect();
-            let settings = settings(&image, &libtorch, &scenario, &base);
+            let settings = settings(&image, &libtorch, &lock.libtorch, &scenario, &base);
             let documents = Documents::new(&settings, &ids).unwrap();
             assert_eq!(documents.config_id(), expected.config_id, "{name}");
             assert_eq!(documents.manifest_id(), expected.manifest_id, "{name}");

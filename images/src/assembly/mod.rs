@@ -172,7 +172,7 @@ impl Lower {
             .collect();
         // What the base holds already needs no layer.
         if !matches!(libtorch.origin, Origin::Inside(_)) {
-            let tree = libtorch_tree(&libtorch);
+            let tree = libtorch_tree(image, &libtorch, cache)?;
             layers.push(layer(image, "libtorch", tree, cache)?);
         }
         Ok(Self {
@@ -259,7 +259,13 @@ pub fn assemble(image: &Image, sources: &Sources, cache: &Cache) -> Result<Assem
     let scenario = scenario_of(&lower.libtorch, sources, cache)?;
     check_glibc(&scenario, &lower.base)?;
     let top = layer(image, "scenario", scenario_tree(&scenario)?, cache)?;
-    let settings = settings(image, &lower.libtorch, &scenario, &lower.base);
+    let settings = settings(
+        image,
+        &lower.libtorch,
+        &lower.libtorch_lock,
+        &scenario,
+        &lower.base,
+    );
     let ids: Vec<LayerId> = lower
         .layers
         .iter()

@@ -35,15 +35,24 @@ pub async fn fetch_base(image: &Image, engine: &Engine, cache: &Cache) -> Result
     if place.is_file() {
         return Ok(());
     }
-    let id = match find(engine, reference).await? {
-        Some(id) => id,
-        None => pull(engine, reference, cache).await?,
-    };
+    let id = find_or_pull(engine, reference, cache).await?;
     let scratch = cache.scratch()?;
     let aside = scratch.path().join("image.tar");
     let meter = cache.start(Action::Save, reference, None);
     save(engine, &id, &aside, meter).await?;
     fs::rename(&aside, &place).map_err(at(&place))
+}
+
+/// The ID of an image in the engine, which pulls it where it lacks it.
+pub(crate) async fn find_or_pull(
+    engine: &Engine,
+    reference: &str,
+    cache: &Cache,
+) -> Result<String> {
+    match find(engine, reference).await? {
+        Some(id) => Ok(id),
+        None => pull(engine, reference, cache).await,
+    }
 }
 
 /// The ID of an image that the engine has, by a digest of its manifest (as registries know it) or

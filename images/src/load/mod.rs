@@ -1,10 +1,13 @@
 //! Bringing an assembled image into an engine: only what is missing, checked afterwards.
 
+pub(crate) mod files;
 pub mod inventory;
+pub(crate) mod ready_made;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::{self, Write},
+    path::Path,
     sync::Arc,
 };
 
@@ -14,6 +17,8 @@ use tokio::sync::mpsc;
 
 use crate::{
     Assembly, Digest, Error, ImageFacts, Result, atomic_write,
+    digest::HashingWriter,
+    error::at,
     oci::{archive as oci, archive::ArchiveLayer},
     progress::Action,
     spec::reserved::{ANNOTATION_VERSION, LABEL_IMAGE},
@@ -23,6 +28,8 @@ use crate::{
 
 /// Bytes that travel to the engine in one piece.
 const CHUNK_BYTES: usize = 1 << 20;
+/// Of zstd: GPU code hardly shrinks further above it, and writing takes twice as long.
+const ZSTD_LEVEL: i32 = 10;
 /// Pieces that wait for the engine at most.
 const CHUNKS_WAITING: usize = 4;
 
@@ -277,21 +284,40 @@ impl Assembly {
             .collect()
     }
 
-    /// Writes the image as an archive that `docker image load` and `podman load` take.
+    /// Writes the image as an archive that `docker image load`, `podman load` and
+    /// [`load_files`](crate::load_files) take; compressed by zstd where its name ends in `.zst`.
     /// Returns its digest.
-    pub fn write_archive(&self, to: &std::path::Path) -> Result<Digest> {
+    pub fn write_archive(&self, to: &Path, cache: &Cache) -> Result<Digest> {
+        let is_zstd = to.extension().is_some_and(|end| end == "zst");
+        let layers = self.archive_layers(0);
+        let mut meter = cache.start(
+            Action::Save,
+            &self.reference,
+            Some(oci::archive_bytes(&layers)),
+        );
         atomic_write::whole(to, |file| {
             let file = io::BufWriter::with_capacity(CHUNK_BYTES, file);
-            let mut hashing = crate::digest::HashingWriter::new(file);
-            oci::write_archive(
-                &self.reference,
-                &self.documents,
-                &self.beside(),
-                &self.archive_layers(0),
-                &mut hashing,
-            )?;
+            let mut hashing = HashingWriter::new(file);
+            let mut write = |to: &mut dyn Write| {
+                let to = HashingWriter::new(to).heard(|done| meter.advance_to(done));
+                let (documents, beside) = (&self.documents, self.beside());
+                oci::write_archive(&self.reference, documents, &beside, &layers, to)
+            };
+            if is_zstd {
+                let mut encoder = zstd::Encoder::new(&mut hashing, ZSTD_LEVEL).map_err(at(to))?;
+                let workers = std::thread::available_parallelism().map_or(1, usize::from);
+                // Frames of several workers come out the same for any number of them.
+                encoder
+                    .multithread(u32::try_from(workers).unwrap_or(1))
+                    .and_then(|()| encoder.include_checksum(true))
+                    .map_err(at(to))?;
+                write(&mut encoder)?;
+                encoder.finish().map_err(at(to))?;
+            } else {
+                write(&mut hashing)?;
+            }
             let (mut file, digest, _) = hashing.finish();
-            io::Write::flush(&mut file).map_err(crate::error::at(to))?;
+            file.flush().map_err(at(to))?;
             Ok(digest)
         })
     }

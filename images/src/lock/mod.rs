@@ -63,6 +63,26 @@ pub struct Lock {
     pub seal: Digest,
 }
 
+/// Every package of a base and a libtorch: name to version.
+pub(crate) fn packages(
+    base: &BaseLock,
+    contents: Option<&BaseContents>,
+    libtorch: &LibtorchLock,
+) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    if let BaseLock::Debian(packages) = base {
+        found.extend(packages.iter().map(|p| (p.name.clone(), p.version.clone())));
+    }
+    if let LibtorchLock::Wheels(wheels) = libtorch {
+        found.extend(wheels.packages());
+    }
+    // What goes on top hides what the base has.
+    for (name, version) in contents.into_iter().flat_map(BaseContents::names) {
+        found.entry(name).or_insert(version);
+    }
+    found
+}
+
 /// What the scenario binary is built with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -289,18 +309,7 @@ impl Lock {
 
     /// Every package: name to version.
     pub(crate) fn packages(&self) -> BTreeMap<String, String> {
-        let mut found = BTreeMap::new();
-        if let BaseLock::Debian(packages) = &self.base {
-            found.extend(packages.iter().map(|p| (p.name.clone(), p.version.clone())));
-        }
-        if let LibtorchLock::Wheels(wheels) = &self.libtorch {
-            found.extend(wheels.packages());
-        }
-        // What goes on top hides what the base has.
-        for (name, version) in self.contents.iter().flat_map(BaseContents::names) {
-            found.entry(name).or_insert(version);
-        }
-        found
+        packages(&self.base, self.contents.as_ref(), &self.libtorch)
     }
 
     /// Writes the lock, whole or not at all.

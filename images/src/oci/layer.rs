@@ -18,6 +18,7 @@ use crate::{
     error::at,
     oci::part::FilePart,
     progress::Action,
+    slim::{Emptying, Range},
     store::{Cache, Stamp, forget, read_note},
 };
 
@@ -45,6 +46,8 @@ pub(crate) enum Node {
         source: PathBuf,
         size_bytes: u64,
         mode: u32,
+        /// What of it is written as zeros.
+        emptied: Vec<Range>,
     },
 }
 
@@ -124,6 +127,7 @@ impl Tree {
             Link(&'a str),
             Bytes(Digest, u32),
             File(Stamp, u32),
+            Slim(Stamp, u32, Digest),
         }
         let mut parts = BTreeMap::new();
         for (path, node) in &self.nodes {
@@ -131,8 +135,19 @@ impl Tree {
                 Node::Folder { mode } => Part::Folder(*mode),
                 Node::Link { target } => Part::Link(target),
                 Node::Bytes { content, mode } => Part::Bytes(Digest::of(content), *mode),
-                Node::File { source, mode, .. } => {
-                    Part::File(Stamp::of(source).map_err(at(source))?, *mode)
+                Node::File {
+                    source,
+                    mode,
+                    emptied,
+                    ..
+                } => {
+                    let stamp = Stamp::of(source).map_err(at(source))?;
+                    if emptied.is_empty() {
+                        Part::File(stamp, *mode)
+                    } else {
+                        let ranges = Digest::of(canonical::json(emptied).as_bytes());
+                        Part::Slim(stamp, *mode, ranges)
+                    }
                 }
             };
             parts.insert(path, part);
@@ -187,7 +202,12 @@ fn append(archive: &mut Builder<impl Write>, path: &str, node: &Node) -> io::Res
     match node {
         Node::Folder { .. } | Node::Link { .. } => archive.append(&header, io::empty()),
         Node::Bytes { content, .. } => archive.append(&header, content.as_slice()),
-        Node::File { source, .. } => archive.append(&header, FilePart::whole(source, size_bytes)?),
+        Node::File {
+            source, emptied, ..
+        } => {
+            let file = FilePart::whole(source, size_bytes)?;
+            archive.append(&header, Emptying::new(file, emptied))
+        }
     }
 }
 
@@ -250,6 +270,7 @@ mod tests {
                 source,
                 size_bytes: 1000,
                 mode: 0o755,
+                emptied: Vec::new(),
             },
         );
         tree.insert(

@@ -1,6 +1,7 @@
 //! Image specs: what an image is made of, as people write it in `images/*.yaml`.
 
 pub(crate) mod flavour;
+pub(crate) mod gpu;
 pub(crate) mod reserved;
 
 use std::{
@@ -13,7 +14,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use strict_yaml::{Document, KeyPath, YamlError};
 
-use crate::{Digest, Flavour, KNOWN_TORCH, KnownTorch, Result};
+use crate::{Digest, Flavour, KNOWN_TORCH, KnownTorch, Result, spec::gpu::GpuArchitecture};
 
 /// The newest version of the format that this crate reads.
 const SPEC_VERSION: u32 = 2;
@@ -23,7 +24,7 @@ const SPEC_VERSION: u32 = 2;
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Torchgauge image spec")]
 pub struct Spec {
-    /// The format's version: 1, or 2 for `allow`.
+    /// The format's version: 1, or 2 for `allow` and `gpu_architectures`.
     #[schemars(range(min = 1, max = 2))]
     pub version: u32,
     /// One line for people.
@@ -41,6 +42,10 @@ pub struct Spec {
     /// Variables of the base, and `/etc/ld.so.preload`, that may change what runs measure.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub allow: BTreeSet<String>,
+    /// GPUs whose code libtorch's libraries keep, such as `sm_90`; the code of all others is
+    /// emptied. All of it stays where none is named.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub gpu_architectures: BTreeSet<GpuArchitecture>,
 }
 
 /// What an image stands on.
@@ -278,12 +283,27 @@ impl Spec {
                 Some("`inside` goes with `base: {image: …}` or `base: {archive: …}`".to_owned()),
             ));
         }
-        if self.version < 2 && !self.allow.is_empty() {
+        for (key, is_there) in [
+            ("allow", !self.allow.is_empty()),
+            ("gpu_architectures", !self.gpu_architectures.is_empty()),
+        ] {
+            if self.version < 2 && is_there {
+                return Err(document.error_at_key(
+                    &root().key(key),
+                    format!("`{key}` is of version 2 of the image format"),
+                    "no such key in version 1",
+                    Some("write `version: 2`".to_owned()),
+                ));
+            }
+        }
+        let is_inside = matches!(self.libtorch, LibtorchSpec::Inside { .. });
+        let has_gpu_code = self.libtorch.flavour() == Flavour::Cuda && !is_inside;
+        if !self.gpu_architectures.is_empty() && !has_gpu_code {
             return Err(document.error_at_key(
-                &root().key("allow"),
-                "`allow` is of version 2 of the image format",
-                "no such key in version 1",
-                Some("write `version: 2`".to_owned()),
+                &root().key("gpu_architectures"),
+                "there is no GPU code to empty",
+                "goes with a CUDA libtorch out of wheels or an installed PyTorch",
+                Some("the libraries that a base holds stay as they are".to_owned()),
             ));
         }
         for (name, value) in &self.environment {

@@ -12,6 +12,14 @@ pub(crate) const LABEL_IMAGE: &str = "torchgauge.image";
 pub(crate) const LABEL_LIBTORCH: &str = "torchgauge.libtorch";
 /// Label with the digest of the scenario binary.
 pub(crate) const LABEL_SCENARIO: &str = "torchgauge.scenario";
+/// Label with the version of the protocol that the scenario binary speaks.
+pub(crate) const LABEL_PROTOCOL: &str = "torchgauge.protocol";
+/// Label with the flavour: `cpu` or `cuda`.
+pub(crate) const LABEL_FLAVOUR: &str = "torchgauge.flavour";
+/// Label with the packages and libraries, as JSON.
+pub(crate) const LABEL_PARTS: &str = "torchgauge.parts";
+/// Label with the architectures whose GPU code was kept, such as `sm_90`, where not all was.
+pub(crate) const LABEL_GPU_ARCHITECTURES: &str = "torchgauge.gpu-architectures";
 /// OCI's annotations, which are labels and annotations of the manifest here.
 pub(crate) const LABEL_TITLE: &str = "org.opencontainers.image.title";
 pub(crate) const LABEL_DESCRIPTION: &str = "org.opencontainers.image.description";
@@ -26,10 +34,14 @@ pub(crate) const ANNOTATION_VERSION: &str = "torchgauge.version.";
 pub(crate) const ANNOTATION_NAME: &str = "org.opencontainers.image.ref.name";
 
 /// The labels that Torchgauge writes, and OCI's annotations that it puts beside an image.
-pub(crate) const LABELS: [&str; 11] = [
+pub(crate) const LABELS: [&str; 15] = [
     LABEL_IMAGE,
     LABEL_LIBTORCH,
     LABEL_SCENARIO,
+    LABEL_PROTOCOL,
+    LABEL_FLAVOUR,
+    LABEL_PARTS,
+    LABEL_GPU_ARCHITECTURES,
     LABEL_TITLE,
     LABEL_DESCRIPTION,
     LABEL_VERSION,

@@ -233,7 +233,7 @@ fn an_image_archive_is_a_base_too() {
     let world = World::new("on-archive");
     let first = world.assemble().unwrap();
     first
-        .write_archive(&world.path("images/first.tar"))
+        .write_archive(&world.path("images/first.tar"), &world.cache())
         .unwrap();
     world.spec(&SPEC.replace("base.tar", "first.tar"));
     let second = world.assemble().unwrap();
@@ -249,7 +249,7 @@ fn versions_stand_beside_the_image_and_no_id_follows_from_them() {
     let world = World::new("beside");
     let assembly = world.assemble().unwrap();
     let file = world.path("image.tar");
-    assembly.write_archive(&file).unwrap();
+    assembly.write_archive(&file, &world.cache()).unwrap();
     let mut documents = std::collections::BTreeMap::new();
     for entry in tar::Archive::new(fs::File::open(&file).unwrap())
         .entries()

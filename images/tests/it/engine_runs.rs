@@ -1,11 +1,12 @@
 //! Through the real engine: the image that was worked out is the image that it has.
 
-use std::{sync::Arc, time::Duration};
+use std::{fs, path::Path, process::Command, sync::Arc, time::Duration};
 
 use engine::{ContainerSpec, Endpoint, Engine};
 use images::{
     Assembly, Loaded, ensure,
     inventory::{self, Present},
+    load_files, ready_made,
 };
 
 use crate::world::World;
@@ -76,6 +77,145 @@ async fn an_image_has_the_id_that_was_worked_out_and_runs() {
         "{log}"
     );
     clear(&engine, &world.image).await;
+}
+
+#[tokio::test]
+async fn an_image_travels_in_pieces_and_says_what_it_is() {
+    let engine = engine().await;
+    let world = World::new("e2e-pieces");
+    clear(&engine, &world.image).await;
+    let assembly = world.assemble().unwrap();
+    let cache = world.cache();
+    let (plain, packed) = (world.path("image.tar"), world.path("image.tar.zst"));
+    assembly.write_archive(&plain, &cache).unwrap();
+    let digest = assembly.write_archive(&packed, &cache).unwrap();
+    let size = |file: &Path| fs::metadata(file).unwrap().len();
+    assert!(size(&packed) < size(&plain) / 2);
+    assert_eq!(assembly.write_archive(&packed, &cache).unwrap(), digest);
+
+    let bytes = fs::read(&packed).unwrap();
+    let pieces: Vec<_> = bytes
+        .chunks(bytes.len() / 3 + 1)
+        .enumerate()
+        .map(|(number, piece)| {
+            let file = world.path(&format!("piece-{number}"));
+            fs::write(&file, piece).unwrap();
+            file
+        })
+        .collect();
+    let loaded = load_files(&engine, &pieces, &cache).await.unwrap();
+    let ids = [&assembly.config_id, &assembly.manifest_id].map(ToString::to_string);
+    assert!(ids.contains(&loaded.id), "{} is none of {ids:?}", loaded.id);
+    assert_eq!(loaded.reference, assembly.reference);
+    assert_eq!(loaded.name, world.image);
+    assert_eq!(loaded.libtorch, assembly.facts.libtorch_name);
+    let parts = images::Parts::from(&assembly);
+    assert_eq!(loaded.parts.packages, parts.packages);
+    assert_eq!(loaded.parts.libraries, parts.libraries);
+    assert_eq!(loaded.parts.environment, parts.environment);
+    let log = run(&engine, &loaded.id, &world).await;
+    assert!(log.contains("answer 42"), "{log}");
+    clear(&engine, &world.image).await;
+
+    // In another order, cut off, or none at all.
+    let swapped = [pieces[1].clone(), pieces[0].clone(), pieces[2].clone()];
+    let nothing = world.path("nothing");
+    fs::write(&nothing, b"").unwrap();
+    let no_archive = world.path("no-archive");
+    fs::write(&no_archive, "root:x:0:0 ".repeat(1000)).unwrap();
+    for files in [
+        &swapped[..],
+        &pieces[..2],
+        &[nothing],
+        &[no_archive],
+        &[world.path("not-there")],
+    ] {
+        let error = load_files(&engine, files, &cache).await.unwrap_err();
+        assert!(!error.to_string().contains("root:x"), "{error}");
+        let left = inventory::list(&engine).await.unwrap();
+        assert!(
+            left.iter().all(|image| image.image != world.image),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_image_whose_labels_do_not_fit_is_refused_with_the_reason() {
+    let engine = engine().await;
+    let world = World::new("e2e-labels");
+    let assembly = Arc::new(world.assemble().unwrap());
+    let ready = bring(&engine, &world, &assembly).await;
+    let version = protocol::VERSION;
+    let (older, newer) = ((version - 1).to_string(), (version + 1).to_string());
+    for (label, value, says) in [
+        ("torchgauge.image", None, "no label `torchgauge.image`"),
+        (
+            "torchgauge.protocol",
+            Some(older.as_str()),
+            "which is older",
+        ),
+        (
+            "torchgauge.protocol",
+            Some(newer.as_str()),
+            "which is newer",
+        ),
+        ("torchgauge.protocol", Some("x"), "expected a number"),
+        ("torchgauge.parts", Some("{\"packages\": 3}"), "is damaged"),
+        (
+            "torchgauge.gpu-architectures",
+            Some("sm_1"),
+            "`sm_1` is no GPU architecture",
+        ),
+    ] {
+        let reference = relabelled(&ready.id, label, value, &world);
+        let error = ready_made(&engine, &reference, &world.cache())
+            .await
+            .unwrap_err();
+        assert!(error.to_string().contains(says), "{error}");
+        engine.remove_image(&reference).await.unwrap();
+    }
+    clear(&engine, &world.image).await;
+}
+
+/// The image with another value of a label, or without it, under a name of its own.
+fn relabelled(id: &str, label: &str, value: Option<&str>, world: &World) -> String {
+    let folder = world.path("relabelled");
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    let (saved, out) = (folder.join("saved.tar"), folder.join("out"));
+    let run = |program: &str, words: &[&str]| {
+        let status = Command::new(program).args(words).status().unwrap();
+        assert!(status.success(), "{program} {words:?}");
+    };
+    let text = |path: &Path| path.to_str().unwrap().to_owned();
+    run("docker", &["image", "save", "--output", &text(&saved), id]);
+    fs::create_dir_all(&out).unwrap();
+    run("tar", &["-xf", &text(&saved), "-C", &text(&out)]);
+    let read = |path: &Path| -> serde_json::Value {
+        serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+    };
+    let list = out.join("manifest.json");
+    let mut manifest = read(&list);
+    let config = out.join(manifest[0]["Config"].as_str().unwrap());
+    let mut content = read(&config);
+    let labels = content["config"]["Labels"].as_object_mut().unwrap();
+    match value {
+        Some(value) => _ = labels.insert(label.to_owned(), value.into()),
+        None => _ = labels.remove(label),
+    }
+    // Docker looks at a configuration by its name.
+    fs::write(out.join("config.json"), content.to_string()).unwrap();
+    manifest[0]["Config"] = "config.json".into();
+    let reference = "torchgauge-test/relabelled:1";
+    manifest[0]["RepoTags"] = serde_json::json!([reference]);
+    fs::write(&list, manifest.to_string()).unwrap();
+    run("tar", &["-cf", &text(&saved), "-C", &text(&out), "."]);
+    run(
+        "docker",
+        &["image", "load", "--quiet", "--input", &text(&saved)],
+    );
+    reference.to_owned()
 }
 
 #[tokio::test]

@@ -187,7 +187,7 @@ fn what_a_base_would_change_about_runs_is_refused_by_name() {
     ));
     let first = world.assemble().unwrap();
     let archive = world.path("images/first.tar");
-    first.write_archive(&archive).unwrap();
+    first.write_archive(&archive, &world.cache()).unwrap();
     let on_first = SPEC.replace("base.tar", "first.tar");
     world.spec(&on_first);
     says(

@@ -76,16 +76,23 @@ pub(crate) enum ImagesCommand {
         #[arg(long, value_name = "FILE.json")]
         to: Option<PathBuf>,
     },
-    /// Write an image as an archive, for `docker load` or `podman load` elsewhere
+    /// Write an image as an archive, for `images load`, `docker load` or `podman load` elsewhere
     Export {
         /// An image in `images/`, or a file
         #[arg(value_name = "NAME|FILE")]
         name: String,
-        /// The archive
-        #[arg(long, value_name = "FILE.tar")]
+        /// The archive; compressed by zstd where it ends in .zst
+        #[arg(long, value_name = "FILE.tar[.zst]")]
         to: PathBuf,
         #[command(flatten)]
         sources: SourceArgs,
+    },
+    /// Load an image that `images export` wrote elsewhere, and print the name that `bench --image`
+    /// takes for it; nothing is built
+    Load {
+        /// The archive, or its pieces in their order
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
     },
     /// Write the Debian base as an archive, for --base-archive on a machine without apt
     Base {

@@ -121,9 +121,10 @@ pub(crate) struct SourceArgs {
 /// Where runs execute.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TargetArgs {
-    /// An image in `images/`, or a file; may be given several times. Default: the one that fits
-    /// the device
-    #[arg(long, value_name = "NAME|FILE")]
+    /// An image in `images/`, a spec's file, or a complete image in the engine or a registry
+    /// (`NAME:TAG`, `NAME@sha256:…`), for which nothing is built; may be given several times.
+    /// Default: the one that fits the device
+    #[arg(long, value_name = "NAME|FILE|REFERENCE")]
     pub(crate) image: Vec<String>,
     /// Where runs execute; default: auto
     #[arg(long, value_name = "ENGINE", value_parser = EngineParser)]

@@ -4,6 +4,7 @@
 //! They need a container engine: where none answers, they fail and say which command starts one.
 
 mod attack;
+mod ready_made;
 mod tutorial;
 
 use std::{

@@ -134,6 +134,10 @@ fn gpus(nvml: &Nvml) -> Vec<Gpu> {
                     .map(|ecc| ecc.currently_enabled),
                 mig: device.mig_mode().ok().map(|mode| mode.current != 0),
                 persistence: device.is_in_persistent_mode().ok(),
+                compute_capability: device
+                    .cuda_compute_capability()
+                    .ok()
+                    .map(|found| format!("{}.{}", found.major, found.minor)),
             })
         })
         .collect()

@@ -231,6 +231,7 @@ fn machine(cuda: bool) -> Machine {
                 ecc: Some(true),
                 mig: Some(false),
                 persistence: Some(true),
+                compute_capability: Some("9.0".into()),
             }]
         } else {
             Vec::new()

@@ -9,8 +9,8 @@ use std::{
 use bench_suite::executors::{ImageSource, Loaded, LocalRuntime, SourceError};
 use engine::{Endpoint, Engine};
 use futures_util::future::BoxFuture;
-use images::{Assembly, Cache, Image, LockState, LockUse, Parts, Sources};
-use record::{ImageFacts, ImageLock, ImageParts};
+use images::{Assembly, Cache, GpuArchitecture, Image, LockState, LockUse, Parts, Sources};
+use record::{Gpu, ImageFacts, ImageLock, ImageParts};
 
 use crate::{
     cli::SourceArgs,
@@ -36,21 +36,67 @@ pub(crate) fn sources(args: &SourceArgs, root: &Path) -> Sources {
     }
 }
 
+/// An image that the user chose.
+#[derive(Debug, Clone)]
+pub(crate) enum Chosen {
+    /// It is made from its spec.
+    Spec(Box<Image>),
+    /// It is complete, in an engine or a registry.
+    ReadyMade {
+        /// What the session calls it.
+        name: String,
+        /// What the engine calls it.
+        reference: String,
+    },
+}
+
+impl Chosen {
+    /// An image by its reference, called as its repository is; in full where another is called so.
+    pub(super) fn ready_made(reference: &str, known: &[&str]) -> Self {
+        let last = reference.rsplit('/').next().unwrap_or(reference);
+        let short = last.split([':', '@']).next().unwrap_or(last);
+        let name = if known.contains(&short) {
+            reference
+        } else {
+            short
+        };
+        Self::ReadyMade {
+            name: name.to_owned(),
+            reference: reference.to_owned(),
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Spec(image) => &image.name,
+            Self::ReadyMade { name, .. } => name,
+        }
+    }
+}
+
 /// Makes the images that the user named; executors ask for no others.
 pub(super) struct Supply {
-    images: BTreeMap<String, Image>,
+    images: BTreeMap<String, Chosen>,
     sources: Sources,
+    /// Those that runs are to use.
+    gpus: Vec<Gpu>,
     printer: Printer,
     /// Unpacked libraries lie in it: nobody clears it while they run.
     in_use: Mutex<Option<Cache>>,
 }
 
 impl Supply {
-    pub(super) fn new(images: &[Image], sources: Sources, printer: &Printer) -> Self {
-        let named = |image: &Image| (image.name.clone(), image.clone());
+    pub(super) fn new(
+        images: &[Chosen],
+        sources: Sources,
+        gpus: Vec<Gpu>,
+        printer: &Printer,
+    ) -> Self {
+        let named = |image: &Chosen| (image.name().to_owned(), image.clone());
         Self {
             images: images.iter().map(named).collect(),
             sources,
+            gpus,
             printer: printer.clone(),
             in_use: Mutex::default(),
         }
@@ -58,13 +104,14 @@ impl Supply {
 
     async fn load(&self, name: &str, engine: &Engine) -> Result<Loaded> {
         let cache = cache(&self.printer)?;
-        let assembly = assembled(
-            self.images[name].clone(),
-            &self.sources,
-            &cache,
-            &self.printer,
-        )
-        .await?;
+        let image = match &self.images[name] {
+            Chosen::Spec(image) => image,
+            Chosen::ReadyMade { reference, .. } => {
+                return self.take(name, reference, engine, &cache).await;
+            }
+        };
+        check_gpus(name, image.spec.gpu_architectures.iter(), &self.gpus)?;
+        let assembly = assembled((**image).clone(), &self.sources, &cache, &self.printer).await?;
         let ready = images::ensure(engine, &assembly, &cache).await?;
         let mut notes = Vec::new();
         if let LockState::Differs(why) = &ready.facts.lock {
@@ -80,8 +127,52 @@ impl Supply {
         })
     }
 
+    /// An image that is complete: nothing is fetched but by the engine, and nothing is built.
+    async fn take(
+        &self,
+        name: &str,
+        reference: &str,
+        engine: &Engine,
+        cache: &Cache,
+    ) -> Result<Loaded> {
+        let image = images::ready_made(engine, reference, cache).await?;
+        if let Some(gpu) = self.gpus.first()
+            && !image.has_cuda
+        {
+            return Err(Error::NoCudaInImage {
+                image: name.to_owned(),
+                device: protocol::Device::Cuda(gpu.index),
+            });
+        }
+        check_gpus(name, image.gpu_architectures.iter(), &self.gpus)?;
+        let mut notes = Vec::new();
+        if image.name != name && !reference.contains(&image.name) {
+            notes.push(format!("{name} was made as {}", image.name));
+        }
+        Ok(Loaded {
+            facts: ImageFacts {
+                name: name.to_owned(),
+                reference: Some(reference.to_owned()),
+                id: Some(image.id.clone()),
+                flavour: image.libtorch,
+                size_bytes: Some(image.size_bytes),
+                scenario_sha256: Some(image.scenario_sha256),
+                ..made_of(image.parts)
+            },
+            id: image.id,
+            notes,
+        })
+    }
+
     async fn unpack(&self, name: &str) -> Result<(LocalRuntime, ImageFacts)> {
-        let image = self.images[name].clone();
+        let image = match &self.images[name] {
+            Chosen::Spec(image) => (**image).clone(),
+            Chosen::ReadyMade { reference, .. } => {
+                return Err(Error::NeedsEngine {
+                    image: reference.clone(),
+                });
+            }
+        };
         let (sources, printer) = (self.sources.clone(), self.printer.clone());
         let (cache, runtime, facts) = blocking(move || {
             let cache = cache(&printer)?;
@@ -129,6 +220,34 @@ impl ImageSource for Supply {
     fn note(&self, text: &str) {
         self.printer.note(text);
     }
+}
+
+/// Refuses a GPU that an image kept no code for.
+fn check_gpus<'a>(
+    image: &str,
+    kept: impl Iterator<Item = &'a GpuArchitecture>,
+    gpus: &[Gpu],
+) -> Result<()> {
+    let kept: Vec<&GpuArchitecture> = kept.collect();
+    for gpu in gpus {
+        let Some(capability) = gpu
+            .compute_capability
+            .as_deref()
+            .filter(|_| !kept.is_empty())
+        else {
+            continue;
+        };
+        if !kept.iter().any(|kept| kept.runs_on(capability)) {
+            let kept: Vec<String> = kept.iter().map(ToString::to_string).collect();
+            return Err(Error::NoGpuCode {
+                image: image.to_owned(),
+                gpu: gpu.name.clone(),
+                capability: capability.to_owned(),
+                kept: kept.join(", "),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Assembles an image away from the threads that talk to the engine. A lock that is missing is
@@ -222,6 +341,30 @@ pub(crate) async fn blocking<T: Send + 'static>(
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gpu_without_code_in_the_image_is_refused() {
+        let gpu = |capability: Option<&str>| Gpu {
+            name: "NVIDIA A100".to_owned(),
+            compute_capability: capability.map(str::to_owned),
+            ..Gpu::default()
+        };
+        let kept = ["sm_80", "sm_90"].map(|name| name.parse::<GpuArchitecture>().unwrap());
+        let check = |capability| check_gpus("slim", kept.iter(), &[gpu(capability)]);
+        for fits in [None, Some("8.0"), Some("8.6"), Some("9.0")] {
+            check(fits).unwrap();
+        }
+        for other in ["7.5", "10.0", "12.0"] {
+            let error = check(Some(other)).unwrap_err().to_string();
+            assert!(
+                error.contains(other) && error.contains("sm_80, sm_90"),
+                "{error}"
+            );
+        }
+        check_gpus("whole", [].iter(), &[gpu(Some("7.5"))]).unwrap();
+    }
+
     #[test]
     fn no_image_can_set_what_a_run_sets() {
         let machine = record::Machine::default();

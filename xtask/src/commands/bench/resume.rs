@@ -6,6 +6,7 @@ use bench_suite::executors;
 use record::{Asked, Session, SessionFolder, SidesCompared};
 use reports::format::command_line;
 
+use super::target::is_reference;
 use crate::{
     cli::BenchArgs,
     error::{Error, Result},
@@ -125,8 +126,8 @@ pub(super) fn devices(devices: &[protocol::Device]) -> String {
 /// Names as they are, files with their whole path.
 pub(super) fn whole(words: &[String]) -> Vec<String> {
     let whole = |word: &String| {
-        let is_file =
-            word.contains('/') || Path::new(word).extension().is_some_and(|e| e == "yaml");
+        let is_file = !is_reference(word)
+            && (word.contains('/') || Path::new(word).extension().is_some_and(|e| e == "yaml"));
         let path = std::path::absolute(word).ok().filter(|_| is_file);
         path.map_or_else(|| word.clone(), |path| path.display().to_string())
     };

@@ -12,12 +12,12 @@ use bench_suite::{
     plan::{Plan, Request},
     suite::Suite,
 };
-use images::{Catalog, Flavour, Image};
+use images::{Catalog, Flavour};
 use protocol::Device;
 use record::{Asked, Machine};
 
 use super::{
-    prepare::{Supply, sources},
+    prepare::{Chosen, Supply, sources},
     resume,
 };
 use crate::{
@@ -35,7 +35,7 @@ pub(crate) struct Target<'a> {
     pub(crate) machine: Machine,
     /// At least one.
     pub(crate) devices: Vec<Device>,
-    images: Vec<Image>,
+    images: Vec<Chosen>,
 }
 
 /// An executor with everything that its runs need.
@@ -109,7 +109,10 @@ impl<'a> Target<'a> {
     }
 
     fn names(&self) -> Vec<String> {
-        self.images.iter().map(|image| image.name.clone()).collect()
+        self.images
+            .iter()
+            .map(|image| image.name().to_owned())
+            .collect()
     }
 
     /// Takes the devices for the session of this name, opens the executor and makes ready
@@ -141,7 +144,8 @@ impl<'a> Target<'a> {
         printer.note(&format!("runs execute {}", executor.describe()));
         refuse(executor.as_ref())?;
         let sources = sources(&self.args.sources, &self.root);
-        let source = Supply::new(&self.images, sources, printer);
+        let gpus = self.machine.gpus.iter().filter(used).cloned().collect();
+        let source = Supply::new(&self.images, sources, gpus, printer);
         let names = self.names();
         let mut prepared = executor.prepare(&names, &self.devices, &source).await?;
         prepared.notes.extend(opened.notes);
@@ -167,7 +171,7 @@ fn devices(word: &str, machine: &Machine) -> Result<Vec<Device>> {
 }
 
 /// The images that the user named, or the one that fits the device.
-fn images(names: &[String], device: Device, root: &Path) -> Result<Vec<Image>> {
+fn images(names: &[String], device: Device, root: &Path) -> Result<Vec<Chosen>> {
     let catalog = Catalog::new(&root.join("images"));
     let installed = || images::installed_version().is_some_and(|v| v.starts_with("2.11.0+cu"));
     let fitting = match device.is_cuda() {
@@ -178,17 +182,68 @@ fn images(names: &[String], device: Device, root: &Path) -> Result<Vec<Image>> {
     };
     let default = [fitting.to_owned()];
     let names = if names.is_empty() { &default } else { names };
-    let images: Vec<Image> = names
-        .iter()
-        .map(|name| catalog.image(name))
-        .collect::<images::Result<_>>()?;
-    for image in &images {
-        if device.is_cuda() && image.spec.libtorch.flavour() == Flavour::Cpu {
+    let mut all: Vec<Chosen> = Vec::new();
+    for name in names {
+        let image = if is_reference(name) {
+            let known: Vec<&str> = all.iter().map(Chosen::name).collect();
+            Chosen::ready_made(name, &known)
+        } else {
+            Chosen::Spec(Box::new(catalog.image(name)?))
+        };
+        if let Chosen::Spec(image) = &image
+            && device.is_cuda()
+            && image.spec.libtorch.flavour() == Flavour::Cpu
+        {
             return Err(Error::NoCudaInImage {
                 image: image.name.clone(),
                 device,
             });
         }
+        all.push(image);
     }
-    Ok(images)
+    Ok(all)
+}
+
+/// Whether a word names an image of an engine's or a registry's, `NAME:TAG` or `NAME@sha256:…`, and
+/// no spec.
+pub(crate) fn is_reference(word: &str) -> bool {
+    let last = word.rsplit('/').next().unwrap_or(word);
+    let is_file = word.starts_with(['.', '/'])
+        || Path::new(word).extension().is_some_and(|end| end == "yaml");
+    !is_file && last.contains([':', '@'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_are_told_from_specs() {
+        for word in [
+            "torchgauge/torch-2.6.0-cu124:0a1b2c3d4e5f",
+            "registry.example:5000/team/image@sha256:00",
+            "image:tag",
+        ] {
+            assert!(is_reference(word), "{word}");
+        }
+        for word in [
+            "torch-2.6.0-cu124",
+            "./a:b/x.yaml",
+            "images/x.yaml",
+            "/tmp/a:b",
+            "registry.example:5000/team/image",
+        ] {
+            assert!(!is_reference(word), "{word}");
+        }
+    }
+
+    #[test]
+    fn a_ready_made_image_has_a_name_of_its_own() {
+        let name = |reference: &str, known: &[&str]| {
+            Chosen::ready_made(reference, known).name().to_owned()
+        };
+        assert_eq!(name("team/cu130:abc", &[]), "cu130");
+        assert_eq!(name("r:5000/team/cu130@sha256:00ff", &["cu126"]), "cu130");
+        assert_eq!(name("team/cu130:abc", &["cu130"]), "team/cu130:abc");
+    }
 }

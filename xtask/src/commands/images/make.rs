@@ -1,6 +1,9 @@
 //! `images build`, `lock`, `sbom`, `export` and `base`: what makes something.
 
-use std::{path::Path, time::Instant};
+use std::{
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 use bytesize::ByteSize;
 use engine::{Endpoint, Engine};
@@ -193,11 +196,18 @@ pub(super) async fn export(
     let assembly = assembled(image, sources, &cache, printer).await?;
     let to_file = to.to_owned();
     let (reference, digest) = blocking(move || {
-        let digest = assembly.write_archive(&to_file)?;
+        let digest = assembly.write_archive(&to_file, &cache)?;
         Ok((assembly.reference.clone(), digest))
     })
     .await?;
     printer.line(&format!("{}: {reference}, {digest}", to.display()));
+    Ok(())
+}
+
+pub(super) async fn load(files: &[PathBuf], printer: &Printer) -> Result<()> {
+    let engine = Engine::connect(&Endpoint::auto()).await?;
+    let image = images::load_files(&engine, files, &cache(printer)?).await?;
+    printer.line(&format!("{}  {}", image.reference, image.id));
     Ok(())
 }
 

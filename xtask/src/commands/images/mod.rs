@@ -73,6 +73,7 @@ pub(crate) async fn run(command: &ImagesCommand, printer: &Printer) -> Result<()
             to,
             sources: args,
         } => make::export(one(&root, name)?, to, &sources(args, &root), printer).await,
+        ImagesCommand::Load { files } => make::load(files, printer).await,
         ImagesCommand::Base { to } => make::base(to, printer).await,
     }
 }

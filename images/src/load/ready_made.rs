@@ -1,0 +1,124 @@
+//! Images that are complete: what they are is read off their labels, and nothing is built.
+
+use engine::Engine;
+
+use crate::{
+    Error, Parts, Result,
+    assembly::contents::ToldParts,
+    base::image::find_or_pull,
+    spec::{
+        gpu::GpuArchitecture,
+        reserved::{
+            LABEL_FLAVOUR, LABEL_GPU_ARCHITECTURES, LABEL_IMAGE, LABEL_LIBTORCH, LABEL_PARTS,
+            LABEL_PROTOCOL, LABEL_SCENARIO,
+        },
+    },
+    store::Cache,
+};
+
+/// An image that the engine has, or pulled, with what its labels say.
+#[derive(Debug, Clone)]
+pub struct ReadyMade {
+    /// What it was asked for by.
+    pub reference: String,
+    /// Its ID in this engine.
+    pub id: String,
+    /// The name of the spec that it was made from.
+    pub name: String,
+    /// Which build of libtorch, such as `2.11.0+cu130`.
+    pub libtorch: String,
+    /// Whether it can run on GPUs.
+    pub has_cuda: bool,
+    /// The GPUs whose code it kept; empty where it has the code for all.
+    pub gpu_architectures: Vec<GpuArchitecture>,
+    /// SHA-256 of its scenario binary.
+    pub scenario_sha256: String,
+    /// Its size as the engine counts it.
+    pub size_bytes: u64,
+    /// What it is made of.
+    pub parts: Parts,
+}
+
+/// An image by its reference, name or ID in the engine; one with a digest is pulled where the engine
+/// lacks it. It must be Torchgauge's, for this machine, and speak the protocol of this build.
+///
+/// Labels are what the image says of itself: only its ID is more than that.
+pub async fn ready_made(engine: &Engine, reference: &str, cache: &Cache) -> Result<ReadyMade> {
+    let id = find_or_pull(engine, reference, cache).await?;
+    let unfit = |problem: String| Error::UnfitImage {
+        reference: reference.to_owned(),
+        problem,
+    };
+    let Some(found) = engine.image(&id).await? else {
+        return Err(unfit("the engine has it no more; run again".to_owned()));
+    };
+    if let Some(architecture) = found.architecture.filter(|found| found != "amd64") {
+        return Err(unfit(format!("it is for {architecture}; expected amd64")));
+    }
+    let label = |name: &str| {
+        let value = found.labels.get(name);
+        value.ok_or_else(|| {
+            unfit(format!(
+                "it has no label `{name}`, so it is no image of Torchgauge's, or one of before \
+                 images told what they are; build it with `cargo xtask images build`"
+            ))
+        })
+    };
+    let name = label(LABEL_IMAGE)?.clone();
+    let protocol = label(LABEL_PROTOCOL)?;
+    match protocol.parse::<u32>() {
+        Ok(protocol::VERSION) => {}
+        Ok(version) => {
+            let (age, next) = if version < protocol::VERSION {
+                ("older", "build it anew")
+            } else {
+                (
+                    "newer",
+                    "use the Torchgauge that it was made with, or a newer one",
+                )
+            };
+            return Err(unfit(format!(
+                "its workload speaks version {version} of the protocol, which is {age} than {} \
+                 here; {next}",
+                protocol::VERSION
+            )));
+        }
+        Err(_) => {
+            return Err(unfit(format!(
+                "its label `{LABEL_PROTOCOL}` is `{protocol}`; expected a number"
+            )));
+        }
+    }
+    let libtorch = label(LABEL_LIBTORCH)?.clone();
+    let scenario_sha256 = label(LABEL_SCENARIO)?
+        .trim_start_matches("sha256:")
+        .to_owned();
+    let told: ToldParts = serde_json::from_str(label(LABEL_PARTS)?)
+        .map_err(|error| unfit(format!("its label `{LABEL_PARTS}` is damaged: {error}")))?;
+    let architectures = found.labels.get(LABEL_GPU_ARCHITECTURES);
+    let gpu_architectures = architectures
+        .iter()
+        .flat_map(|list| list.split(','))
+        .map(str::parse)
+        .collect::<Result<_, String>>()
+        .map_err(unfit)?;
+    let has_cuda = label(LABEL_FLAVOUR)? == "cuda";
+    let version = libtorch.split('+').next().unwrap_or(&libtorch).to_owned();
+    Ok(ReadyMade {
+        reference: reference.to_owned(),
+        id: found.id,
+        name,
+        has_cuda,
+        gpu_architectures,
+        scenario_sha256,
+        size_bytes: found.size_bytes,
+        parts: Parts {
+            versions: [("torch".to_owned(), version)].into(),
+            packages: told.packages,
+            environment: found.environment,
+            libraries: told.libraries,
+            layers: Vec::new(),
+        },
+        libtorch,
+    })
+}

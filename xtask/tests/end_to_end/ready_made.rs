@@ -1,0 +1,94 @@
+//! A runner that has an engine and this program, and nothing else.
+
+use std::{fs, path::Path, process::Command};
+
+use record::Outcome;
+
+use crate::{Home, expect_exit, read, text, xtask};
+
+#[test]
+fn a_loaded_image_runs_where_nothing_can_be_built() {
+    let home = Home::new();
+    let archive = home.path("image.tar.zst");
+    let export = [
+        "images",
+        "export",
+        "torch-2.11.0-cpu",
+        "--to",
+        text(&archive),
+    ];
+    expect_exit(&xtask(&export), 0);
+    let bytes = fs::read(&archive).expect("the archive");
+    let pieces: Vec<String> = bytes
+        .chunks(bytes.len() / 2 + 1)
+        .enumerate()
+        .map(|(number, piece)| {
+            let file = home.path(&format!("piece-{number}"));
+            fs::write(&file, piece).expect("a piece");
+            text(&file).to_owned()
+        })
+        .collect();
+    expect_exit(&xtask(&["images", "prune", "torch-2.11.0-cpu"]), 0);
+
+    // No cargo, no compiler, no pip, no apt, no cache and no checkout.
+    let runner = home.path("runner");
+    fs::create_dir_all(runner.join("home")).expect("a folder");
+    let program = Path::new(env!("CARGO_BIN_EXE_torchgauge"));
+    let alone = |words: &[&str]| {
+        Command::new(program)
+            .args(words)
+            .current_dir(&runner)
+            .env_clear()
+            .env("PATH", "/nowhere")
+            .env("HOME", runner.join("home"))
+            .output()
+            .expect("the program runs")
+    };
+    let mut load = vec!["images", "load"];
+    load.extend(pieces.iter().map(String::as_str));
+    let loaded = alone(&load);
+    expect_exit(&loaded, 0);
+    let said = String::from_utf8_lossy(&loaded.stdout);
+    let reference = said.split_whitespace().next().expect("a reference");
+    let out = runner.join("session");
+    let bench = [
+        "bench", "--suite", "smoke", "--device", "cpu", "--blocks", "1",
+    ];
+    let chosen = [
+        "--engine",
+        "docker",
+        "--image",
+        reference,
+        "--out",
+        text(&out),
+    ];
+    expect_exit(&alone(&[&bench[..], &chosen[..]].concat()), 0);
+    let (session, records) = read(&out);
+    assert!(session.complete && !records.is_empty());
+    assert!(records.iter().all(|record| record.outcome == Outcome::Ok));
+    let image = &session.images[0];
+    assert_eq!(image.name, "torch-2.11.0-cpu");
+    assert_eq!(image.reference.as_deref(), Some(reference));
+    assert_eq!(image.flavour, "2.11.0+cpu");
+    assert!(image.scenario_sha256.is_some());
+    let parts = image.parts.as_ref().expect("what it is made of");
+    assert!(parts.packages.contains_key("libc6") && !parts.libraries.is_empty());
+
+    // The same session goes on, and what the image cannot do is said.
+    expect_exit(&alone(&["bench", "--resume", text(&out)]), 0);
+    let process = ["--engine", "process", "--image", reference];
+    let refused = alone(&[&bench[..], &process[..]].concat());
+    expect_exit(&refused, 2);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("runs in a container"), "{said}");
+    let gone = alone(&[
+        "bench",
+        "--device",
+        "cpu",
+        "--engine",
+        "docker",
+        "--image",
+        "torchgauge/no:1",
+    ]);
+    assert_ne!(gone.status.code(), Some(0));
+}
