@@ -129,6 +129,23 @@ fn arrows_between_rooms_point_one_way() {
                 "verdict",
             ],
         ),
+        // It reads what every other room reads from outside.
+        (
+            "fuzz",
+            &[
+                "bench-suite",
+                "engine",
+                "history",
+                "images",
+                "judge",
+                "metrics",
+                "protocol",
+                "record",
+                "reports",
+                "strict-yaml",
+                "verdict",
+            ],
+        ),
     ]
     .into();
     let metadata = metadata();

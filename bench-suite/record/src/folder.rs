@@ -9,7 +9,7 @@ use std::{
 
 use serde::Deserialize;
 
-use crate::{Record, Session, VERSION, upgrade};
+use crate::{Record, Session, VERSION, printable, upgrade};
 
 /// Why a session folder cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -283,7 +283,8 @@ fn parse<T: upgrade::Document>(path: &Path, line: usize, text: &str) -> Result<T
     let form = |error: serde_json::Error| FolderError::Form {
         path: path.to_owned(),
         line: line + error.line().saturating_sub(1),
-        message: error.to_string(),
+        // It quotes the file, which may be anybody's.
+        message: printable(&error.to_string()).into_owned(),
     };
     let Version { version: got } = serde_json::from_str(text).map_err(form)?;
     match got {

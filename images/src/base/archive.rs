@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use strict_yaml::open_file;
+use strict_yaml::{open_file, printable};
 
 use super::{
     ready::{BaseLayer, ReadyBase},
@@ -152,8 +152,8 @@ pub(super) fn bad_archive(file: &Path, cause: impl Into<String>) -> Error {
     Error::BadBase {
         file: file.to_owned(),
         // Never what a reader says about its bytes: the file may be anybody's, named in a spec that
-        // somebody else wrote.
-        cause: cause.into(),
+        // somebody else wrote. Names of members are quoted.
+        cause: printable(cause.into()),
         next: "give an uncompressed tar archive of a root file system, or what `docker image save` \
                or `podman save` writes",
     }

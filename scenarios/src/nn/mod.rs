@@ -14,5 +14,6 @@ pub use parameters::{Parameters, Placement, Scope, bytes, in_format};
 #[cfg(test)]
 pub(crate) fn draw_alone() -> std::sync::MutexGuard<'static, ()> {
     static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    TURN.lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -1,6 +1,9 @@
 //! What reads outside input, one target each.
 
-use std::{fs, io, path::Path};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use bench_suite::suite::{DeviceKind, Suite};
 use images::{Cache, lock::Lock};
@@ -519,13 +522,15 @@ fn wheel(input: &[u8], scratch: &Scratch) -> Result<bool, String> {
     let failed = |error: io::Error| format!("the scratch folder cannot be written: {error}");
     let file = scratch.path("torch.whl");
     fs::write(&file, input).map_err(failed)?;
-    let to = scratch.path("wheel");
-    if to.exists() {
-        fs::remove_dir_all(&to).map_err(failed)?;
+    // Deep enough for a path of `..` to end in a folder that is looked at.
+    let top = scratch.path("wheel");
+    if top.exists() {
+        fs::remove_dir_all(&top).map_err(failed)?;
     }
-    let found = images::fuzzing::wheel(&file, &to.join("in"));
-    let beside = |path: &Path| fs::read_dir(path).map_or(0, Iterator::count);
-    if beside(&to) > 1 || beside(&scratch.path("")) > 2 {
+    let folders = ["", "a", "a/b", "a/b/c"].map(|below| top.join(below));
+    let found = images::fuzzing::wheel(&file, &top.join("a/b/c/d"));
+    let entries = |folder: &PathBuf| fs::read_dir(folder).map_or(0, Iterator::count);
+    if folders.iter().any(|folder| entries(folder) > 1) {
         return Err("a wheel wrote outside of its folder".to_owned());
     }
     match found {
