@@ -5,14 +5,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use bench_suite::suite::{DeviceKind, Suite};
+use bench_suite::{
+    results::Results,
+    suite::{DeviceKind, Suite},
+};
 use images::{Cache, lock::Lock};
 use jiff::Timestamp;
 use judge::trend::{self, TrendOptions};
-use protocol::{Event, RunFile};
+use protocol::{Device, Event, Model, RunFile, Steps, Task};
 use rand::{Rng as _, seq::IndexedRandom as _};
 use rand_chacha::ChaCha8Rng;
-use record::{Session, SessionFolder};
+use record::{MemoryParts, Session, SessionFolder};
 use reports::{Source, View};
 use serde_json::Value;
 
@@ -315,6 +318,10 @@ fn same<T: PartialEq + std::fmt::Debug>(first: &T, second: &T) -> Result<bool, S
     ))
 }
 
+fn yaml(value: &Value) -> Result<String, String> {
+    serde_yaml::to_string(value).map_err(|error| format!("not written: {error}"))
+}
+
 fn suite(input: &[u8], _: &Scratch) -> Result<bool, String> {
     const NAME: &str = "fuzz.yaml";
     let document = match strict_yaml::Document::from_bytes(NAME, input) {
@@ -335,14 +342,9 @@ fn suite(input: &[u8], _: &Scratch) -> Result<bool, String> {
     if cells == 0 || cells > 2 * bench_suite::suite::MAX_CELLS {
         return Err(format!("a suite of {cells} cells was accepted"));
     }
-    // As JSON, which is YAML. Of letters that YAML takes for line ends JSON thinks otherwise.
-    let text = document.value().to_string();
-    if text.contains(['\u{85}', '\u{2028}', '\u{2029}', '\u{feff}', '\u{7f}']) {
-        return Ok(true);
-    }
-    let mut second = Suite::from_text(NAME, &text).map_err(|error| {
-        format!("what was accepted is refused once it is written as JSON: {error}")
-    })?;
+    let text = yaml(document.value())?;
+    let mut second = Suite::from_text(NAME, &text)
+        .map_err(|error| format!("refused once it was written: {error}"))?;
     second.digest.clone_from(&first.digest);
     same(&first, &second)
 }
@@ -352,10 +354,8 @@ fn spec(input: &[u8], _: &Scratch) -> Result<bool, String> {
         Ok(spec) => spec,
         Err(error) => return refused(&error),
     };
-    let text = serde_json::to_string(&first).map_err(|error| format!("not written: {error}"))?;
-    if text.contains(['\u{85}', '\u{2028}', '\u{2029}', '\u{feff}', '\u{7f}']) {
-        return Ok(true);
-    }
+    let value = serde_json::to_value(&first).map_err(|error| format!("not written: {error}"))?;
+    let text = yaml(&value)?;
     let second = images::fuzzing::spec("fuzz.yaml", text.as_bytes());
     let second = second.map_err(|error| format!("refused once it was written: {error}"))?;
     same(&first.digest(), &second.digest())?;
@@ -485,6 +485,12 @@ fn event(input: &[u8], _: &Scratch) -> Result<bool, String> {
     if let Some(fault) = &results.fault {
         said(&fault.to_string())?;
     }
+    if let Some((metrics, Err(why))) =
+        bench_suite::fuzzing::metrics(&results, &asked(&results), 2e9)
+    {
+        said(&why)?;
+        MemoryParts::of(&metrics).and_then(|parts| parts.gpu_bytes());
+    }
     if let Some(Event::Failed { message, .. }) = &results.end
         && !message.trim().is_empty()
     {
@@ -500,6 +506,35 @@ fn event(input: &[u8], _: &Scratch) -> Result<bool, String> {
         same(&first, &second)?;
     }
     Ok(results.fault.is_none())
+}
+
+/// A run file that the results may be the answer to.
+fn asked(results: &Results) -> RunFile {
+    let batch = match &results.end {
+        Some(Event::Finished(summary)) => summary.micro_batch,
+        _ => 1,
+    };
+    let started = results.started.as_ref();
+    let is_cuda = started.is_some_and(|started| started.cuda.is_some());
+    let variant = serde_json::json!({ "batch": batch });
+    RunFile {
+        version: protocol::VERSION,
+        run: RUN.to_owned(),
+        model: Model::Resnet50,
+        task: Task::Training,
+        variant: serde_json::from_value(variant).unwrap_or_default(),
+        device: if is_cuda {
+            Device::Cuda(0)
+        } else {
+            Device::Cpu
+        },
+        steps: Steps::new(0, u32::try_from(results.steps.len()).unwrap_or(u32::MAX)),
+        seed: 0,
+        threads: None,
+        gpu_memory_bytes: None,
+        allocator_memory_bytes: None,
+        deadline_seconds: None,
+    }
 }
 
 fn run_file(input: &[u8], _: &Scratch) -> Result<bool, String> {
