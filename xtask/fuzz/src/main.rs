@@ -203,13 +203,13 @@ struct Watch {
 impl Watch {
     fn start(target: &'static Target, seed: u64) -> Self {
         let now = Arc::new(AtomicU64::new(u64::MAX));
-        let seen = Arc::clone(&now);
+        let shared = Arc::clone(&now);
         thread::spawn(move || {
             let (mut last, mut since) = (u64::MAX, Instant::now());
             // The other end is dropped when the target is done.
-            while Arc::strong_count(&seen) > 1 {
+            while Arc::strong_count(&shared) > 1 {
                 thread::sleep(Duration::from_millis(200));
-                let number = seen.load(Ordering::Relaxed);
+                let number = shared.load(Ordering::Relaxed);
                 if number != last {
                     (last, since) = (number, Instant::now());
                 } else if number != u64::MAX && since.elapsed() > STUCK {

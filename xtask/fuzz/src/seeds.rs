@@ -85,9 +85,15 @@ fn shorten(value: &mut Value, most: usize) {
     match value {
         Value::Array(items) => {
             items.truncate(most);
-            items.iter_mut().for_each(|item| shorten(item, most));
+            for item in items {
+                shorten(item, most);
+            }
         }
-        Value::Object(fields) => fields.values_mut().for_each(|field| shorten(field, most)),
+        Value::Object(fields) => {
+            for field in fields.values_mut() {
+                shorten(field, most);
+            }
+        }
         _ => {}
     }
 }
@@ -192,7 +198,7 @@ pub(crate) fn events() -> Vec<Vec<u8>> {
         let mut events = Vec::new();
         let mut started = record.workload.clone()?;
         started.version = protocol::VERSION;
-        started.run = crate::targets::RUN.to_owned();
+        crate::targets::RUN.clone_into(&mut started.run);
         events.push(Event::Started(Box::new(started)));
         for (phase, seconds) in &record.phase_seconds {
             let (phase, seconds) = (*phase, *seconds);
@@ -203,7 +209,7 @@ pub(crate) fn events() -> Vec<Vec<u8>> {
         }
         if let Some(metrics) = &record.metrics {
             events.extend(metrics.memory_points.iter().copied().map(Event::Memory));
-            events.extend(record.steps.iter().cloned().map(Event::Step));
+            events.extend(record.steps.iter().copied().map(Event::Step));
             events.push(Event::Finished(Box::new(metrics.summary.clone())));
         } else {
             events.push(Event::Failed {
@@ -361,7 +367,7 @@ fn rpm_database() -> Result<Vec<u8>, Box<dyn std::error::Error>> {
     database.execute_batch(
         "PRAGMA page_size = 512; CREATE TABLE Packages (hnum INTEGER PRIMARY KEY, blob BLOB);",
     )?;
-    let data: &[u8] = b"bash\05.2.15\01.fc38\0x86_64\0\0\0\0\0\x02";
+    let data: &[u8] = b"bash\x005.2.15\x001.fc38\x00x86_64\0\0\0\0\0\x02";
     let mut header = Bytes(Vec::new());
     let entries = [
         (1000, 6, 0),

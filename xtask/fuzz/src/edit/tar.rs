@@ -31,7 +31,7 @@ pub fn edit(archive: &[u8], edits: u32, from: &Material, random: &mut ChaCha8Rng
 pub fn edit_image(archive: &[u8], edits: u32, from: &Material, random: &mut ChaCha8Rng) -> Vec<u8> {
     let mut members = read(archive);
     for _ in 0..edits {
-        let is_layer = |member: &Member| name(member).ends_with(".tar");
+        let is_layer = |member: &Member| name(member).ends_with("layer.tar");
         let layers: Vec<usize> = (0..members.len())
             .filter(|at| is_layer(&members[*at]))
             .collect();
@@ -349,7 +349,8 @@ fn extension(random: &mut ChaCha8Rng) -> Member {
         if random.random_range(0..5) == 0 {
             length = (length + random.random_range(0..7)).saturating_sub(3);
         }
-        records.push_str(&format!("{length}{body}"));
+        records.push_str(&length.to_string());
+        records.push_str(&body);
     }
     let mut member = file("PaxHeaders/x", records.as_bytes());
     member.header[156] = *b"xxg".choose(random).unwrap_or(&b'x');

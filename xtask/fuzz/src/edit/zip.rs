@@ -135,8 +135,11 @@ fn written(members: &[(String, Vec<u8>)], random: &mut ChaCha8Rng) -> Vec<u8> {
     writer.finish().map(Cursor::into_inner).unwrap_or_default()
 }
 
-/// Signatures of the records, and where their fields lie: offset and width.
-const RECORDS: [(&[u8; 4], &[(usize, usize)]); 3] = [
+/// Where a field of a record lies: offset and width.
+type Field = (usize, usize);
+
+/// Signatures of the records, and their fields.
+const RECORDS: [(&[u8; 4], &[Field]); 3] = [
     (
         b"PK\x03\x04",
         &[
