@@ -5,6 +5,8 @@ mod disk;
 mod evaluation;
 pub mod executors;
 pub mod fit;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod host;
 mod invariants;
 pub mod live;

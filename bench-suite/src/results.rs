@@ -86,7 +86,7 @@ fn load(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn parse(bytes: &[u8], run: &str) -> Results {
+pub(crate) fn parse(bytes: &[u8], run: &str) -> Results {
     let mut results = Results::default();
     for (place, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
         let number = place + 1;

@@ -13,6 +13,8 @@ mod catalog;
 mod digest;
 mod elf;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod glibc;
 mod inspect;
 mod libtorch;

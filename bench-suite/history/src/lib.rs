@@ -12,6 +12,8 @@ mod cell_metadata;
 mod database;
 mod error;
 mod export;
+#[doc(hidden)]
+pub mod fuzzing;
 mod import;
 mod key;
 mod location;

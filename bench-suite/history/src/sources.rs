@@ -194,14 +194,18 @@ pub(crate) fn write_import(
     points: &[Point],
 ) -> Result<(), HistoryError> {
     write_whole(&import_file(database, &file_name(name)), |file| {
-        let mut writer = csv::Writer::from_writer(io::BufWriter::new(file));
-        writer.write_record(["timestamp", "revision", "value"])?;
-        for point in points {
-            let (timestamp, value) = (point.timestamp.to_string(), point.value.to_string());
-            writer.write_record([&timestamp, &point.revision, &value])?;
-        }
-        writer.flush()
+        write_points(io::BufWriter::new(file), points)
     })
+}
+
+pub(crate) fn write_points(to: impl Write, points: &[Point]) -> io::Result<()> {
+    let mut writer = csv::Writer::from_writer(to);
+    writer.write_record(["timestamp", "revision", "value"])?;
+    for point in points {
+        let (timestamp, value) = (point.timestamp.to_string(), point.value.to_string());
+        writer.write_record([&timestamp, &point.revision, &value])?;
+    }
+    writer.flush()
 }
 
 /// Removes the points of an imported series that is not there any more.
@@ -212,23 +216,25 @@ pub(crate) fn forget_import(database: &Path, name: &str) {
 /// The points in a file of `imports/`, as they were written: nothing is trimmed.
 pub(crate) fn read_import(database: &Path, file: &str) -> Result<Vec<Point>, HistoryError> {
     let path = import_file(database, file);
-    let read = || -> Result<Vec<Point>, csv::Error> {
-        let mut reader = csv::Reader::from_path(&path)?;
-        let rows = reader.deserialize::<(f64, String, f64)>();
-        rows.map(|row| {
-            let (timestamp, revision, value) = row?;
-            Ok(Point {
-                timestamp,
-                revision,
-                value,
-            })
-        })
-        .collect()
-    };
+    let read = || read_points(File::open(&path)?);
     read().map_err(|error| HistoryError::Read {
         path: path.clone(),
         source: io::Error::other(error),
     })
+}
+
+pub(crate) fn read_points(from: impl io::Read) -> Result<Vec<Point>, csv::Error> {
+    let mut reader = csv::Reader::from_reader(from);
+    let rows = reader.deserialize::<(f64, String, f64)>();
+    rows.map(|row| {
+        let (timestamp, revision, value) = row?;
+        Ok(Point {
+            timestamp,
+            revision,
+            value,
+        })
+    })
+    .collect()
 }
 
 fn import_file(database: &Path, file: &str) -> PathBuf {

@@ -9,7 +9,7 @@ use std::{
 
 use serde::Deserialize;
 
-use crate::{Record, Session, VERSION, upgrade};
+use crate::{Record, Session, VERSION, printable, upgrade};
 
 /// Why a session folder cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -79,6 +79,28 @@ pub struct BadLine {
 }
 
 impl Records {
+    /// Those in the content of a file.
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        let mut found = Self::default();
+        let mut offset = 0;
+        for (number, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
+            if line.last() != Some(&b'\n') {
+                found.torn_after = Some(offset);
+                break;
+            }
+            match read_record(line) {
+                Ok(record) => found.records.push(record),
+                Err(why) => found.bad_lines.push(BadLine {
+                    line: number + 1,
+                    why,
+                    run: run_of(line),
+                }),
+            }
+            offset += line.len() as u64;
+        }
+        found
+    }
+
     /// What was left out, a sentence each; none where every line is a record.
     #[must_use]
     pub fn left_out(&self) -> Vec<String> {
@@ -160,24 +182,7 @@ impl SessionFolder {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Records::default()),
             Err(source) => return Err(FolderError::Read { path, source }),
         };
-        let mut found = Records::default();
-        let mut offset = 0;
-        for (number, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
-            if line.last() != Some(&b'\n') {
-                found.torn_after = Some(offset);
-                break;
-            }
-            match read_record(line) {
-                Ok(record) => found.records.push(record),
-                Err(why) => found.bad_lines.push(BadLine {
-                    line: number + 1,
-                    why,
-                    run: run_of(line),
-                }),
-            }
-            offset += line.len() as u64;
-        }
-        Ok(found)
+        Ok(Records::of(&bytes))
     }
 
     /// Writes the records anew without the lines that were left out, whole or not at all. Gives
@@ -278,7 +283,8 @@ fn parse<T: upgrade::Document>(path: &Path, line: usize, text: &str) -> Result<T
     let form = |error: serde_json::Error| FolderError::Form {
         path: path.to_owned(),
         line: line + error.line().saturating_sub(1),
-        message: error.to_string(),
+        // It quotes the file, which may be anybody's.
+        message: printable(&error.to_string()).into_owned(),
     };
     let Version { version: got } = serde_json::from_str(text).map_err(form)?;
     match got {

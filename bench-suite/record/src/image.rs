@@ -220,7 +220,8 @@ fn torch(image: &ImageFacts) -> BTreeMap<String, PartValue> {
 fn layers(image: &ImageFacts) -> BTreeMap<String, PartValue> {
     let mut found = BTreeMap::new();
     for (name, bytes) in &image.layers {
-        *found.entry(name.clone()).or_insert(0) += bytes;
+        let size: &mut u64 = found.entry(name.clone()).or_default();
+        *size = size.saturating_add(*bytes);
     }
     sizes(&found)
 }

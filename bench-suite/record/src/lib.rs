@@ -6,6 +6,8 @@
 
 mod claim;
 mod folder;
+#[doc(hidden)]
+pub mod fuzzing;
 mod image;
 mod machine;
 mod method;

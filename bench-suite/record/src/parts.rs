@@ -78,7 +78,7 @@ impl MemoryParts {
             self.outside_bytes,
         ]
         .into_iter()
-        .sum()
+        .reduce(sum)?
     }
 }
 
@@ -86,8 +86,9 @@ fn last(points: &[MemoryPoint], moment: Moment) -> Option<&MemoryPoint> {
     points.iter().rev().find(|point| point.moment == moment)
 }
 
+/// A workload may say anything; what no memory has room for is not known.
 fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
-    Some(one? + other?)
+    one?.checked_add(other?)
 }
 
 fn less(from: Option<u64>, what: Option<u64>) -> Option<u64> {

@@ -1,7 +1,7 @@
 //! Files of older versions, read as those of today.
 
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::{Peaks, Record, Session, VERSION};
 
@@ -54,10 +54,12 @@ impl Document for Record {
 
 /// Reads a document of version 1. Its parts with a version of their own keep it.
 pub(crate) fn from_1<T: Document>(text: &str) -> Result<T, serde_json::Error> {
-    let mut value: Value = serde_json::from_str(text)?;
+    // A list reads as a map too, where serde knows the order of the fields; here nobody does.
+    let mut fields: Map<String, Value> = serde_json::from_str(text)?;
+    fields.insert("version".to_owned(), VERSION.into());
+    let mut value = Value::Object(fields);
     rename(&mut value);
-    value["version"] = VERSION.into();
-    if let Some(metrics) = value["metrics"].as_object_mut() {
+    if let Some(metrics) = value.get_mut("metrics").and_then(Value::as_object_mut) {
         metrics.retain(|key, _| !MIXED.contains(&key.as_str()));
     }
     let mut document: T = serde_json::from_value(value)?;

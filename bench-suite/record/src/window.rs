@@ -107,7 +107,8 @@ impl Peaks {
             let sampled = sampled(&monitor.gpu_process_bytes, window);
             let told = reserved
                 .zip(outside)
-                .map(|(reserved, outside)| reserved + outside);
+                // A workload may say anything; what no memory has room for is not known.
+                .and_then(|(reserved, outside)| reserved.checked_add(outside));
             let reading = match (sampled, told) {
                 (None, None) => return (None, None),
                 (Some(sampled), Some(told)) if sampled <= told => Reading::Workload,

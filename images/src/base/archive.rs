@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use strict_yaml::open_file;
+use strict_yaml::{open_file, printable};
 
 use super::{
     ready::{BaseLayer, ReadyBase},
@@ -15,6 +15,7 @@ use super::{
 use crate::{
     Digest, Error, Glibc, Result,
     base::{filesystem::Filesystem, packages},
+    canonical,
     elf::Dynamic,
     error::at,
     lock::{BaseContents, BaseLock},
@@ -151,8 +152,8 @@ pub(super) fn bad_archive(file: &Path, cause: impl Into<String>) -> Error {
     Error::BadBase {
         file: file.to_owned(),
         // Never what a reader says about its bytes: the file may be anybody's, named in a spec that
-        // somebody else wrote.
-        cause: cause.into(),
+        // somebody else wrote. Names of members are quoted.
+        cause: printable(cause.into()),
         next: "give an uncompressed tar archive of a root file system, or what `docker image save` \
                or `podman save` writes",
     }
@@ -200,6 +201,17 @@ fn look_into(file: &Path, digest: Digest, cache: &Cache) -> Result<Known> {
     let scratch = cache.scratch()?;
     (known.contents, known.unread) = packages::read(&files, scratch.path());
     Ok(known)
+}
+
+/// What would be noted of an archive that is seen for the first time, and the same once that note
+/// was read and written.
+pub(crate) fn looked_into(file: &Path, cache: &Cache) -> Result<(String, String)> {
+    check_kind(file)?;
+    let digest = Digest::of_file(file).map_err(at(file))?;
+    let known = look_into(file, digest, cache)?;
+    let first = canonical::json(&known);
+    let read = serde_json::from_str::<Known>(&first).map_err(|error| at(file)(error.into()))?;
+    Ok((first, canonical::json(&read)))
 }
 
 /// The version of the C library, links followed: it was `libc.so.6 -> libc-2.31.so` once. `None`

@@ -5,7 +5,7 @@ use std::{
     io::{self, Read as _},
 };
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 
 use crate::{
@@ -54,7 +54,7 @@ impl Reader<'_> {
         match bytes(&place) {
             Ok(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
             Err(error) => {
-                self.unread.push(format!("/{path}: {error}"));
+                self.unread.push(printable(&format!("/{path}: {error}")));
                 None
             }
         }
@@ -131,16 +131,12 @@ impl Reader<'_> {
                 let headers = place
                     .extract(&copy, |_| {})
                     .map_err(|error| error.to_string())
-                    .and_then(|_| rpm_headers(&copy).map_err(|error| error.to_string()));
-                match headers {
-                    Ok(headers) => {
-                        for header in headers {
-                            if let Some(package) = rpm_package(&header) {
-                                self.found.insert(package);
-                            }
-                        }
-                    }
-                    Err(error) => self.unread.push(format!("/{folder}/rpmdb.sqlite: {error}")),
+                    .and_then(|_| {
+                        rpm_headers(&copy, |header| self.found.extend(rpm_package(header)))
+                    });
+                if let Err(error) = headers {
+                    let error = format!("/{folder}/rpmdb.sqlite: {error}");
+                    self.unread.push(printable(&error));
                 }
             } else if let Some(old) = ["Packages", "Packages.db"]
                 .into_iter()
@@ -230,11 +226,40 @@ fn bytes(place: &Place) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn rpm_headers(file: &std::path::Path) -> rusqlite::Result<Vec<Vec<u8>>> {
-    let database = Connection::open(file)?;
-    let mut statement = database.prepare("SELECT blob FROM Packages")?;
-    let rows = statement.query_map([], |row| row.get(0))?;
-    rows.collect()
+/// Hands on the headers in a database of rpm's. The database is anybody's: a view may compute rows
+/// without end, and pages that lead to each other show one row again and again.
+fn rpm_headers(file: &std::path::Path, mut found: impl FnMut(&[u8])) -> Result<(), String> {
+    const MOST_PACKAGES: u32 = 100_000;
+    const MOST_HEADER_BYTES: u32 = 16 << 20;
+    const MOST_READ_BYTES: usize = 1 << 30;
+    let words = |error: rusqlite::Error| error.to_string();
+    let database = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY);
+    let database = database.map_err(words)?;
+    let stored = "SELECT count(*) FROM pragma_table_list WHERE schema = 'main' \
+                  AND name = 'Packages' AND type = 'table'";
+    let computed = "SELECT count(*) FROM pragma_table_xinfo('Packages') WHERE hidden != 0";
+    let count = |query: &str| database.query_row(query, [], |row| row.get::<_, u32>(0));
+    if count(stored).map_err(words)? != 1 || count(computed).map_err(words)? != 0 {
+        return Err("no table `Packages` is stored in it".to_owned());
+    }
+    let query = format!(
+        "SELECT CASE WHEN length(blob) <= {MOST_HEADER_BYTES} THEN blob END FROM Packages \
+         LIMIT {MOST_PACKAGES} + 1"
+    );
+    let mut statement = database.prepare(&query).map_err(words)?;
+    let mut rows = statement.query([]).map_err(words)?;
+    let (mut packages, mut bytes) = (0, 0);
+    while let Some(row) = rows.next().map_err(words)? {
+        // What is no header of a package's is none.
+        let header = row.get_ref(0).map_err(words)?.as_blob().unwrap_or_default();
+        packages += 1;
+        bytes += header.len();
+        if packages > MOST_PACKAGES || bytes > MOST_READ_BYTES {
+            return Err("it has no end".to_owned());
+        }
+        found(header);
+    }
+    Ok(())
 }
 
 /// Reads a header of rpm's: the numbers of entries and of data bytes, the entries (tag, type,

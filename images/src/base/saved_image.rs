@@ -41,10 +41,13 @@ pub(super) fn members(file: &Path) -> Result<BTreeMap<String, (u64, u64)>, &'sta
         };
         let path = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
         let path = path.trim_start_matches("./").to_owned();
-        end = entry.raw_file_position() + entry.size().next_multiple_of(BLOCK_BYTES);
-        if end > size_bytes {
-            return Err("it is cut off within a file");
-        }
+        // A file with holes may say any size.
+        let padded = entry.size().checked_next_multiple_of(BLOCK_BYTES);
+        let ends = padded.and_then(|size| size.checked_add(entry.raw_file_position()));
+        end = match ends.filter(|end| *end <= size_bytes) {
+            Some(end) => end,
+            None => return Err("it is cut off within a file"),
+        };
         if entry.header().entry_type() == EntryType::Symlink
             && let Some(target) = entry.link_name_bytes()
         {

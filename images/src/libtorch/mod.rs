@@ -8,7 +8,7 @@ pub(crate) mod linkage;
 pub(crate) mod pip;
 pub(crate) mod resolve;
 mod versions;
-mod wheel;
+pub(crate) mod wheel;
 pub(crate) mod wheels;
 
 use std::{collections::BTreeMap, path::PathBuf};

@@ -7,6 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use strict_yaml::printable;
 use zip::ZipArchive;
 
 use crate::{
@@ -30,7 +31,7 @@ impl OpenWheel {
                 Error::BadWheel {
                     wheel: path.to_owned(),
                     member: None,
-                    cause: error.to_string(),
+                    cause: printable(error.to_string()),
                 }
             })?;
         Ok(Self {
@@ -42,8 +43,8 @@ impl OpenWheel {
     fn bad(&self, member: &str, cause: impl std::fmt::Display) -> Error {
         Error::BadWheel {
             wheel: self.path.clone(),
-            member: Some(member.to_owned()),
-            cause: cause.to_string(),
+            member: Some(printable(member.to_owned())),
+            cause: printable(cause.to_string()),
         }
     }
 
@@ -108,8 +109,8 @@ impl OpenWheel {
         let wheel = self.path.clone();
         let bad = |cause: String| Error::BadWheel {
             wheel: wheel.clone(),
-            member: Some(member.to_owned()),
-            cause,
+            member: Some(printable(member.to_owned())),
+            cause: printable(cause),
         };
         let mut entry = self
             .archive
@@ -143,6 +144,9 @@ impl OpenWheel {
                 .any(|part| !matches!(part, std::path::Component::Normal(_)))
             {
                 return Err(self.bad(&member, "its path leads out of the wheel"));
+            }
+            if rest.contains(char::is_control) {
+                return Err(self.bad(&member, "its path holds control characters"));
             }
             self.extract(&member, &to.join(rest), |_| {})?;
         }

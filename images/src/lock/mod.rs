@@ -12,7 +12,7 @@ use std::{
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use strict_yaml::open_own_file;
+use strict_yaml::{open_own_file, printable};
 
 use crate::{
     Digest, Error, Flavour, Result, atomic_write, canonical,
@@ -256,7 +256,8 @@ impl Lock {
     pub fn from_json(file: &Path, json: &[u8]) -> Result<Self> {
         let bad = |cause: String| Error::BadLock {
             file: file.to_owned(),
-            cause,
+            // It quotes the lock, which may be anybody's.
+            cause: printable(cause),
         };
         let value: serde_json::Value =
             serde_json::from_slice(json).map_err(|error| bad(error.to_string()))?;

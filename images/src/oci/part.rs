@@ -65,8 +65,9 @@ impl Seek for FilePart {
             SeekFrom::End(by) => self.size_bytes.checked_add_signed(by),
             SeekFrom::Current(by) => self.position.checked_add_signed(by),
         };
-        let wanted = wanted.ok_or_else(|| io::Error::other("a position before the start"))?;
-        self.file.seek(SeekFrom::Start(self.start + wanted))?;
+        let wanted = wanted.and_then(|wanted| Some((wanted, self.start.checked_add(wanted)?)));
+        let (wanted, place) = wanted.ok_or_else(|| io::Error::other("a position in no file"))?;
+        self.file.seek(SeekFrom::Start(place))?;
         self.position = wanted;
         Ok(wanted)
     }

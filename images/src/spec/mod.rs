@@ -205,7 +205,12 @@ impl std::convert::From<LibtorchSpec> for WrittenLibtorch {
                 ..written
             },
             LibtorchSpec::Inside { folder, .. } => Self {
-                inside: Some(folder.unwrap_or_else(|| "auto".to_owned())),
+                inside: Some(match folder.as_deref() {
+                    None => "auto".to_owned(),
+                    // A folder of that name at the base's root.
+                    Some("auto") => "/auto".to_owned(),
+                    Some(folder) => folder.to_owned(),
+                }),
                 ..written
             },
         }

@@ -184,7 +184,8 @@ impl Diagnostic for Shown<'_> {
 }
 
 /// Messages quote the document: cut to what can be read, and free of what would steer a terminal.
-fn printable(text: String) -> String {
+#[must_use]
+pub fn printable(text: String) -> String {
     const LONGEST: usize = 600;
     let needs_work = text.len() > LONGEST || text.chars().any(char::is_control);
     if !needs_work {

@@ -146,7 +146,7 @@ const LONGEST_SECONDS: f64 = 31.0 * 24.0 * 3600.0;
 #[derive(Debug, thiserror::Error)]
 pub enum RunFileError {
     /// Not JSON, or not of the form.
-    #[error("the run file cannot be read: {0}")]
+    #[error("the run file cannot be read: {}", inert(.0))]
     Form(#[from] serde_json::Error),
     /// Written by another version of the harness.
     #[error(
@@ -168,6 +168,12 @@ pub enum RunFileError {
         /// What would do.
         expected: &'static str,
     },
+}
+
+/// serde's words, which quote the file, without what acts on a terminal.
+fn inert(error: &serde_json::Error) -> String {
+    let shown = |letter: char| if letter.is_control() { ' ' } else { letter };
+    error.to_string().chars().map(shown).collect()
 }
 
 impl RunFile {
@@ -276,6 +282,14 @@ mod tests {
         };
         let error = RunFile::parse(&serde_json::to_string(&file).unwrap()).unwrap_err();
         assert!(matches!(error, RunFileError::Version { got: 4 }), "{error}");
+    }
+
+    #[test]
+    fn what_a_run_file_says_acts_on_no_terminal() {
+        let text = serde_json::to_string(&example()).unwrap();
+        let error = RunFile::parse(&text.replace("vit-tiny", "\\u001b[2J")).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("unknown variant ` [2J`"), "{error}");
     }
 
     #[test]

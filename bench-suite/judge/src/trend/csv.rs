@@ -156,14 +156,21 @@ fn number(
     }
 }
 
-/// Enough of a field to recognise it by.
+/// Enough of a field to recognise it by, and nothing in it that acts on a terminal.
 fn shorten(field: &str) -> String {
     const ENOUGH: usize = 60;
-    if field.chars().count() <= ENOUGH {
-        field.to_owned()
-    } else {
-        field.chars().take(ENOUGH).chain(['…']).collect()
+    let mut short = String::new();
+    for letter in field.chars().take(ENOUGH) {
+        if letter.is_control() {
+            short.extend(letter.escape_unicode());
+        } else {
+            short.push(letter);
+        }
     }
+    if field.chars().nth(ENOUGH).is_some() {
+        short.push('…');
+    }
+    short
 }
 
 #[cfg(test)]
@@ -240,6 +247,11 @@ mod tests {
                 ),
             );
         }
+        check_error(
+            &format!("{header}2,b,\u{1b}[2J\n"),
+            "line 3: the value is \"\\u{1b}[2J\", expected a finite number; \
+             leave the line out if there was no result",
+        );
         check_error(
             &format!("{header}yesterday,b,1\n"),
             "line 3: the timestamp is \"yesterday\", expected a finite number; \

@@ -85,6 +85,10 @@ pub(crate) async fn run(args: &TestArgs, printer: &Printer) -> Result<()> {
             command: cargo(&root, &["test"]),
         },
         Step {
+            name: "fuzzing",
+            command: cargo(&root, &["run", "-p", "fuzz", "--", "--seconds", "10"]),
+        },
+        Step {
             name: "example changes",
             command: check_examples(&root)?,
         },

@@ -1,0 +1,9 @@
+//! What `xtask/fuzz` reads hostile input with.
+
+use crate::Records;
+
+/// Reads the content of `records.ndjson`, without a file around it.
+#[must_use]
+pub fn records(bytes: &[u8]) -> Records {
+    Records::of(bytes)
+}
