@@ -638,3 +638,36 @@ fn tables_in_a_log_fit_a_hundred_columns() {
         assert_eq!(wide, None, "{words:?}: {text}");
     }
 }
+
+/// The comparison in the README is what the command beside it prints, up to the metrics that decide
+/// nothing.
+#[test]
+fn the_readme_shows_a_real_comparison() {
+    const BEGIN: &str = "    $ cargo xtask ";
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let page = fs::read_to_string(root.join("README.md")).expect("README.md");
+    let (before, rest) = page.split_once(BEGIN).expect("a command with its output");
+    let (command, rest) = rest.split_once('\n').expect("its output");
+    let (shown, after) = rest.split_once("\n\n!").expect("the picture below it");
+    let output = Command::new(env!("CARGO_BIN_EXE_torchgauge"))
+        .args(command.split(' '))
+        .current_dir(&root)
+        .output()
+        .expect("xtask runs");
+    assert!(output.status.success());
+    let printed = String::from_utf8(output.stdout).expect("text");
+    let (decided, _) = printed
+        .split_once("\nMetrics that are not gated")
+        .expect("metrics that are not gated");
+    let indent = |line: &str| match line {
+        "" => "\n".to_owned(),
+        line => format!("    {line}\n"),
+    };
+    let block: String = decided.lines().map(indent).collect();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        let page = format!("{before}{BEGIN}{command}\n{}\n\n!{after}", block.trim_end());
+        fs::write(root.join("README.md"), page).expect("README.md");
+        return;
+    }
+    assert_eq!(shown.trim_end(), block.trim_end(), "run with UPDATE_DOCS=1");
+}
