@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Version of the file format of [`Verdicts`].
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// How two sides are compared.
 #[derive(Debug, Clone, Default)]

@@ -75,10 +75,32 @@ pub(crate) fn measurement(
     }
 }
 
-/// Asks them all, as one family. Where the session looked at its metrics to know when to end,
-/// every look is taken again, so that the price of looking is paid here as it was there.
+/// Asks them all: the gated metrics as one family, so that what decides a gate does not pay for
+/// what explains it, and the others as a second one.
 pub(crate) fn judge_questions(
     questions: &[Question<'_>],
+    looks: &[Look],
+    options: &Options,
+) -> Result<Vec<Comparison>, CompareError> {
+    let (gated, others): (Vec<&Question<'_>>, Vec<_>) = questions
+        .iter()
+        .partition(|question| question.metric.is_gated());
+    let mut gated = judge_family(&gated, looks, options)?.into_iter();
+    let mut others = judge_family(&others, looks, options)?.into_iter();
+    let judged = questions.iter().filter_map(|question| {
+        if question.metric.is_gated() {
+            gated.next()
+        } else {
+            others.next()
+        }
+    });
+    Ok(judged.collect())
+}
+
+/// Where the session looked at its metrics to know when to end, every look is taken again, so that
+/// the price of looking is paid here as it was there.
+fn judge_family(
+    questions: &[&Question<'_>],
     looks: &[Look],
     options: &Options,
 ) -> Result<Vec<Comparison>, CompareError> {
