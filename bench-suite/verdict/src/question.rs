@@ -6,6 +6,7 @@ use judge::{
     compare::{self, Block, Comparison, Options},
     family::{FamilyError, judge_all},
     sequential::{Sequential, SequentialError},
+    sessions::BetweenSessions,
 };
 use metrics::Metric;
 use record::Look;
@@ -26,6 +27,8 @@ pub(crate) struct Question<'a> {
     pub(crate) metric: &'static Metric,
     pub(crate) threshold: f64,
     pub(crate) blocks: Blocks,
+    /// How far sessions lie apart, where the sides are of two and it is known.
+    pub(crate) between: Option<BetweenSessions>,
 }
 
 impl Question<'_> {
@@ -36,7 +39,10 @@ impl Question<'_> {
             .iter()
             .filter(|(number, _)| blocks.is_none_or(|blocks| **number < blocks))
             .map(|(_, block)| *block);
-        measurement(self.metric, seen.collect(), self.threshold)
+        compare::Measurement {
+            between: self.between,
+            ..measurement(self.metric, seen.collect(), self.threshold)
+        }
     }
 
     fn refused(&self, source: FamilyError) -> CompareError {
@@ -72,6 +78,7 @@ pub(crate) fn measurement(
         direction: metric.direction,
         kind: metric.kind,
         threshold,
+        between: None,
     }
 }
 

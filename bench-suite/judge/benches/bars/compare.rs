@@ -1,13 +1,14 @@
 //! The bars of a comparison: noise as on GPUs.
 
-use judge::compare::{Block, Comparison, Measurement, Options, Verdict, compare};
+use judge::compare::{Block, Comparison, Direction, Kind, Measurement, Options, Verdict, compare};
 use judge::dist::t_two_sided;
 use judge::family::judge_all;
 use judge::median;
 use judge::sequential::{FIRST_LOOK, Sequential, is_look};
+use judge::sessions::BetweenSessions;
 use rand::Rng;
 
-use crate::noise::{Shape, blocks, gauss, rng};
+use crate::noise::{Shape, blocks, gauss, rng, series};
 use crate::summary::Summary;
 use crate::{percent, pools};
 
@@ -91,7 +92,9 @@ fn noises(runs: &[Vec<f64>]) -> Vec<(String, Noise<'_>)> {
             let values = pools::draw(&mut rng, pools::pick(runs, i), 2 * n);
             let pairs = values.chunks(2);
             let mut metric = blocks(&mut rng, 1, ratio, Shape::Gauss, 0.0);
-            metric.blocks = pairs.map(|pair| Block::pair(pair[0], ratio * pair[1])).collect();
+            metric.blocks = pairs
+                .map(|pair| Block::pair(pair[0], ratio * pair[1]))
+                .collect();
             metric
         }),
     ));
@@ -102,7 +105,11 @@ fn noises(runs: &[Vec<f64>]) -> Vec<(String, Noise<'_>)> {
 fn outliers(i: u64, n: usize, ratio: f64) -> Measurement {
     let mut rng = rng(6, i);
     let mut metric = blocks(&mut rng, n, ratio, Shape::Gauss, 0.0);
-    for value in metric.blocks.iter_mut().flat_map(|b| [&mut b.base, &mut b.head]) {
+    for value in metric
+        .blocks
+        .iter_mut()
+        .flat_map(|b| [&mut b.base, &mut b.head])
+    {
         if rng.random::<f64>() < 0.05 {
             *value = value.map(|value| 1.2 * value);
         }
@@ -130,10 +137,17 @@ pub(crate) fn bars(repeats: u64, runs: &[Vec<f64>], summary: &mut Summary) {
                 _ => None,
             };
             let what = format!("{noise}, {n} blocks");
-            row(&noise, n, repeats, &|i, ratio| draw(i, n, ratio), (&what, bar, summary));
+            row(
+                &noise,
+                n,
+                repeats,
+                &|i, ratio| draw(i, n, ratio),
+                (&what, bar, summary),
+            );
         }
     }
     family(repeats, summary);
+    nights(repeats, summary);
     let pooled = |i: u64, ratio: f64| blocks(&mut rng(2, i), 5, ratio, Shape::of(i), 0.0);
     curve(repeats, &pooled);
 }
@@ -163,20 +177,32 @@ fn row(
     let [wrong, coverage] = shares(5 * repeats, |i| {
         let judged = judge(&without_threshold(i, 1.0));
         let interval = judged.interval;
-        [changed(judged.verdict), interval.is_some_and(|interval| interval.contains(1.0))]
+        [
+            changed(judged.verdict),
+            interval.is_some_and(|interval| interval.contains(1.0)),
+        ]
     });
     summary.at_most(format!("compare, {what}: false"), FALSE, wrong);
     summary.at_least(format!("compare, {what}: coverage"), COVERAGE, coverage);
     let detected = [1.01, 1.02, 1.05].map(|ratio| {
-        percent(repeats, |i| changed(judge(&without_threshold(i, ratio)).verdict))
+        percent(repeats, |i| {
+            changed(judge(&without_threshold(i, ratio)).verdict)
+        })
     });
-    for ((size, bar), detected) in [1, 2, 5].into_iter().zip(bar.into_iter().flatten()).zip(detected) {
-        summary.at_least(format!("compare, {what}: detected of {size} %"), bar, detected);
+    for ((size, bar), detected) in [1, 2, 5]
+        .into_iter()
+        .zip(bar.into_iter().flatten())
+        .zip(detected)
+    {
+        summary.at_least(
+            format!("compare, {what}: detected of {size} %"),
+            bar,
+            detected,
+        );
     }
     let alone = |rule: fn(&Measurement) -> bool| {
-        let all = [1.0, 1.01, 1.02, 1.05].map(|ratio| {
-            format!("{:.1}", percent(repeats, |i| rule(&draw(i, ratio))))
-        });
+        let all = [1.0, 1.01, 1.02, 1.05]
+            .map(|ratio| format!("{:.1}", percent(repeats, |i| rule(&draw(i, ratio)))));
         all.join(" / ")
     };
     let [one, two, five] = detected;
@@ -201,15 +227,23 @@ fn family(repeats: u64, summary: &mut Summary) {
                 let first = |seed: u64, i: u64, ratio: f64| {
                     let mut rng = rng(seed, i);
                     let all: Vec<Measurement> = (0..metrics)
-                        .map(|m| of_one_percent(&mut rng, n, if m == 0 { ratio } else { 1.0 }, drift))
+                        .map(|m| {
+                            of_one_percent(&mut rng, n, if m == 0 { ratio } else { 1.0 }, drift)
+                        })
                         .collect();
                     let judged = judge_all(&all, &Options::default());
-                    judged.unwrap_or_else(|error| panic!("simulated: {error}")).swap_remove(0)
+                    judged
+                        .unwrap_or_else(|error| panic!("simulated: {error}"))
+                        .swap_remove(0)
                 };
-                let printed = (0..repeats).filter_map(|i| first(7, i, 1.0).minimum_detectable_change);
+                let printed =
+                    (0..repeats).filter_map(|i| first(7, i, 1.0).minimum_detectable_change);
                 let change = median(printed).unwrap_or(f64::INFINITY);
                 let detected = percent(repeats, |i| changed(first(8, i, 1.0 + change).verdict));
-                println!("| {n} | {name} | {metrics} | {:.2} | {detected:.1} |", 100.0 * change);
+                println!(
+                    "| {n} | {name} | {metrics} | {:.2} | {detected:.1} |",
+                    100.0 * change
+                );
                 let what = format!(
                     "minimum detectable change, {n} blocks, drift {name}, one of {metrics}: detected"
                 );
@@ -234,12 +268,57 @@ fn of_one_percent(rng: &mut impl Rng, n: usize, ratio: f64, drift: f64) -> Measu
     metric
 }
 
+/// A night against the night before, by the variance between sessions of the nights before.
+fn nights(repeats: u64, summary: &mut Summary) {
+    println!("\n## Compare: a session against the one of the night before, percent called\n");
+    println!("Days differ by 0.4 %, the five runs of a night by 0.3 %.\n");
+    println!("| nights in the history | change | called improved or regressed | as one session |");
+    println!("|---|---|---|---|");
+    for earlier in [3, 5, 10, 30] {
+        for ratio in [1.0, 1.01, 1.02, 1.05] {
+            let called = |known: bool| {
+                percent(repeats, |i| {
+                    let mut metric = night(&mut rng(9, i), earlier, ratio);
+                    metric.between = metric.between.filter(|_| known);
+                    changed(judge(&metric).verdict)
+                })
+            };
+            let (by_nights, as_one) = (called(true), called(false));
+            println!("| {earlier} | {ratio} | {by_nights:.1} | {as_one:.1} |");
+            if ratio == 1.0 {
+                let what = format!("compare, the night before, {earlier} nights known: false");
+                summary.at_most(what, FALSE, by_nights);
+            }
+        }
+    }
+}
+
+/// Two nights, with what so many earlier ones say of their days.
+fn night(rng: &mut impl Rng, earlier: usize, ratio: f64) -> Measurement {
+    let mut runs = |level: f64| {
+        let day = 0.004 * gauss(rng);
+        [(); 5].map(|()| level * (day + 0.003 * gauss(rng)).exp())
+    };
+    let medians: Vec<f64> = (0..earlier).filter_map(|_| median(runs(1.0))).collect();
+    let pairs = runs(1.0).into_iter().zip(runs(ratio));
+    let blocks = pairs.map(|(base, head)| Block::pair(base, head)).collect();
+    Measurement {
+        blocks,
+        direction: Direction::LowerIsBetter,
+        kind: Kind::TimeLike,
+        threshold: 0.0,
+        between: BetweenSessions::of(&series(&medians)),
+    }
+}
+
 fn curve(repeats: u64, draw: &Draw) {
     println!("\nTrade-off, all shapes, five blocks, noise threshold 0:\n\n```csv");
     println!("alpha,false_percent,detected_1_percent,detected_2_percent,detected_5_percent");
     // One judgement serves every alpha.
     let p = |ratio: f64| -> Vec<f64> {
-        (0..repeats).filter_map(|i| judge(&draw(i, ratio)).p_value).collect()
+        (0..repeats)
+            .filter_map(|i| judge(&draw(i, ratio)).p_value)
+            .collect()
     };
     let of_ratios = [1.0, 1.01, 1.02, 1.05].map(p);
     for alpha in [0.001, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1] {

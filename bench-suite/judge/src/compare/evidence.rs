@@ -16,6 +16,7 @@ use std::f64::consts::{FRAC_PI_2, PI};
 use super::ranks;
 use super::types::{Interval, Options};
 use crate::dist::t_two_sided;
+use crate::sessions::BetweenSessions;
 
 /// How much of the error budget each test has.
 const WELCH: f64 = 0.1;
@@ -23,8 +24,8 @@ const RANKS: f64 = 0.4;
 const PAIRED: f64 = 0.5;
 
 /// The combination is exact for small p alone; at 0.02 tests that depend on each other as these
-/// do err up to 1.05 times as often as it says. Measured by `benches/bars`.
-const CORRECTION: f64 = 1.1;
+/// do err up to a tenth more often than it says. Measured by `benches/bars`.
+const CORRECTION: f64 = 1.15;
 
 /// The rank test takes both sides to scatter alike. Where one scatters so many times as much as
 /// the other, as one that repeats a single value does, the t tests share its budget.
@@ -38,8 +39,11 @@ const FARTHEST: f64 = 1e300;
 pub(crate) struct Evidence {
     blocks: usize,
     mean: f64,
-    paired: StudentT,
+    noise: f64,
+    /// The sides by themselves.
     welch: StudentT,
+    /// Block by block; `None` where the blocks of the sides share nothing.
+    paired: Option<StudentT>,
     /// Every head less every base, ascending; `None` where ranks say nothing.
     differences: Option<Vec<f64>>,
 }
@@ -61,7 +65,11 @@ impl StudentT {
 
 impl Evidence {
     /// From the pairs' logarithms; `None` of fewer than two, which show no noise.
-    pub(super) fn of(pairs: &[(f64, f64)], options: &Options) -> Option<Self> {
+    pub(super) fn of(
+        pairs: &[(f64, f64)],
+        between: Option<BetweenSessions>,
+        options: &Options,
+    ) -> Option<Self> {
         let blocks = pairs.len();
         if blocks < 2 {
             return None;
@@ -85,7 +93,19 @@ impl Evidence {
             let (one, other) = (middle(&base), middle(&head));
             one <= MOST_UNLIKE * other && other <= MOST_UNLIKE * one
         };
-        let differences = like.then(|| {
+        let mut welch = StudentT {
+            error: (both / n).sqrt(),
+            df: (n - 1.0) * both * both / (of_base * of_base + of_head * of_head),
+        };
+        if let Some(between) = between {
+            // Each side is one session; should its runs scatter more than that, they count.
+            let error = (2.0 * between.deviation.powi(2)).sqrt();
+            if error > welch.error {
+                let df = between.degrees_of_freedom;
+                welch = StudentT { error, df };
+            }
+        }
+        let differences = (like && between.is_none()).then(|| {
             let mut all: Vec<f64> = head
                 .iter()
                 .flat_map(|head| base.iter().map(move |base| head - base))
@@ -96,14 +116,12 @@ impl Evidence {
         Some(Self {
             blocks,
             mean: mean(&ratios),
-            paired: StudentT {
+            noise: (of_ratios / 2.0).sqrt(),
+            welch,
+            paired: between.is_none().then(|| StudentT {
                 error: (of_ratios / n).sqrt(),
                 df: n - 1.0,
-            },
-            welch: StudentT {
-                error: (both / n).sqrt(),
-                df: (n - 1.0) * both * both / (of_base * of_base + of_head * of_head),
-            },
+            }),
             differences,
         })
     }
@@ -112,15 +130,33 @@ impl Evidence {
         self.blocks
     }
 
+    /// Whether the noise is that between sessions, which more blocks do not lower.
+    pub(super) fn is_between_sessions(&self) -> bool {
+        self.paired.is_none()
+    }
+
+    /// Those that half the interval is known with: of the combination between those of the paired
+    /// t and of Welch's.
+    pub(super) fn degrees_of_freedom(&self) -> f64 {
+        match self.paired {
+            Some(paired) => 1.5 * paired.df,
+            None => self.welch.df,
+        }
+    }
+
     /// Standard deviation of one run's log value, without the part that a block shares.
     pub(super) fn noise(&self) -> f64 {
-        self.paired.error * (self.blocks as f64 / 2.0).sqrt()
+        self.noise
     }
 
     /// The combined cot(π p) that the log ratio lies above `theta`, and below.
     fn cots(&self, theta: f64) -> (f64, f64) {
         let distance = self.mean - theta;
-        let t = WELCH * self.welch.cot_p(distance) + PAIRED * self.paired.cot_p(distance);
+        let welch = self.welch.cot_p(distance);
+        let Some(paired) = self.paired else {
+            return (welch, -welch);
+        };
+        let t = WELCH * welch + PAIRED * paired.cot_p(distance);
         let Some(differences) = &self.differences else {
             let t = t / (WELCH + PAIRED);
             return (t, -t);
@@ -155,7 +191,7 @@ impl Evidence {
 
     /// Where `holds`, true for small log ratios and false for large ones, turns.
     fn falls(&self, holds: impl Fn(f64) -> bool) -> f64 {
-        let mut step = self.paired.error + self.welch.error;
+        let mut step = self.welch.error;
         let (mut lo, mut hi) = (self.mean - step, self.mean + step);
         while !holds(lo) && step < FARTHEST {
             (lo, hi) = (lo - step, lo);

@@ -69,7 +69,7 @@ pub(crate) fn weigh(
         return Ok((blank, None));
     }
     let logs: Vec<(f64, f64)> = pairs.iter().map(|&(b, h)| (b.ln(), h.ln())).collect();
-    let Some(evidence) = Evidence::of(&logs, options) else {
+    let Some(evidence) = Evidence::of(&logs, metric.between, options) else {
         blank.ratio = Some(ratio(head.ln() - base.ln()));
         blank.reason = String::from("only one block; at least two are needed");
         return Ok((blank, None));
@@ -77,7 +77,10 @@ pub(crate) fn weigh(
     blank.ratio = Some(ratio(evidence.estimate()));
     blank.interval = Some(ratios(evidence.interval(1.0 - options.confidence)));
     blank.p_value = Some(evidence.p_value(0.0));
-    blank.method = Method::Combined;
+    blank.method = match metric.between {
+        Some(_) => Method::BetweenSessions,
+        None => Method::Combined,
+    };
     blank.noise = Some(evidence.noise());
     Ok((blank, Some(evidence)))
 }

@@ -15,23 +15,17 @@ const MOST_BLOCKS: usize = 10_000;
 /// has to outdo both as often as `power` says.
 pub(super) fn detectable(evidence: &Evidence, alpha: f64, options: &Options) -> f64 {
     let (lo, hi) = evidence.interval(alpha);
-    (hi - lo) / 2.0 * margin(evidence.blocks(), alpha, options.power)
+    (hi - lo) / 2.0 * margin(evidence.degrees_of_freedom(), alpha, options.power)
 }
 
 /// How many times half the interval. The noise of few blocks looks smaller than it is more often
-/// than not: by a sixth of a degree of freedom, as the median of χ² does.
-fn margin(blocks: usize, alpha: f64, power: f64) -> f64 {
-    let df = degrees_of_freedom(blocks);
+/// than not: the median of χ² lies below its mean.
+fn margin(df: f64, alpha: f64, power: f64) -> f64 {
     let t = t_critical(df, alpha);
     // One-sided quantile at `power`; below one half it would count against the change.
     let z = crate::dist::normal_critical((2.0 * (1.0 - power)).min(1.0));
-    let seen = 1.0 + 1.0 / (6.0 * (blocks as f64 - 1.0));
+    let seen = 1.0 + 1.0 / (4.0 * df);
     seen * (1.0 + z * (1.0 / (t * t) + 1.0 / (2.0 * df)).sqrt())
-}
-
-/// Between that of the paired t and that of Welch's.
-fn degrees_of_freedom(blocks: usize) -> f64 {
-    1.5 * (blocks as f64 - 1.0)
 }
 
 /// The fewest blocks that bring `detectable`, what these blocks detect, down to `threshold`; both
@@ -43,9 +37,13 @@ pub(super) fn blocks_needed(
     alpha: f64,
     options: &Options,
 ) -> Option<usize> {
+    if evidence.is_between_sessions() {
+        return None;
+    }
+    let of_each = evidence.degrees_of_freedom() / (evidence.blocks() as f64 - 1.0);
     let relative = |blocks: usize| {
-        let t = t_critical(degrees_of_freedom(blocks), alpha);
-        t * margin(blocks, alpha, options.power) / (blocks as f64).sqrt()
+        let df = of_each * (blocks as f64 - 1.0);
+        t_critical(df, alpha) * margin(df, alpha, options.power) / (blocks as f64).sqrt()
     };
     let of_these = relative(evidence.blocks());
     let enough = |blocks| detectable * relative(blocks) <= threshold * of_these;

@@ -56,7 +56,10 @@ mod tests {
 
     #[track_caller]
     fn check(got: f64, expect: f64) {
-        assert!((got - expect).abs() <= 1e-12, "got {got}, expected {expect}");
+        assert!(
+            (got - expect).abs() <= 1e-12,
+            "got {got}, expected {expect}"
+        );
     }
 
     /// Of C(10, 5) = 252 orders one has all five above, one has U = 24, and two have U = 23; the
@@ -80,7 +83,10 @@ mod tests {
         for (u, p) in exact.iter().enumerate() {
             let normal = upper_tail(31, u);
             let excess = normal / p - 1.0;
-            assert!(excess > -0.1 && (excess < 0.1 || *p < 0.005), "U {u}: {normal}, exactly {p}");
+            assert!(
+                excess > -0.1 && (excess < 0.1 || *p < 0.005),
+                "U {u}: {normal}, exactly {p}"
+            );
         }
     }
 }

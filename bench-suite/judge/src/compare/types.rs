@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::sessions::BetweenSessions;
+
 /// Which way a metric improves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -56,6 +58,9 @@ pub struct Measurement {
     /// The largest relative change that counts as none: 0.005 means that ratios from
     /// 1/1.005 to 1.005 are *unchanged*. At least 0.
     pub threshold: f64,
+    /// Where the sides come from two sessions: how far sessions lie apart. Then what their runs
+    /// scatter by is only a part of the noise, and neither blocks nor ranks say anything.
+    pub between: Option<BetweenSessions>,
 }
 
 /// How strict to be. [`Default`] is what the bars in the README were measured with.
@@ -156,6 +161,9 @@ pub enum Method {
     /// together by Cauchy's combination (Liu and Xie 2020).
     #[serde(alias = "paired-t")]
     Combined,
+    /// Student's t of the difference of two sessions, by the variance between sessions of the
+    /// history.
+    BetweenSessions,
     /// Too few usable blocks, or values that have no ratio.
     None,
 }
@@ -165,6 +173,7 @@ impl std::fmt::Display for Method {
         f.write_str(match self {
             Self::Exact => "exact",
             Self::Combined => "paired t, Welch's t and ranks on logarithms",
+            Self::BetweenSessions => "t by the variance between sessions",
             Self::None => "none",
         })
     }

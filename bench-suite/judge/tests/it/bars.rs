@@ -1,10 +1,11 @@
 //! The bars in small, with fixed seeds. The bounds leave three binomial standard errors
 //! to the bar asked for, or are the bar itself; `cargo bench -p judge` measures them in full.
 
-use judge::compare::{Block, Measurement, Options, Verdict, compare};
+use judge::compare::{Block, Direction, Kind, Measurement, Options, Verdict, compare};
 use judge::family::judge_all;
 use judge::median;
 use judge::sequential::{FIRST_LOOK, Sequential, is_look};
+use judge::sessions::BetweenSessions;
 use judge::trend::{TrendOptions, change_points};
 use rand::Rng;
 
@@ -118,6 +119,39 @@ fn the_minimum_detectable_change_is_detected_as_often_as_it_says() {
             "{detected} % of {change}, one of {metrics}, drift {drift}"
         );
     }
+}
+
+/// Days that differ by 0.4 %: two nights alike are told apart by their runs alone, and not where
+/// ten earlier nights say how far nights lie apart. A change of 5 % still shows.
+#[test]
+fn nights_are_compared_by_the_variance_between_nights() {
+    let called = |ratio: f64, known: bool| {
+        percent(|i| {
+            let mut rng = rng(109, i);
+            let mut runs = |level: f64| {
+                let day = 0.004 * gauss(&mut rng);
+                [(); 5].map(|()| level * (day + 0.003 * gauss(&mut rng)).exp())
+            };
+            let medians: Vec<f64> = (0..10).map(|_| median(runs(1.0)).unwrap()).collect();
+            let pairs = runs(1.0).into_iter().zip(runs(ratio));
+            let metric = Measurement {
+                blocks: pairs.map(|(base, head)| Block::pair(base, head)).collect(),
+                direction: Direction::LowerIsBetter,
+                kind: Kind::TimeLike,
+                threshold: 0.0,
+                between: BetweenSessions::of(&series(&medians)).filter(|_| known),
+            };
+            changed(compare(&metric, &Options::default()).unwrap().verdict)
+        })
+    };
+    assert!(
+        called(1.0, false) > 10.0,
+        "nights are told apart by their runs"
+    );
+    let wrong = called(1.0, true);
+    assert!(wrong <= 2.5, "{wrong} % false");
+    let found = called(1.05, true);
+    assert!(found >= 95.0, "{found} % found");
 }
 
 #[test]

@@ -38,6 +38,7 @@ fn metric(blocks: Vec<Block>, kind: Kind) -> Measurement {
         direction: Direction::LowerIsBetter,
         kind,
         threshold: 0.01,
+        between: None,
     }
 }
 
