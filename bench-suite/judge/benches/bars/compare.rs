@@ -148,6 +148,7 @@ pub(crate) fn bars(repeats: u64, runs: &[Vec<f64>], summary: &mut Summary) {
     }
     family(repeats, summary);
     nights(repeats, summary);
+    unlike(repeats);
     let pooled = |i: u64, ratio: f64| blocks(&mut rng(2, i), 5, ratio, Shape::of(i), 0.0);
     curve(repeats, &pooled);
 }
@@ -266,6 +267,27 @@ fn of_one_percent(rng: &mut impl Rng, n: usize, ratio: f64, drift: f64) -> Measu
         };
     }
     metric
+}
+
+/// Sides that scatter unlike, which the rank test takes for alike up to a point. Shown, no bar.
+fn unlike(repeats: u64) {
+    println!("\n## Compare: the head scatters more than the base, percent called, no change\n");
+    println!("| times as much | 3 blocks | 5 | 10 | 20 |");
+    println!("|---|---|---|---|---|");
+    for times in [1.0, 2.0, 3.0, 5.0, 10.0, 100.0] {
+        let called = [3, 5, 10, 20].map(|n| {
+            let wrong = percent(2 * repeats, |i| {
+                let mut rng = rng(10, i);
+                let mut metric = of_one_percent(&mut rng, n, 1.0, 0.0);
+                for block in &mut metric.blocks {
+                    block.head = block.head.map(|head| head.powf(times));
+                }
+                changed(judge(&metric).verdict)
+            });
+            format!("{wrong:.1}")
+        });
+        println!("| {times} | {} |", called.join(" | "));
+    }
 }
 
 /// A night against the night before, by the variance between sessions of the nights before.

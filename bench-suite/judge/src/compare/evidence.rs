@@ -98,12 +98,18 @@ impl Evidence {
             df: (n - 1.0) * both * both / (of_base * of_base + of_head * of_head),
         };
         if let Some(between) = between {
-            // Each side is one session; should its runs scatter more than that, they count.
+            // Each side is one session. Should its runs scatter more than that, they count, without
+            // being better known.
             let error = (2.0 * between.deviation.powi(2)).sqrt();
-            if error > welch.error {
-                let df = between.degrees_of_freedom;
-                welch = StudentT { error, df };
-            }
+            let df = between.degrees_of_freedom;
+            welch = if error > welch.error {
+                StudentT { error, df }
+            } else {
+                StudentT {
+                    df: df.min(welch.df),
+                    ..welch
+                }
+            };
         }
         let differences = (like && between.is_none()).then(|| {
             let mut all: Vec<f64> = head
