@@ -252,10 +252,6 @@ fn mean(values: &[f64]) -> f64 {
 
 /// Sample variance (n − 1 below the line) of at least two sorted values; exactly 0 where all are
 /// equal.
-#[expect(
-    clippy::float_cmp,
-    reason = "equal values have no variance, not even by rounding"
-)]
 fn variance(sorted: &[f64]) -> f64 {
     if sorted.first() == sorted.last() {
         return 0.0;

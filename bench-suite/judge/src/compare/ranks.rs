@@ -12,13 +12,13 @@ const MOST_EXACT: usize = 30;
 /// is an upper bound for the number of pairs that are strictly above: had chance broken the ties,
 /// U would have been at least that number.
 pub(super) fn upper_tail(n: usize, u: usize) -> f64 {
+    static TAILS: [OnceLock<Vec<f64>>; MOST_EXACT + 1] = [const { OnceLock::new() }; _];
     if n > MOST_EXACT {
         let n = n as f64;
         let z = (u as f64 - 0.5 - n * n / 2.0) / (n * n * (2.0 * n + 1.0) / 12.0).sqrt();
         let tail = normal_two_sided(z) / 2.0;
         return if z > 0.0 { tail } else { 1.0 - tail };
     }
-    static TAILS: [OnceLock<Vec<f64>>; MOST_EXACT + 1] = [const { OnceLock::new() }; _];
     let tails = TAILS[n].get_or_init(|| tails(n));
     tails.get(u).copied().unwrap_or(0.0)
 }
