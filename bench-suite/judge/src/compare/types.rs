@@ -202,8 +202,8 @@ pub struct Comparison {
     pub threshold: f64,
     /// The smallest relative increase of this metric alone that sessions with this many blocks and
     /// this noise call improved or regressed with probability [`Options::power`], the number of
-    /// metrics in the family taken into account; right to ± 5 points of power from five blocks on.
-    /// `None` with fewer than two blocks.
+    /// metrics in the family taken into account; in normal noise right to ± 5 points of power from
+    /// five blocks on. `None` with fewer than two blocks.
     pub minimum_detectable_change: Option<f64>,
     /// How many blocks it takes until the minimum detectable change is the noise threshold, with
     /// the noise and the family seen here. `None` where unknown, the noise threshold is 0, or 10,000 do not do.
