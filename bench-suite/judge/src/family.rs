@@ -5,7 +5,7 @@
 //! on average. It holds for independent and for positively dependent metrics (Benjamini
 //! and Yekutieli 2001), as those of one session are.
 
-use crate::compare::{CompareError, Comparison, Measurement, Method, Options, compare, decide};
+use crate::compare::{CompareError, Comparison, Evidence, Measurement, Options, decide, weigh};
 
 /// What of a family could not be judged.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -32,20 +32,22 @@ pub fn judge_all(
         .iter()
         .enumerate()
         .map(|(index, metric)| {
-            compare(metric, options).map_err(|source| FamilyError { index, source })
+            weigh(metric, options).map_err(|source| FamilyError { index, source })
         })
-        .collect::<Result<Vec<_>, _>>()?;
+        .collect::<Result<Vec<(Comparison, Option<Evidence>)>, _>>()?;
     let (members, p): (Vec<usize>, Vec<f64>) = judged
         .iter()
         .enumerate()
-        .filter(|(_, one)| one.method != Method::Exact)
-        .filter_map(|(i, one)| Some((i, one.p_value?)))
+        .filter(|(_, (_, evidence))| evidence.is_some())
+        .filter_map(|(i, (one, _))| Some((i, one.p_value?)))
         .unzip();
+    let family = members.len();
     for (i, q) in members.into_iter().zip(q_values(&p)) {
-        judged[i].q_value = Some(q);
-        decide(&mut judged[i], metrics[i].direction, options.alpha);
+        let (one, evidence) = &mut judged[i];
+        one.q_value = Some(q);
+        decide(one, evidence.as_ref(), &metrics[i], family, options);
     }
-    Ok(judged)
+    Ok(judged.into_iter().map(|(one, _)| one).collect())
 }
 
 /// q of each p: the smallest false discovery rate at which it would count.

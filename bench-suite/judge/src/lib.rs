@@ -8,6 +8,7 @@
 //! - [`family`]: the same for many metrics at once, with the false discovery rate
 //!   controlled.
 //! - [`sequential`]: looking again after every block, with the price of looking paid.
+//! - [`sessions`]: how far sessions lie apart though nothing changed.
 //! - [`trend`]: change points in a series over time, its CSV form, and missing data.
 //! - [`claims`]: does an interval bear out what somebody claimed?
 //!
@@ -19,6 +20,7 @@ pub mod compare;
 pub mod dist;
 pub mod family;
 pub mod sequential;
+pub mod sessions;
 pub mod trend;
 
 /// The middle value, or the mean of the two in the middle; `None` of nothing.

@@ -146,6 +146,7 @@ mod tests {
             direction: Direction::LowerIsBetter,
             kind: Kind::TimeLike,
             threshold: 0.01,
+            between: None,
         }
     }
 

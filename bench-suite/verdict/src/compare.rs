@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use judge::{
     compare::{BaseOrHead, Comparison, Verdict},
     median,
+    sessions::BetweenSessions,
 };
 use metrics::{Metric, catalogue};
 use record::{ImageChange, image_changes};
@@ -21,7 +22,7 @@ use crate::{
 };
 
 /// Version of the file format of [`Verdicts`].
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// How two sides are compared.
 #[derive(Debug, Clone, Default)]
@@ -34,6 +35,22 @@ pub struct Options {
     pub across_machines: bool,
     /// Settings of the method that may differ.
     pub ignore: Vec<MethodKey>,
+    /// How far sessions lie apart, for the metrics of which the history knows: counts where the
+    /// sides are of two sessions.
+    pub between_sessions: BTreeMap<CellMetric, BetweenSessions>,
+}
+
+/// One metric of one cell, by its names.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CellMetric {
+    /// The suite.
+    pub suite: String,
+    /// The scenario.
+    pub scenario: String,
+    /// The variant.
+    pub variant: String,
+    /// The metric.
+    pub metric: String,
 }
 
 /// Two sides, judged.
@@ -180,6 +197,17 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
         let own = options.thresholds.get(metric.name).or_else(of_suite);
         own.copied().unwrap_or(metric.threshold)
     };
+    let of_two_sessions = base.origin.session != head.origin.session;
+    let between = |cell: &Cell, metric: &Metric| {
+        let key = CellMetric {
+            suite: cell.suite.clone(),
+            scenario: cell.scenario.clone(),
+            variant: cell.variant.clone(),
+            metric: metric.name.to_owned(),
+        };
+        let known = options.between_sessions.get(&key).copied();
+        known.filter(|_| of_two_sessions)
+    };
     warnings.extend(short_windows(&common, &of_head));
     let mut questions = Vec::new();
     for (cell_index, (cell, base_runs, head_runs)) in common.iter().enumerate() {
@@ -194,16 +222,13 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
                     metric,
                     threshold: threshold(cell, metric),
                     blocks,
+                    between: between(cell, metric),
                 });
             }
         }
     }
     // Sides of one session were looked at while it ran; two sessions were not.
-    let looks = if base.origin.session == head.origin.session {
-        head.looks()
-    } else {
-        &[]
-    };
+    let looks = if of_two_sessions { &[] } else { head.looks() };
     let judged = judge_questions(&questions, looks, &options.statistics)?;
     let mut cells: Vec<CellVerdicts> = common
         .iter()

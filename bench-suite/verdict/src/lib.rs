@@ -22,7 +22,7 @@ pub use claims::{
     ClaimCell, ClaimFound, ClaimPair, ClaimProblem, ClaimVerdict, ClaimsError, check_claim,
     judge_claims,
 };
-pub use compare::{CellVerdicts, MetricVerdict, Options, VERSION, Verdicts, compare};
+pub use compare::{CellMetric, CellVerdicts, MetricVerdict, Options, VERSION, Verdicts, compare};
 pub use error::CompareError;
 pub use failures::{FailedRuns, Failures};
 pub use gate::{FailOn, Gate};

@@ -6,6 +6,7 @@ use judge::{
     compare::{self, Block, Comparison, Options},
     family::{FamilyError, judge_all},
     sequential::{Sequential, SequentialError},
+    sessions::BetweenSessions,
 };
 use metrics::Metric;
 use record::Look;
@@ -26,6 +27,8 @@ pub(crate) struct Question<'a> {
     pub(crate) metric: &'static Metric,
     pub(crate) threshold: f64,
     pub(crate) blocks: Blocks,
+    /// How far sessions lie apart, where the sides are of two and it is known.
+    pub(crate) between: Option<BetweenSessions>,
 }
 
 impl Question<'_> {
@@ -36,7 +39,10 @@ impl Question<'_> {
             .iter()
             .filter(|(number, _)| blocks.is_none_or(|blocks| **number < blocks))
             .map(|(_, block)| *block);
-        measurement(self.metric, seen.collect(), self.threshold)
+        compare::Measurement {
+            between: self.between,
+            ..measurement(self.metric, seen.collect(), self.threshold)
+        }
     }
 
     fn refused(&self, source: FamilyError) -> CompareError {
@@ -72,13 +78,36 @@ pub(crate) fn measurement(
         direction: metric.direction,
         kind: metric.kind,
         threshold,
+        between: None,
     }
 }
 
-/// Asks them all, as one family. Where the session looked at its metrics to know when to end,
-/// every look is taken again, so that the price of looking is paid here as it was there.
+/// Asks them all: the gated metrics as one family, so that what decides a gate does not pay for
+/// what explains it, and the others as a second one.
 pub(crate) fn judge_questions(
     questions: &[Question<'_>],
+    looks: &[Look],
+    options: &Options,
+) -> Result<Vec<Comparison>, CompareError> {
+    let (gated, others): (Vec<&Question<'_>>, Vec<_>) = questions
+        .iter()
+        .partition(|question| question.metric.is_gated());
+    let mut gated = judge_family(&gated, looks, options)?.into_iter();
+    let mut others = judge_family(&others, looks, options)?.into_iter();
+    let judged = questions.iter().filter_map(|question| {
+        if question.metric.is_gated() {
+            gated.next()
+        } else {
+            others.next()
+        }
+    });
+    Ok(judged.collect())
+}
+
+/// Where the session looked at its metrics to know when to end, every look is taken again, so that
+/// the price of looking is paid here as it was there.
+fn judge_family(
+    questions: &[&Question<'_>],
     looks: &[Look],
     options: &Options,
 ) -> Result<Vec<Comparison>, CompareError> {

@@ -206,10 +206,11 @@ fn method(verdicts: &Verdicts) -> String {
         )
     });
     format!(
-        "Runs are paired by block; change is the geometric mean of the ratios of head to base, \
-         with its 95 % interval. At most 2 % of all metrics called improved or regressed are so by \
-         chance on average (false discovery rate after Benjamini and Hochberg, over all metrics of \
-         the comparison that vary from run to run). Memory that is the same in every run is \
+        "Runs are paired by block; change is the ratio of head to base from which as much speaks \
+         for more as for less, with its 95 % interval, by paired t, Welch's t and ranks together. At \
+         most 2 % of all metrics called improved or regressed are so by chance on average (false \
+         discovery rate after Benjamini and Hochberg, over the gated metrics that vary from run to \
+         run, and over the others by themselves). Memory that is the same in every run is \
          compared exactly. Threshold: the noise threshold, up to which a change counts as unchanged. \
          Detectable: the smallest change that shows in this many blocks.{}",
         looks.unwrap_or_default()

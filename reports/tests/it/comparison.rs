@@ -158,7 +158,7 @@ fn judged(
             noise: Some(0.004),
             blocks_used: 5,
             blocks_dropped: 0,
-            method: Method::PairedT,
+            method: Method::Combined,
             reason: format!("because it is {verdict}"),
         },
     }

@@ -1,13 +1,15 @@
 //! `cargo xtask compare`: two images, sessions or variants, cell by cell.
 
-use std::{fs, path::Path};
+use std::{collections::BTreeMap, fs, path::Path};
 
+use history::{Aggregate, History, PointFilter, SeriesFilter};
+use judge::sessions::BetweenSessions;
 use record::{Records, Session, SessionFolder};
-use verdict::{Gate, Side, SideError, Verdicts};
+use verdict::{CellMetric, Gate, Side, SideError, Verdicts};
 
 use crate::{
     cli::{CompareArgs, Format},
-    commands::session_ref,
+    commands::{history::file, session_ref},
     error::{Error, Result},
     printer::Printer,
 };
@@ -44,7 +46,7 @@ pub(crate) fn run(args: &CompareArgs, printer: &Printer) -> Result<()> {
 }
 
 fn judge(args: &CompareArgs, printer: &Printer) -> Result<Verdicts> {
-    let options = verdict::Options {
+    let mut options = verdict::Options {
         across_machines: args.across_machines,
         ignore: args.ignore.clone(),
         thresholds: args.threshold.iter().cloned().collect(),
@@ -77,7 +79,57 @@ fn judge(args: &CompareArgs, printer: &Printer) -> Result<Verdicts> {
     if is_same(&base, &head) {
         return same_sides(&base);
     }
+    let words = args.head.iter().chain([&args.base]);
+    if words
+        .into_iter()
+        .any(|word| session_ref::asks_history(word))
+    {
+        options.between_sessions = between_sessions(&base, &head, args)?;
+    }
     Ok(verdict::compare(&base, &head, &options)?)
+}
+
+/// How far the history's sessions lie apart, series by series that the base is a point of. The two
+/// sides say nothing of it: what they differ in is the question.
+fn between_sessions(
+    base: &Side<'_>,
+    head: &Side<'_>,
+    args: &CompareArgs,
+) -> Result<BTreeMap<CellMetric, BetweenSessions>> {
+    let history = History::open_existing(file(&args.file)?)?;
+    let of_base = |point: &history::Point| {
+        point.session.as_ref() == Some(&base.origin.session)
+            && point.attributes.get("image") == Some(&base.origin.image)
+    };
+    let compared = [&base.origin.session, &head.origin.session];
+    let is_other = |point: &history::Point| {
+        let session = point.session.as_ref();
+        session.is_none_or(|session| !compared.contains(&session))
+    };
+    let filter = SeriesFilter {
+        machine: Some(base.origin.machine.clone()),
+        ..SeriesFilter::default()
+    };
+    let mut known = BTreeMap::new();
+    for series in history.series(&filter)? {
+        let key = series.key;
+        let points = history.points(&key, &PointFilter::default(), Aggregate::Session)?;
+        if !points.iter().any(of_base) {
+            continue;
+        }
+        let others = points.into_iter().filter(is_other);
+        let others: Vec<judge::trend::Point> = others.map(Into::into).collect();
+        if let Some(between) = BetweenSessions::of(&others) {
+            let of = CellMetric {
+                suite: key.suite,
+                scenario: key.scenario,
+                variant: key.variant,
+                metric: key.metric,
+            };
+            known.insert(of, between);
+        }
+    }
+    Ok(known)
 }
 
 fn is_same(one: &Side<'_>, other: &Side<'_>) -> bool {

@@ -107,6 +107,7 @@ fn tell(what: &str, plan: &Plan, blocks: Vec<Vec<Block>>, printer: &Printer) -> 
             direction: Direction::HigherIsBetter,
             kind: Kind::TimeLike,
             threshold: THRESHOLD,
+            between: None,
         };
         let Ok(comparison) = compare(&metric, &Options::default()) else {
             continue;

@@ -49,6 +49,12 @@ pub(crate) fn asks_for_newest(text: &str) -> bool {
     matches!(named, Ref::NewestOfBranch(_) | Ref::NewestWithImage(_))
 }
 
+/// Whether the session is looked up in the history.
+pub(crate) fn asks_history(text: &str) -> bool {
+    let (named, _) = read(text, Path::new(text).is_dir());
+    !matches!(named, Ref::Folder(_))
+}
+
 /// Finds and reads the session; where the newest of several is asked for, the newest that `fits`,
 /// or else the newest of all, so that whoever reads it says what is wrong with it.
 pub(crate) fn find_fitting<T>(

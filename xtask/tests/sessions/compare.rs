@@ -96,6 +96,41 @@ fn two_values_of_an_axis_are_compared_in_one_session() {
     home.check(&["compare", "sessions/head"], 2, "HEAD");
 }
 
+/// Nights that differ by 0.4 % though nothing changed: against a night out of the history 0.8 % is
+/// no change, which the runs of two nights alone would call one.
+#[test]
+fn nights_out_of_the_history_are_judged_by_the_variance_between_nights() {
+    let home = Home::new();
+    let days = [0.3, -1.2, 0.8, -0.4, 1.5, -0.9, 0.1, 1.1, -1.4, 0.6];
+    for (i, day) in days.into_iter().enumerate() {
+        let name = format!("night-{i}");
+        let throughput = 100.0 * (1.0 + 0.004 * day);
+        let mut runs = records(&name, "img", Precision::Fp32, throughput);
+        for run in &mut runs {
+            run.started_at = format!("2026-01-{:02}T03:04:05Z", i + 1)
+                .parse()
+                .expect("a time");
+        }
+        home.write(&name, &session(&name), &runs);
+        let folder = format!("sessions/{name}");
+        home.check(&["history", "add", &folder], 0, "5 runs added");
+    }
+    let set = ["history", "baseline", "set", "last", "night-9"];
+    home.check(&set, 0, "last is night-9");
+    let night = |name: &str, throughput| {
+        let runs = records(name, "img", Precision::Fp32, throughput);
+        home.write(name, &session(name), &runs);
+    };
+    night("calm", 99.4);
+    night("slow", 95.0);
+    let alone = ["compare", "sessions/night-9", "sessions/calm"];
+    home.check(&alone, 1, "1 regressed");
+    home.check(&["compare", "@last", "sessions/calm"], 0, "1 inconclusive");
+    let slow = ["compare", "@last", "sessions/slow", "--format", "json"];
+    let json = home.check(&slow, 1, "\"between-sessions\"");
+    assert!(json.contains("\"regressed\""), "{json}");
+}
+
 #[test]
 fn a_side_comes_out_of_the_history() {
     let home = Home::new();

@@ -58,7 +58,7 @@ fn run() -> Result<bool, String> {
         compare::bars(repeats, &runs, &mut summary);
     }
     if wanted("looks") {
-        compare::looks(repeats.min(2000));
+        compare::looks(repeats.min(2000), &mut summary);
     }
     if wanted("trend") {
         trend::bars(repeats, &files, &runs, &mut summary);

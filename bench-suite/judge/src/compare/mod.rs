@@ -1,17 +1,19 @@
 //! Did one metric of one pair of cells change?
 //!
-//! Runs are paired by block, so that drift hits both sides alike. The effect is the mean
-//! of ln(head ÷ base) over the blocks, its interval Student's t on the n − 1 degrees of
-//! freedom that pairing leaves. A verdict asks for p ≤ 0.02, both directions together,
-//! which is stricter than the 95 % interval. Memory-like metrics that repeat to the byte
-//! are compared to the byte.
+//! Runs come in blocks, one of either side close together. Three tests of the logarithms share one
+//! error budget of 0.02, both directions together: Student's paired t, Welch's t and an exact rank
+//! test. The interval holds the ratios that the same combination does not reject at 5 %, so that
+//! what is called changed never has an interval that includes no change. Memory-like metrics that
+//! repeat to the byte are compared to the byte.
 
+mod evidence;
 mod exact;
 mod power;
-mod statistic;
+mod ranks;
 mod types;
 
-use statistic::Estimate;
+pub(crate) use evidence::Evidence;
+use evidence::{ratio, ratios};
 pub use types::{
     BaseOrHead, Block, CompareError, Comparison, Direction, Interval, Kind, Measurement, Method,
     Options, Verdict,
@@ -27,6 +29,17 @@ pub use types::{
 /// [`CompareError`] for values that are not finite or below 0 and for settings out of
 /// range. Zero or one block is no error: the verdict is *inconclusive*.
 pub fn compare(metric: &Measurement, options: &Options) -> Result<Comparison, CompareError> {
+    let (mut judged, evidence) = weigh(metric, options)?;
+    decide(&mut judged, evidence.as_ref(), metric, 1, options);
+    Ok(judged)
+}
+
+/// Everything but the verdict and what depends on how many metrics are judged together. Without
+/// evidence there is nothing to decide.
+pub(crate) fn weigh(
+    metric: &Measurement,
+    options: &Options,
+) -> Result<(Comparison, Option<Evidence>), CompareError> {
     check_settings(metric, options)?;
     let (pairs, dropped) = usable_pairs(&metric.blocks)?;
     let mut blank = Comparison {
@@ -44,55 +57,65 @@ pub fn compare(metric: &Measurement, options: &Options) -> Result<Comparison, Co
         method: Method::None,
         reason: String::new(),
     };
-    if pairs.is_empty() {
+    let Some(&(base, head)) = pairs.first() else {
         blank.reason = String::from("no block has both sides");
-        return Ok(blank);
-    }
-    if metric.kind == Kind::MemoryLike
-        && let Some(judged) = exact::judge(&pairs, metric, &blank)
-    {
-        return Ok(judged);
+        return Ok((blank, None));
+    };
+    if let Some(judged) = exact::judge(&pairs, metric, &blank) {
+        return Ok((judged, None));
     }
     if pairs.iter().any(|&(base, head)| base == 0.0 || head == 0.0) {
         blank.reason = String::from("some values are 0, so there is no ratio");
-        return Ok(blank);
+        return Ok((blank, None));
     }
-    let logs: Vec<f64> = pairs.iter().map(|&(b, h)| h.ln() - b.ln()).collect();
-    let estimate = Estimate::of(&logs, options);
-    blank.ratio = Some(estimate.ratio());
-    let Some(interval) = estimate.interval(1.0 - options.confidence) else {
+    let logs: Vec<(f64, f64)> = pairs.iter().map(|&(b, h)| (b.ln(), h.ln())).collect();
+    let Some(evidence) = Evidence::of(&logs, metric.between, options) else {
+        blank.ratio = Some(ratio(head.ln() - base.ln()));
         blank.reason = String::from("only one block; at least two are needed");
-        return Ok(blank);
+        return Ok((blank, None));
     };
-    blank.interval = Some(interval);
-    blank.p_value = estimate.p_value();
-    blank.method = Method::PairedT;
-    blank.noise = Some(estimate.noise());
-    blank.minimum_detectable_change = power::detectable(&estimate, pairs.len(), options);
-    blank.blocks_needed = power::blocks_needed(&estimate, metric.threshold, options);
-    decide(&mut blank, metric.direction, options.alpha);
-    Ok(blank)
+    blank.ratio = Some(ratio(evidence.estimate()));
+    blank.interval = Some(ratios(evidence.interval(1.0 - options.confidence)));
+    blank.p_value = Some(evidence.p_value(0.0));
+    blank.method = match metric.between {
+        Some(_) => Method::BetweenSessions,
+        None => Method::Combined,
+    };
+    blank.noise = Some(evidence.noise());
+    Ok((blank, Some(evidence)))
 }
 
-/// Sets the verdict and its reason from the interval and the p (q where there is one).
-pub(crate) fn decide(comparison: &mut Comparison, direction: Direction, alpha: f64) {
-    if comparison.method == Method::Exact {
-        return;
-    }
-    let (Some(ratio), Some(interval), Some(p)) = (
+/// Sets the verdict and its reason from the interval and the p (q where there is one), and what a
+/// family of `family` metrics could have shown.
+pub(crate) fn decide(
+    comparison: &mut Comparison,
+    evidence: Option<&Evidence>,
+    metric: &Measurement,
+    family: usize,
+    options: &Options,
+) {
+    let (Some(evidence), Some(ratio), Some(interval), Some(p)) = (
+        evidence,
         comparison.ratio,
         comparison.interval,
         comparison.q_value.or(comparison.p_value),
     ) else {
         return;
     };
+    // A single change among m metrics has to have p ≤ α ÷ m.
+    let alpha = options.alpha / family.max(1) as f64;
+    let detectable = power::detectable(evidence, alpha, options);
+    let change = detectable.exp_m1();
+    comparison.minimum_detectable_change = change.is_finite().then_some(change);
+    let enough = metric.threshold.ln_1p();
+    comparison.blocks_needed = power::blocks_needed(evidence, detectable, enough, alpha, options);
     let percent = 100.0 * comparison.threshold;
     if interval.within_threshold(comparison.threshold) {
         comparison.verdict = Verdict::Unchanged;
         comparison.reason = format!("the interval lies within the noise threshold of {percent} %");
-    } else if p <= alpha {
-        comparison.verdict = Verdict::of_change(ratio.ln(), direction);
-        comparison.reason = format!("p = {p:.1e}, significant at {alpha}");
+    } else if p <= options.alpha {
+        comparison.verdict = Verdict::of_change(ratio.ln(), metric.direction);
+        comparison.reason = format!("p = {p:.1e}, significant at {}", options.alpha);
     } else {
         comparison.verdict = Verdict::Inconclusive;
         let detectable = comparison.minimum_detectable_change.map_or_else(

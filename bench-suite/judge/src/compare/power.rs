@@ -1,32 +1,52 @@
 //! What this many blocks could have shown, and how many it would take.
 
-use super::statistic::{Estimate, degrees_of_freedom};
+use super::evidence::Evidence;
 use super::types::Options;
 use crate::dist::t_critical;
 
 /// More blocks than anybody runs.
 const MOST_BLOCKS: usize = 10_000;
 
-/// The relative increase that `blocks` blocks of this noise detect at
-/// [`Options::alpha`] with probability [`Options::power`]: the critical value plus the
-/// quantile of t at that power, in standard errors (Cohen 1988 gives the normal form).
-pub(super) fn detectable(estimate: &Estimate, blocks: usize, options: &Options) -> Option<f64> {
-    let df = degrees_of_freedom(blocks)?;
-    // One-sided quantile at `power`; below one half it would count against the change.
-    let slack = t_critical(df, (2.0 * (1.0 - options.power)).min(1.0));
-    let log_change = (t_critical(df, options.alpha) + slack) * estimate.standard_error(blocks);
-    let change = log_change.exp_m1();
-    change.is_finite().then_some(change)
+/// The increase of the log ratio that sessions with this many blocks and this noise call a change
+/// at `alpha` with probability [`Options::power`].
+///
+/// Half the interval at `alpha` is what these blocks themselves would just have called a change.
+/// Another session errs in its mean, and its interval is wider or narrower by chance; the change
+/// has to outdo both as often as `power` says.
+pub(super) fn detectable(evidence: &Evidence, alpha: f64, options: &Options) -> f64 {
+    let (lo, hi) = evidence.interval(alpha);
+    (hi - lo) / 2.0 * margin(evidence.degrees_of_freedom(), alpha, options.power)
 }
 
-/// The fewest blocks whose minimum detectable change is at most `threshold`.
+/// How many times half the interval. The noise of few blocks looks smaller than it is more often
+/// than not: the median of χ² lies below its mean.
+fn margin(df: f64, alpha: f64, power: f64) -> f64 {
+    let t = t_critical(df, alpha);
+    // One-sided quantile at `power`; below one half it would count against the change.
+    let z = crate::dist::normal_critical((2.0 * (1.0 - power)).min(1.0));
+    let seen = 1.0 + 1.0 / (4.0 * df);
+    seen * (1.0 + z * (1.0 / (t * t) + 1.0 / (2.0 * df)).sqrt())
+}
+
+/// The fewest blocks that bring `detectable`, what these blocks detect, down to `threshold`; both
+/// as logarithms.
 pub(super) fn blocks_needed(
-    estimate: &Estimate,
+    evidence: &Evidence,
+    detectable: f64,
     threshold: f64,
+    alpha: f64,
     options: &Options,
 ) -> Option<usize> {
-    let enough =
-        |blocks: usize| detectable(estimate, blocks, options).is_some_and(|c| c <= threshold);
+    if evidence.is_between_sessions() {
+        return None;
+    }
+    let of_each = evidence.degrees_of_freedom() / (evidence.blocks() as f64 - 1.0);
+    let relative = |blocks: usize| {
+        let df = of_each * (blocks as f64 - 1.0);
+        t_critical(df, alpha) * margin(df, alpha, options.power) / (blocks as f64).sqrt()
+    };
+    let of_these = relative(evidence.blocks());
+    let enough = |blocks| detectable * relative(blocks) <= threshold * of_these;
     // It falls with every block, so halving the range finds the first.
     let (mut lo, mut hi) = (2, MOST_BLOCKS);
     if threshold <= 0.0 || !enough(hi) {

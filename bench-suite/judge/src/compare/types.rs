@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::sessions::BetweenSessions;
+
 /// Which way a metric improves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -56,6 +58,9 @@ pub struct Measurement {
     /// The largest relative change that counts as none: 0.005 means that ratios from
     /// 1/1.005 to 1.005 are *unchanged*. At least 0.
     pub threshold: f64,
+    /// Where the sides come from two sessions: how far sessions lie apart. Then what their runs
+    /// scatter by is only a part of the noise, and neither blocks nor ranks say anything.
+    pub between: Option<BetweenSessions>,
 }
 
 /// How strict to be. [`Default`] is what the bars in the README were measured with.
@@ -149,10 +154,16 @@ impl Interval {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
-    /// Both sides were the same to the byte in every run: the ratio is exact.
+    /// Both sides were the same to the byte in every run, or one of them was 0 in every run: chance
+    /// has no part in it.
     Exact,
-    /// Student's t on the log ratios of the blocks.
-    PairedT,
+    /// Student's paired t, Welch's t and the rank test of Mann and Whitney on the logarithms, put
+    /// together by Cauchy's combination (Liu and Xie 2020).
+    #[serde(alias = "paired-t")]
+    Combined,
+    /// Student's t of the difference of two sessions, by the variance between sessions of the
+    /// history.
+    BetweenSessions,
     /// Too few usable blocks, or values that have no ratio.
     None,
 }
@@ -161,7 +172,8 @@ impl std::fmt::Display for Method {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Exact => "exact",
-            Self::PairedT => "paired t on log ratios",
+            Self::Combined => "paired t, Welch's t and ranks on logarithms",
+            Self::BetweenSessions => "t by the variance between sessions",
             Self::None => "none",
         })
     }
@@ -170,27 +182,31 @@ impl std::fmt::Display for Method {
 /// One metric of one pair of cells, judged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
-    /// head ÷ base: the geometric mean of the blocks' ratios. `None` with no usable
-    /// block, or where base is 0.
+    /// head ÷ base: the ratio from which as much speaks for a larger as for a smaller one; without
+    /// noise to speak of the geometric mean of the blocks' ratios, with wild runs near the ratio of
+    /// the medians. It lies in the interval. `None` with no usable block, or where base is 0.
     pub ratio: Option<f64>,
-    /// Interval of the ratio at [`Options::confidence`]. `None` with fewer than two
-    /// usable blocks.
+    /// Interval of the ratio at [`Options::confidence`]: those that the test behind `p_value` does
+    /// not reject at 1 − confidence. `None` with fewer than two usable blocks.
     pub interval: Option<Interval>,
     /// P of an effect this large with no change, both directions together. 0 or 1 where
     /// [`Method::Exact`]; `None` where there is nothing to compute it from.
     pub p_value: Option<f64>,
-    /// p after the other metrics of the family are taken into account; only
+    /// p after the other metrics of the family are taken into account: gated metrics are one
+    /// family, the others a second one. Only
     /// [`family::judge_all`](crate::family::judge_all) fills it.
     pub q_value: Option<f64>,
     /// What it comes to.
     pub verdict: Verdict,
     /// The noise threshold that the verdict used, relative.
     pub threshold: f64,
-    /// The smallest relative increase that this many blocks would have called improved or
-    /// regressed with probability [`Options::power`]. `None` with fewer than two blocks.
+    /// The smallest relative increase of this metric alone that sessions with this many blocks and
+    /// this noise call improved or regressed with probability [`Options::power`], the number of
+    /// metrics in the family taken into account; in normal noise right to ± 5 points of power from
+    /// five blocks on. `None` with fewer than two blocks.
     pub minimum_detectable_change: Option<f64>,
     /// How many blocks it takes until the minimum detectable change is the noise threshold, with
-    /// the noise seen here. `None` where unknown, the noise threshold is 0, or 10,000 do not do.
+    /// the noise and the family seen here. `None` where unknown, the noise threshold is 0, or 10,000 do not do.
     pub blocks_needed: Option<usize>,
     /// Run-to-run standard deviation of the log value, which is about the relative one,
     /// without the part that the two runs of a block share.

@@ -1,11 +1,13 @@
 //! The bars in small, with fixed seeds. The bounds leave three binomial standard errors
 //! to the bar asked for, or are the bar itself; `cargo bench -p judge` measures them in full.
 
-use judge::compare::{Measurement, Options, Verdict, compare};
+use judge::compare::{Block, Direction, Kind, Measurement, Options, Verdict, compare};
 use judge::family::judge_all;
 use judge::median;
 use judge::sequential::{FIRST_LOOK, Sequential, is_look};
+use judge::sessions::BetweenSessions;
 use judge::trend::{TrendOptions, change_points};
+use rand::Rng;
 
 use crate::noise::{
     Shape, autocorrelated, blocks, gauss, gpu_noise, rng, series, stationary, with_outliers,
@@ -23,52 +25,133 @@ fn changed(verdict: Verdict) -> bool {
 }
 
 #[track_caller]
-fn check_compare(drift: f64, threshold: f64) {
+fn check_compare(n: usize, draw: impl Fn(u64, f64) -> Measurement, bars: [f64; 3]) {
     let judged = |i: u64, ratio: f64| {
         let metric = Measurement {
-            threshold,
-            ..blocks(&mut rng(100, i), 5, ratio, Shape::of(i), drift)
+            threshold: 0.0,
+            ..draw(i, ratio)
         };
         compare(&metric, &Options::default()).unwrap()
     };
     let found = |ratio: f64| percent(|i| changed(judged(i, ratio).verdict));
     let false_alarms = found(1.0);
-    assert!(false_alarms <= 2.5, "{false_alarms} % false");
-    for (ratio, least) in [(1.01, 56.0), (1.02, 71.0), (1.05, 90.0)] {
+    assert!(false_alarms <= 2.5, "{n} blocks: {false_alarms} % false");
+    for (ratio, least) in [1.01, 1.02, 1.05].into_iter().zip(bars) {
         let detected = found(ratio);
-        assert!(detected >= least, "{detected} % of {ratio}");
+        assert!(detected >= least, "{n} blocks: {detected} % of {ratio}");
     }
     let covered = percent(|i| judged(i, 1.02).interval.unwrap().contains(1.02));
-    assert!((93.0..=97.0).contains(&covered), "{covered} % covered");
+    assert!(covered >= 94.0, "{n} blocks: {covered} % covered");
 }
 
 #[test]
 fn five_blocks_meet_the_bars_with_drift_and_without() {
-    check_compare(0.0, 0.005);
-    check_compare(0.0, 0.0);
-    check_compare(3.0, 0.0);
+    for drift in [0.0, 3.0] {
+        let draw = |i, ratio| blocks(&mut rng(100, i), 5, ratio, Shape::of(i), drift);
+        check_compare(5, draw, [56.0, 71.0, 90.0]);
+    }
+    let draw = |i, ratio| blocks(&mut rng(104, i), 5, ratio, Shape::Gauss, 0.0);
+    check_compare(5, draw, [60.0, 75.0, 92.5]);
 }
 
+/// One run in twenty takes a fifth longer. Without ranks ten blocks find 29, 35 and 62 %.
 #[test]
-fn the_minimum_detectable_change_is_detected_about_as_often_as_it_says() {
-    // With known noise of 1 %: put the median promise in as the true change.
-    let draw = |i: u64, ratio: f64| {
-        let mut rng = rng(101, i);
-        let mut metric = blocks(&mut rng, 8, 1.0, Shape::Gauss, 0.0);
-        metric.threshold = 0.0;
+fn outliers_do_not_take_the_power() {
+    let draw = |i, ratio| {
+        let mut rng = rng(105, i);
+        let mut metric = blocks(&mut rng, 10, ratio, Shape::Gauss, 0.0);
         for block in &mut metric.blocks {
-            block.base = Some((0.01 * gauss(&mut rng)).exp());
-            block.head = Some(ratio * (0.01 * gauss(&mut rng)).exp());
+            for value in [&mut block.base, &mut block.head] {
+                if rng.random::<f64>() < 0.05 {
+                    *value = value.map(|value| 1.2 * value);
+                }
+            }
         }
+        metric
+    };
+    check_compare(10, draw, [58.0, 72.0, 86.0]);
+}
+
+/// Where one side scatters far more than the other, ranks do not count as they would for sides
+/// alike: a value that never varies and five that do lie on one side of it once in sixteen times.
+#[test]
+fn a_side_that_never_varies_is_not_held_to_the_ranks() {
+    let judged = |i| {
+        let mut metric = blocks(&mut rng(107, i), 5, 1.0, Shape::Gauss, 0.0);
+        for block in &mut metric.blocks {
+            block.base = Some(1.0);
+        }
+        metric.threshold = 0.0;
         compare(&metric, &Options::default()).unwrap()
     };
-    let promised = (0..REPEATS).map(|i| draw(i, 1.0).minimum_detectable_change.unwrap());
-    let change = median(promised).unwrap();
-    let detected = percent(|i| changed(draw(i, 1.0 + change).verdict));
+    let wrong = percent(|i| changed(judged(i).verdict));
+    assert!(wrong <= 2.5, "{wrong} % false");
+}
+
+/// The change that is printed, for one metric and for one of ten, is found in four of five new
+/// sessions, with drift and without.
+#[test]
+fn the_minimum_detectable_change_is_detected_as_often_as_it_says() {
+    for (metrics, drift) in [(1, 0.0), (10, 0.0), (1, 3.0), (10, 3.0)] {
+        let first = |seed: u64, i: u64, ratio: f64| {
+            let mut rng = rng(seed, i);
+            let mut all = Vec::new();
+            for m in 0..metrics {
+                let ratio = if m == 0 { ratio } else { 1.0 };
+                let mut metric = blocks(&mut rng, 8, ratio, Shape::Gauss, 0.0);
+                metric.threshold = 0.0;
+                for block in &mut metric.blocks {
+                    let common = drift * gauss(&mut rng);
+                    let mut run = |level: f64| level * (0.01 * (common + gauss(&mut rng))).exp();
+                    *block = Block::pair(run(1.0), run(ratio));
+                }
+                all.push(metric);
+            }
+            judge_all(&all, &Options::default()).unwrap().swap_remove(0)
+        };
+        let promised = (0..300).map(|i| first(101, i, 1.0).minimum_detectable_change.unwrap());
+        let change = median(promised).unwrap();
+        let seeds = 600;
+        let found = (0..seeds).filter(|&i| changed(first(108, i, 1.0 + change).verdict));
+        let detected = 100.0 * found.count() as f64 / seeds as f64;
+        assert!(
+            (74.0..=86.0).contains(&detected),
+            "{detected} % of {change}, one of {metrics}, drift {drift}"
+        );
+    }
+}
+
+/// Days that differ by 0.4 %: two nights alike are told apart by their runs alone, and not where
+/// ten earlier nights say how far nights lie apart. A change of 5 % still shows.
+#[test]
+fn nights_are_compared_by_the_variance_between_nights() {
+    let called = |ratio: f64, known: bool| {
+        percent(|i| {
+            let mut rng = rng(109, i);
+            let mut runs = |level: f64| {
+                let day = 0.004 * gauss(&mut rng);
+                [(); 5].map(|()| level * (day + 0.003 * gauss(&mut rng)).exp())
+            };
+            let medians: Vec<f64> = (0..10).map(|_| median(runs(1.0)).unwrap()).collect();
+            let pairs = runs(1.0).into_iter().zip(runs(ratio));
+            let metric = Measurement {
+                blocks: pairs.map(|(base, head)| Block::pair(base, head)).collect(),
+                direction: Direction::LowerIsBetter,
+                kind: Kind::TimeLike,
+                threshold: 0.0,
+                between: BetweenSessions::of(&series(&medians)).filter(|_| known),
+            };
+            changed(compare(&metric, &Options::default()).unwrap().verdict)
+        })
+    };
     assert!(
-        (72.0..=88.0).contains(&detected),
-        "{detected} % of {change}"
+        called(1.0, false) > 10.0,
+        "nights are told apart by their runs"
     );
+    let wrong = called(1.0, true);
+    assert!(wrong <= 2.5, "{wrong} % false");
+    let found = called(1.05, true);
+    assert!(found >= 95.0, "{found} % found");
 }
 
 #[test]

@@ -38,6 +38,7 @@ fn metric(blocks: Vec<Block>, kind: Kind) -> Measurement {
         direction: Direction::LowerIsBetter,
         kind,
         threshold: 0.01,
+        between: None,
     }
 }
 
@@ -185,6 +186,10 @@ fn degenerate_inputs_say_what_they_lack() {
             Inconclusive,
             "some values are 0",
         ),
+        (&[(5.0, 0.0)], time, Inconclusive, "some values are 0"),
+        (&[(5.0, 0.0), (6.0, 0.0)], time, Improved, "0 in the head"),
+        (&[(0.0, 5.0), (0.0, 6.0)], time, Regressed, "0 in the base"),
+        (&[(0.0, 0.0); 3], time, Unchanged, "0 on both sides"),
         (&[(5.0, 5.0); 5], time, Unchanged, "noise threshold of 1 %"),
         (&[(5.0, 5.5); 5], time, Regressed, "significant at 0.02"),
         (&[(0.0, 0.0); 2], memory, Unchanged, "0 on both sides"),

@@ -163,5 +163,6 @@ pub(crate) fn blocks(
         direction: Direction::LowerIsBetter,
         kind: Kind::TimeLike,
         threshold: 0.005,
+        between: None,
     }
 }

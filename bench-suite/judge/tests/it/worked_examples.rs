@@ -2,6 +2,7 @@
 
 use judge::claims::Outcome;
 use judge::compare::{Block, Direction, Kind, Measurement, Options, Verdict, compare};
+use judge::dist::t_two_sided;
 use judge::family::q_values;
 use judge::sequential::spent;
 use judge::trend::{Point, TrendOptions, change_points, staleness};
@@ -28,21 +29,52 @@ fn step_seconds() -> Measurement {
         direction: Direction::LowerIsBetter,
         kind: Kind::TimeLike,
         threshold: 0.005,
+        between: None,
     }
 }
 
 #[test]
 fn a_comparison_by_hand() {
     let judged = compare(&step_seconds(), &Options::default()).unwrap();
-    check(judged.ratio.unwrap(), 1.026_7);
+    check(judged.ratio.unwrap(), 1.026_94);
     let interval = judged.interval.unwrap();
-    check(interval.lo, 1.018_6);
-    check(interval.hi, 1.034_9);
-    check(judged.p_value.unwrap(), 0.000_773);
+    check(interval.lo, 1.016_19);
+    check(interval.hi, 1.037_37);
+    let log_interval = [interval.lo.ln(), interval.hi.ln()];
+    check(log_interval[0], 0.016_056);
+    check(log_interval[1], 0.036_684);
+    check(judged.p_value.unwrap(), 0.001_759);
     check(judged.noise.unwrap(), 0.004_525);
-    check(judged.minimum_detectable_change.unwrap(), 0.013_505);
-    assert_eq!(judged.blocks_needed, Some(20));
+    check(judged.minimum_detectable_change.unwrap(), 0.019_45);
+    assert_eq!(judged.blocks_needed, Some(41));
     assert_eq!(judged.verdict, Verdict::Regressed);
+}
+
+/// The page's three one-sided p, put together as it says.
+#[test]
+fn three_tests_by_hand() {
+    let cot = |p: f64| (std::f64::consts::PI * p).tan().recip();
+    let one_sided = |t: f64, df: f64| t_two_sided(t, df) / 2.0;
+    let paired = one_sided(9.2084, 4.0);
+    check(paired, 0.000_386_36);
+    let welch = one_sided(2.4729, 7.8538);
+    check(welch, 0.019_534);
+    let ranks = 12.0 / 252.0;
+    let sum = 0.5 * cot(paired) + 0.1 * cot(welch) + 0.4 * cot(ranks);
+    check(sum, 416.21);
+    let p = 2.0 * 1.15 * sum.recip().atan() / std::f64::consts::PI;
+    check(
+        p,
+        compare(&step_seconds(), &Options::default())
+            .unwrap()
+            .p_value
+            .unwrap(),
+    );
+    // At the lower end of the interval p is 0.05.
+    check(cot(0.025 / 1.15), 14.619);
+    let margin = (1.0 + 1.0 / 24.0) * (1.0 + 0.8416 * (3.1427_f64.powi(-2) + 1.0 / 12.0).sqrt());
+    check(margin, 1.418_3);
+    check((0.013_585 * margin).exp_m1(), 0.019_45);
 }
 
 #[test]
@@ -66,6 +98,7 @@ fn a_claim_by_hand() {
         direction: Direction::LowerIsBetter,
         kind: Kind::MemoryLike,
         threshold: 0.01,
+        between: None,
     };
     let measured = compare(&metric, &Options::default()).unwrap();
     check(measured.ratio.unwrap(), 0.554_04);

@@ -1,9 +1,11 @@
 //! Sessions in, verdicts out.
 
-use judge::compare::Verdict;
+use judge::{compare::Verdict, sessions::BetweenSessions};
 use protocol::Precision;
 use record::{Part, PartValue};
-use verdict::{CompareError, FailOn, Gate, Options, Side, SideError, Verdicts, Warning, compare};
+use verdict::{
+    CellMetric, CompareError, FailOn, Gate, Options, Side, SideError, Verdicts, Warning, compare,
+};
 
 use crate::support::{Runs, records, runs, session};
 
@@ -45,6 +47,62 @@ fn a_slower_image_is_worse_and_fails_the_gate() {
         .map(|(_, found)| found.metric.as_str())
         .collect();
     assert_eq!(failing, ["throughput_samples_per_second"]);
+}
+
+/// What explains a change takes no power from what fails a gate.
+#[test]
+fn gated_metrics_are_a_family_of_their_own() {
+    let verdicts = judged(&runs(100.0, 1000), &runs(99.5, 1000));
+    let of = |gated: bool| -> Vec<(f64, f64)> {
+        let all = verdicts.all().filter(|(_, found)| found.gated == gated);
+        all.filter_map(|(_, found)| found.comparison.p_value.zip(found.comparison.q_value))
+            .collect()
+    };
+    // Memory repeats to the byte, which leaves throughput.
+    let [(p, q)] = of(true)[..] else {
+        panic!("{:?}", of(true))
+    };
+    assert!(of(false).len() > 1, "others vary too");
+    assert!((p - q).abs() < 1e-15, "p {p}, q {q}");
+}
+
+/// Half a percent of every other night: known of the sessions, it is no change between two of them,
+/// and counts for two sides of one session not at all.
+#[test]
+fn what_is_known_between_sessions_counts_for_two_sessions() {
+    let names = ["monday", "tuesday"];
+    let sessions = names.map(|name| session(name, "m"));
+    let all = [(0, 100.0), (1, 99.0)]
+        .map(|(i, throughput)| records(names[i], "old", 0, "tiny", &runs(throughput, 1000)));
+    let [base, head] = [0, 1].map(|i| Side::pick(&sessions[i], &all[i], None).unwrap());
+    let known = BetweenSessions {
+        deviation: 0.005,
+        degrees_of_freedom: 9.0,
+    };
+    let key = CellMetric {
+        suite: "smoke".into(),
+        scenario: "tiny".into(),
+        variant: all[0][0].variant.to_string(),
+        metric: "throughput_samples_per_second".into(),
+    };
+    let options = Options {
+        between_sessions: [(key, known)].into(),
+        ..Options::default()
+    };
+    let speed = "throughput_samples_per_second";
+    let alone = compare(&base, &head, &Options::default()).unwrap();
+    check(&alone, speed, Verdict::Regressed);
+    check(
+        &compare(&base, &head, &options).unwrap(),
+        speed,
+        Verdict::Inconclusive,
+    );
+
+    let mut both = records("monday", "old", 0, "tiny", &runs(100.0, 1000));
+    both.extend(records("monday", "new", 0, "tiny", &runs(99.0, 1000)));
+    let side = |image| Side::pick(&sessions[0], &both, Some(image)).unwrap();
+    let one = compare(&side("old"), &side("new"), &options).unwrap();
+    check(&one, speed, Verdict::Regressed);
 }
 
 #[test]
