@@ -10,8 +10,6 @@ use judge::compare::{Direction, Interval, Method, Verdict};
 use metrics::{Metric, catalogue};
 use protocol::{Task, Variant};
 use record::{Record, Session, SidesCompared};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use crate::{
     CellVerdicts, MetricVerdict, Options, SessionError, Verdicts,
@@ -69,7 +67,7 @@ pub struct PairVerdict {
 }
 
 /// The best cell of a scenario by one metric, and what the others are beside it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Best {
     /// The metric.
     pub metric: String,

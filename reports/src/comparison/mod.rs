@@ -18,7 +18,10 @@ pub(crate) use annotations::{command, shown};
 pub use junit::{JunitError, junit};
 
 use self::{
-    told::{cell_name, detectable_change, effect, headline, interval, label, lost, tally, value},
+    told::{
+        cell_name, detectable_change, effect, headline, interval, label, lost, of_medians, tally,
+        value,
+    },
     warnings::warnings,
 };
 use crate::{
@@ -62,6 +65,11 @@ pub(crate) fn document(verdicts: &Verdicts) -> Vec<Block> {
     blocks.extend(tables(verdicts));
     blocks.push(Block::Method(method(verdicts)));
     blocks
+}
+
+/// What was compared, and what it came to.
+pub(crate) fn sentence(verdicts: &Verdicts) -> String {
+    format!("{}: {}", headline(verdicts), tally(verdicts))
 }
 
 fn summary(verdicts: &Verdicts) -> Vec<Block> {
@@ -129,7 +137,13 @@ fn lost_cells(verdicts: &Verdicts) -> Table {
 fn heads(is_inconclusive: bool) -> Vec<Column> {
     let mut heads = vec![Kind::Name.column("cell")];
     heads.extend(columns(Kind::Word, &["metric", "verdict"]));
-    let numbers = ["base", "head", "change", "95 % interval", "threshold"];
+    let numbers = [
+        "base, median",
+        "head, median",
+        "change in pairs",
+        "95 % interval",
+        "threshold",
+    ];
     heads.extend(columns(Kind::Number, &numbers));
     if is_inconclusive {
         heads.extend(columns(Kind::Number, &["detectable", "blocks needed"]));
@@ -155,7 +169,7 @@ fn row(cell: &CellVerdicts, found: &MetricVerdict, is_inconclusive: bool) -> Vec
         outcome,
         value(found, found.base).into(),
         value(found, found.head).into(),
-        effect(found).into(),
+        Cell::from(effect(found)).noted(of_medians(found).unwrap_or_default()),
         interval(found).into(),
         share(comparison.threshold).into(),
     ];
@@ -206,8 +220,10 @@ fn method(verdicts: &Verdicts) -> String {
         )
     });
     format!(
-        "Runs are paired by block; change is the geometric mean of the ratios of head to base, \
-         with its 95 % interval. At most 2 % of all metrics called improved or regressed are so by \
+        "Runs are paired by block; the change in pairs is the geometric mean of the ratios of head \
+         to base, with its 95 % interval, and it is what is judged. Where the medians changed by \
+         another amount, that stands beside it. More throughput is better; of time and memory, \
+         less. At most 2 % of all metrics called improved or regressed are so by \
          chance on average (false discovery rate after Benjamini and Hochberg, over all metrics of \
          the comparison that vary from run to run). Memory that is the same in every run is \
          compared exactly. Threshold: the noise threshold, up to which a change counts as unchanged. \

@@ -98,12 +98,30 @@ pub(super) fn value(found: &MetricVerdict, value: Option<f64>) -> String {
     metric::known(&found.metric, value)
 }
 
-/// The effect, `+1.20 %`.
+/// The effect that was judged, `+1.20 %`: that of the runs in pairs.
 pub(super) fn effect(found: &MetricVerdict) -> String {
     found
         .comparison
         .ratio
         .map_or_else(|| UNKNOWN.to_owned(), format::change)
+}
+
+/// The change from one median to the other, where it is not that of the runs in pairs: a median
+/// leaves the pairing out, and the two may even point in opposite directions.
+pub(super) fn of_medians(found: &MetricVerdict) -> Option<String> {
+    let (base, head) = found.base.zip(found.head)?;
+    let ratio = head / base;
+    let change = format::change(Some(ratio).filter(|ratio| ratio.is_finite())?);
+    (change != effect(found)).then(|| format!("medians {change}"))
+}
+
+/// Both sides and both changes as a sentence.
+pub(super) fn change(found: &MetricVerdict) -> String {
+    let (base, head) = (value(found, found.base), value(found, found.head));
+    match of_medians(found) {
+        Some(medians) => format!("{base} to {head} ({medians}), in pairs {}", effect(found)),
+        None => format!("{base} to {head}, {}", effect(found)),
+    }
 }
 
 /// Its interval, `+0.90 … +1.50 %`.

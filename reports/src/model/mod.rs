@@ -8,6 +8,7 @@ mod metrics;
 pub(crate) mod run_peak;
 mod sentences;
 mod spread;
+mod standings;
 pub mod time;
 mod warnings;
 
@@ -22,7 +23,7 @@ use record::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use verdict::{ClaimFound, Verdicts};
+use verdict::{ClaimFound, ScenarioPairs, Verdicts};
 
 use crate::format;
 
@@ -31,10 +32,11 @@ pub use footprint::Footprint;
 pub use group::{Contender, Group, Row};
 pub use metrics::CellMetrics;
 pub use spread::Spread;
+pub use standings::{Standings, VariantVerdicts};
 pub use time::TimeParts;
 
 /// Version of `report.json`.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// One session, as read from its folder.
 #[derive(Debug, Clone, PartialEq)]
@@ -139,6 +141,10 @@ pub struct SessionSummary {
     /// to decide between.
     #[serde(default)]
     pub comparisons: Vec<Verdicts>,
+    /// The variants of each scenario against its first one, where the session compares neither
+    /// images nor two values of an axis.
+    #[serde(default)]
+    pub variants: Vec<VariantVerdicts>,
     /// What its suites claim, judged.
     #[serde(default)]
     pub claims: Vec<ClaimFound>,
@@ -230,6 +236,8 @@ pub struct View<'a> {
     pub groups: Vec<Group>,
     /// The runs of every cell of the report, in the order in which they ended.
     pub runs: Vec<Vec<&'a Record>>,
+    /// What the cells are against each other.
+    pub standings: Standings,
 }
 
 impl<'a> View<'a> {
@@ -249,14 +257,19 @@ impl<'a> View<'a> {
             failures.extend(source.records.records.iter().filter_map(failure));
             contaminated.extend(contaminated::of(&source.records.records));
         }
+        let mut sessions = Vec::new();
+        let mut pairs = Vec::new();
+        for source in sources {
+            let (summary, of_session) = session(source, &mut unjudged);
+            pairs.push((summary.session.clone(), of_session));
+            sessions.push(summary);
+        }
+        let standings = Standings::of(pairs, &cells);
         let report = Report {
             version: VERSION,
             summary: Vec::new(),
             warnings: Vec::new(),
-            sessions: sources
-                .iter()
-                .map(|source| session(source, &mut unjudged))
-                .collect(),
+            sessions,
             cells,
             failures,
             contaminated,
@@ -268,6 +281,7 @@ impl<'a> View<'a> {
             contenders,
             groups,
             runs,
+            standings,
         };
         let clean = |lines: Vec<String>| lines.iter().map(|line| format::clean(line)).collect();
         view.report.summary = clean(sentences::of(&view));
@@ -366,14 +380,30 @@ impl<'a> View<'a> {
 }
 
 /// Sums a session up; what cannot be judged, and why, goes to `unjudged`.
-fn session(source: &Source, unjudged: &mut Vec<String>) -> SessionSummary {
+fn session(source: &Source, unjudged: &mut Vec<String>) -> (SessionSummary, Vec<ScenarioPairs>) {
     let Records { records, .. } = &source.records;
+    let options = verdict::Options::default();
     let comparisons =
-        verdict::compare_session(&source.session, records, &verdict::Options::default())
-            .unwrap_or_else(|error| {
-                unjudged.push(format!("The images cannot be compared: {error}."));
-                Vec::new()
-            });
+        verdict::compare_session(&source.session, records, &options).unwrap_or_else(|error| {
+            unjudged.push(format!("The images cannot be compared: {error}."));
+            Vec::new()
+        });
+    let pairs = verdict::judge_pairs(
+        &source.session,
+        records,
+        &comparisons,
+        |_| Vec::new(),
+        &options,
+    );
+    let pairs = pairs.unwrap_or_else(|error| {
+        unjudged.push(format!("The variants cannot be compared: {error}."));
+        Vec::new()
+    });
+    let variants = if comparisons.is_empty() {
+        pairs.iter().filter_map(VariantVerdicts::of).collect()
+    } else {
+        Vec::new()
+    };
     let claims = verdict::judge_claims(&source.session, records, &source.session.claims)
         .unwrap_or_else(|error| {
             unjudged.push(format!("The claims cannot be judged: {error}."));
@@ -396,7 +426,7 @@ fn session(source: &Source, unjudged: &mut Vec<String>) -> SessionSummary {
         deciding,
         ..
     } = source.session.clone();
-    SessionSummary {
+    let summary = SessionSummary {
         session,
         started_at,
         ended_at,
@@ -417,8 +447,10 @@ fn session(source: &Source, unjudged: &mut Vec<String>) -> SessionSummary {
         notes,
         deciding,
         comparisons,
+        variants,
         claims,
-    }
+    };
+    (summary, pairs)
 }
 
 fn failure(record: &Record) -> Option<Failure> {

@@ -22,7 +22,8 @@ pub(super) const PLOT: Plot = Plot {
     title: "Step times over the run",
     about: "One line for each successful run, from its first measured step to its last. A slope \
             means warm-up that was too short or clocks that fall; a comb means something periodic. \
-            Each picture has its own scale, logarithmic where one step took many times the others.",
+            Each picture has its own scale, logarithmic where one step took many times the others; \
+            two strokes across the axis mark one that does not begin at 0.",
     draw,
 };
 
@@ -108,6 +109,7 @@ fn panel(canvas: &mut Canvas, label: &str, runs: &[Run], area: &Area) {
     canvas.small(unit, (area.left, paper.top - 10.0), Anchor::Start);
     canvas.fill(paper, Ink::Band);
     axis::left(canvas, &paper, &scale, Quantity::Seconds);
+    axis::mark_break(canvas, &paper, &scale);
     step_axis(canvas, &paper, &along, last);
     for &(contender, run) in runs {
         let points = thin(&run.steps, &along, &scale);
@@ -151,8 +153,9 @@ fn time_scale(times: &[f64], paper: (f64, f64)) -> Scale {
     if low > 0.0 && high > middle * FAR {
         return Scale::logarithmic((low / 1.1, high * 1.1), paper);
     }
-    // Never magnified so far that a tenth of a percent looks like a cliff.
-    let room = ((high - low) * 0.08).max(middle * 0.01);
+    // Never magnified so far that what counts as noise fills the picture.
+    let least = 4.0 * catalogue::STEP_MEDIAN.threshold * middle;
+    let room = ((high - low) * 0.08).max((least - (high - low)) / 2.0);
     Scale::linear(((low - room).max(0.0), high + room), paper)
 }
 

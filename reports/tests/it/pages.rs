@@ -313,7 +313,7 @@ fn the_page_says_how_it_was_run_and_on_what() {
 }
 
 #[test]
-fn the_pareto_front_joins_what_no_other_cell_dominates() {
+fn a_cell_is_beaten_by_what_the_judge_finds_better() {
     let mut fake = Fake::cpu();
     fake.blocks = 3;
     fake.cells = [

@@ -114,5 +114,5 @@ fn a_report_judges_claims_and_images() {
     let text = fs::read_to_string(home.path("sessions/two/report.md")).expect("a report");
     assert!(text.contains("slow against img"), "{text}");
     let html = fs::read_to_string(home.path("sessions/two/report.html")).expect("a report");
-    assert!(html.contains("id=\"comparison\"") && html.contains("▼ regressed"));
+    assert!(html.contains("id=\"comparison\"") && html.contains("✗ regressed"));
 }
