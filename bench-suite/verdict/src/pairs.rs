@@ -347,8 +347,9 @@ fn compared<'a>(
     let is_side = |origin: &crate::Origin, cell: &PairedCell| {
         let has_choice = match (axis, &origin.choice) {
             (Some(axis), Some(choice)) => {
-                let axes = cell.variant.axes();
-                axes.get(axis)
+                let chosen = cell.variant.axes();
+                chosen
+                    .get(axis)
                     .is_some_and(|value| *choice == format!("{axis}={value}"))
             }
             (_, choice) => choice.is_none(),

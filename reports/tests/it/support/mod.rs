@@ -201,6 +201,13 @@ impl Fake {
             policy: record::RunPolicy::default(),
             asked: None,
             labels: record::Labels::default(),
+            questions: BTreeMap::from([(
+                "sample".into(),
+                record::SuiteQuestion {
+                    question: "What do precision and the allocator change?".into(),
+                    answered_by: Vec::new(),
+                },
+            )]),
             notes: Vec::new(),
         }
     }
