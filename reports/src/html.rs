@@ -7,7 +7,7 @@ use crate::{
     format,
     measure::pieces,
     model::View,
-    plots::{self, Drawing, Key, Picture},
+    plots::{self, Drawing, Key, Picture, forest},
     sections,
     svg::ink,
     write::ReportError,
@@ -53,6 +53,8 @@ pub(crate) struct Page {
     pub(crate) title: String,
     pub(crate) subtitle: String,
     pub(crate) style: String,
+    /// HTML; empty where a page has no verdict of its own.
+    pub(crate) verdict: String,
     /// HTML.
     pub(crate) summary: String,
     pub(crate) sections: Vec<Section>,
@@ -84,7 +86,8 @@ pub fn render(view: &View) -> Result<String, ReportError> {
     let told = told
         .iter()
         .map(|one| section(one.id, &one.title, &one.blocks));
-    let pictures = plots::ALL.iter().filter_map(|plot| {
+    let pictures = plots::in_order(view);
+    let pictures = pictures.into_iter().filter_map(|plot| {
         let Picture { legend, drawings } = (plot.draw)(view);
         let figures = Figures {
             id: plot.id,
@@ -101,20 +104,28 @@ pub fn render(view: &View) -> Result<String, ReportError> {
     });
     let facts = section("facts", sections::FACTS, &sections::facts(view));
     let page = Page {
-        title: title(view),
+        title: sections::title(view),
         subtitle: subtitle(view),
         style: style(),
+        verdict: document(&sections::verdict(view)) + &first_picture(view),
         summary: document(&sections::top(view)),
         sections: told.chain(pictures).chain([facts]).collect(),
     };
     Ok(page.render()?)
 }
 
-fn title(view: &View) -> String {
-    match &view.report.sessions[..] {
-        [only] => format!("Torchgauge · {}", format::clean(&only.session)),
-        sessions => format!("Torchgauge · {} sessions", sessions.len()),
-    }
+/// The picture of the first screen.
+fn first_picture(view: &View) -> String {
+    let Some(drawing) = forest::first(view) else {
+        return String::new();
+    };
+    let figures = Figures {
+        id: "first",
+        title: forest::PLOT.title,
+        legend: &forest::legend(),
+        drawings: &[drawing],
+    };
+    figures.to_string()
 }
 
 fn subtitle(view: &View) -> String {
@@ -123,7 +134,8 @@ fn subtitle(view: &View) -> String {
         let machine = &session.machine;
         let gpu = machine.gpus.first().filter(|_| session.device.is_cuda());
         let device = gpu.map_or(&machine.cpu.model, |gpu| &gpu.name);
-        format!("{day} · {} · {device}", machine.name)
+        let of = &session.session;
+        format!("{device} of {} · {day} · session {of}", machine.name)
     });
     format::clean(&names.collect::<Vec<_>>().join(" | "))
 }

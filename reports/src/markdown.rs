@@ -13,7 +13,8 @@ const MOST_ROWS: usize = 200;
 /// The report as Markdown.
 #[must_use]
 pub fn render(view: &View) -> String {
-    let mut text = String::from("## Torchgauge\n\n");
+    let mut text = format!("## {}\n\n", escape(&sections::title(view)));
+    text += &document(&sections::verdict(view), 3);
     text += &document(&sections::top(view), 3);
     for Section { title, blocks, .. } in sections::of(view) {
         text += &format!("### {title}\n\n{}", document(&blocks, 4));
@@ -32,6 +33,13 @@ fn block(block: &Block, level: usize) -> String {
         Block::Heading(text) => format!("{} {}\n\n", "#".repeat(level), escape(text)),
         Block::Subheading(text) => format!("{} {}\n\n", "#".repeat(level + 1), escape(text)),
         Block::Text(text) => format!("{}\n\n", escape(text)),
+        Block::Counts(counts) => {
+            let words = counts
+                .iter()
+                .map(|(count, word, _)| format!("{count} {word}"));
+            format!("**{}**\n\n", words.collect::<Vec<_>>().join(" · "))
+        }
+        Block::Verdict(mark, text) => format!("{}{}\n\n", mark.look().1, escape(text)),
         Block::Method(text) => format!("<sub>{}</sub>\n\n", escape(text)),
         Block::Warnings(texts) => {
             let lines = texts.iter().map(|text| format!("> - {}\n", escape(text)));

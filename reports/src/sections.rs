@@ -1,11 +1,13 @@
 //! The sections of a report, in the order of the page and of Markdown.
 
+use judge::claims::Outcome;
+
 use crate::{
     claims, columns, comparison,
     document::{Block, Cell, Column, Kind, Mark, Table, known},
     facts,
-    format::plural,
-    model::{Contaminated, Failure, View, stage_word},
+    format::{self, plural},
+    model::{Contaminated, Failure, GateOutcome, Headline, View, stage_word},
 };
 
 /// The title of [`facts()`].
@@ -17,6 +19,74 @@ pub(crate) struct Section {
     pub(crate) id: &'static str,
     pub(crate) title: String,
     pub(crate) blocks: Vec<Block>,
+}
+
+/// What the page is about: its suites and their question.
+pub(crate) fn title(view: &View) -> String {
+    let headline = &view.report.headline;
+    let suites = headline.suites.join(", ");
+    let title = match (&headline.questions[..], &view.report.sessions[..]) {
+        ([only], _) if headline.suites.len() == 1 => format!("{suites}: {only}"),
+        (_, []) => "No session".to_owned(),
+        (_, [_]) => suites,
+        (_, sessions) => format!("{suites}: {} sessions", sessions.len()),
+    };
+    format::clean(&title)
+}
+
+/// The first screen: what was compared, and what it came to.
+pub(crate) fn verdict(view: &View) -> Vec<Block> {
+    let Headline {
+        questions,
+        compared,
+        counts,
+        failed,
+        gate,
+        worst,
+        ..
+    } = &view.report.headline;
+    let mut blocks = Vec::new();
+    if questions.len() > 1 {
+        blocks.push(Block::List(questions.clone()));
+    }
+    if !compared.is_empty() {
+        blocks.push(Block::Text(compared.clone()));
+    }
+    let claims = || view.report.sessions.iter().flat_map(|one| &one.claims);
+    let mut chips = Vec::new();
+    let has_claims = claims().next().is_some();
+    if let Some(counts) = counts.as_ref().filter(|_| !has_claims) {
+        chips.extend([
+            (counts.regressed, "regressed", Mark::Bad),
+            (counts.improved, "improved", Mark::Good),
+            (counts.unchanged, "unchanged", Mark::Same),
+            (counts.inconclusive, "inconclusive", Mark::Unknown),
+        ]);
+    }
+    if has_claims {
+        let of = |wanted| claims().filter(|one| one.outcome == wanted).count();
+        chips.extend([
+            (of(Outcome::Refuted), "claims refuted", Mark::Refuted),
+            (of(Outcome::Holds), "claims hold", Mark::Holds),
+            (
+                of(Outcome::Inconclusive),
+                "claims inconclusive",
+                Mark::Unknown,
+            ),
+        ]);
+    }
+    chips.push((*failed, "failed", Mark::Failure));
+    blocks.push(Block::Counts(chips));
+    if let Some(GateOutcome { passed, why }) = gate {
+        let (mark, word) = if *passed {
+            (Mark::Good, "passed")
+        } else {
+            (Mark::Bad, "failed")
+        };
+        blocks.push(Block::Verdict(mark, format!("Gate {word}: {why}.")));
+    }
+    blocks.extend(worst.clone().filter(|_| !has_claims).map(Block::Text));
+    blocks
 }
 
 /// What was found, and what to know before believing it.

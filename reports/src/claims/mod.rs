@@ -189,6 +189,30 @@ fn lines(found: &ClaimFound) -> Vec<Line> {
     groups.into_iter().filter_map(folded).collect()
 }
 
+/// One pair of each line: pairs that measured the same are one.
+pub(crate) fn distinct(found: &ClaimFound) -> Vec<&ClaimPair> {
+    let mut seen = Vec::new();
+    let pairs = found.pairs.iter();
+    pairs
+        .filter(|pair| {
+            let what = (measured(&found.claim, pair), pair.verdict.outcome);
+            let is_new = what.0 == UNKNOWN || !seen.contains(&what);
+            seen.push(what);
+            is_new
+        })
+        .collect()
+}
+
+/// Where a pair was measured, and how its cells differ, in few words.
+pub(crate) fn where_of(pair: &ClaimPair) -> String {
+    match &pair.baseline {
+        Some(cell) if cell.image != pair.treated.image => {
+            format!("{}, {} → {}", pair.scenario, cell.image, pair.treated.image)
+        }
+        _ => pair.scenario.clone(),
+    }
+}
+
 /// One line for several.
 fn folded(mut group: Vec<Line>) -> Option<Line> {
     if group.len() < 2 {
@@ -223,7 +247,7 @@ fn folded(mut group: Vec<Line>) -> Option<Line> {
 const MOST_NAMED: usize = 2;
 
 /// What is claimed, as people say it: `saves 30 to 50 %`.
-fn claimed(claim: &Claim) -> String {
+pub(crate) fn claimed(claim: &Claim) -> String {
     let number = |number: f64| match claim.expect {
         Expectation::Ratio(_) => format::significant(number, 3),
         Expectation::Saving(_) | Expectation::Increase(_) => {
@@ -250,25 +274,42 @@ fn claimed(claim: &Claim) -> String {
 }
 
 /// What was measured, in the words of the claim.
-fn measured(claim: &Claim, pair: &ClaimPair) -> String {
+pub(crate) fn measured(claim: &Claim, pair: &ClaimPair) -> String {
     let Some(middle) = pair.verdict.measured else {
         return UNKNOWN.to_owned();
     };
-    let number = |ratio: f64| match claim.expect {
+    // Less and more are said, and no sign, so that a saving that is none reads as what it is.
+    let word = |ratio: f64| match claim.expect {
+        Expectation::Saving(_) | Expectation::Increase(_) if ratio <= 1.0 => " % less",
+        Expectation::Saving(_) | Expectation::Increase(_) => " % more",
+        Expectation::Ratio(_) => " times as much",
+        Expectation::Value(_) => "",
+    };
+    let bare = |ratio: f64| match claim.expect {
         Expectation::Ratio(_) => format::significant(ratio, 4),
-        Expectation::Saving(_) => format!("{:.1} %", 100.0 * (1.0 - ratio)),
-        Expectation::Increase(_) => format!("{:.1} %", 100.0 * (ratio - 1.0)),
+        Expectation::Saving(_) | Expectation::Increase(_) => {
+            format!("{:.1}", 100.0 * (ratio - 1.0).abs())
+        }
         Expectation::Value(_) => value(claim, ratio),
     };
+    let number = |ratio: f64| bare(ratio) + word(ratio);
     let Some(interval) = pair.verdict.interval else {
         return format!("{}, one block", number(middle));
     };
-    let (low, high) = match claim.expect {
-        // A saving turns the ends round.
-        Expectation::Saving(_) => (interval.hi, interval.lo),
+    // Of less, the smaller number is that of the greater ratio.
+    let (low, high) = match word(middle) {
+        " % less" => (interval.hi, interval.lo),
         _ => (interval.lo, interval.hi),
     };
-    let (low, middle, high) = (number(low), number(middle), number(high));
+    let is_one_way = word(low) == word(high);
+    let end = |ratio| {
+        if is_one_way {
+            bare(ratio)
+        } else {
+            number(ratio)
+        }
+    };
+    let (low, middle, high) = (end(low), number(middle), end(high));
     if low == high {
         middle
     } else {
@@ -404,19 +445,19 @@ mod tests {
             peak,
             Expectation::Saving(both),
             "30 to 50 % less",
-            "40.0 % (35.0 % … 45.0 %)",
+            "40.0 % less (35.0 … 45.0)",
         );
         check(
             peak,
             Expectation::Increase(range(Some(0.2), None)),
             "at least 20 % more",
-            "-40.0 % (-45.0 % … -35.0 %)",
+            "40.0 % less (35.0 … 45.0)",
         );
         check(
             peak,
             Expectation::Ratio(range(None, Some(2.0))),
             "at most 2.00 times as much",
-            "0.6000 (0.5500 … 0.6500)",
+            "0.6000 times as much (0.5500 … 0.6500)",
         );
         check(
             "step_p99_seconds",

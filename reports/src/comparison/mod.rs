@@ -16,12 +16,10 @@ use verdict::{CellVerdicts, MetricVerdict, Verdicts};
 pub use annotations::annotations;
 pub(crate) use annotations::{command, shown};
 pub use junit::{JunitError, junit};
+pub(crate) use told::{arrow, cell_name, change_of, effect, interval, of_medians};
 
 use self::{
-    told::{
-        cell_name, detectable_change, effect, headline, interval, label, lost, of_medians, tally,
-        value,
-    },
+    told::{detectable_change, headline, label, lost, tally, value},
     warnings::warnings,
 };
 use crate::{

@@ -1,9 +1,11 @@
 //! What a report says, before it has a form: [`Report`] for programs, and [`View`], which adds
 //! the order in which people read it.
 
+pub mod changes;
 pub mod contaminated;
 mod footprint;
 mod group;
+mod headline;
 mod metrics;
 pub(crate) mod run_peak;
 mod sentences;
@@ -14,12 +16,12 @@ mod warnings;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ::metrics::catalogue;
+use ::metrics::{Metric, catalogue};
 use jiff::Timestamp;
 use protocol::{Device, Model, Task, Variant};
 use record::{
     Deciding, EngineFacts, FolderError, ImageFacts, Machine, Outcome, Reason, Record, Records,
-    Session, SessionFolder, Stage, Tool,
+    Session, SessionFolder, Stage, SuiteQuestion, Tool,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -27,9 +29,11 @@ use verdict::{ClaimFound, ScenarioPairs, Verdicts};
 
 use crate::format;
 
+pub use changes::Change;
 pub use contaminated::Contaminated;
 pub use footprint::Footprint;
 pub use group::{Contender, Group, Row};
+pub use headline::{Counts, GateOutcome, Headline};
 pub use metrics::CellMetrics;
 pub use spread::Spread;
 pub use standings::{Standings, VariantVerdicts};
@@ -75,6 +79,9 @@ impl Source {
 pub struct Report {
     /// [`VERSION`].
     pub version: u32,
+    /// What was asked, what was compared, and what it came to.
+    #[serde(default)]
+    pub headline: Headline,
     /// What was found, in plain sentences.
     pub summary: Vec<String>,
     /// What to know before believing the metrics.
@@ -121,6 +128,9 @@ pub struct SessionSummary {
     pub device: Device,
     /// The suites, by name, with the SHA-256 of their text.
     pub suites: BTreeMap<String, String>,
+    /// What the suites ask, by name, where they say it.
+    #[serde(default)]
+    pub questions: BTreeMap<String, SuiteQuestion>,
     /// The images.
     pub images: Vec<ImageFacts>,
     /// Blocks planned.
@@ -267,6 +277,7 @@ impl<'a> View<'a> {
         let standings = Standings::of(pairs, &cells);
         let report = Report {
             version: VERSION,
+            headline: Headline::default(),
             summary: Vec::new(),
             warnings: Vec::new(),
             sessions,
@@ -284,6 +295,7 @@ impl<'a> View<'a> {
             standings,
         };
         let clean = |lines: Vec<String>| lines.iter().map(|line| format::clean(line)).collect();
+        view.report.headline = headline::of(&view);
         view.report.summary = clean(sentences::of(&view));
         view.report.warnings = clean(warnings::of(&view, sources));
         view.report.warnings.extend(clean(unjudged));
@@ -392,7 +404,11 @@ fn session(source: &Source, unjudged: &mut Vec<String>) -> (SessionSummary, Vec<
         &source.session,
         records,
         &comparisons,
-        |_| Vec::new(),
+        |suite| {
+            let asked = source.session.questions.get(suite);
+            let names = asked.into_iter().flat_map(|asked| &asked.answered_by);
+            names.filter_map(|name| Metric::named(name)).collect()
+        },
         &options,
     );
     let pairs = pairs.unwrap_or_else(|error| {
@@ -419,6 +435,7 @@ fn session(source: &Source, unjudged: &mut Vec<String>) -> (SessionSummary, Vec<
         engine,
         device,
         suites,
+        questions,
         images,
         blocks,
         order_seed,
@@ -436,6 +453,7 @@ fn session(source: &Source, unjudged: &mut Vec<String>) -> (SessionSummary, Vec<
         engine,
         device,
         suites,
+        questions,
         images,
         blocks,
         order_seed,

@@ -10,6 +10,7 @@ use verdict::Best;
 
 use super::{Footprint, Group, SessionSummary, View};
 use crate::{
+    claims,
     columns::cpu_share,
     comparison,
     format::{self, Quantity, plural},
@@ -34,6 +35,12 @@ pub(super) fn of(view: &View) -> Vec<String> {
     if !is_compared {
         sentences.extend(against_the_first(view));
     }
+    let claims = view.report.sessions.iter().map(|session| &session.claims);
+    sentences.extend(
+        claims
+            .filter(|claims| !claims.is_empty())
+            .map(|claims| claims::tally(claims)),
+    );
     sentences.extend(noise(view));
     sentences.extend(harness(view));
     sentences

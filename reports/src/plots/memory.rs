@@ -23,6 +23,12 @@ pub(super) const PLOT: Plot = Plot {
             context, libraries and their workspaces. On the CPU the last part is the rest of the \
             container's or process's memory. A mark shows the peak of the whole run, warm-up \
             included and calibration not, where it lies above.",
+    answers: &[
+        "peak_allocated_bytes",
+        "peak_reserved_bytes",
+        "process_peak_bytes",
+        "context_bytes",
+    ],
     draw: |view| STACKED.draw(view),
 };
 

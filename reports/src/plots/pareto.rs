@@ -22,6 +22,7 @@ pub(super) const PLOT: Plot = Plot {
             no more, or takes less and is no slower; a difference within the noise threshold beats \
             nobody. The numbers are those of the table. Shown for scenarios with at least two \
             measured cells.",
+    answers: &[],
     draw,
 };
 

@@ -24,6 +24,7 @@ pub(super) const PLOT: Plot = Plot {
             means warm-up that was too short or clocks that fall; a comb means something periodic. \
             Each picture has its own scale, logarithmic where one step took many times the others; \
             two strokes across the axis mark one that does not begin at 0.",
+    answers: &["step_median_seconds", "step_p99_seconds"],
     draw,
 };
 

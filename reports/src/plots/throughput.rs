@@ -23,6 +23,7 @@ pub(super) const PLOT: Plot = Plot {
             or sessions, from the first one's), magnified, on one scale for the whole report. The \
             shaded band is the noise threshold: a difference within it counts as none. The stroke \
             is the median; an arrow points to a run beyond the scale.",
+    answers: &["throughput_samples_per_second"],
     draw,
 };
 

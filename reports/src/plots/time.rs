@@ -16,6 +16,11 @@ pub(super) const STEP: Plot = Plot {
             with the loss scaler. Without a data loader the data lie on the device beforehand, so \
             that loading takes none of it; with one, data is the wait for its batches and their \
             way to the device.",
+    answers: &[
+        "step_data_seconds",
+        "step_forward_seconds",
+        "step_backward_seconds",
+    ],
     draw: |view| bars(&STEP_PARTS, "Time of a step").draw(view),
 };
 
@@ -23,6 +28,11 @@ pub(super) const RUN: Plot = Plot {
     id: "run-time",
     title: "Time outside the measured steps",
     about: "Medians of the runs. What the harness causes is one part here, and magnified below.",
+    answers: &[
+        "warmup_seconds",
+        "cuda_start_seconds",
+        "model_build_seconds",
+    ],
     draw: |view| bars(&RUN_PARTS, "Time outside the measured steps").draw(view),
 };
 
@@ -31,6 +41,7 @@ pub(super) const HARNESS: Plot = Plot {
     title: "Overhead of the harness",
     about: "Medians of the runs: the whole run without CUDA start, model build, warm-up, measured \
             steps and calibration.",
+    answers: &["harness_seconds", "container_start_seconds", "wall_seconds"],
     draw: |view| bars(&HARNESS_PARTS, "Time caused by the harness").draw(view),
 };
 

@@ -340,3 +340,66 @@ fn a_cell_is_beaten_by_what_the_judge_finds_better() {
     );
     assert!(!description.contains("bs3"), "{description}");
 }
+
+/// What stands between the heading and the first section.
+fn first_screen(page: &str) -> String {
+    let (_, rest) = page.split_once("<h1>").unwrap();
+    rest.split_once("<nav").unwrap().0.to_owned()
+}
+
+#[test]
+fn the_first_screen_answers() {
+    let one = first_screen(&page(&[Fake::gpu()]));
+    for words in [
+        "sample: What do precision and the allocator change?",
+        "allocator (native, expandable_segments",
+        "</b> ✓ improved",
+        "<b>2</b> failed",
+        "Worst: ",
+    ] {
+        assert!(one.contains(words), "{words} in {one}");
+    }
+    assert!(one.contains("<svg") && one.contains("plot narrow"), "{one}");
+    assert!(!one.contains("Gate "), "nothing is gated: {one}");
+    let two = Fake::gpu().images(&["torch-2.10", "torch-2.11"]);
+    let two = first_screen(&page(&[two]));
+    assert!(two.contains("torch-2.10 → torch-2.11"), "{two}");
+    assert!(
+        two.contains("Gate passed: none of ") || two.contains("Gate failed: "),
+        "{two}"
+    );
+}
+
+#[test]
+fn the_summary_claims_no_more_than_the_judge() {
+    // The cells differ by less than their noise: whatever the medians say, no one is the fastest.
+    let mut fake = Fake::cpu();
+    fake.blocks = 4;
+    fake.cells = [(1, 100.0), (2, 100.1), (4, 100.2)]
+        .map(|(batch, speed)| {
+            let json = format!(r#"{{"batch":{batch}}}"#);
+            let model = protocol::Model::ResnetTiny;
+            support::FakeCell {
+                noise: 0.05,
+                ..support::cell("x", model, &json, speed, 10.0)
+            }
+        })
+        .into();
+    let sources = [fake.source()];
+    let view = View::of(&sources);
+    let summary = view.report.summary.join("\n");
+    assert!(
+        summary.contains("no variant is shown to be the fastest"),
+        "{summary}"
+    );
+    assert!(summary.contains("take the same, "), "{summary}");
+    let counts = view.report.headline.counts.unwrap();
+    assert_eq!((counts.regressed, counts.improved), (0, 0));
+    // Two sessions did not run side by side.
+    let sources = [
+        Fake::gpu().source(),
+        Fake::gpu().seeded(5).named("later").source(),
+    ];
+    let summary = View::of(&sources).report.summary.join("\n");
+    assert!(!summary.contains("fastest"), "{summary}");
+}

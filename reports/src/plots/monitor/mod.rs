@@ -25,6 +25,7 @@ pub(super) const PLOT: Plot = Plot {
             samples fall on one place, the least and the greatest are drawn. Panels of one \
             quantity in a scenario share a scale. Contaminated attempts follow their cell; no \
             metric and no verdict uses them.",
+    answers: &[],
     draw,
 };
 
