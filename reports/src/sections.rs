@@ -43,6 +43,7 @@ pub(crate) fn verdict(view: &View) -> Vec<Block> {
         failed,
         gate,
         worst,
+        answers,
         ..
     } = &view.report.headline;
     let mut blocks = Vec::new();
@@ -84,6 +85,9 @@ pub(crate) fn verdict(view: &View) -> Vec<Block> {
             (Mark::Bad, "failed")
         };
         blocks.push(Block::Verdict(mark, format!("Gate {word}: {why}.")));
+    }
+    if !answers.is_empty() {
+        blocks.push(Block::List(answers.clone()));
     }
     blocks.extend(worst.clone().filter(|_| !has_claims).map(Block::Text));
     blocks
@@ -192,7 +196,7 @@ const FAILURES: &str = "Runs without metrics, and why. The metrics above leave t
 const EXPECTED: &str = "Runs that are to fail so: their suite says `expect`.";
 
 fn failed(view: &View, failures: &[&Failure], caption: &str, mark: Option<Mark>) -> Vec<Block> {
-    let row = |failure: &&Failure| {
+    let row = |(failure, _): &(&Failure, usize)| {
         let reason = Cell::from(failure.reason.word());
         let reason = match mark {
             Some(mark) => reason.marked(mark),
@@ -202,7 +206,51 @@ fn failed(view: &View, failures: &[&Failure], caption: &str, mark: Option<Mark>)
         [reason, failure.message.as_str().into()]
     };
     let columns = [Kind::Name.column("reason"), Kind::Message.column("message")];
-    table_of(view, failures, caption, columns, row, |failure| failure)
+    table_of(
+        view,
+        &alike(failures),
+        caption,
+        columns,
+        row,
+        |(failure, more)| (*failure, *more),
+    )
+}
+
+/// The first of the failures that tell the same of the same cell, numbers aside, and how many more
+/// there are.
+fn alike<'a>(failures: &[&'a Failure]) -> Vec<(&'a Failure, usize)> {
+    let key = |failure: &Failure| {
+        let message = failure.message.chars().filter(|c| !c.is_ascii_digit());
+        let message: String = message.collect();
+        let Failure {
+            session,
+            image,
+            cell,
+            reason,
+            stage,
+            ..
+        } = failure;
+        (
+            session.clone(),
+            image.clone(),
+            cell.clone(),
+            *reason,
+            stage_word(*stage),
+            message,
+        )
+    };
+    let mut found: Vec<(&Failure, usize)> = Vec::new();
+    let mut keys = Vec::new();
+    for failure in failures {
+        let own = key(failure);
+        if let Some(place) = keys.iter().position(|known| *known == own) {
+            found[place].1 += 1;
+        } else {
+            keys.push(own);
+            found.push((failure, 0));
+        }
+    }
+    found
 }
 
 fn contaminated_attempts(view: &View, contaminated: &[Contaminated]) -> Vec<Block> {
@@ -214,7 +262,7 @@ fn contaminated_attempts(view: &View, contaminated: &[Contaminated]) -> Vec<Bloc
         Kind::Name.column("outcome of the run"),
     ];
     table_of(view, contaminated, caption, columns, row, |one| {
-        &one.failure
+        (&one.failure, 0)
     })
 }
 
@@ -225,17 +273,17 @@ fn table_of<T>(
     caption: &str,
     [first, second]: [Column; 2],
     row: impl Fn(&T) -> [Cell; 2],
-    failure: impl Fn(&T) -> &Failure,
+    failure: impl Fn(&T) -> (&Failure, usize),
 ) -> Vec<Block> {
     if all.is_empty() {
         return Vec::new();
     }
     let row = |one: &T| {
-        let attempt = failure(one);
+        let (attempt, more) = failure(one);
         let cell = Cell::from(attempt.cell.as_str()).noted(attempt.image.as_str());
         let [first, second] = row(one);
         vec![
-            run(view, attempt),
+            run(view, attempt, more),
             cell,
             first,
             second,
@@ -251,9 +299,10 @@ fn table_of<T>(
 }
 
 /// A run's name, with what else tells it from others.
-fn run(view: &View, failure: &Failure) -> Cell {
+fn run(view: &View, failure: &Failure, more: usize) -> Cell {
     let attempt = (failure.attempt > 1).then(|| format!("attempt {}", failure.attempt));
     let session = (view.report.sessions.len() > 1).then(|| failure.session.clone());
-    let notes: Vec<String> = attempt.into_iter().chain(session).collect();
+    let more = (more > 0).then(|| format!("and {} alike", plural(more, "run", "runs")));
+    let notes: Vec<String> = attempt.into_iter().chain(session).chain(more).collect();
     Cell::from(failure.run.as_str()).noted(notes.join(", "))
 }

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use verdict::{FailOn, Gate};
 
-use super::{Change, View, changes};
+use super::{Change, Source, View, answers, changes};
 use crate::{
     comparison,
     format::{self, plural},
@@ -31,6 +31,8 @@ pub struct Headline {
     pub gate: Option<GateOutcome>,
     /// The worst of all cells, in a sentence.
     pub worst: Option<String>,
+    /// What the session says to the question, in sentences.
+    pub answers: Vec<String>,
 }
 
 /// How many verdicts of each kind there are.
@@ -55,7 +57,7 @@ pub struct GateOutcome {
     pub why: String,
 }
 
-pub(super) fn of(view: &View) -> Headline {
+pub(super) fn of(view: &View, sources: &[Source]) -> Headline {
     let sessions = &view.report.sessions;
     let unique = |words: Vec<&String>| {
         let mut found: Vec<String> = Vec::new();
@@ -78,6 +80,10 @@ pub(super) fn of(view: &View) -> Headline {
         counts: (!changes.is_empty()).then(|| count(&changes)),
         failed: sessions.iter().map(|session| session.failed).sum(),
         gate: gate(view),
+        answers: answers::of(view, sources, &changes)
+            .iter()
+            .map(|answer| format::clean(answer))
+            .collect(),
         worst: worst(view, &changes).map(|worst| format::clean(&worst)),
     }
 }

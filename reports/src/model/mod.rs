@@ -1,6 +1,7 @@
 //! What a report says, before it has a form: [`Report`] for programs, and [`View`], which adds
 //! the order in which people read it.
 
+pub(crate) mod answers;
 pub mod changes;
 pub mod contaminated;
 mod footprint;
@@ -295,7 +296,7 @@ impl<'a> View<'a> {
             standings,
         };
         let clean = |lines: Vec<String>| lines.iter().map(|line| format::clean(line)).collect();
-        view.report.headline = headline::of(&view);
+        view.report.headline = headline::of(&view, sources);
         view.report.summary = clean(sentences::of(&view));
         view.report.warnings = clean(warnings::of(&view, sources));
         view.report.warnings.extend(clean(unjudged));
@@ -359,11 +360,16 @@ impl<'a> View<'a> {
             .groups
             .iter()
             .flat_map(|group| group.lanes().map(move |lane| (group, lane)));
-        lanes
-            .find(|(_, (_, other))| *other == cell)
-            .map_or_else(String::new, |(group, (row, _))| {
-                format!("{} {}", group.scenario, row.label)
-            })
+        lanes.find(|(_, (_, other))| *other == cell).map_or_else(
+            String::new,
+            |(group, (row, _))| {
+                if row.label == group.scenario {
+                    row.label.clone()
+                } else {
+                    format!("{} {}", group.scenario, row.label)
+                }
+            },
+        )
     }
 
     /// What the labels of the contenders are: the head of their column.

@@ -1,6 +1,8 @@
 //! The pictures. A new one is a file here with a `PLOT`, its `mod` line and its place in [`ALL`].
 
+mod distribution;
 pub(crate) mod forest;
+mod gpu;
 mod memory;
 mod monitor;
 mod pareto;
@@ -8,6 +10,7 @@ mod stacked;
 mod steps;
 mod throughput;
 mod time;
+mod timeline;
 
 use askama::Template;
 
@@ -24,8 +27,11 @@ pub(crate) const ALL: &[Plot] = &[
     throughput::PLOT,
     memory::PLOT,
     pareto::PLOT,
+    timeline::PLOT,
+    distribution::PLOT,
     steps::PLOT,
     time::STEP,
+    gpu::PLOT,
     monitor::PLOT,
     time::RUN,
     time::HARNESS,

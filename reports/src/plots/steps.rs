@@ -1,10 +1,10 @@
 //! Step times over the run: one small picture a variant, one line a run.
 
 use metrics::catalogue;
-use protocol::Step;
+use protocol::{Step, Task};
 use record::Record;
 
-use super::{Drawing, Picture, Plot, contender_legend, describe, drawings};
+use super::{Drawing, Picture, Plot, contender_legend, describe, drawings, values};
 use crate::{
     format::{self, Quantity},
     measure,
@@ -66,7 +66,21 @@ fn draw(view: &View) -> Picture {
             let late = format::seconds(metrics.get(&catalogue::STEP_P99)?.median);
             Some(format!("median step {median}, 99 % below {late}"))
         });
-        (!rows.is_empty()).then(|| Drawing::of(group, canvas, description))
+        let heads = ["median", "p90", "p99"];
+        let table = values(view, group, &heads, |cell| {
+            let metrics = &view.report.cells[cell].metrics;
+            let told = |metric| Some(format::seconds(metrics.median(metric)?).into());
+            Some(vec![
+                told(&catalogue::STEP_MEDIAN)?,
+                told(&catalogue::STEP_P90)?,
+                told(&catalogue::STEP_P99)?,
+            ])
+        });
+        let is_idle = group.task == Task::Idle;
+        (!rows.is_empty() && !is_idle).then(|| Drawing {
+            table: Some(table),
+            ..Drawing::of(group, canvas, description)
+        })
     });
     Picture {
         legend: contender_legend(view),

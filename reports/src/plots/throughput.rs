@@ -2,8 +2,9 @@
 
 use metrics::catalogue;
 
-use super::{Drawing, Picture, Plot, contender_legend, describe, drawings};
+use super::{Drawing, Picture, Plot, contender_legend, describe, drawings, values as values_of};
 use crate::{
+    document::{Cell, Table, known},
     format::{self, Quantity},
     measure,
     model::{Group, Row, Spread, View},
@@ -46,12 +47,52 @@ fn draw(view: &View) -> Picture {
             let metric = metric.map(|spread| Quantity::Throughput.write(spread.median));
             Some(metric.unwrap_or_else(|| view.why_nothing(cell)))
         });
-        Some(Drawing::of(group, canvas, description))
+        Some(Drawing {
+            table: Some(table(view, group)),
+            ..Drawing::of(group, canvas, description)
+        })
     });
     Picture {
         legend: contender_legend(view),
         drawings,
     }
+}
+
+/// Medians with their range, and each cell against the first one, as the judge says it.
+fn table(view: &View, group: &Group) -> Table {
+    let first = group.cells().next();
+    let heads = [
+        "median",
+        "least",
+        "greatest",
+        "CV",
+        "against the first",
+        "95 % interval",
+        "verdict",
+    ];
+    values_of(view, group, &heads, |cell| {
+        let spread = spread(view, cell)?;
+        let write = |value: f64| Cell::from(Quantity::Throughput.write(value));
+        let against = first.filter(|first| *first != cell);
+        let found =
+            against.and_then(|first| view.standings.between(first, cell, &catalogue::THROUGHPUT));
+        let ratio = found.and_then(|found| found.ratio);
+        let ratio = ratio.map(|ratio| format!("× {}", format::significant(ratio, 4)));
+        let interval = found.and_then(|found| found.interval);
+        let interval = interval.map(|ends| format::interval(ends.lo, ends.hi));
+        let verdict = found.map_or_else(Cell::default, |found| {
+            Cell::from(found.verdict.to_string()).marked(found.verdict.into())
+        });
+        Some(vec![
+            write(spread.median),
+            write(spread.minimum),
+            write(spread.maximum),
+            known(spread.coefficient_of_variation.map(format::share)),
+            known(ratio),
+            known(interval),
+            verdict,
+        ])
+    })
 }
 
 fn spread(view: &View, cell: usize) -> Option<Spread> {

@@ -4,7 +4,7 @@ use metrics::catalogue;
 
 use super::{
     Plot,
-    stacked::{Part, Stacked, part},
+    stacked::{Part, Stacked, no_limits, part},
 };
 use crate::format::Quantity;
 
@@ -51,6 +51,7 @@ fn bars(parts: &'static [Part], axis: &'static str) -> Stacked {
         quantity: Quantity::Seconds,
         axis,
         mark: None,
+        limits: no_limits,
     }
 }
 

@@ -3,6 +3,8 @@
 mod chosen;
 mod traces;
 
+pub(super) use chosen::middle_run;
+
 use protocol::Phase;
 use record::{Record, Sample, Series, thinned};
 
@@ -262,7 +264,7 @@ fn length(run: &Record) -> f64 {
 
 /// From when to when a phase went on, in seconds since the run's start; in records of version 1 by
 /// adding up what went before.
-fn stretch_of(run: &Record, phase: Phase) -> Option<(f64, f64)> {
+pub(super) fn stretch_of(run: &Record, phase: Phase) -> Option<(f64, f64)> {
     if let Some(window) = run.window(phase) {
         return Some((window.from, window.to));
     }
