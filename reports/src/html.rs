@@ -3,7 +3,7 @@
 use askama::Template;
 
 use crate::{
-    document::{Block, Body, Cell, Table},
+    document::{Block, Body, Cell, Kind, Table},
     format,
     measure::pieces,
     model::View,
@@ -45,6 +45,8 @@ pub(crate) struct Figures<'a> {
     pub(crate) title: &'a str,
     pub(crate) legend: &'a [Key],
     pub(crate) drawings: &'a [Drawing],
+    /// Whether each drawing is folded away under its heading.
+    pub(crate) is_folded: bool,
 }
 
 #[derive(Template)]
@@ -88,12 +90,19 @@ pub fn render(view: &View) -> Result<String, ReportError> {
         .map(|one| section(one.id, &one.title, &one.blocks));
     let pictures = plots::in_order(view);
     let pictures = pictures.into_iter().filter_map(|plot| {
-        let Picture { legend, drawings } = (plot.draw)(view);
+        let Picture {
+            legend,
+            mut drawings,
+        } = (plot.draw)(view);
+        if view.is_large() {
+            drawings.iter_mut().for_each(Drawing::drop_hints);
+        }
         let figures = Figures {
             id: plot.id,
             title: plot.title,
             legend: &legend,
             drawings: &drawings,
+            is_folded: view.is_large(),
         };
         (!drawings.is_empty()).then(|| Section {
             id: plot.id.to_owned(),
@@ -124,6 +133,7 @@ fn first_picture(view: &View) -> String {
         title: forest::PLOT.title,
         legend: &forest::legend(),
         drawings: &[drawing],
+        is_folded: false,
     };
     figures.to_string()
 }
@@ -158,7 +168,14 @@ impl Table {
             let cells = body.rows[row].iter().enumerate().map(|(column, cell)| {
                 let is_repeated = self.repeats(body, row, column);
                 let again = if is_repeated { " again" } else { "" };
-                (self.columns[column].kind.class().to_owned() + again, cell)
+                // Numbers are what most cells hold, and what a cell without a class is.
+                let kind = self.columns[column].kind;
+                let class = if kind == Kind::Number {
+                    ""
+                } else {
+                    kind.class()
+                };
+                (class.to_owned() + again, cell)
             });
             cells.collect()
         };

@@ -1,13 +1,15 @@
 //! The sections of a report, in the order of the page and of Markdown.
 
 use judge::claims::Outcome;
+use verdict::ClaimFound;
 
 use crate::{
     claims, columns, comparison,
     document::{Block, Cell, Column, Kind, Mark, Table, known},
     facts,
     format::{self, plural},
-    model::{Contaminated, Failure, GateOutcome, Headline, View, stage_word},
+    model::{Contaminated, Counts, Failure, GateOutcome, Headline, View, stage_word},
+    plots::forest,
 };
 
 /// The title of [`facts()`].
@@ -53,39 +55,17 @@ pub(crate) fn verdict(view: &View) -> Vec<Block> {
     if !compared.is_empty() {
         blocks.push(Block::Text(compared.clone()));
     }
-    let claims = || view.report.sessions.iter().flat_map(|one| &one.claims);
-    let mut chips = Vec::new();
-    let has_claims = claims().next().is_some();
-    if let Some(counts) = counts.as_ref().filter(|_| !has_claims) {
-        chips.extend([
-            (counts.regressed, "regressed", Mark::Bad),
-            (counts.improved, "improved", Mark::Good),
-            (counts.unchanged, "unchanged", Mark::Same),
-            (counts.inconclusive, "inconclusive", Mark::Unknown),
-        ]);
-    }
-    if has_claims {
-        let of = |wanted| claims().filter(|one| one.outcome == wanted).count();
-        chips.extend([
-            (of(Outcome::Refuted), "claims refuted", Mark::Refuted),
-            (of(Outcome::Holds), "claims hold", Mark::Holds),
-            (
-                of(Outcome::Inconclusive),
-                "claims inconclusive",
-                Mark::Unknown,
-            ),
-        ]);
-    }
+    let claims = view.report.sessions.iter().flat_map(|one| &one.claims);
+    let claims: Vec<&ClaimFound> = claims.collect();
+    let has_claims = !claims.is_empty();
+    let mut chips = match counts {
+        _ if has_claims => of_claims(&claims).to_vec(),
+        Some(counts) => of_changes(counts).to_vec(),
+        None => Vec::new(),
+    };
     chips.push((*failed, "failed", Mark::Failure));
     blocks.push(Block::Counts(chips));
-    if let Some(GateOutcome { passed, why }) = gate {
-        let (mark, word) = if *passed {
-            (Mark::Good, "passed")
-        } else {
-            (Mark::Bad, "failed")
-        };
-        blocks.push(Block::Verdict(mark, format!("Gate {word}: {why}.")));
-    }
+    blocks.extend(gate.as_ref().map(gate_block));
     if !answers.is_empty() {
         blocks.push(Block::List(answers.clone()));
     }
@@ -93,12 +73,60 @@ pub(crate) fn verdict(view: &View) -> Vec<Block> {
     blocks
 }
 
+/// How many verdicts there are of each kind.
+pub(crate) fn of_changes(counts: &Counts) -> [(usize, &'static str, Mark); 4] {
+    [
+        (counts.regressed, "regressed", Mark::Bad),
+        (counts.improved, "improved", Mark::Good),
+        (counts.unchanged, "unchanged", Mark::Same),
+        (counts.inconclusive, "inconclusive", Mark::Unknown),
+    ]
+}
+
+/// How many claims came to what.
+pub(crate) fn of_claims(claims: &[&ClaimFound]) -> [(usize, &'static str, Mark); 3] {
+    let of = |wanted| claims.iter().filter(|one| one.outcome == wanted).count();
+    [
+        (of(Outcome::Refuted), "claims refuted", Mark::Refuted),
+        (of(Outcome::Holds), "claims hold", Mark::Holds),
+        (
+            of(Outcome::Inconclusive),
+            "claims inconclusive",
+            Mark::Unknown,
+        ),
+    ]
+}
+
+/// Whether the gate passes, and why.
+pub(crate) fn gate_block(gate: &GateOutcome) -> Block {
+    let (mark, word) = if gate.passed {
+        (Mark::Good, "passed")
+    } else {
+        (Mark::Bad, "failed")
+    };
+    Block::Verdict(mark, format!("Gate {word}: {}.", gate.why))
+}
+
+/// The gravest verdicts as a table, where the first screen of the page has a picture of them.
+pub(crate) fn changes(view: &View) -> Vec<Block> {
+    let table = forest::first(view).and_then(|drawing| drawing.table);
+    table.map(Block::Table).into_iter().collect()
+}
+
 /// What was found, and what to know before believing it.
 pub(crate) fn top(view: &View) -> Vec<Block> {
     let warnings = &view.report.warnings;
     let warnings = (!warnings.is_empty()).then(|| Block::Warnings(warnings.clone()));
+    let large = view.is_large().then(|| {
+        Block::Method(format!(
+            "With {} cells, pictures are folded by scenario, and those that look into single runs \
+             are left out; report.json has every value.",
+            view.report.cells.len()
+        ))
+    });
     [Block::List(view.report.summary.clone())]
         .into_iter()
+        .chain(large)
         .chain(warnings)
         .collect()
 }

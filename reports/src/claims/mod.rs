@@ -1,5 +1,7 @@
 //! Claims and what a session says of them, as text, Markdown, JSON, and a section of a page.
 
+use std::path::{Path, PathBuf};
+
 use judge::claims::Outcome;
 use record::{CellChoice, Claim, Expectation, Range};
 use verdict::{ClaimFound, ClaimPair};
@@ -9,11 +11,25 @@ use crate::{
     format::{self, UNKNOWN, plural},
     html as page, markdown as md, metric,
     text::{self as terminal, Style},
+    verdict_page,
+    write::{ReportError, write_files},
 };
 
 /// Claims as JSON, a line break at its end.
 pub fn json(found: &[ClaimFound]) -> Result<String, serde_json::Error> {
     Ok(serde_json::to_string_pretty(found)? + "\n")
+}
+
+/// `claims.html`, `claims.md` and `claims.json` in a folder that is made where it is not there:
+/// either all three are new or none is. Comes back with the page. `session` names where they were measured.
+pub fn write(found: &[ClaimFound], session: &str, out: &Path) -> Result<PathBuf, ReportError> {
+    let files = [
+        ("claims.html", verdict_page::of_claims(found, session)?),
+        ("claims.md", markdown(found)),
+        ("claims.json", json(found)?),
+    ];
+    write_files(out, &files)?;
+    Ok(out.join("claims.html"))
 }
 
 /// Claims as the inside of a section of a page.

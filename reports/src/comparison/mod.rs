@@ -9,9 +9,11 @@ mod junit;
 mod told;
 mod warnings;
 
+use std::path::{Path, PathBuf};
+
 use judge::compare::Verdict;
 use record::{ImageChange, PartValue};
-use verdict::{CellVerdicts, MetricVerdict, Verdicts};
+use verdict::{CellVerdicts, FailOn, MetricVerdict, Verdicts};
 
 pub use annotations::annotations;
 pub(crate) use annotations::{command, shown};
@@ -27,11 +29,28 @@ use crate::{
     format::{self, UNKNOWN, plural, share},
     html as page, markdown as md,
     text::{self as terminal, Style},
+    verdict_page,
+    write::{ReportError, write_files},
 };
 
 /// Verdicts as JSON, a line break at its end.
 pub fn json(verdicts: &Verdicts) -> Result<String, serde_json::Error> {
     Ok(serde_json::to_string_pretty(verdicts)? + "\n")
+}
+
+/// `comparison.html`, `comparison.md` and `comparison.json` in a folder that is made where it is
+/// not there: either all three are new or none is. Comes back with the page. The gate on the page is as strict as `fail_on`.
+pub fn write(verdicts: &Verdicts, fail_on: FailOn, out: &Path) -> Result<PathBuf, ReportError> {
+    let files = [
+        (
+            "comparison.html",
+            verdict_page::of_comparison(verdicts, fail_on)?,
+        ),
+        ("comparison.md", markdown(verdicts)),
+        ("comparison.json", json(verdicts)?),
+    ];
+    write_files(out, &files)?;
+    Ok(out.join("comparison.html"))
 }
 
 /// Verdicts as the inside of a section of a page.
@@ -139,8 +158,7 @@ fn heads(is_inconclusive: bool) -> Vec<Column> {
         "base, median",
         "head, median",
         "change in pairs",
-        "95 % interval",
-        "threshold",
+        "95 % interval, threshold",
     ];
     heads.extend(columns(Kind::Number, &numbers));
     if is_inconclusive {
@@ -168,8 +186,7 @@ fn row(cell: &CellVerdicts, found: &MetricVerdict, is_inconclusive: bool) -> Vec
         value(found, found.base).into(),
         value(found, found.head).into(),
         Cell::from(effect(found)).noted(of_medians(found).unwrap_or_default()),
-        interval(found).into(),
-        share(comparison.threshold).into(),
+        Cell::from(interval(found)).noted(format!("threshold {}", share(comparison.threshold))),
     ];
     if is_inconclusive {
         let detectable = comparison.minimum_detectable_change;

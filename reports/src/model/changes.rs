@@ -72,7 +72,11 @@ pub fn of<'a>(view: &'a View) -> Vec<Change<'a>> {
     all
 }
 
-fn of_comparison(verdicts: &Verdicts, has_several: bool) -> impl Iterator<Item = Change<'_>> {
+/// The verdicts of one comparison by gated metric.
+pub(crate) fn of_comparison(
+    verdicts: &Verdicts,
+    has_several: bool,
+) -> impl Iterator<Item = Change<'_>> {
     let measured = verdicts.all().filter(|(cell, found)| {
         found.gated && found.not_measured_in.is_none() && cell.lost().is_none()
     });

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use judge::compare::Verdict;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use verdict::{FailOn, Gate};
+use verdict::{FailOn, Gate, Verdicts};
 
 use super::{Change, Source, View, answers, changes};
 use crate::{
@@ -73,13 +73,17 @@ pub(super) fn of(view: &View, sources: &[Source]) -> Headline {
         .iter()
         .flat_map(|session| session.questions.values());
     let changes = changes::of(view);
+    let comparisons: Vec<&Verdicts> = sessions
+        .iter()
+        .flat_map(|session| &session.comparisons)
+        .collect();
     Headline {
         suites: unique(suites.collect()),
         questions: unique(asked.map(|asked| &asked.question).collect()),
         compared: format::clean(&compared(view)),
         counts: (!changes.is_empty()).then(|| count(&changes)),
         failed: sessions.iter().map(|session| session.failed).sum(),
-        gate: gate(view),
+        gate: gate(&comparisons, FailOn::Regressed),
         answers: answers::of(view, sources, &changes)
             .iter()
             .map(|answer| format::clean(answer))
@@ -88,7 +92,8 @@ pub(super) fn of(view: &View, sources: &[Source]) -> Headline {
     }
 }
 
-fn count(changes: &[Change]) -> Counts {
+/// How many of these there are of each verdict.
+pub(crate) fn count(changes: &[Change]) -> Counts {
     let of = |wanted| {
         let found = changes.iter().filter(|change| change.verdict() == wanted);
         found.count()
@@ -165,24 +170,27 @@ fn varied(view: &View) -> Vec<String> {
     axes.iter().map(written).collect()
 }
 
-fn gate(view: &View) -> Option<GateOutcome> {
-    let sessions = view.report.sessions.iter();
-    let comparisons: Vec<_> = sessions.flat_map(|session| &session.comparisons).collect();
+/// Whether a gate passes that looks at all of these; `None` where nothing is compared.
+pub(crate) fn gate(comparisons: &[&Verdicts], fail_on: FailOn) -> Option<GateOutcome> {
     if comparisons.is_empty() {
         return None;
     }
     let gates: Vec<Gate> = comparisons
         .iter()
-        .map(|verdicts| Gate::read(verdicts, FailOn::Regressed))
+        .map(|verdicts| Gate::read(verdicts, fail_on))
         .collect();
     let failing: usize = gates.iter().map(|gate| gate.failing.len()).sum();
     let lost: usize = gates.iter().map(|gate| gate.lost.len()).sum();
     let judged = comparisons.iter().flat_map(|verdicts| verdicts.all());
     let judged = judged.filter(|(_, found)| found.gated).count();
+    let what = match fail_on {
+        FailOn::Regressed => "regressed",
+        FailOn::Inconclusive => "regressed or inconclusive",
+    };
     let mut why = Vec::new();
     if failing > 0 {
         let metrics = plural(judged, "gated metric", "gated metrics");
-        why.push(format!("{failing} of {metrics} regressed"));
+        why.push(format!("{failing} of {metrics} {what}"));
     }
     if lost > 0 {
         let cells = plural(lost, "cell fails", "cells fail");
@@ -191,7 +199,7 @@ fn gate(view: &View) -> Option<GateOutcome> {
     let passed = why.is_empty();
     if passed {
         let metrics = plural(judged, "gated metric", "gated metrics");
-        why.push(format!("none of {metrics} regressed"));
+        why.push(format!("none of {metrics} {what}"));
     }
     Some(GateOutcome {
         passed,

@@ -6,7 +6,7 @@ pub mod changes;
 pub mod contaminated;
 mod footprint;
 mod group;
-mod headline;
+pub(crate) mod headline;
 mod metrics;
 pub(crate) mod run_peak;
 mod sentences;
@@ -317,6 +317,14 @@ impl<'a> View<'a> {
     #[must_use]
     pub fn has_several(&self) -> bool {
         self.contenders.len() > 1
+    }
+
+    /// Whether there are so many cells that a page shows less of each: its pictures are folded by
+    /// scenario, and what only looks into single runs is left out.
+    #[must_use]
+    pub fn is_large(&self) -> bool {
+        const LARGE: usize = 120;
+        self.report.cells.len() > LARGE
     }
 
     /// The median throughput of a cell.

@@ -20,6 +20,7 @@ pub(super) const PLOT: Plot = Plot {
             a long tail to the right has outliers. The shaded band is the noise threshold of the \
             median step. An arrow points to steps beyond the scale.",
     answers: &["step_median_seconds", "step_p99_seconds"],
+    is_detail: false,
     draw,
 };
 
@@ -50,7 +51,7 @@ fn draw(view: &View) -> Picture {
                 (row.label.clone(), lines.collect())
             })
             .filter(|(_, lines): &(String, Vec<Line>)| !lines.is_empty())
-            .take(PANELS)
+            .take(if view.is_large() { PANELS / 4 } else { PANELS })
             .collect();
         if rows.is_empty() || group.task == Task::Idle {
             return None;
@@ -71,7 +72,7 @@ fn draw(view: &View) -> Picture {
             note: None,
             description,
             svg: sheet(&rows, WIDTH, 3),
-            narrow: Some(sheet(&rows, NARROW, 1)),
+            narrow: (!view.is_large()).then(|| sheet(&rows, NARROW, 1)),
             table: Some(table(view, group)),
             open: false,
         })

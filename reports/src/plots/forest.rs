@@ -6,6 +6,7 @@ use judge::{
     compare::{Method, Verdict},
 };
 use record::Expectation;
+use verdict::{ClaimFound, Verdicts};
 
 use super::{Drawing, Key, Picture, Plot};
 use crate::{
@@ -26,6 +27,7 @@ pub(crate) const PLOT: Plot = Plot {
             in it counts as unchanged. A dot without a line is exact, the same in every run, or \
             rests on one block alone, which shows nothing. Arrows point beyond the scale.",
     answers: &[],
+    is_detail: false,
     draw,
 };
 
@@ -63,14 +65,30 @@ struct Line {
 /// What a report begins with: the claims where there are some, else the gravest changes; `None`
 /// where nothing was judged.
 pub(crate) fn first(view: &View) -> Option<Drawing> {
-    let claimed = claim_lines(view);
-    let (lines, sheet) = if claimed.is_empty() {
-        (change_lines(&changes::of(view)), &CHANGES)
+    let claimed = claim_lines(&claims_of(view));
+    if claimed.is_empty() {
+        few(&CHANGES, change_lines(&changes::of(view)), FIRST)
     } else {
-        (claimed, &CLAIMS)
-    };
+        few(&CLAIMS, claimed, FIRST)
+    }
+}
+
+/// The changes of one comparison, the worst first.
+pub(crate) fn of_comparison(verdicts: &Verdicts) -> Option<Drawing> {
+    let mut changes: Vec<Change> = changes::of_comparison(verdicts, false).collect();
+    changes.sort_by(|a, b| a.gain().total_cmp(&b.gain()));
+    few(&CHANGES, change_lines(&changes), MOST)
+}
+
+/// Claims, those refuted first.
+pub(crate) fn of_claims(found: &[ClaimFound]) -> Option<Drawing> {
+    few(&CLAIMS, claim_lines(&Vec::from_iter(found)), MOST)
+}
+
+/// The gravest of these lines, and how many there are.
+fn few(sheet: &Sheet, lines: Vec<Line>, most: usize) -> Option<Drawing> {
     let all = lines.len();
-    let lines = gravest(lines, FIRST);
+    let lines = gravest(lines, most);
     let mut drawing = drawing(sheet, &lines)?;
     if all > lines.len() {
         drawing.subtitle = format!("the {} gravest of {all}", lines.len());
@@ -81,7 +99,7 @@ pub(crate) fn first(view: &View) -> Option<Drawing> {
 fn draw(view: &View) -> Picture {
     let mut drawings = Vec::new();
     let lines = change_lines(&changes::of(view));
-    let claimed = claim_lines(view);
+    let claimed = claim_lines(&claims_of(view));
     // The first screen has what is short enough for it.
     if lines.len() > FIRST || (!claimed.is_empty() && !lines.is_empty()) {
         drawings.extend(drawing(&CHANGES, &gravest(lines, MOST)));
@@ -186,20 +204,24 @@ fn change_lines(changes: &[Change]) -> Vec<Line> {
             cells: vec![
                 change.cell.as_str().into(),
                 change.metric.label.into(),
+                Cell::from(verdict.to_string()).marked(verdict.into()),
                 Cell::from(effect).noted(comparison::of_medians(change.found).unwrap_or_default()),
                 ends.into(),
                 format::share(threshold).into(),
-                Cell::from(verdict.to_string()).marked(verdict.into()),
             ],
         }
     };
     changes.iter().map(line).collect()
 }
 
-fn claim_lines(view: &View) -> Vec<Line> {
+fn claims_of<'a>(view: &'a View) -> Vec<&'a ClaimFound> {
     let sessions = view.report.sessions.iter();
+    sessions.flat_map(|session| &session.claims).collect()
+}
+
+fn claim_lines(all: &[&ClaimFound]) -> Vec<Line> {
     let mut lines = Vec::new();
-    for found in sessions.flat_map(|session| &session.claims) {
+    for found in all {
         for pair in claims::distinct(found) {
             let verdict = &pair.verdict;
             let (min, max) = (verdict.claimed.min, verdict.claimed.max);
@@ -228,9 +250,9 @@ fn claim_lines(view: &View) -> Vec<Line> {
                 cells: vec![
                     statement.into(),
                     scenario.into(),
+                    Cell::from(outcome.to_string()).marked(outcome.into()),
                     claims::claimed(&found.claim).into(),
                     value.as_str().into(),
-                    Cell::from(outcome.to_string()).marked(outcome.into()),
                 ],
                 value,
             });
@@ -250,8 +272,8 @@ fn drawing(sheet: &Sheet, lines: &[Line]) -> Option<Drawing> {
         return None;
     }
     let mut columns = document::columns(Kind::Name, &sheet.heads);
-    columns.extend(document::columns(Kind::Number, sheet.numbers));
     columns.push(Kind::Word.column(sheet.verdict));
+    columns.extend(document::columns(Kind::Number, sheet.numbers));
     let rows = lines.iter().map(|line| line.cells.clone()).collect();
     let said = lines
         .iter()

@@ -24,6 +24,7 @@ pub(super) const PLOT: Plot = Plot {
             what the GPU drew for one sample. Clock: the mean of its SMs; where it lies below the \
             greatest, something held it back, such as the power limit.",
     answers: &["gpu_energy_joules", "model_utilization_ratio"],
+    is_detail: true,
     draw,
 };
 

@@ -29,6 +29,7 @@ pub(super) const PLOT: Plot = Plot {
         "process_peak_bytes",
         "context_bytes",
     ],
+    is_detail: false,
     draw: |view| STACKED.draw(view),
 };
 

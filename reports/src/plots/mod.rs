@@ -44,7 +44,13 @@ pub(crate) fn in_order(view: &View) -> Vec<&'static Plot> {
         .flat_map(|session| session.questions.values())
         .flat_map(|asked| &asked.answered_by)
         .collect();
+    let is_asked = |plot: &&Plot| {
+        asked
+            .iter()
+            .any(|name| plot.answers.contains(&name.as_str()))
+    };
     let mut plots: Vec<&Plot> = ALL.iter().collect();
+    plots.retain(|plot| !view.is_large() || !plot.is_detail || is_asked(plot));
     plots.sort_by_key(|plot| {
         let place = asked
             .iter()
@@ -66,6 +72,8 @@ pub(crate) struct Plot {
     /// The metrics that it shows best, by name: a page whose suite asks for one of them has it
     /// before the others.
     pub(crate) answers: &'static [&'static str],
+    /// Whether a page of very many cells does without it, unless its suite asks for it.
+    pub(crate) is_detail: bool,
     /// Draws it.
     pub(crate) draw: fn(&View) -> Picture,
 }
@@ -136,6 +144,16 @@ impl Drawing {
             narrow: None,
             table: None,
             open: false,
+        }
+    }
+
+    /// Leaves out what shows under the pointer; the table has these values too.
+    pub(crate) fn drop_hints(&mut self) {
+        for svg in [Some(&mut self.svg), self.narrow.as_mut()]
+            .into_iter()
+            .flatten()
+        {
+            svg.drop_hints();
         }
     }
 

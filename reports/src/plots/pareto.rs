@@ -23,6 +23,7 @@ pub(super) const PLOT: Plot = Plot {
             nobody. The numbers are those of the table. Shown for scenarios with at least two \
             measured cells.",
     answers: &[],
+    is_detail: false,
     draw,
 };
 

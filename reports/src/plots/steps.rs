@@ -25,6 +25,7 @@ pub(super) const PLOT: Plot = Plot {
             Each picture has its own scale, logarithmic where one step took many times the others; \
             two strokes across the axis mark one that does not begin at 0.",
     answers: &["step_median_seconds", "step_p99_seconds"],
+    is_detail: true,
     draw,
 };
 

@@ -25,6 +25,7 @@ pub(super) const PLOT: Plot = Plot {
             shaded band is the noise threshold: a difference within it counts as none. The stroke \
             is the median; an arrow points to a run beyond the scale.",
     answers: &["throughput_samples_per_second"],
+    is_detail: false,
     draw,
 };
 

@@ -21,6 +21,7 @@ pub(super) const STEP: Plot = Plot {
         "step_forward_seconds",
         "step_backward_seconds",
     ],
+    is_detail: true,
     draw: |view| bars(&STEP_PARTS, "Time of a step").draw(view),
 };
 
@@ -33,6 +34,7 @@ pub(super) const RUN: Plot = Plot {
         "cuda_start_seconds",
         "model_build_seconds",
     ],
+    is_detail: true,
     draw: |view| bars(&RUN_PARTS, "Time outside the measured steps").draw(view),
 };
 
@@ -42,6 +44,7 @@ pub(super) const HARNESS: Plot = Plot {
     about: "Medians of the runs: the whole run without CUDA start, model build, warm-up, measured \
             steps and calibration.",
     answers: &["harness_seconds", "container_start_seconds", "wall_seconds"],
+    is_detail: true,
     draw: |view| bars(&HARNESS_PARTS, "Time caused by the harness").draw(view),
 };
 

@@ -28,6 +28,7 @@ pub(super) const PLOT: Plot = Plot {
             upright lines part the phases, as near as their lengths tell; the greatest value of the \
             process is labelled. The red line is the GPU's size or a limit where it is near.",
     answers: &["peak_allocated_bytes", "process_peak_bytes"],
+    is_detail: false,
     draw,
 };
 
@@ -44,8 +45,13 @@ const NEAR: f64 = 1.6;
 
 fn draw(view: &View) -> Picture {
     let groups = view.groups.iter().filter(|group| group.task != Task::Idle);
+    let most = if view.is_large() {
+        SCENARIOS / 3
+    } else {
+        SCENARIOS
+    };
     let drawings: Vec<Drawing> = groups
-        .take(SCENARIOS)
+        .take(most)
         .flat_map(|group| {
             let runs = chosen(view, group).into_iter();
             runs.filter_map(|(label, run)| drawing(view, group, &label, run))

@@ -165,6 +165,7 @@ pub fn html(all: &[Series], source: &str, made: &str) -> Result<String, ReportEr
                 title: format!("{title} ({})", drawings.len()),
                 about: String::new(),
                 inside: Figures {
+                    is_folded: false,
                     id,
                     title,
                     legend: &[],

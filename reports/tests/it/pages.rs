@@ -403,3 +403,18 @@ fn the_summary_claims_no_more_than_the_judge() {
     let summary = View::of(&sources).report.summary.join("\n");
     assert!(!summary.contains("fastest"), "{summary}");
 }
+
+#[test]
+fn five_hundred_cells_are_a_page_of_three_megabytes_and_one_comment() {
+    let sources = [support::five_hundred_cells().source()];
+    let view = View::of(&sources);
+    let page = html::render(&view).unwrap();
+    if let Some(path) = std::env::var_os("KEEP_PAGE") {
+        std::fs::write(path, &page).unwrap();
+    }
+    assert!(page.len() <= 3_000_000, "{}", page.len());
+    let markdown = reports::markdown::render(&view);
+    let length = markdown.chars().count();
+    assert!(length <= 60_000, "{length}");
+    assert!(markdown.contains("more rows") && markdown.contains("](report.html)"));
+}

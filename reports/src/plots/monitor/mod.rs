@@ -25,9 +25,10 @@ pub(super) const PLOT: Plot = Plot {
     about: "The run with the median throughput of each cell, sampled from outside the workload. \
             Warm-up and measured steps are shaded, as near as the phases' lengths tell. Where many \
             samples fall on one place, the least and the greatest are drawn. Panels of one \
-            quantity in a scenario share a scale. Contaminated attempts follow their cell; no \
+            quantity in a scenario share a scale; of very many cells one of each scenario is drawn. Contaminated attempts follow their cell; no \
             metric and no verdict uses them.",
     answers: &[],
+    is_detail: false,
     draw,
 };
 
@@ -50,8 +51,10 @@ const NARROWEST: f64 = 2.0;
 
 fn draw(view: &View) -> Picture {
     let groups = view.groups.iter();
+    let most = if view.is_large() { 1 } else { usize::MAX };
     let all: Vec<(&Group, Vec<Chosen>)> = groups
         .map(|group| (group, chosen::of(view, group)))
+        .map(|(group, chosen)| (group, chosen.into_iter().take(most).collect()))
         .collect();
     let runs = || all.iter().flat_map(|(_, chosen)| chosen);
     let traces: usize = runs()
