@@ -239,7 +239,11 @@ pub fn interval(low: f64, high: f64) -> String {
         return "exact".to_owned();
     }
     let ends = |decimals| (change_with(low, decimals), change_with(high, decimals));
-    let apart = (2..=8).map(ends).find(|(low, high)| low != high);
+    // `-0.00 %` is no number.
+    let is_zero = |end: &str| end != "0 %" && !end.contains(|c| ('1'..='9').contains(&c));
+    let apart = (2..=8)
+        .map(ends)
+        .find(|(low, high)| low != high && !is_zero(low) && !is_zero(high));
     let (low, high) = apart.unwrap_or_else(|| ends(8));
     // One sign is enough for both ends.
     let low = low
@@ -380,7 +384,7 @@ mod tests {
         assert_eq!(interval(0.99, 1.01), "-1.00 … +1.00 %");
         assert_eq!(interval(0.99, 0.99), "exact");
         assert_eq!(interval(0.9932, 0.993_21), "-0.680 … -0.679 %");
-        assert_eq!(interval(0.999_95, 1.03), "-0.01 … +3.00 %");
+        assert_eq!(interval(0.999_95, 1.03), "-0.005 … +3.000 %");
         assert_eq!(
             (p_value(0.0), p_value(4e-6)),
             ("< 1e-15".into(), "4.0e-6".into())
