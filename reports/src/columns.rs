@@ -39,11 +39,14 @@ const COLUMNS: [Column; 13] = [
     Column("step p99", |cell| {
         cell.metrics.median(&catalogue::STEP_P99).map(seconds)
     }),
+    // Who idles allocates nothing.
     Column("allocated", |cell| {
-        cell.metrics.median(&catalogue::PEAK_ALLOCATED).map(bytes)
+        let median = cell.metrics.median(&catalogue::PEAK_ALLOCATED)?;
+        (!is_idle(cell)).then(|| bytes(median))
     }),
     Column("reserved", |cell| {
-        cell.metrics.median(&catalogue::PEAK_RESERVED).map(bytes)
+        let median = cell.metrics.median(&catalogue::PEAK_RESERVED)?;
+        (!is_idle(cell)).then(|| bytes(median))
     }),
     Column("on the GPU", |cell| {
         cell.metrics.median(&catalogue::PROCESS_PEAK).map(bytes)

@@ -83,7 +83,13 @@ fn run(session: &SessionSummary) -> Vec<Fact> {
                 gpu_path,
             ]),
         ),
-        ("Device", session.device.to_string()),
+        (
+            "Device",
+            match &session.devices[..] {
+                [] => session.device.to_string(),
+                devices => devices.join(", "),
+            },
+        ),
     ]);
     facts
 }

@@ -125,13 +125,15 @@ pub fn render(view: &View) -> Result<String, ReportError> {
 
 /// The picture of the first screen.
 fn first_picture(view: &View) -> String {
+    let mut claims = view.report.sessions.iter().flat_map(|one| &one.claims);
+    let has_claims = claims.next().is_some();
     let Some(drawing) = forest::first(view) else {
         return String::new();
     };
     let figures = Figures {
         id: "first",
         title: forest::PLOT.title,
-        legend: &forest::legend(),
+        legend: &forest::legend(has_claims),
         drawings: &[drawing],
         is_folded: false,
     };

@@ -66,7 +66,7 @@ fn page(
         let figures = Figures {
             id: "first",
             title: forest::PLOT.title,
-            legend: &forest::legend(),
+            legend: &forest::legend(id == "claims"),
             drawings: &[drawing],
             is_folded: false,
         };

@@ -1,12 +1,16 @@
 //! Claims and what a session says of them, as text, Markdown, JSON, and a section of a page.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use judge::claims::Outcome;
 use record::{CellChoice, Claim, Expectation, Range};
 use verdict::{ClaimFound, ClaimPair};
 
 use crate::{
+    comparison::spelled,
     document::{Block, Body, Cell, Column, Kind, Table, columns},
     format::{self, UNKNOWN, plural},
     html as page, markdown as md, metric,
@@ -113,8 +117,8 @@ const METHOD: &str = "Each claim is tested on every pair of cells that differ on
 
 fn heads() -> Vec<Column> {
     let mut heads = columns(Kind::Name, &["scenario", "without", "with"]);
-    heads.extend(columns(Kind::Number, &["claimed", "measured"]));
     heads.push(Kind::Word.column("outcome"));
+    heads.extend(columns(Kind::Number, &["claimed", "measured"]));
     heads
 }
 
@@ -131,9 +135,9 @@ fn unmeasured(claim: &Claim) -> Vec<Cell> {
         UNKNOWN.into(),
         words(baseline).into(),
         words(with).into(),
+        Cell::from("not measured").marked(crate::document::Mark::Unknown),
         claimed(claim).into(),
         UNKNOWN.into(),
-        Cell::from("not measured").marked(crate::document::Mark::Unknown),
     ]
 }
 
@@ -148,20 +152,21 @@ struct Line {
 }
 
 impl Line {
-    fn of(claim: &Claim, pair: &ClaimPair) -> Self {
+    /// The image is named where the pairs of a claim have several.
+    fn of(claim: &Claim, pair: &ClaimPair, has_images: bool) -> Self {
         let images = pair
             .baseline
             .as_ref()
             .is_some_and(|cell| cell.image != pair.treated.image);
         let name = |cell: &verdict::ClaimCell| {
             if images {
-                format!("{} · {}", cell.image, cell.variant)
+                format!("{} · {}", cell.image, spelled(&cell.variant))
             } else {
-                cell.variant.clone()
+                spelled(&cell.variant)
             }
         };
         Self {
-            scenario: if images {
+            scenario: if images || !has_images {
                 pair.scenario.clone()
             } else {
                 format!("{} · {}", pair.treated.image, pair.scenario)
@@ -176,14 +181,14 @@ impl Line {
 
     fn cells(self) -> Vec<Cell> {
         let outcome = Cell::from(self.outcome.to_string()).marked(self.outcome.into());
-        let words = [
-            self.scenario,
-            self.baseline,
-            self.treated,
-            self.claimed,
-            self.measured,
-        ];
-        words.into_iter().map(Cell::from).chain([outcome]).collect()
+        vec![
+            self.scenario.into(),
+            self.baseline.into(),
+            self.treated.into(),
+            outcome,
+            self.claimed.into(),
+            self.measured.into(),
+        ]
     }
 }
 
@@ -191,9 +196,11 @@ impl Line {
 /// which says how many cells it stands for: a metric such as the CUDA context's bytes is the same
 /// in every cell.
 fn lines(found: &ClaimFound) -> Vec<Line> {
+    let images = found.pairs.iter().map(|pair| &pair.treated.image);
+    let has_images = images.collect::<BTreeSet<_>>().len() > 1;
     let mut groups: Vec<Vec<Line>> = Vec::new();
     for pair in &found.pairs {
-        let line = Line::of(&found.claim, pair);
+        let line = Line::of(&found.claim, pair, has_images);
         let same = groups
             .iter_mut()
             .find(|group| group[0].measured == line.measured && group[0].outcome == line.outcome);
@@ -414,11 +421,11 @@ mod tests {
         let [same, other] = words.as_slice() else {
             panic!("{words:?}")
         };
-        assert_eq!(same[0], "img · a and 3 more (4 cells)");
+        assert_eq!(same[0], "a and 3 more (4 cells)");
         assert_eq!(same[2], "fp32 bs1");
-        assert_eq!((same[4].as_str(), same[5].as_str()), ("1.000 GiB", "holds"));
-        assert_eq!(other[0], "img · e");
-        assert_eq!(other[5], "refuted");
+        assert_eq!((same[5].as_str(), same[3].as_str()), ("1.000 GiB", "holds"));
+        assert_eq!(other[0], "e");
+        assert_eq!(other[3], "refuted");
     }
 
     #[test]

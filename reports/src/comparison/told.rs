@@ -114,7 +114,7 @@ pub(crate) fn cell_name(cell: &CellVerdicts) -> String {
 }
 
 /// A cell's name with each axis as the tables say it: `adamw`, not `optimizer=adamw`.
-fn spelled(name: &str) -> String {
+pub(crate) fn spelled(name: &str) -> String {
     let word = |word: &str| {
         let (axis, value) = word.split_once('=')?;
         Some(

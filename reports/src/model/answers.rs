@@ -33,6 +33,11 @@ fn by_metric(view: &View, changes: &[Change]) -> Vec<String> {
     for metric in asked.flat_map(|asked| &asked.answered_by) {
         named.extend(Metric::named(metric).filter(|metric| !named.contains(metric)));
     }
+    // The values of the first metric are told in any case: a change alone says of no limit
+    // whether it holds.
+    let first = named.first().copied();
+    let first = first.filter(|metric| changes.iter().any(|one| one.metric == *metric));
+    let first = first.and_then(|metric| values(view, metric));
     let said = named.into_iter().filter_map(|metric| {
         let own: Vec<_> = changes.iter().filter(|one| one.metric == metric).collect();
         if own.is_empty() {
@@ -65,10 +70,10 @@ fn by_metric(view: &View, changes: &[Change]) -> Vec<String> {
         let told = told.collect::<Vec<_>>().join(", ");
         Some(format!("{}: {told}.", upper(metric.label)))
     });
-    said.collect()
+    first.into_iter().chain(said).collect()
 }
 
-/// The medians of a metric, each cell's where they are few.
+/// The medians of a metric, each cell's where they are few, else those of each scenario.
 fn values(view: &View, metric: &Metric) -> Option<String> {
     let cells = 0..view.report.cells.len();
     let known = cells.filter_map(|cell| {
@@ -78,18 +83,23 @@ fn values(view: &View, metric: &Metric) -> Option<String> {
     let known: Vec<(String, f64)> = known.collect();
     let write = |value: f64| metric::value(metric.name, value);
     if known.len() > NAMED {
-        let values = || known.iter().map(|(_, value)| *value);
-        let (low, high) = (
-            values().fold(f64::INFINITY, f64::min),
-            values().fold(f64::NEG_INFINITY, f64::max),
-        );
-        let cells = known.len();
-        return Some(format!(
-            "{}: medians from {} to {} over {cells} cells.",
-            upper(metric.label),
-            write(low),
-            write(high)
-        ));
+        let of_scenario = |group: &Group| {
+            let medians = group.cells();
+            let medians = medians.filter_map(|cell| view.report.cells[cell].metrics.median(metric));
+            let medians: Vec<f64> = medians.collect();
+            let low = medians.iter().copied().reduce(f64::min)?;
+            let high = medians.iter().copied().reduce(f64::max)?;
+            let range = match (write(low), write(high)) {
+                (low, high) if low == high => low,
+                (low, high) => format!("{low} to {high}"),
+            };
+            Some(format!("{range} ({})", group.scenario))
+        };
+        let all: Vec<String> = view.groups.iter().filter_map(of_scenario).collect();
+        let more = all.len().saturating_sub(NAMED);
+        let more = (more > 0).then(|| format!("and {more} more scenarios"));
+        let told: Vec<String> = all.into_iter().take(NAMED).chain(more).collect();
+        return Some(format!("{}: {}.", upper(metric.label), told.join(", ")));
     }
     let told: Vec<String> = known
         .iter()

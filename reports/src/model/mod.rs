@@ -127,6 +127,9 @@ pub struct SessionSummary {
     pub engine: EngineFacts,
     /// Where the work ran.
     pub device: Device,
+    /// Every device that a run was sent to.
+    #[serde(default)]
+    pub devices: Vec<String>,
     /// The suites, by name, with the SHA-256 of their text.
     pub suites: BTreeMap<String, String>,
     /// What the suites ask, by name, where they say it.
@@ -457,6 +460,8 @@ fn session(source: &Source, unjudged: &mut Vec<String>) -> (SessionSummary, Vec<
         deciding,
         ..
     } = source.session.clone();
+    let devices: BTreeSet<String> = records.iter().map(|run| run.device.to_string()).collect();
+    let devices = Vec::from_iter(devices);
     let summary = SessionSummary {
         session,
         started_at,
@@ -466,6 +471,7 @@ fn session(source: &Source, unjudged: &mut Vec<String>) -> (SessionSummary, Vec<
         machine,
         engine,
         device,
+        devices,
         suites,
         questions,
         images,

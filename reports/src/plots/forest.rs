@@ -100,6 +100,7 @@ fn draw(view: &View) -> Picture {
     let mut drawings = Vec::new();
     let lines = change_lines(&changes::of(view));
     let claimed = claim_lines(&claims_of(view));
+    let lines_are_claims = lines.is_empty();
     // The first screen has what is short enough for it.
     if lines.len() > FIRST || (!claimed.is_empty() && !lines.is_empty()) {
         drawings.extend(drawing(&CHANGES, &gravest(lines, MOST)));
@@ -108,25 +109,40 @@ fn draw(view: &View) -> Picture {
         drawings.extend(drawing(&CLAIMS, &gravest(claimed, MOST)));
     }
     Picture {
-        legend: legend(),
+        legend: legend(lines_are_claims),
         drawings,
     }
 }
 
-/// What the marks mean.
-pub(crate) fn legend() -> Vec<Key> {
+/// What the marks mean, of changes or of claims.
+pub(crate) fn legend(has_claims: bool) -> Vec<Key> {
     let key = |ink, sign, label: &str| Key {
         ink,
         sign,
         label: label.to_owned(),
     };
-    vec![
-        key(Ink::Danger, "◆", "regressed, or claim refuted"),
-        key(Ink::Series(2), "●", "improved, or claim holds"),
-        key(Ink::Text, "■", "unchanged"),
+    let mut keys = if has_claims {
+        vec![
+            key(Ink::Danger, "◆", "refuted"),
+            key(Ink::Series(2), "●", "holds"),
+        ]
+    } else {
+        vec![
+            key(Ink::Danger, "◆", "regressed"),
+            key(Ink::Series(2), "●", "improved"),
+            key(Ink::Text, "■", "unchanged"),
+        ]
+    };
+    let band = if has_claims {
+        "claimed range"
+    } else {
+        "noise threshold"
+    };
+    keys.extend([
         key(Ink::Muted, "▲", "inconclusive"),
-        Key::area(Ink::Grid, "noise threshold, or claimed range"),
-    ]
+        Key::area(Ink::Grid, band),
+    ]);
+    keys
 }
 
 /// As many as fit, the gravest kept, in the order they had.

@@ -140,7 +140,11 @@ fn drawing(group: &Group, one: &Chosen, panels: &[(&'static Panel, f64)], most: 
             .map(|(trace, series)| panel.say(trace, series))
     });
     Drawing {
-        heading: format!("{} {}", group.scenario, one.label),
+        heading: if one.label == group.scenario {
+            one.label.clone()
+        } else {
+            format!("{} {}", group.scenario, one.label)
+        },
         subtitle: one.details.clone(),
         remark: one.contamination(),
         ..Drawing::of(group, canvas, told.collect::<Vec<_>>().join("; "))
