@@ -181,7 +181,7 @@ static CHANGES: Sheet = Sheet {
     heading: "Change of each metric",
     axis: "Change of the runs in pairs",
     heads: ["cell", "metric"],
-    numbers: &["change in pairs", "95 % interval", "threshold"],
+    numbers: &["change in pairs", "95 % interval, threshold"],
     verdict: "verdict",
 };
 static CLAIMS: Sheet = Sheet {
@@ -222,8 +222,7 @@ fn change_lines(changes: &[Change]) -> Vec<Line> {
                 change.metric.label.into(),
                 Cell::from(verdict.to_string()).marked(verdict.into()),
                 Cell::from(effect).noted(comparison::of_medians(change.found).unwrap_or_default()),
-                ends.into(),
-                format::share(threshold).into(),
+                Cell::from(ends).noted(format!("threshold {}", format::share(threshold))),
             ],
         }
     };
