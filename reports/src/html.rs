@@ -116,7 +116,9 @@ pub fn render(view: &View) -> Result<String, ReportError> {
         title: sections::title(view),
         subtitle: subtitle(view),
         style: style(),
-        verdict: document(&sections::verdict(view)) + &first_picture(view),
+        verdict: document(&sections::verdict(view))
+            + &first_picture(view)
+            + &document(&sections::place(view)),
         summary: document(&sections::top(view)),
         sections: told.chain(pictures).chain([facts]).collect(),
     };

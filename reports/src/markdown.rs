@@ -41,6 +41,7 @@ fn render_with(view: &View, most_rows: usize) -> String {
     let mut text = format!("## {}\n\n", escape(&sections::title(view)));
     text += &limited(&sections::verdict(view), 3, most_rows);
     text += &limited(&sections::changes(view), 3, most_rows);
+    text += &limited(&sections::place(view), 3, most_rows);
     text += &limited(&sections::top(view), 3, most_rows);
     for Section { title, blocks, .. } in sections::of(view) {
         text += &format!("### {title}\n\n{}", limited(&blocks, 4, most_rows));

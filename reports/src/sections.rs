@@ -107,6 +107,17 @@ pub(crate) fn gate_block(gate: &GateOutcome) -> Block {
     Block::Verdict(mark, format!("Gate {word}: {}.", gate.why))
 }
 
+/// Where it was measured and in what, and in what the images differ: what stands under a verdict.
+pub(crate) fn place(view: &View) -> Vec<Block> {
+    let sessions = &view.report.sessions;
+    // Of several sessions the cards below tell.
+    let only = sessions.iter().filter(|_| sessions.len() == 1);
+    let lines = only.clone().flat_map(facts::in_short);
+    let comparisons = only.flat_map(|session| &session.comparisons);
+    let differences = comparisons.filter_map(comparison::differences);
+    lines.chain(differences).map(Block::Method).collect()
+}
+
 /// The gravest verdicts as a table, where the first screen of the page has a picture of them.
 pub(crate) fn changes(view: &View) -> Vec<Block> {
     let table = forest::first(view).and_then(|drawing| drawing.table);

@@ -34,10 +34,11 @@ pub(crate) fn of_comparison(verdicts: &Verdicts, fail_on: FailOn) -> Result<Stri
             base.device, base.machine, head.device, head.machine
         )
     };
+    let below = comparison::differences(verdicts).map(Block::Method);
     page(
         "Comparison: what did the change cost?",
         &places,
-        &top,
+        (&top, &Vec::from_iter(below)),
         forest::of_comparison(verdicts),
         ("comparison", "Comparison", &comparison::document(verdicts)),
     )
@@ -49,7 +50,7 @@ pub(crate) fn of_claims(found: &[ClaimFound], session: &str) -> Result<String, R
     page(
         "Claims: which of them does the measurement bear out?",
         &format!("session {session}"),
-        &[Block::Counts(counts)],
+        (&[Block::Counts(counts)], &[]),
         forest::of_claims(found),
         ("claims", "Claims", &claims::document(found)),
     )
@@ -58,7 +59,7 @@ pub(crate) fn of_claims(found: &[ClaimFound], session: &str) -> Result<String, R
 fn page(
     title: &str,
     subtitle: &str,
-    top: &[Block],
+    (top, below): (&[Block], &[Block]),
     picture: Option<Drawing>,
     (id, section, blocks): (&str, &str, &[Block]),
 ) -> Result<String, ReportError> {
@@ -76,7 +77,7 @@ fn page(
         title: title.to_owned(),
         subtitle: format::clean(subtitle),
         style: html::style(),
-        verdict: html::document(top) + &picture.unwrap_or_default(),
+        verdict: html::document(top) + &picture.unwrap_or_default() + &html::document(below),
         summary: String::new(),
         sections: vec![Section {
             id: id.to_owned(),

@@ -200,14 +200,31 @@ fn row(cell: &CellVerdicts, found: &MetricVerdict, is_inconclusive: bool) -> Vec
     row
 }
 
-fn image_changes(verdicts: &Verdicts) -> Table {
-    let value = |value: Option<&PartValue>| match value {
+/// In what the two images differ, in one sentence; `None` where nobody knows of a difference.
+pub(crate) fn differences(verdicts: &Verdicts) -> Option<String> {
+    const NAMED: usize = 4;
+    let changes = &verdicts.image_changes;
+    let named = changes.iter().take(NAMED).map(|change| {
+        let (base, head) = (part(change.base.as_ref()), part(change.head.as_ref()));
+        format!("{} {} {base} → {head}", change.part, change.name)
+    });
+    let more = changes.len().saturating_sub(NAMED);
+    let more = (more > 0).then(|| format!("{more} more"));
+    let named: Vec<String> = named.chain(more).collect();
+    (!named.is_empty()).then(|| format!("Differences between the images: {}.", named.join("; ")))
+}
+
+fn part(value: Option<&PartValue>) -> String {
+    match value {
         None => UNKNOWN.to_owned(),
         Some(PartValue::Bytes(size)) => format::bytes(*size as f64),
         Some(PartValue::Text(text)) => text.clone(),
-    };
+    }
+}
+
+fn image_changes(verdicts: &Verdicts) -> Table {
     let row = |change: &ImageChange| {
-        let (base, head) = (value(change.base.as_ref()), value(change.head.as_ref()));
+        let (base, head) = (part(change.base.as_ref()), part(change.head.as_ref()));
         vec![
             change.part.to_string().into(),
             change.name.as_str().into(),
