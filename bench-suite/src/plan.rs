@@ -9,7 +9,7 @@ use bytesize::ByteSize;
 use protocol::Device;
 use rand::{Rng as _, RngCore as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
-use record::{CellPlan, Claim, Isolation, Method, ValidityLimits};
+use record::{CellPlan, Claim, Isolation, Method, SuiteQuestion, ValidityLimits};
 
 use crate::suite::{DeviceKind, Ipc, Limits, MAX_BLOCKS, Suite, Ulimit};
 
@@ -41,6 +41,8 @@ pub struct Plan {
     pub order_seed: u64,
     /// The suites, by name, with the SHA-256 of their text.
     pub suites: BTreeMap<String, String>,
+    /// What the suites ask, by name.
+    pub questions: BTreeMap<String, SuiteQuestion>,
     /// What the suites claim.
     pub claims: Vec<Claim>,
     /// Scenarios with variants that are not for this device.
@@ -231,6 +233,10 @@ impl Plan {
             suites: suites
                 .iter()
                 .map(|suite| (suite.name.clone(), suite.digest.clone()))
+                .collect(),
+            questions: suites
+                .iter()
+                .filter_map(|suite| Some((suite.name.clone(), suite.question.clone()?)))
                 .collect(),
             claims: suites
                 .iter()

@@ -26,6 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         ),
         ("cpu", vec![support::Fake::cpu()]),
         ("forty-cells", vec![support::forty_cells()]),
+        ("five-hundred-cells", vec![support::five_hundred_cells()]),
         ("five-images", vec![support::five_images()]),
         ("contaminated", vec![support::contaminated()]),
         ("one-cell", vec![support::one_cell()]),

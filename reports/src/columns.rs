@@ -1,11 +1,12 @@
 //! The table of cells, and what its columns are.
 
-use metrics::catalogue;
+use metrics::{Metric, catalogue};
 use protocol::Task;
 
 use crate::{
     document::{self, Body, Cell, Kind, Mark, Table, known},
     format::{self, bytes, seconds, significant},
+    metric,
     model::{CellSummary, Group, Spread, View},
 };
 
@@ -38,11 +39,14 @@ const COLUMNS: [Column; 13] = [
     Column("step p99", |cell| {
         cell.metrics.median(&catalogue::STEP_P99).map(seconds)
     }),
+    // Who idles allocates nothing.
     Column("allocated", |cell| {
-        cell.metrics.median(&catalogue::PEAK_ALLOCATED).map(bytes)
+        let median = cell.metrics.median(&catalogue::PEAK_ALLOCATED)?;
+        (!is_idle(cell)).then(|| bytes(median))
     }),
     Column("reserved", |cell| {
-        cell.metrics.median(&catalogue::PEAK_RESERVED).map(bytes)
+        let median = cell.metrics.median(&catalogue::PEAK_RESERVED)?;
+        (!is_idle(cell)).then(|| bytes(median))
     }),
     Column("on the GPU", |cell| {
         cell.metrics.median(&catalogue::PROCESS_PEAK).map(bytes)
@@ -83,11 +87,18 @@ pub(crate) fn table(view: &View, has_range: bool) -> Table {
     };
     let has_room = |column: &&Column| has_range || column.0 != "range";
     let columns: Vec<&Column> = COLUMNS.iter().filter(has_room).filter(is_known).collect();
+    let asked = asked(view);
     let mut heads = names(view);
+    heads.extend(asked.iter().map(|metric| Kind::Number.column(metric.label)));
     heads.extend(columns.iter().map(|column| Kind::Number.column(column.0)));
     let row = |label: &str, cell: usize| {
         let summary = &view.report.cells[cell];
         let mut entries = named(view, label, cell);
+        let medians = asked.iter().map(|metric| {
+            let median = summary.metrics.median(metric);
+            known(median.map(|value| metric::value(metric.name, value)))
+        });
+        entries.extend(medians);
         entries.extend(columns.iter().map(|column| known((column.1)(summary))));
         if (summary.failed > 0 || summary.ok + summary.expected == 0)
             && let Some(runs) = entries.pop()
@@ -111,6 +122,33 @@ pub(crate) fn table(view: &View, has_range: bool) -> Table {
         bodies: view.groups.iter().map(body).collect(),
         ..Table::default()
     }
+}
+
+/// Metrics that the suites ask for and that have no column.
+fn asked(view: &View) -> Vec<&'static Metric> {
+    const SHOWN: [&Metric; 7] = [
+        &catalogue::THROUGHPUT,
+        &catalogue::STEP_MEDIAN,
+        &catalogue::STEP_P99,
+        &catalogue::PEAK_ALLOCATED,
+        &catalogue::PEAK_RESERVED,
+        &catalogue::PROCESS_PEAK,
+        &catalogue::CONTEXT,
+    ];
+    let sessions = view.report.sessions.iter();
+    let suites = sessions.flat_map(|session| session.questions.values());
+    let mut found = Vec::new();
+    for name in suites.flat_map(|asked| &asked.answered_by) {
+        let metric = Metric::named(name).filter(|metric| !SHOWN.contains(metric));
+        found.extend(metric.filter(|metric| !found.contains(metric)));
+    }
+    let is_known = |metric: &&'static Metric| {
+        let mut cells = view.report.cells.iter();
+        cells.any(|cell| cell.metrics.get(metric).is_some())
+    };
+    // Host memory of an idle container has its column where it says something.
+    found.retain(|metric| is_known(metric) && *metric != &catalogue::RUN_HOST_PEAK_RESIDENT);
+    found
 }
 
 /// The columns that name a cell within its scenario.

@@ -11,6 +11,10 @@ pub(crate) enum Block {
     Heading(String),
     Subheading(String),
     Text(String),
+    /// How many there are of each kind.
+    Counts(Vec<(usize, &'static str, Mark)>),
+    /// What stands out, as a sentence.
+    Verdict(Mark, String),
     /// How something came about: small print.
     Method(String),
     Warnings(Vec<String>),
@@ -153,13 +157,12 @@ pub(crate) enum Mark {
 }
 
 impl Mark {
-    /// Its class on a page, and what stands before the words there: never colour alone.
+    /// Its class on a page, and what stands before the words there: never colour alone. No arrow:
+    /// less memory is good, and an arrow up beside a number that fell reads as its opposite.
     pub(crate) fn look(self) -> (&'static str, &'static str) {
         match self {
-            Self::Good => ("good", "▲ "),
-            Self::Bad => ("bad", "▼ "),
-            Self::Holds => ("good", "✓ "),
-            Self::Refuted => ("bad", "✗ "),
+            Self::Good | Self::Holds => ("good", "✓ "),
+            Self::Bad | Self::Refuted => ("bad", "✗ "),
             Self::Same => ("same", "= "),
             Self::Unknown => ("unknown", "? "),
             Self::Muted => ("muted", ""),

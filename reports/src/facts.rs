@@ -38,6 +38,41 @@ pub(crate) fn blocks(session: &SessionSummary) -> Vec<Block> {
         .collect()
 }
 
+/// Where a session ran and in what, in one sentence each: what stands under a verdict.
+pub(crate) fn in_short(session: &SessionSummary) -> Vec<String> {
+    let machine = &session.machine;
+    let gpu = machine.gpus.first().filter(|_| session.device.is_cuda());
+    let device = gpu.map_or(&machine.cpu.model, |gpu| &gpu.name);
+    let driver = machine.driver_version.as_ref().filter(|_| gpu.is_some());
+    let place = join([
+        Some(device.clone()),
+        driver.map(|driver| format!("driver {driver}")),
+        Some(format!("{} cores", machine.cpu.logical_cores)),
+        Some(match &session.engine.version {
+            Some(version) => format!("{} {version}", session.engine.kind),
+            None => session.engine.kind.clone(),
+        }),
+    ]);
+    let image = |image: &ImageFacts| {
+        let libtorch = Some(&image.libtorch_version).filter(|version| !version.is_empty());
+        let size = image.size_bytes.map(|size| bytes(size as f64));
+        let facts = join([libtorch.map(|version| format!("libtorch {version}")), size]);
+        format!("{} ({facts})", image.name)
+    };
+    let images: Vec<String> = session.images.iter().take(SHOWN).map(image).collect();
+    let more = session.images.len().saturating_sub(SHOWN);
+    let more = (more > 0).then(|| format!("{more} more"));
+    let images: Vec<String> = images.into_iter().chain(more).collect();
+    let images = (!images.is_empty()).then(|| format!("Images: {}.", images.join("; ")));
+    [format!("Machine: {place}.")]
+        .into_iter()
+        .chain(images)
+        .collect()
+}
+
+/// Images named in one sentence.
+const SHOWN: usize = 4;
+
 /// How a session was run.
 fn run(session: &SessionSummary) -> Vec<Fact> {
     let (tool, engine) = (&session.tool, &session.engine);
@@ -83,7 +118,13 @@ fn run(session: &SessionSummary) -> Vec<Fact> {
                 gpu_path,
             ]),
         ),
-        ("Device", session.device.to_string()),
+        (
+            "Device",
+            match &session.devices[..] {
+                [] => session.device.to_string(),
+                devices => devices.join(", "),
+            },
+        ),
     ]);
     facts
 }

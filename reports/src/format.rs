@@ -216,23 +216,35 @@ pub fn share(value: f64) -> String {
 #[must_use]
 pub fn change(ratio: f64) -> String {
     let percent = (ratio - 1.0) * 100.0;
+    let decimals = if percent.abs() < 0.01 { 4 } else { 2 };
+    change_with(ratio, decimals)
+}
+
+fn change_with(ratio: f64, decimals: usize) -> String {
+    let percent = (ratio - 1.0) * 100.0;
     if percent == 0.0 {
         return "0 %".to_owned();
     }
     if percent.abs() >= 1000.0 {
         return format!("× {}", significant(ratio, 3));
     }
-    let decimals = if percent.abs() < 0.01 { 4 } else { 2 };
     format!("{percent:+.decimals$} %")
 }
 
-/// An interval of ratios as changes: `+0.90 … +1.50 %`.
+/// An interval of ratios as changes: `+0.90 … +1.50 %`; `exact` where the ratio has no error. A
+/// narrow one has as many decimals as it takes to see two ends.
 #[must_use]
 pub fn interval(low: f64, high: f64) -> String {
     if low.to_bits() == high.to_bits() {
         return "exact".to_owned();
     }
-    let (low, high) = (change(low), change(high));
+    let ends = |decimals| (change_with(low, decimals), change_with(high, decimals));
+    // `-0.00 %` is no number.
+    let is_zero = |end: &str| end != "0 %" && !end.contains(|c| ('1'..='9').contains(&c));
+    let apart = (2..=8)
+        .map(ends)
+        .find(|(low, high)| low != high && !is_zero(low) && !is_zero(high));
+    let (low, high) = apart.unwrap_or_else(|| ends(8));
     // One sign is enough for both ends.
     let low = low
         .strip_suffix(" %")
@@ -371,6 +383,8 @@ mod tests {
         check(40.0, "× 40.0");
         assert_eq!(interval(0.99, 1.01), "-1.00 … +1.00 %");
         assert_eq!(interval(0.99, 0.99), "exact");
+        assert_eq!(interval(0.9932, 0.993_21), "-0.680 … -0.679 %");
+        assert_eq!(interval(0.999_95, 1.03), "-0.005 … +3.000 %");
         assert_eq!(
             (p_value(0.0), p_value(4e-6)),
             ("< 1e-15".into(), "4.0e-6".into())

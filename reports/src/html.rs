@@ -3,11 +3,11 @@
 use askama::Template;
 
 use crate::{
-    document::{Block, Body, Cell, Table},
+    document::{Block, Body, Cell, Kind, Table},
     format,
     measure::pieces,
     model::View,
-    plots::{self, Drawing, Key, Picture},
+    plots::{self, Drawing, Key, Picture, forest},
     sections,
     svg::ink,
     write::ReportError,
@@ -45,6 +45,8 @@ pub(crate) struct Figures<'a> {
     pub(crate) title: &'a str,
     pub(crate) legend: &'a [Key],
     pub(crate) drawings: &'a [Drawing],
+    /// Whether each drawing is folded away under its heading.
+    pub(crate) is_folded: bool,
 }
 
 #[derive(Template)]
@@ -53,6 +55,8 @@ pub(crate) struct Page {
     pub(crate) title: String,
     pub(crate) subtitle: String,
     pub(crate) style: String,
+    /// HTML; empty where a page has no verdict of its own.
+    pub(crate) verdict: String,
     /// HTML.
     pub(crate) summary: String,
     pub(crate) sections: Vec<Section>,
@@ -84,13 +88,21 @@ pub fn render(view: &View) -> Result<String, ReportError> {
     let told = told
         .iter()
         .map(|one| section(one.id, &one.title, &one.blocks));
-    let pictures = plots::ALL.iter().filter_map(|plot| {
-        let Picture { legend, drawings } = (plot.draw)(view);
+    let pictures = plots::in_order(view);
+    let pictures = pictures.into_iter().filter_map(|plot| {
+        let Picture {
+            legend,
+            mut drawings,
+        } = (plot.draw)(view);
+        if view.is_large() {
+            drawings.iter_mut().for_each(Drawing::drop_hints);
+        }
         let figures = Figures {
             id: plot.id,
             title: plot.title,
             legend: &legend,
             drawings: &drawings,
+            is_folded: view.is_large(),
         };
         (!drawings.is_empty()).then(|| Section {
             id: plot.id.to_owned(),
@@ -101,20 +113,33 @@ pub fn render(view: &View) -> Result<String, ReportError> {
     });
     let facts = section("facts", sections::FACTS, &sections::facts(view));
     let page = Page {
-        title: title(view),
+        title: sections::title(view),
         subtitle: subtitle(view),
         style: style(),
+        verdict: document(&sections::verdict(view))
+            + &first_picture(view)
+            + &document(&sections::place(view)),
         summary: document(&sections::top(view)),
         sections: told.chain(pictures).chain([facts]).collect(),
     };
     Ok(page.render()?)
 }
 
-fn title(view: &View) -> String {
-    match &view.report.sessions[..] {
-        [only] => format!("Torchgauge · {}", format::clean(&only.session)),
-        sessions => format!("Torchgauge · {} sessions", sessions.len()),
-    }
+/// The picture of the first screen.
+fn first_picture(view: &View) -> String {
+    let mut claims = view.report.sessions.iter().flat_map(|one| &one.claims);
+    let has_claims = claims.next().is_some();
+    let Some(drawing) = forest::first(view) else {
+        return String::new();
+    };
+    let figures = Figures {
+        id: "first",
+        title: forest::PLOT.title,
+        legend: &forest::legend(has_claims),
+        drawings: &[drawing],
+        is_folded: false,
+    };
+    figures.to_string()
 }
 
 fn subtitle(view: &View) -> String {
@@ -123,7 +148,8 @@ fn subtitle(view: &View) -> String {
         let machine = &session.machine;
         let gpu = machine.gpus.first().filter(|_| session.device.is_cuda());
         let device = gpu.map_or(&machine.cpu.model, |gpu| &gpu.name);
-        format!("{day} · {} · {device}", machine.name)
+        let of = &session.session;
+        format!("{device} of {} · {day} · session {of}", machine.name)
     });
     format::clean(&names.collect::<Vec<_>>().join(" | "))
 }
@@ -146,7 +172,14 @@ impl Table {
             let cells = body.rows[row].iter().enumerate().map(|(column, cell)| {
                 let is_repeated = self.repeats(body, row, column);
                 let again = if is_repeated { " again" } else { "" };
-                (self.columns[column].kind.class().to_owned() + again, cell)
+                // Numbers are what most cells hold, and what a cell without a class is.
+                let kind = self.columns[column].kind;
+                let class = if kind == Kind::Number {
+                    ""
+                } else {
+                    kind.class()
+                };
+                (class.to_owned() + again, cell)
             });
             cells.collect()
         };

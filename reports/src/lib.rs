@@ -31,7 +31,8 @@ mod sections;
 mod svg;
 pub mod text;
 pub mod trend;
+mod verdict_page;
 mod write;
 
 pub use model::{Report, Source, View};
-pub use write::{ReportError, Written, write};
+pub use write::{ReportError, Written, write, write_files};

@@ -1,11 +1,15 @@
 //! The sections of a report, in the order of the page and of Markdown.
 
+use judge::claims::Outcome;
+use verdict::ClaimFound;
+
 use crate::{
     claims, columns, comparison,
     document::{Block, Cell, Column, Kind, Mark, Table, known},
     facts,
-    format::plural,
-    model::{Contaminated, Failure, View, stage_word},
+    format::{self, plural},
+    model::{Contaminated, Counts, Failure, GateOutcome, Headline, View, stage_word},
+    plots::forest,
 };
 
 /// The title of [`facts()`].
@@ -19,12 +23,121 @@ pub(crate) struct Section {
     pub(crate) blocks: Vec<Block>,
 }
 
+/// What the page is about: its suites and their question.
+pub(crate) fn title(view: &View) -> String {
+    let headline = &view.report.headline;
+    let suites = headline.suites.join(", ");
+    let title = match (&headline.questions[..], &view.report.sessions[..]) {
+        ([only], _) if headline.suites.len() == 1 => format!("{suites}: {only}"),
+        (_, []) => "No session".to_owned(),
+        (_, [_]) => suites,
+        (_, sessions) => format!("{suites}: {} sessions", sessions.len()),
+    };
+    format::clean(&title)
+}
+
+/// The first screen: what was compared, and what it came to.
+pub(crate) fn verdict(view: &View) -> Vec<Block> {
+    let Headline {
+        questions,
+        compared,
+        counts,
+        failed,
+        gate,
+        worst,
+        answers,
+        ..
+    } = &view.report.headline;
+    let mut blocks = Vec::new();
+    if questions.len() > 1 {
+        blocks.push(Block::List(questions.clone()));
+    }
+    if !compared.is_empty() {
+        blocks.push(Block::Text(compared.clone()));
+    }
+    let claims = view.report.sessions.iter().flat_map(|one| &one.claims);
+    let claims: Vec<&ClaimFound> = claims.collect();
+    let has_claims = !claims.is_empty();
+    let mut chips = match counts {
+        _ if has_claims => of_claims(&claims).to_vec(),
+        Some(counts) => of_changes(counts).to_vec(),
+        None => Vec::new(),
+    };
+    chips.push((*failed, "failed", Mark::Failure));
+    blocks.push(Block::Counts(chips));
+    blocks.extend(gate.as_ref().map(gate_block));
+    if !answers.is_empty() {
+        blocks.push(Block::List(answers.clone()));
+    }
+    blocks.extend(worst.clone().filter(|_| !has_claims).map(Block::Text));
+    blocks
+}
+
+/// How many verdicts there are of each kind.
+pub(crate) fn of_changes(counts: &Counts) -> [(usize, &'static str, Mark); 4] {
+    [
+        (counts.regressed, "regressed", Mark::Bad),
+        (counts.improved, "improved", Mark::Good),
+        (counts.unchanged, "unchanged", Mark::Same),
+        (counts.inconclusive, "inconclusive", Mark::Unknown),
+    ]
+}
+
+/// How many claims came to what.
+pub(crate) fn of_claims(claims: &[&ClaimFound]) -> [(usize, &'static str, Mark); 3] {
+    let of = |wanted| claims.iter().filter(|one| one.outcome == wanted).count();
+    [
+        (of(Outcome::Refuted), "claims refuted", Mark::Refuted),
+        (of(Outcome::Holds), "claims hold", Mark::Holds),
+        (
+            of(Outcome::Inconclusive),
+            "claims inconclusive",
+            Mark::Unknown,
+        ),
+    ]
+}
+
+/// Whether the gate passes, and why.
+pub(crate) fn gate_block(gate: &GateOutcome) -> Block {
+    let (mark, word) = if gate.passed {
+        (Mark::Good, "passed")
+    } else {
+        (Mark::Bad, "failed")
+    };
+    Block::Verdict(mark, format!("Gate {word}: {}.", gate.why))
+}
+
+/// Where it was measured and in what, and in what the images differ: what stands under a verdict.
+pub(crate) fn place(view: &View) -> Vec<Block> {
+    let sessions = &view.report.sessions;
+    // Of several sessions the cards below tell.
+    let only = sessions.iter().filter(|_| sessions.len() == 1);
+    let lines = only.clone().flat_map(facts::in_short);
+    let comparisons = only.flat_map(|session| &session.comparisons);
+    let differences = comparisons.filter_map(comparison::differences);
+    lines.chain(differences).map(Block::Method).collect()
+}
+
+/// The gravest verdicts as a table, where the first screen of the page has a picture of them.
+pub(crate) fn changes(view: &View) -> Vec<Block> {
+    let table = forest::first(view).and_then(|drawing| drawing.table);
+    table.map(Block::Table).into_iter().collect()
+}
+
 /// What was found, and what to know before believing it.
 pub(crate) fn top(view: &View) -> Vec<Block> {
     let warnings = &view.report.warnings;
     let warnings = (!warnings.is_empty()).then(|| Block::Warnings(warnings.clone()));
+    let large = view.is_large().then(|| {
+        Block::Method(format!(
+            "With {} cells, pictures are folded by scenario, and those that look into single runs \
+             are left out; report.json has every value.",
+            view.report.cells.len()
+        ))
+    });
     [Block::List(view.report.summary.clone())]
         .into_iter()
+        .chain(large)
         .chain(warnings)
         .collect()
 }
@@ -122,7 +235,7 @@ const FAILURES: &str = "Runs without metrics, and why. The metrics above leave t
 const EXPECTED: &str = "Runs that are to fail so: their suite says `expect`.";
 
 fn failed(view: &View, failures: &[&Failure], caption: &str, mark: Option<Mark>) -> Vec<Block> {
-    let row = |failure: &&Failure| {
+    let row = |(failure, _): &(&Failure, usize)| {
         let reason = Cell::from(failure.reason.word());
         let reason = match mark {
             Some(mark) => reason.marked(mark),
@@ -132,7 +245,51 @@ fn failed(view: &View, failures: &[&Failure], caption: &str, mark: Option<Mark>)
         [reason, failure.message.as_str().into()]
     };
     let columns = [Kind::Name.column("reason"), Kind::Message.column("message")];
-    table_of(view, failures, caption, columns, row, |failure| failure)
+    table_of(
+        view,
+        &alike(failures),
+        caption,
+        columns,
+        row,
+        |(failure, more)| (*failure, *more),
+    )
+}
+
+/// The first of the failures that tell the same of the same cell, numbers aside, and how many more
+/// there are.
+fn alike<'a>(failures: &[&'a Failure]) -> Vec<(&'a Failure, usize)> {
+    let key = |failure: &Failure| {
+        let message = failure.message.chars().filter(|c| !c.is_ascii_digit());
+        let message: String = message.collect();
+        let Failure {
+            session,
+            image,
+            cell,
+            reason,
+            stage,
+            ..
+        } = failure;
+        (
+            session.clone(),
+            image.clone(),
+            cell.clone(),
+            *reason,
+            stage_word(*stage),
+            message,
+        )
+    };
+    let mut found: Vec<(&Failure, usize)> = Vec::new();
+    let mut keys = Vec::new();
+    for failure in failures {
+        let own = key(failure);
+        if let Some(place) = keys.iter().position(|known| *known == own) {
+            found[place].1 += 1;
+        } else {
+            keys.push(own);
+            found.push((failure, 0));
+        }
+    }
+    found
 }
 
 fn contaminated_attempts(view: &View, contaminated: &[Contaminated]) -> Vec<Block> {
@@ -144,7 +301,7 @@ fn contaminated_attempts(view: &View, contaminated: &[Contaminated]) -> Vec<Bloc
         Kind::Name.column("outcome of the run"),
     ];
     table_of(view, contaminated, caption, columns, row, |one| {
-        &one.failure
+        (&one.failure, 0)
     })
 }
 
@@ -155,17 +312,17 @@ fn table_of<T>(
     caption: &str,
     [first, second]: [Column; 2],
     row: impl Fn(&T) -> [Cell; 2],
-    failure: impl Fn(&T) -> &Failure,
+    failure: impl Fn(&T) -> (&Failure, usize),
 ) -> Vec<Block> {
     if all.is_empty() {
         return Vec::new();
     }
     let row = |one: &T| {
-        let attempt = failure(one);
+        let (attempt, more) = failure(one);
         let cell = Cell::from(attempt.cell.as_str()).noted(attempt.image.as_str());
         let [first, second] = row(one);
         vec![
-            run(view, attempt),
+            run(view, attempt, more),
             cell,
             first,
             second,
@@ -181,9 +338,10 @@ fn table_of<T>(
 }
 
 /// A run's name, with what else tells it from others.
-fn run(view: &View, failure: &Failure) -> Cell {
+fn run(view: &View, failure: &Failure, more: usize) -> Cell {
     let attempt = (failure.attempt > 1).then(|| format!("attempt {}", failure.attempt));
     let session = (view.report.sessions.len() > 1).then(|| failure.session.clone());
-    let notes: Vec<String> = attempt.into_iter().chain(session).collect();
+    let more = (more > 0).then(|| format!("and {} alike", plural(more, "run", "runs")));
+    let notes: Vec<String> = attempt.into_iter().chain(session).chain(more).collect();
     Cell::from(failure.run.as_str()).noted(notes.join(", "))
 }

@@ -107,7 +107,14 @@ fn block(block: &Block, style: Style) -> String {
         Block::Heading(text)
         | Block::Subheading(text)
         | Block::Text(text)
+        | Block::Verdict(_, text)
         | Block::Method(text) => format!("{}\n", clean(text)),
+        Block::Counts(counts) => {
+            let words = counts
+                .iter()
+                .map(|(count, word, _)| format!("{count} {word}"));
+            words.collect::<Vec<_>>().join(", ") + "\n"
+        }
         Block::Warnings(texts) => lines(texts, "warning: "),
         Block::List(items) => lines(items, "- "),
         Block::Table(table) => grid(table, style),

@@ -61,24 +61,29 @@ pub fn write(folders: &[SessionFolder], out: &Path) -> Result<Written, ReportErr
         ("report.md", markdown::render(&view)),
         ("report.json", json::render(&view.report)?),
     ];
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |source| ReportError::Write { path, source }
-    };
-    fs::create_dir_all(out).map_err(failed(out))?;
-    for (name, text) in &files {
-        let fresh = out.join(format!("{name}.new"));
-        fs::write(&fresh, text).map_err(failed(&fresh))?;
-    }
-    let [html, markdown, json] = files.map(|(name, _)| out.join(name));
-    for path in [&html, &markdown, &json] {
-        let mut fresh = path.clone().into_os_string();
-        fresh.push(".new");
-        fs::rename(fresh, path).map_err(failed(path))?;
-    }
+    let [html, markdown, json] = files.each_ref().map(|(name, _)| out.join(name));
+    write_files(out, &files)?;
     Ok(Written {
         html,
         markdown,
         json,
     })
+}
+
+/// Writes files into a folder, which is made where it is not there: either all are new or none is.
+pub fn write_files(out: &Path, files: &[(&str, String)]) -> Result<(), ReportError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| ReportError::Write { path, source }
+    };
+    fs::create_dir_all(out).map_err(failed(out))?;
+    for (name, text) in files {
+        let fresh = out.join(format!("{name}.new"));
+        fs::write(&fresh, text).map_err(failed(&fresh))?;
+    }
+    for (name, _) in files {
+        let path = out.join(name);
+        fs::rename(out.join(format!("{name}.new")), &path).map_err(failed(&path))?;
+    }
+    Ok(())
 }

@@ -32,7 +32,7 @@ pub use parts::MemoryParts;
 pub use run::{HarnessCost, Isolation, Metrics, Record, StepTimes};
 pub use session::{
     Asked, CellPlan, Deciding, EngineFacts, Labels, Look, LookEnd, RunPolicy, Session,
-    SidesCompared, Tool,
+    SidesCompared, SuiteQuestion, Tool,
 };
 pub use text::printable;
 pub use validity::{Before, Validity, ValidityLimits};

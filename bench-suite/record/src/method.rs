@@ -83,6 +83,13 @@ impl Method {
         method
     }
 
+    /// The value of a key; `None` where it is not set or not known.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&str> {
+        let value = self.0.get(key).map(String::as_str);
+        value.filter(|value| *value != Self::NONE)
+    }
+
     /// Sets a key.
     pub fn set(&mut self, key: &str, value: impl fmt::Display) {
         self.0.insert(key.to_owned(), value.to_string());

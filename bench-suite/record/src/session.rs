@@ -34,6 +34,9 @@ pub struct Session {
     pub device: Device,
     /// The suites, by name, with the SHA-256 of their text.
     pub suites: BTreeMap<String, String>,
+    /// What the suites ask, by name, where they say it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub questions: BTreeMap<String, SuiteQuestion>,
     /// The images.
     pub images: Vec<ImageFacts>,
     /// The cells; each runs once in every block.
@@ -62,6 +65,17 @@ pub struct Session {
     /// What the reader should know, such as why no container was used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+}
+
+/// What a suite asks, and the metrics that answer it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SuiteQuestion {
+    /// The question, as a sentence.
+    pub question: String,
+    /// The metrics that answer it, by name, the first one first; those that a gate looks at where
+    /// it names none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub answered_by: Vec<String>,
 }
 
 /// What the command line of a session asked for. Files stand with their whole path.

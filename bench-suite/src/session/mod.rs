@@ -138,6 +138,7 @@ impl Session {
             engine: spec.engine,
             device: spec.plan.device,
             suites: spec.plan.suites.clone(),
+            questions: spec.plan.questions.clone(),
             images: spec.images,
             cells: spec
                 .plan

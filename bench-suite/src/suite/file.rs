@@ -24,6 +24,12 @@ pub(super) struct SuiteFile {
     pub(super) version: u32,
     /// What the suite is for, in a sentence.
     pub(super) description: String,
+    /// The question that the suite answers, for the head of its report.
+    pub(super) question: Option<String>,
+    /// The metrics that answer it, the first one first; those that a gate looks at unless said
+    /// otherwise.
+    #[serde(default)]
+    pub(super) answered_by: Vec<String>,
     /// What holds for every scenario that does not say otherwise.
     #[serde(default)]
     pub(super) defaults: Defaults,

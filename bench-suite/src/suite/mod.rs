@@ -12,6 +12,7 @@ mod expand;
 mod expect;
 mod file;
 mod limits;
+mod question;
 mod thresholds;
 mod units;
 mod validity;
@@ -24,7 +25,7 @@ use std::{
 };
 
 use protocol::{Device, Model, Steps, Task, Variant};
-use record::{Claim, Reason, ValidityLimits};
+use record::{Claim, Reason, SuiteQuestion, ValidityLimits};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -144,6 +145,8 @@ pub struct Suite {
     pub digest: String,
     /// What it is for, in a sentence.
     pub description: String,
+    /// What it asks, where it says so.
+    pub question: Option<SuiteQuestion>,
     /// How many blocks, unless the user says otherwise.
     pub blocks: u32,
     /// The scenarios, in the file's order.
@@ -214,6 +217,7 @@ impl Suite {
             path: path.to_owned(),
             digest: format!("{digest:x}"),
             description: file.description.clone(),
+            question: question::read(document, &file)?,
             blocks: file.defaults.blocks,
             claims: claims::read(document, &file.claims, &scenarios)?,
             scenarios,

@@ -13,6 +13,7 @@ mod hostile;
 mod image;
 mod kernel_cache;
 mod processes;
+mod question;
 mod sessions;
 mod suites;
 mod validity;

@@ -266,7 +266,7 @@ fn name(cells: &mut [CellVerdicts]) {
 }
 
 /// A cell before its metrics are judged.
-fn unanswered(cell: &Cell, base: &Runs<'_>, head: &Runs<'_>) -> CellVerdicts {
+pub(crate) fn unanswered(cell: &Cell, base: &Runs<'_>, head: &Runs<'_>) -> CellVerdicts {
     CellVerdicts {
         name: String::new(),
         suite: cell.suite.clone(),
@@ -316,7 +316,7 @@ fn one_sided(
 }
 
 /// The answer beside its question.
-fn answered(question: &Question<'_>, mut comparison: Comparison) -> MetricVerdict {
+pub(crate) fn answered(question: &Question<'_>, mut comparison: Comparison) -> MetricVerdict {
     let Question { metric, blocks, .. } = question;
     let base = median(blocks.values().filter_map(|block| block.base));
     let head = median(blocks.values().filter_map(|block| block.head));

@@ -1,19 +1,39 @@
 //! Claims and what a session says of them, as text, Markdown, JSON, and a section of a page.
 
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+
 use judge::claims::Outcome;
 use record::{CellChoice, Claim, Expectation, Range};
 use verdict::{ClaimFound, ClaimPair};
 
 use crate::{
+    comparison::spelled,
     document::{Block, Body, Cell, Column, Kind, Table, columns},
     format::{self, UNKNOWN, plural},
     html as page, markdown as md, metric,
     text::{self as terminal, Style},
+    verdict_page,
+    write::{ReportError, write_files},
 };
 
 /// Claims as JSON, a line break at its end.
 pub fn json(found: &[ClaimFound]) -> Result<String, serde_json::Error> {
     Ok(serde_json::to_string_pretty(found)? + "\n")
+}
+
+/// `claims.html`, `claims.md` and `claims.json` in a folder that is made where it is not there:
+/// either all three are new or none is. Comes back with the page. `session` names where they were measured.
+pub fn write(found: &[ClaimFound], session: &str, out: &Path) -> Result<PathBuf, ReportError> {
+    let files = [
+        ("claims.html", verdict_page::of_claims(found, session)?),
+        ("claims.md", markdown(found)),
+        ("claims.json", json(found)?),
+    ];
+    write_files(out, &files)?;
+    Ok(out.join("claims.html"))
 }
 
 /// Claims as the inside of a section of a page.
@@ -97,8 +117,8 @@ const METHOD: &str = "Each claim is tested on every pair of cells that differ on
 
 fn heads() -> Vec<Column> {
     let mut heads = columns(Kind::Name, &["scenario", "without", "with"]);
-    heads.extend(columns(Kind::Number, &["claimed", "measured"]));
     heads.push(Kind::Word.column("outcome"));
+    heads.extend(columns(Kind::Number, &["claimed", "measured"]));
     heads
 }
 
@@ -115,9 +135,9 @@ fn unmeasured(claim: &Claim) -> Vec<Cell> {
         UNKNOWN.into(),
         words(baseline).into(),
         words(with).into(),
+        Cell::from("not measured").marked(crate::document::Mark::Unknown),
         claimed(claim).into(),
         UNKNOWN.into(),
-        Cell::from("not measured").marked(crate::document::Mark::Unknown),
     ]
 }
 
@@ -132,20 +152,21 @@ struct Line {
 }
 
 impl Line {
-    fn of(claim: &Claim, pair: &ClaimPair) -> Self {
+    /// The image is named where the pairs of a claim have several.
+    fn of(claim: &Claim, pair: &ClaimPair, has_images: bool) -> Self {
         let images = pair
             .baseline
             .as_ref()
             .is_some_and(|cell| cell.image != pair.treated.image);
         let name = |cell: &verdict::ClaimCell| {
             if images {
-                format!("{} · {}", cell.image, cell.variant)
+                format!("{} · {}", cell.image, spelled(&cell.variant))
             } else {
-                cell.variant.clone()
+                spelled(&cell.variant)
             }
         };
         Self {
-            scenario: if images {
+            scenario: if images || !has_images {
                 pair.scenario.clone()
             } else {
                 format!("{} · {}", pair.treated.image, pair.scenario)
@@ -160,14 +181,14 @@ impl Line {
 
     fn cells(self) -> Vec<Cell> {
         let outcome = Cell::from(self.outcome.to_string()).marked(self.outcome.into());
-        let words = [
-            self.scenario,
-            self.baseline,
-            self.treated,
-            self.claimed,
-            self.measured,
-        ];
-        words.into_iter().map(Cell::from).chain([outcome]).collect()
+        vec![
+            self.scenario.into(),
+            self.baseline.into(),
+            self.treated.into(),
+            outcome,
+            self.claimed.into(),
+            self.measured.into(),
+        ]
     }
 }
 
@@ -175,9 +196,11 @@ impl Line {
 /// which says how many cells it stands for: a metric such as the CUDA context's bytes is the same
 /// in every cell.
 fn lines(found: &ClaimFound) -> Vec<Line> {
+    let images = found.pairs.iter().map(|pair| &pair.treated.image);
+    let has_images = images.collect::<BTreeSet<_>>().len() > 1;
     let mut groups: Vec<Vec<Line>> = Vec::new();
     for pair in &found.pairs {
-        let line = Line::of(&found.claim, pair);
+        let line = Line::of(&found.claim, pair, has_images);
         let same = groups
             .iter_mut()
             .find(|group| group[0].measured == line.measured && group[0].outcome == line.outcome);
@@ -187,6 +210,30 @@ fn lines(found: &ClaimFound) -> Vec<Line> {
         }
     }
     groups.into_iter().filter_map(folded).collect()
+}
+
+/// One pair of each line: pairs that measured the same are one.
+pub(crate) fn distinct(found: &ClaimFound) -> Vec<&ClaimPair> {
+    let mut seen = Vec::new();
+    let pairs = found.pairs.iter();
+    pairs
+        .filter(|pair| {
+            let what = (measured(&found.claim, pair), pair.verdict.outcome);
+            let is_new = what.0 == UNKNOWN || !seen.contains(&what);
+            seen.push(what);
+            is_new
+        })
+        .collect()
+}
+
+/// Where a pair was measured, and how its cells differ, in few words.
+pub(crate) fn where_of(pair: &ClaimPair) -> String {
+    match &pair.baseline {
+        Some(cell) if cell.image != pair.treated.image => {
+            format!("{}, {} → {}", pair.scenario, cell.image, pair.treated.image)
+        }
+        _ => pair.scenario.clone(),
+    }
 }
 
 /// One line for several.
@@ -223,7 +270,7 @@ fn folded(mut group: Vec<Line>) -> Option<Line> {
 const MOST_NAMED: usize = 2;
 
 /// What is claimed, as people say it: `saves 30 to 50 %`.
-fn claimed(claim: &Claim) -> String {
+pub(crate) fn claimed(claim: &Claim) -> String {
     let number = |number: f64| match claim.expect {
         Expectation::Ratio(_) => format::significant(number, 3),
         Expectation::Saving(_) | Expectation::Increase(_) => {
@@ -250,25 +297,42 @@ fn claimed(claim: &Claim) -> String {
 }
 
 /// What was measured, in the words of the claim.
-fn measured(claim: &Claim, pair: &ClaimPair) -> String {
+pub(crate) fn measured(claim: &Claim, pair: &ClaimPair) -> String {
     let Some(middle) = pair.verdict.measured else {
         return UNKNOWN.to_owned();
     };
-    let number = |ratio: f64| match claim.expect {
+    // Less and more are said, and no sign, so that a saving that is none reads as what it is.
+    let word = |ratio: f64| match claim.expect {
+        Expectation::Saving(_) | Expectation::Increase(_) if ratio <= 1.0 => " % less",
+        Expectation::Saving(_) | Expectation::Increase(_) => " % more",
+        Expectation::Ratio(_) => " times as much",
+        Expectation::Value(_) => "",
+    };
+    let bare = |ratio: f64| match claim.expect {
         Expectation::Ratio(_) => format::significant(ratio, 4),
-        Expectation::Saving(_) => format!("{:.1} %", 100.0 * (1.0 - ratio)),
-        Expectation::Increase(_) => format!("{:.1} %", 100.0 * (ratio - 1.0)),
+        Expectation::Saving(_) | Expectation::Increase(_) => {
+            format!("{:.1}", 100.0 * (ratio - 1.0).abs())
+        }
         Expectation::Value(_) => value(claim, ratio),
     };
+    let number = |ratio: f64| bare(ratio) + word(ratio);
     let Some(interval) = pair.verdict.interval else {
         return format!("{}, one block", number(middle));
     };
-    let (low, high) = match claim.expect {
-        // A saving turns the ends round.
-        Expectation::Saving(_) => (interval.hi, interval.lo),
+    // Of less, the smaller number is that of the greater ratio.
+    let (low, high) = match word(middle) {
+        " % less" => (interval.hi, interval.lo),
         _ => (interval.lo, interval.hi),
     };
-    let (low, middle, high) = (number(low), number(middle), number(high));
+    let is_one_way = word(low) == word(high);
+    let end = |ratio| {
+        if is_one_way {
+            bare(ratio)
+        } else {
+            number(ratio)
+        }
+    };
+    let (low, middle, high) = (end(low), number(middle), end(high));
     if low == high {
         middle
     } else {
@@ -357,11 +421,11 @@ mod tests {
         let [same, other] = words.as_slice() else {
             panic!("{words:?}")
         };
-        assert_eq!(same[0], "img · a and 3 more (4 cells)");
+        assert_eq!(same[0], "a and 3 more (4 cells)");
         assert_eq!(same[2], "fp32 bs1");
-        assert_eq!((same[4].as_str(), same[5].as_str()), ("1.000 GiB", "holds"));
-        assert_eq!(other[0], "img · e");
-        assert_eq!(other[5], "refuted");
+        assert_eq!((same[5].as_str(), same[3].as_str()), ("1.000 GiB", "holds"));
+        assert_eq!(other[0], "e");
+        assert_eq!(other[3], "refuted");
     }
 
     #[test]
@@ -404,19 +468,19 @@ mod tests {
             peak,
             Expectation::Saving(both),
             "30 to 50 % less",
-            "40.0 % (35.0 % … 45.0 %)",
+            "40.0 % less (35.0 … 45.0)",
         );
         check(
             peak,
             Expectation::Increase(range(Some(0.2), None)),
             "at least 20 % more",
-            "-40.0 % (-45.0 % … -35.0 %)",
+            "40.0 % less (35.0 … 45.0)",
         );
         check(
             peak,
             Expectation::Ratio(range(None, Some(2.0))),
             "at most 2.00 times as much",
-            "0.6000 (0.5500 … 0.6500)",
+            "0.6000 times as much (0.5500 … 0.6500)",
         );
         check(
             "step_p99_seconds",

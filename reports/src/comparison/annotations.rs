@@ -7,9 +7,7 @@ use judge::compare::Verdict;
 use verdict::{CellVerdicts, FailOn, MetricVerdict, Verdicts};
 
 use super::{
-    told::{
-        cell_name, effect, failures, headline, interval, label, lost, tally, value, what_would_help,
-    },
+    told::{cell_name, change, failures, headline, interval, label, lost, tally, what_would_help},
     warnings::warnings,
 };
 use crate::format;
@@ -84,11 +82,10 @@ fn message(cell: &CellVerdicts, found: &MetricVerdict) -> String {
         .map(|help| format!("; {help}"))
         .unwrap_or_default();
     format!(
-        "{} to {}, {} (95 % interval {}){help}",
-        value(found, found.base),
-        value(found, found.head),
-        effect(found),
-        interval(found)
+        "{} (95 % interval {}, threshold {}){help}",
+        change(found),
+        interval(found),
+        format::share(found.comparison.threshold),
     )
 }
 

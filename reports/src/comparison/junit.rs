@@ -5,9 +5,8 @@ use judge::compare::Verdict;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use verdict::{CellVerdicts, FailOn, MetricVerdict, Verdicts};
 
-use super::told::{
-    cell_name, effect, failures, headline, interval, label, lost, value, what_would_help,
-};
+use super::told::{cell_name, change, failures, headline, interval, label, lost, what_would_help};
+use crate::format;
 
 /// Why there is no XML.
 #[derive(Debug, thiserror::Error)]
@@ -94,12 +93,11 @@ fn status(cell: &CellVerdicts, found: &MetricVerdict, fail_on: FailOn) -> TestCa
         verdict => no(verdict, fail_on),
     };
     status.set_message(format!(
-        "{}: {} to {}, {} ({})",
+        "{}: {} ({}, threshold {})",
         comparison.verdict,
-        value(found, found.base),
-        value(found, found.head),
-        effect(found),
-        interval(found)
+        change(found),
+        interval(found),
+        format::share(comparison.threshold),
     ));
     let help = what_would_help(found)
         .map(|help| format!("\n{help}"))

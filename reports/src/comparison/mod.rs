@@ -9,16 +9,19 @@ mod junit;
 mod told;
 mod warnings;
 
+use std::path::{Path, PathBuf};
+
 use judge::compare::Verdict;
 use record::{ImageChange, PartValue};
-use verdict::{CellVerdicts, MetricVerdict, Verdicts};
+use verdict::{CellVerdicts, FailOn, MetricVerdict, Verdicts};
 
 pub use annotations::annotations;
 pub(crate) use annotations::{command, shown};
 pub use junit::{JunitError, junit};
+pub(crate) use told::{arrow, cell_name, change_of, effect, interval, of_medians, spelled};
 
 use self::{
-    told::{cell_name, detectable_change, effect, headline, interval, label, lost, tally, value},
+    told::{detectable_change, headline, label, lost, tally, value},
     warnings::warnings,
 };
 use crate::{
@@ -26,11 +29,28 @@ use crate::{
     format::{self, UNKNOWN, plural, share},
     html as page, markdown as md,
     text::{self as terminal, Style},
+    verdict_page,
+    write::{ReportError, write_files},
 };
 
 /// Verdicts as JSON, a line break at its end.
 pub fn json(verdicts: &Verdicts) -> Result<String, serde_json::Error> {
     Ok(serde_json::to_string_pretty(verdicts)? + "\n")
+}
+
+/// `comparison.html`, `comparison.md` and `comparison.json` in a folder that is made where it is
+/// not there: either all three are new or none is. Comes back with the page. The gate on the page is as strict as `fail_on`.
+pub fn write(verdicts: &Verdicts, fail_on: FailOn, out: &Path) -> Result<PathBuf, ReportError> {
+    let files = [
+        (
+            "comparison.html",
+            verdict_page::of_comparison(verdicts, fail_on)?,
+        ),
+        ("comparison.md", markdown(verdicts)),
+        ("comparison.json", json(verdicts)?),
+    ];
+    write_files(out, &files)?;
+    Ok(out.join("comparison.html"))
 }
 
 /// Verdicts as the inside of a section of a page.
@@ -62,6 +82,11 @@ pub(crate) fn document(verdicts: &Verdicts) -> Vec<Block> {
     blocks.extend(tables(verdicts));
     blocks.push(Block::Method(method(verdicts)));
     blocks
+}
+
+/// What was compared, and what it came to.
+pub(crate) fn sentence(verdicts: &Verdicts) -> String {
+    format!("{}: {}", headline(verdicts), tally(verdicts))
 }
 
 fn summary(verdicts: &Verdicts) -> Vec<Block> {
@@ -129,7 +154,12 @@ fn lost_cells(verdicts: &Verdicts) -> Table {
 fn heads(is_inconclusive: bool) -> Vec<Column> {
     let mut heads = vec![Kind::Name.column("cell")];
     heads.extend(columns(Kind::Word, &["metric", "verdict"]));
-    let numbers = ["base", "head", "change", "95 % interval", "threshold"];
+    let numbers = [
+        "base, median",
+        "head, median",
+        "estimated change",
+        "95 % interval, threshold",
+    ];
     heads.extend(columns(Kind::Number, &numbers));
     if is_inconclusive {
         heads.extend(columns(Kind::Number, &["detectable", "blocks needed"]));
@@ -155,9 +185,8 @@ fn row(cell: &CellVerdicts, found: &MetricVerdict, is_inconclusive: bool) -> Vec
         outcome,
         value(found, found.base).into(),
         value(found, found.head).into(),
-        effect(found).into(),
-        interval(found).into(),
-        share(comparison.threshold).into(),
+        Cell::from(effect(found)).noted(of_medians(found).unwrap_or_default()),
+        Cell::from(interval(found)).noted(format!("threshold {}", share(comparison.threshold))),
     ];
     if is_inconclusive {
         let detectable = comparison.minimum_detectable_change;
@@ -171,14 +200,31 @@ fn row(cell: &CellVerdicts, found: &MetricVerdict, is_inconclusive: bool) -> Vec
     row
 }
 
-fn image_changes(verdicts: &Verdicts) -> Table {
-    let value = |value: Option<&PartValue>| match value {
+/// In what the two images differ, in one sentence; `None` where nobody knows of a difference.
+pub(crate) fn differences(verdicts: &Verdicts) -> Option<String> {
+    const NAMED: usize = 4;
+    let changes = &verdicts.image_changes;
+    let named = changes.iter().take(NAMED).map(|change| {
+        let (base, head) = (part(change.base.as_ref()), part(change.head.as_ref()));
+        format!("{} {} {base} → {head}", change.part, change.name)
+    });
+    let more = changes.len().saturating_sub(NAMED);
+    let more = (more > 0).then(|| format!("{more} more"));
+    let named: Vec<String> = named.chain(more).collect();
+    (!named.is_empty()).then(|| format!("Differences between the images: {}.", named.join("; ")))
+}
+
+fn part(value: Option<&PartValue>) -> String {
+    match value {
         None => UNKNOWN.to_owned(),
         Some(PartValue::Bytes(size)) => format::bytes(*size as f64),
         Some(PartValue::Text(text)) => text.clone(),
-    };
+    }
+}
+
+fn image_changes(verdicts: &Verdicts) -> Table {
     let row = |change: &ImageChange| {
-        let (base, head) = (value(change.base.as_ref()), value(change.head.as_ref()));
+        let (base, head) = (part(change.base.as_ref()), part(change.head.as_ref()));
         vec![
             change.part.to_string().into(),
             change.name.as_str().into(),
@@ -206,11 +252,13 @@ fn method(verdicts: &Verdicts) -> String {
         )
     });
     format!(
-        "Runs are paired by block; change is the ratio of head to base from which as much speaks \
-         for more as for less, with its 95 % interval, by paired t, Welch's t and ranks together. At \
-         most 2 % of all metrics called improved or regressed are so by chance on average (false \
-         discovery rate after Benjamini and Hochberg, over the gated metrics that vary from run to \
-         run, and over the others by themselves). Memory that is the same in every run is \
+        "Runs are paired by block; the change is the ratio of head to base from which as much speaks \
+         for more as for less, by paired t, Welch's t and ranks together, with its 95 % interval, and \
+         it is what is judged. Where the medians changed by another amount, that stands beside it. \
+         More throughput is better; of time and memory, less. At most 2 % of all metrics called \
+         improved or regressed are so by chance on average (false discovery rate after Benjamini and \
+         Hochberg, over the gated metrics that vary from run to run, and over the others by \
+         themselves). Memory that is the same in every run is \
          compared exactly. Threshold: the noise threshold, up to which a change counts as unchanged. \
          Detectable: the smallest change that shows in this many blocks.{}",
         looks.unwrap_or_default()

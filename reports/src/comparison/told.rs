@@ -1,12 +1,14 @@
 //! The words of a comparison, which all its forms share.
 
 use judge::compare::Verdict;
+use protocol::Axis;
 use verdict::{CellVerdicts, MetricVerdict, Origin, Verdicts};
 
 use super::{GRAVEST_FIRST, came_to};
 use crate::{
     format::{self, UNKNOWN, plural, share},
     metric,
+    model::Change,
 };
 
 /// What was compared with what.
@@ -16,6 +18,29 @@ pub(super) fn headline(verdicts: &Verdicts) -> String {
         side(&verdicts.head, &verdicts.base),
         side(&verdicts.base, &verdicts.head)
     )
+}
+
+/// The base, then the head.
+pub(crate) fn arrow(verdicts: &Verdicts) -> String {
+    format!(
+        "{} → {}",
+        side(&verdicts.base, &verdicts.head),
+        side(&verdicts.head, &verdicts.base)
+    )
+}
+
+/// A verdict in one sentence.
+pub(crate) fn change_of(change: &Change) -> String {
+    let Change {
+        cell,
+        metric,
+        found,
+    } = change;
+    let interval = match interval(found) {
+        known if known == UNKNOWN => String::new(),
+        known => format!(" ({known})"),
+    };
+    format!("{}, {cell}: {}{interval}", metric.label, effect(found))
 }
 
 /// The image, with what else tells it from the other side.
@@ -80,12 +105,28 @@ pub(super) fn failures(cell: &CellVerdicts) -> Option<String> {
     ))
 }
 
-pub(super) fn cell_name(cell: &CellVerdicts) -> String {
+pub(crate) fn cell_name(cell: &CellVerdicts) -> String {
     if cell.name.is_empty() {
         // Read from a file of an older version.
-        return format!("{} · {}", cell.scenario, cell.variant);
+        return spelled(&format!("{} · {}", cell.scenario, cell.variant));
     }
-    cell.name.clone()
+    spelled(&cell.name)
+}
+
+/// A cell's name with each axis as the tables say it: `adamw`, not `optimizer=adamw`.
+pub(crate) fn spelled(name: &str) -> String {
+    let word = |word: &str| {
+        let (axis, value) = word.split_once('=')?;
+        Some(
+            Axis::in_names()
+                .find(|known| known.name == axis)?
+                .label(value),
+        )
+    };
+    let words = name
+        .split(' ')
+        .map(|one| word(one).unwrap_or_else(|| one.to_owned()));
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// The metric in words for people.
@@ -98,16 +139,34 @@ pub(super) fn value(found: &MetricVerdict, value: Option<f64>) -> String {
     metric::known(&found.metric, value)
 }
 
-/// The effect, `+1.20 %`.
-pub(super) fn effect(found: &MetricVerdict) -> String {
+/// The effect that was judged, `+1.20 %`: the estimate.
+pub(crate) fn effect(found: &MetricVerdict) -> String {
     found
         .comparison
         .ratio
         .map_or_else(|| UNKNOWN.to_owned(), format::change)
 }
 
+/// The change from one median to the other, where it is not the estimate: a median
+/// leaves the pairing out, and the two may even point in opposite directions.
+pub(crate) fn of_medians(found: &MetricVerdict) -> Option<String> {
+    let (base, head) = found.base.zip(found.head)?;
+    let ratio = head / base;
+    let change = format::change(Some(ratio).filter(|ratio| ratio.is_finite())?);
+    (change != effect(found)).then(|| format!("medians {change}"))
+}
+
+/// Both sides and both changes as a sentence.
+pub(super) fn change(found: &MetricVerdict) -> String {
+    let (base, head) = (value(found, found.base), value(found, found.head));
+    match of_medians(found) {
+        Some(medians) => format!("{base} to {head} ({medians}), estimated {}", effect(found)),
+        None => format!("{base} to {head}, {}", effect(found)),
+    }
+}
+
 /// Its interval, `+0.90 … +1.50 %`.
-pub(super) fn interval(found: &MetricVerdict) -> String {
+pub(crate) fn interval(found: &MetricVerdict) -> String {
     let interval = found.comparison.interval;
     interval.map_or_else(
         || UNKNOWN.to_owned(),

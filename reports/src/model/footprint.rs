@@ -11,7 +11,8 @@ pub struct Footprint {
     pub word: &'static str,
     /// The title of its axis.
     pub title: &'static str,
-    metric: &'static Metric,
+    /// The metric.
+    pub metric: &'static Metric,
 }
 
 impl Footprint {

@@ -53,6 +53,10 @@ impl Group {
     /// Model and task, and what all variants have in common.
     #[must_use]
     pub fn subtitle(&self) -> String {
+        if self.task == Task::Idle {
+            // Neither a model nor an axis means anything there.
+            return String::new();
+        }
         let mut text = self.task.to_string();
         if self.scenario != self.model.name() {
             text = format!("{} {text}", self.model);

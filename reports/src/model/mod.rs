@@ -1,40 +1,47 @@
 //! What a report says, before it has a form: [`Report`] for programs, and [`View`], which adds
 //! the order in which people read it.
 
+pub(crate) mod answers;
+pub mod changes;
 pub mod contaminated;
 mod footprint;
 mod group;
+pub(crate) mod headline;
 mod metrics;
 pub(crate) mod run_peak;
 mod sentences;
 mod spread;
+mod standings;
 pub mod time;
 mod warnings;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ::metrics::catalogue;
+use ::metrics::{Metric, catalogue};
 use jiff::Timestamp;
 use protocol::{Device, Model, Task, Variant};
 use record::{
     Deciding, EngineFacts, FolderError, ImageFacts, Machine, Outcome, Reason, Record, Records,
-    Session, SessionFolder, Stage, Tool,
+    Session, SessionFolder, Stage, SuiteQuestion, Tool,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use verdict::{ClaimFound, Verdicts};
+use verdict::{ClaimFound, ScenarioPairs, Verdicts};
 
 use crate::format;
 
+pub use changes::Change;
 pub use contaminated::Contaminated;
 pub use footprint::Footprint;
 pub use group::{Contender, Group, Row};
+pub use headline::{Counts, GateOutcome, Headline};
 pub use metrics::CellMetrics;
 pub use spread::Spread;
+pub use standings::{Standings, VariantVerdicts};
 pub use time::TimeParts;
 
 /// Version of `report.json`.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// One session, as read from its folder.
 #[derive(Debug, Clone, PartialEq)]
@@ -73,6 +80,9 @@ impl Source {
 pub struct Report {
     /// [`VERSION`].
     pub version: u32,
+    /// What was asked, what was compared, and what it came to.
+    #[serde(default)]
+    pub headline: Headline,
     /// What was found, in plain sentences.
     pub summary: Vec<String>,
     /// What to know before believing the metrics.
@@ -117,8 +127,14 @@ pub struct SessionSummary {
     pub engine: EngineFacts,
     /// Where the work ran.
     pub device: Device,
+    /// Every device that a run was sent to.
+    #[serde(default)]
+    pub devices: Vec<String>,
     /// The suites, by name, with the SHA-256 of their text.
     pub suites: BTreeMap<String, String>,
+    /// What the suites ask, by name, where they say it.
+    #[serde(default)]
+    pub questions: BTreeMap<String, SuiteQuestion>,
     /// The images.
     pub images: Vec<ImageFacts>,
     /// Blocks planned.
@@ -139,6 +155,10 @@ pub struct SessionSummary {
     /// to decide between.
     #[serde(default)]
     pub comparisons: Vec<Verdicts>,
+    /// The variants of each scenario against its first one, where the session compares neither
+    /// images nor two values of an axis.
+    #[serde(default)]
+    pub variants: Vec<VariantVerdicts>,
     /// What its suites claim, judged.
     #[serde(default)]
     pub claims: Vec<ClaimFound>,
@@ -230,6 +250,8 @@ pub struct View<'a> {
     pub groups: Vec<Group>,
     /// The runs of every cell of the report, in the order in which they ended.
     pub runs: Vec<Vec<&'a Record>>,
+    /// What the cells are against each other.
+    pub standings: Standings,
 }
 
 impl<'a> View<'a> {
@@ -249,14 +271,20 @@ impl<'a> View<'a> {
             failures.extend(source.records.records.iter().filter_map(failure));
             contaminated.extend(contaminated::of(&source.records.records));
         }
+        let mut sessions = Vec::new();
+        let mut pairs = Vec::new();
+        for source in sources {
+            let (summary, of_session) = session(source, &mut unjudged);
+            pairs.push((summary.session.clone(), of_session));
+            sessions.push(summary);
+        }
+        let standings = Standings::of(pairs, &cells);
         let report = Report {
             version: VERSION,
+            headline: Headline::default(),
             summary: Vec::new(),
             warnings: Vec::new(),
-            sessions: sources
-                .iter()
-                .map(|source| session(source, &mut unjudged))
-                .collect(),
+            sessions,
             cells,
             failures,
             contaminated,
@@ -268,8 +296,10 @@ impl<'a> View<'a> {
             contenders,
             groups,
             runs,
+            standings,
         };
         let clean = |lines: Vec<String>| lines.iter().map(|line| format::clean(line)).collect();
+        view.report.headline = headline::of(&view, sources);
         view.report.summary = clean(sentences::of(&view));
         view.report.warnings = clean(warnings::of(&view, sources));
         view.report.warnings.extend(clean(unjudged));
@@ -290,6 +320,14 @@ impl<'a> View<'a> {
     #[must_use]
     pub fn has_several(&self) -> bool {
         self.contenders.len() > 1
+    }
+
+    /// Whether there are so many cells that a page shows less of each: its pictures are folded by
+    /// scenario, and what only looks into single runs is left out.
+    #[must_use]
+    pub fn is_large(&self) -> bool {
+        const LARGE: usize = 120;
+        self.report.cells.len() > LARGE
     }
 
     /// The median throughput of a cell.
@@ -333,11 +371,16 @@ impl<'a> View<'a> {
             .groups
             .iter()
             .flat_map(|group| group.lanes().map(move |lane| (group, lane)));
-        lanes
-            .find(|(_, (_, other))| *other == cell)
-            .map_or_else(String::new, |(group, (row, _))| {
-                format!("{} {}", group.scenario, row.label)
-            })
+        lanes.find(|(_, (_, other))| *other == cell).map_or_else(
+            String::new,
+            |(group, (row, _))| {
+                if row.label == group.scenario {
+                    row.label.clone()
+                } else {
+                    format!("{} {}", group.scenario, row.label)
+                }
+            },
+        )
     }
 
     /// What the labels of the contenders are: the head of their column.
@@ -366,14 +409,34 @@ impl<'a> View<'a> {
 }
 
 /// Sums a session up; what cannot be judged, and why, goes to `unjudged`.
-fn session(source: &Source, unjudged: &mut Vec<String>) -> SessionSummary {
+fn session(source: &Source, unjudged: &mut Vec<String>) -> (SessionSummary, Vec<ScenarioPairs>) {
     let Records { records, .. } = &source.records;
+    let options = verdict::Options::default();
     let comparisons =
-        verdict::compare_session(&source.session, records, &verdict::Options::default())
-            .unwrap_or_else(|error| {
-                unjudged.push(format!("The images cannot be compared: {error}."));
-                Vec::new()
-            });
+        verdict::compare_session(&source.session, records, &options).unwrap_or_else(|error| {
+            unjudged.push(format!("The images cannot be compared: {error}."));
+            Vec::new()
+        });
+    let pairs = verdict::judge_pairs(
+        &source.session,
+        records,
+        &comparisons,
+        |suite| {
+            let asked = source.session.questions.get(suite);
+            let names = asked.into_iter().flat_map(|asked| &asked.answered_by);
+            names.filter_map(|name| Metric::named(name)).collect()
+        },
+        &options,
+    );
+    let pairs = pairs.unwrap_or_else(|error| {
+        unjudged.push(format!("The variants cannot be compared: {error}."));
+        Vec::new()
+    });
+    let variants = if comparisons.is_empty() {
+        pairs.iter().filter_map(VariantVerdicts::of).collect()
+    } else {
+        Vec::new()
+    };
     let claims = verdict::judge_claims(&source.session, records, &source.session.claims)
         .unwrap_or_else(|error| {
             unjudged.push(format!("The claims cannot be judged: {error}."));
@@ -389,6 +452,7 @@ fn session(source: &Source, unjudged: &mut Vec<String>) -> SessionSummary {
         engine,
         device,
         suites,
+        questions,
         images,
         blocks,
         order_seed,
@@ -396,7 +460,9 @@ fn session(source: &Source, unjudged: &mut Vec<String>) -> SessionSummary {
         deciding,
         ..
     } = source.session.clone();
-    SessionSummary {
+    let devices: BTreeSet<String> = records.iter().map(|run| run.device.to_string()).collect();
+    let devices = Vec::from_iter(devices);
+    let summary = SessionSummary {
         session,
         started_at,
         ended_at,
@@ -405,7 +471,9 @@ fn session(source: &Source, unjudged: &mut Vec<String>) -> SessionSummary {
         machine,
         engine,
         device,
+        devices,
         suites,
+        questions,
         images,
         blocks,
         order_seed,
@@ -417,8 +485,10 @@ fn session(source: &Source, unjudged: &mut Vec<String>) -> SessionSummary {
         notes,
         deciding,
         comparisons,
+        variants,
         claims,
-    }
+    };
+    (summary, pairs)
 }
 
 fn failure(record: &Record) -> Option<Failure> {

@@ -1,15 +1,18 @@
-//! The top of a report: what was found, in plain sentences. Descriptive only; whether a
-//! difference is one is the judge's business.
+//! The top of a report: what was found, in plain sentences. What is said to differ is what the
+//! judge says; the rest describes.
 
 use std::collections::BTreeSet;
 
 use judge::median;
-use metrics::catalogue;
+use metrics::{Metric, catalogue};
 use protocol::{Device, Task};
+use verdict::Best;
 
-use super::{Group, SessionSummary, View};
+use super::{Footprint, Group, SessionSummary, View};
 use crate::{
+    claims,
     columns::cpu_share,
+    comparison,
     format::{self, Quantity, plural},
 };
 
@@ -18,12 +21,26 @@ const MOST_SCENARIOS: usize = 6;
 
 pub(super) fn of(view: &View) -> Vec<String> {
     let groups = view.groups.iter().take(MOST_SCENARIOS);
+    let sessions = view.report.sessions.iter();
+    let mut comparisons = sessions.flat_map(|session| &session.comparisons).peekable();
+    // What a session compares is its answer; its variants among each other are another matter.
+    let is_compared = comparisons.peek().is_some();
     let mut sentences = vec![extent(view)];
+    sentences.extend(comparisons.map(comparison::sentence));
     sentences.extend(groups.filter_map(|group| match group.task {
         Task::Idle => idle(view, group),
+        _ if is_compared => None,
         _ => best(view, group),
     }));
-    sentences.extend(against_the_first(view));
+    if !is_compared {
+        sentences.extend(against_the_first(view));
+    }
+    let claims = view.report.sessions.iter().map(|session| &session.claims);
+    sentences.extend(
+        claims
+            .filter(|claims| !claims.is_empty())
+            .map(|claims| claims::tally(claims)),
+    );
     sentences.extend(noise(view));
     sentences.extend(harness(view));
     sentences
@@ -87,47 +104,129 @@ fn machine(session: &SessionSummary) -> String {
     format!("{work} of {}", machine.name)
 }
 
-/// The fastest and the smallest variant of a scenario.
+/// The fastest variant of a scenario and the one that takes the least memory, as far as the judge
+/// tells them from the others.
 fn best(view: &View, group: &Group) -> Option<String> {
-    let name = |cell: usize| {
-        let row = group.lanes().find(|(_, other)| *other == cell);
-        view.name_in(
-            &row.map_or_else(String::new, |(row, _)| row.label.clone()),
-            cell,
+    let cells: Vec<usize> = group.cells().collect();
+    let speeds = cells
+        .iter()
+        .filter(|&&cell| view.throughput(cell).is_some());
+    if let [only] = speeds.collect::<Vec<_>>()[..] {
+        let speed = Quantity::Throughput.write(view.throughput(*only)?);
+        return Some(format!("{} ran at {speed}.", group.scenario));
+    }
+    let find = |metric| view.standings.best(&cells, metric, &view.report.cells);
+    let footprint = group.footprint(view);
+    let speed = find(&catalogue::THROUGHPUT)?;
+    let size = find(footprint.metric);
+    let mut told = vec![fastest(view, group, &speed)?];
+    told.extend(size.and_then(|size| smallest(view, group, &footprint, &size, &speed)));
+    Some(format!("{}: {}.", group.scenario, told.join("; ")))
+}
+
+fn fastest(view: &View, group: &Group, best: &Best) -> Option<String> {
+    let speed = Quantity::Throughput.write(view.throughput(best.leader)?);
+    let names = |cells: &[usize]| named(view, group, cells);
+    let leader = names(&[best.leader]);
+    if best.undecided.is_empty() && best.equal.is_empty() {
+        return Some(format!("fastest is {leader} with {speed}"));
+    }
+    let threshold = threshold(view, best, &catalogue::THROUGHPUT);
+    if best.undecided.is_empty() {
+        let all = [&[best.leader], &best.equal[..]].concat();
+        let rest = if best.beaten.is_empty() {
+            ""
+        } else {
+            ", and faster than the others"
+        };
+        return Some(format!(
+            "{} are equally fast within the noise threshold{threshold}{rest}, {leader} with {speed}",
+            names(&all)
+        ));
+    }
+    let others = [&best.undecided[..], &best.equal[..]].concat();
+    Some(format!(
+        "no variant is shown to be the fastest: {leader} has the highest median, {speed}, and \
+         {} cannot be told from it",
+        names(&others)
+    ))
+}
+
+fn smallest(
+    view: &View,
+    group: &Group,
+    footprint: &Footprint,
+    best: &Best,
+    speed: &Best,
+) -> Option<String> {
+    let of = |cell: usize| footprint.of(&view.report.cells[cell]);
+    let memory = format!("{} {}", format::bytes(of(best.leader)?), footprint.word);
+    let names = |cells: &[usize]| named(view, group, cells);
+    let leader = names(&[best.leader]);
+    if best.undecided.is_empty() && best.equal.is_empty() {
+        let takes = match speed.undecided.len() + speed.equal.len() {
+            0 if speed.leader == best.leader => "it also takes the least memory".to_owned(),
+            _ => format!("least memory takes {leader}"),
+        };
+        return Some(format!("{takes}, {memory}"));
+    }
+    let all = [&[best.leader], &best.equal[..]].concat();
+    if best.undecided.is_empty() {
+        let is_same = |cell: &usize| of(*cell) == of(best.leader);
+        let same = if all.iter().all(is_same) {
+            "the same".to_owned()
+        } else {
+            let threshold = threshold(view, best, footprint.metric);
+            format!("the same within the noise threshold{threshold}")
+        };
+        let least = if best.beaten.is_empty() {
+            ""
+        } else {
+            ", less than the others"
+        };
+        return Some(format!("{} take {same}{least}, {memory}", names(&all)));
+    }
+    let others = [&best.undecided[..], &best.equal[..]].concat();
+    Some(format!(
+        "no variant is shown to take the least memory: {leader} has the lowest median, {memory}, \
+         and {} cannot be told from it",
+        names(&others)
+    ))
+}
+
+/// ` of 0.50 %`, where all that are unchanged share one.
+fn threshold(view: &View, best: &Best, metric: &Metric) -> String {
+    let mut known = best.equal.iter();
+    let of = |cell: &usize| {
+        Some(
+            view.standings
+                .between(*cell, best.leader, metric)?
+                .threshold,
         )
     };
-    let known = |read: &dyn Fn(usize) -> Option<f64>| -> Vec<(usize, f64)> {
-        group
-            .cells()
-            .filter_map(|cell| Some((cell, read(cell)?)))
-            .collect()
+    let first = known.next().and_then(of);
+    match first.filter(|first| known.all(|cell| of(cell) == Some(*first))) {
+        Some(threshold) => format!(" of {}", format::share(threshold)),
+        None => String::new(),
+    }
+}
+
+/// These cells of a scenario by their variant, those of a long list counted.
+fn named(view: &View, group: &Group, cells: &[usize]) -> String {
+    const NAMED: usize = 3;
+    let name = |&cell: &usize| {
+        let row = group.lanes().find(|(_, other)| *other == cell);
+        let label = row.map_or_else(String::new, |(row, _)| row.label.clone());
+        view.name_in(&label, cell)
     };
-    let by_value = |a: &&(usize, f64), b: &&(usize, f64)| a.1.total_cmp(&b.1);
-    let speeds = known(&|cell| view.throughput(cell));
-    let (&(cell, fastest), &(_, slowest)) = speeds
-        .iter()
-        .max_by(by_value)
-        .zip(speeds.iter().min_by(by_value))?;
-    let (scenario, speed) = (&group.scenario, Quantity::Throughput.write(fastest));
-    if speeds.len() == 1 {
-        return Some(format!("{scenario} ran at {speed}."));
+    let mut names: Vec<String> = cells.iter().take(NAMED).map(name).collect();
+    if cells.len() > NAMED {
+        names.push(format!("{} more", cells.len() - NAMED));
     }
-    let mut text = format!("{scenario}: fastest is {} with {speed}", name(cell));
-    if slowest > 0.0 && fastest / slowest >= 1.005 {
-        let ratio = format::significant(fastest / slowest, 3);
-        text += &format!(" ({ratio} × the slowest)");
+    match names.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => names.concat(),
     }
-    let footprint = group.footprint(view);
-    let sizes = known(&|cell| footprint.of(&view.report.cells[cell]));
-    if let Some(&(small, bytes)) = sizes.iter().min_by(by_value) {
-        let memory = format!("{} {}", format::bytes(bytes), footprint.word);
-        text += &if small == cell {
-            format!("; it also takes the least memory, {memory}")
-        } else {
-            format!("; least memory takes {}, {memory}", name(small))
-        };
-    }
-    Some(text + ".")
 }
 
 /// What a scenario takes that computes nothing, in each contender.

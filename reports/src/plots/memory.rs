@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     format::Quantity,
-    model::{CellSummary, run_peak},
+    model::{CellSummary, Group, View, run_peak},
 };
 
 pub(super) const PLOT: Plot = Plot {
@@ -23,6 +23,13 @@ pub(super) const PLOT: Plot = Plot {
             context, libraries and their workspaces. On the CPU the last part is the rest of the \
             container's or process's memory. A mark shows the peak of the whole run, warm-up \
             included and calibration not, where it lies above.",
+    answers: &[
+        "peak_allocated_bytes",
+        "peak_reserved_bytes",
+        "process_peak_bytes",
+        "context_bytes",
+    ],
+    is_detail: false,
     draw: |view| STACKED.draw(view),
 };
 
@@ -31,7 +38,27 @@ const STACKED: Stacked = Stacked {
     quantity: Quantity::Bytes,
     axis: "Peak memory",
     mark: Some(("whole run", whole_run)),
+    limits,
 };
+
+/// The size of the GPU, and what of it the runs of a scenario may take.
+pub(super) fn limits(view: &View, group: &Group) -> Vec<(String, f64)> {
+    let runs = || group.cells().flat_map(|cell| &view.runs[cell]);
+    let size = runs().find_map(|run| {
+        let memory = &run.metrics.as_ref()?.summary.memory;
+        memory.device_total_bytes
+    });
+    let mut found: Vec<(String, f64)> = Vec::new();
+    for (key, name) in [
+        ("limits.gpu_memory", "Limit of the GPU's memory"),
+        ("limits.allocator_memory", "Limit of the allocator"),
+    ] {
+        let limit = runs().find_map(|run| run.method.get(key)?.parse().ok());
+        found.extend(limit.map(|limit: f64| (name.to_owned(), limit)));
+    }
+    found.extend(size.map(|bytes| ("Memory of the GPU".to_owned(), bytes as f64)));
+    found
+}
 
 /// All of one window.
 static PARTS: [Part; 9] = [

@@ -1,5 +1,8 @@
 //! The pictures. A new one is a file here with a `PLOT`, its `mod` line and its place in [`ALL`].
 
+mod distribution;
+pub(crate) mod forest;
+mod gpu;
 mod memory;
 mod monitor;
 mod pareto;
@@ -7,6 +10,7 @@ mod stacked;
 mod steps;
 mod throughput;
 mod time;
+mod timeline;
 
 use askama::Template;
 
@@ -18,16 +22,43 @@ use crate::{
 };
 
 /// Every picture, in the order of the report.
-pub(crate) const ALL: [Plot; 8] = [
+pub(crate) const ALL: &[Plot] = &[
+    forest::PLOT,
     throughput::PLOT,
     memory::PLOT,
     pareto::PLOT,
+    timeline::PLOT,
+    distribution::PLOT,
     steps::PLOT,
     time::STEP,
+    gpu::PLOT,
     monitor::PLOT,
     time::RUN,
     time::HARNESS,
 ];
+
+/// Every picture, those first that answer what the suites ask.
+pub(crate) fn in_order(view: &View) -> Vec<&'static Plot> {
+    let sessions = view.report.sessions.iter();
+    let asked: Vec<&String> = sessions
+        .flat_map(|session| session.questions.values())
+        .flat_map(|asked| &asked.answered_by)
+        .collect();
+    let is_asked = |plot: &&Plot| {
+        asked
+            .iter()
+            .any(|name| plot.answers.contains(&name.as_str()))
+    };
+    let mut plots: Vec<&Plot> = ALL.iter().collect();
+    plots.retain(|plot| !view.is_large() || !plot.is_detail || is_asked(plot));
+    plots.sort_by_key(|plot| {
+        let place = asked
+            .iter()
+            .position(|name| plot.answers.contains(&name.as_str()));
+        (plot.id != forest::PLOT.id, place.unwrap_or(usize::MAX))
+    });
+    plots
+}
 
 /// One kind of picture.
 #[derive(Debug)]
@@ -38,6 +69,11 @@ pub(crate) struct Plot {
     pub(crate) title: &'static str,
     /// What it shows and how to read it, in a few sentences.
     pub(crate) about: &'static str,
+    /// The metrics that it shows best, by name: a page whose suite asks for one of them has it
+    /// before the others.
+    pub(crate) answers: &'static [&'static str],
+    /// Whether a page of very many cells does without it, unless its suite asks for it.
+    pub(crate) is_detail: bool,
     /// Draws it.
     pub(crate) draw: fn(&View) -> Picture,
 }
@@ -88,6 +124,8 @@ pub(crate) struct Drawing {
     pub(crate) description: String,
     /// The drawing.
     pub(crate) svg: Svg,
+    /// The same for a telephone; `None`: the drawing is scrolled there.
+    pub(crate) narrow: Option<Svg>,
     /// The same values as a table.
     pub(crate) table: Option<Table>,
     /// Whether the drawing cannot be read without its table.
@@ -103,23 +141,38 @@ impl Drawing {
             note: None,
             description,
             svg: canvas.finish(),
+            narrow: None,
             table: None,
             open: false,
         }
     }
 
+    /// Leaves out what shows under the pointer; the table has these values too.
+    pub(crate) fn drop_hints(&mut self) {
+        for svg in [Some(&mut self.svg), self.narrow.as_mut()]
+            .into_iter()
+            .flatten()
+        {
+            svg.drop_hints();
+        }
+    }
+
     /// The `svg` element, with an ID made of the picture's and its number there.
-    pub(crate) fn html<'a>(
-        &'a self,
-        plot: &str,
-        title: &'a str,
-        number: usize,
-    ) -> impl std::fmt::Display + 'a {
-        let id = format!("{plot}-{number}");
-        Element {
+    pub(crate) fn html<'a>(&'a self, plot: &str, title: &'a str, number: usize) -> String {
+        let element = |id: String, svg, class| Element {
             id,
             title,
+            class,
+            svg,
             drawing: self,
+        };
+        let id = format!("{plot}-{number}");
+        match &self.narrow {
+            None => element(id, &self.svg, "plot").to_string(),
+            Some(narrow) => {
+                let wide = element(id.clone(), &self.svg, "plot wide").to_string();
+                wide + &element(format!("{id}-narrow"), narrow, "plot narrow").to_string()
+            }
         }
     }
 }
@@ -129,6 +182,8 @@ impl Drawing {
 struct Element<'a> {
     id: String,
     title: &'a str,
+    class: &'static str,
+    svg: &'a Svg,
     drawing: &'a Drawing,
 }
 

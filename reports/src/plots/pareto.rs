@@ -1,23 +1,29 @@
-//! Memory against throughput, with the Pareto front.
+//! Memory against throughput, and which cells others beat in both.
 
 use std::collections::BTreeSet;
+
+use judge::compare::Verdict;
+use metrics::catalogue;
 
 use super::{Drawing, Picture, Plot, contender_legend, drawings, values};
 use crate::{
     document::Table,
     format::{self, Quantity},
     measure,
-    model::{Footprint, Group, View},
+    model::{Footprint, Group, Spread, View},
     svg::{Anchor, Area, Canvas, Shape, TEXT, axis, ink::Ink, rows::WIDTH, scale::Scale},
 };
 
 pub(super) const PLOT: Plot = Plot {
     id: "pareto",
     title: "Memory against throughput",
-    about: "Upper left is better. The line is the Pareto front: each cell on it (filled marks) has \
-            more throughput or takes less memory than every other cell; hollow marks are off it. \
-            The numbers are those of the table. Shown for scenarios with at least two measured \
-            cells.",
+    about: "Upper left is better. A mark stands at the medians, its strokes reach from the least to \
+            the greatest run. A hollow mark is beaten: another cell is shown to be faster and takes \
+            no more, or takes less and is no slower; a difference within the noise threshold beats \
+            nobody. The numbers are those of the table. Shown for scenarios with at least two \
+            measured cells.",
+    answers: &[],
+    is_detail: false,
     draw,
 };
 
@@ -34,17 +40,22 @@ struct Point {
     /// The variant's number in its scenario, from 1.
     number: usize,
     label: String,
-    bytes: f64,
-    throughput: f64,
-    is_on_front: bool,
+    bytes: Spread,
+    throughput: Spread,
+    is_beaten: bool,
 }
 
 impl Point {
-    /// Whether the other is better in one and not worse in the other.
-    fn is_dominated_by(&self, other: &Self) -> bool {
-        other.bytes <= self.bytes
-            && other.throughput >= self.throughput
-            && (other.bytes < self.bytes || other.throughput > self.throughput)
+    /// Whether the judge finds the other better by one metric and no worse by the other.
+    fn is_beaten_by(&self, other: &Self, view: &View, footprint: &Footprint) -> bool {
+        let verdict = |metric| {
+            let found = view.standings.between(self.cell, other.cell, metric);
+            found.map(|found| found.verdict)
+        };
+        let verdicts = [&catalogue::THROUGHPUT, footprint.metric].map(verdict);
+        let is = |wanted| move |found: &Option<Verdict>| *found == Some(wanted);
+        let (better, same) = (is(Verdict::Improved), is(Verdict::Unchanged));
+        verdicts.iter().any(better) && verdicts.iter().all(|found| better(found) || same(found))
     }
 }
 
@@ -72,33 +83,44 @@ fn points(view: &View, group: &Group, footprint: &Footprint) -> Vec<Point> {
                 contender: view.contender_of(cell),
                 number,
                 label: row.label.clone(),
-                bytes: footprint.of(summary)?,
-                throughput: view.throughput(cell)?,
-                is_on_front: false,
+                bytes: summary.metrics.get(footprint.metric)?,
+                throughput: summary.metrics.get(&catalogue::THROUGHPUT)?,
+                is_beaten: false,
             })
         })
         .collect();
     for index in 0..points.len() {
         let point = &points[index];
-        points[index].is_on_front = !points.iter().any(|other| point.is_dominated_by(other));
+        points[index].is_beaten = points
+            .iter()
+            .any(|other| point.is_beaten_by(other, view, footprint));
     }
     points
 }
 
 fn drawing(view: &View, group: &Group, footprint: &Footprint, points: &[Point]) -> Drawing {
-    let bytes: Vec<f64> = points.iter().map(|point| point.bytes).collect();
-    let speeds: Vec<f64> = points.iter().map(|point| point.throughput).collect();
+    let ends = |of: fn(&Point) -> Spread| -> Vec<f64> {
+        let all = points.iter().map(of);
+        all.flat_map(|spread| [spread.minimum, spread.maximum])
+            .collect()
+    };
+    let (bytes, speeds) = (ends(|point| point.bytes), ends(|point| point.throughput));
     // The widths of the labels on the left need a scale, and the scale needs nothing of them.
     let upright = Area::of((0.0, 36.0), (1.0, HEIGHT - axis::LOWER));
-    let speed = Scale::fitting(&speeds, (upright.bottom, upright.top), FAR);
+    let speed = Scale::from_zero(&speeds, (upright.bottom, upright.top), FAR);
     let left = axis::left_width(&speed, Quantity::Throughput, &upright).max(40.0);
     let paper = Area {
         left,
         right: WIDTH - 8.0,
         ..upright
     };
-    let memory = Scale::fitting(&bytes, (paper.left, paper.right), FAR);
-    let place = |point: &Point| (memory.place(point.bytes), speed.place(point.throughput));
+    let memory = Scale::from_zero(&bytes, (paper.left, paper.right), FAR);
+    let place = |point: &Point| {
+        (
+            memory.place(point.bytes.median),
+            speed.place(point.throughput.median),
+        )
+    };
     let mut canvas = Canvas::new(WIDTH, HEIGHT);
     canvas.fill(paper, Ink::Band);
     axis::left(&mut canvas, &paper, &speed, Quantity::Throughput);
@@ -107,18 +129,22 @@ fn drawing(view: &View, group: &Group, footprint: &Footprint, points: &[Point]) 
         &paper,
         &memory,
         Quantity::Bytes,
-        footprint.title,
+        &titled(footprint.title, &memory),
     );
-    canvas.small("Throughput (samples/s)", (4.0, 10.0), Anchor::Start);
-    let on_front = points.iter().filter(|point| point.is_on_front);
-    let front = staircase(on_front.map(place).collect());
-    if front.len() > 1 {
-        canvas.line(&front, Ink::Rule, 1.6);
-    }
+    let title = titled("Throughput (samples/s)", &speed);
+    canvas.small(&title, (4.0, 10.0), Anchor::Start);
     for point in points {
+        let (x, y) = place(point);
         let (shape, ink) = (Shape::of(point.contender), Ink::series(point.contender));
+        let ends = |scale: &Scale, spread: Spread| {
+            (scale.place(spread.minimum), scale.place(spread.maximum))
+        };
+        if point.throughput.n > 1 {
+            canvas.level(ends(&memory, point.bytes), y, ink, 1.4);
+            canvas.upright(x, ends(&speed, point.throughput), ink, 1.4);
+        }
         canvas.hinted(&said(view, point, footprint), |canvas| {
-            canvas.mark(place(point), shape, MARK, ink, !point.is_on_front);
+            canvas.mark((x, y), shape, MARK, ink, point.is_beaten);
         });
     }
     let numbered = points.iter().map(|point| (point.number, place(point)));
@@ -126,9 +152,9 @@ fn drawing(view: &View, group: &Group, footprint: &Footprint, points: &[Point]) 
         let at = label.area(&paper).middle();
         canvas.text(&label.text(), at, Anchor::Middle, TEXT, Ink::Label);
     }
-    let on_front = points.iter().filter(|point| point.is_on_front);
-    let best: Vec<_> = on_front.map(|point| said(view, point, footprint)).collect();
-    let description = format!("{} cells; Pareto front: {}.", points.len(), best.join("; "));
+    let best = points.iter().filter(|point| !point.is_beaten);
+    let best: Vec<_> = best.map(|point| said(view, point, footprint)).collect();
+    let description = format!("{} cells; not beaten: {}.", points.len(), best.join("; "));
     let table = Some(table(view, group, points, footprint));
     Drawing {
         table,
@@ -142,23 +168,19 @@ fn said(view: &View, point: &Point, footprint: &Footprint) -> String {
         "{} in {}: {}, {} {}",
         point.label,
         view.label_of(point.cell),
-        Quantity::Throughput.write(point.throughput),
-        format::bytes(point.bytes),
+        Quantity::Throughput.write(point.throughput.median),
+        format::bytes(point.bytes.median),
         footprint.word
     )
 }
 
-/// The line through the front: between two cells of it, nothing better than the lower one was
-/// measured.
-fn staircase(mut corners: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
-    corners.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
-    let mut steps: Vec<(f64, f64)> = Vec::new();
-    for (x, y) in corners {
-        let before = steps.last().map(|&(_, before)| (x, before));
-        steps.extend(before);
-        steps.push((x, y));
+/// An axis that is logarithmic says so.
+fn titled(title: &str, scale: &Scale) -> String {
+    if scale.is_logarithmic() {
+        format!("{title}, logarithmic")
+    } else {
+        title.to_owned()
     }
-    steps
 }
 
 /// The number over a point, or the numbers over points that lie too close together.
@@ -211,15 +233,29 @@ fn labels(points: impl Iterator<Item = (usize, (f64, f64))>, paper: &Area) -> Ve
 }
 
 fn table(view: &View, group: &Group, points: &[Point], footprint: &Footprint) -> Table {
-    let heads = ["No.", footprint.title, "throughput", "on the Pareto front"];
+    let heads = [
+        "No.",
+        footprint.title,
+        "throughput",
+        "of the runs",
+        "beaten",
+    ];
     values(view, group, &heads, |cell| {
         let point = points.iter().find(|point| point.cell == cell)?;
-        let is_on_front = if point.is_on_front { "yes" } else { "no" };
+        let Spread {
+            minimum, maximum, ..
+        } = point.throughput;
+        let range = format!(
+            "{} – {}",
+            format::significant(minimum, 4),
+            format::significant(maximum, 4)
+        );
         Some(vec![
             point.number.to_string().into(),
-            format::bytes(point.bytes).into(),
-            Quantity::Throughput.write(point.throughput).into(),
-            is_on_front.into(),
+            format::bytes(point.bytes.median).into(),
+            Quantity::Throughput.write(point.throughput.median).into(),
+            range.into(),
+            if point.is_beaten { "yes" } else { "no" }.into(),
         ])
     })
 }

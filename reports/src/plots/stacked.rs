@@ -19,6 +19,10 @@ use crate::{
 const TOP: f64 = 4.0;
 /// Marks up to so many times the longest bar widen the scale; those beyond stand at its end.
 const WIDEN: f64 = 2.0;
+/// Limits up to so many times the longest bar widen the scale; those beyond are told below.
+const LIMIT_WIDENS: f64 = 1.6;
+/// A bar more than so many times the median one is broken, or it would press the others together.
+const BROKEN: f64 = 4.0;
 
 /// A part of the bars.
 pub(super) struct Part {
@@ -49,6 +53,13 @@ pub(super) struct Stacked {
     pub(super) axis: &'static str,
     /// The legend's word for what is marked beside a bar, and how it is found.
     pub(super) mark: Option<(&'static str, FindMark)>,
+    /// Values that all bars of a group are held against, such as a limit, with their names.
+    pub(super) limits: fn(&View, &Group) -> Vec<(String, f64)>,
+}
+
+/// No values to hold bars against.
+pub(super) fn no_limits(_: &View, _: &Group) -> Vec<(String, f64)> {
+    Vec::new()
 }
 
 /// Finds what is marked beside the bar of a cell.
@@ -58,6 +69,13 @@ type FindMark = fn(&CellSummary) -> Option<Mark>;
 pub(super) struct Mark {
     pub(super) value: f64,
     pub(super) cause: Option<String>,
+}
+
+/// Two slanted strokes of paper across a bar near its end.
+fn break_bar(canvas: &mut Canvas, end: f64, y: f64) {
+    for x in [end - 16.0, end - 10.0] {
+        canvas.line(&[(x - 3.0, y + 9.0), (x + 3.0, y - 9.0)], Ink::Paper, 3.0);
+    }
 }
 
 type Stack = Vec<(&'static Part, f64)>;
@@ -76,14 +94,16 @@ impl Stacked {
             }
             let rows = Rows::of(view, group, TOP);
             let mut canvas = Canvas::new(WIDTH, rows.bottom + axis::LOWER);
-            self.draw_group(&mut canvas, view, &rows, &stacks);
+            let limits = (self.limits)(view, group);
+            let beyond = self.draw_group(&mut canvas, view, &rows, &stacks, &limits);
+            let notes: Vec<String> = self.causes(view, group).into_iter().chain(beyond).collect();
             let description = describe(view, group, |cell| {
                 let stack = stacks[cell].iter();
                 let parts: Vec<_> = stack.map(|(part, value)| self.say(part, *value)).collect();
                 Some(parts.join(", "))
             });
             Some(Drawing {
-                note: self.causes(view, group),
+                note: (!notes.is_empty()).then(|| notes.join(" ")),
                 table: Some(self.table(view, group, &stacks)),
                 ..Drawing::of(group, canvas, description)
             })
@@ -177,7 +197,15 @@ impl Stacked {
         )
     }
 
-    fn draw_group(&self, canvas: &mut Canvas, view: &View, rows: &Rows, stacks: &[Stack]) {
+    /// Draws the bars; what lies beyond the scale comes back in words.
+    fn draw_group(
+        &self,
+        canvas: &mut Canvas,
+        view: &View,
+        rows: &Rows,
+        stacks: &[Stack],
+        limits: &[(String, f64)],
+    ) -> Vec<String> {
         let lanes: Vec<_> = rows
             .lanes()
             .map(|lane| {
@@ -204,9 +232,16 @@ impl Stacked {
             (rows.left, rows.top),
             (WIDTH - value_width - 22.0, rows.bottom),
         );
-        let longest = totals().fold(0.0, f64::max);
+        let known = totals().filter(|total| *total > 0.0);
+        let broken_from = judge::median(known).map_or(f64::INFINITY, |median| median * BROKEN);
+        let whole = totals().filter(|total| *total <= broken_from);
+        let longest = whole.fold(0.0, f64::max);
+        let (near, far): (Vec<_>, Vec<_>) = limits
+            .iter()
+            .partition(|(_, value)| *value <= LIMIT_WIDENS * longest);
         let most = marks()
             .filter(|value| *value <= WIDEN * longest)
+            .chain(near.iter().map(|(_, value)| value * 1.02))
             .fold(longest, f64::max);
         let scale = Scale::linear((0.0, most), (bars.left, bars.right));
         rows.draw(canvas);
@@ -229,6 +264,9 @@ impl Stacked {
                 canvas.hinted(&hint, |canvas| canvas.fill(area, part.ink));
                 from += value;
             }
+            if from > broken_from {
+                break_bar(canvas, scale.place(from), lane.y);
+            }
             let text = self.quantity.write(from);
             let at = scale.place(from) + 8.0;
             canvas.bold(&text, (at, lane.y), Anchor::Start, TEXT, Ink::Text);
@@ -246,5 +284,26 @@ impl Stacked {
                 });
             }
         }
+        for (name, value) in near {
+            let x = scale.place(*value);
+            let hint = format!("{name}: {}", self.quantity.write(*value));
+            canvas.hinted(&hint, |canvas| {
+                canvas.upright(x, (bars.top, bars.bottom), Ink::Danger, 1.6);
+            });
+        }
+        let write = |value: f64| self.quantity.write(value);
+        let told = |beyond: &'static str| {
+            move |(name, value): &(String, f64)| format!("{name}: {}{beyond}.", write(*value))
+        };
+        let drawn = limits
+            .iter()
+            .filter(|(_, value)| *value <= LIMIT_WIDENS * longest);
+        let broken = totals().any(|total| total > broken_from);
+        let broken = broken.then(|| {
+            "A bar that is cut goes on beyond the scale, to the value beside it.".to_owned()
+        });
+        let drawn = drawn.map(told(", the upright line"));
+        let far = far.into_iter().map(told(", beyond the scale"));
+        drawn.chain(far).chain(broken).collect()
     }
 }

@@ -1,10 +1,10 @@
 //! Step times over the run: one small picture a variant, one line a run.
 
 use metrics::catalogue;
-use protocol::Step;
+use protocol::{Step, Task};
 use record::Record;
 
-use super::{Drawing, Picture, Plot, contender_legend, describe, drawings};
+use super::{Drawing, Picture, Plot, contender_legend, describe, drawings, values};
 use crate::{
     format::{self, Quantity},
     measure,
@@ -22,7 +22,10 @@ pub(super) const PLOT: Plot = Plot {
     title: "Step times over the run",
     about: "One line for each successful run, from its first measured step to its last. A slope \
             means warm-up that was too short or clocks that fall; a comb means something periodic. \
-            Each picture has its own scale, logarithmic where one step took many times the others.",
+            Each picture has its own scale, logarithmic where one step took many times the others; \
+            two strokes across the axis mark one that does not begin at 0.",
+    answers: &["step_median_seconds", "step_p99_seconds"],
+    is_detail: true,
     draw,
 };
 
@@ -64,7 +67,21 @@ fn draw(view: &View) -> Picture {
             let late = format::seconds(metrics.get(&catalogue::STEP_P99)?.median);
             Some(format!("median step {median}, 99 % below {late}"))
         });
-        (!rows.is_empty()).then(|| Drawing::of(group, canvas, description))
+        let heads = ["median", "p90", "p99"];
+        let table = values(view, group, &heads, |cell| {
+            let metrics = &view.report.cells[cell].metrics;
+            let told = |metric| Some(format::seconds(metrics.median(metric)?).into());
+            Some(vec![
+                told(&catalogue::STEP_MEDIAN)?,
+                told(&catalogue::STEP_P90)?,
+                told(&catalogue::STEP_P99)?,
+            ])
+        });
+        let is_idle = group.task == Task::Idle;
+        (!rows.is_empty() && !is_idle).then(|| Drawing {
+            table: Some(table),
+            ..Drawing::of(group, canvas, description)
+        })
     });
     Picture {
         legend: contender_legend(view),
@@ -108,6 +125,7 @@ fn panel(canvas: &mut Canvas, label: &str, runs: &[Run], area: &Area) {
     canvas.small(unit, (area.left, paper.top - 10.0), Anchor::Start);
     canvas.fill(paper, Ink::Band);
     axis::left(canvas, &paper, &scale, Quantity::Seconds);
+    axis::mark_break(canvas, &paper, &scale);
     step_axis(canvas, &paper, &along, last);
     for &(contender, run) in runs {
         let points = thin(&run.steps, &along, &scale);
@@ -151,8 +169,9 @@ fn time_scale(times: &[f64], paper: (f64, f64)) -> Scale {
     if low > 0.0 && high > middle * FAR {
         return Scale::logarithmic((low / 1.1, high * 1.1), paper);
     }
-    // Never magnified so far that a tenth of a percent looks like a cliff.
-    let room = ((high - low) * 0.08).max(middle * 0.01);
+    // Never magnified so far that what counts as noise fills the picture.
+    let least = 4.0 * catalogue::STEP_MEDIAN.threshold * middle;
+    let room = ((high - low) * 0.08).max((least - (high - low)) / 2.0);
     Scale::linear(((low - room).max(0.0), high + room), paper)
 }
 

@@ -2,8 +2,9 @@
 
 use metrics::catalogue;
 
-use super::{Drawing, Picture, Plot, contender_legend, describe, drawings};
+use super::{Drawing, Picture, Plot, contender_legend, describe, drawings, values as values_of};
 use crate::{
+    document::{Cell, Table, known},
     format::{self, Quantity},
     measure,
     model::{Group, Row, Spread, View},
@@ -20,17 +21,20 @@ pub(super) const PLOT: Plot = Plot {
     title: "Throughput",
     about: "Left: samples per second, the bar up to the median of the runs, with their range where \
             it can be seen. Right: every run as its deviation from that median (with several images \
-            or sessions, from the first one's), magnified, on one scale for the whole report, so that \
-            noise and small differences show. The stroke is the median; an arrow points to a run \
-            beyond the scale.",
+            or sessions, from the first one's), magnified, on one scale for the whole report. The \
+            shaded band is the noise threshold: a difference within it counts as none. The stroke \
+            is the median; an arrow points to a run beyond the scale.",
+    answers: &["throughput_samples_per_second"],
+    is_detail: false,
     draw,
 };
 
 const SPREAD_WIDTH: f64 = 250.0;
 const GAP: f64 = 26.0;
 const TOP: f64 = 4.0;
-/// The scale of deviations goes at least this far, in percent.
-const LEAST_DEVIATION: f64 = 0.5;
+/// The scale of deviations goes at least so many noise thresholds far, so that what counts as
+/// none does not fill it.
+const LEAST_THRESHOLDS: f64 = 4.0;
 
 fn draw(view: &View) -> Picture {
     let reach = reach(view);
@@ -44,12 +48,52 @@ fn draw(view: &View) -> Picture {
             let metric = metric.map(|spread| Quantity::Throughput.write(spread.median));
             Some(metric.unwrap_or_else(|| view.why_nothing(cell)))
         });
-        Some(Drawing::of(group, canvas, description))
+        Some(Drawing {
+            table: Some(table(view, group)),
+            ..Drawing::of(group, canvas, description)
+        })
     });
     Picture {
         legend: contender_legend(view),
         drawings,
     }
+}
+
+/// Medians with their range, and each cell against the first one, as the judge says it.
+fn table(view: &View, group: &Group) -> Table {
+    let first = group.cells().next();
+    let heads = [
+        "median",
+        "least",
+        "greatest",
+        "CV",
+        "against the first",
+        "95 % interval",
+        "verdict",
+    ];
+    values_of(view, group, &heads, |cell| {
+        let spread = spread(view, cell)?;
+        let write = |value: f64| Cell::from(Quantity::Throughput.write(value));
+        let against = first.filter(|first| *first != cell);
+        let found =
+            against.and_then(|first| view.standings.between(first, cell, &catalogue::THROUGHPUT));
+        let ratio = found.and_then(|found| found.ratio);
+        let ratio = ratio.map(|ratio| format!("× {}", format::significant(ratio, 4)));
+        let interval = found.and_then(|found| found.interval);
+        let interval = interval.map(|ends| format::interval(ends.lo, ends.hi));
+        let verdict = found.map_or_else(Cell::default, |found| {
+            Cell::from(found.verdict.to_string()).marked(found.verdict.into())
+        });
+        Some(vec![
+            write(spread.median),
+            write(spread.minimum),
+            write(spread.maximum),
+            known(spread.coefficient_of_variation.map(format::share)),
+            known(ratio),
+            known(interval),
+            verdict,
+        ])
+    })
 }
 
 fn spread(view: &View, cell: usize) -> Option<Spread> {
@@ -98,11 +142,12 @@ fn reach(view: &View) -> f64 {
         })
         .collect();
     deviations.sort_by(f64::total_cmp);
+    let least = LEAST_THRESHOLDS * 100.0 * catalogue::THROUGHPUT.threshold;
     let Some(&most) = deviations.last() else {
-        return LEAST_DEVIATION;
+        return least;
     };
     let usual = deviations[(deviations.len() - 1) * 9 / 10];
-    most.min(usual * 3.0).max(LEAST_DEVIATION) * 1.08
+    most.min(usual * 3.0).max(least) * 1.08
 }
 
 fn draw_group(canvas: &mut Canvas, view: &View, group: &Group, rows: &Rows, reach: f64) {
@@ -141,6 +186,13 @@ fn draw_group(canvas: &mut Canvas, view: &View, group: &Group, rows: &Rows, reac
         "Deviation of each run from the median"
     };
     axis::lower(canvas, &noise, &deviations, Quantity::Percent, title);
+    let threshold = 100.0 * catalogue::THROUGHPUT.threshold;
+    let band = Area {
+        left: deviations.place(-threshold),
+        right: deviations.place(threshold),
+        ..noise
+    };
+    canvas.fill_through(band, Ink::Axis, 0.25);
     let zero = deviations.place(0.0);
     canvas.upright(zero, (noise.top, noise.bottom), Ink::Axis, 1.0);
     for ((row, _), lane) in group.lanes().zip(rows.lanes()) {

@@ -4,7 +4,7 @@ use metrics::catalogue;
 
 use super::{
     Plot,
-    stacked::{Part, Stacked, part},
+    stacked::{Part, Stacked, no_limits, part},
 };
 use crate::format::Quantity;
 
@@ -16,6 +16,12 @@ pub(super) const STEP: Plot = Plot {
             with the loss scaler. Without a data loader the data lie on the device beforehand, so \
             that loading takes none of it; with one, data is the wait for its batches and their \
             way to the device.",
+    answers: &[
+        "step_data_seconds",
+        "step_forward_seconds",
+        "step_backward_seconds",
+    ],
+    is_detail: true,
     draw: |view| bars(&STEP_PARTS, "Time of a step").draw(view),
 };
 
@@ -23,6 +29,12 @@ pub(super) const RUN: Plot = Plot {
     id: "run-time",
     title: "Time outside the measured steps",
     about: "Medians of the runs. What the harness causes is one part here, and magnified below.",
+    answers: &[
+        "warmup_seconds",
+        "cuda_start_seconds",
+        "model_build_seconds",
+    ],
+    is_detail: true,
     draw: |view| bars(&RUN_PARTS, "Time outside the measured steps").draw(view),
 };
 
@@ -31,6 +43,8 @@ pub(super) const HARNESS: Plot = Plot {
     title: "Overhead of the harness",
     about: "Medians of the runs: the whole run without CUDA start, model build, warm-up, measured \
             steps and calibration.",
+    answers: &["harness_seconds", "container_start_seconds", "wall_seconds"],
+    is_detail: true,
     draw: |view| bars(&HARNESS_PARTS, "Time caused by the harness").draw(view),
 };
 
@@ -40,6 +54,7 @@ fn bars(parts: &'static [Part], axis: &'static str) -> Stacked {
         quantity: Quantity::Seconds,
         axis,
         mark: None,
+        limits: no_limits,
     }
 }
 

@@ -55,6 +55,17 @@ pub(crate) fn left(canvas: &mut Canvas, area: &Area, scale: &Scale, quantity: Qu
     }
 }
 
+/// Two strokes across a left axis that does not begin at 0: heights do not compare as values do.
+pub(crate) fn mark_break(canvas: &mut Canvas, area: &Area, scale: &Scale) {
+    if scale.range().0 <= 0.0 || scale.is_logarithmic() {
+        return;
+    }
+    for y in [area.bottom - 7.0, area.bottom - 3.0] {
+        let ends = [(area.left - 4.0, y + 2.0), (area.left + 4.0, y - 2.0)];
+        canvas.line(&ends, Ink::Axis, 1.4);
+    }
+}
+
 /// Width that the labels of a left axis take.
 pub(crate) fn left_width(scale: &Scale, quantity: Quantity, area: &Area) -> f64 {
     let ticks = left_ticks(scale, quantity, area);

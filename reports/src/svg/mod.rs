@@ -89,6 +89,27 @@ pub(crate) struct Svg {
     pub(crate) body: String,
 }
 
+impl Svg {
+    /// Without what [`Canvas::hinted`] adds.
+    pub(crate) fn drop_hints(&mut self) {
+        let mut bare = String::with_capacity(self.body.len());
+        for line in self.body.lines() {
+            let line = match line.strip_prefix(HINT) {
+                Some(rest) => rest.split_once("</title>").map_or(rest, |(_, drawn)| drawn),
+                None => line,
+            };
+            if !line.is_empty() && line != "</g>" {
+                bare += line;
+                bare.push('\n');
+            }
+        }
+        self.body = bare;
+    }
+}
+
+/// What a hint begins with.
+const HINT: &str = "<g><title>";
+
 impl Canvas {
     pub(crate) fn new(width: f64, height: f64) -> Self {
         let out = Rc::new(RefCell::new(String::new()));
@@ -217,7 +238,7 @@ impl Canvas {
         let title = escape(&format::clean(hint));
         self.out
             .borrow_mut()
-            .push_str(&format!("<g><title>{title}</title>"));
+            .push_str(&format!("{HINT}{title}</title>"));
         draw(self);
         self.out.borrow_mut().push_str("</g>\n");
     }

@@ -44,28 +44,20 @@ impl Scale {
         }
     }
 
-    /// Linear from 0, or, where the least is far below the greatest, logarithmic.
-    pub(crate) fn fitting(values: &[f64], paper: (f64, f64), far: f64) -> Self {
+    /// Linear from 0, so that lengths compare as values do; where the least is far below the
+    /// greatest, logarithmic.
+    pub(crate) fn from_zero(values: &[f64], paper: (f64, f64), far: f64) -> Self {
         let (low, high) = extent(values);
         if low > 0.0 && high / low > far {
             Self::logarithmic((low / 1.25, high * 1.25), paper)
         } else {
-            let span = high - low;
-            let room = if span > 0.0 {
-                span * 0.08
-            } else {
-                high.abs() * 0.05
-            };
-            let start = if low > 0.0 && low < high * 0.4 {
-                0.0
-            } else {
-                low - room
-            };
-            Self::linear(
-                (start.max(if low >= 0.0 { 0.0 } else { start }), high + room),
-                paper,
-            )
+            Self::linear((low.min(0.0), high * 1.08), paper)
         }
+    }
+
+    /// Whether equal steps are equal ratios, which the axis then says.
+    pub(crate) fn is_logarithmic(&self) -> bool {
+        self.logarithmic
     }
 
     /// Where `value` lies on the paper; beyond the range it lies at the range's end.
@@ -269,7 +261,7 @@ mod tests {
                 for scale in [
                     Scale::linear((low, high), (0.0, 100.0)),
                     Scale::logarithmic((low, high), (0.0, 100.0)),
-                    Scale::fitting(&[low, high], (0.0, 100.0), 20.0),
+                    Scale::from_zero(&[low, high], (0.0, 100.0), 20.0),
                 ] {
                     for value in ends {
                         let place = scale.place(value);
@@ -284,7 +276,8 @@ mod tests {
 
     #[test]
     fn far_apart_metrics_go_logarithmic() {
-        assert!(Scale::fitting(&[1.0, 1000.0], (0.0, 1.0), 20.0).logarithmic);
-        assert!(!Scale::fitting(&[100.0, 1000.0], (0.0, 1.0), 20.0).logarithmic);
+        assert!(Scale::from_zero(&[1.0, 1000.0], (0.0, 1.0), 20.0).logarithmic);
+        let near = Scale::from_zero(&[100.0, 1000.0], (0.0, 1.0), 20.0);
+        assert_eq!((near.logarithmic, near.range().0), (false, 0.0));
     }
 }

@@ -165,6 +165,7 @@ pub fn html(all: &[Series], source: &str, made: &str) -> Result<String, ReportEr
                 title: format!("{title} ({})", drawings.len()),
                 about: String::new(),
                 inside: Figures {
+                    is_folded: false,
                     id,
                     title,
                     legend: &[],
@@ -181,6 +182,7 @@ pub fn html(all: &[Series], source: &str, made: &str) -> Result<String, ReportEr
         summary.push(Block::Text(format!("{left} not drawn; {help}.")));
     }
     let page = Page {
+        verdict: String::new(),
         title: "Torchgauge · trend".to_owned(),
         subtitle: format::clean(&format!("{source} · {made}")),
         style: html::style(),
@@ -192,6 +194,7 @@ pub fn html(all: &[Series], source: &str, made: &str) -> Result<String, ReportEr
 
 fn drawing(series: &Series) -> Drawing {
     Drawing {
+        narrow: None,
         heading: format::clean(&series.title),
         subtitle: format::clean(&series.subtitle),
         remark: series.remark(),

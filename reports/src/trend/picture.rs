@@ -12,7 +12,7 @@ use crate::{
     model::Spread,
     svg::{
         Anchor, Area, Canvas, SMALL, Shape, Svg,
-        axis::{left, left_width, unit_of},
+        axis::{left, left_width, mark_break, unit_of},
         ink::Ink,
         rows::WIDTH,
         scale::{self, Scale},
@@ -68,6 +68,7 @@ pub(super) fn draw(series: &Series) -> Svg {
     let mut canvas = Canvas::new(WIDTH, HEIGHT);
     canvas.fill(paper, Ink::Band);
     left(&mut canvas, &paper, &up, quantity);
+    mark_break(&mut canvas, &paper, &up);
     axis::lower(&mut canvas, &paper, &along);
     let unit = if series.unit.is_empty() {
         unit_of(&up, quantity)
@@ -89,11 +90,12 @@ pub(super) fn draw(series: &Series) -> Svg {
     canvas.finish()
 }
 
-/// All values, the levels, and never so magnified that half a percent looks like a cliff.
+/// All values and the levels, and never so magnified that what counts as none fills the picture.
 fn value_scale(series: &Series, paper: (f64, f64)) -> Scale {
     let values: Vec<f64> = series.points.iter().map(|point| point.value).collect();
     let (low, high) = scale::extent(&values);
-    let room = ((high - low) * 0.06).max(0.0025 * high.abs().max(low.abs()));
+    let least = 4.0 * series.threshold.max(0.00125) * high.abs().max(low.abs());
+    let room = ((high - low) * 0.06).max((least - (high - low)) / 2.0);
     Scale::linear((low - room, high + room), paper)
 }
 

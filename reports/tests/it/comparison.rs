@@ -358,3 +358,40 @@ fn hostile_names_stay_names() {
         );
     }
 }
+
+#[test]
+fn a_comparison_is_a_page_of_its_own() {
+    let home = tempfile::tempdir().unwrap();
+    let page = comparison::write(&verdicts(), FailOn::Regressed, home.path()).unwrap();
+    let page = std::fs::read_to_string(page).unwrap();
+    for words in [
+        "torch-2.10-cu128 → torch-2.11-cu130",
+        "✗ Gate failed: 1 of 4 gated metrics regressed.",
+        "<b>1</b> ✗ regressed",
+        "<svg",
+        "id=\"comparison\"",
+    ] {
+        assert!(page.contains(words), "{words}");
+    }
+    assert!(!page.contains("<script") && !page.contains("id=\"summary\""));
+    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 3);
+    let strict = comparison::write(&verdicts(), FailOn::Inconclusive, home.path()).unwrap();
+    let strict = std::fs::read_to_string(strict).unwrap();
+    assert!(strict.contains("Gate failed: 2 of 4 gated metrics regressed or inconclusive"));
+}
+
+#[test]
+fn a_row_names_the_change_that_was_judged_and_that_of_the_medians() {
+    let mut verdicts = verdicts();
+    // Medians that fell beside runs in pairs that rose.
+    let found = &mut verdicts.cells[1].metrics[0];
+    (found.base, found.head) = (Some(550.0), Some(545.6));
+    found.comparison.ratio = Some(1.0101);
+    let page = html(&verdicts);
+    assert!(
+        page.contains("+1.01 %<br/><span class=\"muted\">medians -0.80 %</span>"),
+        "{page}"
+    );
+    assert!(page.contains("threshold 1.0 %"), "{page}");
+    assert!(!page.contains('▲') && !page.contains('▼'), "{page}");
+}

@@ -1,5 +1,6 @@
 //! Reports through their public face: a session in, a page, a table or a file out.
 
+mod answers;
 mod comparison;
 mod forms;
 mod pages;

@@ -313,7 +313,7 @@ fn the_page_says_how_it_was_run_and_on_what() {
 }
 
 #[test]
-fn the_pareto_front_joins_what_no_other_cell_dominates() {
+fn a_cell_is_beaten_by_what_the_judge_finds_better() {
     let mut fake = Fake::cpu();
     fake.blocks = 3;
     fake.cells = [
@@ -339,4 +339,82 @@ fn the_pareto_front_joins_what_no_other_cell_dominates() {
         "{description}"
     );
     assert!(!description.contains("bs3"), "{description}");
+}
+
+/// What stands between the heading and the first section.
+fn first_screen(page: &str) -> String {
+    let (_, rest) = page.split_once("<h1>").unwrap();
+    rest.split_once("<nav").unwrap().0.to_owned()
+}
+
+#[test]
+fn the_first_screen_answers() {
+    let one = first_screen(&page(&[Fake::gpu()]));
+    for words in [
+        "sample: What do precision and the allocator change?",
+        "allocator (native, expandable_segments",
+        "</b> ✓ improved",
+        "<b>2</b> failed",
+        "Worst: ",
+    ] {
+        assert!(one.contains(words), "{words} in {one}");
+    }
+    assert!(one.contains("<svg") && one.contains("plot narrow"), "{one}");
+    assert!(!one.contains("Gate "), "nothing is gated: {one}");
+    let two = Fake::gpu().images(&["torch-2.10", "torch-2.11"]);
+    let two = first_screen(&page(&[two]));
+    assert!(two.contains("torch-2.10 → torch-2.11"), "{two}");
+    assert!(
+        two.contains("Gate passed: none of ") || two.contains("Gate failed: "),
+        "{two}"
+    );
+}
+
+#[test]
+fn the_summary_claims_no_more_than_the_judge() {
+    // The cells differ by less than their noise: whatever the medians say, no one is the fastest.
+    let mut fake = Fake::cpu();
+    fake.blocks = 4;
+    fake.cells = [(1, 100.0), (2, 100.1), (4, 100.2)]
+        .map(|(batch, speed)| {
+            let json = format!(r#"{{"batch":{batch}}}"#);
+            let model = protocol::Model::ResnetTiny;
+            support::FakeCell {
+                noise: 0.05,
+                ..support::cell("x", model, &json, speed, 10.0)
+            }
+        })
+        .into();
+    let sources = [fake.source()];
+    let view = View::of(&sources);
+    let summary = view.report.summary.join("\n");
+    assert!(
+        summary.contains("no variant is shown to be the fastest"),
+        "{summary}"
+    );
+    assert!(summary.contains("take the same, "), "{summary}");
+    let counts = view.report.headline.counts.unwrap();
+    assert_eq!((counts.regressed, counts.improved), (0, 0));
+    // Two sessions did not run side by side.
+    let sources = [
+        Fake::gpu().source(),
+        Fake::gpu().seeded(5).named("later").source(),
+    ];
+    let summary = View::of(&sources).report.summary.join("\n");
+    assert!(!summary.contains("fastest"), "{summary}");
+}
+
+#[test]
+fn five_hundred_cells_are_a_page_of_three_megabytes_and_one_comment() {
+    let sources = [support::five_hundred_cells().source()];
+    let view = View::of(&sources);
+    let page = html::render(&view).unwrap();
+    if let Some(path) = std::env::var_os("KEEP_PAGE") {
+        std::fs::write(path, &page).unwrap();
+    }
+    assert!(page.len() <= 3_000_000, "{}", page.len());
+    let markdown = reports::markdown::render(&view);
+    let length = markdown.chars().count();
+    assert!(length <= 60_000, "{length}");
+    assert!(markdown.contains("more rows") && markdown.contains("](report.html)"));
 }

@@ -35,6 +35,9 @@ pub(crate) struct ClaimsArgs {
     /// How to print what was found
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
+    /// Write what was found as a page, Markdown and JSON into this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
     /// What fails the command with exit code 1; nothing unless given
     #[arg(long, value_enum)]
     pub(crate) fail_on: Option<ClaimsFailOn>,

@@ -71,6 +71,9 @@ pub(crate) struct CompareArgs {
     /// Write the verdicts as Markdown, for a comment
     #[arg(long, value_name = "FILE.md")]
     pub(crate) summary: Option<PathBuf>,
+    /// Write the verdicts as a page, Markdown and JSON into this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
     /// What fails the command with exit code 1
     #[arg(long, value_enum, default_value_t = FailOn::Regressed)]
     pub(crate) fail_on: FailOn,

@@ -35,6 +35,10 @@ pub(crate) fn run(args: &ClaimsArgs, printer: &Printer) -> Result<()> {
         });
     }
     let found = verdict::judge_claims(&session, &records, &claims)?;
+    if let Some(out) = &args.out {
+        let page = reports::claims::write(&found, &session.session, out)?;
+        printer.note(&format!("drawn: {}", page.display()));
+    }
     match args.format {
         Format::Json => printer.json(&found)?,
         Format::Text => printer.raw(&reports::claims::text(&found, reports::text::Style::Plain)),

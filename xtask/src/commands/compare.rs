@@ -24,6 +24,10 @@ pub(crate) fn run(args: &CompareArgs, printer: &Printer) -> Result<()> {
     if let Some(path) = &args.summary {
         write(path, &reports::comparison::markdown(&verdicts))?;
     }
+    if let Some(out) = &args.out {
+        let page = reports::comparison::write(&verdicts, fail_on, out)?;
+        printer.note(&format!("drawn: {}", page.display()));
+    }
     match args.format {
         Format::Json => printer.json(&verdicts)?,
         Format::Text => printer.raw(&reports::comparison::text(

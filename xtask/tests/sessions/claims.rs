@@ -59,6 +59,10 @@ fn claims_hold_are_refuted_or_cannot_be_told() {
         home.check(&gate("refuted"), refuted, outcome);
         home.check(&gate("inconclusive"), strict, outcome);
     }
+    let words = ["claims", "sessions/wrong", "--out", "page"];
+    home.check(&words, 0, "drawn: page/claims.html");
+    let page = fs::read_to_string(home.path("page/claims.html")).expect("the page is there");
+    assert!(page.contains("<b>1</b> ✗ claims refuted") && page.contains("<svg"));
     let json = home.check(&["claims", "sessions/wrong", "--format", "json"], 0, "[");
     let found: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(found[0]["outcome"], "refuted");
@@ -114,5 +118,5 @@ fn a_report_judges_claims_and_images() {
     let text = fs::read_to_string(home.path("sessions/two/report.md")).expect("a report");
     assert!(text.contains("slow against img"), "{text}");
     let html = fs::read_to_string(home.path("sessions/two/report.html")).expect("a report");
-    assert!(html.contains("id=\"comparison\"") && html.contains("▼ regressed"));
+    assert!(html.contains("id=\"comparison\"") && html.contains("✗ regressed"));
 }

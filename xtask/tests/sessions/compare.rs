@@ -27,11 +27,18 @@ fn a_gate_writes_every_form_and_exits_with_1() {
         "--summary",
         "verdicts.md",
         "--annotations",
+        "--out",
+        "page",
     ];
     let all = home.check(&words, 1, "the gate failed");
     assert!(all.contains("::error title="), "{all}");
     assert!(read(&home.path("verdicts.xml")).contains("type=\"regressed\""));
     assert!(read(&home.path("verdicts.md")).contains("### Regressed: 1"));
+    // The page is there although the gate failed, and says why.
+    assert!(all.contains("drawn: page/comparison.html"), "{all}");
+    let page = read(&home.path("page/comparison.html"));
+    assert!(page.contains("Gate failed: 1 of ") && page.contains("<svg"));
+    assert!(read(&home.path("page/comparison.json")).contains("\"regressed\""));
     home.check(
         &[
             "compare",

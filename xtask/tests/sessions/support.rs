@@ -32,6 +32,7 @@ pub(crate) fn session(name: &str) -> Session {
         policy: record::RunPolicy::default(),
         asked: None,
         labels: record::Labels::default(),
+        questions: std::collections::BTreeMap::new(),
         notes: Vec::new(),
     }
 }

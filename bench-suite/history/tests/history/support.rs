@@ -53,6 +53,7 @@ pub(crate) fn session(name: &str, day: i64) -> Session {
         policy: record::RunPolicy::default(),
         asked: None,
         labels: record::Labels::default(),
+        questions: BTreeMap::new(),
         notes: Vec::new(),
     }
 }

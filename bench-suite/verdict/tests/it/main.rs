@@ -5,5 +5,6 @@ mod compare;
 mod environment;
 mod failures;
 mod looks;
+mod pairs;
 mod support;
 mod thresholds;

@@ -54,6 +54,7 @@ pub(crate) fn session(name: &str, machine: &str) -> Session {
         policy: record::RunPolicy::default(),
         asked: None,
         labels: record::Labels::default(),
+        questions: std::collections::BTreeMap::new(),
         claims: Vec::new(),
         deciding: None,
         notes: Vec::new(),

@@ -56,7 +56,7 @@ fn has_series(run: &Record) -> bool {
 }
 
 /// The successful run with samples whose throughput is the median, or the lower of the middle two.
-fn middle_run<'a>(view: &View<'a>, cell: usize) -> Option<&'a Record> {
+pub(in crate::plots) fn middle_run<'a>(view: &View<'a>, cell: usize) -> Option<&'a Record> {
     let throughput = |run: &Record| catalogue::THROUGHPUT.of(run).unwrap_or(0.0);
     let mut runs: Vec<&'a Record> = view.good_runs(cell);
     runs.retain(|run| has_series(run));

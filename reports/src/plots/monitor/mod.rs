@@ -3,6 +3,8 @@
 mod chosen;
 mod traces;
 
+pub(super) use chosen::middle_run;
+
 use protocol::Phase;
 use record::{Record, Sample, Series, thinned};
 
@@ -23,8 +25,10 @@ pub(super) const PLOT: Plot = Plot {
     about: "The run with the median throughput of each cell, sampled from outside the workload. \
             Warm-up and measured steps are shaded, as near as the phases' lengths tell. Where many \
             samples fall on one place, the least and the greatest are drawn. Panels of one \
-            quantity in a scenario share a scale. Contaminated attempts follow their cell; no \
+            quantity in a scenario share a scale; of very many cells one of each scenario is drawn. Contaminated attempts follow their cell; no \
             metric and no verdict uses them.",
+    answers: &[],
+    is_detail: false,
     draw,
 };
 
@@ -47,8 +51,10 @@ const NARROWEST: f64 = 2.0;
 
 fn draw(view: &View) -> Picture {
     let groups = view.groups.iter();
+    let most = if view.is_large() { 1 } else { usize::MAX };
     let all: Vec<(&Group, Vec<Chosen>)> = groups
         .map(|group| (group, chosen::of(view, group)))
+        .map(|(group, chosen)| (group, chosen.into_iter().take(most).collect()))
         .collect();
     let runs = || all.iter().flat_map(|(_, chosen)| chosen);
     let traces: usize = runs()
@@ -134,7 +140,11 @@ fn drawing(group: &Group, one: &Chosen, panels: &[(&'static Panel, f64)], most: 
             .map(|(trace, series)| panel.say(trace, series))
     });
     Drawing {
-        heading: format!("{} {}", group.scenario, one.label),
+        heading: if one.label == group.scenario {
+            one.label.clone()
+        } else {
+            format!("{} {}", group.scenario, one.label)
+        },
         subtitle: one.details.clone(),
         remark: one.contamination(),
         ..Drawing::of(group, canvas, told.collect::<Vec<_>>().join("; "))
@@ -261,7 +271,7 @@ fn length(run: &Record) -> f64 {
 
 /// From when to when a phase went on, in seconds since the run's start; in records of version 1 by
 /// adding up what went before.
-fn stretch_of(run: &Record, phase: Phase) -> Option<(f64, f64)> {
+pub(super) fn stretch_of(run: &Record, phase: Phase) -> Option<(f64, f64)> {
     if let Some(window) = run.window(phase) {
         return Some((window.from, window.to));
     }

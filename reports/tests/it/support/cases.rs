@@ -212,3 +212,27 @@ pub(crate) fn empty() -> Fake {
     fake.cells.clear();
     fake
 }
+
+/// 500 cells of 25 scenarios, each run five times.
+pub(crate) fn five_hundred_cells() -> Fake {
+    let mut fake = Fake::gpu();
+    fake.failing.clear();
+    fake.blocks = 5;
+    fake.steps = 20;
+    fake.cells = (0..500)
+        .map(|index| {
+            let (scenario, batch) = (index / 20, 1 + index % 20);
+            let json = format!(r#"{{"batch":{batch},"precision":"amp-bf16"}}"#);
+            let speed = 900.0 * (1.0 + f64::from(batch) * 0.04);
+            let name = format!("scenario-{scenario}");
+            cell(
+                &name,
+                Model::Resnet50,
+                &json,
+                speed,
+                4000.0 + 100.0 * f64::from(batch),
+            )
+        })
+        .collect();
+    fake
+}

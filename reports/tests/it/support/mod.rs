@@ -15,7 +15,8 @@ use record::{
 use reports::Source;
 
 pub(crate) use cases::{
-    contaminated, empty, five_images, forty_cells, hostile, no_success, one_cell, wide_ranges,
+    contaminated, empty, five_hundred_cells, five_images, forty_cells, hostile, no_success,
+    one_cell, wide_ranges,
 };
 
 const MIB: f64 = 1_048_576.0;
@@ -201,6 +202,13 @@ impl Fake {
             policy: record::RunPolicy::default(),
             asked: None,
             labels: record::Labels::default(),
+            questions: BTreeMap::from([(
+                "sample".into(),
+                record::SuiteQuestion {
+                    question: "What do precision and the allocator change?".into(),
+                    answered_by: Vec::new(),
+                },
+            )]),
             notes: Vec::new(),
         }
     }

@@ -4,11 +4,7 @@ mod followed;
 mod gate;
 mod selection;
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    slice,
-};
+use std::{fs, path::Path, slice};
 
 use history::{Aggregate, History, SeriesInfo, SeriesKey};
 use jiff::Timestamp;
@@ -221,19 +217,7 @@ fn write(
         ("trend.md", reports::trend::markdown(all)),
         ("trend.json", json + "\n"),
     ];
-    let failed = |path: &Path| {
-        let path: PathBuf = path.to_owned();
-        move |source| Error::Write { path, source }
-    };
-    fs::create_dir_all(out).map_err(failed(out))?;
-    for (name, text) in &files {
-        let fresh = out.join(format!("{name}.new"));
-        fs::write(&fresh, text).map_err(failed(&fresh))?;
-    }
-    for (name, _) in &files {
-        let path = out.join(name);
-        fs::rename(out.join(format!("{name}.new")), &path).map_err(failed(&path))?;
-    }
+    reports::write_files(out, &files)?;
     printer.note(&format!("drawn: {}", out.join("trend.html").display()));
     Ok(())
 }

@@ -1,0 +1,372 @@
+//! The cells of a scenario against each other, within one session: which is faster, which takes
+//! less memory, and which of them the runs cannot tell apart.
+//!
+//! Two cells that a session compares anyway, in [`crate::compare_session`], have one verdict:
+//! that one. All others of a session are judged together, as one family, with its looks.
+
+use std::collections::BTreeMap;
+
+use judge::compare::{Direction, Interval, Method, Verdict};
+use metrics::{Metric, catalogue};
+use protocol::{Task, Variant};
+use record::{Record, Session, SidesCompared};
+
+use crate::{
+    CellVerdicts, MetricVerdict, Options, SessionError, Verdicts,
+    compare::{answered, unanswered},
+    question::{Question, judge_questions, pair},
+    side::{Cell, Runs, Side},
+};
+
+/// Of more cells than this not every pair is judged, only each against the first.
+pub const MOST_IN_PAIRS: usize = 40;
+
+/// The metrics by which every two cells are judged. The others are judged against the first cell.
+const IN_PAIRS: [&Metric; 3] = [
+    &catalogue::THROUGHPUT,
+    &catalogue::PEAK_ALLOCATED,
+    &catalogue::PEAK_RESERVED,
+];
+
+/// One scenario of a session with its cells, judged in pairs.
+#[derive(Debug, Clone)]
+pub struct ScenarioPairs {
+    /// The suite.
+    pub suite: String,
+    /// The scenario.
+    pub scenario: String,
+    /// The cells, in the order of the plan, the base of what the session was to decide first. The
+    /// first one is the baseline.
+    pub cells: Vec<PairedCell>,
+    /// By the places of both, the smaller first, and the metric's name.
+    verdicts: BTreeMap<(usize, usize), CellVerdicts>,
+}
+
+/// One cell of a scenario.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PairedCell {
+    /// The image.
+    pub image: String,
+    /// The choice on every axis.
+    pub variant: Variant,
+}
+
+/// One cell against another one, by one metric.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PairVerdict {
+    /// What the second cell is against the first.
+    pub verdict: Verdict,
+    /// Second ÷ first.
+    pub ratio: Option<f64>,
+    /// Its interval.
+    pub interval: Option<Interval>,
+    /// Whether both were the same in every run, so that the ratio has no error.
+    pub is_exact: bool,
+    /// The noise threshold.
+    pub threshold: f64,
+}
+
+/// The best cell of a scenario by one metric, and what the others are beside it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Best {
+    /// The metric.
+    pub metric: String,
+    /// The cell with the best median, by its place among the scenario's cells.
+    pub leader: usize,
+    /// Cells that it is better than.
+    pub beaten: Vec<usize>,
+    /// Cells that are unchanged against it.
+    pub equal: Vec<usize>,
+    /// Cells of which that is inconclusive.
+    pub undecided: Vec<usize>,
+}
+
+impl ScenarioPairs {
+    /// What `head` is against `base`, by their places; `None` where the two were not judged by
+    /// the metric.
+    #[must_use]
+    pub fn between(&self, base: usize, head: usize, metric: &Metric) -> Option<PairVerdict> {
+        let key = (base.min(head), base.max(head));
+        let mut found = self.verdicts.get(&key)?.metrics.iter();
+        let found = found.find(|found| found.metric == metric.name)?;
+        if found.not_measured_in.is_some() {
+            return None;
+        }
+        let own = PairVerdict::of(found);
+        Some(if base <= head { own } else { own.reversed() })
+    }
+
+    /// Every other cell of the first one's image, against it.
+    pub fn against_first(&self) -> impl Iterator<Item = &CellVerdicts> {
+        let image = self.cells.first().map(|cell| &cell.image);
+        let others = self.verdicts.iter();
+        others
+            .filter(move |((base, head), _)| *base == 0 && Some(&self.cells[*head].image) == image)
+            .map(|(_, verdicts)| verdicts)
+    }
+
+    /// The best cell by a metric among those with this median; `None` with fewer than two.
+    #[must_use]
+    pub fn best(&self, metric: &Metric, medians: &[Option<f64>]) -> Option<Best> {
+        let known =
+            || (0..self.cells.len()).filter_map(|cell| Some((cell, (*medians.get(cell)?)?)));
+        let better = |a: &(usize, f64), b: &(usize, f64)| match metric.direction {
+            // Of equals the first one leads.
+            Direction::HigherIsBetter => a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)),
+            Direction::LowerIsBetter => b.1.total_cmp(&a.1).then(b.0.cmp(&a.0)),
+        };
+        let (leader, _) = known().max_by(better)?;
+        let mut best = Best {
+            metric: metric.name.to_owned(),
+            leader,
+            beaten: Vec::new(),
+            equal: Vec::new(),
+            undecided: Vec::new(),
+        };
+        for (cell, _) in known().filter(|(cell, _)| *cell != leader) {
+            let verdict = self.between(cell, leader, metric);
+            let place = match verdict.map(|found| found.verdict) {
+                Some(Verdict::Improved) => &mut best.beaten,
+                Some(Verdict::Unchanged) => &mut best.equal,
+                // The judge pairs runs by block; against the medians it may find the leader worse.
+                Some(Verdict::Regressed | Verdict::Inconclusive) | None => &mut best.undecided,
+            };
+            place.push(cell);
+        }
+        (known().count() > 1).then_some(best)
+    }
+}
+
+impl PairVerdict {
+    fn of(found: &MetricVerdict) -> Self {
+        let comparison = &found.comparison;
+        Self {
+            verdict: comparison.verdict,
+            ratio: comparison.ratio,
+            interval: comparison.interval,
+            is_exact: comparison.method == Method::Exact,
+            threshold: comparison.threshold,
+        }
+    }
+
+    /// The first cell against the second. Noise threshold and p are the same both ways.
+    fn reversed(self) -> Self {
+        let inverse = |ratio: f64| (ratio > 0.0).then(|| ratio.recip());
+        Self {
+            verdict: match self.verdict {
+                Verdict::Improved => Verdict::Regressed,
+                Verdict::Regressed => Verdict::Improved,
+                other => other,
+            },
+            ratio: self.ratio.and_then(inverse),
+            interval: self.interval.and_then(|Interval { lo, hi }| {
+                Some(Interval {
+                    lo: inverse(hi)?,
+                    hi: inverse(lo)?,
+                })
+            }),
+            ..self
+        }
+    }
+}
+
+/// One cell with its runs.
+struct Judged<'a> {
+    paired: PairedCell,
+    cell: Cell,
+    runs: Runs<'a>,
+    thresholds: Option<&'a BTreeMap<String, f64>>,
+}
+
+/// Judges the cells of every scenario that has several. `comparisons` are what the session
+/// compares, by [`crate::compare_session`]; `wanted` names metrics of a suite that are judged
+/// besides those that every comparison judges.
+pub fn judge_pairs(
+    session: &Session,
+    records: &[Record],
+    comparisons: &[Verdicts],
+    wanted: impl Fn(&str) -> Vec<&'static Metric>,
+    options: &Options,
+) -> Result<Vec<ScenarioPairs>, SessionError> {
+    let scenarios = scenarios(session, records)?;
+    let mut questions = Vec::new();
+    let mut asked = Vec::new();
+    for (place, ((suite, _), cells)) in scenarios.iter().enumerate() {
+        let of_suite = wanted(suite);
+        for (base, head) in pairs(cells.len()) {
+            asked.push((place, base, head));
+            let metrics = Metric::compared().chain(
+                of_suite
+                    .iter()
+                    .copied()
+                    .filter(|metric| !metric.is_compared()),
+            );
+            for metric in metrics.filter(|metric| base == 0 || IN_PAIRS.contains(metric)) {
+                let blocks = pair(metric, &cells[base].runs, &cells[head].runs);
+                let is_known = |block: &judge::compare::Block| block.base.or(block.head).is_some();
+                if !blocks.values().any(is_known) {
+                    continue;
+                }
+                let of_suite = cells[head].thresholds.and_then(|own| own.get(metric.name));
+                let own = options.thresholds.get(metric.name).or(of_suite);
+                questions.push(Question {
+                    cell: &cells[head].cell,
+                    cell_index: asked.len() - 1,
+                    metric,
+                    threshold: own.copied().unwrap_or(metric.threshold),
+                    blocks,
+                });
+            }
+        }
+    }
+    let looks = session.deciding.as_ref().map_or(&[][..], |one| &one.looks);
+    let judged = judge_questions(&questions, looks, &options.statistics)?;
+    let mut found: Vec<CellVerdicts> = asked
+        .iter()
+        .map(|&(place, base, head)| {
+            let cells = &scenarios[place].1;
+            let mut verdicts = unanswered(&cells[head].cell, &cells[base].runs, &cells[head].runs);
+            verdicts.name = cells[head].cell.label();
+            verdicts
+        })
+        .collect();
+    for (question, comparison) in questions.iter().zip(judged) {
+        found[question.cell_index]
+            .metrics
+            .push(answered(question, comparison));
+    }
+    let mut all: Vec<ScenarioPairs> = scenarios
+        .iter()
+        .map(|((suite, scenario), cells)| ScenarioPairs {
+            suite: suite.clone(),
+            scenario: scenario.clone(),
+            cells: cells.iter().map(|cell| cell.paired.clone()).collect(),
+            verdicts: BTreeMap::new(),
+        })
+        .collect();
+    for (&(place, base, head), mut verdicts) in asked.iter().zip(found) {
+        let pairs = &mut all[place];
+        let (one, other) = (&pairs.cells[base], &pairs.cells[head]);
+        if let Some(compared) = compared(session, comparisons, &verdicts, one, other) {
+            let is_theirs = |own: &MetricVerdict| {
+                let mut theirs = compared.metrics.iter();
+                theirs.any(|theirs| theirs.metric == own.metric)
+            };
+            verdicts.metrics.retain(|own| !is_theirs(own));
+            verdicts
+                .metrics
+                .splice(0..0, compared.metrics.iter().cloned());
+        }
+        pairs.verdicts.insert((base, head), verdicts);
+    }
+    Ok(all)
+}
+
+/// Every two of so many cells, or the first with every other where those were too many.
+fn pairs(cells: usize) -> impl Iterator<Item = (usize, usize)> {
+    let bases = if cells > MOST_IN_PAIRS { 1 } else { cells };
+    (0..bases).flat_map(move |base| (base + 1..cells).map(move |head| (base, head)))
+}
+
+type ScenarioCells<'a> = ((String, String), Vec<Judged<'a>>);
+
+/// The scenarios with several cells that ran, in the order of the plan.
+fn scenarios<'a>(
+    session: &'a Session,
+    records: &'a [Record],
+) -> Result<Vec<ScenarioCells<'a>>, SessionError> {
+    let mut sides = BTreeMap::new();
+    for record in records {
+        if !sides.contains_key(record.image.as_str()) {
+            let side = Side::pick(session, records, Some(&record.image))?;
+            let (cells, thresholds) = (side.cells(), side.thresholds());
+            sides.insert(record.image.as_str(), (cells, thresholds));
+        }
+    }
+    let mut all: Vec<ScenarioCells> = Vec::new();
+    for plan in session.cells.iter().filter(|plan| plan.task != Task::Idle) {
+        let cell = Cell {
+            suite: plan.suite.clone(),
+            scenario: plan.scenario.clone(),
+            variant: plan.variant.to_string(),
+        };
+        let Some((runs, thresholds)) = sides
+            .get(plan.image.as_str())
+            .and_then(|(cells, thresholds)| Some((cells.get(&cell)?, thresholds.get(&cell))))
+        else {
+            continue;
+        };
+        let paired = PairedCell {
+            image: plan.image.clone(),
+            variant: plan.variant.clone(),
+        };
+        let name = (plan.suite.clone(), plan.scenario.clone());
+        let place = all.iter().position(|(known, _)| *known == name);
+        let place = place.unwrap_or_else(|| {
+            all.push((name, Vec::new()));
+            all.len() - 1
+        });
+        let cells = &mut all[place].1;
+        if cells.iter().all(|known| known.paired != paired) {
+            cells.push(Judged {
+                paired,
+                cell,
+                runs: runs.clone(),
+                thresholds: thresholds.copied(),
+            });
+        }
+    }
+    all.retain(|(_, cells)| cells.len() > 1);
+    for (_, cells) in &mut all {
+        cells.sort_by_key(|cell| !is_decided_base(session, &cell.paired));
+    }
+    Ok(all)
+}
+
+/// Whether a cell is on the base side of what the session was to decide.
+fn is_decided_base(session: &Session, cell: &PairedCell) -> bool {
+    match session.deciding.as_ref().map(|deciding| &deciding.sides) {
+        Some(SidesCompared::Images { base }) => cell.image == *base,
+        Some(SidesCompared::Axis { axis, base, .. }) => cell.variant.axes().get(axis) == Some(base),
+        None => false,
+    }
+}
+
+/// What the session's own comparisons say of two cells.
+fn compared<'a>(
+    session: &Session,
+    comparisons: &'a [Verdicts],
+    pair: &CellVerdicts,
+    base: &PairedCell,
+    head: &PairedCell,
+) -> Option<&'a CellVerdicts> {
+    let axis = match session.deciding.as_ref().map(|deciding| &deciding.sides) {
+        Some(SidesCompared::Axis { axis, .. }) => Some(axis.as_str()),
+        _ => None,
+    };
+    let is_side = |origin: &crate::Origin, cell: &PairedCell| {
+        let has_choice = match (axis, &origin.choice) {
+            (Some(axis), Some(choice)) => {
+                let chosen = cell.variant.axes();
+                chosen
+                    .get(axis)
+                    .is_some_and(|value| *choice == format!("{axis}={value}"))
+            }
+            (_, choice) => choice.is_none(),
+        };
+        origin.image == cell.image && has_choice
+    };
+    let named = |cell: &PairedCell| match axis {
+        Some(axis) => cell.variant.without(axis),
+        None => cell.variant.to_string(),
+    };
+    let (own, other) = (named(base), named(head));
+    let verdicts = comparisons
+        .iter()
+        .find(|found| is_side(&found.base, base) && is_side(&found.head, head))?;
+    verdicts.cells.iter().find(|cell| {
+        (&cell.suite, &cell.scenario) == (&pair.suite, &pair.scenario)
+            && own == other
+            && cell.variant == own
+    })
+}

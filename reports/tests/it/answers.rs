@@ -1,0 +1,105 @@
+//! What a report says to the question of its suite.
+
+use protocol::{Execution, Variant};
+use reports::{Source, View, html};
+
+use crate::support::Fake;
+
+fn answers(source: Source) -> Vec<String> {
+    let sources = [source];
+    View::of(&sources).report.headline.answers
+}
+
+fn small() -> Fake {
+    let mut fake = Fake::gpu();
+    fake.cells.truncate(2);
+    fake.failing.clear();
+    fake
+}
+
+#[test]
+fn a_limit_of_the_gpu_is_told_and_drawn() {
+    let limited = |gib: u64| {
+        let mut source = small().source();
+        for record in &mut source.records.records {
+            record.method.set("limits.gpu_memory", gib << 30);
+            let peaks = &mut record.metrics.as_mut().unwrap().peaks;
+            peaks.run_process_peak_bytes = peaks.process_peak_bytes;
+        }
+        source
+    };
+    // The cells take 6.8 GiB.
+    let fits = answers(limited(8)).join("\n");
+    assert!(fits.contains("fits within 8.000 GiB of the GPU"), "{fits}");
+    assert!(fits.contains(" are to spare."), "{fits}");
+    let sources = [limited(8)];
+    let page = html::render(&View::of(&sources)).unwrap();
+    let (_, memory) = page.split_once("<section id=\"memory\"").unwrap();
+    let (memory, _) = memory.split_once("</section>").unwrap();
+    assert!(
+        memory.contains("memory: 8.000 GiB, the upright line."),
+        "{memory}"
+    );
+    // What went beyond its limit and did not fail held no limit.
+    let beyond = answers(limited(1)).join("\n");
+    assert!(!beyond.contains("fits"), "{beyond}");
+    let mut failing = limited(8);
+    failing.records.records[0].outcome = record::Outcome::Failed {
+        reason: record::Reason::OutOfMemory,
+        stage: record::Stage::Exit,
+        message: "CUDA out of memory".into(),
+    };
+    let failing = answers(failing).join("\n");
+    assert!(failing.contains("does not fit within 8.000 GiB of the GPU: 1 of 5 runs failed"));
+}
+
+#[test]
+fn bits_are_compared_run_by_run_and_across_executions() {
+    let deterministic = |other: f64| {
+        let mut source = small().source();
+        let executions = [Execution::Eager, Execution::CudaGraph];
+        let variants = executions.map(|execution| Variant {
+            deterministic: true,
+            execution,
+            ..source.session.cells[0].variant.clone()
+        });
+        let old: Vec<Variant> = source
+            .session
+            .cells
+            .iter()
+            .map(|cell| cell.variant.clone())
+            .collect();
+        for (cell, variant) in source.session.cells.iter_mut().zip(&variants) {
+            cell.variant = variant.clone();
+        }
+        for record in &mut source.records.records {
+            let place = old.iter().position(|old| *old == record.variant).unwrap();
+            record.variant = variants[place].clone();
+            for step in &mut record.steps {
+                step.loss = Some(0.5);
+            }
+        }
+        source.records.records[0].steps[3].loss = Some(other);
+        answers(source).join("\n")
+    };
+    let same = deterministic(0.5);
+    assert!(
+        same.contains(
+            "In each of 2 deterministic cells the losses of all runs are the same to the bit."
+        ),
+        "{same}"
+    );
+    assert!(
+        same.contains("the losses of eager and cuda-graph are the same to the bit"),
+        "{same}"
+    );
+    let different = deterministic(0.5 + f64::EPSILON);
+    assert!(
+        different.contains("In 1 of 2 deterministic cells"),
+        "{different}"
+    );
+    assert!(
+        different.contains("are different to the bit"),
+        "{different}"
+    );
+}
