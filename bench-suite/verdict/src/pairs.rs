@@ -215,6 +215,7 @@ pub fn judge_pairs(
                     metric,
                     threshold: own.copied().unwrap_or(metric.threshold),
                     blocks,
+                    between: None,
                 });
             }
         }

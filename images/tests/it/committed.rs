@@ -46,7 +46,13 @@ fn every_spec_is_sound_and_named_for_what_it_is() {
             } else {
                 torch.cuda
             };
-            assert_eq!(name, format!("torch-{version}-{end}"));
+            let gpus: Vec<String> = image
+                .spec
+                .gpu_architectures
+                .iter()
+                .map(|gpu| format!("-{}", gpu.to_string().replace('_', "")))
+                .collect();
+            assert_eq!(name, format!("torch-{version}-{end}{}", gpus.concat()));
         }
     }
 }

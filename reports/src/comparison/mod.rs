@@ -157,8 +157,9 @@ fn heads(is_inconclusive: bool) -> Vec<Column> {
     let numbers = [
         "base, median",
         "head, median",
-        "estimated change",
-        "95 % interval, threshold",
+        "change",
+        "95 % interval",
+        "threshold",
     ];
     heads.extend(columns(Kind::Number, &numbers));
     if is_inconclusive {
@@ -186,7 +187,8 @@ fn row(cell: &CellVerdicts, found: &MetricVerdict, is_inconclusive: bool) -> Vec
         value(found, found.base).into(),
         value(found, found.head).into(),
         Cell::from(effect(found)).noted(of_medians(found).unwrap_or_default()),
-        Cell::from(interval(found)).noted(format!("threshold {}", share(comparison.threshold))),
+        interval(found).into(),
+        share(comparison.threshold).into(),
     ];
     if is_inconclusive {
         let detectable = comparison.minimum_detectable_change;
@@ -254,7 +256,7 @@ fn method(verdicts: &Verdicts) -> String {
     format!(
         "Runs are paired by block; the change is the ratio of head to base from which as much speaks \
          for more as for less, by paired t, Welch's t and ranks together, with its 95 % interval, and \
-         it is what is judged. Where the medians changed by another amount, that stands beside it. \
+         it is what is judged. Where the medians contradict it, their change stands beside it. \
          More throughput is better; of time and memory, less. At most 2 % of all metrics called \
          improved or regressed are so by chance on average (false discovery rate after Benjamini and \
          Hochberg, over the gated metrics that vary from run to run, and over the others by \

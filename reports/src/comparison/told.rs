@@ -147,13 +147,15 @@ pub(crate) fn effect(found: &MetricVerdict) -> String {
         .map_or_else(|| UNKNOWN.to_owned(), format::change)
 }
 
-/// The change from one median to the other, where it is not the estimate: a median
-/// leaves the pairing out, and the two may even point in opposite directions.
+/// The change from one median to the other, where it contradicts the estimate: it lies outside of
+/// the interval, or points in the other direction, for a median leaves the pairing out.
 pub(crate) fn of_medians(found: &MetricVerdict) -> Option<String> {
     let (base, head) = found.base.zip(found.head)?;
-    let ratio = head / base;
-    let change = format::change(Some(ratio).filter(|ratio| ratio.is_finite())?);
-    (change != effect(found)).then(|| format!("medians {change}"))
+    let ratio = Some(head / base).filter(|ratio| ratio.is_finite())?;
+    let comparison = &found.comparison;
+    let is_inside = comparison.interval?.contains(ratio);
+    let is_turned = (ratio - 1.0) * (comparison.ratio? - 1.0) < 0.0;
+    (!is_inside || is_turned).then(|| format!("medians {}", format::change(ratio)))
 }
 
 /// Both sides and both changes as a sentence.

@@ -22,7 +22,7 @@ use crate::{
 pub(crate) const PLOT: Plot = Plot {
     id: "changes",
     title: "Changes",
-    about: "Every verdict on the metrics that the report is about, worst first: the change of the \
+    about: "Every verdict on the metrics that the report is about, worst first: the \
             estimated change with its 95 % interval. The shaded band is the noise threshold; what lies \
             in it counts as unchanged. A dot without a line is exact, the same in every run, or \
             rests on one block alone, which shows nothing. Arrows point beyond the scale.",
@@ -231,7 +231,8 @@ fn change_lines(changes: &[Change]) -> Vec<Line> {
 
 fn claims_of<'a>(view: &'a View) -> Vec<&'a ClaimFound> {
     let sessions = view.report.sessions.iter();
-    sessions.flat_map(|session| &session.claims).collect()
+    let claims = sessions.flat_map(|session| &session.claims);
+    claims.filter(|claim| !claim.pairs.is_empty()).collect()
 }
 
 fn claim_lines(all: &[&ClaimFound]) -> Vec<Line> {

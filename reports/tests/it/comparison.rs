@@ -392,6 +392,9 @@ fn a_row_names_the_change_that_was_judged_and_that_of_the_medians() {
         page.contains("+1.01 %<br/><span class=\"muted\">medians -0.80 %</span>"),
         "{page}"
     );
-    assert!(page.contains("threshold 1.0 %"), "{page}");
+    assert!(
+        page.contains(">threshold<") && page.contains(">1.0 %<"),
+        "{page}"
+    );
     assert!(!page.contains('▲') && !page.contains('▼'), "{page}");
 }

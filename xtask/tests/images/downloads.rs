@@ -142,6 +142,10 @@ fn a_damaged_wheel_is_fetched_again_and_another_one_is_refused() {
     fetch_pip(&wheels);
     let cached = cached(&wheels, &index.join(WHEEL));
 
+    // The wheel's name and version are in the image's configuration.
+    let relock = ["lock", "--workload", "cli-wheel"];
+    check(&mut by_wheels(&checkout, &relock, &index), 0, &[]);
+
     let words = ["verify", "cli-wheel"];
     let whole = ["identical", "the locked image, bit for bit"];
     check(&mut by_wheels(&checkout, &words, &index), 0, &whole);
