@@ -31,7 +31,7 @@ const CUBIN: u16 = 2;
 /// What is read at once.
 const WINDOW: usize = 4 << 20;
 /// The shortest header of an entry that holds an architecture.
-const ENTRY_HEADER: u64 = 32;
+const ENTRY_HEADER: usize = 32;
 
 /// Bytes of a file from the first to before the second.
 pub(crate) type Range = (u64, u64);
@@ -131,8 +131,8 @@ fn fatbin(
     };
     let mut entries = Vec::new();
     let mut at = place + header_bytes;
-    while at + ENTRY_HEADER <= end {
-        let mut header = [0; ENTRY_HEADER as usize];
+    while at + ENTRY_HEADER as u64 <= end {
+        let mut header = [0; ENTRY_HEADER];
         file.read_exact_at(&mut header, at)?;
         let (header_bytes, payload_bytes) = (u64::from(u32_at(&header, 4)), u64_at(&header, 8));
         let payload = at.checked_add(header_bytes);
@@ -141,7 +141,7 @@ fn fatbin(
             return Ok(None);
         };
         // What is no list of entries to its end is left as it is.
-        if header_bytes < ENTRY_HEADER || after > end {
+        if header_bytes < ENTRY_HEADER as u64 || after > end {
             return Ok(None);
         }
         entries.push(Entry {

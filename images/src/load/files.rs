@@ -62,7 +62,7 @@ pub async fn load_files(engine: &Engine, files: &[PathBuf], cache: &Cache) -> Re
         Ok(Ok(())) => loaded?,
         // The engine only knows that the archive broke off.
         failed => return Err(ended(failed, &files[0])),
-    };
+    }
     let found = engine
         .image(&promise.reference)
         .await?
