@@ -45,15 +45,13 @@ pub(super) fn record(pieces: Pieces<'_>) -> Record {
         measured,
     } = Evaluation::of(order, &execution);
     if outcome.is_ok() {
-        outcome = match &metrics {
-            Some(metrics) => {
-                let (monitor, lived) = (&execution.monitor, execution.lived_seconds());
-                invariants::check(&order.asked, &results, metrics, monitor, lived)
-                    .and_then(|()| right_gpu(session, order, &results))
-            }
-            None => Err("the run ended well, but told no metrics".to_owned()),
-        }
-        .map_or_else(invalid, |()| Outcome::Ok);
+        let told = metrics.as_ref();
+        let told = told.ok_or_else(|| "the run ended well, but told no metrics".to_owned());
+        let (monitor, lived) = (&execution.monitor, execution.lived_seconds());
+        outcome = told
+            .and_then(|told| invariants::check(&order.asked, &results, told, monitor, lived))
+            .and_then(|()| right_gpu(session, order, &results))
+            .map_or_else(invalid, |()| Outcome::Ok);
     }
     let limits = execution.validity.limits.clone().unwrap_or_default();
     let contaminated = validity::contamination(

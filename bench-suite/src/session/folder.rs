@@ -6,6 +6,8 @@ use std::{
     io,
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
 };
 
 use super::SessionError;
@@ -83,6 +85,9 @@ pub fn check_folder(path: &Path) -> Result<(), SessionError> {
     Err(SessionError::Path { path: whole, what })
 }
 
+/// How long a lock that is held is tried for.
+const PATIENCE: Duration = Duration::from_millis(500);
+
 /// Takes the folder for this process, until the file is closed.
 pub(super) fn lock(folder: &Path) -> Result<File, SessionError> {
     let path = folder.join(".lock");
@@ -91,9 +96,15 @@ pub(super) fn lock(folder: &Path) -> Result<File, SessionError> {
         source,
     };
     let file = File::create(&path).map_err(io)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(SessionError::Busy(folder.to_owned())),
-        Err(TryLockError::Error(error)) => Err(io(error)),
+    // A child that this process has forked and that has not begun its own program yet holds the
+    // lock for a moment longer than whoever closed the file.
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(PATIENCE / 20),
+            Err(TryLockError::WouldBlock) => return Err(SessionError::Busy(folder.to_owned())),
+            Err(TryLockError::Error(error)) => return Err(io(error)),
+        }
     }
 }

@@ -215,27 +215,25 @@ impl Session {
                 folder.append(&record)?;
                 Ok(record)
             });
-            let record = match kept {
-                Ok(record) => record,
-                Err(error) => {
-                    // What is under way is cleaned up before the error goes up.
-                    failure.get_or_insert(error);
-                    cancel.cancel();
-                    continue;
-                }
+            // What is under way is cleaned up before an error goes up.
+            let kept = kept.map_err(|error| failure.get_or_insert(error));
+            let Ok(record) = kept else {
+                cancel.cancel();
+                continue;
             };
             let status = attempts.note(&record);
             subscriber.tell(Progress::RunEnded {
                 record: &record,
                 totals: attempts.totals(plan),
             });
-            if record.outcome.reason() == Some(Reason::DiskFull) {
+            let reason = record.outcome.reason();
+            if reason == Some(Reason::DiskFull) {
                 failure.get_or_insert(SessionError::DiskFull(folder.path().to_owned()));
                 cancel.cancel();
                 continue;
             }
             // A GPU that is lost stays so until somebody resets it.
-            if record.outcome.reason() == Some(Reason::GpuLost) {
+            if reason == Some(Reason::GpuLost) {
                 stopped.gpus.insert(device);
             }
             if cancel.is_cancelled() || stopped.on(device) {

@@ -162,13 +162,7 @@ impl Verdicts {
 
 /// Judges everything that both sides have.
 pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, CompareError> {
-    if let Some(name) = options
-        .thresholds
-        .keys()
-        .find(|name| Metric::named(name).is_none_or(|metric| !metric.is_compared()))
-    {
-        return Err(CompareError::UnknownMetric { name: name.clone() });
-    }
+    check_names(options)?;
     let (base_cells, head_cells) = (base.cells(), head.cells());
     let in_both = |(cell, runs)| Some((cell, runs, head_cells.get(cell)?));
     let common: Vec<(&Cell, &Runs<'_>, &Runs<'_>)> =
@@ -184,12 +178,10 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
     warnings.extend(one_sided(&base_cells, &head_cells, &base.origin));
     warnings.extend(one_sided(&head_cells, &base_cells, &head.origin));
     let (of_base, of_head) = (base.thresholds(), head.thresholds());
-    let differing = common
-        .iter()
-        .filter(|(cell, ..)| of_base.get(*cell) != of_head.get(*cell))
-        .count();
-    if differing > 0 {
-        warnings.push(Warning::ThresholdsDiffer { cells: differing });
+    let is_other = |cell: &Cell| of_base.get(cell) != of_head.get(cell);
+    match common.iter().filter(|(cell, ..)| is_other(cell)).count() {
+        0 => {}
+        cells => warnings.push(Warning::ThresholdsDiffer { cells }),
     }
     // The user's word first, then the head's suite, then the table's.
     let threshold = |cell: &Cell, metric: &Metric| {
@@ -249,6 +241,15 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
         image_changes: images.map_or_else(Vec::new, |(base, head)| image_changes(base, head)),
         cells,
     })
+}
+
+/// Refuses a threshold for what no comparison judges.
+fn check_names(options: &Options) -> Result<(), CompareError> {
+    let is_unknown = |name: &&String| Metric::named(name).is_none_or(|one| !one.is_compared());
+    match options.thresholds.keys().find(is_unknown) {
+        Some(name) => Err(CompareError::UnknownMetric { name: name.clone() }),
+        None => Ok(()),
+    }
 }
 
 /// Names every cell, so that no two have the same name.

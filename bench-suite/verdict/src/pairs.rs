@@ -195,12 +195,8 @@ pub fn judge_pairs(
         let of_suite = wanted(suite);
         for (base, head) in pairs(cells.len()) {
             asked.push((place, base, head));
-            let metrics = Metric::compared().chain(
-                of_suite
-                    .iter()
-                    .copied()
-                    .filter(|metric| !metric.is_compared()),
-            );
+            let others = of_suite.iter().copied().filter(|one| !one.is_compared());
+            let metrics = Metric::compared().chain(others);
             for metric in metrics.filter(|metric| base == 0 || IN_PAIRS.contains(metric)) {
                 let blocks = pair(metric, &cells[base].runs, &cells[head].runs);
                 let is_known = |block: &judge::compare::Block| block.base.or(block.head).is_some();

@@ -421,11 +421,7 @@ fn session(source: &Source, unjudged: &mut Vec<String>) -> (SessionSummary, Vec<
         &source.session,
         records,
         &comparisons,
-        |suite| {
-            let asked = source.session.questions.get(suite);
-            let names = asked.into_iter().flat_map(|asked| &asked.answered_by);
-            names.filter_map(|name| Metric::named(name)).collect()
-        },
+        |suite| wanted(&source.session, suite),
         &options,
     );
     let pairs = pairs.unwrap_or_else(|error| {
@@ -489,6 +485,13 @@ fn session(source: &Source, unjudged: &mut Vec<String>) -> (SessionSummary, Vec<
         claims,
     };
     (summary, pairs)
+}
+
+/// The metrics that answer a suite's question.
+fn wanted(session: &Session, suite: &str) -> Vec<&'static Metric> {
+    let asked = session.questions.get(suite).into_iter();
+    let names = asked.flat_map(|asked| &asked.answered_by);
+    names.filter_map(|name| Metric::named(name)).collect()
 }
 
 fn failure(record: &Record) -> Option<Failure> {

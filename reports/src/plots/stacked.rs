@@ -244,6 +244,11 @@ impl Stacked {
             .chain(near.iter().map(|(_, value)| value * 1.02))
             .fold(longest, f64::max);
         let scale = Scale::linear((0.0, most), (bars.left, bars.right));
+        let extent = Extent {
+            scale: &scale,
+            most,
+            broken_from,
+        };
         rows.draw(canvas);
         axis::lower(canvas, &bars, &scale, self.quantity, self.axis);
         for (lane, stack, mark) in &lanes {
@@ -256,33 +261,13 @@ impl Stacked {
                 rows.remark(canvas, lane, &why);
                 continue;
             }
-            let mut from = 0.0;
-            for (part, value) in *stack {
-                let (left, right) = (scale.place(from), scale.place(from + value));
-                let area = Area::of((left, lane.y - 7.0), (right, lane.y + 7.0));
-                let hint = format!("{}: {}", cell.cell, self.say(part, *value));
-                canvas.hinted(&hint, |canvas| canvas.fill(area, part.ink));
-                from += value;
-            }
-            if from > broken_from {
-                break_bar(canvas, scale.place(from), lane.y);
-            }
-            let text = self.quantity.write(from);
-            let at = scale.place(from) + 8.0;
-            canvas.bold(&text, (at, lane.y), Anchor::Start, TEXT, Ink::Text);
-            if let (Some(Mark { value, .. }), Some((label, _))) = (mark, self.mark) {
-                let end = at + measure::bold_width(&text, TEXT) + 10.0;
-                let place = (scale.place(value.min(most)).max(end), lane.y);
-                let text = self.quantity.write(*value);
-                canvas.hinted(&format!("{}: {label} {text}", cell.cell), |canvas| {
-                    if *value <= most {
-                        canvas.mark(place, Shape::Diamond, 8.0, Ink::Text, true);
-                    } else {
-                        canvas.beyond(place, true, Ink::Text);
-                    }
-                    canvas.small(&text, (place.0 + 8.0, lane.y), Anchor::Start);
-                });
-            }
+            let bar = Bar {
+                hint: &cell.cell,
+                y: lane.y,
+                stack,
+                mark: mark.as_ref(),
+            };
+            self.draw_bar(canvas, &bar, &extent);
         }
         for (name, value) in near {
             let x = scale.place(*value);
@@ -306,4 +291,51 @@ impl Stacked {
         let far = far.into_iter().map(told(", beyond the scale"));
         drawn.chain(far).chain(broken).collect()
     }
+
+    fn draw_bar(&self, canvas: &mut Canvas, bar: &Bar<'_>, extent: &Extent<'_>) {
+        let mut from = 0.0;
+        for (part, value) in bar.stack {
+            let (left, right) = (extent.scale.place(from), extent.scale.place(from + value));
+            let area = Area::of((left, bar.y - 7.0), (right, bar.y + 7.0));
+            let hint = format!("{}: {}", bar.hint, self.say(part, *value));
+            canvas.hinted(&hint, |canvas| canvas.fill(area, part.ink));
+            from += value;
+        }
+        if from > extent.broken_from {
+            break_bar(canvas, extent.scale.place(from), bar.y);
+        }
+        let text = self.quantity.write(from);
+        let at = extent.scale.place(from) + 8.0;
+        canvas.bold(&text, (at, bar.y), Anchor::Start, TEXT, Ink::Text);
+        if let (Some(Mark { value, .. }), Some((label, _))) = (bar.mark, self.mark) {
+            let end = at + measure::bold_width(&text, TEXT) + 10.0;
+            let place = (extent.scale.place(value.min(extent.most)).max(end), bar.y);
+            let text = self.quantity.write(*value);
+            canvas.hinted(&format!("{}: {label} {text}", bar.hint), |canvas| {
+                if *value <= extent.most {
+                    canvas.mark(place, Shape::Diamond, 8.0, Ink::Text, true);
+                } else {
+                    canvas.beyond(place, true, Ink::Text);
+                }
+                canvas.small(&text, (place.0 + 8.0, bar.y), Anchor::Start);
+            });
+        }
+    }
+}
+
+/// A bar with its parts, and the mark beside them.
+struct Bar<'a> {
+    hint: &'a str,
+    y: f64,
+    stack: &'a Stack,
+    mark: Option<&'a Mark>,
+}
+
+/// How far bars go.
+struct Extent<'a> {
+    scale: &'a Scale,
+    /// The largest value that has a place.
+    most: f64,
+    /// Bars above it are cut.
+    broken_from: f64,
 }

@@ -56,22 +56,13 @@ pub(crate) async fn run(given: &BenchArgs, printer: &Printer) -> Result<()> {
     };
     let suites = load(names)?;
     let target = Target::find(&args.target)?;
-    let device = target.device();
     // With --until-decided the suite's number of blocks says nothing.
     let blocks = match &resumed {
         Some(session) => Some(session.blocks),
         None => args.blocks.or(args.until_decided.then_some(1)),
     };
     let plan = target.plan(&suites, blocks, None)?.spread(&target.devices);
-    for left_out in &plan.left_out {
-        printer.note(&format!(
-            "{}: {} of {} left out: for {}, not for {device}",
-            left_out.suite,
-            plural(left_out.variants, "variant", "variants"),
-            left_out.scenario,
-            left_out.device.word()
-        ));
-    }
+    tell_left_out(&plan, printer);
     let deciding = deciding(args, &plan);
     if let Some(deciding) = &deciding {
         session::check_sides(&plan, &deciding.sides).map_err(SessionError::from)?;
@@ -180,6 +171,19 @@ fn load(names: &[String]) -> Result<Vec<Suite>> {
         .iter()
         .map(|name| catalog.load(name).map_err(Error::Suite))
         .collect()
+}
+
+fn tell_left_out(plan: &Plan, printer: &Printer) {
+    for left_out in &plan.left_out {
+        printer.note(&format!(
+            "{}: {} of {} left out: for {}, not for {}",
+            left_out.suite,
+            plural(left_out.variants, "variant", "variants"),
+            left_out.scenario,
+            left_out.device.word(),
+            plan.device
+        ));
+    }
 }
 
 fn show(plan: &Plan, until_decided: bool, printer: &Printer) {
