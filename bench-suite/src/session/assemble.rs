@@ -53,9 +53,8 @@ pub(super) fn record(pieces: Pieces<'_>) -> Record {
             .and_then(|()| right_gpu(session, order, &results))
             .map_or_else(invalid, |()| Outcome::Ok);
     }
-    let limits = execution.validity.limits.clone().unwrap_or_default();
     let contaminated = validity::contamination(
-        &limits,
+        &execution.validity.limits.clone().unwrap_or_default(),
         &execution.monitor,
         host,
         session.machine.memory_bytes,

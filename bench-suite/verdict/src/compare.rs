@@ -205,8 +205,7 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
     for (cell_index, (cell, base_runs, head_runs)) in common.iter().enumerate() {
         for metric in Metric::compared() {
             let blocks = pair(metric, base_runs, head_runs);
-            let is_known =
-                |block: &judge::compare::Block| block.base.is_some() || block.head.is_some();
+            let is_known = |block: &judge::compare::Block| block.base.or(block.head).is_some();
             if blocks.values().any(is_known) {
                 questions.push(Question {
                     cell,

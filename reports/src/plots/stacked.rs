@@ -236,9 +236,8 @@ impl Stacked {
         let broken_from = judge::median(known).map_or(f64::INFINITY, |median| median * BROKEN);
         let whole = totals().filter(|total| *total <= broken_from);
         let longest = whole.fold(0.0, f64::max);
-        let (near, far): (Vec<_>, Vec<_>) = limits
-            .iter()
-            .partition(|(_, value)| *value <= LIMIT_WIDENS * longest);
+        let is_near = |limit: &&(String, f64)| limit.1 <= LIMIT_WIDENS * longest;
+        let near: Vec<_> = limits.iter().filter(is_near).collect();
         let most = marks()
             .filter(|value| *value <= WIDEN * longest)
             .chain(near.iter().map(|(_, value)| value * 1.02))
@@ -276,20 +275,28 @@ impl Stacked {
                 canvas.upright(x, (bars.top, bars.bottom), Ink::Danger, 1.6);
             });
         }
-        let write = |value: f64| self.quantity.write(value);
-        let told = |beyond: &'static str| {
-            move |(name, value): &(String, f64)| format!("{name}: {}{beyond}.", write(*value))
-        };
-        let drawn = limits
-            .iter()
-            .filter(|(_, value)| *value <= LIMIT_WIDENS * longest);
         let broken = totals().any(|total| total > broken_from);
-        let broken = broken.then(|| {
+        self.in_words(limits, LIMIT_WIDENS * longest, broken)
+    }
+
+    /// The limits up to the widest that is drawn, those beyond it, and what a cut bar means.
+    fn in_words(&self, limits: &[(String, f64)], widest: f64, is_cut: bool) -> Vec<String> {
+        let told = |is_drawn: bool, beside: &'static str| {
+            let those = limits
+                .iter()
+                .filter(move |(_, value)| (*value <= widest) == is_drawn);
+            those.map(move |(name, value)| {
+                format!("{name}: {}{beside}.", self.quantity.write(*value))
+            })
+        };
+        let cut = is_cut.then(|| {
             "A bar that is cut goes on beyond the scale, to the value beside it.".to_owned()
         });
-        let drawn = drawn.map(told(", the upright line"));
-        let far = far.into_iter().map(told(", beyond the scale"));
-        drawn.chain(far).chain(broken).collect()
+        let (drawn, far) = (
+            told(true, ", the upright line"),
+            told(false, ", beyond the scale"),
+        );
+        drawn.chain(far).chain(cut).collect()
     }
 
     fn draw_bar(&self, canvas: &mut Canvas, bar: &Bar<'_>, extent: &Extent<'_>) {

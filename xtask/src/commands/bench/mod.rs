@@ -5,7 +5,7 @@ pub(crate) mod resume;
 pub(crate) mod target;
 mod watch;
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, sync::LazyLock, time::Duration};
 
 use bench_suite::{
     live::{self, Exposition, Server},
@@ -49,11 +49,7 @@ pub(crate) async fn run(given: &BenchArgs, printer: &Printer) -> Result<()> {
         None => (given.clone(), None),
     };
     let args = &args;
-    let default = ["smoke".to_owned()];
-    let names = match args.suite.as_slice() {
-        [] => &default,
-        names => names,
-    };
+    let names = suites(args);
     let suites = load(names)?;
     let target = Target::find(&args.target)?;
     // With --until-decided the suite's number of blocks says nothing.
@@ -171,6 +167,15 @@ fn load(names: &[String]) -> Result<Vec<Suite>> {
         .iter()
         .map(|name| catalog.load(name).map_err(Error::Suite))
         .collect()
+}
+
+/// The suites that the user named, or the one that says whether everything works.
+fn suites(args: &BenchArgs) -> &[String] {
+    static DEFAULT: LazyLock<[String; 1]> = LazyLock::new(|| ["smoke".to_owned()]);
+    match args.suite.as_slice() {
+        [] => &*DEFAULT,
+        names => names,
+    }
 }
 
 fn tell_left_out(plan: &Plan, printer: &Printer) {
