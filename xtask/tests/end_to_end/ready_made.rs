@@ -42,6 +42,7 @@ fn a_loaded_image_runs_where_nothing_can_be_built() {
             .env_clear()
             .env("PATH", "/nowhere")
             .env("HOME", runner.join("home"))
+            .envs(std::env::var_os("DOCKER_HOST").map(|host| ("DOCKER_HOST", host)))
             .output()
             .expect("the program runs")
     };
