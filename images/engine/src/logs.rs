@@ -2,8 +2,8 @@
 
 use std::{
     collections::VecDeque,
-    future,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use bollard::{Docker, query_parameters::LogsOptionsBuilder};
@@ -17,6 +17,9 @@ use crate::{
     container::Container,
     error::{Cause, Operation, Result},
 };
+
+/// Before a log that broke off is read again.
+const READ_AGAIN: Duration = Duration::from_secs(1);
 
 impl Container {
     /// Writes what the engine kept of stdout and stderr into a file, in the order it was written:
@@ -46,15 +49,20 @@ impl Container {
             .stderr(true)
             .follow(true)
             .build();
-        let mut pieces = Box::pin(self.engine.patient().logs(&self.id, Some(options)));
-        let mut bytes = 0;
-        while let Some(Ok(piece)) = pieces.next().await {
-            bytes += piece.as_ref().len() as u64;
-            if bytes > limit {
-                return;
+        // An engine may break off under load, and the log goes on: so it is read again. Whoever asks
+        // stops asking when the container has ended.
+        loop {
+            let options = Some(options.clone());
+            let mut pieces = Box::pin(self.engine.patient().logs(&self.id, options));
+            let mut bytes = 0;
+            while let Some(Ok(piece)) = pieces.next().await {
+                bytes += piece.as_ref().len() as u64;
+                if bytes > limit {
+                    return;
+                }
             }
+            tokio::time::sleep(READ_AGAIN).await;
         }
-        future::pending::<()>().await;
     }
 
     async fn log_file(&self, path: &Path) -> Result<File> {
