@@ -168,28 +168,25 @@ fn fatbin(
 fn kept(entries: &[Entry], architectures: &[GpuArchitecture]) -> Vec<usize> {
     let mut kept = Vec::new();
     for gpu in architectures {
-        let newest = |kind: u16, is_fit: &dyn Fn(u32) -> bool| {
-            let fitting = entries
-                .iter()
-                .filter(|entry| entry.kind == kind && is_fit(entry.architecture));
-            let newest = fitting.map(|entry| entry.architecture).max();
-            let is_it =
-                move |entry: &Entry| entry.kind == kind && Some(entry.architecture) == newest;
-            entries
-                .iter()
-                .enumerate()
-                .filter(|(_, entry)| is_it(entry))
-                .map(|(index, _)| index)
-                .collect::<Vec<_>>()
-        };
-        let cubins = newest(CUBIN, &|sm| gpu.runs_cubin_of(sm));
-        kept.extend(if cubins.is_empty() {
-            newest(PTX, &|sm| sm <= gpu.number())
+        let cubins = newest(entries, CUBIN, |sm| gpu.runs_cubin_of(sm));
+        if cubins.is_empty() {
+            kept.extend(newest(entries, PTX, |sm| sm <= gpu.number()));
         } else {
-            cubins
-        });
+            kept.extend(cubins);
+        }
     }
     kept
+}
+
+/// The entries of a kind with the newest of the architectures that fit.
+fn newest(entries: &[Entry], kind: u16, is_fit: impl Fn(u32) -> bool) -> Vec<usize> {
+    let all = entries.iter().enumerate();
+    let fitting = all.filter(|(_, entry)| entry.kind == kind && is_fit(entry.architecture));
+    let newest = fitting.clone().map(|(_, entry)| entry.architecture).max();
+    fitting
+        .filter(|(_, entry)| Some(entry.architecture) == newest)
+        .map(|(index, _)| index)
+        .collect()
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {

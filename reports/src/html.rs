@@ -128,7 +128,7 @@ pub fn render(view: &View) -> Result<String, ReportError> {
 /// The picture of the first screen.
 fn first_picture(view: &View) -> String {
     let mut claims = view.report.sessions.iter().flat_map(|one| &one.claims);
-    let has_claims = claims.any(|claim| !claim.pairs.is_empty());
+    let has_claims = claims.any(verdict::ClaimFound::is_measured);
     let Some(drawing) = forest::first(view) else {
         return String::new();
     };

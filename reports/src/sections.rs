@@ -58,7 +58,7 @@ pub(crate) fn verdict(view: &View) -> Vec<Block> {
     let claims = view.report.sessions.iter().flat_map(|one| &one.claims);
     let claims: Vec<&ClaimFound> = claims.collect();
     // What was not measured here says nothing of what was.
-    let has_claims = claims.iter().any(|one| !one.pairs.is_empty());
+    let has_claims = claims.iter().any(|one| one.is_measured());
     let mut chips = match counts {
         _ if has_claims => of_claims(&claims).to_vec(),
         Some(counts) => of_changes(counts).to_vec(),

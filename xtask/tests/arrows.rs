@@ -7,6 +7,21 @@ use std::{
 
 use serde_json::Value;
 
+/// What the command line may use, and whoever tries what it uses: all but the workload.
+const EVERY_ROOM: [&str; 11] = [
+    "bench-suite",
+    "engine",
+    "history",
+    "images",
+    "judge",
+    "metrics",
+    "protocol",
+    "record",
+    "reports",
+    "strict-yaml",
+    "verdict",
+];
+
 fn metadata() -> Value {
     // Not `--offline`: on a fresh machine the manifests of crates for other platforms are fetched
     // here for the first time.
@@ -113,39 +128,9 @@ fn arrows_between_rooms_point_one_way() {
             "reports",
             &["judge", "metrics", "protocol", "record", "verdict"],
         ),
-        (
-            "xtask",
-            &[
-                "bench-suite",
-                "engine",
-                "history",
-                "images",
-                "judge",
-                "metrics",
-                "protocol",
-                "record",
-                "reports",
-                "strict-yaml",
-                "verdict",
-            ],
-        ),
+        ("xtask", &EVERY_ROOM),
         // It reads what every other room reads from outside.
-        (
-            "fuzz",
-            &[
-                "bench-suite",
-                "engine",
-                "history",
-                "images",
-                "judge",
-                "metrics",
-                "protocol",
-                "record",
-                "reports",
-                "strict-yaml",
-                "verdict",
-            ],
-        ),
+        ("fuzz", &EVERY_ROOM),
     ]
     .into();
     let metadata = metadata();

@@ -35,6 +35,14 @@ pub struct ClaimFound {
     pub pairs: Vec<ClaimPair>,
 }
 
+impl ClaimFound {
+    /// Whether the session measured what it is about.
+    #[must_use]
+    pub fn is_measured(&self) -> bool {
+        !self.pairs.is_empty()
+    }
+}
+
 /// One measured pair of cells, or one cell where the claim is about a value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClaimPair {

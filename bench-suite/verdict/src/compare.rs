@@ -16,7 +16,7 @@ use crate::{
     CompareError, MethodKey, Warning, environment,
     failures::Failures,
     method,
-    question::{Question, judge_questions, pair},
+    question::{Question, judge_questions},
     short_window::ShortWindow,
     side::{Cell, Origin, Runs, Side},
 };
@@ -38,6 +38,20 @@ pub struct Options {
     /// How far sessions lie apart, for the metrics of which the history knows: counts where the
     /// sides are of two sessions.
     pub between_sessions: BTreeMap<CellMetric, BetweenSessions>,
+}
+
+impl Options {
+    /// A metric's noise threshold: the user's word first, then the suite's of the head, then the
+    /// metric's own.
+    pub(crate) fn threshold(
+        &self,
+        metric: &Metric,
+        of_suite: Option<&BTreeMap<String, f64>>,
+    ) -> f64 {
+        let of_suite = || of_suite?.get(metric.name);
+        let own = self.thresholds.get(metric.name).or_else(of_suite);
+        own.copied().unwrap_or(metric.threshold)
+    }
 }
 
 /// One metric of one cell, by its names.
@@ -183,39 +197,30 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
         0 => {}
         cells => warnings.push(Warning::ThresholdsDiffer { cells }),
     }
-    // The user's word first, then the head's suite, then the table's.
-    let threshold = |cell: &Cell, metric: &Metric| {
-        let of_suite = || of_head.get(cell)?.get(metric.name);
-        let own = options.thresholds.get(metric.name).or_else(of_suite);
-        own.copied().unwrap_or(metric.threshold)
-    };
     let of_two_sessions = base.origin.session != head.origin.session;
     let between = |cell: &Cell, metric: &Metric| {
+        if !of_two_sessions {
+            return None;
+        }
         let key = CellMetric {
             suite: cell.suite.clone(),
             scenario: cell.scenario.clone(),
             variant: cell.variant.clone(),
             metric: metric.name.to_owned(),
         };
-        let known = options.between_sessions.get(&key).copied();
-        known.filter(|_| of_two_sessions)
+        options.between_sessions.get(&key).copied()
     };
     warnings.extend(short_windows(&common, &of_head));
     let mut questions = Vec::new();
     for (cell_index, (cell, base_runs, head_runs)) in common.iter().enumerate() {
         for metric in Metric::compared() {
-            let blocks = pair(metric, base_runs, head_runs);
-            let is_known = |block: &judge::compare::Block| block.base.or(block.head).is_some();
-            if blocks.values().any(is_known) {
-                questions.push(Question {
-                    cell,
-                    cell_index,
-                    metric,
-                    threshold: threshold(cell, metric),
-                    blocks,
-                    between: between(cell, metric),
-                });
-            }
+            let threshold = options.threshold(metric, of_head.get(*cell).copied());
+            let place = (*cell, cell_index);
+            let question = Question::of(place, metric, threshold, base_runs, head_runs);
+            questions.extend(question.map(|question| Question {
+                between: between(cell, metric),
+                ..question
+            }));
         }
     }
     // Sides of one session were looked at while it ran; two sessions were not.

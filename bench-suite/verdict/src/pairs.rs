@@ -14,7 +14,7 @@ use record::{Record, Session, SidesCompared};
 use crate::{
     CellVerdicts, MetricVerdict, Options, SessionError, Verdicts,
     compare::{answered, unanswered},
-    question::{Question, judge_questions, pair},
+    question::{Question, judge_questions},
     side::{Cell, Runs, Side},
 };
 
@@ -198,21 +198,11 @@ pub fn judge_pairs(
             let others = of_suite.iter().copied().filter(|one| !one.is_compared());
             let metrics = Metric::compared().chain(others);
             for metric in metrics.filter(|metric| base == 0 || IN_PAIRS.contains(metric)) {
-                let blocks = pair(metric, &cells[base].runs, &cells[head].runs);
-                let is_known = |block: &judge::compare::Block| block.base.or(block.head).is_some();
-                if !blocks.values().any(is_known) {
-                    continue;
-                }
-                let of_suite = cells[head].thresholds.and_then(|own| own.get(metric.name));
-                let own = options.thresholds.get(metric.name).or(of_suite);
-                questions.push(Question {
-                    cell: &cells[head].cell,
-                    cell_index: asked.len() - 1,
-                    metric,
-                    threshold: own.copied().unwrap_or(metric.threshold),
-                    blocks,
-                    between: None,
-                });
+                let (base, head) = (&cells[base], &cells[head]);
+                let cell = (&head.cell, asked.len() - 1);
+                let threshold = options.threshold(metric, head.thresholds);
+                let question = Question::of(cell, metric, threshold, &base.runs, &head.runs);
+                questions.extend(question);
             }
         }
     }

@@ -31,6 +31,28 @@ pub(crate) struct Question<'a> {
     pub(crate) between: Option<BetweenSessions>,
 }
 
+impl<'a> Question<'a> {
+    /// What a metric says of a cell's runs on either side; `None` where neither side yields it.
+    pub(crate) fn of(
+        (cell, cell_index): (&'a Cell, usize),
+        metric: &'static Metric,
+        threshold: f64,
+        base: &Runs<'_>,
+        head: &Runs<'_>,
+    ) -> Option<Self> {
+        let blocks = pair(metric, base, head);
+        let is_known = |block: &Block| block.base.or(block.head).is_some();
+        blocks.values().any(is_known).then_some(Self {
+            cell,
+            cell_index,
+            metric,
+            threshold,
+            blocks,
+            between: None,
+        })
+    }
+}
+
 impl Question<'_> {
     /// The question with its first `blocks` blocks; `None`: with all.
     fn metric(&self, blocks: Option<u32>) -> compare::Measurement {

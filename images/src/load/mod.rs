@@ -20,7 +20,7 @@ use crate::{
     digest::HashingWriter,
     error::at,
     oci::{archive as oci, archive::ArchiveLayer},
-    progress::Action,
+    progress::{Action, Meter},
     spec::reserved::{ANNOTATION_VERSION, LABEL_IMAGE},
     store::Cache,
     workload::revision,
@@ -150,10 +150,11 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T> {
     tokio::task::spawn_blocking(work)
         .await
-        .map_err(|error| Error::Io {
-            path: "background work".into(),
-            source: io::Error::other(error),
-        })?
+        .map_err(background)?
+}
+
+fn background(error: tokio::task::JoinError) -> Error {
+    at(Path::new("background work"))(io::Error::other(error))
 }
 
 enum Check {
@@ -223,40 +224,57 @@ async fn load(
     present: usize,
     cache: &Cache,
 ) -> Result<()> {
-    let (sender, mut receiver) = mpsc::channel(CHUNKS_WAITING);
     let writing = Arc::clone(assembly);
-    let writer = tokio::task::spawn_blocking(move || {
+    let total = oci::archive_bytes(&assembly.archive_layers(present));
+    let meter = cache.start(Action::Load, &assembly.reference, Some(total));
+    let (written, loaded) = send(engine, meter, Some(total), move |to| {
+        oci::write_archive(
+            &writing.reference,
+            &writing.documents,
+            &writing.beside(),
+            &writing.archive_layers(present),
+            to,
+        )
+    })
+    .await?;
+    match written {
+        // The engine only knows that the archive broke off.
+        Err(error @ Error::StaleLayer { .. }) => Err(error),
+        _ => loaded,
+    }
+}
+
+/// Streams an archive to the engine while `write` writes it. What came of either: where one gives
+/// up, the other only knows that it did.
+async fn send(
+    engine: &Engine,
+    mut meter: Box<dyn Meter>,
+    total: Option<u64>,
+    write: impl FnOnce(&mut ChannelWriter) -> Result<()> + Send + 'static,
+) -> Result<(Result<()>, Result<()>)> {
+    let (sender, mut receiver) = mpsc::channel(CHUNKS_WAITING);
+    let writer = tokio::spawn(blocking(move || {
         let mut to = ChannelWriter {
             sender: sender.clone(),
             buffer: Vec::with_capacity(CHUNK_BYTES),
         };
-        let layers = writing.archive_layers(present);
-        let written = oci::write_archive(
-            &writing.reference,
-            &writing.documents,
-            &writing.beside(),
-            &layers,
-            &mut to,
-        );
+        let written = write(&mut to);
         if let Err(error) = &written {
             // Nobody listens any more where the engine has given up.
             let _ = sender.blocking_send(Err(io::Error::other(error.to_string())));
         }
         written
-    });
+    }));
     let stream = futures_util::stream::poll_fn(move |context| receiver.poll_recv(context));
-    let total = oci::archive_bytes(&assembly.archive_layers(present));
-    let mut meter = cache.start(Action::Load, &assembly.reference, Some(total));
     let report = move |step| match step {
-        LoadProgress::Sent { bytes } => meter.advance_to(bytes.min(total)),
+        LoadProgress::Sent { bytes } => {
+            meter.advance_to(total.map_or(bytes, |total| bytes.min(total)));
+        }
         LoadProgress::Engine { message } => meter.message(&message),
     };
     let loaded = engine.load(stream, report).await;
-    if let Ok(Err(error @ Error::StaleLayer { .. })) = writer.await {
-        // The engine only knows that the archive broke off.
-        return Err(error);
-    }
-    Ok(loaded?)
+    let written = writer.await.map_err(background)?;
+    Ok((written, loaded.map(drop).map_err(Error::from)))
 }
 
 impl Assembly {

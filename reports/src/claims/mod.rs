@@ -72,10 +72,10 @@ pub(crate) fn document(found: &[ClaimFound]) -> Vec<Block> {
     let body = |one: &ClaimFound| Body {
         title: Some(Cell::from(one.claim.statement.as_str())),
         note: format!("{}: {}", one.outcome, note(&one.claim)),
-        rows: if one.pairs.is_empty() {
-            vec![unmeasured(&one.claim)]
-        } else {
+        rows: if one.is_measured() {
             rows(one)
+        } else {
+            vec![unmeasured(&one.claim)]
         },
         ..Body::default()
     };
@@ -97,7 +97,7 @@ fn note(claim: &Claim) -> String {
 #[must_use]
 pub fn tally(found: &[ClaimFound]) -> String {
     let count = |wanted| found.iter().filter(|one| one.outcome == wanted).count();
-    let unmeasured = match found.iter().filter(|one| one.pairs.is_empty()).count() {
+    let unmeasured = match found.iter().filter(|one| !one.is_measured()).count() {
         0 => String::new(),
         count => format!(", {count} of them not measured here"),
     };

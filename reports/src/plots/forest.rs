@@ -232,7 +232,7 @@ fn change_lines(changes: &[Change]) -> Vec<Line> {
 fn claims_of<'a>(view: &'a View) -> Vec<&'a ClaimFound> {
     let sessions = view.report.sessions.iter();
     let claims = sessions.flat_map(|session| &session.claims);
-    claims.filter(|claim| !claim.pairs.is_empty()).collect()
+    claims.filter(|claim| claim.is_measured()).collect()
 }
 
 fn claim_lines(all: &[&ClaimFound]) -> Vec<Line> {

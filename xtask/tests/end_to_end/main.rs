@@ -45,6 +45,14 @@ fn xtask(words: &[&str]) -> Output {
         .expect("xtask runs")
 }
 
+/// A suite once on the CPU, in Docker's containers.
+fn bench(suite: &str, out: &Path) -> Output {
+    let words = [
+        "bench", "--suite", suite, "--engine", "docker", "--device", "cpu",
+    ];
+    xtask(&[&words[..], &["--blocks", "1", "--out", text(out)]].concat())
+}
+
 fn text(path: &Path) -> &str {
     path.to_str().expect("a path that is text")
 }
@@ -82,19 +90,7 @@ fn containers_left(session: &str) -> String {
 fn smoke_runs_in_containers_and_draws_its_report() {
     let home = Home::new();
     let out = home.path("session");
-    let output = xtask(&[
-        "bench",
-        "--suite",
-        "smoke",
-        "--engine",
-        "docker",
-        "--device",
-        "cpu",
-        "--blocks",
-        "1",
-        "--out",
-        text(&out),
-    ]);
+    let output = bench("smoke", &out);
     expect_exit(&output, 0);
     let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(stdout.contains("report.html"), "{stdout}");
@@ -138,22 +134,7 @@ fn smoke_runs_in_containers_and_draws_its_report() {
 
     // The same cells in the same memory, to the byte: what a comparison of images stands on.
     let again = home.path("again");
-    expect_exit(
-        &xtask(&[
-            "bench",
-            "--suite",
-            "smoke",
-            "--engine",
-            "docker",
-            "--device",
-            "cpu",
-            "--blocks",
-            "1",
-            "--out",
-            text(&again),
-        ]),
-        0,
-    );
+    expect_exit(&bench("smoke", &again), 0);
     let (second, repeated) = read(&again);
     assert_eq!(second.images[0].id, image.id);
     for record in &records {
@@ -216,19 +197,7 @@ fn a_run_that_needs_too_much_memory_is_a_record_and_the_rest_goes_on() {
          \x20 - name: too-big\n    model: bert-large\n    axes: {batch: [64], sequence_length: [512]}\n\
          \x20   steps: {warmup: 1, measured: 2}\n    limits: {memory: 1GiB}\n",
     );
-    let output = xtask(&[
-        "bench",
-        "--suite",
-        text(&suite),
-        "--engine",
-        "docker",
-        "--device",
-        "cpu",
-        "--blocks",
-        "1",
-        "--out",
-        text(&out),
-    ]);
+    let output = bench(text(&suite), &out);
     expect_exit(&output, 3);
     let (session, records) = read(&out);
     assert!(session.complete);
@@ -374,19 +343,7 @@ fn an_image_comes_out_the_same_from_another_checkout() {
 
 /// Runs a committed suite once on the CPU, in containers.
 fn bench_once(suite: &str, out: &Path) -> Vec<Record> {
-    let output = xtask(&[
-        "bench",
-        "--suite",
-        suite,
-        "--engine",
-        "docker",
-        "--device",
-        "cpu",
-        "--blocks",
-        "1",
-        "--out",
-        text(out),
-    ]);
+    let output = bench(suite, out);
     expect_exit(&output, 0);
     let (session, records) = read(out);
     assert_eq!(records.len(), session.cells.len());

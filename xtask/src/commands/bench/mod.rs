@@ -5,7 +5,7 @@ pub(crate) mod resume;
 pub(crate) mod target;
 mod watch;
 
-use std::{net::SocketAddr, path::PathBuf, sync::LazyLock, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use bench_suite::{
     live::{self, Exposition, Server},
@@ -49,7 +49,7 @@ pub(crate) async fn run(given: &BenchArgs, printer: &Printer) -> Result<()> {
         None => (given.clone(), None),
     };
     let args = &args;
-    let names = suites(args);
+    let names = &suites(args);
     let suites = load(names)?;
     let target = Target::find(&args.target)?;
     // With --until-decided the suite's number of blocks says nothing.
@@ -170,11 +170,10 @@ fn load(names: &[String]) -> Result<Vec<Suite>> {
 }
 
 /// The suites that the user named, or the one that says whether everything works.
-fn suites(args: &BenchArgs) -> &[String] {
-    static DEFAULT: LazyLock<[String; 1]> = LazyLock::new(|| ["smoke".to_owned()]);
+fn suites(args: &BenchArgs) -> Vec<String> {
     match args.suite.as_slice() {
-        [] => &*DEFAULT,
-        names => names,
+        [] => vec!["smoke".to_owned()],
+        names => names.to_vec(),
     }
 }
 
