@@ -16,6 +16,7 @@ use crate::{
     libtorch::{in_base, pip, wheels},
     lock::{BaseLock, LibtorchLock},
     store::{NOTES, PROGRAMS, WORK_FOLDERS, trim::entries},
+    workload::kept,
 };
 
 /// One thing that was removed, or would be.
@@ -62,12 +63,12 @@ pub fn clear_cache(root: &Path, what: Clear, dry_run: bool) -> Result<Cleared> {
         Clear::All => (None, None),
         Clear::Unused(images) => (None, Some(Needed::by(images, &cache))),
         Clear::Only { images, others } => (
-            Some(Needed::by(images, &cache).places),
+            Some(Needed::by(images, &cache)),
             Some(Needed::by(others, &cache)),
         ),
     };
     let goes = |thing: &Path| {
-        gone.as_ref().is_none_or(|gone| gone.contains(thing))
+        gone.as_ref().is_none_or(|gone| gone.names(thing))
             && !kept.as_ref().is_some_and(|kept| kept.holds(thing))
     };
     let mut cleared = Cleared {
@@ -115,6 +116,8 @@ pub fn clear_cache(root: &Path, what: Clear, dry_run: bool) -> Result<Cleared> {
 #[derive(Debug, Default)]
 struct Needed {
     places: BTreeSet<PathBuf>,
+    /// The full names of their libtorchs, which scenario binaries are compiled for.
+    libtorchs: BTreeSet<String>,
     /// Whether an image stands on an archive that was not looked into: what was unpacked of it is
     /// not known.
     has_unknown_base: bool,
@@ -129,6 +132,7 @@ impl Needed {
             let Ok(lock) = image.usable_lock() else {
                 continue;
             };
+            needed.libtorchs.insert(lock.libtorch.name().to_owned());
             if let BaseLock::Debian(packages) = &lock.base {
                 places.insert(debian_place(packages, cache));
                 places.extend(packages.iter().map(|one| apt::place_of(one, cache)));
@@ -163,20 +167,34 @@ impl Needed {
         self.places.insert(archive);
     }
 
+    /// Whether an image is known to be made of it.
+    fn names(&self, place: &Path) -> bool {
+        self.places.contains(place)
+            || made_for(place).is_some_and(|name| self.libtorchs.contains(&name))
+    }
+
     fn holds(&self, place: &Path) -> bool {
         let name = file_name(place);
         // Links to a libtorch that lies elsewhere take no room, and their names do not tell whose;
-        // nor do those of scenario binaries.
+        // nor does a binary that an earlier version kept.
         name.starts_with("view-")
-            || place
-                .parent()
-                .is_some_and(|folder| folder.ends_with(PROGRAMS))
+            || (is_program(place) && made_for(place).is_none())
             || NOTES.contains(&&*name)
             || (self.has_unknown_base
                 && (name.starts_with("layer-") || name.starts_with("inside-")))
             || name.ends_with(pip::FILE)
-            || self.places.contains(place)
+            || self.names(place)
     }
+}
+
+fn is_program(place: &Path) -> bool {
+    let folder = place.parent();
+    folder.is_some_and(|folder| folder.ends_with(PROGRAMS))
+}
+
+/// The libtorch that a scenario binary of the cache was compiled for.
+fn made_for(place: &Path) -> Option<String> {
+    is_program(place).then(|| kept::made_for(place)).flatten()
 }
 
 fn file_name(path: &Path) -> String {
@@ -267,6 +285,11 @@ mod tests {
             },
             seal: Digest::of(b""),
         });
+        for (key, libtorch) in [("ours", "2.11.0+cpu"), ("theirs", "2.6.0+cpu")] {
+            let place = cache.folder("programs").join(key);
+            fs::create_dir_all(&place).unwrap();
+            fs::write(place.join(kept::MADE_FOR), libtorch).unwrap();
+        }
         for place in ["wheels/other", "debs/other", "bases/other", "hashes/note"] {
             fs::write(cache.folder(place), "four").unwrap();
         }
@@ -300,16 +323,17 @@ mod tests {
             ("debs/other", 4),
             ("libraries/other", 4),
             ("libtorch/other", 0),
+            ("programs/theirs", 9),
             ("wheels/other", 4),
         ];
         let dry = clear_cache(&root, Clear::Unused(&images), true).unwrap();
         assert_eq!(sizes(&dry), expected);
-        assert_eq!(dry.kept_bytes, 12);
+        assert_eq!(dry.kept_bytes, 22);
         assert!(root.join("wheels/other").exists());
         let done = clear_cache(&root, Clear::Unused(&images), false).unwrap();
         assert_eq!(done, dry);
         let again = clear_cache(&root, Clear::Unused(&images), false).unwrap();
-        assert_eq!((sizes(&again), again.kept_bytes), (vec![], 12));
+        assert_eq!((sizes(&again), again.kept_bytes), (vec![], 22));
 
         let all = clear_cache(&root, Clear::All, false).unwrap();
         assert!(sizes(&all).contains(&("hashes", 4)), "{all:?}");
@@ -344,7 +368,8 @@ mod tests {
         assert!(theirs.exists() && !ours.exists());
         let cleared = clear(&images, &[]);
         let names: Vec<&str> = sizes(&cleared).iter().map(|(name, _)| *name).collect();
-        assert_eq!(names.len(), 3, "{names:?}");
+        assert_eq!(names.len(), 4, "{names:?}");
+        assert!(names.contains(&"programs/ours"), "{names:?}");
         assert!(names.iter().any(|name| name.starts_with("wheels/")));
         assert!(root.join("wheels/other").exists());
     }

@@ -20,6 +20,8 @@ use crate::{
 
 /// Changes whenever cargo is called otherwise.
 const FORMAT: u32 = 1;
+/// Says, beside a binary, which libtorch it was compiled for.
+pub(crate) const MADE_FOR: &str = "libtorch";
 /// PyTorch's own headers. Those of CUDA beside them follow from the name of the flavour.
 const HEADERS: [&str; 4] = ["ATen", "c10", "caffe2", "torch"];
 
@@ -56,13 +58,25 @@ pub(super) fn place(workspace: &Path, libtorch: &Libtorch, cache: &Cache) -> Res
     Ok(cache.folder("programs").join(key.short()))
 }
 
-/// Keeps a binary that was compiled.
-pub(super) fn keep(compiled: &Path, place: &Path, cache: &Cache) -> Result<PathBuf> {
+/// Keeps a binary that was compiled for a libtorch.
+pub(super) fn keep(
+    compiled: &Path,
+    libtorch: &Libtorch,
+    place: &Path,
+    cache: &Cache,
+) -> Result<PathBuf> {
     let scratch = cache.scratch()?;
     let copy = scratch.path().join("scenario");
     fs::copy(compiled, &copy).map_err(at(compiled))?;
+    let note = scratch.path().join(MADE_FOR);
+    fs::write(&note, &libtorch.name).map_err(at(&note))?;
     publish(scratch, place)?;
     Ok(place.join("scenario"))
+}
+
+/// The full name of the libtorch that a kept binary was compiled for.
+pub(crate) fn made_for(place: &Path) -> Option<String> {
+    fs::read_to_string(place.join(MADE_FOR)).ok()
 }
 
 /// The digest of a libtorch's headers. Those of the cache's own never change, and are read once.

@@ -1,6 +1,6 @@
 //! The scenario binary: built here with cargo against a libtorch, reproducibly, or given.
 
-mod kept;
+pub(crate) mod kept;
 pub(crate) mod revision;
 pub(crate) mod runtime;
 pub(crate) mod tch_workspace;
@@ -135,7 +135,7 @@ pub(crate) fn build(
         ));
     }
     let compiled = compile(&mut command, libtorch, cache)?;
-    let program = kept::keep(&compiled, &place, cache)?;
+    let program = kept::keep(&compiled, libtorch, &place, cache)?;
     ScenarioBinary::of_file(&program, cache)
 }
 
