@@ -1,5 +1,6 @@
 //! How it is measured: plan, executors, monitors, sessions.
 
+pub mod bisect;
 pub mod device;
 mod disk;
 mod evaluation;

@@ -5,7 +5,7 @@ use std::{error::Error as StdError, io, path::PathBuf};
 use bench_suite::{executors::ExecutorError, suite::SuiteError};
 use reports::format::plural;
 
-use crate::commands::bench;
+use crate::{commands::bench, workspace::program};
 
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -103,6 +103,43 @@ pub(crate) enum Error {
          (`cargo xtask scenarios list` shows them)"
     )]
     NothingToFit(String),
+    #[error(transparent)]
+    Bisect(#[from] bench_suite::bisect::BisectError),
+    #[error(
+        "{folder} holds a search already; go on with --resume {folder}, or name another folder with \
+         --out"
+    )]
+    SearchExists { folder: PathBuf },
+    #[error("the search was cut off; go on with: {} bisect --resume {}", program(), folder.display())]
+    SearchCutOff { folder: PathBuf },
+    #[error("an end of the search cannot be measured: {why}")]
+    NoEnd { why: String },
+    #[error(
+        "nothing is shown to have regressed from {good} to {bad}; {} says how sure that is. Give a \
+         suite or a --metric that shows the change, or more --time-budget",
+        folder.join("report.html").display()
+    )]
+    NoRegression {
+        good: String,
+        bad: String,
+        folder: PathBuf,
+    },
+    #[error(
+        "{} between the last good and the first bad one could not be measured; the table says why",
+        plural(*left_out, "candidate", "candidates")
+    )]
+    SearchUndecided { left_out: usize },
+    #[error("{bad} does not come after {good}; give a --good revision out of which --bad was made")]
+    NotAncestor { good: String, bad: String },
+    #[error("the --build command ended with {status}: {last}")]
+    BuildFailed { status: String, last: String },
+    #[error(
+        "the --build command printed nothing; expected the image's spec or its reference on the \
+         last line"
+    )]
+    BuildSaysNothing,
+    #[error("git {words}: {said}")]
+    Git { words: String, said: String },
     #[error(transparent)]
     Scratch(#[from] bench_suite::scratch_run::ScratchError),
     #[error(transparent)]

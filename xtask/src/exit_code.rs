@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use bench_suite::{executors::ExecutorError, live::ListenError};
+use bench_suite::{bisect::BisectError, executors::ExecutorError, live::ListenError};
 use reports::ReportError;
 
 use crate::error::Error;
@@ -33,7 +33,10 @@ impl Error {
             | Self::NotReproducible { .. }
             | Self::NothingFits { .. }
             | Self::NewerResolution { .. } => Code::GateSaysNo,
-            Self::RunsFailed { .. } | Self::Unfinished { .. } => Code::SomeRunsFailed,
+            Self::RunsFailed { .. }
+            | Self::Unfinished { .. }
+            | Self::SearchCutOff { .. }
+            | Self::SearchUndecided { .. } => Code::SomeRunsFailed,
             Self::Folder(error) | Self::Report(ReportError::Folder(error)) => of_folder(error),
             Self::Session(error) => of_session(error),
             Self::History(error) => of_history(error),
@@ -41,7 +44,9 @@ impl Error {
             Self::Executor(ExecutorError::Argument(_))
             | Self::Listen(ListenError::Address(_))
             | Self::Report(ReportError::Nothing) => Code::BadUsage,
-            Self::Start { .. }
+            Self::Bisect(BisectError::Write { .. })
+            | Self::NoEnd { .. }
+            | Self::Start { .. }
             | Self::Json { .. }
             | Self::Output { .. }
             | Self::Junit(_)

@@ -28,6 +28,7 @@ async fn main() -> ExitCode {
     let printer = Printer::new();
     let ended = match &cli.command {
         Command::Bench(args) => commands::bench::run(args, &printer).await,
+        Command::Bisect(args) => commands::bisect::run(args, &printer).await,
         Command::Claims(args) => commands::claims::run(args, &printer),
         Command::Compare(args) => commands::compare::run(args, &printer),
         Command::Doctor(args) => commands::doctor::run(args, &printer).await,

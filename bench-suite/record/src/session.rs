@@ -195,6 +195,12 @@ pub struct Deciding {
     pub looks: Vec<Look>,
     /// Why no block is added any more; `None` while the session goes on.
     pub end: Option<LookEnd>,
+    /// The metric that alone is to be decided; `None`: every gated one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metric: Option<String>,
+    /// How often a decision may be wrong; `None`: as often as a comparison's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<f64>,
 }
 
 /// What a session decides on.

@@ -54,6 +54,8 @@ pub fn until_decided(sides: SidesCompared, time_budget: Duration, most_blocks: u
         spent_seconds: 0.0,
         looks: Vec::new(),
         end: None,
+        metric: None,
+        error: None,
     }
 }
 
@@ -145,7 +147,9 @@ pub(super) fn take(
         return Ok(Vec::new());
     };
     deciding.looks.push(look);
-    let options = verdict::Options::default();
+    let options = deciding
+        .error
+        .map_or_else(verdict::Options::default, verdict::Options::at_error);
     let found = match verdict::compare_session(session, records, &options) {
         Ok(found) => found,
         // Where nothing can be compared, no further block helps.
@@ -158,8 +162,9 @@ pub(super) fn take(
         && let Some(look) = deciding.looks.last_mut()
     {
         let several = found.len() > 1;
+        let wanted = deciding.metric.as_deref();
         for verdicts in &found {
-            let undecided = verdicts.undecided().map(|(cell, metric)| {
+            let undecided = verdicts.undecided(wanted).map(|(cell, metric)| {
                 let of = if several {
                     format!("{} · ", verdicts.head.image)
                 } else {
@@ -170,12 +175,8 @@ pub(super) fn take(
             });
             look.undecided.extend(undecided);
         }
-        let gated = found
-            .iter()
-            .flat_map(Verdicts::all)
-            .filter(|(_, metric)| metric.gated)
-            .count();
-        look.decided = gated - look.undecided.len();
+        let all = found.iter().flat_map(|verdicts| verdicts.to_decide(wanted));
+        look.decided = all.count() - look.undecided.len();
         deciding.end = if look.undecided.is_empty() {
             Some(LookEnd::Decided)
         } else if look.fraction < 1.0 {

@@ -41,6 +41,15 @@ pub struct Options {
 }
 
 impl Options {
+    /// So strict that a verdict is wrong with at most this probability.
+    #[must_use]
+    pub fn at_error(error: f64) -> Self {
+        let mut options = Self::default();
+        options.statistics.alpha = error;
+        options.statistics.confidence = 1.0 - error;
+        options
+    }
+
     /// A metric's noise threshold: the user's word first, then the suite's of the head, then the
     /// metric's own.
     pub(crate) fn threshold(
@@ -156,12 +165,24 @@ impl Verdicts {
             .flat_map(|cell| cell.metrics.iter().map(move |found| (cell, found)))
     }
 
-    /// Gated metrics that further blocks could still decide: those with an effect that is
-    /// inconclusive so far. Where a side yields no metric, no block helps.
-    pub fn undecided(&self) -> impl Iterator<Item = (&CellVerdicts, &MetricVerdict)> {
-        self.all().filter(|(_, found)| {
+    /// What a session decides on: this metric of every cell, or every gated one.
+    pub fn to_decide(
+        &self,
+        metric: Option<&str>,
+    ) -> impl Iterator<Item = (&CellVerdicts, &MetricVerdict)> {
+        self.all()
+            .filter(move |(_, found)| metric.map_or(found.gated, |metric| found.metric == metric))
+    }
+
+    /// Those that further blocks could still decide: with an effect that is inconclusive so far.
+    /// Where a side yields no metric, no block helps.
+    pub fn undecided(
+        &self,
+        metric: Option<&str>,
+    ) -> impl Iterator<Item = (&CellVerdicts, &MetricVerdict)> {
+        self.to_decide(metric).filter(|(_, found)| {
             let comparison = &found.comparison;
-            found.gated && comparison.verdict == Verdict::Inconclusive && comparison.ratio.is_some()
+            comparison.verdict == Verdict::Inconclusive && comparison.ratio.is_some()
         })
     }
 

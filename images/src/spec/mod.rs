@@ -218,6 +218,15 @@ impl std::convert::From<LibtorchSpec> for WrittenLibtorch {
 }
 
 impl LibtorchSpec {
+    /// torch's version, where the spec gives it.
+    #[must_use]
+    pub fn version(&self) -> Option<&str> {
+        match self {
+            Self::Wheels { version, .. } => Some(version),
+            _ => None,
+        }
+    }
+
     /// With or without CUDA.
     #[must_use]
     pub fn flavour(&self) -> Flavour {

@@ -8,6 +8,7 @@ macro_rules! exit_codes {
     };
 }
 
+mod bisect;
 mod claims;
 mod compare;
 mod history;
@@ -24,6 +25,7 @@ use clap::{
     builder::{PossibleValue, TypedValueParser},
 };
 
+pub(crate) use bisect::BisectArgs;
 pub(crate) use claims::{ClaimsArgs, ClaimsFailOn};
 pub(crate) use compare::{By, CompareArgs};
 pub(crate) use history::{
@@ -51,6 +53,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run suites in images and draw the report
     Bench(BenchArgs),
+    /// Find the image, or the revision, that brought a regression
+    Bisect(Box<BisectArgs>),
     /// Find the largest batch that trains within a memory budget
     Fit(FitArgs),
     /// Show what monitors or timed parts cost: the same runs with them and without

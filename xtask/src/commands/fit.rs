@@ -162,7 +162,7 @@ fn size(bytes: Option<u64>) -> String {
 }
 
 /// The suite, cut down to one scenario where one is named: `SUITE:SCENARIO`.
-fn suite(reference: &str) -> Result<Suite> {
+pub(crate) fn suite(reference: &str) -> Result<Suite> {
     let catalog = scenarios::catalog()?;
     let (name, scenario) = match reference.rsplit_once(':') {
         Some((name, scenario)) => (name, Some(scenario)),

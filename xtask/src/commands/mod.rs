@@ -1,6 +1,7 @@
 //! One file a command.
 
 pub(crate) mod bench;
+pub(crate) mod bisect;
 pub(crate) mod claims;
 pub(crate) mod compare;
 pub(crate) mod doctor;

@@ -1,5 +1,6 @@
 //! The real command on sessions written for the test: neither libtorch nor an engine is needed.
 
+mod bisect;
 mod claims;
 mod compare;
 mod deciding;

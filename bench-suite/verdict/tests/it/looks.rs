@@ -32,6 +32,8 @@ fn looked(looks: &[(u32, f64)]) -> Session {
             })
             .collect(),
         end: None,
+        metric: None,
+        error: None,
     });
     session
 }
@@ -72,13 +74,13 @@ fn a_decision_at_an_early_look_stays_with_the_blocks_it_had() {
     let early = judged(&[(3, 0.5), (6, 1.0)], 80.0);
     assert_eq!(speed(&early).verdict, Verdict::Regressed);
     assert_eq!(speed(&early).blocks_used, 3);
-    assert_eq!(early.undecided().count(), 0);
+    assert_eq!(early.undecided(None).count(), 0);
 }
 
 #[test]
 fn what_is_open_is_told_until_blocks_decide_it() {
     let open: Vec<_> = judged(&[(3, 0.5)], 99.8)
-        .undecided()
+        .undecided(None)
         .map(|(_, found)| found.metric.clone())
         .collect();
     assert_eq!(open, [SPEED]);
@@ -88,7 +90,7 @@ fn what_is_open_is_told_until_blocks_decide_it() {
         run.metrics = None;
     }
     let found = compare_session(&looked(&[(3, 0.5)]), &all, &Options::default()).unwrap();
-    assert_eq!(found[0].undecided().count(), 0);
+    assert_eq!(found[0].undecided(None).count(), 0);
     assert_eq!(
         found[0].count(Verdict::Inconclusive),
         found[0].all().count()

@@ -109,6 +109,8 @@ fn two_cells_that_the_session_compares_have_that_verdict() {
         spent_seconds: 60.0,
         looks: Vec::new(),
         end: None,
+        metric: None,
+        error: None,
     });
     let comparisons = compare_session(&session, &records, &Options::default()).unwrap();
     let theirs = comparisons[0].all().next().unwrap().1.comparison.clone();

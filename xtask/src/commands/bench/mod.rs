@@ -67,51 +67,100 @@ pub(crate) async fn run(given: &BenchArgs, printer: &Printer) -> Result<()> {
         show(&plan, args.until_decided, printer);
         return Ok(());
     }
-    let name = resumed.map_or_else(session::fresh_name, |session| session.session);
     let exposition = Exposition::new(target.host.live());
     let _server = serve(listen, &exposition, printer).await?;
-    let ready = target
-        .ready(&name, args.share_gpu, printer, |_| Ok(()))
-        .await?;
-    let spec = Spec {
-        deciding,
-        asked: Some(target.asked(names, &ready.engine)),
-        plan,
-        images: ready.prepared.images.clone(),
-        engine: ready.prepared.engine.clone(),
-        notes: ready.prepared.notes.clone(),
-        tool: tool(&target.root),
-        machine: target.machine,
-        policy: RunPolicy {
-            gpus: Vec::new(),
-            shares_gpu: args.share_gpu,
-            engine_retries: Some(ENGINE_RETRIES),
+    let place = match (resumed, &args.resume, &args.out) {
+        (Some(session), Some(folder), _) => Place::Resume {
+            folder: folder.clone(),
+            name: session.session,
         },
+        (_, _, Some(folder)) => Place::New {
+            folder: folder.clone(),
+        },
+        _ => Place::Fresh,
     };
-    let mut session = if let Some(folder) = &args.resume {
-        Session::resume(folder, spec)?
-    } else {
-        let folder = args
-            .out
-            .clone()
-            .unwrap_or_else(|| PathBuf::from("sessions").join(&name));
-        Session::create(&folder, &name, spec)?
+    let job = Job {
+        target: &target,
+        suites: names,
+        plan,
+        deciding,
+        share_gpu: args.share_gpu,
+        place,
     };
-    let folder = session.folder().clone();
-    printer.note(&format!("session {name} in {}", folder.path().display()));
-
-    let cancel = CancellationToken::new();
-    let stopper = stop_on_signal(cancel.clone(), printer.clone());
-    let mut subscribers = Both(Watch::new(printer), exposition);
-    let totals = session
-        .run(ready.executor.as_ref(), &mut subscribers, &cancel)
-        .await;
-    stopper.abort();
-    ready.executor.clean_up().await;
-    let totals = totals?;
-    drop(session);
+    let (folder, totals) = job.carry_out(exposition, printer).await?;
     report(&folder, printer)?;
     end(totals, &folder)
+}
+
+/// Where a session lies, or will lie.
+pub(crate) enum Place {
+    /// Below `sessions`, by its name.
+    Fresh,
+    /// In this new folder.
+    New { folder: PathBuf },
+    /// In this folder, where a session of this name was begun.
+    Resume { folder: PathBuf, name: String },
+}
+
+/// A session to be carried out.
+pub(crate) struct Job<'a> {
+    pub(crate) target: &'a Target<'a>,
+    /// The suites as they were asked for.
+    pub(crate) suites: &'a [String],
+    pub(crate) plan: Plan,
+    pub(crate) deciding: Option<Deciding>,
+    pub(crate) share_gpu: bool,
+    pub(crate) place: Place,
+}
+
+impl Job<'_> {
+    /// Prepares and runs, up to the end or a signal.
+    pub(crate) async fn carry_out(
+        self,
+        exposition: Exposition,
+        printer: &Printer,
+    ) -> Result<(SessionFolder, Totals)> {
+        let target = self.target;
+        let name = match &self.place {
+            Place::Resume { name, .. } => name.clone(),
+            Place::Fresh | Place::New { .. } => session::fresh_name(),
+        };
+        let ready = target
+            .ready(&name, self.share_gpu, printer, |_| Ok(()))
+            .await?;
+        let spec = Spec {
+            deciding: self.deciding,
+            asked: Some(target.asked(self.suites, &ready.engine)),
+            plan: self.plan,
+            images: ready.prepared.images.clone(),
+            engine: ready.prepared.engine.clone(),
+            notes: ready.prepared.notes.clone(),
+            tool: tool(&target.root),
+            machine: target.machine.clone(),
+            policy: RunPolicy {
+                gpus: Vec::new(),
+                shares_gpu: self.share_gpu,
+                engine_retries: Some(ENGINE_RETRIES),
+            },
+        };
+        let mut session = match self.place {
+            Place::Resume { folder, .. } => Session::resume(&folder, spec)?,
+            Place::New { folder } => Session::create(&folder, &name, spec)?,
+            Place::Fresh => Session::create(&PathBuf::from("sessions").join(&name), &name, spec)?,
+        };
+        let folder = session.folder().clone();
+        printer.note(&format!("session {name} in {}", folder.path().display()));
+
+        let cancel = CancellationToken::new();
+        let stopper = stop_on_signal(cancel.clone(), printer.clone());
+        let mut subscribers = Both(Watch::new(printer), exposition);
+        let totals = session
+            .run(ready.executor.as_ref(), &mut subscribers, &cancel)
+            .await;
+        stopper.abort();
+        ready.executor.clean_up().await;
+        Ok((folder, totals?))
+    }
 }
 
 /// What `--until-decided` asks for.

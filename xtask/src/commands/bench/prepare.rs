@@ -9,7 +9,10 @@ use std::{
 use bench_suite::executors::{ImageSource, Loaded, LocalRuntime, SourceError};
 use engine::{Endpoint, Engine};
 use futures_util::future::BoxFuture;
-use images::{Assembly, Cache, GpuArchitecture, Image, LockState, LockUse, Parts, Sources};
+use images::{
+    Assembly, Cache, Catalog, Flavour, GpuArchitecture, Image, LockState, LockUse, Parts, Sources,
+};
+use protocol::Device;
 use record::{Gpu, ImageFacts, ImageLock, ImageParts};
 
 use crate::{
@@ -51,19 +54,24 @@ pub(crate) enum Chosen {
 }
 
 impl Chosen {
-    /// An image by its reference, called as its repository is; in full where another is called so.
+    /// An image by its reference.
     pub(super) fn ready_made(reference: &str, known: &[&str]) -> Self {
-        let last = reference.rsplit('/').next().unwrap_or(reference);
-        let short = last.split([':', '@']).next().unwrap_or(last);
-        let name = if known.contains(&short) {
-            reference
-        } else {
-            short
-        };
         Self::ReadyMade {
-            name: name.to_owned(),
+            name: short_name(reference, known).to_owned(),
             reference: reference.to_owned(),
         }
+    }
+
+    /// An image by its spec, which must be one that the device can run.
+    pub(crate) fn spec(name_or_file: &str, device: Device, root: &Path) -> Result<Self> {
+        let image = Catalog::new(&root.join("images")).image(name_or_file)?;
+        if device.is_cuda() && image.spec.libtorch.flavour() == Flavour::Cpu {
+            return Err(Error::NoCudaInImage {
+                image: image.name,
+                device,
+            });
+        }
+        Ok(Self::Spec(Box::new(image)))
     }
 
     pub(super) fn name(&self) -> &str {
@@ -71,6 +79,18 @@ impl Chosen {
             Self::Spec(image) => &image.name,
             Self::ReadyMade { name, .. } => name,
         }
+    }
+}
+
+/// What a session calls an image that has a reference: as its repository is called; in full where
+/// another is called so.
+pub(crate) fn short_name<'a>(reference: &'a str, known: &[&str]) -> &'a str {
+    let last = reference.rsplit('/').next().unwrap_or(reference);
+    let short = last.split([':', '@']).next().unwrap_or(last);
+    if known.contains(&short) {
+        reference
+    } else {
+        short
     }
 }
 
@@ -141,7 +161,7 @@ impl Supply {
         {
             return Err(Error::NoCudaInImage {
                 image: name.to_owned(),
-                device: protocol::Device::Cuda(gpu.index),
+                device: Device::Cuda(gpu.index),
             });
         }
         check_gpus(name, image.gpu_architectures.iter(), &self.gpus)?;

@@ -12,7 +12,6 @@ use bench_suite::{
     plan::{Plan, Request},
     suite::Suite,
 };
-use images::{Catalog, Flavour};
 use protocol::Device;
 use record::{Asked, Machine};
 
@@ -52,12 +51,20 @@ pub(crate) struct Ready {
 impl<'a> Target<'a> {
     /// Finds the devices and images that are asked for.
     pub(crate) fn find(args: &'a TargetArgs) -> Result<Self> {
+        Self::with(args, |device, root| images(&args.image, device, root))
+    }
+
+    /// Finds the devices that are asked for, for these images.
+    pub(crate) fn with(
+        args: &'a TargetArgs,
+        images: impl FnOnce(Device, &Path) -> Result<Vec<Chosen>>,
+    ) -> Result<Self> {
         let root = workspace::root()?;
         let host = host::open();
         let machine = host.facts();
         let device = args.device.as_deref().unwrap_or("auto");
         let devices = devices(device, &machine)?;
-        let images = images(&args.image, devices[0], &root)?;
+        let images = images(devices[0], &root)?;
         Ok(Self {
             args,
             root,
@@ -172,7 +179,6 @@ fn devices(word: &str, machine: &Machine) -> Result<Vec<Device>> {
 
 /// The images that the user named, or the one that fits the device.
 fn images(names: &[String], device: Device, root: &Path) -> Result<Vec<Chosen>> {
-    let catalog = Catalog::new(&root.join("images"));
     let installed = || images::installed_version().is_some_and(|v| v.starts_with("2.11.0+cu"));
     let fitting = match device.is_cuda() {
         false => "torch-2.11.0-cpu",
@@ -188,17 +194,8 @@ fn images(names: &[String], device: Device, root: &Path) -> Result<Vec<Chosen>> 
             let known: Vec<&str> = all.iter().map(Chosen::name).collect();
             Chosen::ready_made(name, &known)
         } else {
-            Chosen::Spec(Box::new(catalog.image(name)?))
+            Chosen::spec(name, device, root)?
         };
-        if let Chosen::Spec(image) = &image
-            && device.is_cuda()
-            && image.spec.libtorch.flavour() == Flavour::Cpu
-        {
-            return Err(Error::NoCudaInImage {
-                image: image.name.clone(),
-                device,
-            });
-        }
         all.push(image);
     }
     Ok(all)

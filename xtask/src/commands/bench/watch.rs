@@ -126,7 +126,7 @@ impl Watch {
         ));
         let needed: Vec<_> = verdicts
             .iter()
-            .flat_map(Verdicts::undecided)
+            .flat_map(|verdicts| verdicts.undecided(deciding.metric.as_deref()))
             .map(|(_, metric)| metric.comparison.blocks_needed)
             .collect();
         for (name, needed) in look.undecided.iter().zip(needed).take(MOST_NAMED) {

@@ -1,0 +1,329 @@
+//! The search as it stands, in a file that it can be taken up from.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use judge::compare::Interval;
+use record::CellPlan;
+use serde::{Deserialize, Serialize};
+
+use super::Found;
+
+/// Version of the file's format.
+pub const VERSION: u32 = 1;
+/// The file, in the folder of the search.
+pub const STATE: &str = "bisect.json";
+
+/// A search.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bisection {
+    /// [`VERSION`].
+    pub version: u32,
+    /// What the command line asked for.
+    pub asked: Asked,
+    /// How often the search as a whole may be wrong.
+    pub error: f64,
+    /// From the good end to the bad one; at least two.
+    pub candidates: Vec<Candidate>,
+    /// What is followed; `None` until the ends were measured.
+    pub change: Option<Change>,
+    /// Every comparison, in order.
+    pub decisions: Vec<Decision>,
+    /// The answer, once the search is over.
+    pub found: Option<(usize, usize)>,
+}
+
+/// What the command line of a search asked for.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Asked {
+    /// The suite, as it was given, with its scenario where one was named.
+    pub suite: String,
+    /// The metric to follow; `None`: the one that regressed most.
+    pub metric: Option<String>,
+    /// Makes the image of a revision.
+    pub build: Option<Build>,
+    /// Seconds that a comparison may take.
+    pub time_budget_seconds: f64,
+    /// Most blocks of a comparison.
+    pub most_blocks: u32,
+    /// The device's word; `None`: what there is.
+    pub device: Option<String>,
+    /// The executor, with its argument; `None`: the first that works.
+    pub engine: Option<String>,
+    /// Whether other sessions may measure on the same GPU at the same time.
+    pub share_gpu: bool,
+}
+
+/// How the image of a revision is made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Build {
+    /// For a shell, run in a work tree of the revision.
+    pub command: String,
+    /// The git repository.
+    pub repository: PathBuf,
+}
+
+/// An image, or a revision of which one is made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Candidate {
+    /// What the user calls it.
+    pub name: String,
+    /// The image's spec or reference; `None` until it was made.
+    pub image: Option<String>,
+    /// Why there is no image of it.
+    pub problem: Option<String>,
+}
+
+/// What moved between the ends.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    /// The suite's name.
+    pub suite: String,
+    /// The scenario's name.
+    pub scenario: String,
+    /// The choice on every axis, as text.
+    pub variant: String,
+    /// The metric's name.
+    pub metric: String,
+    /// Bad ÷ good.
+    pub ratio: f64,
+    /// Half of the change, as a noise threshold: what lies beyond is bad.
+    pub threshold: f64,
+}
+
+/// On which side of the change a candidate lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Judgement {
+    /// On the side of the good end.
+    Good,
+    /// On the side of the bad end.
+    Bad,
+    /// It cannot be told: its runs failed, or scatter too widely for the time that there was.
+    Unmeasured,
+}
+
+/// One comparison.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Decision {
+    /// What was compared against, by its place among the candidates.
+    pub base: usize,
+    /// What was compared.
+    pub head: usize,
+    /// What it came to.
+    pub judgement: Judgement,
+    /// How often it may be wrong.
+    pub error: f64,
+    /// The session's folder, below that of the search.
+    pub session: String,
+    /// Head ÷ base.
+    pub ratio: Option<f64>,
+    /// Its interval, at 1 − `error`.
+    pub interval: Option<Interval>,
+    /// Blocks that it took.
+    pub blocks: u32,
+    /// Why it could not be told.
+    pub why: Option<String>,
+}
+
+/// A search that cannot be.
+#[derive(Debug, thiserror::Error)]
+pub enum BisectError {
+    /// Nothing lies between.
+    #[error("a search takes two images or more, and there is {0}; give --good and --bad")]
+    TooFew(usize),
+    /// One name for two.
+    #[error("two of the images are called `{0}`; each needs a name of its own")]
+    SameName(String),
+    /// The file cannot be read.
+    #[error("{path}: {source}; expected the folder of a search, as `bisect --out` names it")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file cannot be written.
+    #[error("cannot write {path}: {source}")]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl Candidate {
+    /// An image that is there, or can be made.
+    #[must_use]
+    pub fn named(image: String) -> Self {
+        Self {
+            name: image.clone(),
+            image: Some(image),
+            problem: None,
+        }
+    }
+}
+
+impl Change {
+    /// What moved in a cell, with half of it as the threshold.
+    #[must_use]
+    pub fn of(cell: &CellPlan, metric: &str, ratio: f64) -> Self {
+        Self {
+            suite: cell.suite.clone(),
+            scenario: cell.scenario.clone(),
+            variant: cell.variant.to_string(),
+            metric: metric.to_owned(),
+            ratio,
+            threshold: ratio.max(ratio.recip()).sqrt() - 1.0,
+        }
+    }
+
+    /// Whether a cell is the one that is followed.
+    #[must_use]
+    pub fn is_in(&self, cell: &CellPlan) -> bool {
+        (&self.suite, &self.scenario) == (&cell.suite, &cell.scenario)
+            && self.variant == cell.variant.to_string()
+    }
+}
+
+impl Bisection {
+    /// A search before its first comparison.
+    pub fn new(asked: Asked, error: f64, candidates: Vec<Candidate>) -> Result<Self, BisectError> {
+        if candidates.len() < 2 {
+            return Err(BisectError::TooFew(candidates.len()));
+        }
+        let mut names = std::collections::BTreeSet::new();
+        if let Some(twice) = candidates.iter().find(|one| !names.insert(&one.name)) {
+            return Err(BisectError::SameName(twice.name.clone()));
+        }
+        Ok(Self {
+            version: VERSION,
+            asked,
+            error,
+            candidates,
+            change: None,
+            decisions: Vec::new(),
+            found: None,
+        })
+    }
+
+    /// Takes up the search in this folder.
+    pub fn read(folder: &Path) -> Result<Self, BisectError> {
+        let path = folder.join(STATE);
+        let failed = |source| BisectError::Read {
+            path: path.clone(),
+            source,
+        };
+        let text = fs::read_to_string(&path).map_err(failed)?;
+        let read: Self = serde_json::from_str(&text).map_err(|error| failed(error.into()))?;
+        let places = read.decisions.iter().flat_map(|one| [one.base, one.head]);
+        let problem = if read.version != VERSION {
+            format!("version {}, expected {VERSION}", read.version)
+        } else if read.candidates.len() < 2 {
+            "fewer than two candidates".to_owned()
+        } else if places
+            .max()
+            .is_some_and(|most| most >= read.candidates.len())
+        {
+            "a decision about a candidate that it does not name".to_owned()
+        } else {
+            return Ok(read);
+        };
+        Err(failed(io::Error::other(problem)))
+    }
+
+    /// Keeps the search as it stands.
+    pub fn write(&self, folder: &Path) -> Result<(), BisectError> {
+        let path = folder.join(STATE);
+        let failed = |source| BisectError::Write {
+            path: path.clone(),
+            source,
+        };
+        let mut text = serde_json::to_string_pretty(self).map_err(|error| failed(error.into()))?;
+        text.push('\n');
+        let beside = folder.join(".bisect.json.new");
+        fs::write(&beside, text).map_err(failed)?;
+        fs::rename(&beside, &path).map_err(failed)
+    }
+
+    /// Ends the search.
+    pub fn end(&mut self, Found { good, bad }: Found) {
+        self.found = Some((good, bad));
+    }
+
+    /// Where the next comparison's session lies, below the folder of the search.
+    #[must_use]
+    pub fn next_session(&self, base: usize, head: usize) -> String {
+        let word = |place: usize| {
+            let name = self.candidates[place].name.chars();
+            let name = name.map(|c| {
+                if c.is_alphanumeric() || ".-_".contains(c) {
+                    c
+                } else {
+                    '-'
+                }
+            });
+            name.take(40).collect::<String>()
+        };
+        let number = self.decisions.len() + 1;
+        format!("{number:02}-{}-{}", word(base), word(head))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_is_read_as_it_was_written_and_nothing_else_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let candidates = ["a", "b"].map(|name| Candidate::named(name.to_owned()));
+        let search = Bisection::new(Asked::default(), 0.05, candidates.to_vec()).unwrap();
+        search.write(folder.path()).unwrap();
+        assert_eq!(Bisection::read(folder.path()).unwrap(), search);
+        let file = folder.path().join(STATE);
+        let text = fs::read_to_string(&file).unwrap();
+        for (from, to, word) in [
+            ("\"version\": 1", "\"version\": 9", "version 9"),
+            ("\"decisions\"", "\"decided\"", "decided"),
+            ("{", "", "expected"),
+        ] {
+            fs::write(&file, text.replacen(from, to, 1)).unwrap();
+            let error = Bisection::read(folder.path()).unwrap_err().to_string();
+            assert!(error.contains(word), "{error}");
+        }
+        let same = ["a", "a"].map(|name| Candidate::named(name.to_owned()));
+        Bisection::new(Asked::default(), 0.05, same.to_vec()).unwrap_err();
+        Bisection::new(Asked::default(), 0.05, same[..1].to_vec()).unwrap_err();
+    }
+
+    #[test]
+    fn half_of_a_change_is_half_of_it_in_either_direction() {
+        let cell = |ratio| {
+            let cell = CellPlan {
+                image: String::new(),
+                suite: String::new(),
+                scenario: String::new(),
+                model: protocol::Model::ResnetTiny,
+                task: protocol::Task::Training,
+                variant: protocol::Variant::default(),
+                steps: protocol::Steps::new(1, 1),
+                seed: 1,
+                expected: None,
+                thresholds: std::collections::BTreeMap::new(),
+            };
+            Change::of(&cell, "throughput_samples_per_second", ratio).threshold
+        };
+        assert!((cell(0.81) - (1.0 / 0.9 - 1.0)).abs() < 1e-12);
+        assert!((cell(1.21) - 0.1).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,212 @@
+//! What a search is to try, and what it found.
+
+use std::path::Path;
+
+use bench_suite::bisect::{Bisection, Decision, Judgement};
+use record::{ImageChange, PartValue, SessionFolder};
+use reports::format;
+use serde::Serialize;
+
+use crate::{
+    cli::Format,
+    error::{Error, Result},
+    printer::Printer,
+    table::table,
+};
+
+/// What `--format json` prints.
+#[derive(Debug, Serialize)]
+struct Answer<'a> {
+    #[serde(flatten)]
+    search: &'a Bisection,
+    last_good: &'a str,
+    first_bad: &'a str,
+    image_changes: Vec<ImageChange>,
+}
+
+/// What would be searched.
+pub(super) fn plan(search: &Bisection, format: Format, printer: &Printer) {
+    let mut rows = table(format, ["", "candidate"]);
+    for (place, candidate) in search.candidates.iter().enumerate() {
+        let end = match place {
+            0 => "good",
+            place if place + 1 == search.candidates.len() => "bad",
+            _ => "",
+        };
+        rows.add_row([end, &candidate.name]);
+    }
+    let halvings = (search.candidates.len() - 1).next_power_of_two().ilog2();
+    let comparisons = format::plural(halvings as usize + 2, "comparison", "comparisons");
+    printer.line(&format!(
+        "{rows}\nat most {comparisons} if all can be measured; nothing was started"
+    ));
+}
+
+/// The culprit, by what it differs from the one before, and how sure that is.
+pub(super) fn answer(
+    search: &Bisection,
+    folder: &Path,
+    format: Format,
+    printer: &Printer,
+) -> Result<()> {
+    let found = search.range();
+    let name = |place: usize| search.candidates[place].name.as_str();
+    let size = search.size();
+    let changes = match size {
+        Some(size) => image_changes(&folder.join(&size.session))?,
+        None => Vec::new(),
+    };
+    if format == Format::Json {
+        printer.json(&Answer {
+            search,
+            last_good: name(found.good),
+            first_bad: name(found.bad),
+            image_changes: changes,
+        })?;
+    } else {
+        printer.line(&decisions(search, format));
+        printer.line("");
+        for line in sentences(search) {
+            printer.line(&line);
+        }
+        if !changes.is_empty() {
+            let mut rows = table(format, ["part", "name", name(found.good), name(found.bad)]);
+            for change in &changes {
+                let part = |value: &Option<PartValue>| value.as_ref().map_or("–".to_owned(), part);
+                let (base, head) = (part(&change.base), part(&change.head));
+                rows.add_row([change.part.to_string(), change.name.clone(), base, head]);
+            }
+            printer.line(&format!("\n{rows}"));
+        }
+        if let Some(size) = size {
+            let page = folder.join(&size.session).join("report.html");
+            printer.line(&format!("report: {}", page.display()));
+        }
+    }
+    if found.bad - found.good > 1 {
+        return Err(Error::SearchUndecided {
+            left_out: found.bad - found.good - 1,
+        });
+    }
+    Ok(())
+}
+
+fn part(value: &PartValue) -> String {
+    match value {
+        PartValue::Bytes(size) => format::bytes(*size as f64),
+        PartValue::Text(text) => text.clone(),
+    }
+}
+
+fn image_changes(folder: &Path) -> Result<Vec<ImageChange>> {
+    let session = SessionFolder::at(folder).read_session()?;
+    Ok(match session.images.as_slice() {
+        [base, head, ..] => record::image_changes(base, head),
+        _ => Vec::new(),
+    })
+}
+
+fn decisions(search: &Bisection, format: Format) -> String {
+    let heads = [
+        "candidate",
+        "beside",
+        "side",
+        "change",
+        "interval",
+        "blocks",
+    ];
+    let mut rows = table(format, heads);
+    for decision in &search.decisions {
+        let name = |place: usize| search.candidates[place].name.clone();
+        let side = match decision.judgement {
+            Judgement::Good => "good".to_owned(),
+            Judgement::Bad => "bad".to_owned(),
+            Judgement::Unmeasured => "left out".to_owned(),
+        };
+        rows.add_row([
+            name(decision.head),
+            name(decision.base),
+            side,
+            decision.ratio.map_or("–".to_owned(), format::change),
+            interval(decision),
+            decision.blocks.to_string(),
+        ]);
+    }
+    let without = search.candidates.iter().filter(|one| one.problem.is_some());
+    for candidate in without {
+        let side = "left out".to_owned();
+        let none = || "–".to_owned();
+        rows.add_row([candidate.name.clone(), none(), side, none(), none(), none()]);
+    }
+    rows.to_string()
+}
+
+fn interval(decision: &Decision) -> String {
+    decision.interval.map_or("–".to_owned(), |found| {
+        format::interval(found.lo, found.hi)
+    })
+}
+
+fn sentences(search: &Bisection) -> Vec<String> {
+    let found = search.range();
+    let name = |place: usize| &search.candidates[place].name;
+    let mut lines = Vec::new();
+    let Some(change) = &search.change else {
+        return lines;
+    };
+    let what = format!(
+        "{} · {} · {}",
+        change.scenario, change.variant, change.metric
+    );
+    lines.push(format!(
+        "{what}: {} from {} to {}",
+        format::change(change.ratio),
+        name(0),
+        name(search.candidates.len() - 1)
+    ));
+    for decision in &search.decisions {
+        if let Some(why) = &decision.why {
+            lines.push(format!("{} was left out: {why}.", name(decision.head)));
+        }
+    }
+    lines.extend(
+        search
+            .candidates
+            .iter()
+            .filter_map(|one| one.problem.clone()),
+    );
+    let culprits = if found.bad - found.good == 1 {
+        format!(
+            "{} is the first bad one; {} is good.",
+            name(found.bad),
+            name(found.good)
+        )
+    } else {
+        let between: Vec<&str> = (found.good + 1..=found.bad)
+            .map(|one| name(one).as_str())
+            .collect();
+        format!(
+            "The first bad one is among {}: those before the last could not be measured.",
+            between.join(", ")
+        )
+    };
+    lines.push(culprits);
+    if let Some(size) = search.size() {
+        let by = size.ratio.map_or("–".to_owned(), format::change);
+        let judged = match size.judgement {
+            Judgement::Bad => "",
+            _ => ", which alone does not show a change: it may be spread over several",
+        };
+        lines.push(format!(
+            "Between the two, measured side by side: {by} ({}){judged}.",
+            interval(size)
+        ));
+    }
+    let spent: f64 = search.decisions.iter().map(|one| one.error).sum();
+    lines.push(format!(
+        "All {} together are wrong with probability {} at most.",
+        format::plural(search.decisions.len(), "decision", "decisions"),
+        format::share(spent)
+    ));
+    lines
+}

@@ -1,0 +1,197 @@
+//! `bisect` with the mock engine.
+
+use std::{fs, path::Path, process::Command};
+
+use crate::support::Home;
+
+const SUITE: &str = "version: 1\ndescription: d\nscenarios:\n\
+    - {name: one, model: vit-tiny, axes: {precision: [fp32, amp-bf16]}}\n\
+    - {name: two, model: bert-tiny}\n";
+
+/// 2.9.1 and what came later are slower, in one cell.
+const SLOWER: &str = "2.9.1-cpu amp-bf16=ok:0.9;2.11.0-cpu amp-bf16=ok:0.9;\
+                      2.12.1-cpu amp-bf16=ok:0.9";
+
+fn home() -> Home {
+    let home = Home::new();
+    fs::write(home.path("own.yaml"), SUITE).expect("the suite is written");
+    home
+}
+
+fn versions<'a>(engine: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let mut words = vec![
+        "bisect",
+        "./own.yaml",
+        "--device",
+        "cpu",
+        "--engine",
+        engine,
+    ];
+    words.extend(["--good", "torch-2.6.0-cpu", "--bad", "torch-2.12.1-cpu"]);
+    words.extend(["--out", "search"]);
+    words.extend(more);
+    words
+}
+
+#[test]
+fn the_version_that_brought_it_is_named() {
+    let home = home();
+    let engine = format!("mock:{SLOWER}");
+    let plan = home.check(&versions(&engine, &["--dry-run"]), 0, "torch-2.8.0-cpu");
+    assert!(plan.contains("at most 4 comparisons"), "{plan}");
+    assert!(!home.path("search").exists());
+
+    let said = home.check(
+        &versions(&engine, &[]),
+        0,
+        "torch-2.9.1-cpu is the first bad one; torch-2.8.0-cpu is good.",
+    );
+    for expected in [
+        "one · amp-bf16",
+        "throughput_samples_per_second: -10.",
+        "measured side by side: -10.",
+        "are wrong with probability",
+        "report.html",
+    ] {
+        assert!(said.contains(expected), "no `{expected}` in\n{said}");
+    }
+    let again = home.check(
+        &["bisect", "--resume", "search", "--format", "json"],
+        0,
+        "{",
+    );
+    let json = &again[again.find('{').expect("JSON")..];
+    let mut answers = serde_json::Deserializer::from_str(json).into_iter::<serde_json::Value>();
+    let answer = answers.next().expect("an answer").expect("JSON");
+    assert_eq!(answer["first_bad"], "torch-2.9.1-cpu");
+    let spent = answer["decisions"].as_array().expect("decisions");
+    let spent: f64 = spent.iter().filter_map(|one| one["error"].as_f64()).sum();
+    assert!(spent > 0.0 && spent < 0.05, "{spent}");
+    home.check(&versions(&engine, &[]), 2, "holds a search already");
+}
+
+#[test]
+fn what_cannot_be_measured_is_left_out_and_said() {
+    let home = home();
+    let broken = format!("mock:2.9.1-cpu=exit:1;{SLOWER}");
+    let said = home.check(
+        &versions(&broken, &[]),
+        3,
+        "The first bad one is among torch-2.9.1-cpu, torch-2.11.0-cpu",
+    );
+    assert!(
+        said.contains("torch-2.9.1-cpu was left out: 3 of its 3 runs failed"),
+        "{said}"
+    );
+    // One that fails now and then is not judged by the runs that went well.
+    let flaky = format!("mock:b1-torch-2.9.1-cpu=exit:1;{SLOWER}");
+    let words = versions(&flaky, &[]).into_iter();
+    let words: Vec<&str> = words
+        .map(|word| if word == "search" { "flaky" } else { word })
+        .collect();
+    home.check(&words, 3, "torch-2.9.1-cpu was left out: 1 of its");
+}
+
+#[test]
+fn an_end_that_shows_nothing_ends_the_search() {
+    let home = home();
+    home.check(
+        &versions("mock:*=ok", &[]),
+        2,
+        "nothing is shown to have regressed",
+    );
+    let metric = ["--metric", "throughput"];
+    home.check(&versions("mock:*=ok", &metric), 2, "throughput");
+    home.check(&["bisect", "--resume", "nowhere"], 2, "bisect.json");
+    let same = [
+        "bisect",
+        "own.yaml",
+        "--good",
+        "torch-2.6.0-cpu",
+        "--bad",
+        "torch-2.6.0-cpu",
+    ];
+    home.check(&same, 2, "two of the images are called");
+}
+
+#[test]
+fn a_search_that_was_cut_off_goes_on() {
+    let home = home();
+    let cut = format!("mock:b2-torch-2.8.0-cpu=cancel;{SLOWER}");
+    let said = home.check(&versions(&cut, &[]), 3, "bisect --resume search");
+    assert!(!said.contains("is the first bad one"), "{said}");
+    let engine = format!("mock:{SLOWER}");
+    let resumed = ["bisect", "--resume", "search", "--engine", &engine];
+    home.check(&resumed, 0, "torch-2.9.1-cpu is the first bad one");
+}
+
+fn git(folder: &Path, words: &[&str]) -> String {
+    let output = Command::new("git")
+        .arg("-C")
+        .arg(folder)
+        .args(["-c", "user.name=A", "-c", "user.email=a@example.org"])
+        .args(words)
+        .output()
+        .expect("git runs");
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+#[test]
+fn the_revision_that_brought_it_is_named() {
+    let home = home();
+    let folder = home.path("");
+    git(&folder, &["init", "--quiet"]);
+    let mut commits = Vec::new();
+    for number in 0..8 {
+        fs::write(home.path("number"), format!("{number}\n")).expect("a file");
+        git(&folder, &["add", "number"]);
+        git(
+            &folder,
+            &[
+                "commit",
+                "--quiet",
+                "--message",
+                &format!("Change {number}"),
+            ],
+        );
+        commits.push(git(&folder, &["rev-parse", "--short=12", "HEAD"]));
+    }
+    let slower: Vec<String> = commits[5..]
+        .iter()
+        .map(|one| format!("{one}=ok:0.8"))
+        .collect();
+    let engine = format!("mock:{}", slower.join(";"));
+    // The fourth change cannot be built.
+    let build = "n=$(cat number); test $n != 3 || { echo no rule to make it >&2; exit 1; }; \
+                 echo building; echo registry.example/team/image:$n";
+    let (good, bad) = (commits[0].as_str(), commits[7].as_str());
+    let words = [
+        "bisect", "own.yaml", "--device", "cpu", "--engine", &engine, "--good", good,
+    ];
+    let search = [
+        &words[..],
+        &["--bad", bad, "--build", build, "--out", "search"],
+    ]
+    .concat();
+    let expected = format!(
+        "{} is the first bad one; {} is good.",
+        commits[5], commits[4]
+    );
+    let said = home.check(&search, 0, &expected);
+    assert!(said.contains("no rule to make it"), "{said}");
+    assert_eq!(git(&folder, &["worktree", "list"]).lines().count(), 1);
+
+    let backwards = [
+        &words[..6],
+        &["--good", bad, "--bad", good, "--build", build],
+    ]
+    .concat();
+    home.check(&backwards, 2, "does not come after");
+    let unknown = [
+        &words[..6],
+        &["--good", "no-such", "--bad", bad, "--build", build],
+    ]
+    .concat();
+    home.check(&unknown, 2, "no-such");
+}
