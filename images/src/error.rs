@@ -45,6 +45,15 @@ pub enum Error {
         next: &'static str,
     },
 
+    /// A registry did not do what was asked of it.
+    #[error("{registry}: {cause}")]
+    Registry {
+        /// The registry, and its repository where one was asked for.
+        registry: String,
+        /// Why, with what to do about it.
+        cause: String,
+    },
+
     /// A layer's bytes are not those that were hashed.
     #[error(
         "the layer {layer} was hashed as {expected}, and its bytes are {found} now: a file below it \

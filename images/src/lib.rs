@@ -20,10 +20,12 @@ mod inspect;
 mod libtorch;
 mod load;
 pub mod lock;
+mod login;
 mod oci;
 mod program;
 mod progress;
 mod prune;
+mod push;
 mod slim;
 mod spec;
 mod store;
@@ -61,6 +63,7 @@ pub use load::{
 pub use lock::changes::Change;
 pub use progress::{Action, Meter, Progress, Silent};
 pub use prune::{Clear, Cleared, Removed, clear_cache};
+pub use push::{Compression, Destination, Packed, Pushed};
 pub use spec::{
     Base, LibtorchSpec, Spec,
     flavour::{Flavour, KNOWN_TORCH, KnownTorch},

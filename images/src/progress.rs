@@ -26,6 +26,10 @@ pub enum Action {
     Load,
     /// Takes an image out of the engine. Counts bytes.
     Save,
+    /// Compresses a layer. Counts bytes.
+    Compress,
+    /// Sends a layer to a registry. Counts bytes.
+    Push,
 }
 
 impl fmt::Display for Action {
@@ -41,6 +45,8 @@ impl fmt::Display for Action {
             Self::Slim => "slimming",
             Self::Load => "loading",
             Self::Save => "saving",
+            Self::Compress => "compressing",
+            Self::Push => "pushing",
         })
     }
 }
@@ -58,6 +64,8 @@ impl Action {
                 | Self::Slim
                 | Self::Load
                 | Self::Save
+                | Self::Compress
+                | Self::Push
         )
     }
 }

@@ -2,13 +2,24 @@
 
 use std::{collections::BTreeMap, io};
 
-use bollard::{models::CreateImageInfo, query_parameters::CreateImageOptionsBuilder};
+use bollard::{
+    auth::DockerCredentials, models::CreateImageInfo, query_parameters::CreateImageOptionsBuilder,
+};
 use futures_util::StreamExt as _;
 
 use crate::{
     connect::Engine,
     error::{Cause, Operation, Result},
 };
+
+/// Who is to pull from a registry.
+#[derive(Clone)]
+pub struct Login {
+    /// The user.
+    pub user: String,
+    /// The password, or an access token in its place.
+    pub password: String,
+}
 
 /// How far each layer of a pull is: bytes there, and in all.
 #[derive(Default)]
@@ -32,19 +43,29 @@ impl Layers {
 
 impl Engine {
     /// Has the engine pull an image by its reference, best one with a digest. `progress` hears of
-    /// the bytes downloaded, and of those known so far to be needed.
+    /// the bytes downloaded, and of those known so far to be needed. Without a `login` the engine
+    /// asks as nobody.
     ///
     /// # Errors
     /// [`Operation::Pull`] failed, with the engine's words: it is the engine that asks the registry.
     pub async fn pull(
         &self,
         reference: &str,
+        login: Option<Login>,
         mut progress: impl FnMut(u64, u64) + Send,
     ) -> Result<()> {
+        let credentials = login.map(|Login { user, password }| DockerCredentials {
+            username: Some(user),
+            password: Some(password),
+            ..DockerCredentials::default()
+        });
         let options = CreateImageOptionsBuilder::default()
             .from_image(reference)
             .build();
-        let mut lines = Box::pin(self.patient().create_image(Some(options), None, None));
+        let mut lines = Box::pin(
+            self.patient()
+                .create_image(Some(options), None, credentials),
+        );
         let mut layers = Layers::default();
         while let Some(line) = lines.next().await {
             let line = line.map_err(|error| self.failed(Operation::Pull, reference, error))?;

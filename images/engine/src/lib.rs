@@ -38,6 +38,7 @@ pub use error::{Cause, Error, Failure, Operation, Result};
 pub use exit::{Exit, Oom};
 pub use facts::{EngineFacts, Product};
 pub use fallback::Fallback;
+pub use fetch::Login;
 pub use gpu::{GpuAccess, GpuHost, GpuPath};
 pub use images::{ImageFacts, ImageSummary};
 pub use load::LoadProgress;

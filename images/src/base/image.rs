@@ -12,6 +12,7 @@ use engine::{Endpoint, Engine};
 use crate::{
     Base, Digest, Error, Image, Result,
     error::at,
+    login::{login, registry_of},
     progress::{Action, Meter},
     store::Cache,
 };
@@ -78,11 +79,15 @@ async fn pull(engine: &Engine, reference: &str, cache: &Cache) -> Result<String>
     };
     let meter = Mutex::new(cache.start(Action::Download, reference, None));
     let pulled = engine
-        .pull(reference, move |bytes, total| {
-            let mut meter = meter.lock().unwrap_or_else(PoisonError::into_inner);
-            meter.set_total(total);
-            meter.advance_to(bytes);
-        })
+        .pull(
+            reference,
+            login(registry_of(reference))?,
+            move |bytes, total| {
+                let mut meter = meter.lock().unwrap_or_else(PoisonError::into_inner);
+                meter.set_total(total);
+                meter.advance_to(bytes);
+            },
+        )
         .await;
     if let Err(error) = pulled {
         let words = error.to_string();

@@ -21,6 +21,7 @@ use crate::{
     error::at,
     oci::{archive as oci, archive::ArchiveLayer},
     progress::{Action, Meter},
+    push::zstd_encoder,
     spec::reserved::{ANNOTATION_VERSION, LABEL_IMAGE},
     store::Cache,
     workload::revision,
@@ -28,8 +29,6 @@ use crate::{
 
 /// Bytes that travel to the engine in one piece.
 const CHUNK_BYTES: usize = 1 << 20;
-/// Of zstd: GPU code hardly shrinks further above it, and writing takes twice as long.
-const ZSTD_LEVEL: i32 = 10;
 /// Pieces that wait for the engine at most.
 const CHUNKS_WAITING: usize = 4;
 
@@ -322,13 +321,7 @@ impl Assembly {
                 oci::write_archive(&self.reference, documents, &beside, &layers, to)
             };
             if is_zstd {
-                let mut encoder = zstd::Encoder::new(&mut hashing, ZSTD_LEVEL).map_err(at(to))?;
-                let workers = std::thread::available_parallelism().map_or(1, usize::from);
-                // Frames of several workers come out the same for any number of them.
-                encoder
-                    .multithread(u32::try_from(workers).unwrap_or(1))
-                    .and_then(|()| encoder.include_checksum(true))
-                    .map_err(at(to))?;
+                let mut encoder = zstd_encoder(&mut hashing).map_err(at(to))?;
                 write(&mut encoder)?;
                 encoder.finish().map_err(at(to))?;
             } else {

@@ -29,6 +29,8 @@ pub(crate) struct Documents {
     pub(crate) config: String,
     /// The OCI manifest: its digest is the ID on Docker's containerd store.
     pub(crate) manifest: String,
+    /// What both say of the image.
+    pub(crate) labels: BTreeMap<String, String>,
 }
 
 /// What a configuration says besides the layers.
@@ -76,12 +78,6 @@ impl Documents {
             .iter()
             .map(|layer| descriptor(MediaType::ImageLayer, layer.digest, layer.size_bytes))
             .collect::<Result<Vec<_>, _>>()?;
-        let annotations: std::collections::HashMap<String, String> = settings
-            .labels
-            .clone()
-            .into_iter()
-            .filter(|(name, _)| name.starts_with("org.opencontainers."))
-            .collect();
         let manifest = ImageManifestBuilder::default()
             .schema_version(2_u32)
             .media_type(MediaType::ImageManifest)
@@ -91,11 +87,12 @@ impl Documents {
                 config.len() as u64,
             )?)
             .layers(layers)
-            .annotations(annotations)
+            .annotations(annotations(&settings.labels))
             .build()?;
         Ok(Self {
             config,
             manifest: canonical::json(&manifest),
+            labels: settings.labels.clone(),
         })
     }
 
@@ -108,7 +105,19 @@ impl Documents {
     }
 }
 
-fn descriptor(
+/// What a manifest says of an image with these labels.
+pub(crate) fn annotations(
+    labels: &BTreeMap<String, String>,
+) -> std::collections::HashMap<String, String> {
+    let public = labels
+        .iter()
+        .filter(|(name, _)| name.starts_with("org.opencontainers."));
+    public
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+pub(crate) fn descriptor(
     kind: MediaType,
     digest: Digest,
     size_bytes: u64,

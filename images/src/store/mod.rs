@@ -55,7 +55,11 @@ const LIBRARIES: &str = "libraries";
 pub(crate) const WORK_FOLDERS: [&str; 2] = ["locks", "tmp"];
 /// What saves hashing alone: many small files.
 pub(crate) const NOTES: [&str; 2] = ["hashes", "layers"];
-const FOLDERS: [&str; 6] = ["wheels", "debs", LIBRARIES, "libtorch", "bases", PROGRAMS];
+const FOLDERS: [&str; 7] = [
+    "wheels", "debs", LIBRARIES, "libtorch", "bases", PROGRAMS, PUSHED,
+];
+/// Compressed layers, as registries have them.
+pub(crate) const PUSHED: &str = "pushed";
 /// Scenario binaries, by what they were made from.
 pub(crate) const PROGRAMS: &str = "programs";
 

@@ -87,6 +87,16 @@ pub(crate) enum ImagesCommand {
         #[command(flatten)]
         sources: SourceArgs,
     },
+    /// Push images to a registry, straight from their parts, and print what to pull each by; a layer
+    /// that is there is not sent again
+    Push(PushArgs),
+    /// Have the engine pull complete images, and print the name that `bench --image` takes for each;
+    /// nothing is built
+    Pull {
+        /// The images, best by digest: `REGISTRY/REPOSITORY@sha256:…`
+        #[arg(required = true, value_name = "REFERENCE")]
+        references: Vec<String>,
+    },
     /// Load an image that `images export` wrote elsewhere, and print the name that `bench --image`
     /// takes for it; nothing is built
     Load {
@@ -123,6 +133,39 @@ pub(crate) struct LockArgs {
     pub(crate) format: Format,
     #[command(flatten)]
     pub(crate) sources: SourceArgs,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct PushArgs {
+    /// Images in `images/`, or files
+    #[arg(required = true, value_name = "NAME|FILE")]
+    pub(crate) names: Vec<String>,
+    /// Where to: the images become tags of this repository, each by its name
+    #[arg(long, value_name = "REGISTRY/REPOSITORY")]
+    pub(crate) to: images::Destination,
+    /// How layers are compressed
+    #[arg(long, value_enum, default_value_t = CompressionChoice::Gzip)]
+    pub(crate) compression: CompressionChoice,
+    /// Speak to the registry without TLS
+    #[arg(long)]
+    pub(crate) plain_http: bool,
+    /// Compress, and print the digests; send nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// How to print it
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) sources: SourceArgs,
+}
+
+/// How layers are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CompressionChoice {
+    /// Every engine takes it
+    Gzip,
+    /// Smaller, and faster to unpack; Docker from 23, Podman from 4
+    Zstd,
 }
 
 #[derive(Debug, Clone, Args)]

@@ -32,7 +32,7 @@ pub(crate) use history::{
     AddArgs, BaselineCommand, ExportArgs, ExportFormat, HistoryArgs, HistoryCommand, HistoryFile,
     ImportArgs, RebuildArgs, RemoveArgs, SeriesArgs,
 };
-pub(crate) use images::{CacheChoice, ImagesCommand, PruneArgs};
+pub(crate) use images::{CacheChoice, CompressionChoice, ImagesCommand, PruneArgs, PushArgs};
 pub(crate) use session::{CheckArgs, SessionCommand};
 
 /// What does this PyTorch-CUDA image cost in memory and give in speed, and can I believe it?

@@ -1,6 +1,7 @@
 //! The real command `cargo xtask images` on small images, and the real engine.
 
 mod downloads;
+mod registry;
 #[path = "../../../images/tests/it/world.rs"]
 #[expect(
     dead_code,

@@ -4,6 +4,7 @@ mod check;
 mod diff;
 mod make;
 mod prune;
+mod push;
 mod show;
 
 use std::path::Path;
@@ -73,6 +74,11 @@ pub(crate) async fn run(command: &ImagesCommand, printer: &Printer) -> Result<()
             to,
             sources: args,
         } => make::export(one(&root, name)?, to, &sources(args, &root), printer).await,
+        ImagesCommand::Push(args) => {
+            let images = load(&root, &args.names)?;
+            push::run(images, args, &sources(&args.sources, &root), printer).await
+        }
+        ImagesCommand::Pull { references } => push::pull(references, printer).await,
         ImagesCommand::Load { files } => make::load(files, printer).await,
         ImagesCommand::Base { to } => make::base(to, printer).await,
     }

@@ -52,6 +52,7 @@ const ON_PODMAN: [(&str, &[&str]); 2] = [
             "engine_runs::",
             "bases::",
             "damage::",
+            "registry::",
             "images_are_built",
             "two_builds_of_one_image",
             "what_an_image_takes",

@@ -1,0 +1,399 @@
+//! `images push` and `images pull` with Debian's registry, plain, with TLS and a password, behind a
+//! line that is cut, full, and one that lies.
+
+use std::{
+    fs,
+    io::{Read, Write as _},
+    net::{Shutdown, TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+use crate::{Checkout, check};
+
+/// Debian's registry, on a port of its own.
+struct Registry {
+    folder: tempfile::TempDir,
+    port: u16,
+    process: Child,
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address").port()
+}
+
+impl Registry {
+    fn plain() -> Self {
+        Self::start("", "unlimited", tempfile::tempdir().expect("a folder"))
+    }
+
+    /// One that takes files of so many KiB alone.
+    fn full(kib: u32) -> Self {
+        Self::start(
+            "",
+            &(kib * 2).to_string(),
+            tempfile::tempdir().expect("a folder"),
+        )
+    }
+
+    /// With TLS by an authority of its own, and the user `ci` whose password is `secret`.
+    fn guarded() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let make = |words: &str| {
+            let words = words.replace("DIR", &folder.path().display().to_string());
+            run(Command::new("openssl").args(words.split_whitespace()));
+        };
+        make(
+            "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test -keyout DIR/ca.key -out DIR/ca.crt",
+        );
+        make("req -newkey rsa:2048 -nodes -subj /CN=localhost -keyout DIR/key -out DIR/request");
+        fs::write(path("names"), "subjectAltName=DNS:localhost\n").expect("a file");
+        make(
+            "x509 -req -in DIR/request -CA DIR/ca.crt -CAkey DIR/ca.key -days 2 -extfile DIR/names \
+             -CAcreateserial -out DIR/crt",
+        );
+        let users = run(Command::new("htpasswd").args(["-Bbn", "ci", "secret"]));
+        fs::write(path("users"), users).expect("users");
+        let more = format!(
+            "  tls: {{certificate: {}, key: {}}}\nauth: {{htpasswd: {{realm: test, path: {}}}}}\n",
+            path("crt"),
+            path("key"),
+            path("users")
+        );
+        Self::start(&more, "unlimited", folder)
+    }
+
+    fn start(more: &str, file_blocks: &str, folder: tempfile::TempDir) -> Self {
+        let port = free_port();
+        let settings = format!(
+            "version: 0.1\nlog: {{level: error}}\n\
+             storage: {{filesystem: {{rootdirectory: {}/data}}, delete: {{enabled: true}}}}\n\
+             http:\n  addr: 127.0.0.1:{port}\n{more}",
+            folder.path().display()
+        );
+        let file = folder.path().join("settings.yml");
+        fs::write(&file, settings).expect("settings");
+        let process = Command::new("sh")
+            .args([
+                "-c",
+                "ulimit -f $1; exec docker-registry serve $2",
+                "sh",
+                file_blocks,
+            ])
+            .arg(&file)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("sh runs");
+        let mut registry = Self {
+            folder,
+            port,
+            process,
+        };
+        let begun = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            let ended = registry.process.try_wait().expect("a process");
+            assert!(
+                ended.is_none() && begun.elapsed() < Duration::from_secs(30),
+                "these tests need Debian's registry: apt-get install docker-registry"
+            );
+            thread::sleep(Duration::from_millis(50));
+        }
+        registry
+    }
+
+    fn repository(&self) -> String {
+        format!("localhost:{}/team/images", self.port)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[track_caller]
+fn run(command: &mut Command) -> Vec<u8> {
+    let output = command.output().unwrap_or_else(|error| {
+        panic!("{command:?}: {error}; apt-get install docker-registry apache2-utils openssl")
+    });
+    assert!(output.status.success(), "{command:?}: {output:?}");
+    output.stdout
+}
+
+/// What one image was pushed as.
+fn pushed(command: &mut Command) -> Value {
+    let output = check(command.arg("--format=json"), 0, &[]);
+    let all: Vec<Value> = serde_json::from_slice(&output.stdout).expect("JSON");
+    all.into_iter().next().expect("one image")
+}
+
+fn push(checkout: &Checkout, name: &str, to: &str) -> Command {
+    let mut command = checkout.command(&["push", name, "--to", to]);
+    // Nobody is logged in anywhere.
+    command.env("DOCKER_CONFIG", checkout.home.path());
+    command
+}
+
+#[test]
+fn what_is_pushed_is_pulled_by_its_digest() {
+    let checkout = Checkout::new("cli-pushed");
+    let registry = Registry::plain();
+    let to = registry.repository();
+    let plain = || {
+        let mut command = push(&checkout, "cli-pushed", &to);
+        command.arg("--plain-http");
+        command
+    };
+    let before = pushed(plain().arg("--dry-run"));
+    assert!(!registry.path("data").exists());
+    let first = pushed(&mut plain());
+    assert_eq!(first["reference"], before["reference"]);
+    assert_eq!(first["sent_bytes"], first["size_bytes"]);
+    let again = pushed(&mut plain());
+    assert_eq!(again["sent_bytes"], 0);
+    // The same image from another machine is the same bytes.
+    let other = Checkout::new("cli-pushed");
+    let theirs = pushed(push(&other, "cli-pushed", &to).args(["--plain-http", "--dry-run"]));
+    assert_eq!(theirs["digest"], first["digest"]);
+    let zstd = pushed(plain().args(["--compression", "zstd"]));
+    assert_ne!(zstd["digest"], first["digest"]);
+
+    checkout.check(&["build", "cli-pushed"], 0, &[]);
+    let built = checkout.json(&["inspect", "cli-pushed", "--format", "json"], 0);
+    checkout.check(&["prune", "cli-pushed"], 0, &["removed"]);
+    let reference = first["reference"].as_str().expect("a reference");
+    let mut pull = checkout.command(&["pull", reference]);
+    let engine = String::from_utf8(run(Command::new("docker").args(["version"]))).expect("text");
+    if std::env::var("DOCKER_HOST").is_ok_and(|host| host.contains("podman")) {
+        // It speaks without TLS to registries alone that its settings name.
+        check(&mut pull, 4, &["answers without TLS", "registries.conf"]);
+        return;
+    }
+    let output = check(&mut pull, 0, &[reference]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    // The ID of an image is that of its configuration, unless the engine's store goes by manifests.
+    let id = built["config_id"].as_str().unwrap_or_default();
+    assert!(
+        said.contains(id) || engine.contains("containerd"),
+        "{said}: no {id}"
+    );
+    let other = reference.replace("sha256:", "sha256:0");
+    let other = &other[..other.len() - 1];
+    checkout.check(&["pull", other], 4, &[other]);
+    run(Command::new("docker").args(["image", "rm", reference]));
+}
+
+#[test]
+fn a_registry_with_tls_and_a_password() {
+    let checkout = Checkout::new("cli-guarded");
+    let registry = Registry::guarded();
+    let to = registry.repository();
+    let command = || push(&checkout, "cli-guarded", &to);
+    check(&mut command(), 4, &[&to, "certs.d"]);
+    check(command().arg("--plain-http"), 4, &[&to]);
+    let authority = registry.path("ca.crt");
+    let trusting = || {
+        let mut command = command();
+        command.env("SSL_CERT_FILE", &authority);
+        command
+    };
+    check(&mut trusting(), 4, &[&to, "docker login"]);
+    let log_in = |user: &str| {
+        let host = format!("localhost:{}", registry.port);
+        let auth = run(Command::new("sh").args(["-c", "printf %s \"$1\" | base64", "sh", user]));
+        let auth = String::from_utf8(auth).expect("text");
+        let settings = serde_json::json!({"auths": {host: {"auth": auth.trim()}}});
+        fs::write(
+            checkout.home.path().join("config.json"),
+            settings.to_string(),
+        )
+        .expect("a file");
+    };
+    log_in("ci:wrong");
+    let refused = check(&mut trusting(), 4, &[&to, "docker login"]);
+    assert!(!String::from_utf8_lossy(&refused.stderr).contains("wrong"));
+    log_in("ci:secret");
+    let first = pushed(&mut trusting());
+
+    // By a helper, as `docker login` on a desktop keeps it.
+    let helper = checkout.home.path().join("docker-credential-test");
+    let says = r#"#!/bin/sh
+cat >/dev/null
+echo '{"ServerURL":"x","Username":"ci","Secret":"secret"}'
+"#;
+    fs::write(&helper, says).expect("a helper");
+    run(Command::new("chmod").arg("755").arg(&helper));
+    let settings = r#"{"credsStore": "test"}"#;
+    fs::write(checkout.home.path().join("config.json"), settings).expect("a file");
+    let path = std::env::var("PATH").expect("a path");
+    let path = format!("{}:{path}", checkout.home.path().display());
+    let again = pushed(trusting().env("PATH", &path));
+    assert_eq!(again["sent_bytes"], 0);
+    fs::write(
+        &helper,
+        "#!/bin/sh\ncat >/dev/null\necho a secret word\nexit 1\n",
+    )
+    .expect("a helper");
+    let failed = check(
+        trusting().env("PATH", &path),
+        4,
+        &["docker-credential-test failed"],
+    );
+    assert!(!String::from_utf8_lossy(&failed.stderr).contains("secret word"));
+
+    // Podman asks with TLS; its user's folder has authorities by registry.
+    if std::env::var("DOCKER_HOST").is_ok_and(|host| host.contains("podman")) {
+        let home = PathBuf::from(std::env::var_os("HOME").expect("a home"));
+        let trust = home.join(".config/containers/certs.d");
+        let trust = trust.join(format!("localhost:{}", registry.port));
+        fs::create_dir_all(&trust).expect("a folder");
+        fs::copy(&authority, trust.join("ca.crt")).expect("a copy");
+        log_in("ci:secret");
+        let reference = first["reference"].as_str().expect("a reference");
+        let mut pull = checkout.command(&["pull", reference]);
+        pull.env("DOCKER_CONFIG", checkout.home.path());
+        check(&mut pull, 0, &[reference]);
+        run(Command::new("docker").args(["image", "rm", reference]));
+        fs::remove_dir_all(&trust).expect("removed");
+    }
+}
+
+/// A line to a registry, which does something to what goes over it.
+fn line(port: u16, line: Line) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let own = listener.local_addr().expect("an address").port();
+    let line = Arc::new(line);
+    thread::spawn(move || {
+        while let Ok((client, _)) = listener.accept() {
+            let Ok(server) = TcpStream::connect(("127.0.0.1", port)) else {
+                return;
+            };
+            let line = Arc::clone(&line);
+            thread::spawn(move || line.carry(&client, &server));
+        }
+    });
+    own
+}
+
+enum Line {
+    /// Is cut after so many bytes to the registry, so often.
+    Cut(usize, AtomicUsize),
+    /// Shows other manifests than it was given.
+    Lies,
+}
+
+impl Line {
+    fn carry(&self, client: &TcpStream, server: &TcpStream) {
+        let end = || {
+            let _ = client.shutdown(Shutdown::Both);
+            let _ = server.shutdown(Shutdown::Both);
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                copy(server, client, |bytes| {
+                    if matches!(self, Self::Lies) {
+                        let text = String::from_utf8_lossy(bytes);
+                        if text.contains("\"schemaVersion\":2") {
+                            let other = text.replace("\"schemaVersion\":2", "\"schemaVersion\":3");
+                            bytes.copy_from_slice(other.as_bytes());
+                        }
+                    }
+                    true
+                });
+                end();
+            });
+            let mut sent = 0;
+            copy(client, server, |bytes| {
+                sent += bytes.len();
+                match self {
+                    Self::Cut(after, times) if sent > *after => {
+                        let left = times.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+                            left.checked_sub(1)
+                        });
+                        left.is_err()
+                    }
+                    _ => true,
+                }
+            });
+            end();
+        });
+    }
+}
+
+/// Copies as long as `goes_on` says so of what comes.
+fn copy(mut from: &TcpStream, mut to: &TcpStream, mut goes_on: impl FnMut(&mut [u8]) -> bool) {
+    let mut buffer = vec![0; 1 << 16];
+    while let Ok(n) = from.read(&mut buffer)
+        && n > 0
+        && goes_on(&mut buffer[..n])
+        && to.write_all(&buffer[..n]).is_ok()
+    {}
+}
+
+#[test]
+fn a_push_whose_line_is_cut_goes_on() {
+    let checkout = Checkout::new("cli-cut");
+    let registry = Registry::plain();
+    let over = |line_port: u16| {
+        let to = format!("localhost:{line_port}/team/images");
+        let mut command = push(&checkout, "cli-cut", &to);
+        command.arg("--plain-http");
+        command
+    };
+    // Cut again and again: an error, and nothing has the image's name.
+    let cut = line(
+        registry.port,
+        Line::Cut(200_000, AtomicUsize::new(usize::MAX)),
+    );
+    check(&mut over(cut), 4, &["team/images", "sending it again"]);
+    assert!(
+        !registry
+            .path("data")
+            .join("docker/registry/v2/repositories/team/images/_manifests/tags")
+            .exists()
+    );
+    // Cut twice: the same push goes on.
+    let twice = line(registry.port, Line::Cut(200_000, AtomicUsize::new(2)));
+    check(&mut over(twice), 0, &["sending it again", "sha256:"]);
+}
+
+#[test]
+fn a_registry_that_lies_or_is_full_is_said() {
+    let checkout = Checkout::new("cli-liar");
+    let registry = Registry::plain();
+    let liar = line(registry.port, Line::Lies);
+    let to = format!("localhost:{liar}/team/images");
+    let mut command = push(&checkout, "cli-liar", &to);
+    check(command.arg("--plain-http"), 4, &[&to]);
+
+    let full = Registry::full(64);
+    let to = full.repository();
+    let mut command = push(&checkout, "cli-liar", &to);
+    check(command.arg("--plain-http"), 4, &[&to]);
+
+    let nowhere = format!("localhost:{}/team/images", free_port());
+    check(&mut push(&checkout, "cli-liar", &nowhere), 4, &[&nowhere]);
+    check(
+        &mut push(&checkout, "cli-liar", "team/images"),
+        2,
+        &["names no registry"],
+    );
+    assert!(Path::new(&checkout.home.path().join("torchgauge/pushed")).exists());
+}
