@@ -17,6 +17,7 @@ mod parts;
 mod run;
 mod session;
 mod text;
+mod track;
 mod upgrade;
 mod validity;
 mod window;
@@ -35,6 +36,7 @@ pub use session::{
     SidesCompared, SuiteQuestion, Tool,
 };
 pub use text::printable;
+pub use track::usual_track;
 pub use validity::{Before, Validity, ValidityLimits};
 pub use window::{Peaks, Reading, Window};
 
