@@ -13,6 +13,7 @@ mod sentences;
 mod spread;
 mod standings;
 pub mod time;
+pub mod versions;
 mod warnings;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -11,6 +11,7 @@ mod steps;
 mod throughput;
 mod time;
 mod timeline;
+mod versions;
 
 use askama::Template;
 
@@ -24,6 +25,7 @@ use crate::{
 /// Every picture, in the order of the report.
 pub(crate) const ALL: &[Plot] = &[
     forest::PLOT,
+    versions::PLOT,
     throughput::PLOT,
     memory::PLOT,
     pareto::PLOT,

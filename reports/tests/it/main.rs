@@ -4,5 +4,6 @@ mod answers;
 mod comparison;
 mod forms;
 mod pages;
+mod plots;
 mod support;
 mod trend;
