@@ -6,6 +6,7 @@ mod gpu;
 mod memory;
 mod monitor;
 mod pareto;
+mod ratio;
 mod stacked;
 mod steps;
 mod throughput;
@@ -27,6 +28,7 @@ pub(crate) const ALL: &[Plot] = &[
     forest::PLOT,
     versions::PLOT,
     throughput::PLOT,
+    ratio::PLOT,
     memory::PLOT,
     pareto::PLOT,
     timeline::PLOT,

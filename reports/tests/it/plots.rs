@@ -67,3 +67,16 @@ fn versions_take_three_images_of_one_track() {
     let five = section(&[support::five_images().source()], "versions").unwrap();
     assert!(five.contains("torch-2.10-cu128, torch-2.8-cu128 against torch-2.11-cu130"));
 }
+
+#[test]
+fn variants_that_nearly_agree_are_told_apart_by_their_ratio() {
+    let mut fake = Fake::gpu();
+    fake.cells.truncate(8);
+    fake.failing.clear();
+    let section = section(&[fake.source()], "ratio").unwrap();
+    let texts = texts(&section);
+    // tf32 bs64 with another allocator, 1 % slower: a hundredth of the width of a bar.
+    let changes: Vec<&String> = texts.iter().filter(|text| text.contains(" … ")).collect();
+    assert_eq!(changes.len(), 7, "{texts:?}");
+    assert!(section.contains("threshold 0.50 %"));
+}
