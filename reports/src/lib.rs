@@ -3,7 +3,8 @@
 //! [`write()`] draws the reports of one or more session folders. The steps are open to who needs
 //! only some of them: [`Source::read`] reads a folder, [`View::of`] computes what there is to
 //! say, and [`html`], [`markdown`], [`json`] and [`text`] give it a form. [`comparison`] and
-//! [`claims`] do the same for the judge's verdicts, [`trend`] for series over time.
+//! [`claims`] do the same for the judge's verdicts, [`fit`] for a search for the largest batch,
+//! [`trend`] for series over time.
 //!
 //! Nothing here knows of containers, libtorch or terminals, and nothing prints.
 
@@ -18,6 +19,7 @@ mod columns;
 pub mod comparison;
 mod document;
 mod facts;
+pub mod fit;
 pub mod format;
 pub mod html;
 pub mod json;

@@ -1,16 +1,17 @@
-//! A page for one comparison, or for claims: the first screen and the section that a session's
-//! report has of them.
+//! A page for one comparison, for claims, or for a search for the largest batch: a first screen
+//! with its picture, and one section.
 
 use askama::Template;
+use record::fit::Fit;
 use verdict::{ClaimFound, FailOn, Verdicts};
 
 use crate::{
     claims, comparison,
     document::Block,
-    format,
+    fit, format,
     html::{self, Figures, Page, Section},
     model::{Change, changes, headline},
-    plots::{Drawing, forest},
+    plots::{Drawing, Key, batches, forest},
     sections,
     write::ReportError,
 };
@@ -39,7 +40,7 @@ pub(crate) fn of_comparison(verdicts: &Verdicts, fail_on: FailOn) -> Result<Stri
         "Comparison: what did the change cost?",
         &places,
         (&top, &Vec::from_iter(below)),
-        forest::of_comparison(verdicts),
+        forest::of_comparison(verdicts).map(|one| of_forest(one, false)),
         ("comparison", "Comparison", &comparison::document(verdicts)),
     )
 }
@@ -51,24 +52,60 @@ pub(crate) fn of_claims(found: &[ClaimFound], session: &str) -> Result<String, R
         "Claims: which of them does the measurement bear out?",
         &format!("session {session}"),
         (&[Block::Counts(counts)], &[]),
-        forest::of_claims(found),
+        forest::of_claims(found).map(|one| of_forest(one, true)),
         ("claims", "Claims", &claims::document(found)),
     )
+}
+
+/// A search for the largest batch as a page.
+pub(crate) fn of_fit(fit: &Fit) -> Result<String, ReportError> {
+    let top = [
+        Block::Text(fit::tally(fit)),
+        Block::List(fit.advice.clone()),
+    ];
+    let below = [Block::Method(batches::ABOUT.to_owned())];
+    let picture = Shown {
+        title: batches::TITLE,
+        legend: batches::legend(fit),
+        drawings: batches::drawings(fit),
+    };
+    page(
+        &fit::title(fit),
+        &fit::place(fit),
+        (&top, &below),
+        Some(picture).filter(|picture| !picture.drawings.is_empty()),
+        ("fits", "What fits", &fit::document(fit)),
+    )
+}
+
+/// The picture of a first screen.
+struct Shown {
+    title: &'static str,
+    legend: Vec<Key>,
+    drawings: Vec<Drawing>,
+}
+
+fn of_forest(drawing: Drawing, has_claims: bool) -> Shown {
+    Shown {
+        title: forest::PLOT.title,
+        legend: forest::legend(has_claims),
+        drawings: vec![drawing],
+    }
 }
 
 fn page(
     title: &str,
     subtitle: &str,
     (top, below): (&[Block], &[Block]),
-    picture: Option<Drawing>,
+    picture: Option<Shown>,
     (id, section, blocks): (&str, &str, &[Block]),
 ) -> Result<String, ReportError> {
-    let picture = picture.map(|drawing| {
+    let picture = picture.map(|shown| {
         let figures = Figures {
             id: "first",
-            title: forest::PLOT.title,
-            legend: &forest::legend(id == "claims"),
-            drawings: &[drawing],
+            title: shown.title,
+            legend: &shown.legend,
+            drawings: &shown.drawings,
             is_folded: false,
         };
         figures.to_string()

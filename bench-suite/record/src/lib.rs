@@ -5,6 +5,7 @@
 //! results, the judge and the reports among them, needs this crate and none of those that measure.
 
 mod claim;
+pub mod fit;
 mod folder;
 #[doc(hidden)]
 pub mod fuzzing;

@@ -1,5 +1,6 @@
 //! The pictures. A new one is a file here with a `PLOT`, its `mod` line and its place in [`ALL`].
 
+pub(crate) mod batches;
 mod distribution;
 pub(crate) mod forest;
 mod gpu;

@@ -227,6 +227,9 @@ pub(crate) struct FitArgs {
     /// Say what would be searched, and start nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Draw the search: `fit.html`, with `fit.md` and `fit.json`, into this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
     /// How to print what was found
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
