@@ -28,6 +28,7 @@ pub mod markdown;
 pub mod measure;
 mod metric;
 pub mod model;
+pub mod past;
 mod plots;
 mod sections;
 mod svg;
@@ -37,4 +38,5 @@ mod verdict_page;
 mod write;
 
 pub use model::{Report, Source, View};
-pub use write::{ReportError, Written, write, write_files};
+pub use past::Past;
+pub use write::{ReportError, Written, write, write_files, write_with};

@@ -6,18 +6,22 @@ use record::fit::Fit;
 use verdict::{ClaimFound, FailOn, Verdicts};
 
 use crate::{
-    claims, comparison,
+    Past, claims, comparison,
     document::Block,
     fit, format,
     html::{self, Figures, Page, Section},
     model::{Change, changes, headline},
-    plots::{Drawing, Key, batches, forest},
+    plots::{Drawing, Key, batches, forest, history},
     sections,
     write::ReportError,
 };
 
 /// A comparison as a page; the gate is as strict as `fail_on`.
-pub(crate) fn of_comparison(verdicts: &Verdicts, fail_on: FailOn) -> Result<String, ReportError> {
+pub(crate) fn of_comparison(
+    verdicts: &Verdicts,
+    fail_on: FailOn,
+    past: &[Past],
+) -> Result<String, ReportError> {
     let changes: Vec<Change> = changes::of_comparison(verdicts, false).collect();
     let counts = sections::of_changes(&headline::count(&changes)).to_vec();
     let mut top = vec![
@@ -36,12 +40,13 @@ pub(crate) fn of_comparison(verdicts: &Verdicts, fail_on: FailOn) -> Result<Stri
         )
     };
     let below = comparison::differences(verdicts).map(Block::Method);
+    let compared = section("comparison", "Comparison", &comparison::document(verdicts));
     page(
         "Comparison: what did the change cost?",
         &places,
         (&top, &Vec::from_iter(below)),
         forest::of_comparison(verdicts).map(|one| of_forest(one, false)),
-        ("comparison", "Comparison", &comparison::document(verdicts)),
+        [compared].into_iter().chain(over_time(past)),
     )
 }
 
@@ -53,7 +58,7 @@ pub(crate) fn of_claims(found: &[ClaimFound], session: &str) -> Result<String, R
         &format!("session {session}"),
         (&[Block::Counts(counts)], &[]),
         forest::of_claims(found).map(|one| of_forest(one, true)),
-        ("claims", "Claims", &claims::document(found)),
+        [section("claims", "Claims", &claims::document(found))],
     )
 }
 
@@ -74,7 +79,7 @@ pub(crate) fn of_fit(fit: &Fit) -> Result<String, ReportError> {
         &fit::place(fit),
         (&top, &below),
         Some(picture).filter(|picture| !picture.drawings.is_empty()),
-        ("fits", "What fits", &fit::document(fit)),
+        [section("fits", "What fits", &fit::document(fit))],
     )
 }
 
@@ -93,12 +98,38 @@ fn of_forest(drawing: Drawing, has_claims: bool) -> Shown {
     }
 }
 
+fn section(id: &str, title: &str, blocks: &[Block]) -> Section {
+    Section {
+        id: id.to_owned(),
+        title: title.to_owned(),
+        about: String::new(),
+        inside: html::document(blocks),
+    }
+}
+
+/// What a history knows of the metrics, where there is one.
+fn over_time(past: &[Past]) -> Option<Section> {
+    let figures = Figures {
+        id: history::PLOT.id,
+        title: history::PLOT.title,
+        legend: &history::legend(),
+        drawings: &[history::drawing(past)?],
+        is_folded: false,
+    };
+    Some(Section {
+        id: history::PLOT.id.to_owned(),
+        title: history::PLOT.title.to_owned(),
+        about: history::PLOT.about.to_owned(),
+        inside: figures.to_string(),
+    })
+}
+
 fn page(
     title: &str,
     subtitle: &str,
     (top, below): (&[Block], &[Block]),
     picture: Option<Shown>,
-    (id, section, blocks): (&str, &str, &[Block]),
+    sections: impl IntoIterator<Item = Section>,
 ) -> Result<String, ReportError> {
     let picture = picture.map(|shown| {
         let figures = Figures {
@@ -116,12 +147,7 @@ fn page(
         style: html::style(),
         verdict: html::document(top) + &picture.unwrap_or_default() + &html::document(below),
         summary: String::new(),
-        sections: vec![Section {
-            id: id.to_owned(),
-            title: section.to_owned(),
-            about: String::new(),
-            inside: html::document(blocks),
-        }],
+        sections: sections.into_iter().collect(),
     };
     Ok(page.render()?)
 }

@@ -25,6 +25,7 @@ use self::{
     warnings::warnings,
 };
 use crate::{
+    Past,
     document::{Block, Cell, Column, Kind, Mark, Table, columns, known},
     format::{self, UNKNOWN, plural, share},
     html as page, markdown as md,
@@ -39,12 +40,18 @@ pub fn json(verdicts: &Verdicts) -> Result<String, serde_json::Error> {
 }
 
 /// `comparison.html`, `comparison.md` and `comparison.json` in a folder that is made where it is
-/// not there: either all three are new or none is. Comes back with the page. The gate on the page is as strict as `fail_on`.
-pub fn write(verdicts: &Verdicts, fail_on: FailOn, out: &Path) -> Result<PathBuf, ReportError> {
+/// not there: either all three are new or none is. Comes back with the page. The gate on the page is
+/// as strict as `fail_on`; `past` is what a history knows of the metrics.
+pub fn write(
+    verdicts: &Verdicts,
+    fail_on: FailOn,
+    past: &[Past],
+    out: &Path,
+) -> Result<PathBuf, ReportError> {
     let files = [
         (
             "comparison.html",
-            verdict_page::of_comparison(verdicts, fail_on)?,
+            verdict_page::of_comparison(verdicts, fail_on, past)?,
         ),
         ("comparison.md", markdown(verdicts)),
         ("comparison.json", json(verdicts)?),

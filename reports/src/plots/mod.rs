@@ -4,6 +4,7 @@ pub(crate) mod batches;
 mod distribution;
 pub(crate) mod forest;
 mod gpu;
+pub(crate) mod history;
 mod memory;
 mod monitor;
 mod pareto;
@@ -30,6 +31,7 @@ pub(crate) const ALL: &[Plot] = &[
     versions::PLOT,
     throughput::PLOT,
     ratio::PLOT,
+    history::PLOT,
     memory::PLOT,
     pareto::PLOT,
     timeline::PLOT,

@@ -1,8 +1,5 @@
 //! Series as text, as Markdown and as a page.
 
-use askama::Template;
-use judge::compare::Verdict;
-
 use super::{AttributeChange, Series, Urgency, failures, interval, picture, ratio, revision, time};
 use crate::{
     ReportError,
@@ -13,6 +10,7 @@ use crate::{
     plots::Drawing,
     text::{self as terminal, Style},
 };
+use askama::Template;
 
 /// Series beyond so many are named and not drawn; those that call for somebody come first.
 const MOST_DRAWN: usize = 200;
@@ -108,15 +106,7 @@ fn table(series: &Series) -> Option<Table> {
 fn verdict(series: &Series, index: usize) -> Cell {
     let found = &series.changes()[index];
     let verdict = series.verdict(found);
-    let mut words = match verdict {
-        Some(Verdict::Improved) => "improved",
-        Some(Verdict::Regressed) => "regressed",
-        _ => "changed",
-    }
-    .to_owned();
-    if series.is_within_threshold(found) {
-        words += " within the noise threshold";
-    }
+    let mut words = series.word(found);
     if series.news == Some(index) {
         words += ", new";
     }

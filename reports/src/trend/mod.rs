@@ -15,6 +15,7 @@ use judge::{
 
 pub use failures::{annotations, failures, junit};
 pub use forms::{html, line, markdown, text};
+pub(crate) use picture::value_scale;
 
 use serde::Serialize;
 
@@ -217,7 +218,20 @@ impl Series {
         }
     }
 
-    fn value(&self, value: f64) -> String {
+    /// Whether a change is for the better or the worse, and whether it counts.
+    pub(crate) fn word(&self, change: &ChangePoint) -> String {
+        let word = match self.verdict(change) {
+            Some(Verdict::Improved) => "improved",
+            Some(Verdict::Regressed) => "regressed",
+            _ => "changed",
+        };
+        if self.is_within_threshold(change) {
+            return format!("{word} within the noise threshold");
+        }
+        word.to_owned()
+    }
+
+    pub(crate) fn value(&self, value: f64) -> String {
         if self.unit.is_empty() {
             self.quantity.write(value)
         } else {
@@ -258,7 +272,7 @@ fn written(seconds: f64, form: &str) -> String {
     )
 }
 
-fn ratio(found: &ChangePoint) -> String {
+pub(crate) fn ratio(found: &ChangePoint) -> String {
     found
         .ratio
         .map_or_else(|| UNKNOWN.to_owned(), format::change)
@@ -276,7 +290,7 @@ fn revision(found: &ChangePoint) -> String {
 }
 
 /// The start of a commit, a digest or whatever else is too long for eyes.
-fn short(text: &str) -> String {
+pub(crate) fn short(text: &str) -> String {
     const ENOUGH: usize = 12;
     let clean = format::clean(text);
     let bare = clean.strip_prefix("sha256:").unwrap_or(&clean);

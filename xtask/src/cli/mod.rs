@@ -268,6 +268,9 @@ pub(crate) struct ReportArgs {
     /// Where to write; default: into the folder of the first session
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+    /// The history to draw beside the metrics; without it none is
+    #[arg(long, value_name = "FILE", env = "TORCHGAUGE_HISTORY")]
+    pub(crate) db: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
