@@ -22,13 +22,17 @@ pub fn json(fit: &Fit) -> Result<String, serde_json::Error> {
 /// `fit.html`, `fit.md` and `fit.json` in a folder that is made where it is not there: either all
 /// three are new or none is. Comes back with the page.
 pub fn write(fit: &Fit, out: &Path) -> Result<PathBuf, ReportError> {
-    let files = [
+    write_files(out, &files(fit)?)?;
+    Ok(out.join("fit.html"))
+}
+
+/// The files of a search, each with its name.
+pub(crate) fn files(fit: &Fit) -> Result<[(&'static str, String); 3], ReportError> {
+    Ok([
         ("fit.html", verdict_page::of_fit(fit)?),
         ("fit.md", markdown(fit)),
         ("fit.json", json(fit)?),
-    ];
-    write_files(out, &files)?;
-    Ok(out.join("fit.html"))
+    ])
 }
 
 /// A search as GitHub's Markdown.

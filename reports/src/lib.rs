@@ -4,7 +4,7 @@
 //! only some of them: [`Source::read`] reads a folder, [`View::of`] computes what there is to
 //! say, and [`html`], [`markdown`], [`json`] and [`text`] give it a form. [`comparison`] and
 //! [`claims`] do the same for the judge's verdicts, [`fit`] for a search for the largest batch,
-//! [`trend`] for series over time.
+//! [`trend`] for series over time; [`site`] puts all of them side by side.
 //!
 //! Nothing here knows of containers, libtorch or terminals, and nothing prints.
 
@@ -31,6 +31,7 @@ pub mod model;
 pub mod past;
 mod plots;
 mod sections;
+pub mod site;
 mod svg;
 pub mod text;
 pub mod trend;

@@ -48,16 +48,24 @@ pub fn write(
     past: &[Past],
     out: &Path,
 ) -> Result<PathBuf, ReportError> {
-    let files = [
+    write_files(out, &files(verdicts, fail_on, past)?)?;
+    Ok(out.join("comparison.html"))
+}
+
+/// The files of a comparison, each with its name.
+pub(crate) fn files(
+    verdicts: &Verdicts,
+    fail_on: FailOn,
+    past: &[Past],
+) -> Result<[(&'static str, String); 3], ReportError> {
+    Ok([
         (
             "comparison.html",
             verdict_page::of_comparison(verdicts, fail_on, past)?,
         ),
         ("comparison.md", markdown(verdicts)),
         ("comparison.json", json(verdicts)?),
-    ];
-    write_files(out, &files)?;
-    Ok(out.join("comparison.html"))
+    ])
 }
 
 /// Verdicts as the inside of a section of a page.

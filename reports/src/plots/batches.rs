@@ -83,6 +83,13 @@ fn drawing(fit: &Fit, found: &[&Found]) -> Drawing {
     }
 }
 
+/// For a card of an index: the first combination, and what it says.
+pub(crate) fn card(fit: &Fit) -> Option<(Svg, String)> {
+    let found: Vec<&Found> = fit.found.iter().take(1).collect();
+    let first = found.first()?;
+    Some((Sheet::of(fit, &found).draw(NARROW), describe(first)))
+}
+
 fn describe(found: &Found) -> String {
     let attempts = found.attempts.iter();
     let attempts = attempts.map(|one| format!("batch {} {}", one.batch, ended(one)));

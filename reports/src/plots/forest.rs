@@ -33,6 +33,8 @@ pub(crate) const PLOT: Plot = Plot {
 
 /// Rows of the picture that a report begins with.
 const FIRST: usize = 12;
+/// Rows on a card of an index.
+const ON_A_CARD: usize = 4;
 /// Rows of one drawing; what does not fit stands in the tables.
 const MOST: usize = 60;
 /// The scale reaches at least so many of the widest thresholds.
@@ -78,6 +80,27 @@ pub(crate) fn of_comparison(verdicts: &Verdicts) -> Option<Drawing> {
     let mut changes: Vec<Change> = changes::of_comparison(verdicts, false).collect();
     changes.sort_by(|a, b| a.gain().total_cmp(&b.gain()));
     few(&CHANGES, change_lines(&changes), MOST)
+}
+
+/// For a card of an index: the gravest few of [`first`], and what they say.
+pub(crate) fn card(view: &View) -> Option<(Svg, String)> {
+    let claimed = claim_lines(&claims_of(view));
+    if claimed.is_empty() {
+        few(&CHANGES, change_lines(&changes::of(view)), ON_A_CARD)
+    } else {
+        few(&CLAIMS, claimed, ON_A_CARD)
+    }
+    .and_then(for_card)
+}
+
+/// As [`card`], of one comparison.
+pub(crate) fn card_of_comparison(verdicts: &Verdicts) -> Option<(Svg, String)> {
+    let changes: Vec<Change> = changes::of_comparison(verdicts, false).collect();
+    few(&CHANGES, change_lines(&changes), ON_A_CARD).and_then(for_card)
+}
+
+fn for_card(drawing: Drawing) -> Option<(Svg, String)> {
+    Some((drawing.narrow?, drawing.description))
 }
 
 /// Claims, those refuted first.

@@ -35,6 +35,8 @@ pub(crate) const PLOT: Plot = Plot {
 
 /// Rows of one drawing; the table has the others.
 const MOST: usize = 60;
+/// Rows on a card of an index.
+const ON_A_CARD: usize = 4;
 const ROW: f64 = 40.0;
 const TRACK: f64 = 26.0;
 /// More points than this are a line of their extremes.
@@ -84,6 +86,17 @@ pub(crate) fn drawing(past: &[Past]) -> Option<Drawing> {
         table: Some(past::table(&all)),
         open: false,
     })
+}
+
+/// For a card of an index: the first few, and what they say.
+pub(crate) fn card(past: &[Past]) -> Option<(Svg, String)> {
+    let all = past::in_order(past);
+    let shown = &all[..all.len().min(ON_A_CARD)];
+    let said = shown
+        .iter()
+        .map(|one| format!("{}: {}.", one.label(), one.said()));
+    let said: Vec<String> = said.collect();
+    (!shown.is_empty()).then(|| (narrow(shown), said.join(" ")))
 }
 
 /// Label, value, line and what happened, side by side.

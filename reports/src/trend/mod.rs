@@ -14,6 +14,7 @@ use judge::{
 };
 
 pub use failures::{annotations, failures, junit};
+pub(crate) use forms::{Beside, page};
 pub use forms::{html, line, markdown, text};
 pub(crate) use picture::value_scale;
 
@@ -87,7 +88,7 @@ impl AttributeChange {
 
 /// How much of what is on the page calls for somebody, gravest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Urgency {
+pub(crate) enum Urgency {
     /// The last run made it regressed.
     Regressed,
     /// Results have stopped coming.
@@ -207,7 +208,7 @@ impl Series {
         all.filter(move |with| with.index == change.index)
     }
 
-    fn urgency(&self) -> Urgency {
+    pub(crate) fn urgency(&self) -> Urgency {
         let news = self.news.and_then(|index| self.changes().get(index));
         match news {
             Some(change) if self.has_regressed(change) => Urgency::Regressed,

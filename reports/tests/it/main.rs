@@ -5,5 +5,6 @@ mod comparison;
 mod forms;
 mod pages;
 mod plots;
+mod site;
 mod support;
 mod trend;

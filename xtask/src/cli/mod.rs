@@ -15,6 +15,7 @@ mod images;
 #[cfg(test)]
 mod reference;
 mod session;
+mod site;
 
 use std::{ffi::OsStr, path::PathBuf, time::Duration};
 
@@ -32,6 +33,7 @@ pub(crate) use history::{
 };
 pub(crate) use images::{CacheChoice, ImagesCommand, PruneArgs};
 pub(crate) use session::{CheckArgs, SessionCommand};
+pub(crate) use site::SiteArgs;
 
 /// What does this PyTorch-CUDA image cost in memory and give in speed, and can I believe it?
 #[derive(Debug, Parser)]
@@ -63,6 +65,8 @@ pub(crate) enum Command {
     Claims(ClaimsArgs),
     /// Find change points in the history, or in a CSV series
     Trend(Box<TrendArgs>),
+    /// Make a static site of sessions, comparisons and trends
+    Site(SiteArgs),
     /// Keep sessions, and read them over time
     History(HistoryArgs),
     /// Build, lock, verify, compare and remove images

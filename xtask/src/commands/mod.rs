@@ -14,5 +14,6 @@ pub(crate) mod scenarios;
 pub(crate) mod session;
 pub(crate) mod session_ref;
 pub(crate) mod shell;
+pub(crate) mod site;
 pub(crate) mod test;
 pub(crate) mod trend;
