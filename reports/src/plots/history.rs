@@ -25,9 +25,9 @@ pub(crate) const PLOT: Plot = Plot {
     id: "history",
     title: "Over time",
     about: "What the history knows of these metrics, one value a session, oldest first. The disc is \
-            this session, horizontal strokes are levels, an upright stroke is the first result of a \
-            new level: red if it regressed, green if it improved. No line is so magnified that what \
-            counts as unchanged fills it.",
+            this session, in a comparison that of the head. Horizontal strokes are levels, an upright \
+            stroke is the first result of a new level: red if it regressed, green if it improved. No \
+            line is so magnified that what counts as unchanged fills it.",
     answers: &[],
     is_detail: false,
     draw,

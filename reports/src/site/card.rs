@@ -27,7 +27,7 @@ const LONGEST: usize = 200;
 pub(super) struct Card {
     /// The question.
     pub(super) title: String,
-    /// Suite, machine and day.
+    /// Suite, machine, day and images.
     pub(super) subtitle: String,
     /// How many verdicts there are of each kind, with its class on a page.
     pub(super) counts: Vec<(usize, String, String)>,
@@ -93,7 +93,7 @@ pub(super) fn of_session(view: &View) -> Drawn {
         gpu.map_or(&session.machine.cpu.model, |gpu| &gpu.name)
             .clone()
     });
-    let day = session.map(|session| session.started_at.strftime("%Y-%m-%d").to_string());
+    let day = session.map(|session| session.started_at.strftime("%Y-%m-%d %H:%M").to_string());
     let mut images: Vec<&str> = view.contenders.iter().map(|one| &*one.image).collect();
     images.dedup();
     let images = images.join(", ");

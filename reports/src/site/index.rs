@@ -82,7 +82,8 @@ impl Index<'_> {
         text.trim_end().to_owned() + "\n"
     }
 
-    /// Sessions, what was drawn of them, and trends: each with its ID, the newest first.
+    /// Trends, comparisons and searches, sessions, of which there may be very many: each with its
+    /// ID, the newest first.
     fn groups(&self) -> Vec<(&'static str, &'static str, Vec<&Entry<'_>>)> {
         let is_trend = |entry: &Entry| entry.place.contains('/');
         let is_session = |entry: &Entry| entry.card.session.is_some();
@@ -95,13 +96,13 @@ impl Index<'_> {
             own
         };
         let groups = [
-            ("sessions", "Sessions", of(&is_session)),
+            ("trends", "Over time", of(&is_trend)),
             (
                 "others",
                 "Comparisons and searches",
                 of(&|entry| !is_session(entry) && !is_trend(entry)),
             ),
-            ("trends", "Over time", of(&is_trend)),
+            ("sessions", "Sessions", of(&is_session)),
         ];
         let filled = groups.into_iter().filter(|(.., own)| !own.is_empty());
         filled.collect()

@@ -117,8 +117,7 @@ impl<'a> Placed<'a> {
         let short = count(&|one| one.found.too_short);
         let short = (short > 0).then(|| format!(", {short} too short to judge"));
         let answer = format!(
-            "{} with changes of {}{}.",
-            changed,
+            "{changed} of {} changed{}.",
             plural(series.len(), "series", "series"),
             short.unwrap_or_default()
         );
