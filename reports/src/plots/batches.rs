@@ -103,7 +103,7 @@ fn describe(found: &Found) -> String {
     format::clean(&text)
 }
 
-/// The answer: `largest that fits: 103, peak 187 MiB; out of memory at 109`.
+/// The answer: `largest: 103, peak 187 MiB; out of memory at 109`.
 fn caption(found: &Found) -> String {
     let largest = match (found.largest_batch, found.largest_attempt()) {
         (
@@ -113,12 +113,9 @@ fn caption(found: &Found) -> String {
                 ..
             }),
         ) => {
-            format!(
-                "largest that fits: {batch}, peak {}",
-                format::bytes(*peak as f64)
-            )
+            format!("largest: {batch}, peak {}", format::bytes(*peak as f64))
         }
-        (Some(batch), _) => format!("largest that fits: {batch}"),
+        (Some(batch), _) => format!("largest: {batch}"),
         (None, _) => "nothing fits".to_owned(),
     };
     format::clean(&format!("{largest}; {}", why_no_more(found)))

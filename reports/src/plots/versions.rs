@@ -28,10 +28,11 @@ pub(super) const PLOT: Plot = Plot {
     title: "From version to version",
     about: "Where a session ran three or more versions of an image: one panel a cell, throughput \
             above and peak memory below, the estimated change of each version against the oldest \
-            one with its 95 % interval; where runs vary widely, the medians may say otherwise. All panels have the same two scales. The shaded band is the noise \
-            threshold: what lies in it counts as unchanged. A mark without an interval is exact, or \
-            rests on one block alone, which shows nothing. An interval that leaves its panel goes \
-            on.",
+            one with its 95 % interval. Above it stand the medians of the oldest and the newest \
+            version, which may say otherwise where runs vary widely. All panels have the same two \
+            scales. The shaded band is the noise threshold: what lies in it counts as unchanged. A \
+            mark without an interval is exact, or rests on one block alone, which shows nothing. An \
+            interval that leaves its panel goes on.",
     answers: &[],
     is_detail: false,
     draw,
@@ -186,7 +187,7 @@ impl Trace {
         }
     }
 
-    /// `median throughput: 3863 → 4164 samples/s`.
+    /// The medians of the oldest and the newest version: `throughput: 3863 → 4164 samples/s`.
     fn caption(&self) -> String {
         let mut values = self.points.iter().flatten().map(|point| point.value);
         let first = values.next().map(|value| self.quantity.write(value));
@@ -199,9 +200,9 @@ impl Trace {
                     .strip_suffix(unit)
                     .filter(|_| is_same)
                     .map_or(&*first, str::trim);
-                format!("median {}: {first} → {last}", self.word)
+                format!("{}: {first} → {last}", self.word)
             }
-            (Some(only), None) => format!("median {}: {only}", self.word),
+            (Some(only), None) => format!("{}: {only}", self.word),
             _ => format!("{}: not measured", self.word),
         }
     }
@@ -307,9 +308,15 @@ fn range(panels: &[Panel], place: usize) -> (f64, f64) {
     (low - room, high + room)
 }
 
-/// Changes in percent, and how they are written.
+/// Changes in percent, as many as stand clear of each other, and how they are written.
 fn ticks(scale: &Scale) -> Vec<(f64, String)> {
-    let (ticks, _) = scale.ticks(Quantity::Percent, 3);
+    let of = |count| scale.ticks(Quantity::Percent, count).0;
+    let is_clear = |ticks: &Vec<Tick>| {
+        let apart = |pair: &[Tick]| scale.place(pair[0].value) - scale.place(pair[1].value);
+        ticks.windows(2).all(|pair| apart(pair) >= SMALL * 1.5)
+    };
+    let clear = (1..=5).rev().map(of).find(is_clear);
+    let ticks = clear.unwrap_or_default();
     let label = |tick: Tick| {
         let sign = if tick.value > 0.0 { "+" } else { "" };
         let zero = || "0 %".to_owned();
