@@ -138,8 +138,18 @@ fn a_site_takes_its_place_whole_and_keeps_what_did_not_change() {
         0,
         "3 pages drawn, 0 kept",
     );
+}
 
-    // What cannot become a site leaves the one before as it was.
+#[test]
+fn what_cannot_become_a_site_leaves_the_one_before_as_it_was() {
+    let home = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| home.path().join(name).to_str().expect("text").to_owned();
+    let (out, overhead) = (path("site"), "reports/gallery/h200-overhead");
+    check(
+        &["site", overhead, "--out", &out],
+        0,
+        "1 page drawn, 0 kept",
+    );
     let before = names(&home.path().join("site"));
     let damaged = home.path().join("damaged");
     fs::create_dir(&damaged).expect("a folder");

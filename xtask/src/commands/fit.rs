@@ -92,6 +92,11 @@ pub(crate) async fn run(args: &FitArgs, printer: &Printer) -> Result<()> {
         found,
     };
     tell(&fit, args, printer)?;
+    ended(&fit)
+}
+
+/// Whether every search came to its end, and something fits.
+fn ended(fit: &Fit) -> Result<()> {
     let found = &fit.found;
     let problems = found.iter().filter(|one| one.problem.is_some()).count();
     if problems > 0 {
@@ -101,7 +106,9 @@ pub(crate) async fn run(args: &FitArgs, printer: &Printer) -> Result<()> {
         });
     }
     if found.iter().all(|one| one.largest_batch.is_none()) {
-        return Err(Error::NothingFits { budget });
+        return Err(Error::NothingFits {
+            budget: fit.memory_bytes,
+        });
     }
     Ok(())
 }
