@@ -77,9 +77,13 @@ pub(crate) fn first(view: &View) -> Option<Drawing> {
 
 /// The changes of one comparison, the worst first.
 pub(crate) fn of_comparison(verdicts: &Verdicts) -> Option<Drawing> {
+    few(&CHANGES, change_lines(&worst_first(verdicts)), MOST)
+}
+
+fn worst_first(verdicts: &Verdicts) -> Vec<Change<'_>> {
     let mut changes: Vec<Change> = changes::of_comparison(verdicts, false).collect();
     changes.sort_by(|a, b| a.gain().total_cmp(&b.gain()));
-    few(&CHANGES, change_lines(&changes), MOST)
+    changes
 }
 
 /// For a card of an index: the gravest few of [`first`], and what they say.
@@ -95,8 +99,7 @@ pub(crate) fn card(view: &View) -> Option<(Svg, String)> {
 
 /// As [`card`], of one comparison.
 pub(crate) fn card_of_comparison(verdicts: &Verdicts) -> Option<(Svg, String)> {
-    let changes: Vec<Change> = changes::of_comparison(verdicts, false).collect();
-    few(&CHANGES, change_lines(&changes), ON_A_CARD).and_then(for_card)
+    few(&CHANGES, change_lines(&worst_first(verdicts)), ON_A_CARD).and_then(for_card)
 }
 
 fn for_card(drawing: Drawing) -> Option<(Svg, String)> {

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use judge::compare::Verdict;
 use record::fit::Fit;
 use serde::{Deserialize, Serialize};
 use verdict::{ClaimFound, FailOn, Verdicts};
 
 use crate::{
-    View,
-    comparison::arrow,
+    View, comparison,
     document::Mark,
     fit, format,
     model::{Change, changes, headline},
@@ -135,9 +135,11 @@ pub(super) fn of_comparison(verdicts: &Verdicts) -> Drawn {
     } else {
         format!("{} and {}", base.device, head.device)
     };
-    let worst = changes.iter().min_by(|a, b| a.gain().total_cmp(&b.gain()));
-    let worst = worst.filter(|one| one.gain() < 0.0);
-    let worst = worst.map(|one| format!("Largest loss: {}.", crate::comparison::change_of(one)));
+    let regressed = changes
+        .iter()
+        .filter(|one| one.verdict() == Verdict::Regressed);
+    let worst = regressed.min_by(|a, b| a.gain().total_cmp(&b.gain()));
+    let worst = worst.map(|one| format!("Worst: {}.", comparison::change_of(one)));
     let words = [base, head].map(|side| {
         let version = side.libtorch_version.as_deref().unwrap_or_default();
         let (session, image) = (&side.session, &side.image);
@@ -147,7 +149,7 @@ pub(super) fn of_comparison(verdicts: &Verdicts) -> Drawn {
         )
     });
     let card = Card {
-        title: format::clean(&arrow(verdicts)),
+        title: format::clean(&comparison::arrow(verdicts)),
         subtitle: format::clean(&format!("comparison · {device}")),
         counts: shown(&counts),
         gate: gate_found.as_ref().map(gate),
