@@ -1,12 +1,15 @@
 //! What a history knows of the metrics on a page.
 
+use judge::trend::{Point, TrendOptions, change_points};
+
 use crate::{
     document::{Cell, Kind, Mark, Table, columns},
     format, metric,
     trend::{self, Series},
 };
 
-/// One metric of one cell over the sessions of a history.
+/// One metric of one cell over the sessions of a history up to the one on the page: what was known
+/// when it was drawn first, so that its page stays the same when others come.
 #[derive(Debug, Clone)]
 pub struct Past {
     /// Scenario and variant.
@@ -17,13 +20,26 @@ pub struct Past {
     pub metric: String,
     /// The series with what was found in it.
     pub series: Series,
-    /// Which of its points is that of the session on the page.
-    pub place: usize,
     /// Where the series is drawn at length, relative to the page.
     pub href: Option<String>,
 }
 
 impl Past {
+    /// With the changes that are in these points, which are the series' own with revisions that
+    /// tell where a level may begin.
+    pub(crate) fn judged(self, judged: &[Point]) -> Self {
+        let mut series = self.series;
+        // What the whole series allows, its beginning does.
+        let found = change_points(judged, &TrendOptions::default()).unwrap_or_default();
+        series.found = found;
+        for change in &mut series.found.change_points {
+            change
+                .revision
+                .clone_from(&series.points[change.index].revision);
+        }
+        Self { series, ..self }
+    }
+
     /// `throughput · resnet50 · fp32 bs64`.
     pub(crate) fn label(&self) -> String {
         let metric = metric::label(&self.metric);
@@ -35,7 +51,7 @@ impl Past {
 
     /// The value of the session on the page.
     pub(crate) fn value(&self) -> String {
-        let point = self.series.points.get(self.place);
+        let point = self.series.points.last();
         point.map_or_else(String::new, |point| self.series.value(point.value))
     }
 

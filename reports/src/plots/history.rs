@@ -24,10 +24,10 @@ use crate::{
 pub(crate) const PLOT: Plot = Plot {
     id: "history",
     title: "Over time",
-    about: "What the history knows of these metrics, one value a session, oldest first. The disc is \
-            this session, in a comparison that of the head. Horizontal strokes are levels, an upright \
-            stroke is the first result of a new level: red if it regressed, green if it improved. No \
-            line is so magnified that what counts as unchanged fills it.",
+    about: "What the history knows of these metrics up to this session, in a comparison up to that \
+            of the head: one value a session, oldest first, the disc its own. Horizontal strokes are \
+            levels, an upright stroke is the first result of a new level: red if it regressed, green \
+            if it improved. No line is so magnified that what counts as unchanged fills it.",
     answers: &[],
     is_detail: false,
     draw,
@@ -198,10 +198,10 @@ fn sparkline(canvas: &mut Canvas, past: &Past, track: &Area) {
         let ends = (along.place(from as f64), along.place((to - 1) as f64));
         canvas.level(ends, up.place(level), Ink::Series(0), 2.0);
     }
-    if past.place < points.len() {
+    if let Some(own) = spots.last() {
         let hint = format!("{}: {}, {}", past.label(), past.value(), past.said());
         canvas.hinted(&hint, |canvas| {
-            canvas.mark(spot(past.place), Shape::Disc, 7.0, Ink::Text, false);
+            canvas.mark(*own, Shape::Disc, 7.0, Ink::Text, false);
         });
     }
 }

@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use judge::trend::Point;
 use record::{SessionFolder, fit::Fit};
 use verdict::{FailOn, Verdicts};
 
@@ -56,7 +57,8 @@ struct FoundSource {
     bytes: Vec<Vec<u8>>,
     /// The session's name.
     session: Option<String>,
-    past: Vec<Past>,
+    /// What the trends know of its metrics, with the points that are to be judged.
+    past: Vec<(Past, Vec<Point>)>,
 }
 
 /// A site that is being drawn.
@@ -120,7 +122,8 @@ impl Drawing<'_> {
         };
         let past = session.as_deref().map(|session| {
             let past = self.trends.iter().flat_map(|one| one.past(session));
-            past.collect::<Vec<_>>()
+            let owned = past.map(|(past, judged)| (past, judged.to_vec()));
+            owned.collect::<Vec<_>>()
         });
         Ok(FoundSource {
             found,
@@ -157,7 +160,9 @@ impl Drawing<'_> {
         Ok(match source.found.kind {
             Kind::Session => {
                 let read = [Source::read(&SessionFolder::at(&source.found.path))?];
-                let view = View::of(&read).with_past(source.past.clone());
+                let past = source.past.iter();
+                let past = past.map(|(past, judged)| past.clone().judged(judged));
+                let view = View::of(&read).with_past(past.collect());
                 (owned(write::files(&view)?.into()), card::of_session(&view))
             }
             Kind::Comparison => {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use judge::trend::{Point, Trend as Found};
+
 use super::{
     card::{Card, Drawn},
     find::Names,
@@ -32,6 +34,8 @@ pub struct Followed {
     pub metric: String,
     /// The series with what was found in it.
     pub series: Series,
+    /// Its points as they are judged: with revisions that tell where a level may begin.
+    pub judged: Vec<Point>,
     /// The session and its image, point by point; `None` for what was measured elsewhere.
     pub from: Vec<Option<(String, String)>>,
 }
@@ -68,7 +72,8 @@ impl<'a> Placed<'a> {
     }
 
     /// Its series beside the metrics of a session, with their addresses seen from the session's page.
-    pub(super) fn past(&self, session: &str) -> Vec<Past> {
+    /// Up to the session, and not judged yet.
+    pub(super) fn past(&self, session: &str) -> Vec<(Past, &[Point])> {
         let series = self.trend.series.iter().zip(&self.anchors);
         let past = series.filter_map(|(one, anchor)| {
             let is_own = |from: &Option<(String, String)>| {
@@ -76,14 +81,21 @@ impl<'a> Placed<'a> {
             };
             let place = one.from.iter().position(is_own)?;
             let (_, image) = one.from[place].as_ref()?;
-            Some(Past {
+            let series = Series {
+                points: one.series.points[..=place].to_vec(),
+                found: Found::default(),
+                attribute_changes: Vec::new(),
+                news: None,
+                ..one.series.clone()
+            };
+            let past = Past {
                 cell: one.cell.clone(),
                 image: image.clone(),
                 metric: one.metric.clone(),
-                series: one.series.clone(),
-                place,
+                series,
                 href: Some(format!("../trends/{}.html#{anchor}", self.name)),
-            })
+            };
+            Some((past, &one.judged[..=place]))
         });
         past.collect()
     }
@@ -127,7 +139,6 @@ impl<'a> Placed<'a> {
                 cell: one.cell.clone(),
                 image: String::new(),
                 metric: one.metric.clone(),
-                place: one.series.points.len().saturating_sub(1),
                 series: one.series.clone(),
                 href: None,
             })

@@ -88,7 +88,6 @@ fn past(level: impl Fn(u32) -> f64) -> Past {
         image: "torch-2.11-cu130".to_owned(),
         metric: "throughput_samples_per_second".to_owned(),
         series: trend::series("resnet50", trend::points(40, level)),
-        place: 39,
         href: Some("../trends/resnet50.html#throughput".to_owned()),
     }
 }

@@ -105,6 +105,7 @@ fn trends() -> Vec<Trend> {
         series: vec![Followed {
             cell: "resnet-tiny · fp32 bs8".to_owned(),
             metric: "throughput_samples_per_second".to_owned(),
+            judged: series.points.clone(),
             series,
             from,
         }],
@@ -297,4 +298,27 @@ fn what_is_damaged_is_left_out_below_a_folder_and_an_error_where_it_is_named() {
     site::check(&empty).unwrap();
     let error = site::check(&root).unwrap_err().to_string();
     assert!(error.contains("is no site of Torchgauge"), "{error}");
+}
+
+#[test]
+fn a_page_stays_as_it_is_when_the_history_goes_on() {
+    let home = tempfile::tempdir().unwrap();
+    let root = home.path().join("measured");
+    write(&small("first", 1), &root.join("first"));
+    let (one, two) = (home.path().join("one"), home.path().join("two"));
+    let mut before = content(&root);
+    let followed = &mut before.trends[0].series[0];
+    followed.series.points.truncate(39);
+    followed.judged.truncate(39);
+    followed.from.truncate(39);
+    site::draw(&before, None, &one).unwrap();
+    let page = fs::read_to_string(one.join("first/report.html")).unwrap();
+    assert!(page.contains(" % at r25, regressed"), "{page}");
+    write(&small("second", 2), &root.join("second"));
+    let later = site::draw(&content(&root), Some(&one), &two).unwrap();
+    assert_eq!(later.kept, ["first"]);
+    assert_eq!(
+        later.drawn,
+        ["second", "trends/sample-local-a-CPU-gpu-ci-1"]
+    );
 }

@@ -7,10 +7,7 @@ use metrics::Metric;
 use record::Session;
 use reports::Past;
 
-use crate::{
-    commands::trend::{Followed, follow},
-    error::Result,
-};
+use crate::{commands::trend::follow, error::Result};
 
 /// The series of the history that was named that these sessions are points of: of the metrics that
 /// fail a comparison and of those that answer a suite's question. Nothing where none was named: a
@@ -40,39 +37,33 @@ pub(crate) fn of(db: Option<&Path>, sessions: &[Session]) -> Result<Vec<Past>> {
 }
 
 /// Whether a series is of a metric that a report of this session is about.
-pub(crate) fn is_followed(key: &SeriesKey, session: &Session) -> bool {
+fn is_followed(key: &SeriesKey, session: &Session) -> bool {
     let asked = session.questions.get(&key.suite);
     let is_asked = asked.is_some_and(|asked| asked.answered_by.contains(&key.metric));
     let is_gated = Metric::named(&key.metric).is_some_and(Metric::is_gated);
     session.suites.contains_key(&key.suite) && (is_gated || is_asked)
 }
 
-/// Those of these series that a session is a point of.
+/// Those of these series that a session is a point of, up to that point.
 fn of_session(session: &str, read: Vec<(SeriesInfo, Vec<Point>)>) -> Result<Vec<Past>> {
-    let mut places = Vec::new();
+    let mut images = Vec::new();
     let mut own = Vec::new();
-    for (info, points) in read {
+    for (info, mut points) in read {
         let is_own = |point: &Point| point.session.as_deref() == Some(session);
         if let Some(place) = points.iter().position(is_own) {
             let image = points[place].attributes.get("image");
-            places.push((place, image.cloned().unwrap_or_default()));
+            images.push(image.cloned().unwrap_or_default());
+            points.truncate(place + 1);
             own.push((info, points));
         }
     }
-    let past = follow(own)?.into_iter().zip(places);
-    Ok(past
-        .map(|(one, (place, image))| as_past(&one, place, image, None))
-        .collect())
-}
-
-/// A series beside a metric of the session whose point this is.
-pub(crate) fn as_past(one: &Followed, place: usize, image: String, href: Option<String>) -> Past {
-    Past {
+    let past = follow(own)?.into_iter().zip(images);
+    let past = past.map(|(one, image)| Past {
         cell: one.series.key.cell(),
         image,
         metric: one.series.key.metric.clone(),
         series: one.shown(),
-        place,
-        href,
-    }
+        href: None,
+    });
+    Ok(past.collect())
 }

@@ -131,17 +131,21 @@ fn trends(db: Option<&Path>) -> Result<Vec<Trend>> {
             }
         }
     }
-    let from: Vec<Vec<Option<(String, String)>>> = read
-        .iter()
-        .map(|(_, points)| points.iter().map(origin).collect())
+    let all = read.iter().map(|(_, points)| points);
+    let from: Vec<Vec<_>> = all
+        .clone()
+        .map(|points| points.iter().map(origin).collect())
         .collect();
+    let judged: Vec<Vec<_>> = all.map(|points| trend::as_judged(points)).collect();
     let mut trends: BTreeMap<Vec<String>, Vec<site::Followed>> = BTreeMap::new();
-    for (one, from) in trend::follow(read)?.into_iter().zip(from) {
+    let followed = trend::follow(read)?.into_iter();
+    for ((one, judged), from) in followed.zip(judged).zip(from) {
         let key = &one.series.key;
         trends.entry(name(key)).or_default().push(site::Followed {
             cell: key.cell(),
             metric: key.metric.clone(),
             series: one.shown(),
+            judged,
             from,
         });
     }

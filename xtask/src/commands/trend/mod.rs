@@ -189,7 +189,7 @@ fn select(
 }
 
 /// Where revisions repeat, a level may begin with a new one; so it may with a new driver or image.
-fn as_judged(points: &[history::Point]) -> Vec<Point> {
+pub(crate) fn as_judged(points: &[history::Point]) -> Vec<Point> {
     let is_new = |pair: &[history::Point]| {
         pair[0].revision != pair[1].revision || pair[0].changes_to(&pair[1]).next().is_some()
     };
