@@ -64,9 +64,10 @@ impl Past {
         let Some(newest) = self.series.found.change_points.last() else {
             return format!("no change in {points}");
         };
-        let revision = trend::short(&newest.revision);
+        // Where revisions do not tell two results apart, it is a time.
+        let (_, first) = self.series.between(newest);
         let word = self.series.word(newest);
-        format!("{} at {revision}, {word}", trend::ratio(newest))
+        format!("{} at {first}, {word}", trend::ratio(newest))
     }
 
     /// What the newest change of its level is.

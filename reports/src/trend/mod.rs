@@ -191,7 +191,7 @@ impl Series {
 
     /// The last good point and the first bad one, between which the level changed, by revision, or
     /// by time where that is the same.
-    fn between(&self, change: &ChangePoint) -> (String, String) {
+    pub(crate) fn between(&self, change: &ChangePoint) -> (String, String) {
         let [first, last] = change.range;
         let ends = [first.saturating_sub(1), last].map(|place| self.points.get(place));
         let [Some(good), Some(bad)] = ends else {
