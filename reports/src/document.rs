@@ -140,6 +140,8 @@ pub(crate) struct Cell {
     pub(crate) mark: Option<Mark>,
     /// What is to be said beside it.
     pub(crate) note: String,
+    /// Where its text leads, relative to the page.
+    pub(crate) href: Option<String>,
 }
 
 /// How an entry stands out.
@@ -177,6 +179,10 @@ impl Cell {
             mark: Some(mark),
             ..self
         }
+    }
+
+    pub(crate) fn linked(self, href: Option<String>) -> Self {
+        Self { href, ..self }
     }
 
     pub(crate) fn noted(self, note: impl Into<String>) -> Self {

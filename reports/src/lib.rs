@@ -3,7 +3,8 @@
 //! [`write()`] draws the reports of one or more session folders. The steps are open to who needs
 //! only some of them: [`Source::read`] reads a folder, [`View::of`] computes what there is to
 //! say, and [`html`], [`markdown`], [`json`] and [`text`] give it a form. [`comparison`] and
-//! [`claims`] do the same for the judge's verdicts, [`trend`] for series over time.
+//! [`claims`] do the same for the judge's verdicts, [`fit`] for a search for the largest batch,
+//! [`trend`] for series over time; [`site`] puts all of them side by side.
 //!
 //! Nothing here knows of containers, libtorch or terminals, and nothing prints.
 
@@ -18,6 +19,7 @@ mod columns;
 pub mod comparison;
 mod document;
 mod facts;
+pub mod fit;
 pub mod format;
 pub mod html;
 pub mod json;
@@ -26,8 +28,10 @@ pub mod markdown;
 pub mod measure;
 mod metric;
 pub mod model;
+pub mod past;
 mod plots;
 mod sections;
+pub mod site;
 mod svg;
 pub mod text;
 pub mod trend;
@@ -35,4 +39,5 @@ mod verdict_page;
 mod write;
 
 pub use model::{Report, Source, View};
-pub use write::{ReportError, Written, write, write_files};
+pub use past::Past;
+pub use write::{ReportError, Written, write, write_files, write_with};

@@ -4,6 +4,7 @@ use crate::{
     document::{Block, Body, Card, Cell, Column, Kind, Table},
     format, measure,
     model::View,
+    past,
     sections::{self, Section},
 };
 
@@ -45,6 +46,11 @@ fn render_with(view: &View, most_rows: usize) -> String {
     text += &limited(&sections::top(view), 3, most_rows);
     for Section { title, blocks, .. } in sections::of(view) {
         text += &format!("### {title}\n\n{}", limited(&blocks, 4, most_rows));
+    }
+    if !view.past.is_empty() {
+        let table = past::table(&past::in_order(&view.past));
+        let past = Block::titled("Over time", table, true);
+        text += &limited(&past, 3, most_rows);
     }
     let facts = Block::Folded(sections::FACTS.to_owned(), sections::facts(view));
     text + &limited(&[facts], 3, most_rows)
@@ -230,6 +236,10 @@ fn entry(cell: &Cell, kind: Kind) -> String {
             lines.join("<br>")
         }
         _ => escape(&cell.text),
+    };
+    let text = match &cell.href {
+        Some(href) => format!("[{text}]({href})"),
+        None => text,
     };
     if cell.note.is_empty() {
         text

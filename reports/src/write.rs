@@ -7,7 +7,7 @@ use std::{
 
 use record::{FolderError, SessionFolder};
 
-use crate::{Source, View, html, json, markdown};
+use crate::{Past, Source, View, html, json, markdown};
 
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +48,15 @@ pub struct Written {
 /// Draws `report.html`, `report.md` and `report.json` of these sessions into `out`, which is
 /// made where it is not there. Either all three are new or none is.
 pub fn write(folders: &[SessionFolder], out: &Path) -> Result<Written, ReportError> {
+    write_with(folders, Vec::new(), out)
+}
+
+/// As [`write()`], with what a history knows of the metrics beside them.
+pub fn write_with(
+    folders: &[SessionFolder],
+    past: Vec<Past>,
+    out: &Path,
+) -> Result<Written, ReportError> {
     if folders.is_empty() {
         return Err(ReportError::Nothing);
     }
@@ -55,12 +64,7 @@ pub fn write(folders: &[SessionFolder], out: &Path) -> Result<Written, ReportErr
         .iter()
         .map(Source::read)
         .collect::<Result<Vec<_>, _>>()?;
-    let view = View::of(&sources);
-    let files = [
-        ("report.html", html::render(&view)?),
-        ("report.md", markdown::render(&view)),
-        ("report.json", json::render(&view.report)?),
-    ];
+    let files = files(&View::of(&sources).with_past(past))?;
     let [html, markdown, json] = files.each_ref().map(|(name, _)| out.join(name));
     write_files(out, &files)?;
     Ok(Written {
@@ -68,6 +72,15 @@ pub fn write(folders: &[SessionFolder], out: &Path) -> Result<Written, ReportErr
         markdown,
         json,
     })
+}
+
+/// The files of a report, each with its name.
+pub(crate) fn files(view: &View) -> Result<[(&'static str, String); 3], ReportError> {
+    Ok([
+        ("report.html", html::render(view)?),
+        ("report.md", markdown::render(view)),
+        ("report.json", json::render(&view.report)?),
+    ])
 }
 
 /// Writes files into a folder, which is made where it is not there: either all are new or none is.

@@ -64,6 +64,18 @@ pub(crate) enum Error {
     #[error(transparent)]
     Report(#[from] reports::ReportError),
     #[error(transparent)]
+    Site(#[from] reports::site::SiteError),
+    #[error(
+        "the site is whole at {fresh} and cannot take the place of {out}: {source}; move it by hand"
+    )]
+    SiteNotMoved {
+        fresh: PathBuf,
+        out: PathBuf,
+        source: io::Error,
+    },
+    #[error("cannot read {path}: {source}; check the path and its permissions")]
+    Read { path: PathBuf, source: io::Error },
+    #[error(transparent)]
     History(#[from] history::HistoryError),
     #[error(transparent)]
     HistoryDamaged(history::HistoryError),

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use bench_suite::{bisect::BisectError, executors::ExecutorError, live::ListenError};
-use reports::ReportError;
+use reports::{ReportError, site::SiteError};
 
 use crate::error::Error;
 
@@ -37,7 +37,9 @@ impl Error {
             | Self::Unfinished { .. }
             | Self::SearchCutOff { .. }
             | Self::SearchUndecided { .. } => Code::SomeRunsFailed,
-            Self::Folder(error) | Self::Report(ReportError::Folder(error)) => of_folder(error),
+            Self::Folder(error)
+            | Self::Report(ReportError::Folder(error))
+            | Self::Site(SiteError::Folder(error)) => of_folder(error),
             Self::Session(error) => of_session(error),
             Self::History(error) => of_history(error),
             Self::Images(error) if is_configuration(error) => Code::BadUsage,
@@ -52,6 +54,8 @@ impl Error {
             | Self::Junit(_)
             | Self::Write { .. }
             | Self::Report(_)
+            | Self::Site(SiteError::Write { .. } | SiteError::Report(_))
+            | Self::SiteNotMoved { .. }
             | Self::Images(_)
             | Self::Engine(_)
             | Self::Executor(_)

@@ -39,6 +39,7 @@ async fn main() -> ExitCode {
         Command::Report(args) => commands::report::run(args, &printer),
         Command::Scenarios(command) => commands::scenarios::run(command, &printer),
         Command::Session(command) => commands::session::run(command, &printer),
+        Command::Site(args) => commands::site::run(args, &printer),
         Command::Trend(args) => commands::trend::run(args, &printer),
         Command::Completions { shell } => {
             commands::shell::completions(*shell, &printer);

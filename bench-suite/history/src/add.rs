@@ -181,7 +181,7 @@ impl Source {
         let own = tracks.iter().filter(|(image, track)| {
             image == track
                 && !added.labels.tracks.contains_key(*image)
-                && track::role(image) != **track
+                && record::usual_track(image) != **track
         });
         added.side_by_side = own.map(|(image, _)| image.clone()).collect();
         let mut metadata = CellMetadata::default();

@@ -5,6 +5,7 @@
 //! results, the judge and the reports among them, needs this crate and none of those that measure.
 
 mod claim;
+pub mod fit;
 mod folder;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -17,6 +18,7 @@ mod parts;
 mod run;
 mod session;
 mod text;
+mod track;
 mod upgrade;
 mod validity;
 mod window;
@@ -35,6 +37,7 @@ pub use session::{
     SidesCompared, SuiteQuestion, Tool,
 };
 pub use text::printable;
+pub use track::usual_track;
 pub use validity::{Before, Validity, ValidityLimits};
 pub use window::{Peaks, Reading, Window};
 

@@ -13,13 +13,14 @@ mod pareto;
 mod search;
 
 use protocol::{Positive, Task};
-use record::{CellPlan, Metrics, Outcome, Reason};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use record::{
+    CellPlan, Metrics, Reason,
+    fit::{Attempt, Found},
+};
 use tokio_util::sync::CancellationToken;
 
 use memory_limit::MemoryLimit;
-pub use pareto::{Choice, advice, front};
+pub use pareto::{advice, front};
 use search::{Answer, Grain, Search};
 
 use crate::{
@@ -43,52 +44,6 @@ pub struct Question<'a> {
     pub memory_bytes: u64,
     /// Largest batch that is attempted.
     pub most_batch: u32,
-}
-
-/// One attempt.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Attempt {
-    /// Samples in a micro-batch.
-    pub batch: u32,
-    /// How it ended.
-    pub outcome: Outcome,
-    /// The most memory that it held: on a GPU that of the process during the measured steps, on the
-    /// CPU the container's or process's memory.
-    pub peak_bytes: Option<u64>,
-    /// Throughput.
-    pub throughput_samples_per_second: Option<f64>,
-    /// Wall time of the run.
-    pub seconds: f64,
-    /// Whether it got nowhere with its memory full, and so counts as too large.
-    pub stalled: bool,
-}
-
-/// What was found out about one combination.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Found {
-    /// The image's name.
-    pub image: String,
-    /// The suite's name.
-    pub suite: String,
-    /// The scenario's name.
-    pub scenario: String,
-    /// The model's name.
-    pub model: String,
-    /// The choice on every axis but the batch, as text.
-    pub combination: String,
-    /// Micro-batches in an optimizer step.
-    pub accumulation: u32,
-    /// Largest batch that fits; `None` where none does.
-    pub largest_batch: Option<u32>,
-    /// Smallest batch that was too large; on a GPU one more than the largest that fits, on the
-    /// CPU within a sixteenth of it.
-    pub too_large_batch: Option<u32>,
-    /// Whether even the largest batch that was asked for fits, and larger ones may.
-    pub reached_most: bool,
-    /// Why the search ended before it was done.
-    pub problem: Option<String>,
-    /// Every attempt, in order.
-    pub attempts: Vec<Attempt>,
 }
 
 /// Tries every combination. `tell` hears of each attempt, with the combination's name before it.

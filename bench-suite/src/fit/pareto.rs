@@ -1,40 +1,20 @@
 //! What is worth choosing among all that fits, and the advice in words.
 
 use bytesize::ByteSize;
-
-use super::Found;
+use record::fit::{Choice, Found};
 
 /// A smaller batch is worth a word where it is so many times as fast as the largest.
 const DEAR: f64 = 1.2;
 
-/// A choice that no other beats in batch, memory and throughput alike.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
-pub struct Choice {
-    /// The image's name.
-    pub image: String,
-    /// The scenario's name.
-    pub scenario: String,
-    /// The choice on every axis but the batch.
-    pub combination: String,
-    /// Samples in a micro-batch.
-    pub batch: u32,
-    /// The most memory that it held.
-    pub peak_bytes: u64,
-    /// Throughput.
-    pub throughput_samples_per_second: f64,
-}
-
-impl Choice {
-    /// At least as good in everything, and better in something.
-    fn beats(&self, other: &Self) -> bool {
-        let as_good = self.batch >= other.batch
-            && self.peak_bytes <= other.peak_bytes
-            && self.throughput_samples_per_second >= other.throughput_samples_per_second;
-        let better = self.batch > other.batch
-            || self.peak_bytes < other.peak_bytes
-            || self.throughput_samples_per_second > other.throughput_samples_per_second;
-        as_good && better
-    }
+/// Whether one is at least as good in everything, and better in something.
+fn beats(one: &Choice, other: &Choice) -> bool {
+    let as_good = one.batch >= other.batch
+        && one.peak_bytes <= other.peak_bytes
+        && one.throughput_samples_per_second >= other.throughput_samples_per_second;
+    let better = one.batch > other.batch
+        || one.peak_bytes < other.peak_bytes
+        || one.throughput_samples_per_second > other.throughput_samples_per_second;
+    as_good && better
 }
 
 /// The Pareto front of batch (more is better), peak memory (less) and throughput (more), over
@@ -70,7 +50,7 @@ pub fn front(found: &[Found]) -> Vec<Choice> {
         .filter(|choice| {
             !choices
                 .iter()
-                .any(|other| same(choice, other) && other.beats(choice))
+                .any(|other| same(choice, other) && beats(other, choice))
         })
         .cloned()
         .collect();
@@ -106,13 +86,9 @@ pub fn advice(found: &[Found], memory_bytes: u64) -> Vec<String> {
 
 /// The largest batch of one combination, with what it yields.
 fn largest(found: &Found) -> Option<(u32, f64, Option<u64>)> {
-    let batch = found.largest_batch?;
-    let attempt = found
-        .attempts
-        .iter()
-        .find(|attempt| attempt.batch == batch && attempt.outcome.is_ok())?;
+    let attempt = found.largest_attempt()?;
     let throughput = attempt.throughput_samples_per_second?;
-    Some((batch, throughput, attempt.peak_bytes))
+    Some((attempt.batch, throughput, attempt.peak_bytes))
 }
 
 fn sentence(found: &[&Found], memory_bytes: u64) -> String {
@@ -186,10 +162,9 @@ fn smaller(found: &Found, throughput: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use record::Outcome;
+    use record::{Outcome, fit::Attempt};
 
     use super::*;
-    use crate::fit::Attempt;
 
     fn found(combination: &str, attempts: &[(u32, u64, f64)]) -> Found {
         Found {

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use bench_suite::{
     executors::container::Container,
-    fit::{Attempt, Question, find},
+    fit::{Question, find},
     host,
     scratch_run::ScratchRuns,
     session::fresh_name,
 };
 use protocol::Device;
-use record::{Outcome, Reason};
+use record::{Outcome, Reason, fit::Attempt};
 use tokio_util::sync::CancellationToken;
 
 use crate::{common::spec, containers::engine, image};

@@ -25,6 +25,7 @@ use self::{
     warnings::warnings,
 };
 use crate::{
+    Past,
     document::{Block, Cell, Column, Kind, Mark, Table, columns, known},
     format::{self, UNKNOWN, plural, share},
     html as page, markdown as md,
@@ -39,18 +40,32 @@ pub fn json(verdicts: &Verdicts) -> Result<String, serde_json::Error> {
 }
 
 /// `comparison.html`, `comparison.md` and `comparison.json` in a folder that is made where it is
-/// not there: either all three are new or none is. Comes back with the page. The gate on the page is as strict as `fail_on`.
-pub fn write(verdicts: &Verdicts, fail_on: FailOn, out: &Path) -> Result<PathBuf, ReportError> {
-    let files = [
+/// not there: either all three are new or none is. Comes back with the page. The gate on the page is
+/// as strict as `fail_on`; `past` is what a history knows of the metrics.
+pub fn write(
+    verdicts: &Verdicts,
+    fail_on: FailOn,
+    past: &[Past],
+    out: &Path,
+) -> Result<PathBuf, ReportError> {
+    write_files(out, &files(verdicts, fail_on, past)?)?;
+    Ok(out.join("comparison.html"))
+}
+
+/// The files of a comparison, each with its name.
+pub(crate) fn files(
+    verdicts: &Verdicts,
+    fail_on: FailOn,
+    past: &[Past],
+) -> Result<[(&'static str, String); 3], ReportError> {
+    Ok([
         (
             "comparison.html",
-            verdict_page::of_comparison(verdicts, fail_on)?,
+            verdict_page::of_comparison(verdicts, fail_on, past)?,
         ),
         ("comparison.md", markdown(verdicts)),
         ("comparison.json", json(verdicts)?),
-    ];
-    write_files(out, &files)?;
-    Ok(out.join("comparison.html"))
+    ])
 }
 
 /// Verdicts as the inside of a section of a page.

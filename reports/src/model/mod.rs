@@ -13,6 +13,7 @@ mod sentences;
 mod spread;
 mod standings;
 pub mod time;
+pub mod versions;
 mod warnings;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,7 +29,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use verdict::{ClaimFound, ScenarioPairs, Verdicts};
 
-use crate::format;
+use crate::{Past, format};
 
 pub use changes::Change;
 pub use contaminated::Contaminated;
@@ -252,6 +253,8 @@ pub struct View<'a> {
     pub runs: Vec<Vec<&'a Record>>,
     /// What the cells are against each other.
     pub standings: Standings,
+    /// What a history knows of their metrics; empty where none was given.
+    pub past: Vec<Past>,
 }
 
 impl<'a> View<'a> {
@@ -297,6 +300,7 @@ impl<'a> View<'a> {
             groups,
             runs,
             standings,
+            past: Vec::new(),
         };
         let clean = |lines: Vec<String>| lines.iter().map(|line| format::clean(line)).collect();
         view.report.headline = headline::of(&view, sources);
@@ -304,6 +308,12 @@ impl<'a> View<'a> {
         view.report.warnings = clean(warnings::of(&view, sources));
         view.report.warnings.extend(clean(unjudged));
         view
+    }
+
+    /// With what a history knows of the metrics.
+    #[must_use]
+    pub fn with_past(self, past: Vec<Past>) -> Self {
+        Self { past, ..self }
     }
 
     /// The successful runs of a cell.

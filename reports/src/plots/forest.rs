@@ -33,6 +33,8 @@ pub(crate) const PLOT: Plot = Plot {
 
 /// Rows of the picture that a report begins with.
 const FIRST: usize = 12;
+/// Rows on a card of an index.
+const ON_A_CARD: usize = 4;
 /// Rows of one drawing; what does not fit stands in the tables.
 const MOST: usize = 60;
 /// The scale reaches at least so many of the widest thresholds.
@@ -41,25 +43,25 @@ const LEAST_THRESHOLDS: f64 = 2.5;
 const FARTHEST: f64 = 32.0;
 const ROW: f64 = 24.0;
 /// Width of the drawing for a telephone.
-const NARROW: f64 = 360.0;
+pub(super) const NARROW: f64 = 360.0;
 const LOWER: f64 = 30.0;
 const TOP: f64 = 6.0;
 
 /// One row.
-struct Line {
+pub(super) struct Line {
     /// What it is about.
-    label: String,
+    pub(super) label: String,
     /// Measured, as a ratio.
-    ratio: Option<f64>,
-    interval: Option<(f64, f64)>,
+    pub(super) ratio: Option<f64>,
+    pub(super) interval: Option<(f64, f64)>,
     /// The band behind it: the noise threshold, or the claimed range; an end that is missing is
     /// open.
-    band: (Option<f64>, Option<f64>),
-    mark: Mark,
+    pub(super) band: (Option<f64>, Option<f64>),
+    pub(super) mark: Mark,
     /// The value in words.
-    value: String,
+    pub(super) value: String,
     /// The row of the table.
-    cells: Vec<Cell>,
+    pub(super) cells: Vec<Cell>,
 }
 
 /// What a report begins with: the claims where there are some, else the gravest changes; `None`
@@ -75,9 +77,33 @@ pub(crate) fn first(view: &View) -> Option<Drawing> {
 
 /// The changes of one comparison, the worst first.
 pub(crate) fn of_comparison(verdicts: &Verdicts) -> Option<Drawing> {
+    few(&CHANGES, change_lines(&worst_first(verdicts)), MOST)
+}
+
+fn worst_first(verdicts: &Verdicts) -> Vec<Change<'_>> {
     let mut changes: Vec<Change> = changes::of_comparison(verdicts, false).collect();
     changes.sort_by(|a, b| a.gain().total_cmp(&b.gain()));
-    few(&CHANGES, change_lines(&changes), MOST)
+    changes
+}
+
+/// For a card of an index: the gravest few of [`first`], and what they say.
+pub(crate) fn card(view: &View) -> Option<(Svg, String)> {
+    let claimed = claim_lines(&claims_of(view));
+    if claimed.is_empty() {
+        few(&CHANGES, change_lines(&changes::of(view)), ON_A_CARD)
+    } else {
+        few(&CLAIMS, claimed, ON_A_CARD)
+    }
+    .and_then(for_card)
+}
+
+/// As [`card`], of one comparison.
+pub(crate) fn card_of_comparison(verdicts: &Verdicts) -> Option<(Svg, String)> {
+    few(&CHANGES, change_lines(&worst_first(verdicts)), ON_A_CARD).and_then(for_card)
+}
+
+fn for_card(drawing: Drawing) -> Option<(Svg, String)> {
+    Some((drawing.narrow?, drawing.description))
 }
 
 /// Claims, those refuted first.
@@ -167,13 +193,13 @@ fn gravest(lines: Vec<Line>, most: usize) -> Vec<Line> {
 }
 
 /// What a drawing of lines is about.
-struct Sheet {
-    has_claims: bool,
-    heading: &'static str,
-    axis: &'static str,
-    heads: [&'static str; 2],
-    numbers: &'static [&'static str],
-    verdict: &'static str,
+pub(super) struct Sheet {
+    pub(super) has_claims: bool,
+    pub(super) heading: &'static str,
+    pub(super) axis: &'static str,
+    pub(super) heads: [&'static str; 2],
+    pub(super) numbers: &'static [&'static str],
+    pub(super) verdict: &'static str,
 }
 
 static CHANGES: Sheet = Sheet {
@@ -283,7 +309,7 @@ fn claim_lines(all: &[&ClaimFound]) -> Vec<Line> {
     lines
 }
 
-fn drawing(sheet: &Sheet, lines: &[Line]) -> Option<Drawing> {
+pub(super) fn drawing(sheet: &Sheet, lines: &[Line]) -> Option<Drawing> {
     if lines.iter().all(|line| line.ratio.is_none()) {
         return None;
     }
@@ -522,6 +548,17 @@ fn ink(mark: Mark) -> Ink {
     }
 }
 
+/// How a verdict is drawn: its colour, its shape, and whether that is hollow.
+pub(super) fn sign(mark: Mark) -> (Ink, Shape, bool) {
+    let (shape, is_hollow) = match mark {
+        Mark::Bad | Mark::Refuted => (Shape::Diamond, false),
+        Mark::Good | Mark::Holds => (Shape::Disc, false),
+        Mark::Unknown => (Shape::Triangle, true),
+        _ => (Shape::Square, true),
+    };
+    (ink(mark), shape, is_hollow)
+}
+
 /// Over a background of their own.
 fn label_ink(mark: Mark) -> Ink {
     match ink(mark) {
@@ -570,12 +607,7 @@ impl Line {
                 canvas.beyond(at, ratio > 1.0, ink);
                 return;
             }
-            let (shape, is_hollow) = match self.mark {
-                Mark::Bad | Mark::Refuted => (Shape::Diamond, false),
-                Mark::Good | Mark::Holds => (Shape::Disc, false),
-                Mark::Unknown => (Shape::Triangle, true),
-                _ => (Shape::Square, true),
-            };
+            let (_, shape, is_hollow) = sign(self.mark);
             canvas.mark(at, shape, 9.0, ink, is_hollow);
         });
     }

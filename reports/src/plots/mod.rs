@@ -1,16 +1,21 @@
 //! The pictures. A new one is a file here with a `PLOT`, its `mod` line and its place in [`ALL`].
 
+pub(crate) mod batches;
+pub(crate) mod card;
 mod distribution;
 pub(crate) mod forest;
 mod gpu;
+pub(crate) mod history;
 mod memory;
 mod monitor;
 mod pareto;
+mod ratio;
 mod stacked;
 mod steps;
 mod throughput;
 mod time;
 mod timeline;
+mod versions;
 
 use askama::Template;
 
@@ -24,7 +29,10 @@ use crate::{
 /// Every picture, in the order of the report.
 pub(crate) const ALL: &[Plot] = &[
     forest::PLOT,
+    versions::PLOT,
     throughput::PLOT,
+    ratio::PLOT,
+    history::PLOT,
     memory::PLOT,
     pareto::PLOT,
     timeline::PLOT,

@@ -120,11 +120,25 @@ impl Color for Ink {
     }
 }
 
+/// The style sheet of a drawing that stands alone: the roles that it has.
+pub(super) fn style_of(body: &str) -> String {
+    let is_used = |name: &str| {
+        let has = |kind: &str| body.contains(&format!("\"{kind}-{name}\""));
+        ["paper", "band"].contains(&name) || has("f") || has("s")
+    };
+    sheet(|name| is_used(name))
+}
+
 /// The style sheet that gives every role its colour: variables for light and dark, and a class
 /// each for filling (`f-…`), for stroking (`s-…`) and for the signs of legends (`key-…`).
 pub(crate) fn style_sheet() -> String {
+    sheet(|_| true)
+}
+
+fn sheet(is_wanted: impl Fn(&str) -> bool) -> String {
     let (mut light, mut dark, mut classes) = (String::new(), String::new(), String::new());
-    for (name, on_light, on_dark) in COLOURS {
+    let wanted = COLOURS.into_iter().filter(|(name, ..)| is_wanted(name));
+    for (name, on_light, on_dark) in wanted {
         // Writing to a string cannot fail.
         let _ = write!(light, "--{name}:{on_light};");
         let _ = write!(dark, "--{name}:{on_dark};");

@@ -90,6 +90,25 @@ pub(crate) struct Svg {
 }
 
 impl Svg {
+    /// A file of its own, with its colours for light and dark, and paper behind it.
+    pub(crate) fn standalone(&self, title: &str, description: &str) -> String {
+        let (width, height) = self.size;
+        let [title, description] = [title, description].map(|text| escape(&format::clean(text)));
+        let style = ink::style_of(&self.body);
+        let font = "system-ui,-apple-system,'Segoe UI',Roboto,'Noto Sans',Arial,sans-serif";
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
+             width=\"{}\" height=\"{}\" role=\"img\" fill=\"none\" font-family=\"{font}\">\n\
+             <title>{title}</title>\n<desc>{description}</desc>\n<style>{style}\
+             polyline{{stroke-linecap:round;stroke-linejoin:round}}\
+             .f-label{{paint-order:stroke;stroke:var(--band);stroke-width:30}}</style>\n\
+             <rect class=\"f-paper\" width=\"{width}\" height=\"{height}\"/>\n{}</svg>\n",
+            f64::from(width) / UNITS,
+            f64::from(height) / UNITS,
+            self.body,
+        )
+    }
+
     /// Without what [`Canvas::hinted`] adds.
     pub(crate) fn drop_hints(&mut self) {
         let mut bare = String::with_capacity(self.body.len());

@@ -1,8 +1,5 @@
 //! Series as text, as Markdown and as a page.
 
-use askama::Template;
-use judge::compare::Verdict;
-
 use super::{AttributeChange, Series, Urgency, failures, interval, picture, ratio, revision, time};
 use crate::{
     ReportError,
@@ -13,6 +10,7 @@ use crate::{
     plots::Drawing,
     text::{self as terminal, Style},
 };
+use askama::Template;
 
 /// Series beyond so many are named and not drawn; those that call for somebody come first.
 const MOST_DRAWN: usize = 200;
@@ -108,15 +106,7 @@ fn table(series: &Series) -> Option<Table> {
 fn verdict(series: &Series, index: usize) -> Cell {
     let found = &series.changes()[index];
     let verdict = series.verdict(found);
-    let mut words = match verdict {
-        Some(Verdict::Improved) => "improved",
-        Some(Verdict::Regressed) => "regressed",
-        _ => "changed",
-    }
-    .to_owned();
-    if series.is_within_threshold(found) {
-        words += " within the noise threshold";
-    }
+    let mut words = series.word(found);
     if series.news == Some(index) {
         words += ", new";
     }
@@ -153,25 +143,51 @@ const ABOUT: &str = "Dots are results, blue lines are levels. An upright line is
 
 /// The whole page; `source` says where the series come from, `made` when the page was made.
 pub fn html(all: &[Series], source: &str, made: &str) -> Result<String, ReportError> {
+    let beside = |place: usize| Beside {
+        anchor: format!("series-{}", place + 1),
+        blocks: Vec::new(),
+    };
+    page(all, &format!("{source} · {made}"), beside)
+}
+
+/// What stands below the drawing of a series.
+pub(crate) struct Beside {
+    /// The name under which a link finds the series.
+    pub(crate) anchor: String,
+    pub(crate) blocks: Vec<Block>,
+}
+
+/// The whole page; what stands beside a series is asked for by its place.
+pub(crate) fn page(
+    all: &[Series],
+    subtitle: &str,
+    beside: impl Fn(usize) -> Beside,
+) -> Result<String, ReportError> {
     let mut drawn = 0;
     let mut sections = Vec::new();
     for (urgency, id, title) in GROUPS {
-        let alike = all.iter().filter(|series| series.urgency() == urgency);
-        let drawings: Vec<Drawing> = alike.take(MOST_DRAWN - drawn).map(drawing).collect();
-        drawn += drawings.len();
-        if !drawings.is_empty() {
+        let alike = (0..all.len()).filter(|&place| all[place].urgency() == urgency);
+        let alike: Vec<usize> = alike.take(MOST_DRAWN - drawn).collect();
+        drawn += alike.len();
+        let figures = alike.iter().map(|&place| {
+            let Beside { anchor, blocks } = beside(place);
+            let figures = Figures {
+                is_folded: false,
+                id: &anchor,
+                title,
+                legend: &[],
+                drawings: &[drawing(&all[place])],
+            };
+            let below = html::document(&blocks);
+            format!("<div id=\"{anchor}\">\n{figures}{below}</div>\n")
+        });
+        let inside: String = figures.collect();
+        if !inside.is_empty() {
             sections.push(Section {
                 id: id.to_owned(),
-                title: format!("{title} ({})", drawings.len()),
+                title: format!("{title} ({})", alike.len()),
                 about: String::new(),
-                inside: Figures {
-                    is_folded: false,
-                    id,
-                    title,
-                    legend: &[],
-                    drawings: &drawings,
-                }
-                .to_string(),
+                inside,
             });
         }
     }
@@ -184,7 +200,7 @@ pub fn html(all: &[Series], source: &str, made: &str) -> Result<String, ReportEr
     let page = Page {
         verdict: String::new(),
         title: "Torchgauge · trend".to_owned(),
-        subtitle: format::clean(&format!("{source} · {made}")),
+        subtitle: format::clean(subtitle),
         style: html::style(),
         summary: html::document(&summary),
         sections,

@@ -14,7 +14,9 @@ use judge::{
 };
 
 pub use failures::{annotations, failures, junit};
+pub(crate) use forms::{Beside, page};
 pub use forms::{html, line, markdown, text};
+pub(crate) use picture::value_scale;
 
 use serde::Serialize;
 
@@ -86,7 +88,7 @@ impl AttributeChange {
 
 /// How much of what is on the page calls for somebody, gravest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Urgency {
+pub(crate) enum Urgency {
     /// The last run made it regressed.
     Regressed,
     /// Results have stopped coming.
@@ -189,7 +191,7 @@ impl Series {
 
     /// The last good point and the first bad one, between which the level changed, by revision, or
     /// by time where that is the same.
-    fn between(&self, change: &ChangePoint) -> (String, String) {
+    pub(crate) fn between(&self, change: &ChangePoint) -> (String, String) {
         let [first, last] = change.range;
         let ends = [first.saturating_sub(1), last].map(|place| self.points.get(place));
         let [Some(good), Some(bad)] = ends else {
@@ -206,7 +208,7 @@ impl Series {
         all.filter(move |with| with.index == change.index)
     }
 
-    fn urgency(&self) -> Urgency {
+    pub(crate) fn urgency(&self) -> Urgency {
         let news = self.news.and_then(|index| self.changes().get(index));
         match news {
             Some(change) if self.has_regressed(change) => Urgency::Regressed,
@@ -217,7 +219,20 @@ impl Series {
         }
     }
 
-    fn value(&self, value: f64) -> String {
+    /// Whether a change is for the better or the worse, and whether it counts.
+    pub(crate) fn word(&self, change: &ChangePoint) -> String {
+        let word = match self.verdict(change) {
+            Some(Verdict::Improved) => "improved",
+            Some(Verdict::Regressed) => "regressed",
+            _ => "changed",
+        };
+        if self.is_within_threshold(change) {
+            return format!("{word} within the noise threshold");
+        }
+        word.to_owned()
+    }
+
+    pub(crate) fn value(&self, value: f64) -> String {
         if self.unit.is_empty() {
             self.quantity.write(value)
         } else {
@@ -258,7 +273,7 @@ fn written(seconds: f64, form: &str) -> String {
     )
 }
 
-fn ratio(found: &ChangePoint) -> String {
+pub(crate) fn ratio(found: &ChangePoint) -> String {
     found
         .ratio
         .map_or_else(|| UNKNOWN.to_owned(), format::change)
@@ -276,7 +291,7 @@ fn revision(found: &ChangePoint) -> String {
 }
 
 /// The start of a commit, a digest or whatever else is too long for eyes.
-fn short(text: &str) -> String {
+pub(crate) fn short(text: &str) -> String {
     const ENOUGH: usize = 12;
     let clean = format::clean(text);
     let bare = clean.strip_prefix("sha256:").unwrap_or(&clean);

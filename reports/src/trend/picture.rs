@@ -91,7 +91,7 @@ pub(super) fn draw(series: &Series) -> Svg {
 }
 
 /// All values and the levels, and never so magnified that what counts as none fills the picture.
-fn value_scale(series: &Series, paper: (f64, f64)) -> Scale {
+pub(crate) fn value_scale(series: &Series, paper: (f64, f64)) -> Scale {
     let values: Vec<f64> = series.points.iter().map(|point| point.value).collect();
     let (low, high) = scale::extent(&values);
     let least = 4.0 * series.threshold.max(0.00125) * high.abs().max(low.abs());

@@ -4,5 +4,7 @@ mod answers;
 mod comparison;
 mod forms;
 mod pages;
+mod plots;
+mod site;
 mod support;
 mod trend;

@@ -12,7 +12,7 @@ use reports::{
 const DAY: f64 = 86_400.0;
 
 /// Daily results around `level`, with a scatter of half a percent that repeats no time soon.
-fn points(count: u32, level: impl Fn(u32) -> f64) -> Vec<Point> {
+pub(crate) fn points(count: u32, level: impl Fn(u32) -> f64) -> Vec<Point> {
     let scatter = |i: u32| f64::from((i * 7919 + 13) % 101) / 101.0 - 0.5;
     (0..count)
         .map(|i| Point {
@@ -23,7 +23,7 @@ fn points(count: u32, level: impl Fn(u32) -> f64) -> Vec<Point> {
         .collect()
 }
 
-fn series(title: &str, points: Vec<Point>) -> Series {
+pub(crate) fn series(title: &str, points: Vec<Point>) -> Series {
     let found = change_points(&points, &TrendOptions::default()).unwrap();
     Series {
         title: title.to_owned(),

@@ -16,6 +16,7 @@ mod images;
 #[cfg(test)]
 mod reference;
 mod session;
+mod site;
 
 use std::{ffi::OsStr, path::PathBuf, time::Duration};
 
@@ -34,6 +35,7 @@ pub(crate) use history::{
 };
 pub(crate) use images::{CacheChoice, CompressionChoice, ImagesCommand, PruneArgs, PushArgs};
 pub(crate) use session::{CheckArgs, SessionCommand};
+pub(crate) use site::SiteArgs;
 
 /// What does this PyTorch-CUDA image cost in memory and give in speed, and can I believe it?
 #[derive(Debug, Parser)]
@@ -67,6 +69,8 @@ pub(crate) enum Command {
     Claims(ClaimsArgs),
     /// Find change points in the history, or in a CSV series
     Trend(Box<TrendArgs>),
+    /// Make a static site of sessions, comparisons and trends
+    Site(SiteArgs),
     /// Keep sessions, and read them over time
     History(HistoryArgs),
     /// Build, lock, verify, compare and remove images
@@ -231,6 +235,9 @@ pub(crate) struct FitArgs {
     /// Say what would be searched, and start nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Draw the search: `fit.html`, with `fit.md` and `fit.json`, into this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
     /// How to print what was found
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
@@ -269,6 +276,9 @@ pub(crate) struct ReportArgs {
     /// Where to write; default: into the folder of the first session
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+    /// The history to draw beside the metrics; without it none is
+    #[arg(long, value_name = "FILE", env = "TORCHGAUGE_HISTORY")]
+    pub(crate) db: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -9,14 +9,14 @@ use verdict::{CellMetric, Gate, Side, SideError, Verdicts};
 
 use crate::{
     cli::{CompareArgs, Format},
-    commands::{history::file, session_ref},
+    commands::{history::file, past, session_ref},
     error::{Error, Result},
     printer::Printer,
 };
 
 /// Judges, prints, and fails where a gated metric says no.
 pub(crate) fn run(args: &CompareArgs, printer: &Printer) -> Result<()> {
-    let verdicts = judge(args, printer)?;
+    let (verdicts, head) = judge(args, printer)?;
     let fail_on = args.fail_on.into();
     if let Some(path) = &args.junit {
         write(path, &reports::comparison::junit(&verdicts, fail_on)?)?;
@@ -25,7 +25,9 @@ pub(crate) fn run(args: &CompareArgs, printer: &Printer) -> Result<()> {
         write(path, &reports::comparison::markdown(&verdicts))?;
     }
     if let Some(out) = &args.out {
-        let page = reports::comparison::write(&verdicts, fail_on, out)?;
+        let mut past = past::of(args.file.db.as_deref(), &[head])?;
+        past.retain(|one| one.image == verdicts.head.image);
+        let page = reports::comparison::write(&verdicts, fail_on, &past, out)?;
         printer.note(&format!("drawn: {}", page.display()));
     }
     match args.format {
@@ -49,7 +51,8 @@ pub(crate) fn run(args: &CompareArgs, printer: &Printer) -> Result<()> {
     }
 }
 
-fn judge(args: &CompareArgs, printer: &Printer) -> Result<Verdicts> {
+/// The verdicts, and the session of the head.
+fn judge(args: &CompareArgs, printer: &Printer) -> Result<(Verdicts, Session)> {
     let mut options = verdict::Options {
         across_machines: args.across_machines,
         ignore: args.ignore.clone(),
@@ -57,8 +60,8 @@ fn judge(args: &CompareArgs, printer: &Printer) -> Result<Verdicts> {
         ..verdict::Options::default()
     };
     let Some(head) = &args.head else {
-        let base = Chosen::read(&args.base, args, None, printer)?;
-        let side = base.side()?;
+        let chosen = Chosen::read(&args.base, args, None, printer)?;
+        let side = chosen.side()?;
         // The command line asks for HEAD or --by.
         let Some(by) = &args.by else {
             return same_sides(&side);
@@ -67,7 +70,8 @@ fn judge(args: &CompareArgs, printer: &Printer) -> Result<Verdicts> {
             side.along(&by.axis, &by.base)?,
             side.along(&by.axis, &by.head)?,
         );
-        return Ok(verdict::compare(&base, &head, &options)?);
+        let verdicts = verdict::compare(&base, &head, &options)?;
+        return Ok((verdicts, chosen.session.clone()));
     };
     // The side that leaves a choice is chosen to go with the other one.
     let (base, head) = if session_ref::asks_for_newest(&args.base) {
@@ -79,6 +83,7 @@ fn judge(args: &CompareArgs, printer: &Printer) -> Result<Verdicts> {
         let head = Chosen::read(head, args, Some(&base.side()?), printer)?;
         (base, head)
     };
+    let session = head.session.clone();
     let (base, head) = (base.side()?, head.side()?);
     if is_same(&base, &head) {
         return same_sides(&base);
@@ -90,7 +95,7 @@ fn judge(args: &CompareArgs, printer: &Printer) -> Result<Verdicts> {
     {
         options.between_sessions = between_sessions(&base, &head, args)?;
     }
-    Ok(verdict::compare(&base, &head, &options)?)
+    Ok((verdict::compare(&base, &head, &options)?, session))
 }
 
 /// How far the history's sessions lie apart, series by series that the base is a point of. The two
@@ -141,7 +146,7 @@ fn is_same(one: &Side<'_>, other: &Side<'_>) -> bool {
     (&one.session, &one.image) == (&other.session, &other.image)
 }
 
-fn same_sides(side: &Side<'_>) -> Result<Verdicts> {
+fn same_sides<T>(side: &Side<'_>) -> Result<T> {
     Err(Error::SameSides {
         side: side.origin.to_string(),
     })

@@ -2,15 +2,15 @@
 
 use bench_suite::{
     executors::Executor,
-    fit::{self, Attempt, Found, Question},
+    fit::{self as search, Question},
     plan::Plan,
     scratch_run::ScratchRuns,
     session,
     suite::Suite,
 };
 use bytesize::ByteSize;
+use record::fit::{self, Attempt, Fit, Found};
 use reports::format::plural;
-use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -24,25 +24,13 @@ use crate::{
     table::table,
 };
 
-/// What `--format json` prints.
-#[derive(Debug, Serialize)]
-struct FitReport<'a> {
-    version: u32,
-    memory_bytes: u64,
-    device: String,
-    machine: String,
-    found: &'a [Found],
-    front: Vec<fit::Choice>,
-    advice: Vec<String>,
-}
-
 /// Plans, prepares, searches, tells.
 pub(crate) async fn run(args: &FitArgs, printer: &Printer) -> Result<()> {
     let suite = suite(&args.scenario)?;
     let target = Target::find(&args.target)?;
     let device = target.device();
     let budget = args.memory.as_u64();
-    if budget < fit::LEAST_BYTES {
+    if budget < search::LEAST_BYTES {
         return Err(Error::SmallBudget { budget });
     }
     if !device.is_cuda() && budget > target.machine.memory_bytes {
@@ -79,7 +67,7 @@ pub(crate) async fn run(args: &FitArgs, printer: &Printer) -> Result<()> {
         memory_bytes: budget,
         most_batch: args.most,
     };
-    let found = fit::find(
+    let found = search::find(
         &question,
         ready.executor.as_ref(),
         &cancel,
@@ -94,7 +82,22 @@ pub(crate) async fn run(args: &FitArgs, printer: &Printer) -> Result<()> {
     if found.is_empty() {
         return Err(Error::NothingToFit(args.scenario.clone()));
     }
-    tell(&question, &found, device, args.format, printer)?;
+    let fit = Fit {
+        version: fit::VERSION,
+        memory_bytes: budget,
+        device: device.to_string(),
+        machine: target.machine.name.clone(),
+        front: search::front(&found),
+        advice: search::advice(&found, budget),
+        found,
+    };
+    tell(&fit, args, printer)?;
+    ended(&fit)
+}
+
+/// Whether every search came to its end, and something fits.
+fn ended(fit: &Fit) -> Result<()> {
+    let found = &fit.found;
     let problems = found.iter().filter(|one| one.problem.is_some()).count();
     if problems > 0 {
         return Err(Error::RunsFailed {
@@ -103,14 +106,16 @@ pub(crate) async fn run(args: &FitArgs, printer: &Printer) -> Result<()> {
         });
     }
     if found.iter().all(|one| one.largest_batch.is_none()) {
-        return Err(Error::NothingFits { budget });
+        return Err(Error::NothingFits {
+            budget: fit.memory_bytes,
+        });
     }
     Ok(())
 }
 
 /// Every combination whose batch would be searched.
 fn show(plan: &Plan, args: &FitArgs, printer: &Printer) -> Result<()> {
-    let combinations = fit::combinations(plan);
+    let combinations = search::combinations(plan);
     if combinations.is_empty() {
         return Err(Error::NothingToFit(args.scenario.clone()));
     }
@@ -184,36 +189,14 @@ pub(crate) fn suite(reference: &str) -> Result<Suite> {
     Ok(suite)
 }
 
-fn why_no_more(found: &Found) -> String {
-    match (&found.problem, found.reached_most) {
-        (Some(problem), _) => problem.lines().next().unwrap_or_default().to_owned(),
-        (None, true) => "--most was reached".to_owned(),
-        (None, false) => found.too_large_batch.map_or_else(
-            || "out of memory".to_owned(),
-            |batch| format!("out of memory at {batch}"),
-        ),
+fn tell(fit: &Fit, args: &FitArgs, printer: &Printer) -> Result<()> {
+    let format = args.format;
+    if let Some(out) = &args.out {
+        let page = reports::fit::write(fit, out)?;
+        printer.note(&format!("drawn: {}", page.display()));
     }
-}
-
-fn tell(
-    question: &Question<'_>,
-    found: &[Found],
-    device: protocol::Device,
-    format: Format,
-    printer: &Printer,
-) -> Result<()> {
-    let front = fit::front(found);
-    let advice = fit::advice(found, question.memory_bytes);
     if format == Format::Json {
-        return printer.json(&FitReport {
-            version: 2,
-            memory_bytes: question.memory_bytes,
-            device: device.to_string(),
-            machine: question.runs.machine.name.clone(),
-            found,
-            front,
-            advice,
-        });
+        return printer.json(fit);
     }
     let mut all = table(
         format,
@@ -227,12 +210,9 @@ fn tell(
             "why no more",
         ],
     );
-    for one in found {
+    for one in &fit.found {
         let batch = one.largest_batch;
-        let best = one
-            .attempts
-            .iter()
-            .find(|attempt| Some(attempt.batch) == batch && attempt.outcome.is_ok());
+        let best = one.largest_attempt();
         all.add_row([
             one.image.clone(),
             one.scenario.clone(),
@@ -241,7 +221,7 @@ fn tell(
             size(best.and_then(|attempt| attempt.peak_bytes)),
             best.and_then(|attempt| attempt.throughput_samples_per_second)
                 .map_or_else(|| "–".to_owned(), |speed| format!("{speed:.1}")),
-            why_no_more(one),
+            reports::fit::why_no_more(one),
         ]);
     }
     printer.line(&all.to_string());
@@ -256,7 +236,7 @@ fn tell(
             "samples/s",
         ],
     );
-    for choice in &front {
+    for choice in &fit.front {
         choices.add_row([
             choice.image.clone(),
             choice.scenario.clone(),
@@ -268,8 +248,8 @@ fn tell(
     }
     printer.line("\nPareto front of batch, memory and throughput:");
     printer.line(&choices.to_string());
-    for sentence in advice {
-        printer.line(&sentence);
+    for sentence in &fit.advice {
+        printer.line(sentence);
     }
     Ok(())
 }

@@ -15,6 +15,7 @@ fn the_largest_batch_of_each_combination_is_found() {
     std::fs::write(&suite, SUITE).expect("the suite");
     let suite = suite.to_str().expect("text");
     let mock = "--engine=mock:amp-bf16=fits:23;fp32=fits:10";
+    let out = home.path().join("drawn");
     let (code, text) = xtask(&[
         "fit",
         &format!("{suite}:small"),
@@ -22,6 +23,7 @@ fn the_largest_batch_of_each_combination_is_found() {
         "--device=cpu",
         mock,
         "--format=json",
+        &format!("--out={}", out.display()),
     ]);
     assert_eq!(code, 0, "{text}");
     // Each try as it ends.
@@ -51,6 +53,15 @@ fn the_largest_batch_of_each_combination_is_found() {
         advice.starts_with("vit-tiny at batch 23 fits 8.0 GiB with amp-bf16"),
         "{advice}"
     );
+    // The same drawn, with the answer and what did not fit.
+    let drawn = |name: &str| std::fs::read_to_string(out.join(name)).expect(name);
+    let json: Value = serde_json::from_str(&drawn("fit.json")).expect("JSON");
+    assert_eq!(json, report);
+    for text in [drawn("fit.html"), drawn("fit.md")] {
+        assert!(text.contains("largest batch within 8 GiB?"), "{text}");
+        assert!(text.contains("out of memory at 24"), "{text}");
+    }
+    assert!(drawn("fit.html").contains("amp-bf16, batch 23: fits, peak "));
 }
 
 #[test]

@@ -17,9 +17,9 @@ use super::DAY_SECONDS;
 
 /// One series with what was found in it.
 #[derive(Debug, Serialize)]
-pub(super) struct Followed {
+pub(crate) struct Followed {
     #[serde(flatten)]
-    pub(super) series: SeriesInfo,
+    pub(crate) series: SeriesInfo,
     #[serde(flatten)]
     pub(super) found: Trend,
     pub(super) staleness: Option<Staleness>,
@@ -41,7 +41,7 @@ pub(super) struct Followed {
     #[serde(skip)]
     pub(super) news: Option<usize>,
     #[serde(skip)]
-    pub(super) points: Vec<Point>,
+    pub(crate) points: Vec<Point>,
     /// Whether somebody said which way is better.
     #[serde(skip)]
     pub(super) directed: bool,
@@ -113,7 +113,7 @@ impl Followed {
     }
 
     /// As the reports show it.
-    pub(super) fn shown(&self) -> Series {
+    pub(crate) fn shown(&self) -> Series {
         let key = &self.series.key;
         let metric = Metric::named(&key.metric);
         let imported = key.machine == SeriesKey::IMPORTED;

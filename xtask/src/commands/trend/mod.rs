@@ -15,7 +15,7 @@ use judge::{
 use metrics::Metric;
 use reports::trend::Series;
 
-use self::followed::Followed;
+pub(crate) use self::followed::Followed;
 use crate::{
     cli::{Format, TrendArgs},
     commands::history::{file, point_filter, series_filter},
@@ -135,6 +135,21 @@ fn whole_history(args: &TrendArgs, printer: &Printer) -> Result<Vec<Followed>> {
     if read.is_empty() {
         return Err(selection::nothing(&history, &args.series)?);
     }
+    let mut series = follow(read)?;
+    for one in &mut series {
+        one.look_at_age(args.stale_after);
+    }
+    // The metrics that fail a comparison, those from elsewhere, and whatever is asked for by name.
+    let asked = args.series.metric.is_some();
+    gate::decide(&mut series, |key| {
+        let gated = Metric::named(&key.metric).is_some_and(Metric::is_gated);
+        asked || gated || key.machine == SeriesKey::IMPORTED
+    });
+    Ok(series)
+}
+
+/// Looks for changes in series of a history.
+pub(crate) fn follow(read: Vec<(SeriesInfo, Vec<history::Point>)>) -> Result<Vec<Followed>> {
     let options = TrendOptions::default();
     let judged: Vec<Vec<Point>> = read.iter().map(|(_, points)| as_judged(points)).collect();
     let found = trend::change_points_of_many(&judged, &options);
@@ -147,16 +162,8 @@ fn whole_history(args: &TrendArgs, printer: &Printer) -> Result<Vec<Followed>> {
     let mut series = Vec::new();
     for ((info, points), (found, news)) in read.into_iter().zip(found.into_iter().zip(news)) {
         let news = news.map_err(|source| refused(&info.key.to_string(), source))?;
-        let mut one = Followed::of_history(info, points, found, news);
-        one.look_at_age(args.stale_after);
-        series.push(one);
+        series.push(Followed::of_history(info, points, found, news));
     }
-    // The metrics that fail a comparison, those from elsewhere, and whatever is asked for by name.
-    let asked = args.series.metric.is_some();
-    gate::decide(&mut series, |key| {
-        let gated = Metric::named(&key.metric).is_some_and(Metric::is_gated);
-        asked || gated || key.machine == SeriesKey::IMPORTED
-    });
     Ok(series)
 }
 
@@ -182,7 +189,7 @@ fn select(
 }
 
 /// Where revisions repeat, a level may begin with a new one; so it may with a new driver or image.
-fn as_judged(points: &[history::Point]) -> Vec<Point> {
+pub(crate) fn as_judged(points: &[history::Point]) -> Vec<Point> {
     let is_new = |pair: &[history::Point]| {
         pair[0].revision != pair[1].revision || pair[0].changes_to(&pair[1]).next().is_some()
     };

@@ -1,0 +1,122 @@
+//! What a history knows of the metrics on a page.
+
+use judge::trend::{Point, TrendOptions, change_points};
+
+use crate::{
+    document::{Cell, Kind, Mark, Table, columns},
+    format, metric,
+    trend::{self, Series},
+};
+
+/// One metric of one cell over the sessions of a history up to the one on the page: what was known
+/// when it was drawn first, so that its page stays the same when others come.
+#[derive(Debug, Clone)]
+pub struct Past {
+    /// Scenario and variant.
+    pub cell: String,
+    /// The image that the session on the page ran.
+    pub image: String,
+    /// The metric's name.
+    pub metric: String,
+    /// The series with what was found in it.
+    pub series: Series,
+    /// Where the series is drawn at length, relative to the page.
+    pub href: Option<String>,
+}
+
+impl Past {
+    /// With the changes that are in these points, which are the series' own with revisions that
+    /// tell where a level may begin.
+    pub(crate) fn judged(self, judged: &[Point]) -> Self {
+        let mut series = self.series;
+        // What the whole series allows, its beginning does.
+        let found = change_points(judged, &TrendOptions::default()).unwrap_or_default();
+        series.found = found;
+        for change in &mut series.found.change_points {
+            change
+                .revision
+                .clone_from(&series.points[change.index].revision);
+        }
+        Self { series, ..self }
+    }
+
+    /// `throughput · resnet50 · fp32 bs64`.
+    pub(crate) fn label(&self) -> String {
+        let metric = metric::label(&self.metric);
+        format::clean(&format!(
+            "{metric} · {}",
+            crate::comparison::spelled(&self.cell)
+        ))
+    }
+
+    /// The value of the session on the page.
+    pub(crate) fn value(&self) -> String {
+        let point = self.series.points.last();
+        point.map_or_else(String::new, |point| self.series.value(point.value))
+    }
+
+    /// What happened to the series, in a few words.
+    pub(crate) fn said(&self) -> String {
+        let points = format::plural(self.series.points.len(), "point", "points");
+        if self.series.found.too_short {
+            return format!("{points}, too short to judge");
+        }
+        let Some(newest) = self.series.found.change_points.last() else {
+            return format!("no change in {points}");
+        };
+        // Where revisions do not tell two results apart, it is a time.
+        let (_, first) = self.series.between(newest);
+        let word = self.series.word(newest);
+        format!("{} at {first}, {word}", trend::ratio(newest))
+    }
+
+    /// What the newest change of its level is.
+    pub(crate) fn mark(&self) -> Mark {
+        let newest = self.series.found.change_points.last();
+        let verdict = newest.and_then(|change| {
+            let verdict = self.series.verdict(change)?;
+            (!self.series.is_within_threshold(change)).then_some(verdict)
+        });
+        verdict.map_or(Mark::Muted, Mark::from)
+    }
+}
+
+/// Those first whose series changed; others in their order.
+pub(crate) fn in_order(past: &[Past]) -> Vec<&Past> {
+    let mut all: Vec<&Past> = past.iter().collect();
+    all.sort_by_key(|one| match one.mark() {
+        Mark::Bad => 0,
+        Mark::Good => 1,
+        _ => 2,
+    });
+    all
+}
+
+/// The same values as a table.
+pub(crate) fn table(past: &[&Past]) -> Table {
+    let mut heads = columns(Kind::Name, &["cell", "image", "metric"]);
+    heads.extend(columns(
+        Kind::Number,
+        &["this session", "points", "least", "greatest"],
+    ));
+    heads.push(Kind::Word.column("newest change"));
+    let row = |one: &&Past| {
+        let values = || one.series.points.iter().map(|point| point.value);
+        let (least, most) = (
+            values().fold(f64::INFINITY, f64::min),
+            values().fold(f64::NEG_INFINITY, f64::max),
+        );
+        let metric = Cell::from(metric::label(&one.metric)).linked(one.href.clone());
+        vec![
+            crate::comparison::spelled(&one.cell).into(),
+            one.image.as_str().into(),
+            metric,
+            one.value().into(),
+            one.series.points.len().to_string().into(),
+            one.series.value(least).into(),
+            one.series.value(most).into(),
+            Cell::from(one.said()).marked(one.mark()),
+        ]
+    };
+    Table::new(heads, past.iter().map(row).collect())
+}

@@ -1,0 +1,188 @@
+//! The pages of series over time, and what leads from them to their sessions and back.
+
+use std::collections::BTreeMap;
+
+use judge::trend::{Point, Trend as Found};
+
+use super::{
+    card::{Card, Drawn},
+    find::Names,
+};
+use crate::{
+    document::{Block, Cell, Kind, Table, columns},
+    format::{self, plural},
+    past::Past,
+    plots::history,
+    trend::{self, Beside, Series, Urgency},
+};
+
+/// Series that are followed together: those of one suite on one machine.
+#[derive(Debug, Clone)]
+pub struct Trend {
+    /// What they have in common: suite, track, device and machine.
+    pub name: String,
+    /// The series.
+    pub series: Vec<Followed>,
+}
+
+/// One series, and where its points come from.
+#[derive(Debug, Clone)]
+pub struct Followed {
+    /// Scenario and variant.
+    pub cell: String,
+    /// The metric's name.
+    pub metric: String,
+    /// The series with what was found in it.
+    pub series: Series,
+    /// Its points as they are judged: with revisions that tell where a level may begin.
+    pub judged: Vec<Point>,
+    /// The session and its image, point by point; `None` for what was measured elsewhere.
+    pub from: Vec<Option<(String, String)>>,
+}
+
+/// A trend with its place on the site.
+pub(super) struct Placed<'a> {
+    pub(super) trend: &'a Trend,
+    /// The page's name without its ending.
+    pub(super) name: String,
+    /// A name for each series on the page.
+    anchors: Vec<String>,
+}
+
+impl<'a> Placed<'a> {
+    pub(super) fn all(trends: &'a [Trend]) -> Vec<Self> {
+        let mut names = Names::default();
+        let placed = trends.iter().map(|trend| {
+            let mut anchors = Names::default();
+            let anchor = |one: &Followed| anchors.take(&format!("{} {}", one.cell, one.metric));
+            Self {
+                name: names.take(&trend.name),
+                anchors: trend.series.iter().map(anchor).collect(),
+                trend,
+            }
+        });
+        placed.collect()
+    }
+
+    /// Whether a session has a point in one of its series.
+    pub(super) fn has(&self, session: &str) -> bool {
+        let series = self.trend.series.iter();
+        let mut points = series.flat_map(|one| one.from.iter().flatten());
+        points.any(|(of, _)| of == session)
+    }
+
+    /// Its series beside the metrics of a session, with their addresses seen from the session's page.
+    /// Up to the session, and not judged yet.
+    pub(super) fn past(&self, session: &str) -> Vec<(Past, &[Point])> {
+        let series = self.trend.series.iter().zip(&self.anchors);
+        let past = series.filter_map(|(one, anchor)| {
+            let is_own = |from: &Option<(String, String)>| {
+                from.as_ref().is_some_and(|(of, _)| of == session)
+            };
+            let place = one.from.iter().position(is_own)?;
+            let (_, image) = one.from[place].as_ref()?;
+            let series = Series {
+                points: one.series.points[..=place].to_vec(),
+                found: Found::default(),
+                attribute_changes: Vec::new(),
+                news: None,
+                ..one.series.clone()
+            };
+            let past = Past {
+                cell: one.cell.clone(),
+                image: image.clone(),
+                metric: one.metric.clone(),
+                series,
+                href: Some(format!("../trends/{}.html#{anchor}", self.name)),
+            };
+            Some((past, &one.judged[..=place]))
+        });
+        past.collect()
+    }
+
+    /// Page and Markdown; `pages` has the folders of the sessions that are on the site.
+    pub(super) fn files(
+        &self,
+        pages: &BTreeMap<String, String>,
+    ) -> Result<[(String, String); 2], crate::ReportError> {
+        let all: Vec<Series> = self
+            .trend
+            .series
+            .iter()
+            .map(|one| one.series.clone())
+            .collect();
+        let html = trend::page(&all, &self.trend.name, |place| Beside {
+            anchor: self.anchors[place].clone(),
+            blocks: vec![sessions(&self.trend.series[place], pages)],
+        })?;
+        Ok([
+            (format!("{}.html", self.name), html),
+            (format!("{}.md", self.name), trend::markdown(&all)),
+        ])
+    }
+
+    pub(super) fn card(&self) -> Drawn {
+        let series = &self.trend.series;
+        let count =
+            |is: &dyn Fn(&Series) -> bool| series.iter().filter(|one| is(&one.series)).count();
+        let changed = count(&|one| one.urgency() != Urgency::Quiet);
+        let short = count(&|one| one.found.too_short);
+        let short = (short > 0).then(|| format!(", {short} too short to judge"));
+        let answer = format!(
+            "{changed} of {} changed{}.",
+            plural(series.len(), "series", "series"),
+            short.unwrap_or_default()
+        );
+        let past: Vec<Past> = series
+            .iter()
+            .map(|one| Past {
+                cell: one.cell.clone(),
+                image: String::new(),
+                metric: one.metric.clone(),
+                series: one.series.clone(),
+                href: None,
+            })
+            .collect();
+        let images = series.iter().flat_map(|one| one.from.iter().flatten());
+        let images: std::collections::BTreeSet<&str> =
+            images.map(|(_, image)| image.as_str()).collect();
+        let words = series.iter().map(|one| one.cell.as_str()).chain(images);
+        let words: Vec<&str> = words.collect();
+        let newest = series.iter().filter_map(|one| one.series.points.last());
+        let newest = newest.map(|point| point.timestamp).fold(0.0, f64::max);
+        let card = Card {
+            title: format::clean(&self.trend.name),
+            subtitle: format!("over time · newest result {}", trend::time(newest)),
+            answers: vec![answer],
+            words: format::clean(&format!("{} {}", self.trend.name, words.join(" ")))
+                .to_lowercase(),
+            page: format!("{}.html", self.name),
+            markdown: format!("{}.md", self.name),
+            time: trend::time(newest),
+            ..Card::default()
+        };
+        Drawn::new(card, history::card(&past))
+    }
+}
+
+/// The points of a series, the newest first, each with the way to its session.
+fn sessions(one: &Followed, pages: &BTreeMap<String, String>) -> Block {
+    let mut heads = columns(Kind::Name, &["time", "session", "image"]);
+    heads.push(Kind::Number.column("value"));
+    heads.push(Kind::Name.column("revision"));
+    let points = one.series.points.iter().zip(&one.from).rev();
+    let rows = points.map(|(point, from)| {
+        let (session, image) = from.clone().unwrap_or_default();
+        let page = pages.get(&session);
+        let href = page.map(|page| format!("../{page}/report.html"));
+        vec![
+            trend::time(point.timestamp).into(),
+            Cell::from(session).linked(href),
+            image.into(),
+            one.series.value(point.value).into(),
+            trend::short(&point.revision).into(),
+        ]
+    });
+    let title = plural(one.from.len(), "result", "results");
+    Block::Folded(title, vec![Block::Table(Table::new(heads, rows.collect()))])
+}

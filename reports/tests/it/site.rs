@@ -1,0 +1,324 @@
+//! A site through its public face: folders in, a folder of pages out.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use record::{
+    Outcome, Reason, SessionFolder, Stage,
+    fit::{Attempt, Fit, Found},
+};
+use reports::site::{self, Content, Followed, Trend};
+use roxmltree::Document;
+
+use crate::{
+    support::{self, Fake},
+    trend,
+};
+
+fn write(fake: &Fake, path: &Path) {
+    let folder = SessionFolder::at(path);
+    let source = fake.source();
+    folder.create().unwrap();
+    folder.write_session(&source.session).unwrap();
+    for record in &source.records.records {
+        folder.append(record).unwrap();
+    }
+}
+
+fn small(name: &str, seed: u64) -> Fake {
+    let mut fake = Fake::cpu().named(name).seeded(seed);
+    fake.cells.truncate(2);
+    fake
+}
+
+/// A search whose second combination ended by something else than memory.
+fn fit() -> Fit {
+    let attempt = |batch: u32, outcome| Attempt {
+        batch,
+        peak_bytes: (outcome == Outcome::Ok).then_some(u64::from(batch) << 25),
+        throughput_samples_per_second: (outcome == Outcome::Ok).then_some(100.0),
+        seconds: 1.5,
+        stalled: false,
+        outcome,
+    };
+    let failed = |reason| Outcome::Failed {
+        reason,
+        stage: Stage::Exit,
+        message: "ended".to_owned(),
+    };
+    let found = |combination: &str, problem: Option<&str>, attempts: Vec<Attempt>| Found {
+        image: "torch-2.11-cpu".to_owned(),
+        suite: "smoke".to_owned(),
+        scenario: "small".to_owned(),
+        model: "vit-tiny".to_owned(),
+        combination: combination.to_owned(),
+        accumulation: 1,
+        largest_batch: problem.is_none().then_some(4),
+        too_large_batch: problem.is_none().then_some(5),
+        reached_most: false,
+        problem: problem.map(str::to_owned),
+        attempts,
+    };
+    let (large, broken) = (failed(Reason::OutOfMemory), failed(Reason::ExitStatus));
+    Fit {
+        version: record::fit::VERSION,
+        memory_bytes: 150 << 20,
+        device: "cpu".to_owned(),
+        machine: "here".to_owned(),
+        found: vec![
+            found(
+                "fp32",
+                None,
+                vec![attempt(4, Outcome::Ok), attempt(5, large)],
+            ),
+            found("<b>|", Some("exit-status: ended"), vec![attempt(4, broken)]),
+        ],
+        front: Vec::new(),
+        advice: vec!["vit-tiny at batch 4 fits.".to_owned()],
+    }
+}
+
+/// Two sessions in a folder, a hostile one below it, and a search.
+fn folders(home: &Path) -> PathBuf {
+    let root = home.join("measured");
+    write(&small("first", 1), &root.join("first"));
+    write(&small("second", 2), &root.join("second"));
+    write(&support::hostile(), &root.join("deeper/<i>\"&'"));
+    fs::create_dir_all(root.join("largest")).unwrap();
+    let text = reports::fit::json(&fit()).unwrap();
+    fs::write(root.join("largest/fit.json"), text).unwrap();
+    root
+}
+
+fn trends() -> Vec<Trend> {
+    let fell = |i| if i < 25 { 940.0 } else { 890.0 };
+    let mut series = trend::series("resnet-tiny · fp32 bs8", trend::points(40, fell));
+    series.staleness = None;
+    let mut from = vec![None; 40];
+    from[38] = Some(("first".to_owned(), "local".to_owned()));
+    from[39] = Some(("second".to_owned(), "local".to_owned()));
+    vec![Trend {
+        name: "sample · local · a CPU · gpu-ci-1".to_owned(),
+        series: vec![Followed {
+            cell: "resnet-tiny · fp32 bs8".to_owned(),
+            metric: "throughput_samples_per_second".to_owned(),
+            judged: series.points.clone(),
+            series,
+            from,
+        }],
+    }]
+}
+
+fn content(root: &Path) -> Content {
+    Content {
+        title: "A <site> | of *ours*".to_owned(),
+        about: Some("# About\n".to_owned()),
+        folders: vec![root.to_owned()],
+        trends: trends(),
+        program: "1".to_owned(),
+        redraw: false,
+    }
+}
+
+/// Every file below a folder, by its path there.
+fn files(folder: &Path) -> BTreeMap<String, String> {
+    fn below(folder: &Path, root: &Path, found: &mut BTreeMap<String, String>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                below(&path, root, found);
+            } else {
+                let name = path.strip_prefix(root).unwrap().to_str().unwrap();
+                found.insert(name.to_owned(), fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+    let mut found = BTreeMap::new();
+    below(folder, folder, &mut found);
+    found
+}
+
+#[test]
+fn a_site_has_a_page_and_a_card_for_everything_and_no_link_into_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let root = folders(home.path());
+    let out = home.path().join("site");
+    let outcome = site::draw(&content(&root), None, &out).unwrap();
+    assert_eq!(
+        outcome.drawn,
+        [
+            "i",
+            "first",
+            "largest",
+            "second",
+            "trends/sample-local-a-CPU-gpu-ci-1"
+        ]
+    );
+    assert!(outcome.kept.is_empty() && outcome.left_out.is_empty());
+    let files = files(&out);
+    for (name, text) in &files {
+        if Path::new(name).extension().is_some_and(|end| end == "svg") {
+            Document::parse(text).unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+        let folder = Path::new(name).parent().unwrap();
+        for attribute in [" href=\"", " src=\""] {
+            for (start, _) in text.match_indices(attribute) {
+                let target = &text[start + attribute.len()..];
+                let target = &target[..target.find('"').unwrap()];
+                let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+                let file = if file.is_empty() {
+                    out.join(name)
+                } else {
+                    out.join(folder).join(file)
+                };
+                let there = fs::read_to_string(&file);
+                let there = there.unwrap_or_else(|error| panic!("{name}: {target}: {error}"));
+                let id = format!("id=\"{anchor}\"");
+                assert!(anchor.is_empty() || there.contains(&id), "{name}: {target}");
+            }
+        }
+    }
+    let index = &files["index.html"];
+    assert_eq!(index.matches("<li data-words=").count(), 5);
+    for wanted in [
+        "A &#60;site&#62; | of *ours*",
+        "src=\"first/card.svg\"",
+        "<a href=\"trends/sample-local-a-CPU-gpu-ci-1.html\">",
+        "What is the largest batch within 150.0 MiB?",
+        "1 of 1 series changed.",
+    ] {
+        assert!(index.contains(wanted), "no {wanted} in {index}");
+    }
+    assert!(!index.contains("<script>alert") && !index.contains("<img src=x"));
+    assert!(!index.contains('\u{202e}') && !index.contains('\u{1b}'));
+    let readme = &files["README.md"];
+    assert!(
+        readme.starts_with("# A &lt;site&gt; \\| of \\*ours\\*\n"),
+        "{readme}"
+    );
+    assert!(!readme.contains("<script>"));
+    // From a metric to its trend, and from the trend to its sessions.
+    let way = "../trends/sample-local-a-CPU-gpu-ci-1.html#resnet-tiny-fp32-bs8-throughput_samples_per_second";
+    assert!(files["first/report.html"].contains(&format!("<a href=\"{way}\">")));
+    let trend = &files["trends/sample-local-a-CPU-gpu-ci-1.html"];
+    assert!(
+        trend.contains("<a href=\"../first/report.html\">"),
+        "{trend}"
+    );
+}
+
+#[test]
+fn only_what_changed_is_drawn_again_and_the_bytes_are_the_same() {
+    let home = tempfile::tempdir().unwrap();
+    let root = folders(home.path());
+    let site = |name: &str| home.path().join(name);
+    let (one, two, three) = (site("one"), site("two"), site("three"));
+    site::draw(&content(&root), None, &one).unwrap();
+    let again = site::draw(&content(&root), Some(&one), &two).unwrap();
+    assert_eq!((again.drawn.len(), again.kept.len()), (0, 5));
+    assert_eq!(files(&one), files(&two));
+    // Another run of one session.
+    let folder = SessionFolder::at(root.join("second"));
+    let more = small("second", 3).source().records.records[0].clone();
+    folder
+        .append(&record::Record { attempt: 2, ..more })
+        .unwrap();
+    // A page is gone whose file was lost, and one that is no more.
+    fs::remove_file(one.join("first/card.svg")).unwrap();
+    fs::remove_dir_all(root.join("largest")).unwrap();
+    let changed = site::draw(&content(&root), Some(&one), &three).unwrap();
+    assert_eq!(changed.drawn, ["first", "second"]);
+    assert_eq!(changed.removed, ["largest"]);
+    let fresh = site("fresh");
+    site::draw(&content(&root), None, &fresh).unwrap();
+    assert_eq!(files(&three), files(&fresh));
+    // Another program, or the wish.
+    let other = Content {
+        program: "2".to_owned(),
+        ..content(&root)
+    };
+    assert!(
+        site::draw(&other, Some(&fresh), &site("four"))
+            .unwrap()
+            .kept
+            .is_empty()
+    );
+    let redraw = Content {
+        redraw: true,
+        ..content(&root)
+    };
+    let redrawn = site::draw(&redraw, Some(&fresh), &site("five")).unwrap();
+    assert!(redrawn.kept.is_empty() && redrawn.removed.is_empty());
+}
+
+#[test]
+fn what_is_damaged_is_left_out_below_a_folder_and_an_error_where_it_is_named() {
+    let home = tempfile::tempdir().unwrap();
+    let root = folders(home.path());
+    fs::write(root.join("first/session.json"), "{\"version\": 3").unwrap();
+    fs::write(root.join("largest/fit.json"), "{}").unwrap();
+    write(&small("second", 2), &root.join("zz-copy"));
+    let out = |name: &str| home.path().join(name);
+    let outcome = site::draw(&content(&root), None, &out("one")).unwrap();
+    let left_out: Vec<String> = outcome.left_out.iter().map(|one| one.why.clone()).collect();
+    assert!(
+        left_out[0].contains("first/session.json, line 1"),
+        "{left_out:?}"
+    );
+    assert!(left_out[1].contains("the same session as"), "{left_out:?}");
+    assert!(
+        left_out[2].contains("fit.json: missing field"),
+        "{left_out:?}"
+    );
+    let index = fs::read_to_string(out("one").join("index.html")).unwrap();
+    assert!(index.contains("first cannot be shown"), "{index}");
+    let named = content(&root.join("first"));
+    let error = site::draw(&named, None, &out("two"))
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("session.json, line 1"), "{error}");
+    let empty = home.path().join("empty");
+    fs::create_dir(&empty).unwrap();
+    let error = site::draw(&content(&empty), None, &out("three"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("holds no session, comparison or fit"),
+        "{error}"
+    );
+    let error = site::draw(&Content::default(), None, &out("four"))
+        .unwrap_err()
+        .to_string();
+    assert!(error.starts_with("nothing to show"), "{error}");
+    // What is not a site is not replaced.
+    site::check(&out("one")).unwrap();
+    site::check(&empty).unwrap();
+    let error = site::check(&root).unwrap_err().to_string();
+    assert!(error.contains("is no site of Torchgauge"), "{error}");
+}
+
+#[test]
+fn a_page_stays_as_it_is_when_the_history_goes_on() {
+    let home = tempfile::tempdir().unwrap();
+    let root = home.path().join("measured");
+    write(&small("first", 1), &root.join("first"));
+    let (one, two) = (home.path().join("one"), home.path().join("two"));
+    let mut before = content(&root);
+    let followed = &mut before.trends[0].series[0];
+    followed.series.points.truncate(39);
+    followed.judged.truncate(39);
+    followed.from.truncate(39);
+    site::draw(&before, None, &one).unwrap();
+    let page = fs::read_to_string(one.join("first/report.html")).unwrap();
+    assert!(page.contains(" % at r25, regressed"), "{page}");
+    write(&small("second", 2), &root.join("second"));
+    let later = site::draw(&content(&root), Some(&one), &two).unwrap();
+    assert_eq!(later.kept, ["first"]);
+    assert_eq!(
+        later.drawn,
+        ["second", "trends/sample-local-a-CPU-gpu-ci-1"]
+    );
+}

@@ -1,0 +1,190 @@
+//! A site by the real command, and the index of the gallery.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Exit code, standard output, and both streams together.
+fn torchgauge(words: &[&str]) -> (Option<i32>, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_torchgauge"))
+        .args(words)
+        .current_dir(root())
+        .env_remove("TORCHGAUGE_HISTORY")
+        .output()
+        .expect("the program runs");
+    let out = String::from_utf8_lossy(&output.stdout).into_owned();
+    let all = out.clone() + &String::from_utf8_lossy(&output.stderr);
+    (output.status.code(), out, all)
+}
+
+#[track_caller]
+fn check(words: &[&str], code: i32, expected: &str) -> String {
+    let (ended, out, all) = torchgauge(words);
+    assert_eq!(ended, Some(code), "{words:?}:\n{all}");
+    assert!(
+        all.contains(expected),
+        "{words:?}: no `{expected}` in\n{all}"
+    );
+    out
+}
+
+/// Names of what lies in a folder, hidden ones too.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("a folder");
+    let names = entries
+        .flatten()
+        .map(|entry| entry.file_name().into_string());
+    let mut names: Vec<String> = names.map(|name| name.expect("text")).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn the_index_of_the_gallery_is_that_of_its_sessions() {
+    let home = tempfile::tempdir().expect("a folder");
+    let out = home.path().join("site");
+    let place = out.to_str().expect("text");
+    let about = "reports/gallery/about.md";
+    let words = [
+        "site",
+        "reports/gallery",
+        "--title",
+        "Gallery",
+        "--about",
+        about,
+        "--out",
+        place,
+    ];
+    check(&words, 0, " pages drawn, 0 kept");
+    let gallery = root().join("reports/gallery");
+    let cards = names(&out)
+        .into_iter()
+        .map(|name| format!("{name}/card.svg"));
+    let cards = cards.filter(|card| out.join(card).is_file());
+    let files: Vec<String> = cards.chain(["README.md".to_owned()]).collect();
+    assert!(files.len() > 10, "{files:?}");
+    for file in &files {
+        let fresh = fs::read_to_string(out.join(file)).expect("a file of the site");
+        if env::var_os("UPDATE_DOCS").is_some() {
+            fs::write(gallery.join(file), &fresh).expect("the gallery can be written");
+        }
+        let there = fs::read_to_string(gallery.join(file)).unwrap_or_default();
+        assert!(
+            there == fresh,
+            "reports/gallery/{file} is outdated; run UPDATE_DOCS=1 cargo test -p xtask --test site"
+        );
+    }
+    // Whatever the index leads to is there.
+    let index = fs::read_to_string(gallery.join("README.md")).expect("the index");
+    let targets = index
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next());
+    for target in targets {
+        assert!(gallery.join(target).is_file(), "{target}");
+    }
+}
+
+#[test]
+fn a_site_takes_its_place_whole_and_keeps_what_did_not_change() {
+    let home = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| home.path().join(name).to_str().expect("text").to_owned();
+    let (out, db, compared) = (path("site"), path("history.sqlite"), path("compared"));
+    let (overhead, versions) = (
+        "reports/gallery/h200-overhead",
+        "reports/gallery/cpu-versions",
+    );
+    check(&["history", "--db", &db, "add", overhead], 0, "runs added");
+    let sides = ["2.6.0", "2.12.1"].map(|torch| format!("{versions}:torch-{torch}-cpu"));
+    let [base, head] = &sides;
+    check(&["compare", base, head, "--out", &compared], 0, "drawn: ");
+    let words = [
+        "site", overhead, versions, &compared, "--db", &db, "--out", &out,
+    ];
+    let told = check(&words, 0, "4 pages drawn, 0 kept");
+    assert_eq!(told.trim(), format!("{out}/index.html"));
+    let trends = names(&home.path().join("site/trends"));
+    let page = trends
+        .iter()
+        .find(|name| name.contains(".html"))
+        .expect("a trend");
+    let page = fs::read_to_string(home.path().join("site/trends").join(page)).expect("a page");
+    assert!(page.contains("<a href=\"../h200-overhead/report.html\">"));
+    let words = [
+        "site",
+        overhead,
+        &compared,
+        "--db",
+        &db,
+        "--out",
+        &out,
+        "--format=json",
+    ];
+    let told = check(&words, 0, "0 pages drawn, 3 kept, 1 removed");
+    let report: Value = serde_json::from_str(&told).expect("JSON");
+    assert_eq!(report["removed"][0], "cpu-versions");
+    assert_eq!(report["kept"][0], "h200-overhead");
+    assert!(!home.path().join("site/cpu-versions").exists());
+    check(
+        &[&words[..], &["--redraw"]].concat(),
+        0,
+        "3 pages drawn, 0 kept",
+    );
+}
+
+#[test]
+fn what_cannot_become_a_site_leaves_the_one_before_as_it_was() {
+    let home = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| home.path().join(name).to_str().expect("text").to_owned();
+    let (out, overhead) = (path("site"), "reports/gallery/h200-overhead");
+    check(
+        &["site", overhead, "--out", &out],
+        0,
+        "1 page drawn, 0 kept",
+    );
+    let before = names(&home.path().join("site"));
+    let damaged = home.path().join("damaged");
+    fs::create_dir(&damaged).expect("a folder");
+    fs::write(damaged.join("session.json"), "{}").expect("a file");
+    check(
+        &["site", &path("damaged"), "--out", &out],
+        2,
+        "session.json, line 1: missing field",
+    );
+    check(
+        &["site", &path("nowhere"), "--out", &out],
+        2,
+        "cannot read ",
+    );
+    check(
+        &["site", "--out", &out],
+        2,
+        "nothing to show; give folders of sessions",
+    );
+    check(
+        &["site", overhead, "--out", &path("damaged")],
+        2,
+        "is no site of Torchgauge",
+    );
+    check(
+        &["site", overhead, "--out", &path("damaged/session.json")],
+        2,
+        "is no site of Torchgauge",
+    );
+    check(
+        &["site", overhead, "--about", "nothing.md", "--out", &out],
+        2,
+        "cannot read nothing.md",
+    );
+    assert_eq!(names(&home.path().join("site")), before);
+    let left = names(home.path());
+    assert!(left.iter().all(|name| !name.contains(".new-")), "{left:?}");
+}
