@@ -21,16 +21,17 @@ mod possible;
 mod summary;
 mod trend;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use summary::Summary;
 
-const USAGE: &str = "usage: cargo bench -p judge -- [--repeats N] [compare|looks|trend]";
+const USAGE: &str = "usage: cargo bench -p judge -- [--repeats N] [compare|looks|trend]
+       cargo bench -p judge -- [--repeats N] --series FILE   the series, for peers/peers.py";
 
-/// How many repeats, and the one part that is asked for.
-fn arguments() -> Result<(u64, Option<String>), String> {
-    let (mut repeats, mut part) = (4000, None);
+/// How many repeats, the one part that is asked for, and where series alone are to be written.
+fn arguments() -> Result<(u64, Option<String>, Option<PathBuf>), String> {
+    let (mut repeats, mut part, mut to) = (4000, None, None);
     // Cargo adds a word of its own.
     let mut words = std::env::args().skip(1).filter(|word| word != "--bench");
     while let Some(word) = words.next() {
@@ -39,20 +40,26 @@ fn arguments() -> Result<(u64, Option<String>), String> {
                 let number = words.next().and_then(|value| value.parse().ok());
                 repeats = number.filter(|&number| number > 0).ok_or(USAGE)?;
             }
+            "--series" => to = Some(words.next().ok_or(USAGE)?.into()),
             "compare" | "looks" | "trend" => part = Some(word),
             _ => return Err(USAGE.to_owned()),
         }
     }
-    Ok((repeats, part))
+    Ok((repeats, part, to))
 }
 
 /// Whether every bar is met.
 fn run() -> Result<bool, String> {
-    let (repeats, part) = arguments()?;
+    let (repeats, part, to) = arguments()?;
     let beside = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/benches/bars"));
     let files = pools::series(&beside.join("series"))?;
     let runs = pools::runs(&beside.join("h200-noise.csv"))?;
     let wanted = |name: &str| part.as_ref().is_none_or(|only| only == name);
+    if let Some(file) = to {
+        trend::export(repeats, &files, &runs, &file)
+            .map_err(|error| format!("{}: {error}", file.display()))?;
+        return Ok(true);
+    }
     let mut summary = Summary::default();
     if wanted("compare") {
         compare::bars(repeats, &runs, &mut summary);

@@ -1,6 +1,11 @@
 //! The bars of change points: 100-point series, and real ones.
 
-use std::time::Instant;
+use std::{
+    fs::File,
+    io::{self, BufWriter, Write as _},
+    path::Path,
+    time::Instant,
+};
 
 use judge::trend::{Point, TrendOptions, change_points, change_points_of_many};
 
@@ -56,6 +61,39 @@ pub(crate) fn bars(
     curve(repeats, &noises, &residuals);
     real(files, summary);
     speed(summary);
+}
+
+/// Writes the series of the bars, with what the judge finds in each, for `peers/peers.py`.
+pub(crate) fn export(
+    repeats: u64,
+    files: &[(String, Vec<Point>)],
+    runs: &[Vec<f64>],
+    to: &Path,
+) -> io::Result<()> {
+    let residuals: Vec<Vec<f64>> = files
+        .iter()
+        .filter(|(_, points)| points.iter().all(|point| point.value > 0.0))
+        .map(|(_, points)| pools::residuals(points))
+        .collect();
+    let mut lines = BufWriter::new(File::create(to)?);
+    let mut write = |row: &str, at: Option<usize>, values: &[f64]| {
+        let found = ours(values);
+        let line = serde_json::json!({"row": row, "at": at, "values": values, "judge": found});
+        writeln!(lines, "{line}")
+    };
+    for (name, _, draw) in stationary_series(&residuals, runs) {
+        for i in 0..repeats {
+            write(&name, None, &draw(i))?;
+        }
+    }
+    for (name, draw) in recall_draws(&residuals, runs) {
+        for fresh in [1, 3, 5, 10] {
+            for i in 0..repeats {
+                write(name, Some(N - fresh), &dropped(draw(i), fresh))?;
+            }
+        }
+    }
+    lines.flush()
 }
 
 fn stationary_series<'a>(
