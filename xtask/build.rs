@@ -88,7 +88,7 @@ fn members(root: &Path) -> io::Result<Vec<(String, String)>> {
             format!("{member}/Cargo.toml"),
             fs::read_to_string(manifest)?,
         ));
-        for place in ["src", "tests", "benches", "tests/*"] {
+        for place in ["src", "tests", "benches", "tests/*", "benches/*"] {
             let folders = match place.strip_suffix("/*") {
                 Some(parent) => entries(&folder.join(parent))?,
                 None => vec![folder.join(place)],
@@ -99,7 +99,7 @@ fn members(root: &Path) -> io::Result<Vec<(String, String)>> {
                 .collect::<io::Result<Vec<_>>>()?
                 .concat()
             {
-                let is_target = place != "tests/*" && place != "src"
+                let is_target = matches!(place, "tests" | "benches")
                     || ["main.rs", "lib.rs"]
                         .iter()
                         .any(|name| file.ends_with(name));

@@ -116,6 +116,16 @@ mod tests {
         for package in ["scenario v", "libtorch v", "protocol v", "tch v"] {
             assert!(tree.contains(package), "{package} in {tree}");
         }
+        // To build is more than to list: cargo then looks for the files of every member. It gets no
+        // further than to the compiler.
+        let output = Command::new(env!("CARGO"))
+            .args(["build", "--locked", "--offline", "--package", "scenario"])
+            .env("RUSTC", "/no/compiler")
+            .current_dir(&root)
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(told.contains("/no/compiler"), "{told}");
         for file in ["src/main.rs", "libtorch/Cargo.toml", "smoke.yaml"] {
             let name = format!("scenarios/{file}");
             let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(&name);
