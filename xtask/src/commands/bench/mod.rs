@@ -57,7 +57,8 @@ pub(crate) async fn run(given: &BenchArgs, printer: &Printer) -> Result<()> {
         Some(session) => Some(session.blocks),
         None => args.blocks.or(args.until_decided.then_some(1)),
     };
-    let plan = target.plan(&suites, blocks, None)?.spread(&target.devices);
+    let plan = target.plan(&suites, blocks, None)?.only(&args.cell)?;
+    let plan = plan.spread(&target.devices);
     tell_left_out(&plan, printer);
     let deciding = deciding(args, &plan);
     if let Some(deciding) = &deciding {
@@ -75,7 +76,7 @@ pub(crate) async fn run(given: &BenchArgs, printer: &Printer) -> Result<()> {
         .await?;
     let spec = Spec {
         deciding,
-        asked: Some(target.asked(names, &ready.engine)),
+        asked: Some(target.asked(names, &args.cell, &ready.engine)),
         plan,
         images: ready.prepared.images.clone(),
         engine: ready.prepared.engine.clone(),
