@@ -140,6 +140,19 @@ pub(crate) struct Cell {
     pub(crate) mark: Option<Mark>,
     /// What is to be said beside it.
     pub(crate) note: String,
+    /// What its row is about, on the first cell of a row that a page's reader may filter.
+    pub(crate) about: Option<Box<About>>,
+}
+
+/// What a row of a table is about.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct About {
+    /// The row's address on its page; empty where it has none.
+    pub(crate) id: String,
+    /// Scenario and variant; the same in every row about them.
+    pub(crate) cell: String,
+    /// What it may be filtered by. A fact may have several values.
+    pub(crate) facts: Vec<(&'static str, String)>,
 }
 
 /// How an entry stands out.
@@ -175,6 +188,14 @@ impl Cell {
     pub(crate) fn marked(self, mark: Mark) -> Self {
         Self {
             mark: Some(mark),
+            ..self
+        }
+    }
+
+    /// With what its row is about.
+    pub(crate) fn about(self, about: About) -> Self {
+        Self {
+            about: Some(Box::new(about)),
             ..self
         }
     }

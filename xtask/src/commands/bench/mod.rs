@@ -1,5 +1,7 @@
 //! `cargo xtask bench`: run suites in images and draw the report.
 
+#[cfg(test)]
+mod again;
 pub(crate) mod prepare;
 pub(crate) mod resume;
 pub(crate) mod target;
