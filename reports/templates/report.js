@@ -48,10 +48,16 @@ function textOf(cell, withNote = true) {
   return note && withNote ? `${text} (${plain(note.textContent)})` : text;
 }
 
+const names = new WeakMap();
+function nameIn(cell) {
+  if (!names.has(cell)) names.set(cell, textOf(cell, false));
+  return names.get(cell);
+}
+
 /** A name that the visible row above has too is not shown again. */
 function markRepeated({ bodies, heads }) {
-  const names = heads.findIndex((head) => !head.classList.contains("name"));
-  const columns = names < 0 ? heads.length : names;
+  const other = heads.findIndex((head) => !head.classList.contains("name"));
+  const columns = other < 0 ? heads.length : other;
   for (const { body } of bodies) {
     let above = null;
     for (const row of body.rows) {
@@ -60,7 +66,7 @@ function markRepeated({ bodies, heads }) {
       for (let column = 0; column < columns; column++) {
         const cell = row.cells[column];
         if (!cell) break;
-        same = same && textOf(cell, false) === textOf(above.cells[column], false);
+        same = same && nameIn(cell) === nameIn(above.cells[column]);
         cell.classList.toggle("again", same);
       }
       above = row;
@@ -256,7 +262,8 @@ function isShown(row) {
   return true;
 }
 
-const count = make("output", { "aria-live": "polite" });
+const counted = (visible) => `${visible} of ${results.length} cells shown`;
+const count = make("output", { "aria-live": "polite" }, counted(results.length));
 
 function apply() {
   const shown = new Set();
@@ -279,7 +286,7 @@ function apply() {
     (figure.closest("details.fold") ?? figure).hidden = known.has(about) && !shown.has(about);
   }
   const visible = results.filter((row) => !row.hidden).length;
-  count.textContent = `${visible} of ${results.length} cells shown`;
+  count.textContent = counted(visible);
   for (const box of all(".filter input")) {
     box.checked = filtered.get(box.name)?.has(box.value) ?? false;
   }
@@ -292,13 +299,14 @@ function apply() {
 function readAddress() {
   const hash = location.hash.slice(1);
   if (hash !== "" && !hash.includes("=")) return reveal(hash);
+  const wasFiltered = filtered.size > 0;
   filtered.clear();
   for (const [name, value] of new URLSearchParams(hash)) {
     if (name !== "hide" && !everything.has(name)) continue;
     if (!filtered.has(name)) filtered.set(name, new Set());
     filtered.get(name).add(value);
   }
-  apply();
+  if (wasFiltered || filtered.size) apply();
 }
 
 function writeAddress() {
@@ -671,7 +679,9 @@ function addTools(figure) {
 // A region that has nothing to scroll is no stop on the way through the page, and the head of a
 // table that fits stays at the top of the window.
 function fit() {
-  const measured = all(".scroll,.paper").map((region) => [
+  // What is folded has no size, and asking for it takes seconds on a large page.
+  const regions = all(".scroll,.paper").filter((region) => region.checkVisibility());
+  const measured = regions.map((region) => [
     region,
     region.scrollWidth <= region.clientWidth + 1,
     region.getAttribute("role") === "application",

@@ -164,7 +164,9 @@ fn nothing_is_fetched_and_the_policy_names_the_one_script_and_style() {
         };
         let (style, script) = (inside(&page, "style"), inside(&page, "script"));
         assert!(script.len() <= 30_000, "{} bytes of script", script.len());
-        let (_, policy) = page.split_once("Content-Security-Policy\" content=\"").unwrap();
+        let (_, policy) = page
+            .split_once("Content-Security-Policy\" content=\"")
+            .unwrap();
         let policy = policy.split_once('"').unwrap().0.replace("&#39;", "'");
         let hash = |text: &str| BASE64_STANDARD.encode(Sha256::digest(text));
         let expect = format!(
