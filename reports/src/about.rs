@@ -66,6 +66,14 @@ pub(crate) fn verdict(cell: &CellVerdicts, outcome: &str) -> About {
     }
 }
 
+/// What a row of a claim is about.
+pub(crate) fn claim(outcome: &str) -> About {
+    About {
+        facts: vec![("claim", outcome.to_owned())],
+        ..About::default()
+    }
+}
+
 /// What a row of a failed run is about.
 pub(crate) fn failure(failure: &Failure) -> About {
     About {

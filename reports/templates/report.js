@@ -229,8 +229,10 @@ function factsOf(is) {
 }
 
 const everything = factsOf(() => true);
-const verdicts = [...facts.values()].flatMap((of) => of.getAll("verdict"));
-if (verdicts.length) everything.set("verdict", new Set(verdicts));
+for (const name of ["verdict", "claim"]) {
+  const values = [...facts.values()].flatMap((of) => of.getAll(name));
+  if (values.length) everything.set(name, new Set(values));
+}
 const facets = [...everything].filter(([, values]) => values.size > 1);
 const filtered = new Map();
 const joined = new Map();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     chromium::Browser,
     fakes::five_hundred_cells,
-    support::{Page, axe, gallery, hostile, two_images},
+    support::{Page, axe, comparison, gallery, hostile, two_images},
 };
 
 /// What axe-core finds, in a few words each; of `rules` alone where some are named.
@@ -72,6 +72,7 @@ fn axe_finds_nothing_and_nothing_is_cut() {
     let mut pages = gallery();
     pages.push(("hostile".into(), Page::of(&[hostile()])));
     pages.push(("two images".into(), Page::of(&[two_images()])));
+    pages.push(("comparison".into(), comparison()));
     let axe = axe();
     let mut browser = Browser::start(1400, 900);
     let mut found = Vec::new();

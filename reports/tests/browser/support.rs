@@ -9,6 +9,7 @@ use std::{
 use record::{SessionFolder, SuiteQuestion};
 use reports::{Source, View, html};
 use tempfile::TempDir;
+use verdict::FailOn;
 
 use crate::fakes::{Fake, hostile as hostile_names};
 
@@ -87,6 +88,19 @@ pub(crate) fn hostile() -> Source {
 /// Two images beside each other: every kind of verdict, monitors, failures.
 pub(crate) fn two_images() -> Source {
     Fake::gpu().images(&["torch-2.10", "torch-2.11"]).source()
+}
+
+/// The page of one comparison.
+pub(crate) fn comparison() -> Page {
+    let sources = [two_images()];
+    let view = View::of(&sources);
+    let verdicts = &view.report.sessions[0].comparisons[0];
+    let home = tempfile::tempdir().expect("a folder");
+    let file = reports::comparison::write(verdicts, FailOn::Regressed, home.path());
+    Page {
+        file: file.expect("a page"),
+        _home: home,
+    }
 }
 
 /// axe-core, as a wheel of the Python package index carries it: by its hash, so that it is the same
