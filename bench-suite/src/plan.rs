@@ -280,7 +280,7 @@ impl Plan {
             let likely = most_similar(wanted, names.iter().map(String::as_str));
             return Err(PlanError::NoCell {
                 name: wanted.clone(),
-                suites: Vec::from_iter(self.suites.into_keys()).join(", "),
+                suites: self.suites.into_keys().collect::<Vec<_>>().join(", "),
                 device: self.device,
                 likely: likely.map(str::to_owned),
             });

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::Axis;
-use verdict::CellVerdicts;
+use verdict::{CellVerdicts, MetricVerdict};
 
 use crate::{
     document::About,
@@ -135,7 +135,7 @@ fn verdicts(view: &View) -> Vec<BTreeSet<String>> {
             metric.not_measured_in.is_none()
                 && (is_gated && metric.gated || !is_gated && is_wanted(&metric.metric))
         });
-        found[place].extend(judged.map(|metric| metric.outcome()));
+        found[place].extend(judged.map(MetricVerdict::outcome));
     };
     for session in &view.report.sessions {
         for verdicts in &session.comparisons {

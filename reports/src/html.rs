@@ -41,7 +41,10 @@ impl<'a> Rows<'a> {
     fn of(table: &'a Table, name: &str) -> Self {
         let sentence = table.caption.split_inclusive(". ").next();
         let sentence = sentence.map(|sentence| sentence.trim_end().trim_end_matches('.'));
-        let heads = || Vec::from_iter(table.columns.iter().map(|column| column.head)).join(", ");
+        let heads = || {
+            let heads = table.columns.iter().map(|column| column.head);
+            heads.collect::<Vec<_>>().join(", ")
+        };
         let name = match (name, sentence.filter(|sentence| !sentence.is_empty())) {
             ("", Some(sentence)) => sentence.to_owned(),
             ("", None) => heads(),
@@ -175,7 +178,7 @@ pub fn render(view: &View) -> Result<String, ReportError> {
 /// The commands that run the cells again, folded away.
 fn commands(view: &View) -> String {
     let cells = view.groups.iter().flat_map(Group::cells);
-    let commands = Vec::from_iter(cells.map(|cell| view.commands[cell].as_str()));
+    let commands: Vec<&str> = cells.map(|cell| view.commands[cell].as_str()).collect();
     if commands.is_empty() {
         return String::new();
     }
@@ -233,9 +236,12 @@ fn joined(title: &str, heading: &str) -> String {
     }
 }
 
+/// What a row is about, and its cells with their classes.
+type TableRow<'a> = (Option<&'a About>, Vec<(String, &'a Cell)>);
+
 impl Table {
     /// A body's rows: what each is about, and its cells with their classes.
-    fn rows<'a>(&self, body: &'a Body) -> Vec<(Option<&'a About>, Vec<(String, &'a Cell)>)> {
+    fn rows<'a>(&self, body: &'a Body) -> Vec<TableRow<'a>> {
         let cells = |row: usize| {
             let cells = body.rows[row].iter().enumerate().map(|(column, cell)| {
                 let is_repeated = self.repeats(body, row, column);

@@ -183,7 +183,7 @@ fn phases(run: &Record) -> Vec<(Phase, f64, f64)> {
 
 fn sheet(run: &Record, limits: &[(String, f64)], width: f64) -> Svg {
     let all = run.monitor.gpu_used_bytes.as_ref();
-    let series: Vec<(Ink, &str, &Series)> = [
+    let series: Vec<Line> = [
         (Ink::Series(6), "all processes", all),
         (Ink::Series(0), "process", process(run)),
     ]
@@ -236,11 +236,14 @@ fn sheet(run: &Record, limits: &[(String, f64)], width: f64) -> Svg {
     canvas.finish()
 }
 
+/// A line with its colour and what its values are called.
+type Line<'a> = (Ink, &'static str, &'a Series);
+
 /// What moves with the time: phases, limits, series, the allocator's peaks.
 fn lines(
     canvas: &mut Canvas,
     run: &Record,
-    (series, limits): (&[(Ink, &str, &Series)], &[&(String, f64)]),
+    (series, limits): (&[Line], &[&(String, f64)]),
     (along, up): (&Scale, &Scale),
     paper: &Area,
 ) {

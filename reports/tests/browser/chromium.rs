@@ -1,4 +1,4 @@
-//! Debian's Chromium, driven through the DevTools protocol over pipes: messages of JSON, each with
+//! Debian's Chromium, driven through the remote debugging protocol over pipes: messages of JSON, each with
 //! a NUL behind it, to its file descriptor 3 and from its 4.
 
 use std::{
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// An answer or an event takes no longer, even on a machine with much else to do.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A running browser with one page. It ends with the value.
 pub(crate) struct Browser {

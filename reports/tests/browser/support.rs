@@ -138,7 +138,11 @@ pub(crate) fn axe() -> String {
             .args(["-m", "zipfile", "--extract"])
             .args([&wheel, &folder])
             .status();
-        assert!(unpacked.is_ok_and(|status| status.success()), "{wheel:?}");
+        assert!(
+            unpacked.is_ok_and(|status| status.success()),
+            "{} cannot be unpacked",
+            wheel.display()
+        );
     }
     fs::read_to_string(script).expect("axe-core")
 }
