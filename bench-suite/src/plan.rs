@@ -10,6 +10,7 @@ use protocol::Device;
 use rand::{Rng as _, RngCore as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use record::{CellPlan, Claim, Isolation, Method, SuiteQuestion, ValidityLimits};
+use strict_yaml::most_similar;
 
 use crate::suite::{DeviceKind, Ipc, Limits, MAX_BLOCKS, Suite, Ulimit};
 
@@ -155,6 +156,22 @@ pub enum PlanError {
         /// What was asked for.
         got: u32,
     },
+    /// A cell that the suites do not have.
+    #[error(
+        "no cell `{name}` in {suites} for {device}{}; expected a scenario, or a cell as reports \
+         name it; --dry-run without --cell lists them",
+        .likely.as_ref().map_or_else(String::new, |cell| format!(" (did you mean `{cell}`?)"))
+    )]
+    NoCell {
+        /// What was asked for.
+        name: String,
+        /// The suites.
+        suites: String,
+        /// The device.
+        device: Device,
+        /// A cell of nearly this name.
+        likely: Option<String>,
+    },
     /// No image or no suite.
     #[error("no {what} to measure; give at least one")]
     Nothing {
@@ -244,6 +261,33 @@ impl Plan {
                 .collect(),
             left_out,
         })
+    }
+
+    /// With these cells alone, each given as reports name it, such as `resnet50 · fp32 bs64`, or by
+    /// its scenario; with all where none is given.
+    pub fn only(mut self, wanted: &[String]) -> Result<Self, PlanError> {
+        if wanted.is_empty() {
+            return Ok(self);
+        }
+        let name = |cell: &Cell| format!("{} · {}", cell.plan.scenario, cell.plan.variant);
+        let is_meant =
+            |cell: &Cell, wanted: &String| cell.plan.scenario == *wanted || name(cell) == *wanted;
+        for wanted in wanted {
+            if self.cells.iter().any(|cell| is_meant(cell, wanted)) {
+                continue;
+            }
+            let names: Vec<String> = self.cells.iter().map(name).collect();
+            let likely = most_similar(wanted, names.iter().map(String::as_str));
+            return Err(PlanError::NoCell {
+                name: wanted.clone(),
+                suites: self.suites.into_keys().collect::<Vec<_>>().join(", "),
+                device: self.device,
+                likely: likely.map(str::to_owned),
+            });
+        }
+        let cells = &mut self.cells;
+        cells.retain(|cell| wanted.iter().any(|wanted| is_meant(cell, wanted)));
+        Ok(self)
     }
 
     /// Spreads the cells over these GPUs. Cells that are compared with each other, which are all
@@ -402,6 +446,26 @@ mod tests {
             names.iter().any(|name| name.ends_with("-b0-a-b-1-a")),
             "{names:?}"
         );
+    }
+
+    #[test]
+    fn cells_are_chosen_by_their_names_or_their_scenario() {
+        let check = |wanted: &[&str]| {
+            let wanted: Vec<String> = wanted.iter().map(|&name| name.to_owned()).collect();
+            let plan = plan(&["local", "other"], Device::Cuda(0), Some(7)).unwrap();
+            plan.only(&wanted).map(|plan| plan.cells.len())
+        };
+        assert_eq!(check(&[]), Ok(10));
+        assert_eq!(check(&["a"]), Ok(6));
+        assert_eq!(check(&["a · fp32 bs2"]), Ok(2));
+        assert_eq!(check(&["a · fp32 bs2", "a", "b · tf32 bs1"]), Ok(8));
+        let error = check(&["a", "a · fp32bs2"]).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "no cell `a · fp32bs2` in s for cuda:0 (did you mean `a · fp32 bs2`?); expected a \
+             scenario, or a cell as reports name it; --dry-run without --cell lists them"
+        );
+        assert!(!check(&["--x"]).unwrap_err().to_string().contains("mean"));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use metrics::{Metric, catalogue};
 use protocol::Task;
 
 use crate::{
+    about,
     document::{self, Body, Cell, Kind, Mark, Table, known},
     format::{self, bytes, seconds, significant},
     metric,
@@ -91,9 +92,13 @@ pub(crate) fn table(view: &View, has_range: bool) -> Table {
     let mut heads = names(view);
     heads.extend(asked.iter().map(|metric| Kind::Number.column(metric.label)));
     heads.extend(columns.iter().map(|column| Kind::Number.column(column.0)));
+    let about = about::cells(view);
     let row = |label: &str, cell: usize| {
         let summary = &view.report.cells[cell];
         let mut entries = named(view, label, cell);
+        if let Some(first) = entries.first_mut() {
+            first.about = Some(Box::new(about[cell].clone()));
+        }
         let medians = asked.iter().map(|metric| {
             let median = summary.metrics.median(metric);
             known(median.map(|value| metric::value(metric.name, value)))

@@ -142,6 +142,19 @@ pub(crate) struct Cell {
     pub(crate) note: String,
     /// Where its text leads, relative to the page.
     pub(crate) href: Option<String>,
+    /// What its row is about, on the first cell of a row that a page's reader may filter.
+    pub(crate) about: Option<Box<About>>,
+}
+
+/// What a row of a table is about.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct About {
+    /// The row's address on its page; empty where it has none.
+    pub(crate) id: String,
+    /// Scenario and variant; the same in every row about them.
+    pub(crate) cell: String,
+    /// What it may be filtered by. A fact may have several values.
+    pub(crate) facts: Vec<(&'static str, String)>,
 }
 
 /// How an entry stands out.
@@ -183,6 +196,14 @@ impl Cell {
 
     pub(crate) fn linked(self, href: Option<String>) -> Self {
         Self { href, ..self }
+    }
+
+    /// With what its row is about.
+    pub(crate) fn about(self, about: About) -> Self {
+        Self {
+            about: Some(Box::new(about)),
+            ..self
+        }
     }
 
     pub(crate) fn noted(self, note: impl Into<String>) -> Self {

@@ -1,12 +1,15 @@
-//! Documents as HTML; `report.html`: one file, readable without scripts and without a network.
+//! Documents as HTML; `report.html`: one file, readable without its script and without a network.
 
 use askama::Template;
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use sha2::{Digest as _, Sha256};
 
 use crate::{
-    document::{Block, Body, Cell, Kind, Table},
+    about,
+    document::{About, Block, Body, Cell, Kind, Table},
     format,
     measure::pieces,
-    model::View,
+    model::{Group, View},
     plots::{self, Drawing, Key, Picture, forest},
     sections,
     svg::ink,
@@ -29,6 +32,33 @@ pub(crate) fn document(blocks: &[Block]) -> String {
 #[template(path = "table.html")]
 struct Rows<'a> {
     table: &'a Table,
+    /// What it is called where it has no caption.
+    name: String,
+}
+
+impl<'a> Rows<'a> {
+    /// Called so, or where that is empty by the first sentence of its caption, or by its heads.
+    fn of(table: &'a Table, name: &str) -> Self {
+        let sentence = table.caption.split_inclusive(". ").next();
+        let sentence = sentence.map(|sentence| sentence.trim_end().trim_end_matches('.'));
+        let heads = || {
+            let heads = table.columns.iter().map(|column| column.head);
+            heads.collect::<Vec<_>>().join(", ")
+        };
+        let name = match (name, sentence.filter(|sentence| !sentence.is_empty())) {
+            ("", Some(sentence)) => sentence.to_owned(),
+            ("", None) => heads(),
+            (name, _) => name.to_owned(),
+        };
+        Self { table, name }
+    }
+}
+
+/// The commands that run cells again, in the order of the table of cells.
+#[derive(Template)]
+#[template(path = "commands.html")]
+struct Commands<'a> {
+    commands: Vec<&'a str>,
 }
 
 #[derive(Template)]
@@ -71,6 +101,22 @@ pub(crate) struct Section {
     pub(crate) inside: String,
 }
 
+/// What every page does where scripts run: filter, sort, copy, read plots out and enlarge them.
+const SCRIPT: &str = include_str!("../templates/report.js");
+
+impl Page {
+    /// What the browser may load and run: this page's style sheet and script, and nothing else.
+    fn policy(&self) -> String {
+        let hash = |text: &str| BASE64_STANDARD.encode(Sha256::digest(text));
+        format!(
+            "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; base-uri 'none'; \
+             form-action 'none'",
+            hash(&self.style),
+            hash(SCRIPT)
+        )
+    }
+}
+
 /// The style sheet of every page.
 pub(crate) fn style() -> String {
     ink::style_sheet() + "\n" + include_str!("../templates/report.css")
@@ -85,9 +131,13 @@ pub fn render(view: &View) -> Result<String, ReportError> {
         inside: document(blocks),
     };
     let told = sections::of(view);
-    let told = told
-        .iter()
-        .map(|one| section(one.id, &one.title, &one.blocks));
+    let told = told.iter().map(|one| {
+        let mut section = section(one.id, &one.title, &one.blocks);
+        if one.id == sections::RESULTS {
+            section.inside += &commands(view);
+        }
+        section
+    });
     let pictures = plots::in_order(view);
     let pictures = pictures.into_iter().filter_map(|plot| {
         let Picture {
@@ -125,6 +175,16 @@ pub fn render(view: &View) -> Result<String, ReportError> {
     Ok(page.render()?)
 }
 
+/// The commands that run the cells again, folded away.
+fn commands(view: &View) -> String {
+    let cells = view.groups.iter().flat_map(Group::cells);
+    let commands: Vec<&str> = cells.map(|cell| view.commands[cell].as_str()).collect();
+    if commands.is_empty() {
+        return String::new();
+    }
+    Commands { commands }.to_string()
+}
+
 /// The picture of the first screen.
 fn first_picture(view: &View) -> String {
     let mut claims = view.report.sessions.iter().flat_map(|one| &one.claims);
@@ -159,15 +219,29 @@ fn size(bytes: u64) -> String {
     format::bytes(bytes as f64)
 }
 
-/// How long a layer's bar is, in percent of the largest one's.
-fn share(bytes: u64, layers: &[(String, u64)]) -> String {
+/// What a layer's bar leaves free, in percent of the largest one's.
+fn rest(bytes: u64, layers: &[(String, u64)]) -> String {
     let largest = layers.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0);
-    format!("{:.1}", bytes as f64 / largest.max(1) as f64 * 100.0)
+    format!(
+        "{:.1}",
+        100.0 - bytes as f64 / largest.max(1) as f64 * 100.0
+    )
 }
 
+/// A picture's title and what one drawing of it is about.
+fn joined(title: &str, heading: &str) -> String {
+    match heading {
+        "" => title.to_owned(),
+        heading => format!("{title}: {heading}"),
+    }
+}
+
+/// What a row is about, and its cells with their classes.
+type TableRow<'a> = (Option<&'a About>, Vec<(String, &'a Cell)>);
+
 impl Table {
-    /// The cells of a body's rows, each with its classes.
-    fn rows<'a>(&self, body: &'a Body) -> Vec<Vec<(String, &'a Cell)>> {
+    /// A body's rows: what each is about, and its cells with their classes.
+    fn rows<'a>(&self, body: &'a Body) -> Vec<TableRow<'a>> {
         let cells = |row: usize| {
             let cells = body.rows[row].iter().enumerate().map(|(column, cell)| {
                 let is_repeated = self.repeats(body, row, column);
@@ -181,7 +255,10 @@ impl Table {
                 };
                 (class.to_owned() + again, cell)
             });
-            cells.collect()
+            let about = body.rows[row]
+                .first()
+                .and_then(|cell| cell.about.as_deref());
+            (about, cells.collect())
         };
         (0..body.rows.len()).map(cells).collect()
     }

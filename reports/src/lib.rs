@@ -14,6 +14,7 @@
     reason = "texts of a few kilobytes, written once; `write!` would bring an error that cannot be"
 )]
 
+mod about;
 pub mod claims;
 mod columns;
 pub mod comparison;

@@ -4,7 +4,7 @@ use judge::claims::Outcome;
 use verdict::ClaimFound;
 
 use crate::{
-    claims, columns, comparison,
+    about, claims, columns, comparison,
     document::{Block, Cell, Column, Kind, Mark, Table, known},
     facts,
     format::{self, plural},
@@ -14,6 +14,9 @@ use crate::{
 
 /// The title of [`facts()`].
 pub(crate) const FACTS: &str = "Machine and images";
+
+/// The name of the section with the table of cells.
+pub(crate) const RESULTS: &str = "results";
 
 /// One section.
 pub(crate) struct Section {
@@ -159,7 +162,7 @@ pub(crate) fn of(view: &View) -> Vec<Section> {
         .iter()
         .flat_map(|session| &session.comparisons);
     let sections = [
-        section("results", "Results", results(view)),
+        section(RESULTS, "Results", results(view)),
         section(
             "comparison",
             "Comparison",
@@ -323,7 +326,7 @@ fn table_of<T>(
         let cell = Cell::from(attempt.cell.as_str()).noted(attempt.image.as_str());
         let [first, second] = row(one);
         vec![
-            run(view, attempt, more),
+            run(view, attempt, more).about(about::failure(attempt)),
             cell,
             first,
             second,

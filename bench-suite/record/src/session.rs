@@ -83,6 +83,9 @@ pub struct SuiteQuestion {
 pub struct Asked {
     /// Suites, by name or file.
     pub suites: Vec<String>,
+    /// Of the suites these cells or scenarios alone; all where there is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cells: Vec<String>,
     /// Images, by name or file.
     pub images: Vec<String>,
     /// The devices that were chosen: `cpu`, or GPUs such as `cuda:0,1`.

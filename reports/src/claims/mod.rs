@@ -10,6 +10,7 @@ use record::{CellChoice, Claim, Expectation, Range};
 use verdict::{ClaimFound, ClaimPair};
 
 use crate::{
+    about,
     comparison::spelled,
     document::{Block, Body, Cell, Column, Kind, Table, columns},
     format::{self, UNKNOWN, plural},
@@ -180,9 +181,10 @@ impl Line {
     }
 
     fn cells(self) -> Vec<Cell> {
+        let about = about::claim(&self.outcome.to_string());
         let outcome = Cell::from(self.outcome.to_string()).marked(self.outcome.into());
         vec![
-            self.scenario.into(),
+            Cell::from(self.scenario).about(about),
             self.baseline.into(),
             self.treated.into(),
             outcome,

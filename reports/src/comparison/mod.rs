@@ -25,7 +25,7 @@ use self::{
     warnings::warnings,
 };
 use crate::{
-    Past,
+    Past, about,
     document::{Block, Cell, Column, Kind, Mark, Table, columns, known},
     format::{self, UNKNOWN, plural, share},
     html as page, markdown as md,
@@ -158,8 +158,10 @@ fn tables(verdicts: &Verdicts) -> Vec<Block> {
 fn lost_cells(verdicts: &Verdicts) -> Table {
     let row = |cell| {
         let (verdict, why) = lost(cell)?;
+        let about = about::verdict(cell, &verdict.to_string());
         let verdict = Cell::from(verdict.to_string()).marked(verdict.into());
-        Some(vec![cell_name(cell).into(), verdict, why.into()])
+        let name = Cell::from(cell_name(cell)).about(about);
+        Some(vec![name, verdict, why.into()])
     };
     let mut heads = columns(Kind::Name, &["cell", "verdict"]);
     heads.push(Kind::Message.column("why"));
@@ -196,7 +198,7 @@ fn row(cell: &CellVerdicts, found: &MetricVerdict, is_inconclusive: bool) -> Vec
         outcome.note.clone_from(&comparison.reason);
     }
     let mut row = vec![
-        cell_name(cell).into(),
+        Cell::from(cell_name(cell)).about(about::verdict(cell, &found.outcome())),
         label(found).into(),
         outcome,
         value(found, found.base).into(),

@@ -1,6 +1,7 @@
 //! What a report says, before it has a form: [`Report`] for programs, and [`View`], which adds
 //! the order in which people read it.
 
+mod again;
 pub(crate) mod answers;
 pub mod changes;
 pub mod contaminated;
@@ -251,6 +252,8 @@ pub struct View<'a> {
     pub groups: Vec<Group>,
     /// The runs of every cell of the report, in the order in which they ended.
     pub runs: Vec<Vec<&'a Record>>,
+    /// The commands that run each cell of the report again.
+    pub commands: Vec<String>,
     /// What the cells are against each other.
     pub standings: Standings,
     /// What a history knows of their metrics; empty where none was given.
@@ -263,11 +266,13 @@ impl<'a> View<'a> {
     pub fn of(sources: &'a [Source]) -> Self {
         let mut cells = Vec::new();
         let mut runs = Vec::new();
+        let mut commands = Vec::new();
         let mut failures = Vec::new();
         let mut contaminated = Vec::new();
         let mut unjudged = Vec::new();
         for source in sources {
             for (cell, of_cell) in group::cells(source) {
+                commands.push(again::command(&source.session, &cell));
                 cells.push(cell);
                 runs.push(of_cell);
             }
@@ -299,6 +304,7 @@ impl<'a> View<'a> {
             contenders,
             groups,
             runs,
+            commands,
             standings,
             past: Vec::new(),
         };

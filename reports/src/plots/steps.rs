@@ -10,7 +10,7 @@ use crate::{
     measure,
     model::{Row, View},
     svg::{
-        Anchor, Area, Canvas, Shape, TEXT, axis,
+        Anchor, Area, Canvas, Panel, Shape, TEXT, axis,
         ink::Ink,
         rows::WIDTH,
         scale::{self, Scale},
@@ -126,19 +126,30 @@ fn panel(canvas: &mut Canvas, label: &str, runs: &[Run], area: &Area) {
     canvas.fill(paper, Ink::Band);
     axis::left(canvas, &paper, &scale, Quantity::Seconds);
     axis::mark_break(canvas, &paper, &scale);
-    step_axis(canvas, &paper, &along, last);
+    canvas.ticks(|canvas| step_axis(canvas, &paper, &along, last));
+    let frame = Panel {
+        name: label,
+        paper,
+        along: (&along, "step"),
+        up: (&scale, Quantity::Seconds),
+    };
+    canvas.panel(&frame, |canvas| draw_runs(canvas, runs, &along, &scale));
+}
+
+fn draw_runs(canvas: &mut Canvas, runs: &[Run], along: &Scale, scale: &Scale) {
     for &(contender, run) in runs {
-        let points = thin(&run.steps, &along, &scale);
+        let points = thin(&run.steps, along, scale);
         let hint = format!(
             "{}: {}",
             run.run,
             format::plural(run.steps.len(), "step", "steps")
         );
         let ink = Ink::series(contender);
-        canvas.hinted(&hint, |canvas| match points[..] {
+        let line = |canvas: &mut Canvas| match points[..] {
             [point] => canvas.mark(point, Shape::of(contender), 6.0, ink, false),
             _ => canvas.line_through(&points, ink, 1.3, 0.75),
-        });
+        };
+        canvas.series(&run.run, |canvas| canvas.hinted(&hint, line));
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
     measure,
     model::{Group, View},
     svg::{
-        Anchor, Area, Canvas, SMALL, Svg, axis,
+        Anchor, Area, Canvas, Panel, SMALL, Svg, axis,
         ink::Ink,
         rows::WIDTH,
         scale::{Scale, extent},
@@ -182,14 +182,15 @@ fn phases(run: &Record) -> Vec<(Phase, f64, f64)> {
 }
 
 fn sheet(run: &Record, limits: &[(String, f64)], width: f64) -> Svg {
-    let series: Vec<(Ink, &Series)> = [
-        (Ink::Series(6), run.monitor.gpu_used_bytes.as_ref()),
-        (Ink::Series(0), process(run)),
+    let all = run.monitor.gpu_used_bytes.as_ref();
+    let series: Vec<Line> = [
+        (Ink::Series(6), "all processes", all),
+        (Ink::Series(0), "process", process(run)),
     ]
     .into_iter()
-    .filter_map(|(ink, series)| Some((ink, series?)))
+    .filter_map(|(ink, name, series)| Some((ink, name, series?)))
     .collect();
-    let greatest = series.iter().map(|(_, series)| series.maximum);
+    let greatest = series.iter().map(|(.., series)| series.maximum);
     let greatest = greatest.fold(0.0, f64::max);
     let limits: Vec<_> = limits
         .iter()
@@ -208,7 +209,7 @@ fn sheet(run: &Record, limits: &[(String, f64)], width: f64) -> Svg {
     };
     let last = series
         .iter()
-        .filter_map(|(_, series)| series.samples.last());
+        .filter_map(|(.., series)| series.samples.last());
     let end = last.map(|sample| sample.0).fold(run.wall_seconds, f64::max);
     let along = Scale::linear((0.0, end), (paper.left, paper.right));
     let mut canvas = Canvas::new(width, HEIGHT);
@@ -219,26 +220,46 @@ fn sheet(run: &Record, limits: &[(String, f64)], width: f64) -> Svg {
         (0.0, 8.0),
         Anchor::Start,
     );
-    axis::lower(
-        &mut canvas,
-        &paper,
-        &along,
-        Quantity::Seconds,
-        "Time since the run's start",
-    );
-    draw_phases(&mut canvas, run, &along, &paper);
+    canvas.ticks(|canvas| {
+        let title = "Time since the run's start";
+        axis::lower(canvas, &paper, &along, Quantity::Seconds, title);
+    });
+    let panel = Panel {
+        name: "",
+        paper,
+        along: (&along, "s"),
+        up: (&up, Quantity::Bytes),
+    };
+    canvas.panel(&panel, |canvas| {
+        lines(canvas, run, (&series, &limits), (&along, &up), &paper);
+    });
+    canvas.finish()
+}
+
+/// A line with its colour and what its values are called.
+type Line<'a> = (Ink, &'static str, &'a Series);
+
+/// What moves with the time: phases, limits, series, the allocator's peaks.
+fn lines(
+    canvas: &mut Canvas,
+    run: &Record,
+    (series, limits): (&[Line], &[&(String, f64)]),
+    (along, up): (&Scale, &Scale),
+    paper: &Area,
+) {
+    draw_phases(canvas, run, along, paper);
     for (name, value) in limits {
         let y = up.place(*value);
         canvas.hinted(&format!("{name}: {}", format::bytes(*value)), |canvas| {
             canvas.level((paper.left, paper.right), y, Ink::Danger, 1.6);
         });
     }
-    for (ink, series) in &series {
+    for (ink, name, series) in series {
         let points: Vec<(f64, f64)> = thinned(&series.samples, MOST)
             .iter()
             .map(|sample| (along.place(sample.0), up.place(sample.1)))
             .collect();
-        canvas.line(&points, *ink, 1.8);
+        canvas.series(name, |canvas| canvas.line(&points, *ink, 1.8));
     }
     if let Some((from, to)) = monitor::stretch_of(run, Phase::Measure) {
         let ends = (along.place(from), along.place(to));
@@ -254,8 +275,7 @@ fn sheet(run: &Record, limits: &[(String, f64)], width: f64) -> Svg {
             }
         }
     }
-    draw_peak(&mut canvas, run, (&along, &up), &paper);
-    canvas.finish()
+    draw_peak(canvas, run, (along, up), paper);
 }
 
 /// A line where each phase begins, and its name where there is room.

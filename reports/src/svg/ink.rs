@@ -61,8 +61,8 @@ const COLOURS: [(&str, &str, &str); 25] = [
     ("danger", "#b3261e", "#ff8a80"),
     ("rule", "#59636e", "#a3acb6"),
     ("series-0", "#0067a5", "#58b0f0"),
-    ("series-1", "#d55e00", "#ff9248"),
-    ("series-2", "#00835f", "#35cfa0"),
+    ("series-1", "#b84f00", "#ff9248"),
+    ("series-2", "#007a58", "#35cfa0"),
     ("series-3", "#a8467f", "#ec9ac9"),
     ("series-4", "#8a6d00", "#e8c94a"),
     ("series-5", "#3f51b5", "#a6b1ff"),
@@ -190,15 +190,16 @@ mod tests {
             let (a, b) = (luminance(a), luminance(b));
             (a.max(b) + 0.05) / (a.min(b) + 0.05)
         }
-        let (_, light_paper, dark_paper) = COLOURS[usize::from(Ink::Paper.index())];
-        for (name, light, dark) in COLOURS {
-            let least = match name {
-                "text" | "muted" | "label" | "danger" => 4.5,
-                name if name.starts_with("series") => 3.5,
-                _ => continue,
-            };
-            assert!(contrast(light, light_paper) >= least, "{name} in light");
-            assert!(contrast(dark, dark_paper) >= least, "{name} in dark");
+        // Series are also the colours of words, such as the names of traces and verdicts.
+        let is_text = |name: &str| {
+            matches!(name, "text" | "muted" | "label" | "danger") || name.starts_with("series")
+        };
+        for behind in [Ink::Paper, Ink::Band] {
+            let (_, light_paper, dark_paper) = COLOURS[usize::from(behind.index())];
+            for (name, light, dark) in COLOURS.into_iter().filter(|(name, ..)| is_text(name)) {
+                assert!(contrast(light, light_paper) >= 4.5, "{name} in light");
+                assert!(contrast(dark, dark_paper) >= 4.5, "{name} in dark");
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ mod area;
 pub(crate) mod axis;
 mod backend;
 pub(crate) mod ink;
+mod panel;
 pub(crate) mod rows;
 pub(crate) mod scale;
 
@@ -22,7 +23,7 @@ use plotters::{
     },
 };
 
-pub(crate) use self::area::Area;
+pub(crate) use self::{area::Area, panel::Panel};
 use self::{
     backend::{Backend, escape},
     ink::Ink,
@@ -112,12 +113,21 @@ impl Svg {
     /// Without what [`Canvas::hinted`] adds.
     pub(crate) fn drop_hints(&mut self) {
         let mut bare = String::with_capacity(self.body.len());
+        // Whether each group that is open is a hint's.
+        let mut open = Vec::new();
         for line in self.body.lines() {
             let line = match line.strip_prefix(HINT) {
-                Some(rest) => rest.split_once("</title>").map_or(rest, |(_, drawn)| drawn),
-                None => line,
+                Some(rest) => {
+                    open.push(true);
+                    rest.split_once("</title>").map_or(rest, |(_, drawn)| drawn)
+                }
+                None if line == GROUP_END && open.pop() == Some(true) => "",
+                None => {
+                    open.extend(line.starts_with("<g").then_some(false));
+                    line
+                }
             };
-            if !line.is_empty() && line != "</g>" {
+            if !line.is_empty() {
                 bare += line;
                 bare.push('\n');
             }
@@ -128,6 +138,8 @@ impl Svg {
 
 /// What a hint begins with.
 const HINT: &str = "<g><title>";
+/// What every group ends with, in a line of its own.
+const GROUP_END: &str = "</g>";
 
 impl Canvas {
     pub(crate) fn new(width: f64, height: f64) -> Self {
@@ -255,11 +267,15 @@ impl Canvas {
     /// Whatever `draw` draws shows `hint` under the pointer.
     pub(crate) fn hinted(&mut self, hint: &str, draw: impl FnOnce(&mut Self)) {
         let title = escape(&format::clean(hint));
-        self.out
-            .borrow_mut()
-            .push_str(&format!("{HINT}{title}</title>"));
+        self.group(&format!("{HINT}{title}</title>"), draw);
+    }
+
+    /// Whatever `draw` draws stands in a group that begins so.
+    fn group(&mut self, begin: &str, draw: impl FnOnce(&mut Self)) {
+        self.out.borrow_mut().push_str(begin);
         draw(self);
-        self.out.borrow_mut().push_str("</g>\n");
+        let end = format!("{GROUP_END}\n");
+        self.out.borrow_mut().push_str(&end);
     }
 
     fn write(

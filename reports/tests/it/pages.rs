@@ -1,8 +1,10 @@
 //! The page through its public face: well-formed drawings in which nothing is cut and no text
 //! lies over another, whatever the session.
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use reports::{View, html, measure};
 use roxmltree::{Document, Node};
+use sha2::{Digest as _, Sha256};
 
 use crate::support::{self, Fake};
 
@@ -33,9 +35,9 @@ fn every_kind() -> Vec<(&'static str, Vec<Fake>)> {
     ]
 }
 
-/// Every `<svg>` of a page.
+/// Every drawing of a page.
 fn drawings(page: &str) -> Vec<&str> {
-    page.match_indices("<svg")
+    page.match_indices("<svg xmlns")
         .map(|(start, _)| {
             let length = page[start..].find("</svg>").unwrap() + "</svg>".len();
             &page[start..start + length]
@@ -152,9 +154,30 @@ fn every_colour_follows_light_and_dark() {
 }
 
 #[test]
-fn nothing_is_fetched_and_no_script_is_needed() {
+fn nothing_is_fetched_and_the_policy_names_the_one_script_and_style() {
     for (kind, fakes) in every_kind() {
         let page = page(&fakes);
+        let inside = |page: &str, element: &str| {
+            let (begin, end) = (format!("<{element}>"), format!("</{element}>"));
+            let (_, rest) = page.split_once(&begin).unwrap();
+            rest.split_once(&end).unwrap().0.to_owned()
+        };
+        let (style, script) = (inside(&page, "style"), inside(&page, "script"));
+        assert!(script.len() <= 30_000, "{} bytes of script", script.len());
+        let (_, policy) = page
+            .split_once("Content-Security-Policy\" content=\"")
+            .unwrap();
+        let policy = policy.split_once('"').unwrap().0.replace("&#39;", "'");
+        let hash = |text: &str| BASE64_STANDARD.encode(Sha256::digest(text));
+        let expect = format!(
+            "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; base-uri 'none'; \
+             form-action 'none'",
+            hash(&style),
+            hash(&script)
+        );
+        assert_eq!(policy, expect, "{kind}");
+        assert!(!page.contains("style=\""), "{kind}: the policy forbids it");
+        let page = page.replacen(&format!("<script>{script}</script>"), "", 1);
         for forbidden in [
             "<script",
             "<img",

@@ -196,9 +196,10 @@ fn drift_and_noise_are_told_and_drawn() {
 }
 
 #[test]
-fn a_page_needs_no_network_and_no_script() {
+fn a_page_needs_no_network() {
     let page = html(&all(), "history.sqlite", "now").unwrap();
-    for outside in ["http://", "https://", "<script", "<link", "<img", "url("] {
+    assert_eq!(page.matches("<script").count(), 1, "its own");
+    for outside in ["http://", "https://", "src=", "<link", "<img", "url("] {
         let named = page.replace("http://www.w3.org/2000/svg", "");
         assert!(!named.contains(outside), "{outside}");
     }
@@ -221,7 +222,7 @@ fn names_from_anywhere_stay_names() {
         change.revision = "</text>|@everyone\n".into();
     }
     let page = html(&[one.clone()], "<i>", "now").unwrap();
-    assert!(!page.contains("<script"), "a tag came through");
+    assert_eq!(page.matches("<script").count(), 1, "a tag came through");
     assert!(!page.contains('\u{1b}') && !page.contains('\u{0}'));
     assert_eq!(drawings(&page).len(), 1);
     let told = markdown(&[one]);

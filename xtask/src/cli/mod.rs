@@ -180,6 +180,10 @@ pub(crate) struct BenchArgs {
     /// A suite in `scenarios/`, or a file; may be given several times. Default: smoke
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) suite: Vec<String>,
+    /// Of the suites this cell alone, as reports name it, or this scenario; may be given several
+    /// times
+    #[arg(long, value_name = "SCENARIO[ · VARIANT]")]
+    pub(crate) cell: Vec<String>,
     #[command(flatten)]
     pub(crate) target: TargetArgs,
     /// Measure on a GPU although other sessions that say the same do so too

@@ -266,3 +266,34 @@ fn two_sessions_at_once_leave_each_other_alone() {
     }
     assert_eq!(home.locks(), 0, "the CPU needs no lock");
 }
+
+#[test]
+fn the_command_of_a_cell_runs_it_alone_and_is_resumed_so() {
+    let home = Home::new();
+    home.suite("wait: 1s, repeats: 2", &["one", "two"]);
+    home.bench("s", "", &["--device=cpu"]).ends_with(0);
+    let sources = [reports::Source::read(&SessionFolder::at(home.path("s"))).unwrap()];
+    let view = reports::View::of(&sources);
+    let cells: Vec<&str> = view
+        .report
+        .cells
+        .iter()
+        .map(|cell| &*cell.scenario)
+        .collect();
+    assert_eq!(cells, ["one", "two"]);
+    let line = format!("{} --out ../again", view.commands[1]);
+    home.shell("again", &line).ends_with(0);
+    let (session, records) = home.read("again");
+    let scenarios: Vec<&str> = records.iter().map(|run| &*run.scenario).collect();
+    assert_eq!(
+        (session.cells.len(), &scenarios[..]),
+        (1, &["two", "two"][..])
+    );
+    // What it was begun with holds until it is complete.
+    let other = ["--device=cpu", "--cell=one", "--resume"];
+    let text = home.bench("again", "", &other).ends_with(2);
+    assert!(text.contains("--cell"), "{text}");
+    let none = ["--device=cpu", "--cell=three"];
+    let text = home.bench("t", "", &none).ends_with(2);
+    assert!(text.contains("no cell `three` in suite for cpu"), "{text}");
+}

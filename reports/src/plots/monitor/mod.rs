@@ -16,7 +16,10 @@ use super::{Drawing, Key, Picture, Plot};
 use crate::{
     format, measure,
     model::{Group, View, time},
-    svg::{Anchor, Area, Canvas, SMALL, Shape, axis, ink::Ink, rows::WIDTH, scale::Scale},
+    svg::{
+        Anchor, Area, Canvas, Panel as Frame, SMALL, Shape, axis, ink::Ink, rows::WIDTH,
+        scale::Scale,
+    },
 };
 
 pub(super) const PLOT: Plot = Plot {
@@ -181,6 +184,27 @@ impl Drawn<'_> {
         }
         let seconds = length(self.run);
         let along = Scale::linear((0.0, seconds), (paper.left, paper.right));
+        let frame = Frame {
+            name: self.panel.title,
+            paper,
+            along: (&along, "s"),
+            up: (&scale, quantity),
+        };
+        canvas.panel(&frame, |canvas| self.draw_lines(canvas, &frame));
+        if has_axis {
+            let y = paper.bottom + 9.0;
+            canvas.ticks(|canvas| {
+                canvas.small("0", (paper.left, y), Anchor::Middle);
+                let end = format::seconds(seconds);
+                canvas.small(&end, (paper.right, y), Anchor::End);
+            });
+        }
+    }
+
+    /// What moves with the time, behind and before the left axis.
+    fn draw_lines(&self, canvas: &mut Canvas, frame: &Frame) {
+        let (Frame { paper, .. }, (along, _)) = (frame, frame.along);
+        let (scale, quantity) = frame.up;
         for (phase, ink) in [(Phase::Warmup, Ink::Band), (Phase::Measure, Ink::Grid)] {
             if let Some((begin, finish)) = stretch_of(self.run, phase) {
                 let (left, right) = (along.place(begin), along.place(finish));
@@ -188,29 +212,27 @@ impl Drawn<'_> {
                     Area {
                         left,
                         right,
-                        ..paper
+                        ..*paper
                     },
                     ink,
                 );
             }
         }
-        axis::left(canvas, &paper, &scale, quantity);
-        axis::base(canvas, &paper);
-        if has_axis {
-            let y = paper.bottom + 9.0;
-            canvas.small("0", (paper.left, y), Anchor::Middle);
-            let end = format::seconds(seconds);
-            canvas.small(&end, (paper.right, y), Anchor::End);
-        }
+        canvas.fixed(|canvas| {
+            axis::left(canvas, paper, scale, quantity);
+            axis::base(canvas, paper);
+        });
         for (trace, series) in self.panel.of(self.run) {
-            let points = points(&series.samples, &along, &scale, self.most);
-            canvas.hinted(&self.panel.say(trace, series), |canvas| match points[..] {
+            let points = points(&series.samples, along, scale, self.most);
+            let hint = self.panel.say(trace, series);
+            let line = |canvas: &mut Canvas| match points[..] {
                 [] => {}
                 [point] => canvas.mark(point, Shape::Disc, 5.0, trace.ink, false),
                 _ => canvas.line(&points, trace.ink, 1.3),
-            });
+            };
+            canvas.series(trace.name, |canvas| canvas.hinted(&hint, line));
         }
-        self.draw_stretches(canvas, &along, &paper);
+        self.draw_stretches(canvas, along, paper);
     }
 
     /// The title with its unit, then the names of the traces in their colours.

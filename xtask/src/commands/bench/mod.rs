@@ -1,5 +1,7 @@
 //! `cargo xtask bench`: run suites in images and draw the report.
 
+#[cfg(test)]
+mod again;
 pub(crate) mod prepare;
 pub(crate) mod resume;
 pub(crate) mod target;
@@ -57,7 +59,8 @@ pub(crate) async fn run(given: &BenchArgs, printer: &Printer) -> Result<()> {
         Some(session) => Some(session.blocks),
         None => args.blocks.or(args.until_decided.then_some(1)),
     };
-    let plan = target.plan(&suites, blocks, None)?.spread(&target.devices);
+    let plan = target.plan(&suites, blocks, None)?.only(&args.cell)?;
+    let plan = plan.spread(&target.devices);
     tell_left_out(&plan, printer);
     let deciding = deciding(args, &plan);
     if let Some(deciding) = &deciding {
@@ -82,6 +85,7 @@ pub(crate) async fn run(given: &BenchArgs, printer: &Printer) -> Result<()> {
     let job = Job {
         target: &target,
         suites: names,
+        cells: &args.cell,
         plan,
         deciding,
         share_gpu: args.share_gpu,
@@ -107,6 +111,8 @@ pub(crate) struct Job<'a> {
     pub(crate) target: &'a Target<'a>,
     /// The suites as they were asked for.
     pub(crate) suites: &'a [String],
+    /// Of their cells, those that were asked for; empty: all.
+    pub(crate) cells: &'a [String],
     pub(crate) plan: Plan,
     pub(crate) deciding: Option<Deciding>,
     pub(crate) share_gpu: bool,
@@ -130,7 +136,7 @@ impl Job<'_> {
             .await?;
         let spec = Spec {
             deciding: self.deciding,
-            asked: Some(target.asked(self.suites, &ready.engine)),
+            asked: Some(target.asked(self.suites, self.cells, &ready.engine)),
             plan: self.plan,
             images: ready.prepared.images.clone(),
             engine: ready.prepared.engine.clone(),

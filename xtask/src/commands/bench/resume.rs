@@ -30,6 +30,8 @@ pub(super) fn settled(given: &BenchArgs, folder: &Path) -> Result<(BenchArgs, Se
     };
     let listed = |words: &[String]| (!words.is_empty()).then(|| whole(words).join(", "));
     check("--suite", listed(&given.suite), &asked.suites.join(", "))?;
+    let cells = |cells: &[String]| (!cells.is_empty()).then(|| cells.join(", "));
+    check("--cell", cells(&given.cell), &asked.cells.join(", "))?;
     let target = &given.target;
     check("--image", listed(&target.image), &asked.images.join(", "))?;
     let device = target.device.clone().filter(|word| word != "auto");
@@ -49,6 +51,9 @@ pub(super) fn settled(given: &BenchArgs, folder: &Path) -> Result<(BenchArgs, Se
     }
     if args.target.image.is_empty() || is_known {
         args.target.image = asked.images;
+    }
+    if is_known {
+        args.cell = asked.cells;
     }
     args.target.device = device.or(Some(asked.device));
     if engine.is_none() {

@@ -97,7 +97,7 @@ impl<'a> Target<'a> {
     }
 
     /// What the command line asked for, with what was chosen where it left a choice.
-    pub(super) fn asked(&self, suites: &[String], engine: &str) -> Asked {
+    pub(super) fn asked(&self, suites: &[String], cells: &[String], engine: &str) -> Asked {
         let images = match self.args.image.as_slice() {
             [] => self.names(),
             given => resume::whole(given),
@@ -106,6 +106,7 @@ impl<'a> Target<'a> {
         let whole = |path: &Option<PathBuf>| path.as_ref().and_then(|path| absolute(path).ok());
         Asked {
             suites: resume::whole(suites),
+            cells: cells.to_vec(),
             images,
             device: resume::devices(&self.devices),
             engine: engine.to_owned(),

@@ -179,6 +179,7 @@ async fn measure(
     };
     let job = Job {
         suites: std::slice::from_ref(&search.asked.suite),
+        cells: &[],
         plan,
         deciding: Some(deciding),
         share_gpu: search.asked.share_gpu,

@@ -1,0 +1,167 @@
+//! Everybody can use the page: axe-core's rules, names of tab stops, widths, print.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::{
+    chromium::Browser,
+    fakes::five_hundred_cells,
+    support::{Page, axe, comparison, gallery, hostile, two_images},
+};
+
+/// What axe-core finds, in a few words each; of `rules` alone where some are named.
+fn violations(browser: &mut Browser, rules: &[&str]) -> Vec<String> {
+    let mut options = json!({"resultTypes": ["violations"]});
+    if !rules.is_empty() {
+        options["runOnly"] = json!(rules);
+    }
+    let found = browser.evaluate(&format!(
+        "axe.run(document, {options}).then(r => r.violations)"
+    ));
+    let found = found.as_array().expect("violations");
+    let told = found.iter().map(|one| {
+        let nodes = one["nodes"].as_array().expect("nodes");
+        let first: Vec<String> = nodes
+            .iter()
+            .take(4)
+            .map(|node| format!("{} {}", node["html"], node["failureSummary"]))
+            .collect();
+        format!(
+            "{}, {} times: {}",
+            one["id"],
+            nodes.len(),
+            first.join(" | ")
+        )
+    });
+    told.collect()
+}
+
+/// The tab stops that have no name.
+fn unnamed(browser: &mut Browser) -> Vec<String> {
+    let tree = browser.call("Accessibility.getFullAXTree", &json!({}));
+    let nodes = tree["nodes"].as_array().expect("nodes");
+    let has = |node: &Value, name: &str| {
+        let properties = node["properties"].as_array();
+        let mut properties = properties.into_iter().flatten();
+        properties.any(|one| one["name"] == name && one["value"]["value"] == true)
+    };
+    let is_unnamed = |node: &&Value| {
+        has(node, "focusable")
+            && node["role"]["value"] != "RootWebArea"
+            && node["name"]["value"]
+                .as_str()
+                .unwrap_or_default()
+                .is_empty()
+    };
+    let told = |node: &Value| format!("{} in {}", node["role"]["value"], node["parentId"]);
+    nodes.iter().filter(is_unnamed).map(told).collect()
+}
+
+/// Opens whatever is folded: what is hidden is not looked at.
+const UNFOLD: &str = "document.querySelectorAll('details').forEach(one => { one.open = true; })";
+
+/// Takes out what takes axe-core minutes: what is drawn, of which it has nothing to say, and of
+/// rows and figures those behind the first few of their kind.
+const EMPTY: &str = "document.querySelectorAll('svg > :not(title):not(desc), \
+    tbody > tr:nth-child(n+6), figure:nth-of-type(n+4), li:nth-of-type(n+8)')\
+    .forEach(one => one.remove())";
+
+#[test]
+fn axe_finds_nothing_and_nothing_is_cut() {
+    let mut pages = gallery();
+    pages.push(("hostile".into(), Page::of(&[hostile()])));
+    pages.push(("two images".into(), Page::of(&[two_images()])));
+    pages.push(("comparison".into(), comparison()));
+    let axe = axe();
+    let mut browser = Browser::start(1400, 900);
+    let mut found = Vec::new();
+    for (name, page) in &pages {
+        let mut told = |what: &str, list: Vec<String>| {
+            found.extend(list.into_iter().map(|one| format!("{name}, {what}: {one}")));
+        };
+        browser.resize(1400, 900);
+        browser.show_as("screen", "light");
+        browser.open(&page.file, "");
+        browser.evaluate(UNFOLD);
+        told("tab stop without a name", unnamed(&mut browser));
+        browser.evaluate(EMPTY);
+        browser.evaluate(&axe);
+        told("light", violations(&mut browser, &[]));
+        browser.show_as("screen", "dark");
+        told("dark", violations(&mut browser, &["color-contrast"]));
+        browser.resize(390, 844);
+        let rules = ["scrollable-region-focusable", "target-size"];
+        told("narrow", violations(&mut browser, &rules));
+        let wide = browser.evaluate("document.documentElement.scrollWidth");
+        let is_wide = wide.as_u64().is_none_or(|wide| wide > 390);
+        told(
+            "wider than a telephone",
+            is_wide.then(|| wide.to_string()).into_iter().collect(),
+        );
+        told("complaint", browser.complaints());
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn the_focus_is_seen_wherever_it_is() {
+    let page = Page::of(&[two_images()]);
+    let mut browser = Browser::start(1400, 900);
+    browser.open(&page.file, "");
+    let mut seen = Vec::new();
+    for _ in 0..60 {
+        browser.press("Tab");
+        let at = browser.text(
+            "(() => { const e = document.activeElement, s = getComputedStyle(e); \
+             return `${e.tagName} ${e.className} ${s.outlineStyle} ${s.outlineWidth}`; })()",
+        );
+        assert!(at.contains(" solid ") || at.contains(" auto "), "{at}");
+        seen.push(at);
+    }
+    assert!(seen[0].starts_with("A skip"), "{}", seen[0]);
+    seen.dedup();
+    assert!(seen.len() > 5, "{seen:?}");
+}
+
+#[test]
+fn print_has_no_controls_and_nothing_folded_that_is_needed() {
+    let page = Page::of(&[two_images()]);
+    let mut browser = Browser::start(1000, 900);
+    browser.open(&page.file, "");
+    browser.show_as("print", "light");
+    let controls = "[...document.querySelectorAll('button,input,.filter,.link,nav,.commands')]
+        .filter(one => one.checkVisibility() && one.className !== 'sort').length";
+    assert_eq!(browser.evaluate(controls), json!(0));
+    let folded = "[...document.querySelectorAll('main > section > details:not(.commands) tr')]
+        .filter(row => row.getBoundingClientRect().height === 0).length";
+    assert_eq!(browser.evaluate(folded), json!(0));
+    let pdf = browser.call("Page.printToPDF", &json!({}));
+    assert!(pdf["data"].as_str().unwrap().len() > 10_000);
+    let still = json!([{"name": "prefers-reduced-motion", "value": "reduce"}]);
+    browser.call(
+        "Emulation.setEmulatedMedia",
+        &json!({"media": "", "features": still}),
+    );
+    let behaviour = "getComputedStyle(document.documentElement).scrollBehavior";
+    assert_eq!(browser.text(behaviour), "auto");
+}
+
+#[test]
+fn five_hundred_cells_are_painted_within_a_second() {
+    let page = Page::of(&[five_hundred_cells().source()]);
+    let mut browser = Browser::start(1400, 900);
+    let mut first = f64::INFINITY;
+    // The machine may have other work: what it can do is the best of a few.
+    for _ in 0..5 {
+        browser.open(&page.file, "");
+        std::thread::sleep(Duration::from_millis(200));
+        let painted = "performance.getEntriesByName('first-contentful-paint')[0].startTime";
+        first = first.min(browser.evaluate(painted).as_f64().unwrap());
+    }
+    assert!(first < 1000.0, "first paint after {first} ms");
+    let ready = "performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd";
+    let ready = browser.evaluate(ready);
+    assert!(ready.as_f64().unwrap() < 5000.0, "ready after {ready} ms");
+    assert_eq!(browser.complaints(), [""; 0]);
+}
