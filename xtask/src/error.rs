@@ -127,15 +127,40 @@ pub(crate) enum Error {
     #[error("an end of the search cannot be measured: {why}")]
     NoEnd { why: String },
     #[error(
-        "nothing is shown to have regressed from {good} to {bad}; {} says how sure that is. Give a \
-         suite or a --metric that shows the change, or more --time-budget",
-        folder.join("report.html").display()
+        "nothing is shown to have regressed from {good} to {bad}; {} says how sure that is. Begin \
+         anew with a suite or a --metric that shows the change, or with more --time-budget",
+        report.display()
     )]
     NoRegression {
         good: String,
         bad: String,
-        folder: PathBuf,
+        report: PathBuf,
     },
+    #[error(
+        "runs of {good} or {bad} fail, and no figure is shown to have regressed; {} says which, and \
+         why. Begin anew with ends that run, or with a scenario that does",
+        report.display()
+    )]
+    EndsFail {
+        good: String,
+        bad: String,
+        report: PathBuf,
+    },
+    #[error(
+        "measured again, the bad end is not shown to be beyond half of the change that it showed \
+         first; the sessions in {folder} have both. Begin anew with more --time-budget"
+    )]
+    SmallerChange { folder: PathBuf },
+    #[error(
+        "the suite {suite} is another one than the search was begun with; put it back as it was, or \
+         begin anew"
+    )]
+    SuiteChanged { suite: String },
+    #[error(
+        "the last good and the first bad one do not differ when they are measured beside each \
+         other, which contradicts the search; something else changes on this machine"
+    )]
+    SearchContradicted,
     #[error(
         "{} between the last good and the first bad one could not be measured; the table says why",
         plural(*left_out, "candidate", "candidates")
@@ -143,8 +168,8 @@ pub(crate) enum Error {
     SearchUndecided { left_out: usize },
     #[error("{bad} does not come after {good}; give a --good revision out of which --bad was made")]
     NotAncestor { good: String, bad: String },
-    #[error("the --build command ended with {status}: {last}")]
-    BuildFailed { status: String, last: String },
+    #[error("the --build command ended with {status}; {} has what it said", log.display())]
+    BuildFailed { status: String, log: PathBuf },
     #[error(
         "the --build command printed nothing; expected the image's spec or its reference on the \
          last line"

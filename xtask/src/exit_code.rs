@@ -32,10 +32,14 @@ impl Error {
             | Self::SessionDamaged { .. }
             | Self::NotReproducible { .. }
             | Self::NothingFits { .. }
+            | Self::NoRegression { .. }
             | Self::NewerResolution { .. } => Code::GateSaysNo,
             Self::RunsFailed { .. }
             | Self::Unfinished { .. }
             | Self::SearchCutOff { .. }
+            | Self::EndsFail { .. }
+            | Self::SmallerChange { .. }
+            | Self::SearchContradicted
             | Self::SearchUndecided { .. } => Code::SomeRunsFailed,
             Self::Folder(error)
             | Self::Report(ReportError::Folder(error))

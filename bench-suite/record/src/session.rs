@@ -201,6 +201,9 @@ pub struct Deciding {
     /// The metric that alone is to be decided; `None`: every gated one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<String>,
+    /// The ratio that it is decided against; `None`: against no change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
     /// How often a decision may be wrong; `None`: as often as a comparison's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<f64>,

@@ -1,9 +1,11 @@
 //! Which of several images, one after the other, brought a change.
 //!
-//! The ends are measured against each other first: what moved there is followed. Then one candidate
-//! after the other is measured beside the good end, and is bad where it lies beyond half of the
-//! change, in logarithms. A candidate that cannot be measured is left out, and its neighbour is
-//! taken. At last the two images on either side of the change are measured against each other.
+//! The ends are measured beside each other first: what moved there is followed. Then one candidate
+//! after the other, the bad end before the others, is held against half of the change, in
+//! logarithms, beside the good end: beyond it it is bad, on this side of it good. That the bad end
+//! is beyond guards against a change that looked larger than it is. A candidate that cannot be
+//! measured is left out, and its neighbour is taken. At last the two images on either side of the
+//! change are measured against each other.
 //!
 //! Every decision may be wrong, and all of them together at most as often as the search was given:
 //! each one spends a part of what is left.
@@ -11,7 +13,8 @@
 mod state;
 
 pub use state::{
-    Asked, BisectError, Bisection, Build, Candidate, Change, Decision, Judgement, STATE, VERSION,
+    Asked, BisectError, Bisection, Build, Candidate, Change, Decision, Judgement, Purpose, STATE,
+    VERSION,
 };
 
 /// What is to be done next.
@@ -28,17 +31,8 @@ pub enum Next {
     },
     /// The search is over.
     Done(Found),
-}
-
-/// What a comparison is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
-    /// Whether there is a change at all.
-    Ends,
-    /// On which side of it a candidate lies.
-    Side,
-    /// How large it is between neighbours.
-    Size,
+    /// The bad end is not beyond half of what the ends first showed.
+    Refuted,
 }
 
 /// Between which candidates the change lies.
@@ -63,54 +57,55 @@ impl Bisection {
         if self.change.is_none() {
             return measure(0, last, Purpose::Ends);
         }
+        match self.side_of(last) {
+            None => return measure(0, last, Purpose::Side),
+            Some(Judgement::Bad) => {}
+            Some(Judgement::Good | Judgement::Unmeasured) => return Next::Refuted,
+        }
         let found = self.range();
-        let open = self.open();
         let middle = usize::midpoint(found.good, found.bad);
-        if let Some(candidate) = open
-            .into_iter()
-            .min_by_key(|candidate| candidate.abs_diff(middle))
-        {
+        let nearest = self.open().into_iter();
+        if let Some(candidate) = nearest.min_by_key(|candidate| candidate.abs_diff(middle)) {
             return measure(0, candidate, Purpose::Side);
         }
-        // Two neighbours of which one is an end were measured against each other already.
-        let is_known = found.good == 0 || self.size().is_some();
-        if is_known {
+        // Beside the good end the first bad one was measured already.
+        if found.good == 0 || self.size().is_some() {
             Next::Done(found)
         } else {
             measure(found.good, found.bad, Purpose::Size)
         }
     }
 
+    /// On which side a candidate was found to be.
+    fn side_of(&self, candidate: usize) -> Option<Judgement> {
+        let mut sides = self.decisions.iter();
+        let side = sides.find(|one| one.purpose == Purpose::Side && one.head == candidate);
+        side.map(|one| one.judgement)
+    }
+
     /// The last candidate known to be good, and the first known to be bad.
     #[must_use]
     pub fn range(&self) -> Found {
-        let judged = |judgement: Judgement| {
-            let sides = self.decisions.iter().filter(|one| one.base == 0);
-            sides
-                .filter(move |one| one.judgement == judgement)
-                .map(|one| one.head)
+        let all = 0..self.candidates.len();
+        let judged = |wanted: Judgement| {
+            let all = all.clone();
+            all.filter(move |candidate| self.side_of(*candidate) == Some(wanted))
         };
-        let bad = judged(Judgement::Bad).min();
-        let bad = bad.unwrap_or(self.candidates.len() - 1);
         Found {
             good: judged(Judgement::Good).max().unwrap_or(0),
-            bad,
+            bad: judged(Judgement::Bad)
+                .min()
+                .unwrap_or(self.candidates.len() - 1),
         }
     }
 
     /// Candidates within the range that nothing was tried with.
     fn open(&self) -> Vec<usize> {
         let Found { good, bad } = self.range();
-        let is_skipped = |candidate: &usize| {
-            self.candidates[*candidate].problem.is_some()
-                || self
-                    .decisions
-                    .iter()
-                    .any(|one| one.head == *candidate && one.base == 0)
+        let is_open = |candidate: &usize| {
+            self.candidates[*candidate].problem.is_none() && self.side_of(*candidate).is_none()
         };
-        (good + 1..bad)
-            .filter(|candidate| !is_skipped(candidate))
-            .collect()
+        (good + 1..bad).filter(is_open).collect()
     }
 
     /// The comparison of the two candidates on either side of the change.
@@ -127,9 +122,11 @@ impl Bisection {
     pub fn next_error(&self) -> f64 {
         let spent: f64 = self.decisions.iter().map(|one| one.error).sum();
         let steps = (self.open().len() + 1).next_power_of_two().ilog2();
-        // The ends or the size, and one more that is never spent: a candidate that is left out makes
-        // the search longer.
-        (self.error - spent) / f64::from(steps + 2)
+        let last = self.candidates.len() - 1;
+        let ends = u32::from(self.change.is_none()) + u32::from(self.side_of(last).is_none());
+        // The size, and one more that is never spent: a candidate that is left out makes the search
+        // longer.
+        (self.error - spent) / f64::from(ends + steps + 2)
     }
 }
 
@@ -154,7 +151,6 @@ mod tests {
             variant: "fp32".into(),
             metric: "throughput_samples_per_second".into(),
             ratio: 0.9,
-            threshold: 0.05,
         }
     }
 
@@ -163,18 +159,18 @@ mod tests {
         let mut search = search(count);
         loop {
             let error = search.next_error();
-            let (base, head) = match search.next() {
+            let (base, head, purpose) = match search.next() {
                 Next::Done(found) => return (search, found),
+                Next::Refuted => panic!("the bad end is bad: {search:?}"),
                 Next::Measure {
-                    purpose: Purpose::Ends,
                     base,
                     head,
-                } => {
-                    search.change = Some(change());
-                    (base, head)
-                }
-                Next::Measure { base, head, .. } => (base, head),
+                    purpose,
+                } => (base, head, purpose),
             };
+            if purpose == Purpose::Ends {
+                search.change = Some(change());
+            }
             let judgement = if broken.contains(&head) {
                 Judgement::Unmeasured
             } else if head >= bad {
@@ -183,6 +179,7 @@ mod tests {
                 Judgement::Good
             };
             search.decisions.push(Decision {
+                purpose,
                 base,
                 head,
                 judgement,
@@ -193,7 +190,7 @@ mod tests {
                 blocks: 3,
                 why: None,
             });
-            assert!(search.decisions.len() < 2 * count + 4, "{search:?}");
+            assert!(search.decisions.len() < 2 * count + 5, "{search:?}");
         }
     }
 
@@ -203,8 +200,9 @@ mod tests {
             for bad in 1..count {
                 let (search, found) = searched(count, bad, &[]);
                 assert_eq!((found.good, found.bad), (bad - 1, bad));
+                // Ends, the bad end's side, and the size besides.
                 let halvings = (count - 1).next_power_of_two().ilog2() as usize;
-                assert!(search.decisions.len() <= halvings + 2, "{search:?}");
+                assert!(search.decisions.len() <= halvings + 3, "{search:?}");
                 // The last decision is of the two neighbours.
                 assert!(search.size().is_some(), "{search:?}");
             }
@@ -218,6 +216,28 @@ mod tests {
             let spent: f64 = search.decisions.iter().map(|one| one.error).sum();
             assert!(spent < search.error, "{spent}");
             assert!(search.decisions.iter().all(|one| one.error > 0.0));
+        }
+    }
+
+    #[test]
+    fn a_bad_end_that_is_not_beyond_half_ends_the_search() {
+        let mut search = search(4);
+        search.change = Some(change());
+        let decision = |judgement| Decision {
+            purpose: Purpose::Side,
+            base: 0,
+            head: 3,
+            judgement,
+            error: 0.01,
+            session: String::new(),
+            ratio: None,
+            interval: None,
+            blocks: 3,
+            why: None,
+        };
+        for judgement in [Judgement::Good, Judgement::Unmeasured] {
+            search.decisions = vec![decision(judgement)];
+            assert_eq!(search.next(), Next::Refuted);
         }
     }
 

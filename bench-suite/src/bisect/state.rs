@@ -9,8 +9,6 @@ use judge::compare::Interval;
 use record::CellPlan;
 use serde::{Deserialize, Serialize};
 
-use super::Found;
-
 /// Version of the file's format.
 pub const VERSION: u32 = 1;
 /// The file, in the folder of the search.
@@ -32,8 +30,8 @@ pub struct Bisection {
     pub change: Option<Change>,
     /// Every comparison, in order.
     pub decisions: Vec<Decision>,
-    /// The answer, once the search is over.
-    pub found: Option<(usize, usize)>,
+    /// The suite's digest, once it was measured: another suite would answer another question.
+    pub suite_sha256: Option<String>,
 }
 
 /// What the command line of a search asked for.
@@ -92,10 +90,8 @@ pub struct Change {
     pub variant: String,
     /// The metric's name.
     pub metric: String,
-    /// Bad ÷ good.
+    /// Bad ÷ good, as the ends showed it.
     pub ratio: f64,
-    /// Half of the change, as a noise threshold: what lies beyond is bad.
-    pub threshold: f64,
 }
 
 /// On which side of the change a candidate lies.
@@ -110,10 +106,24 @@ pub enum Judgement {
     Unmeasured,
 }
 
+/// What a comparison is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Purpose {
+    /// What moved between the ends, if anything did.
+    Ends,
+    /// On which side of half of the change a candidate lies.
+    Side,
+    /// How large the change is between neighbours.
+    Size,
+}
+
 /// One comparison.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Decision {
+    /// What it was for.
+    pub purpose: Purpose,
     /// What was compared against, by its place among the candidates.
     pub base: usize,
     /// What was compared.
@@ -138,8 +148,8 @@ pub struct Decision {
 #[derive(Debug, thiserror::Error)]
 pub enum BisectError {
     /// Nothing lies between.
-    #[error("a search takes two images or more, and there is {0}; give --good and --bad")]
-    TooFew(usize),
+    #[error("--good and --bad are the same; a search takes two that differ")]
+    TooFew,
     /// One name for two.
     #[error("two of the images are called `{0}`; each needs a name of its own")]
     SameName(String),
@@ -174,7 +184,7 @@ impl Candidate {
 }
 
 impl Change {
-    /// What moved in a cell, with half of it as the threshold.
+    /// What moved in a cell.
     #[must_use]
     pub fn of(cell: &CellPlan, metric: &str, ratio: f64) -> Self {
         Self {
@@ -183,8 +193,13 @@ impl Change {
             variant: cell.variant.to_string(),
             metric: metric.to_owned(),
             ratio,
-            threshold: ratio.max(ratio.recip()).sqrt() - 1.0,
         }
+    }
+
+    /// Half of the change, in logarithms: what lies beyond is bad.
+    #[must_use]
+    pub fn half(&self) -> f64 {
+        self.ratio.sqrt()
     }
 
     /// Whether a cell is the one that is followed.
@@ -199,7 +214,7 @@ impl Bisection {
     /// A search before its first comparison.
     pub fn new(asked: Asked, error: f64, candidates: Vec<Candidate>) -> Result<Self, BisectError> {
         if candidates.len() < 2 {
-            return Err(BisectError::TooFew(candidates.len()));
+            return Err(BisectError::TooFew);
         }
         let mut names = std::collections::BTreeSet::new();
         if let Some(twice) = candidates.iter().find(|one| !names.insert(&one.name)) {
@@ -212,7 +227,7 @@ impl Bisection {
             candidates,
             change: None,
             decisions: Vec::new(),
-            found: None,
+            suite_sha256: None,
         })
     }
 
@@ -253,11 +268,6 @@ impl Bisection {
         let beside = folder.join(".bisect.json.new");
         fs::write(&beside, text).map_err(failed)?;
         fs::rename(&beside, &path).map_err(failed)
-    }
-
-    /// Ends the search.
-    pub fn end(&mut self, Found { good, bad }: Found) {
-        self.found = Some((good, bad));
     }
 
     /// Where the next comparison's session lies, below the folder of the search.
@@ -304,26 +314,5 @@ mod tests {
         let same = ["a", "a"].map(|name| Candidate::named(name.to_owned()));
         Bisection::new(Asked::default(), 0.05, same.to_vec()).unwrap_err();
         Bisection::new(Asked::default(), 0.05, same[..1].to_vec()).unwrap_err();
-    }
-
-    #[test]
-    fn half_of_a_change_is_half_of_it_in_either_direction() {
-        let cell = |ratio| {
-            let cell = CellPlan {
-                image: String::new(),
-                suite: String::new(),
-                scenario: String::new(),
-                model: protocol::Model::ResnetTiny,
-                task: protocol::Task::Training,
-                variant: protocol::Variant::default(),
-                steps: protocol::Steps::new(1, 1),
-                seed: 1,
-                expected: None,
-                thresholds: std::collections::BTreeMap::new(),
-            };
-            Change::of(&cell, "throughput_samples_per_second", ratio).threshold
-        };
-        assert!((cell(0.81) - (1.0 / 0.9 - 1.0)).abs() < 1e-12);
-        assert!((cell(1.21) - 0.1).abs() < 1e-12);
     }
 }

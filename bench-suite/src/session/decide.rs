@@ -55,6 +55,7 @@ pub fn until_decided(sides: SidesCompared, time_budget: Duration, most_blocks: u
         looks: Vec::new(),
         end: None,
         metric: None,
+        ratio: None,
         error: None,
     }
 }
@@ -137,6 +138,19 @@ pub(super) fn due(deciding: &mut Deciding, blocks: u32) -> Option<Look> {
     })
 }
 
+/// How strictly a session is to be decided, and against what.
+#[must_use]
+pub fn options(deciding: &Deciding) -> verdict::Options {
+    let options = deciding
+        .error
+        .map_or_else(verdict::Options::default, verdict::Options::at_error);
+    let beside = deciding.metric.clone().zip(deciding.ratio);
+    verdict::Options {
+        beside: beside.map(|(metric, ratio)| verdict::Beside { metric, ratio }),
+        ..options
+    }
+}
+
 /// Takes the look: judges everything anew with it, and says what it came to.
 pub(super) fn take(
     session: &mut Session,
@@ -147,9 +161,7 @@ pub(super) fn take(
         return Ok(Vec::new());
     };
     deciding.looks.push(look);
-    let options = deciding
-        .error
-        .map_or_else(verdict::Options::default, verdict::Options::at_error);
+    let options = options(deciding);
     let found = match verdict::compare_session(session, records, &options) {
         Ok(found) => found,
         // Where nothing can be compared, no further block helps.

@@ -25,7 +25,7 @@ use record::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub use decide::{DecideError, check_sides, until_decided};
+pub use decide::{DecideError, check_sides, options, until_decided};
 pub use difference::Difference;
 pub use error::SessionError;
 pub use folder::check_folder;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use judge::{
-    compare::{BaseOrHead, Comparison, Verdict},
+    compare::{BaseOrHead, Comparison, Interval, Verdict},
     median,
     sessions::BetweenSessions,
 };
@@ -35,6 +35,9 @@ pub struct Options {
     pub across_machines: bool,
     /// Settings of the method that may differ.
     pub ignore: Vec<MethodKey>,
+    /// Judge one metric against this ratio, in place of against no change, and without a noise
+    /// threshold: *regressed* is worse than the ratio then, and *improved* better.
+    pub beside: Option<Beside>,
     /// How far sessions lie apart, for the metrics of which the history knows: counts where the
     /// sides are of two sessions.
     pub between_sessions: BTreeMap<CellMetric, BetweenSessions>,
@@ -61,6 +64,15 @@ impl Options {
         let own = self.thresholds.get(metric.name).or_else(of_suite);
         own.copied().unwrap_or(metric.threshold)
     }
+}
+
+/// A ratio that a metric is judged against.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Beside {
+    /// The metric.
+    pub metric: String,
+    /// Head ÷ base.
+    pub ratio: f64,
 }
 
 /// One metric of one cell, by its names.
@@ -235,11 +247,17 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
     let mut questions = Vec::new();
     for (cell_index, (cell, base_runs, head_runs)) in common.iter().enumerate() {
         for metric in Metric::compared() {
-            let threshold = options.threshold(metric, of_head.get(*cell).copied());
+            let beside = options.beside.as_ref();
+            let beside = beside.filter(|beside| beside.metric == metric.name);
+            let threshold = match beside {
+                Some(_) => 0.0,
+                None => options.threshold(metric, of_head.get(*cell).copied()),
+            };
             let place = (*cell, cell_index);
             let question = Question::of(place, metric, threshold, base_runs, head_runs);
             questions.extend(question.map(|question| Question {
                 between: between(cell, metric),
+                centre: beside.map_or(1.0, |beside| beside.ratio),
                 ..question
             }));
         }
@@ -351,6 +369,11 @@ pub(crate) fn answered(question: &Question<'_>, mut comparison: Comparison) -> M
         (None, Some(_)) => Some(BaseOrHead::Base),
         _ => None,
     };
+    comparison.ratio = comparison.ratio.map(|ratio| ratio * question.centre);
+    comparison.interval = comparison.interval.map(|found| Interval {
+        lo: found.lo * question.centre,
+        hi: found.hi * question.centre,
+    });
     if let Some(role) = not_measured_in {
         comparison.reason = format!("not measured in {role}");
     }

@@ -23,7 +23,9 @@ pub use claims::{
     ClaimCell, ClaimFound, ClaimPair, ClaimProblem, ClaimVerdict, ClaimsError, check_claim,
     judge_claims,
 };
-pub use compare::{CellMetric, CellVerdicts, MetricVerdict, Options, VERSION, Verdicts, compare};
+pub use compare::{
+    Beside, CellMetric, CellVerdicts, MetricVerdict, Options, VERSION, Verdicts, compare,
+};
 pub use error::CompareError;
 pub use failures::{FailedRuns, Failures};
 pub use gate::{FailOn, Gate};

@@ -29,6 +29,8 @@ pub(crate) struct Question<'a> {
     pub(crate) blocks: Blocks,
     /// How far sessions lie apart, where the sides are of two and it is known.
     pub(crate) between: Option<BetweenSessions>,
+    /// The ratio that it is judged against: 1, no change, unless something else is asked.
+    pub(crate) centre: f64,
 }
 
 impl<'a> Question<'a> {
@@ -49,6 +51,7 @@ impl<'a> Question<'a> {
             threshold,
             blocks,
             between: None,
+            centre: 1.0,
         })
     }
 }
@@ -60,7 +63,10 @@ impl Question<'_> {
             .blocks
             .iter()
             .filter(|(number, _)| blocks.is_none_or(|blocks| **number < blocks))
-            .map(|(_, block)| *block);
+            .map(|(_, block)| Block {
+                head: block.head.map(|head| head / self.centre),
+                ..*block
+            });
         compare::Measurement {
             between: self.between,
             ..measurement(self.metric, seen.collect(), self.threshold)

@@ -31,7 +31,7 @@ pub(crate) struct BisectArgs {
     /// Make the image of a revision by this shell command, which runs in a work tree of it with
     /// `TORCHGAUGE_REVISION` set and prints the image's spec or reference on its last line; one that
     /// fails leaves the revision out
-    #[arg(long, value_name = "COMMAND")]
+    #[arg(long, value_name = "COMMAND", conflicts_with = "image")]
     pub(crate) build: Option<String>,
     /// Follow this metric of the cell where it regressed most; default: the metric that did
     #[arg(long, value_name = "NAME")]
@@ -56,7 +56,9 @@ pub(crate) struct BisectArgs {
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     pub(crate) out: Option<PathBuf>,
     /// Go on with a search that was cut off, as it was begun: no other option is needed
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["suite", "good", "bad", "build", "metric"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = [
+        "suite", "good", "bad", "build", "metric", "error", "time_budget", "blocks", "image", "share_gpu"
+    ])]
     pub(crate) resume: Option<PathBuf>,
     /// Say what would be searched, and start nothing
     #[arg(long)]

@@ -38,18 +38,18 @@ fn the_version_that_brought_it_is_named() {
     let home = home();
     let engine = format!("mock:{SLOWER}");
     let plan = home.check(&versions(&engine, &["--dry-run"]), 0, "torch-2.8.0-cpu");
-    assert!(plan.contains("at most 4 comparisons"), "{plan}");
+    assert!(plan.contains("at most 5 comparisons"), "{plan}");
     assert!(!home.path("search").exists());
 
     let said = home.check(
         &versions(&engine, &[]),
         0,
-        "torch-2.9.1-cpu is the first bad one; torch-2.8.0-cpu is good.",
+        "torch-2.9.1-cpu is the first beyond half of it; torch-2.8.0-cpu is not.",
     );
     for expected in [
         "one · amp-bf16",
-        "throughput_samples_per_second: -10.",
-        "measured side by side: -10.",
+        "throughput_samples_per_second: -",
+        "Side by side, from torch-2.8.0-cpu to torch-2.9.1-cpu: -",
         "are wrong with probability",
         "report.html",
     ] {
@@ -77,7 +77,7 @@ fn what_cannot_be_measured_is_left_out_and_said() {
     let said = home.check(
         &versions(&broken, &[]),
         3,
-        "The first bad one is among torch-2.9.1-cpu, torch-2.11.0-cpu",
+        "The first beyond half of it is among torch-2.9.1-cpu, torch-2.11.0-cpu",
     );
     assert!(
         said.contains("torch-2.9.1-cpu was left out: 3 of its 3 runs failed"),
@@ -97,7 +97,7 @@ fn an_end_that_shows_nothing_ends_the_search() {
     let home = home();
     home.check(
         &versions("mock:*=ok", &[]),
-        2,
+        1,
         "nothing is shown to have regressed",
     );
     let metric = ["--metric", "throughput"];
@@ -115,14 +115,41 @@ fn an_end_that_shows_nothing_ends_the_search() {
 }
 
 #[test]
+fn a_small_step_before_the_large_one_is_not_the_culprit() {
+    let home = home();
+    // 2.8.0 brings 30 % of the change, and the last one the rest.
+    let steps = "2.8.0-cpu amp-bf16=ok:0.97;2.9.1-cpu amp-bf16=ok:0.97;\
+                 2.11.0-cpu amp-bf16=ok:0.97;2.12.1-cpu amp-bf16=ok:0.9";
+    let engine = format!("mock:{steps}");
+    let expected = "torch-2.12.1-cpu is the first beyond half of it; torch-2.11.0-cpu is not.";
+    home.check(&versions(&engine, &[]), 0, expected);
+    // An image that does not run is no figure.
+    let engine = "mock:2.12.1-cpu=exit:1";
+    let words = versions(engine, &[]).into_iter();
+    let words: Vec<&str> = words
+        .map(|word| if word == "search" { "dead" } else { word })
+        .collect();
+    home.check(&words, 3, "fail, and no figure is shown to have regressed");
+}
+
+#[test]
 fn a_search_that_was_cut_off_goes_on() {
     let home = home();
     let cut = format!("mock:b2-torch-2.8.0-cpu=cancel;{SLOWER}");
     let said = home.check(&versions(&cut, &[]), 3, "bisect --resume search");
-    assert!(!said.contains("is the first bad one"), "{said}");
+    assert!(!said.contains("is the first beyond half of it"), "{said}");
     let engine = format!("mock:{SLOWER}");
+    home.check(
+        &["bisect", "--resume", "search", "--blocks", "9"],
+        2,
+        "--blocks",
+    );
     let resumed = ["bisect", "--resume", "search", "--engine", &engine];
-    home.check(&resumed, 0, "torch-2.9.1-cpu is the first bad one");
+    home.check(
+        &resumed,
+        0,
+        "torch-2.9.1-cpu is the first beyond half of it",
+    );
 }
 
 fn git(folder: &Path, words: &[&str]) -> String {
@@ -175,11 +202,16 @@ fn the_revision_that_brought_it_is_named() {
     ]
     .concat();
     let expected = format!(
-        "{} is the first bad one; {} is good.",
+        "{} is the first beyond half of it; {} is not.",
         commits[5], commits[4]
     );
     let said = home.check(&search, 0, &expected);
-    assert!(said.contains("no rule to make it"), "{said}");
+    assert!(said.contains("ended with exit status: 1"), "{said}");
+    let log = home.path(&format!("search/build-{}.log", commits[3]));
+    assert_eq!(
+        fs::read_to_string(log).expect("a log"),
+        "no rule to make it\n"
+    );
     assert_eq!(git(&folder, &["worktree", "list"]).lines().count(), 1);
 
     let backwards = [

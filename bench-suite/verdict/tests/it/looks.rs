@@ -33,6 +33,7 @@ fn looked(looks: &[(u32, f64)]) -> Session {
             .collect(),
         end: None,
         metric: None,
+        ratio: None,
         error: None,
     });
     session

@@ -110,6 +110,7 @@ fn two_cells_that_the_session_compares_have_that_verdict() {
         looks: Vec::new(),
         end: None,
         metric: None,
+        ratio: None,
         error: None,
     });
     let comparisons = compare_session(&session, &records, &Options::default()).unwrap();

@@ -129,7 +129,7 @@ pub(super) fn devices(devices: &[protocol::Device]) -> String {
 }
 
 /// Names as they are, files with their whole path.
-pub(super) fn whole(words: &[String]) -> Vec<String> {
+pub(crate) fn whole(words: &[String]) -> Vec<String> {
     let whole = |word: &String| {
         let is_file = !is_reference(word)
             && (word.contains('/') || Path::new(word).extension().is_some_and(|e| e == "yaml"));

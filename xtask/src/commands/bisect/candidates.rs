@@ -8,16 +8,29 @@ use std::{
 use bench_suite::bisect::{Bisection, Build, Candidate};
 use images::{Catalog, Image};
 
+use tokio_util::sync::CancellationToken;
+
 use crate::{
     cli::TargetArgs,
     commands::bench::{
-        prepare::{self, blocking, short_name},
+        prepare::{self, short_name},
+        resume, stop_on_signal,
         target::is_reference,
     },
     error::{Error, Result},
     printer::Printer,
     workspace,
 };
+
+/// A suite as it can be found from any folder.
+pub(super) fn whole_suite(given: &str) -> String {
+    let (name, scenario) = match given.rsplit_once(':') {
+        Some((name, scenario)) => (name, Some(scenario)),
+        None => (given, None),
+    };
+    let name = resume::whole(&[name.to_owned()]).concat();
+    scenario.map_or_else(|| name.clone(), |scenario| format!("{name}:{scenario}"))
+}
 
 /// The git repository that the user stands in.
 pub(super) fn repository() -> Result<PathBuf> {
@@ -74,9 +87,10 @@ pub(super) fn images(good: &str, bad: &str, between: &[String]) -> Result<Vec<Ca
         } else {
             catalog.image(&image)?.name
         };
+        let image = resume::whole(&[image]).pop();
         found.push(Candidate {
             name,
-            image: Some(image),
+            image,
             problem: None,
         });
     }
@@ -115,83 +129,134 @@ fn between_versions(good: &str, bad: &str) -> Result<Vec<String>> {
     Ok(found.into_iter().map(|(_, name)| name).collect())
 }
 
-/// Makes the image of a revision, once. Where that fails, the candidate says why.
+/// Makes the image of a revision, once. Where its command fails, the candidate says why; where
+/// anything else does, the search ends as it stands.
 pub(super) async fn make(
     search: &mut Bisection,
     place: usize,
+    folder: &Path,
     target: &TargetArgs,
     printer: &Printer,
 ) -> Result<()> {
     let candidate = &search.candidates[place];
-    let Some(build) = &search.asked.build else {
+    let Some(build) = search.asked.build.clone() else {
         return Ok(());
     };
     if candidate.image.is_some() || candidate.problem.is_some() {
         return Ok(());
     }
-    let (build, revision) = (build.clone(), candidate.name.clone());
+    let revision = candidate.name.clone();
     printer.note(&format!("making the image of {revision}"));
-    let scratch = tempfile::Builder::new()
-        .prefix("torchgauge-bisect-")
-        .tempdir()
-        .map_err(|source| Error::Write {
-            path: std::env::temp_dir(),
-            source,
-        })?;
-    let tree = scratch.path().join("tree");
-    let made = {
-        let tree = tree.clone();
-        let (build, revision) = (build.clone(), revision.clone());
-        blocking(move || run_build(&build, &revision, &tree)).await
+    let tree = std::path::absolute(folder.join("tree")).map_err(|source| Error::Write {
+        path: folder.to_owned(),
+        source,
+    })?;
+    // One that a search left behind when it was killed.
+    let remove = || {
+        let path = tree.display().to_string();
+        git(
+            &build.repository,
+            &["worktree", "remove", "--force", "--force", &path],
+        )
     };
-    let made = match made {
+    if tree.exists() {
+        remove()?;
+    }
+    let word = run_build(&build, &revision, (&tree, folder), printer).await;
+    let made = match word {
         Ok(word) => image_of(&word, &tree, target, printer).await,
         Err(error) => Err(error),
     };
     // Of what was made only the image is kept.
-    let path = tree.display().to_string();
-    let _ = git(&build.repository, &["worktree", "remove", "--force", &path]);
+    remove()?;
     let candidate = &mut search.candidates[place];
     match made {
         Ok(image) => candidate.image = Some(image),
-        Err(error) => {
+        Err(error @ (Error::BuildFailed { .. } | Error::BuildSaysNothing)) => {
             let why = format!("{revision} has no image: {error}");
             printer.note(&why);
             candidate.problem = Some(why);
         }
+        Err(error) => return Err(error),
     }
     Ok(())
 }
 
-/// Runs the user's command in a work tree of the revision. Gives the last line that it prints.
-fn run_build(build: &Build, revision: &str, tree: &Path) -> Result<String> {
+/// Runs the user's command in a work tree of the revision, with what it says on standard error in a
+/// file. Gives the last line that it prints.
+async fn run_build(
+    build: &Build,
+    revision: &str,
+    (tree, folder): (&Path, &Path),
+    printer: &Printer,
+) -> Result<String> {
     let place = tree.display().to_string();
-    let words = ["worktree", "add", "--detach", "--force", &place, revision];
-    git(&build.repository, &words)?;
-    let output = Command::new("sh")
+    // Hooks are for those who work in the tree.
+    let words = [
+        "-c",
+        "core.hooksPath=/dev/null",
+        "worktree",
+        "add",
+        "--detach",
+        "--force",
+    ];
+    git(
+        &build.repository,
+        &[&words[..], &[&place, revision]].concat(),
+    )?;
+    let log = folder.join(format!("build-{revision}.log"));
+    let write = |source| Error::Write {
+        path: log.clone(),
+        source,
+    };
+    let errors = std::fs::File::create(&log).map_err(write)?;
+    let start = |source| Error::Start {
+        what: "sh".into(),
+        source,
+    };
+    let cancel = CancellationToken::new();
+    let stopper = stop_on_signal(cancel.clone(), printer.clone());
+    // A group of its own: a signal from the terminal is for the search.
+    let child = tokio::process::Command::new("sh")
         .args(["-c", &build.command])
         .current_dir(tree)
         .env("TORCHGAUGE_REVISION", revision)
         .stdin(Stdio::null())
-        .output()
-        .map_err(|source| Error::Start {
-            what: "sh".into(),
-            source,
-        })?;
-    let last = |bytes: &[u8]| {
-        let text = String::from_utf8_lossy(bytes);
-        let last = text.lines().rev().find(|line| !line.trim().is_empty());
-        last.unwrap_or_default().trim().to_owned()
+        .stdout(Stdio::piped())
+        .stderr(errors)
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(start)?;
+    let group = child.id();
+    let output = tokio::select! {
+        output = child.wait_with_output() => output.map_err(start),
+        () = cancel.cancelled() => {
+            end_group(group);
+            Err(Error::SearchCutOff { folder: folder.to_owned() })
+        }
     };
+    stopper.abort();
+    let output = output?;
     if !output.status.success() {
         return Err(Error::BuildFailed {
             status: output.status.to_string(),
-            last: last(&output.stderr),
+            log,
         });
     }
-    match last(&output.stdout) {
-        word if word.is_empty() => Err(Error::BuildSaysNothing),
-        word => Ok(word),
+    let text = String::from_utf8_lossy(&output.stdout);
+    let lines = text
+        .lines()
+        .map(|line| record::printable(line).trim().to_owned());
+    let last = lines.filter(|line| !line.is_empty()).last();
+    last.ok_or(Error::BuildSaysNothing)
+}
+
+/// Ends a command with all that it started.
+fn end_group(group: Option<u32>) {
+    let group = group.and_then(|group| rustix::process::Pid::from_raw(group.cast_signed()));
+    if let Some(group) = group {
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
     }
 }
 

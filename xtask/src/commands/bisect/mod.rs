@@ -7,7 +7,7 @@ mod tell;
 use std::path::{Path, PathBuf};
 
 use bench_suite::{
-    bisect::{Asked, Bisection, Build, Next, Purpose, STATE},
+    bisect::{Asked, Bisection, Build, Next, STATE},
     session,
 };
 
@@ -20,7 +20,14 @@ use crate::{
 /// Searches to the end, and tells.
 pub(crate) async fn run(args: &BisectArgs, printer: &Printer) -> Result<()> {
     let (mut search, folder) = match &args.resume {
-        Some(folder) => (Bisection::read(folder)?, folder.clone()),
+        Some(folder) => {
+            let mut search = Bisection::read(folder)?;
+            // What could not be made may be made now.
+            for candidate in &mut search.candidates {
+                candidate.problem = None;
+            }
+            (search, folder.clone())
+        }
         None => begin(args)?,
     };
     if args.dry_run {
@@ -41,9 +48,11 @@ pub(crate) async fn run(args: &BisectArgs, printer: &Printer) -> Result<()> {
     printer.note(&format!("search in {}", folder.display()));
     loop {
         let (base, head, purpose) = match search.next() {
-            Next::Done(found) => {
-                search.end(found);
-                break;
+            Next::Done(_) => break,
+            Next::Refuted => {
+                return Err(Error::SmallerChange {
+                    folder: folder.clone(),
+                });
             }
             Next::Measure {
                 base,
@@ -52,13 +61,13 @@ pub(crate) async fn run(args: &BisectArgs, printer: &Printer) -> Result<()> {
             } => (base, head, purpose),
         };
         for candidate in [base, head] {
-            candidates::make(&mut search, candidate, &target, printer).await?;
+            candidates::make(&mut search, candidate, &folder, &target, printer).await?;
             search.write(&folder)?;
         }
         let problem = |place: usize| search.candidates[place].problem.clone();
         match problem(base).or_else(|| problem(head)) {
             // Between the ends its neighbour is taken.
-            Some(_) if purpose == Purpose::Side => continue,
+            Some(_) if head + 1 < search.candidates.len() => continue,
             Some(why) => return Err(Error::NoEnd { why }),
             None => {}
         }
@@ -72,7 +81,6 @@ pub(crate) async fn run(args: &BisectArgs, printer: &Printer) -> Result<()> {
         .await?;
         search.write(&folder)?;
     }
-    search.write(&folder)?;
     tell::answer(&search, &folder, args.format, printer)
 }
 
@@ -93,7 +101,7 @@ fn begin(args: &BisectArgs) -> Result<(Bisection, PathBuf)> {
     };
     let engine = args.target.engine.as_ref().map(ToString::to_string);
     let asked = Asked {
-        suite: given(&args.suite),
+        suite: candidates::whole_suite(&given(&args.suite)),
         metric: args.metric.clone(),
         build,
         time_budget_seconds: args.time_budget.as_secs_f64(),

@@ -6,7 +6,7 @@ use bench_suite::{
     bisect::{Asked, Bisection, Change, Decision, Judgement, Purpose},
     live::Exposition,
     plan::Plan,
-    session::{self, Totals},
+    session,
     suite::Suite,
 };
 use judge::compare::Verdict;
@@ -27,6 +27,8 @@ use crate::{
     error::{Error, Result},
     printer::Printer,
 };
+
+use super::tell;
 
 /// Refuses what could only be refused after the first build.
 pub(super) fn check(asked: &Asked) -> Result<()> {
@@ -57,24 +59,21 @@ pub(super) async fn carry_out(
     let name = search.next_session(base, head);
     let place = folder.join(&name);
     let error = search.next_error();
-    let (session, totals) = measure(search, [base, head], error, &place, target, printer).await?;
-    if totals.remaining > 0
-        || session
-            .read_session()?
-            .deciding
-            .is_some_and(|one| one.end.is_none())
-    {
+    let asked = Question { error, purpose };
+    let session = measure(search, [base, head], asked, &place, target, printer).await?;
+    let Some(session) = session else {
         return Err(Error::SearchCutOff {
             folder: folder.to_owned(),
         });
-    }
+    };
     reports::write(std::slice::from_ref(&session), session.path())?;
     let read = session.read_session()?;
     let records = session.read_records()?.records;
-    let options = verdict::Options::at_error(error);
-    let verdicts = verdict::compare_session(&read, &records, &options)?;
+    let options = read.deciding.as_ref().map(session::options);
+    let verdicts = verdict::compare_session(&read, &records, &options.unwrap_or_default())?;
     let verdicts = verdicts.first();
     let mut decision = Decision {
+        purpose,
         base,
         head,
         judgement: Judgement::Unmeasured,
@@ -86,24 +85,8 @@ pub(super) async fn carry_out(
         why: None,
     };
     if purpose == Purpose::Ends {
-        let Some((cell, metric)) =
-            verdicts.and_then(|all| worst(all, search.asked.metric.as_deref()))
-        else {
-            return Err(Error::NoRegression {
-                good: names[0].clone(),
-                bad: names[1].clone(),
-                folder: place,
-            });
-        };
-        let is_cell = |plan: &&record::CellPlan| {
-            (&plan.suite, &plan.scenario) == (&cell.suite, &cell.scenario)
-                && plan.variant.to_string() == cell.variant
-        };
-        let plan = read.cells.iter().find(is_cell);
-        let ratio = metric.comparison.ratio;
-        search.change = plan
-            .zip(ratio)
-            .map(|(cell, ratio)| Change::of(cell, &metric.metric, ratio));
+        let (change, metric) = moved(&read, verdicts, search, &place)?;
+        search.change = Some(change);
         decision.judgement = Judgement::Bad;
         take(&mut decision, metric);
     } else if let Some(why) = verdicts.and_then(|all| failed(all, search)) {
@@ -111,31 +94,84 @@ pub(super) async fn carry_out(
         decision.why = Some(why);
     } else if let Some(metric) = verdicts.and_then(|all| followed(all, search)) {
         take(&mut decision, metric);
+        let is_worse = |verdict| verdict == Verdict::Regressed;
         decision.judgement = match metric.comparison.verdict {
-            Verdict::Regressed => Judgement::Bad,
-            Verdict::Unchanged | Verdict::Improved => Judgement::Good,
-            Verdict::Inconclusive => {
-                decision.why = Some(metric.comparison.reason.clone());
-                Judgement::Unmeasured
-            }
+            Verdict::Inconclusive => Judgement::Unmeasured,
+            verdict if is_worse(verdict) => Judgement::Bad,
+            _ => Judgement::Good,
         };
+        if decision.judgement == Judgement::Unmeasured {
+            let blocks = format::plural(read.blocks as usize, "block", "blocks");
+            decision.why = Some(format!(
+                "{blocks} did not decide it ({})",
+                tell::interval(&decision)
+            ));
+        }
     } else {
         decision.why = Some("no run of it yielded the metric".to_owned());
     }
-    printer.note(&line(search, &decision));
+    search.suite_sha256 = read.suites.into_values().next();
+    printer.note(&tell::line(search, &decision));
     search.decisions.push(decision);
     Ok(())
 }
 
-/// Carries the session out, or on.
+/// What regressed most between the ends.
+fn moved<'a>(
+    session: &record::Session,
+    verdicts: Option<&'a Verdicts>,
+    search: &Bisection,
+    folder: &Path,
+) -> Result<(Change, &'a MetricVerdict)> {
+    let last = search.candidates.len() - 1;
+    let [good, bad] = [0, last].map(|place| search.candidates[place].name.clone());
+    let lost = |all: &&Verdicts| all.cells.iter().any(|cell| cell.failures.is_some());
+    let found = verdicts.and_then(|all| worst(all, search.asked.metric.as_deref()));
+    let Some((cell, metric)) = found else {
+        let report = folder.join("report.html");
+        // Where runs fail, no figure says what an image does to them.
+        return Err(match verdicts.filter(lost) {
+            Some(_) => Error::EndsFail { good, bad, report },
+            None => Error::NoRegression { good, bad, report },
+        });
+    };
+    let is_cell = |plan: &&record::CellPlan| {
+        (&plan.suite, &plan.scenario) == (&cell.suite, &cell.scenario)
+            && plan.variant.to_string() == cell.variant
+    };
+    let plan = session.cells.iter().find(is_cell);
+    let change = plan.zip(metric.comparison.ratio);
+    let change = change.map(|(cell, ratio)| Change::of(cell, &metric.metric, ratio));
+    change
+        .map(|change| (change, metric))
+        .ok_or(Error::NoRegression {
+            good,
+            bad,
+            report: folder.join("report.html"),
+        })
+}
+
+/// What one comparison is to decide.
+#[derive(Clone, Copy)]
+struct Question {
+    error: f64,
+    purpose: Purpose,
+}
+
+/// Carries the session out, or on; `None` where it was cut off.
 async fn measure(
     search: &Bisection,
     sides: [usize; 2],
-    error: f64,
+    question: Question,
     place: &Path,
     target: &TargetArgs,
     printer: &Printer,
-) -> Result<(SessionFolder, Totals)> {
+) -> Result<Option<SessionFolder>> {
+    let begun = SessionFolder::at(place).read_session().ok();
+    // It was decided, and the search cut off before it was noted.
+    if begun.as_ref().is_some_and(|session| session.complete) {
+        return Ok(Some(SessionFolder::at(place)));
+    }
     let chosen = sides.map(|side| choose(search, side));
     let target = Target::with(target, |device, root| {
         let chosen = chosen.into_iter().map(|one| one.resolve(device, root));
@@ -148,27 +184,23 @@ async fn measure(
     let sides = SidesCompared::Images {
         base: base.unwrap_or_default(),
     };
+    let change = search.change.as_ref();
+    let metric = change.map(|change| change.metric.clone());
+    let centre = |purpose| match purpose {
+        Purpose::Side => change.map(Change::half),
+        // Any change counts between neighbours.
+        Purpose::Size => Some(1.0),
+        Purpose::Ends => None,
+    };
     let deciding = Deciding {
-        metric: search
-            .change
-            .as_ref()
-            .map(|change| change.metric.clone())
-            .or_else(|| search.asked.metric.clone()),
-        error: Some(error),
+        metric: metric.or_else(|| search.asked.metric.clone()),
+        ratio: centre(question.purpose),
+        error: Some(question.error),
         ..session::until_decided(sides, budget, search.asked.most_blocks)
     };
     session::check_sides(&plan, &deciding.sides)
         .map_err(bench_suite::session::SessionError::from)?;
-    let begun = SessionFolder::at(place).read_session().ok();
     let place = match begun {
-        // It was decided, and the search cut off before it was noted.
-        Some(session) if session.complete => {
-            let done = Totals {
-                planned: session.cells.len() * session.blocks as usize,
-                ..Totals::default()
-            };
-            return Ok((SessionFolder::at(place), done));
-        }
         Some(session) => Place::Resume {
             folder: place.to_owned(),
             name: session.session,
@@ -187,7 +219,8 @@ async fn measure(
         target: &target,
     };
     let exposition = Exposition::new(job.target.host.live());
-    job.carry_out(exposition, printer).await
+    let (folder, _) = job.carry_out(exposition, printer).await?;
+    Ok(folder.read_session()?.complete.then_some(folder))
 }
 
 /// An image of a search, by the name that the search has for it.
@@ -217,16 +250,21 @@ fn choose(search: &Bisection, side: usize) -> Choice {
     }
 }
 
-/// Every cell for the ends; then the one that is followed, with half of the change as its
-/// threshold.
+/// Every cell for the ends; then the one that is followed.
 fn plan(search: &Bisection, target: &Target<'_>, suite: &Suite) -> Result<Plan> {
     let mut plan = target.plan(std::slice::from_ref(suite), Some(1), None)?;
+    let now = plan.suites.values().next();
+    if search
+        .suite_sha256
+        .as_ref()
+        .is_some_and(|then| Some(then) != now)
+    {
+        return Err(Error::SuiteChanged {
+            suite: search.asked.suite.clone(),
+        });
+    }
     if let Some(change) = &search.change {
         plan.cells.retain(|cell| change.is_in(&cell.plan));
-        for cell in &mut plan.cells {
-            let thresholds = &mut cell.plan.thresholds;
-            thresholds.insert(change.metric.clone(), change.threshold);
-        }
     }
     plan.claims.clear();
     Ok(plan.spread(&target.devices))
@@ -276,18 +314,4 @@ fn failed(verdicts: &Verdicts, search: &Bisection) -> Option<String> {
 fn take(decision: &mut Decision, metric: &MetricVerdict) {
     decision.ratio = metric.comparison.ratio;
     decision.interval = metric.comparison.interval;
-}
-
-/// One decision in a line.
-fn line(search: &Bisection, decision: &Decision) -> String {
-    let name = &search.candidates[decision.head].name;
-    let change = decision.ratio.map(format::change).unwrap_or_default();
-    match decision.judgement {
-        Judgement::Good => format!("{name} is good ({change})"),
-        Judgement::Bad => format!("{name} is bad ({change})"),
-        Judgement::Unmeasured => {
-            let why = decision.why.as_deref().unwrap_or_default();
-            format!("{name} is left out: {why}")
-        }
-    }
 }

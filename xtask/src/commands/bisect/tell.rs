@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use bench_suite::bisect::{Bisection, Decision, Judgement};
+use bench_suite::bisect::{Bisection, Decision, Judgement, Purpose};
 use record::{ImageChange, PartValue, SessionFolder};
 use reports::format;
 use serde::Serialize;
@@ -36,7 +36,7 @@ pub(super) fn plan(search: &Bisection, format: Format, printer: &Printer) {
         rows.add_row([end, &candidate.name]);
     }
     let halvings = (search.candidates.len() - 1).next_power_of_two().ilog2();
-    let comparisons = format::plural(halvings as usize + 2, "comparison", "comparisons");
+    let comparisons = format::plural(halvings as usize + 3, "comparison", "comparisons");
     printer.line(&format!(
         "{rows}\nat most {comparisons} if all can be measured; nothing was started"
     ));
@@ -88,6 +88,11 @@ pub(super) fn answer(
             left_out: found.bad - found.good - 1,
         });
     }
+    let is_contradicted =
+        |size: &Decision| size.purpose == Purpose::Size && size.judgement == Judgement::Good;
+    if size.is_some_and(is_contradicted) {
+        return Err(Error::SearchContradicted);
+    }
     Ok(())
 }
 
@@ -118,15 +123,10 @@ fn decisions(search: &Bisection, format: Format) -> String {
     let mut rows = table(format, heads);
     for decision in &search.decisions {
         let name = |place: usize| search.candidates[place].name.clone();
-        let side = match decision.judgement {
-            Judgement::Good => "good".to_owned(),
-            Judgement::Bad => "bad".to_owned(),
-            Judgement::Unmeasured => "left out".to_owned(),
-        };
         rows.add_row([
             name(decision.head),
             name(decision.base),
-            side,
+            side(decision).to_owned(),
             decision.ratio.map_or("–".to_owned(), format::change),
             interval(decision),
             decision.blocks.to_string(),
@@ -141,7 +141,37 @@ fn decisions(search: &Bisection, format: Format) -> String {
     rows.to_string()
 }
 
-fn interval(decision: &Decision) -> String {
+/// What a comparison said.
+fn side(decision: &Decision) -> &'static str {
+    match (decision.purpose, decision.judgement) {
+        (Purpose::Ends, _) => "the change",
+        (Purpose::Size, _) => "neighbours",
+        (Purpose::Side, Judgement::Good) => "good",
+        (Purpose::Side, Judgement::Bad) => "bad",
+        (Purpose::Side, Judgement::Unmeasured) => "left out",
+    }
+}
+
+/// One decision in a line.
+pub(super) fn line(search: &Bisection, decision: &Decision) -> String {
+    let name = |place: usize| &search.candidates[place].name;
+    let (base, head) = (name(decision.base), name(decision.head));
+    let change = decision.ratio.map(format::change).unwrap_or_default();
+    let interval = interval(decision);
+    match (decision.purpose, decision.judgement) {
+        (_, Judgement::Unmeasured) => {
+            let why = decision.why.as_deref().unwrap_or_default();
+            format!("{head} cannot be told: {why}")
+        }
+        (Purpose::Ends | Purpose::Size, _) => {
+            format!("from {base} to {head}: {change} ({interval})")
+        }
+        (Purpose::Side, Judgement::Good) => format!("{head} is good: {change} ({interval})"),
+        (Purpose::Side, Judgement::Bad) => format!("{head} is bad: {change} ({interval})"),
+    }
+}
+
+pub(super) fn interval(decision: &Decision) -> String {
     decision.interval.map_or("–".to_owned(), |found| {
         format::interval(found.lo, found.hi)
     })
@@ -164,7 +194,8 @@ fn sentences(search: &Bisection) -> Vec<String> {
         name(0),
         name(search.candidates.len() - 1)
     ));
-    for decision in &search.decisions {
+    let sides = search.decisions.iter();
+    for decision in sides.filter(|one| one.purpose == Purpose::Side) {
         if let Some(why) = &decision.why {
             lines.push(format!("{} was left out: {why}.", name(decision.head)));
         }
@@ -175,32 +206,36 @@ fn sentences(search: &Bisection) -> Vec<String> {
             .iter()
             .filter_map(|one| one.problem.clone()),
     );
-    let culprits = if found.bad - found.good == 1 {
-        format!(
-            "{} is the first bad one; {} is good.",
-            name(found.bad),
-            name(found.good)
-        )
+    lines.push(if found.bad - found.good == 1 {
+        let (good, bad) = (name(found.good), name(found.bad));
+        format!("{bad} is the first beyond half of it; {good} is not.")
     } else {
         let between: Vec<&str> = (found.good + 1..=found.bad)
             .map(|one| name(one).as_str())
             .collect();
         format!(
-            "The first bad one is among {}: those before the last could not be measured.",
+            "The first beyond half of it is among {}: those before the last could not be measured.",
             between.join(", ")
         )
-    };
-    lines.push(culprits);
+    });
     if let Some(size) = search.size() {
+        let (base, head) = (name(size.base), name(size.head));
         let by = size.ratio.map_or("–".to_owned(), format::change);
-        let judged = match size.judgement {
-            Judgement::Bad => "",
-            _ => ", which alone does not show a change: it may be spread over several",
-        };
-        lines.push(format!(
-            "Between the two, measured side by side: {by} ({}){judged}.",
-            interval(size)
-        ));
+        lines.push(match (&size.why, size.judgement) {
+            (Some(why), _) => {
+                format!("How large it is from {base} to {head} cannot be told: {why}.")
+            }
+            (None, Judgement::Bad) => {
+                format!(
+                    "Side by side, from {base} to {head}: {by} ({}).",
+                    interval(size)
+                )
+            }
+            (None, _) => format!(
+                "Side by side, no change for the worse is shown from {base} to {head}: {by} ({}).",
+                interval(size)
+            ),
+        });
     }
     let spent: f64 = search.decisions.iter().map(|one| one.error).sum();
     lines.push(format!(
