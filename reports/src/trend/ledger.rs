@@ -2,7 +2,7 @@
 
 use super::{AttributeChange, causes, short, time};
 use crate::{
-    document::{Cell, Column, Kind, Mark, Table, columns},
+    document::{Cell, Column, Kind, Mark, Table, columns, known},
     format::{self, Quantity, UNKNOWN, plural},
 };
 
@@ -126,17 +126,17 @@ impl Entry {
             }
             (None, series) => together(series),
         };
-        format::clean(&format!("{} {happened}{}", self.id, self.since()))
+        format::clean(&format!("{} {happened}; {}", self.id, self.since()))
     }
 
-    /// The range and what came with it.
+    /// The range and what came with it; of a silent machine its last result.
     fn since(&self) -> String {
         let Some((good, bad)) = self.range() else {
-            return String::new();
+            return format!("last result {}", time(self.last_good.time));
         };
         let cause = causes(self.attribute_changes.iter());
         let cause = cause.map_or_else(String::new, |cause| format!("; from {cause}"));
-        format!("; last good {good}, first bad {bad}{cause}")
+        format!("last good {good}, first bad {bad}{cause}")
     }
 
     fn range(&self) -> Option<(String, String)> {
@@ -225,38 +225,29 @@ pub(super) fn table(entries: &[Entry]) -> Option<Table> {
     let mut heads: Vec<Column> = columns(Kind::Name, &["entry"]);
     heads.push(Kind::Word.column("state"));
     heads.push(Kind::Message.column("series"));
-    heads.push(Kind::Message.column("level"));
-    heads.extend(columns(Kind::Number, &["change", "95 % interval"]));
-    heads.push(Kind::Message.column("range"));
+    heads.extend(columns(Kind::Number, &["level", "change"]));
     let rows: Vec<Vec<Cell>> = sorted.into_iter().flat_map(rows).collect();
     (!rows.is_empty()).then(|| Table::new(heads, rows))
 }
 
 /// A row for each of its series; what is to be said of all of them stands in the first.
 fn rows(entry: &Entry) -> Vec<Vec<Cell>> {
-    let cause = causes(entry.attribute_changes.iter());
-    let cause = cause.map(|cause| format!("from {cause}")).into_iter();
-    let remarks: Vec<String> = cause.chain(entry.acceptances.iter().cloned()).collect();
+    let acceptances = entry.acceptances.iter().cloned();
+    let remarks: Vec<String> = [entry.since()].into_iter().chain(acceptances).collect();
     let mut note = format::clean(&remarks.join("; "));
-    let range = match entry.range() {
-        Some((good, bad)) => format!("{good}..{bad}"),
-        None => format!("{}..", time(entry.last_good.time)),
-    };
-    let mut row = |standing: Standing, name: String, numbers: [String; 3]| -> Vec<Cell> {
-        let [levels, change, interval] = numbers.map(Cell::from);
+    let mut row = |standing: Standing, name: String, level: Cell, change: Cell| -> Vec<Cell> {
         vec![
             entry.id.clone().into(),
             Cell::from(standing.word()).marked(mark(standing)),
             Cell::from(name).noted(std::mem::take(&mut note)),
-            levels,
+            level,
             change,
-            interval,
-            range.clone().into(),
         ]
     };
     if let Some((machine, age)) = &entry.silent {
         let name = silence(machine, *age, &entry.series);
-        return vec![row(entry.standing, name, [UNKNOWN; 3].map(str::to_owned))];
+        let [level, change] = [UNKNOWN; 2].map(Cell::from);
+        return vec![row(entry.standing, name, level, change)];
     }
     let of_series = entry.series.iter().map(|one| {
         let standing = if one.is_fixed {
@@ -265,13 +256,8 @@ fn rows(entry: &Entry) -> Vec<Vec<Cell>> {
             entry.standing
         };
         let interval = one.interval.map(|[low, high]| format::interval(low, high));
-        let numbers = [
-            Some(one.levels()),
-            one.ratio().map(format::change),
-            interval,
-        ];
-        let numbers = numbers.map(|number| number.unwrap_or_else(|| UNKNOWN.to_owned()));
-        row(standing, one.whole_name(), numbers)
+        let change = known(one.ratio().map(format::change)).noted(interval.unwrap_or_default());
+        row(standing, one.whole_name(), one.levels().into(), change)
     });
     of_series.collect()
 }

@@ -329,7 +329,8 @@ fn an_entry_is_a_line_however_many_series_it_has() {
         series: Vec::new(),
         ..both
     };
-    let line = "R1 gpu-1: no result for 5.0 days from any of its series";
+    let line =
+        "R1 gpu-1: no result for 5.0 days from any of its series; last result 2024-01-11 22:13";
     assert_eq!(silent.line(), line);
 }
 

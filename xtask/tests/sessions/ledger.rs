@@ -308,7 +308,7 @@ fn a_ledger_is_looked_at_accepted_and_refused() {
     imported(&home, 41, true);
     home.check(&gate, 1, "the gate failed: 1 failure");
     let id = first_id(&home);
-    home.check(&["ledger", "show", &id], 0, "r40..r41");
+    home.check(&["ledger", "show", &id], 0, "last good r40, first bad r41");
     home.check(
         &["ledger", "show", "R0"],
         2,

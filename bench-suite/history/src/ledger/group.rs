@@ -13,6 +13,8 @@ pub(super) struct Fresh {
     pub(super) first_bad: Place,
     /// Where it most likely began.
     pub(super) best: Time,
+    /// The place of the entry that it makes worse.
+    pub(super) worsens: Option<usize>,
 }
 
 impl Ledger {
@@ -29,6 +31,7 @@ impl Ledger {
             last_good,
             first_bad,
             best,
+            worsens: _,
         } = fresh;
         let fits = |entry: &&mut Entry| {
             // What was accepted was so for what was known then.

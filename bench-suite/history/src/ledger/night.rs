@@ -14,6 +14,10 @@ use crate::{PointFilter, SeriesKey};
 const RETURNED: f64 = 0.75;
 /// … or of so much, where what is left is within the noise threshold.
 const RETURNED_WITHIN: f64 = 0.5;
+/// A change that was told is another from so many times its size on.
+const MUCH_LARGER: f64 = 2.0;
+/// Levels are alike up to this share of a change.
+const ALIKE: f64 = 0.5;
 /// Fewer points of a level say nothing about a return.
 const LEAST_POINTS: usize = 3;
 
@@ -43,6 +47,8 @@ pub struct Seen<'a> {
 pub struct Night {
     /// Entries that are new.
     pub opened: Vec<String>,
+    /// Entries of a change that is more than twice as large as it was told.
+    pub worsened: Vec<String>,
     /// Entries that were fixed, and are not any more.
     pub reopened: Vec<String>,
     /// Entries of which an acceptance ran out.
@@ -53,6 +59,16 @@ pub struct Night {
     pub failing: Vec<String>,
     /// Entries that are open since earlier nights.
     pub open: Vec<String>,
+}
+
+/// What an entry knows of a change.
+enum Known {
+    /// All.
+    Told,
+    /// Much less than there is to it; the place of its entry.
+    Less(usize),
+    /// Nothing.
+    Not,
 }
 
 impl Seen<'_> {
@@ -79,6 +95,7 @@ impl Seen<'_> {
             last_good,
             first_bad,
             best: self.places[change.index].time,
+            worsens: None,
         }
     }
 
@@ -119,18 +136,16 @@ impl Ledger {
             .map(|entry| (entry.id.clone(), entry.is_fixed()))
             .collect();
         for fresh in self.unknown_changes(points, seen, since) {
-            let place = seen.iter().find(|one| *one.key == fresh.change.key);
-            let last = place.and_then(|one| one.places.last());
-            let failed = last.map_or(newest, |place| place.time);
-            night.opened.extend(self.take(points, fresh, failed));
+            match fresh.worsens {
+                Some(place) => night.worsened.push(self.worsen(place, fresh)),
+                None => night.opened.extend(self.take(points, fresh, newest)),
+            }
         }
         for entry in &mut self.entries {
             // Its series may be of several machines.
-            if let Some(newest) =
-                newest_of(entry, seen).filter(|_| night.opened.contains(&entry.id))
-            {
-                entry.failed = newest;
-            }
+            let newest = newest_of(entry, seen);
+            let fails = night.opened.contains(&entry.id) || night.worsened.contains(&entry.id);
+            entry.failed = newest.filter(|_| fails).unwrap_or(entry.failed);
         }
         self.follow(points, seen);
         for (id, was_fixed) in fixed_before {
@@ -156,9 +171,19 @@ impl Ledger {
             for (place, change) in one.found.change_points.iter().enumerate() {
                 let [_, bad] = one.range(change);
                 let is_new = bad.time > since || one.news == Some(place);
-                if one.is_regressed(change) && !self.knows(points, one, change) && is_new {
-                    unknown.push((change.p, Some(one.fresh(change))));
+                if !one.is_regressed(change) || !is_new {
+                    continue;
                 }
+                let worsens = match self.knows(points, one, change) {
+                    Known::Told => continue,
+                    Known::Less(place) => Some(place),
+                    Known::Not => None,
+                };
+                let fresh = Fresh {
+                    worsens,
+                    ..one.fresh(change)
+                };
+                unknown.push((change.p, Some(fresh)));
             }
             if unknown.len() == before {
                 unknown.push((1.0, None));
@@ -176,7 +201,7 @@ impl Ledger {
     }
 
     /// Whether an entry has this change. The size is told anew where it is known twice as well.
-    fn knows(&mut self, points: &PointFilter, one: &Seen, change: &ChangePoint) -> bool {
+    fn knows(&mut self, points: &PointFilter, one: &Seen, change: &ChangePoint) -> Known {
         let [good, bad] = one.range(change).map(|place| place.time);
         let members: Vec<(usize, usize)> = self.members(points, one.key).collect();
         let touching = members.iter().copied();
@@ -191,26 +216,49 @@ impl Ledger {
             far(a).total_cmp(&far(b))
         });
         if let Some((entry, member)) = known {
+            let is_accepted = !self.entries[entry].accepted.is_empty();
             let told = &mut self.entries[entry].series[member];
+            if is_much_larger(change, told) {
+                // What was accepted was the smaller one.
+                return if is_accepted {
+                    Known::Not
+                } else {
+                    Known::Less(entry)
+                };
+            }
             let width = |ends: Option<[f64; 2]>| ends.map_or(f64::INFINITY, |[a, b]| (b / a).ln());
             if width(change.interval) <= width(told.interval) / 2.0 {
                 let fresh = one.fresh(change).change;
                 (told.before, told.after) = (fresh.before, fresh.after);
                 told.interval = fresh.interval;
             }
-            return true;
+            return Known::Told;
         }
-        // A weak change wanders: one that begins at the level before is no second one.
-        members.into_iter().any(|(entry, member)| {
+        // A weak change wanders: one between the same levels is no second one.
+        let wandered = members.into_iter().any(|(entry, member)| {
             let entry = &self.entries[entry];
             let told = &entry.series[member];
             told.fixed.is_none()
-                && starts_from(change.before, told)
+                && is_between(change, told)
                 && !one.found.change_points.iter().any(|other| {
                     let [good, bad] = one.range(other).map(|place| place.time);
                     one.is_regressed(other) && entry.touches(good, bad)
                 })
-        })
+        });
+        if wandered { Known::Told } else { Known::Not }
+    }
+
+    /// Tells a change anew that is much larger than it was told; returns the ID of its entry.
+    fn worsen(&mut self, entry: usize, fresh: Fresh) -> String {
+        let entry = &mut self.entries[entry];
+        let mut series = entry.series.iter_mut();
+        if let Some(told) = series.find(|told| told.key == fresh.change.key) {
+            *told = fresh.change;
+        }
+        if let [_] = entry.series[..] {
+            (entry.last_good, entry.first_bad) = (fresh.last_good, Some(fresh.first_bad));
+        }
+        entry.id.clone()
     }
 
     /// Says of every member whether its level is back.
@@ -287,11 +335,23 @@ fn rounded(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
 }
 
-/// Whether a level is nearer to the one before a change than to the one after it.
-fn starts_from(level: f64, told: &Change) -> bool {
-    told.before
-        .zip(told.after)
-        .is_some_and(|(before, after)| (level - before).abs() < (level - after).abs())
+/// Whether what was told is less than half of a change.
+fn is_much_larger(change: &ChangePoint, told: &Change) -> bool {
+    match (change.ratio, told.ratio(), told.before.zip(told.after)) {
+        (Some(now), Some(then), _) => now.ln().abs() > MUCH_LARGER * then.ln().abs(),
+        (_, _, Some((before, after))) => {
+            (change.after - change.before).abs() > MUCH_LARGER * (after - before).abs()
+        }
+        _ => false,
+    }
+}
+
+/// Whether a change has about the levels of another.
+fn is_between(change: &ChangePoint, told: &Change) -> bool {
+    told.before.zip(told.after).is_some_and(|(before, after)| {
+        let near = |level: f64, told: f64| (level - told).abs() < ALIKE * (after - before).abs();
+        near(change.before, before) && near(change.after, after)
+    })
 }
 
 fn has_returned(told: &Change, level: f64, threshold: f64) -> bool {

@@ -259,3 +259,36 @@ fn a_change_within_the_threshold_of_today_is_none() {
     tolerant.threshold = 0.1;
     assert_eq!(look(&mut ledger, &[tolerant], 61).fixed.len(), 1);
 }
+
+#[test]
+fn what_turns_out_much_larger_than_it_was_told_fails_again() {
+    let level = |night| match night {
+        0..60 => 100.0,
+        60 => 98.0,
+        _ => 90.0,
+    };
+    let failing = |accept: bool| {
+        let mut ledger = Ledger::default();
+        look(&mut ledger, &[series("a", 60, level)], 59);
+        let told: Vec<(usize, Night)> = (60..70)
+            .map(|night| {
+                let told = look(&mut ledger, &[series("a", night + 1, level)], night);
+                if accept && night == 60 {
+                    ledger
+                        .accept(&told.opened[0], accepted("ada"))
+                        .expect("open");
+                }
+                (night, told)
+            })
+            .collect();
+        let worsened = nights(&told, |night| &night.worsened);
+        (
+            nights(&told, |night| &night.failing),
+            worsened,
+            ledger.entries().len(),
+        )
+    };
+    assert_eq!(failing(false), (vec![60, 61], vec![61], 1));
+    let (accepted, worsened, entries) = failing(true);
+    assert_eq!((accepted, worsened, entries), (vec![60, 61], Vec::new(), 2));
+}

@@ -18,6 +18,7 @@ mod edivisive;
 mod noise;
 mod pools;
 mod possible;
+mod steps;
 mod summary;
 mod trend;
 
@@ -26,7 +27,7 @@ use std::process::ExitCode;
 
 use summary::Summary;
 
-const USAGE: &str = "usage: cargo bench -p judge -- [--repeats N] [compare|looks|trend]";
+const USAGE: &str = "usage: cargo bench -p judge -- [--repeats N] [compare|looks|trend|steps]";
 
 /// How many repeats, and the one part that is asked for.
 fn arguments() -> Result<(u64, Option<String>), String> {
@@ -39,7 +40,7 @@ fn arguments() -> Result<(u64, Option<String>), String> {
                 let number = words.next().and_then(|value| value.parse().ok());
                 repeats = number.filter(|&number| number > 0).ok_or(USAGE)?;
             }
-            "compare" | "looks" | "trend" => part = Some(word),
+            "compare" | "looks" | "trend" | "steps" => part = Some(word),
             _ => return Err(USAGE.to_owned()),
         }
     }
@@ -62,6 +63,9 @@ fn run() -> Result<bool, String> {
     }
     if wanted("trend") {
         trend::bars(repeats, &files, &runs, &mut summary);
+    }
+    if wanted("steps") {
+        steps::bars(repeats, &mut summary);
     }
     Ok(summary.print())
 }

@@ -21,7 +21,13 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Runs the program where there is something to tell.
 pub(super) fn notify(command: &str, kept: &Kept, lines: &[(String, String)]) -> Result<()> {
     let night = &kept.night;
-    let told = [&night.opened, &night.reopened, &night.expired, &night.fixed];
+    let told = [
+        &night.opened,
+        &night.worsened,
+        &night.reopened,
+        &night.expired,
+        &night.fixed,
+    ];
     if told.iter().all(|ids| ids.is_empty()) {
         return Ok(());
     }
@@ -38,6 +44,7 @@ pub(super) fn notify(command: &str, kept: &Kept, lines: &[(String, String)]) -> 
     let report = json!({
         "version": 1,
         "opened": entries(&night.opened),
+        "worsened": entries(&night.worsened),
         "reopened": entries(&night.reopened),
         "expired": entries(&night.expired),
         "fixed": entries(&night.fixed),
