@@ -266,7 +266,7 @@ fn quiet(repeats: u64, noises: &[(&str, Draw)], summary: &mut Summary) {
                 let all: Vec<Vec<f64>> = seeds.map(|one| draw(one, BEFORE + QUIET)).collect();
                 let mut nights = 0;
                 look(&all, |_, _, said| {
-                    nights += usize::from(!said.failing.is_empty())
+                    nights += usize::from(!said.failing.is_empty());
                 });
                 nights
             };

@@ -149,7 +149,12 @@ fn walk(home: &Home) -> Vec<(String, String)> {
     let mut failed: Vec<(String, String)> = Vec::new();
     for night in 0..NIGHTS {
         measure(home, night);
-        if night < 40 {
+        // Every fourth night where nothing happens.
+        let is_near = |event: &usize| (event.saturating_sub(2)..event + 8).contains(&night);
+        let eventful = [STEP, TRADE, FIX, GLITCH, NOISIER, DRIVER]
+            .iter()
+            .any(is_near);
+        if night < 40 || !(eventful || night % 4 == 0) {
             continue;
         }
         let fails = [STEP, TRADE, GLITCH, NOISIER_LOOKS_SO, DRIVER].contains(&night);

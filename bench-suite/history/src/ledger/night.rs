@@ -12,8 +12,9 @@ use crate::{PointFilter, SeriesKey};
 
 /// Of so much of a change that is gone the level has returned.
 const RETURNED: f64 = 0.75;
-/// … or of so much, where what is left is within the noise threshold.
-const RETURNED_WITHIN: f64 = 0.5;
+/// Where less is gone it has not; from here on it has where what is left is within the noise
+/// threshold.
+const HALF: f64 = 0.5;
 /// A change that was told is another from so many times its size on.
 const MUCH_LARGER: f64 = 2.0;
 /// Levels are alike up to this share of a change.
@@ -274,15 +275,14 @@ impl Ledger {
                 let member = &mut entry.series[member];
                 let level = one.newest_level(bad);
                 let start = level.map_or(one.places.len() - 1, |(_, start)| start);
-                let back = if counts(member.ratio(), one.threshold) {
-                    let Some((level, _)) = level else { continue };
-                    has_returned(member, level, one.threshold)
-                } else {
-                    true
+                let gone = match level {
+                    _ if !counts(member.ratio(), one.threshold) => 1.0,
+                    Some((level, _)) => gone(member, level, one.threshold),
+                    None => continue,
                 };
-                if back && member.fixed.is_none() {
+                if gone >= RETURNED && member.fixed.is_none() {
                     member.fixed = Some(one.places[start].time);
-                } else if !back && member.fixed.is_some() && !one.improved_after(range.0) {
+                } else if gone < HALF && member.fixed.is_some() && !one.improved_after(range.0) {
                     // It was no return: the change is found as it was.
                     let mut changes = one.found.change_points.iter();
                     let still = changes.any(|change| {
@@ -354,11 +354,12 @@ fn is_between(change: &ChangePoint, told: &Change) -> bool {
     })
 }
 
-fn has_returned(told: &Change, level: f64, threshold: f64) -> bool {
+/// How much of a change is gone at this level: 1 where all of it is.
+fn gone(told: &Change, level: f64, threshold: f64) -> f64 {
     let Some((before, after)) = told.before.zip(told.after) else {
-        return false;
+        return 0.0;
     };
     let gone = (level - after) / (before - after);
     let within = (level - before).abs() <= threshold * before.abs();
-    gone >= RETURNED || (gone >= RETURNED_WITHIN && within)
+    if within && gone >= HALF { 1.0 } else { gone }
 }
