@@ -215,6 +215,9 @@ fn names(series: &[Moved], name: impl Fn(&Moved) -> String) -> String {
     }
 }
 
+/// What was fixed earlier than so many others is not shown.
+const MOST_FIXED: usize = 20;
+
 /// Entries with a row for each of their series; those that call for somebody first.
 pub(super) fn table(entries: &[Entry]) -> Option<Table> {
     let mut sorted: Vec<&Entry> = entries.iter().collect();
@@ -222,6 +225,9 @@ pub(super) fn table(entries: &[Entry]) -> Option<Table> {
         let newest = b.last_good.time.total_cmp(&a.last_good.time);
         a.standing.cmp(&b.standing).then(newest)
     });
+    let fixed = |entry: &&Entry| entry.standing == Standing::Fixed;
+    let others = sorted.len() - sorted.iter().copied().filter(fixed).count();
+    sorted.truncate(others + MOST_FIXED);
     let mut heads: Vec<Column> = columns(Kind::Name, &["entry"]);
     heads.push(Kind::Word.column("state"));
     heads.push(Kind::Message.column("series"));

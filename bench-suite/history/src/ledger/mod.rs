@@ -9,7 +9,9 @@ mod error;
 mod file;
 pub(crate) mod format;
 mod group;
+mod known;
 mod night;
+mod returned;
 mod silence;
 mod time;
 
