@@ -312,6 +312,8 @@ fn a_ledger_is_looked_at_accepted_and_refused() {
     home.check(&["ledger", "list"], 0, "0 open");
     imported(&home, 41, true);
     home.check(&gate, 1, "the gate failed: 1 failure");
+    home.check(&["history", "rebuild"], 0, "");
+    home.check(&["ledger", "list"], 0, "1 open");
     let id = first_id(&home);
     home.check(&["ledger", "show", &id], 0, "last good r40, first bad r41");
     home.check(
