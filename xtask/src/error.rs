@@ -79,6 +79,13 @@ pub(crate) enum Error {
     History(#[from] history::HistoryError),
     #[error(transparent)]
     HistoryDamaged(history::HistoryError),
+    #[error(transparent)]
+    Ledger(#[from] history::LedgerError),
+    #[error(
+        "--notify: `{command}` {what}; the ledger is left as it was, so that the next run tells the \
+         same again"
+    )]
+    Notify { command: String, what: String },
     #[error("this user has no data folder to keep the history in; name a file with --db FILE")]
     NoHistoryPath,
     #[error(transparent)]

@@ -56,6 +56,8 @@ impl Error {
             | Self::Json { .. }
             | Self::Output { .. }
             | Self::Junit(_)
+            | Self::Notify { .. }
+            | Self::Ledger(history::LedgerError::Write { .. })
             | Self::Write { .. }
             | Self::Report(_)
             | Self::Site(SiteError::Write { .. } | SiteError::Report(_))

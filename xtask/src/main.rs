@@ -33,6 +33,7 @@ async fn main() -> ExitCode {
         Command::Compare(args) => commands::compare::run(args, &printer),
         Command::Doctor(args) => commands::doctor::run(args, &printer).await,
         Command::History(args) => commands::history::run(args, &printer),
+        Command::Ledger(args) => commands::ledger::run(args, &printer),
         Command::Images(command) => commands::images::run(command, &printer).await,
         Command::Fit(args) => commands::fit::run(args, &printer).await,
         Command::Overhead(args) => commands::overhead::run(args, &printer).await,

@@ -64,7 +64,7 @@ impl Printer {
     }
 
     /// A result for programs, on standard output.
-    pub(crate) fn json<T: serde::Serialize>(&self, value: &T) -> Result<()> {
+    pub(crate) fn json<T: serde::Serialize + ?Sized>(&self, value: &T) -> Result<()> {
         let text = serde_json::to_string_pretty(value).map_err(|source| Error::Json { source })?;
         self.json_text(&text);
         Ok(())

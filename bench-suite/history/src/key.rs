@@ -9,6 +9,7 @@ use wildmatch::WildMatchPattern;
 /// What identifies a series: metrics with different keys are never put together. Image, driver and
 /// whatever else is upgraded are attributes of a point.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SeriesKey {
     /// The machine's name, or that of its class where the user named one;
     /// [`SeriesKey::IMPORTED`] for an imported series.
@@ -187,14 +188,26 @@ impl SeriesFilter {
 
 /// Which points of a series to take, by patterns as in [`SeriesFilter`]. Points of which it is not
 /// known are left out where it is asked for.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PointFilter {
     /// Of sessions on these branches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
     /// Of these images.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
     /// Under these drivers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
+}
+
+impl PointFilter {
+    /// Whether it takes all points.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Whether the text, where there is one, fits the pattern, where there is one.

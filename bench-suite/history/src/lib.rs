@@ -16,6 +16,7 @@ mod export;
 pub mod fuzzing;
 mod import;
 mod key;
+mod ledger;
 mod location;
 mod rebuild;
 mod runs;
@@ -33,6 +34,10 @@ pub use error::HistoryError;
 pub use export::{Exported, Format, Selection};
 pub use import::{Imported, read_csv};
 pub use key::{PointFilter, SeriesFilter, SeriesKey};
+pub use ledger::{
+    Acceptance, Change, Entry, Kind, Ledger, LedgerError, LedgerFile, Night, Place, Seen, State,
+    Time,
+};
 pub use location::default_path;
 pub use rebuild::Rebuilt;
 pub use record::Labels;

@@ -82,19 +82,27 @@ impl Point {
         &'p self,
         next: &'p Self,
     ) -> impl Iterator<Item = (&'p str, &'p str, &'p str)> {
-        let changed = |name: &str| {
-            let pair = self.attributes.get(name).zip(next.attributes.get(name));
-            pair.filter(|(here, there)| here != there)
-        };
-        let other_image = changed("image").or(changed("libtorch")).is_some();
-        let names = self.attributes.keys().map(String::as_str);
-        names
-            .filter(move |name| !(other_image && *name == "image_id"))
-            .filter_map(move |name| {
-                let (here, there) = changed(name)?;
-                Some((name, here.as_str(), there.as_str()))
-            })
+        changed_attributes(&self.attributes, &next.attributes)
     }
+}
+
+/// The attributes that are otherwise there than here.
+pub(crate) fn changed_attributes<'p>(
+    here: &'p Attributes,
+    there: &'p Attributes,
+) -> impl Iterator<Item = (&'p str, &'p str, &'p str)> {
+    let changed = move |name: &str| {
+        let pair = here.get(name).zip(there.get(name));
+        pair.filter(|(here, there)| here != there)
+    };
+    let other_image = changed("image").or(changed("libtorch")).is_some();
+    let names = here.keys().map(String::as_str);
+    names
+        .filter(move |name| !(other_image && *name == "image_id"))
+        .filter_map(move |name| {
+            let (here, there) = changed(name)?;
+            Some((name, here.as_str(), there.as_str()))
+        })
 }
 
 impl From<Point> for trend::Point {

@@ -111,13 +111,13 @@ impl<'a> Placed<'a> {
             .iter()
             .map(|one| one.series.clone())
             .collect();
-        let html = trend::page(&all, &self.trend.name, |place| Beside {
+        let html = trend::page(&all, &[], &self.trend.name, |place| Beside {
             anchor: self.anchors[place].clone(),
             blocks: vec![sessions(&self.trend.series[place], pages)],
         })?;
         Ok([
             (format!("{}.html", self.name), html),
-            (format!("{}.md", self.name), trend::markdown(&all)),
+            (format!("{}.md", self.name), trend::markdown(&all, &[])),
         ])
     }
 

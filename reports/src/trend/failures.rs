@@ -2,20 +2,33 @@
 
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
-use super::{Failure, Series, Urgency, overdue};
+use super::{Entry, Failure, Series, Standing, Urgency, overdue};
 use crate::{
     comparison::{JunitError, command, shown},
     format::{self, plural},
 };
 
-/// What the gate fails, a line each: which series, by how much, since when.
+/// What the gate fails, a line each: entries of the ledger, and series that it does not keep; which,
+/// by how much, since when.
 #[must_use]
-pub fn failures(all: &[Series]) -> Vec<String> {
-    let failing = all.iter().flat_map(|series| {
+pub fn failures(all: &[Series], entries: &[Entry]) -> Vec<String> {
+    let kept = standing(entries, Standing::Failing).map(Entry::line);
+    let failing = unkept(all).flat_map(|series| {
         let fails = series.fails.iter();
         fails.map(move |failure| format!("{}: {}", name(series), told(series, *failure)))
     });
-    failing.map(|line| format::clean(&line)).collect()
+    kept.chain(failing.map(|line| format::clean(&line)))
+        .collect()
+}
+
+/// The entries that are this now.
+pub(super) fn standing(entries: &[Entry], standing: Standing) -> impl Iterator<Item = &Entry> {
+    let entries = entries.iter();
+    entries.filter(move |entry| entry.standing == standing)
+}
+
+fn unkept(all: &[Series]) -> impl Iterator<Item = &Series> {
+    all.iter().filter(|series| series.entries.is_empty())
 }
 
 fn name(series: &Series) -> String {
@@ -48,12 +61,18 @@ fn told(series: &Series, failure: Failure) -> String {
 }
 
 /// As lines of workflow commands: errors for what the gate fails, warnings for what else came to
-/// light with the last run, and a notice that sums up.
+/// light with the last run or is open, and a notice that sums up.
 #[must_use]
-pub fn annotations(all: &[Series]) -> String {
+pub fn annotations(all: &[Series], entries: &[Entry]) -> String {
     let mut errors = Vec::new();
     let mut warnings = Vec::new();
-    for series in all {
+    for entry in standing(entries, Standing::Failing) {
+        errors.push(command("error", &entry.id, &entry.line()));
+    }
+    for entry in standing(entries, Standing::Open) {
+        warnings.push(command("warning", &entry.id, &entry.told()));
+    }
+    for series in unkept(all) {
         let title = format::clean(&name(series));
         for failure in &series.fails {
             errors.push(command("error", &title, &told(series, *failure)));
@@ -69,7 +88,10 @@ pub fn annotations(all: &[Series]) -> String {
     let gated = all.iter().filter(|series| series.gated).count();
     let headline = match errors.len() {
         0 => "no gated series regressed".to_owned(),
-        failing => format!("the gate failed: {}", plural(failing, "series", "series")),
+        failing => format!(
+            "the gate failed: {}",
+            plural(failing, "failure", "failures")
+        ),
     };
     let judged = format!(
         "{} followed, {gated} of them gated",

@@ -1,6 +1,9 @@
 //! Series as text, as Markdown and as a page.
 
-use super::{AttributeChange, Series, Urgency, failures, interval, picture, ratio, revision, time};
+use super::{
+    AttributeChange, Entry, Series, Standing, Urgency, failures, failures::standing, interval,
+    ledger, picture, ratio, revision, time,
+};
 use crate::{
     ReportError,
     document::{Block, Cell, Column, Kind, Mark, Table, columns},
@@ -15,27 +18,48 @@ use askama::Template;
 /// Series beyond so many are named and not drawn; those that call for somebody come first.
 const MOST_DRAWN: usize = 200;
 
-/// The series that changed or are stale, the gravest first, each with a table of its changes, and
-/// how many there are in all.
+/// What the ledger says, then the series that changed or are stale, the gravest first, each with a
+/// table of its changes, and how many there are in all.
 #[must_use]
-pub fn text(all: &[Series]) -> String {
-    terminal::document(&document(all), Style::Plain)
+pub fn text(all: &[Series], entries: &[Entry]) -> String {
+    terminal::document(&document(all, entries), Style::Plain)
 }
 
 /// As [`text()`], for a pull request or a job's summary.
 #[must_use]
-pub fn markdown(all: &[Series]) -> String {
-    md::document(&document(all), 3)
+pub fn markdown(all: &[Series], entries: &[Entry]) -> String {
+    md::document(&document(all, entries), 3)
 }
 
-fn document(all: &[Series]) -> Vec<Block> {
-    let has_news = |series: &&Series| !series.is_quiet() || series.is_stale();
+/// Entries of the ledger, all that is known of each.
+#[must_use]
+pub fn ledger_text(entries: &[Entry]) -> String {
+    let mut blocks: Vec<Block> = entries
+        .iter()
+        .map(|entry| Block::Text(entry.told()))
+        .collect();
+    blocks.extend(ledger::table(entries).map(Block::Table));
+    terminal::document(&blocks, Style::Plain)
+}
+
+fn document(all: &[Series], entries: &[Entry]) -> Vec<Block> {
+    // What the ledger says of silence stands in a line of its own.
+    let has_news =
+        |series: &&Series| !series.is_quiet() || (series.is_stale() && series.entries.is_empty());
     let mut told: Vec<&Series> = all.iter().filter(has_news).collect();
     told.sort_by_key(|series| series.urgency());
     let mut blocks = Vec::new();
-    let failures = failures(all);
-    if !failures.is_empty() {
-        blocks.push(Block::List(failures));
+    let mut first = failures(all, entries);
+    for known in [Standing::Open, Standing::JustFixed] {
+        first.extend(standing(entries, known).map(Entry::told));
+    }
+    let accepted = standing(entries, Standing::Accepted).count();
+    if accepted > 0 {
+        let entries = plural(accepted, "entry is", "entries are");
+        first.push(format!("{entries} accepted"));
+    }
+    if !first.is_empty() {
+        blocks.push(Block::List(first));
     }
     for series in told {
         blocks.push(Block::Subheading(line(series)));
@@ -141,13 +165,21 @@ const ABOUT: &str = "Dots are results, blue lines are levels. An upright line is
     range goes from the last good revision to the first bad one. A change at the newest end may \
     still turn out to be an outlier.";
 
+const ABOUT_LEDGER: &str = "What moved at one point is one entry, and keeps its name. It is new in the \
+    run that brought it to light, open until somebody accepts it, and fixed when the level is back.";
+
 /// The whole page; `source` says where the series come from, `made` when the page was made.
-pub fn html(all: &[Series], source: &str, made: &str) -> Result<String, ReportError> {
+pub fn html(
+    all: &[Series],
+    entries: &[Entry],
+    source: &str,
+    made: &str,
+) -> Result<String, ReportError> {
     let beside = |place: usize| Beside {
         anchor: format!("series-{}", place + 1),
         blocks: Vec::new(),
     };
-    page(all, &format!("{source} · {made}"), beside)
+    page(all, entries, &format!("{source} · {made}"), beside)
 }
 
 /// What stands below the drawing of a series.
@@ -160,14 +192,25 @@ pub(crate) struct Beside {
 /// The whole page; what stands beside a series is asked for by its place.
 pub(crate) fn page(
     all: &[Series],
+    entries: &[Entry],
     subtitle: &str,
     beside: impl Fn(usize) -> Beside,
 ) -> Result<String, ReportError> {
     let mut drawn = 0;
-    let mut sections = Vec::new();
+    let mut sections: Vec<Section> = ledger::table(entries)
+        .map(|table| Section {
+            id: "ledger".to_owned(),
+            title: format!("Ledger ({})", plural(entries.len(), "entry", "entries")),
+            about: ABOUT_LEDGER.to_owned(),
+            inside: html::document(&[Block::Table(table)]),
+        })
+        .into_iter()
+        .collect();
     for (urgency, id, title) in GROUPS {
         let alike = (0..all.len()).filter(|&place| all[place].urgency() == urgency);
-        let alike: Vec<usize> = alike.take(MOST_DRAWN - drawn).collect();
+        let mut alike: Vec<usize> = alike.collect();
+        alike.sort_by_key(|&place| !is_open(&all[place], entries));
+        alike.truncate(MOST_DRAWN - drawn);
         drawn += alike.len();
         let figures = alike.iter().map(|&place| {
             let Beside { anchor, blocks } = beside(place);
@@ -191,7 +234,10 @@ pub(crate) fn page(
             });
         }
     }
-    let mut summary = vec![Block::List(summary(all)), Block::Method(ABOUT.to_owned())];
+    let mut summary = vec![
+        Block::List(summary(all, entries)),
+        Block::Method(ABOUT.to_owned()),
+    ];
     if drawn < all.len() {
         let left = plural(all.len() - drawn, "more series is", "more series are");
         let help = "select fewer with --metric or --scenario";
@@ -208,6 +254,12 @@ pub(crate) fn page(
     Ok(page.render()?)
 }
 
+/// Whether somebody should look at an entry that it is in.
+fn is_open(series: &Series, entries: &[Entry]) -> bool {
+    let mut entries = entries.iter();
+    entries.any(|entry| entry.standing <= Standing::Open && series.entries.contains(&entry.id))
+}
+
 fn drawing(series: &Series) -> Drawing {
     Drawing {
         narrow: None,
@@ -222,10 +274,12 @@ fn drawing(series: &Series) -> Drawing {
     }
 }
 
-fn summary(all: &[Series]) -> Vec<String> {
+fn summary(all: &[Series], entries: &[Entry]) -> Vec<String> {
     let count = |is: &dyn Fn(&Series) -> bool| all.iter().filter(|series| is(series)).count();
     let changed = count(&|series| !series.changes().is_empty());
     let mut told = vec![format!("{} series, {changed} with a change.", all.len())];
+    told.extend(standing(entries, Standing::Failing).map(Entry::told));
+    told.extend(standing(entries, Standing::Open).map(Entry::told));
     for (count, words) in [
         (
             count(&|series| series.urgency() == Urgency::Regressed),

@@ -6,6 +6,7 @@
 mod axis;
 mod failures;
 mod forms;
+mod ledger;
 mod picture;
 
 use judge::{
@@ -15,7 +16,8 @@ use judge::{
 
 pub use failures::{annotations, failures, junit};
 pub(crate) use forms::{Beside, page};
-pub use forms::{html, line, markdown, text};
+pub use forms::{html, ledger_text, line, markdown, text};
+pub use ledger::{Entry, Moved, Spot, Standing};
 pub(crate) use picture::value_scale;
 
 use serde::Serialize;
@@ -51,6 +53,8 @@ pub struct Series {
     pub gated: bool,
     /// Why the gate fails it; empty where it does not.
     pub fails: Vec<Failure>,
+    /// Entries of the ledger that it is in, by ID; why it fails is told there.
+    pub entries: Vec<String>,
 }
 
 /// Why a gate fails a series.
@@ -142,6 +146,9 @@ impl Series {
         let stale = self.staleness.as_ref().filter(|_| self.is_stale());
         let found = &self.found;
         let mut remarks: Vec<String> = stale.map(overdue).into_iter().collect();
+        if !self.entries.is_empty() {
+            remarks.push(format!("in the ledger: {}", self.entries.join(", ")));
+        }
         for change in &found.change_points {
             if let Some(cause) = self.cause(change) {
                 remarks.push(format!("{} from {cause}", ratio(change)));
@@ -160,14 +167,7 @@ impl Series {
 
     /// `driver 570.86 to 580.12`: what a change came with.
     fn cause(&self, change: &ChangePoint) -> Option<String> {
-        let told: Vec<String> = self
-            .changed_with(change)
-            .map(|with| {
-                let [before, after] = [&with.before, &with.after].map(|value| short(value));
-                format!("{} {before} to {after}", with.word())
-            })
-            .collect();
-        (!told.is_empty()).then(|| told.join(", "))
+        causes(self.changed_with(change))
     }
 
     /// `drift from 100 to 105 over 60 points`.
@@ -239,6 +239,17 @@ impl Series {
             format!("{} {}", format::significant(value, 5), self.unit)
         }
     }
+}
+
+/// `driver 570.86 to 580.12, GPU GPU-a1 to GPU-b2`.
+fn causes<'c>(changes: impl Iterator<Item = &'c AttributeChange>) -> Option<String> {
+    let told: Vec<String> = changes
+        .map(|with| {
+            let [before, after] = [&with.before, &with.after].map(|value| short(value));
+            format!("{} {before} to {after}", with.word())
+        })
+        .collect();
+    (!told.is_empty()).then(|| told.join(", "))
 }
 
 /// `no result for 5.2 days; usually every 1.0 days`.

@@ -6,7 +6,10 @@ use judge::{
 };
 use reports::{
     format::Quantity,
-    trend::{AttributeChange, Failure, Series, annotations, failures, html, junit, markdown, text},
+    trend::{
+        AttributeChange, Entry, Failure, Moved, Series, Spot, Standing, annotations, failures,
+        html, junit, markdown, text,
+    },
 };
 
 const DAY: f64 = 86_400.0;
@@ -37,6 +40,7 @@ pub(crate) fn series(title: &str, points: Vec<Point>) -> Series {
         staleness: None,
         gated: true,
         fails: Vec::new(),
+        entries: Vec::new(),
         threshold: 0.0,
         points,
     }
@@ -76,7 +80,7 @@ fn drawings(page: &str) -> Vec<String> {
 
 #[test]
 fn what_calls_for_somebody_comes_first() {
-    let page = html(&all(), "history.sqlite", "2026-11-20 10:00 UTC").unwrap();
+    let page = html(&all(), &[], "history.sqlite", "2026-11-20 10:00 UTC").unwrap();
     let place = |words: &str| page.find(&format!("<h3>{words}")).expect(words);
     let order = [
         "fell with the last run",
@@ -99,15 +103,15 @@ fn what_calls_for_somebody_comes_first() {
 #[test]
 fn a_change_within_the_threshold_is_told_and_calls_for_nobody() {
     let mut small = series("small", points(60, |i| if i < 59 { 1000.0 } else { 900.0 }));
-    let told = text(std::slice::from_ref(&small));
+    let told = text(std::slice::from_ref(&small), &[]);
     assert!(told.contains("regressed, new"), "{told}");
     small.threshold = 0.2;
-    let told = markdown(std::slice::from_ref(&small));
+    let told = markdown(std::slice::from_ref(&small), &[]);
     assert!(
         told.contains("regressed within the noise threshold, new"),
         "{told}"
     );
-    let page = html(&[small], "", "").unwrap();
+    let page = html(&[small], &[], "", "").unwrap();
     assert!(page.contains("Changed with the last run"));
     assert!(!page.contains("Regressed with the last run"));
 }
@@ -129,11 +133,11 @@ fn a_change_says_what_it_came_with_in_every_form() {
     let all = [fell];
     // Text for a terminal has the same in a narrow column.
     assert!(
-        text(&all).contains("regressed, new, with"),
+        text(&all, &[]).contains("regressed, new, with"),
         "{}",
-        text(&all)
+        text(&all, &[])
     );
-    for told in [markdown(&all), html(&all, "", "").unwrap()] {
+    for told in [markdown(&all, &[]), html(&all, &[], "", "").unwrap()] {
         let verdict = "regressed, new, with another driver and image ID";
         assert!(told.contains(verdict), "{told}");
         let remark = "% from driver 570.86 to 580.12, image ID aaaaaaaaaaaa to bbbbbbbbbbbb";
@@ -147,7 +151,7 @@ fn a_gate_names_what_failed_in_every_form() {
     all[2].fails = vec![Failure::NoNewResult];
     all[3].fails = vec![Failure::Regressed];
     all.push(series("young", points(7, |_| 1.0)));
-    let lines = failures(&all);
+    let lines = failures(&all, &[]);
     assert!(
         lines[0].starts_with("stopped · throughput · torch · this machine: no result for 5.0 days")
     );
@@ -158,21 +162,21 @@ fn a_gate_names_what_failed_in_every_form() {
         "{lines:?}"
     );
     for told in [
-        text(&all),
-        markdown(&all),
-        annotations(&all),
+        text(&all, &[]),
+        markdown(&all, &[]),
+        annotations(&all, &[]),
         junit(&all).unwrap(),
     ] {
         assert!(told.contains("last good r58, first bad r59"), "{told}");
     }
-    let commands = annotations(&all);
+    let commands = annotations(&all, &[]);
     assert_eq!(commands.matches("::error ").count(), 2, "{commands}");
     let xml = junit(&all).unwrap();
     assert!(
         xml.contains(r#"tests="5" skipped="1""#) && xml.contains(r#"failures="2""#),
         "{xml}"
     );
-    assert!(text(&all).contains("1 too short to judge"));
+    assert!(text(&all, &[]).contains("1 too short to judge"));
 }
 
 #[test]
@@ -186,7 +190,7 @@ fn drift_and_noise_are_told_and_drawn() {
     }
     let loud = series("loud", loud);
     let all = [drifting, loud];
-    for told in [text(&all), html(&all, "", "").unwrap()] {
+    for told in [text(&all, &[]), html(&all, &[], "", "").unwrap()] {
         assert!(
             told.contains("over 100 points, with no place to blame"),
             "{told}"
@@ -197,7 +201,7 @@ fn drift_and_noise_are_told_and_drawn() {
 
 #[test]
 fn a_page_needs_no_network() {
-    let page = html(&all(), "history.sqlite", "now").unwrap();
+    let page = html(&all(), &[], "history.sqlite", "now").unwrap();
     assert_eq!(page.matches("<script").count(), 1, "its own");
     for outside in ["http://", "https://", "src=", "<link", "<img", "url("] {
         let named = page.replace("http://www.w3.org/2000/svg", "");
@@ -221,11 +225,11 @@ fn names_from_anywhere_stay_names() {
     for change in &mut one.found.change_points {
         change.revision = "</text>|@everyone\n".into();
     }
-    let page = html(&[one.clone()], "<i>", "now").unwrap();
+    let page = html(&[one.clone()], &[], "<i>", "now").unwrap();
     assert_eq!(page.matches("<script").count(), 1, "a tag came through");
     assert!(!page.contains('\u{1b}') && !page.contains('\u{0}'));
     assert_eq!(drawings(&page).len(), 1);
-    let told = markdown(&[one]);
+    let told = markdown(&[one], &[]);
     assert!(
         !told.contains("<script") && !told.contains("@everyone"),
         "{told}"
@@ -253,7 +257,7 @@ fn any_series_can_be_drawn() {
             .map(|i| at(f64::from(i) * 1e7, if i < 20 { -3.0 } else { 3.0 }))
             .collect(),
     ] {
-        let page = html(&[series("odd", points.clone())], "", "").unwrap();
+        let page = html(&[series("odd", points.clone())], &[], "", "").unwrap();
         assert_eq!(drawings(&page).len(), 1, "{} points", points.len());
     }
 }
@@ -261,20 +265,122 @@ fn any_series_can_be_drawn() {
 /// However long a series is, its page stays small.
 #[test]
 fn many_points_are_thinned() {
-    let page = html(&[series("long", points(5000, |_| 1.0))], "", "").unwrap();
+    let page = html(&[series("long", points(5000, |_| 1.0))], &[], "", "").unwrap();
     assert!(page.len() < 100_000, "{} bytes", page.len());
 }
 
 #[test]
 fn beyond_two_hundred_series_are_named_and_not_drawn() {
     let many = vec![series("steady", points(12, |_| 1.0)); 230];
-    let page = html(&many, "", "").unwrap();
+    let page = html(&many, &[], "", "").unwrap();
     assert_eq!(drawings(&page).len(), 200);
     assert!(page.contains("30 more series are not drawn"));
 }
 
 #[test]
 fn text_and_markdown() {
-    insta::assert_snapshot!("trend_text", text(&all()));
-    insta::assert_snapshot!("trend_markdown", markdown(&all()));
+    insta::assert_snapshot!("trend_text", text(&all(), &[]));
+    insta::assert_snapshot!("trend_markdown", markdown(&all(), &[]));
+}
+
+fn entry(id: &str, standing: Standing) -> Entry {
+    let moved = |name: &str, after: f64| Moved {
+        name: name.to_owned(),
+        place: "torch · nightly · gpu-1".to_owned(),
+        quantity: Quantity::Throughput,
+        unit: String::new(),
+        levels: Some([100.0, after]),
+        interval: Some([after / 101.0, after / 99.0]),
+        is_fixed: false,
+    };
+    let spot = |night: u32| Spot {
+        time: 1_700_000_000.0 + f64::from(night) * DAY,
+        revision: format!("r{night}"),
+    };
+    Entry {
+        id: id.to_owned(),
+        standing,
+        silent: None,
+        last_good: spot(58),
+        first_bad: Some(spot(59)),
+        attribute_changes: vec![AttributeChange {
+            index: 0,
+            attribute: "driver".to_owned(),
+            before: "570.86".to_owned(),
+            after: "580.12".to_owned(),
+        }],
+        series: vec![moved("a · throughput", 90.0), moved("b · throughput", 95.0)],
+        acceptances: Vec::new(),
+    }
+}
+
+#[test]
+fn an_entry_is_a_line_however_many_series_it_has() {
+    let mut both = entry("R1", Standing::Failing);
+    let line = "R1 2 series regressed by -10.00 % to -5.00 %: a · throughput -10.00 %, b · throughput \
+        -5.00 %; on torch · nightly · gpu-1; last good r58, first bad r59; from driver 570.86 to 580.12";
+    assert_eq!(both.line(), line);
+    both.series.truncate(1);
+    assert!(both.line().starts_with(
+        "R1 a · throughput · torch · nightly · gpu-1: regressed by -10.00 %, 100.0 samples/s to 90.00"
+    ));
+    let silent = Entry {
+        silent: Some(("gpu-1".to_owned(), 5.0 * DAY)),
+        first_bad: None,
+        series: Vec::new(),
+        ..both
+    };
+    let line =
+        "R1 gpu-1: no result for 5.0 days from any of its series; last result 2024-01-11 22:13";
+    assert_eq!(silent.line(), line);
+}
+
+#[test]
+fn a_gate_with_a_ledger_fails_on_new_entries_reminds_of_open_ones_and_is_quiet_on_others() {
+    let mut all = all();
+    all[3].fails = vec![Failure::Regressed];
+    all[3].entries = vec!["R1".to_owned()];
+    let mut accepted = entry("R3", Standing::Accepted);
+    accepted.acceptances = vec!["accepted by ada: it <pays>".to_owned()];
+    let entries = [
+        entry("R1", Standing::Failing),
+        entry("R2", Standing::Open),
+        accepted,
+        entry("R4", Standing::JustFixed),
+        entry("R5", Standing::Fixed),
+    ];
+    let lines = failures(&all, &entries);
+    assert!(
+        lines.len() == 1 && lines[0].starts_with("R1 2 series"),
+        "{lines:?}"
+    );
+    let told = markdown(&all, &entries);
+    for words in [
+        "- R1 2 series",
+        "- open: R2",
+        "- fixed: R4",
+        "- 1 entry is accepted",
+    ] {
+        assert!(told.contains(words), "no `{words}` in {told}");
+    }
+    assert!(!told.contains("R3") && !told.contains("R5"), "{told}");
+    let commands = annotations(&all, &entries);
+    assert!(
+        commands.contains("::error title=R1::R1 2 series"),
+        "{commands}"
+    );
+    assert!(
+        commands.contains("::warning title=R2::open: R2"),
+        "{commands}"
+    );
+    assert!(
+        commands.contains("the gate failed%3A 1 failure"),
+        "{commands}"
+    );
+    let page = html(&all, &entries, "", "").unwrap();
+    let place = |words: &str| page.find(words).unwrap_or_else(|| panic!("no `{words}`"));
+    assert!(place(">R1<") < place(">R2<") && place(">R2<") < place(">R3<"));
+    place("Ledger (5 entries)");
+    place("accepted by ada: it &#60;pays&#62;");
+    place("in the ledger: R1");
 }

@@ -96,6 +96,7 @@ fresh! {
     fresh_sessions: "session",
     fresh_reports: "report",
     fresh_series: "csv",
+    fresh_ledgers: "ledger",
     fresh_events: "event",
     fresh_run_files: "run-file",
     fresh_wheels: "wheel",

@@ -13,6 +13,7 @@ mod claims;
 mod compare;
 mod history;
 mod images;
+mod ledger;
 #[cfg(test)]
 mod reference;
 mod session;
@@ -34,6 +35,7 @@ pub(crate) use history::{
     ImportArgs, RebuildArgs, RemoveArgs, SeriesArgs,
 };
 pub(crate) use images::{CacheChoice, CompressionChoice, ImagesCommand, PruneArgs, PushArgs};
+pub(crate) use ledger::{AcceptArgs, LedgerArgs, LedgerCommand};
 pub(crate) use session::{CheckArgs, SessionCommand};
 pub(crate) use site::SiteArgs;
 
@@ -73,6 +75,8 @@ pub(crate) enum Command {
     Site(SiteArgs),
     /// Keep sessions, and read them over time
     History(HistoryArgs),
+    /// List regressions that `trend --gate` found, and accept them
+    Ledger(LedgerArgs),
     /// Build, lock, verify, compare and remove images
     #[command(subcommand, after_help = exit_codes!())]
     Images(ImagesCommand),
@@ -322,10 +326,18 @@ pub(crate) struct TrendArgs {
     /// pace, and never for --input
     #[arg(long, value_name = "DAYS", value_parser = days)]
     pub(crate) stale_after: Option<f64>,
-    /// Exit with 1 where the last run made a gated metric regressed, or its results have stopped
-    /// coming; with --metric, where any metric named by it did
+    /// Exit with 1 where a gated metric regressed and the ledger did not know, or where its results
+    /// have stopped coming; with --metric, where any metric named by it did
     #[arg(long)]
     pub(crate) gate: bool,
+    /// The ledger of regressions, in a file that a repository can hold; default: the history's own,
+    /// and none with --input
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) ledger: Option<PathBuf>,
+    /// Run this command, with a report as JSON on its standard input, where entries of the ledger
+    /// open or close
+    #[arg(long, value_name = "COMMAND", requires = "gate")]
+    pub(crate) notify: Option<String>,
     /// Write `JUnit` XML into this file: a case for each gated series
     #[arg(long, value_name = "FILE.xml")]
     pub(crate) junit: Option<PathBuf>,

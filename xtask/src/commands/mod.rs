@@ -8,6 +8,7 @@ pub(crate) mod doctor;
 pub(crate) mod fit;
 pub(crate) mod history;
 pub(crate) mod images;
+pub(crate) mod ledger;
 pub(crate) mod overhead;
 pub(crate) mod past;
 pub(crate) mod report;

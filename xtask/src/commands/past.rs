@@ -1,6 +1,6 @@
 //! What a history knows of the metrics of sessions that are drawn.
 
-use std::path::Path;
+use std::{collections::HashMap, path::Path};
 
 use history::{Aggregate, History, Point, PointFilter, SeriesFilter, SeriesInfo, SeriesKey};
 use metrics::Metric;
@@ -57,7 +57,7 @@ fn of_session(session: &str, read: Vec<(SeriesInfo, Vec<Point>)>) -> Result<Vec<
             own.push((info, points));
         }
     }
-    let past = follow(own)?.into_iter().zip(images);
+    let past = follow(own, &HashMap::new())?.into_iter().zip(images);
     let past = past.map(|(one, image)| Past {
         cell: one.series.key.cell(),
         image,

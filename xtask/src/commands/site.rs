@@ -1,7 +1,7 @@
 //! `cargo xtask site`: a static site of sessions, comparisons and trends.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     env, fs, io,
     path::{Path, PathBuf},
     process,
@@ -138,7 +138,7 @@ fn trends(db: Option<&Path>) -> Result<Vec<Trend>> {
         .collect();
     let judged: Vec<Vec<_>> = all.map(|points| trend::as_judged(points)).collect();
     let mut trends: BTreeMap<Vec<String>, Vec<site::Followed>> = BTreeMap::new();
-    let followed = trend::follow(read)?.into_iter();
+    let followed = trend::follow(read, &HashMap::new())?.into_iter();
     for ((one, judged), from) in followed.zip(judged).zip(from) {
         let key = &one.series.key;
         trends.entry(name(key)).or_default().push(site::Followed {

@@ -129,7 +129,15 @@ fn an_upgraded_image_continues_its_track() {
     let told = upgraded(0, |_| 4_500_000_000).check(&GATE, 0, "series");
     assert!(!told.contains("no result for"), "{told}");
     let stopped = upgraded(10, |_| 4_500_000_000);
-    stopped.check(&GATE, 1, "the gate failed: 2 failures");
+    // One line for a runner, however many series it has, until results come or it is accepted.
+    for _ in 0..2 {
+        let told = stopped.check(&GATE, 1, "the gate failed: 1 failure");
+        assert!(
+            told.contains("here: no result for 10.0 days from any of its series"),
+            "{told}"
+        );
+        assert_eq!(told.matches("no result for").count(), 2, "{told}");
+    }
     let heavier = |night| {
         if night < 19 {
             4_500_000_000

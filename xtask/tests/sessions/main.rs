@@ -6,5 +6,6 @@ mod compare;
 mod deciding;
 mod endings;
 mod follow;
+mod ledger;
 mod support;
 mod workflow;

@@ -3,6 +3,9 @@
 mod compatibility;
 mod exports;
 mod imports;
+mod ledger;
+mod ledger_file;
+mod nights;
 mod opening;
 mod rebuild;
 mod sessions;

@@ -18,6 +18,7 @@ mod edivisive;
 mod noise;
 mod pools;
 mod possible;
+mod steps;
 mod summary;
 mod trend;
 
@@ -26,7 +27,7 @@ use std::process::ExitCode;
 
 use summary::Summary;
 
-const USAGE: &str = "usage: cargo bench -p judge -- [--repeats N] [compare|looks|trend]
+const USAGE: &str = "usage: cargo bench -p judge -- [--repeats N] [compare|looks|trend|steps]
        cargo bench -p judge -- [--repeats N] --series FILE   the series, for peers/peers.py";
 
 /// How many repeats, the one part that is asked for, and where series alone are to be written.
@@ -41,7 +42,7 @@ fn arguments() -> Result<(u64, Option<String>, Option<PathBuf>), String> {
                 repeats = number.filter(|&number| number > 0).ok_or(USAGE)?;
             }
             "--series" => to = Some(words.next().ok_or(USAGE)?.into()),
-            "compare" | "looks" | "trend" => part = Some(word),
+            "compare" | "looks" | "trend" | "steps" => part = Some(word),
             _ => return Err(USAGE.to_owned()),
         }
     }
@@ -69,6 +70,9 @@ fn run() -> Result<bool, String> {
     }
     if wanted("trend") {
         trend::bars(repeats, &files, &runs, &mut summary);
+    }
+    if wanted("steps") {
+        steps::bars(repeats, &mut summary);
     }
     Ok(summary.print())
 }

@@ -183,7 +183,7 @@ fn recall(repeats: u64, residuals: &[Vec<f64>], runs: &[Vec<f64>], summary: &mut
     println!("\n## Trend: a drop of 5 % found within {NEAR} points, percent\n");
     println!("| noise | detector | 1 new point | 2 | 3 | 5 | 10 | 50 |");
     println!("|---|---|---|---|---|---|---|---|");
-    println!("| *bar* | | ≥ 71 | | ≥ 86 | ≥ 89 | | |");
+    println!("| *bar*; on an H200 | | ≥ 71; 75 | | ≥ 86; 88 | ≥ 89; 92 | ; ≥ 95 | |");
     for (name, draw) in recall_draws(residuals, runs) {
         for (detector, detect) in DETECTORS {
             let repeats = if detector == "judge" {
@@ -200,9 +200,12 @@ fn recall(repeats: u64, residuals: &[Vec<f64>], runs: &[Vec<f64>], summary: &mut
                         .any(|at| at.abs_diff(N - fresh) <= NEAR)
                 };
                 let recalled = percent(repeats, hit);
-                let bar = [(1, 71.0), (3, 86.0), (5, 89.0)]
-                    .iter()
-                    .find(|(n, _)| *n == fresh);
+                let bars: &[(usize, f64)] = if name == RUN_POOLS {
+                    &[(1, 75.0), (3, 88.0), (5, 92.0), (10, 95.0)]
+                } else {
+                    &[(1, 71.0), (3, 86.0), (5, 89.0)]
+                };
+                let bar = bars.iter().find(|(n, _)| *n == fresh);
                 // The bars are about noise as on GPUs; that of the public series is beyond what
                 // anybody could tell, as the next table shows.
                 if let Some((_, bar)) = bar.filter(|_| detector == "judge" && name != SERIES_POOLS)

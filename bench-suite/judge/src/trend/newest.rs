@@ -5,27 +5,40 @@
 //! chances below one in a hundred; distances in units of the noise tell more, but promise
 //! only as much as their model holds.
 
-use super::TrendOptions;
+use std::ops::Range;
+
 use super::history::Change;
-use super::robust::{self, TAIL_DF, normal_score};
-use super::series::Series;
+use super::robust::{self, Level, TAIL_DF, normal_score};
+use super::series::{Series, levels_of};
+use super::{MIN_SEGMENT, TrendOptions, noise};
 use crate::dist::t_two_sided;
 
 /// Most points that are tried as a new level; longer ones are found inside the series. Every
 /// length is tried, so that this is also the price of several points (Bonferroni).
 const LONGEST: usize = 20;
-/// Fewest points of the level that the newest points are held against.
+/// Fewest points of the level that the newest points are held against, where it is the first one.
 const MIN_BASELINE: usize = 10;
+/// … and where others before it say what the noise is.
+const SHORTEST_BASELINE: usize = 3;
+/// Of a level with so many points the noise is its own.
+const LONG_BASELINE: usize = 30;
 /// Points at the end of that level whose noise counts where it is larger than that of all of them.
 const RECENT: usize = 30;
 /// From how many times the noise of the whole level on they alone are what to rank among: two
 /// standard errors above 1, for that of a MAD of n points is 1.17 ÷ √n of it.
 const LOUDER: f64 = 1.4;
+/// So many points tell of noise that grew lately …
+const LAST: usize = 12;
+/// … where theirs is so many times that of all of them: three standard errors above 1.
+const MUCH_LOUDER: f64 = 2.0;
 /// p of a single point is multiplied by this, for two kinds of evidence are tried. They mostly
 /// agree: together they alarm 1.1 times as often as ranks alone over all noises that
 /// `cargo bench -p judge` draws, and 1.3 times in the worst of them. Bonferroni's 2 would find a
 /// drop of 5 % in noise of 1.5 % after one point in 58 % of the series instead of 74.
 const PRICE_OF_ONE: f64 = 1.3;
+/// New points that scatter this much more than the noise there was answer for their own, and more for
+/// few points: twice the standard error of a standard deviation, and some.
+const SCATTERED: f64 = 1.1;
 /// A point lies as far out as another from this share of its distance on: spikes vary in height.
 const AS_FAR: f64 = 0.9;
 /// A point counts for at most this normal score: with 3 recall after two new points in series of 25
@@ -38,67 +51,178 @@ const MOST_DISTANCE: f64 = 3.0;
 /// The most significant change among the newest points, after the levels that start at `starts`.
 pub(super) fn change(series: &Series, starts: &[usize], options: &TrendOptions) -> Option<Change> {
     let from = starts.last().copied().unwrap_or(0);
-    (1..=LONGEST)
-        .filter_map(|fresh| test(series, from, fresh, options.alpha_newest))
-        .min_by(|a, b| a.p.total_cmp(&b.p))
+    // Shorter levels say less about the noise than their few points look like.
+    let long = levels_of(0, from, starts).filter(|level| level.len() >= MIN_SEGMENT);
+    let earlier: Vec<f64> = long
+        .flat_map(|level| robust::residuals(&series.y[level]))
+        .collect();
+    let strongest = |louder_since: Option<usize>| {
+        let before = Before {
+            starts,
+            earlier: &earlier,
+            louder_since,
+        };
+        (1..=LONGEST)
+            .filter_map(|fresh| test(series, &before, fresh, options.alpha_newest))
+            .min_by(|a, b| a.p.total_cmp(&b.p))
+    };
+    let found = strongest(None)?;
+    // Noise that grew before the change is what to hold it against.
+    let louder = noise::noisier(series, starts, options.alpha_history);
+    match louder.map(|louder| louder.index) {
+        Some(since) if since + 2 * MIN_SEGMENT <= found.start => strongest(Some(since)),
+        _ => Some(found),
+    }
+}
+
+/// What the newest points are held against.
+struct Before<'a> {
+    /// Where levels start; the last one is the newest.
+    starts: &'a [usize],
+    /// The noise of the levels before that.
+    earlier: &'a [f64],
+    /// Since when the noise is larger than before.
+    louder_since: Option<usize>,
 }
 
 /// The change that the last `fresh` points are, where its p is at most `alpha`.
-fn test(series: &Series, from: usize, fresh: usize, alpha: f64) -> Option<Change> {
+fn test(series: &Series, before: &Before, fresh: usize, alpha: f64) -> Option<Change> {
+    let Before {
+        starts, earlier, ..
+    } = *before;
+    let from = starts.last().copied().unwrap_or(0);
     let start = series.len().checked_sub(fresh)?;
-    if start < from + MIN_BASELINE.max(2 * fresh) || !series.may_start[start] {
+    let least = if earlier.len() < MIN_BASELINE {
+        MIN_BASELINE.max(2 * fresh)
+    } else {
+        SHORTEST_BASELINE.max(fresh)
+    };
+    if start < from + least || !series.may_start[start] {
         return None;
     }
-    let (old, new) = (&series.y[from..start], &series.y[start..]);
-    let residuals: Vec<f64> = robust::residuals(old).collect();
-    let scale = robust::scale(&residuals, old[0]);
-    let before = robust::level(old, scale);
-    let recent = &residuals[residuals.len().saturating_sub(RECENT)..];
-    let spread = before.sd.max(robust::scale(recent, old[0]));
-    let step = new.iter().sum::<f64>() / fresh as f64 - before.centre;
+    let louder = before.louder_since.map(|since| start.saturating_sub(since));
+    let old = Baseline::of(series, from..start, earlier, louder);
+    let new = &series.y[start..];
+    let step = new.iter().sum::<f64>() / fresh as f64 - old.centre;
     if step == 0.0 {
         return None;
     }
-    let out = |values: &[f64]| -> Vec<f64> {
-        let distance = |value| step.signum() * (value - before.centre) / spread;
-        values.iter().map(|&value| distance(value)).collect()
-    };
-    // Ranks among points that were quieter make too much of the noise there is now.
-    let alike = if spread > LOUDER * before.sd {
-        &old[old.len().saturating_sub(RECENT)..]
-    } else {
-        old
-    };
-    let evidence = Evidence {
-        old: out(alike),
-        new: out(new),
-        nothing: robust::rounding(before.centre) / spread,
-    };
     let variance = |points: usize, rho: f64| robust::inflation(points, rho) / points as f64;
+    // A level of few points is not where it seems, and all new points err with it.
+    let unsure = if old.is_pooled {
+        1.0 + variance(old.n, 0.0)
+    } else {
+        1.0
+    }
+    .sqrt();
+    let out = |distance: f64| step.signum() * distance / old.spread;
+    let evidence = Evidence {
+        old: old.alike(fresh).into_iter().map(out).collect(),
+        new: new.iter().map(|y| out(y - old.centre) / unsure).collect(),
+        nothing: robust::rounding(old.centre) / old.spread,
+    };
     let p = |rho| {
-        let error = (variance(old.len(), rho) + variance(fresh, rho)).sqrt();
+        let share = |points: usize| variance(points, rho) / (unsure * unsure);
         if fresh == 1 {
-            evidence.of_one(error, alpha)
+            evidence.of_one((share(old.n) + share(fresh)).sqrt(), alpha)
         } else {
-            let df = (old.len() as f64 * (1.0 - rho) / (1.0 + rho)).max(2.0);
-            evidence.of_several(error, df)
+            let df = (old.known as f64 * (1.0 - rho) / (1.0 + rho)).max(2.0);
+            evidence.of_several([share(old.n), share(fresh)], df)
         }
     };
     // Autocorrelation only takes away; it is looked at where there is something to take.
     if p(0.0) > alpha {
         return None;
     }
-    let rho = series.rho(from, start, &[]);
+    let rho = if old.is_pooled {
+        series.rho(0, start, starts)
+    } else {
+        series.rho(from, start, &[])
+    };
     let p = p(rho);
     (p <= alpha).then(|| Change {
         start,
-        before: before.centre,
-        after: robust::level(new, scale).centre,
-        before_se: spread * variance(old.len(), rho).sqrt(),
-        after_se: spread * variance(fresh, rho).sqrt(),
-        df: old.len() as f64 - 1.0,
+        before: old.centre,
+        after: robust::level(new, old.scale).centre,
+        before_se: old.spread * variance(old.n, rho).sqrt(),
+        after_se: old.spread * variance(fresh, rho).sqrt(),
+        df: old.noise.len() as f64 - 1.0,
         p,
     })
+}
+
+/// The level that the newest points are held against.
+struct Baseline {
+    n: usize,
+    centre: f64,
+    /// Distances from the level; where it is short, after those of the levels before from theirs.
+    noise: Vec<f64>,
+    is_pooled: bool,
+    scale: f64,
+    /// How many of the last points to rank among: ranks among points that were quieter make too much of
+    /// the noise there is now.
+    recent: usize,
+    /// How many points tell of the noise there is now.
+    known: usize,
+    /// The largest standard deviation, that of all the noise or that of late.
+    spread: f64,
+}
+
+impl Baseline {
+    /// Of its noise only the last `louder` points are like that of today, where that is known.
+    fn of(series: &Series, level: Range<usize>, earlier: &[f64], louder: Option<usize>) -> Self {
+        let old = &series.y[level];
+        let is_pooled = old.len() < LONG_BASELINE && earlier.len() >= MIN_BASELINE;
+        let mut residuals: Vec<f64> = earlier.iter().copied().filter(|_| is_pooled).collect();
+        let before = residuals.len();
+        residuals.extend(robust::residuals(old));
+        let scale = robust::scale(&residuals, old[0]);
+        let Level { centre, sd, n } = robust::level(old, scale);
+        let sd = if is_pooled {
+            robust::level(&residuals, scale).sd
+        } else {
+            sd
+        };
+        let of_last = |points: usize| {
+            let last = &residuals[residuals.len().saturating_sub(points)..];
+            let scale = robust::scale(last, old[0]);
+            (scale, scale.max(robust::level(last, scale).sd))
+        };
+        let ((lately, _), (last, _)) = (of_last(RECENT), of_last(LAST));
+        let louder = louder.or((last > MUCH_LOUDER * sd.max(lately)).then_some(LAST));
+        let (recent, spread) = match louder {
+            Some(louder) => (louder, of_last(louder).1),
+            None if lately > LOUDER * sd => (RECENT, lately),
+            None => (residuals.len(), sd.max(lately)),
+        };
+        let mut noise = residuals;
+        noise.truncate(before);
+        noise.extend(old.iter().map(|y| y - centre));
+        Self {
+            n,
+            centre,
+            known: louder.unwrap_or(noise.len()),
+            noise,
+            is_pooled,
+            scale,
+            recent,
+            spread,
+        }
+    }
+
+    /// What to rank among. One point may be a glitch as others were; several are none where those were rare.
+    fn alike(&self, fresh: usize) -> Vec<f64> {
+        let from = self.noise.len().saturating_sub(self.recent);
+        let glitches = if fresh > 1 {
+            noise::glitches(&self.noise, self.scale, MIN_SEGMENT - 1)
+        } else {
+            vec![false; self.noise.len()]
+        };
+        let all = self.noise.iter().zip(glitches).skip(from);
+        all.filter(|(_, glitch)| !glitch)
+            .map(|(distance, _)| *distance)
+            .collect()
+    }
 }
 
 /// Distances from the old level in units of the noise, above 0 on the side of the new one.
@@ -135,18 +259,16 @@ impl Evidence {
         PRICE_OF_ONE * ranked.min(modelled)
     }
 
-    /// p of several points; `error` is the standard error of their mean, with `df` degrees of
-    /// freedom.
-    fn of_several(&self, error: f64, df: f64) -> f64 {
-        let count = self.new.len() as f64;
-        let score = self.scores().into_iter().sum::<f64>() / count;
-        let clipped = self
-            .new
-            .iter()
-            .map(|v| v.clamp(-MOST_DISTANCE, MOST_DISTANCE));
-        let distance = clipped.sum::<f64>() / count;
-        let ranked = t_two_sided(score / error, df);
-        let modelled = t_two_sided(distance / error, df);
+    /// p of several points; `shares` are the variances of the old level and of their mean, in units of
+    /// one point's, the old one's with `df` degrees of freedom.
+    fn of_several(&self, shares: [f64; 2], df: f64) -> f64 {
+        // A level has no points far out on the other side; noise that grew has them on both.
+        let is_loud = self.new.iter().any(|distance| *distance < -robust::CLIP);
+        let p_of_mean = |values: &[f64]| p_of_mean(values, shares, df, is_loud);
+        let ranked = p_of_mean(&self.scores());
+        let clipped = self.new.iter();
+        let clipped = clipped.map(|v| v.clamp(-MOST_DISTANCE, MOST_DISTANCE));
+        let modelled = p_of_mean(&clipped.collect::<Vec<_>>());
         let price = LONGEST as f64;
         // Where spikes contaminate the ranks, distances tell more; but then ranks must agree.
         (price * ranked).min((price * modelled).max(ranked))
@@ -170,4 +292,19 @@ impl Evidence {
         };
         self.new.iter().map(|&value| score(value)).collect()
     }
+}
+
+/// p of the mean of several values, the standard deviation of which is 1 in the noise there was. Where
+/// that may have grown, and they scatter more, they answer for themselves (Welch 1947).
+fn p_of_mean(values: &[f64], [old, new]: [f64; 2], df: f64, may_have_grown: bool) -> f64 {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    let variance = squares / (count - 1.0);
+    if !may_have_grown || variance.sqrt() <= SCATTERED * (1.0 + 1.0 / count.sqrt()) {
+        return t_two_sided(mean / (old + new).sqrt(), df);
+    }
+    let own = variance * new;
+    let welch = (old + own).powi(2) / (old.powi(2) / df + own.powi(2) / (count - 1.0));
+    t_two_sided(mean / (old + own).sqrt(), welch)
 }

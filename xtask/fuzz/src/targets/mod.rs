@@ -123,6 +123,14 @@ const TARGETS: &[Target] = &[
         check: sessions::csv,
     },
     Target {
+        name: "ledger",
+        about: "ledgers of regressions: TOML, entries that are there twice, conflict markers",
+        seeds: seeds::ledgers,
+        parts: |_| Vec::new(),
+        edit: edit_lines,
+        check: sessions::ledger,
+    },
+    Target {
         name: "event",
         about: "event lines of a workload",
         seeds: seeds::events,

@@ -115,6 +115,16 @@ pub(super) fn csv(input: &[u8], _: &Scratch) -> Result<bool, String> {
     }
 }
 
+pub(super) fn ledger(input: &[u8], _: &Scratch) -> Result<bool, String> {
+    let Ok(text) = std::str::from_utf8(input) else {
+        return Ok(false);
+    };
+    match history::fuzzing::ledgers(text) {
+        Ok([first, second]) => same(&first, &second),
+        Err(error) => refused(&error),
+    }
+}
+
 pub(super) fn event(input: &[u8], _: &Scratch) -> Result<bool, String> {
     let results = bench_suite::fuzzing::results(input, RUN);
     let phases = results.phases_since(Timestamp::UNIX_EPOCH, 2e9);

@@ -248,7 +248,7 @@ async fn run_build(
     let lines = text
         .lines()
         .map(|line| record::printable(line).trim().to_owned());
-    let last = lines.filter(|line| !line.is_empty()).last();
+    let last = lines.filter(|line| !line.is_empty()).next_back();
     last.ok_or(Error::BuildSaysNothing)
 }
 

@@ -125,12 +125,12 @@ fn moved<'a>(
 ) -> Result<(Change, &'a MetricVerdict)> {
     let last = search.candidates.len() - 1;
     let [good, bad] = [0, last].map(|place| search.candidates[place].name.clone());
-    let lost = |all: &&Verdicts| all.cells.iter().any(|cell| cell.failures.is_some());
+    let has_failures = |all: &&Verdicts| all.cells.iter().any(|cell| cell.failures.is_some());
     let found = verdicts.and_then(|all| worst(all, search.asked.metric.as_deref()));
     let Some((cell, metric)) = found else {
         let report = folder.join("report.html");
         // Where runs fail, no figure says what an image does to them.
-        return Err(match verdicts.filter(lost) {
+        return Err(match verdicts.filter(has_failures) {
             Some(_) => Error::EndsFail { good, bad, report },
             None => Error::NoRegression { good, bad, report },
         });

@@ -1,6 +1,8 @@
 //! A series with what was found in it.
 
-use history::{SeriesInfo, SeriesKey};
+use std::collections::HashMap;
+
+use history::{Place, SeriesInfo, SeriesKey, Time};
 use jiff::Timestamp;
 use judge::{
     compare::Verdict,
@@ -38,10 +40,15 @@ pub(crate) struct Followed {
     pub(super) gated: bool,
     /// Why the gate fails it; empty where it does not.
     pub(super) fails: Vec<Failure>,
+    /// The entries of the ledger that it is in, by ID.
+    pub(super) entries: Vec<String>,
     #[serde(skip)]
     pub(super) news: Option<usize>,
     #[serde(skip)]
     pub(crate) points: Vec<Point>,
+    /// What each point is to the ledger.
+    #[serde(skip)]
+    pub(super) places: Vec<Place>,
     /// Whether somebody said which way is better.
     #[serde(skip)]
     pub(super) directed: bool,
@@ -58,7 +65,13 @@ impl Followed {
         let last = news.map(|place| &found.change_points[place]);
         let metric = Metric::named(&series.key.metric);
         let threshold = series.threshold.or(metric.map(|metric| metric.threshold));
+        let places = points.iter().map(|point| Place {
+            time: Time::of(point.timestamp),
+            revision: point.revision.clone(),
+            attributes: history::Attributes::new(),
+        });
         Self {
+            places: places.collect(),
             verdict: last.map(|change| change.verdict(series.direction)),
             staleness: None,
             found,
@@ -67,6 +80,7 @@ impl Followed {
             threshold: threshold.unwrap_or(0.0),
             gated: false,
             fails: Vec::new(),
+            entries: Vec::new(),
             series,
             news,
             points,
@@ -74,12 +88,14 @@ impl Followed {
         }
     }
 
-    /// As [`Self::new`], with what the history knows of each point.
+    /// As [`Self::new`], with what the history knows of each point, and when each session began: the
+    /// cells of one session are measured one after the other, and belong to one moment all the same.
     pub(super) fn of_history(
         series: SeriesInfo,
         points: Vec<history::Point>,
         mut found: Trend,
         news: Option<usize>,
+        begun: &HashMap<String, f64>,
     ) -> Self {
         let mut attribute_changes = Vec::new();
         for change in &mut found.change_points {
@@ -95,9 +111,19 @@ impl Followed {
             }));
         }
         let threshold = points.last().and_then(|point| point.threshold);
+        let places = points.iter().map(|point| {
+            let session = point.session.as_ref().and_then(|name| begun.get(name));
+            Place {
+                time: Time::of(session.copied().unwrap_or(point.timestamp)),
+                revision: point.revision.clone(),
+                attributes: point.attributes.clone(),
+            }
+        });
+        let places = places.collect();
         let points = points.into_iter().map(Point::from).collect();
         let one = Self::new(series, points, found, news);
         Self {
+            places,
             attribute_changes,
             threshold: threshold.unwrap_or(one.threshold),
             ..one
@@ -115,13 +141,18 @@ impl Followed {
     /// As the reports show it.
     pub(crate) fn shown(&self) -> Series {
         let key = &self.series.key;
-        let metric = Metric::named(&key.metric);
         let imported = key.machine == SeriesKey::IMPORTED;
         let subtitle = if imported {
             String::new()
         } else {
-            let label = metric.map_or(key.metric.as_str(), |metric| metric.label);
-            [label, &key.track, &key.suite, &key.machine, &key.device].join(" · ")
+            [
+                label(key),
+                &key.track,
+                &key.suite,
+                &key.machine,
+                &key.device,
+            ]
+            .join(" · ")
         };
         Series {
             title: key.cell(),
@@ -141,6 +172,12 @@ impl Followed {
             threshold: self.threshold,
             gated: self.gated,
             fails: self.fails.clone(),
+            entries: self.entries.clone(),
         }
     }
+}
+
+/// What people call its metric.
+pub(super) fn label(key: &SeriesKey) -> &str {
+    Metric::named(&key.metric).map_or(key.metric.as_str(), |metric| metric.label)
 }

@@ -6,7 +6,7 @@ use judge::{
     family::q_values,
     trend::TOO_SHORT,
 };
-use reports::trend::{Failure, Series};
+use reports::trend::{Entry, Failure, Series};
 
 use super::followed::Followed;
 use crate::{
@@ -57,6 +57,7 @@ impl Followed {
 pub(super) fn end(
     all: &[Followed],
     shown: &[Series],
+    entries: &[Entry],
     grows: bool,
     printer: &Printer,
 ) -> Result<()> {
@@ -69,7 +70,7 @@ pub(super) fn end(
         );
         return Err(Error::NothingToFollow { message });
     }
-    let failures = reports::trend::failures(shown);
+    let failures = reports::trend::failures(shown, entries);
     if !failures.is_empty() {
         return Err(Error::TrendGate(failures));
     }
@@ -194,7 +195,7 @@ mod tests {
     fn a_gate_says_why_and_over_nothing_it_does_not_pass() {
         let ended = |all: &[Followed], grows| {
             let shown: Vec<Series> = all.iter().map(Followed::shown).collect();
-            end(all, &shown, grows, &Printer::new())
+            end(all, &shown, &[], grows, &Printer::new())
         };
         let end = |all: &[Followed]| ended(all, true);
         let mut all = vec![by(0.9), by(1.0)];

@@ -2,20 +2,28 @@
 
 mod followed;
 mod gate;
+pub(crate) mod ledger;
+mod notify;
 mod selection;
 
-use std::{fs, path::Path, slice};
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+    slice,
+};
 
-use history::{Aggregate, History, SeriesInfo, SeriesKey};
+use history::{Aggregate, History, SeriesInfo, SeriesKey, SessionFilter};
 use jiff::Timestamp;
 use judge::{
     compare::Direction,
     trend::{self, Point, Trend, TrendError, TrendOptions, news},
 };
 use metrics::Metric;
-use reports::trend::Series;
+use reports::trend::{Entry, Series};
 
 pub(crate) use self::followed::Followed;
+use self::ledger::Kept;
 use crate::{
     cli::{Format, TrendArgs},
     commands::history::{file, point_filter, series_filter},
@@ -25,37 +33,95 @@ use crate::{
 
 const DAY_SECONDS: f64 = 86_400.0;
 
-/// Reads one series or the history, finds change points and prints them.
+/// Reads one series or the history, finds change points, holds them against the ledger and prints
+/// them.
 pub(crate) fn run(args: &TrendArgs, printer: &Printer) -> Result<()> {
-    let found = match &args.input {
-        Some(input) => vec![one_file(input, args, printer)?],
+    let (mut found, ledgers) = match &args.input {
+        Some(input) => (vec![one_file(input, args, printer)?], None),
         None => whole_history(args, printer)?,
     };
+    let ledgers: Vec<PathBuf> = ledgers.into_iter().chain(args.ledger.clone()).collect();
+    if ledgers.is_empty() {
+        if args.notify.is_some() {
+            let message = "--notify tells what the ledger says, and --input has none; name one with \
+                --ledger FILE.toml";
+            return Err(Error::NothingToFollow {
+                message: message.to_owned(),
+            });
+        }
+        let all = show(&found, &[], args, printer)?;
+        return end(&found, &all, &[], args, printer);
+    }
+    let points = point_filter(&args.series);
+    let mut kept = Kept::open(&ledgers, args.gate)?;
+    if args.gate {
+        kept.update(&points, &mut found);
+    }
+    kept.tell(&points, &mut found);
+    let entries = kept.shown(&points, &found);
+    let all = show(&found, &entries, args, printer)?;
+    if !args.gate {
+        return Ok(());
+    }
+    let lines = entries.iter().map(|entry| (entry.id.clone(), entry.told()));
+    let lines: Vec<(String, String)> = lines.collect();
+    let notified = args.notify.as_ref();
+    let notified = notified.map_or(Ok(()), |command| notify::notify(command, &kept, &lines));
+    let written = notified.and_then(|()| kept.save());
+    match end(&found, &all, &entries, args, printer) {
+        Ok(()) => written,
+        Err(gate) => {
+            // The gate's answer comes before what else went wrong.
+            if let Err(error) = written {
+                printer.error(&error);
+            }
+            Err(gate)
+        }
+    }
+}
+
+/// Prints and writes everything that was asked for.
+fn show(
+    found: &[Followed],
+    entries: &[Entry],
+    args: &TrendArgs,
+    printer: &Printer,
+) -> Result<Vec<Series>> {
     let all: Vec<Series> = found.iter().map(Followed::shown).collect();
     if let Some(path) = &args.junit {
         write_file(path, &reports::trend::junit(&all)?)?;
     }
     if let Some(path) = &args.summary {
-        write_file(path, &reports::trend::markdown(&all))?;
+        write_file(path, &reports::trend::markdown(&all, entries))?;
     }
-    match (args.format, &found[..], &args.input) {
+    match (args.format, found, &args.input) {
         // The form in which a series in a file was asked for: what was found and no more.
         (Format::Json, [only], Some(_)) => printer.json(&only.found)?,
-        (Format::Json, _, _) => printer.json(&found)?,
+        (Format::Json, _, _) => printer.json(found)?,
         (Format::Text, [only], Some(_)) if only.found.change_points.is_empty() => {
             printer.line(&reports::trend::line(&all[0]));
         }
-        (Format::Text, _, _) => printer.raw(&reports::trend::text(&all)),
-        (Format::Markdown, _, _) => printer.raw(&reports::trend::markdown(&all)),
+        (Format::Text, _, _) => printer.raw(&reports::trend::text(&all, entries)),
+        (Format::Markdown, _, _) => printer.raw(&reports::trend::markdown(&all, entries)),
     }
     if let Some(out) = &args.out {
-        write(out, &all, &found, args, printer)?;
+        write(out, &all, entries, found, args, printer)?;
     }
     if args.annotations {
-        printer.verbatim(&reports::trend::annotations(&all));
+        printer.verbatim(&reports::trend::annotations(&all, entries));
     }
+    Ok(all)
+}
+
+fn end(
+    found: &[Followed],
+    all: &[Series],
+    entries: &[Entry],
+    args: &TrendArgs,
+    printer: &Printer,
+) -> Result<()> {
     if args.gate {
-        gate::end(&found, &all, args.input.is_none(), printer)
+        gate::end(found, all, entries, args.input.is_none(), printer)
     } else {
         Ok(())
     }
@@ -129,13 +195,19 @@ pub(crate) fn sorted(name: &str, backwards: usize, lines: usize) -> String {
     )
 }
 
-fn whole_history(args: &TrendArgs, printer: &Printer) -> Result<Vec<Followed>> {
+/// Its series, and where it keeps its ledger.
+fn whole_history(args: &TrendArgs, printer: &Printer) -> Result<(Vec<Followed>, Option<PathBuf>)> {
     let history = History::open_existing(file(&args.file)?)?;
     let read = select(&history, args, printer)?;
     if read.is_empty() {
         return Err(selection::nothing(&history, &args.series)?);
     }
-    let mut series = follow(read)?;
+    let sessions = history.sessions(&SessionFilter::default())?;
+    let begun: HashMap<String, f64> = sessions
+        .into_iter()
+        .map(|session| (session.session, session.started))
+        .collect();
+    let mut series = follow(read, &begun)?;
     for one in &mut series {
         one.look_at_age(args.stale_after);
     }
@@ -145,11 +217,14 @@ fn whole_history(args: &TrendArgs, printer: &Printer) -> Result<Vec<Followed>> {
         let gated = Metric::named(&key.metric).is_some_and(Metric::is_gated);
         asked || gated || key.machine == SeriesKey::IMPORTED
     });
-    Ok(series)
+    Ok((series, Some(history.ledger_path())))
 }
 
-/// Looks for changes in series of a history.
-pub(crate) fn follow(read: Vec<(SeriesInfo, Vec<history::Point>)>) -> Result<Vec<Followed>> {
+/// Looks for changes in series of a history. When its sessions began is asked for by the ledger.
+pub(crate) fn follow(
+    read: Vec<(SeriesInfo, Vec<history::Point>)>,
+    begun: &HashMap<String, f64>,
+) -> Result<Vec<Followed>> {
     let options = TrendOptions::default();
     let judged: Vec<Vec<Point>> = read.iter().map(|(_, points)| as_judged(points)).collect();
     let found = trend::change_points_of_many(&judged, &options);
@@ -162,7 +237,7 @@ pub(crate) fn follow(read: Vec<(SeriesInfo, Vec<history::Point>)>) -> Result<Vec
     let mut series = Vec::new();
     for ((info, points), (found, news)) in read.into_iter().zip(found.into_iter().zip(news)) {
         let news = news.map_err(|source| refused(&info.key.to_string(), source))?;
-        series.push(Followed::of_history(info, points, found, news));
+        series.push(Followed::of_history(info, points, found, news, begun));
     }
     Ok(series)
 }
@@ -209,6 +284,7 @@ pub(crate) fn as_judged(points: &[history::Point]) -> Vec<Point> {
 fn write(
     out: &Path,
     all: &[Series],
+    entries: &[Entry],
     found: &[Followed],
     args: &TrendArgs,
     printer: &Printer,
@@ -220,8 +296,11 @@ fn write(
     let made = Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string();
     let json = serde_json::to_string_pretty(found).map_err(|source| Error::Json { source })?;
     let files = [
-        ("trend.html", reports::trend::html(all, &source, &made)?),
-        ("trend.md", reports::trend::markdown(all)),
+        (
+            "trend.html",
+            reports::trend::html(all, entries, &source, &made)?,
+        ),
+        ("trend.md", reports::trend::markdown(all, entries)),
         ("trend.json", json + "\n"),
     ];
     reports::write_files(out, &files)?;

@@ -1,0 +1,75 @@
+//! Who accepted what, why, and until when.
+
+use jiff::{Timestamp, civil::Date, tz::TimeZone};
+use serde::{Deserialize, Serialize};
+
+use super::{Change, Entry, LedgerError, State, Time};
+use crate::key::matches;
+
+/// A regression that somebody wants as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Acceptance {
+    /// Who.
+    pub by: String,
+    /// Why.
+    pub why: String,
+    /// The last day on which it holds, in UTC; `None` where it holds for good.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Date>,
+    /// For these cells alone, by patterns with `*`; all where there is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cells: Vec<String>,
+    /// For these metrics alone, as for cells.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<String>,
+}
+
+impl Acceptance {
+    /// Whether it is for this change, on whatever day.
+    #[must_use]
+    pub fn is_for(&self, change: &Change) -> bool {
+        let fits = |patterns: &[String], text: &str| {
+            patterns.is_empty() || patterns.iter().any(|pattern| matches(pattern, text))
+        };
+        fits(&self.cells, &change.key.cell()) && fits(&self.metrics, &change.key.metric)
+    }
+
+    /// The moment from which it does not hold any more.
+    pub(super) fn end(&self) -> Option<Time> {
+        let next = self.until?.tomorrow().ok()?;
+        let midnight = next.to_zoned(TimeZone::UTC).ok()?;
+        Some(midnight.timestamp().into())
+    }
+
+    /// Whether it held once and does not any more.
+    #[must_use]
+    pub fn has_expired(&self, now: Timestamp) -> bool {
+        self.end().is_some_and(|end| end <= now.into())
+    }
+}
+
+impl Entry {
+    /// What there is to say against an acceptance of it.
+    pub(super) fn check_acceptance(&self, acceptance: &Acceptance) -> Result<(), LedgerError> {
+        for (field, text) in [("by", &acceptance.by), ("why", &acceptance.why)] {
+            if text.trim().is_empty() {
+                return Err(LedgerError::Unsigned {
+                    id: self.id.clone(),
+                    field,
+                });
+            }
+        }
+        let whole = acceptance.cells.is_empty() && acceptance.metrics.is_empty();
+        if !whole && !self.series.iter().any(|change| acceptance.is_for(change)) {
+            return Err(LedgerError::FitsNothing {
+                id: self.id.clone(),
+                series: self.series.iter().map(Change::name).collect(),
+            });
+        }
+        if self.state(Timestamp::now()) == State::Fixed {
+            return Err(LedgerError::Fixed(self.id.clone()));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,138 @@
+//! Regressions kept in mind: found once, told once, and remembered until they are fixed or accepted.
+//!
+//! A [`Ledger`] is a list of entries, each with an ID that stays. [`Ledger::update`] holds what a night
+//! shows against it; [`LedgerFile`] keeps it in a TOML file that a repository can hold.
+
+mod acceptance;
+mod entry;
+mod error;
+mod file;
+pub(crate) mod format;
+mod group;
+mod known;
+mod night;
+mod returned;
+mod silence;
+mod time;
+
+pub use acceptance::Acceptance;
+pub use entry::{Change, Entry, Kind, Place, State};
+pub use error::LedgerError;
+pub use file::LedgerFile;
+pub use night::{Night, Seen};
+pub use time::Time;
+
+use serde::{Deserialize, Serialize};
+
+use crate::PointFilter;
+
+/// Regressions and silent runners, by ID.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Ledger {
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) followed: Vec<Followed>,
+}
+
+/// Since when points are followed: what changed before is no news.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Followed {
+    #[serde(default, skip_serializing_if = "PointFilter::is_empty")]
+    pub(crate) points: PointFilter,
+    pub(crate) since: Time,
+}
+
+impl Ledger {
+    /// Its entries, in order of their IDs.
+    #[must_use]
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The entry of this ID.
+    ///
+    /// # Errors
+    /// [`LedgerError::Unknown`] names the IDs that there are.
+    pub fn entry(&self, id: &str) -> Result<&Entry, LedgerError> {
+        let found = self.entries.iter().find(|entry| entry.id == id);
+        found.ok_or_else(|| self.unknown(id))
+    }
+
+    /// Accepts an entry, or what of it the acceptance is for.
+    ///
+    /// # Errors
+    /// [`LedgerError`] for an unknown ID, an entry that is fixed, and an acceptance that fits nothing
+    /// of it.
+    pub fn accept(&mut self, id: &str, acceptance: Acceptance) -> Result<&Entry, LedgerError> {
+        let unknown = self.unknown(id);
+        let entry = self.entries.iter_mut().find(|entry| entry.id == id);
+        let entry = entry.ok_or(unknown)?;
+        entry.check_acceptance(&acceptance)?;
+        if !entry.accepted.contains(&acceptance) {
+            entry.accepted.push(acceptance);
+        }
+        Ok(entry)
+    }
+
+    /// Takes every acceptance of an entry back; returns how many there were.
+    ///
+    /// # Errors
+    /// [`LedgerError::Unknown`] for an unknown ID.
+    pub fn withdraw(&mut self, id: &str) -> Result<usize, LedgerError> {
+        let unknown = self.unknown(id);
+        let entry = self.entries.iter_mut().find(|entry| entry.id == id);
+        Ok(std::mem::take(&mut entry.ok_or(unknown)?.accepted).len())
+    }
+
+    /// Takes over what another ledger found, and from `self` what people decided: acceptances of
+    /// entries in both are those of `self`, and those of others only are none.
+    #[must_use]
+    pub fn with_found(mut self, found: &Self) -> Self {
+        for other in &found.entries {
+            match self.entries.iter_mut().find(|entry| entry.id == other.id) {
+                Some(entry) => {
+                    let accepted = std::mem::take(&mut entry.accepted);
+                    *entry = Entry {
+                        accepted,
+                        ..other.clone()
+                    };
+                }
+                None => self.entries.push(Entry {
+                    accepted: Vec::new(),
+                    ..other.clone()
+                }),
+            }
+        }
+        for other in &found.followed {
+            if self.since_of(&other.points).is_none() {
+                self.followed.push(other.clone());
+            }
+        }
+        self.entries.sort_by(|a, b| a.id.cmp(&b.id));
+        self
+    }
+
+    fn since_of(&self, points: &PointFilter) -> Option<Time> {
+        let followed = self.followed.iter();
+        let mut alike = followed.filter(|one| one.points == *points);
+        alike.next().map(|one| one.since)
+    }
+
+    /// Since when these points are followed: from now on, where they were not before.
+    fn since(&mut self, points: &PointFilter, newest: Time) -> Time {
+        self.since_of(points).unwrap_or_else(|| {
+            self.followed.push(Followed {
+                points: points.clone(),
+                since: newest,
+            });
+            newest
+        })
+    }
+
+    fn unknown(&self, id: &str) -> LedgerError {
+        LedgerError::Unknown {
+            id: id.to_owned(),
+            known: self.entries.iter().map(|entry| entry.id.clone()).collect(),
+        }
+    }
+}

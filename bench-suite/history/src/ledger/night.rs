@@ -1,0 +1,200 @@
+//! What a night shows, held against what the ledger knows.
+
+use jiff::Timestamp;
+use judge::{
+    compare::{Direction, Options, Verdict},
+    family::q_values,
+    trend::{self, ChangePoint, Trend},
+};
+
+use super::{Change, Ledger, Place, State, Time, group::Fresh, known::Known, silence::newest_of};
+use crate::{PointFilter, SeriesKey};
+
+/// What is seen of one gated series.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen<'a> {
+    /// The series.
+    pub key: &'a SeriesKey,
+    /// Which way it improves.
+    pub direction: Direction,
+    /// The largest relative change that counts as none.
+    pub threshold: f64,
+    /// Its points, oldest first.
+    pub points: &'a [trend::Point],
+    /// What each of them is, in the same order.
+    pub places: &'a [Place],
+    /// What was found in it.
+    pub found: &'a Trend,
+    /// The change that the newest point brought to light, by its index.
+    pub news: Option<usize>,
+    /// Whether its results stopped coming.
+    pub overdue: bool,
+}
+
+/// What became of the ledger, by IDs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Night {
+    /// Entries that are new.
+    pub opened: Vec<String>,
+    /// Entries of a change that is more than twice as large as it was told.
+    pub worsened: Vec<String>,
+    /// Entries that were fixed, and are not any more.
+    pub reopened: Vec<String>,
+    /// Entries of which an acceptance ran out.
+    pub expired: Vec<String>,
+    /// Entries whose levels are back.
+    pub fixed: Vec<String>,
+    /// Entries that fail a gate: open, and no newer result has come since they were found.
+    pub failing: Vec<String>,
+    /// Entries that are open since earlier nights.
+    pub open: Vec<String>,
+}
+
+impl Seen<'_> {
+    pub(super) fn is_regressed(&self, change: &ChangePoint) -> bool {
+        change.verdict(self.direction) == Verdict::Regressed && counts(change.ratio, self.threshold)
+    }
+
+    /// The last good place, the first bad one.
+    pub(super) fn range(&self, change: &ChangePoint) -> [&Place; 2] {
+        let [first, last] = change.range;
+        [&self.places[first.saturating_sub(1)], &self.places[last]]
+    }
+
+    pub(super) fn fresh(&self, change: &ChangePoint) -> Fresh {
+        let [last_good, first_bad] = self.range(change).map(Clone::clone);
+        Fresh {
+            change: Change {
+                key: self.key.clone(),
+                before: Some(rounded(change.before)),
+                after: Some(rounded(change.after)),
+                interval: change.interval.map(|ends| ends.map(rounded)),
+                fixed: None,
+            },
+            last_good,
+            first_bad,
+            best: self.places[change.index].time,
+            worsens: None,
+        }
+    }
+}
+
+impl Ledger {
+    /// Holds what the gated series show against what is known. Entries open for changes that none has
+    /// and that are sure among all series, as in a comparison; they close where levels return.
+    pub fn update(&mut self, points: &PointFilter, seen: &[Seen], now: Timestamp) -> Night {
+        let mut night = Night::default();
+        let newest = seen.iter().filter_map(|one| one.places.last());
+        let Some(newest) = newest.map(|place| place.time).reduce(Time::max) else {
+            return night;
+        };
+        let since = self.since(points, newest);
+        let fixed_before: Vec<(String, bool)> = self
+            .entries
+            .iter()
+            .map(|entry| (entry.id.clone(), entry.is_fixed()))
+            .collect();
+        for fresh in self.unknown_changes(points, seen, since) {
+            match fresh.worsens {
+                Some(place) => night.worsened.push(self.worsen(place, fresh)),
+                None => night.opened.extend(self.take(points, fresh, newest)),
+            }
+        }
+        for entry in &mut self.entries {
+            // Its series may be of several machines.
+            let newest = newest_of(entry, seen);
+            let fails = night.opened.contains(&entry.id) || night.worsened.contains(&entry.id);
+            entry.failed = newest.filter(|_| fails).unwrap_or(entry.failed);
+        }
+        self.follow(points, seen);
+        for (id, was_fixed) in fixed_before {
+            let entry = self.entries.iter().find(|entry| entry.id == id);
+            match (was_fixed, entry.is_some_and(super::Entry::is_fixed)) {
+                (false, true) => night.fixed.push(id),
+                (true, false) => night.reopened.push(id),
+                _ => {}
+            }
+        }
+        self.hear_silence(points, seen, &mut night);
+        self.sum_up(points, seen, now, &mut night);
+        self.entries.sort_by(|a, b| a.id.cmp(&b.id));
+        night
+    }
+
+    /// The changes that no entry has, the surest first. What an entry has already is brought up to
+    /// date.
+    fn unknown_changes(&mut self, points: &PointFilter, seen: &[Seen], since: Time) -> Vec<Fresh> {
+        let mut unknown: Vec<(f64, Option<Fresh>)> = Vec::new();
+        for one in seen {
+            let before = unknown.len();
+            for (place, change) in one.found.change_points.iter().enumerate() {
+                let [_, bad] = one.range(change);
+                let is_new = bad.time > since || one.news == Some(place);
+                if !one.is_regressed(change) || !is_new {
+                    continue;
+                }
+                let worsens = match self.knows(points, one, change) {
+                    Known::Told => continue,
+                    Known::Less(place) => Some(place),
+                    Known::Not => None,
+                };
+                let fresh = Fresh {
+                    worsens,
+                    ..one.fresh(change)
+                };
+                unknown.push((change.p, Some(fresh)));
+            }
+            if unknown.len() == before {
+                unknown.push((1.0, None));
+            }
+        }
+        let p: Vec<f64> = unknown.iter().map(|(p, _)| *p).collect();
+        let q = q_values(&p);
+        let sure = unknown
+            .into_iter()
+            .zip(q)
+            .filter(|(_, q)| *q <= Options::default().alpha);
+        let mut sure: Vec<_> = sure.map(|(found, _)| found).collect();
+        sure.sort_by(|a, b| a.0.total_cmp(&b.0));
+        sure.into_iter().filter_map(|(_, fresh)| fresh).collect()
+    }
+
+    /// Acceptances that ran out, what fails, and what is open.
+    fn sum_up(&mut self, points: &PointFilter, seen: &[Seen], now: Timestamp, night: &mut Night) {
+        for entry in self
+            .entries
+            .iter_mut()
+            .filter(|entry| entry.points == *points)
+        {
+            let Some(newest) = newest_of(entry, seen) else {
+                continue;
+            };
+            if entry.state(now) != State::Open {
+                continue;
+            }
+            let ends = entry.accepted.iter();
+            let ends = ends.filter(|one| one.has_expired(now));
+            let end = ends.filter_map(super::Acceptance::end).reduce(Time::max);
+            if let Some(end) = end.filter(|end| *end > entry.failed) {
+                entry.failed = end.max(newest);
+                night.expired.push(entry.id.clone());
+            }
+            let list = if newest <= entry.failed {
+                &mut night.failing
+            } else {
+                &mut night.open
+            };
+            list.push(entry.id.clone());
+        }
+    }
+}
+
+/// Whether a change is more than the noise threshold; where there is no ratio, any is.
+pub(super) fn counts(ratio: Option<f64>, threshold: f64) -> bool {
+    ratio.is_none_or(|ratio| ratio.ln().abs() > threshold.ln_1p())
+}
+
+/// Six digits: more would change with every night.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.5e}").parse().unwrap_or(value)
+}

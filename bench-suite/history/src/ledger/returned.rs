@@ -1,0 +1,81 @@
+//! Whether levels are back.
+
+use judge::compare::Verdict;
+
+use super::{Change, Ledger, Seen, Time, night::counts};
+use crate::PointFilter;
+
+/// Of so much of a change that is gone the level has returned.
+const RETURNED: f64 = 0.75;
+/// Where less is gone it has not; from here on it has where what is left is within the noise
+/// threshold.
+const HALF: f64 = 0.5;
+/// Fewer points of a level say nothing about a return.
+const LEAST_POINTS: usize = 3;
+
+impl Seen<'_> {
+    /// The newest level, where it has points enough, and where it begins: after the last change
+    /// since a place, or else there.
+    fn newest_level(&self, since: Time) -> Option<(f64, usize)> {
+        let first = self.places.iter().position(|place| place.time >= since)?;
+        let last = self.found.change_points.last().map_or(0, |last| last.index);
+        let start = first.max(last);
+        let values = self.points[start..].iter().map(|point| point.value);
+        let level = judge::median(values)?;
+        (self.points.len() >= start + LEAST_POINTS).then_some((level, start))
+    }
+
+    /// Whether it got better anywhere after a moment.
+    fn improved_after(&self, time: Time) -> bool {
+        let mut changes = self.found.change_points.iter();
+        changes.any(|change| {
+            self.places[change.index].time > time
+                && change.verdict(self.direction) == Verdict::Improved
+        })
+    }
+}
+
+impl Ledger {
+    /// Says of every member whether its level is back.
+    pub(super) fn follow(&mut self, points: &PointFilter, seen: &[Seen]) {
+        for one in seen {
+            let members: Vec<(usize, usize)> = self.members(points, one.key).collect();
+            for (entry, member) in members {
+                let entry = &mut self.entries[entry];
+                let Some(bad) = entry.first_bad.as_ref().map(|place| place.time) else {
+                    continue;
+                };
+                let range = (entry.last_good.time, bad);
+                let member = &mut entry.series[member];
+                let level = one.newest_level(bad);
+                let start = level.map_or(one.places.len() - 1, |(_, start)| start);
+                let gone = match level {
+                    _ if !counts(member.ratio(), one.threshold) => 1.0,
+                    Some((level, _)) => gone(member, level, one.threshold),
+                    None => continue,
+                };
+                if gone >= RETURNED && member.fixed.is_none() {
+                    member.fixed = Some(one.places[start].time);
+                } else if gone < HALF && member.fixed.is_some() && !one.improved_after(range.0) {
+                    // It was no return: the change is found as it was.
+                    let mut changes = one.found.change_points.iter();
+                    let still = changes.any(|change| {
+                        let [good, bad] = one.range(change).map(|place| place.time);
+                        one.is_regressed(change) && range.0 <= bad && good <= range.1
+                    });
+                    member.fixed = member.fixed.filter(|_| !still);
+                }
+            }
+        }
+    }
+}
+
+/// How much of a change is gone at this level: 1 where all of it is.
+fn gone(told: &Change, level: f64, threshold: f64) -> f64 {
+    let Some((before, after)) = told.before.zip(told.after) else {
+        return 0.0;
+    };
+    let gone = (level - after) / (before - after);
+    let within = (level - before).abs() <= threshold * before.abs();
+    if within && gone >= HALF { 1.0 } else { gone }
+}

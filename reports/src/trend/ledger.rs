@@ -1,0 +1,277 @@
+//! Entries of the ledger of regressions: in a line each, and as a table.
+
+use super::{AttributeChange, causes, short, time};
+use crate::{
+    document::{Cell, Column, Kind, Mark, Table, columns, known},
+    format::{self, Quantity, UNKNOWN, plural},
+};
+
+/// What moved at one point, or a runner that went silent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// Its name.
+    pub id: String,
+    /// What it is now.
+    pub standing: Standing,
+    /// The machine whose results stopped coming, and seconds since the last of them.
+    pub silent: Option<(String, f64)>,
+    /// The last good point.
+    pub last_good: Spot,
+    /// The first bad one.
+    pub first_bad: Option<Spot>,
+    /// What was upgraded or replaced in between.
+    pub attribute_changes: Vec<AttributeChange>,
+    /// The series that it is about; of a silent machine all where there is none.
+    pub series: Vec<Moved>,
+    /// Who accepted what of it, why, and until when.
+    pub acceptances: Vec<String>,
+}
+
+/// What an entry is at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Standing {
+    /// Open, and a gate fails for it.
+    Failing,
+    /// Open since earlier.
+    Open,
+    /// As somebody wants it.
+    Accepted,
+    /// Fixed with the last run.
+    JustFixed,
+    /// Fixed earlier.
+    Fixed,
+}
+
+impl Standing {
+    /// In a word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Failing => "new",
+            Self::Open => "open",
+            Self::Accepted => "accepted",
+            Self::JustFixed | Self::Fixed => "fixed",
+        }
+    }
+}
+
+/// When and what a point was.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Spot {
+    /// In seconds since 1970-01-01 UTC.
+    pub time: f64,
+    /// What was measured.
+    pub revision: String,
+}
+
+/// One series of an entry.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Moved {
+    /// Its cell and metric.
+    pub name: String,
+    /// Its track, suite and machine.
+    pub place: String,
+    /// How its values are written.
+    pub quantity: Quantity,
+    /// The unit of its values where `quantity` is a plain number.
+    pub unit: String,
+    /// Levels before and after, where it has some.
+    pub levels: Option<[f64; 2]>,
+    /// 95 % interval of after ÷ before.
+    pub interval: Option<[f64; 2]>,
+    /// Whether its level is back.
+    pub is_fixed: bool,
+}
+
+impl Moved {
+    fn ratio(&self) -> Option<f64> {
+        let [before, after] = self.levels?;
+        (before > 0.0 && after > 0.0).then_some(after / before)
+    }
+
+    fn whole_name(&self) -> String {
+        match self.place.as_str() {
+            "" => self.name.clone(),
+            place => format!("{} · {place}", self.name),
+        }
+    }
+
+    fn value(&self, value: f64) -> String {
+        if self.unit.is_empty() {
+            self.quantity.write(value)
+        } else {
+            format!("{} {}", format::significant(value, 5), self.unit)
+        }
+    }
+
+    /// `100 to 96 samples/s`.
+    fn levels(&self) -> String {
+        self.levels.map_or_else(String::new, |[before, after]| {
+            format!("{} to {}", self.value(before), self.value(after))
+        })
+    }
+}
+
+impl Entry {
+    /// What happened, in a line: where, by how much, since when, with what.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let happened = match (&self.silent, &self.series[..]) {
+            (Some((machine, age)), series) => silence(machine, *age, series),
+            (None, [one]) => {
+                let size = one.ratio().map_or_else(String::new, |ratio| {
+                    format!(" by {}", format::change(ratio))
+                });
+                format!("{}: regressed{size}, {}", one.whole_name(), one.levels())
+            }
+            (None, series) => together(series),
+        };
+        format::clean(&format!("{} {happened}; {}", self.id, self.since()))
+    }
+
+    /// The range and what came with it; of a silent machine its last result.
+    fn since(&self) -> String {
+        let Some((good, bad)) = self.range() else {
+            return format!("last result {}", time(self.last_good.time));
+        };
+        let cause = causes(self.attribute_changes.iter());
+        let cause = cause.map_or_else(String::new, |cause| format!("; from {cause}"));
+        format!("last good {good}, first bad {bad}{cause}")
+    }
+
+    fn range(&self) -> Option<(String, String)> {
+        let (good, bad) = (&self.last_good, self.first_bad.as_ref()?);
+        if good.revision == bad.revision {
+            return Some((time(good.time), time(bad.time)));
+        }
+        Some((short(&good.revision), short(&bad.revision)))
+    }
+
+    /// As [`Self::line`], with what it is now.
+    #[must_use]
+    pub fn told(&self) -> String {
+        let accepted = match &self.acceptances[..] {
+            [] => String::new(),
+            all => format!(" ({})", all.join("; ")),
+        };
+        let told = format!("{}: {}{accepted}", self.standing.word(), self.line());
+        format::clean(&told)
+    }
+}
+
+/// `runner-3: no result for 5.2 days from any of its series`.
+fn silence(machine: &str, age: f64, series: &[Moved]) -> String {
+    let days = age / 86_400.0;
+    let from = match series {
+        [] => "from any of its series".to_owned(),
+        some => format!("from {}", names(some, Moved::whole_name)),
+    };
+    format!("{machine}: no result for {days:.1} days {from}")
+}
+
+/// `3 series regressed by -2.0 % to -4.1 %: …`.
+fn together(series: &[Moved]) -> String {
+    let mut ratios: Vec<f64> = series.iter().filter_map(Moved::ratio).collect();
+    ratios.sort_by(f64::total_cmp);
+    let size = match (ratios.first(), ratios.last()) {
+        (Some(least), Some(most)) => {
+            let [least, most] = [*least, *most].map(format::change);
+            if least == most {
+                format!(" by {least}")
+            } else {
+                format!(" by {least} to {most}")
+            }
+        }
+        _ => String::new(),
+    };
+    let alike = series.windows(2).all(|pair| pair[0].place == pair[1].place);
+    let listed = names(series, |one| {
+        let name = if alike {
+            one.name.clone()
+        } else {
+            one.whole_name()
+        };
+        let size = one
+            .ratio()
+            .map(|ratio| format!(" {}", format::change(ratio)));
+        name + &size.unwrap_or_default()
+    });
+    let place = series.first().map_or("", |one| &one.place);
+    let place = match place {
+        place if alike && !place.is_empty() => format!("; on {place}"),
+        _ => String::new(),
+    };
+    let count = plural(series.len(), "series", "series");
+    format!("{count} regressed{size}: {listed}{place}")
+}
+
+/// The first few, and how many there are besides.
+fn names(series: &[Moved], name: impl Fn(&Moved) -> String) -> String {
+    const MOST: usize = 3;
+    let first: Vec<String> = series.iter().take(MOST).map(name).collect();
+    match series.len().saturating_sub(MOST) {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
+    }
+}
+
+/// What was fixed earlier than so many others is not shown.
+const MOST_FIXED: usize = 20;
+
+/// Entries with a row for each of their series; those that call for somebody first.
+pub(super) fn table(entries: &[Entry]) -> Option<Table> {
+    let mut sorted: Vec<&Entry> = entries.iter().collect();
+    sorted.sort_by(|a, b| {
+        let newest = b.last_good.time.total_cmp(&a.last_good.time);
+        a.standing.cmp(&b.standing).then(newest)
+    });
+    let fixed = |entry: &&Entry| entry.standing == Standing::Fixed;
+    let others = sorted.len() - sorted.iter().copied().filter(fixed).count();
+    sorted.truncate(others + MOST_FIXED);
+    let mut heads: Vec<Column> = columns(Kind::Name, &["entry"]);
+    heads.push(Kind::Word.column("state"));
+    heads.push(Kind::Message.column("series"));
+    heads.extend(columns(Kind::Number, &["level", "change"]));
+    let rows: Vec<Vec<Cell>> = sorted.into_iter().flat_map(rows).collect();
+    (!rows.is_empty()).then(|| Table::new(heads, rows))
+}
+
+/// A row for each of its series; what is to be said of all of them stands in the first.
+fn rows(entry: &Entry) -> Vec<Vec<Cell>> {
+    let acceptances = entry.acceptances.iter().cloned();
+    let remarks: Vec<String> = [entry.since()].into_iter().chain(acceptances).collect();
+    let mut note = format::clean(&remarks.join("; "));
+    let mut row = |standing: Standing, name: String, level: Cell, change: Cell| -> Vec<Cell> {
+        vec![
+            entry.id.clone().into(),
+            Cell::from(standing.word()).marked(mark(standing)),
+            Cell::from(name).noted(std::mem::take(&mut note)),
+            level,
+            change,
+        ]
+    };
+    if let Some((machine, age)) = &entry.silent {
+        let name = silence(machine, *age, &entry.series);
+        let [level, change] = [UNKNOWN; 2].map(Cell::from);
+        return vec![row(entry.standing, name, level, change)];
+    }
+    let of_series = entry.series.iter().map(|one| {
+        let standing = if one.is_fixed {
+            Standing::Fixed
+        } else {
+            entry.standing
+        };
+        let interval = one.interval.map(|[low, high]| format::interval(low, high));
+        let change = known(one.ratio().map(format::change)).noted(interval.unwrap_or_default());
+        row(standing, one.whole_name(), one.levels().into(), change)
+    });
+    of_series.collect()
+}
+
+fn mark(standing: Standing) -> Mark {
+    match standing {
+        Standing::Failing | Standing::Open => Mark::Bad,
+        Standing::Accepted => Mark::Same,
+        Standing::JustFixed | Standing::Fixed => Mark::Good,
+    }
+}
