@@ -54,6 +54,20 @@ pub enum Error {
         cause: String,
     },
 
+    /// A compressed layer of the cache is another one by now.
+    #[error(
+        "the compressed layer {layer} was {expected}, and is {found} now: it was damaged in the cache, \
+         and is removed. Run again"
+    )]
+    DamagedBlob {
+        /// The layer.
+        layer: String,
+        /// Its digest when it was compressed.
+        expected: Digest,
+        /// Its digest now.
+        found: Digest,
+    },
+
     /// A layer's bytes are not those that were hashed.
     #[error(
         "the layer {layer} was hashed as {expected}, and its bytes are {found} now: a file below it \

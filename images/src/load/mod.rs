@@ -144,7 +144,7 @@ async fn lock(assembly: &Arc<Assembly>, cache: &Cache) -> Result<crate::store::C
 }
 
 /// Work that does not wait for the network goes to a thread of its own.
-async fn blocking<T: Send + 'static>(
+pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     tokio::task::spawn_blocking(work)

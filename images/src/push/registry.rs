@@ -19,7 +19,9 @@ use serde::Serialize;
 use tokio::io::AsyncReadExt as _;
 
 use super::compress::Blob;
-use crate::{Digest, Error, Result, error::at, login::login, progress::Action, store::Cache};
+use crate::{
+    Digest, Error, Result, error::at, load::blocking, login::login, progress::Action, store::Cache,
+};
 
 /// Where Docker looks for the certificates of registries.
 const CERTIFICATES: &str = "/etc/docker/certs.d";
@@ -136,6 +138,16 @@ impl Registry {
         if self.has(blob.digest).await? {
             return Ok(0);
         }
+        let file = blob.file.clone();
+        let found = blocking(move || Digest::of_file(&file).map_err(at(&file))).await?;
+        if found != blob.digest {
+            cache.remove(blob.file.parent().unwrap_or(&blob.file))?;
+            return Err(Error::DamagedBlob {
+                layer: name.to_owned(),
+                expected: blob.digest,
+                found,
+            });
+        }
         for attempt in 1.. {
             match self.stream(name, blob, cache).await {
                 Ok(()) => break,
@@ -190,24 +202,26 @@ impl Registry {
 
     /// Whether the registry has a blob.
     async fn has(&self, digest: Digest) -> Result<bool> {
+        let found = again(|| self.ask(digest)).await;
+        found.map_err(|error| self.failed(&error))
+    }
+
+    async fn ask(&self, digest: Digest) -> Result<bool, OciDistributionError> {
         let host = self.image.resolve_registry();
         self.client.store_auth_if_needed(host, &self.auth).await;
         // A registry may give more rights to who asks to push.
         let push = RegistryOperation::Push;
+        self.client.auth(&self.image, &self.auth, push).await?;
         self.client
-            .auth(&self.image, &self.auth, push)
+            .blob_exists(&self.image, &digest.to_string())
             .await
-            .map_err(|error| self.failed(&error))?;
-        let digest = digest.to_string();
-        let found = self.client.blob_exists(&self.image, &digest).await;
-        found.map_err(|error| self.failed(&error))
     }
 
     pub(super) async fn send_config(&self, config: String, digest: Digest) -> Result<()> {
         if !self.has(digest).await? {
             let digest = digest.to_string();
-            let sent = self.client.push_blob(&self.image, config, &digest).await;
-            sent.map_err(|error| self.failed(&error))?;
+            let push = || self.client.push_blob(&self.image, config.clone(), &digest);
+            again(push).await.map_err(|error| self.failed(&error))?;
         }
         Ok(())
     }
@@ -217,13 +231,17 @@ impl Registry {
     pub(super) async fn send_manifest(&self, manifest: String, digest: Digest) -> Result<()> {
         const KIND: &str = "application/vnd.oci.image.manifest.v1+json";
         let failed = |error| self.failed(&error);
-        let kind = KIND.parse().expect("a header's value");
-        let sent = self.client.push_manifest_raw(&self.image, manifest, kind);
-        sent.await.map_err(failed)?;
-        let found = self
-            .client
-            .pull_manifest_raw(&self.image, &self.auth, &[KIND]);
-        let (found, _) = found.await.map_err(failed)?;
+        let push = || {
+            let kind = KIND.parse().expect("a header's value");
+            self.client
+                .push_manifest_raw(&self.image, manifest.clone(), kind)
+        };
+        again(push).await.map_err(failed)?;
+        let pull = || {
+            self.client
+                .pull_manifest_raw(&self.image, &self.auth, &[KIND])
+        };
+        let (found, _) = again(pull).await.map_err(failed)?;
         let found = Digest::of(&found);
         if found != digest {
             return Err(Error::of_registry(
@@ -236,6 +254,19 @@ impl Registry {
 
     fn failed(&self, error: &OciDistributionError) -> Error {
         Error::of_registry(&self.to.to_string(), words(error))
+    }
+}
+
+/// Asks again where that may help. What is asked for may be asked for twice.
+async fn again<T, F: Future<Output = Result<T, OciDistributionError>>>(
+    ask: impl Fn() -> F,
+) -> Result<T, OciDistributionError> {
+    let mut attempt = 1;
+    loop {
+        match ask().await {
+            Err(error) if attempt < ATTEMPTS && is_passing(&error) => attempt += 1,
+            answer => return answer,
+        }
     }
 }
 
@@ -259,6 +290,12 @@ fn words(error: &OciDistributionError) -> String {
         }
         source = cause.source();
     }
+    // Registries sign the addresses that they are asked at.
+    let shown = all.split(' ').map(|word| match word.split_once('?') {
+        Some((start, _)) if start.contains("://") => start,
+        _ => word,
+    });
+    all = shown.collect::<Vec<_>>().join(" ");
     let says = |words: &[&str]| words.iter().any(|word| all.contains(word));
     let help = match error {
         OciDistributionError::AuthenticationFailure(_)

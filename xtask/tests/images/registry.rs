@@ -388,6 +388,27 @@ fn a_registry_that_lies_or_is_full_is_said() {
     let mut command = push(&checkout, "cli-liar", &to);
     check(command.arg("--plain-http"), 4, &[&to]);
 
+    // A compressed layer that rotted in the cache is found before it is sent, and made again.
+    let pushed = checkout.home.path().join("torchgauge/pushed");
+    let layers = fs::read_dir(pushed).expect("the cache").count();
+    for entry in fs::read_dir(checkout.home.path().join("torchgauge/pushed")).expect("the cache") {
+        let blob = entry.expect("a layer").path().join("blob");
+        let mut bytes = fs::read(&blob).expect("a blob");
+        let place = bytes.len() / 2;
+        bytes[place] ^= 1;
+        fs::write(&blob, bytes).expect("another blob");
+    }
+    let fresh = Registry::plain();
+    let over = || {
+        let mut command = push(&checkout, "cli-liar", &fresh.repository());
+        command.arg("--plain-http");
+        command
+    };
+    for _ in 0..layers {
+        check(&mut over(), 4, &["damaged in the cache", "Run again"]);
+    }
+    check(&mut over(), 0, &["sha256:"]);
+
     let nowhere = format!("localhost:{}/team/images", free_port());
     check(&mut push(&checkout, "cli-liar", &nowhere), 4, &[&nowhere]);
     check(

@@ -41,13 +41,16 @@ pub(super) async fn run(
         CompressionChoice::Gzip => Compression::Gzip,
         CompressionChoice::Zstd => Compression::Zstd,
     };
-    let mut all = Vec::new();
+    // What cannot be made is said before anything is sent.
+    let mut ready = Vec::new();
     for image in images {
         let assembly = assembled(image, sources, &cache, printer).await?;
-        let packed = {
-            let cache = cache.clone();
-            blocking(move || Ok(Packed::new(&assembly, by, &cache)?)).await?
-        };
+        let cache = cache.clone();
+        ready.push(blocking(move || Ok(Packed::new(&assembly, by, &cache)?)).await?);
+    }
+    let mut all = Vec::new();
+    let mut failed = None;
+    for packed in ready {
         let told = if args.dry_run {
             Told::Would(Would {
                 reference: format!("{to}@{}", packed.digest()),
@@ -55,7 +58,13 @@ pub(super) async fn run(
                 size_bytes: packed.size_bytes(),
             })
         } else {
-            Told::Pushed(packed.push(&to, &cache).await?)
+            match packed.push(&to, &cache).await {
+                Ok(pushed) => Told::Pushed(pushed),
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
+            }
         };
         if args.format != Format::Json {
             printer.line(&told.line());
@@ -65,7 +74,10 @@ pub(super) async fn run(
     if args.format == Format::Json {
         printer.json(&all)?;
     }
-    Ok(())
+    match failed {
+        Some(error) => Err(error.into()),
+        None => Ok(()),
+    }
 }
 
 impl Told {
