@@ -107,14 +107,19 @@ const SCRIPT: &str = include_str!("../templates/report.js");
 impl Page {
     /// What the browser may load and run: this page's style sheet and script, and nothing else.
     fn policy(&self) -> String {
-        let hash = |text: &str| BASE64_STANDARD.encode(Sha256::digest(text));
-        format!(
-            "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; base-uri 'none'; \
-             form-action 'none'",
-            hash(&self.style),
-            hash(SCRIPT)
-        )
+        policy(&self.style, SCRIPT)
     }
+}
+
+/// A policy that lets the browser use this style sheet and this script alone.
+pub(crate) fn policy(style: &str, script: &str) -> String {
+    let hash = |text: &str| BASE64_STANDARD.encode(Sha256::digest(text));
+    format!(
+        "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; base-uri 'none'; \
+         form-action 'none'",
+        hash(style),
+        hash(script)
+    )
 }
 
 /// The style sheet of every page.

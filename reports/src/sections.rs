@@ -89,13 +89,20 @@ pub(crate) fn of_changes(counts: &Counts) -> [(usize, &'static str, Mark); 4] {
 
 /// How many claims came to what.
 pub(crate) fn of_claims(claims: &[&ClaimFound]) -> [(usize, &'static str, Mark); 3] {
-    let of = |wanted| claims.iter().filter(|one| one.outcome == wanted).count();
+    let of = |wanted, [one, many]: [&'static str; 2], mark| {
+        let count = claims.iter().filter(|one| one.outcome == wanted).count();
+        (count, if count == 1 { one } else { many }, mark)
+    };
     [
-        (of(Outcome::Refuted), "claims refuted", Mark::Refuted),
-        (of(Outcome::Holds), "claims hold", Mark::Holds),
-        (
-            of(Outcome::Inconclusive),
-            "claims inconclusive",
+        of(
+            Outcome::Refuted,
+            ["claim refuted", "claims refuted"],
+            Mark::Refuted,
+        ),
+        of(Outcome::Holds, ["claim holds", "claims hold"], Mark::Holds),
+        of(
+            Outcome::Inconclusive,
+            ["claim inconclusive", "claims inconclusive"],
             Mark::Unknown,
         ),
     ]

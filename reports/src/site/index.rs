@@ -1,8 +1,6 @@
 //! The index of a site: a page with a card for everything on it, and the same as Markdown.
 
 use askama::Template;
-use base64::{Engine as _, prelude::BASE64_STANDARD};
-use sha2::{Digest as _, Sha256};
 
 use super::{LeftOut, card::Card};
 use crate::{ReportError, format, html, markdown::escape};
@@ -41,8 +39,8 @@ struct Page<'a> {
     title: &'a str,
     style: String,
     script: &'a str,
-    /// Of the script, for the policy that lets it run.
-    hash: String,
+    /// What the browser may load and run: these two, and the cards' pictures.
+    policy: String,
     has_about: bool,
     groups: Vec<(&'static str, &'static str, Vec<&'a Entry<'a>>)>,
     left_out: Vec<String>,
@@ -54,9 +52,9 @@ impl Index<'_> {
         let title = format::clean(self.title);
         let page = Page {
             title: &title,
+            policy: html::policy(&style, SCRIPT) + "; img-src 'self'",
             style,
             script: SCRIPT,
-            hash: BASE64_STANDARD.encode(Sha256::digest(SCRIPT)),
             has_about: self.has_about,
             groups: self.groups(),
             left_out: self.left_out(),

@@ -6,8 +6,18 @@ use std::{
     process::Command,
 };
 
+use judge::{
+    compare::Direction,
+    trend::{Point, TrendOptions, change_points},
+};
 use record::{SessionFolder, SuiteQuestion};
-use reports::{Source, View, html};
+use reports::{
+    Past, Source, View,
+    format::Quantity,
+    html,
+    site::{self, Content},
+    trend::{self, Series},
+};
 use tempfile::TempDir;
 use verdict::FailOn;
 
@@ -32,10 +42,19 @@ impl Page {
     }
 }
 
+fn in_gallery(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("gallery")
+        .join(name)
+}
+
+fn session(folder: &Path) -> Source {
+    Source::read(&SessionFolder::at(folder)).expect("a session")
+}
+
 /// The gallery's sessions, their pages drawn anew.
 pub(crate) fn gallery() -> Vec<(String, Page)> {
-    let gallery = Path::new(env!("CARGO_MANIFEST_DIR")).join("gallery");
-    let mut folders: Vec<PathBuf> = fs::read_dir(gallery)
+    let mut folders: Vec<PathBuf> = fs::read_dir(in_gallery(""))
         .expect("the gallery")
         .map(|entry| entry.expect("an entry").path())
         .filter(|folder| folder.join("session.json").exists())
@@ -43,9 +62,8 @@ pub(crate) fn gallery() -> Vec<(String, Page)> {
     folders.sort();
     assert!(folders.len() > 10, "{folders:?}");
     let page = |folder: PathBuf| {
-        let source = Source::read(&SessionFolder::at(&folder)).expect("a session");
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
-        (name.into_owned(), Page::of(&[source]))
+        (name.into_owned(), Page::of(&[session(&folder)]))
     };
     folders.into_iter().map(page).collect()
 }
@@ -99,6 +117,90 @@ pub(crate) fn comparison() -> Page {
     let file = reports::comparison::write(verdicts, FailOn::Regressed, &[], home.path());
     Page {
         file: file.expect("a page"),
+        _home: home,
+    }
+}
+
+/// A real series with changes, drift and noise that grew.
+fn series() -> Series {
+    let file = "../bench-suite/judge/benches/bars/series/tigerbeetle-load_accepted.csv";
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    let text = fs::read_to_string(file).expect("a series");
+    let point = |line: &str| {
+        let fields: Vec<&str> = line.split(',').collect();
+        Point {
+            timestamp: fields[0].parse().expect("seconds"),
+            revision: fields[1].to_owned(),
+            value: fields[2].parse().expect("a value"),
+        }
+    };
+    let points: Vec<Point> = text.lines().skip(1).map(point).collect();
+    let found = change_points(&points, &TrendOptions::default()).expect("a series");
+    assert!(!found.change_points.is_empty());
+    Series {
+        title: "load accepted".to_owned(),
+        subtitle: "TigerBeetle".to_owned(),
+        quantity: Quantity::Plain,
+        unit: "transactions/s".to_owned(),
+        direction: Some(Direction::HigherIsBetter),
+        threshold: 0.0,
+        points,
+        found,
+        attribute_changes: Vec::new(),
+        news: None,
+        staleness: None,
+        gated: false,
+        fails: Vec::new(),
+    }
+}
+
+/// A page of every kind but that of a session as it is.
+pub(crate) fn kinds() -> Vec<(String, Page)> {
+    let past = Past {
+        cell: "resnet50 · fp32 bs64".to_owned(),
+        image: "torch-2.11".to_owned(),
+        metric: "throughput_samples_per_second".to_owned(),
+        series: series(),
+        href: None,
+    };
+    let sources = [two_images()];
+    let with_past = html::render(&View::of(&sources).with_past(vec![past])).expect("a page");
+    let trend = trend::html(&[series()], "a series", "2026-11-22 20:00 UTC").expect("a page");
+    let pages = [
+        ("hostile", Page::of(&[hostile()])),
+        ("two images and their history", Page::with(&with_past)),
+        ("comparison", comparison()),
+        ("claims", claims()),
+        ("trend", Page::with(&trend)),
+        ("index", index()),
+    ];
+    pages.map(|(name, page)| (name.to_owned(), page)).into()
+}
+
+/// The page of the claims that a session judges.
+fn claims() -> Page {
+    let sources = [session(&in_gallery("h200-claims"))];
+    let view = View::of(&sources);
+    let session = &view.report.sessions[0];
+    let home = tempfile::tempdir().expect("a folder");
+    let file = reports::claims::write(&session.claims, &session.session, home.path());
+    Page {
+        file: file.expect("a page"),
+        _home: home,
+    }
+}
+
+/// The index of a site.
+fn index() -> Page {
+    let home = tempfile::tempdir().expect("a folder");
+    let content = Content {
+        title: "Two".to_owned(),
+        folders: ["h200-idle", "upgrade-2.6-to-2.12"].map(in_gallery).into(),
+        ..Content::default()
+    };
+    site::draw(&content, None, home.path()).expect("a site");
+    Page {
+        file: home.path().join("index.html"),
         _home: home,
     }
 }
