@@ -138,6 +138,7 @@ fn series() -> Series {
     let found = change_points(&points, &TrendOptions::default()).expect("a series");
     assert!(!found.change_points.is_empty());
     Series {
+        entries: Vec::new(),
         title: "load accepted".to_owned(),
         subtitle: "TigerBeetle".to_owned(),
         quantity: Quantity::Plain,
@@ -165,7 +166,7 @@ pub(crate) fn kinds() -> Vec<(String, Page)> {
     };
     let sources = [two_images()];
     let with_past = html::render(&View::of(&sources).with_past(vec![past])).expect("a page");
-    let trend = trend::html(&[series()], "a series", "2026-11-22 20:00 UTC").expect("a page");
+    let trend = trend::html(&[series()], &[], "a series", "2026-11-22 20:00 UTC").expect("a page");
     let pages = [
         ("hostile", Page::of(&[hostile()])),
         ("two images and their history", Page::with(&with_past)),

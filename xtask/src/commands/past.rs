@@ -13,15 +13,9 @@ use crate::{commands::trend::follow, error::Result};
 /// fail a comparison and of those that answer a suite's question. Nothing where none was named: a
 /// report is not to depend on what else lies on the machine.
 pub(crate) fn of(db: Option<&Path>, sessions: &[Session]) -> Result<Vec<Past>> {
-    let Some(path) = db else {
+    let Some(history) = named(db)? else {
         return Ok(Vec::new());
     };
-    // A runner names its history for all commands, before the first session is in it.
-    let is_usual = std::env::var_os("TORCHGAUGE_HISTORY").is_some_and(|usual| usual == path);
-    if is_usual && !path.exists() {
-        return Ok(Vec::new());
-    }
-    let history = History::open_existing(path)?;
     let mut past = Vec::new();
     for session in sessions {
         let filter = SeriesFilter {
@@ -71,4 +65,17 @@ fn of_session(session: &str, read: Vec<(SeriesInfo, Vec<Point>)>) -> Result<Vec<
         href: None,
     });
     Ok(past.collect())
+}
+
+/// The history that was named. A runner names its own for all commands, before the first session is
+/// in it.
+pub(crate) fn named(db: Option<&Path>) -> Result<Option<History>> {
+    let Some(path) = db else {
+        return Ok(None);
+    };
+    let is_usual = std::env::var_os("TORCHGAUGE_HISTORY").is_some_and(|usual| usual == path);
+    if is_usual && !path.exists() {
+        return Ok(None);
+    }
+    Ok(Some(History::open_existing(path)?))
 }

@@ -8,7 +8,7 @@ use std::{
     time::UNIX_EPOCH,
 };
 
-use history::{Aggregate, History, Point, PointFilter, SeriesFilter, SeriesInfo, SeriesKey};
+use history::{Aggregate, Point, PointFilter, SeriesFilter, SeriesInfo, SeriesKey};
 use metrics::Metric;
 use reports::{
     format::plural,
@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use crate::{
     cli::{Format, SiteArgs},
-    commands::trend,
+    commands::{past, trend},
     error::{Error, Result},
     printer::Printer,
     table::table,
@@ -118,10 +118,9 @@ fn program() -> String {
 
 /// The series of a history that fail a comparison or come from elsewhere, by what they are of.
 fn trends(db: Option<&Path>) -> Result<Vec<Trend>> {
-    let Some(db) = db else {
+    let Some(history) = past::named(db)? else {
         return Ok(Vec::new());
     };
-    let history = History::open_existing(db)?;
     let mut read: Vec<(SeriesInfo, Vec<Point>)> = Vec::new();
     for info in history.series(&SeriesFilter::default())? {
         if is_followed(&info.key) {

@@ -245,10 +245,10 @@ async fn run_build(
         });
     }
     let text = String::from_utf8_lossy(&output.stdout);
-    let lines = text
+    let mut lines = text
         .lines()
         .map(|line| record::printable(line).trim().to_owned());
-    let last = lines.filter(|line| !line.is_empty()).next_back();
+    let last = lines.rfind(|line| !line.is_empty());
     last.ok_or(Error::BuildSaysNothing)
 }
 
