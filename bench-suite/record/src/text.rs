@@ -15,18 +15,28 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     }
     let mut out = String::with_capacity(text.len() + 16);
     let mut at_line_start = true;
+    let mut heading = None;
     let mut letters = text.chars().peekable();
     while let Some(letter) = letters.next() {
         let next = letters.peek();
         match letter {
             '\r' if next == Some(&'\n') => {}
             ':' if at_line_start && next == Some(&':') => out.push_str("\\:"),
-            '#' if next == Some(&'#') => out.push_str("#\\"),
+            '#' if next == Some(&'#') => {
+                // Before a space they are a heading of Markdown's. Looked for once in a row of them.
+                let is_heading = *heading.get_or_insert_with(|| {
+                    letters.clone().find(|letter| *letter != '#') == Some(' ')
+                });
+                out.push_str(if is_heading { "#" } else { "#\\" });
+            }
             letter if acts(letter) => {
                 // A String takes everything.
                 let _ = write!(out, "{}", letter.escape_unicode());
             }
             letter => out.push(letter),
+        }
+        if letter != '#' {
+            heading = None;
         }
         // CI trims a line before it looks for a command.
         at_line_start = letter == '\n' || at_line_start && letter.is_whitespace();
@@ -53,6 +63,8 @@ fn acts(letter: char) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Add as _;
+
     use super::*;
 
     fn check(text: &str, expect: &str) {
@@ -83,5 +95,9 @@ mod tests {
         check("x ##vso[task.complete]", "x #\\#vso[task.complete]");
         check("###[error]", "#\\#\\#[error]");
         check("step #1: # and #", "step #1: # and #");
+        check("## a heading\n### x", "## a heading\n### x");
+        check("## x ##[error]", "## x #\\#[error]");
+        // As long as a log may be: in no time.
+        check(&"#".repeat(1 << 20), &"#\\".repeat((1 << 20) - 1).add("#"));
     }
 }
