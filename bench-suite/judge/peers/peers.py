@@ -1,6 +1,6 @@
 """The judge's change points beside those of Apache Otava and of MongoDB's signal processing.
 
-    cargo bench -p judge -- --repeats 1000 --series target/series.ndjson
+    cargo bench -p judge -- --repeats 1000 --series "$PWD/target/series.ndjson"
     python3 bench-suite/judge/peers/peers.py target/series.ndjson
 
 Each line of the file is a series as the judge's own bars draw it, with the place of its change (or

@@ -62,7 +62,7 @@ fn claims_hold_are_refuted_or_cannot_be_told() {
     let words = ["claims", "sessions/wrong", "--out", "page"];
     home.check(&words, 0, "drawn: page/claims.html");
     let page = fs::read_to_string(home.path("page/claims.html")).expect("the page is there");
-    assert!(page.contains("<b>1</b> ✗ claims refuted") && page.contains("<svg"));
+    assert!(page.contains("<b>1</b> ✗ claim refuted") && page.contains("<svg"));
     let json = home.check(&["claims", "sessions/wrong", "--format", "json"], 0, "[");
     let found: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(found[0]["outcome"], "refuted");
