@@ -33,8 +33,7 @@ const GZIP_LEVEL: u32 = 6;
 pub(crate) const ZSTD_LEVEL: i32 = 10;
 
 /// How layers are compressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
     /// Every engine takes it.
     Gzip,

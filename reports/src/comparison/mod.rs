@@ -233,7 +233,9 @@ pub(crate) fn differences(verdicts: &Verdicts) -> Option<String> {
     (!named.is_empty()).then(|| format!("Differences between the images: {}.", named.join("; ")))
 }
 
-fn part(value: Option<&PartValue>) -> String {
+/// A part of an image, as tables show it.
+#[must_use]
+pub fn part(value: Option<&PartValue>) -> String {
     match value {
         None => UNKNOWN.to_owned(),
         Some(PartValue::Bytes(size)) => format::bytes(*size as f64),

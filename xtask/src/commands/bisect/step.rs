@@ -94,11 +94,10 @@ pub(super) async fn carry_out(
         decision.why = Some(why);
     } else if let Some(metric) = verdicts.and_then(|all| followed(all, search)) {
         take(&mut decision, metric);
-        let is_worse = |verdict| verdict == Verdict::Regressed;
         decision.judgement = match metric.comparison.verdict {
             Verdict::Inconclusive => Judgement::Unmeasured,
-            verdict if is_worse(verdict) => Judgement::Bad,
-            _ => Judgement::Good,
+            Verdict::Regressed => Judgement::Bad,
+            Verdict::Improved | Verdict::Unchanged => Judgement::Good,
         };
         if decision.judgement == Judgement::Unmeasured {
             let blocks = format::plural(read.blocks as usize, "block", "blocks");

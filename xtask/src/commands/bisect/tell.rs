@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use bench_suite::bisect::{Bisection, Decision, Judgement, Purpose};
-use record::{ImageChange, PartValue, SessionFolder};
-use reports::format;
+use record::{ImageChange, SessionFolder};
+use reports::{comparison::part, format};
 use serde::Serialize;
 
 use crate::{
@@ -72,8 +72,7 @@ pub(super) fn answer(
         if !changes.is_empty() {
             let mut rows = table(format, ["part", "name", name(found.good), name(found.bad)]);
             for change in &changes {
-                let part = |value: &Option<PartValue>| value.as_ref().map_or("–".to_owned(), part);
-                let (base, head) = (part(&change.base), part(&change.head));
+                let (base, head) = (part(change.base.as_ref()), part(change.head.as_ref()));
                 rows.add_row([change.part.to_string(), change.name.clone(), base, head]);
             }
             printer.line(&format!("\n{rows}"));
@@ -94,13 +93,6 @@ pub(super) fn answer(
         return Err(Error::SearchContradicted);
     }
     Ok(())
-}
-
-fn part(value: &PartValue) -> String {
-    match value {
-        PartValue::Bytes(size) => format::bytes(*size as f64),
-        PartValue::Text(text) => text.clone(),
-    }
 }
 
 fn image_changes(folder: &Path) -> Result<Vec<ImageChange>> {
