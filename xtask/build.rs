@@ -15,13 +15,16 @@ use std::{
 const ROOT: [&str; 3] = ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml"];
 /// Of `scenarios/`: what neither a suite nor the workload needs.
 const LEFT_OUT: [&str; 3] = ["golden", "parity", "target"];
-/// Of `images/`: specs, their locks, and what goes with older versions of tch.
-const IMAGES: [&str; 3] = [".yaml", ".lock.json", ".Cargo.lock"];
+/// Of `images/`: specs, their locks, which are the defaults, and what goes with versions of tch.
+const IMAGES: [&str; 5] = [".yaml", ".lock.json", "defaults.toml", ".Cargo.lock", ".h"];
 
 fn main() -> io::Result<()> {
     let root = Path::new(&env::var("CARGO_MANIFEST_DIR").unwrap_or_default()).join("..");
     let root = root.canonicalize()?;
-    let revision = git(&root, &["describe", "--always", "--tags", "--dirty"]);
+    let revision = git(
+        &root,
+        &["describe", "--always", "--tags", "--dirty", "--abbrev=12"],
+    );
     println!(
         "cargo::rustc-env=TORCHGAUGE_REVISION={}",
         revision.as_deref().unwrap_or("unknown")

@@ -5,7 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use serde::Deserialize;
 use strict_yaml::{Document, most_similar};
+use wildmatch::WildMatchPattern;
 
 use crate::{
     Error, Result,
@@ -18,6 +20,21 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Catalog {
     folder: PathBuf,
+}
+
+/// The file with the [`Defaults`].
+const DEFAULTS: &str = "defaults.toml";
+
+/// The images to take where none is named.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Defaults {
+    /// On the CPU.
+    pub cpu: String,
+    /// On a GPU.
+    pub cuda: String,
+    /// On a GPU where PyTorch of the same version is installed.
+    pub installed: String,
 }
 
 /// An image: its spec, and its lock where there is one.
@@ -57,6 +74,43 @@ impl Catalog {
         Ok(names)
     }
 
+    /// The images to take where none is named, out of `defaults.toml` in the folder.
+    pub fn defaults(&self) -> Result<Defaults> {
+        let file = self.folder.join(DEFAULTS);
+        let text = fs::read_to_string(&file).map_err(at(&file))?;
+        toml_edit::de::from_str(&text).map_err(|error| Error::BadDefaults {
+            cause: error.to_string().trim().replace('\n', " "),
+            file,
+        })
+    }
+
+    /// The names that match a pattern in which `*` stands for any text, such as `torch-*-cpu`.
+    ///
+    /// # Errors
+    /// [`Error::UnknownImage`] where there are none.
+    pub fn matching(&self, pattern: &str) -> Result<Vec<String>> {
+        let known = self.names()?;
+        let matcher = WildMatchPattern::<'*', '\0'>::new(pattern);
+        let fits = |name: &&String| matcher.matches(name);
+        let names: Vec<String> = known.iter().filter(fits).cloned().collect();
+        if names.is_empty() {
+            return Err(self.unknown(pattern, &known));
+        }
+        Ok(names)
+    }
+
+    fn unknown(&self, name: &str, known: &[String]) -> Error {
+        let similar = most_similar(name, known.iter().map(String::as_str));
+        Error::UnknownImage {
+            name: name.to_owned(),
+            hint: similar
+                .map(|name| format!(" (did you mean `{name}`?)"))
+                .unwrap_or_default(),
+            known: known.join(", "),
+            folder: self.folder.clone(),
+        }
+    }
+
     /// The image of this name, or of this file (a text with a `/` or that ends in `.yaml`).
     pub fn image(&self, name_or_file: &str) -> Result<Image> {
         Image::read(&self.file(name_or_file)?, name_or_file)
@@ -81,16 +135,7 @@ impl Catalog {
         if file.exists() {
             return Ok(file);
         }
-        let known = self.names()?;
-        let similar = most_similar(name_or_file, known.iter().map(String::as_str));
-        Err(Error::UnknownImage {
-            name: name_or_file.to_owned(),
-            hint: similar
-                .map(|name| format!(" (did you mean `{name}`?)"))
-                .unwrap_or_default(),
-            known: known.join(", "),
-            folder: self.folder.clone(),
-        })
+        Err(self.unknown(name_or_file, &self.names()?))
     }
 }
 
@@ -122,6 +167,31 @@ impl Image {
             spec,
             lock: None,
         })
+    }
+
+    /// Copies the spec, and the lock beside it, into a folder; gives the spec's file there. What the
+    /// spec names by a relative path is not copied.
+    pub fn copy_to(&self, folder: &Path) -> Result<PathBuf> {
+        fs::create_dir_all(folder).map_err(at(folder))?;
+        let lock = self
+            .lock
+            .is_some()
+            .then(|| format!("{}{LOCK_SUFFIX}", self.name));
+        for name in lock.into_iter().chain([format!("{}.yaml", self.name)]) {
+            let from = self.file.with_file_name(&name);
+            fs::copy(&from, folder.join(&name)).map_err(at(&from))?;
+        }
+        Ok(folder.join(format!("{}.yaml", self.name)))
+    }
+
+    /// The same under another name.
+    #[must_use]
+    pub fn renamed(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        if let Some(lock) = &mut self.lock {
+            name.clone_into(&mut lock.image);
+        }
+        self
     }
 
     /// The image's lock, where there is one and it fits the spec.

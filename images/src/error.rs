@@ -96,6 +96,30 @@ pub enum Error {
     #[error("{} is not a readable ELF file: {cause}", file.display())]
     NotElf { file: PathBuf, cause: String },
 
+    /// What was unpacked is not what was packed.
+    #[error(
+        "{} is not as it was packed: {cause}; unpack the archive again (`sha256sum --check SHA256SUMS` \
+         names all that differs)",
+        file.display()
+    )]
+    Unpacked { file: PathBuf, cause: String },
+
+    /// A program that would not start everywhere.
+    #[error("{} does not run on a bare Debian 12: {cause}", file.display())]
+    NotPortable { file: PathBuf, cause: String },
+
+    /// The locked image, compressed to other bytes than those that were locked.
+    #[error(
+        "{image} would be pulled by {found}, and its lock says {locked}: its layers are the locked \
+         ones and are compressed otherwise than they were then; to take that up: cargo xtask images \
+         lock --workload --push-digest {image}"
+    )]
+    OtherPushDigest {
+        image: String,
+        locked: Digest,
+        found: Digest,
+    },
+
     /// A program that is needed is not there.
     #[error("`{program}` is needed to {purpose}, and could not be started: {source}; {next}")]
     NoProgram {
@@ -241,9 +265,13 @@ pub enum Error {
         expected: String,
     },
 
-    /// A torch version that this crate has no tch for.
-    #[error("torch {version} is not known to work; the known versions are {known}")]
-    UnknownTorch { version: String, known: String },
+    /// The file that names the images to take where none is named does not.
+    #[error("{} cannot be used: {cause}; expected `cpu`, `cuda` and `installed`, each the name of a spec", file.display())]
+    BadDefaults { file: PathBuf, cause: String },
+
+    /// A torch version that there is no tch for.
+    #[error("no tch compiles against torch {version}; expected {oldest} or newer, such as 2.11.0")]
+    UnknownTorch { version: String, oldest: String },
 
     /// No PyTorch is installed, or not where it was said to be.
     #[error("no installed PyTorch {place}: {cause}; {next}")]

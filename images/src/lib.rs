@@ -3,7 +3,8 @@
 //! The folders show the way of a build, and each uses only those before it: `spec` and `lock` say
 //! what an image is, [`Catalog`] reads both, `store` keeps what was fetched, `slim` finds the GPU code that goes, `oci` writes layers and
 //! archives, `base`, `libtorch` and `workload` get the parts, `assembly` puts them together, `load`
-//! brings the image into an engine, and `inspect` answers questions about it.
+//! brings the image into an engine, and `inspect` answers questions about it. `package` is apart: the
+//! archive of this program.
 
 mod assembly;
 mod atomic_write;
@@ -22,6 +23,7 @@ mod load;
 pub mod lock;
 mod login;
 mod oci;
+mod package;
 mod program;
 mod progress;
 mod prune;
@@ -43,7 +45,7 @@ pub use base::{
     image::{fetch_base, with_known_digest},
     write_debian_base,
 };
-pub use catalog::{Catalog, Image};
+pub use catalog::{Catalog, Defaults, Image};
 pub use digest::{Digest, ParseDigestError};
 pub use error::{Error, Result};
 pub use glibc::Glibc;
@@ -61,14 +63,13 @@ pub use load::{
     ready_made::{ReadyMade, ready_made},
 };
 pub use lock::changes::Change;
+pub use package::{Package, check_unpacked, glibc_floor, write_package};
 pub use progress::{Action, Meter, Progress, Silent};
 pub use prune::{Clear, Cleared, Removed, clear_cache};
 pub use push::{Compression, Destination, Packed, Pushed};
 pub use spec::{
-    Base, LibtorchSpec, Spec,
-    flavour::{Flavour, KNOWN_TORCH, KnownTorch},
-    gpu::GpuArchitecture,
+    Base, LibtorchSpec, Spec, flavour::Flavour, gpu::GpuArchitecture,
     reserved::environment as reserved_environment,
 };
 pub use store::Cache;
-pub use workload::{ScenarioBinary, cargo, runtime::LocalRuntime};
+pub use workload::{ScenarioBinary, cargo, reproducible, runtime::LocalRuntime};

@@ -313,6 +313,23 @@ pub fn clean(text: &str) -> String {
     text.chars().map(clean_char).collect()
 }
 
+/// The first whole sentences of a text, or else its first whole words, within so many characters;
+/// a sign tells that there is more.
+pub(crate) fn shortened(text: &str, longest: usize) -> String {
+    let text = clean(text);
+    if text.chars().count() <= longest {
+        return text;
+    }
+    let cut: String = text.chars().take(longest).collect();
+    // A first sentence of a word or two says too little.
+    let sentences = cut.rfind(". ").map(|end| &cut[..=end]);
+    let words = || cut.rsplit_once(' ').map(|(words, _)| words);
+    let whole = sentences
+        .filter(|whole| whole.chars().count() * 3 >= longest)
+        .or_else(words);
+    format!("{} …", whole.unwrap_or(&cut))
+}
+
 /// As [`clean`], with line breaks kept.
 #[must_use]
 pub fn clean_lines(text: &str) -> String {
@@ -333,6 +350,22 @@ fn clean_char(c: char) -> char {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_texts_end_with_a_sentence_or_a_word() {
+        let check = |text: &str, longest, expect: &str| {
+            assert_eq!(shortened(text, longest), expect);
+        };
+        check("It fits. All of it.", 19, "It fits. All of it.");
+        check("It fits. Not all of it.", 20, "It fits. …");
+        check(
+            "No. Nothing of this fits here.",
+            20,
+            "No. Nothing of this …",
+        );
+        check("長い名前がここに一つある。", 5, "長い名前が …");
+        check("", 0, "");
+    }
 
     #[test]
     fn digits_follow_the_size() {

@@ -28,6 +28,34 @@ pub(crate) fn document(blocks: &[Block]) -> String {
     Html { blocks }.to_string()
 }
 
+/// A sentence whose parts between backticks are code.
+#[derive(Template)]
+#[template(
+    ext = "html",
+    source = "{% for (is_code, part) in parts %}{% if *is_code %}<code>{{ part }}</code>{% else %}{{ part }}{% endif %}{% endfor %}"
+)]
+struct Prose<'a> {
+    parts: Vec<(bool, &'a str)>,
+}
+
+/// A sentence as HTML.
+fn prose(text: &str) -> String {
+    let text = format::clean(text);
+    let mut parts = Vec::new();
+    let mut rest = &*text;
+    while let Some((before, after)) = rest.split_once('`') {
+        // A backtick that nothing closes is a character like others.
+        let Some((inside, behind)) = after.split_once('`').filter(|(code, _)| !code.is_empty())
+        else {
+            break;
+        };
+        parts.extend([(false, before), (true, inside)]);
+        rest = behind;
+    }
+    parts.push((false, rest));
+    Prose { parts }.to_string()
+}
+
 #[derive(Template)]
 #[template(path = "table.html")]
 struct Rows<'a> {
@@ -219,6 +247,12 @@ fn subtitle(view: &View) -> String {
     format::clean(&names.collect::<Vec<_>>().join(" | "))
 }
 
+/// A page of a site, with the way back to its index.
+pub(crate) fn with_way_back(page: &str) -> String {
+    let back = "<header>\n<p class=\"method\"><a href=\"../index.html\">← Index</a></p>";
+    page.replacen("<header>", back, 1)
+}
+
 /// How large a layer is.
 fn size(bytes: u64) -> String {
     format::bytes(bytes as f64)
@@ -266,5 +300,28 @@ impl Table {
             (about, cells.collect())
         };
         (0..body.rows.len()).map(cells).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::prose;
+
+    #[test]
+    fn what_stands_between_backticks_is_code_and_never_markup() {
+        let check = |text: &str, expect: &str| assert_eq!(prose(text), expect);
+        check(
+            "`a: 1` would do; `b`",
+            "<code>a: 1</code> would do; <code>b</code>",
+        );
+        check("one ` alone, `` none", "one <code> alone, </code>` none");
+        check("`` none", "`` none");
+        check("", "");
+        let evil = prose("`</code><script>` <b>");
+        assert!(
+            evil.starts_with("<code>") && !evil.contains("<script>"),
+            "{evil}"
+        );
+        assert!(!evil.contains("<b>"), "{evil}");
     }
 }

@@ -12,8 +12,8 @@ pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(
-        "no checkout of Torchgauge at {here} or above it; `cargo xtask test` needs one, whose root \
-         has `scenarios/` and `images/`"
+        "no checkout of Torchgauge at {here} or above it; `test` and `dist` need one, whose root has \
+         `scenarios/` and `images/`"
     )]
     NoWorkspace { here: PathBuf },
     #[error("cannot start {what}: {source}")]
@@ -159,6 +159,12 @@ pub(crate) enum Error {
     )]
     SmallerChange { folder: PathBuf },
     #[error(
+        "measured again, the bad end does not fail in every run as it did first, or the good end fails \
+         too; the sessions in {folder} have both. Begin anew with ends that always fail and never do, \
+         or with a suite in which they do"
+    )]
+    OtherFailure { folder: PathBuf },
+    #[error(
         "the suite {suite} is another one than the search was begun with; put it back as it was, or \
          begin anew"
     )]
@@ -182,6 +188,12 @@ pub(crate) enum Error {
          last line"
     )]
     BuildSaysNothing,
+    #[error(
+        "the spec {image} takes libtorch from {}, which is in the revision's work tree and gone when \
+         runs start; name a path outside of it, or build into an engine with `--engine docker`",
+        path.display()
+    )]
+    InWorkTree { image: String, path: PathBuf },
     #[error("git {words}: {said}")]
     Git { words: String, said: String },
     #[error(transparent)]
@@ -277,6 +289,20 @@ pub(crate) enum Error {
          name another address with TORCHGAUGE_TEST_PODMAN, or leave it out with --without-podman"
     )]
     NoPodman { address: String, found: String },
+    #[error(
+        "the program did not compile: cargo ended with {status}; what it says above is to be mended"
+    )]
+    NotCompiled { status: String },
+    #[error("{} is no `torchgauge` that starts here; leave --program out to have it compiled", program.display())]
+    NotThisProgram { program: PathBuf },
+    #[error(
+        "the archive would take {size}, and may take {most}; leave something out of the program, or \
+         of what stands beside it"
+    )]
+    LargeDist {
+        size: bytesize::ByteSize,
+        most: bytesize::ByteSize,
+    },
     #[error("{step} failed; to see it alone, run: {command}")]
     TestsFailed { step: &'static str, command: String },
 }

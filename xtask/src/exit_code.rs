@@ -39,6 +39,7 @@ impl Error {
             | Self::SearchCutOff { .. }
             | Self::EndsFail { .. }
             | Self::SmallerChange { .. }
+            | Self::OtherFailure { .. }
             | Self::SearchContradicted
             | Self::SearchUndecided { .. } => Code::SomeRunsFailed,
             Self::Folder(error)
@@ -127,13 +128,16 @@ fn is_configuration(error: &images::Error) -> bool {
             | E::BadName { .. }
             | E::BadLock { .. }
             | E::LockDiffers { .. }
+            | E::OtherPushDigest { .. }
             | E::NoLock { .. }
             | E::NoScenario { .. }
+            | E::BadDefaults { .. }
             | E::UnknownTorch { .. }
             | E::NoTorch { .. }
             | E::NoLibtorch { .. }
             | E::NoCuda { .. }
             | E::NotElf { .. }
+            | E::NotPortable { .. }
             | E::BadBase { .. }
             | E::GlibcTooOld { .. }
             | E::MissingLibraries { .. }

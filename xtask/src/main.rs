@@ -17,6 +17,11 @@ use printer::Printer;
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    let printer = Printer::new();
+    if let Err(error) = workspace::check_unpacked() {
+        printer.error(&error);
+        return error.exit_code();
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(help) => {
@@ -25,7 +30,6 @@ async fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(help.exit_code()).unwrap_or(2));
         }
     };
-    let printer = Printer::new();
     let ended = match &cli.command {
         Command::Bench(args) => commands::bench::run(args, &printer).await,
         Command::Bisect(args) => commands::bisect::run(args, &printer).await,
@@ -47,6 +51,7 @@ async fn main() -> ExitCode {
             Ok(())
         }
         Command::Man { folder } => commands::shell::man(folder, &printer),
+        Command::Dist(args) => commands::dist::run(args, &printer),
         Command::Test(args) => commands::test::run(args, &printer).await,
     };
     // A gate's answer comes before where it could not be written.

@@ -30,18 +30,39 @@ pub(crate) fn program() -> &'static str {
 }
 
 /// The checkout: the nearest folder upwards from here that has `scenarios/` and `images/`, else,
-/// where cargo runs this program, the one that it was built in.
+/// where cargo runs this program, the one that cargo runs it from.
 pub(crate) fn checkout() -> Result<PathBuf> {
     let here = env::current_dir().map_err(|source| Error::Start {
         what: "the current folder".into(),
         source,
     })?;
-    let built = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+    // Asked while it runs: compiled in, it would make the program's bytes those of one folder.
+    let manifest = env::var_os("CARGO_MANIFEST_DIR").filter(|_| is_run_by_cargo());
+    let cargos = manifest.as_deref().map(Path::new).and_then(Path::parent);
     here.ancestors()
-        .chain(built.filter(|_| is_run_by_cargo()))
+        .chain(cargos)
         .find(|folder| folder.join("scenarios").is_dir() && folder.join("images").is_dir())
         .map(Path::to_owned)
         .ok_or(Error::NoWorkspace { here })
+}
+
+/// Cargo's target folder of a checkout.
+pub(crate) fn target(root: &Path) -> PathBuf {
+    let given = env::var_os("CARGO_TARGET_DIR");
+    given.map_or_else(|| root.join("target"), PathBuf::from)
+}
+
+/// Whether the archive that this program was unpacked from is whole: the program itself, and what
+/// lies beside it.
+pub(crate) fn check_unpacked() -> Result<()> {
+    let program = env::current_exe().map_err(|source| Error::Start {
+        what: "this program, whose place is not known".into(),
+        source,
+    })?;
+    let (Some(folder), Some(name)) = (program.parent(), program.file_name()) else {
+        return Ok(());
+    };
+    Ok(images::check_unpacked(folder, &name.to_string_lossy())?)
 }
 
 /// The checkout, or the folder that stands in for it.

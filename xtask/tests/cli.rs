@@ -447,6 +447,25 @@ fn a_dry_run_says_what_would_run_and_writes_nothing() {
 }
 
 #[test]
+fn a_pattern_means_all_images_that_match_it() {
+    let bench = |image: &str, code, said: &str| {
+        let image = format!("--image={image}");
+        let words = ["bench", "--device=cpu", "--dry-run", &image];
+        check(&words, code, said)
+    };
+    let output = bench("torch-2.11.*-cpu", 0, "8 cells");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(!text.contains("2.12"), "{text}");
+    let cells = 8 * fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../images"))
+        .expect("images")
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| name.starts_with("torch-") && name.ends_with("-cpu.yaml"))
+        .count();
+    bench("torch-*-cpu", 0, &format!("{cells} cells"));
+    bench("tensor*", 2, "there is no image `tensor*`");
+}
+
+#[test]
 fn the_committed_suites_are_valid() {
     check(&["scenarios", "check"], 0, "smoke: valid");
     check(&["scenarios", "list"], 0, "smoke");

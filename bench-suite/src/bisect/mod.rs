@@ -7,14 +7,17 @@
 //! measured is left out, and its neighbour is taken. At last the two images on either side of the
 //! change are measured against each other.
 //!
+//! Where the bad end does not run at all and the good one does, that is what is followed: a candidate
+//! all of whose runs fail likewise is bad, and one of which none does is good.
+//!
 //! Every decision may be wrong, and all of them together at most as often as the search was given:
 //! each one spends a part of what is left.
 
 mod state;
 
 pub use state::{
-    Asked, BisectError, Bisection, Build, Candidate, Change, Decision, Judgement, Purpose, STATE,
-    VERSION,
+    Asked, BisectError, Bisection, Build, Candidate, Change, Decision, Followed, Judgement,
+    Purpose, STATE, VERSION,
 };
 
 /// What is to be done next.
@@ -31,7 +34,7 @@ pub enum Next {
     },
     /// The search is over.
     Done(Found),
-    /// The bad end is not beyond half of what the ends first showed.
+    /// The bad end is not beyond half of what the ends first showed, or does not fail as it did.
     Refuted,
 }
 
@@ -149,8 +152,10 @@ mod tests {
             suite: "smoke".into(),
             scenario: "one".into(),
             variant: "fp32".into(),
-            metric: "throughput_samples_per_second".into(),
-            ratio: 0.9,
+            followed: Followed::Metric {
+                name: "throughput_samples_per_second".into(),
+                ratio: 0.9,
+            },
         }
     }
 
@@ -188,6 +193,7 @@ mod tests {
                 ratio: None,
                 interval: None,
                 blocks: 3,
+                failed: None,
                 why: None,
             });
             assert!(search.decisions.len() < 2 * count + 5, "{search:?}");
@@ -233,6 +239,7 @@ mod tests {
             ratio: None,
             interval: None,
             blocks: 3,
+            failed: None,
             why: None,
         };
         for judgement in [Judgement::Good, Judgement::Unmeasured] {

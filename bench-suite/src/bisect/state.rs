@@ -1,16 +1,17 @@
 //! The search as it stands, in a file that it can be taken up from.
 
 use std::{
+    collections::BTreeSet,
     fs, io,
     path::{Path, PathBuf},
 };
 
 use judge::compare::Interval;
-use record::CellPlan;
+use record::{CellPlan, Reason};
 use serde::{Deserialize, Serialize};
 
 /// Version of the file's format.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The file, in the folder of the search.
 pub const STATE: &str = "bisect.json";
 
@@ -88,10 +89,26 @@ pub struct Change {
     pub scenario: String,
     /// The choice on every axis, as text.
     pub variant: String,
-    /// The metric's name.
-    pub metric: String,
-    /// Bad ÷ good, as the ends showed it.
-    pub ratio: f64,
+    /// What of the cell moved.
+    pub followed: Followed,
+}
+
+/// What tells a bad candidate from a good one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Followed {
+    /// A metric that changed.
+    Metric {
+        /// Its name.
+        name: String,
+        /// Bad ÷ good, as the ends showed it.
+        ratio: f64,
+    },
+    /// That every run fails.
+    Failure {
+        /// For which reasons those of the bad end did; a failure for another one is not it.
+        reasons: BTreeSet<Reason>,
+    },
 }
 
 /// On which side of the change a candidate lies.
@@ -102,7 +119,8 @@ pub enum Judgement {
     Good,
     /// On the side of the bad end.
     Bad,
-    /// It cannot be told: its runs failed, or scatter too widely for the time that there was.
+    /// It cannot be told: its runs failed, some of them or otherwise than the bad end's where failing
+    /// is what is followed, or scatter too widely for the time that there was.
     Unmeasured,
 }
 
@@ -130,7 +148,7 @@ pub struct Decision {
     pub head: usize,
     /// What it came to.
     pub judgement: Judgement,
-    /// How often it may be wrong.
+    /// How often it may be wrong; 0 where failures are counted, which is no test.
     pub error: f64,
     /// The session's folder, below that of the search.
     pub session: String,
@@ -140,6 +158,8 @@ pub struct Decision {
     pub interval: Option<Interval>,
     /// Blocks that it took.
     pub blocks: u32,
+    /// Runs of the head that failed, in words, where failing is what is followed.
+    pub failed: Option<String>,
     /// Why it could not be told.
     pub why: Option<String>,
 }
@@ -186,20 +206,31 @@ impl Candidate {
 impl Change {
     /// What moved in a cell.
     #[must_use]
-    pub fn of(cell: &CellPlan, metric: &str, ratio: f64) -> Self {
+    pub fn of(cell: &CellPlan, followed: Followed) -> Self {
         Self {
             suite: cell.suite.clone(),
             scenario: cell.scenario.clone(),
             variant: cell.variant.to_string(),
-            metric: metric.to_owned(),
-            ratio,
+            followed,
         }
     }
 
-    /// Half of the change, in logarithms: what lies beyond is bad.
+    /// The metric's name, where one is followed.
     #[must_use]
-    pub fn half(&self) -> f64 {
-        self.ratio.sqrt()
+    pub fn metric(&self) -> Option<&str> {
+        match &self.followed {
+            Followed::Metric { name, .. } => Some(name),
+            Followed::Failure { .. } => None,
+        }
+    }
+
+    /// Half of the change of the metric, in logarithms: what lies beyond is bad.
+    #[must_use]
+    pub fn half(&self) -> Option<f64> {
+        match &self.followed {
+            Followed::Metric { ratio, .. } => Some(ratio.sqrt()),
+            Followed::Failure { .. } => None,
+        }
     }
 
     /// Whether a cell is the one that is followed.
@@ -216,7 +247,7 @@ impl Bisection {
         if candidates.len() < 2 {
             return Err(BisectError::TooFew);
         }
-        let mut names = std::collections::BTreeSet::new();
+        let mut names = BTreeSet::new();
         if let Some(twice) = candidates.iter().find(|one| !names.insert(&one.name)) {
             return Err(BisectError::SameName(twice.name.clone()));
         }
@@ -239,17 +270,21 @@ impl Bisection {
             source,
         };
         let text = fs::read_to_string(&path).map_err(failed)?;
-        let read: Self = serde_json::from_str(&text).map_err(|error| failed(error.into()))?;
+        let value: serde_json::Value =
+            serde_json::from_str(&text).map_err(|error| failed(error.into()))?;
+        if value["version"] != VERSION {
+            let found = format!("version {}, expected {VERSION}", value["version"]);
+            return Err(failed(io::Error::other(found)));
+        }
+        let read: Self = serde_json::from_value(value).map_err(|error| failed(error.into()))?;
         let places = read.decisions.iter().flat_map(|one| [one.base, one.head]);
-        let problem = if read.version != VERSION {
-            format!("version {}, expected {VERSION}", read.version)
-        } else if read.candidates.len() < 2 {
-            "fewer than two candidates".to_owned()
+        let problem = if read.candidates.len() < 2 {
+            "fewer than two candidates"
         } else if places
             .max()
             .is_some_and(|most| most >= read.candidates.len())
         {
-            "a decision about a candidate that it does not name".to_owned()
+            "a decision about a candidate that it does not name"
         } else {
             return Ok(read);
         };
@@ -303,7 +338,7 @@ mod tests {
         let file = folder.path().join(STATE);
         let text = fs::read_to_string(&file).unwrap();
         for (from, to, word) in [
-            ("\"version\": 1", "\"version\": 9", "version 9"),
+            ("\"version\": 2", "\"version\": 9", "version 9"),
             ("\"decisions\"", "\"decided\"", "decided"),
             ("{", "", "expected"),
         ] {

@@ -26,6 +26,8 @@ pub struct Registration {
     pub is_automatic: bool,
     /// Whether the command line's help leaves it out.
     pub is_hidden: bool,
+    /// Whether images are loaded into an engine for it.
+    pub loads_images: bool,
     /// Connects to whatever carries runs out; with the argument, empty where none was given.
     pub open: fn(Arc<dyn Host>, String) -> BoxFuture<'static, Opening>,
     /// What works of it on this machine, and the fix where something does not.
@@ -163,6 +165,21 @@ impl Choice {
         }
     }
 
+    /// Whether images are loaded into an engine for the executor that [`Choice::open`] opens.
+    pub async fn loads_images(
+        &self,
+        host: &Arc<dyn Host>,
+        is_ci: bool,
+    ) -> Result<bool, ExecutorError> {
+        match self {
+            Self::Named(executor, _) => Ok(executor.loads_images),
+            Self::Auto => match self.open(host, is_ci).await?.choice {
+                Self::Named(executor, _) => Ok(executor.loads_images),
+                Self::Auto => Ok(false),
+            },
+        }
+    }
+
     /// Opens the executor. In CI (`is_ci`) `auto` takes the first alone: what fell back there would
     /// be measured otherwise than before, and nobody would see.
     pub async fn open(&self, host: &Arc<dyn Host>, is_ci: bool) -> Result<Opened, ExecutorError> {
@@ -184,6 +201,8 @@ impl Choice {
                         notes,
                     });
                 }
+                // What the user chose and cannot work is refused; nothing takes its place.
+                Err(error @ ExecutorError::Argument(_)) => return Err(error),
                 Err(error) => {
                     notes.push(format!("no {}: {error}", candidate.word));
                     first_error.get_or_insert(error);

@@ -155,7 +155,17 @@ fn discover(here: &Surroundings<'_>) -> Result<Vec<Candidate>> {
     let one = |address, origin| Ok(vec![Candidate { address, origin }]);
     if let Some(host) = (here.variable)("DOCKER_HOST") {
         let origin = format!("DOCKER_HOST={host}");
-        return one(Address::parse(&host, &origin)?, origin);
+        let address = Address::parse(&host, &origin)?;
+        if matches!(address, Address::Tcp(_)) && (here.variable)("DOCKER_TLS_VERIFY").is_some() {
+            return Err(Error::Endpoint {
+                origin,
+                reason: "DOCKER_TLS_VERIFY asks for TLS, which is not supported".to_owned(),
+                next: "forward the engine's socket (`ssh -N -L /tmp/docker.sock:\
+                       /var/run/docker.sock HOST`) and set DOCKER_HOST=unix:///tmp/docker.sock"
+                    .to_owned(),
+            });
+        }
+        return one(address, origin);
     }
     if let Some((name, origin)) = chosen_context(here)
         && name != "default"
@@ -293,6 +303,23 @@ mod tests {
                 "unix:///run/podman/podman.sock (default of Podman)",
             ],
         );
+    }
+
+    #[test]
+    fn tls_is_refused_with_what_works_in_its_place() {
+        let settings = [("DOCKER_HOST", "tcp://h:2376"), ("DOCKER_TLS_VERIFY", "1")];
+        let variable = |name: &str| {
+            let found = settings.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        let here = Surroundings {
+            variable: &variable,
+            user_id: 1000,
+        };
+        let error = discover(&here).unwrap_err().to_string();
+        for part in ["DOCKER_HOST=tcp://h:2376", "TLS", "ssh -N -L"] {
+            assert!(error.contains(part), "{error}");
+        }
     }
 
     #[test]

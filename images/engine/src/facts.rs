@@ -6,6 +6,10 @@ use bollard::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::{Error, Result};
+
+const KERNEL_RELEASE: &str = "/proc/sys/kernel/osrelease";
+
 /// Whose engine it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -43,6 +47,10 @@ pub struct EngineFacts {
     pub cdi_spec_folders: Vec<String>,
     /// Folder where the engine keeps images and containers.
     pub data_folder: Option<String>,
+    /// Name of the machine that the engine runs on.
+    pub machine: Option<String>,
+    /// Release of that machine's kernel, such as `6.1.0-13-amd64`.
+    pub kernel: Option<String>,
 }
 
 impl EngineFacts {
@@ -56,6 +64,30 @@ impl EngineFacts {
     #[must_use]
     pub fn is_local(&self) -> bool {
         self.endpoint.starts_with("unix://")
+    }
+
+    /// Whether the engine runs under the kernel that this program runs under.
+    ///
+    /// # Errors
+    /// [`Error::OtherMachine`] where it does not, whichever way leads to it: what is mounted into
+    /// containers and what watches them is here.
+    pub fn check_here(&self) -> Result<()> {
+        self.check_kernel(std::fs::read_to_string(KERNEL_RELEASE).ok().as_deref())
+    }
+
+    fn check_kernel(&self, here: Option<&str>) -> Result<()> {
+        match (&self.kernel, here.map(str::trim)) {
+            (Some(there), Some(here)) if there != here => Err(Error::OtherMachine {
+                engine: self.describe(),
+                machine: self
+                    .machine
+                    .clone()
+                    .unwrap_or_else(|| "without a name".to_owned()),
+                there: there.clone(),
+                here: here.to_owned(),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Major and minor version, for what depends on it; `(0, 0)` where unreadable.
@@ -105,6 +137,35 @@ impl EngineFacts {
             runtimes,
             cdi_spec_folders: info.cdi_spec_dirs.unwrap_or_default(),
             data_folder: info.docker_root_dir.filter(|folder| !folder.is_empty()),
+            machine: info.name.filter(|name| !name.is_empty()),
+            kernel: info.kernel_version.filter(|release| !release.is_empty()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_under_another_kernel_is_on_another_machine() {
+        let info = SystemInfo {
+            name: Some("node-7".to_owned()),
+            kernel_version: Some("6.1.0-13-amd64".to_owned()),
+            ..SystemInfo::default()
+        };
+        let endpoint = "tcp://node-7:2375".to_owned();
+        let mut facts = EngineFacts::assemble(SystemVersion::default(), info, endpoint);
+        assert!(facts.check_kernel(Some("6.1.0-13-amd64\n")).is_ok());
+        assert!(facts.check_kernel(None).is_ok());
+        let error = facts.check_kernel(Some("6.12.0")).unwrap_err().to_string();
+        for part in [
+            "tcp://node-7:2375",
+            "node-7 (kernel 6.1.0-13-amd64; here 6.12.0)",
+        ] {
+            assert!(error.contains(part), "{error}");
+        }
+        facts.kernel = None;
+        assert!(facts.check_kernel(Some("6.12.0")).is_ok());
     }
 }

@@ -56,6 +56,8 @@ fn engine(product: Product, version: &str) -> EngineFacts {
         runtimes: vec!["runc".to_owned()],
         cdi_spec_folders: Vec::new(),
         data_folder: None,
+        machine: None,
+        kernel: None,
     }
 }
 

@@ -169,6 +169,7 @@ mod tests {
             },
             config_id: Digest::of(b"configuration"),
             manifest_id: Digest::of(b"manifest"),
+            push_digest: None,
         }
     }
 

@@ -282,18 +282,25 @@ pub fn assemble(image: &Image, sources: &Sources, cache: &Cache) -> Result<Assem
             &lower.libtorch.version,
         )?),
     };
+    let lock = usable_lock(image, sources)?;
+    // What was compressed for a lock holds for the image that it locks.
+    let locked = lock.and_then(|lock| lock.expected.image.as_ref());
+    let ids_agree =
+        |image: &&ExpectedImage| (image.config_id, image.manifest_id) == (config_id, manifest_id);
+    let push_digest = locked.filter(ids_agree).and_then(|image| image.push_digest);
     let whole = ExpectedImage {
         scenario: scenario.sha256,
         sources: compiled_from,
         layer: top.expected(),
         config_id,
         manifest_id,
+        push_digest,
     };
     let toolchain = toolchain::here(&sources.workspace, &lower.libtorch.version);
     let state = lock_state::compare(
         image,
         sources,
-        usable_lock(image, sources)?,
+        lock,
         &lower.expected(Some(whole.clone())),
         &lower.libtorch_lock,
         &toolchain,

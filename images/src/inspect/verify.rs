@@ -6,12 +6,13 @@ use std::{
     io::Read,
     path::{Path, PathBuf},
     process::Command,
+    sync::Arc,
 };
 
 use serde::Serialize;
 
 use crate::{
-    Assembly, Digest, Error, Image, Result,
+    Assembly, Compression, Digest, Error, Image, Packed, Result,
     assembly::{Layer, assemble, sources::Sources},
     error::at,
     program,
@@ -48,7 +49,7 @@ pub struct ComparedLayer {
 /// Where two builds of an image first differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// The layer, or `configuration`.
+    /// The layer, `configuration`, or `manifest` of a registry.
     pub layer: String,
     /// The file in it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,10 +59,11 @@ pub struct Difference {
 }
 
 impl Verification {
-    /// Whether both builds gave the same image.
+    /// Whether both builds gave the same image, to be pulled by the locked digest where there is
+    /// one.
     #[must_use]
     pub fn is_identical(&self) -> bool {
-        self.expected == self.found
+        self.difference.is_none()
     }
 }
 
@@ -86,7 +88,29 @@ pub fn verify(
         second_sources.target = scratch.path().join("target");
     }
     let second = assemble(image, &second_sources, &second_cache)?;
-    compare(first, &second)
+    let mut found = compare(first, &second)?;
+    if found.is_identical() {
+        found.difference = other_push_digest(first, second, &second_cache)?;
+    }
+    Ok(found)
+}
+
+/// How the second build would be pulled by another digest than the first one's lock says.
+fn other_push_digest(
+    first: &Assembly,
+    second: Assembly,
+    cache: &Cache,
+) -> Result<Option<Difference>> {
+    let image = first.lock.expected.image.as_ref();
+    let Some(locked) = image.and_then(|image| image.push_digest) else {
+        return Ok(None);
+    };
+    let found = Packed::new(&Arc::new(second), Compression::Gzip, cache)?.digest();
+    Ok((found != locked).then(|| Difference {
+        layer: "manifest".to_owned(),
+        file: None,
+        what: format!("it would be pulled by {found}, and its lock says {locked}"),
+    }))
 }
 
 /// Compares two builds of an image.

@@ -200,16 +200,20 @@ pub(crate) fn version_of(torch: &Path) -> Option<String> {
 
 /// `cu130`, out of `cuda = '13.0'` in PyTorch's version.py, else out of the runtime's file name.
 pub(crate) fn cuda_of(torch: &Path, found: &Linkage) -> Option<String> {
-    if let Some(text) = read_small(&torch.join("version.py"))
-        && let Some(cuda) = quoted(&text, "cuda")
-    {
-        return Some(format!("cu{}", cuda.replace('.', "")));
+    if let Some(cuda) = read_small(&torch.join("version.py")).and_then(|text| cuda_in(&text)) {
+        return Some(cuda);
     }
     let runtime = found
         .libraries
         .keys()
         .find_map(|name| name.strip_prefix("libcudart.so."))?;
     Some(format!("cu{runtime}"))
+}
+
+/// `cu130`, out of `cuda = '13.0'` in the text of PyTorch's version.py.
+pub(crate) fn cuda_in(text: &str) -> Option<String> {
+    let cuda = quoted(text, "cuda")?;
+    Some(format!("cu{}", cuda.replace('.', "")))
 }
 
 /// A small text, where there is one.

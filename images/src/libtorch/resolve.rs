@@ -7,9 +7,10 @@ use std::{
 };
 
 use crate::{
-    Error, Flavour, KnownTorch, Result,
+    Error, Flavour, Result,
     error::at,
     libtorch::{
+        folder::cuda_in,
         linkage::{LibraryIndex, linkage, roots},
         pip::Pip,
         wheel::OpenWheel,
@@ -22,7 +23,6 @@ use crate::{
 /// Asks pip which wheels make up a torch version, fetches them, and finds out which of their
 /// libraries programs load.
 pub(crate) fn resolve(version: &str, flavour: Flavour, cache: &Cache) -> Result<WheelsLock> {
-    let torch = KnownTorch::of(version)?;
     let pip = Pip::ready(cache)?;
     let candidates = {
         let _meter = cache.start(Action::Resolve, &format!("torch {version}"), None);
@@ -65,11 +65,12 @@ pub(crate) fn resolve(version: &str, flavour: Flavour, cache: &Cache) -> Result<
     for (_, path) in &wheels {
         wheels_unpacked_bytes += OpenWheel::open(path)?.unpacked_bytes();
     }
+    let name = full_name(version, flavour, &wheels)?;
     let used = |wheel: &Wheel| libraries.iter().any(|library| library.wheel == wheel.name);
     Ok(WheelsLock {
         version: version.to_owned(),
         flavour,
-        name: torch.name(flavour),
+        name,
         wheels: wheels
             .into_iter()
             .map(|(wheel, _)| wheel)
@@ -79,6 +80,24 @@ pub(crate) fn resolve(version: &str, flavour: Flavour, cache: &Cache) -> Result<
         wheels_unpacked_bytes,
         libraries,
     })
+}
+
+/// The full name as PyTorch writes it: `2.11.0+cpu`, or `2.11.0+cu130` by what the wheel of torch
+/// says of itself.
+fn full_name(version: &str, flavour: Flavour, wheels: &[(Wheel, PathBuf)]) -> Result<String> {
+    if flavour == Flavour::Cpu {
+        return Ok(format!("{version}+cpu"));
+    }
+    let torch = wheels.iter().find(|(wheel, _)| wheel.name == "torch");
+    let cuda = match torch {
+        Some((_, path)) => cuda_in(&OpenWheel::open(path)?.text("torch/version.py")?),
+        None => None,
+    };
+    let cuda = cuda.ok_or_else(|| Error::NotOffered {
+        what: format!("torch {version} with CUDA"),
+        output: "its wheel says that it was built without".to_owned(),
+    })?;
+    Ok(format!("{version}+{cuda}"))
 }
 
 /// Which of the packages that torch requires may hold libraries of the flavour.

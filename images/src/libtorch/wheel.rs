@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File},
-    io::BufReader,
+    io::{BufReader, Read},
     path::{Path, PathBuf},
 };
 
@@ -16,6 +16,9 @@ use crate::{
     elf::is_library,
     error::at,
 };
+
+/// Of a text in a wheel no more is read.
+const MAX_TEXT_BYTES: u64 = 1 << 20;
 
 /// An open wheel.
 pub(crate) struct OpenWheel {
@@ -124,6 +127,20 @@ impl OpenWheel {
             CopyError::Read(error) => bad(error.to_string()),
             CopyError::Write(error) => at(to)(error),
         })
+    }
+
+    /// A small text in it.
+    pub(crate) fn text(&mut self, member: &str) -> Result<String> {
+        let mut text = String::new();
+        let read = match self.archive.by_name(member) {
+            Ok(entry) => entry
+                .take(MAX_TEXT_BYTES)
+                .read_to_string(&mut text)
+                .map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        read.map_err(|cause| self.bad(member, cause))?;
+        Ok(text)
     }
 
     /// Takes out every file below `prefix`, into `to` without the prefix.

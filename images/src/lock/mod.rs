@@ -24,8 +24,8 @@ pub use base::{BaseContents, BaseLock, BasePackage, DebPackage, PackageKind};
 pub use wheels::{Wheel, WheelLibrary, WheelsLock};
 
 /// The version of the format that this crate writes.
-pub const LOCK_VERSION: u32 = 3;
-/// The oldest that it reads: 2 knew nothing of what is in a base.
+pub const LOCK_VERSION: u32 = 4;
+/// The oldest that it reads: 2 knew nothing of what is in a base, 3 nothing of registries.
 const LOCK_VERSION_READ: u32 = 2;
 
 /// The end of a lock's file name, after the spec's name.
@@ -39,8 +39,8 @@ pub(crate) const PLATFORM: &str = "linux/amd64";
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Torchgauge image lock")]
 pub struct Lock {
-    /// The format's version: 3; 2 has no `contents`.
-    #[schemars(range(min = 2, max = 3))]
+    /// The format's version: 4; 2 has no `contents`, 2 and 3 have no `push_digest`.
+    #[schemars(range(min = 2, max = 4))]
     pub version: u32,
     /// The image's name.
     pub image: String,
@@ -208,6 +208,10 @@ pub struct ExpectedImage {
     pub config_id: Digest,
     /// The image's ID where the engine calls it by its manifest (Docker's containerd store).
     pub manifest_id: Digest,
+    /// What a registry has the image under, and it is pulled by: the digest of the manifest with
+    /// gzipped layers. Absent where nobody compressed them for the lock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub push_digest: Option<Digest>,
 }
 
 /// One layer.

@@ -15,6 +15,7 @@ use oci_spec::image::{ImageManifestBuilder, MediaType};
 use crate::{
     Assembly, Digest, Error, Result, canonical,
     error::at,
+    lock::Lock,
     oci::archive::{annotations, descriptor},
     store::Cache,
 };
@@ -29,6 +30,7 @@ pub use registry::{Destination, Pushed};
 #[derive(Debug, Clone)]
 pub struct Packed {
     assembly: Arc<Assembly>,
+    by: Compression,
     layers: Vec<Blob>,
     manifest: String,
 }
@@ -67,6 +69,7 @@ impl Packed {
         })?;
         Ok(Self {
             assembly: Arc::clone(assembly),
+            by,
             layers,
             manifest: canonical::json(&manifest),
         })
@@ -76,6 +79,32 @@ impl Packed {
     #[must_use]
     pub fn digest(&self) -> Digest {
         Digest::of(self.manifest.as_bytes())
+    }
+
+    /// Refuses an image whose lock says another digest. A lock knows that of gzipped layers, and of
+    /// the image that it locks.
+    pub fn check_lock(&self) -> Result<()> {
+        let image = self.assembly.lock.expected.image.as_ref();
+        match image.and_then(|image| image.push_digest) {
+            Some(locked) if self.by == Compression::Gzip && locked != self.digest() => {
+                Err(Error::OtherPushDigest {
+                    image: self.assembly.facts.name.clone(),
+                    locked,
+                    found: self.digest(),
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The lock of the image with the digest that it is pulled by.
+    #[must_use]
+    pub fn lock(&self) -> Lock {
+        let mut lock = self.assembly.lock.clone();
+        if let Some(image) = &mut lock.expected.image {
+            image.push_digest = (self.by == Compression::Gzip).then(|| self.digest());
+        }
+        lock.sealed()
     }
 
     /// What the layers take in the registry.

@@ -28,77 +28,53 @@ impl fmt::Display for Flavour {
     }
 }
 
-/// A torch version that scenarios are known to build against.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KnownTorch {
-    /// On PyPI.
-    pub version: &'static str,
-    /// CUDA of its PyPI wheels, as in a flavour's name: `cu130`.
-    pub cuda: &'static str,
-    /// The tch that is generated for it, or the nearest older one that compiles against it.
-    pub tch: &'static str,
-}
-
-/// The known torch versions, oldest first. tch by tch's own releases and by compiling each
-/// pair; CUDA by what the wheels on PyPI require.
-pub const KNOWN_TORCH: [KnownTorch; 7] = [
-    KnownTorch {
-        version: "2.6.0",
-        cuda: "cu124",
-        tch: "0.19.0",
-    },
-    KnownTorch {
-        version: "2.7.1",
-        cuda: "cu126",
-        tch: "0.20.0",
-    },
-    KnownTorch {
-        version: "2.8.0",
-        cuda: "cu128",
-        tch: "0.20.0",
-    },
-    KnownTorch {
-        version: "2.9.1",
-        cuda: "cu128",
-        tch: "0.22.0",
-    },
-    KnownTorch {
-        version: "2.10.0",
-        cuda: "cu128",
-        tch: "0.23.0",
-    },
-    KnownTorch {
-        version: "2.11.0",
-        cuda: "cu130",
-        tch: "0.24.0",
-    },
-    KnownTorch {
-        version: "2.12.1",
-        cuda: "cu130",
-        tch: "0.24.0",
-    },
+/// The releases of tch that scenarios are compiled with, oldest first, each with the torch that it
+/// is generated for. Which versions of everything else go with one stands in
+/// `images/tch-<version>.Cargo.lock`, and for the newest common one in the workspace's own.
+const TCH: [(&str, Series); 7] = [
+    ("0.18.1", Series(2, 5)),
+    ("0.19.0", Series(2, 6)),
+    ("0.20.0", Series(2, 7)),
+    ("0.22.0", Series(2, 9)),
+    ("0.23.0", Series(2, 10)),
+    ("0.24.0", Series(2, 11)),
+    ("0.26.0", Series(2, 13)),
 ];
 
-impl KnownTorch {
-    /// The known torch of this version.
-    pub fn of(version: &str) -> Result<Self> {
-        KNOWN_TORCH
-            .into_iter()
-            .find(|torch| torch.version == version)
-            .ok_or_else(|| Error::UnknownTorch {
-                version: version.to_owned(),
-                known: KNOWN_TORCH.map(|torch| torch.version).join(", "),
-            })
+/// The first series whose headers are C++20.
+const CXX20_SINCE: Series = Series(2, 14);
+
+/// The series of a torch version: major and minor number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Series(u32, u32);
+
+impl Series {
+    /// Of a version such as `2.11.0` or `2.12.0a0+git1234`.
+    fn of(version: &str) -> Option<Self> {
+        let mut numbers = version.split('.');
+        let mut next = || numbers.next()?.parse().ok();
+        Some(Self(next()?, next()?))
     }
 
-    /// The full name of one of its flavours, as PyTorch writes it: `2.11.0+cpu`, `2.11.0+cu130`.
-    #[must_use]
-    pub fn name(&self, flavour: Flavour) -> String {
-        match flavour {
-            Flavour::Cpu => format!("{}+cpu", self.version),
-            Flavour::Cuda => format!("{}+{}", self.version, self.cuda),
-        }
+    /// Whether its headers need C++20, which torch-sys does not ask the compiler for.
+    pub(crate) fn is_cxx20(self) -> bool {
+        self >= CXX20_SINCE
     }
+}
+
+/// The tch for a torch: the one that is generated for it, else for the nearest older one, against
+/// which newer torches compile.
+///
+/// # Errors
+/// [`Error::UnknownTorch`] for what is older than all, or no version.
+pub(crate) fn tch_for(version: &str) -> Result<(&'static str, Series)> {
+    let series = Series::of(version);
+    let fitting = |series: Series| TCH.iter().rev().find(|(_, made_for)| *made_for <= series);
+    let found = series.and_then(|series| Some((fitting(series)?.0, series)));
+    found.ok_or_else(|| Error::UnknownTorch {
+        version: version.to_owned(),
+        oldest: format!("{}.{}", TCH[0].1.0, TCH[0].1.1),
+    })
 }
 
 #[cfg(test)]
@@ -106,18 +82,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flavours_have_pytorchs_names() {
-        let torch = KnownTorch::of("2.11.0").unwrap();
-        assert_eq!(torch.name(Flavour::Cpu), "2.11.0+cpu");
-        assert_eq!(torch.name(Flavour::Cuda), "2.11.0+cu130");
+    fn a_torch_has_its_own_tch_or_that_of_the_nearest_older_one() {
+        for (torch, tch, cxx20) in [
+            ("2.5.1", "0.18.1", false),
+            ("2.8.0", "0.20.0", false),
+            ("2.10.0", "0.23.0", false),
+            ("2.12.1", "0.24.0", false),
+            ("2.12.0a0+git1234", "0.24.0", false),
+            ("2.13.0", "0.26.0", false),
+            ("2.15.0", "0.26.0", true),
+            ("3.0.0", "0.26.0", true),
+        ] {
+            let (found, series) = tch_for(torch).unwrap();
+            assert_eq!((found, series.is_cxx20()), (tch, cxx20), "{torch}");
+        }
     }
 
     #[test]
-    fn an_unknown_version_names_the_known_ones() {
-        let error = KnownTorch::of("1.0.0").unwrap_err().to_string();
-        assert!(
-            error.contains("torch 1.0.0") && error.contains("2.6.0, 2.7.1"),
-            "{error}"
-        );
+    fn an_older_torch_is_refused_with_the_oldest_that_works() {
+        for version in ["2.4.1", "1.13.1", "two", ""] {
+            let error = tch_for(version).unwrap_err().to_string();
+            assert!(error.contains("2.5"), "{error}");
+        }
     }
 }

@@ -14,7 +14,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use strict_yaml::{Document, KeyPath, YamlError};
 
-use crate::{Digest, Flavour, KNOWN_TORCH, KnownTorch, Result, spec::gpu::GpuArchitecture};
+use crate::{
+    Digest, Flavour, Result,
+    spec::{flavour::tch_for, gpu::GpuArchitecture},
+};
 
 /// The newest version of the format that this crate reads.
 const SPEC_VERSION: u32 = 2;
@@ -279,15 +282,12 @@ impl Spec {
             ));
         }
         if let LibtorchSpec::Wheels { version, .. } = &self.libtorch
-            && KnownTorch::of(version).is_err()
+            && let Err(error) = tch_for(version)
         {
             return Err(document.error_at(
                 &root().key("libtorch").key("version"),
-                format!("torch {version} is not known"),
-                Some(format!(
-                    "known are {}",
-                    KNOWN_TORCH.map(|torch| torch.version).join(", ")
-                )),
+                error.to_string(),
+                None,
             ));
         }
         if self.base == Base::Debian && matches!(self.libtorch, LibtorchSpec::Inside { .. }) {

@@ -18,14 +18,14 @@ use memchr::memmem;
 use strict_yaml::open_file;
 
 use crate::{
-    Digest, Error, Flavour, Glibc, KnownTorch, Libtorch, Result,
+    Digest, Error, Flavour, Glibc, Libtorch, Result,
     elf::{Dynamic, why_no_program},
     error::at,
     libtorch::linkage::roots,
     program,
     progress::Action,
+    spec::flavour::tch_for,
     store::Cache,
-    workload::tch_workspace::Checkout,
 };
 
 /// A scenario binary on this machine.
@@ -128,12 +128,6 @@ pub(crate) fn build(
     command
         .args(["--package", "scenario", "--bin", "scenario"])
         .args(["--message-format", "json-render-diagnostics"]);
-    if KnownTorch::of(&libtorch.version).is_err() {
-        cache.note(&format!(
-            "torch {} is not among the versions known to work",
-            libtorch.version
-        ));
-    }
     let compiled = compile(&mut command, libtorch, cache)?;
     let program = kept::keep(&compiled, libtorch, &place, cache)?;
     ScenarioBinary::of_file(&program, cache)
@@ -159,16 +153,9 @@ pub fn cargo(
             cause: "it has no headers to build against".to_owned(),
         })?;
     let targets = target.join("scenario");
-    let checkout = match KnownTorch::of(&libtorch.version) {
-        Ok(torch) => {
-            let place = targets.join(format!("tch-{}", torch.tch));
-            tch_workspace::with_tch(workspace, torch.tch, &place)?
-        }
-        Err(_) => Checkout {
-            folder: workspace.to_owned(),
-            locked: true,
-        },
-    };
+    let (tch, series) = tch_for(&libtorch.version)?;
+    let place = targets.join(format!("tch-{tch}"));
+    let checkout = tch_workspace::with_tch(workspace, tch, &place)?;
     let workspace = checkout.folder.as_path();
     let target = targets.join(&libtorch.name);
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -189,48 +176,60 @@ pub fn cargo(
         .env("LIBTORCH_BYPASS_VERSION_CHECK", "1")
         .env_remove("LIBTORCH_USE_PYTORCH")
         .env_remove("LIBTORCH_INCLUDE")
-        .env_remove("LIBTORCH_LIB")
-        .env_remove("RUSTFLAGS")
-        .env_remove("CARGO_BUILD_TARGET")
-        .env("CARGO_INCREMENTAL", "0")
-        .env("SOURCE_DATE_EPOCH", "0");
-    remap(&mut command, workspace, &target, folder);
+        .env_remove("LIBTORCH_LIB");
+    let mut flags = Vec::new();
+    if series.is_cxx20() {
+        // cc puts what the environment says last, so it counts where torch-sys asks for C++17.
+        flags.push("-std=c++20".to_owned());
+    }
+    if let Some(header) = &checkout.header {
+        flags.push(format!("-include {}", header.display()));
+    }
+    let folders = [
+        (workspace, "/torchgauge"),
+        (target.as_path(), "/target"),
+        (folder, "/libtorch"),
+    ];
+    reproducible(&mut command, &folders, &flags);
     if libtorch.flavour == Flavour::Cuda {
         command.args(["--features", "cuda"]);
     }
     Ok(command)
 }
 
-/// Has compilers write fixed names where they would write this machine's folders.
-fn remap(command: &mut Command, workspace: &Path, target: &Path, libtorch: &Path) {
+/// Has cargo give the same bytes in any folder: nothing records a time, no setting of this user
+/// counts, and compilers write fixed names where they would write this machine's folders.
+///
+/// `folders` are given with their names: the workspace, the target folder and what else is read. Of
+/// one within another, the inner one comes later. `cxx` are further flags of the C++ compiler.
+pub fn reproducible(command: &mut Command, folders: &[(&Path, &str)], cxx: &[String]) {
+    command
+        .env_remove("RUSTFLAGS")
+        .env_remove("CARGO_BUILD_TARGET")
+        .env("CARGO_INCREMENTAL", "0")
+        .env("SOURCE_DATE_EPOCH", "0");
     let home = env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
     let cargo = env::var_os("CARGO_HOME").map_or_else(|| home.join(".cargo"), PathBuf::from);
     let rustup = env::var_os("RUSTUP_HOME").map_or_else(|| home.join(".rustup"), PathBuf::from);
     // Of several prefixes that fit, both rustc and gcc take the one given last.
-    let folders: [(&Path, &str); 5] = [
-        (&rustup, "/rustup"),
-        (&cargo, "/cargo"),
-        (workspace, "/torchgauge"),
-        (target, "/target"),
-        (libtorch, "/libtorch"),
-    ];
+    let tools: [(&Path, &str); 2] = [(&rustup, "/rustup"), (&cargo, "/cargo")];
     let mut rust = Vec::new();
-    let mut cxx = Vec::new();
-    for (folder, name) in folders {
-        let real = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
-        let mut spellings = vec![folder.to_owned()];
-        if real != folder {
+    let mut c = Vec::new();
+    for (folder, name) in tools.iter().chain(folders) {
+        let real = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_path_buf());
+        let mut spellings = vec![folder.to_path_buf()];
+        if real != *folder {
             spellings.push(real);
         }
         for spelling in spellings {
             rust.push(format!("--remap-path-prefix={}={name}", spelling.display()));
-            cxx.push(format!("-ffile-prefix-map={}={name}", spelling.display()));
+            c.push(format!("-ffile-prefix-map={}={name}", spelling.display()));
         }
     }
     command.env("CARGO_ENCODED_RUSTFLAGS", rust.join("\u{1f}"));
-    for variable in ["CFLAGS", "CXXFLAGS"] {
-        command.env(variable, cxx.join(" "));
-    }
+    command.env("CFLAGS", c.join(" "));
+    c.extend_from_slice(cxx);
+    command.env("CXXFLAGS", c.join(" "));
 }
 
 /// How many packages a build of the workload compiles; `None` where cargo cannot tell.

@@ -4,7 +4,8 @@
 //! older torch needs the scenario binary built with an older tch, which cargo cannot have beside
 //! the first in one workspace (both link `tch`). So the workload's folder is copied, and its
 //! workspace manifest asks for the other version. Which versions of everything else go with it
-//! stands in `images/tch-<version>.Cargo.lock`.
+//! stands in `images/tch-<version>.Cargo.lock`, and what the newest torches have removed that a tch
+//! still wraps in `images/tch-<version>.h`.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +15,7 @@ use std::{
 
 use toml_edit::{Array, DocumentMut, Item, Value};
 
-use crate::{Digest, Error, KnownTorch, Result, canonical, error::at};
+use crate::{Digest, Error, Result, canonical, error::at, spec::flavour::tch_for};
 
 /// The folder of the workload, and what of the checkout's root goes with it.
 const WORKLOAD: &str = "scenarios";
@@ -31,6 +32,8 @@ pub(crate) struct Checkout {
     pub(crate) folder: PathBuf,
     /// Whether its `Cargo.lock` fits as it is.
     pub(crate) locked: bool,
+    /// What to put before each source in C++.
+    pub(crate) header: Option<PathBuf>,
 }
 
 /// The checkout itself where it has this tch already, else a copy of its workload in `place`.
@@ -41,6 +44,7 @@ pub(crate) fn with_tch(workspace: &Path, tch: &str, place: &Path) -> Result<Chec
         return Ok(Checkout {
             folder: workspace.to_owned(),
             locked: true,
+            header: None,
         });
     }
     copy_folder(&workspace.join(WORKLOAD), &place.join(WORKLOAD))?;
@@ -56,15 +60,28 @@ pub(crate) fn with_tch(workspace: &Path, tch: &str, place: &Path) -> Result<Chec
     write_changed(&place.join("Cargo.toml"), adapted.as_bytes())?;
     // cargo keeps every version in it that still fits, so it need not follow each change of the
     // checkout's own to the letter.
-    let seed = workspace
-        .join("images")
-        .join(format!("tch-{tch}.Cargo.lock"));
-    let seed = fs::read_to_string(seed).unwrap_or(lock);
+    let seed = fs::read_to_string(workspace.join(of_tch(tch, "Cargo.lock"))).unwrap_or(lock);
     write_changed(&place.join("Cargo.lock"), seed.as_bytes())?;
+    let header = Some(of_tch(tch, "h")).filter(|file| workspace.join(file).is_file());
+    let header = match header {
+        Some(file) => {
+            let copy = place.join("tch.h");
+            copy_file(&workspace.join(file), &copy)?;
+            Some(copy)
+        }
+        None => None,
+    };
     Ok(Checkout {
         folder: place.to_owned(),
         locked: false,
+        header,
     })
+}
+
+/// A file of a checkout that goes with a tch: its `Cargo.lock`, and the header (`h`) with what it
+/// wraps and newer torches lack.
+fn of_tch(tch: &str, end: &str) -> PathBuf {
+    format!("images/tch-{tch}.{end}").into()
 }
 
 /// Digest of what the scenario binary for a torch is compiled from: the workload's code, the
@@ -72,10 +89,12 @@ pub(crate) fn with_tch(workspace: &Path, tch: &str, place: &Path) -> Result<Chec
 /// no part of it.
 pub(crate) fn sources_digest(workspace: &Path, torch: &str) -> Result<Digest> {
     let mut files = vec![PathBuf::from("Cargo.toml")];
-    let tch = KnownTorch::of(torch).map(|torch| format!("images/tch-{}.Cargo.lock", torch.tch));
-    let own = tch.map(PathBuf::from).ok();
-    let lock = own.filter(|lock| workspace.join(lock).is_file());
-    files.push(lock.unwrap_or_else(|| "Cargo.lock".into()));
+    let own = |end: &str| {
+        let (tch, _) = tch_for(torch).ok()?;
+        Some(of_tch(tch, end)).filter(|file| workspace.join(file).is_file())
+    };
+    files.push(own("Cargo.lock").unwrap_or_else(|| "Cargo.lock".into()));
+    files.extend(own("h"));
     files.extend(ROOT_FILES.map(PathBuf::from));
     let mut folders = vec![PathBuf::from(WORKLOAD)];
     while let Some(folder) = folders.pop() {
@@ -257,6 +276,20 @@ mod tests {
     }
 
     #[test]
+    fn what_a_torch_has_removed_is_put_before_each_source() {
+        let folder = checkout();
+        let place = folder.path().join("copy");
+        fs::create_dir(folder.path().join("images")).unwrap();
+        fs::write(folder.path().join("images/tch-0.26.0.h"), "// names").unwrap();
+        let found = with_tch(folder.path(), "0.26.0", &place).unwrap();
+        let header = found.header.unwrap();
+        assert!(header.starts_with(&place));
+        assert_eq!(fs::read_to_string(header).unwrap(), "// names");
+        let other = with_tch(folder.path(), "0.19.0", &place).unwrap();
+        assert_eq!(other.header, None);
+    }
+
+    #[test]
     fn a_committed_lock_says_what_goes_with_a_tch() {
         let folder = checkout();
         let place = folder.path().join("copy");
@@ -296,6 +329,7 @@ mod tests {
             ("scenarios/libtorch/cpp/shim.cpp", "int x;"),
             ("Cargo.lock", &lock("0.25.0")),
             ("images/tch-0.24.0.Cargo.lock", &lock("0.24.0")),
+            ("images/tch-0.24.0.h", "// names"),
         ] {
             write(path, text);
             assert!(!seen.contains(&digest()), "{path}");

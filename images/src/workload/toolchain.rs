@@ -2,7 +2,7 @@
 
 use std::{env, path::Path, process::Command};
 
-use crate::{KnownTorch, lock::Toolchain, program};
+use crate::{lock::Toolchain, program, spec::flavour::tch_for};
 
 /// The compilers of this machine, as a checkout's folder sees them, and the tch that fits a torch.
 pub(crate) fn here(workspace: &Path, torch: &str) -> Toolchain {
@@ -18,9 +18,7 @@ pub(crate) fn here(workspace: &Path, torch: &str) -> Toolchain {
             "",
         )
         .map_or_else(|_| "none".to_owned(), |text| text.trim().to_owned()),
-        tch: KnownTorch::of(torch)
-            .map_or("unknown", |torch| torch.tch)
-            .to_owned(),
+        tch: tch_for(torch).map_or("unknown", |(tch, _)| tch).to_owned(),
     }
 }
 

@@ -40,12 +40,11 @@ fn every_spec_is_sound_and_named_for_what_it_is() {
         let image = catalog.image(&name).unwrap();
         assert_eq!(image.spec.base, Base::Debian, "{name}");
         if let LibtorchSpec::Wheels { version, flavour } = &image.spec.libtorch {
-            let torch = images::KnownTorch::of(version).unwrap();
-            let end = if *flavour == Flavour::Cpu {
-                "cpu"
-            } else {
-                torch.cuda
+            let Some(LibtorchLock::Wheels(wheels)) = image.lock.map(|lock| lock.libtorch) else {
+                panic!("{name} is not locked to wheels");
             };
+            let end = wheels.name.strip_prefix(&format!("{version}+")).unwrap();
+            assert_eq!(end == "cpu", *flavour == Flavour::Cpu, "{name}");
             let gpus: Vec<String> = image
                 .spec
                 .gpu_architectures
@@ -55,6 +54,25 @@ fn every_spec_is_sound_and_named_for_what_it_is() {
             assert_eq!(name, format!("torch-{version}-{end}{}", gpus.concat()));
         }
     }
+}
+
+#[test]
+fn the_images_to_take_where_none_is_named_are_specs() {
+    let catalog = Catalog::new(folder());
+    let defaults = catalog.defaults().unwrap();
+    let spec = |name: &str| catalog.image(name).unwrap().spec.libtorch;
+    let LibtorchSpec::Wheels { flavour, .. } = spec(&defaults.cpu) else {
+        panic!("{} is not made of wheels", defaults.cpu);
+    };
+    assert_eq!(flavour, Flavour::Cpu);
+    let LibtorchSpec::Wheels { flavour, .. } = spec(&defaults.cuda) else {
+        panic!("{} is not made of wheels", defaults.cuda);
+    };
+    assert_eq!(flavour, Flavour::Cuda);
+    assert!(matches!(
+        spec(&defaults.installed),
+        LibtorchSpec::Installed { .. }
+    ));
 }
 
 #[test]
@@ -97,7 +115,7 @@ fn what_the_workload_needs_is_in_the_lock_of_every_tch() {
     for file in fs::read_dir(folder()).unwrap() {
         let file = file.unwrap().path();
         let name = file.file_name().unwrap().to_string_lossy().into_owned();
-        if !name.starts_with("tch-") {
+        if !name.starts_with("tch-") || !name.ends_with(".Cargo.lock") {
             continue;
         }
         let lock = fs::read_to_string(&file).unwrap();
@@ -155,10 +173,6 @@ fn every_wheel_image_is_locked_and_its_lock_fits() {
             panic!("{name} is not locked to wheels");
         };
         assert_eq!((&wheels.version, wheels.flavour), (version, *flavour));
-        assert_eq!(
-            wheels.name,
-            images::KnownTorch::of(version).unwrap().name(*flavour)
-        );
         assert!(
             wheels.wheels.iter().all(|wheel| wheel.size_bytes > 0),
             "{name}"

@@ -63,11 +63,11 @@ fn mistakes_are_shown_in_their_place() {
     );
     refused(
         "2.11.0",
-        "2.11.9",
+        "2.4.1",
         &[
             "refused.yaml:4",
             "libtorch.version",
-            "torch 2.11.9 is not known",
+            "no tch compiles against torch 2.4.1",
         ],
     );
     refused("cpu", "gpu", &["refused.yaml:4", "libtorch"]);

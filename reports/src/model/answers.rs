@@ -15,6 +15,8 @@ use crate::{
 
 /// Cells named in one sentence.
 const NAMED: usize = 4;
+/// Characters of a message; the failed runs stand below with the whole of theirs.
+const MESSAGE: usize = 240;
 
 pub(super) fn of(view: &View, sources: &[Source], changes: &[Change]) -> Vec<String> {
     let mut answers = by_metric(view, changes);
@@ -279,13 +281,14 @@ fn failing(view: &View) -> Vec<String> {
         let Some(failure) = failure else { continue };
         let name = view.name_in(&view.short_name(index), index);
         let message = failure.message.lines().next().unwrap_or_default();
+        let message = format::shortened(message.trim_end_matches('.'), MESSAGE);
+        let end = if message.ends_with('…') { "" } else { "." };
         let as_expected = if failure.expected { " as expected" } else { "" };
         said.push(format!(
-            "{name} fails in {} of {}{as_expected}, {}: {}",
+            "{name} fails in {} of {}{as_expected}, {}: {message}{end}",
             cell.runs,
             plural(cell.runs, "run", "runs"),
-            failure.reason.word(),
-            message.trim_end_matches('.').to_owned() + "."
+            failure.reason.word()
         ));
     }
     if said.is_empty() {

@@ -4,13 +4,15 @@ use std::collections::BTreeSet;
 
 use record::fit::{Attempt, Fit, Found};
 
-use super::{Drawing, Key, forest::NARROW};
+use super::{Drawing, Key};
 use crate::{
     fit::{budget, ended, is_too_large, table, why_no_more},
     format::{self, Quantity, plural},
     measure,
     svg::{
-        Anchor, Area, Canvas, LEADING, SMALL, Shape, Svg, TEXT, axis, ink::Ink, rows::WIDTH,
+        Anchor, Area, Canvas, LEADING, SMALL, Shape, Svg, TEXT, axis,
+        ink::Ink,
+        rows::{NARROW, WIDTH},
         scale::Scale,
     },
 };

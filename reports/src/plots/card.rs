@@ -3,12 +3,11 @@
 use judge::compare::Direction;
 use metrics::{Metric, catalogue};
 
-use super::forest::NARROW;
 use crate::{
     format::{self, Quantity},
     measure,
     model::View,
-    svg::{Anchor, Area, Canvas, LEADING, Svg, TEXT, ink::Ink, scale::Scale},
+    svg::{Anchor, Area, Canvas, LEADING, Svg, TEXT, ink::Ink, rows::NARROW, scale::Scale},
 };
 
 /// Bars of one picture.

@@ -9,7 +9,12 @@ use crate::{
     format::{self, Quantity},
     measure,
     model::{Group, View},
-    svg::{Anchor, Area, Canvas, SMALL, Svg, TEXT, axis, ink::Ink, rows::WIDTH, scale::Scale},
+    svg::{
+        Anchor, Area, Canvas, SMALL, Shape, Svg, TEXT, axis,
+        ink::Ink,
+        rows::{NARROW, WIDTH},
+        scale::Scale,
+    },
 };
 
 pub(super) const PLOT: Plot = Plot {
@@ -28,7 +33,8 @@ const PANEL: f64 = 92.0;
 const TITLE: f64 = 24.0;
 const UNDER: f64 = 34.0;
 const GUTTER: f64 = 24.0;
-const NARROW: f64 = 360.0;
+/// Heights at which lines are marked, by their contender.
+const MARKS: usize = 4;
 /// Points of one line.
 const POINTS: usize = 40;
 /// Panels of one scenario; the table has all cells.
@@ -191,6 +197,11 @@ fn panel(canvas: &mut Canvas, paper: &Area, lines: &[Line], (low, high): (f64, f
             })
             .collect();
         canvas.line(&points, ink, 1.6);
+        if lines.len() > 1 {
+            // All lines meet at their median, so that each has its mark at another height.
+            let place = (points.len() - 1) * (contender % MARKS + 1) / (MARKS + 1);
+            canvas.mark(points[place], Shape::of(*contender), 7.0, ink, false);
+        }
         if times[last] > high + room {
             canvas.beyond((paper.right, paper.top), true, ink);
             let most = format!("{} ×", format::significant(times[last], 3));

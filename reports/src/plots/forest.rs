@@ -15,7 +15,10 @@ use crate::{
     format, measure,
     model::{Change, View, changes},
     svg::{
-        Anchor, Area, Canvas, LEADING, SMALL, Shape, Svg, TEXT, ink::Ink, rows::WIDTH, scale::Scale,
+        Anchor, Area, Canvas, LEADING, SMALL, Shape, Svg, TEXT,
+        ink::Ink,
+        rows::{NARROW, WIDTH},
+        scale::Scale,
     },
 };
 
@@ -42,8 +45,6 @@ const LEAST_THRESHOLDS: f64 = 2.5;
 /// Beyond this ratio of a change the scale ends and arrows point on.
 const FARTHEST: f64 = 32.0;
 const ROW: f64 = 24.0;
-/// Width of the drawing for a telephone.
-pub(super) const NARROW: f64 = 360.0;
 const LOWER: f64 = 30.0;
 const TOP: f64 = 6.0;
 

@@ -31,6 +31,8 @@ pub(super) const PLOT: Plot = Plot {
 /// One column: its title, how it is written, and where it comes from.
 struct Column {
     title: &'static str,
+    /// Its title on narrow paper.
+    short: &'static str,
     quantity: Quantity,
     read: fn(&Record) -> Option<f64>,
 }
@@ -38,16 +40,19 @@ struct Column {
 const COLUMNS: [Column; 3] = [
     Column {
         title: "Model utilization",
+        short: "Utilization",
         quantity: Quantity::Percent,
         read: |run| Some(100.0 * catalogue::UTILIZATION.of(run)?),
     },
     Column {
         title: "Energy of one sample",
+        short: "Energy/sample",
         quantity: Quantity::Joules,
         read: joules_per_sample,
     },
     Column {
         title: "Clock of the SMs",
+        short: "SM clock",
         quantity: Quantity::Megahertz,
         read: |run| mean(run.monitor.gpu_sm_clock_mhz.as_ref()),
     },
@@ -83,15 +88,6 @@ fn draw(view: &View) -> Picture {
         if columns.is_empty() || group.cells().all(|cell| on_cpu(view, cell)) {
             return None;
         }
-        let rows = Rows::of(view, group, TOP);
-        let mut canvas = Canvas::new(WIDTH, rows.bottom + axis::LOWER);
-        rows.draw(&mut canvas);
-        let each = (WIDTH - rows.left + GAP) / columns.len() as f64;
-        for (index, column) in columns.iter().enumerate() {
-            let left = rows.left + index as f64 * each;
-            let paper = Area::of((left, rows.top), (left + each - GAP - 8.0, rows.bottom));
-            draw_column(&mut canvas, view, &rows, column, &paper);
-        }
         let description = describe(view, group, |cell| {
             let said = columns.iter().filter_map(|column| {
                 let median = spread(view, cell, column.read)?.median;
@@ -102,7 +98,18 @@ fn draw(view: &View) -> Picture {
         });
         Some(Drawing {
             table: Some(table(view, group)),
-            ..Drawing::of(group, canvas, description)
+            ..Drawing::of(view, group, description, |width| {
+                let rows = Rows::of(view, group, TOP, width);
+                let mut canvas = Canvas::new(width, rows.bottom + axis::LOWER);
+                rows.draw(&mut canvas);
+                let each = (width - rows.left + GAP) / columns.len() as f64;
+                for (index, column) in columns.iter().enumerate() {
+                    let left = rows.left + index as f64 * each;
+                    let paper = Area::of((left, rows.top), (left + each - GAP - 8.0, rows.bottom));
+                    draw_column(&mut canvas, view, &rows, column, &paper);
+                }
+                canvas.finish()
+            })
         })
     });
     Picture {
@@ -126,7 +133,12 @@ fn draw_column(canvas: &mut Canvas, view: &View, rows: &Rows, column: &Column, p
         (0.0, if most > 0.0 { most * 1.05 } else { 1.0 }),
         (paper.left, paper.right),
     );
-    axis::lower(canvas, paper, &scale, column.quantity, column.title);
+    let title = if rows.width < WIDTH {
+        column.short
+    } else {
+        column.title
+    };
+    axis::lower(canvas, paper, &scale, column.quantity, title);
     for (lane, spread) in rows.lanes().zip(spreads) {
         let Some(spread) = spread else { continue };
         let ink = Ink::series(lane.contender);

@@ -2,10 +2,7 @@
 
 use judge::compare::Verdict;
 
-use super::{
-    Drawing, Key, Picture, Plot,
-    forest::{self, NARROW},
-};
+use super::{Drawing, Key, Picture, Plot, forest};
 use crate::{
     document::Mark,
     format::plural,
@@ -15,7 +12,7 @@ use crate::{
     svg::{
         Anchor, Area, Canvas, LEADING, Shape, Svg, TEXT,
         ink::Ink,
-        rows::WIDTH,
+        rows::{NARROW, WIDTH},
         scale::{self, Scale},
     },
     trend::value_scale,

@@ -23,7 +23,11 @@ use crate::{
     columns::{named, names},
     document::{self, Cell, Kind, Table},
     model::{Group, View},
-    svg::{Canvas, Shape, Svg, ink::Ink},
+    svg::{
+        Shape, Svg,
+        ink::Ink,
+        rows::{NARROW, WIDTH},
+    },
 };
 
 /// Every picture, in the order of the report.
@@ -141,15 +145,22 @@ pub(crate) struct Drawing {
 }
 
 impl Drawing {
-    fn of(group: &Group, canvas: Canvas, description: String) -> Self {
+    /// The drawing of a group for the page and for a telephone. A page of very many cells has the
+    /// first alone.
+    fn of(
+        view: &View,
+        group: &Group,
+        description: String,
+        mut draw: impl FnMut(f64) -> Svg,
+    ) -> Self {
         Self {
             heading: group.scenario.clone(),
             subtitle: group.subtitle(),
             remark: None,
             note: None,
             description,
-            svg: canvas.finish(),
-            narrow: None,
+            svg: draw(WIDTH),
+            narrow: (!view.is_large()).then(|| draw(NARROW)),
             table: None,
             open: false,
         }

@@ -11,7 +11,7 @@ use crate::{
     format::{self, Quantity},
     measure,
     model::{Footprint, Group, Spread, View},
-    svg::{Anchor, Area, Canvas, Shape, TEXT, axis, ink::Ink, rows::WIDTH, scale::Scale},
+    svg::{Anchor, Area, Canvas, Shape, Svg, TEXT, axis, ink::Ink, scale::Scale},
 };
 
 pub(super) const PLOT: Plot = Plot {
@@ -99,6 +99,20 @@ fn points(view: &View, group: &Group, footprint: &Footprint) -> Vec<Point> {
 }
 
 fn drawing(view: &View, group: &Group, footprint: &Footprint, points: &[Point]) -> Drawing {
+    let best = points.iter().filter(|point| !point.is_beaten);
+    let best: Vec<_> = best.map(|point| said(view, point, footprint)).collect();
+    let description = format!("{} cells; not beaten: {}.", points.len(), best.join("; "));
+    let table = Some(table(view, group, points, footprint));
+    Drawing {
+        table,
+        open: true,
+        ..Drawing::of(view, group, description, |width| {
+            sheet(view, footprint, points, width)
+        })
+    }
+}
+
+fn sheet(view: &View, footprint: &Footprint, points: &[Point], width: f64) -> Svg {
     let ends = |of: fn(&Point) -> Spread| -> Vec<f64> {
         let all = points.iter().map(of);
         all.flat_map(|spread| [spread.minimum, spread.maximum])
@@ -111,7 +125,7 @@ fn drawing(view: &View, group: &Group, footprint: &Footprint, points: &[Point]) 
     let left = axis::left_width(&speed, Quantity::Throughput, &upright).max(40.0);
     let paper = Area {
         left,
-        right: WIDTH - 8.0,
+        right: width - 8.0,
         ..upright
     };
     let memory = Scale::from_zero(&bytes, (paper.left, paper.right), FAR);
@@ -121,7 +135,7 @@ fn drawing(view: &View, group: &Group, footprint: &Footprint, points: &[Point]) 
             speed.place(point.throughput.median),
         )
     };
-    let mut canvas = Canvas::new(WIDTH, HEIGHT);
+    let mut canvas = Canvas::new(width, HEIGHT);
     canvas.fill(paper, Ink::Band);
     axis::left(&mut canvas, &paper, &speed, Quantity::Throughput);
     axis::lower(
@@ -152,15 +166,7 @@ fn drawing(view: &View, group: &Group, footprint: &Footprint, points: &[Point]) 
         let at = label.area(&paper).middle();
         canvas.text(&label.text(), at, Anchor::Middle, TEXT, Ink::Label);
     }
-    let best = points.iter().filter(|point| !point.is_beaten);
-    let best: Vec<_> = best.map(|point| said(view, point, footprint)).collect();
-    let description = format!("{} cells; not beaten: {}.", points.len(), best.join("; "));
-    let table = Some(table(view, group, points, footprint));
-    Drawing {
-        table,
-        open: true,
-        ..Drawing::of(group, canvas, description)
-    }
+    canvas.finish()
 }
 
 fn said(view: &View, point: &Point, footprint: &Footprint) -> String {

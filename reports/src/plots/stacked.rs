@@ -8,12 +8,7 @@ use crate::{
     format::Quantity,
     measure,
     model::{CellSummary, Group, View},
-    svg::{
-        Anchor, Area, Canvas, Shape, TEXT, axis,
-        ink::Ink,
-        rows::{Rows, WIDTH},
-        scale::Scale,
-    },
+    svg::{Anchor, Area, Canvas, Shape, TEXT, axis, ink::Ink, rows::Rows, scale::Scale},
 };
 
 const TOP: f64 = 4.0;
@@ -92,20 +87,24 @@ impl Stacked {
             if group.cells().all(|cell| stacks[cell].is_empty()) {
                 return None;
             }
-            let rows = Rows::of(view, group, TOP);
-            let mut canvas = Canvas::new(WIDTH, rows.bottom + axis::LOWER);
             let limits = (self.limits)(view, group);
-            let beyond = self.draw_group(&mut canvas, view, &rows, &stacks, &limits);
-            let notes: Vec<String> = self.causes(view, group).into_iter().chain(beyond).collect();
             let description = describe(view, group, |cell| {
                 let stack = stacks[cell].iter();
                 let parts: Vec<_> = stack.map(|(part, value)| self.say(part, *value)).collect();
                 Some(parts.join(", "))
             });
+            let mut beyond = Vec::new();
+            let drawing = Drawing::of(view, group, description, |width| {
+                let rows = Rows::of(view, group, TOP, width);
+                let mut canvas = Canvas::new(width, rows.bottom + axis::LOWER);
+                beyond = self.draw_group(&mut canvas, view, &rows, &stacks, &limits);
+                canvas.finish()
+            });
+            let notes: Vec<String> = self.causes(view, group).into_iter().chain(beyond).collect();
             Some(Drawing {
                 note: (!notes.is_empty()).then(|| notes.join(" ")),
                 table: Some(self.table(view, group, &stacks)),
-                ..Drawing::of(group, canvas, description)
+                ..drawing
             })
         });
         let used = self.used(stacks.iter()).into_iter();
@@ -230,7 +229,7 @@ impl Stacked {
         }
         let bars = Area::of(
             (rows.left, rows.top),
-            (WIDTH - value_width - 22.0, rows.bottom),
+            (rows.width - value_width - 22.0, rows.bottom),
         );
         let known = totals().filter(|total| *total > 0.0);
         let broken_from = judge::median(known).map_or(f64::INFINITY, |median| median * BROKEN);

@@ -10,7 +10,7 @@ use crate::{
     measure,
     model::{Row, View},
     svg::{
-        Anchor, Area, Canvas, Panel, Shape, TEXT, axis,
+        Anchor, Area, Canvas, Panel, Shape, Svg, TEXT, axis,
         ink::Ink,
         rows::WIDTH,
         scale::{self, Scale},
@@ -47,20 +47,6 @@ fn draw(view: &View) -> Picture {
             .iter()
             .map(|row| (row.label.as_str(), runs(view, row)));
         let rows: Vec<(&str, Vec<Run>)> = rows.filter(|(_, runs)| !runs.is_empty()).collect();
-        let height = TITLE + PANEL + UNDER;
-        let mut canvas = Canvas::new(WIDTH, rows.len().div_ceil(COLUMNS) as f64 * height);
-        let width = (WIDTH + GUTTER) / COLUMNS as f64;
-        for (index, (label, runs)) in rows.iter().enumerate() {
-            let left = (index % COLUMNS) as f64 * width;
-            let top = (index / COLUMNS) as f64 * height;
-            let (right, bottom) = (left + width - GUTTER, top + TITLE + PANEL);
-            panel(
-                &mut canvas,
-                label,
-                runs,
-                &Area::of((left, top), (right, bottom)),
-            );
-        }
         let description = describe(view, group, |cell| {
             let metrics = &view.report.cells[cell].metrics;
             let median = format::seconds(metrics.get(&catalogue::STEP_MEDIAN)?.median);
@@ -80,13 +66,28 @@ fn draw(view: &View) -> Picture {
         let is_idle = group.task == Task::Idle;
         (!rows.is_empty() && !is_idle).then(|| Drawing {
             table: Some(table),
-            ..Drawing::of(group, canvas, description)
+            ..Drawing::of(view, group, description, |width| sheet(&rows, width))
         })
     });
     Picture {
         legend: contender_legend(view),
         drawings,
     }
+}
+
+fn sheet(rows: &[(&str, Vec<Run>)], width: f64) -> Svg {
+    let columns = if width < WIDTH { 1 } else { COLUMNS };
+    let height = TITLE + PANEL + UNDER;
+    let mut canvas = Canvas::new(width, rows.len().div_ceil(columns) as f64 * height);
+    let each = (width + GUTTER) / columns as f64;
+    for (index, (label, runs)) in rows.iter().enumerate() {
+        let left = (index % columns) as f64 * each;
+        let top = (index / columns) as f64 * height;
+        let (right, bottom) = (left + each - GUTTER, top + TITLE + PANEL);
+        let area = Area::of((left, top), (right, bottom));
+        panel(&mut canvas, label, runs, &area);
+    }
+    canvas.finish()
 }
 
 fn runs<'a>(view: &View<'a>, row: &Row) -> Vec<Run<'a>> {
@@ -137,6 +138,7 @@ fn panel(canvas: &mut Canvas, label: &str, runs: &[Run], area: &Area) {
 }
 
 fn draw_runs(canvas: &mut Canvas, runs: &[Run], along: &Scale, scale: &Scale) {
+    let is_several = runs.iter().any(|(contender, _)| *contender != runs[0].0);
     for &(contender, run) in runs {
         let points = thin(&run.steps, along, scale);
         let hint = format!(
@@ -145,9 +147,15 @@ fn draw_runs(canvas: &mut Canvas, runs: &[Run], along: &Scale, scale: &Scale) {
             format::plural(run.steps.len(), "step", "steps")
         );
         let ink = Ink::series(contender);
-        let line = |canvas: &mut Canvas| match points[..] {
-            [point] => canvas.mark(point, Shape::of(contender), 6.0, ink, false),
-            _ => canvas.line_through(&points, ink, 1.3, 0.75),
+        let line = |canvas: &mut Canvas| {
+            if points.len() > 1 {
+                canvas.line_through(&points, ink, 1.3, 0.75);
+            }
+            if let Some(end) = points.last()
+                && (is_several || points.len() == 1)
+            {
+                canvas.mark(*end, Shape::of(contender), 6.0, ink, false);
+            }
         };
         canvas.series(&run.run, |canvas| canvas.hinted(&hint, line));
     }

@@ -29,8 +29,9 @@ pub(super) const PLOT: Plot = Plot {
     draw,
 };
 
-const SPREAD_WIDTH: f64 = 250.0;
-const GAP: f64 = 26.0;
+/// Width of the runs' deviations, and between them and the medians; on narrow paper less.
+const SPREAD: (f64, f64) = (250.0, 26.0);
+const NARROW_SPREAD: (f64, f64) = (112.0, 14.0);
 const TOP: f64 = 4.0;
 /// The scale of deviations goes at least so many noise thresholds far, so that what counts as
 /// none does not fill it.
@@ -40,9 +41,6 @@ fn draw(view: &View) -> Picture {
     let reach = reach(view);
     let drawings = drawings(view, |group| {
         group.cells().find_map(|cell| spread(view, cell))?;
-        let rows = Rows::of(view, group, TOP);
-        let mut canvas = Canvas::new(WIDTH, rows.bottom + axis::LOWER);
-        draw_group(&mut canvas, view, group, &rows, reach);
         let description = describe(view, group, |cell| {
             let metric = spread(view, cell);
             let metric = metric.map(|spread| Quantity::Throughput.write(spread.median));
@@ -50,7 +48,12 @@ fn draw(view: &View) -> Picture {
         });
         Some(Drawing {
             table: Some(table(view, group)),
-            ..Drawing::of(group, canvas, description)
+            ..Drawing::of(view, group, description, |width| {
+                let rows = Rows::of(view, group, TOP, width);
+                let mut canvas = Canvas::new(width, rows.bottom + axis::LOWER);
+                draw_group(&mut canvas, view, group, &rows, reach);
+                canvas.finish()
+            })
         })
     });
     Picture {
@@ -151,6 +154,8 @@ fn reach(view: &View) -> f64 {
 }
 
 fn draw_group(canvas: &mut Canvas, view: &View, group: &Group, rows: &Rows, reach: f64) {
+    let is_narrow = rows.width < WIDTH;
+    let (spread_width, gap) = if is_narrow { NARROW_SPREAD } else { SPREAD };
     let metrics: Vec<(&Lane, Spread)> = rows
         .lanes()
         .filter_map(|lane| Some((lane, spread(view, lane.cell)?)))
@@ -162,13 +167,13 @@ fn draw_group(canvas: &mut Canvas, view: &View, group: &Group, rows: &Rows, reac
     let bars = Area::of(
         (rows.left, rows.top),
         (
-            WIDTH - SPREAD_WIDTH - GAP - metric_width - 24.0,
+            rows.width - spread_width - gap - metric_width - 24.0,
             rows.bottom,
         ),
     );
     let noise = Area {
-        left: WIDTH - SPREAD_WIDTH - 8.0,
-        right: WIDTH - 8.0,
+        left: rows.width - spread_width - 8.0,
+        right: rows.width - 8.0,
         ..bars
     };
     let most = metrics
@@ -180,10 +185,11 @@ fn draw_group(canvas: &mut Canvas, view: &View, group: &Group, rows: &Rows, reac
     let deviations = Scale::linear((-reach, reach), (noise.left, noise.right));
     rows.draw(canvas);
     axis::lower(canvas, &bars, &speed, Quantity::Throughput, "Throughput");
-    let title = if view.has_several() {
-        "Each run against the first one's median"
-    } else {
-        "Deviation of each run from the median"
+    let title = match (view.has_several(), is_narrow) {
+        (true, false) => "Each run against the first one's median",
+        (true, true) => "From the first",
+        (false, false) => "Deviation of each run from the median",
+        (false, true) => "From the median",
     };
     axis::lower(canvas, &noise, &deviations, Quantity::Percent, title);
     let threshold = 100.0 * catalogue::THROUGHPUT.threshold;

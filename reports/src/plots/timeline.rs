@@ -12,9 +12,9 @@ use crate::{
     measure,
     model::{Group, View},
     svg::{
-        Anchor, Area, Canvas, Panel, SMALL, Svg, axis,
+        Anchor, Area, Canvas, Dashes, Panel, SMALL, Svg, axis,
         ink::Ink,
-        rows::WIDTH,
+        rows::{NARROW, WIDTH},
         scale::{Scale, extent},
     },
 };
@@ -33,7 +33,6 @@ pub(super) const PLOT: Plot = Plot {
 };
 
 const HEIGHT: f64 = 230.0;
-const NARROW: f64 = 360.0;
 /// Samples drawn of one line.
 const MOST: usize = 160;
 /// Runs that ran out of memory, of one scenario.
@@ -57,18 +56,18 @@ fn draw(view: &View) -> Picture {
             runs.filter_map(|(label, run)| drawing(view, group, &label, run))
         })
         .collect();
-    let key = |ink, label: &str| Key {
+    let key = |ink, sign, label: &str| Key {
         ink,
-        sign: "―",
+        sign,
         label: label.to_owned(),
     };
     Picture {
         legend: vec![
-            key(Ink::Series(0), "process, by NVML"),
-            key(Ink::Series(6), "all processes on the GPU"),
-            key(Ink::Series(2), "peak reserved by the allocator"),
-            key(Ink::Series(3), "peak allocated in tensors"),
-            key(Ink::Danger, "the GPU's size, or a limit"),
+            key(Ink::Series(0), "―", "process, by NVML"),
+            key(Ink::Series(6), "╌", "all processes on the GPU"),
+            key(Ink::Series(2), "―", "peak reserved by the allocator"),
+            key(Ink::Series(3), "┈", "peak allocated in tensors"),
+            key(Ink::Danger, "―", "the GPU's size, or a limit"),
         ],
         drawings,
     }
@@ -184,11 +183,11 @@ fn phases(run: &Record) -> Vec<(Phase, f64, f64)> {
 fn sheet(run: &Record, limits: &[(String, f64)], width: f64) -> Svg {
     let all = run.monitor.gpu_used_bytes.as_ref();
     let series: Vec<Line> = [
-        (Ink::Series(6), "all processes", all),
-        (Ink::Series(0), "process", process(run)),
+        (Ink::Series(6), "all processes", Dashes::Long, all),
+        (Ink::Series(0), "process", Dashes::None, process(run)),
     ]
     .into_iter()
-    .filter_map(|(ink, name, series)| Some((ink, name, series?)))
+    .filter_map(|(ink, name, dashes, series)| Some((ink, name, dashes, series?)))
     .collect();
     let greatest = series.iter().map(|(.., series)| series.maximum);
     let greatest = greatest.fold(0.0, f64::max);
@@ -236,8 +235,8 @@ fn sheet(run: &Record, limits: &[(String, f64)], width: f64) -> Svg {
     canvas.finish()
 }
 
-/// A line with its colour and what its values are called.
-type Line<'a> = (Ink, &'static str, &'a Series);
+/// A line with its colour, what its values are called, and how it is broken.
+type Line<'a> = (Ink, &'static str, Dashes, &'a Series);
 
 /// What moves with the time: phases, limits, series, the allocator's peaks.
 fn lines(
@@ -254,23 +253,27 @@ fn lines(
             canvas.level((paper.left, paper.right), y, Ink::Danger, 1.6);
         });
     }
-    for (ink, name, series) in series {
+    for (ink, name, dashes, series) in series {
         let points: Vec<(f64, f64)> = thinned(&series.samples, MOST)
             .iter()
             .map(|sample| (along.place(sample.0), up.place(sample.1)))
             .collect();
-        canvas.series(name, |canvas| canvas.line(&points, *ink, 1.8));
+        canvas.series(name, |canvas| {
+            canvas.dashed(*dashes, |canvas| canvas.line(&points, *ink, 1.8));
+        });
     }
     if let Some((from, to)) = monitor::stretch_of(run, Phase::Measure) {
         let ends = (along.place(from), along.place(to));
-        for (ink, metric) in [
-            (Ink::Series(2), &catalogue::PEAK_RESERVED),
-            (Ink::Series(3), &catalogue::PEAK_ALLOCATED),
+        for (ink, dashes, metric) in [
+            (Ink::Series(2), Dashes::None, &catalogue::PEAK_RESERVED),
+            (Ink::Series(3), Dashes::Dots, &catalogue::PEAK_ALLOCATED),
         ] {
             if let Some(value) = metric.of(run) {
                 let hint = format!("{}: {}", metric.label, format::bytes(value));
                 canvas.hinted(&hint, |canvas| {
-                    canvas.level(ends, up.place(value), ink, 2.2);
+                    canvas.dashed(dashes, |canvas| {
+                        canvas.level(ends, up.place(value), ink, 2.2);
+                    });
                 });
             }
         }

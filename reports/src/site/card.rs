@@ -63,7 +63,7 @@ impl Drawn {
                 picture: None,
             };
         };
-        let alt = shortened(&alt);
+        let alt = format::shortened(&alt, LONGEST);
         Self {
             picture: Some(svg.standalone(&card.title, &alt)),
             card: Card { alt, ..card },
@@ -112,7 +112,7 @@ pub(super) fn of_session(view: &View) -> Drawn {
         answers: answers
             .iter()
             .take(MOST_ANSWERS)
-            .map(|answer| shortened(answer))
+            .map(|answer| format::shortened(answer, LONGEST))
             .collect(),
         words: words(view),
         page: "report.html".to_owned(),
@@ -153,7 +153,10 @@ pub(super) fn of_comparison(verdicts: &Verdicts) -> Drawn {
         subtitle: format::clean(&format!("comparison · {device}")),
         counts: shown(&counts),
         gate: gate_found.as_ref().map(gate),
-        answers: worst.iter().map(|text| shortened(text)).collect(),
+        answers: worst
+            .iter()
+            .map(|text| format::shortened(text, LONGEST))
+            .collect(),
         words: format::clean(&words.join(" ")).to_lowercase(),
         page: "comparison.html".to_owned(),
         markdown: "comparison.md".to_owned(),
@@ -183,7 +186,7 @@ pub(super) fn of_fit(fit: &Fit) -> Drawn {
             .advice
             .iter()
             .take(MOST_ANSWERS)
-            .map(|text| shortened(text))
+            .map(|text| format::shortened(text, LONGEST))
             .collect(),
         words: format::clean(&words).to_lowercase(),
         page: "fit.html".to_owned(),
@@ -213,17 +216,6 @@ fn gate(found: &crate::model::GateOutcome) -> (String, String) {
         format!("{sign}Gate {word}: {}.", found.why),
         class.to_owned(),
     )
-}
-
-/// A sentence or two, whole words of them.
-fn shortened(text: &str) -> String {
-    let text = format::clean(text);
-    if text.chars().count() <= LONGEST {
-        return text;
-    }
-    let cut: String = text.chars().take(LONGEST).collect();
-    let whole = cut.rsplit_once(' ').map_or(&*cut, |(whole, _)| whole);
-    format!("{whole} …")
 }
 
 /// What a session can be found by.

@@ -18,7 +18,7 @@ use super::{
     manifest::{Manifest, Page, digest},
     trends::Placed,
 };
-use crate::{ReportError, Source, View, comparison, fit, past::Past, write};
+use crate::{ReportError, Source, View, comparison, fit, html, past::Past, write};
 
 /// Draws all of it into a folder.
 pub(super) fn run(
@@ -231,9 +231,15 @@ impl Drawing<'_> {
         let folder = folder_of(&place);
         let mut written = Vec::new();
         let card_file = picture.map(|picture| (picture_of(&place), picture));
-        let pages = files
-            .iter()
-            .map(|(name, text)| (format!("{folder}{name}"), text.clone()));
+        let pages = files.iter().map(|(name, text)| {
+            let is_page = Path::new(name).extension() == Some("html".as_ref());
+            let text = if is_page {
+                html::with_way_back(text)
+            } else {
+                text.clone()
+            };
+            (format!("{folder}{name}"), text)
+        });
         for (file, text) in pages.chain(card_file) {
             put(self.into, &file, &text)?;
             written.push(file);

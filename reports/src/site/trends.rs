@@ -121,6 +121,14 @@ impl<'a> Placed<'a> {
         ])
     }
 
+    /// What its card is called: a series from elsewhere that is alone by its own name.
+    fn title(&self) -> &str {
+        match &self.trend.series[..] {
+            [only] if only.from.iter().all(Option::is_none) => &only.series.title,
+            _ => &self.trend.name,
+        }
+    }
+
     pub(super) fn card(&self) -> Drawn {
         let series = &self.trend.series;
         let count =
@@ -151,7 +159,7 @@ impl<'a> Placed<'a> {
         let newest = series.iter().filter_map(|one| one.series.points.last());
         let newest = newest.map(|point| point.timestamp).fold(0.0, f64::max);
         let card = Card {
-            title: format::clean(&self.trend.name),
+            title: format::clean(self.title()),
             subtitle: format!("over time · newest result {}", trend::time(newest)),
             answers: vec![answer],
             words: format::clean(&format!("{} {}", self.trend.name, words.join(" ")))

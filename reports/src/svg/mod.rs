@@ -75,6 +75,25 @@ impl Shape {
     }
 }
 
+/// How a line is broken, so that lines are told apart in grey as well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dashes {
+    None,
+    Long,
+    Dots,
+}
+
+impl Dashes {
+    /// Strokes and gaps on the paper, whose lines have round ends.
+    fn pattern(self) -> Option<&'static str> {
+        match self {
+            Self::None => None,
+            Self::Long => Some("50 35"),
+            Self::Dots => Some("1 32"),
+        }
+    }
+}
+
 /// Paper to draw on, in pixels of the page, from the upper left.
 pub(crate) struct Canvas {
     area: DrawingArea<Backend, Shift>,
@@ -268,6 +287,14 @@ impl Canvas {
     pub(crate) fn hinted(&mut self, hint: &str, draw: impl FnOnce(&mut Self)) {
         let title = escape(&format::clean(hint));
         self.group(&format!("{HINT}{title}</title>"), draw);
+    }
+
+    /// The lines that `draw` draws are broken so.
+    pub(crate) fn dashed(&mut self, dashes: Dashes, draw: impl FnOnce(&mut Self)) {
+        match dashes.pattern() {
+            Some(pattern) => self.group(&format!("<g stroke-dasharray=\"{pattern}\">\n"), draw),
+            None => draw(self),
+        }
     }
 
     /// Whatever `draw` draws stands in a group that begins so.

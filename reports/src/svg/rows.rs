@@ -8,11 +8,15 @@ use crate::{
 
 /// Width of every plot, in pixels of the page.
 pub(crate) const WIDTH: f64 = 1080.0;
+/// Width of the same plot for a telephone.
+pub(crate) const NARROW: f64 = 360.0;
 
 const WIDEST_LABEL: f64 = 300.0;
 const WIDEST_NAME: f64 = 170.0;
 const LANE: f64 = 22.0;
 const GAP: f64 = 12.0;
+/// Where values begin on narrow paper: room for half of the axis' first label.
+const LEFT: f64 = 10.0;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Lane {
@@ -22,14 +26,17 @@ pub(crate) struct Lane {
     pub(crate) contender: usize,
     /// The height of its middle.
     pub(crate) y: f64,
-    /// How much height it has.
-    pub(crate) height: f64,
+    height: f64,
     name: Vec<String>,
+    /// Where the name begins, and its middle.
+    name_at: (f64, f64),
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
     label: Vec<String>,
+    /// The middle of the label.
+    label_y: f64,
     top: f64,
     bottom: f64,
     /// The lanes from the top down.
@@ -46,13 +53,17 @@ pub(crate) struct Rows {
     pub(crate) top: f64,
     /// The lower edge of the last row.
     pub(crate) bottom: f64,
-    label_width: f64,
+    /// The width of the paper.
+    pub(crate) width: f64,
 }
 
 impl Rows {
-    /// Lays out the rows of a group from `top` on; every label in full.
-    pub(crate) fn of(view: &View, group: &Group, top: f64) -> Self {
+    /// Lays out the rows of a group from `top` on; every label in full, beside its lanes or, on
+    /// narrow paper, over them.
+    pub(crate) fn of(view: &View, group: &Group, top: f64, width: f64) -> Self {
         let several = view.has_several();
+        let is_narrow = width < WIDTH;
+        let limit = |limit: f64| if is_narrow { width - 8.0 } else { limit };
         let widest = |texts: &mut dyn Iterator<Item = &str>, size: f64, limit: f64| {
             texts
                 .map(|text| measure::width(text, size))
@@ -62,14 +73,14 @@ impl Rows {
         let label_width = widest(
             &mut group.rows.iter().map(|row| row.label.as_str()),
             TEXT,
-            WIDEST_LABEL,
+            limit(WIDEST_LABEL),
         );
         let name_width = if several {
             let names = view
                 .contenders
                 .iter()
                 .map(|contender| contender.label.as_str());
-            widest(&mut names.into_iter(), SMALL, WIDEST_NAME)
+            widest(&mut names.into_iter(), SMALL, limit(WIDEST_NAME))
         } else {
             0.0
         };
@@ -87,26 +98,46 @@ impl Rows {
                     } else {
                         Vec::new()
                     };
-                    let height = (name.len() as f64 * SMALL * LEADING + 6.0).max(LANE);
+                    let name_height = name.len() as f64 * SMALL * LEADING;
+                    let height = if is_narrow {
+                        name_height + LANE
+                    } else {
+                        (name_height + 6.0).max(LANE)
+                    };
                     Lane {
                         cell,
                         contender,
                         y: 0.0,
                         height,
                         name,
+                        name_at: (4.0, 0.0),
                     }
                 })
                 .collect();
             let lanes_height: f64 = lanes.iter().map(|lane| lane.height).sum();
             let label_height = label.len() as f64 * TEXT * LEADING;
-            let height = lanes_height.max(label_height) + 8.0;
-            let mut lane_top = y + (height - lanes_height) / 2.0;
+            let (height, label_y, mut lane_top) = if is_narrow {
+                let lanes_top = y + 4.0 + label_height;
+                let height = label_height + lanes_height + 8.0;
+                (height, y + 4.0 + label_height / 2.0, lanes_top)
+            } else {
+                let height = lanes_height.max(label_height) + 8.0;
+                let lanes_top = y + (height - lanes_height) / 2.0;
+                (height, y + height / 2.0, lanes_top)
+            };
             for lane in &mut lanes {
-                lane.y = lane_top + lane.height / 2.0;
+                if is_narrow {
+                    lane.y = lane_top + lane.height - LANE / 2.0;
+                    lane.name_at.1 = lane_top + (lane.height - LANE) / 2.0;
+                } else {
+                    lane.y = lane_top + lane.height / 2.0;
+                    lane.name_at = (4.0 + label_width + GAP, lane.y);
+                }
                 lane_top += lane.height;
             }
             rows.push(Row {
                 label,
+                label_y,
                 top: y,
                 bottom: y + height,
                 lanes,
@@ -114,12 +145,17 @@ impl Rows {
             y += height;
         }
         let names = if several { GAP + name_width } else { 0.0 };
+        let left = if is_narrow {
+            LEFT
+        } else {
+            label_width + names + GAP
+        };
         Self {
             rows,
-            left: label_width + names + GAP,
+            left,
             top,
             bottom: y,
-            label_width,
+            width,
         }
     }
 
@@ -131,21 +167,19 @@ impl Rows {
     pub(crate) fn draw(&self, canvas: &mut Canvas) {
         for (index, row) in self.rows.iter().enumerate() {
             if index % 2 == 0 {
-                let band = Area::of((0.0, row.top), (WIDTH, row.bottom));
+                let band = Area::of((0.0, row.top), (self.width, row.bottom));
                 canvas.fill(band, Ink::Band);
             }
-            let middle = f64::midpoint(row.top, row.bottom);
-            canvas.lines(&row.label, (4.0, middle), TEXT, Ink::Text);
+            canvas.lines(&row.label, (4.0, row.label_y), TEXT, Ink::Text);
             for lane in &row.lanes {
-                let at = (4.0 + self.label_width + GAP, lane.y);
-                canvas.lines(&lane.name, at, SMALL, Ink::Muted);
+                canvas.lines(&lane.name, lane.name_at, SMALL, Ink::Muted);
             }
         }
     }
 
     /// Says in a lane why it shows no values.
     pub(crate) fn remark(&self, canvas: &mut Canvas, lane: &Lane, why: &str) {
-        let why = measure::shorten(why, SMALL, WIDTH - self.left - 12.0);
+        let why = measure::shorten(why, SMALL, self.width - self.left - 12.0);
         canvas.text(
             &why,
             (self.left + 6.0, lane.y),

@@ -11,6 +11,7 @@ use crate::{
     html::{self, Figures, Page, Section},
     markdown as md,
     plots::Drawing,
+    svg::rows::{NARROW, WIDTH},
     text::{self as terminal, Style},
 };
 use askama::Template;
@@ -262,13 +263,13 @@ fn is_open(series: &Series, entries: &[Entry]) -> bool {
 
 fn drawing(series: &Series) -> Drawing {
     Drawing {
-        narrow: None,
+        narrow: Some(picture::draw(series, NARROW)),
         heading: format::clean(&series.title),
         subtitle: format::clean(&series.subtitle),
         remark: series.remark(),
         note: None,
         description: picture::describe(series),
-        svg: picture::draw(series),
+        svg: picture::draw(series, WIDTH),
         table: table(series),
         open: false,
     }

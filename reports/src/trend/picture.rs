@@ -14,7 +14,6 @@ use crate::{
         Anchor, Area, Canvas, SMALL, Shape, Svg,
         axis::{left, left_width, mark_break, unit_of},
         ink::Ink,
-        rows::WIDTH,
         scale::{self, Scale},
     },
 };
@@ -49,8 +48,8 @@ fn hint(series: &Series, change: &ChangePoint) -> String {
 }
 
 /// The series as a drawing.
-pub(super) fn draw(series: &Series) -> Svg {
-    let upright = Area::of((0.0, LABELS), (WIDTH, HEIGHT - LOWER));
+pub(super) fn draw(series: &Series, width: f64) -> Svg {
+    let upright = Area::of((0.0, LABELS), (width, HEIGHT - LOWER));
     let up = value_scale(series, (upright.bottom - 4.0, upright.top + 4.0));
     let quantity = if series.unit.is_empty() {
         series.quantity
@@ -60,12 +59,12 @@ pub(super) fn draw(series: &Series) -> Svg {
     let left_edge = left_width(&up, quantity, &upright);
     let paper = Area {
         left: left_edge,
-        right: WIDTH - 8.0,
+        right: width - 8.0,
         ..upright
     };
     let times: Vec<f64> = series.points.iter().map(|point| point.timestamp).collect();
     let along = Scale::linear(scale::extent(&times), (paper.left + 6.0, paper.right - 6.0));
-    let mut canvas = Canvas::new(WIDTH, HEIGHT);
+    let mut canvas = Canvas::new(width, HEIGHT);
     canvas.fill(paper, Ink::Band);
     left(&mut canvas, &paper, &up, quantity);
     mark_break(&mut canvas, &paper, &up);
@@ -76,6 +75,7 @@ pub(super) fn draw(series: &Series) -> Svg {
         &series.unit
     };
     let unit = measure::shorten(unit, SMALL, 160.0);
+    let unit_width = measure::width(&unit, SMALL);
     canvas.small(&unit, (0.0, 8.0), Anchor::Start);
     let sheet = Sheet {
         series,
@@ -86,7 +86,7 @@ pub(super) fn draw(series: &Series) -> Svg {
     sheet.intervals(&mut canvas);
     sheet.points(&mut canvas);
     sheet.levels(&mut canvas);
-    sheet.labels(&mut canvas);
+    sheet.labels(&mut canvas, (unit_width + 10.0, width));
     canvas.finish()
 }
 
@@ -209,8 +209,8 @@ impl Sheet<'_> {
 
     /// Size and revision of every change above its line, as far as there is room; the newest first,
     /// since it is what one came for.
-    fn labels(&self, canvas: &mut Canvas) {
-        let (left, right, y) = (170.0, WIDTH, LABELS / 2.0 - 2.0);
+    fn labels(&self, canvas: &mut Canvas, (left, right): (f64, f64)) {
+        let y = LABELS / 2.0 - 2.0;
         let mut taken: Vec<Area> = Vec::new();
         for change in self.series.changes().iter().rev() {
             let word = match self.series.verdict(change) {

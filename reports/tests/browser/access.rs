@@ -98,6 +98,7 @@ fn faults(browser: &mut Browser, page: &Page, axe: &str, whole: bool) -> Vec<Str
     }
     browser.resize(390, 844);
     told("wider than a telephone", wider(browser, 390));
+    told("on a telephone", unreadable(browser));
     browser.evaluate(EMPTY);
     browser.evaluate(axe);
     if whole {
@@ -122,6 +123,24 @@ fn faults(browser: &mut Browser, page: &Page, axe: &str, whole: bool) -> Vec<Str
     complaints.retain(|one| !one.ends_with("/card.svg"));
     told("complaint", complaints);
     found
+}
+
+/// Plots that are scrolled sideways, and those with text of less than nine pixels.
+fn unreadable(browser: &mut Browser) -> Vec<String> {
+    let found = browser.evaluate(
+        "[...document.querySelectorAll('.paper:has(.plot)')].flatMap(paper => {
+            const name = paper.getAttribute('aria-label');
+            const svg = [...paper.querySelectorAll('.plot')].find(one => one.getClientRects().length);
+            if (!svg) return [];
+            const found = paper.scrollWidth > paper.clientWidth + 1 ? [`${name} is scrolled`] : [];
+            const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
+            const small = [...svg.querySelectorAll('text')]
+                .find(text => parseFloat(text.getAttribute('font-size')) * scale < 9);
+            if (small) found.push(`${name} has small text: ${small.textContent}`);
+            return found; })",
+    );
+    let found = found.as_array().expect("names").iter();
+    found.map(ToString::to_string).collect()
 }
 
 /// How wide the page is where that is more than `most` pixels.

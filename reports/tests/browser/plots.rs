@@ -53,7 +53,7 @@ fn values_of_all_panels_are_read_out_under_the_pointer() {
         assert!(read.contains(panel), "{panel} in {read}");
     }
     let crosshairs = format!("document.querySelectorAll('{PAPER} .cursor line').length");
-    let panels = format!("document.querySelectorAll('{PAPER} [data-panel]').length");
+    let panels = format!("document.querySelectorAll('{PAPER} .wide [data-panel]').length");
     assert_eq!(browser.evaluate(&crosshairs), browser.evaluate(&panels));
     // What is read is what was measured at that time.
     let subtitle = browser.text("document.querySelector('#monitor figure h3 .muted').textContent");

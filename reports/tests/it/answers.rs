@@ -54,6 +54,40 @@ fn a_limit_of_the_gpu_is_told_and_drawn() {
 }
 
 #[test]
+fn a_long_message_stands_whole_with_its_run_alone() {
+    let first =
+        "CUDA out of memory. Tried to allocate 392.00 MiB. GPU 0 has a capacity of 139.80 GiB.";
+    let whole = format!("{first} {}", "Of it much is in use. ".repeat(20).trim_end());
+    let mut source = small().source();
+    let cell = source.records.records[0].variant.clone();
+    let runs = source.records.records.iter_mut();
+    for run in runs.filter(|run| run.variant == cell) {
+        run.metrics = None;
+        run.outcome = record::Outcome::Failed {
+            reason: record::Reason::OutOfMemory,
+            stage: record::Stage::Exit,
+            message: whole.clone(),
+        };
+    }
+    let sources = [source];
+    let view = View::of(&sources);
+    let told = view.report.headline.answers.iter();
+    let told: Vec<_> = told
+        .filter(|one| one.contains("Tried to allocate"))
+        .collect();
+    assert!(!told.is_empty(), "{:?}", view.report.headline.answers);
+    assert!(
+        told.iter()
+            .all(|one| one.ends_with(" …") && !one.contains(&whole))
+    );
+    let page = html::render(&view).unwrap();
+    let failed = page.find("<section id=\"failures\"").unwrap();
+    let text = |html: &str| html.replace("<wbr>", "");
+    assert!(!text(&page[..failed]).contains(&whole));
+    assert!(text(&page[failed..]).contains(&whole));
+}
+
+#[test]
 fn bits_are_compared_run_by_run_and_across_executions() {
     let deterministic = |other: f64| {
         let mut source = small().source();

@@ -291,11 +291,11 @@ fn every_series_of_a_record_is_drawn() {
         "GPU utilisation (%)",
         "GPU memory (GiB)",
         "GPU power (W)",
-        "GPU clocks (MHz)",
+        "Clocks (MHz)",
         "GPU temperature (°C)",
         "CPUs (cores)",
         "Memory of the run (GiB)",
-        "Host memory available (GiB)",
+        "Memory available (GiB)",
         "Threads, processes",
     ] {
         assert!(page.contains(&format!(">{title}</text>")), "{title}");

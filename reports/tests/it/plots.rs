@@ -82,6 +82,35 @@ fn variants_that_nearly_agree_are_told_apart_by_their_ratio() {
     assert!(section.contains("threshold 0.50 %"));
 }
 
+#[test]
+fn lines_of_one_panel_differ_in_grey() {
+    let sources = [Fake::gpu().source()];
+    let section = section(&sources, "monitor").unwrap();
+    let start = section.find("<svg").unwrap();
+    let length = section[start..].find("</svg>").unwrap() + "</svg>".len();
+    let drawing = Document::parse(&section[start..start + length]).unwrap();
+    let dashes = |line: roxmltree::Node| {
+        let mut around = line.ancestors();
+        around.find_map(|node| node.attribute("stroke-dasharray").map(str::to_owned))
+    };
+    let mut shared = 0;
+    for panel in drawing
+        .descendants()
+        .filter(|one| one.has_attribute("data-panel"))
+    {
+        let series = panel
+            .descendants()
+            .filter(|one| one.has_attribute("data-series"));
+        let lines =
+            series.filter_map(|one| one.descendants().find(|one| one.has_attribute("points")));
+        let all: Vec<Option<String>> = lines.map(dashes).collect();
+        let different: std::collections::BTreeSet<_> = all.iter().collect();
+        assert_eq!(different.len(), all.len(), "{panel:?}: {all:?}");
+        shared += usize::from(all.len() > 1);
+    }
+    assert!(shared > 0, "no panel has several lines");
+}
+
 fn past(level: impl Fn(u32) -> f64) -> Past {
     Past {
         cell: "resnet50 · fp32 bs64".to_owned(),

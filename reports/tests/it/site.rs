@@ -181,6 +181,12 @@ fn a_site_has_a_page_and_a_card_for_everything_and_no_link_into_nothing() {
             }
         }
     }
+    let back = "<a href=\"../index.html\">";
+    let is_page = |name: &str| Path::new(name).extension() == Some("html".as_ref());
+    let pages = files.iter().filter(|(name, _)| is_page(name));
+    for (name, page) in pages {
+        assert_eq!(page.contains(back), name != "index.html", "{name}");
+    }
     let index = &files["index.html"];
     assert_eq!(index.matches("<li data-words=").count(), 5);
     for wanted in [

@@ -11,12 +11,13 @@ use std::{
     collections::BTreeMap,
     fs::{self, File},
     io,
+    num::NonZero,
     os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -27,6 +28,9 @@ use fuzz::{Finding, Inputs, Scratch, Target, all, check, named};
 const USAGE: &str = "usage: fuzz [TARGET…] (--seconds N | --inputs N) [--seed S] [--from N]
        fuzz TARGET [--seed S] --input N     one input again
        fuzz --list";
+
+/// What the main thread of a program has: an input that nests deeply is to find what it would there.
+const MAIN_STACK_BYTES: usize = 8 << 20;
 
 /// A loop without end is given up on after this long.
 const STUCK: Duration = Duration::from_secs(30);
@@ -59,17 +63,8 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let mut found = 0;
-    for target in &arguments.targets {
-        match arguments.run(target) {
-            Ok(more) => found += more,
-            Err(error) => {
-                eprintln!("{}: {error}", target.name);
-                return ExitCode::from(4);
-            }
-        }
-    }
-    ExitCode::from(u8::from(found > 0))
+    let (found, broken) = arguments.run_all();
+    ExitCode::from(if broken { 4 } else { u8::from(found) })
 }
 
 impl Arguments {
@@ -107,6 +102,40 @@ impl Arguments {
             from,
             most,
         })
+    }
+
+    /// Runs all targets, one on each core at a time: whether there were findings, and whether some
+    /// could not be run.
+    fn run_all(&self) -> (bool, bool) {
+        let (next, found, broken) = (
+            AtomicUsize::new(0),
+            AtomicBool::new(false),
+            AtomicBool::new(false),
+        );
+        let work = || {
+            while let Some(target) = self.targets.get(next.fetch_add(1, Ordering::Relaxed)) {
+                match self.run(target) {
+                    Ok(kinds) => {
+                        found.fetch_or(kinds > 0, Ordering::Relaxed);
+                    }
+                    Err(error) => {
+                        eprintln!("{}: {error}", target.name);
+                        broken.store(true, Ordering::Relaxed);
+                    }
+                }
+            }
+        };
+        let cores = thread::available_parallelism().map_or(1, NonZero::get);
+        thread::scope(|scope| {
+            for _ in 0..cores.min(self.targets.len()) {
+                let thread = thread::Builder::new().stack_size(MAIN_STACK_BYTES);
+                if let Err(error) = thread.spawn_scoped(scope, work) {
+                    eprintln!("no thread: {error}");
+                    broken.store(true, Ordering::Relaxed);
+                }
+            }
+        });
+        (found.into_inner(), broken.into_inner())
     }
 
     /// Runs one target; how many kinds of findings there were.

@@ -113,6 +113,10 @@ pub(crate) enum ImagesCommand {
 }
 
 #[derive(Debug, Clone, Args)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of the command line, and clap says which exclude each other"
+)]
 pub(crate) struct LockArgs {
     /// Images in `images/`, or files
     #[arg(required = true, value_name = "NAME|FILE")]
@@ -128,6 +132,10 @@ pub(crate) struct LockArgs {
     /// image's ID: after an edit of the workload. Nothing is resolved
     #[arg(long, conflicts_with_all = ["check", "without_scenario"])]
     pub(crate) workload: bool,
+    /// Compress the layers as `push` does, and lock the digest that the image is pulled by:
+    /// minutes for a CUDA image
+    #[arg(long, conflicts_with_all = ["check", "without_scenario"])]
+    pub(crate) push_digest: bool,
     /// How to print what --check finds
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,

@@ -41,6 +41,12 @@ pub(crate) enum LedgerCommand {
         /// Its ID
         id: String,
     },
+    /// Forget entries that are fixed, in the history's ledger and in the one that is named
+    Prune {
+        /// Those that were fixed before this day, such as 2027-01-31, in UTC
+        #[arg(long, value_name = "DATE")]
+        fixed_before: jiff::civil::Date,
+    },
 }
 
 #[derive(Debug, Clone, Args)]

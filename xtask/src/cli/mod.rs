@@ -104,6 +104,9 @@ pub(crate) enum Command {
         #[arg(value_name = "DIR")]
         folder: PathBuf,
     },
+    /// Pack this program with suites, image specs, completions and manual into one archive, for
+    /// machines that build nothing; needs a checkout
+    Dist(DistArgs),
     /// Run the whole test suite; needs a checkout
     Test(TestArgs),
 }
@@ -133,7 +136,7 @@ pub(crate) struct SourceArgs {
 /// Where runs execute.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TargetArgs {
-    /// An image in `images/`, a spec's file, or a complete image in the engine or a registry
+    /// An image in `images/`, all that match a pattern (`torch-*-cpu`), a spec's file, or a complete image in the engine or a registry
     /// (`NAME:TAG`, `NAME@sha256:…`), for which nothing is built; may be given several times.
     /// Default: the one that fits the device
     #[arg(long, value_name = "NAME|FILE|REFERENCE")]
@@ -389,6 +392,16 @@ pub(crate) struct DoctorArgs {
     /// How to print what was found
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DistArgs {
+    /// Where to write the archive; default: `dist` in cargo's target folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// A `torchgauge` that is compiled already, of whatever size, in place of compiling it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) program: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Args)]

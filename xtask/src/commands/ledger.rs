@@ -1,7 +1,9 @@
 //! `cargo xtask ledger`: look at regressions, and accept them.
 
+use std::path::PathBuf;
+
 use history::{Acceptance, Entry, History, LedgerFile, State};
-use jiff::Timestamp;
+use jiff::{Timestamp, civil::Date, tz::TimeZone};
 use reports::format::plural;
 
 use crate::{
@@ -25,10 +27,38 @@ pub(crate) fn run(args: &LedgerArgs, printer: &Printer) -> Result<()> {
             printer.line(&format!("{id}: {acceptances} taken back"));
             Ok(())
         }
+        LedgerCommand::Prune { fixed_before } => prune(args, *fixed_before, printer),
     }
 }
 
-fn path(args: &LedgerArgs) -> Result<std::path::PathBuf> {
+/// Of both ledgers, since what one of them has is known to the other with the next night.
+fn prune(args: &LedgerArgs, fixed_before: Date, printer: &Printer) -> Result<()> {
+    // The last day there is ends after the last moment there is.
+    let midnight = fixed_before.to_zoned(TimeZone::UTC);
+    let moment = midnight.map_or(Timestamp::MAX, |midnight| midnight.timestamp());
+    let mut file = LedgerFile::open(path(args)?)?.existing()?;
+    let mut gone = file.ledger.prune(moment.into());
+    let of_history = match &args.ledger {
+        Some(_) => history_path(args),
+        None => None,
+    };
+    if let Some(path) = of_history {
+        let mut other = LedgerFile::open(path)?;
+        gone.extend(other.ledger.prune(moment.into()));
+        other.save()?;
+    }
+    file.save()?;
+    gone.sort_unstable();
+    gone.dedup();
+    for id in &gone {
+        printer.line(id);
+    }
+    let entries = plural(gone.len(), "entry", "entries");
+    printer.note(&format!("{entries} fixed before {fixed_before} forgotten"));
+    Ok(())
+}
+
+fn path(args: &LedgerArgs) -> Result<PathBuf> {
     match &args.ledger {
         Some(path) => Ok(path.clone()),
         None => Ok(History::open_existing(file(&args.file)?)?.ledger_path()),
@@ -86,7 +116,7 @@ fn show(file: &LedgerFile, id: &str, printer: &Printer) -> Result<()> {
 fn accept(args: &LedgerArgs, accept: &AcceptArgs, printer: &Printer) -> Result<()> {
     let mut file = LedgerFile::open(path(args)?)?;
     if args.ledger.is_some() && file.ledger.entry(&accept.id).is_err() {
-        let history = file_of_history(args);
+        let history = history_path(args).and_then(|path| LedgerFile::look_at(path).ok());
         if let Some(found) = history.filter(|found| found.ledger.entry(&accept.id).is_ok()) {
             file.ledger = std::mem::take(&mut file.ledger).with_found(&found.ledger);
         }
@@ -111,7 +141,7 @@ fn accept(args: &LedgerArgs, accept: &AcceptArgs, printer: &Printer) -> Result<(
     Ok(())
 }
 
-fn file_of_history(args: &LedgerArgs) -> Option<LedgerFile> {
+fn history_path(args: &LedgerArgs) -> Option<PathBuf> {
     let history = History::open_existing(file(&args.file).ok()?).ok()?;
-    LedgerFile::look_at(history.ledger_path()).ok()
+    Some(history.ledger_path())
 }

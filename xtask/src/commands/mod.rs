@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod bisect;
 pub(crate) mod claims;
 pub(crate) mod compare;
+pub(crate) mod dist;
 pub(crate) mod doctor;
 pub(crate) mod fit;
 pub(crate) mod history;

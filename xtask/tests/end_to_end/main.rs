@@ -4,10 +4,12 @@
 //! They need a container engine: where none answers, they fail and say which command starts one.
 
 mod attack;
+mod dist;
 mod ready_made;
 mod tutorial;
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
     process::{Command, Output},
@@ -221,9 +223,28 @@ fn a_run_that_needs_too_much_memory_is_a_record_and_the_rest_goes_on() {
     );
 }
 
-/// The two versions at the ends of what images are locked for that CI builds: the oldest, whose
-/// workload is compiled with another tch, and the default.
-const IMAGES: [&str; 2] = ["torch-2.6.0-cpu", "torch-2.11.0-cpu"];
+/// The oldest and the newest PyTorch that `images/` has a CPU image of, with their versions: each
+/// workload is compiled with another tch than the workspace's own, and the newest in another C++.
+fn oldest_and_newest() -> [(String, String); 2] {
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../images"));
+    let names = images::Catalog::new(folder)
+        .matching("torch-*-cpu")
+        .expect("CPU images");
+    let mut versions: Vec<(Vec<u32>, String)> = names
+        .into_iter()
+        .map(|name| {
+            let version = name.trim_start_matches("torch-").trim_end_matches("-cpu");
+            let numbers = version.split('.').map(|number| number.parse());
+            (numbers.collect::<Result<_, _>>().expect("numbers"), name)
+        })
+        .collect();
+    versions.sort();
+    let told = |(numbers, name): &(Vec<u32>, String)| {
+        let version: Vec<String> = numbers.iter().map(u32::to_string).collect();
+        (name.clone(), version.join("."))
+    };
+    [told(&versions[0]), told(&versions[versions.len() - 1])]
+}
 
 /// `xtask` with this engine.
 fn xtask_on(address: &str, words: &[&str]) -> Output {
@@ -240,13 +261,14 @@ fn docker_and_podman_have_the_same_images_and_run_them() {
     let setting = |name, default: &str| std::env::var(name).unwrap_or_else(|_| default.to_owned());
     let docker = setting("DOCKER_HOST", "unix:///var/run/docker.sock");
     let podman = setting("TORCHGAUGE_TEST_PODMAN", "unix:///run/podman/podman.sock");
-    let build = ["images", "build", IMAGES[0], IMAGES[1], "--format", "json"];
+    let [(oldest, oldest_version), (newest, newest_version)] = oldest_and_newest();
+    let build = ["images", "build", &oldest, &newest, "--format", "json"];
     let built = [&docker, &podman].map(|address| -> serde_json::Value {
         let output = xtask_on(address, &build);
         expect_exit(&output, 0);
         serde_json::from_slice(&output.stdout).expect("JSON")
     });
-    for (number, name) in IMAGES.into_iter().enumerate() {
+    for (number, name) in [oldest.as_str(), &newest].into_iter().enumerate() {
         let [one, other] = [&built[0][number], &built[1][number]];
         assert_eq!(
             (&one["image"], &other["image"]),
@@ -292,9 +314,9 @@ fn docker_and_podman_have_the_same_images_and_run_them() {
                 "--blocks",
                 "1",
                 "--image",
-                IMAGES[0],
+                &oldest,
                 "--image",
-                IMAGES[1],
+                &newest,
                 "--out",
                 text(&out),
             ],
@@ -302,7 +324,7 @@ fn docker_and_podman_have_the_same_images_and_run_them() {
         expect_exit(&output, 0);
         let (session, records) = read(&out);
         assert_eq!(session.engine.kind, engine);
-        let mut versions: Vec<&str> = records
+        let versions: BTreeSet<&str> = records
             .iter()
             .map(|record| {
                 assert_eq!(record.outcome, Outcome::Ok, "{}", record.run);
@@ -310,8 +332,7 @@ fn docker_and_podman_have_the_same_images_and_run_them() {
                 workload.libtorch_version.as_str()
             })
             .collect();
-        versions.sort_unstable();
-        assert_eq!(versions, ["2.11.0", "2.6.0"]);
+        assert_eq!(versions, [&*oldest_version, &newest_version].into());
     }
 
     // A rebuild with nothing changed asks for nothing: well under a second where the machine is

@@ -201,6 +201,64 @@ fn what_is_pushed_is_pulled_by_its_digest() {
 }
 
 #[test]
+fn a_lock_says_what_an_image_is_pulled_by() {
+    let name = "cli-push-digest";
+    let checkout = Checkout::new(name);
+    let file = checkout.world.path(&format!("images/{name}.lock.json"));
+    let in_lock = || {
+        let lock: Value = serde_json::from_slice(&fs::read(&file).expect("a lock")).expect("JSON");
+        lock["expected"]["image"]["push_digest"].clone()
+    };
+    let dry = || {
+        let mut command = push(&checkout, name, "localhost:1/team/images");
+        command.arg("--dry-run");
+        command
+    };
+    checkout.check(&["lock", name], 0, &[]);
+    assert_eq!(in_lock(), Value::Null);
+    let digest = pushed(&mut dry())["digest"].clone();
+    assert_eq!(in_lock(), Value::Null, "a push writes no lock");
+    let words = ["lock", "--push-digest", name];
+    checkout.check(&words, 0, &[digest.as_str().expect("a digest")]);
+    assert_eq!(in_lock(), digest);
+    checkout.check(&["lock", "--workload", name], 0, &[]);
+    assert_eq!(in_lock(), digest, "the image is the same");
+    checkout.check(&["verify", name], 0, &["identical"]);
+    let told = checkout.json(&["inspect", name, "--format", "json"], 0);
+    assert_eq!(told["locked"]["push_digest"], digest);
+
+    // As of a version that compressed otherwise.
+    let json = fs::read(&file).expect("a lock");
+    let mut lock = images::lock::Lock::from_json(&file, &json).expect("a lock");
+    let image = lock.expected.image.as_mut().expect("an image");
+    image.push_digest = Some(images::Digest::of(b"another"));
+    lock.sealed().write(&file).expect("a lock");
+    let other = in_lock();
+    let both = [&digest, &other].map(|digest| digest.as_str().expect("a digest"));
+    check(
+        &mut dry(),
+        2,
+        &[both[0], both[1], "lock --workload --push-digest"],
+    );
+    check(dry().args(["--compression", "zstd"]), 0, &[]);
+    checkout.check(&["verify", name], 1, &["NOT identical", both[0], both[1]]);
+    checkout.check(
+        &["lock", "--workload", "--push-digest", name],
+        0,
+        &[both[0]],
+    );
+    assert_eq!(pushed(&mut dry())["digest"], digest);
+
+    // An image that is another one has another digest, and the lock's is none of it.
+    let spec = checkout.world.path(&format!("images/{name}.yaml"));
+    let text = fs::read_to_string(&spec).expect("the spec");
+    fs::write(&spec, text.replace("hello", "hi")).expect("the spec");
+    checkout.check(&["lock", name], 0, &[]);
+    assert_eq!(in_lock(), Value::Null);
+    assert_ne!(pushed(&mut dry())["digest"], digest);
+}
+
+#[test]
 fn a_registry_with_tls_and_a_password() {
     let checkout = Checkout::new("cli-guarded");
     let registry = Registry::guarded();

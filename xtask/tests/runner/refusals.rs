@@ -1,6 +1,11 @@
 //! What is refused before anything is made ready, and a terminal that goes away.
 
-use std::fs;
+use std::{
+    fs,
+    io::{BufRead, BufReader, Write},
+    os::unix::net::UnixListener,
+    path::Path,
+};
 
 use rustix::process::Signal;
 
@@ -20,6 +25,58 @@ fn folders_that_cannot_hold_a_session_are_refused_at_once() {
     }
     assert!(!home.path("a,b").exists());
     assert_eq!(fs::read_to_string(home.path("file")).unwrap(), "precious");
+}
+
+/// An engine that answers and says that it runs under another kernel, as one behind a forwarded
+/// socket does.
+fn engine_elsewhere(socket: &Path) {
+    let listener = UnixListener::bind(socket).expect("a socket");
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            let reader = BufReader::new(stream.try_clone().expect("a copy"));
+            // The whole head: what is left unread when a connection closes resets it.
+            let head: Vec<String> = reader
+                .lines()
+                .map_while(Result::ok)
+                .take_while(|line| !line.is_empty())
+                .collect();
+            let Some(request) = head.first() else {
+                continue;
+            };
+            let body = if request.contains("/info") {
+                r#"{"Name": "node-7", "KernelVersion": "1.2.3-other"}"#
+            } else {
+                r#"{"Version": "28.5.0", "ApiVersion": "1.41"}"#
+            };
+            let answer = format!(
+                "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\
+                 Content-Length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            stream.write_all(answer.as_bytes()).expect("an answer");
+        }
+    });
+}
+
+#[test]
+fn an_engine_on_another_machine_is_refused_and_nothing_takes_its_place() {
+    let home = Home::new();
+    let socket = home.path("engine.sock");
+    engine_elsewhere(&socket);
+    for choice in ["auto", "docker"] {
+        let line = format!(
+            "DOCKER_HOST=unix://{} cargo xtask bench --device cpu --suite {} --engine {choice} \
+             --out s",
+            socket.display(),
+            home.path("suite.yaml").display()
+        );
+        let said = home.shell("s", &line).ends_with(2);
+        assert!(said.contains("another machine, node-7"), "{said}");
+        assert!(said.contains("run torchgauge on node-7 itself"), "{said}");
+        assert!(!said.contains("runs execute"), "{said}");
+        assert!(!home.path("bin/s").exists());
+    }
 }
 
 #[test]

@@ -85,10 +85,7 @@ fn what_cannot_be_measured_is_left_out_and_said() {
     );
     // One that fails now and then is not judged by the runs that went well.
     let flaky = format!("mock:b1-torch-2.9.1-cpu=exit:1;{SLOWER}");
-    let words = versions(&flaky, &[]).into_iter();
-    let words: Vec<&str> = words
-        .map(|word| if word == "search" { "flaky" } else { word })
-        .collect();
+    let words = elsewhere(&versions(&flaky, &[]), "flaky");
     home.check(&words, 3, "torch-2.9.1-cpu was left out: 1 of its");
 }
 
@@ -123,13 +120,70 @@ fn a_small_step_before_the_large_one_is_not_the_culprit() {
     let engine = format!("mock:{steps}");
     let expected = "torch-2.12.1-cpu is the first beyond half of it; torch-2.11.0-cpu is not.";
     home.check(&versions(&engine, &[]), 0, expected);
-    // An image that does not run is no figure.
-    let engine = "mock:2.12.1-cpu=exit:1";
-    let words = versions(engine, &[]).into_iter();
-    let words: Vec<&str> = words
-        .map(|word| if word == "search" { "dead" } else { word })
-        .collect();
-    home.check(&words, 3, "fail, and no figure is shown to have regressed");
+}
+
+#[test]
+fn the_version_that_no_longer_runs_is_named() {
+    let home = home();
+    // What is slower beside it, and what fails otherwise, is not what is followed.
+    let engine = "mock:2.9.1-cpu amp-bf16=oom;2.11.0-cpu amp-bf16=oom;2.12.1-cpu amp-bf16=oom;\
+                  2.8.0-cpu bert=ok:0.9;2.12.1-cpu=ok:0.9";
+    let said = home.check(
+        &versions(engine, &[]),
+        0,
+        "torch-2.9.1-cpu is the first that fails; torch-2.8.0-cpu does not.",
+    );
+    for expected in [
+        "runs of torch-2.12.1-cpu fail (out-of-memory), those of torch-2.6.0-cpu do not",
+        "Side by side, of the runs of torch-2.9.1-cpu 5 of 5 (out-of-memory) failed, and none of torch-2.8.0-cpu.",
+        "may have passed for good",
+        "0 of 5",
+    ] {
+        assert!(said.contains(expected), "no `{expected}` in\n{said}");
+    }
+    assert!(!said.contains("are wrong with probability"), "{said}");
+    // A metric that was asked for comes first.
+    let metric = ["--metric", "throughput_samples_per_second"];
+    let words = elsewhere(&versions(engine, &metric), "metric");
+    home.check(&words, 0, "is the first beyond half of it");
+}
+
+#[test]
+fn a_candidate_that_fails_now_and_then_or_otherwise_is_left_out() {
+    let home = home();
+    let flaky =
+        "mock:b2-torch-2.9.1-cpu=signal:11;2.9.1-cpu=ok;2.11.0-cpu=exit:3;2.12.1-cpu=signal:11";
+    let said = home.check(
+        &versions(flaky, &[]),
+        3,
+        "The first that fails is among torch-2.9.1-cpu, torch-2.11.0-cpu, torch-2.12.1-cpu",
+    );
+    for expected in [
+        "torch-2.9.1-cpu was left out: it fails now and then: 1 of 5 (crash).",
+        "torch-2.11.0-cpu was left out: it fails otherwise than the bad end: 5 of 5 (exit-status).",
+    ] {
+        assert!(said.contains(expected), "no `{expected}` in\n{said}");
+    }
+    // Ends that do not fail each time, or of which the good one fails as well, are none.
+    let ends = "fail, and no figure is shown to have regressed";
+    for (folder, engine) in [
+        ("sometimes", "mock:b2-torch-2.12.1-cpu=exit:1"),
+        ("both", "mock:2.12.1-cpu=exit:1;b2-torch-2.6.0-cpu=exit:1"),
+    ] {
+        home.check(&elsewhere(&versions(engine, &[]), folder), 3, ends);
+    }
+    // Three runs failed, of five that followed one did not.
+    let lucky = "mock:b4-torch-2.12.1-cpu=ok;2.12.1-cpu=exit:1";
+    let words = elsewhere(&versions(lucky, &[]), "lucky");
+    home.check(&words, 3, "does not fail in every run as it did first");
+}
+
+/// The same search in another folder.
+fn elsewhere<'a>(words: &[&'a str], folder: &'a str) -> Vec<&'a str> {
+    let words = words.iter();
+    words
+        .map(|word| if *word == "search" { folder } else { word })
+        .collect()
 }
 
 #[test]
@@ -226,4 +280,49 @@ fn the_revision_that_brought_it_is_named() {
     ]
     .concat();
     home.check(&unknown, 2, "no-such");
+}
+
+/// Runs outside of an engine need no image there: the spec of each revision is kept.
+#[test]
+fn revisions_with_a_spec_are_searched_without_an_engine() {
+    let home = home();
+    let folder = home.path("");
+    git(&folder, &["init", "--quiet"]);
+    let mut commits = Vec::new();
+    for number in 0..4 {
+        let libtorch = "{version: 2.11.0, flavour: cpu, from: wheels}";
+        let spec = format!(
+            "version: 2\ndescription: number {number}\nbase: debian\nlibtorch: {libtorch}\n"
+        );
+        fs::write(home.path("ours.yaml"), spec).expect("a spec");
+        git(&folder, &["add", "ours.yaml"]);
+        git(&folder, &["commit", "--quiet", "--message", "Change"]);
+        commits.push(git(&folder, &["rev-parse", "--short=12", "HEAD"]));
+    }
+    let engine = format!("mock:{}=ok:0.8;{}=ok:0.8", commits[2], commits[3]);
+    let words = [
+        "bisect",
+        "own.yaml",
+        "--device",
+        "cpu",
+        "--engine",
+        &engine,
+        "--good",
+        &commits[0],
+        "--bad",
+        &commits[3],
+        "--build",
+        "echo ours.yaml",
+        "--out",
+        "search",
+    ];
+    let expected = format!(
+        "{} is the first beyond half of it; {} is not.",
+        commits[2], commits[1]
+    );
+    home.check(&words, 0, &expected);
+    let kept = home.path(&format!("search/specs/{}/ours.yaml", commits[2]));
+    let kept = fs::read_to_string(kept).expect("the spec is kept");
+    assert!(kept.contains("number 2"), "{kept}");
+    assert_eq!(git(&folder, &["worktree", "list"]).lines().count(), 1);
 }

@@ -84,6 +84,25 @@ impl Ledger {
         Ok(std::mem::take(&mut entry.ok_or(unknown)?.accepted).len())
     }
 
+    /// Forgets the entries that were fixed before a moment, and gives their IDs. What changed up to then
+    /// in the points that they are of is no news any more: nothing opens them again.
+    pub fn prune(&mut self, fixed_before: Time) -> Vec<String> {
+        let is_old = |fixed: &Time| *fixed < fixed_before;
+        let mut gone = Vec::new();
+        for entry in std::mem::take(&mut self.entries) {
+            let Some(fixed) = entry.fixed_since().filter(is_old) else {
+                self.entries.push(entry);
+                continue;
+            };
+            let mut followed = self.followed.iter_mut();
+            if let Some(followed) = followed.find(|one| one.points == entry.points) {
+                followed.since = followed.since.max(fixed);
+            }
+            gone.push(entry.id);
+        }
+        gone
+    }
+
     /// Takes over what another ledger found, and from `self` what people decided: acceptances of
     /// entries in both are those of `self`, and those of others only are none.
     #[must_use]

@@ -1,8 +1,8 @@
 //! What is kept in mind of regressions, night after night.
 
-use history::{Acceptance, Attributes, Ledger, LedgerError, Night, State};
+use history::{Acceptance, Attributes, Ledger, LedgerError, Night, State, Time};
 
-use crate::nights::{Series, extend, look, moment, series};
+use crate::nights::{Series, extend, look, moment, series, time};
 
 /// Looks after each night from `first` to the last that the series have.
 fn every_night(
@@ -63,6 +63,63 @@ fn a_step_fails_once_and_stays_in_mind_until_it_is_fixed() {
     assert_eq!(entry.first_bad.as_ref().expect("a place").revision, "r60");
     let ratio = entry.series[0].ratio().expect("above 0");
     assert!((ratio - 0.95).abs() < 0.005, "{ratio}");
+}
+
+/// A level that a series has too few points of, or that later ones cover, is none of its change points
+/// any more; the ledger has it all the same.
+#[test]
+fn a_short_level_stays_in_the_ledger_once_it_is_over() {
+    for last in [63, 65, 67] {
+        let mut ledger = Ledger::default();
+        let is_slow = |night| (60..last).contains(&night);
+        let level = |night| if is_slow(night) { 95.0 } else { 100.0 };
+        let told = every_night(&mut ledger, 30, &[("a", &level)]);
+        assert_eq!(nights(&told, |night| &night.failing), [60], "{last}");
+        assert_eq!(nights(&told, |night| &night.fixed).len(), 1, "{last}");
+        let [entry] = ledger.entries() else {
+            panic!("one entry: {ledger:?}")
+        };
+        assert_eq!(entry.last_good.revision, "r59");
+        assert_eq!(entry.state(moment(89)), State::Fixed);
+    }
+}
+
+/// What was fixed long ago can be forgotten, and nothing of it is found again.
+#[test]
+fn what_was_pruned_is_no_news() {
+    let mut ledger = Ledger::default();
+    let level = |night| match night {
+        40..50 => 95.0,
+        60..70 | 80.. => 94.0,
+        _ => 100.0,
+    };
+    every_night(&mut ledger, 30, &[("a", &level)]);
+    assert_eq!(ledger.entries().len(), 3, "{ledger:?}");
+    let ids: Vec<String> = ledger.entries().iter().map(|one| one.id.clone()).collect();
+    assert!(ledger.prune(Time::of(time(40))).is_empty());
+    let gone = ledger.prune(Time::of(time(60)));
+    let [first] = &gone[..] else {
+        panic!("the first entry: {gone:?}")
+    };
+    assert!(ids.contains(first));
+    assert!(matches!(
+        ledger.entry(first),
+        Err(LedgerError::Unknown { .. })
+    ));
+    // The one that is open stays, whatever the date.
+    assert_eq!(ledger.prune(Time::of(time(1000))).len(), 1);
+    let [open] = ledger.entries() else {
+        panic!("the open entry: {ledger:?}")
+    };
+    assert_eq!(open.last_good.revision, "r79");
+    for night in 90..95 {
+        let night = look(&mut ledger, &[series("a", night + 1, level)], night);
+        assert!(
+            night.opened.is_empty() && night.failing.is_empty(),
+            "{night:?}"
+        );
+        assert_eq!(night.open.len(), 1);
+    }
 }
 
 #[test]

@@ -111,11 +111,13 @@ fn stationary_series<'a>(
             all.push((name.to_owned(), 4.0, Box::new(draw)));
         }
     }
-    all.push((
-        "normal, 1 % outliers of 10 σ".to_owned(),
-        4.0,
-        Box::new(|i| with_outliers(&mut rng(12, i), N)),
-    ));
+    for share in [0.01, 0.05] {
+        all.push((
+            format!("normal, {} % outliers of 10 σ", 100.0 * share),
+            4.0,
+            Box::new(move |i| with_outliers(&mut rng(12, i), N, share)),
+        ));
+    }
     for rho in [0.3, 0.5, 0.7, 0.9] {
         all.push((
             format!("AR(1), ρ = {rho}"),

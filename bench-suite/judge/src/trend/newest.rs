@@ -31,6 +31,9 @@ const LOUDER: f64 = 1.4;
 const LAST: usize = 12;
 /// … where theirs is so many times that of all of them: three standard errors above 1.
 const MUCH_LOUDER: f64 = 2.0;
+/// What is to be known of noise that grew before the newest points are held against it alone: this
+/// is caution, and nothing is told by it.
+const ALPHA_LOUDER: f64 = 0.05;
 /// p of a single point is multiplied by this, for two kinds of evidence are tried. They mostly
 /// agree: together they alarm 1.1 times as often as ranks alone over all noises that
 /// `cargo bench -p judge` draws, and 1.3 times in the worst of them. Bonferroni's 2 would find a
@@ -68,7 +71,7 @@ pub(super) fn change(series: &Series, starts: &[usize], options: &TrendOptions) 
     };
     let found = strongest(None)?;
     // Noise that grew before the change is what to hold it against.
-    let louder = noise::noisier(series, starts, options.alpha_history);
+    let louder = noise::noisier(series, starts, ALPHA_LOUDER);
     match louder.map(|louder| louder.index) {
         Some(since) if since + 2 * MIN_SEGMENT <= found.start => strongest(Some(since)),
         _ => Some(found),
@@ -97,10 +100,14 @@ fn test(series: &Series, before: &Before, fresh: usize, alpha: f64) -> Option<Ch
     } else {
         SHORTEST_BASELINE.max(fresh)
     };
-    if start < from + least || !series.may_start[start] {
+    // What is known of noise that grew lately is known from the points since.
+    let known_from = before
+        .louder_since
+        .map_or(0, |since| since + 2 * MIN_SEGMENT);
+    if start < known_from.max(from + least) || !series.may_start[start] {
         return None;
     }
-    let louder = before.louder_since.map(|since| start.saturating_sub(since));
+    let louder = before.louder_since.map(|since| start - since);
     let old = Baseline::of(series, from..start, earlier, louder);
     let new = &series.y[start..];
     let step = new.iter().sum::<f64>() / fresh as f64 - old.centre;
@@ -189,7 +196,7 @@ impl Baseline {
             (scale, scale.max(robust::level(last, scale).sd))
         };
         let ((lately, _), (last, _)) = (of_last(RECENT), of_last(LAST));
-        let louder = louder.or((last > MUCH_LOUDER * sd.max(lately)).then_some(LAST));
+        let louder = louder.or((last > MUCH_LOUDER * sd).then_some(LAST));
         let (recent, spread) = match louder {
             Some(louder) => (louder, of_last(louder).1),
             None if lately > LOUDER * sd => (RECENT, lately),
@@ -242,7 +249,7 @@ impl Evidence {
     /// p of a single point; `error` is the standard error of its distance.
     ///
     /// The model of the distances is believed only while no larger share of the old points lies as
-    /// far out as `alpha` allows on one side: where spikes are common, one more is none.
+    /// far out, on either side, as `alpha` allows on one: where spikes are common, one more is none.
     fn of_one(&self, error: f64, alpha: f64) -> f64 {
         let (far, places) = (self.new[0], self.old.len() as f64 + 1.0);
         let beyond = |distance: f64| self.old.iter().filter(|&&old| old >= distance).count() as f64;
@@ -251,7 +258,9 @@ impl Evidence {
             0.0 => 2.0 / places * (self.farthest() / far).powi(TAIL_DF),
             others => 2.0 * (others + 1.0) / places,
         };
-        let modelled = if beyond(AS_FAR * far) > (alpha / 2.0 * places).floor() {
+        let as_far = self.old.iter().filter(|old| old.abs() >= AS_FAR * far);
+        let is_usual = as_far.count() as f64 > (alpha / 2.0 * places).floor();
+        let modelled = if is_usual {
             1.0
         } else {
             t_two_sided(far / error, f64::from(TAIL_DF))
@@ -294,15 +303,28 @@ impl Evidence {
     }
 }
 
-/// p of the mean of several values, the standard deviation of which is 1 in the noise there was. Where
-/// that may have grown, and they scatter more, they answer for themselves (Welch 1947).
-fn p_of_mean(values: &[f64], [old, new]: [f64; 2], df: f64, may_have_grown: bool) -> f64 {
+/// p of the mean of several values, the standard deviation of which is 1 in the noise there was. As
+/// many as a level has answer for their own where they scatter more; where noise may have grown and
+/// they scatter much more, they alone do (Welch 1947).
+fn p_of_mean(values: &[f64], [old, new]: [f64; 2], df: f64, is_loud: bool) -> f64 {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     let variance = squares / (count - 1.0);
-    if !may_have_grown || variance.sqrt() <= SCATTERED * (1.0 + 1.0 / count.sqrt()) {
-        return t_two_sided(mean / (old + new).sqrt(), df);
+    // Two levels scatter about their mean as noise does, but step from one to the other once.
+    let steps = values.windows(2).map(|pair| (pair[1] - pair[0]).powi(2));
+    let but_one = steps.clone().sum::<f64>() - steps.fold(0.0, f64::max);
+    let is_level = values.len() >= MIN_SEGMENT;
+    let of_noise = if is_level {
+        variance.min(but_one / 2.0 / (count - 2.0))
+    } else {
+        1.0
+    };
+    let scattered = SCATTERED * (1.0 + 1.0 / count.sqrt());
+    let grew = if is_loud { variance } else { of_noise };
+    if grew.sqrt() <= scattered {
+        let error = (old + of_noise.max(1.0) * new).sqrt();
+        return t_two_sided(mean / error, df);
     }
     let own = variance * new;
     let welch = (old + own).powi(2) / (old.powi(2) / df + own.powi(2) / (count - 1.0));

@@ -256,7 +256,9 @@ fn stationary_series_rarely_alarm() {
     for shape in Shape::ALL {
         check_stationary(4.0, |i| stationary(&mut rng(110, i), 100, 0.01, shape));
     }
-    check_stationary(4.0, |i| with_outliers(&mut rng(111, i), 100));
+    for share in [0.01, 0.05] {
+        check_stationary(4.0, |i| with_outliers(&mut rng(111, i), 100, share));
+    }
     for rho in [0.3, 0.5, 0.8] {
         check_stationary(5.0, |i| autocorrelated(&mut rng(112, i), 100, rho));
     }

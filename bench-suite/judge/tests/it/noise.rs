@@ -115,13 +115,13 @@ pub(crate) fn autocorrelated(rng: &mut impl Rng, n: usize, rho: f64) -> Vec<f64>
         .collect()
 }
 
-/// `n` values around 100 with normal noise of 1 %, one in a hundred 10 σ off.
-pub(crate) fn with_outliers(rng: &mut impl Rng, n: usize) -> Vec<f64> {
+/// `n` values around 100 with normal noise of 1 %, this share of them 10 σ off on either side.
+pub(crate) fn with_outliers(rng: &mut impl Rng, n: usize, share: f64) -> Vec<f64> {
     (0..n)
         .map(|_| {
             let off = match rng.random::<f64>() {
-                low if low < 0.005 => -10.0,
-                high if high < 0.01 => 10.0,
+                low if low < share / 2.0 => -10.0,
+                high if high < share => 10.0,
                 _ => 0.0,
             };
             100.0 * (0.01 * (gauss(rng) + off)).exp()

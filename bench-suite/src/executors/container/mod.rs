@@ -38,9 +38,12 @@ pub(super) const REGISTRATION: Registration = Registration {
     help: "in containers, through Docker or Podman",
     is_automatic: true,
     is_hidden: false,
+    loads_images: true,
     open: |host, _| {
         Box::pin(async {
             let engine = Engine::connect(&Endpoint::auto()).await?;
+            let here = engine.facts().check_here();
+            here.map_err(|error| ExecutorError::Argument(Box::new(error)))?;
             let container = Container::new(host, engine, BTreeMap::new(), None);
             Ok(Box::new(container) as Box<dyn Executor>)
         })

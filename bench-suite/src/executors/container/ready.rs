@@ -102,6 +102,10 @@ pub(super) async fn examine() -> Vec<Finding> {
             return vec![Finding::missing(what, error.to_string(), fix)];
         }
     };
+    if let Err(error) = engine.facts().check_here() {
+        let fix = "run torchgauge on the engine's machine";
+        return vec![Finding::missing(what, error.to_string(), fix)];
+    }
     let mut findings = vec![Finding::ok(what, engine.facts().describe())];
     for candidate in candidates(engine.facts(), &GpuHost::discover()) {
         let (what, path) = ("GPU in containers", candidate.path);

@@ -28,6 +28,7 @@ pub(super) const REGISTRATION: Registration = Registration {
     help: "nowhere: the metrics are invented",
     is_automatic: false,
     is_hidden: true,
+    loads_images: false,
     open: |host, script| {
         Box::pin(async move {
             let mock = Mock::new(host, &script);

@@ -39,6 +39,7 @@ pub(super) const REGISTRATION: Registration = Registration {
     help: "as plain processes, without containers: not isolated",
     is_automatic: true,
     is_hidden: false,
+    loads_images: false,
     open: |host, _| {
         Box::pin(async { Ok(Box::new(Process::new(host, BTreeMap::new())) as Box<dyn Executor>) })
     },

@@ -17,7 +17,7 @@ use crate::{
     format, measure,
     model::{Group, View, time},
     svg::{
-        Anchor, Area, Canvas, Panel as Frame, SMALL, Shape, axis, ink::Ink, rows::WIDTH,
+        Anchor, Area, Canvas, Panel as Frame, SMALL, Shape, Svg, axis, ink::Ink, rows::WIDTH,
         scale::Scale,
     },
 };
@@ -35,8 +35,9 @@ pub(super) const PLOT: Plot = Plot {
     draw,
 };
 
-/// Panels side by side.
+/// Panels side by side, and on narrow paper.
 const COLUMNS: usize = 5;
+const NARROW_COLUMNS: usize = 2;
 const GUTTER: f64 = 16.0;
 const TITLE: f64 = 16.0;
 const PANEL: f64 = 46.0;
@@ -68,10 +69,11 @@ fn draw(view: &View) -> Picture {
                 .sum::<usize>()
         })
         .sum();
-    let most = (IN_ALL / traces.max(1)).clamp(FEWEST, MOST);
+    // Each is drawn twice: for the page and for a telephone.
+    let most = (IN_ALL / (2 * traces).max(1)).clamp(FEWEST, MOST);
     let drawings: Vec<Drawing> = all
         .iter()
-        .flat_map(|(group, chosen)| drawings(group, chosen, most))
+        .flat_map(|(group, chosen)| drawings(view, group, chosen, most))
         .collect();
     let mut keys = vec![
         Key::area(Ink::Band, "warm-up, roughly"),
@@ -91,7 +93,7 @@ fn draw(view: &View) -> Picture {
 }
 
 /// One drawing for each run of a scenario.
-fn drawings(group: &Group, chosen: &[Chosen], most: usize) -> Vec<Drawing> {
+fn drawings(view: &View, group: &Group, chosen: &[Chosen], most: usize) -> Vec<Drawing> {
     let is_known = |panel: &&'static Panel| chosen.iter().any(|one| panel.is_known(one.run));
     // Where the scale of a panel ends, with room above the greatest, so that its line is whole.
     let end = |panel: &'static Panel| {
@@ -108,26 +110,58 @@ fn drawings(group: &Group, chosen: &[Chosen], most: usize) -> Vec<Drawing> {
     }
     chosen
         .iter()
-        .map(|one| drawing(group, one, &panels, most))
+        .map(|one| drawing(view, group, one, &panels, most))
         .collect()
 }
 
-fn drawing(group: &Group, one: &Chosen, panels: &[(&'static Panel, f64)], most: usize) -> Drawing {
-    let columns = panels.len().min(COLUMNS);
+fn drawing(
+    view: &View,
+    group: &Group,
+    one: &Chosen,
+    panels: &[(&'static Panel, f64)],
+    most: usize,
+) -> Drawing {
+    let told = panels.iter().flat_map(|(panel, _)| {
+        panel
+            .of(one.run)
+            .map(|(trace, series)| panel.say(trace, series))
+    });
+    let told = told.collect::<Vec<_>>().join("; ");
+    Drawing {
+        heading: if one.label == group.scenario {
+            one.label.clone()
+        } else {
+            format!("{} {}", group.scenario, one.label)
+        },
+        subtitle: one.details.clone(),
+        remark: one.contamination(),
+        ..Drawing::of(view, group, told, |width| {
+            sheet(one.run, panels, most, width)
+        })
+    }
+}
+
+fn sheet(run: &Record, panels: &[(&'static Panel, f64)], most: usize, width: f64) -> Svg {
+    let columns = if width < WIDTH {
+        NARROW_COLUMNS
+    } else {
+        COLUMNS
+    };
+    let columns = panels.len().min(columns);
     let rows = panels.len().div_ceil(columns);
-    let width = (WIDTH - 8.0 + GUTTER) / columns as f64;
+    let each = (width - 8.0 + GUTTER) / columns as f64;
     let height = TITLE + PANEL + BETWEEN;
-    let mut canvas = Canvas::new(WIDTH, rows as f64 * height - BETWEEN + UNDER);
+    let mut canvas = Canvas::new(width, rows as f64 * height - BETWEEN + UNDER);
     for (index, (panel, end)) in panels.iter().enumerate() {
         let (left, top) = (
-            4.0 + (index % columns) as f64 * width,
+            4.0 + (index % columns) as f64 * each,
             (index / columns) as f64 * height,
         );
-        let (right, bottom) = (left + width - GUTTER, top + TITLE + PANEL);
+        let (right, bottom) = (left + each - GUTTER, top + TITLE + PANEL);
         let has_axis = index + columns >= panels.len();
         let drawn = Drawn {
             panel,
-            run: one.run,
+            run,
             end: *end,
             most,
         };
@@ -137,21 +171,7 @@ fn drawing(group: &Group, one: &Chosen, panels: &[(&'static Panel, f64)], most: 
             has_axis,
         );
     }
-    let told = panels.iter().flat_map(|(panel, _)| {
-        panel
-            .of(one.run)
-            .map(|(trace, series)| panel.say(trace, series))
-    });
-    Drawing {
-        heading: if one.label == group.scenario {
-            one.label.clone()
-        } else {
-            format!("{} {}", group.scenario, one.label)
-        },
-        subtitle: one.details.clone(),
-        remark: one.contamination(),
-        ..Drawing::of(group, canvas, told.collect::<Vec<_>>().join("; "))
-    }
+    canvas.finish()
 }
 
 /// One panel of one run.
@@ -228,14 +248,15 @@ impl Drawn<'_> {
             let line = |canvas: &mut Canvas| match points[..] {
                 [] => {}
                 [point] => canvas.mark(point, Shape::Disc, 5.0, trace.ink, false),
-                _ => canvas.line(&points, trace.ink, 1.3),
+                _ => canvas.dashed(trace.dashes, |canvas| canvas.line(&points, trace.ink, 1.3)),
             };
             canvas.series(trace.name, |canvas| canvas.hinted(&hint, line));
         }
         self.draw_stretches(canvas, along, paper);
     }
 
-    /// The title with its unit, then the names of the traces in their colours.
+    /// The title with its unit, then the names of the traces in their colours, each over a stroke
+    /// of its line: colours are not all that tells them apart.
     fn draw_title(&self, canvas: &mut Canvas, area: &Area, unit: &str) {
         let y = area.top + 6.0;
         let title = axis::with_unit(self.panel.title, unit);
@@ -244,7 +265,11 @@ impl Drawn<'_> {
         let traces: Vec<&Trace> = self.panel.of(self.run).map(|(trace, _)| trace).collect();
         for trace in traces.iter().rev().filter(|trace| !trace.name.is_empty()) {
             canvas.text(trace.name, (left, y), Anchor::Start, SMALL, trace.ink);
-            left += measure::width(trace.name, SMALL) + 7.0;
+            let right = left + measure::width(trace.name, SMALL);
+            canvas.dashed(trace.dashes, |canvas| {
+                canvas.level((left, right), y + 7.5, trace.ink, 1.3);
+            });
+            left = right + 7.0;
         }
     }
 

@@ -2,13 +2,17 @@
 
 use record::{Monitor, Record, Series};
 
-use crate::{format::Quantity, svg::ink::Ink};
+use crate::{
+    format::Quantity,
+    svg::{Dashes, ink::Ink},
+};
 
 /// One trace.
 pub(super) struct Trace {
     /// What tells it from the others of its panel; empty where it is alone.
     pub(super) name: &'static str,
     pub(super) ink: Ink,
+    pub(super) dashes: Dashes,
     pub(super) read: fn(&Monitor) -> Option<&Series>,
 }
 
@@ -22,13 +26,19 @@ pub(super) struct Panel {
 }
 
 const fn only(read: fn(&Monitor) -> Option<&Series>) -> [Trace; 1] {
-    [trace("", 0, read)]
+    [trace("", 0, Dashes::None, read)]
 }
 
-const fn trace(name: &'static str, series: u8, read: fn(&Monitor) -> Option<&Series>) -> Trace {
+const fn trace(
+    name: &'static str,
+    series: u8,
+    dashes: Dashes,
+    read: fn(&Monitor) -> Option<&Series>,
+) -> Trace {
     Trace {
         name,
         ink: Ink::Series(series),
+        dashes,
         read,
     }
 }
@@ -47,8 +57,12 @@ pub(super) const PANELS: [Panel; 9] = [
         Quantity::Bytes,
         0.0,
         &[
-            trace("all", 1, |monitor| monitor.gpu_used_bytes.as_ref()),
-            trace("run", 0, |monitor| monitor.gpu_process_bytes.as_ref()),
+            trace("all", 1, Dashes::Long, |monitor| {
+                monitor.gpu_used_bytes.as_ref()
+            }),
+            trace("run", 0, Dashes::None, |monitor| {
+                monitor.gpu_process_bytes.as_ref()
+            }),
         ],
     ),
     panel(
@@ -58,12 +72,16 @@ pub(super) const PANELS: [Panel; 9] = [
         &only(|monitor| monitor.gpu_power_watts.as_ref()),
     ),
     panel(
-        "GPU clocks",
+        "Clocks",
         Quantity::Megahertz,
         0.0,
         &[
-            trace("memory", 1, |monitor| monitor.gpu_memory_clock_mhz.as_ref()),
-            trace("SM", 0, |monitor| monitor.gpu_sm_clock_mhz.as_ref()),
+            trace("memory", 1, Dashes::Long, |monitor| {
+                monitor.gpu_memory_clock_mhz.as_ref()
+            }),
+            trace("SM", 0, Dashes::None, |monitor| {
+                monitor.gpu_sm_clock_mhz.as_ref()
+            }),
         ],
     ),
     panel(
@@ -77,9 +95,13 @@ pub(super) const PANELS: [Panel; 9] = [
         Quantity::Cores,
         1.0,
         &[
-            trace("all", 2, |monitor| monitor.host_busy_cores.as_ref()),
-            trace("others", 1, |monitor| monitor.other_cores.as_ref()),
-            trace("run", 0, |monitor| monitor.cpu_cores.as_ref()),
+            trace("all", 2, Dashes::Long, |monitor| {
+                monitor.host_busy_cores.as_ref()
+            }),
+            trace("others", 1, Dashes::Dots, |monitor| {
+                monitor.other_cores.as_ref()
+            }),
+            trace("run", 0, Dashes::None, |monitor| monitor.cpu_cores.as_ref()),
         ],
     ),
     panel(
@@ -89,7 +111,7 @@ pub(super) const PANELS: [Panel; 9] = [
         &only(|monitor| monitor.memory_bytes.as_ref()),
     ),
     panel(
-        "Host memory available",
+        "Memory available",
         Quantity::Bytes,
         0.0,
         &only(|monitor| monitor.host_available_bytes.as_ref()),

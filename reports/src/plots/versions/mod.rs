@@ -6,10 +6,7 @@ use judge::compare::Interval;
 use metrics::{Metric, catalogue};
 
 use self::sheet::{Sheet, range};
-use super::{
-    Drawing, Key, Picture, Plot,
-    forest::{self, NARROW},
-};
+use super::{Drawing, Key, Picture, Plot, forest};
 use crate::{
     document::{self, Cell, Kind, Mark, Table, known},
     format::{self, Quantity},
@@ -17,7 +14,11 @@ use crate::{
         View,
         versions::{self, Versions},
     },
-    svg::{Shape, ink::Ink, rows::WIDTH},
+    svg::{
+        Shape,
+        ink::Ink,
+        rows::{NARROW, WIDTH},
+    },
 };
 
 pub(super) const PLOT: Plot = Plot {

@@ -12,6 +12,7 @@ use bench_suite::{
     plan::{Plan, Request},
     suite::Suite,
 };
+use images::{Catalog, LibtorchSpec};
 use protocol::Device;
 use record::{Asked, Machine};
 
@@ -143,8 +144,7 @@ impl<'a> Target<'a> {
             .engine
             .as_ref()
             .unwrap_or(&executors::Choice::Auto);
-        let is_ci = std::env::var_os("CI").is_some_and(|value| value == "true");
-        let opened = engine.open(&self.host, is_ci).await?;
+        let opened = engine.open(&self.host, is_ci()).await?;
         let mut executor = opened.executor;
         for note in &opened.notes {
             printer.note(note);
@@ -167,6 +167,16 @@ impl<'a> Target<'a> {
     }
 }
 
+/// Whether images are loaded into an engine where runs are to execute.
+pub(crate) async fn loads_images(args: &TargetArgs) -> Result<bool> {
+    let engine = args.engine.as_ref().unwrap_or(&executors::Choice::Auto);
+    Ok(engine.loads_images(&host::open(), is_ci()).await?)
+}
+
+fn is_ci() -> bool {
+    std::env::var_os("CI").is_some_and(|value| value == "true")
+}
+
 /// The devices that `--device` means on this machine; at least one.
 fn devices(word: &str, machine: &Machine) -> Result<Vec<Device>> {
     let choice: Choice = word
@@ -180,17 +190,21 @@ fn devices(word: &str, machine: &Machine) -> Result<Vec<Device>> {
 
 /// The images that the user named, or the one that fits the device.
 fn images(names: &[String], device: Device, root: &Path) -> Result<Vec<Chosen>> {
-    let installed = || images::installed_version().is_some_and(|v| v.starts_with("2.11.0+cu"));
-    let fitting = match device.is_cuda() {
-        false => "torch-2.11.0-cpu",
-        // The same libtorch, without 2 GB to download, which may not be possible.
-        true if installed() => "torch-2.11.0-installed",
-        true => "torch-2.11.0-cu130",
-    };
-    let default = [fitting.to_owned()];
-    let names = if names.is_empty() { &default } else { names };
-    let mut all: Vec<Chosen> = Vec::new();
+    let mut all_names = Vec::new();
     for name in names {
+        if name.contains('*') {
+            let mut matching = Catalog::new(&root.join("images")).matching(name)?;
+            matching.retain(|name| !all_names.contains(name));
+            all_names.extend(matching);
+        } else {
+            all_names.push(name.clone());
+        }
+    }
+    if all_names.is_empty() {
+        all_names.push(default_image(device, root)?);
+    }
+    let mut all: Vec<Chosen> = Vec::new();
+    for name in &all_names {
         let image = if is_reference(name) {
             let known: Vec<&str> = all.iter().map(Chosen::name).collect();
             Chosen::ready_made(name, &known)
@@ -200,6 +214,25 @@ fn images(names: &[String], device: Device, root: &Path) -> Result<Vec<Chosen>> 
         all.push(image);
     }
     Ok(all)
+}
+
+fn default_image(device: Device, root: &Path) -> Result<String> {
+    let catalog = Catalog::new(&root.join("images"));
+    let defaults = catalog.defaults()?;
+    if !device.is_cuda() {
+        return Ok(defaults.cpu);
+    }
+    // The same libtorch, without 2 GB to download, which may not be possible.
+    let LibtorchSpec::Wheels { version, .. } = catalog.image(&defaults.cuda)?.spec.libtorch else {
+        return Ok(defaults.cuda);
+    };
+    let with_cuda = format!("{version}+cu");
+    let is_installed = images::installed_version().is_some_and(|v| v.starts_with(&with_cuda));
+    Ok(if is_installed {
+        defaults.installed
+    } else {
+        defaults.cuda
+    })
 }
 
 /// Whether a word names an image of an engine's or a registry's, `NAME:TAG` or `NAME@sha256:…`, and

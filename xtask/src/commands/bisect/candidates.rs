@@ -6,7 +6,7 @@ use std::{
 };
 
 use bench_suite::bisect::{Bisection, Build, Candidate};
-use images::{Catalog, Image};
+use images::{Base, Catalog, Image, LibtorchSpec};
 
 use tokio_util::sync::CancellationToken;
 
@@ -15,7 +15,7 @@ use crate::{
     commands::bench::{
         prepare::{self, short_name},
         resume, stop_on_signal,
-        target::is_reference,
+        target::{is_reference, loads_images},
     },
     error::{Error, Result},
     printer::Printer,
@@ -164,7 +164,10 @@ pub(super) async fn make(
     }
     let word = run_build(&build, &revision, (&tree, folder), printer).await;
     let made = match word {
-        Ok(word) => image_of(&word, &tree, target, printer).await,
+        Ok(word) => {
+            let kept = folder.join("specs").join(&revision);
+            image_of(&word, (&tree, &kept), target, printer).await
+        }
         Err(error) => Err(error),
     };
     // Of what was made only the image is kept.
@@ -261,10 +264,10 @@ fn end_group(group: Option<u32>) {
 }
 
 /// What the search calls an image that a command has named: a spec is built while its work tree is
-/// there, and called by the engine's name from then on.
+/// there, and called by the engine's name from then on. Where runs need no engine, the spec is kept.
 async fn image_of(
     word: &str,
-    tree: &Path,
+    (tree, kept): (&Path, &Path),
     target: &TargetArgs,
     printer: &Printer,
 ) -> Result<String> {
@@ -273,12 +276,32 @@ async fn image_of(
     }
     let root = workspace::root()?;
     let file = tree.join(word);
-    let named = if file.exists() {
+    let is_file = file.exists();
+    let named = if is_file {
         file.display().to_string()
     } else {
         word.to_owned()
     };
     let image = Catalog::new(&root.join("images")).image(&named)?;
+    if !loads_images(target).await? {
+        if !is_file {
+            return Ok(word.to_owned());
+        }
+        let own = match (&image.spec.libtorch, &image.spec.base) {
+            (LibtorchSpec::Installed { folder, .. }, _) => folder.as_ref(),
+            (LibtorchSpec::Inside { .. }, Base::Archive(file)) => Some(file),
+            _ => None,
+        };
+        if let Some(path) = own.filter(|path| path.starts_with(tree)) {
+            return Err(Error::InWorkTree {
+                image: image.name.clone(),
+                path: path.clone(),
+            });
+        }
+        let kept = std::path::absolute(image.copy_to(kept)?);
+        let kept = kept.map_err(|source| Error::Write { path: file, source })?;
+        return Ok(kept.display().to_string());
+    }
     let cache = prepare::cache(printer)?;
     let sources = prepare::sources(&target.sources, &root);
     let assembly = prepare::assembled(image, &sources, &cache, printer).await?;

@@ -50,8 +50,10 @@ pub(crate) async fn run(args: &BisectArgs, printer: &Printer) -> Result<()> {
         let (base, head, purpose) = match search.next() {
             Next::Done(_) => break,
             Next::Refuted => {
-                return Err(Error::SmallerChange {
-                    folder: folder.clone(),
+                let folder = folder.clone();
+                return Err(match &search.change {
+                    Some(change) if change.metric().is_none() => Error::OtherFailure { folder },
+                    _ => Error::SmallerChange { folder },
                 });
             }
             Next::Measure {

@@ -1,16 +1,16 @@
 //! One comparison of a search: a session of two images that adds blocks until it is decided.
 
-use std::{path::Path, time::Duration};
+use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use bench_suite::{
-    bisect::{Asked, Bisection, Change, Decision, Judgement, Purpose},
+    bisect::{Asked, Bisection, Change, Decision, Followed, Judgement, Purpose},
     live::Exposition,
     plan::Plan,
     session,
     suite::Suite,
 };
 use judge::compare::Verdict;
-use record::{Deciding, SessionFolder, SidesCompared};
+use record::{Deciding, Reason, SessionFolder, SidesCompared};
 use reports::format;
 use verdict::{CellVerdicts, MetricVerdict, Verdicts};
 
@@ -29,6 +29,10 @@ use crate::{
 };
 
 use super::tell;
+
+/// How often each of two is run where failing is what is followed: of what fails in 45 % of its runs
+/// none of five does once in twenty times.
+pub(super) const RUNS: u32 = 5;
 
 /// Refuses what could only be refused after the first build.
 pub(super) fn check(asked: &Asked) -> Result<()> {
@@ -82,32 +86,20 @@ pub(super) async fn carry_out(
         ratio: None,
         interval: None,
         blocks: read.blocks,
+        failed: None,
         why: None,
     };
-    if purpose == Purpose::Ends {
-        let (change, metric) = moved(&read, verdicts, search, &place)?;
-        search.change = Some(change);
-        decision.judgement = Judgement::Bad;
-        take(&mut decision, metric);
-    } else if let Some(why) = verdicts.and_then(|all| failed(all, search)) {
-        // One whose runs fail now and then is not told by those that went well.
-        decision.why = Some(why);
-    } else if let Some(metric) = verdicts.and_then(|all| followed(all, search)) {
-        take(&mut decision, metric);
-        decision.judgement = match metric.comparison.verdict {
-            Verdict::Inconclusive => Judgement::Unmeasured,
-            Verdict::Regressed => Judgement::Bad,
-            Verdict::Improved | Verdict::Unchanged => Judgement::Good,
-        };
-        if decision.judgement == Judgement::Unmeasured {
-            let blocks = format::plural(read.blocks as usize, "block", "blocks");
-            decision.why = Some(format!(
-                "{blocks} did not decide it ({})",
-                tell::interval(&decision)
-            ));
+    let change = search.change.clone();
+    match change.as_ref().map(|change| (change, &change.followed)) {
+        None => ends(search, &mut decision, &read, verdicts, &place)?,
+        Some((change, Followed::Failure { reasons })) => {
+            decision.error = 0.0;
+            let cell = verdicts.and_then(|all| cell_of(all, change));
+            by_failures(&mut decision, cell, reasons, &names[0]);
         }
-    } else {
-        decision.why = Some("no run of it yielded the metric".to_owned());
+        Some((change, Followed::Metric { name, .. })) => {
+            by_metric(&mut decision, verdicts, change, name);
+        }
     }
     search.suite_sha256 = read.suites.into_values().next();
     printer.note(&tell::line(search, &decision));
@@ -115,39 +107,122 @@ pub(super) async fn carry_out(
     Ok(())
 }
 
-/// What regressed most between the ends.
-fn moved<'a>(
+/// What moved between the ends: what no longer runs at all, unless a metric was asked for, or else
+/// what regressed most.
+fn ends(
+    search: &mut Bisection,
+    decision: &mut Decision,
     session: &record::Session,
-    verdicts: Option<&'a Verdicts>,
-    search: &Bisection,
+    verdicts: Option<&Verdicts>,
     folder: &Path,
-) -> Result<(Change, &'a MetricVerdict)> {
-    let last = search.candidates.len() - 1;
-    let [good, bad] = [0, last].map(|place| search.candidates[place].name.clone());
-    let has_failures = |all: &&Verdicts| all.cells.iter().any(|cell| cell.failures.is_some());
-    let found = verdicts.and_then(|all| worst(all, search.asked.metric.as_deref()));
-    let Some((cell, metric)) = found else {
-        let report = folder.join("report.html");
-        // Where runs fail, no figure says what an image does to them.
-        return Err(match verdicts.filter(has_failures) {
-            Some(_) => Error::EndsFail { good, bad, report },
-            None => Error::NoRegression { good, bad, report },
-        });
+) -> Result<()> {
+    let end = search.candidates.len() - 1;
+    let [good, bad] = [0, end].map(|place| search.candidates[place].name.clone());
+    let asked = search.asked.metric.as_deref();
+    let is_lost = |cell: &&CellVerdicts| cell.lost() == Some(Verdict::Regressed) && is_sound(cell);
+    let lost = verdicts.and_then(|all| all.cells.iter().find(is_lost));
+    let worst = verdicts.and_then(|all| worst(all, asked));
+    let has_failures = |all: &Verdicts| all.cells.iter().any(|cell| cell.failures.is_some());
+    let (cell, followed) = match (lost, worst) {
+        (Some(cell), worst) if asked.is_none() || worst.is_none() => {
+            let head = cell.failures.as_ref().map(|failures| &failures.head);
+            decision.failed = head.map(ToString::to_string);
+            decision.error = 0.0;
+            let reasons = head.map(|head| head.reasons.keys().copied().collect());
+            let reasons = reasons.unwrap_or_default();
+            (cell, Followed::Failure { reasons })
+        }
+        (_, Some((cell, metric))) => {
+            take(decision, metric);
+            let ratio = metric.comparison.ratio.unwrap_or(1.0);
+            let name = metric.metric.clone();
+            (cell, Followed::Metric { name, ratio })
+        }
+        (_, None) => {
+            let report = folder.join("report.html");
+            // Where runs fail now and then, no figure says what an image does to them.
+            return Err(if verdicts.is_some_and(has_failures) {
+                Error::EndsFail { good, bad, report }
+            } else {
+                Error::NoRegression { good, bad, report }
+            });
+        }
     };
     let is_cell = |plan: &&record::CellPlan| {
         (&plan.suite, &plan.scenario) == (&cell.suite, &cell.scenario)
             && plan.variant.to_string() == cell.variant
     };
-    let plan = session.cells.iter().find(is_cell);
-    let change = plan.zip(metric.comparison.ratio);
-    let change = change.map(|(cell, ratio)| Change::of(cell, &metric.metric, ratio));
-    change
-        .map(|change| (change, metric))
-        .ok_or(Error::NoRegression {
-            good,
-            bad,
-            report: folder.join("report.html"),
-        })
+    let Some(plan) = session.cells.iter().find(is_cell) else {
+        let report = folder.join("report.html");
+        return Err(Error::NoRegression { good, bad, report });
+    };
+    search.change = Some(Change::of(plan, followed));
+    decision.judgement = Judgement::Bad;
+    Ok(())
+}
+
+/// Whether every run of the base went well.
+fn is_sound(cell: &CellVerdicts) -> bool {
+    let base = cell.failures.as_ref().map(|failures| &failures.base);
+    base.is_none_or(|base| base.failed + base.expected == 0 && base.runs > 0)
+}
+
+/// On which side a candidate is by its runs that failed: all, for the reasons for which the bad end
+/// fails, or none.
+fn by_failures(
+    decision: &mut Decision,
+    cell: Option<&CellVerdicts>,
+    reasons: &BTreeSet<Reason>,
+    base: &str,
+) {
+    let Some(cell) = cell else {
+        decision.why = Some("none of its runs ended".to_owned());
+        return;
+    };
+    let Some(failures) = &cell.failures else {
+        decision.failed = Some(format!("0 of {}", decision.blocks));
+        decision.judgement = Judgement::Good;
+        return;
+    };
+    let head = &failures.head;
+    decision.failed = Some(head.to_string());
+    if !is_sound(cell) {
+        decision.why = Some(format!("runs of {base} fail beside it: {}", failures.base));
+    } else if head.failed + head.expected == 0 {
+        decision.judgement = Judgement::Good;
+    } else if !head.all() {
+        decision.why = Some(format!("it fails now and then: {head}"));
+    } else if !head.reasons.keys().all(|reason| reasons.contains(reason)) {
+        decision.why = Some(format!("it fails otherwise than the bad end: {head}"));
+    } else {
+        decision.judgement = Judgement::Bad;
+    }
+}
+
+/// On which side a candidate is by the metric that is followed.
+fn by_metric(decision: &mut Decision, verdicts: Option<&Verdicts>, change: &Change, name: &str) {
+    let cell = verdicts.and_then(|all| cell_of(all, change));
+    // One whose runs fail now and then is not told by those that went well.
+    if let Some(why) = cell.and_then(failed) {
+        decision.why = Some(why);
+        return;
+    }
+    let is_it = |found: &&MetricVerdict| found.metric == name && found.not_measured_in.is_none();
+    let Some(metric) = cell.and_then(|cell| cell.metrics.iter().find(is_it)) else {
+        decision.why = Some("no run of it yielded the metric".to_owned());
+        return;
+    };
+    take(decision, metric);
+    decision.judgement = match metric.comparison.verdict {
+        Verdict::Inconclusive => Judgement::Unmeasured,
+        Verdict::Regressed => Judgement::Bad,
+        Verdict::Improved | Verdict::Unchanged => Judgement::Good,
+    };
+    if decision.judgement == Judgement::Unmeasured {
+        let blocks = format::plural(decision.blocks as usize, "block", "blocks");
+        let interval = tell::interval(decision);
+        decision.why = Some(format!("{blocks} did not decide it ({interval})"));
+    }
 }
 
 /// What one comparison is to decide.
@@ -177,16 +252,20 @@ async fn measure(
         chosen.collect()
     })?;
     let suite = fit::suite(&search.asked.suite)?;
-    let plan = plan(search, &target, &suite)?;
+    let counts = search
+        .change
+        .as_ref()
+        .is_some_and(|change| change.metric().is_none());
+    let plan = plan(search, &target, &suite, if counts { RUNS } else { 1 })?;
     let base = plan.cells.first().map(|cell| cell.plan.image.clone());
     let budget = Duration::from_secs_f64(search.asked.time_budget_seconds);
     let sides = SidesCompared::Images {
         base: base.unwrap_or_default(),
     };
     let change = search.change.as_ref();
-    let metric = change.map(|change| change.metric.clone());
+    let metric = change.and_then(Change::metric).map(str::to_owned);
     let centre = |purpose| match purpose {
-        Purpose::Side => change.map(Change::half),
+        Purpose::Side => change.and_then(Change::half),
         // Any change counts between neighbours.
         Purpose::Size => Some(1.0),
         Purpose::Ends => None,
@@ -212,7 +291,8 @@ async fn measure(
         suites: std::slice::from_ref(&search.asked.suite),
         cells: &[],
         plan,
-        deciding: Some(deciding),
+        // Failures are counted over as many blocks as were planned.
+        deciding: Some(deciding).filter(|_| !counts),
         share_gpu: search.asked.share_gpu,
         place,
         target: &target,
@@ -237,7 +317,11 @@ impl Choice {
                 reference: image,
             });
         }
-        Chosen::spec(&self.image, device, root)
+        // Those of a repository's revisions have one name in common.
+        Ok(match Chosen::spec(&self.image, device, root)? {
+            Chosen::Spec(image) => Chosen::Spec(Box::new(image.renamed(&self.name))),
+            ready @ Chosen::ReadyMade { .. } => ready,
+        })
     }
 }
 
@@ -250,8 +334,8 @@ fn choose(search: &Bisection, side: usize) -> Choice {
 }
 
 /// Every cell for the ends; then the one that is followed.
-fn plan(search: &Bisection, target: &Target<'_>, suite: &Suite) -> Result<Plan> {
-    let mut plan = target.plan(std::slice::from_ref(suite), Some(1), None)?;
+fn plan(search: &Bisection, target: &Target<'_>, suite: &Suite, blocks: u32) -> Result<Plan> {
+    let mut plan = target.plan(std::slice::from_ref(suite), Some(blocks), None)?;
     let now = plan.suites.values().next();
     if search
         .suite_sha256
@@ -285,21 +369,17 @@ fn worst<'a>(
         .max_by(|(_, one), (_, other)| weight(one).total_cmp(&weight(other)))
 }
 
-/// The metric that is followed.
-fn followed<'a>(verdicts: &'a Verdicts, search: &Bisection) -> Option<&'a MetricVerdict> {
-    let change = search.change.as_ref()?;
-    let mut all = verdicts.all().map(|(_, found)| found);
-    all.find(|found| found.metric == change.metric && found.not_measured_in.is_none())
-}
-
-/// How many runs of a candidate failed.
-fn failed(verdicts: &Verdicts, search: &Bisection) -> Option<String> {
-    let change = search.change.as_ref()?;
+/// The cell that is followed.
+fn cell_of<'a>(verdicts: &'a Verdicts, change: &Change) -> Option<&'a CellVerdicts> {
     let is_followed = |cell: &&CellVerdicts| {
         (&cell.suite, &cell.scenario) == (&change.suite, &change.scenario)
             && cell.variant == change.variant
     };
-    let cell = verdicts.cells.iter().find(is_followed)?;
+    verdicts.cells.iter().find(is_followed)
+}
+
+/// How many runs of a candidate failed.
+fn failed(cell: &CellVerdicts) -> Option<String> {
     let head = &cell.failures.as_ref()?.head;
     let count = head.failed + head.expected;
     (count > 0).then(|| {

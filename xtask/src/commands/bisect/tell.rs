@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use bench_suite::bisect::{Bisection, Decision, Judgement, Purpose};
-use record::{ImageChange, SessionFolder};
+use bench_suite::bisect::{Bisection, Change, Decision, Followed, Judgement, Purpose};
+use record::{ImageChange, Reason, SessionFolder};
 use reports::{comparison::part, format};
 use serde::Serialize;
 
+use super::step::RUNS;
 use crate::{
     cli::Format,
     error::{Error, Result},
@@ -104,33 +105,44 @@ fn image_changes(folder: &Path) -> Result<Vec<ImageChange>> {
 }
 
 fn decisions(search: &Bisection, format: Format) -> String {
-    let heads = [
-        "candidate",
-        "beside",
-        "side",
-        "change",
-        "interval",
-        "blocks",
-    ];
-    let mut rows = table(format, heads);
+    let counts = search.change.as_ref().is_some_and(counts);
+    let mut heads = vec!["candidate", "beside", "side"];
+    heads.extend_from_slice(if counts {
+        &["failed"]
+    } else {
+        &["change", "interval"]
+    });
+    heads.push("blocks");
+    let mut rows = table(format, heads.clone());
     for decision in &search.decisions {
         let name = |place: usize| search.candidates[place].name.clone();
-        rows.add_row([
+        let mut row = vec![
             name(decision.head),
             name(decision.base),
             side(decision).to_owned(),
-            decision.ratio.map_or("–".to_owned(), format::change),
-            interval(decision),
-            decision.blocks.to_string(),
-        ]);
+        ];
+        if counts {
+            row.push(decision.failed.clone().unwrap_or_else(|| "–".to_owned()));
+        } else {
+            row.push(decision.ratio.map_or("–".to_owned(), format::change));
+            row.push(interval(decision));
+        }
+        row.push(decision.blocks.to_string());
+        rows.add_row(row);
     }
     let without = search.candidates.iter().filter(|one| one.problem.is_some());
     for candidate in without {
-        let side = "left out".to_owned();
-        let none = || "–".to_owned();
-        rows.add_row([candidate.name.clone(), none(), side, none(), none(), none()]);
+        let mut row = vec!["–".to_owned(); heads.len()];
+        row[0].clone_from(&candidate.name);
+        "left out".clone_into(&mut row[2]);
+        rows.add_row(row);
     }
     rows.to_string()
+}
+
+/// Whether runs that fail are what is followed.
+fn counts(change: &Change) -> bool {
+    matches!(change.followed, Followed::Failure { .. })
 }
 
 /// What a comparison said.
@@ -150,16 +162,17 @@ pub(super) fn line(search: &Bisection, decision: &Decision) -> String {
     let (base, head) = (name(decision.base), name(decision.head));
     let change = decision.ratio.map(format::change).unwrap_or_default();
     let interval = interval(decision);
-    match (decision.purpose, decision.judgement) {
-        (_, Judgement::Unmeasured) => {
+    match (decision.purpose, decision.judgement, &decision.failed) {
+        (_, Judgement::Unmeasured, _) => {
             let why = decision.why.as_deref().unwrap_or_default();
             format!("{head} cannot be told: {why}")
         }
-        (Purpose::Ends | Purpose::Size, _) => {
+        (_, _, Some(failed)) => format!("runs of {head} that failed: {failed}"),
+        (Purpose::Ends | Purpose::Size, ..) => {
             format!("from {base} to {head}: {change} ({interval})")
         }
-        (Purpose::Side, Judgement::Good) => format!("{head} is good: {change} ({interval})"),
-        (Purpose::Side, Judgement::Bad) => format!("{head} is bad: {change} ({interval})"),
+        (Purpose::Side, Judgement::Good, _) => format!("{head} is good: {change} ({interval})"),
+        (Purpose::Side, Judgement::Bad, _) => format!("{head} is bad: {change} ({interval})"),
     }
 }
 
@@ -176,16 +189,23 @@ fn sentences(search: &Bisection) -> Vec<String> {
     let Some(change) = &search.change else {
         return lines;
     };
-    let what = format!(
-        "{} · {} · {}",
-        change.scenario, change.variant, change.metric
-    );
-    lines.push(format!(
-        "{what}: {} from {} to {}",
-        format::change(change.ratio),
-        name(0),
-        name(search.candidates.len() - 1)
-    ));
+    let cell = format!("{} · {}", change.scenario, change.variant);
+    let (good, bad) = (name(0), name(search.candidates.len() - 1));
+    lines.push(match &change.followed {
+        Followed::Metric { name, ratio } => {
+            format!(
+                "{cell} · {name}: {} from {good} to {bad}",
+                format::change(*ratio)
+            )
+        }
+        Followed::Failure { reasons } => {
+            let words: Vec<String> = reasons.iter().map(|reason| Reason::word(*reason)).collect();
+            format!(
+                "{cell}: runs of {bad} fail ({}), those of {good} do not",
+                words.join(", ")
+            )
+        }
+    });
     let sides = search.decisions.iter();
     for decision in sides.filter(|one| one.purpose == Purpose::Side) {
         if let Some(why) = &decision.why {
@@ -198,36 +218,31 @@ fn sentences(search: &Bisection) -> Vec<String> {
             .iter()
             .filter_map(|one| one.problem.clone()),
     );
+    let (is_first, other) = if counts(change) {
+        ("that fails", "does")
+    } else {
+        ("beyond half of it", "is")
+    };
     lines.push(if found.bad - found.good == 1 {
         let (good, bad) = (name(found.good), name(found.bad));
-        format!("{bad} is the first beyond half of it; {good} is not.")
+        format!("{bad} is the first {is_first}; {good} {other} not.")
     } else {
         let between: Vec<&str> = (found.good + 1..=found.bad)
             .map(|one| name(one).as_str())
             .collect();
         format!(
-            "The first beyond half of it is among {}: those before the last could not be measured.",
+            "The first {is_first} is among {}: those before the last could not be measured.",
             between.join(", ")
         )
     });
-    if let Some(size) = search.size() {
-        let (base, head) = (name(size.base), name(size.head));
-        let by = size.ratio.map_or("–".to_owned(), format::change);
-        lines.push(match (&size.why, size.judgement) {
-            (Some(why), _) => {
-                format!("How large it is from {base} to {head} cannot be told: {why}.")
-            }
-            (None, Judgement::Bad) => {
-                format!(
-                    "Side by side, from {base} to {head}: {by} ({}).",
-                    interval(size)
-                )
-            }
-            (None, _) => format!(
-                "Side by side, no change for the worse is shown from {base} to {head}: {by} ({}).",
-                interval(size)
-            ),
-        });
+    lines.extend(search.size().map(|size| neighbours(search, size)));
+    if counts(change) {
+        lines.push(format!(
+            "Each was run {RUNS} times beside the other; what fails in fewer than {} of its runs may \
+             have passed for good.",
+            format::share(1.0 - 0.05_f64.powf(1.0 / f64::from(RUNS)))
+        ));
+        return lines;
     }
     let spent: f64 = search.decisions.iter().map(|one| one.error).sum();
     lines.push(format!(
@@ -236,4 +251,26 @@ fn sentences(search: &Bisection) -> Vec<String> {
         format::share(spent)
     ));
     lines
+}
+
+/// The last good and the first bad one side by side.
+fn neighbours(search: &Bisection, size: &Decision) -> String {
+    let name = |place: usize| &search.candidates[place].name;
+    let (base, head) = (name(size.base), name(size.head));
+    let by = size.ratio.map_or("–".to_owned(), format::change);
+    let interval = interval(size);
+    match (&size.why, size.judgement, &size.failed) {
+        (Some(why), ..) => {
+            format!("How they differ from {base} to {head} cannot be told: {why}.")
+        }
+        (None, _, Some(failed)) => {
+            format!("Side by side, of the runs of {head} {failed} failed, and none of {base}.")
+        }
+        (None, Judgement::Bad, None) => {
+            format!("Side by side, from {base} to {head}: {by} ({interval}).")
+        }
+        (None, _, None) => format!(
+            "Side by side, no change for the worse is shown from {base} to {head}: {by} ({interval})."
+        ),
+    }
 }

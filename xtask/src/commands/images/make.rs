@@ -2,12 +2,16 @@
 
 use std::{
     path::{Path, PathBuf},
+    sync::Arc,
     time::Instant,
 };
 
 use bytesize::ByteSize;
 use engine::{Endpoint, Engine};
-use images::{Cache, Digest, Image, Loaded, LockState, LockUse, Sources, lock::ExpectedLayer};
+use images::{
+    Assembly, Cache, Compression, Digest, Image, Loaded, LockState, LockUse, Packed, Sources,
+    lock::ExpectedLayer,
+};
 use record::ImageLock;
 use serde::Serialize;
 
@@ -122,27 +126,56 @@ impl Built {
 pub(super) async fn lock(
     images: Vec<Image>,
     mut sources: Sources,
-    without_scenario: bool,
+    with_push_digest: bool,
     printer: &Printer,
 ) -> Result<()> {
     sources.locks = LockUse::Ignored;
     let cache = cache(printer)?;
     for image in images {
         let file = image.lock_file();
-        let told = if without_scenario {
-            let image = with_base(image, &cache).await?;
-            let (sources, cache) = (sources.clone(), cache.clone());
-            let lock =
-                blocking(move || Ok(images::lock_without_scenario(&image, &sources, &cache)?))
-                    .await?;
-            lock.write(&file)?;
-            "without the scenario binary".to_owned()
-        } else {
-            let assembly = assembled(image, &sources, &cache, printer).await?;
-            assembly.lock.write(&file)?;
-            assembly.config_id.to_string()
-        };
-        printer.line(&format!("{}: {told}", file.display()));
+        let assembly = assembled(image, &sources, &cache, printer).await?;
+        write_lock(assembly, &file, with_push_digest, &cache, printer).await?;
+    }
+    Ok(())
+}
+
+/// Writes what was assembled into its lock.
+async fn write_lock(
+    assembly: Arc<Assembly>,
+    file: &Path,
+    with_push_digest: bool,
+    cache: &Cache,
+    printer: &Printer,
+) -> Result<()> {
+    let mut told = format!("{}: {}", file.display(), assembly.config_id);
+    if with_push_digest {
+        let cache = cache.clone();
+        let pack = move || Ok(Packed::new(&assembly, Compression::Gzip, &cache)?);
+        let packed = blocking(pack).await?;
+        packed.lock().write(file)?;
+        told = format!("{told}, to be pulled by {}", packed.digest());
+    } else {
+        assembly.lock.write(file)?;
+    }
+    printer.line(&told);
+    Ok(())
+}
+
+pub(super) async fn lock_without_scenario(
+    images: Vec<Image>,
+    mut sources: Sources,
+    printer: &Printer,
+) -> Result<()> {
+    sources.locks = LockUse::Ignored;
+    let cache = cache(printer)?;
+    for image in images {
+        let file = image.lock_file();
+        let image = with_base(image, &cache).await?;
+        let (sources, cache) = (sources.clone(), cache.clone());
+        let lock =
+            blocking(move || Ok(images::lock_without_scenario(&image, &sources, &cache)?)).await?;
+        lock.write(&file)?;
+        printer.line(&format!("{}: without the scenario binary", file.display()));
     }
     Ok(())
 }
@@ -151,6 +184,7 @@ pub(super) async fn lock(
 pub(super) async fn lock_workload(
     images: Vec<Image>,
     sources: &Sources,
+    with_push_digest: bool,
     printer: &Printer,
 ) -> Result<()> {
     let cache = cache(printer)?;
@@ -167,8 +201,7 @@ pub(super) async fn lock_workload(
             }
             .into());
         }
-        assembly.lock.write(&file)?;
-        printer.line(&format!("{}: {}", file.display(), assembly.config_id));
+        write_lock(assembly, &file, with_push_digest, &cache, printer).await?;
     }
     Ok(())
 }

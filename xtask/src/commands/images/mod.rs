@@ -41,14 +41,17 @@ pub(crate) async fn run(command: &ImagesCommand, printer: &Printer) -> Result<()
             }
             if args.workload {
                 let images = load(&root, &args.names)?;
-                return make::lock_workload(images, &sources, printer).await;
+                return make::lock_workload(images, &sources, args.push_digest, printer).await;
             }
             let catalog = Catalog::new(&root.join("images"));
             let names = args.names.iter();
             let images = names
                 .map(|name| catalog.image_without_lock(name))
                 .collect::<Result<_, _>>()?;
-            make::lock(images, sources, args.without_scenario, printer).await
+            if args.without_scenario {
+                return make::lock_without_scenario(images, sources, printer).await;
+            }
+            make::lock(images, sources, args.push_digest, printer).await
         }
         ImagesCommand::Verify {
             names,

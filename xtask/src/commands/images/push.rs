@@ -46,7 +46,9 @@ pub(super) async fn run(
     for image in images {
         let assembly = assembled(image, sources, &cache, printer).await?;
         let cache = cache.clone();
-        ready.push(blocking(move || Ok(Packed::new(&assembly, by, &cache)?)).await?);
+        let packed = blocking(move || Ok(Packed::new(&assembly, by, &cache)?)).await?;
+        packed.check_lock()?;
+        ready.push(packed);
     }
     let mut all = Vec::new();
     let mut failed = None;

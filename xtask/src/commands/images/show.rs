@@ -60,6 +60,7 @@ struct Locked {
     config_id: Option<Digest>,
     /// The image's ID on Docker's containerd store.
     manifest_id: Option<Digest>,
+    push_digest: Option<Digest>,
     size_bytes: u64,
     /// What the wheels hold that torch requires, unpacked.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -289,6 +290,7 @@ fn locked(lock: &Lock) -> Locked {
         toolchain: lock.toolchain.clone(),
         config_id: image.map(|image| image.config_id),
         manifest_id: image.map(|image| image.manifest_id),
+        push_digest: image.and_then(|image| image.push_digest),
         size_bytes: locked_size(lock),
         wheels_unpacked_bytes,
         layers: lock
@@ -332,6 +334,7 @@ fn print(inspected: &Inspected, format: Format, printer: &Printer) {
         let id = |id: Option<Digest>| id.map_or("not locked".to_owned(), |id| id.to_string());
         row("ID on Docker and Podman", id(locked.config_id));
         row("ID on containerd's store", id(locked.manifest_id));
+        row("pulled by", id(locked.push_digest));
         let size = ByteSize::b(locked.size_bytes);
         row(
             "size",

@@ -3,7 +3,7 @@
 mod examples;
 
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
@@ -147,7 +147,8 @@ async fn libtorch_steps(root: &Path, podman: Option<&str>, printer: &Printer) ->
         };
         let sources = prepare::sources(&sources, &root);
         let cache = prepare::cache(&printer)?;
-        let image = Catalog::new(&root.join("images")).image("torch-2.11.0-cpu")?;
+        let catalog = Catalog::new(&root.join("images"));
+        let image = catalog.image(&catalog.defaults()?.cpu)?;
         let libtorch = images::libtorch_of(&image, &sources, &cache)?;
         let libtorch = libtorch.with_headers(&cache)?;
         let library_path = std::env::join_paths(libtorch.library_folders()).unwrap_or_default();
@@ -162,7 +163,7 @@ async fn libtorch_steps(root: &Path, podman: Option<&str>, printer: &Printer) ->
             command.args(last);
             Ok(command)
         };
-        let tree = target(&root).join("examples");
+        let tree = workspace::target(&root).join("examples");
         let mut examples_with_libtorch = images::cargo("check", &tree, &sources.target, &libtorch)?;
         examples_with_libtorch.args(["--package", "scenario"]);
         Ok(vec![
@@ -201,7 +202,7 @@ fn end_to_end(root: &Path, podman: Option<&str>) -> Command {
 
 /// Compiles the tree with all examples applied, as far as that needs no libtorch.
 fn check_examples(root: &Path) -> Result<Command> {
-    let target = target(root);
+    let target = workspace::target(root);
     let tree = examples::applied(root, &target)?;
     let mut command = cargo(
         &tree,
@@ -218,11 +219,6 @@ fn check_examples(root: &Path) -> Result<Command> {
     );
     command.env("CARGO_TARGET_DIR", target);
     Ok(command)
-}
-
-fn target(root: &Path) -> PathBuf {
-    let given = std::env::var_os("CARGO_TARGET_DIR");
-    given.map_or_else(|| root.join("target"), PathBuf::from)
 }
 
 fn cargo(root: &Path, words: &[&str]) -> Command {

@@ -1,0 +1,176 @@
+//! The archive of `dist`: what is in it, and what a changed byte does.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+fn run(program: &Path, words: &[&str], folder: &Path) -> Output {
+    let mut command = Command::new(program);
+    command.args(words).current_dir(folder);
+    // A runner: no cargo, no compiler, no checkout.
+    if program.is_absolute() {
+        command
+            .env_clear()
+            .env("HOME", folder)
+            .env("PATH", "/nowhere");
+    }
+    command.output().expect("it runs")
+}
+
+#[track_caller]
+fn check(output: &Output, code: i32, expected: &[&str]) {
+    let all = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert_eq!(output.status.code(), Some(code), "{all}");
+    for part in expected {
+        assert!(all.contains(part), "no `{part}` in\n{all}");
+    }
+}
+
+fn dist(program: &Path, out: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_torchgauge"))
+        .args(["dist", "--program"])
+        .arg(program)
+        .arg("--out")
+        .arg(out)
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+        .output()
+        .expect("xtask runs")
+}
+
+/// The archive with the program of these tests, without what debuggers need.
+fn archive(home: &Path) -> PathBuf {
+    let program = home.join("stripped");
+    let strip = Command::new("strip")
+        .args([env!("CARGO_BIN_EXE_torchgauge"), "-o"])
+        .arg(&program)
+        .status();
+    assert!(strip.expect("strip runs").success());
+    let output = dist(&program, home);
+    check(&output, 0, &["sha256:", "with glibc 2."]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    PathBuf::from(said.split_whitespace().next().expect("a path"))
+}
+
+#[test]
+fn an_unpacked_program_runs_alone_and_only_as_it_was_packed() {
+    let home = tempfile::tempdir().expect("a folder");
+    let archive = archive(home.path());
+    let name = archive.file_name().expect("a name").to_string_lossy();
+    let sums = format!("{name}.sha256");
+    let (tar, sha256sum) = (Path::new("tar"), Path::new("sha256sum"));
+    check(
+        &run(sha256sum, &["--check", &sums], home.path()),
+        0,
+        &["OK"],
+    );
+    let list = run(tar, &["-tvzf", &name, "--numeric-owner"], home.path());
+    let list = String::from_utf8(list.stdout).expect("names");
+    let folder = name.strip_suffix(".tar.gz").expect("a gzipped archive");
+    for line in list.lines() {
+        assert!(
+            line.contains(" 0/0 ") && line.contains(" 1970-01-01 "),
+            "{line}"
+        );
+        assert!(
+            line.contains(&format!(" {folder}/")) || line.ends_with(folder),
+            "{line}"
+        );
+    }
+    for file in [
+        "torchgauge",
+        "README.md",
+        "LICENSE-MIT",
+        "LICENSE-APACHE",
+        "SHA256SUMS",
+        "suites/smoke.yaml",
+        "suites/suites.md",
+        "images/torch-2.11.0-cpu.yaml",
+        "images/torch-2.11.0-cpu.lock.json",
+        "share/completions/_torchgauge",
+        "share/completions/torchgauge.bash",
+        "share/completions/torchgauge.fish",
+        "share/man/man1/torchgauge.1",
+        "share/man/man1/torchgauge-bench.1",
+    ] {
+        let end = format!("{folder}/{file}");
+        assert!(
+            list.lines().any(|line| line.ends_with(&end)),
+            "{file}:\n{list}"
+        );
+    }
+
+    check(&run(tar, &["-xzf", &name], home.path()), 0, &[]);
+    let folder = home.path().join(folder);
+    check(
+        &run(sha256sum, &["--check", "SHA256SUMS"], &folder),
+        0,
+        &["OK"],
+    );
+    let program = folder.join("torchgauge");
+    check(&run(&program, &["--version"], &folder), 0, &["torchgauge "]);
+    check(
+        &run(&program, &["scenarios", "list"], &folder),
+        0,
+        &["smoke"],
+    );
+    let own = ["scenarios", "check", "suites/smoke.yaml"];
+    check(&run(&program, &own, &folder), 0, &[]);
+    check(
+        &run(&program, &["dist"], &folder),
+        2,
+        &["no checkout of Torchgauge"],
+    );
+
+    // The last byte of a program is part of no instruction, so that it would start all the same.
+    for file in [
+        "suites/smoke.yaml",
+        "images/torch-2.6.0-cpu.lock.json",
+        "torchgauge",
+    ] {
+        let place = folder.join(file);
+        let whole = fs::read(&place).expect("a file");
+        let mut changed = whole.clone();
+        *changed.last_mut().expect("a byte") ^= 1;
+        fs::write(&place, changed).expect("a file");
+        for words in [&["--version"][..], &["bench", "--dry-run"]] {
+            let expected = [file, "unpack the archive again"];
+            check(&run(&program, words, &folder), 4, &expected);
+        }
+        fs::write(&place, whole).expect("a file");
+    }
+    check(&run(&program, &["--version"], &folder), 0, &[]);
+
+    let mut bytes = fs::read(&archive).expect("the archive");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&archive, bytes).expect("the archive");
+    let refused = run(sha256sum, &["--check", &sums], home.path());
+    check(&refused, 1, &["FAILED"]);
+    assert_ne!(
+        run(tar, &["-xzf", &name], home.path()).status.code(),
+        Some(0)
+    );
+}
+
+#[test]
+fn what_is_no_program_for_every_debian_is_not_packed() {
+    let home = tempfile::tempdir().expect("a folder");
+    let script = home.path().join("script");
+    fs::write(&script, "#!/bin/sh\n").expect("a file");
+    let out = home.path().join("out");
+    for (program, expected) in [
+        (Path::new("/bin/true"), "is no `torchgauge`"),
+        (&script, "it is no ELF file"),
+        (&home.path().join("absent"), "absent"),
+    ] {
+        let code = if program.exists() { 2 } else { 4 };
+        check(&dist(program, &out), code, &[expected]);
+        assert_eq!(fs::read_dir(&out).expect("a folder").count(), 0);
+    }
+}

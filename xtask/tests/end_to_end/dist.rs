@@ -1,0 +1,175 @@
+//! A container that has Debian's C library, what `dist` packs and an engine's socket, and nothing
+//! else: no shell, no cargo, no Python, no network.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use record::Outcome;
+
+use crate::{Home, expect_exit, read, text, xtask};
+
+/// Where the archive comes from that is tried: of the compiled release, where it is named, else of
+/// the program that these tests run.
+const ARCHIVE: &str = "TORCHGAUGE_TEST_DIST";
+
+/// The unpacked archive, in a folder.
+fn unpacked(home: &Home) -> PathBuf {
+    let archive = if let Some(archive) = std::env::var_os(ARCHIVE) {
+        PathBuf::from(archive)
+    } else {
+        let program = home.path("stripped");
+        let strip = Command::new("strip")
+            .args([env!("CARGO_BIN_EXE_torchgauge"), "-o", text(&program)])
+            .status();
+        assert!(strip.expect("strip runs").success());
+        let out = home.path("archives");
+        let words = ["dist", "--program", text(&program), "--out", text(&out)];
+        let output = xtask(&words);
+        expect_exit(&output, 0);
+        let said = String::from_utf8_lossy(&output.stdout);
+        PathBuf::from(said.split_whitespace().next().expect("a path"))
+    };
+    let name = archive.file_name().expect("a name").to_string_lossy();
+    let tar = Command::new("tar")
+        .args(["-xzf", text(&archive), "-C", text(&home.path("."))])
+        .status();
+    assert!(tar.expect("tar runs").success());
+    home.path(name.strip_suffix(".tar.gz").expect("a gzipped archive"))
+}
+
+/// An engine by its socket, and the name that the container's image has in it.
+struct Runner<'a> {
+    home: &'a Home,
+    client: &'static str,
+    socket: &'a str,
+    image: String,
+}
+
+impl Runner<'_> {
+    /// The engine's own client: Podman does not answer Docker's where a container is watched.
+    fn client(&self) -> Command {
+        let mut client = Command::new(self.client);
+        let option = match self.client {
+            "docker" => "--host",
+            _ => "--url",
+        };
+        client.args([option, &format!("unix://{}", self.socket)]);
+        client
+    }
+
+    /// The packed program in a fresh container. What it writes for runs lies where the engine's
+    /// machine has it, too; by its name it is the same machine each time.
+    fn run(&self, program: &Path, words: &[&str]) -> Output {
+        let home = self.home.path("");
+        let home = text(&home).trim_end_matches('/');
+        let mut client = self.client();
+        client
+            .args(["run", "--rm", "--network", "none", "--hostname", "runner"])
+            // What Podman gives by default may be more than the machine allows.
+            .args([
+                "--ulimit",
+                "nofile=1024:1024",
+                "--ulimit",
+                "nproc=1024:1024",
+            ])
+            .args(["--workdir", home])
+            .args(["--volume", &format!("{home}:{home}")])
+            .args(["--volume", &format!("{0}:{0}", self.socket)])
+            .args(["--env", &format!("DOCKER_HOST=unix://{}", self.socket)])
+            .args(["--env", &format!("HOME={home}/user")])
+            .args([self.image.as_str(), text(program)])
+            .args(words);
+        client.output().expect("the engine's client runs")
+    }
+}
+
+fn a_bare_container_measures(client: &'static str, socket: &str) {
+    let home = Home::new();
+    let base = home.path("base.tar");
+    expect_exit(&xtask(&["images", "base", "--to", text(&base)]), 0);
+    let runner = Runner {
+        home: &home,
+        client,
+        socket,
+        image: "torchgauge-test/bare:1".to_owned(),
+    };
+    let import = ["import", text(&base), &runner.image];
+    expect_exit(&runner.client().args(import).output().expect("a client"), 0);
+    let spec = home.path("packed.yaml");
+    let text_of_spec = "version: 1\ndescription: for a test\nbase: debian\n\
+                        libtorch: {version: 2.11.0, flavour: cpu, from: wheels}\n\
+                        environment: {GREETING: packed}\n";
+    fs::write(&spec, text_of_spec).expect("the spec");
+    let image = home.path("image.tar.zst");
+    let export = ["images", "export", text(&spec), "--to", text(&image)];
+    expect_exit(&xtask(&export), 0);
+
+    let program = unpacked(&home).join("torchgauge");
+    let run = |words: &[&str]| runner.run(&program, words);
+    let said = |words: &[&str]| {
+        let output = run(words);
+        expect_exit(&output, 0);
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert!(said(&["--version"]).starts_with("torchgauge "));
+    let doctor = said(&["doctor"]);
+    assert!(doctor.contains("container"), "{doctor}");
+    let loaded = said(&["images", "load", text(&image)]);
+    let mut words = loaded.split_whitespace();
+    let (reference, id) = (words.next().expect("a name"), words.next().expect("an ID"));
+    let sessions = ["one", "two"].map(|name| home.path(name));
+    for out in &sessions {
+        let bench = [
+            "bench", "--suite", "smoke", "--device", "cpu", "--blocks", "1",
+        ];
+        let chosen = [
+            "--engine",
+            "docker",
+            "--image",
+            reference,
+            "--out",
+            text(out),
+        ];
+        said(&[&bench[..], &chosen[..]].concat());
+        let (session, records) = read(out);
+        assert!(session.complete && !records.is_empty());
+        for record in &records {
+            assert_eq!(record.outcome, Outcome::Ok, "{}", record.run);
+            assert_eq!(record.image_id.as_deref(), Some(id), "{}", record.run);
+            let peaks = &record.metrics.as_ref().expect("metrics").peaks;
+            assert!(peaks.run_container_peak_bytes.is_some(), "{}", record.run);
+        }
+        fs::remove_file(out.join("report.html")).expect("the report");
+        said(&["report", text(out)]);
+        assert!(out.join("report.html").is_file());
+    }
+    let compared = said(&["compare", text(&sessions[0]), text(&sessions[1])]);
+    assert!(compared.contains("gated metrics in "), "{compared}");
+    for name in [reference, &runner.image] {
+        let removed = runner.client().args(["image", "rm", name]).output();
+        expect_exit(&removed.expect("a client"), 0);
+    }
+}
+
+fn socket(address: &str) -> String {
+    let path = address.strip_prefix("unix://");
+    path.expect("this test mounts the engine's socket; expected unix://PATH")
+        .to_owned()
+}
+
+#[test]
+fn the_packed_program_measures_in_a_bare_container_on_docker() {
+    let address = std::env::var("DOCKER_HOST");
+    let address = address.unwrap_or_else(|_| "unix:///var/run/docker.sock".to_owned());
+    a_bare_container_measures("docker", &socket(&address));
+}
+
+#[test]
+fn the_packed_program_measures_in_a_bare_container_on_podman() {
+    let address = std::env::var("TORCHGAUGE_TEST_PODMAN");
+    let address = address.unwrap_or_else(|_| "unix:///run/podman/podman.sock".to_owned());
+    a_bare_container_measures("podman", &socket(&address));
+}
