@@ -200,7 +200,7 @@ fn memory_note(memory: &protocol::Memory) -> String {
         ("allocated", memory.allocated_bytes),
         ("reserved", memory.reserved_bytes),
         ("used on the GPU", memory.device_used_bytes),
-        ("gpu", memory.device_total_bytes),
+        ("the GPU has", memory.device_total_bytes),
     ];
     let known: Vec<_> = metrics
         .iter()

@@ -214,7 +214,7 @@ static CHANGES: Sheet = Sheet {
 static CLAIMS: Sheet = Sheet {
     has_claims: true,
     heading: "Claimed and measured",
-    axis: "Measured change; of a value, against the middle of what is claimed",
+    axis: "Measured change (value: from the claimed middle)",
     heads: ["claim", "scenario"],
     numbers: &["claimed", "measured"],
     verdict: "outcome",
@@ -470,6 +470,13 @@ fn ratios(sheet: &Sheet, lines: &[Line], paper: &Area) -> Scale {
     Scale::linear((low - room, high + room), (paper.left, paper.right))
 }
 
+/// Two figures of it and no zero behind the point: 1.8, 2, 10.
+fn factor(ratio: f64) -> String {
+    let decimals = usize::from(ratio < 9.95);
+    let shown = format!("{ratio:.decimals$}");
+    shown.trim_end_matches(".0").to_owned()
+}
+
 /// Grid, ticks and title.
 fn lay(canvas: &mut Canvas, sheet: &Sheet, scale: &Scale, paper: &Area) {
     let (low, high) = scale.range();
@@ -484,9 +491,9 @@ fn lay(canvas: &mut Canvas, sheet: &Sheet, scale: &Scale, paper: &Area) {
                 _ => format!("{percent:+.decimals$} %"),
             }
         } else if ratio < 1.0 {
-            format!("÷ {}", (1.0 / ratio).round())
+            format!("÷ {}", factor(1.0 / ratio))
         } else {
-            format!("× {}", ratio.round())
+            format!("× {}", factor(ratio))
         };
         let half = measure::width(&label, SMALL) / 2.0;
         let is_none = ratio.to_bits() == 1.0_f64.to_bits();

@@ -16,7 +16,7 @@ const WIDEST_NAME: f64 = 170.0;
 const LANE: f64 = 22.0;
 const GAP: f64 = 12.0;
 /// Where values begin on narrow paper: room for half of the axis' first label.
-const LEFT: f64 = 10.0;
+const LEFT: f64 = 16.0;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Lane {

@@ -217,21 +217,35 @@ fn print_has_no_controls_and_nothing_folded_that_is_needed() {
     assert_eq!(browser.text(behaviour), "auto");
 }
 
+/// Of 500 cells beside 2, loaded by turns: what a machine takes for a page depends on what else it
+/// does, but for the large one it may take only so much longer. The time itself is in ARCHITECTURE.md.
 #[test]
-fn five_hundred_cells_are_painted_within_a_second() {
-    let page = Page::of(&[five_hundred_cells().source()]);
+fn the_first_paint_of_five_hundred_cells_is_not_far_behind_that_of_two() {
+    let large = Page::of(&[five_hundred_cells().source()]);
+    let small = Page::of(&[two_images()]);
     let mut browser = Browser::start(1400, 900);
-    let mut first = f64::INFINITY;
-    // The machine may have other work: what it can do is the best of a few.
-    for _ in 0..5 {
+    let mut painted = |page: &Page| {
         browser.open(&page.file, "");
         std::thread::sleep(Duration::from_millis(200));
         let painted = "performance.getEntriesByName('first-contentful-paint')[0].startTime";
-        first = first.min(browser.evaluate(painted).as_f64().unwrap());
+        let ready = "performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd";
+        let times = (browser.evaluate(painted), browser.evaluate(ready));
+        (times.0.as_f64().unwrap(), times.1.as_f64().unwrap())
+    };
+    // The best of a few: other work only ever adds.
+    let least =
+        |(paint, ready): (f64, f64), times: (f64, f64)| (paint.min(times.0), ready.min(times.1));
+    let (mut of_large, mut of_small) = (
+        (f64::INFINITY, f64::INFINITY),
+        (f64::INFINITY, f64::INFINITY),
+    );
+    for _ in 0..5 {
+        of_small = least(of_small, painted(&small));
+        of_large = least(of_large, painted(&large));
     }
-    assert!(first < 1000.0, "first paint after {first} ms");
-    let ready = "performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd";
-    let ready = browser.evaluate(ready);
-    assert!(ready.as_f64().unwrap() < 5000.0, "ready after {ready} ms");
+    let told = format!("paint and ready in ms: {of_small:?} of two cells, {of_large:?} of 500");
+    eprintln!("{told}");
+    assert!(of_large.0 < 4.0 * of_small.0, "{told}");
+    assert!(of_large.1 < 8.0 * of_small.1, "{told}");
     assert_eq!(browser.complaints(), [""; 0]);
 }
