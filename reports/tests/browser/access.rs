@@ -244,7 +244,6 @@ fn the_first_paint_of_five_hundred_cells_is_not_far_behind_that_of_two() {
         of_large = least(of_large, painted(&large));
     }
     let told = format!("paint and ready in ms: {of_small:?} of two cells, {of_large:?} of 500");
-    eprintln!("{told}");
     assert!(of_large.0 < 4.0 * of_small.0, "{told}");
     assert!(of_large.1 < 8.0 * of_small.1, "{told}");
     assert_eq!(browser.complaints(), [""; 0]);
