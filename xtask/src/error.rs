@@ -217,6 +217,11 @@ pub(crate) enum Error {
         device: protocol::Device,
     },
     #[error(
+        "the image {image} holds all of its GPU code, so there is nothing to check; name one where \
+         its spec has `gpu_architectures`"
+    )]
+    NotSlim { image: String },
+    #[error(
         "the image {image} kept GPU code for {kept} alone, and {gpu} has compute capability \
          {capability}; build it with this GPU in `gpu_architectures`, or without that key"
     )]

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{Format, SourceArgs};
+use bench_suite::executors;
+
+use super::{EngineParser, Format, SourceArgs};
 
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum ImagesCommand {
@@ -104,6 +106,8 @@ pub(crate) enum ImagesCommand {
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },
+    /// Measure a slim image beside the whole one, to see that emptying GPU code harmed nothing
+    Slim(SlimArgs),
     /// Write the Debian base as an archive, for --base-archive on a machine without apt
     Base {
         /// The archive
@@ -139,6 +143,39 @@ pub(crate) struct LockArgs {
     /// How to print what --check finds
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) sources: SourceArgs,
+}
+
+#[derive(Debug, Clone, Args)]
+#[command(after_help = exit_codes!())]
+pub(crate) struct SlimArgs {
+    /// A slim image in `images/`, or a file; the whole one is the spec that is the same but for
+    /// `gpu_architectures`, or is made for the check where there is none
+    #[arg(value_name = "NAME|FILE")]
+    pub(crate) name: String,
+    /// Run both in turn, and exit with 1 where a gated metric of the slim image regressed
+    #[arg(long, required = true)]
+    pub(crate) check: bool,
+    /// A suite in `scenarios/`, or a file; may be given several times. Default: smoke
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) suite: Vec<String>,
+    /// Of the suites this cell alone, as reports name it, or this scenario; may be given several
+    /// times
+    #[arg(long, value_name = "SCENARIO[ · VARIANT]")]
+    pub(crate) cell: Vec<String>,
+    /// How many times every cell runs; default: what the suite says
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) blocks: Option<u32>,
+    /// The session's folder; default: `sessions/` and the session's name
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Where runs execute; default: auto
+    #[arg(long, value_name = "ENGINE", value_parser = EngineParser)]
+    pub(crate) engine: Option<executors::Choice>,
+    /// `auto`, `cpu`, `cuda` or `cuda:N`; default: auto
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) device: Option<String>,
     #[command(flatten)]
     pub(crate) sources: SourceArgs,
 }

@@ -34,7 +34,9 @@ pub(crate) use history::{
     AddArgs, BaselineCommand, ExportArgs, ExportFormat, HistoryArgs, HistoryCommand, HistoryFile,
     ImportArgs, RebuildArgs, RemoveArgs, SeriesArgs,
 };
-pub(crate) use images::{CacheChoice, CompressionChoice, ImagesCommand, PruneArgs, PushArgs};
+pub(crate) use images::{
+    CacheChoice, CompressionChoice, ImagesCommand, PruneArgs, PushArgs, SlimArgs,
+};
 pub(crate) use ledger::{AcceptArgs, LedgerArgs, LedgerCommand};
 pub(crate) use session::{CheckArgs, SessionCommand};
 pub(crate) use site::SiteArgs;

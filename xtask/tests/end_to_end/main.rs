@@ -5,6 +5,7 @@
 
 mod attack;
 mod dist;
+mod own_images;
 mod ready_made;
 mod tutorial;
 

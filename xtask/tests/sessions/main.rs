@@ -7,5 +7,6 @@ mod deciding;
 mod endings;
 mod follow;
 mod ledger;
+mod slim;
 mod support;
 mod workflow;

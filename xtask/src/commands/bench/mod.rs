@@ -37,6 +37,17 @@ const TIME_BUDGET: Duration = Duration::from_hours(1);
 
 /// Plans, prepares, runs, reports.
 pub(crate) async fn run(given: &BenchArgs, printer: &Printer) -> Result<()> {
+    match measure(given, printer).await? {
+        Some((folder, totals)) => end(totals, &folder),
+        None => Ok(()),
+    }
+}
+
+/// The same up to the report; nothing of a dry run.
+pub(crate) async fn measure(
+    given: &BenchArgs,
+    printer: &Printer,
+) -> Result<Option<(SessionFolder, Totals)>> {
     // What cannot be is said before anything is made ready.
     let listen = given.metrics_listen.as_deref();
     let listen = listen.map(live::address).transpose()?;
@@ -68,7 +79,7 @@ pub(crate) async fn run(given: &BenchArgs, printer: &Printer) -> Result<()> {
     }
     if args.dry_run {
         show(&plan, args.until_decided, printer);
-        return Ok(());
+        return Ok(None);
     }
     let exposition = Exposition::new(target.host.live());
     let _server = serve(listen, &exposition, printer).await?;
@@ -93,7 +104,7 @@ pub(crate) async fn run(given: &BenchArgs, printer: &Printer) -> Result<()> {
     };
     let (folder, totals) = job.carry_out(exposition, printer).await?;
     report(&folder, printer)?;
-    end(totals, &folder)
+    Ok(Some((folder, totals)))
 }
 
 /// Where a session lies, or will lie.
@@ -332,7 +343,7 @@ fn report(folder: &SessionFolder, printer: &Printer) -> Result<()> {
     Ok(())
 }
 
-fn end(totals: Totals, folder: &SessionFolder) -> Result<()> {
+pub(crate) fn end(totals: Totals, folder: &SessionFolder) -> Result<()> {
     if totals.remaining > 0 {
         return Err(Error::Unfinished {
             remaining: totals.remaining,

@@ -6,6 +6,7 @@ mod make;
 mod prune;
 mod push;
 mod show;
+mod slim;
 
 use std::path::Path;
 
@@ -83,6 +84,9 @@ pub(crate) async fn run(command: &ImagesCommand, printer: &Printer) -> Result<()
         }
         ImagesCommand::Pull { references } => push::pull(references, printer).await,
         ImagesCommand::Load { files } => make::load(files, printer).await,
+        ImagesCommand::Slim(args) => {
+            slim::check(one(&root, &args.name)?, args, &root, printer).await
+        }
         ImagesCommand::Base { to } => make::base(to, printer).await,
     }
 }
