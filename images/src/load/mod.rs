@@ -86,11 +86,15 @@ pub async fn ensure(engine: &Engine, assembly: &Arc<Assembly>, cache: &Cache) ->
     let present = layers_present(engine, assembly).await?;
     if present > 0 {
         let thin = load(engine, assembly, present, cache).await;
-        if let Err(error @ Error::StaleLayer { .. }) = thin {
+        let is_loaded = thin.is_ok();
+        // A full load would fail by these as well, and say less of it.
+        if let Err(error) = thin
+            && (matches!(error, Error::StaleLayer { .. }) || is_engine_gone(&error))
+        {
             return Err(give_up(engine, assembly, cache, error).await);
         }
         // Whatever else went wrong, the full load below will say it again if it matters.
-        if thin.is_ok()
+        if is_loaded
             && let Check::Right(id) = check(engine, assembly).await.unwrap_or(Check::Absent)
         {
             let sent_bytes = bytes_after(assembly, present);
@@ -115,6 +119,10 @@ pub async fn ensure(engine: &Engine, assembly: &Arc<Assembly>, cache: &Cache) ->
         }
         Check::Absent => Err(wrong(assembly, "nothing".to_owned())),
     }
+}
+
+fn is_engine_gone(error: &Error) -> bool {
+    matches!(error, Error::Engine(error) if error.is_engine_gone())
 }
 
 /// Leaves nothing behind that a failed load may have made, and nothing that made it fail.

@@ -159,16 +159,24 @@ async fn an_engine_that_goes_away_during_the_load_leaves_no_image() {
     let world = World::new("e2e-engine-dies");
     clear(&engine, &world.image).await;
     let assembly = Arc::new(world.assemble().unwrap());
-    // Inside the layers of its own: that of the base may lie in the engine from another test.
-    let dying = engine_that_dies(&engine, &world.path("."), 1 << 14).await;
-    let error = ensure(&dying, &assembly, &world.cache()).await.unwrap_err();
-    let Error::Engine(engine_error) = &error else {
-        panic!("{error:?}")
-    };
-    assert!(engine_error.is_engine_gone(), "{error}");
-    says(&error, &["cannot load image", "start it again and repeat"]);
-    assert_eq!(engine.image(&assembly.reference).await.unwrap(), None);
+    // The second time with its base in the engine, so that only the layers above it are sent.
+    let other = World::new("e2e-engine-dies-beside");
+    for has_base in [false, true] {
+        if has_base {
+            bring(&engine, &other, &Arc::new(other.assemble().unwrap())).await;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let dying = engine_that_dies(&engine, folder.path(), 1 << 14).await;
+        let error = ensure(&dying, &assembly, &world.cache()).await.unwrap_err();
+        let Error::Engine(engine_error) = &error else {
+            panic!("{error:?}")
+        };
+        assert!(engine_error.is_engine_gone(), "{error}");
+        says(&error, &["cannot load image", "start it again and repeat"]);
+        assert_eq!(engine.image(&assembly.reference).await.unwrap(), None);
+    }
 
+    clear(&engine, &other.image).await;
     bring(&engine, &world, &assembly).await;
     clear(&engine, &world.image).await;
 }
