@@ -63,7 +63,7 @@ pub(crate) fn verdict(view: &View) -> Vec<Block> {
     // What was not measured here says nothing of what was.
     let has_claims = claims.iter().any(|one| one.is_measured());
     let mut chips = match counts {
-        _ if has_claims => of_claims(&claims).to_vec(),
+        _ if has_claims => of_claims(&claims),
         Some(counts) => of_changes(counts).to_vec(),
         None => Vec::new(),
     };
@@ -87,25 +87,37 @@ pub(crate) fn of_changes(counts: &Counts) -> [(usize, &'static str, Mark); 4] {
     ]
 }
 
-/// How many claims came to what.
-pub(crate) fn of_claims(claims: &[&ClaimFound]) -> [(usize, &'static str, Mark); 3] {
-    let of = |wanted, [one, many]: [&'static str; 2], mark| {
-        let count = claims.iter().filter(|one| one.outcome == wanted).count();
+/// How many claims came to what; of those that nothing was measured for only where there are any.
+pub(crate) fn of_claims(claims: &[&ClaimFound]) -> Vec<(usize, &'static str, Mark)> {
+    let of = |is: &dyn Fn(&ClaimFound) -> bool, [one, many]: [&'static str; 2], mark| {
+        let count = claims.iter().filter(|claim| is(claim)).count();
         (count, if count == 1 { one } else { many }, mark)
     };
-    [
+    let came_to = |wanted| move |claim: &ClaimFound| claim.is_measured() && claim.outcome == wanted;
+    let mut counts = vec![
         of(
-            Outcome::Refuted,
+            &came_to(Outcome::Refuted),
             ["claim refuted", "claims refuted"],
             Mark::Refuted,
         ),
-        of(Outcome::Holds, ["claim holds", "claims hold"], Mark::Holds),
         of(
-            Outcome::Inconclusive,
+            &came_to(Outcome::Holds),
+            ["claim holds", "claims hold"],
+            Mark::Holds,
+        ),
+        of(
+            &came_to(Outcome::Inconclusive),
             ["claim inconclusive", "claims inconclusive"],
             Mark::Unknown,
         ),
-    ]
+    ];
+    let unmeasured = of(
+        &|claim| !claim.is_measured(),
+        ["claim not measured", "claims not measured"],
+        Mark::Muted,
+    );
+    counts.extend(Some(unmeasured).filter(|(count, ..)| *count > 0));
+    counts
 }
 
 /// Whether the gate passes, and why.

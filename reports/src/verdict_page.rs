@@ -52,7 +52,7 @@ pub(crate) fn of_comparison(
 
 /// Claims as a page.
 pub(crate) fn of_claims(found: &[ClaimFound], session: &str) -> Result<String, ReportError> {
-    let counts = sections::of_claims(&Vec::from_iter(found)).to_vec();
+    let counts = sections::of_claims(&Vec::from_iter(found));
     page(
         "Claims: which of them does the measurement bear out?",
         &format!("session {session}"),

@@ -94,13 +94,14 @@ fn note(claim: &Claim) -> String {
     format!("{}; {}", metric::label(&claim.metric), claim.source)
 }
 
-/// `4 claims: 2 hold, 1 refuted, 1 inconclusive, 1 of them not measured here`.
+/// `4 claims: 2 hold, 1 refuted, 0 inconclusive, 1 not measured here`.
 #[must_use]
 pub fn tally(found: &[ClaimFound]) -> String {
-    let count = |wanted| found.iter().filter(|one| one.outcome == wanted).count();
-    let unmeasured = match found.iter().filter(|one| !one.is_measured()).count() {
+    let measured = || found.iter().filter(|one| one.is_measured());
+    let count = |wanted| measured().filter(|one| one.outcome == wanted).count();
+    let unmeasured = match found.len() - measured().count() {
         0 => String::new(),
-        count => format!(", {count} of them not measured here"),
+        count => format!(", {count} not measured here"),
     };
     format!(
         "{}: {} hold, {} refuted, {} inconclusive{unmeasured}.",

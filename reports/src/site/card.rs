@@ -77,7 +77,7 @@ pub(super) fn of_session(view: &View) -> Drawn {
     let claims = view.report.sessions.iter().flat_map(|one| &one.claims);
     let claims: Vec<&ClaimFound> = claims.collect();
     let mut counts = match &headline.counts {
-        _ if claims.iter().any(|one| one.is_measured()) => sections::of_claims(&claims).to_vec(),
+        _ if claims.iter().any(|one| one.is_measured()) => sections::of_claims(&claims),
         Some(counts) => sections::of_changes(counts).to_vec(),
         None => Vec::new(),
     };
