@@ -290,6 +290,18 @@ fn a_program_that_fails_is_told_again() {
     gate("true", 0, "fixed: R");
     // A program that reads nothing, and one that is none.
     home.check(&["ledger", "list"], 0, "0 open, 0 accepted, 1 fixed");
+    let prune = |before: &str, expected: &str| {
+        home.check(&["ledger", "prune", "--fixed-before", before], 0, expected)
+    };
+    prune("2000-01-01", "0 entries fixed before 2000-01-01 forgotten");
+    home.check(&["ledger", "list"], 0, "0 open, 0 accepted, 1 fixed");
+    prune("2200-01-01", "1 entry fixed before 2200-01-01 forgotten");
+    home.check(&["ledger", "list"], 0, "0 open, 0 accepted, 0 fixed");
+    home.check(
+        &["ledger", "prune", "--fixed-before", "soon"],
+        2,
+        "--fixed-before",
+    );
     let without = [
         "trend",
         "--input",
