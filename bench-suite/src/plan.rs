@@ -86,14 +86,21 @@ impl Cell {
                 Ipc::Host => "host",
             },
         );
+        let size = |bytes| ByteSize(bytes).display().iec().to_string();
+        // A share of the machine's memory unless a suite says more: rounded, so that machines of a
+        // kind and their next boot count as the same.
+        method.set_or_none("limits.memory", limits.memory_bytes.map(size));
+        method.set_or_none("limits.shm", limits.shm_bytes.map(size));
+        // Peaks are held against these.
+        let exact = |bytes| match size(bytes) {
+            text if text.parse() == Ok(ByteSize(bytes)) => text,
+            _ => format!("{bytes} B"),
+        };
         for (key, bytes) in [
-            ("limits.memory", limits.memory_bytes),
             ("limits.gpu_memory", limits.gpu_memory_bytes),
             ("limits.allocator_memory", limits.allocator_memory_bytes),
-            ("limits.shm", limits.shm_bytes),
         ] {
-            let size = |bytes| ByteSize(bytes).display().iec().to_string();
-            method.set_or_none(key, bytes.map(size));
+            method.set_or_none(key, bytes.map(exact));
         }
         for (name, Ulimit { soft, hard }) in &limits.ulimits {
             method.set(&format!("limits.ulimits.{name}"), format!("{soft}:{hard}"));
@@ -426,6 +433,20 @@ mod tests {
             blocks: None,
             order_seed: seed,
         })
+    }
+
+    #[test]
+    fn limits_that_peaks_are_held_against_are_read_back_exactly() {
+        let mut cell = plan(&["local"], Device::Cpu, None).unwrap().cells.remove(0);
+        for (bytes, text) in [(8 << 30, "8.0 GiB"), (7_864_320_001, "7864320001 B")] {
+            cell.limits.gpu_memory_bytes = Some(bytes);
+            cell.limits.allocator_memory_bytes = Some(bytes);
+            let method = cell.method("docker", &Isolation::default());
+            for key in ["limits.gpu_memory", "limits.allocator_memory"] {
+                assert_eq!(method.get(key), Some(text));
+                assert_eq!(method.bytes(key), Some(bytes as f64));
+            }
+        }
     }
 
     #[test]

@@ -90,6 +90,15 @@ impl Method {
         value.filter(|value| *value != Self::NONE)
     }
 
+    /// The bytes that a key gives as sessions write them: `8.0 GiB` or `7864320000 B`.
+    #[must_use]
+    pub fn bytes(&self, key: &str) -> Option<f64> {
+        let (number, unit) = self.get(key)?.split_once(' ')?;
+        let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+        let (_, power) = units.into_iter().zip(0..).find(|(name, _)| *name == unit)?;
+        Some(number.parse::<f64>().ok()? * 1024_f64.powi(power))
+    }
+
     /// Sets a key.
     pub fn set(&mut self, key: &str, value: impl fmt::Display) {
         self.0.insert(key.to_owned(), value.to_string());

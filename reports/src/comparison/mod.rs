@@ -18,7 +18,7 @@ use verdict::{CellVerdicts, FailOn, MetricVerdict, Verdicts};
 pub use annotations::annotations;
 pub(crate) use annotations::{command, shown};
 pub use junit::{JunitError, junit};
-pub(crate) use told::{arrow, cell_name, change_of, effect, interval, of_medians, spelled};
+pub(crate) use told::{arrow, cell_name, change_of, effect, interval, of_medians, sides, spelled};
 
 use self::{
     told::{detectable_change, headline, label, lost, tally, value},

@@ -20,13 +20,18 @@ pub(super) fn headline(verdicts: &Verdicts) -> String {
     )
 }
 
+/// The base, and the head.
+pub(crate) fn sides(verdicts: &Verdicts) -> (String, String) {
+    (
+        side(&verdicts.base, &verdicts.head),
+        side(&verdicts.head, &verdicts.base),
+    )
+}
+
 /// The base, then the head.
 pub(crate) fn arrow(verdicts: &Verdicts) -> String {
-    format!(
-        "{} → {}",
-        side(&verdicts.base, &verdicts.head),
-        side(&verdicts.head, &verdicts.base)
-    )
+    let (base, head) = sides(verdicts);
+    format!("{base} → {head}")
 }
 
 /// A verdict in one sentence.

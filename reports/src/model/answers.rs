@@ -130,18 +130,13 @@ const LIMITS: [(&str, &str, &Metric); 2] = [
     ),
 ];
 
-/// The limit of this key on a run, in bytes.
-pub(crate) fn limit(method: &Method, key: &str) -> Option<f64> {
-    method.get(key)?.parse().ok()
-}
-
 /// Whether what ran under a limit of a GPU's memory fits, and by how much.
 fn limits(view: &View, sources: &[Source]) -> Vec<String> {
     let cells = 0..view.report.cells.len();
     let said = cells.flat_map(|cell| {
         LIMITS.iter().filter_map(move |(key, what, metric)| {
             let run = view.runs[cell].first()?;
-            let limit = limit(&method(sources, run), key)?;
+            let limit = method(sources, run).bytes(key)?;
             let name = view.name_in(&view.short_name(cell), cell);
             let within = format!("{} {what}", format::bytes(limit));
             let summary = &view.report.cells[cell];

@@ -106,13 +106,25 @@ pub(crate) fn count(changes: &[Change]) -> Counts {
     }
 }
 
-/// `torch-2.10 → torch-2.11`, or `varied in torch-2.11: precision (fp32, tf32)`.
+/// `torch-2.10 → torch-2.11, torch-2.12`, or `varied in torch-2.11: precision (fp32, tf32)`.
 fn compared(view: &View) -> String {
     let sessions = &view.report.sessions;
     let comparisons = || sessions.iter().flat_map(|session| &session.comparisons);
-    let pairs: Vec<String> = comparisons().map(comparison::arrow).collect();
-    if !pairs.is_empty() {
-        return pairs.join("; ");
+    let mut arrows: Vec<String> = Vec::new();
+    let mut last_base = None;
+    for (base, head) in comparisons().map(comparison::sides) {
+        match arrows.last_mut() {
+            // What is held against the same base stands beside it, and the base once.
+            Some(arrow) if last_base.as_ref() == Some(&base) => {
+                arrow.push_str(", ");
+                arrow.push_str(&head);
+            }
+            _ => arrows.push(format!("{base} → {head}")),
+        }
+        last_base = Some(base);
+    }
+    if !arrows.is_empty() {
+        return arrows.join("; ");
     }
     let images: BTreeSet<&str> = view
         .report

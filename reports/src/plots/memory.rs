@@ -53,8 +53,8 @@ pub(super) fn limits(view: &View, group: &Group) -> Vec<(String, f64)> {
         ("limits.gpu_memory", "Limit of the GPU's memory"),
         ("limits.allocator_memory", "Limit of the allocator"),
     ] {
-        let limit = runs().find_map(|run| run.method.get(key)?.parse().ok());
-        found.extend(limit.map(|limit: f64| (name.to_owned(), limit)));
+        let limit = runs().find_map(|run| run.method.bytes(key));
+        found.extend(limit.map(|limit| (name.to_owned(), limit)));
     }
     found.extend(size.map(|bytes| ("Memory of the GPU".to_owned(), bytes as f64)));
     found

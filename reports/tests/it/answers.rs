@@ -19,20 +19,21 @@ fn small() -> Fake {
 
 #[test]
 fn a_limit_of_the_gpu_is_told_and_drawn() {
-    let limited = |gib: u64| {
+    // As sessions write it.
+    let limited = |limit: &str| {
         let mut source = small().source();
         for record in &mut source.records.records {
-            record.method.set("limits.gpu_memory", gib << 30);
+            record.method.set("limits.gpu_memory", limit);
             let peaks = &mut record.metrics.as_mut().unwrap().peaks;
             peaks.run_process_peak_bytes = peaks.process_peak_bytes;
         }
         source
     };
     // The cells take 6.8 GiB.
-    let fits = answers(limited(8)).join("\n");
+    let fits = answers(limited("8.0 GiB")).join("\n");
     assert!(fits.contains("fits within 8.000 GiB of the GPU"), "{fits}");
     assert!(fits.contains(" are to spare."), "{fits}");
-    let sources = [limited(8)];
+    let sources = [limited("8.0 GiB")];
     let page = html::render(&View::of(&sources)).unwrap();
     let (_, memory) = page.split_once("<section id=\"memory\"").unwrap();
     let (memory, _) = memory.split_once("</section>").unwrap();
@@ -40,10 +41,12 @@ fn a_limit_of_the_gpu_is_told_and_drawn() {
         memory.contains("memory: 8.000 GiB, the upright line."),
         "{memory}"
     );
+    let odd = answers(limited("8053063680 B")).join("\n");
+    assert!(odd.contains("fits within 7.500 GiB of the GPU"), "{odd}");
     // What went beyond its limit and did not fail held no limit.
-    let beyond = answers(limited(1)).join("\n");
+    let beyond = answers(limited("1.0 GiB")).join("\n");
     assert!(!beyond.contains("fits"), "{beyond}");
-    let mut failing = limited(8);
+    let mut failing = limited("8.0 GiB");
     failing.records.records[0].outcome = record::Outcome::Failed {
         reason: record::Reason::OutOfMemory,
         stage: record::Stage::Exit,
