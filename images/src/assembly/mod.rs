@@ -334,11 +334,11 @@ pub fn assemble(image: &Image, sources: &Sources, cache: &Cache) -> Result<Assem
 
 /// Writes the lock of an image that was built without one, as cargo and uv do; without the scenario
 /// binary where that was given. Where the base or libtorch was, others would not get the same, and
-/// nothing is written.
+/// nothing is written. From then on the assembly stands to its lock as the next one will.
 pub fn write_missing_lock(
     image: &Image,
     sources: &Sources,
-    assembly: &Assembly,
+    assembly: &mut Assembly,
 ) -> Result<Option<PathBuf>> {
     let file = image.lock_file();
     let is_others = sources.libtorch.is_some() || sources.base_archive.is_some();
@@ -346,10 +346,13 @@ pub fn write_missing_lock(
         return Ok(None);
     }
     let mut lock = assembly.lock.clone();
+    let mut state = LockState::Matches;
     if sources.scenario_binary.is_some() {
         lock.expected.image = None;
+        state = LockState::OtherScenario("none is locked".to_owned());
     }
     lock.sealed().write(&file)?;
+    assembly.facts.lock = state;
     Ok(Some(file))
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use images::{LockState, LockUse};
+use images::{LockState, LockUse, Sources, write_missing_lock};
 
 use crate::world::{SPEC, World, says};
 
@@ -26,6 +26,31 @@ fn without_a_lock_none_can_be_required() {
         .assemble_with(LockUse::Required)
         .unwrap_err();
     says(&error, &["lockless has no lock", "images lock lockless"]);
+}
+
+#[test]
+fn a_lock_that_a_build_writes_is_the_one_it_stands_to() {
+    for (name, binary_given) in [("first-build", false), ("first-build-given", true)] {
+        let world = World::new(name);
+        let mut first = world.assemble().unwrap();
+        let mut sources = Sources {
+            libtorch: None,
+            ..world.sources()
+        };
+        if !binary_given {
+            sources.scenario_binary = None;
+        }
+        let image = world.read().unwrap();
+        let file = write_missing_lock(&image, &sources, &mut first).unwrap();
+        assert_eq!(file, Some(image.lock_file()));
+        assert_eq!(first.facts.lock, world.assemble().unwrap().facts.lock);
+        assert_eq!(first.facts.lock == LockState::Matches, !binary_given);
+        let image = world.read().unwrap();
+        assert_eq!(
+            write_missing_lock(&image, &sources, &mut first).unwrap(),
+            None
+        );
+    }
 }
 
 #[test]

@@ -285,8 +285,8 @@ pub(crate) async fn assembled(
     let image = with_base(image, cache).await?;
     let (sources, cache, printer) = (sources.clone(), cache.clone(), printer.clone());
     blocking(move || {
-        let assembly = images::assemble(&image, &sources, &cache)?;
-        if let Some(file) = images::write_missing_lock(&image, &sources, &assembly)? {
+        let mut assembly = images::assemble(&image, &sources, &cache)?;
+        if let Some(file) = images::write_missing_lock(&image, &sources, &mut assembly)? {
             printer.note(&format!("locked {} in {}", image.name, file.display()));
         }
         Ok(Arc::new(assembly))
