@@ -672,7 +672,8 @@ fn the_readme_shows_a_real_comparison() {
         .current_dir(&root)
         .output()
         .expect("xtask runs");
-    assert!(output.status.success());
+    // 1: a metric regressed.
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
     let printed = String::from_utf8(output.stdout).expect("text");
     let (changed, _) = printed.split_once("\nInconclusive").expect("verdicts");
     let mut lines = printed.lines();

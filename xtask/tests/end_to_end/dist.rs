@@ -7,7 +7,7 @@ use std::{
     process::{Command, Output},
 };
 
-use record::Outcome;
+use record::{Outcome, Record};
 
 use crate::{Home, expect_exit, read, text, xtask};
 
@@ -139,9 +139,13 @@ fn a_bare_container_measures(client: &'static str, socket: &str) {
         for record in &records {
             assert_eq!(record.outcome, Outcome::Ok, "{}", record.run);
             assert_eq!(record.image_id.as_deref(), Some(id), "{}", record.run);
-            let peaks = &record.metrics.as_ref().expect("metrics").peaks;
-            assert!(peaks.run_container_peak_bytes.is_some(), "{}", record.run);
         }
+        // The engine tells a container's memory about once a second, and a run may be shorter.
+        let told = |record: &Record| {
+            let peaks = &record.metrics.as_ref().expect("metrics").peaks;
+            peaks.run_container_peak_bytes.is_some()
+        };
+        assert!(records.iter().any(told), "{records:#?}");
         fs::remove_file(out.join("report.html")).expect("the report");
         said(&["report", text(out)]);
         assert!(out.join("report.html").is_file());
