@@ -19,8 +19,8 @@ const NAMED: usize = 4;
 const MESSAGE: usize = 240;
 
 pub(super) fn of(view: &View, sources: &[Source], changes: &[Change]) -> Vec<String> {
-    let mut answers = by_metric(view, changes);
-    answers.extend(limits(view, sources));
+    let mut answers = limits(view, sources);
+    answers.extend(by_metric(view, changes));
     answers.extend(bits(view));
     answers.extend(failing(view));
     answers
@@ -130,34 +130,46 @@ const LIMITS: [(&str, &str, &Metric); 2] = [
     ),
 ];
 
-/// Whether what ran under a limit of a GPU's memory fits, and by how much.
+/// Whether what ran under a limit of a GPU's memory fits, and by how much: a sentence for all cells
+/// that end alike.
 fn limits(view: &View, sources: &[Source]) -> Vec<String> {
     let cells = 0..view.report.cells.len();
     let said = cells.flat_map(|cell| {
         LIMITS.iter().filter_map(move |(key, what, metric)| {
             let run = view.runs[cell].first()?;
             let limit = method(sources, run).bytes(key)?;
-            let name = view.name_in(&view.short_name(cell), cell);
             let within = format!("{} {what}", format::bytes(limit));
             let summary = &view.report.cells[cell];
-            if summary.ok < summary.runs {
+            let found = if summary.ok < summary.runs {
                 let (failed, runs) = (summary.runs - summary.ok, summary.runs);
                 let runs = plural(runs, "run", "runs");
-                return Some(format!(
-                    "{name} does not fit within {within}: {failed} of {runs} failed."
-                ));
-            }
-            let peak = summary.metrics.get(metric)?.maximum;
-            let spare = format::bytes(limit - peak);
-            (peak <= limit).then(|| {
-                let peak = format::bytes(peak);
-                format!(
-                    "{name} fits within {within}: it takes {peak} at most, {spare} are to spare."
-                )
-            })
+                format!("Does not fit within {within}, {failed} of {runs} failed")
+            } else {
+                let peak = summary.metrics.get(metric)?.maximum;
+                let spare = format::bytes(limit - peak);
+                let peak = (peak <= limit).then(|| format::bytes(peak))?;
+                format!("Fits within {within} with {spare} to spare, {peak} at most")
+            };
+            Some((found, view.name_in(&view.short_name(cell), cell)))
         })
     });
-    said.collect()
+    let mut alike: Vec<(String, Vec<String>)> = Vec::new();
+    for (found, name) in said {
+        match alike.iter_mut().find(|(other, _)| *other == found) {
+            Some((_, names)) => names.push(name),
+            None => alike.push((found, vec![name])),
+        }
+    }
+    let sentence = |(found, names): (String, Vec<String>)| format!("{found}: {}.", listed(names));
+    alike.into_iter().map(sentence).collect()
+}
+
+/// The names of cells in a sentence; how many more there are.
+fn listed(names: Vec<String>) -> String {
+    let more = names.len().saturating_sub(NAMED);
+    let more = (more > 0).then(|| format!("and {more} more"));
+    let named: Vec<String> = names.into_iter().take(NAMED).chain(more).collect();
+    named.join("; ")
 }
 
 /// How a run was measured, as far as its record or session tells.
@@ -294,10 +306,7 @@ fn failing(view: &View) -> Vec<String> {
         .map(|(index, _)| view.name_in(&view.short_name(index), index))
         .collect();
     if !well.is_empty() {
-        let more = well.len().saturating_sub(NAMED);
-        let more = (more > 0).then(|| format!("and {more} more"));
-        let named: Vec<String> = well.into_iter().take(NAMED).chain(more).collect();
-        said.push(format!("Every run ended well of {}.", named.join("; ")));
+        said.push(format!("Every run ended well of {}.", listed(well)));
     }
     said
 }

@@ -25,14 +25,20 @@ fn a_limit_of_the_gpu_is_told_and_drawn() {
         for record in &mut source.records.records {
             record.method.set("limits.gpu_memory", limit);
             let peaks = &mut record.metrics.as_mut().unwrap().peaks;
-            peaks.run_process_peak_bytes = peaks.process_peak_bytes;
+            peaks.run_process_peak_bytes = Some(7 << 30);
         }
         source
     };
-    // The cells take 6.8 GiB.
-    let fits = answers(limited("8.0 GiB")).join("\n");
-    assert!(fits.contains("fits within 8.000 GiB of the GPU"), "{fits}");
-    assert!(fits.contains(" are to spare."), "{fits}");
+    let fits = answers(limited("8.0 GiB"));
+    assert!(
+        fits[0].starts_with(
+            "Fits within 8.000 GiB of the GPU with 1.000 GiB to spare, 7.000 GiB at most: "
+        ),
+        "{fits:?}"
+    );
+    // Both cells take the same: one sentence.
+    assert!(fits[0].contains("; "), "{fits:?}");
+    assert_eq!(fits.len(), 1, "{fits:?}");
     let sources = [limited("8.0 GiB")];
     let page = html::render(&View::of(&sources)).unwrap();
     let (_, memory) = page.split_once("<section id=\"memory\"").unwrap();
@@ -42,10 +48,10 @@ fn a_limit_of_the_gpu_is_told_and_drawn() {
         "{memory}"
     );
     let odd = answers(limited("8053063680 B")).join("\n");
-    assert!(odd.contains("fits within 7.500 GiB of the GPU"), "{odd}");
+    assert!(odd.contains("Fits within 7.500 GiB of the GPU"), "{odd}");
     // What went beyond its limit and did not fail held no limit.
     let beyond = answers(limited("1.0 GiB")).join("\n");
-    assert!(!beyond.contains("fits"), "{beyond}");
+    assert!(!beyond.contains("Fits"), "{beyond}");
     let mut failing = limited("8.0 GiB");
     failing.records.records[0].outcome = record::Outcome::Failed {
         reason: record::Reason::OutOfMemory,
@@ -53,7 +59,7 @@ fn a_limit_of_the_gpu_is_told_and_drawn() {
         message: "CUDA out of memory".into(),
     };
     let failing = answers(failing).join("\n");
-    assert!(failing.contains("does not fit within 8.000 GiB of the GPU: 1 of 5 runs failed"));
+    assert!(failing.contains("Does not fit within 8.000 GiB of the GPU, 1 of 5 runs failed: "));
 }
 
 #[test]
