@@ -136,8 +136,7 @@ pub(crate) struct LockArgs {
     /// image's ID: after an edit of the workload. Nothing is resolved
     #[arg(long, conflicts_with_all = ["check", "without_scenario"])]
     pub(crate) workload: bool,
-    /// Compress the layers as `push` does, and lock the digest that the image is pulled by:
-    /// minutes for a CUDA image
+    /// Compress the layers as `push` does, and lock the digest that the image is pulled by
     #[arg(long, conflicts_with_all = ["check", "without_scenario"])]
     pub(crate) push_digest: bool,
     /// How to print what --check finds
