@@ -165,11 +165,11 @@ fn limits(view: &View, sources: &[Source]) -> Vec<String> {
 }
 
 /// The names of cells in a sentence; how many more there are.
-fn listed(names: Vec<String>) -> String {
-    let more = names.len().saturating_sub(NAMED);
+fn listed(cells: Vec<String>) -> String {
+    let more = cells.len().saturating_sub(NAMED);
     let more = (more > 0).then(|| format!("and {more} more"));
-    let named: Vec<String> = names.into_iter().take(NAMED).chain(more).collect();
-    named.join("; ")
+    let told: Vec<String> = cells.into_iter().take(NAMED).chain(more).collect();
+    told.join("; ")
 }
 
 /// How a run was measured, as far as its record or session tells.
