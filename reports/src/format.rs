@@ -32,6 +32,14 @@ pub fn count(value: u64) -> String {
     group(&value.to_string())
 }
 
+/// The first few of these, and how many more there are.
+pub(crate) fn first_few(texts: Vec<String>, most: usize) -> String {
+    let more = texts.len().saturating_sub(most);
+    let more = (more > 0).then(|| format!("and {more} more"));
+    let told: Vec<String> = texts.into_iter().take(most).chain(more).collect();
+    told.join("; ")
+}
+
 /// `1 run`, `2 runs`.
 #[must_use]
 pub fn plural(count: usize, one: &str, many: &str) -> String {

@@ -160,16 +160,8 @@ fn limits(view: &View, sources: &[Source]) -> Vec<String> {
             None => alike.push((found, vec![name])),
         }
     }
-    let sentence = |(found, names): (String, Vec<String>)| format!("{found}: {}.", listed(names));
+    let sentence = |(found, names)| format!("{found}: {}.", format::first_few(names, NAMED));
     alike.into_iter().map(sentence).collect()
-}
-
-/// The names of cells in a sentence; how many more there are.
-fn listed(cells: Vec<String>) -> String {
-    let more = cells.len().saturating_sub(NAMED);
-    let more = (more > 0).then(|| format!("and {more} more"));
-    let told: Vec<String> = cells.into_iter().take(NAMED).chain(more).collect();
-    told.join("; ")
 }
 
 /// How a run was measured, as far as its record or session tells.
@@ -306,7 +298,8 @@ fn failing(view: &View) -> Vec<String> {
         .map(|(index, _)| view.name_in(&view.short_name(index), index))
         .collect();
     if !well.is_empty() {
-        said.push(format!("Every run ended well of {}.", listed(well)));
+        let well = format::first_few(well, NAMED);
+        said.push(format!("Every run ended well of {well}."));
     }
     said
 }

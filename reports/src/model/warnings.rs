@@ -79,10 +79,10 @@ fn short_windows(view: &View, sources: &[Source]) -> Option<String> {
             Some(format!("{}: {window}", named(view, &[cell])))
         })
         .collect();
-    let more = found.len().saturating_sub(NAMED);
-    let more = (more > 0).then(|| format!("and {more} more"));
-    let shown: Vec<String> = found.into_iter().take(NAMED).chain(more).collect();
-    (!shown.is_empty()).then(|| format!("Too short for their noise: {}.", shown.join("; ")))
+    (!found.is_empty()).then(|| {
+        let shown = format::first_few(found, NAMED);
+        format!("Too short for their noise: {shown}.")
+    })
 }
 
 /// The noise threshold of throughput that a cell's suite sets.
@@ -141,14 +141,8 @@ fn of_cells(view: &View) -> Vec<String> {
 }
 
 fn named(view: &View, cells: &[usize]) -> String {
-    let first = cells.iter().take(NAMED);
-    let mut names: Vec<String> = first
-        .map(|&cell| view.name_in(&view.short_name(cell), cell))
-        .collect();
-    if cells.len() > NAMED {
-        names.push(format!("and {} more", cells.len() - NAMED));
-    }
-    names.join("; ")
+    let name = |&cell: &usize| view.name_in(&view.short_name(cell), cell);
+    format::first_few(cells.iter().map(name).collect(), NAMED)
 }
 
 /// In how many of these runs each of these words stands.
