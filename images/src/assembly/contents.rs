@@ -15,7 +15,7 @@ use crate::{
         archive::Settings,
         layer::{Node, Tree},
     },
-    slim::{Emptied, emptied},
+    slim::Slim,
     spec::reserved::{
         LABEL_BASE_DIGEST, LABEL_BASE_NAME, LABEL_DESCRIPTION, LABEL_FLAVOUR,
         LABEL_GPU_ARCHITECTURES, LABEL_IMAGE, LABEL_LIBTORCH, LABEL_PARTS, LABEL_PROTOCOL,
@@ -36,31 +36,34 @@ pub(crate) fn libtorch_tree(image: &Image, libtorch: &Libtorch, cache: &Cache) -
     let mut tree = Tree::default();
     let folder = LIBTORCH_IN_IMAGE.trim_start_matches('/');
     let gpus: Vec<_> = image.spec.gpu_architectures.iter().copied().collect();
-    let (mut emptied_bytes, mut kept_bytes) = (0, 0);
+    let mut slims = Vec::new();
     for library in &libtorch.libraries {
-        let emptied = if gpus.is_empty() {
-            Emptied::default()
+        let slim = if gpus.is_empty() {
+            None
         } else {
-            emptied(&library.path, &gpus, cache)?
+            let slim = Slim::of(&library.path, &gpus, cache)?;
+            slims.push((slim.clone(), library.size_bytes));
+            Some(slim)
         };
-        emptied_bytes += emptied.bytes();
-        kept_bytes += emptied.kept_bytes;
         tree.insert(
             &format!("{folder}/{}", library.name),
             Node::File {
                 source: library.path.clone(),
                 size_bytes: library.size_bytes,
                 mode: 0o755,
-                emptied: emptied.ranges,
+                slim,
             },
         );
     }
     if !gpus.is_empty() {
+        let sum = |of: fn(&(Slim, u64)) -> u64| slims.iter().map(of).sum::<u64>() / 1_000_000;
         cache.note(&format!(
-            "{}: {} MB of GPU code kept, {} MB emptied",
+            "{}: {} MB of GPU code kept, {} MB left out; {} MB of libraries for {} MB",
             image.name,
-            kept_bytes / 1_000_000,
-            emptied_bytes / 1_000_000
+            sum(|(slim, _)| slim.kept_bytes),
+            sum(|(slim, _)| slim.left_out_bytes),
+            sum(|(slim, _)| slim.size_bytes()),
+            sum(|(_, whole)| *whole),
         ));
     }
     Ok(tree)
@@ -78,7 +81,7 @@ pub(crate) fn scenario_tree(scenario: &ScenarioBinary) -> Result<Tree> {
             source: scenario.path.clone(),
             size_bytes,
             mode: 0o755,
-            emptied: Vec::new(),
+            slim: None,
         },
     );
     let text = |content: &str| Node::Bytes {

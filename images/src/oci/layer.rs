@@ -18,7 +18,7 @@ use crate::{
     error::at,
     oci::part::FilePart,
     progress::Action,
-    slim::{Emptying, Range},
+    slim::{Pieces, Slim},
     store::{Cache, Stamp, forget, read_note},
 };
 
@@ -46,8 +46,8 @@ pub(crate) enum Node {
         source: PathBuf,
         size_bytes: u64,
         mode: u32,
-        /// What of it is written as zeros.
-        emptied: Vec<Range>,
+        /// What is made of it, where that is another file.
+        slim: Option<Slim>,
     },
 }
 
@@ -94,7 +94,9 @@ impl Tree {
                 let content = match node {
                     Node::Folder { .. } | Node::Link { .. } => 0,
                     Node::Bytes { content, .. } => content.len() as u64,
-                    Node::File { size_bytes, .. } => *size_bytes,
+                    Node::File {
+                        size_bytes, slim, ..
+                    } => slim.as_ref().map_or(*size_bytes, Slim::size_bytes),
                 };
                 BLOCK_BYTES + content.next_multiple_of(BLOCK_BYTES)
             })
@@ -136,17 +138,15 @@ impl Tree {
                 Node::Link { target } => Part::Link(target),
                 Node::Bytes { content, mode } => Part::Bytes(Digest::of(content), *mode),
                 Node::File {
-                    source,
-                    mode,
-                    emptied,
-                    ..
+                    source, mode, slim, ..
                 } => {
                     let stamp = Stamp::of(source).map_err(at(source))?;
-                    if emptied.is_empty() {
-                        Part::File(stamp, *mode)
-                    } else {
-                        let ranges = Digest::of(canonical::json(emptied).as_bytes());
-                        Part::Slim(stamp, *mode, ranges)
+                    match slim {
+                        None => Part::File(stamp, *mode),
+                        Some(slim) => {
+                            let pieces = canonical::json(&slim.pieces);
+                            Part::Slim(stamp, *mode, Digest::of(pieces.as_bytes()))
+                        }
                     }
                 }
             };
@@ -185,8 +185,14 @@ fn append(archive: &mut Builder<impl Write>, path: &str, node: &Node) -> io::Res
         Node::Link { .. } => (EntryType::Symlink, 0o777, 0),
         Node::Bytes { content, mode } => (EntryType::Regular, *mode, content.len() as u64),
         Node::File {
-            size_bytes, mode, ..
-        } => (EntryType::Regular, *mode, *size_bytes),
+            size_bytes,
+            mode,
+            slim,
+            ..
+        } => {
+            let size_bytes = slim.as_ref().map_or(*size_bytes, Slim::size_bytes);
+            (EntryType::Regular, *mode, size_bytes)
+        }
     };
     if path.len() >= PATH_MAX_BYTES {
         return Err(io::Error::other(
@@ -203,10 +209,16 @@ fn append(archive: &mut Builder<impl Write>, path: &str, node: &Node) -> io::Res
         Node::Folder { .. } | Node::Link { .. } => archive.append(&header, io::empty()),
         Node::Bytes { content, .. } => archive.append(&header, content.as_slice()),
         Node::File {
-            source, emptied, ..
+            source,
+            size_bytes,
+            slim,
+            ..
         } => {
-            let file = FilePart::whole(source, size_bytes)?;
-            archive.append(&header, Emptying::new(file, emptied))
+            let file = FilePart::whole(source, *size_bytes)?;
+            match slim {
+                None => archive.append(&header, file),
+                Some(slim) => archive.append(&header, Pieces::new(file, &slim.pieces)),
+            }
         }
     }
 }
@@ -270,7 +282,7 @@ mod tests {
                 source,
                 size_bytes: 1000,
                 mode: 0o755,
-                emptied: Vec::new(),
+                slim: None,
             },
         );
         tree.insert(

@@ -46,7 +46,7 @@ pub struct Spec {
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub allow: BTreeSet<String>,
     /// GPUs whose code libtorch's libraries keep, such as `sm_90`; the code of all others is
-    /// emptied. All of it stays where none is named.
+    /// left out. All of it stays where none is named.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub gpu_architectures: BTreeSet<GpuArchitecture>,
 }

@@ -106,7 +106,7 @@ pub(crate) enum ImagesCommand {
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },
-    /// Measure a slim image beside the whole one, to see that emptying GPU code harmed nothing
+    /// Measure a slim image beside the whole one, to see that leaving out GPU code harmed nothing
     Slim(SlimArgs),
     /// Write the Debian base as an archive, for --base-archive on a machine without apt
     Base {
