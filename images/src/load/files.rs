@@ -26,7 +26,7 @@ pub async fn load_files(engine: &Engine, files: &[PathBuf], cache: &Cache) -> Re
     let meter = cache.start(Action::Load, &promise.reference, None);
     let (written, loaded) = send(engine, meter, None, move |to| {
         let copied = io::copy(&mut archive, to).and_then(|_| to.flush());
-        copied.map_err(at(&first))
+        copied.map_err(|source| unreadable(&first, source))
     })
     .await?;
     match written {
@@ -71,12 +71,24 @@ fn open(files: &[PathBuf]) -> Result<(Promise, Archive)> {
     } else {
         whole
     };
-    let (start, archive) = peek(unpacked, DOCUMENTS_BYTES).map_err(at(first))?;
+    let peeked = peek(unpacked, DOCUMENTS_BYTES);
+    let (start, archive) = peeked.map_err(|source| unreadable(first, source))?;
     let promise = promise(&start).map_err(|cause| Error::BadArchive {
         file: first.to_owned(),
         cause,
     })?;
     Ok((promise, archive))
+}
+
+/// Why an archive cannot be read to its end, or is not taken any more.
+fn unreadable(first: &Path, source: io::Error) -> Error {
+    match source.kind() {
+        io::ErrorKind::BrokenPipe => at(first)(source),
+        _ => Error::BadArchive {
+            file: first.to_owned(),
+            cause: format!("it is cut off or damaged, or a piece is missing ({source})"),
+        },
+    }
 }
 
 /// The first bytes, and all of it from its start again.

@@ -117,7 +117,12 @@ async fn an_image_travels_in_pieces_and_says_what_it_is() {
     assert!(log.contains("answer 42"), "{log}");
     clear(&engine, &world.image).await;
 
-    // In another order, cut off, or none at all.
+    // In another order, cut off, with a piece less, or none at all.
+    let without_second = [pieces[0].clone(), pieces[2].clone()];
+    let error = load_files(&engine, &without_second, &cache).await;
+    let said = error.unwrap_err().to_string();
+    let expected = ["piece-0", "a piece is missing", "all pieces in their order"];
+    assert!(expected.iter().all(|part| said.contains(part)), "{said}");
     let swapped = [pieces[1].clone(), pieces[0].clone(), pieces[2].clone()];
     let nothing = world.path("nothing");
     fs::write(&nothing, b"").unwrap();
