@@ -1,5 +1,6 @@
 //! A container that has Debian's C library, what `dist` packs and an engine's socket, and nothing
-//! else: no shell, no cargo, no Python, no network.
+//! else: no shell, no cargo, no Python, no network. Images come to it out of an archive, and by the
+//! digest that they were pushed under.
 
 use std::{
     fs,
@@ -9,7 +10,11 @@ use std::{
 
 use record::{Outcome, Record};
 
-use crate::{Home, expect_exit, read, text, xtask};
+use crate::{
+    Home, expect_exit, read,
+    registry::{Registry, Trust},
+    text, xtask,
+};
 
 /// Where the archive comes from that is tried: of the compiled release, where it is named, else of
 /// the program that these tests run.
@@ -120,8 +125,13 @@ fn a_bare_container_measures(client: &'static str, socket: &str) {
     let loaded = said(&["images", "load", text(&image)]);
     let mut words = loaded.split_whitespace();
     let (reference, id) = (words.next().expect("a name"), words.next().expect("an ID"));
+    let remove = |name: &str| {
+        let removed = runner.client().args(["image", "rm", name]).output();
+        expect_exit(&removed.expect("a client"), 0);
+    };
+    let (_registry, pushed) = push(&home, client, &spec);
     let sessions = ["one", "two"].map(|name| home.path(name));
-    for out in &sessions {
+    for (out, reference) in sessions.iter().zip([reference, &pushed]) {
         let bench = [
             "bench", "--suite", "smoke", "--device", "cpu", "--blocks", "1",
         ];
@@ -149,13 +159,45 @@ fn a_bare_container_measures(client: &'static str, socket: &str) {
         fs::remove_file(out.join("report.html")).expect("the report");
         said(&["report", text(out)]);
         assert!(out.join("report.html").is_file());
+        // The next one finds nothing of it in the engine.
+        remove(reference);
     }
     let compared = said(&["compare", text(&sessions[0]), text(&sessions[1])]);
     assert!(compared.contains("gated metrics in "), "{compared}");
-    for name in [reference, &runner.image] {
-        let removed = runner.client().args(["image", "rm", name]).output();
-        expect_exit(&removed.expect("a client"), 0);
-    }
+    remove(&runner.image);
+}
+
+/// Pushes an image to a registry that this engine trusts, where the user of the bare container is
+/// logged in, and gives the reference to pull it by.
+fn push(home: &Home, client: &str, spec: &Path) -> ((Registry, Option<Trust>), String) {
+    let login = home.path("user/.docker");
+    fs::create_dir_all(&login).expect("a folder");
+    // Docker asks a registry of its own machine without TLS, Podman none that it is not told of.
+    let (registry, trust) = match client {
+        "docker" => (Registry::plain(), None),
+        _ => {
+            let registry = Registry::guarded();
+            registry.log_in(&login, "ci:secret");
+            let trust = registry.trusted_by_podman();
+            (registry, Some(trust))
+        }
+    };
+    let repository = registry.repository();
+    let mut push = Command::new(env!("CARGO_BIN_EXE_torchgauge"));
+    push.args(["images", "push", text(spec), "--to", &repository])
+        .env("DOCKER_CONFIG", &login);
+    match trust {
+        None => push.arg("--plain-http"),
+        Some(_) => push.env("SSL_CERT_FILE", registry.path("ca.crt")),
+    };
+    let output = push.output().expect("the program runs");
+    expect_exit(&output, 0);
+    let said = String::from_utf8_lossy(&output.stdout);
+    let mut words = said.split_whitespace();
+    let reference = words.find(|word| word.starts_with(&repository));
+    let reference = reference.unwrap_or_else(|| panic!("no reference: {said}"));
+    assert!(reference.contains("@sha256:"), "{said}");
+    ((registry, trust), reference.to_owned())
 }
 
 fn socket(address: &str) -> String {

@@ -7,6 +7,9 @@ mod attack;
 mod dist;
 mod own_images;
 mod ready_made;
+#[path = "../common/registry.rs"]
+#[expect(dead_code, reason = "the tests of `images push` need more of it")]
+mod registry;
 mod tutorial;
 
 use std::{

@@ -2,6 +2,8 @@
 
 mod downloads;
 mod registry;
+#[path = "../common/registry.rs"]
+mod server;
 #[path = "../../../images/tests/it/world.rs"]
 #[expect(
     dead_code,

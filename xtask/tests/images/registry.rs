@@ -5,137 +5,21 @@ use std::{
     fs,
     io::{Read, Write as _},
     net::{Shutdown, TcpListener, TcpStream},
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    path::Path,
+    process::Command,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
-    time::{Duration, Instant},
 };
 
 use serde_json::Value;
 
-use crate::{Checkout, check};
-
-/// Debian's registry, on a port of its own.
-struct Registry {
-    folder: tempfile::TempDir,
-    port: u16,
-    process: Child,
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("an address").port()
-}
-
-impl Registry {
-    fn plain() -> Self {
-        Self::start("", "unlimited", tempfile::tempdir().expect("a folder"))
-    }
-
-    /// One that takes files of so many KiB alone.
-    fn full(kib: u32) -> Self {
-        Self::start(
-            "",
-            &(kib * 2).to_string(),
-            tempfile::tempdir().expect("a folder"),
-        )
-    }
-
-    /// With TLS by an authority of its own, and the user `ci` whose password is `secret`.
-    fn guarded() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = |name: &str| folder.path().join(name).display().to_string();
-        let make = |words: &str| {
-            let words = words.replace("DIR", &folder.path().display().to_string());
-            run(Command::new("openssl").args(words.split_whitespace()));
-        };
-        make(
-            "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test -keyout DIR/ca.key -out DIR/ca.crt",
-        );
-        make("req -newkey rsa:2048 -nodes -subj /CN=localhost -keyout DIR/key -out DIR/request");
-        fs::write(path("names"), "subjectAltName=DNS:localhost\n").expect("a file");
-        make(
-            "x509 -req -in DIR/request -CA DIR/ca.crt -CAkey DIR/ca.key -days 2 -extfile DIR/names \
-             -CAcreateserial -out DIR/crt",
-        );
-        let users = run(Command::new("htpasswd").args(["-Bbn", "ci", "secret"]));
-        fs::write(path("users"), users).expect("users");
-        let more = format!(
-            "  tls: {{certificate: {}, key: {}}}\nauth: {{htpasswd: {{realm: test, path: {}}}}}\n",
-            path("crt"),
-            path("key"),
-            path("users")
-        );
-        Self::start(&more, "unlimited", folder)
-    }
-
-    fn start(more: &str, file_blocks: &str, folder: tempfile::TempDir) -> Self {
-        let port = free_port();
-        let settings = format!(
-            "version: 0.1\nlog: {{level: error}}\n\
-             storage: {{filesystem: {{rootdirectory: {}/data}}, delete: {{enabled: true}}}}\n\
-             http:\n  addr: 127.0.0.1:{port}\n{more}",
-            folder.path().display()
-        );
-        let file = folder.path().join("settings.yml");
-        fs::write(&file, settings).expect("settings");
-        let process = Command::new("sh")
-            .args([
-                "-c",
-                "ulimit -f $1; exec docker-registry serve $2",
-                "sh",
-                file_blocks,
-            ])
-            .arg(&file)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("sh runs");
-        let mut registry = Self {
-            folder,
-            port,
-            process,
-        };
-        let begun = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            let ended = registry.process.try_wait().expect("a process");
-            assert!(
-                ended.is_none() && begun.elapsed() < Duration::from_secs(30),
-                "these tests need Debian's registry: apt-get install docker-registry"
-            );
-            thread::sleep(Duration::from_millis(50));
-        }
-        registry
-    }
-
-    fn repository(&self) -> String {
-        format!("localhost:{}/team/images", self.port)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-}
-
-impl Drop for Registry {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-#[track_caller]
-fn run(command: &mut Command) -> Vec<u8> {
-    let output = command.output().unwrap_or_else(|error| {
-        panic!("{command:?}: {error}; apt-get install docker-registry apache2-utils openssl")
-    });
-    assert!(output.status.success(), "{command:?}: {output:?}");
-    output.stdout
-}
+use crate::{
+    Checkout, check,
+    server::{Registry, free_port, run},
+};
 
 /// What one image was pushed as.
 fn pushed(command: &mut Command) -> Value {
@@ -180,7 +64,8 @@ fn what_is_pushed_is_pulled_by_its_digest() {
     checkout.check(&["prune", "cli-pushed"], 0, &["removed"]);
     let reference = first["reference"].as_str().expect("a reference");
     let mut pull = checkout.command(&["pull", reference]);
-    let engine = String::from_utf8(run(Command::new("docker").args(["version"]))).expect("text");
+    let info = run(Command::new("docker").args(["info", "--format", "{{.DriverStatus}}"]));
+    let engine = String::from_utf8(info).expect("text");
     if std::env::var("DOCKER_HOST").is_ok_and(|host| host.contains("podman")) {
         // It speaks without TLS to registries alone that its settings name.
         check(&mut pull, 4, &["answers without TLS", "registries.conf"]);
@@ -191,7 +76,7 @@ fn what_is_pushed_is_pulled_by_its_digest() {
     // The ID of an image is that of its configuration, unless the engine's store goes by manifests.
     let id = built["config_id"].as_str().unwrap_or_default();
     assert!(
-        said.contains(id) || engine.contains("containerd"),
+        said.contains(id) || engine.contains("containerd.snapshotter"),
         "{said}: no {id}"
     );
     let other = reference.replace("sha256:", "sha256:0");
@@ -273,17 +158,7 @@ fn a_registry_with_tls_and_a_password() {
         command
     };
     check(&mut trusting(), 4, &[&to, "docker login"]);
-    let log_in = |user: &str| {
-        let host = format!("localhost:{}", registry.port);
-        let auth = run(Command::new("sh").args(["-c", "printf %s \"$1\" | base64", "sh", user]));
-        let auth = String::from_utf8(auth).expect("text");
-        let settings = serde_json::json!({"auths": {host: {"auth": auth.trim()}}});
-        fs::write(
-            checkout.home.path().join("config.json"),
-            settings.to_string(),
-        )
-        .expect("a file");
-    };
+    let log_in = |user: &str| registry.log_in(checkout.home.path(), user);
     log_in("ci:wrong");
     let refused = check(&mut trusting(), 4, &[&to, "docker login"]);
     assert!(!String::from_utf8_lossy(&refused.stderr).contains("wrong"));
@@ -318,18 +193,13 @@ echo '{"ServerURL":"x","Username":"ci","Secret":"secret"}'
 
     // Podman asks with TLS; its user's folder has authorities by registry.
     if std::env::var("DOCKER_HOST").is_ok_and(|host| host.contains("podman")) {
-        let home = PathBuf::from(std::env::var_os("HOME").expect("a home"));
-        let trust = home.join(".config/containers/certs.d");
-        let trust = trust.join(format!("localhost:{}", registry.port));
-        fs::create_dir_all(&trust).expect("a folder");
-        fs::copy(&authority, trust.join("ca.crt")).expect("a copy");
+        let _trust = registry.trusted_by_podman();
         log_in("ci:secret");
         let reference = first["reference"].as_str().expect("a reference");
         let mut pull = checkout.command(&["pull", reference]);
         pull.env("DOCKER_CONFIG", checkout.home.path());
         check(&mut pull, 0, &[reference]);
         run(Command::new("docker").args(["image", "rm", reference]));
-        fs::remove_dir_all(&trust).expect("removed");
     }
 }
 
