@@ -36,15 +36,15 @@ pub(crate) fn libtorch_tree(image: &Image, libtorch: &Libtorch, cache: &Cache) -
     let mut tree = Tree::default();
     let folder = LIBTORCH_IN_IMAGE.trim_start_matches('/');
     let gpus: Vec<_> = image.spec.gpu_architectures.iter().copied().collect();
-    let mut slims = Vec::new();
+    let (mut kept_bytes, mut left_out_bytes, mut slim_bytes) = (0, 0, 0);
     for library in &libtorch.libraries {
-        let slim = if gpus.is_empty() {
-            None
-        } else {
-            let slim = Slim::of(&library.path, &gpus, cache)?;
-            slims.push((slim.clone(), library.size_bytes));
-            Some(slim)
-        };
+        let slim = (!gpus.is_empty()).then(|| Slim::of(&library.path, &gpus, cache));
+        let slim = slim.transpose()?;
+        if let Some(slim) = &slim {
+            kept_bytes += slim.kept_bytes;
+            left_out_bytes += slim.left_out_bytes;
+            slim_bytes += slim.size_bytes();
+        }
         tree.insert(
             &format!("{folder}/{}", library.name),
             Node::File {
@@ -56,14 +56,13 @@ pub(crate) fn libtorch_tree(image: &Image, libtorch: &Libtorch, cache: &Cache) -
         );
     }
     if !gpus.is_empty() {
-        let sum = |of: fn(&(Slim, u64)) -> u64| slims.iter().map(of).sum::<u64>() / 1_000_000;
         cache.note(&format!(
             "{}: {} MB of GPU code kept, {} MB left out; {} MB of libraries for {} MB",
             image.name,
-            sum(|(slim, _)| slim.kept_bytes),
-            sum(|(slim, _)| slim.left_out_bytes),
-            sum(|(slim, _)| slim.size_bytes()),
-            sum(|(_, whole)| *whole),
+            kept_bytes / 1_000_000,
+            left_out_bytes / 1_000_000,
+            slim_bytes / 1_000_000,
+            libtorch.size_bytes() / 1_000_000
         ));
     }
     Ok(tree)

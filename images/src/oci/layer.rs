@@ -51,6 +51,19 @@ pub(crate) enum Node {
     },
 }
 
+impl Node {
+    /// How much it takes in the archive besides its header.
+    fn size_bytes(&self) -> u64 {
+        match self {
+            Self::Folder { .. } | Self::Link { .. } => 0,
+            Self::Bytes { content, .. } => content.len() as u64,
+            Self::File {
+                size_bytes, slim, ..
+            } => slim.as_ref().map_or(*size_bytes, Slim::size_bytes),
+        }
+    }
+}
+
 /// A tree of files. Paths have no leading slash.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Tree {
@@ -90,16 +103,7 @@ impl Tree {
         let entries: u64 = self
             .nodes
             .values()
-            .map(|node| {
-                let content = match node {
-                    Node::Folder { .. } | Node::Link { .. } => 0,
-                    Node::Bytes { content, .. } => content.len() as u64,
-                    Node::File {
-                        size_bytes, slim, ..
-                    } => slim.as_ref().map_or(*size_bytes, Slim::size_bytes),
-                };
-                BLOCK_BYTES + content.next_multiple_of(BLOCK_BYTES)
-            })
+            .map(|node| BLOCK_BYTES + node.size_bytes().next_multiple_of(BLOCK_BYTES))
             .sum();
         entries + 2 * BLOCK_BYTES
     }
@@ -180,26 +184,17 @@ impl Tree {
 }
 
 fn append(archive: &mut Builder<impl Write>, path: &str, node: &Node) -> io::Result<()> {
-    let (kind, mode, size_bytes) = match node {
-        Node::Folder { mode } => (EntryType::Directory, *mode, 0),
-        Node::Link { .. } => (EntryType::Symlink, 0o777, 0),
-        Node::Bytes { content, mode } => (EntryType::Regular, *mode, content.len() as u64),
-        Node::File {
-            size_bytes,
-            mode,
-            slim,
-            ..
-        } => {
-            let size_bytes = slim.as_ref().map_or(*size_bytes, Slim::size_bytes);
-            (EntryType::Regular, *mode, size_bytes)
-        }
+    let (kind, mode) = match node {
+        Node::Folder { mode } => (EntryType::Directory, *mode),
+        Node::Link { .. } => (EntryType::Symlink, 0o777),
+        Node::Bytes { mode, .. } | Node::File { mode, .. } => (EntryType::Regular, *mode),
     };
     if path.len() >= PATH_MAX_BYTES {
         return Err(io::Error::other(
             "the path is longer than 99 bytes, the most a layer takes",
         ));
     }
-    let mut header = header(kind, mode, size_bytes);
+    let mut header = header(kind, mode, node.size_bytes());
     header.set_path(path)?;
     if let Node::Link { target } = node {
         header.set_link_name(target)?;
