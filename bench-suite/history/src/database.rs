@@ -117,10 +117,13 @@ impl History {
     fn set_up(&self) -> Result<(), Fault> {
         let connection = &self.connection;
         connection.busy_timeout(Duration::from_millis(100))?;
-        connection.pragma_update(None, "cache_size", -65_536)?;
-        connection.pragma_update(None, "foreign_keys", true)?;
-        // What was said to be written survives a power cut.
-        connection.pragma_update(None, "synchronous", "FULL")?;
+        // Settings of the connection alone, but SQLite reads the file for them.
+        self.patient(|| {
+            connection.pragma_update(None, "cache_size", -65_536)?;
+            connection.pragma_update(None, "foreign_keys", true)?;
+            // What was said to be written survives a power cut.
+            connection.pragma_update(None, "synchronous", "FULL")
+        })?;
         let version = self.identify()?;
         if version == 0 && sources_of(&self.path).exists() {
             let detail = "it is empty".to_owned();
@@ -230,7 +233,11 @@ impl History {
     ) -> Result<T, HistoryError> {
         let attempt = || {
             let transaction = self.patient(|| {
-                Transaction::new_unchecked(&self.connection, TransactionBehavior::Deferred)
+                let begun =
+                    Transaction::new_unchecked(&self.connection, TransactionBehavior::Deferred)?;
+                // It takes its lock at the first look, and here it can be tried again.
+                schema::version(&begun)?;
+                Ok(begun)
             })?;
             look(&transaction)
         };
