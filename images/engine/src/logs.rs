@@ -44,25 +44,35 @@ impl Container {
     /// Comes back when the container has written more than `limit` bytes to its log; never where it
     /// does not.
     pub async fn log_exceeds(&self, limit: u64) {
-        let options = LogsOptionsBuilder::default()
-            .stdout(true)
-            .stderr(true)
-            .follow(true)
-            .build();
-        // An engine may break off under load, and the log goes on: so it is read again. Whoever asks
-        // stops asking when the container has ended.
+        // An engine may break off under load, and the log goes on: so it is read again. Podman 4.3
+        // also breaks off early where the container has ended meanwhile, each time; what is there
+        // comes whole where nothing is waited for. Whoever asks stops asking when the container has
+        // ended.
         loop {
-            let options = Some(options.clone());
-            let mut pieces = Box::pin(self.engine.patient().logs(&self.id, options));
-            let mut bytes = 0;
-            while let Some(Ok(piece)) = pieces.next().await {
-                bytes += piece.as_ref().len() as u64;
-                if bytes > limit {
+            for follow in [true, false] {
+                if self.log_has_more_than(limit, follow).await {
                     return;
                 }
             }
             tokio::time::sleep(READ_AGAIN).await;
         }
+    }
+
+    async fn log_has_more_than(&self, limit: u64, follow: bool) -> bool {
+        let options = LogsOptionsBuilder::default()
+            .stdout(true)
+            .stderr(true)
+            .follow(follow)
+            .build();
+        let mut pieces = Box::pin(self.engine.patient().logs(&self.id, Some(options)));
+        let mut bytes = 0;
+        while let Some(Ok(piece)) = pieces.next().await {
+            bytes += piece.as_ref().len() as u64;
+            if bytes > limit {
+                return true;
+            }
+        }
+        false
     }
 
     async fn log_file(&self, path: &Path) -> Result<File> {
