@@ -3,6 +3,7 @@
 mod examples;
 
 use std::{
+    ffi::OsStr,
     path::Path,
     process::{Command, Stdio},
     time::{Duration, Instant},
@@ -10,6 +11,7 @@ use std::{
 
 use engine::{Endpoint, Engine, Product};
 use images::Catalog;
+use reports::format::command_line;
 
 use crate::{
     cli::{SourceArgs, TestArgs},
@@ -239,7 +241,67 @@ fn carry_out(mut step: Step, printer: &Printer) -> Result<(&'static str, Duratio
     } else {
         Err(Error::TestsFailed {
             step: step.name,
-            command: format!("{:?}", step.command),
+            command: in_a_shell(&step.command),
         })
+    }
+}
+
+/// The line that runs a command from any folder.
+fn in_a_shell(command: &Command) -> String {
+    let text = |word: &OsStr| word.to_string_lossy().into_owned();
+    let mut words = vec!["env".to_owned()];
+    let (set, unset): (Vec<_>, Vec<_>) = command.get_envs().partition(|(_, value)| value.is_some());
+    for (name, _) in unset {
+        words.extend(["-u".to_owned(), text(name)]);
+    }
+    for (name, value) in set {
+        words.push(format!(
+            "{}={}",
+            text(name),
+            text(value.unwrap_or_default())
+        ));
+    }
+    if words.len() == 1 {
+        words.clear();
+    }
+    words.push(text(command.get_program()));
+    words.extend(command.get_args().map(text));
+    let line = command_line(&words);
+    match command.get_current_dir() {
+        Some(folder) => {
+            let go = command_line(&["cd".to_owned(), folder.display().to_string()]);
+            format!("{go} && {line}")
+        }
+        None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_printed_line_runs_the_step() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("a 'folder'");
+        std::fs::create_dir(&folder).unwrap();
+        let mut step = Command::new("sh");
+        step.args(["-c", "pwd; printf '%s|' \"$FLAGS\" \"$GONE\" \"$@\"", "sh"])
+            .args(["", "two words", "it's", "a\nb\\"])
+            .env("FLAGS", "-a\u{1f}-b $HOME")
+            .env_remove("GONE")
+            .current_dir(&folder);
+        let line = in_a_shell(&step);
+        assert!(!line.contains(|c: char| c.is_ascii_control()), "{line:?}");
+        let printed = Command::new("bash")
+            .args(["-c", &line])
+            .env("GONE", "1")
+            .output()
+            .unwrap();
+        assert!(printed.status.success(), "{printed:?}");
+        let itself = step.output().unwrap();
+        assert_eq!(printed.stdout, itself.stdout);
+        let end = "\n-a\u{1f}-b $HOME|||two words|it's|a\nb\\|";
+        assert!(itself.stdout.ends_with(end.as_bytes()), "{itself:?}");
     }
 }
