@@ -2,11 +2,9 @@
 //! strategy makes them, so that nothing is left behind whoever dies.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     io::{self, Write},
     os::fd::AsRawFd as _,
-    process,
-    sync::atomic::{AtomicU64, Ordering},
 };
 
 use tch::{Device, Kind, Tensor};
@@ -37,17 +35,10 @@ pub(super) fn put(tensor: &Tensor) -> Result<(File, String), Error> {
     Ok((file, line))
 }
 
-/// Writes rather than maps: where there is no room, that is an error here and no signal.
+/// Writes rather than maps: where there is no room, that is an error here and no signal. The file
+/// never has a name, so that none stays behind whenever a worker is killed.
 fn write(bytes: &[u8]) -> io::Result<File> {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let path = format!("{FOLDER}/torchgauge-{}-{number}", process::id());
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .open(&path)?;
-    fs::remove_file(&path)?;
+    let mut file = tempfile::tempfile_in(FOLDER)?;
     file.write_all(bytes)?;
     Ok(file)
 }
@@ -111,7 +102,7 @@ mod tests {
         let tokens = Tensor::from_slice(&[7_i64, -100, 3]);
         for tensor in [images, tokens] {
             let (file, line) = put(&tensor).unwrap();
-            let mapped = map(process::id(), &line).unwrap();
+            let mapped = map(std::process::id(), &line).unwrap();
             drop(file);
             assert_eq!(mapped, tensor, "{line}");
             assert_eq!(mapped.kind(), tensor.kind());
