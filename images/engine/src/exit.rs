@@ -10,7 +10,7 @@ use bollard::{
     models::{ContainerState, ContainerWaitResponse},
     query_parameters::{EventsOptionsBuilder, WaitContainerOptionsBuilder},
 };
-use futures_util::{StreamExt as _, future};
+use futures_util::{StreamExt as _, TryStreamExt as _, future};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -164,8 +164,25 @@ impl Container {
     }
 
     /// What happened to the container within the last minute, in the engine's words; empty where it
-    /// does not tell. Engines count whole seconds, so the present one is waited for.
+    /// does not tell.
     async fn events(&self) -> Vec<String> {
+        let mut events = Vec::new();
+        let whole = async {
+            // Podman 4.3 stops reading its events when `until` comes, however few it has read: the
+            // end is among them where it has read them all.
+            while !events.iter().any(|event: &String| event.starts_with("die")) {
+                match self.events_so_far().await {
+                    Ok(told) => events = told,
+                    Err(_) => return,
+                }
+            }
+        };
+        let _ = timeout(STATE_LIMIT, whole).await;
+        events
+    }
+
+    /// Engines count whole seconds, so the present one is waited for.
+    async fn events_so_far(&self) -> Result<Vec<String>, Bollard> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.unwrap_or_default().as_secs();
         let filters = HashMap::from([("container", vec![self.id.as_str()])]);
@@ -175,11 +192,10 @@ impl Container {
             .filters(&filters)
             .build();
         let events = self.engine.docker().events(Some(options));
-        let words =
-            events.filter_map(|event| future::ready(event.ok().and_then(|event| event.action)));
-        timeout(STATE_LIMIT, words.collect())
-            .await
-            .unwrap_or_default()
+        let words = events.try_filter_map(|event| future::ready(Ok(event.action)));
+        // Where it answers at once, asking again at once would only keep it busy.
+        let pause = sleep(Duration::from_millis(100));
+        future::join(words.try_collect(), pause).await.0
     }
 
     fn wait_failed(&self, cause: Cause) -> Error {

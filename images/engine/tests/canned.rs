@@ -373,6 +373,19 @@ async fn events_tell_who_ended_a_container() {
     assert_eq!(told.oom, Oom::Container);
     let told = exit(&format!("{die}\n")).await;
     assert_eq!((told.oom, told.ended_by), (Oom::Unknown, None));
+    // Podman may break off before the kill and the end.
+    let started = r#"{"Type":"container","Action":"start","time":1}"#;
+    let replies = vec![
+        ok("POST /containers/c0ffee/wait", "{\"StatusCode\":137}\n"),
+        ok("GET /events", "").once(),
+        ok("GET /events", started).once(),
+        ok("GET /events", &format!("{started}\n{kill}\n{die}\n")),
+    ];
+    let told = exit_of(replies, true).await.unwrap();
+    assert_eq!(
+        (told.oom, told.ended_by.as_deref()),
+        (Oom::No, Some("kill"))
+    );
 }
 
 #[tokio::test]
