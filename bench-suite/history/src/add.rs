@@ -12,6 +12,7 @@ use crate::{
     History, HistoryError, SeriesKey,
     cell_metadata::CellMetadata,
     error::Fault,
+    method,
     runs::{Run, same, seconds, values},
     sessions::check_name,
     sql::{Json, cell_id},
@@ -185,10 +186,14 @@ impl Source {
         });
         added.side_by_side = own.map(|(image, _)| image.clone()).collect();
         let mut metadata = CellMetadata::default();
+        let mut methods = BTreeMap::new();
         for record in &self.records.records {
             let key = SeriesKey::of_cell(&self.session, record, &tracks[&record.image]);
             let cell = cell_id(connection, &key)?;
             metadata.hear(cell, &self.session, record);
+            if !key.method.is_empty() {
+                methods.entry(key.method).or_insert(&record.method);
+            }
             let run = Run {
                 session: id,
                 cell,
@@ -204,6 +209,7 @@ impl Source {
             added.points += points;
         }
         metadata.write(connection, id)?;
+        method::keep(connection, &methods)?;
         added.unchanged = connection.total_changes() == before;
         Ok(added)
     }

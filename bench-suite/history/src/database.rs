@@ -2,7 +2,7 @@
 
 use std::{
     cell::Cell,
-    fs::{self, File, OpenOptions},
+    fs::{self, OpenOptions},
     io::{self, Read},
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -273,7 +273,7 @@ impl History {
 /// SQLite would take a file of a few bytes for an empty database.
 fn inspect(path: &Path) -> Result<(), HistoryError> {
     let mut header = Vec::new();
-    if let Ok(file) = File::open(path) {
+    if let Ok(file) = record::open_file(path) {
         // What cannot be read, SQLite tells.
         let _ = file.take(16).read_to_end(&mut header);
     }
@@ -288,7 +288,8 @@ fn prepare(path: &Path) -> Result<(), HistoryError> {
     let folder = parent(path);
     let attempt = || -> io::Result<()> {
         fs::create_dir_all(folder)?;
-        match OpenOptions::new().append(true).open(path) {
+        let open = |()| OpenOptions::new().append(true).open(path);
+        match record::check_file(path).and_then(open) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }

@@ -8,12 +8,13 @@ use std::{
 };
 
 use jiff::Timestamp;
+use record::MethodKey;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
     Aggregate, History, HistoryError, Point, PointFilter, SeriesFilter, SeriesInfo,
-    location::parent, series,
+    location::parent, method, series,
 };
 
 /// A file format.
@@ -35,6 +36,8 @@ pub struct Selection {
     pub points: PointFilter,
     /// Runs, or one median a session.
     pub aggregate: Aggregate,
+    /// Series whose methods differ in nothing but these are one, under the newest method.
+    pub ignore: Vec<MethodKey>,
 }
 
 /// What was exported.
@@ -58,9 +61,10 @@ impl History {
         let mut out = Out::begin(format, out).map_err(failed)?;
         let done = self.read("export", |connection| {
             let mut done = Exported::default();
-            for info in series::series(connection, &selection.series)? {
+            let all = series::series(connection, &selection.series)?;
+            for info in method::join(all, &selection.ignore) {
                 let (filter, aggregate) = (&selection.points, selection.aggregate);
-                let points = series::points(connection, &info.key, filter, aggregate)?;
+                let points = method::points_of(connection, &info, filter, aggregate)?;
                 let points = points.unwrap_or_default();
                 for point in &points {
                     out.point(&info, point).map_err(failed)?;

@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    fs::File,
     io::{self, Read},
     path::Path,
 };
@@ -79,7 +78,7 @@ impl History {
 pub fn read_csv(path: &Path) -> Result<Parsed, HistoryError> {
     let read = || -> io::Result<String> {
         let mut text = String::new();
-        File::open(path)?
+        record::open_file(path)?
             .take(MOST_BYTES + 1)
             .read_to_string(&mut text)?;
         if text.len() as u64 > MOST_BYTES {

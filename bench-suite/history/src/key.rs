@@ -56,6 +56,15 @@ impl SeriesKey {
         }
     }
 
+    /// What it has in common with the series of other methods.
+    #[must_use]
+    pub fn without_method(&self) -> Self {
+        Self {
+            method: String::new(),
+            ..self.clone()
+        }
+    }
+
     /// The parts with their names, in order.
     #[must_use]
     pub fn parts(&self) -> [(&'static str, &str); 8] {

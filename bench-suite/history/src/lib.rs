@@ -18,6 +18,7 @@ mod import;
 mod key;
 mod ledger;
 mod location;
+mod method;
 mod rebuild;
 mod runs;
 mod schema;
@@ -39,6 +40,7 @@ pub use ledger::{
     Time,
 };
 pub use location::default_path;
+pub use method::{JoinedMethod, join, told_apart};
 pub use rebuild::Rebuilt;
 pub use record::Labels;
 pub use series::{Aggregate, Point, SeriesInfo};

@@ -177,7 +177,8 @@ impl Parts {
 fn clear(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(
         "DELETE FROM baselines; DELETE FROM points; DELETE FROM runs; DELETE FROM cell_metadata;
-         DELETE FROM series; DELETE FROM cells; DELETE FROM revisions; DELETE FROM sessions;",
+         DELETE FROM series; DELETE FROM cells; DELETE FROM revisions; DELETE FROM sessions;
+         DELETE FROM methods;",
     )
 }
 

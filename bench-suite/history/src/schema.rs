@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use crate::track;
 
 /// The version that is written, in SQLite's `user_version`.
-pub(crate) const VERSION: i64 = 5;
+pub(crate) const VERSION: i64 = 6;
 /// The oldest that can be brought up to date.
 pub(crate) const OLDEST: i64 = 3;
 
@@ -39,11 +39,12 @@ pub(crate) fn bring_up_to_date(connection: &Connection) -> rusqlite::Result<()> 
     if from == 3 {
         connection.execute_batch(include_str!("schema/3-to-4.sql"))?;
     }
-    if from == 0 {
-        connection.execute_batch(include_str!("schema/5.sql"))?;
-    } else {
-        from_4(connection)?;
+    match from {
+        0 => connection.execute_batch(include_str!("schema/5.sql"))?,
+        3 | 4 => from_4(connection)?,
+        _ => {}
     }
+    connection.execute_batch(include_str!("schema/5-to-6.sql"))?;
     connection.pragma_update(None, "application_id", APPLICATION_ID)?;
     connection.pragma_update(None, "user_version", VERSION)
 }

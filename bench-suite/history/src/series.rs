@@ -6,12 +6,14 @@ use judge::{
     compare::{Direction, Kind},
     trend,
 };
+use record::Method;
 use rusqlite::{Connection, params};
 use serde::Serialize;
 
 use crate::{
-    Attributes, History, HistoryError, PointFilter, SeriesFilter, SeriesKey,
+    Attributes, History, HistoryError, JoinedMethod, PointFilter, SeriesFilter, SeriesKey,
     key::fits,
+    method,
     sql::{Json, KEY_COLUMNS, Word, count, find_series, key},
 };
 
@@ -21,6 +23,12 @@ pub struct SeriesInfo {
     /// What identifies it.
     #[serde(flatten)]
     pub key: SeriesKey,
+    /// The settings of its method; `None` where the history does not know them.
+    #[serde(rename = "method_settings", skip_serializing_if = "Option::is_none")]
+    pub settings: Option<Method>,
+    /// What it is joined with, the oldest first, where [`crate::join`] put series together.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub joined: Vec<JoinedMethod>,
     /// Unit of its values.
     pub unit: String,
     /// Which way they improve.
@@ -135,6 +143,19 @@ impl History {
                 .ok_or_else(|| HistoryError::NoSeries(key.to_string()).into())
         })
     }
+
+    /// As [`History::points`], with those of the series that it is joined with.
+    pub fn points_of(
+        &self,
+        info: &SeriesInfo,
+        filter: &PointFilter,
+        aggregate: Aggregate,
+    ) -> Result<Vec<Point>, HistoryError> {
+        self.read("read a series", |connection| {
+            method::points_of(connection, info, filter, aggregate)?
+                .ok_or_else(|| HistoryError::NoSeries(info.key.to_string()).into())
+        })
+    }
 }
 
 pub(crate) fn series(
@@ -144,12 +165,17 @@ pub(crate) fn series(
     let mut found: Vec<SeriesInfo> = connection
         .prepare_cached(&format!(
             "SELECT {KEY_COLUMNS}, metric, unit, direction, kind, threshold, count(value), \
-             min(timestamp), max(timestamp) FROM series JOIN cells ON cells.id = cell_id \
+             min(timestamp), max(timestamp), settings FROM series \
+             JOIN cells ON cells.id = cell_id LEFT JOIN methods ON fingerprint = method \
              LEFT JOIN points ON series_id = series.id GROUP BY series.id"
         ))?
         .query_map([], |row| {
             Ok(SeriesInfo {
                 key: key(row, row.get(7)?)?,
+                settings: row
+                    .get::<_, Option<Json<_>>>(15)?
+                    .map(|Json(method)| method),
+                joined: Vec::new(),
                 unit: row.get(8)?,
                 direction: row.get::<_, Word<_>>(9)?.0,
                 kind: row.get::<_, Word<_>>(10)?.0,

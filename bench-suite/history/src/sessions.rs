@@ -245,11 +245,12 @@ fn remove(connection: &Connection, name: &str) -> Result<Removed, Fault> {
     Ok(Removed { runs, points })
 }
 
-/// Drops series without points, and cells without series and runs.
+/// Drops series without points, cells without series and runs, and methods without cells.
 pub(crate) fn drop_unused(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(
         "DELETE FROM series WHERE id NOT IN (SELECT series_id FROM points);
          DELETE FROM cells WHERE id NOT IN (SELECT cell_id FROM series)
-             AND id NOT IN (SELECT cell_id FROM runs);",
+             AND id NOT IN (SELECT cell_id FROM runs);
+         DELETE FROM methods WHERE fingerprint NOT IN (SELECT method FROM cells);",
     )
 }

@@ -9,7 +9,11 @@ use std::{
 
 use serde::Deserialize;
 
-use crate::{Record, Session, VERSION, printable, upgrade};
+use crate::{
+    Record, Session, VERSION,
+    file::{read_file, read_text},
+    printable, upgrade,
+};
 
 /// Why a session folder cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -150,7 +154,7 @@ impl SessionFolder {
     /// Reads `session.json`.
     pub fn read_session(&self) -> Result<Session, FolderError> {
         let path = self.path.join(Self::SESSION);
-        let text = fs::read_to_string(&path).map_err(|source| FolderError::Read {
+        let text = read_text(&path).map_err(|source| FolderError::Read {
             path: path.clone(),
             source,
         })?;
@@ -177,7 +181,7 @@ impl SessionFolder {
     /// Reads every record. What does not read, a torn last line among it, is told and left out.
     pub fn read_records(&self) -> Result<Records, FolderError> {
         let path = self.path.join(Self::RECORDS);
-        let bytes = match fs::read(&path) {
+        let bytes = match read_file(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Records::default()),
             Err(source) => return Err(FolderError::Read { path, source }),
@@ -200,8 +204,8 @@ impl SessionFolder {
         let copy = copy(number);
         let fresh = self.path.join(format!("{}.new", Self::RECORDS));
         let write = || -> io::Result<()> {
+            let bytes = read_file(&path)?;
             fs::copy(&path, &copy)?;
-            let bytes = fs::read(&path)?;
             let mut file = File::create(&fresh)?;
             for (number, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
                 let is_bad = records.bad_lines.iter().any(|bad| bad.line == number + 1);

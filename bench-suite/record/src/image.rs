@@ -80,6 +80,10 @@ pub struct ImageParts {
     pub environment: BTreeMap<String, String>,
     /// libtorch's libraries, in bytes.
     pub libraries: BTreeMap<String, u64>,
+    /// The GPU architectures that they have code for: `all`, `none`, or names such as `sm_90`;
+    /// `None` in sessions from before it was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_code: Option<String>,
 }
 
 /// What of an image differs.
@@ -96,6 +100,8 @@ pub enum Part {
     Layer,
     /// One of libtorch's libraries.
     Library,
+    /// The GPU architectures that the libraries have code for.
+    GpuCode,
     /// The `scenario` binary.
     Workload,
 }
@@ -108,6 +114,7 @@ impl fmt::Display for Part {
             Self::Environment => "environment",
             Self::Layer => "layer",
             Self::Library => "library",
+            Self::GpuCode => "GPU code",
             Self::Workload => "workload",
         })
     }
@@ -172,6 +179,9 @@ pub fn image_changes(base: &ImageFacts, head: &ImageFacts) -> Vec<ImageChange> {
             &sizes(&base.libraries),
             &sizes(&head.libraries),
         );
+        if let (Some(base), Some(head)) = (&base.gpu_code, &head.gpu_code) {
+            add(Part::GpuCode, &gpu_code(base), &gpu_code(head));
+        }
     }
     if let (Some(_), Some(_)) = (&base.scenario_sha256, &head.scenario_sha256) {
         add(Part::Workload, &workload(base), &workload(head));
@@ -226,6 +236,13 @@ fn layers(image: &ImageFacts) -> BTreeMap<String, PartValue> {
     sizes(&found)
 }
 
+fn gpu_code(architectures: &str) -> BTreeMap<String, PartValue> {
+    texts(&BTreeMap::from([(
+        "architectures".to_owned(),
+        architectures.to_owned(),
+    )]))
+}
+
 fn workload(image: &ImageFacts) -> BTreeMap<String, PartValue> {
     let digest = image.scenario_sha256.iter();
     digest
@@ -261,7 +278,20 @@ mod tests {
         }
     }
 
-    #[track_caller]
+    #[test]
+    fn gpu_code_that_one_side_left_out_is_named_where_both_are_known() {
+        let of = |code: Option<&str>| {
+            let mut image = image("2.11.0", None, 4);
+            let parts = image.parts.as_mut().unwrap();
+            parts.gpu_code = code.map(str::to_owned);
+            image
+        };
+        let told = ["GPU code architectures: all → sm_90"];
+        check(&of(Some("all")), &of(Some("sm_90")), &told);
+        check(&of(Some("sm_90")), &of(Some("sm_90")), &[]);
+        check(&of(None), &of(Some("sm_90")), &[]);
+    }
+
     #[test]
     fn a_session_from_before_locks_were_kept_is_read_and_written_as_it_was() {
         let old = serde_json::json!({
@@ -305,6 +335,7 @@ mod tests {
         }
     }
 
+    #[track_caller]
     fn check(base: &ImageFacts, head: &ImageFacts, expect: &[&str]) {
         let value = |value: &Option<PartValue>| match value {
             None => "–".to_owned(),

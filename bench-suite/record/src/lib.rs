@@ -5,6 +5,7 @@
 //! results, the judge and the reports among them, needs this crate and none of those that measure.
 
 mod claim;
+mod file;
 pub mod fit;
 mod folder;
 #[doc(hidden)]
@@ -24,10 +25,11 @@ mod validity;
 mod window;
 
 pub use claim::{CellChoice, Claim, Expectation, Range, RangeError};
+pub use file::{check_file, open_file, read_file, read_text, write_file};
 pub use folder::{BadLine, FolderError, Records, SessionFolder};
 pub use image::{ImageChange, ImageFacts, ImageLock, ImageParts, Part, PartValue, image_changes};
 pub use machine::{Cpu, Gpu, Machine};
-pub use method::{Method, MethodDifference};
+pub use method::{Method, MethodDifference, MethodKey};
 pub use monitor::{Extent, GpuInterval, Monitor, Sample, Series, thinned};
 pub use outcome::{Outcome, Reason, Stage};
 pub use parts::MemoryParts;

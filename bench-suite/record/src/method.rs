@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    str::FromStr,
 };
 
 use schemars::JsonSchema;
@@ -27,6 +28,11 @@ pub struct MethodDifference {
     /// Its value on the head side.
     pub head: String,
 }
+
+/// A setting of the method that may differ: `method.limits.cpus`; or all below a key:
+/// `method.limits`, `method`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MethodKey(String);
 
 impl Method {
     /// Every key. Those of resource limits have the limit's name behind them.
@@ -141,6 +147,40 @@ impl Method {
             .collect()
     }
 
+    /// The value of a key as it is shown: `none` where it is not set, `unknown` where it is not
+    /// known.
+    #[must_use]
+    pub fn shown(&self, key: &str) -> &str {
+        match self.0.get(key) {
+            Some(value) => value,
+            // A resource limit that is not set has no key.
+            None if key.starts_with("limits.ulimits.") => Self::NONE,
+            None => "unknown",
+        }
+    }
+
+    /// In what two methods of different fingerprints differ, by key: what is not set or not known
+    /// of one counts as a value of its own.
+    #[must_use]
+    pub fn told_apart(&self, head: &Self) -> Vec<MethodDifference> {
+        let keys: BTreeSet<&String> = self.0.keys().chain(head.0.keys()).collect();
+        keys.into_iter()
+            .filter(|key| self.get(key) != head.get(key))
+            .map(|key| MethodDifference {
+                key: key.clone(),
+                base: self.shown(key).to_owned(),
+                head: head.shown(key).to_owned(),
+            })
+            .collect()
+    }
+
+    /// The method without these settings.
+    #[must_use]
+    pub fn without(mut self, ignore: &[MethodKey]) -> Self {
+        self.0.retain(|key, _| !MethodKey::any_covers(ignore, key));
+        self
+    }
+
     /// A short text that is the same for the same method, on every machine and in every version;
     /// empty where nothing is known.
     #[must_use]
@@ -158,6 +198,58 @@ impl Method {
                 (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
             });
         format!("{:012x}", hash >> 16)
+    }
+}
+
+impl MethodKey {
+    /// Whether it is this setting, or one below it.
+    #[must_use]
+    pub fn covers(&self, key: &str) -> bool {
+        let rest = key.strip_prefix(self.0.as_str());
+        self.0.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    }
+
+    /// Whether one of several does.
+    #[must_use]
+    pub fn any_covers(all: &[Self], key: &str) -> bool {
+        all.iter().any(|one| one.covers(key))
+    }
+
+    /// Whether one of several is the whole method, known or not.
+    #[must_use]
+    pub fn any_is_whole(all: &[Self]) -> bool {
+        all.iter().any(|one| one.0.is_empty())
+    }
+}
+
+impl FromStr for MethodKey {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let key = match text.strip_prefix("method") {
+            Some("") => Some(""),
+            Some(rest) => rest.strip_prefix('.').filter(|key| !key.is_empty()),
+            None => None,
+        };
+        let key = key.map(|key| Self(key.to_owned()));
+        let is_known = |key: &Self| {
+            key.0.starts_with("limits.ulimits.") || Method::KEYS.iter().any(|one| key.covers(one))
+        };
+        key.filter(is_known).ok_or_else(|| {
+            let keys = Method::KEYS.map(|key| format!("method.{key}"));
+            format!("expected method, or one of {}", keys.join(", "))
+        })
+    }
+}
+
+impl MethodDifference {
+    /// What `--ignore` is given for these to be taken all the same.
+    #[must_use]
+    pub fn ignoring(all: &[Self]) -> String {
+        match all {
+            [only] => format!("--ignore method.{}", only.key),
+            _ => "--ignore method".to_owned(),
+        }
     }
 }
 
@@ -206,6 +298,25 @@ mod tests {
         let head = method(&[("limits.ipc", "private")]);
         let found = &base.differences(&head)[0];
         assert_eq!((found.base.as_str(), found.head.as_str()), ("0:0", "none"));
+    }
+
+    #[test]
+    fn what_fingerprints_tell_apart_is_named() {
+        let one = method(&[("engine", "docker"), ("seed", "1"), ("threads", "none")]);
+        let other = method(&[("seed", "2"), ("threads", "4"), ("limits.shm", "none")]);
+        let told: Vec<_> = one.told_apart(&other);
+        let told = told.iter().map(|one| [&*one.key, &*one.base, &*one.head]);
+        let expect = [
+            ["engine", "docker", "unknown"],
+            ["seed", "1", "2"],
+            ["threads", "none", "4"],
+        ];
+        assert_eq!(told.collect::<Vec<_>>(), expect);
+        let keys = ["method.engine", "method.seed", "method.threads"];
+        let keys: Vec<MethodKey> = keys.map(|key| key.parse().unwrap()).into();
+        assert_eq!(other.clone().without(&keys[..1]), other);
+        let rest = [one, other].map(|method| method.without(&keys).to_string());
+        assert_eq!(rest[0], rest[1]);
     }
 
     #[test]

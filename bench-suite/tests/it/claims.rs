@@ -111,7 +111,7 @@ fn what_is_wrong_with_a_claim_is_shown_where_it_stands() {
 fn the_documented_thresholds_are_those_of_the_table() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../scenarios/suites.md");
     let text = std::fs::read_to_string(path).unwrap();
-    let (_, section) = text.split_once("## Noise thresholds").unwrap();
+    let (_, section) = text.split_once("## Thresholds").unwrap();
     let documented: Vec<&str> = section
         .split("## Claims")
         .next()

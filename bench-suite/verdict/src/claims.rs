@@ -2,7 +2,8 @@
 //!
 //! A claim names a baseline and a treated cell by image and some axes. Every measured pair that
 //! fits is judged: the two cells of a pair are the same in everything that the claim does not
-//! name, method included, and their runs are paired by block. A claim holds if every pair bears it out, and is
+//! name, and their runs are paired by block. A pair whose methods differ is left out and counted,
+//! unless what differs is ignored. A claim holds if every pair bears it out, and is
 //! refuted by one that does not. The intervals of a claim's k pairs are made at 1 − 0.05 ÷ k, so
 //! that all of them together are right with 95 % (Bonferroni).
 
@@ -14,7 +15,10 @@ use judge::{
 };
 use metrics::Metric;
 use protocol::Variant;
-use record::{CellChoice, Claim, Expectation, Method, Range, RangeError, Record, Session};
+use record::{
+    CellChoice, Claim, Expectation, Method, MethodDifference, MethodKey, Range, RangeError, Record,
+    Session,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +37,38 @@ pub struct ClaimFound {
     pub outcome: Outcome,
     /// Every measured pair that fits it; none where the session has not measured it.
     pub pairs: Vec<ClaimPair>,
+    /// Measured pairs that fit it and were left out, since their methods differ.
+    #[serde(default, skip_serializing_if = "OtherMethods::is_empty")]
+    pub left_out: OtherMethods,
+    /// Those of `pairs` that were taken although their methods differ, as asked.
+    #[serde(default, skip_serializing_if = "OtherMethods::is_empty")]
+    pub method_ignored: OtherMethods,
+}
+
+/// Pairs whose two cells were measured by different methods.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OtherMethods {
+    /// How many.
+    pub pairs: usize,
+    /// What differs in them; the base is the baseline, the head the treated cell.
+    pub differences: Vec<MethodDifference>,
+}
+
+impl OtherMethods {
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.pairs == 0
+    }
+
+    fn hear(&mut self, differences: Vec<MethodDifference>) {
+        self.pairs += 1;
+        for difference in differences {
+            if !self.differences.contains(&difference) {
+                self.differences.push(difference);
+            }
+        }
+    }
 }
 
 impl ClaimFound {
@@ -180,17 +216,19 @@ pub fn check_claim(claim: &Claim) -> Result<(&'static Metric, Range), ClaimProbl
     }
 }
 
-/// Judges every claim by the runs of one session.
+/// Judges every claim by the runs of one session. Pairs whose methods differ in nothing but
+/// `ignore` are taken.
 pub fn judge_claims(
     session: &Session,
     records: &[Record],
     claims: &[Claim],
+    ignore: &[MethodKey],
 ) -> Result<Vec<ClaimFound>, ClaimsError> {
     let cells = measured(session, records);
     claims
         .iter()
         .map(|claim| {
-            judge_one(claim, &cells).map_err(|problem| ClaimsError {
+            judge_one(claim, &cells, ignore).map_err(|problem| ClaimsError {
                 statement: claim.statement.clone(),
                 problem,
             })
@@ -233,7 +271,11 @@ fn measured<'a>(session: &'a Session, records: &'a [Record]) -> Vec<Measured<'a>
     all
 }
 
-fn judge_one(claim: &Claim, cells: &[Measured<'_>]) -> Result<ClaimFound, ClaimProblem> {
+fn judge_one(
+    claim: &Claim,
+    cells: &[Measured<'_>],
+    ignore: &[MethodKey],
+) -> Result<ClaimFound, ClaimProblem> {
     let (metric, range) = check_claim(claim)?;
     let concerned: Vec<&Measured<'_>> = cells
         .iter()
@@ -258,6 +300,20 @@ fn judge_one(claim: &Claim, cells: &[Measured<'_>]) -> Result<ClaimFound, ClaimP
     // Where no block yields the metric on both sides, nothing was measured.
     let both = |block: &Block| block.base.is_some() && block.head.is_some();
     questions.retain(|(_, _, blocks)| blocks.iter().any(both));
+    let (mut left_out, mut method_ignored) = (OtherMethods::default(), OtherMethods::default());
+    questions.retain(|(baseline, treated, _)| {
+        let differences =
+            baseline.map_or_else(Vec::new, |cell| cell.method.differences(&treated.method));
+        let is_ignored = |one: &MethodDifference| MethodKey::any_covers(ignore, &one.key);
+        if !differences.iter().all(is_ignored) {
+            left_out.hear(differences);
+            return false;
+        }
+        if !differences.is_empty() {
+            method_ignored.hear(differences);
+        }
+        true
+    });
     let mut options = Options::default();
     options.confidence = 1.0 - (1.0 - options.confidence) / questions.len().max(1) as f64;
     let mut pairs = Vec::new();
@@ -275,6 +331,8 @@ fn judge_one(claim: &Claim, cells: &[Measured<'_>]) -> Result<ClaimFound, ClaimP
         outcome: together(&pairs),
         claim: claim.clone(),
         pairs,
+        left_out,
+        method_ignored,
     })
 }
 
@@ -312,14 +370,12 @@ impl Measured<'_> {
             && choice.fits_axes(&self.axes)
     }
 
-    /// Whether the two differ in something, and in nothing but what the choices name: neither on
-    /// an axis nor in the method.
+    /// Whether the two differ in something, and on no axis but what the choices name.
     fn is_partner_of(&self, treated: &Self, own: &CellChoice, other: &CellChoice) -> bool {
         let same_image = self.first.image == treated.first.image;
         (&self.cell.suite, &self.cell.scenario) == (&treated.cell.suite, &treated.cell.scenario)
             && (same_image || own.names_an_image())
             && !(same_image && self.axes == treated.axes)
             && own.alike(&self.axes, other, &treated.axes)
-            && self.method.differences(&treated.method).is_empty()
     }
 }

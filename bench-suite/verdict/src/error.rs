@@ -22,12 +22,9 @@ pub enum CompareError {
     },
     /// They were measured by different methods.
     #[error(
-        "the sides were measured by different methods:\n{}\nmeasure both by the same, or pass --ignore {}",
+        "the sides were measured by different methods:\n{}\nmeasure both by the same, or pass {}",
         differences.iter().map(|one| format!("  {one}")).collect::<Vec<_>>().join("\n"),
-        match differences.as_slice() {
-            [only] => format!("method.{}", only.key),
-            _ => "method".to_owned(),
-        }
+        MethodDifference::ignoring(differences)
     )]
     MethodsDiffer {
         /// By key.

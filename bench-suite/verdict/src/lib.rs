@@ -20,8 +20,8 @@ mod side;
 mod warning;
 
 pub use claims::{
-    ClaimCell, ClaimFound, ClaimPair, ClaimProblem, ClaimVerdict, ClaimsError, check_claim,
-    judge_claims,
+    ClaimCell, ClaimFound, ClaimPair, ClaimProblem, ClaimVerdict, ClaimsError, OtherMethods,
+    check_claim, judge_claims,
 };
 pub use compare::{
     Beside, CellMetric, CellVerdicts, MetricVerdict, Options, VERSION, Verdicts, compare,
@@ -30,8 +30,8 @@ pub use error::CompareError;
 pub use failures::{FailedRuns, Failures};
 pub use gate::{FailOn, Gate};
 pub use judge::compare::BaseOrHead;
-pub use method::MethodKey;
 pub use pairs::{Best, MOST_IN_PAIRS, PairVerdict, PairedCell, ScenarioPairs, judge_pairs};
+pub use record::MethodKey;
 pub use session::{SessionError, compare_session};
 pub use short_window::ShortWindow;
 pub use side::{Origin, Side, SideError};

@@ -239,6 +239,7 @@ fn worst(view: &View, changes: &[Change]) -> Option<String> {
     let mut failed = view.report.cells.iter().filter(|cell| cell.failed > 0);
     failed.next().map(|cell| {
         let runs = plural(cell.runs, "run", "runs");
-        format!("Worst: {} of {runs} of {} failed.", cell.failed, cell.cell)
+        let name = comparison::spelled(&cell.cell);
+        format!("Worst: {} of {runs} of {name} failed.", cell.failed)
     })
 }

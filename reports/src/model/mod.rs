@@ -449,7 +449,7 @@ fn session(source: &Source, unjudged: &mut Vec<String>) -> (SessionSummary, Vec<
     } else {
         Vec::new()
     };
-    let claims = verdict::judge_claims(&source.session, records, &source.session.claims)
+    let claims = verdict::judge_claims(&source.session, records, &source.session.claims, &[])
         .unwrap_or_else(|error| {
             unjudged.push(format!("The claims cannot be judged: {error}."));
             Vec::new()

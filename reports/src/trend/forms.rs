@@ -2,7 +2,7 @@
 
 use super::{
     AttributeChange, Entry, Series, Standing, Urgency, failures, failures::standing, interval,
-    ledger, picture, ratio, revision, time,
+    ledger, method, picture, ratio, revision, time,
 };
 use crate::{
     ReportError,
@@ -65,6 +65,10 @@ fn document(all: &[Series], entries: &[Entry]) -> Vec<Block> {
     for series in told {
         blocks.push(Block::Subheading(line(series)));
         blocks.extend(table(series).map(Block::Table));
+    }
+    let methods = method::begun(all);
+    if !methods.is_empty() {
+        blocks.push(Block::List(methods));
     }
     let count = |is: fn(&Series) -> bool| all.iter().filter(|series| is(series)).count();
     let short = match count(|series| series.found.too_short) {
@@ -281,6 +285,7 @@ fn summary(all: &[Series], entries: &[Entry]) -> Vec<String> {
     let mut told = vec![format!("{} series, {changed} with a change.", all.len())];
     told.extend(standing(entries, Standing::Failing).map(Entry::told));
     told.extend(standing(entries, Standing::Open).map(Entry::told));
+    told.extend(method::begun(all));
     for (count, words) in [
         (
             count(&|series| series.urgency() == Urgency::Regressed),

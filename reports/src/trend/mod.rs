@@ -7,6 +7,7 @@ mod axis;
 mod failures;
 mod forms;
 mod ledger;
+mod method;
 mod picture;
 
 use judge::{
@@ -18,6 +19,7 @@ pub use failures::{annotations, failures, junit};
 pub(crate) use forms::{Beside, page};
 pub use forms::{html, ledger_text, line, markdown, text};
 pub use ledger::{Entry, Moved, Spot, Standing};
+pub use method::{MethodChange, MethodChanges};
 pub(crate) use picture::value_scale;
 
 use serde::Serialize;
@@ -45,6 +47,8 @@ pub struct Series {
     pub found: Trend,
     /// What was upgraded or replaced with a change.
     pub attribute_changes: Vec<AttributeChange>,
+    /// Where another method took over: it begins or ends there.
+    pub methods: MethodChanges,
     /// The change that the newest point brought to light, by its index among them.
     pub news: Option<usize>,
     /// How long ago its newest result was, where that was asked.
@@ -146,6 +150,9 @@ impl Series {
         let stale = self.staleness.as_ref().filter(|_| self.is_stale());
         let found = &self.found;
         let mut remarks: Vec<String> = stale.map(overdue).into_iter().collect();
+        if let (Some(change), true) = (&self.methods.after, self.is_stale()) {
+            remarks.push(format!("goes on as another series; {change}"));
+        }
         if !self.entries.is_empty() {
             remarks.push(format!("in the ledger: {}", self.entries.join(", ")));
         }

@@ -1,12 +1,13 @@
-//! Every finding again, and some hundred fresh inputs of each target: what a change of a parser or of
-//! its edits breaks at once is seen without the long search, which `cargo xtask test` starts as well.
+//! Every finding again, and some thousand fresh inputs of each target: what a change of a parser or
+//! of its edits breaks at once is seen without the long search, which `cargo xtask test` starts as
+//! well.
 
 use std::{fs, path::Path};
 
 use fuzz::{Inputs, Scratch, all, check, named};
 
 /// Inputs of each target. The seed is fixed: what a test finds, everybody finds.
-const INPUTS: u64 = 500;
+const INPUTS: u64 = 2000;
 const SEED: u64 = 13;
 
 #[test]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{Format, HistoryFile};
+use super::{Format, HistoryFile, IgnoreArgs};
 
 /// What fails the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -32,6 +32,8 @@ pub(crate) struct ClaimsArgs {
     /// be given several times
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) of: Vec<String>,
+    #[command(flatten)]
+    pub(crate) method: IgnoreArgs,
     /// How to print what was found
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,

@@ -34,6 +34,16 @@ pub(crate) struct By {
     pub(crate) head: String,
 }
 
+/// What may differ in the method.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct IgnoreArgs {
+    /// Take together what was measured by different methods where this setting differs:
+    /// `method.limits.cpus`; all below a key: `method.limits`; whatever differs: `method`; may be
+    /// given several times
+    #[arg(long, value_name = "KEY")]
+    pub(crate) ignore: Vec<MethodKey>,
+}
+
 #[derive(Debug, Clone, Args)]
 #[command(
     after_help = concat!(
@@ -65,8 +75,11 @@ pub(crate) struct CompareArgs {
     /// Print GitHub's workflow commands as well, which annotate a pull request
     #[arg(long)]
     pub(crate) annotations: bool,
-    /// Write the verdicts as `JUnit` XML
-    #[arg(long, value_name = "FILE.xml")]
+    #[arg(
+        long,
+        value_name = "FILE.xml",
+        help = "Write the verdicts as JUnit XML"
+    )]
     pub(crate) junit: Option<PathBuf>,
     /// Write the verdicts as Markdown, for a comment
     #[arg(long, value_name = "FILE.md")]
@@ -84,10 +97,8 @@ pub(crate) struct CompareArgs {
     /// Compare although machine, GPU or driver differ
     #[arg(long)]
     pub(crate) across_machines: bool,
-    /// Compare although this setting of the method differs: `method.limits.cpus`; all below a key:
-    /// `method.limits`; whatever differs: `method`
-    #[arg(long, value_name = "KEY")]
-    pub(crate) ignore: Vec<MethodKey>,
+    #[command(flatten)]
+    pub(crate) method: IgnoreArgs,
     /// Where the folders of sessions lie that the history names
     #[arg(long, value_name = "DIR", default_value = "sessions")]
     pub(crate) sessions: PathBuf,

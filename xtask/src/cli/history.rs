@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::Format;
+use super::{Format, IgnoreArgs};
 
 /// Where the history lies.
 #[derive(Debug, Clone, Args)]
@@ -47,6 +47,8 @@ pub(crate) struct SeriesArgs {
     /// Points from sessions on these branches
     #[arg(long, value_name = "PATTERN")]
     pub(crate) branch: Option<String>,
+    #[command(flatten)]
+    pub(crate) method: IgnoreArgs,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -73,7 +75,7 @@ pub(crate) enum HistoryCommand {
     Baseline(BaselineCommand),
     /// Take a session, or an imported series, out
     Remove(RemoveArgs),
-    /// Say whether the file is sound
+    /// Check that the file is consistent
     Check,
     /// Make the history again out of its sessions' folders
     Rebuild(RebuildArgs),
@@ -101,7 +103,9 @@ pub(crate) struct ListArgs {
     /// Sessions in place of series
     #[arg(
         long,
-        conflicts_with_all = ["device", "driver", "track", "suite", "scenario", "variant", "metric"]
+        conflicts_with_all = [
+            "device", "driver", "track", "suite", "scenario", "variant", "metric", "ignore"
+        ]
     )]
     pub(crate) sessions: bool,
     #[command(flatten)]
@@ -132,8 +136,8 @@ pub(crate) struct ImportArgs {
     pub(crate) name: String,
     /// The file
     pub(crate) file: PathBuf,
-    /// The unit of its values
-    #[arg(long, default_value = "")]
+    /// The unit of its values; default: none
+    #[arg(long, default_value = "", hide_default_value = true)]
     pub(crate) unit: String,
     /// Lower values are better
     #[arg(long)]

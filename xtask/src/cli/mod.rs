@@ -29,7 +29,7 @@ use clap::{
 
 pub(crate) use bisect::BisectArgs;
 pub(crate) use claims::{ClaimsArgs, ClaimsFailOn};
-pub(crate) use compare::{By, CompareArgs};
+pub(crate) use compare::{By, CompareArgs, IgnoreArgs};
 pub(crate) use history::{
     AddArgs, BaselineCommand, ExportArgs, ExportFormat, HistoryArgs, HistoryCommand, HistoryFile,
     ImportArgs, RebuildArgs, RemoveArgs, SeriesArgs,
@@ -313,7 +313,7 @@ pub(crate) struct TrendArgs {
         value_name = "FILE.csv",
         conflicts_with_all = [
             "machine", "device", "track", "suite", "scenario", "variant", "metric", "image", "driver",
-            "branch"
+            "branch", "ignore"
         ]
     )]
     pub(crate) input: Option<PathBuf>,
@@ -343,8 +343,11 @@ pub(crate) struct TrendArgs {
     /// open or close
     #[arg(long, value_name = "COMMAND", requires = "gate")]
     pub(crate) notify: Option<String>,
-    /// Write `JUnit` XML into this file: a case for each gated series
-    #[arg(long, value_name = "FILE.xml")]
+    #[arg(
+        long,
+        value_name = "FILE.xml",
+        help = "Write JUnit XML into this file: a case for each gated series"
+    )]
     pub(crate) junit: Option<PathBuf>,
     /// Write Markdown into this file, for the job's summary
     #[arg(long, value_name = "FILE.md")]

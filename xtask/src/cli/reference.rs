@@ -100,7 +100,7 @@ fn meaning(arg: &Arg) -> String {
         .iter()
         .map(|value| format!("`{}`", value.to_string_lossy()))
         .collect();
-    if takes_values && !defaults.is_empty() {
+    if takes_values && !defaults.is_empty() && !arg.is_hide_default_value_set() {
         let _ = write!(text, "; default: {}", defaults.join(", "));
     }
     if let Some(variable) = arg.get_env() {

@@ -34,7 +34,7 @@ pub(crate) fn run(args: &ClaimsArgs, printer: &Printer) -> Result<()> {
             session: session.session,
         });
     }
-    let found = verdict::judge_claims(&session, &records, &claims)?;
+    let found = verdict::judge_claims(&session, &records, &claims, &args.method.ignore)?;
     if let Some(out) = &args.out {
         let page = reports::claims::write(&found, &session.session, out)?;
         printer.note(&format!("drawn: {}", page.display()));

@@ -18,7 +18,7 @@ use crate::{
         AddArgs, BaselineCommand, ExportArgs, ExportFormat, Format, HistoryArgs, HistoryCommand,
         HistoryFile, ImportArgs, RebuildArgs, RemoveArgs, SeriesArgs,
     },
-    commands::session_ref,
+    commands::{session_ref, trend::method_words},
     error::{Error, Result},
     printer::Printer,
     table::table,
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &HistoryArgs, printer: &Printer) -> Result<()> {
                 return Err(Error::HistoryDamaged(error));
             }
             checked?;
-            printer.line(&format!("{} is sound", path.display()));
+            printer.line(&format!("{} is consistent", path.display()));
             Ok(())
         }
         HistoryCommand::Rebuild(args) => rebuild(&path, args, printer),
@@ -102,8 +102,8 @@ fn add(history: &History, args: &AddArgs, printer: &Printer) -> Result<()> {
             format!("{session}: known already, nothing changed")
         } else if !added.new && added.runs + added.points == 0 {
             format!(
-                "{session}: known already; labels, end, noise thresholds, attributes or folder \
-                 brought up to date"
+                "{session}: known already; labels, end, noise thresholds, attributes, methods or \
+                 folder brought up to date"
             )
         } else {
             let (runs, points) = (
@@ -179,6 +179,7 @@ fn export(history: &History, args: &ExportArgs, printer: &Printer) -> Result<()>
         } else {
             Aggregate::Session
         },
+        ignore: args.series.method.ignore.clone(),
     };
     let format = match export_format(&args.to, args.format)? {
         ExportFormat::Csv => FileFormat::Csv,
@@ -253,7 +254,8 @@ fn list_series(
     format: Format,
     printer: &Printer,
 ) -> Result<()> {
-    let mut found = history.series(&series_filter(series))?;
+    let found = history.series(&series_filter(series))?;
+    let mut found = history::join(found, &series.method.ignore);
     let points = point_filter(series);
     if points != PointFilter::default() {
         found = with_points(history, found, &points)?;
@@ -261,14 +263,16 @@ fn list_series(
     if format == Format::Json {
         return printer.json(&found);
     }
-    let mut table = table(
-        format,
-        [
-            "machine", "device", "track", "cell", "metric", "points", "newest",
-        ],
-    );
-    for info in &found {
-        table.add_row([
+    let told_apart = history::told_apart(&found);
+    // A column of its own where series are alike in everything but their method.
+    let has_methods = told_apart.iter().any(|told| !told.is_empty());
+    let mut columns = vec![
+        "machine", "device", "track", "cell", "metric", "points", "newest",
+    ];
+    columns.extend(has_methods.then_some("method"));
+    let mut table = table(format, columns);
+    for (info, told_apart) in found.iter().zip(&told_apart) {
+        let mut row = vec![
             info.key.machine.clone(),
             info.key.device.clone(),
             info.key.track.clone(),
@@ -276,9 +280,17 @@ fn list_series(
             info.key.metric.clone(),
             info.points.to_string(),
             info.newest.map_or_else(String::new, reports::trend::time),
-        ]);
+        ];
+        row.extend(has_methods.then(|| method_words(told_apart)));
+        table.add_row(row);
     }
     printer.line(&format!("{table}\n{} series", found.len()));
+    if told_apart.iter().any(|told| told.contains_key("")) {
+        printer.note(
+            "the history does not know the settings of a method; `history rebuild` reads them from \
+             the sessions' folders, as far as these have them",
+        );
+    }
     Ok(())
 }
 
@@ -290,7 +302,7 @@ fn with_points(
 ) -> Result<Vec<SeriesInfo>> {
     let mut found = Vec::new();
     for info in all {
-        let points = history.points(&info.key, filter, Aggregate::Run)?;
+        let points = history.points_of(&info, filter, Aggregate::Run)?;
         if let (Some(first), Some(last)) = (points.first(), points.last()) {
             found.push(SeriesInfo {
                 points: points.len() as u64,

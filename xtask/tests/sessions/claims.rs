@@ -73,6 +73,36 @@ fn claims_hold_are_refuted_or_cannot_be_told() {
 }
 
 #[test]
+fn pairs_of_different_methods_are_counted_and_taken_where_asked() {
+    let home = Home::new();
+    let mut all = records("two", "img", Precision::Fp32, 100.0);
+    all.extend(records("two", "img", Precision::AmpBf16, 90.0));
+    for run in &mut all {
+        let is_treated = run.variant.precision == Precision::AmpBf16;
+        run.method.set("threads", if is_treated { 2 } else { 1 });
+    }
+    home.write("two", &claiming("two", 0.05, 0.15), &all);
+    let told = "1 pair left out, measured by different methods: threads 1 without, 2 with; \
+        --ignore method.threads takes them";
+    let words = ["claims", "sessions/two", "--format", "markdown"];
+    home.check(&words, 0, told);
+    home.check(&words[..2], 0, "inconclusive: bf16 costs throughput");
+    home.check(&[&words[..2], &["--out", "page"]].concat(), 0, "drawn");
+    let page = fs::read_to_string(home.path("page/claims.html")).expect("the page is there");
+    assert!(page.contains("threads 1 without, 2 with"));
+    let told = home.check(
+        &[&words[..2], &["--ignore", "method.threads"]].concat(),
+        0,
+        "holds: bf16 costs throughput",
+    );
+    let words: Vec<&str> = told.split_whitespace().collect();
+    let taken = "1 pair taken although measured by different methods: threads 1 without, 2 with";
+    assert!(words.join(" ").contains(taken), "{told}");
+    let wrong = ["claims", "sessions/two", "--ignore", "method.nosuch"];
+    home.check(&wrong, 2, "expected method, or one of method.engine");
+}
+
+#[test]
 fn claims_of_a_suite_are_judged_by_a_session_without_any() {
     let home = home();
     home.check(&["claims", "sessions/head"], 2, "--of claims");

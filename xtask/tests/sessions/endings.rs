@@ -156,7 +156,7 @@ fn what_a_history_takes() {
             1,
             "no result",
         ),
-        ("history check", 0, "is sound"),
+        ("history check", 0, "is consistent"),
         ("history rebuild", 0, "of 2 sessions and 1 imported series"),
     ]);
 }
@@ -178,7 +178,7 @@ fn a_damaged_history_fails_its_check_and_is_trouble_elsewhere() {
             "`history rebuild` makes it again",
         ),
         ("history rebuild", 0, "of 1 session and"),
-        ("history check", 0, "is sound"),
+        ("history check", 0, "is consistent"),
         ("history list --sessions", 0, "1 session"),
     ]);
     let gone = home.path("sessions/renamed");

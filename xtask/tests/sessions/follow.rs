@@ -19,6 +19,18 @@ fn nightly_in(
     of: impl Fn(i64) -> (&'static str, u64),
     shape: impl Fn(i64, &mut Session),
 ) {
+    nightly_of(home, count, ago, of, shape, |_, _| ());
+}
+
+/// As [`nightly_in`]; `shape_run` has the last word on each run.
+fn nightly_of(
+    home: &Home,
+    count: i64,
+    ago: i64,
+    of: impl Fn(i64) -> (&'static str, u64),
+    shape: impl Fn(i64, &mut Session),
+    shape_run: impl Fn(i64, &mut Record),
+) {
     let mut words = vec!["history".to_owned(), "add".to_owned()];
     for night in 0..count {
         let name = format!("night-{night}");
@@ -37,6 +49,7 @@ fn nightly_in(
                 peak_allocated_bytes: Some(peak),
                 ..Memory::default()
             };
+            shape_run(night, &mut record);
             record
         };
         let all: Vec<Record> = all.into_iter().map(at).collect();
@@ -289,4 +302,86 @@ fn a_list_of_series_keeps_to_its_branch() {
     assert_eq!(on_main.len(), 1);
     assert_eq!(on_main[0]["points"], 10, "{}", on_main[0]);
     assert!(list("none").is_empty());
+}
+
+/// Twenty nights under 8 GiB, ten under 16 GiB, which take more.
+fn two_methods(home: &Home) {
+    let peak = |night| {
+        (
+            "img",
+            if night < 20 {
+                4_500_000_000
+            } else {
+                4_700_000_000
+            },
+        )
+    };
+    nightly_of(
+        home,
+        30,
+        0,
+        peak,
+        |_, _| (),
+        |night, run| {
+            let memory = if night < 20 { "8.0 GiB" } else { "16.0 GiB" };
+            run.method.set("limits.memory", memory);
+            run.method.set("seed", 1);
+        },
+    );
+}
+
+#[test]
+fn another_method_is_named_and_ignored_where_asked() {
+    let home = Home::new();
+    two_methods(&home);
+    let series = ["--metric", "peak_allocated_bytes", "--format"];
+    let call = |command: &[&str], format: &str, more: &[&str], expected: &str| {
+        home.check(&[command, &series, &[format], more].concat(), 0, expected)
+    };
+    let (list, trend) = (["history", "list"], ["trend"]);
+    let told = call(&list, "markdown", &[], "| method |");
+    for row in ["| limits.memory 8.0 GiB |", "| limits.memory 16.0 GiB |"] {
+        assert_eq!(told.matches(row).count(), 1, "{told}");
+    }
+    assert!(!told.contains("seed"), "{told}");
+    let change = "1 series begin where another method ended; method: limits.memory 8.0 GiB → \
+        16.0 GiB; --ignore method.limits.memory follows both as one";
+    let change = change.replace("series begin", "series begins");
+    let told = call(&trend, "markdown", &[], &change);
+    assert!(told.contains("2 series, 2 without a change"), "{told}");
+    let stale = "limits.memory 8.0 GiB: 20 points, no change; no result for";
+    assert!(told.contains(stale), "{told}");
+    assert!(
+        told.contains("goes on as another series; method: limits.memory"),
+        "{told}"
+    );
+    let json = call(&trend, "json", &[], "[");
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let begins = json.as_array().expect("a list").iter();
+    let begins: Vec<_> = begins
+        .filter(|one| one["methods"]["before"].is_object())
+        .collect();
+    let [begins] = begins[..] else {
+        panic!("{json}")
+    };
+    let difference = &begins["methods"]["before"]["differences"][0];
+    assert_eq!(difference["key"], "limits.memory");
+    assert_eq!(begins["method_settings"]["limits.memory"], "16.0 GiB");
+
+    let ignore = ["--ignore", "method.limits.memory"];
+    let one = call(&list, "markdown", &ignore, "1 series");
+    assert!(
+        one.contains("| 150 |") && !one.contains("| method |"),
+        "{one}"
+    );
+    let one = call(&trend, "markdown", &ignore, "1 series, 0 without a change");
+    let cause = "+4.44 % from method.limits.memory 8.0 GiB to 16.0 GiB";
+    assert!(
+        one.contains(cause) && !one.contains("another method ended"),
+        "{one}"
+    );
+    let seed = ["--ignore", "method.seed"];
+    call(&trend, "markdown", &seed, &change);
+    let wrong = ["trend", "--ignore", "limits.memory"];
+    home.check(&wrong, 2, "expected method, or one of method.engine");
 }

@@ -30,7 +30,8 @@ impl LedgerFile {
         let path = path.into();
         // The folder and not the file, which is replaced; a folder that cannot be locked, such as
         // one on some network disks, is used all the same.
-        let lock = File::open(location::parent(&path)).ok();
+        let folder = location::parent(&path);
+        let lock = folder.is_dir().then(|| File::open(folder).ok()).flatten();
         let lock = lock.filter(|folder| folder.lock().is_ok());
         Self::read(path, lock)
     }
@@ -54,7 +55,7 @@ impl LedgerFile {
     }
 
     fn read(path: PathBuf, lock: Option<File>) -> Result<Self, LedgerError> {
-        let (text, exists) = match fs::read_to_string(&path) {
+        let (text, exists) = match record::read_text(&path) {
             Ok(text) => (text, true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => (String::new(), false),
             Err(source) => return Err(LedgerError::Read { path, source }),

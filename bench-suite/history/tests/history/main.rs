@@ -5,6 +5,7 @@ mod exports;
 mod imports;
 mod ledger;
 mod ledger_file;
+mod methods;
 mod nights;
 mod opening;
 mod rebuild;

@@ -2,8 +2,10 @@
 
 use judge::claims::Outcome;
 use protocol::{Model, Positive, Precision, Task};
-use record::{CellChoice, Claim, Expectation, ImageFacts, Range, RangeError, Record};
-use verdict::{ClaimProblem, judge_claims};
+use record::{
+    CellChoice, Claim, Expectation, ImageFacts, MethodKey, Range, RangeError, Record, Session,
+};
+use verdict::{ClaimFound, ClaimProblem, ClaimsError};
 
 use crate::support::{records, runs, session};
 
@@ -60,23 +62,69 @@ fn both() -> Vec<Record> {
     all
 }
 
+fn judge_claims(
+    session: &Session,
+    records: &[Record],
+    claims: &[Claim],
+) -> Result<Vec<ClaimFound>, ClaimsError> {
+    verdict::judge_claims(session, records, claims, &[])
+}
+
 #[test]
 fn cells_measured_by_different_methods_are_no_pair() {
     let claim = claim(PEAK, Expectation::Saving(range(0.3, 0.5)));
     let mut all = both();
-    let pairs = |all: &[Record]| {
-        let found = judge_claims(&session("s", "m"), all, std::slice::from_ref(&claim)).unwrap();
-        found[0].pairs.len()
+    let judged = |all: &[Record], ignore: &[&str]| {
+        let keys = ignore.iter().map(|key| key.parse().unwrap());
+        let keys: Vec<MethodKey> = keys.collect();
+        let claims = std::slice::from_ref(&claim);
+        let found = verdict::judge_claims(&session("s", "m"), all, claims, &keys);
+        found.unwrap().remove(0)
     };
     for run in &mut all {
         run.method.set("threads", 1);
+        run.method.set("seed", 1);
     }
-    assert_eq!(pairs(&all), 1);
+    let alike = judged(&all, &["method"]);
+    assert_eq!(alike.pairs.len(), 1);
+    assert!(alike.left_out.is_empty() && alike.method_ignored.is_empty());
     let treated = all
         .iter_mut()
         .filter(|run| run.variant.precision == Precision::AmpBf16);
     treated.for_each(|run| run.method.set("threads", 2));
-    assert_eq!(pairs(&all), 0);
+    for ignore in [&[][..], &["method.seed"]] {
+        let found = judged(&all, ignore);
+        assert_eq!((found.pairs.len(), found.left_out.pairs), (0, 1));
+        assert_eq!(found.outcome, Outcome::Inconclusive);
+        let [difference] = &found.left_out.differences[..] else {
+            panic!("{found:?}");
+        };
+        let told = [&difference.key, &difference.base, &difference.head];
+        assert_eq!(told, ["threads", "1", "2"]);
+    }
+    for ignore in ["method.threads", "method"] {
+        let found = judged(&all, &[ignore]);
+        assert_eq!((found.pairs.len(), found.outcome), (1, Outcome::Holds));
+        assert!(found.left_out.is_empty());
+        assert_eq!(found.method_ignored.differences[0].key, "threads");
+    }
+}
+
+/// What measured nothing of the metric is no pair that a method keeps out.
+#[test]
+fn only_measured_pairs_are_left_out() {
+    let mut all = both();
+    let claim = claim("context_bytes", Expectation::Saving(range(0.3, 0.5)));
+    for run in &mut all {
+        let threads = if run.variant.precision == Precision::Fp32 {
+            1
+        } else {
+            2
+        };
+        run.method.set("threads", threads);
+    }
+    let found = judge_claims(&session("s", "m"), &all, &[claim]).unwrap();
+    assert!(found[0].left_out.is_empty());
 }
 
 #[test]

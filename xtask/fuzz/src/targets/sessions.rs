@@ -84,7 +84,7 @@ pub(super) fn report(input: &[u8], scratch: &Scratch) -> Result<bool, String> {
         said(&error.to_string())?;
     }
     let claims = &source.session.claims;
-    if let Err(error) = verdict::judge_claims(&source.session, records, claims) {
+    if let Err(error) = verdict::judge_claims(&source.session, records, claims, &[]) {
         said(&error.to_string())?;
     }
     let sources = [source];

@@ -1,6 +1,6 @@
 //! A series with what was found in it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use history::{Place, SeriesInfo, SeriesKey, Time};
 use jiff::Timestamp;
@@ -9,9 +9,10 @@ use judge::{
     trend::{Point, Staleness, Trend, staleness},
 };
 use metrics::Metric;
+use record::Method;
 use reports::{
     format,
-    trend::{AttributeChange, Failure, Series},
+    trend::{AttributeChange, Failure, MethodChange, MethodChanges, Series},
 };
 use serde::Serialize;
 
@@ -33,6 +34,12 @@ pub(crate) struct Followed {
     pub(super) q: Option<f64>,
     /// What was upgraded or replaced with a change point.
     pub(super) attribute_changes: Vec<AttributeChange>,
+    /// Where another method took over.
+    #[serde(skip_serializing_if = "MethodChanges::is_empty")]
+    pub(super) methods: MethodChanges,
+    /// The settings that tell its method from those of its siblings.
+    #[serde(skip)]
+    pub(super) told_apart: BTreeMap<String, String>,
     /// The largest relative change that counts as none, as in a comparison: what the suite of the
     /// newest session sets, else the metric's default; 0 for series from elsewhere.
     pub(super) threshold: f64,
@@ -77,6 +84,8 @@ impl Followed {
             found,
             q: None,
             attribute_changes: Vec::new(),
+            methods: MethodChanges::default(),
+            told_apart: BTreeMap::new(),
             threshold: threshold.unwrap_or(0.0),
             gated: false,
             fails: Vec::new(),
@@ -145,14 +154,21 @@ impl Followed {
         let subtitle = if imported {
             String::new()
         } else {
-            [
+            let method = method_words(&self.told_apart);
+            let parts = [
                 label(key),
                 &key.track,
                 &key.suite,
                 &key.machine,
                 &key.device,
-            ]
-            .join(" · ")
+                &method,
+            ];
+            let named = if method.is_empty() {
+                &parts[..5]
+            } else {
+                &parts
+            };
+            named.join(" · ")
         };
         Series {
             title: key.cell(),
@@ -167,12 +183,60 @@ impl Followed {
             points: self.points.clone(),
             found: self.found.clone(),
             attribute_changes: self.attribute_changes.clone(),
+            methods: self.methods.clone(),
             news: self.news,
             staleness: self.staleness,
             threshold: self.threshold,
             gated: self.gated,
             fails: self.fails.clone(),
             entries: self.entries.clone(),
+        }
+    }
+}
+
+/// `limits.memory 8.0 GiB, seed 1`; of a method whose settings are not known its fingerprint.
+pub(crate) fn method_words(told_apart: &BTreeMap<String, String>) -> String {
+    let words = told_apart.iter().map(|(key, value)| match key.as_str() {
+        "" => format!("method {value}"),
+        key => format!("{key} {value}"),
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
+/// Says of each series what tells it from those that are the same in everything but the method,
+/// and which of them it takes over from: the last that ended before it begins.
+pub(super) fn tell_methods(all: &mut [Followed]) {
+    let infos: Vec<SeriesInfo> = all.iter().map(|one| one.series.clone()).collect();
+    let told = history::told_apart(&infos);
+    let mut siblings: HashMap<SeriesKey, Vec<usize>> = HashMap::new();
+    for (place, told) in told
+        .into_iter()
+        .enumerate()
+        .filter(|(_, told)| !told.is_empty())
+    {
+        all[place].told_apart = told;
+        let key = all[place].series.key.without_method();
+        siblings.entry(key).or_default().push(place);
+    }
+    for places in siblings.into_values() {
+        let end = |place: usize| Some((place, all[place].points.last()?.timestamp));
+        let ends: Vec<(usize, f64)> = places.iter().filter_map(|place| end(*place)).collect();
+        for place in places {
+            let Some(begin) = all[place].points.first().map(|point| point.timestamp) else {
+                continue;
+            };
+            let before = ends.iter().filter(|(_, end)| *end < begin);
+            let Some(&(before, _)) = before.max_by(|a, b| a.1.total_cmp(&b.1)) else {
+                continue;
+            };
+            let settings = |place: usize| all[place].series.settings.as_ref();
+            let known = settings(before).zip(settings(place));
+            let differences = known.map(|(here, there): (&Method, _)| here.told_apart(there));
+            let change = MethodChange {
+                differences: differences.unwrap_or_default(),
+            };
+            all[before].methods.after = Some(change.clone());
+            all[place].methods.before = Some(change);
         }
     }
 }

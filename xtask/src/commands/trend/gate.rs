@@ -115,6 +115,8 @@ mod tests {
                 metric: metric.to_owned(),
                 ..SeriesKey::default()
             },
+            settings: None,
+            joined: Vec::new(),
             unit: String::new(),
             direction: Direction::HigherIsBetter,
             kind: judge::compare::Kind::TimeLike,

@@ -8,7 +8,6 @@ mod selection;
 
 use std::{
     collections::HashMap,
-    fs,
     path::{Path, PathBuf},
     slice,
 };
@@ -22,7 +21,7 @@ use judge::{
 use metrics::Metric;
 use reports::trend::{Entry, Series};
 
-pub(crate) use self::followed::Followed;
+pub(crate) use self::followed::{Followed, method_words};
 use self::ledger::Kept;
 use crate::{
     cli::{Format, TrendArgs},
@@ -128,7 +127,7 @@ fn end(
 }
 
 fn write_file(path: &Path, text: &str) -> Result<()> {
-    fs::write(path, text).map_err(|source| Error::Write {
+    record::write_file(path, text).map_err(|source| Error::Write {
         path: path.to_owned(),
         source,
     })
@@ -163,6 +162,8 @@ fn one_file(input: &Path, args: &TrendArgs, printer: &Printer) -> Result<Followe
     let news = news(&points, &found, &options).map_err(|source| refused(&name, source))?;
     let series = SeriesInfo {
         key: SeriesKey::imported(&name),
+        settings: None,
+        joined: Vec::new(),
         unit: String::new(),
         direction: if args.lower_is_better {
             Direction::LowerIsBetter
@@ -239,6 +240,7 @@ pub(crate) fn follow(
         let news = news.map_err(|source| refused(&info.key.to_string(), source))?;
         series.push(Followed::of_history(info, points, found, news, begun));
     }
+    followed::tell_methods(&mut series);
     Ok(series)
 }
 
@@ -249,11 +251,12 @@ fn select(
     printer: &Printer,
 ) -> Result<Vec<(SeriesInfo, Vec<history::Point>)>> {
     let series = history.series(&series_filter(&args.series))?;
+    let series = history::join(series, &args.series.method.ignore);
     let filter = point_filter(&args.series);
     let bar = printer.count_bar("reading the history", series.len() as u64);
     let mut read = Vec::new();
     for info in series {
-        let points = history.points(&info.key, &filter, Aggregate::Session)?;
+        let points = history.points_of(&info, &filter, Aggregate::Session)?;
         bar.inc(1);
         if !points.is_empty() {
             read.push((info, points));
