@@ -1,12 +1,12 @@
 //! The folder with the image specs and their locks.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
 };
 
 use serde::Deserialize;
-use strict_yaml::{Document, most_similar};
+use strict_yaml::{Document, most_similar, open_file};
 use wildmatch::WildMatchPattern;
 
 use crate::{
@@ -77,7 +77,9 @@ impl Catalog {
     /// The images to take where none is named, out of `defaults.toml` in the folder.
     pub fn defaults(&self) -> Result<Defaults> {
         let file = self.folder.join(DEFAULTS);
-        let text = fs::read_to_string(&file).map_err(at(&file))?;
+        let text = open_file(&file)
+            .and_then(io::read_to_string)
+            .map_err(at(&file))?;
         toml_edit::de::from_str(&text).map_err(|error| Error::BadDefaults {
             cause: error.to_string().trim().replace('\n', " "),
             file,

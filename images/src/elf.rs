@@ -12,6 +12,7 @@ use object::{
     elf::{self, FileHeader64},
     read::elf::{FileHeader, ProgramHeader, SectionTable},
 };
+use strict_yaml::open_file;
 
 use crate::{Error, Glibc, Result, error::at};
 
@@ -84,7 +85,7 @@ pub(crate) fn why_no_program(path: &Path) -> Result<Option<String>> {
 impl Dynamic {
     /// Reads a file's dynamic section; of a large file only the parts that matter.
     pub(crate) fn of_file(path: &Path) -> Result<Self> {
-        let cache = ReadCache::new(File::open(path).map_err(at(path))?);
+        let cache = ReadCache::new(open_file(path).map_err(at(path))?);
         Self::read(&cache).map_err(|error| Error::NotElf {
             file: path.to_owned(),
             cause: error.to_string(),

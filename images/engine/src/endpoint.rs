@@ -157,21 +157,19 @@ fn discover(here: &Surroundings<'_>) -> Result<Vec<Candidate>> {
         let origin = format!("DOCKER_HOST={host}");
         let address = Address::parse(&host, &origin)?;
         if matches!(address, Address::Tcp(_)) && (here.variable)("DOCKER_TLS_VERIFY").is_some() {
-            return Err(Error::Endpoint {
-                origin,
-                reason: "DOCKER_TLS_VERIFY asks for TLS, which is not supported".to_owned(),
-                next: "forward the engine's socket (`ssh -N -L /tmp/docker.sock:\
-                       /var/run/docker.sock HOST`) and set DOCKER_HOST=unix:///tmp/docker.sock"
-                    .to_owned(),
-            });
+            return Err(no_tls(origin, "DOCKER_TLS_VERIFY"));
         }
         return one(address, origin);
     }
     if let Some((name, origin)) = chosen_context(here)
         && name != "default"
     {
-        let host = context_host(here, &name, &origin)?;
-        return one(Address::parse(&host, &origin)?, origin);
+        let (host, has_tls) = context_host(here, &name, &origin)?;
+        let address = Address::parse(&host, &origin)?;
+        if matches!(address, Address::Tcp(_)) && has_tls {
+            return Err(no_tls(origin, "the context"));
+        }
+        return one(address, origin);
     }
     if let Some(host) = (here.variable)("CONTAINER_HOST") {
         let origin = format!("CONTAINER_HOST={host}");
@@ -196,6 +194,16 @@ fn discover(here: &Surroundings<'_>) -> Result<Vec<Candidate>> {
         .collect())
 }
 
+fn no_tls(origin: String, who: &str) -> Error {
+    Error::Endpoint {
+        origin,
+        reason: format!("{who} asks for TLS, which is not supported"),
+        next: "forward the engine's socket (`ssh -N -L /tmp/docker.sock:/var/run/docker.sock \
+               HOST`) and set DOCKER_HOST=unix:///tmp/docker.sock"
+            .to_owned(),
+    }
+}
+
 fn chosen_context(here: &Surroundings<'_>) -> Option<(String, String)> {
     #[derive(Deserialize)]
     struct Config {
@@ -216,8 +224,9 @@ fn chosen_context(here: &Surroundings<'_>) -> Option<(String, String)> {
     })
 }
 
-/// The docker command keeps a context in `contexts/meta/<sha256 of its name>/meta.json`.
-fn context_host(here: &Surroundings<'_>, name: &str, origin: &str) -> Result<String> {
+/// The address of a context, and whether it is spoken to by TLS. The docker command keeps a context
+/// in `contexts/meta/<sha256 of its name>/meta.json`, and its certificates in `contexts/tls/`.
+fn context_host(here: &Surroundings<'_>, name: &str, origin: &str) -> Result<(String, bool)> {
     #[derive(Deserialize)]
     struct Meta {
         #[serde(rename = "Endpoints")]
@@ -231,6 +240,8 @@ fn context_host(here: &Surroundings<'_>, name: &str, origin: &str) -> Result<Str
     struct DockerEndpoint {
         #[serde(rename = "Host")]
         host: String,
+        #[serde(rename = "SkipTLSVerify", default)]
+        skips_verification: bool,
     }
     let digest = Sha256::digest(name.as_bytes());
     let folder = digest
@@ -241,16 +252,17 @@ fn context_host(here: &Surroundings<'_>, name: &str, origin: &str) -> Result<Str
         reason,
         next: "see `docker context ls`, or unset it (`docker context use default`)".to_owned(),
     };
-    let path = here
+    let contexts = here
         .docker_config_folder()
         .ok_or_else(|| unusable("neither DOCKER_CONFIG nor HOME is set".to_owned()))?
-        .join("contexts/meta")
-        .join(folder)
-        .join("meta.json");
+        .join("contexts");
+    let path = contexts.join("meta").join(&folder).join("meta.json");
+    let has_certificates = contexts.join("tls").join(folder).exists();
     let text = std::fs::read_to_string(&path)
         .map_err(|error| unusable(format!("cannot read {}: {error}", path.display())))?;
     serde_json::from_str::<Meta>(&text)
-        .map(|meta| meta.endpoints.docker.host)
+        .map(|meta| meta.endpoints.docker)
+        .map(|docker| (docker.host, has_certificates || docker.skips_verification))
         .map_err(|error| {
             unusable(format!(
                 "{} has no docker endpoint: {error}",
@@ -372,7 +384,7 @@ mod tests {
         let name = digest
             .iter()
             .fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
-        let meta = folder.path().join("contexts/meta").join(name);
+        let meta = folder.path().join("contexts/meta").join(&name);
         std::fs::create_dir_all(&meta).unwrap();
         std::fs::write(
             meta.join("meta.json"),
@@ -396,6 +408,29 @@ mod tests {
             user_id: 0,
         };
         let error = discover(&here).unwrap_err().to_string();
+        // By TCP a context with certificates is not spoken to without them.
+        let set_host = |more: &str| {
+            let text = format!(r#"{{"Endpoints":{{"docker":{{"Host":"tcp://lab:2376"{more}}}}}}}"#);
+            std::fs::write(meta.join("meta.json"), text).unwrap();
+        };
+        set_host("");
+        let plain = "tcp://lab:2376 (Docker context lab)";
+        check(&[("DOCKER_CONFIG", config)], &[plain]);
+        let refused = || {
+            let here = Surroundings {
+                variable: &|key| (key == "DOCKER_CONFIG").then(|| config.to_owned()),
+                user_id: 0,
+            };
+            let error = discover(&here).unwrap_err().to_string();
+            for part in ["Docker context lab", "TLS", "ssh -N -L"] {
+                assert!(error.contains(part), "{error}");
+            }
+        };
+        set_host(r#","SkipTLSVerify":true"#);
+        refused();
+        set_host("");
+        std::fs::create_dir_all(folder.path().join("contexts/tls").join(&name)).unwrap();
+        refused();
         assert!(
             error.contains("DOCKER_CONTEXT=gone") && error.contains("docker context ls"),
             "{error}"

@@ -96,6 +96,7 @@ pub enum Operation {
     List,
     Logs,
     Stats,
+    Copy,
 }
 
 impl Operation {
@@ -118,6 +119,7 @@ impl Operation {
             Self::List => "list containers",
             Self::Logs => "save the logs of container",
             Self::Stats => "read the resource use of container",
+            Self::Copy => "copy a file out of container",
         }
     }
 }

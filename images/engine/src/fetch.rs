@@ -1,14 +1,17 @@
-//! Pulling an image into the engine, and taking one out of it.
+//! Pulling an image into the engine, taking one out of it, and a file out of a container.
 
 use std::{collections::BTreeMap, io};
 
 use bollard::{
-    auth::DockerCredentials, models::CreateImageInfo, query_parameters::CreateImageOptionsBuilder,
+    auth::DockerCredentials,
+    models::CreateImageInfo,
+    query_parameters::{CreateImageOptionsBuilder, DownloadFromContainerOptionsBuilder},
 };
 use futures_util::StreamExt as _;
 
 use crate::{
     connect::Engine,
+    container::Container,
     error::{Cause, Operation, Result},
 };
 
@@ -102,5 +105,33 @@ impl Engine {
             return Err(self.failed(Operation::Save, image, nothing));
         }
         Ok(())
+    }
+}
+
+impl Container {
+    /// What lies at a path of the container, which need not have been started, as a tar archive.
+    /// `piece` gets its bytes in order; an error of its own ends it. False where nothing lies there.
+    ///
+    /// # Errors
+    /// [`Operation::Copy`] failed; [`Cause::Local`] where `piece` failed.
+    pub async fn copy_out(
+        &self,
+        path: &str,
+        mut piece: impl FnMut(&[u8]) -> io::Result<()> + Send,
+    ) -> Result<bool> {
+        let options = DownloadFromContainerOptionsBuilder::default()
+            .path(path)
+            .build();
+        let docker = self.engine.patient();
+        let mut pieces = Box::pin(docker.download_from_container(&self.id, Some(options)));
+        let failed = |cause: Cause| self.engine.failed(Operation::Copy, &self.name, cause);
+        while let Some(next) = pieces.next().await {
+            match next.map_err(Cause::from) {
+                Ok(next) => piece(&next).map_err(|error| failed(error.into()))?,
+                Err(cause) if cause.has_status(404) => return Ok(false),
+                Err(cause) => return Err(failed(cause)),
+            }
+        }
+        Ok(true)
     }
 }

@@ -28,6 +28,7 @@ use crate::{
         archive::Documents,
         layer::{LayerId, Source, Tree},
     },
+    spec::gpu::gpu_code,
     store::Cache,
     workload::{tch_workspace, toolchain},
 };
@@ -51,6 +52,8 @@ pub struct ImageFacts {
     pub libtorch_name: String,
     /// With or without CUDA.
     pub flavour: Flavour,
+    /// The GPU architectures that it has code for: `all`, `none`, or the names in its spec.
+    pub gpu_code: String,
     /// Digest of the scenario binary.
     pub scenario_sha256: Digest,
     /// What it stands on, in words.
@@ -114,6 +117,13 @@ pub(crate) struct Lower {
 }
 
 impl Lower {
+    /// The GPU architectures that the libraries have code for: `all`, `none`, or the names that the
+    /// spec gives.
+    pub(crate) fn gpu_code(&self, image: &Image) -> String {
+        let has_cuda = self.libtorch.flavour == Flavour::Cuda;
+        gpu_code(has_cuda, image.spec.gpu_architectures.iter())
+    }
+
     pub(crate) fn ready(image: &Image, sources: &Sources, cache: &Cache) -> Result<Self> {
         if sources.locks == LockUse::Required && image.lock.is_none() {
             return Err(Error::NoLock {
@@ -369,6 +379,7 @@ fn facts(
         libtorch_version: lower.libtorch.version.clone(),
         libtorch_name: lower.libtorch.name.clone(),
         flavour: lower.libtorch.flavour,
+        gpu_code: lower.gpu_code(image),
         scenario_sha256: scenario.sha256,
         base: base_in_words(image, sources),
         glibc: lower.base.glibc.map(|glibc| glibc.to_string()),

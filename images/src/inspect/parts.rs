@@ -20,6 +20,9 @@ pub struct Parts {
     pub environment: BTreeMap<String, String>,
     /// libtorch's libraries, in bytes.
     pub libraries: BTreeMap<String, u64>,
+    /// The GPU architectures that libtorch's libraries have code for: `all`, `none`, or the names
+    /// that the spec gives.
+    pub gpu_code: String,
     /// The layers from the bottom up, in bytes.
     pub layers: Vec<(String, u64)>,
 }
@@ -28,6 +31,7 @@ impl Parts {
     pub(crate) fn new(
         versions: BTreeMap<String, String>,
         environment: BTreeMap<String, String>,
+        gpu_code: String,
         lock: &Lock,
     ) -> Self {
         let layers = lock.expected.layers.iter();
@@ -36,6 +40,7 @@ impl Parts {
             versions,
             packages: lock.packages(),
             environment,
+            gpu_code,
             libraries: lock
                 .libtorch
                 .libraries()
@@ -54,6 +59,7 @@ impl From<&Assembly> for Parts {
         Self::new(
             assembly.versions.clone(),
             assembly.environment(),
+            assembly.facts.gpu_code.clone(),
             &assembly.lock,
         )
     }
@@ -65,6 +71,7 @@ pub fn parts(image: &Image, sources: &Sources, cache: &Cache) -> Result<Parts> {
     let lower = Lower::ready(image, sources, cache)?;
     let versions = lower.versions();
     let environment = environment(image, &lower.libtorch, &lower.base);
+    let gpu_code = lower.gpu_code(image);
     let lock = lower.into_lock(image, sources, None);
-    Ok(Parts::new(versions, environment, &lock))
+    Ok(Parts::new(versions, environment, gpu_code, &lock))
 }

@@ -246,7 +246,9 @@ impl Registry {
         if found != digest {
             return Err(Error::of_registry(
                 &self.to.to_string(),
-                format!("it was given the manifest {digest} and shows {found} in its place"),
+                format!(
+                    "it was given the manifest {digest} and shows {found} in its place; {CHANGES}"
+                ),
             ));
         }
         Ok(())
@@ -279,6 +281,10 @@ fn is_passing(error: &OciDistributionError) -> bool {
     }
 }
 
+/// What to do about a registry that shows something else than it was given.
+const CHANGES: &str =
+    "it, or what stands before it, changes what it is given: pull from another one";
+
 /// An error with what to do about it.
 fn words(error: &OciDistributionError) -> String {
     let mut all = error.to_string();
@@ -299,20 +305,24 @@ fn words(error: &OciDistributionError) -> String {
     let says = |words: &[&str]| words.iter().any(|word| all.contains(word));
     let help = match error {
         OciDistributionError::AuthenticationFailure(_)
-        | OciDistributionError::UnauthorizedError { .. } => Some("log in with `docker login`"),
+        | OciDistributionError::UnauthorizedError { .. } => "log in with `docker login`",
         _ if says(&["401", "UNAUTHORIZED", "Unauthorized", "403", "DENIED"]) => {
-            Some("log in with `docker login`, as one who may push there")
+            "log in with `docker login`, as one who may push there"
         }
-        _ if says(&["UnknownIssuer", "invalid peer certificate"]) => Some(
+        _ if says(&["UnknownIssuer", "invalid peer certificate"]) => {
             "put its authority's certificate into /etc/docker/certs.d/REGISTRY/ca.crt, or name it in \
-             SSL_CERT_FILE",
-        ),
-        _ if says(&["InvalidContentType", "corrupt message"]) => {
-            Some("where it speaks without TLS, say so with --plain-http")
+             SSL_CERT_FILE"
         }
-        _ => None,
+        _ if says(&["InvalidContentType", "corrupt message"]) => {
+            "where it speaks without TLS, say so with --plain-http"
+        }
+        OciDistributionError::DigestError(_) => CHANGES,
+        OciDistributionError::RequestError(error) if error.is_connect() => {
+            "check its address, and that it can be reached from here"
+        }
+        _ => "its log says more; push again when it is mended, and what it has is not sent twice",
     };
-    help.map_or_else(|| all.clone(), |help| format!("{all}; {help}"))
+    format!("{all}; {help}")
 }
 
 /// What the docker command knows of a registry's authority.

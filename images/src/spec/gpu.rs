@@ -36,6 +36,19 @@ impl GpuArchitecture {
     }
 }
 
+/// What libtorch's libraries have GPU code for, where a spec names these architectures.
+pub(crate) fn gpu_code<'a>(
+    has_cuda: bool,
+    kept: impl Iterator<Item = &'a GpuArchitecture>,
+) -> String {
+    let kept: Vec<String> = kept.map(ToString::to_string).collect();
+    match (has_cuda, kept.is_empty()) {
+        (false, _) => "none".to_owned(),
+        (true, true) => "all".to_owned(),
+        (true, false) => kept.join(", "),
+    }
+}
+
 impl FromStr for GpuArchitecture {
     type Err = String;
 

@@ -157,6 +157,19 @@ fn the_installed_pytorch_is_locked_to_what_the_wheels_hold() {
 }
 
 #[test]
+fn every_lock_says_what_its_image_is_pulled_by() {
+    let catalog = Catalog::new(folder());
+    for name in catalog.names().unwrap() {
+        let lock = catalog.image(&name).unwrap().lock;
+        let locked = lock.and_then(|lock| lock.expected.image);
+        assert!(
+            locked.is_some_and(|image| image.push_digest.is_some()),
+            "{name}: `images lock --push-digest {name}`"
+        );
+    }
+}
+
+#[test]
 fn every_wheel_image_is_locked_and_its_lock_fits() {
     let catalog = Catalog::new(folder());
     for name in catalog.names().unwrap() {

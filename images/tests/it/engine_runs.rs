@@ -172,20 +172,68 @@ async fn an_image_whose_labels_do_not_fit_is_refused_with_the_reason() {
             Some("sm_1"),
             "`sm_1` is no GPU architecture",
         ),
+        (
+            "torchgauge.scenario",
+            Some("sha256:0000"),
+            "its workload is another than its label",
+        ),
     ] {
-        let reference = relabelled(&ready.id, label, value, &world);
-        let error = ready_made(&engine, &reference, &world.cache())
-            .await
-            .unwrap_err();
-        assert!(error.to_string().contains(says), "{error}");
-        engine.remove_image(&reference).await.unwrap();
+        let reference = changed(&ready.id, &world, |_, config| {
+            let labels = config["config"]["Labels"].as_object_mut().unwrap();
+            match value {
+                Some(value) => _ = labels.insert(label.to_owned(), value.into()),
+                None => _ = labels.remove(label),
+            }
+        });
+        refused(&engine, &reference, &world, says).await;
     }
+    let reference = changed(&ready.id, &world, |_, config| {
+        config["architecture"] = "arm64".into();
+    });
+    refused(
+        &engine,
+        &reference,
+        &world,
+        "it is for arm64; expected amd64",
+    )
+    .await;
+    // All labels, and no workload below them.
+    let reference = changed(&ready.id, &world, |manifest, config| {
+        let layers = manifest["Layers"].as_array_mut().unwrap();
+        layers.pop().unwrap();
+        let digests = config["rootfs"]["diff_ids"].as_array_mut().unwrap();
+        digests.pop().unwrap();
+    });
+    refused(&engine, &reference, &world, "it has no workload").await;
+    // To look into an image takes a container that is never started, and none stays behind.
+    let list = [
+        "ps",
+        "--all",
+        "--quiet",
+        "--filter",
+        "ancestor=torchgauge-test/changed:1",
+    ];
+    let left = Command::new("docker").args(list).output().unwrap();
+    assert!(left.status.success() && left.stdout.is_empty(), "{left:?}");
     clear(&engine, &world.image).await;
 }
 
-/// The image with another value of a label, or without it, under a name of its own.
-fn relabelled(id: &str, label: &str, value: Option<&str>, world: &World) -> String {
-    let folder = world.path("relabelled");
+/// Checks that an image cannot be taken as it is, with this reason, and removes it.
+async fn refused(engine: &Engine, reference: &str, world: &World, says: &str) {
+    let error = ready_made(engine, reference, &world.cache())
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains(says), "{error}");
+    engine.remove_image(reference).await.unwrap();
+}
+
+/// The image with another manifest and configuration, under a name of its own.
+fn changed(
+    id: &str,
+    world: &World,
+    change: impl FnOnce(&mut serde_json::Value, &mut serde_json::Value),
+) -> String {
+    let folder = world.path("changed");
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
     let (saved, out) = (folder.join("saved.tar"), folder.join("out"));
@@ -204,15 +252,11 @@ fn relabelled(id: &str, label: &str, value: Option<&str>, world: &World) -> Stri
     let mut manifest = read(&list);
     let config = out.join(manifest[0]["Config"].as_str().unwrap());
     let mut content = read(&config);
-    let labels = content["config"]["Labels"].as_object_mut().unwrap();
-    match value {
-        Some(value) => _ = labels.insert(label.to_owned(), value.into()),
-        None => _ = labels.remove(label),
-    }
+    change(&mut manifest[0], &mut content);
     // Docker looks at a configuration by its name.
     fs::write(out.join("config.json"), content.to_string()).unwrap();
     manifest[0]["Config"] = "config.json".into();
-    let reference = "torchgauge-test/relabelled:1";
+    let reference = "torchgauge-test/changed:1";
     manifest[0]["RepoTags"] = serde_json::json!([reference]);
     fs::write(&list, manifest.to_string()).unwrap();
     run("tar", &["-cf", &text(&saved), "-C", &text(&out), "."]);

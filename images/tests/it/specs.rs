@@ -57,6 +57,11 @@ fn mistakes_are_shown_in_their_place() {
         &["refused.yaml:1", "version 3", "not known"],
     );
     refused(
+        "version: 1\n",
+        "version: 2\ngpu_architectures: [sm_90, sm_91]\n",
+        &["refused.yaml:2", "sm_91", "known are", "sm_90"],
+    );
+    refused(
         "description:",
         "descripton:",
         &["refused.yaml:2", "descripton"],

@@ -73,6 +73,8 @@ fn a_loaded_image_runs_where_nothing_can_be_built() {
     assert_eq!(image.reference.as_deref(), Some(reference));
     assert_eq!(image.flavour, "2.11.0+cpu");
     assert!(image.scenario_sha256.is_some());
+    // This machine knows no lock of that name.
+    assert_eq!(image.lock, None);
     let parts = image.parts.as_ref().expect("what it is made of");
     assert!(parts.packages.contains_key("libc6") && !parts.libraries.is_empty());
 

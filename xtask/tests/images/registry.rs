@@ -309,12 +309,20 @@ fn a_registry_that_lies_or_is_full_is_said() {
     let liar = line(registry.port, Line::Lies);
     let to = format!("localhost:{liar}/team/images");
     let mut command = push(&checkout, "cli-liar", &to);
-    check(command.arg("--plain-http"), 4, &[&to]);
+    check(
+        command.arg("--plain-http"),
+        4,
+        &[&to, "sha256:", "changes what it is given"],
+    );
 
     let full = Registry::full(64);
     let to = full.repository();
     let mut command = push(&checkout, "cli-liar", &to);
-    check(command.arg("--plain-http"), 4, &[&to]);
+    check(
+        command.arg("--plain-http"),
+        4,
+        &[&to, "file too large", "push again"],
+    );
 
     // A compressed layer that rotted in the cache is found before it is sent, and made again.
     let pushed = checkout.home.path().join("torchgauge/pushed");

@@ -10,7 +10,8 @@ use bench_suite::executors::{ImageSource, Loaded, LocalRuntime, SourceError};
 use engine::{Endpoint, Engine};
 use futures_util::future::BoxFuture;
 use images::{
-    Assembly, Cache, Catalog, Flavour, GpuArchitecture, Image, LockState, LockUse, Parts, Sources,
+    Assembly, Cache, Catalog, Flavour, GpuArchitecture, Image, LockState, LockUse, Parts,
+    ReadyMade, Sources,
 };
 use protocol::Device;
 use record::{Gpu, ImageFacts, ImageLock, ImageParts};
@@ -172,6 +173,7 @@ impl Supply {
         Ok(Loaded {
             facts: ImageFacts {
                 name: name.to_owned(),
+                lock: self.locked_as(&image),
                 reference: Some(reference.to_owned()),
                 id: Some(image.id.clone()),
                 flavour: image.libtorch,
@@ -182,6 +184,15 @@ impl Supply {
             id: image.id,
             notes,
         })
+    }
+
+    /// Whether a complete image is the one that is locked here under its name; `None` where no lock
+    /// can say.
+    fn locked_as(&self, image: &ReadyMade) -> Option<ImageLock> {
+        let catalog = Catalog::new(&self.sources.workspace.join("images"));
+        let locked = catalog.image(&image.name).ok()?.lock?.expected.image?;
+        let ids = [locked.config_id, locked.manifest_id].map(|id| id.to_string());
+        ids.contains(&image.id).then_some(ImageLock::Matches)
     }
 
     async fn unpack(&self, name: &str) -> Result<(LocalRuntime, ImageFacts)> {
@@ -243,7 +254,7 @@ impl ImageSource for Supply {
 }
 
 /// Refuses a GPU that an image kept no code for.
-fn check_gpus<'a>(
+pub(crate) fn check_gpus<'a>(
     image: &str,
     kept: impl Iterator<Item = &'a GpuArchitecture>,
     gpus: &[Gpu],
@@ -342,6 +353,7 @@ pub(crate) fn made_of(parts: Parts) -> ImageFacts {
             packages: parts.packages,
             environment: parts.environment,
             libraries: parts.libraries,
+            gpu_code: Some(parts.gpu_code),
         }),
         ..ImageFacts::default()
     }
