@@ -269,7 +269,7 @@ impl Bisection {
             path: path.clone(),
             source,
         };
-        let text = fs::read_to_string(&path).map_err(failed)?;
+        let text = record::read_text(&path).map_err(failed)?;
         let value: serde_json::Value =
             serde_json::from_str(&text).map_err(|error| failed(error.into()))?;
         if value["version"] != VERSION {

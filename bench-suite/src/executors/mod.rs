@@ -7,6 +7,7 @@ pub mod container;
 mod guard;
 mod images;
 pub mod mock;
+mod oom_kills;
 mod order;
 pub mod process;
 mod registration;

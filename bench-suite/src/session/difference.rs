@@ -94,7 +94,10 @@ pub(super) fn between(session: &Session, spec: &Spec) -> Vec<Difference> {
 fn plans(session: &Session, spec: &Spec) -> Option<(String, String)> {
     let (then, now) = (&session.cells, &spec.plan.cells);
     if then.len() != now.len() {
-        let cells = |count: usize| format!("{count} cells");
+        let cells = |count: usize| match count {
+            1 => "1 cell".to_owned(),
+            more => format!("{more} cells"),
+        };
         return Some((cells(then.len()), cells(now.len())));
     }
     let mut pairs = then.iter().zip(now);

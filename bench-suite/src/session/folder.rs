@@ -95,6 +95,10 @@ pub(super) fn lock(folder: &Path) -> Result<File, SessionError> {
         path: path.clone(),
         source,
     };
+    match record::check_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
+        _ => {}
+    }
     let file = File::create(&path).map_err(io)?;
     // A child that this process has forked and that has not begun its own program yet holds the
     // lock for a moment longer than whoever closed the file.

@@ -1,6 +1,9 @@
 //! An image that means harm, in a container. `docs/security.md` says what it can and cannot do.
 
-use std::time::{Duration, Instant};
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 
 use engine::{Endpoint, Engine};
 use tokio_util::sync::CancellationToken;
@@ -152,4 +155,59 @@ async fn a_container_that_somebody_removes_did_not_run_out_of_memory() {
         .any(|note| note.contains("somebody asked the engine"));
     assert!(is_told, "{:?}", record.notes);
     remover.await.unwrap();
+}
+
+/// Processes of a running container whose name ends so, without what the engine watches it with.
+async fn processes_of(engine: &Engine, name: &str) -> Vec<i32> {
+    let found = engine.list_containers(engine::LABEL_SESSION).await.unwrap();
+    let Some(container) = found
+        .iter()
+        .find(|one| one.is_running && one.name.ends_with(name))
+    else {
+        return Vec::new();
+    };
+    let is_inside = |pid: &i32| {
+        let group = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        group.contains(&container.id) && !group.contains("conmon")
+    };
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(is_inside).collect()
+}
+
+/// Podman 4.3 tells neither of this kill nor of one for memory; the kernel counts the latter.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kill_that_nobody_tells_of_is_not_said_to_be_for_memory() {
+    let engine = Engine::connect(&Endpoint::auto()).await.unwrap();
+    let reports_oom = engine.facts().reports_oom();
+    let killer = tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            let pids = processes_of(&engine, "-killed-by-nobody").await;
+            for pid in &pids {
+                let pid = rustix::process::Pid::from_raw(*pid).unwrap();
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            }
+            if !pids.is_empty() {
+                break;
+            }
+        }
+    });
+    let done = crate::containers::run_scenario(
+        crate::image::with_mode("hang"),
+        "{name: killed-by-nobody, model: vit-tiny, task: inference, \
+          limits: {memory: 256MiB, time: 60s}}",
+        CancellationToken::new(),
+    );
+    let record = done.await.record;
+    assert_eq!(ending(&record), "crash", "{}", message(&record));
+    assert!(
+        message(&record).contains("ended by SIGKILL"),
+        "{}",
+        message(&record)
+    );
+    let open = "it may have been for memory: the container's memory limit of 268435456 bytes";
+    let is_open = record.notes.iter().any(|note| note.contains(open));
+    assert_eq!(is_open, !reports_oom, "{:?}", record.notes);
+    killer.await.unwrap();
 }

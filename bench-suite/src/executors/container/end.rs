@@ -17,6 +17,7 @@ impl Container {
         &self,
         exit: &Exit,
         order: &Order,
+        kernel_killed: bool,
         execution: &mut Execution,
     ) -> End {
         if exit.timed_out {
@@ -35,19 +36,30 @@ impl Container {
                 let message = format!("ended for want of memory: {limit}; raise `limits.memory`");
                 return End::ended(Reason::HostOutOfMemory, message);
             }
-            // Left open where the suite sets no limit: the default one is seldom met.
-            Oom::Unknown if order.limits.memory_bytes.is_some() => {
+            // The engine does not tell, and the kernel does: it counts whom it ends for memory.
+            Oom::Unknown if kernel_killed => {
                 let message = format!(
-                    "ended by a SIGKILL that nobody asked the engine for, under {limit}; the \
-                     engine cannot tell whether memory ran out, but most likely it did"
+                    "ended by the kernel for want of memory while it ran: {limit}; raise \
+                     `limits.memory`"
                 );
                 return End::ended(Reason::HostOutOfMemory, message);
+            }
+            Oom::Unknown => {
+                let seen = execution.monitor.memory_bytes.as_ref();
+                let seen = seen.map_or_else(
+                    || "how much it held was not seen".to_owned(),
+                    |seen| format!("at most {:.0} bytes were seen", seen.maximum),
+                );
+                execution.notes.push(format!(
+                    "nobody tells who sent the SIGKILL; it may have been for memory: {limit}, \
+                     {seen}"
+                ));
             }
             Oom::Child => {
                 let note = format!("a child process was ended for want of memory: {limit}");
                 execution.notes.push(note);
             }
-            Oom::Unknown | Oom::No => {}
+            Oom::No => {}
         }
         match (exit.signal, exit.code) {
             // An engine that stops ends its containers with SIGKILL.

@@ -25,6 +25,7 @@ pub use gpu_probe::{GpuProbe, find_gpu};
 use super::{
     Execution, Executor, ExecutorError, ImageSource, Order, Prepared, RETRY_PAUSE, Registration,
     guard::{flooded, guard},
+    oom_kills::OomKills,
 };
 use crate::{
     host::{Host, Samples, Target},
@@ -156,12 +157,15 @@ impl Container {
         execution: &mut Execution,
     ) -> End {
         let bystanders = self.host.gpu_processes(order.device);
+        // Of the kernel that containers run under, which a remote engine's do not share.
+        let is_local = self.engine.facts().is_local();
+        let kills_before = is_local.then(OomKills::now);
         let (ordered_at, starting) = (Timestamp::now(), Instant::now());
         if let Err(error) = container.start().await {
             return not_started(&error, Stage::Start);
         }
         execution.cost.start_seconds = starting.elapsed().as_secs_f64();
-        let pid = if self.engine.facts().is_local() {
+        let pid = if is_local {
             container.host_pid().await.ok().flatten()
         } else {
             None
@@ -225,7 +229,8 @@ impl Container {
         if let Some(seconds) = between(time(exit.finished_at.as_deref()), Some(noticed_at)) {
             execution.cost.notice_seconds = seconds;
         }
-        self.explain(&exit, order, execution).await
+        let kernel_killed = kills_before.is_some_and(OomKills::have_risen);
+        self.explain(&exit, order, kernel_killed, execution).await
     }
 }
 

@@ -16,7 +16,7 @@ use tokio::{process::Child, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    executors::{Order, guard::guard},
+    executors::{Order, guard::guard, oom_kills::OomKills},
     outcome::End,
 };
 
@@ -48,11 +48,6 @@ fn members(group: u32) -> usize {
     let group = group.cast_signed();
     let is_member = |process: &Process| process.stat().is_ok_and(|stat| stat.pgrp == group);
     processes().filter(is_member).count()
-}
-
-/// Counter of processes that the kernel ended for want of memory; `None` where it has none.
-pub(super) fn oom_kills() -> Option<i64> {
-    procfs::vmstat().ok()?.get("oom_kill").copied()
 }
 
 /// A process group that this process made, its leader not yet reaped.
@@ -139,7 +134,7 @@ impl Drop for Group {
     }
 }
 
-pub(super) fn explain(ended: Ended, kills_before: Option<i64>) -> End {
+pub(super) fn explain(ended: Ended, kills_before: OomKills) -> End {
     let status = match ended {
         Ended::Made(end) => return end,
         Ended::Lost(error) => {
@@ -151,11 +146,7 @@ pub(super) fn explain(ended: Ended, kills_before: Option<i64>) -> End {
     let Some(signal) = status.signal() else {
         return End::Exited(status.code().unwrap_or(-1).into());
     };
-    let killed_for_memory = match (kills_before, oom_kills()) {
-        (Some(before), Some(after)) => after > before,
-        _ => false,
-    };
-    if signal == Signal::KILL.as_raw() && killed_for_memory {
+    if signal == Signal::KILL.as_raw() && kills_before.have_risen() {
         let message = "ended by the kernel for want of host memory while it ran; \
                        take a smaller batch, or give the machine more";
         return End::ended(Reason::HostOutOfMemory, message);

@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Execution, Executor, ExecutorError, ImageSource, KERNEL_CACHE, LocalRuntime, Order, Prepared,
     Registration,
+    oom_kills::OomKills,
     order::{no_files, no_image},
 };
 use crate::{
@@ -31,7 +32,7 @@ use crate::{
     outcome::End,
     suite::Ipc,
 };
-use group::{Group, explain, oom_kills};
+use group::{Group, explain};
 
 /// Plain processes.
 pub(super) const REGISTRATION: Registration = Registration {
@@ -87,7 +88,7 @@ impl Process {
         if let Err(error) = order.write_files() {
             return execution.ended(no_files(&error));
         }
-        let kills_before = oom_kills();
+        let kills_before = OomKills::now();
         let bystanders = self.host.gpu_processes(order.device);
         execution.cost.create_seconds = execution.began.elapsed().as_secs_f64();
 
