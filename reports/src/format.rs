@@ -33,7 +33,8 @@ pub fn count(value: u64) -> String {
 }
 
 /// The first few of these, and how many more there are.
-pub(crate) fn first_few(texts: Vec<String>, most: usize) -> String {
+#[must_use]
+pub fn first_few(texts: Vec<String>, most: usize) -> String {
     let more = texts.len().saturating_sub(most);
     let more = (more > 0).then(|| format!("and {more} more"));
     let told: Vec<String> = texts.into_iter().take(most).chain(more).collect();

@@ -342,7 +342,7 @@ fn table_of<T>(
     }
     let row = |one: &T| {
         let (attempt, more) = failure(one);
-        let cell = Cell::from(attempt.cell.as_str()).noted(attempt.image.as_str());
+        let cell = Cell::from(comparison::spelled(&attempt.cell)).noted(attempt.image.as_str());
         let [first, second] = row(one);
         vec![
             run(view, attempt, more).about(about::failure(attempt)),

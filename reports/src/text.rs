@@ -8,7 +8,7 @@ use comfy_table::{
 use record::Reason;
 
 use crate::{
-    columns,
+    columns, comparison,
     document::{Block, Body, Card, Cell, Kind, Mark, Table},
     format::{clean, plural},
     layout::{INDENT, Widths, wrap},
@@ -74,7 +74,8 @@ fn failures(view: &View) -> String {
         };
         let reason = failure.reason.word();
         let stage = crate::model::stage_word(failure.stage);
-        let (run, image, cell) = (&failure.run, &failure.image, &failure.cell);
+        let (run, image) = (&failure.run, &failure.image);
+        let cell = comparison::spelled(&failure.cell);
         let text = format!("{word}: {run} · {image} · {cell}: {reason} at {stage}: {message}{log}");
         clean(&text) + "\n"
     };

@@ -6,8 +6,8 @@ use std::{
 };
 
 use judge::claims::Outcome;
-use record::{CellChoice, Claim, Expectation, Range};
-use verdict::{ClaimFound, ClaimPair};
+use record::{CellChoice, Claim, Expectation, MethodDifference, Range};
+use verdict::{ClaimFound, ClaimPair, OtherMethods};
 
 use crate::{
     about,
@@ -59,10 +59,12 @@ pub fn text(found: &[ClaimFound], style: Style) -> String {
     for one in found {
         let statement = format!("{}: {}", one.outcome, one.claim.statement);
         blocks.extend([Block::Subheading(statement), Block::Text(note(&one.claim))]);
-        blocks.push(match &one.pairs[..] {
-            [] => Block::Text(not_measured(&one.claim)),
-            _ => Block::Table(Table::new(heads(), rows(one))),
-        });
+        match &one.pairs[..] {
+            [] if one.left_out.is_empty() => blocks.push(Block::Text(not_measured(&one.claim))),
+            [] => {}
+            _ => blocks.push(Block::Table(Table::new(heads(), rows(one)))),
+        }
+        blocks.extend(of_methods(one).map(Block::Text));
     }
     blocks.push(Block::Text(tally(found)));
     terminal::document(&blocks, style)
@@ -72,7 +74,10 @@ pub fn text(found: &[ClaimFound], style: Style) -> String {
 pub(crate) fn document(found: &[ClaimFound]) -> Vec<Block> {
     let body = |one: &ClaimFound| Body {
         title: Some(Cell::from(one.claim.statement.as_str())),
-        note: format!("{}: {}", one.outcome, note(&one.claim)),
+        note: of_methods(one).fold(
+            format!("{}: {}", one.outcome, note(&one.claim)),
+            |all, one| format!("{all}; {one}"),
+        ),
         rows: if one.is_measured() {
             rows(one)
         } else {
@@ -92,6 +97,26 @@ pub(crate) fn document(found: &[ClaimFound]) -> Vec<Block> {
 /// The metric that a claim is about, and who claims it.
 fn note(claim: &Claim) -> String {
     format!("{}; {}", metric::label(&claim.metric), claim.source)
+}
+
+/// The pairs of different methods, left out or not, and what differs: `2 pairs left out, measured by
+/// different methods: threads 1 without, 2 with; --ignore method.threads takes them`.
+fn of_methods(found: &ClaimFound) -> impl Iterator<Item = String> {
+    let told = |pairs: &OtherMethods, done: &str| {
+        let differs = pairs.differences.iter().map(|one| {
+            let MethodDifference { key, base, head } = one;
+            format!("{key} {base} without, {head} with")
+        });
+        let differs = differs.collect::<Vec<_>>().join("; ");
+        let count = plural(pairs.pairs, "pair", "pairs");
+        (!pairs.is_empty()).then(|| format!("{count} {done} different methods: {differs}"))
+    };
+    let left_out = told(&found.left_out, "left out, measured by").map(|told| {
+        let ignoring = MethodDifference::ignoring(&found.left_out.differences);
+        format!("{told}; {ignoring} takes them")
+    });
+    let ignored = told(&found.method_ignored, "taken although measured by");
+    left_out.into_iter().chain(ignored)
 }
 
 /// `4 claims: 2 hold, 1 refuted, 0 inconclusive, 1 not measured here`.
@@ -416,6 +441,8 @@ mod tests {
             },
             outcome: Outcome::Refuted,
             pairs,
+            left_out: OtherMethods::default(),
+            method_ignored: OtherMethods::default(),
         };
         let lines = lines(&found).into_iter().map(Line::cells);
         let words: Vec<Vec<String>> = lines

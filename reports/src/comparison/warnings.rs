@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use verdict::{Verdicts, Warning};
 
-use super::told::{cell_name, failures};
+use super::told::{cell_name, failures, spelled};
 use crate::format::plural;
 
 /// What the reader must know, in words. Cells that one side alone has become one sentence: with
 /// two values of an axis they are often many.
 pub(super) fn warnings(verdicts: &Verdicts) -> Vec<String> {
-    let mut alone: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut alone: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let mut texts: Vec<String> = verdicts
         .cells
         .iter()
@@ -25,7 +25,9 @@ pub(super) fn warnings(verdicts: &Verdicts) -> Vec<String> {
         .collect();
     for known in &verdicts.warnings {
         match known {
-            Warning::OneSided { cell, only_in } => alone.entry(only_in).or_default().push(cell),
+            Warning::OneSided { cell, only_in } => {
+                alone.entry(only_in).or_default().push(spelled(cell));
+            }
             other => texts.push(warning(other)),
         }
     }
@@ -35,7 +37,7 @@ pub(super) fn warnings(verdicts: &Verdicts) -> Vec<String> {
             2..=MOST_NAMED => "were".to_owned(),
             more => format!("and {} more were", more - MOST_NAMED),
         };
-        let named: Vec<&str> = cells.into_iter().take(MOST_NAMED).collect();
+        let named: Vec<String> = cells.into_iter().take(MOST_NAMED).collect();
         format!("{} {count} measured in {only_in} only.", named.join("; "))
     }));
     texts
@@ -58,7 +60,9 @@ fn warning(warning: &Warning) -> String {
         Warning::MethodIgnored { difference } => {
             format!("The method differs ({difference}), which was ignored: it counts as change.")
         }
-        Warning::OneSided { cell, only_in } => format!("{cell} was measured in {only_in} only."),
+        Warning::OneSided { cell, only_in } => {
+            format!("{} was measured in {only_in} only.", spelled(cell))
+        }
         Warning::ThresholdsDiffer { cells } => format!(
             "The suites of the two sides set different noise thresholds in {}; the head's are used.",
             plural(*cells, "cell", "cells")
@@ -67,14 +71,18 @@ fn warning(warning: &Warning) -> String {
             cell,
             cells,
             window,
-        } => match cells - 1 {
-            0 => format!("{cell}: {window}."),
-            more => format!(
-                "{cell}: {window}; too short in {} too.",
-                plural(more, "more cell", "more cells")
-            ),
-        },
+        } => {
+            let cell = spelled(cell);
+            match cells - 1 {
+                0 => format!("{cell}: {window}."),
+                more => format!(
+                    "{cell}: {window}; too short in {} too.",
+                    plural(more, "more cell", "more cells")
+                ),
+            }
+        }
         Warning::OtherGpus { cell, cells } => {
+            let cell = spelled(cell);
             let which = match cells {
                 0 | 1 => format!("{cell} ran"),
                 more => format!(
@@ -127,6 +135,12 @@ mod tests {
             told[1].clone()
         };
         assert_eq!(told(&["x"]), "x was measured in s:a only.");
+        // As the tables spell it.
+        let told_one = told(&["x · fp32 bs8 optimizer=adamw sequence_length=128"]);
+        assert_eq!(
+            told_one,
+            "x · fp32 bs8 adamw seq128 was measured in s:a only."
+        );
         assert_eq!(told(&["x", "y"]), "x; y were measured in s:a only.");
         assert_eq!(
             told(&["v", "w", "x", "y", "z"]),

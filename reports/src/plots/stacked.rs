@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Drawing, Key, Picture, describe, drawings, values};
 use crate::{
+    comparison,
     document::{Table, known},
     format::Quantity,
     measure,
@@ -260,7 +261,7 @@ impl Stacked {
                 continue;
             }
             let bar = Bar {
-                hint: &cell.cell,
+                hint: &comparison::spelled(&cell.cell),
                 y: lane.y,
                 stack,
                 mark: mark.as_ref(),

@@ -4,6 +4,7 @@ use metrics::catalogue;
 
 use super::{Drawing, Picture, Plot, contender_legend, describe, drawings, values as values_of};
 use crate::{
+    comparison,
     document::{Cell, Table, known},
     format::{self, Quantity},
     measure,
@@ -209,8 +210,8 @@ fn draw_group(canvas: &mut Canvas, view: &View, group: &Group, rows: &Rows, reac
             continue;
         };
         let ink = Ink::series(lane.contender);
-        let label = &view.report.cells[lane.cell].cell;
-        canvas.hinted(&hint(label, &spread), |canvas| {
+        let label = comparison::spelled(&view.report.cells[lane.cell].cell);
+        canvas.hinted(&hint(&label, &spread), |canvas| {
             let end = speed.place(spread.median);
             let bar = Area::of((bars.left, lane.y - 6.0), (end, lane.y + 6.0));
             canvas.fill(bar, ink);

@@ -16,7 +16,7 @@ use reports::{
     format::Quantity,
     html,
     site::{self, Content},
-    trend::{self, Series},
+    trend::{self, MethodChanges, Series},
 };
 use tempfile::TempDir;
 use verdict::FailOn;
@@ -148,6 +148,7 @@ fn series() -> Series {
         points,
         found,
         attribute_changes: Vec::new(),
+        methods: MethodChanges::default(),
         news: None,
         staleness: None,
         gated: false,

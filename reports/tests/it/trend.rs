@@ -7,8 +7,8 @@ use judge::{
 use reports::{
     format::Quantity,
     trend::{
-        AttributeChange, Entry, Failure, Moved, Series, Spot, Standing, annotations, failures,
-        html, junit, markdown, text,
+        AttributeChange, Entry, Failure, MethodChange, MethodChanges, Moved, Series, Spot,
+        Standing, annotations, failures, html, junit, markdown, text,
     },
 };
 
@@ -37,6 +37,7 @@ pub(crate) fn series(title: &str, points: Vec<Point>) -> Series {
         news: news(&points, &found, &TrendOptions::default()).unwrap(),
         found,
         attribute_changes: Vec::new(),
+        methods: MethodChanges::default(),
         staleness: None,
         gated: true,
         fails: Vec::new(),
@@ -384,4 +385,46 @@ fn a_gate_with_a_ledger_fails_on_new_entries_reminds_of_open_ones_and_is_quiet_o
     place("Ledger (5 entries)");
     place("accepted by ada: it &#60;pays&#62;");
     place("in the ledger: R1");
+}
+
+#[test]
+fn a_series_that_begins_with_another_method_says_what_changed() {
+    let change = MethodChange {
+        differences: vec![record::MethodDifference {
+            key: "limits.memory".into(),
+            base: "8.0 GiB".into(),
+            head: "16.0 GiB".into(),
+        }],
+    };
+    let mut new = series("new", points(20, |_| 10.0));
+    new.methods.before = Some(change.clone());
+    let mut old = series("old", points(20, |_| 10.0));
+    old.methods.after = Some(change);
+    let told = "method: limits.memory 8.0 GiB → 16.0 GiB; --ignore method.limits.memory follows \
+        both as one";
+    let all = [old.clone(), new.clone(), new];
+    let begun = format!("2 series begin where another method ended; {told}");
+    assert!(
+        markdown(&all, &[]).contains(&begun),
+        "{}",
+        markdown(&all, &[])
+    );
+    let page = html(&all, &[], "history", "now").unwrap();
+    assert!(page.contains("2 series begin where another method ended"));
+    let times: Vec<f64> = old.points.iter().map(|point| point.timestamp).collect();
+    old.staleness = staleness(&times, times[19] + 50.0 * DAY, None);
+    let stale = markdown(&[old], &[]);
+    assert!(
+        stale.contains(&format!("goes on as another series; {told}")),
+        "{stale}"
+    );
+    let mut unknown = series("new", points(20, |_| 10.0));
+    unknown.methods = MethodChanges {
+        before: Some(MethodChange {
+            differences: Vec::new(),
+        }),
+        ..MethodChanges::default()
+    };
+    let told = "method: another, with settings that the history does not know; --ignore method";
+    assert!(markdown(&[unknown], &[]).contains(told));
 }
