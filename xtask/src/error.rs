@@ -5,7 +5,7 @@ use std::{error::Error as StdError, io, path::PathBuf};
 use bench_suite::{executors::ExecutorError, suite::SuiteError};
 use reports::format::plural;
 
-use crate::{commands::bench, workspace::program};
+use crate::commands::bench;
 
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -125,11 +125,14 @@ pub(crate) enum Error {
     #[error(transparent)]
     Bisect(#[from] bench_suite::bisect::BisectError),
     #[error(
-        "{folder} holds a search already; go on with --resume {folder}, or name another folder with \
-         --out"
+        "{folder} holds a search already; name another folder with --out, or go on with: {}",
+        bench::resume::command("bisect", folder)
     )]
     SearchExists { folder: PathBuf },
-    #[error("the search was cut off; go on with: {} bisect --resume {}", program(), folder.display())]
+    #[error(
+        "the search was cut off; go on with: {}",
+        bench::resume::command("bisect", folder)
+    )]
     SearchCutOff { folder: PathBuf },
     #[error("an end of the search cannot be measured: {why}")]
     NoEnd { why: String },
@@ -241,7 +244,7 @@ pub(crate) enum Error {
     RunsFailed { failed: usize, planned: usize },
     #[error(
         "{} still to do; go on with: {}",
-        plural(*remaining, "run is", "runs are"), bench::resume::command(folder)
+        plural(*remaining, "run is", "runs are"), bench::resume::command("bench", folder)
     )]
     Unfinished { remaining: usize, folder: PathBuf },
     #[error(
@@ -353,6 +356,40 @@ impl Error {
                 )
             }
             other => format!("error: {other}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_shell_reads_back_the_folder_to_go_on_in() {
+        const FOLDER: &str = "it's one folder; $HOME";
+        let folder = PathBuf::from(FOLDER);
+        for error in [
+            Error::SearchExists {
+                folder: folder.clone(),
+            },
+            Error::SearchCutOff {
+                folder: folder.clone(),
+            },
+            Error::Unfinished {
+                remaining: 1,
+                folder,
+            },
+        ] {
+            let said = error.to_string();
+            let (_, command) = said.split_once("go on with: ").expect("a command");
+            let script = format!("printf '%s\\n' {command}");
+            let output = Command::new("sh").args(["-c", &script]).output();
+            let output = output.expect("a shell");
+            let words = String::from_utf8_lossy(&output.stdout);
+            let words: Vec<&str> = words.lines().skip(2).collect();
+            assert_eq!(words[1..], ["--resume", FOLDER], "{said}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The exit codes of `docs/ci.md`.
 
-use std::process::ExitCode;
+use std::{io, process::ExitCode};
 
 use bench_suite::{bisect::BisectError, executors::ExecutorError, live::ListenError};
 use reports::{ReportError, site::SiteError};
@@ -48,6 +48,11 @@ impl Error {
             Self::Session(error) => of_session(error),
             Self::History(error) => of_history(error),
             Self::Images(error) if is_configuration(error) => Code::BadUsage,
+            Self::Write { source, .. } | Self::Images(images::Error::Io { source, .. })
+                if is_no_file(source) =>
+            {
+                Code::BadUsage
+            }
             Self::Executor(ExecutorError::Argument(_))
             | Self::Listen(ListenError::Address(_))
             | Self::Report(ReportError::Nothing) => Code::BadUsage,
@@ -92,9 +97,15 @@ fn of_session(error: &bench_suite::session::SessionError) -> Code {
     use bench_suite::session::SessionError as E;
     match error {
         E::Folder(error) => of_folder(error),
+        E::Io { source, .. } if is_no_file(source) => Code::BadUsage,
         E::Io { .. } | E::Busy(_) | E::DiskFull(_) => Code::Trouble,
         _ => Code::BadUsage,
     }
+}
+
+/// A FIFO, a device or a folder where a file is wanted: whoever named it is at fault.
+fn is_no_file(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::InvalidInput
 }
 
 /// Which file is the history, and what is asked of it, is the user's word; that it can be read and
@@ -150,7 +161,7 @@ fn is_configuration(error: &images::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::{io, path::PathBuf};
+    use std::path::PathBuf;
 
     use bench_suite::session::SessionError;
     use history::HistoryError;

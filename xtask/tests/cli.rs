@@ -177,14 +177,112 @@ fn a_series_from_a_file_can_fail_a_gate_and_be_drawn() {
 
 #[test]
 fn a_file_without_an_end_is_no_series() {
-    check(&["trend", "--input", "/dev/zero"], 2, "256 MiB");
     let home = Home::new();
+    let large = home.file("large.csv", "");
+    let file = fs::File::options().write(true).open(&large);
+    let more = (256 << 20) + 1;
+    file.and_then(|file| file.set_len(more)).expect("a file");
+    check(&["trend", "--input", &large], 2, "256 MiB");
     let db = home.path("history.sqlite");
     let db = db.to_str().expect("text");
-    let import = ["history", "--db", db, "import", "x", "/dev/zero"];
+    let import = ["history", "--db", db, "import", "x", &large];
     check(&import, 2, "256 MiB");
     let backwards = home.file("backwards.csv", "timestamp,revision,value\n2,b,1\n1,a,1\n");
     check(&["trend", "--input", &backwards], 0, "the oldest first");
+}
+
+/// What would be waited for, or never end, where a command wants a file.
+#[test]
+fn what_is_no_file_is_refused_at_once() {
+    let home = Home::new();
+    home.file("series.csv", &series(20, 10));
+    let session = include_str!("../../reports/gallery/h200-idle/session.json");
+    for folder in ["no-session", "no-records", "no-search", "no-ledger"] {
+        fs::create_dir(home.path(folder)).expect("a folder");
+    }
+    home.file("no-records/session.json", session);
+    let check = |place: &str, told: &str, line: &str| {
+        let output = Command::new("timeout")
+            .args(["20", env!("CARGO_BIN_EXE_torchgauge")])
+            .args(line.split(' '))
+            .current_dir(home.folder.path())
+            .env_remove("TORCHGAUGE_HISTORY")
+            .env("XDG_CACHE_HOME", home.path("cache"))
+            .output()
+            .expect("timeout runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{line}: {said}");
+        assert!(
+            said.contains(told) && said.contains(place),
+            "{line}: {said}"
+        );
+    };
+    let of_documents = [
+        "scenarios check ./PLACE",
+        "bench --suite ./PLACE --device cpu --engine mock:",
+        "images inspect ./PLACE",
+    ];
+    let of_files = [
+        "trend --input PLACE",
+        "trend --db PLACE",
+        "trend --input series.csv --gate --ledger PLACE",
+        "trend --input series.csv --junit PLACE",
+        "trend --input series.csv --summary PLACE",
+        "ledger --ledger PLACE list",
+        "history --db history.sqlite import x PLACE",
+        "history --db PLACE import x series.csv",
+        "history --db PLACE list",
+        "site no-records --out site --about PLACE",
+    ];
+    let of_sessions = [
+        "report FOLDER",
+        "session check FOLDER",
+        "claims --of claims FOLDER",
+        "compare FOLDER:a FOLDER:b",
+        "history --db history.sqlite add FOLDER",
+    ];
+    let make = |program: &str, place: &str| {
+        let made = Command::new(program).arg(home.path(place)).status();
+        assert!(made.expect("it runs").success(), "{program} {place}");
+    };
+    for (program, told) in [("mkfifo", "a FIFO"), ("mkdir", "a directory")] {
+        let place = format!("{program}.yaml");
+        make(program, &place);
+        for line in of_documents.iter().chain(&of_files) {
+            check(&place, told, &line.replace("PLACE", &place));
+        }
+        for (folder, file) in [
+            ("no-session", "session.json"),
+            ("no-records", "records.ndjson"),
+        ] {
+            let place = format!("{folder}/{file}");
+            make(program, &place);
+            for line in of_sessions {
+                check(file, told, &line.replace("FOLDER", folder));
+            }
+            let remove = [fs::remove_dir, fs::remove_file];
+            let removed = remove
+                .iter()
+                .any(|remove| remove(home.path(&place)).is_ok());
+            assert!(removed, "{place}");
+        }
+    }
+    // What is written may go to a device: `/dev/null`, and what a shell hands over as `/dev/fd/63`.
+    let is_output = |line: &str| line.contains("--junit") || line.contains("--summary");
+    for line in of_files.into_iter().filter(|line| !is_output(line)) {
+        check("/dev/zero", "a device", &line.replace("PLACE", "/dev/zero"));
+    }
+    make("mkfifo", "no-session/session.json");
+    check("session.json", "a FIFO", "bench --resume no-session");
+    make("mkfifo", "no-search/bisect.json");
+    check("bisect.json", "a FIFO", "bisect --resume no-search");
+    // The folder is locked before the file in it is read.
+    make("mkfifo", "no-ledger/fifo");
+    check(
+        "no-ledger/fifo",
+        "Not a directory",
+        "ledger --ledger no-ledger/fifo/ledger.toml list",
+    );
 }
 
 /// The same lines in any order are the same series, from a file and through a history.
@@ -478,6 +576,24 @@ fn the_committed_suites_are_valid() {
 }
 
 #[test]
+fn a_suite_is_shown_for_what_this_machine_has() {
+    let home = Home::new();
+    let output = Command::new(env!("CARGO_BIN_EXE_torchgauge"))
+        .args(["scenarios", "show", "smoke"])
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+        // As on a machine without a driver.
+        .env("TORCHGAUGE_NVML", home.path("libnvidia-ml.so.1"))
+        .output()
+        .expect("xtask runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(
+        text.contains(" on cpu, ") && !text.contains(" on cuda"),
+        "{text}"
+    );
+}
+
+#[test]
 fn the_history_keeps_and_follows_an_imported_series() {
     let home = Home::new();
     let db = home.path("history.sqlite");
@@ -495,7 +611,7 @@ fn the_history_keeps_and_follows_an_imported_series() {
     );
     check(&["history", "--db", db, "list"], 0, "1 series");
     check(&["history", "--db", db, "export"], 0, "r40");
-    check(&["history", "--db", db, "check"], 0, "is sound");
+    check(&["history", "--db", db, "check"], 0, "is consistent");
     check(&["trend", "--db", db], 0, "1 change");
     check(
         &["history", "--db", "/no/such/folder/x.sqlite", "list"],

@@ -352,8 +352,10 @@ fn every_committed_suite_reads() {
         let (cpu, cuda) = (suite.cells(DeviceKind::Cpu), suite.cells(DeviceKind::Cuda));
         writeln!(
             text,
-            "{}: {} blocks, {cpu} cells on cpu, {cuda} on cuda",
-            suite.name, suite.blocks
+            "{}: {} blocks, {cpu} {} on cpu, {cuda} on cuda",
+            suite.name,
+            suite.blocks,
+            if cpu == 1 { "cell" } else { "cells" }
         )
         .unwrap();
     }

@@ -1,6 +1,6 @@
 //! `cargo xtask compare`: two images, sessions or variants, cell by cell.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, path::Path};
 
 use history::{Aggregate, History, PointFilter, SeriesFilter};
 use judge::sessions::BetweenSessions;
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &CompareArgs, printer: &Printer) -> Result<()> {
 fn judge(args: &CompareArgs, printer: &Printer) -> Result<(Verdicts, Session)> {
     let mut options = verdict::Options {
         across_machines: args.across_machines,
-        ignore: args.ignore.clone(),
+        ignore: args.method.ignore.clone(),
         thresholds: args.threshold.iter().cloned().collect(),
         ..verdict::Options::default()
     };
@@ -153,7 +153,7 @@ fn same_sides<T>(side: &Side<'_>) -> Result<T> {
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
-    fs::write(path, text).map_err(|source| Error::Write {
+    record::write_file(path, text).map_err(|source| Error::Write {
         path: path.to_owned(),
         source,
     })

@@ -53,7 +53,7 @@ fn check(args: &CheckArgs, printer: &Printer) -> Result<()> {
         copy.display()
     ));
     if count < planned {
-        let command = bench::resume::command(&args.session);
+        let command = bench::resume::command("bench", &args.session);
         printer.line(&format!("  to repeat what is missing: {command}"));
     }
     Ok(())

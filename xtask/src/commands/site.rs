@@ -43,7 +43,7 @@ pub(crate) fn run(args: &SiteArgs, printer: &Printer) -> Result<()> {
     let out = args.out.canonicalize().unwrap_or_else(|_| args.out.clone());
     site::check(&out)?;
     let read = |path: &PathBuf| {
-        fs::read_to_string(path).map_err(|source| Error::Read {
+        record::read_text(path).map_err(|source| Error::Read {
             path: path.clone(),
             source,
         })

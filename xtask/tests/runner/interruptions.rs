@@ -28,13 +28,18 @@ fn ctrl_c_cleans_up_and_the_session_goes_on_later() {
     assert!(!session.complete && session.ended_at.is_some());
     assert_eq!(outcomes(&records), [ok(0, 1), (1, 1, "interrupted".into())]);
     assert!(!home.path("s/work").exists(), "a run's folder was left");
-    assert!(home.path("s/report.html").exists());
+    let failures = || {
+        let page = fs::read_to_string(home.path("s/report.html")).expect("a page");
+        page.contains("<section id=\"failures\"")
+    };
+    assert!(failures(), "the interrupted run is not told");
 
     home.bench("s", "", &["--device=cpu", "--resume"])
         .ends_with(0);
     let (session, records) = home.read("s");
     assert!(session.complete);
     assert_eq!(outcomes(&records)[2..], [ok(1, 2)]);
+    assert!(!failures(), "the interrupted attempt is told as failed");
 }
 
 #[test]
@@ -247,7 +252,7 @@ fn another_plan_is_not_mixed_into_a_session() {
         .bench("s", "", &["--device=cpu", "--resume"])
         .ends_with(2);
     assert!(text.contains("cannot be resumed"), "{text}");
-    assert!(text.contains("plan: was 1 cells, is 2 cells"), "{text}");
+    assert!(text.contains("plan: was 1 cell, is 2 cells"), "{text}");
     let after = fs::read(home.path("s").join(SessionFolder::RECORDS)).expect("records");
     assert_eq!(before, after);
 }

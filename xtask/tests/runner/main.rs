@@ -7,6 +7,7 @@
 mod fit;
 mod gpus;
 mod interruptions;
+mod links;
 mod metrics;
 mod refusals;
 mod support;

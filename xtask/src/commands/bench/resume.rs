@@ -139,9 +139,9 @@ pub(crate) fn whole(words: &[String]) -> Vec<String> {
     words.iter().map(whole).collect()
 }
 
-/// The command that goes on with the session in this folder, quoted for a shell.
-pub(crate) fn command(folder: &Path) -> String {
-    let words = ["cargo", "xtask", "bench", "--resume"].map(str::to_owned);
+/// The command that goes on with what `bench` or `bisect` began in this folder, quoted for a shell.
+pub(crate) fn command(command: &str, folder: &Path) -> String {
+    let words = ["cargo", "xtask", command, "--resume"].map(str::to_owned);
     let folder = folder.display().to_string();
     command_line(&[words.as_slice(), &[folder]].concat())
 }
