@@ -45,6 +45,9 @@ pub enum ExecutorError {
     /// What it was given makes no sense.
     #[error("{0}")]
     Argument(Box<dyn Error + Send + Sync>),
+    /// What it was told to use on another machine does not answer.
+    #[error("{0}")]
+    Elsewhere(Box<dyn Error + Send + Sync>),
     /// The machine does not have what it needs.
     #[error("{0}")]
     Unavailable(Box<dyn Error + Send + Sync>),
@@ -202,7 +205,9 @@ impl Choice {
                     });
                 }
                 // What the user chose and cannot work is refused; nothing takes its place.
-                Err(error @ ExecutorError::Argument(_)) => return Err(error),
+                Err(error @ (ExecutorError::Argument(_) | ExecutorError::Elsewhere(_))) => {
+                    return Err(error);
+                }
                 Err(error) => {
                     notes.push(format!("no {}: {error}", candidate.word));
                     first_error.get_or_insert(error);

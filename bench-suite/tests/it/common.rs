@@ -1,6 +1,6 @@
 //! What tests of sessions share.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use bench_suite::{
     plan::{Plan, Request},
@@ -9,6 +9,7 @@ use bench_suite::{
 };
 use protocol::Device;
 use record::{EngineFacts, ImageFacts, Machine, Record, RunPolicy, Tool};
+use tokio_util::sync::CancellationToken;
 
 /// A spec of a suite's text on images with these names, one GPU where the device is one.
 pub(crate) fn spec(suite: &str, images: &[&str], device: Device) -> Spec {
@@ -61,6 +62,8 @@ pub(crate) fn spec(suite: &str, images: &[&str], device: Device) -> Spec {
 pub(crate) struct Listener {
     pub(crate) told: Vec<String>,
     pub(crate) records: Vec<Record>,
+    /// What to interrupt, so long after a run began.
+    pub(crate) interrupt: Option<(Duration, CancellationToken)>,
 }
 
 impl Subscriber for Listener {
@@ -73,6 +76,12 @@ impl Subscriber for Listener {
                 )
             }
             Progress::RunStarted { run, attempt, .. } => {
+                if let Some((after, cancel)) = self.interrupt.take() {
+                    tokio::spawn(async move {
+                        tokio::time::sleep(after).await;
+                        cancel.cancel();
+                    });
+                }
                 format!("start {} attempt {attempt}", run.name)
             }
             Progress::RunEnded { record, totals } => {

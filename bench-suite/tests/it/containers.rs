@@ -35,19 +35,20 @@ pub(crate) struct Done {
     pub(crate) left: usize,
 }
 
-pub(crate) async fn run_until(mode: &str, limits: &str, cancel: CancellationToken) -> Done {
-    run_image(image::with_mode(mode), limits, cancel).await
+pub(crate) async fn run_until(mode: &str, limits: &str, interrupt: Option<Duration>) -> Done {
+    run_image(image::with_mode(mode), limits, interrupt).await
 }
 
-async fn run_image(image: ContainerImage, limits: &str, cancel: CancellationToken) -> Done {
+async fn run_image(image: ContainerImage, limits: &str, interrupt: Option<Duration>) -> Done {
     let scenario = format!("{{name: a, model: vit-tiny, task: inference, limits: {limits}}}");
-    run_scenario(image, &scenario, cancel).await
+    run_scenario(image, &scenario, interrupt).await
 }
 
+/// Runs it once; interrupted so long after the run began, if at all.
 pub(crate) async fn run_scenario(
     image: ContainerImage,
     scenario: &str,
-    cancel: CancellationToken,
+    interrupt: Option<Duration>,
 ) -> Done {
     let engine = engine().await;
     let home = tempfile::tempdir().unwrap();
@@ -66,7 +67,11 @@ pub(crate) async fn run_scenario(
         BTreeMap::from([("tiny".to_owned(), image)]),
         None,
     );
-    let mut listener = Listener::default();
+    let cancel = CancellationToken::new();
+    let mut listener = Listener {
+        interrupt: interrupt.map(|after| (after, cancel.clone())),
+        ..Listener::default()
+    };
     session
         .run(&executor, &mut listener, &cancel)
         .await
@@ -87,7 +92,7 @@ pub(crate) async fn run_scenario(
 }
 
 pub(crate) async fn check(mode: &str, limits: &str, word: &str, text: &str) -> Record {
-    let done = run_until(mode, limits, CancellationToken::new()).await;
+    let done = run_until(mode, limits, None).await;
     assert_eq!(
         ending(&done.record),
         word,
@@ -107,7 +112,7 @@ pub(crate) async fn check(mode: &str, limits: &str, word: &str, text: &str) -> R
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_container_has_memory_and_no_throughput() {
     let scenario = "{name: idle, model: none, task: idle}";
-    let done = run_scenario(image::with_mode("idle"), scenario, CancellationToken::new()).await;
+    let done = run_scenario(image::with_mode("idle"), scenario, None).await;
     let record = done.record;
     assert_eq!(ending(&record), "ok", "{}\n{}", message(&record), done.log);
     let metrics = record.metrics.as_ref().unwrap();
@@ -133,7 +138,7 @@ async fn a_run_in_a_container_gives_the_same_record_as_a_process() {
     let done = run_until(
         "good",
         "{time: 60s, memory: 256MiB, cpus: 1, pids: 64}",
-        CancellationToken::new(),
+        None,
     )
     .await;
     let record = done.record;
@@ -259,7 +264,7 @@ async fn a_run_on_the_cpu_is_no_way_to_the_gpu() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_container_is_kept_from_everything_it_needs_not() {
-    let done = run_until("environment", "{}", CancellationToken::new()).await;
+    let done = run_until("environment", "{}", None).await;
     for line in [
         "CUDA_VISIBLE_DEVICES=",
         "HOME=/tmp",
@@ -278,13 +283,7 @@ async fn a_container_is_kept_from_everything_it_needs_not() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_interrupted_run_leaves_no_container() {
-    let cancel = CancellationToken::new();
-    let soon = cancel.clone();
-    tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        soon.cancel();
-    });
-    let done = run_until("hang", "{}", cancel).await;
+    let done = run_until("hang", "{}", Some(Duration::from_secs(2))).await;
     assert_eq!(ending(&done.record), "interrupted");
     assert!(done.record.wall_seconds < 30.0);
     assert_eq!(done.left, 0);
@@ -296,7 +295,7 @@ async fn broken_images_are_named() {
         image: "torchgauge-no-such-image:1".into(),
         ..ContainerImage::default()
     };
-    let done = run_image(gone, "{}", CancellationToken::new()).await;
+    let done = run_image(gone, "{}", None).await;
     assert_eq!(ending(&done.record), "image-broken");
     assert!(
         message(&done.record).contains("gone from the engine"),
@@ -308,7 +307,7 @@ async fn broken_images_are_named() {
         entrypoint: Some(vec!["/no/such/program".into()]),
         ..ContainerImage::default()
     };
-    let done = run_image(broken, "{}", CancellationToken::new()).await;
+    let done = run_image(broken, "{}", None).await;
     assert_eq!(
         ending(&done.record),
         "image-broken",

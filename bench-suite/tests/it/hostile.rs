@@ -6,7 +6,6 @@ use std::{
 };
 
 use engine::{Endpoint, Engine};
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     common::{ending, message},
@@ -34,7 +33,7 @@ async fn results_without_end_are_cut_off_while_they_are_written() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_without_end_is_cut_off_and_keeps_both_ends() {
     let began = Instant::now();
-    let done = run_until("flood-log", "{log: 1MiB}", CancellationToken::new()).await;
+    let done = run_until("flood-log", "{log: 1MiB}", None).await;
     assert_eq!(ending(&done.record), "flooded", "{}", message(&done.record));
     assert!(
         began.elapsed() < Duration::from_secs(90),
@@ -70,7 +69,7 @@ async fn what_it_says_acts_on_no_terminal_and_no_ci() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fork_bomb_stays_within_its_container() {
     let limits = "{pids: 32, time: 3s}";
-    let done = run_until("fork-bomb", limits, CancellationToken::new()).await;
+    let done = run_until("fork-bomb", limits, None).await;
     assert_eq!(
         ending(&done.record),
         "time-limit",
@@ -91,7 +90,7 @@ async fn figures_that_cannot_be_are_none() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_fills_no_more_of_tmp_than_it_may() {
-    let done = run_until("fill-tmp", "{tmp: 8MiB}", CancellationToken::new()).await;
+    let done = run_until("fill-tmp", "{tmp: 8MiB}", None).await;
     assert_eq!(ending(&done.record), "ok", "{}", message(&done.record));
     assert!(
         done.log.contains("8 MiB in /tmp: StorageFull"),
@@ -102,7 +101,7 @@ async fn it_fills_no_more_of_tmp_than_it_may() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn its_memory_has_a_limit_where_the_suite_sets_none() {
-    let done = run_until("memory-limit", "{}", CancellationToken::new()).await;
+    let done = run_until("memory-limit", "{}", None).await;
     assert_eq!(ending(&done.record), "ok", "{}", message(&done.record));
     let limit = done
         .log
@@ -140,7 +139,7 @@ async fn a_container_that_somebody_removes_did_not_run_out_of_memory() {
         crate::image::with_mode("hang"),
         "{name: removed-by-somebody, model: vit-tiny, task: inference, \
           limits: {memory: 256MiB, time: 60s}}",
-        CancellationToken::new(),
+        None,
     );
     let record = done.await.record;
     assert_eq!(ending(&record), "crash", "{}", message(&record));
@@ -197,7 +196,7 @@ async fn a_kill_that_nobody_tells_of_is_not_said_to_be_for_memory() {
         crate::image::with_mode("hang"),
         "{name: killed-by-nobody, model: vit-tiny, task: inference, \
           limits: {memory: 256MiB, time: 60s}}",
-        CancellationToken::new(),
+        None,
     );
     let record = done.await.record;
     assert_eq!(ending(&record), "crash", "{}", message(&record));

@@ -9,6 +9,8 @@ pub struct Attempt {
     pub address: String,
     /// Where the address comes from, such as `DOCKER_HOST` or `default of Docker`.
     pub origin: String,
+    /// Whether it is another machine's.
+    pub is_elsewhere: bool,
     /// What stood in the way.
     pub obstacle: Obstacle,
 }
@@ -58,6 +60,11 @@ pub(crate) fn advice(attempts: &[Attempt]) -> &'static str {
     {
         "This user may not use the socket: join its group (`sudo usermod -aG docker $USER`, then \
          log in again), run as root, or use rootless Podman (`podman system service --time=0 &`)."
+    } else if attempts
+        .iter()
+        .all(|attempt| !attempt.address.starts_with("unix://"))
+    {
+        "Try `docker version`, which speaks to the same engine; or unset what names it."
     } else {
         "Start one: `systemctl start docker`, or `dockerd &` where there is no systemd, or \
          `podman system service --time=0 &` for Podman; or set DOCKER_HOST to one that runs."

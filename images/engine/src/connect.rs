@@ -1,7 +1,9 @@
 //! Finding an engine that answers.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    fs,
+    path::Path,
+    sync::{Arc, Mutex, Once, PoisonError},
     time::Duration,
 };
 
@@ -15,6 +17,7 @@ use crate::{
     facts::EngineFacts,
     fallback::Fallback,
     registry::Registry,
+    tunnel::Tunnel,
 };
 
 /// An engine that does not say who it is within this time is not one to measure with.
@@ -38,6 +41,8 @@ pub(crate) struct Inner {
     pub(crate) patient: Docker,
     pub(crate) facts: EngineFacts,
     pub(crate) registry: Registry,
+    /// What leads to an engine on another machine, for as long as it is spoken to.
+    _tunnel: Option<Tunnel>,
     /// Best-effort requests that this engine has refused for good.
     unsupported: Mutex<Vec<Fallback>>,
 }
@@ -76,6 +81,7 @@ impl Engine {
                     attempts.push(Attempt {
                         address: address.to_string(),
                         origin,
+                        is_elsewhere: !address.is_here(),
                         obstacle,
                     });
                 }
@@ -106,6 +112,7 @@ impl Engine {
                 Err(obstacle) => attempts.push(Attempt {
                     address: address.to_string(),
                     origin,
+                    is_elsewhere: !address.is_here(),
                     obstacle,
                 }),
             }
@@ -117,44 +124,49 @@ impl Engine {
     }
 
     async fn try_address(address: &Address) -> Result<Self, Obstacle> {
-        // A plain connection first: bollard's errors do not tell a missing socket
-        // from one that this user may not open.
-        let reached = tokio::time::timeout(GREETING, async {
-            match address {
-                Address::Socket(path) => UnixStream::connect(path).await.map(drop),
-                Address::Tcp(host) => TcpStream::connect(host).await.map(drop),
-            }
-        });
-        match reached.await {
-            Err(_) => return Err(Obstacle::NoAnswer(GREETING.as_secs())),
-            Ok(Err(error)) => {
-                use std::io::ErrorKind;
-                return Err(match (error.kind(), address) {
-                    (ErrorKind::NotFound, Address::Socket(_)) => Obstacle::NoSocket,
-                    (ErrorKind::PermissionDenied, _) => Obstacle::PermissionDenied,
-                    (ErrorKind::ConnectionRefused, _) => Obstacle::NobodyListens,
-                    _ => Obstacle::Other(error.to_string()),
-                });
-            }
-            Ok(Ok(())) => {}
-        }
-        let other = |error| Obstacle::Other(Cause::from(error).to_string());
+        let tunnel = match address {
+            Address::Ssh {
+                destination,
+                port,
+                socket,
+            } => Some(Tunnel::open(destination, *port, socket).await?),
+            _ => None,
+        };
         let seconds = ORDINARY.as_secs();
-        let docker = match address {
-            Address::Socket(path) => {
-                Docker::connect_with_unix(&path.to_string_lossy(), seconds, API_DEFAULT_VERSION)
+        let by_socket = |path: &Path| {
+            Docker::connect_with_unix(&path.to_string_lossy(), seconds, API_DEFAULT_VERSION)
+                .map_err(other)
+        };
+        let mut forwarded_by = None;
+        let docker = match (address, &tunnel) {
+            (_, Some(tunnel)) => by_socket(&tunnel.socket()),
+            (Address::Socket(path), None) => {
+                let peer = reach(address, UnixStream::connect(path)).await?.peer_cred();
+                forwarded_by = peer.ok().and_then(|peer| forwarder(peer.pid()?));
+                by_socket(path)
             }
-            Address::Tcp(host) => Docker::connect_with_http(host, seconds, API_DEFAULT_VERSION),
-        }
-        .map_err(other)?;
+            (Address::Tls { host, certificates }, None) => {
+                reach(address, TcpStream::connect(host)).await?;
+                with_tls(host, certificates)
+            }
+            (Address::Tcp(host), None) => {
+                reach(address, TcpStream::connect(host)).await?;
+                Docker::connect_with_http(host, seconds, API_DEFAULT_VERSION).map_err(other)
+            }
+            (Address::Ssh { .. }, None) => unreachable!("its tunnel is open"),
+        }?;
         let greeting = async {
             let docker = docker.negotiate_version().await?;
-            let facts = EngineFacts::read(&docker, address.to_string()).await?;
+            let mut facts = EngineFacts::read(&docker, address.to_string()).await?;
+            facts.is_elsewhere = forwarded_by.is_some() || !address.is_here();
             Ok((docker, facts))
         };
         match tokio::time::timeout(GREETING, greeting).await {
             Err(_) => Err(Obstacle::NoAnswer(GREETING.as_secs())),
-            Ok(Err(error)) => Err(other(error)),
+            Ok(Err(error)) => Err(match &tunnel {
+                Some(tunnel) => tunnel.obstacle(&other(error)).await,
+                None => other(error),
+            }),
             Ok(Ok((docker, facts))) => {
                 tracing::debug!(engine = facts.describe(), "connected");
                 Ok(Self {
@@ -163,6 +175,7 @@ impl Engine {
                         docker,
                         facts,
                         registry: Registry::default(),
+                        _tunnel: tunnel,
                         unsupported: Mutex::default(),
                     }),
                 })
@@ -209,4 +222,54 @@ impl Engine {
             cause: cause.into(),
         }))
     }
+}
+
+/// A plain connection before bollard's: its errors do not tell a missing socket from one that this
+/// user may not open.
+async fn reach<T>(
+    address: &Address,
+    connecting: impl Future<Output = std::io::Result<T>>,
+) -> Result<T, Obstacle> {
+    use std::io::ErrorKind;
+    match tokio::time::timeout(GREETING, connecting).await {
+        Err(_) => Err(Obstacle::NoAnswer(GREETING.as_secs())),
+        Ok(Err(error)) => Err(match (error.kind(), address) {
+            (ErrorKind::NotFound, Address::Socket(_)) => Obstacle::NoSocket,
+            (ErrorKind::PermissionDenied, _) => Obstacle::PermissionDenied,
+            (ErrorKind::ConnectionRefused, _) => Obstacle::NobodyListens,
+            _ => Obstacle::Other(error.to_string()),
+        }),
+        Ok(Ok(reached)) => Ok(reached),
+    }
+}
+
+/// The `ssh` that listens on a socket in an engine's place (`ssh -L`), if it is one.
+fn forwarder(pid: i32) -> Option<String> {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    let name = name.trim();
+    matches!(name, "ssh" | "sshd").then(|| name.to_owned())
+}
+
+/// By TLS, with the certificates that the docker command would take.
+fn with_tls(host: &str, certificates: &Path) -> Result<Docker, Obstacle> {
+    static PROVIDER: Once = Once::new();
+    // Another one that is installed already serves as well.
+    PROVIDER.call_once(|| _ = rustls::crypto::ring::default_provider().install_default());
+    let [authority, certificate, key] =
+        ["ca.pem", "cert.pem", "key.pem"].map(|name| certificates.join(name));
+    for file in [&authority, &certificate, &key] {
+        fs::File::open(file).map_err(|error| {
+            Obstacle::Other(format!(
+                "cannot read {}: {error}; DOCKER_CERT_PATH names the folder of ca.pem, cert.pem \
+                 and key.pem",
+                file.display()
+            ))
+        })?;
+    }
+    let (seconds, version) = (ORDINARY.as_secs(), API_DEFAULT_VERSION);
+    Docker::connect_with_ssl(host, &key, &certificate, &authority, seconds, version).map_err(other)
+}
+
+fn other(error: bollard::errors::Error) -> Obstacle {
+    Obstacle::Other(Cause::from(error).to_string())
 }

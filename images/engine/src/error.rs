@@ -25,15 +25,14 @@ pub enum Error {
     },
     /// An engine where nothing can be measured from here.
     #[error(
-        "{engine} runs on another machine, {machine} (kernel {there}; here {here}), and a run needs \
-         folders of this machine and is watched from it; run torchgauge on {machine} itself \
-         (`images build`, `load`, `push` and `pull` reach an engine from anywhere)"
+        "{engine} runs on another machine, {machine} ({why}), and a run needs folders of this machine \
+         and is watched from it; run torchgauge on {machine} itself (`images build`, `load` and \
+         `pull` work from here)"
     )]
     OtherMachine {
         engine: String,
         machine: String,
-        there: String,
-        here: String,
+        why: String,
     },
     /// A container spec that no engine could run.
     #[error("container spec: {field} is {value}; expected {expected}")]

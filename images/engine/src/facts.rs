@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Error, Result};
 
 const KERNEL_RELEASE: &str = "/proc/sys/kernel/osrelease";
+const HOSTNAME: &str = "/proc/sys/kernel/hostname";
 
 /// Whose engine it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +52,9 @@ pub struct EngineFacts {
     pub machine: Option<String>,
     /// Release of that machine's kernel, such as `6.1.0-13-amd64`.
     pub kernel: Option<String>,
+    /// Whether the way to it leads, or may lead, to another machine: SSH, TCP to another address.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_elsewhere: bool,
 }
 
 impl EngineFacts {
@@ -63,31 +67,40 @@ impl EngineFacts {
     /// Whether the engine is on this machine, so that paths mean the same to both.
     #[must_use]
     pub fn is_local(&self) -> bool {
-        self.endpoint.starts_with("unix://")
+        self.endpoint.starts_with("unix://") && !self.is_elsewhere
     }
 
-    /// Whether the engine runs under the kernel that this program runs under.
+    /// Whether the engine is on this machine: under this kernel, and, where the way to it leads to
+    /// another address, under this machine's name.
     ///
     /// # Errors
-    /// [`Error::OtherMachine`] where it does not, whichever way leads to it: what is mounted into
-    /// containers and what watches them is here.
+    /// [`Error::OtherMachine`] where it is not: what is mounted into containers and what watches
+    /// them is here.
     pub fn check_here(&self) -> Result<()> {
-        self.check_kernel(std::fs::read_to_string(KERNEL_RELEASE).ok().as_deref())
+        let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+        self.check(read(KERNEL_RELEASE).trim(), read(HOSTNAME).trim())
     }
 
-    fn check_kernel(&self, here: Option<&str>) -> Result<()> {
-        match (&self.kernel, here.map(str::trim)) {
-            (Some(there), Some(here)) if there != here => Err(Error::OtherMachine {
-                engine: self.describe(),
-                machine: self
-                    .machine
-                    .clone()
-                    .unwrap_or_else(|| "without a name".to_owned()),
-                there: there.clone(),
-                here: here.to_owned(),
-            }),
-            _ => Ok(()),
-        }
+    /// What is not known tells nothing apart.
+    fn check(&self, kernel: &str, name: &str) -> Result<()> {
+        let differs = |there: &Option<String>, here: &str| match there {
+            Some(there) if !here.is_empty() => there != here,
+            _ => false,
+        };
+        let machine = self.machine.as_deref().unwrap_or("without a name");
+        let why = if differs(&self.kernel, kernel) {
+            let there = self.kernel.as_deref().unwrap_or_default();
+            format!("kernel {there}; here {kernel}")
+        } else if self.is_elsewhere && differs(&self.machine, name) {
+            format!("this one is {name}")
+        } else {
+            return Ok(());
+        };
+        Err(Error::OtherMachine {
+            engine: self.describe(),
+            machine: machine.to_owned(),
+            why,
+        })
     }
 
     /// Major and minor version, for what depends on it; `(0, 0)` where unreadable.
@@ -139,6 +152,7 @@ impl EngineFacts {
             data_folder: info.docker_root_dir.filter(|folder| !folder.is_empty()),
             machine: info.name.filter(|name| !name.is_empty()),
             kernel: info.kernel_version.filter(|release| !release.is_empty()),
+            is_elsewhere: false,
         }
     }
 }
@@ -156,16 +170,25 @@ mod tests {
         };
         let endpoint = "tcp://node-7:2375".to_owned();
         let mut facts = EngineFacts::assemble(SystemVersion::default(), info, endpoint);
-        assert!(facts.check_kernel(Some("6.1.0-13-amd64\n")).is_ok());
-        assert!(facts.check_kernel(None).is_ok());
-        let error = facts.check_kernel(Some("6.12.0")).unwrap_err().to_string();
+        assert!(facts.check("6.1.0-13-amd64", "other").is_ok());
+        assert!(facts.check("", "").is_ok());
+        let error = facts.check("6.12.0", "node-7").unwrap_err().to_string();
         for part in [
             "tcp://node-7:2375",
             "node-7 (kernel 6.1.0-13-amd64; here 6.12.0)",
         ] {
             assert!(error.contains(part), "{error}");
         }
+        // The nodes of a cluster have one kernel.
+        facts.is_elsewhere = true;
+        let error = facts.check("6.1.0-13-amd64", "node-8").unwrap_err();
+        assert!(
+            error.to_string().contains("node-7 (this one is node-8)"),
+            "{error}"
+        );
+        assert!(facts.check("6.1.0-13-amd64", "node-7").is_ok());
         facts.kernel = None;
-        assert!(facts.check_kernel(Some("6.12.0")).is_ok());
+        facts.machine = None;
+        assert!(facts.check("6.12.0", "node-8").is_ok());
     }
 }

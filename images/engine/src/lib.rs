@@ -29,11 +29,12 @@ mod registry;
 mod spec;
 mod stats;
 mod sweep;
+mod tunnel;
 
 pub use attempt::{Attempt, Obstacle};
 pub use connect::Engine;
 pub use container::Container;
-pub use endpoint::Endpoint;
+pub use endpoint::{Address, Endpoint};
 pub use error::{Cause, Error, Failure, Operation, Result};
 pub use exit::{Exit, Oom};
 pub use facts::{EngineFacts, Product};

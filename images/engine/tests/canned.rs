@@ -205,6 +205,7 @@ async fn no_engine_says_what_was_tried_and_how_to_start_one() {
     let text = Error::NoEngine(vec![engine::Attempt {
         address: "unix:///s".to_owned(),
         origin: "given".to_owned(),
+        is_elsewhere: false,
         obstacle: Obstacle::PermissionDenied,
     }])
     .to_string();

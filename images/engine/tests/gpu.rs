@@ -58,6 +58,7 @@ fn engine(product: Product, version: &str) -> EngineFacts {
         data_folder: None,
         machine: None,
         kernel: None,
+        is_elsewhere: false,
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod downloads;
 mod registry;
+mod remote;
 #[path = "../common/registry.rs"]
 mod server;
 #[path = "../../../images/tests/it/world.rs"]
@@ -12,12 +13,10 @@ mod server;
 mod world;
 
 use std::{
-    fs, io,
-    net::{Shutdown, TcpListener},
-    os::unix::{fs::PermissionsExt as _, net::UnixStream},
+    fs,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
-    thread,
 };
 
 use serde_json::Value;
@@ -734,62 +733,6 @@ fn the_engine_is_the_one_that_was_named() {
     );
     write_context(config, &nowhere);
     check(&mut command, 4, &["Docker context lab", "nobody.sock"]);
-}
-
-#[test]
-fn an_engine_is_built_into_and_loaded_by_tcp() {
-    let checkout = Checkout::new("cli-tcp");
-    let host = std::env::var("DOCKER_HOST").unwrap_or_default();
-    let socket = host
-        .strip_prefix("unix://")
-        .unwrap_or("/var/run/docker.sock");
-    let over_tcp = format!("tcp://127.0.0.1:{}", forwarded(socket.to_owned()));
-    let by_tcp = |words: &[&str]| {
-        let mut command = checkout.command(words);
-        command.env("DOCKER_HOST", &over_tcp);
-        command
-    };
-    check(
-        &mut by_tcp(&["build", "cli-tcp"]),
-        0,
-        &["torchgauge/cli-tcp:"],
-    );
-    // It is in the engine that the socket leads to.
-    let listed = checkout.json(&["list", "--format", "json"], 0);
-    assert_eq!(
-        listed[0]["engines"].as_array().unwrap().len(),
-        1,
-        "{listed}"
-    );
-    let archive = checkout.home.path().join("image.tar");
-    let archive = archive.to_str().unwrap();
-    checkout.check(&["export", "cli-tcp", "--to", archive], 0, &[]);
-    check(&mut by_tcp(&["prune", "cli-tcp"]), 0, &["removed"]);
-    check(&mut by_tcp(&["load", archive]), 0, &["torchgauge/cli-tcp:"]);
-    check(&mut by_tcp(&["prune", "cli-tcp"]), 0, &["removed"]);
-}
-
-/// A port that leads to a socket.
-fn forwarded(socket: String) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    thread::spawn(move || {
-        while let Ok((client, _)) = listener.accept() {
-            let Ok(engine) = UnixStream::connect(&socket) else {
-                return;
-            };
-            let (from, to) = (client.try_clone().unwrap(), engine.try_clone().unwrap());
-            thread::spawn(move || {
-                let _ = io::copy(&mut &from, &mut &to);
-                let _ = to.shutdown(Shutdown::Write);
-            });
-            thread::spawn(move || {
-                let _ = io::copy(&mut &engine, &mut &client);
-                let _ = client.shutdown(Shutdown::Write);
-            });
-        }
-    });
-    port
 }
 
 /// A context named `lab`, as the docker command keeps it: the folder is the name's SHA-256.

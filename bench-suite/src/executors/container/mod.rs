@@ -43,8 +43,7 @@ pub(super) const REGISTRATION: Registration = Registration {
     open: |host, _| {
         Box::pin(async {
             let engine = Engine::connect(&Endpoint::auto()).await?;
-            let here = engine.facts().check_here();
-            here.map_err(|error| ExecutorError::Argument(Box::new(error)))?;
+            engine.facts().check_here()?;
             let container = Container::new(host, engine, BTreeMap::new(), None);
             Ok(Box::new(container) as Box<dyn Executor>)
         })
@@ -55,7 +54,15 @@ pub(super) const REGISTRATION: Registration = Registration {
 
 impl From<engine::Error> for ExecutorError {
     fn from(error: engine::Error) -> Self {
-        Self::Unavailable(Box::new(error))
+        match &error {
+            engine::Error::Endpoint { .. } | engine::Error::OtherMachine { .. } => {
+                Self::Argument(Box::new(error))
+            }
+            engine::Error::NoEngine(tried) if tried.iter().any(|tried| tried.is_elsewhere) => {
+                Self::Elsewhere(Box::new(error))
+            }
+            _ => Self::Unavailable(Box::new(error)),
+        }
     }
 }
 
