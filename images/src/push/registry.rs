@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use engine::Login;
 use futures_util::StreamExt as _;
 use oci_client::{
     Client, Reference, RegistryOperation,
@@ -126,9 +127,13 @@ impl Registry {
         Ok(Self {
             client,
             image,
-            auth: login(&to.registry)?.map_or(RegistryAuth::Anonymous, |login| {
-                RegistryAuth::Basic(login.user, login.password)
-            }),
+            auth: match login(&to.registry)? {
+                Some(Login::User { name, password }) => RegistryAuth::Basic(name, password),
+                Some(Login::IdentityToken(_)) => {
+                    return Err(Error::of_registry(&to.registry, IDENTITY_TOKEN));
+                }
+                None => RegistryAuth::Anonymous,
+            },
             to: to.clone(),
         })
     }
@@ -324,6 +329,12 @@ fn words(error: &OciDistributionError) -> String {
     };
     format!("{all}; {help}")
 }
+
+/// What to do about a login that pulls and does not push.
+const IDENTITY_TOKEN: &str = "the docker command is logged in there with an identity token, which \
+                              `images push` cannot use; run `docker login` with a user and a \
+                              password instead, in Azure with a service principal or with what \
+                              `az acr token create` gives";
 
 /// What the docker command knows of a registry's authority.
 fn certificates(registry: &str) -> Result<Vec<Certificate>> {
