@@ -307,7 +307,7 @@ fn a_push_whose_line_is_cut_goes_on() {
     check(
         &mut over(cut),
         4,
-        &["team/images", "sending it again"],
+        &["team/images", "trying again in 4s", "check the network"],
     );
     assert!(
         !registry
@@ -317,7 +317,7 @@ fn a_push_whose_line_is_cut_goes_on() {
     );
     // Cut twice: the same push goes on.
     let twice = line(registry.port, Line::Cut(200_000, AtomicUsize::new(2)));
-    check(&mut over(twice), 0, &["sending it again", "sha256:"]);
+    check(&mut over(twice), 0, &["trying again in 4s", "sha256:"]);
 }
 
 #[test]
