@@ -1,48 +1,85 @@
 //! As whom the docker command is logged in at a registry.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
-use docker_credential::{CredentialRetrievalError as Failure, DockerCredential};
+use docker_credential::{
+    CredentialRetrievalError as Failure, DockerCredential, get_credential_from_reader,
+};
 use engine::Login;
 
-use crate::{Error, Result};
+use crate::{Error, Result, error::at};
 
 /// By the docker command's settings and its credential helpers; `None` where it is not logged in.
 ///
 /// # Errors
 /// [`Error::Registry`]: settings that cannot be read, or a helper that fails.
 pub(crate) fn login(registry: &str) -> Result<Option<Login>> {
+    match settings() {
+        Some(file) => login_by(&file, registry),
+        None => Ok(None),
+    }
+}
+
+fn login_by(file: &Path, registry: &str) -> Result<Option<Login>> {
     let server = match registry {
         "docker.io" | "registry-1.docker.io" | "index.docker.io" => "https://index.docker.io/v1/",
         other => other,
     };
-    let failed = |why: &str| {
-        Err(Error::Registry {
-            registry: registry.to_owned(),
-            cause: format!("its credentials: {why}"),
-        })
+    let settings = match fs::read(file) {
+        Ok(settings) => settings,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(at(file)(error)),
     };
-    match docker_credential::get_credential(server) {
-        Ok(DockerCredential::UsernamePassword(user, password)) => {
-            Ok(Some(Login { user, password }))
+    let failure = match get_credential_from_reader(settings.as_slice(), server) {
+        Ok(DockerCredential::UsernamePassword(name, password)) => {
+            return Ok(Some(Login::User { name, password }));
         }
-        Ok(DockerCredential::IdentityToken(_)) => failed(
-            "an identity token, which the docker command alone can use; log in with a user and a \
-             password or access token",
-        ),
-        Err(Failure::NoCredentialConfigured | Failure::ConfigNotFound) => Ok(None),
-        // The crate does not tell a file that is missing from one that cannot be read.
-        Err(Failure::ConfigReadError) if !has_settings() => Ok(None),
-        Err(Failure::ConfigReadError) => failed("the docker command's config.json cannot be read"),
+        Ok(DockerCredential::IdentityToken(token)) => {
+            return Ok(Some(Login::IdentityToken(token)));
+        }
+        Err(Failure::NoCredentialConfigured) => return Ok(None),
         Err(Failure::HelperFailure { stdout, .. }) if stdout.contains("credentials not found") => {
-            Ok(None)
+            return Ok(None);
         }
+        Err(failure) => failure,
+    };
+    let file = file.display();
+    let helper = helper(&settings, server);
+    let cause = match failure {
+        Failure::HelperCommunicationError => format!(
+            "{helper}, which {file} names, cannot be run; install it, or remove it from there and \
+             run `docker login`"
+        ),
         // The words of a helper may hold what is secret.
-        Err(Failure::HelperFailure { helper, .. }) => {
-            failed(&format!("docker-credential-{helper} failed"))
+        Failure::HelperFailure { .. } => format!(
+            "{helper}, which {file} names, failed; `echo {server} | {helper} get` shows why, and \
+             `docker login` logs in anew"
+        ),
+        Failure::MalformedHelperResponse => format!(
+            "{helper}, which {file} names, gave no user and secret; `echo {server} | {helper} get` \
+             shows what it gives, and `docker login` logs in anew"
+        ),
+        Failure::ConfigReadError => {
+            format!("{file} is not the JSON that the docker command writes; correct it")
         }
-        Err(error) => failed(&error.to_string()),
-    }
+        other => format!("{other}, in {file}; run `docker login` again"),
+    };
+    Err(Error::Registry {
+        registry: registry.to_owned(),
+        cause: format!("its credentials: {cause}"),
+    })
+}
+
+/// The program that settings name for a registry's credentials.
+fn helper(settings: &[u8], server: &str) -> String {
+    let settings: serde_json::Value = serde_json::from_slice(settings).unwrap_or_default();
+    let own = settings["credHelpers"][server].as_str();
+    let name = own.filter(|name| !name.is_empty());
+    let name = name.or_else(|| settings["credsStore"].as_str());
+    format!("docker-credential-{}", name.unwrap_or_default())
 }
 
 /// The registry of an image's name, as engines read it.
@@ -53,11 +90,11 @@ pub(crate) fn registry_of(reference: &str) -> &str {
     }
 }
 
-/// Whether the docker command has a settings file.
-fn has_settings() -> bool {
+/// The docker command's settings.
+fn settings() -> Option<PathBuf> {
     let folder = std::env::var_os("DOCKER_CONFIG").map(PathBuf::from);
     let folder = folder.or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".docker")));
-    folder.is_some_and(|folder| folder.join("config.json").exists())
+    Some(folder?.join("config.json"))
 }
 
 #[cfg(test)]
@@ -77,5 +114,48 @@ mod tests {
         ] {
             assert_eq!(registry_of(reference), host);
         }
+    }
+
+    #[test]
+    fn settings_say_who_is_logged_in() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("config.json");
+        let with = |settings: &str| {
+            fs::write(&file, settings).unwrap();
+            login_by(&file, "r.example")
+        };
+        // As `az acr login` writes it.
+        let azure = r#"{"auths": {"r.example": {"auth": "eDo=", "identitytoken": "long"}}}"#;
+        assert!(
+            matches!(with(azure), Ok(Some(Login::IdentityToken(token))) if token == "long"),
+            "an engine can use it"
+        );
+        let password = r#"{"auths": {"r.example": {"auth": "eDp5"}}}"#;
+        assert!(matches!(
+            with(password),
+            Ok(Some(Login::User { name, password })) if (name.as_str(), password.as_str()) == ("x", "y")
+        ));
+        assert!(matches!(with("{}"), Ok(None)));
+        assert!(matches!(
+            login_by(&folder.path().join("none"), "r.example"),
+            Ok(None)
+        ));
+        let place = file.display().to_string();
+        for settings in [
+            r#"{"credsStore": "not-here"}"#,
+            r#"{"credsStore": "other", "credHelpers": {"r.example": "not-here"}}"#,
+        ] {
+            let error = with(settings).err().unwrap().to_string();
+            for words in [
+                "docker-credential-not-here",
+                &place,
+                "install it",
+                "docker login",
+            ] {
+                assert!(error.contains(words), "{error}");
+            }
+        }
+        let error = with("{").err().unwrap().to_string();
+        assert!(error.contains(&place), "{error}");
     }
 }

@@ -17,11 +17,16 @@ use crate::{
 
 /// Who is to pull from a registry.
 #[derive(Clone)]
-pub struct Login {
-    /// The user.
-    pub user: String,
-    /// The password, or an access token in its place.
-    pub password: String,
+pub enum Login {
+    /// A user with a password, or with an access token in its place.
+    User {
+        /// The user.
+        name: String,
+        /// The password.
+        password: String,
+    },
+    /// What a registry gave at a login, and takes instead of a password.
+    IdentityToken(String),
 }
 
 /// How far each layer of a pull is: bytes there, and in all.
@@ -57,10 +62,16 @@ impl Engine {
         login: Option<Login>,
         mut progress: impl FnMut(u64, u64) + Send,
     ) -> Result<()> {
-        let credentials = login.map(|Login { user, password }| DockerCredentials {
-            username: Some(user),
-            password: Some(password),
-            ..DockerCredentials::default()
+        let credentials = login.map(|login| match login {
+            Login::User { name, password } => DockerCredentials {
+                username: Some(name),
+                password: Some(password),
+                ..DockerCredentials::default()
+            },
+            Login::IdentityToken(token) => DockerCredentials {
+                identitytoken: Some(token),
+                ..DockerCredentials::default()
+            },
         });
         let options = CreateImageOptionsBuilder::default()
             .from_image(reference)

@@ -3,8 +3,9 @@
 
 use std::{
     path::Path,
+    process::Command,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -12,7 +13,7 @@ use std::{
 
 use bytes::Bytes;
 use engine::{
-    Cause, ContainerSpec, Endpoint, Engine, Error, Obstacle, Oom, Operation, Product, Sample,
+    Cause, ContainerSpec, Endpoint, Engine, Error, Login, Obstacle, Oom, Operation, Product, Sample,
 };
 use futures_util::{StreamExt as _, stream};
 use tokio::{
@@ -70,6 +71,8 @@ fn raw(request: &'static str, answer: &str) -> Reply {
 
 struct Canned {
     folder: tempfile::TempDir,
+    /// What it was asked.
+    requests: Arc<Mutex<Vec<String>>>,
     server: tokio::task::JoinHandle<()>,
 }
 
@@ -85,15 +88,21 @@ impl Canned {
         replies.push(json("DELETE /containers/c0ffee", "204 No Content", ""));
         let folder = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(folder.path().join("sock")).unwrap();
+        let requests = Arc::default();
+        let heard = Arc::clone(&requests);
         let server = tokio::spawn(async move {
             loop {
                 let Ok((stream, _)) = listener.accept().await else {
                     return;
                 };
-                tokio::spawn(answer(stream, replies.clone()));
+                tokio::spawn(answer(stream, replies.clone(), Arc::clone(&heard)));
             }
         });
-        Self { folder, server }
+        Self {
+            folder,
+            requests,
+            server,
+        }
     }
 
     fn endpoint(&self) -> Endpoint {
@@ -113,7 +122,7 @@ impl Drop for Canned {
     }
 }
 
-async fn answer(mut stream: UnixStream, replies: Vec<Reply>) {
+async fn answer(mut stream: UnixStream, replies: Vec<Reply>, requests: Arc<Mutex<Vec<String>>>) {
     let mut request = Vec::new();
     let mut buffer = [0; 4096];
     // The head, then the body as far as the head says.
@@ -140,6 +149,7 @@ async fn answer(mut stream: UnixStream, replies: Vec<Reply>) {
         }
     }
     let text = String::from_utf8_lossy(&request);
+    requests.lock().unwrap().push(text.to_string());
     let line = text.lines().next().unwrap_or_default();
     let reply = replies.iter().find(|reply| reply.is_for(line));
     let reply = reply.map_or_else(
@@ -278,6 +288,40 @@ async fn a_load_that_fails_inside_of_a_200_fails() {
         .await
         .unwrap_err();
     assert!(error.is_engine_gone(), "{error}");
+}
+
+#[tokio::test]
+async fn a_pull_says_to_the_engine_who_asks() {
+    let user = Login::User {
+        name: "ci".to_owned(),
+        password: "secret".to_owned(),
+    };
+    // As `az acr login` gives it.
+    let token = Login::IdentityToken("long".to_owned());
+    for (login, said) in [
+        (user, r#""username":"ci","password":"secret""#),
+        (token, r#""identitytoken":"long""#),
+    ] {
+        let served = Canned::serve(vec![ok("POST /images/create", "{}\n")]);
+        let engine = served.connect().await;
+        engine
+            .pull("r.example/x", Some(login), |_, _| {})
+            .await
+            .unwrap();
+        let requests = served.requests.lock().unwrap().join("");
+        let header = requests.lines().find_map(|line| {
+            let (name, value) = line.split_once(": ")?;
+            name.eq_ignore_ascii_case("x-registry-auth")
+                .then_some(value)
+        });
+        let decode = "printf %s \"$1\" | base64 --decode";
+        let decoded = Command::new("sh")
+            .args(["-c", decode, "sh", header.expect("who asks")])
+            .output()
+            .unwrap();
+        let decoded = String::from_utf8(decoded.stdout).unwrap();
+        assert!(decoded.contains(said), "{decoded}");
+    }
 }
 
 const EXITED: &str = r#"{"Id":"c0ffee","State":{"Status":"exited","Running":false,"OOMKilled":false,"ExitCode":3,"Error":"","StartedAt":"2026-01-02T03:04:05Z","FinishedAt":"2026-01-02T03:04:06Z"}}"#;

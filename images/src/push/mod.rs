@@ -6,7 +6,10 @@
 //! on where it was.
 
 mod compress;
+mod patience;
 mod registry;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
@@ -122,11 +125,11 @@ impl Packed {
         }
         let config = self.assembly.documents.config.clone();
         registry
-            .send_config(config, self.assembly.config_id)
+            .send_config(config, self.assembly.config_id, cache)
             .await?;
         let digest = self.digest();
         registry
-            .send_manifest(self.manifest.clone(), digest)
+            .send_manifest(self.manifest.clone(), digest, cache)
             .await?;
         Ok(Pushed {
             reference: format!("{to}@{digest}"),

@@ -1,36 +1,41 @@
 //! A registry that images are pushed to.
 
 use std::{
-    fmt, fs, io,
+    fmt, fs, io, mem,
     path::{Path, PathBuf},
     str::FromStr,
-    sync::Once,
+    sync::{
+        Arc, Once,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
+use engine::Login;
 use futures_util::StreamExt as _;
 use oci_client::{
     Client, Reference, RegistryOperation,
     client::{Certificate, CertificateEncoding, ClientConfig, ClientProtocol},
-    errors::OciDistributionError,
     secrets::RegistryAuth,
 };
 use serde::Serialize;
 use tokio::io::AsyncReadExt as _;
 
-use super::compress::Blob;
+use super::{
+    compress::Blob,
+    patience::{Answer, CHANGES, Patience, advice, cause, is_passing},
+};
 use crate::{
     Digest, Error, Result, error::at, load::blocking, login::login, progress::Action, store::Cache,
 };
 
 /// Where Docker looks for the certificates of registries.
 const CERTIFICATES: &str = "/etc/docker/certs.d";
-/// A registry that says nothing for so long is given up on.
-const SILENCE: Duration = Duration::from_mins(2);
-/// How often a blob is sent whose connection was cut.
-const ATTEMPTS: u32 = 3;
-/// What is read of a file at once.
-const PIECE_BYTES: usize = 1 << 20;
+/// What is read of a file at once, and by which a slow line is seen to move.
+const PIECE_BYTES: usize = 1 << 16;
+/// How many times longer a registry may be silent once it has all of a blob: where it keeps them in
+/// an object store, it reads gigabytes again and moves them before it answers.
+const WITH_ALL_OF_IT: u32 = 8;
 
 /// A repository of a registry: `registry.example:5000/team/images`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,6 +103,7 @@ pub(super) struct Registry {
     to: Destination,
     image: Reference,
     auth: RegistryAuth,
+    pub(super) patience: Patience,
 }
 
 impl Registry {
@@ -112,11 +118,13 @@ impl Registry {
             } else {
                 ClientProtocol::Https
             },
-            // What every registry takes.
+            // What every registry takes. Going on within a blob would need pieces and a word on
+            // what is there: Debian's 2.8 gives up an upload whose connection was cut, Google's
+            // takes no pieces by its documentation, GitHub's none above 4 MiB (ocx-sh/ocx#237),
+            // and Amazon's does not say what it has (aws/containers-roadmap#2831).
             use_monolithic_push: true,
             extra_root_certificates: certificates(&to.registry)?,
             connect_timeout: Some(Duration::from_secs(30)),
-            read_timeout: Some(SILENCE),
             user_agent: concat!("torchgauge/", env!("CARGO_PKG_VERSION")),
             ..ClientConfig::default()
         };
@@ -126,16 +134,21 @@ impl Registry {
         Ok(Self {
             client,
             image,
-            auth: login(&to.registry)?.map_or(RegistryAuth::Anonymous, |login| {
-                RegistryAuth::Basic(login.user, login.password)
-            }),
+            auth: match login(&to.registry)? {
+                Some(Login::User { name, password }) => RegistryAuth::Basic(name, password),
+                Some(Login::IdentityToken(_)) => {
+                    return Err(Error::of_registry(&to.registry, IDENTITY_TOKEN));
+                }
+                None => RegistryAuth::Anonymous,
+            },
             to: to.clone(),
+            patience: Patience::default(),
         })
     }
 
     /// Sends a layer unless the registry has it. How many bytes went.
     pub(super) async fn send(&self, name: &str, blob: &Blob, cache: &Cache) -> Result<u64> {
-        if self.has(blob.digest).await? {
+        if self.again(cache, || self.has(blob.digest)).await? {
             return Ok(0);
         }
         let file = blob.file.clone();
@@ -148,100 +161,108 @@ impl Registry {
                 found,
             });
         }
-        for attempt in 1.. {
-            match self.stream(name, blob, cache).await {
-                Ok(()) => break,
-                Err(error) if attempt < ATTEMPTS && is_passing(&error) => {
-                    cache.note(&format!("{}: {}; sending it again", self.to, words(&error)));
-                }
-                Err(error) => return Err(self.failed(&error)),
+        let push = || async {
+            // Of an attempt before, the answer alone may have been lost.
+            if !self.has(blob.digest).await? {
+                self.stream(name, blob, cache).await?;
             }
-        }
-        Ok(blob.size_bytes)
+            Ok(blob.size_bytes)
+        };
+        self.again(cache, push).await
     }
 
-    async fn stream(
-        &self,
-        name: &str,
-        blob: &Blob,
-        cache: &Cache,
-    ) -> Result<(), OciDistributionError> {
+    async fn stream(&self, name: &str, blob: &Blob, cache: &Cache) -> Answer<()> {
         let file = tokio::fs::File::open(&blob.file).await?;
         let mut meter = cache.start(Action::Push, name, Some(blob.size_bytes));
-        let pieces = futures_util::stream::unfold((file, 0), move |(mut file, done)| {
+        let pieces = futures_util::stream::unfold(file, |mut file| async move {
             let mut piece = Vec::with_capacity(PIECE_BYTES);
-            async move {
-                let read = (&mut file)
-                    .take(PIECE_BYTES as u64)
-                    .read_to_end(&mut piece)
-                    .await;
-                match read {
-                    Ok(0) => None,
-                    Ok(n) => {
-                        let piece = bytes::Bytes::from(piece);
-                        Some((Ok(piece), (file, done + n as u64)))
-                    }
-                    Err(error) => Some((Err(error.into()), (file, done))),
-                }
+            let read = (&mut file)
+                .take(PIECE_BYTES as u64)
+                .read_to_end(&mut piece)
+                .await;
+            match read {
+                Ok(0) => None,
+                Ok(_) => Some((Ok(bytes::Bytes::from(piece)), file)),
+                Err(error) => Some((Err(error.into()), file)),
             }
         });
-        let mut done = 0;
-        let pieces = pieces.inspect(move |piece: &Result<bytes::Bytes, OciDistributionError>| {
-            done += piece.as_ref().map_or(0, |piece| piece.len() as u64);
-            meter.advance_to(done);
+        let sent = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&sent);
+        let pieces = pieces.inspect(move |piece: &Answer<bytes::Bytes>| {
+            let bytes = piece.as_ref().map_or(0, |piece| piece.len() as u64);
+            meter.advance_to(counted.fetch_add(bytes, Ordering::Relaxed) + bytes);
         });
         let digest = blob.digest.to_string();
-        let sent = self.client.push_blob_stream(
+        let push = self.client.push_blob_stream(
             &self.image,
             Box::pin(pieces),
             &digest,
             Some(blob.size_bytes),
         );
-        sent.await.map(drop)
+        let (mut before, mut waited) = (0, 0);
+        let moves = || {
+            let now = sent.load(Ordering::Relaxed);
+            waited += u32::from(now == blob.size_bytes);
+            mem::replace(&mut before, now) != now || (1..WITH_ALL_OF_IT).contains(&waited)
+        };
+        self.patience.hear(push, moves).await.map(drop)
     }
 
     /// Whether the registry has a blob.
-    async fn has(&self, digest: Digest) -> Result<bool> {
-        let found = again(|| self.ask(digest)).await;
-        found.map_err(|error| self.failed(&error))
-    }
-
-    async fn ask(&self, digest: Digest) -> Result<bool, OciDistributionError> {
-        let host = self.image.resolve_registry();
-        self.client.store_auth_if_needed(host, &self.auth).await;
-        // A registry may give more rights to who asks to push.
-        let push = RegistryOperation::Push;
-        self.client.auth(&self.image, &self.auth, push).await?;
-        self.client
-            .blob_exists(&self.image, &digest.to_string())
-            .await
-    }
-
-    pub(super) async fn send_config(&self, config: String, digest: Digest) -> Result<()> {
-        if !self.has(digest).await? {
+    async fn has(&self, digest: Digest) -> Answer<bool> {
+        let ask = async {
+            let host = self.image.resolve_registry();
+            self.client.store_auth_if_needed(host, &self.auth).await;
+            // A registry may give more rights to who asks to push.
+            let push = RegistryOperation::Push;
+            self.client.auth(&self.image, &self.auth, push).await?;
             let digest = digest.to_string();
-            let push = || self.client.push_blob(&self.image, config.clone(), &digest);
-            again(push).await.map_err(|error| self.failed(&error))?;
-        }
-        Ok(())
+            self.client.blob_exists(&self.image, &digest).await
+        };
+        self.patience.hear(ask, || false).await
+    }
+
+    pub(super) async fn send_config(
+        &self,
+        config: String,
+        digest: Digest,
+        cache: &Cache,
+    ) -> Result<()> {
+        let name = digest.to_string();
+        let push = || async {
+            if !self.has(digest).await? {
+                let push = self.client.push_blob(&self.image, config.clone(), &name);
+                self.patience.hear(push, || false).await?;
+            }
+            Ok(())
+        };
+        self.again(cache, push).await
     }
 
     /// Sends the manifest, and reads it back: a registry that keeps something else than it was given
     /// is no place to pull from.
-    pub(super) async fn send_manifest(&self, manifest: String, digest: Digest) -> Result<()> {
+    pub(super) async fn send_manifest(
+        &self,
+        manifest: String,
+        digest: Digest,
+        cache: &Cache,
+    ) -> Result<()> {
         const KIND: &str = "application/vnd.oci.image.manifest.v1+json";
-        let failed = |error| self.failed(&error);
         let push = || {
             let kind = KIND.parse().expect("a header's value");
-            self.client
-                .push_manifest_raw(&self.image, manifest.clone(), kind)
+            let push = self
+                .client
+                .push_manifest_raw(&self.image, manifest.clone(), kind);
+            self.patience.hear(push, || false)
         };
-        again(push).await.map_err(failed)?;
+        self.again(cache, push).await?;
         let pull = || {
-            self.client
-                .pull_manifest_raw(&self.image, &self.auth, &[KIND])
+            let pull = self
+                .client
+                .pull_manifest_raw(&self.image, &self.auth, &[KIND]);
+            self.patience.hear(pull, || false)
         };
-        let (found, _) = again(pull).await.map_err(failed)?;
+        let (found, _) = self.again(cache, pull).await?;
         let found = Digest::of(&found);
         if found != digest {
             return Err(Error::of_registry(
@@ -254,76 +275,38 @@ impl Registry {
         Ok(())
     }
 
-    fn failed(&self, error: &OciDistributionError) -> Error {
-        Error::of_registry(&self.to.to_string(), words(error))
-    }
-}
-
-/// Asks again where that may help. What is asked for may be asked for twice.
-async fn again<T, F: Future<Output = Result<T, OciDistributionError>>>(
-    ask: impl Fn() -> F,
-) -> Result<T, OciDistributionError> {
-    let mut attempt = 1;
-    loop {
-        match ask().await {
-            Err(error) if attempt < ATTEMPTS && is_passing(&error) => attempt += 1,
-            answer => return answer,
+    /// Does what may be done twice, and does it again where that may help.
+    async fn again<T, F: Future<Output = Answer<T>>>(
+        &self,
+        cache: &Cache,
+        ask: impl Fn() -> F,
+    ) -> Result<T> {
+        let mut pauses = self.patience.pauses.iter();
+        loop {
+            let error = match ask().await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            let (to, cause) = (self.to.to_string(), cause(&error));
+            match pauses.next() {
+                Some(pause) if is_passing(&error) => {
+                    cache.note(&format!("{to}: {cause}; trying again in {pause:?}"));
+                    tokio::time::sleep(*pause).await;
+                }
+                _ => {
+                    let cause = format!("{cause}; {}", advice(&error));
+                    return Err(Error::of_registry(&to, cause));
+                }
+            }
         }
     }
 }
 
-/// Whether the same may go well a moment later.
-fn is_passing(error: &OciDistributionError) -> bool {
-    match error {
-        OciDistributionError::RequestError(error) => error.status().is_none(),
-        OciDistributionError::ServerError { code, .. } => *code >= 500,
-        _ => false,
-    }
-}
-
-/// What to do about a registry that shows something else than it was given.
-const CHANGES: &str =
-    "it, or what stands before it, changes what it is given: pull from another one";
-
-/// An error with what to do about it.
-fn words(error: &OciDistributionError) -> String {
-    let mut all = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        let cause_words = cause.to_string();
-        if !all.contains(&cause_words) {
-            all = format!("{all}: {cause_words}");
-        }
-        source = cause.source();
-    }
-    // Registries sign the addresses that they are asked at.
-    let shown = all.split(' ').map(|word| match word.split_once('?') {
-        Some((start, _)) if start.contains("://") => start,
-        _ => word,
-    });
-    all = shown.collect::<Vec<_>>().join(" ");
-    let says = |words: &[&str]| words.iter().any(|word| all.contains(word));
-    let help = match error {
-        OciDistributionError::AuthenticationFailure(_)
-        | OciDistributionError::UnauthorizedError { .. } => "log in with `docker login`",
-        _ if says(&["401", "UNAUTHORIZED", "Unauthorized", "403", "DENIED"]) => {
-            "log in with `docker login`, as one who may push there"
-        }
-        _ if says(&["UnknownIssuer", "invalid peer certificate"]) => {
-            "put its authority's certificate into /etc/docker/certs.d/REGISTRY/ca.crt, or name it in \
-             SSL_CERT_FILE"
-        }
-        _ if says(&["InvalidContentType", "corrupt message"]) => {
-            "where it speaks without TLS, say so with --plain-http"
-        }
-        OciDistributionError::DigestError(_) => CHANGES,
-        OciDistributionError::RequestError(error) if error.is_connect() => {
-            "check its address, and that it can be reached from here"
-        }
-        _ => "its log says more; push again when it is mended, and what it has is not sent twice",
-    };
-    format!("{all}; {help}")
-}
+/// What to do about a login that pulls and does not push.
+const IDENTITY_TOKEN: &str = "the docker command is logged in there with an identity token, which \
+                              `images push` cannot use; run `docker login` with a user and a \
+                              password instead, in Azure with a service principal or with what \
+                              `az acr token create` gives";
 
 /// What the docker command knows of a registry's authority.
 fn certificates(registry: &str) -> Result<Vec<Certificate>> {

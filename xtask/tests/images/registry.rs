@@ -184,10 +184,24 @@ echo '{"ServerURL":"x","Username":"ci","Secret":"secret"}'
         "#!/bin/sh\ncat >/dev/null\necho a secret word\nexit 1\n",
     )
     .expect("a helper");
+    let file = checkout.home.path().join("config.json");
+    let failed = format!(
+        "its credentials: docker-credential-test, which {} names, failed",
+        file.display()
+    );
     let failed = check(
         trusting().env("PATH", &path),
         4,
-        &["docker-credential-test failed"],
+        &[&failed, "docker-credential-test get` shows why"],
+    );
+    assert!(!String::from_utf8_lossy(&failed.stderr).contains("secret word"));
+    let host = to.split('/').next().expect("a host");
+    let settings = serde_json::json!({"auths": {host: {"identitytoken": "secret word"}}});
+    fs::write(&file, settings.to_string()).expect("a file");
+    let failed = check(
+        &mut trusting(),
+        4,
+        &[host, "identity token", "docker login"],
     );
     assert!(!String::from_utf8_lossy(&failed.stderr).contains("secret word"));
 
@@ -290,7 +304,11 @@ fn a_push_whose_line_is_cut_goes_on() {
         registry.port,
         Line::Cut(200_000, AtomicUsize::new(usize::MAX)),
     );
-    check(&mut over(cut), 4, &["team/images", "sending it again"]);
+    check(
+        &mut over(cut),
+        4,
+        &["team/images", "trying again in 4s", "check the network"],
+    );
     assert!(
         !registry
             .path("data")
@@ -299,7 +317,7 @@ fn a_push_whose_line_is_cut_goes_on() {
     );
     // Cut twice: the same push goes on.
     let twice = line(registry.port, Line::Cut(200_000, AtomicUsize::new(2)));
-    check(&mut over(twice), 0, &["sending it again", "sha256:"]);
+    check(&mut over(twice), 0, &["trying again in 4s", "sha256:"]);
 }
 
 #[test]

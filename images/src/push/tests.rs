@@ -1,0 +1,277 @@
+//! Pushing over a slow line, a dead one, and to a registry that is busy.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    net::{TcpSocket, TcpStream},
+    task::JoinHandle,
+};
+
+use super::{
+    compress::Blob,
+    patience::Patience,
+    registry::{Destination, Registry},
+};
+use crate::{
+    Action, Digest, Meter, Progress, Result, Silent,
+    store::{Cache, PUSHED},
+};
+
+const SILENCE: Duration = Duration::from_millis(500);
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Answer(&'static str),
+    /// So many bytes are taken every 10 ms.
+    Trickle(usize),
+    /// Nothing is taken, nor answered.
+    Stall,
+    /// All is taken, and the line is cut.
+    Hang,
+}
+
+/// What a registry does at one request after the other of a method, and what it was asked.
+#[derive(Default)]
+struct Script {
+    acts: Vec<(&'static str, VecDeque<Act>)>,
+    asked: Vec<String>,
+}
+
+impl Script {
+    fn next(&mut self, method: &str) -> Act {
+        self.asked.push(method.to_owned());
+        let acts = self.acts.iter_mut().find(|(name, _)| *name == method);
+        acts.and_then(|(_, acts)| acts.pop_front())
+            .unwrap_or(match method {
+                "HEAD" => Act::Answer("404 Not Found"),
+                "POST" => Act::Answer("202 Accepted"),
+                "PUT" => Act::Answer("201 Created"),
+                _ => Act::Answer("200 OK"),
+            })
+    }
+}
+
+struct Canned {
+    port: u16,
+    script: Arc<Mutex<Script>>,
+    server: JoinHandle<()>,
+}
+
+impl Canned {
+    fn serve(acts: &[(&'static str, &[Act])]) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        // So that little of a blob is under way.
+        socket.set_recv_buffer_size(1 << 16).unwrap();
+        socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let listener = socket.listen(16).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let acts = acts
+            .iter()
+            .map(|(method, acts)| (*method, acts.iter().copied().collect()));
+        let script = Arc::new(Mutex::new(Script {
+            acts: acts.collect(),
+            asked: Vec::new(),
+        }));
+        let told = Arc::clone(&script);
+        let server = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(answer(stream, Arc::clone(&told)));
+            }
+        });
+        Self {
+            port,
+            script,
+            server,
+        }
+    }
+
+    /// How often it was asked with a method.
+    fn asked(&self, method: &str) -> usize {
+        let script = self.script.lock().unwrap();
+        script.asked.iter().filter(|asked| *asked == method).count()
+    }
+}
+
+impl Drop for Canned {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+/// Answers one request.
+async fn answer(stream: TcpStream, script: Arc<Mutex<Script>>) {
+    let mut stream = BufReader::new(stream);
+    let (mut head, mut length) = (String::new(), 0);
+    while !head.ends_with("\r\n\r\n") {
+        let begun = head.len();
+        if !matches!(stream.read_line(&mut head).await, Ok(1..)) {
+            return;
+        }
+        let line = head[begun..].to_lowercase();
+        if let Some(n) = line.strip_prefix("content-length: ") {
+            length = n.trim().parse().unwrap();
+        }
+    }
+    let method = head.split(' ').next().unwrap_or_default();
+    let act = script.lock().unwrap().next(method);
+    if let Act::Stall = act {
+        std::future::pending::<()>().await;
+    }
+    let mut body = vec![0; 1 << 20];
+    let mut left: usize = length;
+    while left > 0 {
+        let mut most = left.min(body.len());
+        if let Act::Trickle(bytes) = act {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            most = most.min(bytes);
+        }
+        match stream.read(&mut body[..most]).await {
+            Ok(0) | Err(_) => return,
+            Ok(n) => left -= n,
+        }
+    }
+    let status = match act {
+        Act::Answer(status) => status,
+        Act::Trickle(_) => "201 Created",
+        Act::Stall | Act::Hang => return,
+    };
+    let answer = format!(
+        "HTTP/1.1 {status}\r\nLocation: /v2/team/images/blobs/uploads/1?_state=secret\r\n\
+         Content-Length: 0\r\nConnection: close\r\n\r\n"
+    );
+    let _ = stream.write_all(answer.as_bytes()).await;
+    let _ = stream.shutdown().await;
+}
+
+/// Keeps what is said.
+#[derive(Clone, Default)]
+struct Notes(Arc<Mutex<Vec<String>>>);
+
+impl Progress for Notes {
+    fn start(&self, _: Action, _: &str, _: Option<u64>) -> Box<dyn Meter> {
+        Box::new(Silent)
+    }
+
+    fn note(&self, text: &str) {
+        let mut notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        notes.push(text.to_owned());
+    }
+}
+
+/// Sends a blob of so many bytes: what came of it, and what was said on the way.
+async fn send(to: &Canned, bytes: usize) -> (Result<u64>, Vec<String>) {
+    let folder = tempfile::tempdir().unwrap();
+    let notes = Notes::default();
+    let cache = Cache::at(folder.path()).unwrap();
+    let cache = cache.with_progress(notes.clone());
+    let place = cache.folder(PUSHED).join("layer");
+    std::fs::create_dir(&place).unwrap();
+    let content = vec![7; bytes];
+    let blob = Blob {
+        digest: Digest::of(&content),
+        size_bytes: bytes as u64,
+        file: place.join("blob"),
+    };
+    std::fs::write(&blob.file, content).unwrap();
+    let mut destination: Destination = format!("localhost:{}/team/images", to.port)
+        .parse()
+        .unwrap();
+    destination.plain_http = true;
+    let mut registry = Registry::open(&destination, "tag").unwrap();
+    registry.patience = Patience {
+        silence: SILENCE,
+        pauses: [Duration::from_millis(10); 2],
+    };
+    let sent = registry.send("libtorch", &blob, &cache).await;
+    let notes = notes.0.lock().unwrap().clone();
+    (sent, notes)
+}
+
+#[tokio::test]
+async fn a_slow_line_is_waited_for_as_long_as_it_moves() {
+    let slow = Canned::serve(&[("PUT", &[Act::Trickle(1 << 16)])]);
+    let begun = Instant::now();
+    let (sent, notes) = send(&slow, 16 << 20).await;
+    assert_eq!(sent.unwrap(), 16 << 20);
+    assert!(begun.elapsed() > SILENCE * 3, "{:?}", begun.elapsed());
+    assert_eq!((slow.asked("PUT"), notes), (1, Vec::new()));
+}
+
+#[tokio::test]
+async fn a_dead_line_is_given_up_on() {
+    for method in ["PUT", "HEAD"] {
+        let dead = Canned::serve(&[(method, &[Act::Stall; 3])]);
+        let limit = Duration::from_mins(1);
+        let (sent, notes) = tokio::time::timeout(limit, send(&dead, 16 << 20))
+            .await
+            .expect("it is given up on");
+        let error = sent.unwrap_err().to_string();
+        let to = format!("localhost:{}/team/images", dead.port);
+        for words in [&to, "it took and said nothing for 500ms", "push again"] {
+            assert!(error.contains(words), "{error}");
+        }
+        assert_eq!((dead.asked(method), notes.len()), (3, 2), "{notes:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_registry_has_is_not_sent_for_an_answer_that_was_lost() {
+    let heads = [
+        Act::Answer("404 Not Found"),
+        Act::Answer("404 Not Found"),
+        Act::Answer("200 OK"),
+    ];
+    let lossy = Canned::serve(&[("HEAD", &heads), ("PUT", &[Act::Hang])]);
+    let (sent, notes) = send(&lossy, 1 << 20).await;
+    assert_eq!(sent.unwrap(), 1 << 20);
+    assert_eq!((lossy.asked("PUT"), notes.len()), (1, 1), "{notes:?}");
+}
+
+#[tokio::test]
+async fn a_registry_that_is_busy_is_asked_again() {
+    let twice = [
+        Act::Answer("503 Service Unavailable"),
+        Act::Answer("429 Too Many Requests"),
+    ];
+    for method in ["HEAD", "POST", "PUT"] {
+        let registry = Canned::serve(&[(method, &twice)]);
+        let (sent, notes) = send(&registry, 1 << 16).await;
+        assert_eq!(sent.unwrap(), 1 << 16, "{method}");
+        assert_eq!(notes.len(), 2, "{method}: {notes:?}");
+        for (note, code) in notes.iter().zip(["503", "429"]) {
+            assert!(
+                note.contains(code) && note.contains("trying again in 10ms"),
+                "{note}"
+            );
+        }
+        let registry = Canned::serve(&[(method, &[twice[1]; 3])]);
+        let (sent, _) = send(&registry, 1 << 16).await;
+        let error = sent.unwrap_err().to_string();
+        assert!(
+            error.contains("429") && error.contains("push again later"),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_is_final() {
+    for (method, status, words) in [
+        ("HEAD", "401 Unauthorized", "docker login"),
+        ("POST", "403 Forbidden", "who may push there"),
+        ("PUT", "400 Bad Request", "its log says more"),
+    ] {
+        let registry = Canned::serve(&[(method, &[Act::Answer(status)])]);
+        let (sent, notes) = send(&registry, 1 << 16).await;
+        let error = sent.unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+        assert!(!error.contains("secret"), "{error}");
+        assert_eq!(notes, Vec::<String>::new());
+    }
+}
