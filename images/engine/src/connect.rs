@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use bollard::{API_DEFAULT_VERSION, Docker};
+use bollard::{API_DEFAULT_VERSION, BollardRequest, Docker};
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::{
@@ -155,6 +155,7 @@ impl Engine {
             }
             (Address::Ssh { .. }, None) => unreachable!("its tunnel is open"),
         }?;
+        let docker = docker.with_request_modifier(with_url_safe_login);
         let greeting = async {
             let docker = docker.negotiate_version().await?;
             let mut facts = EngineFacts::read(&docker, address.to_string()).await?;
@@ -241,6 +242,18 @@ async fn reach<T>(
         }),
         Ok(Ok(reached)) => Ok(reached),
     }
+}
+
+/// bollard 0.21 writes who pulls in plain base64, and engines read base64url: some passwords with
+/// `~`, `?` or `>` in them would be refused.
+fn with_url_safe_login(mut request: BollardRequest) -> BollardRequest {
+    if let Some(login) = request.headers_mut().get_mut("x-registry-auth")
+        && let Ok(text) = login.to_str()
+        && let Ok(safe) = text.replace('+', "-").replace('/', "_").parse()
+    {
+        *login = safe;
+    }
+    request
 }
 
 /// The `ssh` that listens on a socket in an engine's place (`ssh -L`), if it is one.

@@ -294,12 +294,13 @@ async fn a_load_that_fails_inside_of_a_200_fails() {
 async fn a_pull_says_to_the_engine_who_asks() {
     let user = Login::User {
         name: "ci".to_owned(),
-        password: "secret".to_owned(),
+        // In plain base64 these would be `+` and `/`, which engines refuse.
+        password: "~~~???>>>".to_owned(),
     };
     // As `az acr login` gives it.
     let token = Login::IdentityToken("long".to_owned());
     for (login, said) in [
-        (user, r#""username":"ci","password":"secret""#),
+        (user, r#""username":"ci","password":"~~~???>>>""#),
         (token, r#""identitytoken":"long""#),
     ] {
         let served = Canned::serve(vec![ok("POST /images/create", "{}\n")]);
@@ -314,7 +315,8 @@ async fn a_pull_says_to_the_engine_who_asks() {
             name.eq_ignore_ascii_case("x-registry-auth")
                 .then_some(value)
         });
-        let decode = "printf %s \"$1\" | base64 --decode";
+        // Engines read base64url and nothing else.
+        let decode = "printf %s \"$1\" | tr +/ !! | tr -- -_ +/ | base64 --decode";
         let decoded = Command::new("sh")
             .args(["-c", decode, "sh", header.expect("who asks")])
             .output()
