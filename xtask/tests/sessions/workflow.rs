@@ -1,6 +1,6 @@
 //! The workflow in `.github/` calls commands that there are, as they are.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
 use protocol::Precision;
 use record::ImageFacts;
@@ -116,6 +116,33 @@ fn the_workflow_has_the_form_that_github_reads() {
         }
     }
     assert_eq!(workflow["permissions"]["contents"], "read");
+}
+
+/// A new default image is an edit of `images/defaults.toml` alone.
+#[test]
+fn the_image_to_follow_is_the_tools_default_unless_one_is_named() {
+    let home = Home::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let defaults = images::Catalog::new(&root.join("images")).defaults();
+    let default = defaults
+        .expect("the images to take where none is named")
+        .cuda;
+    let steps = steps().into_iter();
+    let choices: Vec<Step> = steps
+        .filter(|step| step.name == "Choose the image")
+        .collect();
+    assert_eq!(choices.len(), 2);
+    for (number, step) in choices.iter().enumerate() {
+        for (named, expected) in [("", &*default), ("torch-of-mine", "torch-of-mine")] {
+            let file = home.path(&format!("{number}{named}.env"));
+            let mut shell = Command::new("bash");
+            shell.args(["-e", "-c", &step.script]).current_dir(&root);
+            shell.env("HEAD", named).env("GITHUB_ENV", &file);
+            assert!(shell.status().expect("bash runs").success());
+            let written = fs::read_to_string(file).expect("what the step hands on");
+            assert_eq!(written, format!("HEAD_IMAGE={expected}\n"), "{}", step.job);
+        }
+    }
 }
 
 /// A push is not the only cause to look.
