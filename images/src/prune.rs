@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::{
     Base, Cache, Image, LibtorchSpec, Result,
-    base::{apt, archive::layers_of, debian::debian_place, image::saved_place},
+    base::{apt, archive::noted, debian::debian_place, image::saved_place},
     error::at,
     libtorch::{in_base, pip, wheels},
     lock::{BaseLock, LibtorchLock},
@@ -153,13 +153,14 @@ impl Needed {
             Base::Archive(file) => file.clone(),
             Base::Image(reference) => saved_place(reference, cache),
         };
-        match layers_of(&archive, cache) {
+        match noted(&archive, cache) {
             None => self.has_unknown_base |= archive.exists(),
-            Some((digests, unpacked)) => {
-                self.places.extend(unpacked);
+            Some(base) => {
+                self.places.extend(base.unpacked);
                 if let LibtorchSpec::Inside { folder, flavour } = &image.spec.libtorch {
+                    let (layers, path) = (&base.layers, &base.library_path);
                     let folder = folder.as_deref();
-                    let (_, place) = in_base::place_of(&digests, folder, *flavour, cache);
+                    let (_, place) = in_base::place_of(layers, path, folder, *flavour, cache);
                     self.places.insert(place);
                 }
             }

@@ -95,7 +95,8 @@ pub(crate) fn scenario_tree(scenario: &ScenarioBinary) -> Result<Tree> {
     Ok(tree)
 }
 
-/// The image's environment, sorted by name: the base's, the spec's, and what libtorch needs.
+/// The image's environment, sorted by name: the base's, the spec's, and what libtorch needs. The
+/// folders of the base's own library path come last, where they shadow nothing of libtorch's.
 pub(crate) fn environment(
     image: &Image,
     libtorch: &Libtorch,
@@ -109,19 +110,25 @@ pub(crate) fn environment(
     }
     environment.extend(image.spec.environment.clone());
     let mut library_path = match &libtorch.origin {
-        Origin::Inside(folders) => folders.join(":"),
+        Origin::Inside(folders) => folders.clone(),
         Origin::Wheels(_) | Origin::Installed(_) | Origin::Folder(_) => {
-            LIBTORCH_IN_IMAGE.to_owned()
+            vec![LIBTORCH_IN_IMAGE.to_owned()]
         }
     };
     if libtorch.flavour == Flavour::Cuda {
         // Where the driver's libraries come to lie when its folder is bound into a container.
-        library_path.push_str(":/usr/local/nvidia/lib64:/usr/local/nvidia/lib");
+        library_path
+            .extend(["/usr/local/nvidia/lib64", "/usr/local/nvidia/lib"].map(str::to_owned));
         environment
             .entry("NVIDIA_DRIVER_CAPABILITIES".to_owned())
             .or_insert_with(|| "compute,utility".to_owned());
     }
-    environment.insert("LD_LIBRARY_PATH".to_owned(), library_path);
+    for folder in &base.library_path {
+        if !library_path.contains(folder) {
+            library_path.push(folder.clone());
+        }
+    }
+    environment.insert("LD_LIBRARY_PATH".to_owned(), library_path.join(":"));
     environment
         .entry("PATH".to_owned())
         .or_insert_with(|| "/opt/torchgauge/bin:/usr/sbin:/usr/bin".to_owned());
@@ -241,6 +248,7 @@ mod tests {
                 lock: lock.base.clone(),
                 glibc: None,
                 environment: Vec::new(),
+                library_path: Vec::new(),
                 is_preloading: false,
                 contents: lock.contents.clone(),
                 unread: Vec::new(),

@@ -196,10 +196,12 @@ impl<'a> Search<'a> {
             .into_iter()
             .find_map(|path| Some((self.files.open(&path)?, path)));
         let Some((dynamic, path)) = found else {
-            let elsewhere = self
-                .files
-                .elsewhere(name)
-                .map(|path| format!(" (the base has /{path}, where the loader does not look)"));
+            let elsewhere = self.files.elsewhere(name).map(|path| {
+                format!(
+                    " (the base has /{path}, where the loader does not look, for the folder is \
+                         not in the base's LD_LIBRARY_PATH)"
+                )
+            });
             self.lacks(
                 format!("{name}{}", elsewhere.unwrap_or_default()),
                 needed_by,

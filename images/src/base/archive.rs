@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Changes whenever the same archive would be known otherwise.
-const FORMAT: u32 = 4;
+const FORMAT: u32 = 5;
 /// Where the C library lies, in the order that matters to nobody: a base has one.
 const LIBC: [&str; 6] = [
     "lib/x86_64-linux-gnu/libc.so.6",
@@ -42,6 +42,7 @@ pub(super) struct Known {
     digest: Digest,
     glibc: Option<(u32, u32)>,
     pub(super) environment: Vec<String>,
+    library_path: Vec<String>,
     is_preloading: bool,
     contents: BaseContents,
     unread: Vec<String>,
@@ -98,6 +99,7 @@ pub(super) fn archive(file: &Path, cache: &Cache) -> Result<ReadyBase> {
         lock: BaseLock::Archive(known.digest),
         glibc: known.glibc.map(|(major, minor)| Glibc { major, minor }),
         environment: known.environment,
+        library_path: known.library_path,
         is_preloading: known.is_preloading,
         contents: Some(known.contents),
         unread: known.unread,
@@ -108,13 +110,24 @@ fn note_of(digest: Digest, cache: &Cache) -> PathBuf {
     cache.note_path("layers", format!("base {FORMAT} {digest}").as_bytes())
 }
 
-/// The digests of an archive's layers, and those that were unpacked into the cache; `None` where
-/// it was not looked into yet.
-pub(crate) fn layers_of(file: &Path, cache: &Cache) -> Option<(Vec<Digest>, Vec<PathBuf>)> {
+/// What is noted of an archive.
+pub(crate) struct Noted {
+    pub(crate) layers: Vec<Digest>,
+    /// The layers that were unpacked into the cache.
+    pub(crate) unpacked: Vec<PathBuf>,
+    pub(crate) library_path: Vec<String>,
+}
+
+/// What is noted of an archive; `None` where it was not looked into yet.
+pub(crate) fn noted(file: &Path, cache: &Cache) -> Option<Noted> {
     let known = read_note::<Known>(&note_of(cache.known_digest(file)?, cache))?;
-    let digests = known.layers.iter().map(|layer| layer.id.digest).collect();
+    let layers = known.layers.iter().map(|layer| layer.id.digest).collect();
     let unpacked = known.layers.into_iter().filter_map(|layer| layer.file);
-    Some((digests, unpacked.collect()))
+    Some(Noted {
+        layers,
+        unpacked: unpacked.collect(),
+        library_path: known.library_path,
+    })
 }
 
 /// What can be told before all of it is read.
@@ -167,6 +180,7 @@ fn look_into(file: &Path, digest: Digest, cache: &Cache) -> Result<Known> {
         digest,
         glibc: None,
         environment: Vec::new(),
+        library_path: Vec::new(),
         is_preloading: false,
         contents: BaseContents::default(),
         unread: Vec::new(),
@@ -195,6 +209,7 @@ fn look_into(file: &Path, digest: Digest, cache: &Cache) -> Result<Known> {
         ));
     }
     known.glibc = glibc(&files).map_err(|_| bad_archive(file, "its C library is no ELF file"))?;
+    known.library_path = library_path(&known.environment, &files);
     known.is_preloading = files
         .file("etc/ld.so.preload")
         .is_some_and(|list| list.size_bytes > 0);
@@ -212,6 +227,23 @@ pub(crate) fn looked_into(file: &Path, cache: &Cache) -> Result<(String, String)
     let first = canonical::json(&known);
     let read = serde_json::from_str::<Known>(&first).map_err(|error| at(file)(error.into()))?;
     Ok((first, canonical::json(&read)))
+}
+
+/// The folders of an `LD_LIBRARY_PATH` that are there. A relative or empty one would be the folder
+/// that a program is started in.
+fn library_path(environment: &[String], files: &Filesystem) -> Vec<String> {
+    let mut values = environment.iter().rev();
+    let value = values.find_map(|pair| pair.strip_prefix("LD_LIBRARY_PATH="));
+    let mut found = Vec::new();
+    // ld.so(8) takes both.
+    for folder in value.unwrap_or_default().split([':', ';']) {
+        let folder = folder.trim_end_matches('/').to_owned();
+        let is_there = folder.starts_with('/') && files.names_in(&folder).is_some();
+        if is_there && !found.contains(&folder) {
+            found.push(folder);
+        }
+    }
+    found
 }
 
 /// The version of the C library, links followed: it was `libc.so.6 -> libc-2.31.so` once. `None`

@@ -24,6 +24,8 @@ pub(crate) struct ReadyBase {
     pub(crate) glibc: Option<Glibc>,
     /// Environment that comes with it.
     pub(crate) environment: Vec<String>,
+    /// The folders of its own `LD_LIBRARY_PATH`.
+    pub(crate) library_path: Vec<String>,
     /// Whether its `/etc/ld.so.preload` has programs load what they do not ask for.
     pub(crate) is_preloading: bool,
     /// What is installed in it; `None` where its lock says that already.

@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// Changes whenever the same base would give another libtorch.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// What every PyTorch has, below its site-packages folder.
 const MARK: &str = "/torch/lib/libtorch_cpu.so";
 
@@ -41,7 +41,8 @@ struct Taken {
     libraries: BTreeMap<String, u64>,
     /// NVIDIA's packages beside torch.
     packages: BTreeMap<String, String>,
-    /// The folders in the image that hold the libraries, in the order in which they were found.
+    /// The folders in the image that hold the libraries, in the order in which they were found; those
+    /// of the base's own `LD_LIBRARY_PATH`, which every image keeps, left out.
     folders: Vec<String>,
 }
 
@@ -53,14 +54,14 @@ pub(crate) fn libtorch(
     cache: &Cache,
 ) -> Result<Libtorch> {
     let layers: Vec<Digest> = base.layers.iter().map(|layer| layer.id.digest).collect();
-    let (name, place) = place_of(&layers, folder, flavour, cache);
+    let (name, place) = place_of(&layers, &base.library_path, folder, flavour, cache);
     let note = place.join("taken.json");
     let _lock = cache.lock(&name)?;
     let taken = if let Some(taken) = read_note::<Taken>(&note) {
         taken
     } else {
         let scratch = cache.scratch()?;
-        let taken = take_out(&base.filesystem()?, folder, flavour, scratch.path(), cache)?;
+        let taken = take_out(base, folder, flavour, scratch.path(), cache)?;
         let to = scratch.path().join("taken.json");
         fs::write(&to, canonical::json(&taken)).map_err(at(&to))?;
         publish(scratch, &place)?;
@@ -91,28 +92,39 @@ pub(crate) fn libtorch(
 /// What the libtorch inside a base is called in the cache, and where it lies.
 pub(crate) fn place_of(
     layers: &[Digest],
+    library_path: &[String],
     folder: Option<&str>,
     flavour: Flavour,
     cache: &Cache,
 ) -> (String, PathBuf) {
-    let key = Digest::of(canonical::json(&(FORMAT, layers, folder, flavour)).as_bytes()).short();
+    let key = canonical::json(&(FORMAT, layers, library_path, folder, flavour));
+    let key = Digest::of(key.as_bytes()).short();
     let name = format!("inside-{key}");
     let place = cache.folder("libtorch").join(&name);
     (name, place)
 }
 
 fn take_out(
-    files: &Filesystem,
+    base: &ReadyBase,
     folder: Option<&str>,
     flavour: Flavour,
     to: &Path,
     cache: &Cache,
 ) -> Result<Taken> {
+    let files = &base.filesystem()?;
     let packages = packages(files, folder)?;
     let torch = format!("{packages}/torch");
     let meter = SharedMeter::new(cache.start(Action::Unpack, "libtorch of the base", None));
     let lib = to.join("lib");
-    let mut index = BaseIndex::new(files, &search(files, &packages), &lib, &meter);
+    let known = search(files, &packages);
+    // With the C library in it, a folder is the system's: no part of libtorch, nor anything that a
+    // plain process could load.
+    let is_systems = |folder: &&str| files.file(&format!("{folder}/libc.so.6")).is_some();
+    let own = base.library_path.iter();
+    let own = own.map(|folder| folder.trim_start_matches('/'));
+    let own = own.filter(|folder| !is_systems(folder)).map(str::to_owned);
+    let places: Vec<String> = known.iter().cloned().chain(own).collect();
+    let mut index = BaseIndex::new(files, &places, &lib, &meter);
     let found = linkage(flavour, &mut index)?;
     let nothing = |cause: String, next| Error::NothingInside {
         place: Some(format!("/{packages}")),
@@ -128,7 +140,8 @@ fn take_out(
             "take the cpu flavour of it, or a base with CUDA",
         ));
     }
-    let folders = index.folders;
+    let mut folders = index.folders;
+    folders.retain(|folder| known.iter().any(|known| folder[1..] == **known));
     for (path, header) in files.files_below(&format!("{torch}/include")) {
         let place = to
             .join("include")

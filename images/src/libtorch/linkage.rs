@@ -82,13 +82,12 @@ pub(crate) fn linkage(flavour: Flavour, index: &mut dyn LibraryIndex) -> Result<
     let mut found = Linkage::default();
     let mut seen = BTreeSet::new();
     while let Some((name, needed_by)) = queue.pop_front() {
-        if !seen.insert(name.clone()) {
+        // A driver that lies here, such as CUDA's forward compatibility, is no part of libtorch.
+        if DRIVER.contains(&name.as_str()) || !seen.insert(name.clone()) {
             continue;
         }
         let Some(path) = index.find(&name)? else {
-            if !DRIVER.contains(&name.as_str()) {
-                found.outside.insert(name, needed_by);
-            }
+            found.outside.insert(name, needed_by);
             continue;
         };
         let dynamic = Dynamic::of_file(&path)?;

@@ -40,11 +40,12 @@ pub(crate) struct Checkout {
 pub(crate) fn with_tch(workspace: &Path, tch: &str, place: &Path) -> Result<Checkout> {
     let lock_file = workspace.join("Cargo.lock");
     let lock = fs::read_to_string(&lock_file).map_err(at(&lock_file))?;
+    let header = own_file(workspace, tch, "h").map(|file| workspace.join(file));
     if locked_version(&lock, "tch").is_none_or(|version| version == tch) {
         return Ok(Checkout {
             folder: workspace.to_owned(),
             locked: true,
-            header: None,
+            header,
         });
     }
     copy_folder(&workspace.join(WORKLOAD), &place.join(WORKLOAD))?;
@@ -62,11 +63,10 @@ pub(crate) fn with_tch(workspace: &Path, tch: &str, place: &Path) -> Result<Chec
     // checkout's own to the letter.
     let seed = fs::read_to_string(workspace.join(of_tch(tch, "Cargo.lock"))).unwrap_or(lock);
     write_changed(&place.join("Cargo.lock"), seed.as_bytes())?;
-    let header = Some(of_tch(tch, "h")).filter(|file| workspace.join(file).is_file());
     let header = match header {
         Some(file) => {
             let copy = place.join("tch.h");
-            copy_file(&workspace.join(file), &copy)?;
+            copy_file(&file, &copy)?;
             Some(copy)
         }
         None => None,
@@ -84,6 +84,11 @@ fn of_tch(tch: &str, end: &str) -> PathBuf {
     format!("images/tch-{tch}.{end}").into()
 }
 
+/// The same where the checkout has it.
+fn own_file(workspace: &Path, tch: &str, end: &str) -> Option<PathBuf> {
+    Some(of_tch(tch, end)).filter(|file| workspace.join(file).is_file())
+}
+
 /// Digest of what the scenario binary for a torch is compiled from: the workload's code, the
 /// manifests above it, and the versions of all that it needs. Suites, documentation and tests are
 /// no part of it.
@@ -91,7 +96,7 @@ pub(crate) fn sources_digest(workspace: &Path, torch: &str) -> Result<Digest> {
     let mut files = vec![PathBuf::from("Cargo.toml")];
     let own = |end: &str| {
         let (tch, _) = tch_for(torch).ok()?;
-        Some(of_tch(tch, end)).filter(|file| workspace.join(file).is_file())
+        own_file(workspace, tch, end)
     };
     files.push(own("Cargo.lock").unwrap_or_else(|| "Cargo.lock".into()));
     files.extend(own("h"));
@@ -287,6 +292,11 @@ mod tests {
         assert_eq!(fs::read_to_string(header).unwrap(), "// names");
         let other = with_tch(folder.path(), "0.19.0", &place).unwrap();
         assert_eq!(other.header, None);
+        // Nor does it matter whether the checkout has moved to this tch itself.
+        fs::write(folder.path().join("Cargo.lock"), lock("0.26.0")).unwrap();
+        let own = with_tch(folder.path(), "0.26.0", &place).unwrap();
+        assert_eq!(own.folder, folder.path());
+        assert_eq!(own.header, Some(folder.path().join("images/tch-0.26.0.h")));
     }
 
     #[test]

@@ -18,10 +18,10 @@ use crate::{
 };
 
 /// Where a PyTorch lies in the bases of these tests.
-const PACKAGES: &str = "opt/python/lib/python3.11/site-packages";
+pub(crate) const PACKAGES: &str = "opt/python/lib/python3.11/site-packages";
 
 /// A layer with the small libtorch as a PyTorch has it, C library not included.
-fn torch_layer(world: &World, packages: &str) -> Vec<u8> {
+pub(crate) fn torch_layer(world: &World, packages: &str) -> Vec<u8> {
     let mut layer = tar::Builder::new(Vec::new());
     for name in ["libc10.so", "libtorch_cpu.so"] {
         let from = world.path("torch/lib").join(name);
@@ -49,7 +49,15 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    fn new(layers: Vec<Vec<u8>>, packed: bool) -> Self {
+    pub(crate) fn new(layers: Vec<Vec<u8>>, packed: bool) -> Self {
+        Self::with_environment(&["PATH=/usr/bin", "FROM_BASE=yes"], layers, packed)
+    }
+
+    pub(crate) fn with_environment(
+        environment: &[&str],
+        layers: Vec<Vec<u8>>,
+        packed: bool,
+    ) -> Self {
         let diff_ids: Vec<String> = layers
             .iter()
             .map(|layer| Digest::of(layer).to_string())
@@ -57,7 +65,7 @@ impl Parts {
         let config = serde_json::json!({
             "architecture": "amd64",
             "os": "linux",
-            "config": {"Env": ["PATH=/usr/bin", "FROM_BASE=yes"]},
+            "config": {"Env": environment},
             "rootfs": {"type": "layers", "diff_ids": diff_ids},
         });
         let layers = layers.into_iter();
@@ -82,7 +90,7 @@ impl Parts {
     }
 
     /// What `docker image save` would write.
-    fn save(&self, name: &str, to: &Path) {
+    pub(crate) fn save(&self, name: &str, to: &Path) {
         let mut archive = tar::Builder::new(File::create(to).unwrap());
         let mut add = |path: &str, content: &[u8]| {
             let mut header = tar::Header::new_gnu();
@@ -128,14 +136,14 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     packed.finish().unwrap()
 }
 
-fn inside(world: &World, base: &str) {
+pub(crate) fn inside(world: &World, base: &str) {
     world.spec(&SPEC.replace("{archive: base.tar}", base).replace(
         "{version: 2.11.0, flavour: cpu, from: wheels}",
         "{inside: auto, flavour: cpu}",
     ));
 }
 
-fn assemble_inside(world: &World) -> Result<Assembly> {
+pub(crate) fn assemble_inside(world: &World) -> Result<Assembly> {
     let sources = Sources {
         libtorch: None,
         ..world.sources()

@@ -134,7 +134,8 @@ fn what_the_workload_needs_is_in_the_lock_of_every_tch() {
 fn the_installed_pytorch_is_locked_to_what_the_wheels_hold() {
     let catalog = Catalog::new(folder());
     let lock = |name: &str| catalog.image(name).unwrap().lock.unwrap();
-    let (installed, wheels) = (lock("torch-2.11.0-installed"), lock("torch-2.11.0-cu130"));
+    let defaults = catalog.defaults().unwrap();
+    let (installed, wheels) = (lock(&defaults.installed), lock(&defaults.cuda));
     assert_eq!(installed.base, wheels.base);
     assert_eq!(installed.libtorch.name(), wheels.libtorch.name());
     // torch's own libraries are built anew for each version of Python; NVIDIA's are not.

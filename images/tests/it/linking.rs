@@ -4,7 +4,10 @@ use std::{fs, path::Path, process::Command};
 
 use images::Error;
 
-use crate::world::{BASE_LIBRARIES, World, says};
+use crate::{
+    bases::{PACKAGES, Parts, assemble_inside, inside, torch_layer},
+    world::{BASE_LIBRARIES, SPEC, World, says},
+};
 
 /// A library of its own, compiled beside the small world.
 fn library(world: &World, name: &str, source: &str, arguments: &[&str]) -> Vec<u8> {
@@ -58,6 +61,57 @@ fn a_library_that_the_loader_does_not_find_is_named_with_where_it_lies() {
 
     world.base_with(&BASE_LIBRARIES, &[("usr/lib/libcupti.so.12", &cupti)]);
     world.assemble().unwrap();
+}
+
+/// An image with PyTorch in it, and what PyTorch needs in a folder that its variables alone name.
+fn owned(world: &World, variable: &str) {
+    let driver = library(world, "libcuda.so.1", "int cu_init;", &[]);
+    let file = world.path("libcuda.so.1");
+    let cupti = needing_cupti(world, &["-Wl,--no-as-needed", file.to_str().unwrap()]);
+    let files = [
+        ("opt/team/lib/libcupti.so.12", cupti.as_slice()),
+        // Another libtorch than the one that is measured.
+        ("opt/team/lib/libtorch_cpu.so", cupti.as_slice()),
+        // What CUDA brings for forward compatibility is the driver's, and no part of libtorch.
+        ("opt/compat/libcuda.so.1", driver.as_slice()),
+    ];
+    world.base_with(&BASE_LIBRARIES, &files);
+    let root = fs::read(world.path("images/base.tar")).unwrap();
+    let layers = vec![root, torch_layer(world, PACKAGES)];
+    Parts::with_environment(&[variable], layers, false)
+        .save("x:1", &world.path("images/owned.tar"));
+}
+
+#[test]
+fn the_loader_looks_where_the_base_has_it_look_after_everything_else() {
+    const OWN: &str = "LD_LIBRARY_PATH=lib:./lib::/opt/absent:/opt/compat;/opt/team/lib/:\
+                       /opt/team/lib:/usr/lib/x86_64-linux-gnu:";
+    let world = World::new("own-path");
+    let refused = [
+        "the base has /opt/team/lib/libcupti.so.12",
+        "the folder is not in the base's LD_LIBRARY_PATH",
+    ];
+    inside(&world, "{archive: owned.tar}");
+    owned(&world, "PATH=/usr/bin");
+    says(&assemble_inside(&world).unwrap_err(), &refused);
+    owned(&world, OWN);
+    let assembly = assemble_inside(&world).unwrap();
+    let path = |first: &str| format!("{first}:/opt/compat:/opt/team/lib:/usr/lib/x86_64-linux-gnu");
+    let torch = format!("/{PACKAGES}/torch/lib");
+    assert_eq!(assembly.environment()["LD_LIBRARY_PATH"], path(&torch));
+    let libraries = images::Parts::from(&assembly).libraries;
+    let names: Vec<&str> = libraries.keys().map(String::as_str).collect();
+    assert_eq!(names, ["libc10.so", "libcupti.so.12", "libtorch_cpu.so"]);
+
+    // The same below a libtorch out of wheels.
+    world.spec(&SPEC.replace("base.tar", "owned.tar"));
+    owned(&world, "PATH=/usr/bin");
+    says(&world.assemble().unwrap_err(), &refused);
+    owned(&world, OWN);
+    assert_eq!(
+        world.assemble().unwrap().environment()["LD_LIBRARY_PATH"],
+        path("/opt/torchgauge/libtorch/lib")
+    );
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod assembling;
 mod bases;
 mod committed;
 mod damage;
+mod documented;
 mod engine_runs;
 mod linking;
 mod locks;

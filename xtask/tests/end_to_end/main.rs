@@ -105,7 +105,9 @@ fn smoke_runs_in_containers_and_draws_its_report() {
     assert!(session.complete);
     assert_eq!(records.len(), session.cells.len());
     let image = &session.images[0];
-    assert_eq!(image.libtorch_version, "2.11.0");
+    let default = catalog().defaults().expect("the default images").cpu;
+    let version = version_of(&default);
+    assert_eq!((&image.name, &*image.libtorch_version), (&default, version));
     let lock = image.lock.as_ref().expect("how it stands to its lock");
     assert_ne!(*lock, ImageLock::Unlocked, "its lock is committed");
     let report = fs::read_to_string(out.join("report.md")).expect("the report");
@@ -118,7 +120,7 @@ fn smoke_runs_in_containers_and_draws_its_report() {
             .workload
             .as_ref()
             .expect("the workload told its versions");
-        assert_eq!(workload.libtorch_version, "2.11.0");
+        assert_eq!(workload.libtorch_version, version);
         let metrics = record.metrics.as_ref().expect("metrics");
         assert!(metrics.summary.throughput_samples_per_second > Some(0.0));
         assert!(
@@ -227,27 +229,26 @@ fn a_run_that_needs_too_much_memory_is_a_record_and_the_rest_goes_on() {
     );
 }
 
+/// The images of this checkout.
+fn catalog() -> images::Catalog {
+    images::Catalog::new(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../images")))
+}
+
+/// The version of PyTorch in a CPU image of this checkout.
+fn version_of(image: &str) -> &str {
+    image.trim_start_matches("torch-").trim_end_matches("-cpu")
+}
+
 /// The oldest and the newest PyTorch that `images/` has a CPU image of, with their versions: each
 /// workload is compiled with another tch than the workspace's own, and the newest in another C++.
 fn oldest_and_newest() -> [(String, String); 2] {
-    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../images"));
-    let names = images::Catalog::new(folder)
-        .matching("torch-*-cpu")
-        .expect("CPU images");
-    let mut versions: Vec<(Vec<u32>, String)> = names
-        .into_iter()
-        .map(|name| {
-            let version = name.trim_start_matches("torch-").trim_end_matches("-cpu");
-            let numbers = version.split('.').map(|number| number.parse());
-            (numbers.collect::<Result<_, _>>().expect("numbers"), name)
-        })
-        .collect();
-    versions.sort();
-    let told = |(numbers, name): &(Vec<u32>, String)| {
-        let version: Vec<String> = numbers.iter().map(u32::to_string).collect();
-        (name.clone(), version.join("."))
-    };
-    [told(&versions[0]), told(&versions[versions.len() - 1])]
+    let mut names = catalog().matching("torch-*-cpu").expect("CPU images");
+    names.sort_by_key(|name| -> Vec<u32> {
+        let numbers = version_of(name).split('.').map(str::parse);
+        numbers.collect::<Result<_, _>>().expect("numbers")
+    });
+    let told = |name: &String| (name.clone(), version_of(name).to_owned());
+    [told(&names[0]), told(&names[names.len() - 1])]
 }
 
 /// `xtask` with this engine.
@@ -353,8 +354,8 @@ fn docker_and_podman_have_the_same_images_and_run_them() {
 #[test]
 fn an_image_comes_out_the_same_from_another_checkout() {
     // Compiles libtorch's binding and the workload once more, in a copy of the checkout elsewhere.
-    let name = "torch-2.11.0-cpu";
-    let output = xtask(&["images", "verify", name, "--format", "json"]);
+    let name = catalog().defaults().expect("the default images").cpu;
+    let output = xtask(&["images", "verify", &name, "--format", "json"]);
     expect_exit(&output, 0);
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(found[0]["identical"], true, "{found}");

@@ -45,10 +45,15 @@ const IMAGES: [Layout; 3] = [
     Layout {
         name: "own-system",
         moves: &[
+            "s,^nvidia/cu13/lib/libcupti,usr/local/cuda/extras/CUPTI/lib64/libcupti,",
             "s,^nvidia/cu13/lib,usr/local/cuda/lib64,",
             "s,^\\(torch\\|nvidia\\),usr/local/lib/python3.11/dist-packages/\\1,",
         ],
-        settings: &["ENTRYPOINT [\"/opt/nvidia/nvidia_entrypoint.sh\"]"],
+        settings: &[
+            "ENTRYPOINT [\"/opt/nvidia/nvidia_entrypoint.sh\"]",
+            // Where nothing else has the loader look, and written as `…:$LD_LIBRARY_PATH` comes out.
+            "ENV LD_LIBRARY_PATH=/usr/local/cuda/extras/CUPTI/lib64:",
+        ],
         extra: "",
     },
 ];

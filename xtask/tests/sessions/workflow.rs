@@ -1,6 +1,11 @@
 //! The workflow in `.github/` calls commands that there are, as they are.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use protocol::Precision;
 use record::ImageFacts;
@@ -15,10 +20,17 @@ struct Step {
     script: String,
 }
 
-fn workflow() -> Value {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.github/workflows/gpu-bench.yml");
-    let document = strict_yaml::Document::read(&path).unwrap_or_else(|error| panic!("{error}"));
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../.github/workflows")
+}
+
+fn parsed(file: &Path) -> Value {
+    let document = strict_yaml::Document::read(file).unwrap_or_else(|error| panic!("{error}"));
     document.value().clone()
+}
+
+fn workflow() -> Value {
+    parsed(&folder().join("gpu-bench.yml"))
 }
 
 fn steps() -> Vec<Step> {
@@ -110,12 +122,60 @@ fn the_workflow_has_the_form_that_github_reads() {
     for (name, job) in workflow["jobs"].as_object().expect("jobs") {
         let runner: Vec<_> = job["runs-on"].as_array().expect("labels").iter().collect();
         assert_eq!(runner, ["self-hosted", "gpu"], "{name}");
-        for step in job["steps"].as_array().expect("steps") {
-            let kinds = ["run", "uses"].map(|kind| step.get(kind).is_some());
-            assert!(kinds[0] != kinds[1], "{name}: {step}");
-        }
     }
     assert_eq!(workflow["permissions"]["contents"], "read");
+}
+
+#[test]
+fn every_step_of_every_workflow_runs_something() {
+    let mut steps = 0;
+    for entry in fs::read_dir(folder()).expect("workflows") {
+        let file = entry.expect("a workflow").path();
+        let jobs = parsed(&file)["jobs"].clone();
+        for (name, job) in jobs.as_object().expect("jobs") {
+            for step in job["steps"].as_array().expect("steps") {
+                let kinds = ["run", "uses"].map(|kind| step.get(kind).is_some());
+                assert!(kinds[0] != kinds[1], "{}: {name}: {step}", file.display());
+                let script = step["run"].as_str().unwrap_or_default();
+                let parses = Command::new("bash").args(["-n", "-c", script]).status();
+                assert!(parses.expect("bash runs").success(), "{name}: {step}");
+                steps += 1;
+            }
+            let needed = job.get("needs").and_then(Value::as_str);
+            assert!(
+                needed.is_none_or(|needed| jobs.get(needed).is_some()),
+                "{name}"
+            );
+        }
+    }
+    assert!(steps > 20, "{steps}");
+}
+
+/// A new default image is an edit of `images/defaults.toml` alone.
+#[test]
+fn the_image_to_follow_is_the_tools_default_unless_one_is_named() {
+    let home = Home::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let defaults = images::Catalog::new(&root.join("images")).defaults();
+    let default = defaults
+        .expect("the images to take where none is named")
+        .cuda;
+    let steps = steps().into_iter();
+    let choices: Vec<Step> = steps
+        .filter(|step| step.name == "Choose the image")
+        .collect();
+    assert_eq!(choices.len(), 2);
+    for (number, step) in choices.iter().enumerate() {
+        for (named, expected) in [("", &*default), ("torch-of-mine", "torch-of-mine")] {
+            let file = home.path(&format!("{number}{named}.env"));
+            let mut shell = Command::new("bash");
+            shell.args(["-e", "-c", &step.script]).current_dir(&root);
+            shell.env("HEAD", named).env("GITHUB_ENV", &file);
+            assert!(shell.status().expect("bash runs").success());
+            let written = fs::read_to_string(file).expect("what the step hands on");
+            assert_eq!(written, format!("HEAD_IMAGE={expected}\n"), "{}", step.job);
+        }
+    }
 }
 
 /// A push is not the only cause to look.
