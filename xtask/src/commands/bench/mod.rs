@@ -370,8 +370,9 @@ fn tool(root: &std::path::Path) -> Tool {
         output.status.success().then(|| text.trim().to_owned())
     };
     let revision = git(&["rev-parse", "HEAD"]).map(|commit| {
-        let dirty = git(&["status", "--porcelain"]).is_some_and(|changes| !changes.is_empty());
-        if dirty {
+        // Tracked files alone: the session's own folder may lie in the checkout.
+        let status = git(&["status", "--porcelain", "--untracked-files=no"]);
+        if status.is_some_and(|changes| !changes.is_empty()) {
             format!("{commit}-dirty")
         } else {
             commit
