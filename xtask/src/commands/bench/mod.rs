@@ -51,7 +51,10 @@ pub(crate) async fn measure(
     // What cannot be is said before anything is made ready.
     let listen = given.metrics_listen.as_deref();
     let listen = listen.map(live::address).transpose()?;
-    for folder in given.out.iter().chain(&given.resume) {
+    if let Some(folder) = &given.out {
+        session::check_new_folder(folder)?;
+    }
+    if let Some(folder) = &given.resume {
         session::check_folder(folder)?;
     }
     let (args, resumed) = match &given.resume {
