@@ -7,11 +7,14 @@ use std::{
     path::Path,
 };
 
+use strict_yaml::check_file;
+
 use crate::{Result, error::at};
 
 /// Writes a file beside its place and gives it its name once it is whole. It can be read by whom the
-/// user's mask lets: an archive is loaded by others too.
+/// user's mask lets: an archive is loaded by others too. What is there and is no regular file stays.
 pub(crate) fn whole<T>(to: &Path, write: impl FnOnce(&mut File) -> Result<T>) -> Result<T> {
+    check_kind(to)?;
     let folder = folder_of(to);
     let mut aside = tempfile::Builder::new()
         .permissions(Permissions::from_mode(0o666))
@@ -23,14 +26,25 @@ pub(crate) fn whole<T>(to: &Path, write: impl FnOnce(&mut File) -> Result<T>) ->
 }
 
 /// Whether a file can be written in this place, before the work that fills it: its folder is there
-/// and writable, and no folder has its name.
+/// and writable, and nothing has its name but a file.
 pub fn check_place(to: &Path) -> Result<()> {
-    if to.is_dir() {
-        return Err(at(to)(io::ErrorKind::IsADirectory.into()));
-    }
+    check_kind(to)?;
     tempfile::tempfile_in(folder_of(to))
         .map(drop)
         .map_err(at(folder_of(to)))
+}
+
+/// Refuses a place with something that the file's name would be taken from: a directory, a FIFO, a
+/// device, or a link, as `/dev/stdout` is one.
+fn check_kind(to: &Path) -> Result<()> {
+    if to.is_symlink() {
+        let what = "it is a link; expected a file, or none";
+        return Err(at(to)(io::Error::new(io::ErrorKind::InvalidInput, what)));
+    }
+    match check_file(to) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(to)(error)),
+        _ => Ok(()),
+    }
 }
 
 fn folder_of(file: &Path) -> &Path {
@@ -43,7 +57,7 @@ fn folder_of(file: &Path) -> &Path {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{fs, io::Write};
+    use std::{fs, io::Write, os::unix::fs::symlink};
 
     #[test]
     fn others_can_read_what_a_shell_would_have_let_them_read() {
@@ -69,6 +83,37 @@ mod tests {
             let error = check_place(&place).unwrap_err().to_string();
             assert!(error.contains(named.to_str().unwrap()), "{error}");
         }
+    }
+
+    #[test]
+    fn what_is_no_file_keeps_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir(path("directory")).unwrap();
+        let made = std::process::Command::new("mkfifo")
+            .arg(path("fifo"))
+            .status();
+        assert!(made.unwrap().success());
+        symlink("file", path("link")).unwrap();
+        fs::write(path("file"), "old").unwrap();
+        for (place, told) in [
+            (path("directory"), "a directory"),
+            (path("fifo"), "a FIFO"),
+            (path("link"), "a link"),
+        ] {
+            let kind = || fs::symlink_metadata(&place).unwrap().file_type();
+            let before = kind();
+            let written = whole(&place, |file| file.write_all(b"new").map_err(at(&place)));
+            for error in [written.unwrap_err(), check_place(&place).unwrap_err()] {
+                let error = error.to_string();
+                assert!(error.contains(told), "{error}");
+            }
+            assert_eq!(kind(), before);
+        }
+        assert_eq!(fs::read(path("file")).unwrap(), b"old");
+        // Not written to: root would have it replaced, were it not refused.
+        let error = check_place(Path::new("/dev/null")).unwrap_err().to_string();
+        assert!(error.contains("a device"), "{error}");
     }
 
     #[test]

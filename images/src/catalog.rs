@@ -124,12 +124,15 @@ impl Catalog {
         Image::read_spec(&self.file(name_or_file)?, name_or_file)
     }
 
+    /// Whether a word is taken for a file rather than for a name.
+    #[must_use]
+    pub fn is_file(name_or_file: &str) -> bool {
+        let end = Path::new(name_or_file).extension();
+        name_or_file.contains('/') || end.is_some_and(|end| end == "yaml")
+    }
+
     fn file(&self, name_or_file: &str) -> Result<PathBuf> {
-        let is_file = name_or_file.contains('/')
-            || Path::new(name_or_file)
-                .extension()
-                .is_some_and(|end| end == "yaml");
-        if is_file {
+        if Self::is_file(name_or_file) {
             return Ok(name_or_file.into());
         }
         let file = self.folder.join(format!("{name_or_file}.yaml"));

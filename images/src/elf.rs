@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeSet,
-    fs::File,
     io::{Read, Seek},
     path::Path,
 };
@@ -46,7 +45,7 @@ pub(crate) fn is_library(name: &str) -> bool {
 
 /// Why a file cannot start as a program on x86-64 Linux; `None` where it can.
 pub(crate) fn why_no_program(path: &Path) -> Result<Option<String>> {
-    let cache = ReadCache::new(File::open(path).map_err(at(path))?);
+    let cache = ReadCache::new(open_file(path).map_err(at(path))?);
     let data = &cache;
     let Ok(start) = data.read_bytes_at(0, elf::ELFMAG.len() as u64 + 1) else {
         return Ok(Some("it is too short for a program".to_owned()));

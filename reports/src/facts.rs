@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use record::{Deciding, Gpu, ImageFacts, LookEnd};
+use record::{Deciding, Gpu, ImageFacts, LookEnd, command_line};
 
 use crate::{
     document::{Block, Card},
@@ -84,7 +84,7 @@ fn run(session: &SessionSummary) -> Vec<Fact> {
         || "not ended".to_owned(),
         |end| format::duration(end.duration_since(session.started_at).as_secs_f64()),
     );
-    let command = (!tool.command.is_empty()).then(|| format::command_line(&tool.command));
+    let command = (!tool.command.is_empty()).then(|| command_line(&tool.command));
     let version = join([Some(tool.version.clone()), tool.revision.clone()]);
     let suites = session.suites.iter();
     let suites =

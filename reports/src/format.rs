@@ -301,28 +301,6 @@ pub fn short_digest(text: &str) -> String {
     algorithm.map_or_else(|| start.clone(), |algorithm| format!("{algorithm}:{start}"))
 }
 
-/// A command line that a shell reads back as these words. Where a word has control characters,
-/// which no terminal should see, that shell is bash or zsh.
-#[must_use]
-pub fn command_line(words: &[String]) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
-    let escaped = |c: char| match c {
-        '\'' | '\\' => format!("\\{c}"),
-        c if c.is_ascii_control() => format!("\\x{:02x}", u32::from(c)),
-        c => c.to_string(),
-    };
-    let quoted = words.iter().map(|word| {
-        if !word.is_empty() && word.chars().all(plain) {
-            word.clone()
-        } else if word.contains(|c: char| c.is_ascii_control()) {
-            format!("$'{}'", word.chars().map(escaped).collect::<String>())
-        } else {
-            format!("'{}'", word.replace('\'', r"'\''"))
-        }
-    });
-    quoted.collect::<Vec<_>>().join(" ")
-}
-
 /// A text without the characters that no XML or terminal should see: controls, and marks that
 /// turn the direction of writing around. Line breaks become spaces.
 #[must_use]
@@ -439,12 +417,6 @@ mod tests {
             (p_value(0.0), p_value(4e-6)),
             ("< 1e-15".into(), "4.0e-6".into())
         );
-    }
-
-    #[test]
-    fn words_come_back_from_a_shell() {
-        let words = ["cargo", "a b", "it's", "", "<x>"].map(str::to_owned);
-        assert_eq!(command_line(&words), r"cargo 'a b' 'it'\''s' '' '<x>'");
     }
 
     #[test]

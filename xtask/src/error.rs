@@ -288,7 +288,7 @@ pub(crate) enum Error {
     NotPruned { kept: usize },
     #[error(
         "no image is called `{name}`, in `images/` or in the engine; `cargo xtask images list` \
-         shows those that are"
+         shows those that are; a spec elsewhere is named by its file"
     )]
     NothingToPrune { name: String },
     #[error(

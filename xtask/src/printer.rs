@@ -217,6 +217,10 @@ fn style(template: &str) -> ProgressStyle {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
+    use bench_suite::session::SessionError;
+
     use super::*;
 
     #[test]
@@ -231,6 +235,36 @@ mod tests {
         check("a\n::error::b", "a\n\\::error::b");
         check("x \u{202e}y", "x \\u{202e}y");
         check("at::Tensor → é", "at::Tensor → é");
+    }
+
+    #[test]
+    fn a_shell_reads_back_the_folder_of_a_command_that_is_shown() {
+        for folder in ["/tmp/x/out##b", "it's ##[error] one\u{202e}", "a b/c"] {
+            let path = std::path::PathBuf::from(folder);
+            let go_on = Error::Unfinished {
+                remaining: 1,
+                folder: path.clone(),
+            };
+            let errors = [
+                (go_on, "go on with: ", ""),
+                (SessionError::Exists(path.clone()).into(), "with `", "`"),
+                (SessionError::DiskFull(path).into(), "with `", "`"),
+            ];
+            for (error, before, behind) in errors {
+                let said = error.to_string();
+                let said = shown(&said);
+                let (_, command) = said.split_once(before).expect("a command");
+                let command = match behind {
+                    "" => command,
+                    behind => command.split_once(behind).expect("its end").0,
+                };
+                let output = Command::new("bash")
+                    .args(["-c", &format!("printf '%s\\n' {command}")])
+                    .output();
+                let words = String::from_utf8(output.expect("bash runs").stdout).expect("text");
+                assert_eq!(words.lines().last(), Some(folder), "{said}");
+            }
+        }
     }
 
     #[test]

@@ -233,6 +233,10 @@ fn what_is_no_file_is_refused_at_once() {
         "history --db PLACE import x series.csv",
         "history --db PLACE list",
         "site no-records --out site --about PLACE",
+        "images base --to PLACE",
+        "images export torch-2.11.0-cpu --to PLACE",
+        "images sbom torch-2.11.0-cpu --to PLACE",
+        "dist --out dist --program PLACE",
     ];
     let of_sessions = [
         "report FOLDER",
@@ -268,7 +272,11 @@ fn what_is_no_file_is_refused_at_once() {
         }
     }
     // What is written may go to a device: `/dev/null`, and what a shell hands over as `/dev/fd/63`.
-    let is_output = |line: &str| line.contains("--junit") || line.contains("--summary");
+    // What is written beside its place would take a device's, were it not refused.
+    let is_output = |line: &str| {
+        let options = ["--junit", "--summary", "--to"];
+        options.iter().any(|option| line.contains(option))
+    };
     for line in of_files.into_iter().filter(|line| !is_output(line)) {
         check("/dev/zero", "a device", &line.replace("PLACE", "/dev/zero"));
     }

@@ -38,7 +38,7 @@ pub use session::{
     Asked, CellPlan, Deciding, EngineFacts, Labels, Look, LookEnd, RunPolicy, Session,
     SidesCompared, SuiteQuestion, Tool,
 };
-pub use text::printable;
+pub use text::{command_line, printable};
 pub use track::usual_track;
 pub use validity::{Before, Validity, ValidityLimits};
 pub use window::{Peaks, Reading, Window};

@@ -44,6 +44,41 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// A command line that a shell reads back as these words, and that [`printable`] leaves as it is. Where
+/// a word would act on whoever shows it, or has control characters, that shell is bash or zsh.
+#[must_use]
+pub fn command_line(words: &[String]) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
+    let quoted = words.iter().map(|word| {
+        if word.contains(char::is_control) || printable(word) != *word {
+            escaped(word)
+        } else if !word.is_empty() && word.chars().all(plain) {
+            word.clone()
+        } else {
+            format!("'{}'", word.replace('\'', r"'\''"))
+        }
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+/// `$'…'` with nothing in it that acts. Bytes rather than `\u`, which shells write by their locale.
+fn escaped(word: &str) -> String {
+    let mut out = "$'".to_owned();
+    for letter in word.chars() {
+        match letter {
+            '\'' | '\\' => out.extend(['\\', letter]),
+            letter if letter == '#' || letter.is_control() || acts(letter) => {
+                for byte in letter.encode_utf8(&mut [0; 4]).bytes() {
+                    // A String takes everything.
+                    let _ = write!(out, "\\x{byte:02x}");
+                }
+            }
+            letter => out.push(letter),
+        }
+    }
+    out + "'"
+}
+
 /// Whether a letter does something rather than show something.
 fn acts(letter: char) -> bool {
     match letter {
@@ -85,6 +120,33 @@ mod tests {
         check("\u{9b}31m\u{7f}", "\\u{9b}31m\\u{7f}");
         check("ab\u{202e}gpj.exe\u{2066}", "ab\\u{202e}gpj.exe\\u{2066}");
         check("one\u{2028}::error::two", "one\\u{2028}::error::two");
+    }
+
+    #[test]
+    fn words_come_back_from_a_shell_whatever_shows_them() {
+        let check = |words: &[&str], expect: &str| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            let line = command_line(&words);
+            assert_eq!(line, expect);
+            assert_eq!(printable(&line), line);
+            let output = std::process::Command::new("bash")
+                .args(["-c", &format!("printf '%s\\0' {line}")])
+                .output()
+                .expect("bash runs");
+            let read = String::from_utf8(output.stdout).expect("text");
+            let read: Vec<&str> = read.trim_end_matches('\0').split('\0').collect();
+            assert_eq!(read, words);
+        };
+        check(
+            &["cargo", "a b", "it's", "", "<x>"],
+            r"cargo 'a b' 'it'\''s' '' '<x>'",
+        );
+        check(&["out##b", "a#b"], r"$'out\x23\x23b' 'a#b'");
+        check(&["::error::x", "at::Tensor"], r"$'::error::x' at::Tensor");
+        check(
+            &["it's\n##[x]\\\u{1b}[2J", "\u{85}\u{202e}é"],
+            r"$'it\'s\x0a\x23\x23[x]\\\x1b[2J' $'\xc2\x85\xe2\x80\xaeé'",
+        );
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! Why a session cannot begin or go on.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
-use record::FolderError;
+use record::{FolderError, command_line};
 
 use super::{DecideError, Difference};
 
@@ -22,8 +25,8 @@ pub enum SessionError {
     },
     /// A run could not write its results.
     #[error(
-        "no space left in {path}; make room, then continue the session with `--resume {path}`",
-        path = .0.display()
+        "no space left in {}; make room, then continue the session with `{}`",
+        .0.display(), resume(.0)
     )]
     DiskFull(PathBuf),
     /// The path is not one that every engine can mount.
@@ -42,8 +45,8 @@ pub enum SessionError {
     File(PathBuf),
     /// There is a session in the folder already.
     #[error(
-        "{path} already holds a session; continue it with `--resume {path}`, or give another folder",
-        path = .0.display()
+        "{} already holds a session; continue it with `{}`, or give another folder",
+        .0.display(), resume(.0)
     )]
     Exists(PathBuf),
     /// Another process works on the session.
@@ -74,4 +77,9 @@ pub enum SessionError {
         /// What differs.
         differences: Vec<Difference>,
     },
+}
+
+/// The option that goes on with the session in this folder, quoted for a shell.
+fn resume(folder: &Path) -> String {
+    command_line(&["--resume".to_owned(), folder.display().to_string()])
 }

@@ -10,6 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use record::SessionFolder;
+
 use super::SessionError;
 use crate::executors::KERNEL_CACHE;
 
@@ -72,8 +74,9 @@ fn remove_folder(path: &Path) -> io::Result<()> {
 /// Finds out whether this path, there or not, can be the folder of a session. Files below it are
 /// mounted into containers, which takes a path that every engine can pass on.
 pub fn check_folder(path: &Path) -> Result<(), SessionError> {
-    if path.exists() && !path.is_dir() {
-        return Err(SessionError::File(path.to_owned()));
+    let above = path.ancestors().find(|above| above.exists());
+    if let Some(file) = above.filter(|above| !above.is_dir()) {
+        return Err(SessionError::File(file.to_owned()));
     }
     let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let what = match whole.to_str() {
@@ -83,6 +86,15 @@ pub fn check_folder(path: &Path) -> Result<(), SessionError> {
         Some(_) => return Ok(()),
     };
     Err(SessionError::Path { path: whole, what })
+}
+
+/// The same for a new session.
+pub fn check_new_folder(path: &Path) -> Result<(), SessionError> {
+    check_folder(path)?;
+    if path.join(SessionFolder::SESSION).exists() {
+        return Err(SessionError::Exists(path.to_owned()));
+    }
+    Ok(())
 }
 
 /// How long a lock that is held is tried for.

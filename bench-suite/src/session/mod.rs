@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 pub use decide::{DecideError, check_sides, options, until_decided};
 pub use difference::Difference;
 pub use error::SessionError;
-pub use folder::check_folder;
+pub use folder::{check_folder, check_new_folder};
 pub use progress::{Both, Progress, Silent, Subscriber};
 
 use crate::{
@@ -122,9 +122,8 @@ impl Session {
         // Containers take absolute paths alone.
         let path = folder.canonicalize().map_err(io)?;
         let lock = lock(&path)?;
-        if path.join(SessionFolder::SESSION).exists() {
-            return Err(SessionError::Exists(folder.to_owned()));
-        }
+        // Another process may have begun one meanwhile.
+        check_new_folder(folder)?;
         let folder = SessionFolder::at(path);
         folder.create()?;
         let session = record::Session {

@@ -39,8 +39,8 @@ pub struct Cache {
     in_use: Arc<File>,
     /// What was used since then is in use.
     opened: SystemTime,
-    /// Whether something may have come in.
-    grew: Arc<AtomicBool>,
+    /// Whether it may take more than it may: something may have come in since it was weighed.
+    unweighed: Arc<AtomicBool>,
 }
 
 /// Held while one of several builds makes something; let go when dropped or when the process ends.
@@ -124,7 +124,7 @@ impl Cache {
                 progress: Arc::new(Silent),
                 in_use: Arc::new(in_use),
                 opened: SystemTime::now(),
-                grew: Arc::default(),
+                unweighed: Arc::new(AtomicBool::new(true)),
             })
         };
         let cache = open().map_err(|source| Error::CacheUnusable {
@@ -150,7 +150,7 @@ impl Cache {
             action,
             Action::Compile | Action::Download | Action::Save | Action::Unpack
         ) {
-            self.grew.store(true, Ordering::Relaxed);
+            self.unweighed.store(true, Ordering::Relaxed);
         }
         self.progress.start(action, object, total)
     }

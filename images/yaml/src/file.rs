@@ -7,11 +7,12 @@ use std::{
     path::Path,
 };
 
-/// Opens a regular file, links followed; anything else is refused at once, by what it is.
-pub fn open_file(path: &Path) -> io::Result<File> {
+/// Refuses whatever is there and is no regular file, links followed, by what it is: the error is of
+/// the kind [`io::ErrorKind::InvalidInput`].
+pub fn check_file(path: &Path) -> io::Result<()> {
     let kind = fs::metadata(path)?.file_type();
     let what = if kind.is_file() {
-        return File::open(path);
+        return Ok(());
     } else if kind.is_dir() {
         "a directory"
     } else if kind.is_fifo() {
@@ -25,6 +26,12 @@ pub fn open_file(path: &Path) -> io::Result<File> {
         io::ErrorKind::InvalidInput,
         format!("it is {what}; expected a file"),
     ))
+}
+
+/// Opens a regular file; anything else is refused at once, as by [`check_file`].
+pub fn open_file(path: &Path) -> io::Result<File> {
+    check_file(path)?;
+    File::open(path)
 }
 
 /// Opens a file whose contents errors quote. A link that leads out of its folder is refused: who

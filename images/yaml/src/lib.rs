@@ -32,6 +32,6 @@ mod wording;
 
 pub use document::{Document, MAX_BYTES, MAX_DEPTH, MAX_NODES};
 pub use error::{Problem, YamlError, printable};
-pub use file::{open_file, open_own_file};
+pub use file::{check_file, open_file, open_own_file};
 pub use key_path::{KeyPath, Segment};
 pub use similar::most_similar;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use record::{Asked, Session};
+use record::{Asked, Session, command_line};
 
 use super::CellSummary;
 use crate::format;
@@ -53,5 +53,5 @@ pub(super) fn command(session: &Session, cell: &CellSummary) -> String {
         }
     }
     say("--blocks", &session.blocks.to_string());
-    format::command_line(&words)
+    command_line(&words)
 }

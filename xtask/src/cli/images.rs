@@ -214,12 +214,12 @@ pub(crate) enum CompressionChoice {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct PruneArgs {
-    /// Only images made from these specs, and what of the cache no other needs; default: all that
-    /// Torchgauge made
-    #[arg(value_name = "NAME")]
+    /// Only images made from these specs, and what of the cache no other in `images/` or beside a
+    /// file needs; default: all that Torchgauge made
+    #[arg(value_name = "NAME|FILE")]
     pub(crate) names: Vec<String>,
     /// Keep images made from this spec; may be given several times
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME|FILE")]
     pub(crate) keep: Vec<String>,
     /// Clear the cache instead, of all or of what is named; nothing while a build or a session
     /// uses it

@@ -460,6 +460,59 @@ fn images_are_built_listed_and_pruned() {
 }
 
 #[test]
+fn an_image_whose_spec_is_a_file_is_pruned_with_its_part_of_the_cache() {
+    let checkout = Checkout::new("cli-own");
+    let own = checkout.world.path("own");
+    fs::create_dir(&own).unwrap();
+    let spec = own.join("cli-own-nightly.yaml");
+    let on_archive = SPEC.replace("base.tar", "../images/base.tar");
+    fs::write(&spec, &on_archive).unwrap();
+    let file = "own/cli-own-nightly.yaml";
+    checkout.check(&["build", file], 0, &["torchgauge/cli-own-nightly:"]);
+
+    let reference = format!("team/train@{}", images::Digest::of(b"x"));
+    let on_image = SPEC.replace(
+        "{archive: base.tar}",
+        &format!("{{image: \"{reference}\"}}"),
+    );
+    fs::write(&spec, &on_image).unwrap();
+    let key = images::Digest::of(reference.as_bytes()).short();
+    let name = format!("bases/image-{key}.tar");
+    let saved = checkout.home.path().join("torchgauge").join(&name);
+    fs::write(&saved, "an archive").unwrap();
+    let removed = format!("removed {name} of the cache");
+
+    // Its name alone does not tell where its spec lies.
+    let engines = [
+        "would remove torchgauge/cli-own-nightly:",
+        "name the spec's file",
+    ];
+    checkout.check(&["prune", "cli-own-nightly", "--dry-run"], 0, &engines);
+    checkout.check(&["prune", "cli-other"], 2, &["named by its file"]);
+    checkout.check(&["prune", "own/absent.yaml"], 2, &["absent.yaml"]);
+
+    // What an image beside it, of the checkout or one that is kept needs, stays.
+    let stays = |words: &[&str]| {
+        checkout.check(&[&["prune", file], words].concat(), 0, &[]);
+        assert!(saved.exists(), "{words:?}");
+    };
+    stays(&["--keep", "./own/cli-own-nightly.yaml"]);
+    for other in ["own/cli-own-too.yaml", "images/cli-own-too.yaml"] {
+        let other = checkout.world.path(other);
+        fs::write(&other, &on_image).unwrap();
+        stays(&[]);
+        fs::remove_file(other).unwrap();
+    }
+    fs::write(own.join("suite.yaml"), "no: spec").unwrap();
+    fs::write(&spec, &on_archive).unwrap();
+    checkout.check(&["build", file], 0, &["cli-own-nightly:"]);
+    fs::write(&spec, &on_image).unwrap();
+    let all = ["removed torchgauge/cli-own-nightly:", &removed];
+    checkout.check(&["prune", file], 0, &all);
+    assert!(!saved.exists());
+}
+
+#[test]
 fn an_image_that_cannot_be_read_hides_no_other() {
     let checkout = Checkout::new("cli-list");
     checkout.second_spec("cli-list-a", "version: 1\ndescription: [\n");

@@ -67,6 +67,55 @@ fn the_printed_command_resumes_the_session() {
     assert!(!text.contains("interrupted"), "{text}");
 }
 
+/// A session that lies in the checkout does not make the checkout another one.
+#[test]
+fn the_printed_command_resumes_a_session_within_the_checkout() {
+    let home = Home::new();
+    let git = |line: &str| {
+        let git = "git -C ../checkout -c user.name=A -c user.email=a@example.org";
+        home.shell("", &format!("{git} {line}")).ends_with(0)
+    };
+    let specs = concat!(env!("CARGO_MANIFEST_DIR"), "/../images");
+    home.shell(
+        "",
+        &format!(
+            "mkdir -p ../checkout/images ../checkout/scenarios && cp ../suite.yaml ../checkout/scenarios \
+             && cp '{specs}'/*.yaml '{specs}'/*.toml ../checkout/images"
+        ),
+    )
+    .ends_with(0);
+    git("init --quiet");
+    git("add .");
+    git("commit --quiet --message all");
+
+    let name = "checkout/results/a";
+    let running = home.shell(
+        name,
+        "cd ../checkout && exec cargo xtask bench --suite suite --device cpu --out results/a \
+         --engine mock:0001=sleep:8000",
+    );
+    running.until_records(1);
+    running.until_it_runs();
+    running.signal(Signal::INT);
+    let text = running.ends_with(3);
+    let (_, command) = text.split_once("go on with: ").expect("a command");
+    let command = command.lines().next().unwrap_or_default();
+    let command = format!("cd ../checkout && {command}");
+
+    // With a tracked file that was changed it is another one.
+    let suite = home.path("checkout/scenarios/suite.yaml");
+    let before = fs::read_to_string(&suite).expect("a suite");
+    fs::write(&suite, format!("{before}# changed\n")).expect("a suite");
+    let text = home.shell(name, &command).ends_with(2);
+    assert!(text.contains("-dirty)"), "{text}");
+    fs::write(&suite, before).expect("a suite");
+    home.shell(name, &command).ends_with(0);
+    let (session, _) = home.read(name);
+    assert!(session.complete);
+    let commit = git("rev-parse HEAD");
+    assert_eq!(session.tool.revision.as_deref(), Some(commit.trim()));
+}
+
 #[test]
 fn what_contradicts_the_session_is_refused() {
     let home = Home::new();

@@ -15,7 +15,13 @@ use crate::support::{Home, outcomes};
 fn folders_that_cannot_hold_a_session_are_refused_at_once() {
     let home = Home::new();
     fs::write(home.path("file"), "precious").expect("a file");
-    for (name, why) in [("a,b", "a comma"), ("file", "is a file")] {
+    home.bench("held", "", &["--device=cpu"]).ends_with(0);
+    for (name, why) in [
+        ("a,b", "a comma"),
+        ("file", "is a file"),
+        ("file/below/it", "file is a file"),
+        ("held", "already holds a session"),
+    ] {
         let text = home.bench(name, "", &["--device=cpu"]).ends_with(2);
         assert!(text.contains(why), "{text}");
         assert!(

@@ -51,7 +51,10 @@ pub(crate) async fn measure(
     // What cannot be is said before anything is made ready.
     let listen = given.metrics_listen.as_deref();
     let listen = listen.map(live::address).transpose()?;
-    for folder in given.out.iter().chain(&given.resume) {
+    if let Some(folder) = &given.out {
+        session::check_new_folder(folder)?;
+    }
+    if let Some(folder) = &given.resume {
         session::check_folder(folder)?;
     }
     let (args, resumed) = match &given.resume {
@@ -370,8 +373,9 @@ fn tool(root: &std::path::Path) -> Tool {
         output.status.success().then(|| text.trim().to_owned())
     };
     let revision = git(&["rev-parse", "HEAD"]).map(|commit| {
-        let dirty = git(&["status", "--porcelain"]).is_some_and(|changes| !changes.is_empty());
-        if dirty {
+        // Tracked files alone: the session's own folder may lie in the checkout.
+        let status = git(&["status", "--porcelain", "--untracked-files=no"]);
+        if status.is_some_and(|changes| !changes.is_empty()) {
             format!("{commit}-dirty")
         } else {
             commit

@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use bench_suite::executors;
-use record::{Asked, Session, SessionFolder, SidesCompared};
-use reports::format::command_line;
+use record::{Asked, Session, SessionFolder, SidesCompared, command_line};
 
 use super::target::is_reference;
 use crate::{

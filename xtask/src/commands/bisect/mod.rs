@@ -30,6 +30,8 @@ pub(crate) async fn run(args: &BisectArgs, printer: &Printer) -> Result<()> {
         }
         None => begin(args)?,
     };
+    // Its sessions lie in it.
+    session::check_folder(&folder)?;
     if args.dry_run {
         tell::plan(&search, args.format, printer);
         return Ok(());

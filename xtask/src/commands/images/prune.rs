@@ -1,7 +1,7 @@
 //! `images prune`: removing what Torchgauge made, and nothing else; from the engine, or from the
 //! cache.
 
-use std::path::Path;
+use std::{fs, path::Path};
 
 use bytesize::ByteSize;
 use engine::{Endpoint, Engine};
@@ -40,20 +40,32 @@ pub(super) async fn run(root: &Path, args: &PruneArgs, printer: &Printer) -> Res
         let (root, args, printer) = (root.to_owned(), args.clone(), printer.clone());
         return blocking(move || clear(&root, choice, &args, &printer)).await;
     }
+    let catalog = Catalog::new(&root.join("images"));
+    let read = |words: &[String]| -> Result<Vec<Named>> {
+        let words = words.iter();
+        words.map(|word| Named::read(word, &catalog)).collect()
+    };
+    let (named, kept) = (read(&args.names)?, read(&args.keep)?);
     let engine = Engine::connect(&Endpoint::auto()).await?;
     let mut found = inventory::list(&engine).await?;
-    let specified = Catalog::new(&root.join("images")).names()?;
-    let is_known =
-        |name: &&String| specified.contains(name) || found.iter().any(|it| it.image == **name);
+    let specified = catalog.names()?;
+    let has_spec = |one: &Named| one.file.is_some() || specified.contains(&one.name);
+    let is_known = |one: &Named| has_spec(one) || found.iter().any(|it| it.image == one.name);
     // A misspelt name to keep would have everything removed.
-    if let Some(unknown) = args.names.iter().chain(&args.keep).find(|n| !is_known(n)) {
+    if let Some(unknown) = named.iter().chain(&kept).find(|one| !is_known(one)) {
         return Err(Error::NothingToPrune {
-            name: unknown.clone(),
+            name: unknown.name.clone(),
         });
     }
+    for one in named.iter().filter(|one| !has_spec(one)) {
+        printer.note(&format!(
+            "`{}` has no spec in `images/`: what the cache has of it stays; name the spec's file to \
+             remove that too",
+            one.name
+        ));
+    }
     found.retain(|image| {
-        (args.names.is_empty() || args.names.contains(&image.image))
-            && !args.keep.contains(&image.image)
+        (named.is_empty() || is_among(&named, &image.image)) && !is_among(&kept, &image.image)
     });
     let mut outcome = if args.dry_run {
         Outcome {
@@ -80,9 +92,9 @@ pub(super) async fn run(root: &Path, args: &PruneArgs, printer: &Printer) -> Res
             cache: Vec::new(),
         }
     };
-    if !args.names.is_empty() {
-        let (root, args) = (root.to_owned(), args.clone());
-        match blocking(move || clear_only(&root, &args)).await {
+    if !named.is_empty() {
+        let (catalog, dry_run) = (catalog.clone(), args.dry_run);
+        match blocking(move || clear_only(&catalog, &named, &kept, dry_run)).await {
             Ok(removed) => outcome.cache = removed,
             // The engine's part is done; a build that runs keeps what the cache has.
             Err(error) => printer.note(&error.to_string()),
@@ -114,28 +126,82 @@ struct ClearedWords {
 
 /// The images of the checkout. One that cannot be read ends it: what it is made of would be taken
 /// for unused.
-fn specified(root: &Path) -> images::Result<Vec<Image>> {
-    let catalog = Catalog::new(&root.join("images"));
+fn specified(catalog: &Catalog) -> images::Result<Vec<Image>> {
     let names = catalog.names()?;
     names.iter().map(|name| catalog.image(name)).collect()
 }
 
-/// What of the cache only the named images are made of.
-fn clear_only(root: &Path, args: &PruneArgs) -> Result<Vec<Removed>> {
-    let (images, others): (Vec<Image>, Vec<Image>) = specified(root)?
+/// An image as the command line names it.
+struct Named {
+    name: String,
+    /// Its spec, where a file was named.
+    file: Option<Image>,
+}
+
+impl Named {
+    fn read(word: &str, catalog: &Catalog) -> Result<Self> {
+        let file = Catalog::is_file(word)
+            .then(|| catalog.image(word))
+            .transpose()?;
+        let name = file.as_ref().map_or(word, |image| &image.name).to_owned();
+        Ok(Self { name, file })
+    }
+}
+
+fn is_among(named: &[Named], name: &str) -> bool {
+    named.iter().any(|one| one.name == name)
+}
+
+/// What of the cache only the named images are made of, and none of those that are kept, of the
+/// catalog's, or whose specs lie beside a file that was named.
+fn clear_only(
+    catalog: &Catalog,
+    named: &[Named],
+    kept: &[Named],
+    dry_run: bool,
+) -> Result<Vec<Removed>> {
+    let is_named = |image: &Image| {
+        let mut named = named.iter().filter(|one| one.file.is_none());
+        named.any(|one| one.name == image.name)
+    };
+    let (mut images, mut others): (Vec<Image>, Vec<Image>) =
+        specified(catalog)?.into_iter().partition(is_named);
+    for image in named.iter().filter_map(|one| one.file.as_ref()) {
+        images.push(image.clone());
+        others.extend(beside(&image.file)?);
+    }
+    others.extend(kept.iter().filter_map(|one| one.file.clone()));
+    let place = |image: &Image| fs::canonicalize(&image.file).ok();
+    others.retain(|other| images.iter().all(|image| place(image) != place(other)));
+    let (stay, images): (Vec<Image>, Vec<Image>) = images
         .into_iter()
-        .partition(|image| args.names.contains(&image.name) && !args.keep.contains(&image.name));
+        .partition(|image| is_among(kept, &image.name));
+    others.extend(stay);
     let what = Clear::Only {
         images: &images,
         others: &others,
     };
-    Ok(images::clear_cache(&Cache::user_folder()?, what, args.dry_run)?.removed)
+    Ok(images::clear_cache(&Cache::user_folder()?, what, dry_run)?.removed)
+}
+
+/// The images whose specs lie beside this one. Other files there are YAML too.
+fn beside(spec: &Path) -> images::Result<Vec<Image>> {
+    let folder = match spec.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let catalog = Catalog::new(folder);
+    let names = catalog.names()?;
+    let specs = names
+        .iter()
+        .filter(|name| catalog.image_without_lock(name).is_ok());
+    specs.map(|name| catalog.image(name)).collect()
 }
 
 fn clear(root: &Path, choice: CacheChoice, args: &PruneArgs, printer: &Printer) -> Result<()> {
     let images = match choice {
         CacheChoice::All => Vec::new(),
-        CacheChoice::Unused => specified(root)?,
+        CacheChoice::Unused => specified(&Catalog::new(&root.join("images")))?,
     };
     let what = match choice {
         CacheChoice::All => Clear::All,

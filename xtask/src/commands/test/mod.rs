@@ -11,7 +11,7 @@ use std::{
 
 use engine::{Endpoint, Engine, Product};
 use images::Catalog;
-use reports::format::command_line;
+use record::command_line;
 
 use crate::{
     cli::{SourceArgs, TestArgs},
