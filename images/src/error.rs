@@ -173,6 +173,26 @@ pub enum Error {
         cause: String,
     },
 
+    /// A complete image that the engine does not have, and that nothing pins.
+    #[error(
+        "{engine} has no image {reference}, and pulls a complete image by its digest alone; load it \
+         out of its archive (`cargo xtask images load FILE`), or give what `cargo xtask images push` \
+         printed: REGISTRY/REPOSITORY@sha256:DIGEST"
+    )]
+    NotInEngine { reference: String, engine: String },
+
+    /// A complete image that the engine could not pull.
+    #[error(
+        "the image {reference} is not in {engine}, and cannot be pulled: {cause}. Where no registry \
+         can be reached, write it to a file where it can be built (`cargo xtask images export`) and \
+         load that here (`cargo xtask images load FILE`)"
+    )]
+    NotPulled {
+        reference: String,
+        engine: String,
+        cause: String,
+    },
+
     /// A base image that was not taken out of an engine yet.
     #[error(
         "the base image {reference} is not in the cache yet; `cargo xtask images build` takes it \

@@ -154,6 +154,7 @@ fn is_configuration(error: &images::Error) -> bool {
             | E::MissingLibraries { .. }
             | E::BaseChangesRuns { .. }
             | E::UnfitImage { .. }
+            | E::NotInEngine { .. }
             | E::BadArchive { .. }
             | E::NoHome
     )

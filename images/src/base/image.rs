@@ -44,21 +44,22 @@ pub async fn fetch_base(image: &Image, engine: &Engine, cache: &Cache) -> Result
     fs::rename(&aside, &place).map_err(at(&place))
 }
 
-/// The ID of an image in the engine, which pulls it where it lacks it.
-pub(crate) async fn find_or_pull(
-    engine: &Engine,
-    reference: &str,
-    cache: &Cache,
-) -> Result<String> {
+/// The ID of a base in the engine, which pulls it where it lacks it.
+async fn find_or_pull(engine: &Engine, reference: &str, cache: &Cache) -> Result<String> {
+    let no = |cause| Error::NoBaseImage {
+        reference: reference.to_owned(),
+        engine: engine.facts().describe(),
+        cause,
+    };
     match find(engine, reference).await? {
         Some(id) => Ok(id),
-        None => pull(engine, reference, cache).await,
+        None => pull(engine, reference, cache, no).await,
     }
 }
 
 /// The ID of an image that the engine has, by a digest of its manifest (as registries know it) or
 /// by its ID (as one that was loaded is known).
-async fn find(engine: &Engine, reference: &str) -> Result<Option<String>> {
+pub(crate) async fn find(engine: &Engine, reference: &str) -> Result<Option<String>> {
     if let Some(found) = engine.image(reference).await? {
         return Ok(Some(found.id));
     }
@@ -71,12 +72,13 @@ async fn find(engine: &Engine, reference: &str) -> Result<Option<String>> {
         .filter(|id| id.as_str() == digest))
 }
 
-async fn pull(engine: &Engine, reference: &str, cache: &Cache) -> Result<String> {
-    let no = |cause: String| Error::NoBaseImage {
-        reference: reference.to_owned(),
-        engine: engine.facts().describe(),
-        cause,
-    };
+/// Has the engine pull an image, and gives its ID; `no` makes the error out of why it cannot.
+pub(crate) async fn pull(
+    engine: &Engine,
+    reference: &str,
+    cache: &Cache,
+    no: impl Fn(String) -> Error,
+) -> Result<String> {
     let meter = Mutex::new(cache.start(Action::Download, reference, None));
     let pulled = engine
         .pull(

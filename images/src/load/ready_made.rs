@@ -7,7 +7,7 @@ use engine::{ContainerSpec, Engine, Owner};
 use crate::{
     Digest, Error, Parts, Result,
     assembly::contents::{SCENARIO_IN_IMAGE, ToldParts},
-    base::image::find_or_pull,
+    base::image::{find, pull},
     spec::{
         gpu::{GpuArchitecture, gpu_code},
         reserved::{
@@ -45,12 +45,28 @@ pub struct ReadyMade {
 }
 
 /// An image by its reference, name or ID in the engine; one with a digest is pulled where the engine
-/// lacks it. It must be Torchgauge's, for this machine, and speak the protocol of this build.
+/// lacks it, and no other: what a name means elsewhere is somebody else's word. It must be Torchgauge's, for this machine, and speak the protocol of this build.
 ///
 /// Labels are what the image says of itself. Its scenario binary is held against them; what else they
 /// say is not.
 pub async fn ready_made(engine: &Engine, reference: &str, cache: &Cache) -> Result<ReadyMade> {
-    let id = find_or_pull(engine, reference, cache).await?;
+    let id = match find(engine, reference).await? {
+        Some(id) => id,
+        None if is_pinned(reference) => {
+            let no = |cause| Error::NotPulled {
+                reference: reference.to_owned(),
+                engine: engine.facts().describe(),
+                cause,
+            };
+            pull(engine, reference, cache, no).await?
+        }
+        None => {
+            return Err(Error::NotInEngine {
+                reference: reference.to_owned(),
+                engine: engine.facts().describe(),
+            });
+        }
+    };
     let unfit = |problem: String| Error::UnfitImage {
         reference: reference.to_owned(),
         problem,
@@ -139,6 +155,12 @@ pub async fn ready_made(engine: &Engine, reference: &str, cache: &Cache) -> Resu
         },
         libtorch,
     })
+}
+
+/// Whether a reference says by its digest which image it means.
+fn is_pinned(reference: &str) -> bool {
+    let pinned = reference.rsplit_once('@');
+    pinned.is_some_and(|(name, digest)| !name.is_empty() && digest.parse::<Digest>().is_ok())
 }
 
 /// The digest of the scenario binary of an image that the engine has; `None` where it has none.

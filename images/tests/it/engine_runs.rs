@@ -218,6 +218,29 @@ async fn an_image_whose_labels_do_not_fit_is_refused_with_the_reason() {
     clear(&engine, &world.image).await;
 }
 
+#[tokio::test]
+async fn only_what_has_a_digest_is_pulled() {
+    let engine = engine().await;
+    let world = World::new("e2e-unpinned");
+    let pinned = format!("localhost:1/team/images@sha256:{}", "0".repeat(64));
+    for (reference, says) in [
+        (
+            "torchgauge/e2e-unpinned:b9901a0614e1",
+            "by its digest alone",
+        ),
+        ("localhost:1/team/images", "by its digest alone"),
+        (pinned.as_str(), "cannot be pulled"),
+    ] {
+        let error = ready_made(&engine, reference, &world.cache())
+            .await
+            .unwrap_err();
+        let said = error.to_string();
+        let parts = [says, reference, "cargo xtask images load FILE"];
+        assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+        assert!(!said.contains("base"), "{said}");
+    }
+}
+
 /// Checks that an image cannot be taken as it is, with this reason, and removes it.
 async fn refused(engine: &Engine, reference: &str, world: &World, says: &str) {
     let error = ready_made(engine, reference, &world.cache())

@@ -95,7 +95,7 @@ pub(crate) enum ImagesCommand {
     /// Have the engine pull complete images, and print the name that `bench --image` takes for each;
     /// nothing is built
     Pull {
-        /// The images, best by digest: `REGISTRY/REPOSITORY@sha256:…`
+        /// The images, by digest: `REGISTRY/REPOSITORY@sha256:…`
         #[arg(required = true, value_name = "REFERENCE")]
         references: Vec<String>,
     },
