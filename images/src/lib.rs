@@ -35,6 +35,7 @@ mod workload;
 
 pub use assembly::{
     Assembly, ImageFacts, assemble,
+    contents::SCENARIO_IN_IMAGE,
     lock_state::LockState,
     lock_without_scenario,
     sources::{LockUse, Sources, libtorch_of, scenario_of},
@@ -60,7 +61,7 @@ pub use load::{
     Loaded, Ready, ensure,
     files::load_files,
     inventory::{self, Present},
-    ready_made::{ReadyMade, ready_made},
+    ready_made::{PROTOCOLS, ReadyMade, ready_made},
 };
 pub use lock::changes::Change;
 pub use package::{Package, check_unpacked, glibc_floor, write_package};

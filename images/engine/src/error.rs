@@ -96,6 +96,7 @@ pub enum Operation {
     Logs,
     Stats,
     Copy,
+    Look,
 }
 
 impl Operation {
@@ -119,6 +120,7 @@ impl Operation {
             Self::Logs => "save the logs of container",
             Self::Stats => "read the resource use of container",
             Self::Copy => "copy a file out of container",
+            Self::Look => "look for a file in container",
         }
     }
 }

@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, io};
 use bollard::{
     auth::DockerCredentials,
     models::CreateImageInfo,
-    query_parameters::{CreateImageOptionsBuilder, DownloadFromContainerOptionsBuilder},
+    query_parameters::{
+        ContainerArchiveInfoOptionsBuilder, CreateImageOptionsBuilder,
+        DownloadFromContainerOptionsBuilder,
+    },
 };
 use futures_util::StreamExt as _;
 
@@ -119,7 +122,42 @@ impl Engine {
     }
 }
 
+/// What lies at a path of a container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathFacts {
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// Where it leads within the container, where it is a link.
+    pub link_target: Option<String>,
+}
+
 impl Container {
+    /// What lies at a path of the container, which need not have been started; `None` where nothing
+    /// does.
+    ///
+    /// # Errors
+    /// [`Operation::Look`] failed.
+    pub async fn stat(&self, path: &str) -> Result<Option<PathFacts>> {
+        let options = ContainerArchiveInfoOptionsBuilder::default()
+            .path(path)
+            .build();
+        let docker = self.engine.docker();
+        match docker
+            .get_container_archive_info(&self.id, Some(options))
+            .await
+            .map_err(Cause::from)
+        {
+            Ok(found) => Ok(Some(PathFacts {
+                size_bytes: u64::try_from(found.size).unwrap_or(0),
+                // Podman gives every path the target that it has itself.
+                link_target: Some(found.link_target)
+                    .filter(|target| !target.is_empty() && target != path),
+            })),
+            Err(cause) if cause.has_status(404) => Ok(None),
+            Err(cause) => Err(self.engine.failed(Operation::Look, &self.name, cause)),
+        }
+    }
+
     /// What lies at a path of the container, which need not have been started, as a tar archive.
     /// `piece` gets its bytes in order; an error of its own ends it. False where nothing lies there.
     ///

@@ -39,7 +39,7 @@ pub use error::{Cause, Error, Failure, Operation, Result};
 pub use exit::{Exit, Oom};
 pub use facts::{EngineFacts, Product};
 pub use fallback::Fallback;
-pub use fetch::Login;
+pub use fetch::{Login, PathFacts};
 pub use gpu::{GpuAccess, GpuHost, GpuPath};
 pub use images::{ImageFacts, ImageSummary};
 pub use load::LoadProgress;

@@ -81,16 +81,19 @@ const HARMLESS: [&str; 6] = [
     "_ARCH_LIST",
     "_INSTALL",
 ];
-const PRELOAD: &str = "/etc/ld.so.preload";
+/// Has programs load what they do not ask for.
+pub(crate) const PRELOAD: &str = "/etc/ld.so.preload";
+
+/// Whether a variable of this name changes what is measured.
+pub(crate) fn changes_runs(name: &str) -> bool {
+    CHANGING.iter().any(|start| name.starts_with(start))
+        && !HARMLESS.iter().any(|end| name.ends_with(end))
+}
 
 /// Refuses what a base would change about runs without a word, unless the spec sets or allows it.
 pub(crate) fn check_surroundings(image: &Image, base: &ReadyBase) -> Result<()> {
     let spec = &image.spec;
-    let is_changing = |name: &&str| {
-        CHANGING.iter().any(|start| name.starts_with(start))
-            && !HARMLESS.iter().any(|end| name.ends_with(end))
-            && !spec.environment.contains_key(*name)
-    };
+    let is_changing = |name: &&str| changes_runs(name) && !spec.environment.contains_key(*name);
     let variables = base.environment.iter();
     let names = variables.filter_map(|pair| Some(pair.split_once('=')?.0));
     let mut found: Vec<String> = names

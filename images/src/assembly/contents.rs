@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Flavour, Image, Libtorch, Result, ScenarioBinary,
+    assembly::compat_check::{PRELOAD, changes_runs},
     base::ready::ReadyBase,
     canonical,
     error::at,
@@ -17,7 +18,7 @@ use crate::{
     },
     slim::Slim,
     spec::reserved::{
-        LABEL_BASE_DIGEST, LABEL_BASE_NAME, LABEL_DESCRIPTION, LABEL_FLAVOUR,
+        LABEL_ALLOW, LABEL_BASE_DIGEST, LABEL_BASE_NAME, LABEL_DESCRIPTION, LABEL_FLAVOUR,
         LABEL_GPU_ARCHITECTURES, LABEL_IMAGE, LABEL_LIBTORCH, LABEL_PARTS, LABEL_PROTOCOL,
         LABEL_SCENARIO, LABEL_TITLE, LABEL_VERSION,
     },
@@ -25,7 +26,7 @@ use crate::{
 };
 
 /// Where the scenario binary lies in every image.
-pub(crate) const SCENARIO_IN_IMAGE: &str = "/opt/torchgauge/bin/scenario";
+pub const SCENARIO_IN_IMAGE: &str = "/opt/torchgauge/bin/scenario";
 /// Where libtorch's libraries lie in every image.
 pub(crate) const LIBTORCH_IN_IMAGE: &str = "/opt/torchgauge/libtorch/lib";
 /// `nobody` and `nogroup`, as on Debian.
@@ -188,6 +189,15 @@ pub(crate) fn settings(
             .collect();
         labels.insert(LABEL_GPU_ARCHITECTURES.to_owned(), kept.join(","));
     }
+    let environment = environment(image, libtorch, base);
+    let names = environment.keys().map(String::as_str);
+    let allowed: Vec<&str> = names
+        .filter(|name| changes_runs(name))
+        .chain(base.is_preloading.then_some(PRELOAD))
+        .collect();
+    if !allowed.is_empty() {
+        labels.insert(LABEL_ALLOW.to_owned(), allowed.join(","));
+    }
     if let BaseLock::Image(reference) = &base.lock
         && let Some((name, digest)) = reference.split_once('@')
     {
@@ -196,7 +206,7 @@ pub(crate) fn settings(
         }
     }
     Settings {
-        environment: environment(image, libtorch, base)
+        environment: environment
             .into_iter()
             .map(|(name, value)| format!("{name}={value}"))
             .collect(),

@@ -1,6 +1,6 @@
 //! Putting an image together: which layers, which documents, which IDs. Nothing here asks an engine.
 
-mod compat_check;
+pub(crate) mod compat_check;
 pub(crate) mod contents;
 mod linking;
 pub(crate) mod lock_state;

@@ -1,22 +1,35 @@
 //! Images that are complete: what they are is read off their labels, and nothing is built.
 
-use std::io::{self, Read as _};
+use std::{
+    collections::BTreeMap,
+    io::{self, Read as _},
+    ops::RangeInclusive,
+    path::Path,
+};
 
-use engine::{ContainerSpec, Engine, Owner};
+use engine::{Container, ContainerSpec, Engine, Owner};
 
 use crate::{
     Digest, Error, Parts, Result,
-    assembly::contents::{SCENARIO_IN_IMAGE, ToldParts},
+    assembly::{
+        compat_check::{PRELOAD, changes_runs},
+        contents::{SCENARIO_IN_IMAGE, ToldParts},
+    },
     base::image::{find, pull},
+    error::at,
     spec::{
         gpu::{GpuArchitecture, gpu_code},
         reserved::{
-            LABEL_FLAVOUR, LABEL_GPU_ARCHITECTURES, LABEL_IMAGE, LABEL_LIBTORCH, LABEL_PARTS,
-            LABEL_PROTOCOL, LABEL_SCENARIO,
+            LABEL_ALLOW, LABEL_FLAVOUR, LABEL_GPU_ARCHITECTURES, LABEL_IMAGE, LABEL_LIBTORCH,
+            LABEL_PARTS, LABEL_PROTOCOL, LABEL_SCENARIO,
         },
     },
     store::Cache,
 };
+
+/// The versions of the protocol that the workload of an image may speak: the oldest that a run can
+/// be ordered and read in, up to that of this build.
+pub const PROTOCOLS: RangeInclusive<u32> = 3..=protocol::VERSION;
 
 /// Far above what a scenario binary takes.
 const LARGEST_SCENARIO: usize = 256 << 20;
@@ -45,10 +58,13 @@ pub struct ReadyMade {
 }
 
 /// An image by its reference, name or ID in the engine; one with a digest is pulled where the engine
-/// lacks it, and no other: what a name means elsewhere is somebody else's word. It must be Torchgauge's, for this machine, and speak the protocol of this build.
+/// lacks it, and no other: what a name means elsewhere is somebody else's word. It must be
+/// Torchgauge's, for this machine, and speak a protocol of this build.
 ///
-/// Labels are what the image says of itself. Its scenario binary is held against them; what else they
-/// say is not.
+/// Labels are what the image says of itself. They hold for what was built; what was made of that,
+/// as by `FROM` in a Dockerfile, inherits them. So what is measured is held against them: the
+/// scenario binary by its digest, PyTorch's libraries by their sizes, and what would change a run
+/// (variables, `/etc/ld.so.preload`) by what the spec allowed.
 pub async fn ready_made(engine: &Engine, reference: &str, cache: &Cache) -> Result<ReadyMade> {
     let id = match find(engine, reference).await? {
         Some(id) => id,
@@ -87,32 +103,14 @@ pub async fn ready_made(engine: &Engine, reference: &str, cache: &Cache) -> Resu
         })
     };
     let name = label(LABEL_IMAGE)?.clone();
-    let protocol = label(LABEL_PROTOCOL)?;
-    match protocol.parse::<u32>() {
-        Ok(protocol::VERSION) => {}
-        Ok(version) => {
-            let (age, next) = if version < protocol::VERSION {
-                ("older", "build it anew")
-            } else {
-                (
-                    "newer",
-                    "use the Torchgauge that it was made with, or a newer one",
-                )
-            };
-            return Err(unfit(format!(
-                "its workload speaks version {version} of the protocol, which is {age} than {} \
-                 here; {next}",
-                protocol::VERSION
-            )));
-        }
-        Err(_) => {
-            return Err(unfit(format!(
-                "its label `{LABEL_PROTOCOL}` is `{protocol}`; expected a number"
-            )));
-        }
-    }
+    check_protocol(label(LABEL_PROTOCOL)?).map_err(unfit)?;
     let libtorch = label(LABEL_LIBTORCH)?.clone();
-    let promised = label(LABEL_SCENARIO)?;
+    let scenario = label(LABEL_SCENARIO)?;
+    let scenario: Digest = scenario.parse().map_err(|_| {
+        unfit(format!(
+            "its label `{LABEL_SCENARIO}` is `{scenario}`; expected sha256: and 64 hex digits"
+        ))
+    })?;
     let told: ToldParts = serde_json::from_str(label(LABEL_PARTS)?)
         .map_err(|error| unfit(format!("its label `{LABEL_PARTS}` is damaged: {error}")))?;
     let architectures = found.labels.get(LABEL_GPU_ARCHITECTURES);
@@ -123,17 +121,24 @@ pub async fn ready_made(engine: &Engine, reference: &str, cache: &Cache) -> Resu
         .collect::<Result<_, String>>()
         .map_err(unfit)?;
     let has_cuda = label(LABEL_FLAVOUR)? == "cuda";
-    let Some(scenario) = scenario_in(engine, &found.id).await? else {
-        return Err(unfit(format!(
-            "it has no workload: no file `{SCENARIO_IN_IMAGE}`; build it with \
-             `cargo xtask images build`"
-        )));
+    let allowed = found.labels.get(LABEL_ALLOW);
+    let promise = Promise {
+        scenario,
+        libraries: &told.libraries,
+        is_slim: !gpu_architectures.is_empty(),
+        allowed: allowed.map_or_else(Vec::new, |list| list.split(',').collect()),
+        environment: &found.environment,
     };
-    if scenario.to_string() != *promised {
-        return Err(unfit(format!(
-            "its workload is another than its label `{LABEL_SCENARIO}` says: {scenario}, not \
-             {promised}; it was changed after it was built"
-        )));
+    let spec = ContainerSpec {
+        image: found.id.clone(),
+        labels: Owner::this_process("images", "look").labels(),
+        ..ContainerSpec::default()
+    };
+    let container = engine.create(&spec).await?;
+    let looked = promise.problem(&container).await;
+    container.remove().await?;
+    if let Some(problem) = looked? {
+        return Err(unfit(problem));
     }
     let code = gpu_code(has_cuda, gpu_architectures.iter());
     let version = libtorch.split('+').next().unwrap_or(&libtorch).to_owned();
@@ -163,17 +168,109 @@ fn is_pinned(reference: &str) -> bool {
     pinned.is_some_and(|(name, digest)| !name.is_empty() && digest.parse::<Digest>().is_ok())
 }
 
-/// The digest of the scenario binary of an image that the engine has; `None` where it has none.
-/// Nothing of the image is run.
-async fn scenario_in(engine: &Engine, id: &str) -> Result<Option<Digest>> {
-    let spec = ContainerSpec {
-        image: id.to_owned(),
-        labels: Owner::this_process("images", "look").labels(),
-        ..ContainerSpec::default()
-    };
-    let container = engine.create(&spec).await?;
+/// Why an image cannot run whose label says that its workload speaks this version.
+fn check_protocol(told: &str) -> Result<(), String> {
+    let version: u32 = told
+        .parse()
+        .map_err(|_| format!("its label `{LABEL_PROTOCOL}` is `{told}`; expected a number"))?;
+    let (oldest, newest) = (PROTOCOLS.start(), PROTOCOLS.end());
+    if version < *oldest {
+        return Err(format!(
+            "its workload speaks version {version} of the protocol, older than {oldest}, the oldest \
+             that runs here; build it anew (`cargo xtask images build`), or run it with the \
+             Torchgauge that it was made with"
+        ));
+    }
+    if version > *newest {
+        return Err(format!(
+            "its workload speaks version {version} of the protocol, newer than {newest}, the newest \
+             that runs here; use the Torchgauge that it was made with, or a newer one"
+        ));
+    }
+    Ok(())
+}
+
+/// What an image promises by its labels and would be believed.
+struct Promise<'a> {
+    scenario: Digest,
+    /// libtorch's libraries and their sizes, before GPU code was left out of them.
+    libraries: &'a BTreeMap<String, u64>,
+    is_slim: bool,
+    allowed: Vec<&'a str>,
+    environment: &'a BTreeMap<String, String>,
+}
+
+impl Promise<'_> {
+    /// What in the image is otherwise. Nothing of it is run: the container is never started.
+    async fn problem(&self, container: &Container) -> Result<Option<String>> {
+        const CHANGED: &str = "it was changed after it was built";
+        let Some(scenario) = scenario_in(container).await? else {
+            return Ok(Some(format!(
+                "it has no workload: no file `{SCENARIO_IN_IMAGE}`; build it with `cargo xtask images \
+                 build`"
+            )));
+        };
+        if scenario != self.scenario {
+            return Ok(Some(format!(
+                "its workload is another than its label `{LABEL_SCENARIO}` says: {scenario}, not {}; \
+                 {CHANGED}",
+                self.scenario
+            )));
+        }
+        let preload = container.stat(PRELOAD).await?;
+        let is_preloading = preload.is_some_and(|file| file.size_bytes > 0);
+        let names = self.environment.keys().map(String::as_str);
+        let changing: Vec<&str> = names
+            .filter(|name| changes_runs(name))
+            .chain(is_preloading.then_some(PRELOAD))
+            .filter(|name| !self.allowed.contains(name))
+            .collect();
+        if !changing.is_empty() {
+            return Ok(Some(format!(
+                "it changes what runs measure by {}, which its label `{LABEL_ALLOW}` does not have; \
+                 where that is meant, build it anew from a spec that sets or allows it",
+                changing.join(", ")
+            )));
+        }
+        // Of what else is in an image there can be several, in folders of the base.
+        let is_torch = |name: &str| name.starts_with("libtorch") || name.starts_with("libc10");
+        for (name, told) in self.libraries.iter().filter(|(name, _)| is_torch(name)) {
+            let problem = match self.loaded(container, name).await? {
+                None => "is in none of them".to_owned(),
+                Some((path, found)) if found > *told || (found < *told && !self.is_slim) => {
+                    format!("is {path} of {found} bytes, not of {told}")
+                }
+                Some(_) => continue,
+            };
+            return Ok(Some(format!(
+                "its PyTorch is another than its label `{LABEL_PARTS}` says: in the folders of \
+                 LD_LIBRARY_PATH, {name} {problem}; {CHANGED}"
+            )));
+        }
+        Ok(None)
+    }
+
+    /// Where the loader finds a library, and its size.
+    async fn loaded(&self, container: &Container, name: &str) -> Result<Option<(String, u64)>> {
+        let path = self.environment.get("LD_LIBRARY_PATH");
+        for folder in path.iter().flat_map(|path| path.split(':')) {
+            let path = format!("{}/{name}", folder.trim_end_matches('/'));
+            let mut file = container.stat(&path).await?;
+            if let Some(target) = file.as_ref().and_then(|file| file.link_target.clone()) {
+                file = container.stat(&target).await?;
+            }
+            if let Some(file) = file {
+                return Ok(Some((path, file.size_bytes)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The digest of the scenario binary in a container; `None` where it has none.
+async fn scenario_in(container: &Container) -> Result<Option<Digest>> {
     let mut archive = Vec::new();
-    let looked = container.copy_out(SCENARIO_IN_IMAGE, |bytes| {
+    let is_there = container.copy_out(SCENARIO_IN_IMAGE, |bytes| {
         archive.extend_from_slice(bytes);
         if archive.len() > LARGEST_SCENARIO {
             return Err(io::Error::other(format!(
@@ -182,24 +279,21 @@ async fn scenario_in(engine: &Engine, id: &str) -> Result<Option<Digest>> {
         }
         Ok(())
     });
-    let looked = looked.await;
-    container.remove().await?;
-    if !looked? {
+    if !is_there.await? {
         return Ok(None);
     }
-    let unreadable = |error: io::Error| Error::UnfitImage {
-        reference: id.to_owned(),
-        problem: format!("its `{SCENARIO_IN_IMAGE}` cannot be read: {error}"),
-    };
     let mut archive = tar::Archive::new(archive.as_slice());
-    let mut entries = archive.entries().map_err(unreadable)?;
-    let Some(mut file) = entries.next().transpose().map_err(unreadable)? else {
+    let entry = archive
+        .entries()
+        .and_then(|mut entries| entries.next().transpose());
+    let unreadable = at(Path::new(SCENARIO_IN_IMAGE));
+    let Some(mut file) = entry.map_err(&unreadable)? else {
         return Ok(None);
     };
     if !file.header().entry_type().is_file() {
         return Ok(None);
     }
     let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).map_err(unreadable)?;
+    file.read_to_end(&mut bytes).map_err(&unreadable)?;
     Ok(Some(Digest::of(&bytes)))
 }

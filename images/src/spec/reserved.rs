@@ -20,6 +20,9 @@ pub(crate) const LABEL_FLAVOUR: &str = "torchgauge.flavour";
 pub(crate) const LABEL_PARTS: &str = "torchgauge.parts";
 /// Label with the architectures whose GPU code was kept, such as `sm_90`, where not all was.
 pub(crate) const LABEL_GPU_ARCHITECTURES: &str = "torchgauge.gpu-architectures";
+/// Label with what of the image changes what runs measure, as its spec sets or allows it, where
+/// anything does: variables, and `/etc/ld.so.preload`.
+pub(crate) const LABEL_ALLOW: &str = "torchgauge.allow";
 /// OCI's annotations, which are labels and annotations of the manifest here.
 pub(crate) const LABEL_TITLE: &str = "org.opencontainers.image.title";
 pub(crate) const LABEL_DESCRIPTION: &str = "org.opencontainers.image.description";
@@ -34,7 +37,7 @@ pub(crate) const ANNOTATION_VERSION: &str = "torchgauge.version.";
 pub(crate) const ANNOTATION_NAME: &str = "org.opencontainers.image.ref.name";
 
 /// The labels that Torchgauge writes, and OCI's annotations that it puts beside an image.
-pub(crate) const LABELS: [&str; 15] = [
+pub(crate) const LABELS: [&str; 16] = [
     LABEL_IMAGE,
     LABEL_LIBTORCH,
     LABEL_SCENARIO,
@@ -42,6 +45,7 @@ pub(crate) const LABELS: [&str; 15] = [
     LABEL_FLAVOUR,
     LABEL_PARTS,
     LABEL_GPU_ARCHITECTURES,
+    LABEL_ALLOW,
     LABEL_TITLE,
     LABEL_DESCRIPTION,
     LABEL_VERSION,

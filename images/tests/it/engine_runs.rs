@@ -9,7 +9,7 @@ use images::{
     load_files, ready_made,
 };
 
-use crate::world::World;
+use crate::world::{BASE_LIBRARIES, SPEC, World};
 
 const NO_ENGINE: &str = "these tests need Docker or Podman: start one \
                          (`systemctl start docker`, or `dockerd &` as root)";
@@ -151,19 +151,20 @@ async fn an_image_whose_labels_do_not_fit_is_refused_with_the_reason() {
     let world = World::new("e2e-labels");
     let assembly = Arc::new(world.assemble().unwrap());
     let ready = bring(&engine, &world, &assembly).await;
-    let version = protocol::VERSION;
-    let (older, newer) = ((version - 1).to_string(), (version + 1).to_string());
+    let (oldest, newest) = images::PROTOCOLS.into_inner();
+    let (older, newer) = ((oldest - 1).to_string(), (newest + 1).to_string());
+    let other = format!("sha256:{}", "0".repeat(64));
     for (label, value, says) in [
         ("torchgauge.image", None, "no label `torchgauge.image`"),
         (
             "torchgauge.protocol",
             Some(older.as_str()),
-            "which is older",
+            "the oldest that runs here; build it anew",
         ),
         (
             "torchgauge.protocol",
             Some(newer.as_str()),
-            "which is newer",
+            "the newest that runs here; use the Torchgauge",
         ),
         ("torchgauge.protocol", Some("x"), "expected a number"),
         ("torchgauge.parts", Some("{\"packages\": 3}"), "is damaged"),
@@ -175,6 +176,11 @@ async fn an_image_whose_labels_do_not_fit_is_refused_with_the_reason() {
         (
             "torchgauge.scenario",
             Some("sha256:0000"),
+            "expected sha256: and 64 hex digits",
+        ),
+        (
+            "torchgauge.scenario",
+            Some(other.as_str()),
             "its workload is another than its label",
         ),
     ] {
@@ -219,6 +225,48 @@ async fn an_image_whose_labels_do_not_fit_is_refused_with_the_reason() {
 }
 
 #[tokio::test]
+async fn what_was_made_of_an_image_is_not_believed_for_its_labels() {
+    let engine = engine().await;
+    let world = World::new("e2e-derived");
+    world.spec(&SPEC.replace("GREETING: hello", "OMP_NUM_THREADS: '2'"));
+    world.base_with(&BASE_LIBRARIES, &[("o/libc10.so", b"other")]);
+    let assembly = Arc::new(world.assemble().unwrap());
+    let ready = bring(&engine, &world, &assembly).await;
+    // What its own spec sets is no surprise.
+    ready_made(&engine, &ready.id, &world.cache())
+        .await
+        .unwrap();
+    let torch = "/opt/torchgauge/libtorch/lib/libtorch_cpu.so";
+    for (lines, says) in [
+        ("ENV LD_PRELOAD=/libx.so", "by LD_PRELOAD"),
+        (
+            "ENV CUBLAS_WORKSPACE_CONFIG=:4096:8",
+            "by CUBLAS_WORKSPACE_CONFIG",
+        ),
+        ("COPY other /etc/ld.so.preload", "by /etc/ld.so.preload"),
+        (
+            &format!("COPY other {torch}"),
+            "libtorch_cpu.so is /opt/torchgauge/libtorch/lib/libtorch_cpu.so of 5 bytes, not of",
+        ),
+        (
+            "ENV LD_LIBRARY_PATH=/o:/opt/torchgauge/libtorch/lib",
+            "libc10.so is /o/libc10.so of 5 bytes",
+        ),
+        ("ENV LD_LIBRARY_PATH=/nowhere", "is in none of them"),
+    ] {
+        let reference = derived(&ready.reference, &world, lines);
+        refused(&engine, &reference, &world, says).await;
+    }
+    // What harms nothing is taken: another entry point is not what is started.
+    let reference = derived(&ready.reference, &world, "ENTRYPOINT [\"/other\"]");
+    ready_made(&engine, &reference, &world.cache())
+        .await
+        .unwrap();
+    engine.remove_image(&reference).await.unwrap();
+    clear(&engine, &world.image).await;
+}
+
+#[tokio::test]
 async fn only_what_has_a_digest_is_pulled() {
     let engine = engine().await;
     let world = World::new("e2e-unpinned");
@@ -239,6 +287,22 @@ async fn only_what_has_a_digest_is_pulled() {
         assert!(parts.iter().all(|part| said.contains(part)), "{said}");
         assert!(!said.contains("base"), "{said}");
     }
+}
+
+/// An image that Docker makes of another one by these lines of a Dockerfile.
+fn derived(from: &str, world: &World, lines: &str) -> String {
+    let folder = world.path("derived");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("other"), "other").unwrap();
+    fs::write(folder.join("Dockerfile"), format!("FROM {from}\n{lines}\n")).unwrap();
+    let reference = "torchgauge-test/derived:1";
+    let output = Command::new("docker")
+        .args(["build", "--quiet", "--tag", reference])
+        .arg(&folder)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    reference.to_owned()
 }
 
 /// Checks that an image cannot be taken as it is, with this reason, and removes it.
