@@ -159,7 +159,7 @@ pub enum Reason {
     Contaminated,
     /// The GPU is gone: it fell off the bus, or its memory or its driver's state is broken.
     GpuLost,
-    /// The image is gone or cannot be started.
+    /// The image is gone, cannot be started, or is of another libtorch than it says.
     ImageBroken,
     /// The container engine is gone or refused.
     Engine,

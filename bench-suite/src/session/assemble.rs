@@ -53,6 +53,15 @@ pub(super) fn record(pieces: Pieces<'_>) -> Record {
             .and_then(|()| right_gpu(session, order, &results))
             .map_or_else(invalid, |()| Outcome::Ok);
     }
+    if outcome.is_ok()
+        && let Some(message) = other_libtorch(session, &cell.plan.image, &results)
+    {
+        outcome = Outcome::Failed {
+            reason: Reason::ImageBroken,
+            stage: Stage::Validate,
+            message,
+        };
+    }
     let contaminated = validity::contamination(
         &execution.validity.limits.clone().unwrap_or_default(),
         &execution.monitor,
@@ -183,6 +192,29 @@ fn right_gpu(session: &Session, order: &Order, results: &Results) -> Result<(), 
     }
 }
 
+/// Where an image was taken for one of another libtorch than its workload was compiled with.
+fn other_libtorch(session: &Session, image: &str, results: &Results) -> Option<String> {
+    let facts = session.images.iter().find(|facts| facts.name == image)?;
+    let taken = &facts.libtorch_version;
+    let told = &results.started.as_ref()?.libtorch_version;
+    (release(taken)? != release(told)?).then(|| {
+        format!(
+            "the image {image} is said to hold libtorch {taken}, and its workload is of libtorch \
+             {told}; build the image anew, or take the one that was meant"
+        )
+    })
+}
+
+/// `[2, 11, 0]` of `2.11.0a0+cu130`: what headers state of a version.
+fn release(version: &str) -> Option<Vec<u32>> {
+    let numbers = version.splitn(3, '.').map(|part| {
+        let end = part.find(|letter: char| !letter.is_ascii_digit());
+        part[..end.unwrap_or(part.len())].parse().ok()
+    });
+    let numbers: Vec<u32> = numbers.collect::<Option<_>>()?;
+    (numbers.len() == 3).then_some(numbers)
+}
+
 fn memory_note(memory: &protocol::Memory) -> String {
     let size = |bytes: u64| ByteSize(bytes).display().iec().to_string();
     if let Some(shortage) = &memory.shortage {
@@ -207,4 +239,22 @@ fn memory_note(memory: &protocol::Memory) -> String {
         .filter_map(|(name, bytes)| bytes.map(|bytes| format!("{name} {}", size(bytes))))
         .collect();
     format!("memory when it failed: {}", known.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_is_what_headers_state() {
+        for (version, numbers) in [
+            ("2.11.0", Some(vec![2, 11, 0])),
+            ("2.11.0+cu130", Some(vec![2, 11, 0])),
+            ("2.4.0a0+f70bd71a48.nv24.06", Some(vec![2, 4, 0])),
+            ("2.11", None),
+            ("", None),
+        ] {
+            assert_eq!(release(version), numbers, "{version}");
+        }
+    }
 }

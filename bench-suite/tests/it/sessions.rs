@@ -350,6 +350,29 @@ async fn a_gpu_run_that_tells_of_no_gpu_is_invalid() {
     );
 }
 
+#[tokio::test]
+async fn an_image_of_another_libtorch_than_it_says_yields_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let mut spec = spec(SUITE, &["right", "wrong"], Device::Cpu);
+    spec.images[1].libtorch_version = "2.10.0".into();
+    let mut session = Session::create(home.path(), "s", spec).unwrap();
+    let mut listener = Listener::default();
+    let mock = Mock::new(host::open(), "").unwrap();
+    session
+        .run(&mock, &mut listener, &CancellationToken::new())
+        .await
+        .unwrap();
+    for record in &listener.records {
+        if record.image == "right" {
+            assert!(record.outcome.is_ok(), "{:?}", record.outcome);
+            continue;
+        }
+        assert_eq!(ending(record), Reason::ImageBroken.word());
+        let said = message(record);
+        assert!(said.contains("2.10.0") && said.contains("2.11.0"), "{said}");
+    }
+}
+
 #[test]
 fn names_of_sessions_are_fit_for_files() {
     let name = fresh_name();
