@@ -151,8 +151,13 @@ impl Results {
                 return Err("a second `started`".into());
             }
             if started.version != VERSION {
+                let next = if started.version < VERSION {
+                    "build the image again"
+                } else {
+                    "use a newer Torchgauge"
+                };
                 return Err(format!(
-                    "of version {}, this Torchgauge reads version {VERSION}; build the image again",
+                    "of version {}, this Torchgauge reads version {VERSION}; {next}",
                     started.version
                 ));
             }
