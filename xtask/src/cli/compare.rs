@@ -47,10 +47,10 @@ pub(crate) struct IgnoreArgs {
 #[derive(Debug, Clone, Args)]
 #[command(
     after_help = concat!(
-        "A side is a session's folder, or out of the history: `@NAME` a baseline, `branch=NAME` \
-         the newest complete session of a branch, `image=NAME` the newest complete session with an \
-         image; of those, the newest that shares a cell with the other side. `:IMAGE` behind it \
-         picks one of several images.\n\n",
+        "A side is a session's folder, or its name where that lies below --sessions; or out of the \
+         history: `@NAME` a baseline, `branch=NAME` the newest complete session of a branch, \
+         `image=NAME` the newest complete session with an image; of those, the newest that shares a \
+         cell with the other side. `:IMAGE` behind it picks one of several images.\n\n",
         exit_codes!()
     )
 )]

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use history::{History, SessionFilter};
+use history::{History, SessionFilter, SessionInfo};
 use record::SessionFolder;
 
 use crate::{
@@ -45,14 +45,15 @@ pub(crate) fn note_left_out(session: &str, left_out: &[String], printer: &Printe
 
 /// Whether the history is asked for the newest of several sessions.
 pub(crate) fn asks_for_newest(text: &str) -> bool {
-    let (named, _) = read(text, Path::new(text).is_dir());
-    matches!(named, Ref::NewestOfBranch(_) | Ref::NewestWithImage(_))
+    matches!(
+        Ref::of(text),
+        Ref::NewestOfBranch(_) | Ref::NewestWithImage(_)
+    )
 }
 
 /// Whether the session is looked up in the history.
 pub(crate) fn asks_history(text: &str) -> bool {
-    let (named, _) = read(text, Path::new(text).is_dir());
-    !matches!(named, Ref::Folder(_))
+    !matches!(Ref::of(text), Ref::Folder(_))
 }
 
 /// Finds and reads the session; where the newest of several is asked for, the newest that `fits`,
@@ -64,26 +65,13 @@ pub(crate) fn find_fitting<T>(
     read_found: impl Fn(Found) -> Result<T>,
     fits: impl Fn(&T) -> bool,
 ) -> Result<T> {
-    let (named, image) = read(text, Path::new(text).is_dir());
-    let open = || Ok::<_, Error>(History::open_existing(file(db)?)?);
-    let filter = SessionFilter {
-        complete_only: true,
-        ..SessionFilter::default()
-    };
-    let found = match named {
-        Ref::Folder(folder) => return read_found(Found { folder, image }),
-        Ref::Baseline(name) => vec![open()?.baseline(&name)?],
-        Ref::NewestOfBranch(branch) => open()?.sessions(&SessionFilter {
-            branch: Some(branch),
-            ..filter
-        })?,
-        Ref::NewestWithImage(image) => open()?.sessions(&SessionFilter {
-            image: Some(image),
-            ..filter
-        })?,
-    };
+    let (named, image) = read(text, |folder| existing(folder, sessions).is_some());
+    if let Ref::Folder(folder) = &named {
+        let folder = existing(folder, sessions).unwrap_or_else(|| folder.clone());
+        return read_found(Found { folder, image });
+    }
     let mut newest = None;
-    for session in found {
+    for session in recorded(&named, db)? {
         let folder = folder_of(&session.session, sessions).ok_or_else(|| Error::NoFolder {
             session: session.session,
             sessions: sessions.to_owned(),
@@ -100,30 +88,69 @@ pub(crate) fn find_fitting<T>(
     })
 }
 
-/// `SESSION`, `@BASELINE`, `branch=NAME` or `image=NAME`, each with `:IMAGE` behind it or without.
-/// What is a folder as it stands is taken as one.
-fn read(text: &str, is_folder: bool) -> (Ref, Option<String>) {
-    if is_folder {
-        return (Ref::Folder(text.into()), None);
+impl Ref {
+    /// What a text names that has no image behind it.
+    fn of(text: &str) -> Self {
+        if let Some(image) = text.strip_prefix("image=") {
+            Self::NewestWithImage(image.to_owned())
+        } else if let Some(name) = text.strip_prefix('@') {
+            Self::Baseline(name.to_owned())
+        } else if let Some(branch) = text.strip_prefix("branch=") {
+            Self::NewestOfBranch(branch.to_owned())
+        } else {
+            Self::Folder(text.into())
+        }
     }
-    if let Some(image) = text.strip_prefix("image=") {
-        return (
-            Ref::NewestWithImage(image.to_owned()),
-            Some(image.to_owned()),
-        );
+}
+
+/// `SESSION`, `@BASELINE`, `branch=NAME` or `image=NAME`, each but the last with `:IMAGE` behind it
+/// or without. Folders and images may have colons in their names, baselines and branches none: the
+/// longest text before one that is a session's folder is the session.
+fn read(text: &str, is_session: impl Fn(&Path) -> bool) -> (Ref, Option<String>) {
+    let whole = Ref::of(text);
+    let split_at = match &whole {
+        Ref::NewestWithImage(image) => {
+            let image = image.clone();
+            return (whole, Some(image));
+        }
+        Ref::Baseline(_) | Ref::NewestOfBranch(_) => text.find(':'),
+        Ref::Folder(folder) if is_session(folder) => None,
+        Ref::Folder(_) => {
+            let mut colons = text.rmatch_indices(':').map(|(at, _)| at);
+            colons
+                .find(|&at| is_session(Path::new(&text[..at])))
+                .or_else(|| text.rfind(':'))
+        }
+    };
+    match split_at {
+        Some(at) => (Ref::of(&text[..at]), Some(text[at + 1..].to_owned())),
+        None => (whole, None),
     }
-    let (place, image) = match text.rsplit_once(':') {
-        Some((place, image)) => (place, Some(image.to_owned())),
-        None => (text, None),
+}
+
+/// The sessions that the history has of what is named, the newest first.
+fn recorded(named: &Ref, db: &HistoryFile) -> Result<Vec<SessionInfo>> {
+    let history = History::open_existing(file(db)?)?;
+    let mut filter = SessionFilter {
+        complete_only: true,
+        ..SessionFilter::default()
     };
-    let named = if let Some(name) = place.strip_prefix('@') {
-        Ref::Baseline(name.to_owned())
-    } else if let Some(branch) = place.strip_prefix("branch=") {
-        Ref::NewestOfBranch(branch.to_owned())
-    } else {
-        Ref::Folder(place.into())
-    };
-    (named, image)
+    match named {
+        Ref::Folder(_) => return Ok(Vec::new()),
+        Ref::Baseline(name) => return Ok(vec![history.baseline(name)?]),
+        Ref::NewestOfBranch(branch) => filter.branch = Some(branch.clone()),
+        Ref::NewestWithImage(image) => filter.image = Some(image.clone()),
+    }
+    Ok(history.sessions(&filter)?)
+}
+
+/// A session's folder that is there: as it is written, or below `sessions`, where the name of the
+/// session is enough.
+fn existing(folder: &Path, sessions: &Path) -> Option<PathBuf> {
+    if folder.is_dir() {
+        return Some(folder.to_owned());
+    }
+    folder_of(folder.to_str()?, sessions)
 }
 
 /// The folder below `sessions` whose session has this name: mostly of the same name, but `--out`
@@ -166,18 +193,26 @@ mod tests {
     #[test]
     fn arguments_for_sessions() {
         let check = |text: &str, named: Ref, image: Option<&str>| {
+            let is_session = |folder: &Path| ["a", "a:b"].map(Path::new).contains(&folder);
             assert_eq!(
-                read(text, false),
+                read(text, is_session),
                 (named, image.map(str::to_owned)),
                 "{text}"
             );
         };
         check("sessions/a", Ref::Folder("sessions/a".into()), None);
         check("a:img", Ref::Folder("a".into()), Some("img"));
+        check("gone:img", Ref::Folder("gone".into()), Some("img"));
         check("@release", Ref::Baseline("release".into()), None);
         check("@release:img", Ref::Baseline("release".into()), Some("img"));
         check("branch=fix/x", Ref::NewestOfBranch("fix/x".into()), None);
-        check("image=img", Ref::NewestWithImage("img".into()), Some("img"));
-        assert_eq!(read("a:b", true), (Ref::Folder("a:b".into()), None));
+        check("image=r:1", Ref::NewestWithImage("r:1".into()), Some("r:1"));
+        check("a:b", Ref::Folder("a:b".into()), None);
+        check("a:b:img", Ref::Folder("a:b".into()), Some("img"));
+        let reference = "registry.example:5000/team/images@sha256:00ff";
+        let text = format!("a:{reference}");
+        check(&text, Ref::Folder("a".into()), Some(reference));
+        let text = format!("@release:{reference}");
+        check(&text, Ref::Baseline("release".into()), Some(reference));
     }
 }

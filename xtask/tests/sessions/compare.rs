@@ -103,6 +103,40 @@ fn two_values_of_an_axis_are_compared_in_one_session() {
     home.check(&["compare", "sessions/head"], 2, "HEAD");
 }
 
+/// Two of one name are told apart by their digests; sessions of before that called the second by its
+/// whole reference.
+#[test]
+fn images_whose_names_have_colons_are_compared_by_name() {
+    let home = Home::new();
+    let names = [
+        "images",
+        "registry.example:5000/team/images@sha256:00ffee",
+        "torch-2.11.0-cpu@0011aa22bb33",
+    ];
+    let runs = |(name, speed)| records("two", name, Precision::Fp32, speed);
+    let runs = names.into_iter().zip([100.0, 80.0, 60.0]).flat_map(runs);
+    home.write("out", &session("two"), &runs.collect::<Vec<_>>());
+    let sides = names.map(|name| format!("sessions/out:{name}"));
+    for head in &sides[1..] {
+        home.check(&["compare", &sides[0], head], 1, "1 regressed");
+    }
+    // As an error lists them: by the name of the session, which has no folder of that name.
+    let said = home.check(&["compare", "sessions/out", &sides[0]], 2, "name one");
+    for name in &names[1..] {
+        let side = format!("two:{name}");
+        assert!(said.contains(&side), "{said}");
+        home.check(&["compare", "two:images", &side], 1, "1 regressed");
+    }
+    home.check(&["history", "add", "sessions/out"], 0, "runs added");
+    home.check(
+        &["history", "baseline", "set", "release", "two"],
+        0,
+        "release",
+    );
+    let side = format!("@release:{}", names[1]);
+    home.check(&["compare", "@release:images", &side], 1, "1 regressed");
+}
+
 /// Nights that differ by 0.4 % though nothing changed: against a night out of the history 0.8 % is
 /// no change, which the runs of two nights alone would call one.
 #[test]
