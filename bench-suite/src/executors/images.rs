@@ -33,6 +33,8 @@ pub trait ImageSource: Send + Sync {
 pub struct Loaded {
     /// Its ID there.
     pub id: String,
+    /// The program in it that is started, whatever its own entry point is.
+    pub program: String,
     /// What it is.
     pub facts: ImageFacts,
     /// What the reader should know.

@@ -38,6 +38,7 @@ impl Container {
             let loaded = loaded.map_err(ExecutorError::Image)?;
             let image = ContainerImage {
                 image: loaded.id,
+                entrypoint: Some(vec![loaded.program]),
                 ..ContainerImage::default()
             };
             self.images.insert(name.clone(), image);

@@ -11,7 +11,7 @@ use engine::{Endpoint, Engine};
 use futures_util::future::BoxFuture;
 use images::{
     Assembly, Cache, Catalog, Flavour, GpuArchitecture, Image, LockState, LockUse, Parts,
-    ReadyMade, Sources,
+    ReadyMade, SCENARIO_IN_IMAGE, Sources,
 };
 use protocol::Device;
 use record::{Gpu, ImageFacts, ImageLock, ImageParts};
@@ -144,6 +144,7 @@ impl Supply {
         Ok(Loaded {
             facts: facts_of(&ready.facts, (&ready.reference, &ready.id), parts),
             id: ready.id,
+            program: SCENARIO_IN_IMAGE.to_owned(),
             notes,
         })
     }
@@ -182,6 +183,7 @@ impl Supply {
                 ..made_of(image.parts)
             },
             id: image.id,
+            program: SCENARIO_IN_IMAGE.to_owned(),
             notes,
         })
     }
