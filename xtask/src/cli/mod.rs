@@ -138,9 +138,10 @@ pub(crate) struct SourceArgs {
 /// Where runs execute.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TargetArgs {
-    /// An image in `images/`, all that match a pattern (`torch-*-cpu`), a spec's file, or a complete image in the engine or a registry
-    /// (`NAME:TAG`, `NAME@sha256:…`), for which nothing is built; may be given several times.
-    /// Default: the one that fits the device
+    /// An image in `images/`, all that match a pattern (`torch-*-cpu`), a spec's file, or a complete
+    /// image, for which nothing is built: `NAME:TAG` in the engine, or `NAME@sha256:…`, which is
+    /// pulled where the engine lacks it; may be given several times. Default: the one that fits the
+    /// device
     #[arg(long, value_name = "NAME|FILE|REFERENCE")]
     pub(crate) image: Vec<String>,
     /// Where runs execute; default: auto
@@ -221,7 +222,7 @@ pub(crate) struct BenchArgs {
     /// `ADDRESS:PORT`
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics_listen: Option<String>,
-    /// Say what would run, and start nothing
+    /// Say what would run, and start nothing; a complete image is pulled for its name
     #[arg(long)]
     pub(crate) dry_run: bool,
 }

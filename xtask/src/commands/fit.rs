@@ -27,7 +27,7 @@ use crate::{
 /// Plans, prepares, searches, tells.
 pub(crate) async fn run(args: &FitArgs, printer: &Printer) -> Result<()> {
     let suite = suite(&args.scenario)?;
-    let target = Target::find(&args.target)?;
+    let target = Target::find(&args.target, &[], printer).await?;
     let device = target.device();
     let budget = args.memory.as_u64();
     if budget < search::LEAST_BYTES {

@@ -28,7 +28,7 @@ pub(crate) async fn run(args: &OverheadArgs, printer: &Printer) -> Result<()> {
     let suite = scenarios::catalog()?
         .load(&args.suite)
         .map_err(Error::Suite)?;
-    let target = Target::find(&args.target)?;
+    let target = Target::find(&args.target, &[], printer).await?;
     let plan = target.plan(&[suite], Some(args.blocks), None)?;
     let name = session::fresh_name();
     let ready = target.ready(&name, false, printer, |_| Ok(())).await?;

@@ -19,6 +19,7 @@ use serde_json::Value;
 use crate::{
     Checkout, check,
     server::{Registry, free_port, run},
+    world,
 };
 
 /// What one image was pushed as.
@@ -83,6 +84,197 @@ fn what_is_pushed_is_pulled_by_its_digest() {
     let other = &other[..other.len() - 1];
     checkout.check(&["pull", other], 4, &[other]);
     run(Command::new("docker").args(["image", "rm", reference]));
+}
+
+/// What stands for the workload of a session: it tells what a run of one step of one sample does.
+const RUNS: &str = r#"
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+int torch_answer(void);
+int main(int count, char **words) {
+    static char text[65536];
+    FILE *file = fopen(words[1], "r");
+    if (count < 3 || !file || fread(text, 1, sizeof text - 1, file) == 0) return 1;
+    fclose(file);
+    const char *key = "\"run\": \"";
+    char *run = strstr(text, key);
+    if (!run) return 2;
+    run += strlen(key);
+    *strchr(run, '"') = 0;
+    struct timespec pause = {0, 60000000};
+    nanosleep(&pause, NULL);
+    file = fopen(words[2], "a");
+    if (!file || torch_answer() != 42) return 3;
+    fprintf(file, "{\"event\":\"started\",\"version\":3,\"run\":\"%s\",\"scenario_version\":\"0\",\"libtorch_version\":\"2.11.0\",\"threads\":1,\"cuda\":null,\"allocator\":null}\n", run);
+    fputs("{\"event\":\"phase-began\",\"phase\":\"measure\"}\n"
+          "{\"event\":\"step\",\"index\":0,\"seconds\":0.04,\"loss\":null,\"skipped\":false}\n"
+          "{\"event\":\"finished\",\"parameters\":1,\"micro_batch\":1,\"effective_batch\":1,\"warmup_steps\":0,\"samples\":1,\"measured_seconds\":0.05,\"throughput_samples_per_second\":20.0,\"first_loss\":null,\"last_loss\":null,\"memory\":{},\"scaler\":null}\n", file);
+    return fclose(file);
+}
+"#;
+
+/// Sessions beside small images, by the command and the engine that users have.
+fn session(checkout: &Checkout, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_torchgauge"));
+    command
+        .args(words)
+        .current_dir(checkout.world.path("."))
+        .env("XDG_CACHE_HOME", checkout.home.path())
+        .env("TORCHGAUGE_HISTORY", checkout.home.path().join("history"));
+    command
+}
+
+/// A session on the CPU, in containers, with these images.
+fn bench(checkout: &Checkout, out: &str, images: &[&str]) -> Command {
+    let mut words = vec!["bench", "--suite", "./one.yaml", "--device", "cpu"];
+    words.extend(["--engine", "docker", "--blocks", "3", "--out", out]);
+    let suite = "version: 1\ndescription: d\ndefaults: {steps: {warmup: 0, measured: 1}}\n\
+                 scenarios: [{name: a, model: vit-tiny, task: inference}]\n";
+    fs::write(checkout.world.path("one.yaml"), suite).expect("a suite");
+    words.extend(images.iter().flat_map(|image| ["--image", image]));
+    session(checkout, &words)
+}
+
+fn images_of(checkout: &Checkout, out: &str) -> Vec<record::ImageFacts> {
+    let folder = record::SessionFolder::at(checkout.world.path(out));
+    let records = folder.read_records().expect("records").records;
+    assert!(records.iter().all(|record| record.outcome.is_ok()));
+    folder.read_session().expect("a session").images
+}
+
+#[test]
+fn versions_out_of_one_repository_are_compared_by_name() {
+    let (first, second) = ("cli-named-1", "cli-named-2");
+    let checkout = Checkout::new(first);
+    checkout.world.program(RUNS);
+    checkout.second_spec(second, &world::SPEC.replace("hello", "hi"));
+    let registry = Registry::plain();
+    let is_podman = std::env::var("DOCKER_HOST").is_ok_and(|host| host.contains("podman"));
+    // Podman speaks without TLS to registries alone that its settings name.
+    let publish = |name: &str, tag: &str| -> String {
+        if is_podman {
+            let built = checkout.json(&["build", name, "--format", "json"], 0);
+            let id = built[0]["id"].as_str().expect("an ID");
+            let reference = format!("localhost/team/images:{tag}");
+            run(Command::new("docker").args(["image", "tag", id, &reference]));
+            checkout.check(&["prune", name], 0, &["removed"]);
+            return reference;
+        }
+        let mut command = push(&checkout, name, &registry.repository());
+        let pushed = pushed(command.arg("--plain-http"));
+        pushed["reference"]
+            .as_str()
+            .expect("a reference")
+            .to_owned()
+    };
+    let references = [publish(first, "1"), publish(second, "2")];
+    let [one, other] = references.each_ref().map(String::as_str);
+
+    check(
+        &mut bench(&checkout, "two", &[one, other]),
+        0,
+        &[first, second],
+    );
+    let images = images_of(&checkout, "two");
+    let names: Vec<&str> = images.iter().map(|image| &*image.name).collect();
+    assert_eq!(names, [first, second]);
+    assert_eq!(images[1].reference.as_deref(), Some(other));
+    let sides = [first, second].map(|name| format!("two:{name}"));
+    check(
+        &mut session(&checkout, &["compare", &sides[0], &sides[1]]),
+        0,
+        &[first, second, "0 regressed"],
+    );
+    check(
+        &mut session(&checkout, &["bench", "--resume", "two"]),
+        0,
+        &[],
+    );
+    let track = [format!("{first}=main"), format!("{second}=next")];
+    let add = [
+        "history", "add", "two", "--track", &track[0], "--track", &track[1],
+    ];
+    check(&mut session(&checkout, &add), 0, &["6 runs added"]);
+
+    // Another build of the first spec.
+    checkout
+        .world
+        .spec(&world::SPEC.replace("hello", "good day"));
+    let again = publish(first, "3");
+    check(&mut bench(&checkout, "builds", &[one, &again]), 0, &[]);
+    let images = images_of(&checkout, "builds");
+    let sides: Vec<String> = images
+        .iter()
+        .map(|image| format!("builds:{}", image.name))
+        .collect();
+    for (image, reference) in images.iter().zip([one, &again]) {
+        let short = image.name.strip_prefix("cli-named-1@").expect("a digest");
+        assert!(is_podman || reference.contains(short), "{short}");
+        assert_eq!(short.len(), 12);
+    }
+    check(
+        &mut session(&checkout, &["compare", &sides[0], &sides[1]]),
+        0,
+        &[&images[0].name, &images[1].name, "0 regressed"],
+    );
+    check(
+        &mut session(&checkout, &["bench", "--resume", "builds"]),
+        0,
+        &[],
+    );
+
+    // A name that other sessions have for an image stays: it was the repository's.
+    let folder = record::SessionFolder::at(checkout.world.path("old"));
+    check(&mut bench(&checkout, "old", &[one]), 0, &[]);
+    let file = folder.path().join("session.json");
+    let text = fs::read_to_string(&file).expect("the session");
+    fs::write(&file, text.replace(first, "images")).expect("the session");
+    let lines = folder.path().join("records.ndjson");
+    let text = fs::read_to_string(&lines).expect("records");
+    let kept: Vec<&str> = text.lines().take(1).collect();
+    let kept = kept.concat().replace(first, "images") + "\n";
+    fs::write(&lines, kept).expect("records");
+    check(
+        &mut session(&checkout, &["bench", "--resume", "old"]),
+        0,
+        &[],
+    );
+    assert_eq!(images_of(&checkout, "old")[0].name, "images");
+
+    // What nobody pinned and nobody loaded is no word of a registry's.
+    let unpinned = ["torchgauge/cli-named-1:000000000000"];
+    check(
+        &mut bench(&checkout, "none", &unpinned),
+        2,
+        &["by its digest alone", "images load FILE"],
+    );
+    for reference in [one, other, &again] {
+        run(Command::new("docker").args(["image", "rm", reference]));
+    }
+}
+
+#[test]
+fn what_is_started_is_what_was_looked_at() {
+    let name = "cli-entry";
+    let checkout = Checkout::new(name);
+    checkout.world.program(RUNS);
+    let built = checkout.json(&["build", name, "--format", "json"], 0);
+    let dockerfile = format!(
+        "FROM {}\nENTRYPOINT [\"/no/such/program\"]\n",
+        built[0]["reference"].as_str().expect("a reference")
+    );
+    let folder = checkout.world.path("derived");
+    fs::create_dir_all(&folder).expect("a folder");
+    fs::write(folder.join("Dockerfile"), dockerfile).expect("a file");
+    let derived = "torchgauge-test/cli-entry:derived";
+    run(Command::new("docker")
+        .args(["build", "--quiet", "--tag", derived])
+        .arg(&folder));
+    check(&mut bench(&checkout, "out", &[derived]), 0, &[]);
+    assert_eq!(images_of(&checkout, "out")[0].name, name);
+    run(Command::new("docker").args(["image", "rm", derived]));
+    checkout.check(&["prune", name], 0, &["removed"]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod again;
 pub(crate) mod prepare;
+pub(crate) mod references;
 pub(crate) mod resume;
 pub(crate) mod target;
 mod watch;
@@ -67,7 +68,8 @@ pub(crate) async fn measure(
     let args = &args;
     let names = &suites(args);
     let suites = load(names)?;
-    let target = Target::find(&args.target)?;
+    let begun_with = resumed.as_ref().map(|session| session.images.as_slice());
+    let target = Target::find(&args.target, begun_with.unwrap_or_default(), printer).await?;
     // With --until-decided the suite's number of blocks says nothing.
     let blocks = match &resumed {
         Some(session) => Some(session.blocks),

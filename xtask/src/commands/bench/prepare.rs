@@ -51,18 +51,12 @@ pub(crate) enum Chosen {
         name: String,
         /// What the engine calls it.
         reference: String,
+        /// What it is, where it was looked at.
+        found: Option<Box<ReadyMade>>,
     },
 }
 
 impl Chosen {
-    /// An image by its reference.
-    pub(super) fn ready_made(reference: &str, known: &[&str]) -> Self {
-        Self::ReadyMade {
-            name: short_name(reference, known).to_owned(),
-            reference: reference.to_owned(),
-        }
-    }
-
     /// An image by its spec, which must be one that the device can run.
     pub(crate) fn spec(name_or_file: &str, device: Device, root: &Path) -> Result<Self> {
         let image = Catalog::new(&root.join("images")).image(name_or_file)?;
@@ -80,18 +74,6 @@ impl Chosen {
             Self::Spec(image) => &image.name,
             Self::ReadyMade { name, .. } => name,
         }
-    }
-}
-
-/// What a session calls an image that has a reference: as its repository is called; in full where
-/// another is called so.
-pub(crate) fn short_name<'a>(reference: &'a str, known: &[&str]) -> &'a str {
-    let last = reference.rsplit('/').next().unwrap_or(reference);
-    let short = last.split([':', '@']).next().unwrap_or(last);
-    if known.contains(&short) {
-        reference
-    } else {
-        short
     }
 }
 
@@ -127,8 +109,14 @@ impl Supply {
         let cache = cache(&self.printer)?;
         let image = match &self.images[name] {
             Chosen::Spec(image) => image,
-            Chosen::ReadyMade { reference, .. } => {
-                return self.take(name, reference, engine, &cache).await;
+            Chosen::ReadyMade {
+                reference, found, ..
+            } => {
+                let image = match found {
+                    Some(found) => (**found).clone(),
+                    None => images::ready_made(engine, reference, &cache).await?,
+                };
+                return self.take(name, image);
             }
         };
         check_gpus(name, image.spec.gpu_architectures.iter(), &self.gpus)?;
@@ -150,14 +138,7 @@ impl Supply {
     }
 
     /// An image that is complete: nothing is fetched but by the engine, and nothing is built.
-    async fn take(
-        &self,
-        name: &str,
-        reference: &str,
-        engine: &Engine,
-        cache: &Cache,
-    ) -> Result<Loaded> {
-        let image = images::ready_made(engine, reference, cache).await?;
+    fn take(&self, name: &str, image: ReadyMade) -> Result<Loaded> {
         if let Some(gpu) = self.gpus.first()
             && !image.has_cuda
         {
@@ -168,14 +149,14 @@ impl Supply {
         }
         check_gpus(name, image.gpu_architectures.iter(), &self.gpus)?;
         let mut notes = Vec::new();
-        if image.name != name && !reference.contains(&image.name) {
+        if !name.starts_with(&image.name) {
             notes.push(format!("{name} was made as {}", image.name));
         }
         Ok(Loaded {
             facts: ImageFacts {
                 name: name.to_owned(),
                 lock: self.locked_as(&image),
-                reference: Some(reference.to_owned()),
+                reference: Some(image.reference),
                 id: Some(image.id.clone()),
                 flavour: image.libtorch,
                 size_bytes: Some(image.size_bytes),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use bench_suite::executors;
 use record::{Asked, Session, SessionFolder, SidesCompared, command_line};
 
-use super::target::is_reference;
+use super::references::is_reference;
 use crate::{
     cli::BenchArgs,
     error::{Error, Result},

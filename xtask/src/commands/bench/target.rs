@@ -14,10 +14,11 @@ use bench_suite::{
 };
 use images::{Catalog, LibtorchSpec};
 use protocol::Device;
-use record::{Asked, Machine};
+use record::{Asked, ImageFacts, Machine};
 
 use super::{
     prepare::{Chosen, Supply, sources},
+    references::{self, is_reference, last_word},
     resume,
 };
 use crate::{
@@ -50,9 +51,38 @@ pub(crate) struct Ready {
 }
 
 impl<'a> Target<'a> {
-    /// Finds the devices and images that are asked for.
-    pub(crate) fn find(args: &'a TargetArgs) -> Result<Self> {
-        Self::with(args, |device, root| images(&args.image, device, root))
+    /// Finds the devices and images that are asked for. An image that is asked for by its reference
+    /// is looked at first, and pulled where it has to be: what it is called stands in it. Those that a
+    /// session was begun with keep their names.
+    pub(crate) async fn find(
+        args: &'a TargetArgs,
+        begun_with: &[ImageFacts],
+        printer: &Printer,
+    ) -> Result<Self> {
+        let mut target = Self::with(args, |_, _| Ok(Vec::new()))?;
+        let (device, root) = (target.device(), &target.root);
+        let names = names(&args.image, device, root)?;
+        let references = names.iter().map(String::as_str);
+        let references: Vec<&str> = references.filter(|name| is_reference(name)).collect();
+        let mut found = references::look(&references, args, printer).await?;
+        let mut images = Vec::new();
+        for name in &names {
+            images.push(if is_reference(name) {
+                let found = found.remove(name).map(Box::new);
+                Chosen::ReadyMade {
+                    name: found
+                        .as_ref()
+                        .map_or_else(|| last_word(name).to_owned(), |found| found.name.clone()),
+                    reference: name.clone(),
+                    found,
+                }
+            } else {
+                Chosen::spec(name, device, root)?
+            });
+        }
+        references::name(&mut images, begun_with);
+        target.images = images;
+        Ok(target)
     }
 
     /// Finds the devices that are asked for, for these images.
@@ -189,29 +219,19 @@ fn devices(word: &str, machine: &Machine) -> Result<Vec<Device>> {
 }
 
 /// The images that the user named, or the one that fits the device.
-fn images(names: &[String], device: Device, root: &Path) -> Result<Vec<Chosen>> {
-    let mut all_names = Vec::new();
-    for name in names {
+fn names(given: &[String], device: Device, root: &Path) -> Result<Vec<String>> {
+    let mut all = Vec::new();
+    for name in given {
         if name.contains('*') {
             let mut matching = Catalog::new(&root.join("images")).matching(name)?;
-            matching.retain(|name| !all_names.contains(name));
-            all_names.extend(matching);
+            matching.retain(|name| !all.contains(name));
+            all.extend(matching);
         } else {
-            all_names.push(name.clone());
+            all.push(name.clone());
         }
     }
-    if all_names.is_empty() {
-        all_names.push(default_image(device, root)?);
-    }
-    let mut all: Vec<Chosen> = Vec::new();
-    for name in &all_names {
-        let image = if is_reference(name) {
-            let known: Vec<&str> = all.iter().map(Chosen::name).collect();
-            Chosen::ready_made(name, &known)
-        } else {
-            Chosen::spec(name, device, root)?
-        };
-        all.push(image);
+    if all.is_empty() {
+        all.push(default_image(device, root)?);
     }
     Ok(all)
 }
@@ -233,48 +253,4 @@ fn default_image(device: Device, root: &Path) -> Result<String> {
     } else {
         defaults.cuda
     })
-}
-
-/// Whether a word names an image of an engine's or a registry's, `NAME:TAG` or `NAME@sha256:…`, and
-/// no spec.
-pub(crate) fn is_reference(word: &str) -> bool {
-    let last = word.rsplit('/').next().unwrap_or(word);
-    let is_file = word.starts_with(['.', '/'])
-        || Path::new(word).extension().is_some_and(|end| end == "yaml");
-    !is_file && last.contains([':', '@'])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn references_are_told_from_specs() {
-        for word in [
-            "torchgauge/torch-2.6.0-cu124:0a1b2c3d4e5f",
-            "registry.example:5000/team/image@sha256:00",
-            "image:tag",
-        ] {
-            assert!(is_reference(word), "{word}");
-        }
-        for word in [
-            "torch-2.6.0-cu124",
-            "./a:b/x.yaml",
-            "images/x.yaml",
-            "/tmp/a:b",
-            "registry.example:5000/team/image",
-        ] {
-            assert!(!is_reference(word), "{word}");
-        }
-    }
-
-    #[test]
-    fn a_ready_made_image_has_a_name_of_its_own() {
-        let name = |reference: &str, known: &[&str]| {
-            Chosen::ready_made(reference, known).name().to_owned()
-        };
-        assert_eq!(name("team/cu130:abc", &[]), "cu130");
-        assert_eq!(name("r:5000/team/cu130@sha256:00ff", &["cu126"]), "cu130");
-        assert_eq!(name("team/cu130:abc", &["cu130"]), "team/cu130:abc");
-    }
 }

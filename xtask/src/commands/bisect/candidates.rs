@@ -13,9 +13,10 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     cli::TargetArgs,
     commands::bench::{
-        prepare::{self, short_name},
+        prepare,
+        references::{is_reference, last_word, told_apart},
         resume, stop_on_signal,
-        target::{is_reference, loads_images},
+        target::loads_images,
     },
     error::{Error, Result},
     printer::Printer,
@@ -83,7 +84,11 @@ pub(super) fn images(good: &str, bad: &str, between: &[String]) -> Result<Vec<Ca
     for image in names {
         let known: Vec<&str> = found.iter().map(|one| one.name.as_str()).collect();
         let name = if is_reference(&image) {
-            short_name(&image, &known).to_owned()
+            // Those that no step comes to are not pulled for their names.
+            match last_word(&image) {
+                word if known.contains(&word) => told_apart(word, &image, None),
+                word => word.to_owned(),
+            }
         } else {
             catalog.image(&image)?.name
         };

@@ -17,11 +17,7 @@ use verdict::{CellVerdicts, MetricVerdict, Verdicts};
 use crate::{
     cli::TargetArgs,
     commands::{
-        bench::{
-            Job, Place,
-            prepare::Chosen,
-            target::{Target, is_reference},
-        },
+        bench::{Job, Place, prepare::Chosen, references::is_reference, target::Target},
         fit,
     },
     error::{Error, Result},
@@ -315,6 +311,7 @@ impl Choice {
             return Ok(Chosen::ReadyMade {
                 name,
                 reference: image,
+                found: None,
             });
         }
         // Those of a repository's revisions have one name in common.
