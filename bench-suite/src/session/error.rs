@@ -20,12 +20,17 @@ pub enum SessionError {
         /// Why.
         source: io::Error,
     },
-    /// A run could not write its results.
+    /// A run could not be made or write its results for want of room, the session's or the engine's.
     #[error(
-        "no space left in {path}; make room, then continue the session with `--resume {path}`",
-        path = .0.display()
+        "the disk is full: {message}; make room, then continue the session with `--resume {folder}`",
+        folder = .folder.display()
     )]
-    DiskFull(PathBuf),
+    DiskFull {
+        /// The session's folder.
+        folder: PathBuf,
+        /// What the run says, and whose disk it is.
+        message: String,
+    },
     /// The path is not one that every engine can mount.
     #[error(
         "{path:?} cannot be the folder of a session: containers cannot mount a path with {what}; \
