@@ -108,6 +108,15 @@ impl Method {
         method
     }
 
+    /// Whether it is of an older record, and says no more than sessions tell: see [`Self::of`].
+    #[must_use]
+    pub fn is_of_session(&self) -> bool {
+        let is_told = |key: &String| {
+            ["engine", "isolation", "seed"].contains(&key.as_str()) || key.starts_with("steps.")
+        };
+        self.0.keys().all(is_told)
+    }
+
     /// The value of a key; `None` where it is not set or not known.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {

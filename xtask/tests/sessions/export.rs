@@ -16,7 +16,11 @@ fn home() -> Home {
     home.check(&["history", "add", "sessions/hostile"], 0, "runs added");
     let points = format!("timestamp,revision,value\n1760000000,\"{REVISION}\",1\n");
     std::fs::write(home.path("points.csv"), points).expect("the points are written");
-    home.check(&["history", "import", "far", "points.csv"], 0, "1 point added");
+    home.check(
+        &["history", "import", "far", "points.csv"],
+        0,
+        "1 point added",
+    );
     home
 }
 
