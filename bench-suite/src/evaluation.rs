@@ -48,7 +48,7 @@ impl Evaluation {
             && disk::is_full(&order.folder)
         {
             *message = format!(
-                "no space left in the session's folder; make room and resume ({}: {message})",
+                "no space left in the session's folder ({}: {message})",
                 reason.word()
             );
             *reason = Reason::DiskFull;

@@ -40,7 +40,7 @@ pub struct Ended<'a> {
     pub block: u32,
     /// Whether it had the instrument.
     pub with: bool,
-    /// How it ended.
+    /// How it ended; as its suite expects where it does.
     pub outcome: &'a Outcome,
     /// Throughput; `None` where it failed.
     pub samples_per_second: Option<f64>,
@@ -65,14 +65,18 @@ pub async fn measure(
                 let name = format!("b{block}-{number:03}-{kind}");
                 let change = |order: &mut Order| instrument.set(order, with);
                 let ran = scratch_run::run(runs, cell, &name, change, executor, cancel).await?;
+                let outcome = match cell.plan.expected {
+                    Some(expected) => ran.outcome.expecting(expected),
+                    None => ran.outcome,
+                };
+                let metrics = ran.metrics.filter(|_| outcome.is_ok());
                 tell(Ended {
                     number,
                     cell,
                     block,
                     with,
-                    outcome: &ran.outcome,
-                    samples_per_second: ran
-                        .metrics
+                    outcome: &outcome,
+                    samples_per_second: metrics
                         .and_then(|metrics| metrics.summary.throughput_samples_per_second),
                 });
             }

@@ -9,7 +9,7 @@ use bytesize::ByteSize;
 use protocol::Device;
 use rand::{Rng as _, RngCore as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
-use record::{CellPlan, Claim, Isolation, Method, SuiteQuestion, ValidityLimits};
+use record::{CellPlan, Claim, Isolation, Method, Session, SuiteQuestion, ValidityLimits};
 use strict_yaml::most_similar;
 
 use crate::suite::{DeviceKind, Ipc, Limits, MAX_BLOCKS, Suite, Ulimit};
@@ -347,30 +347,43 @@ impl Plan {
     /// The runs of one block, from 0, in their order; of any block, planned or not.
     #[must_use]
     pub fn block(&self, block: u32) -> Vec<Run> {
-        let cells = self.cells.len();
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "at most a thousand blocks of a few thousand cells"
-        )]
-        let first = block * cells as u32;
-        let order = shuffled(cells, self.order_seed, block);
-        (first..)
-            .zip(order)
-            .map(|(order, cell)| {
-                let plan = &self.cells[cell].plan;
-                Run {
-                    name: format!(
-                        "{order:04}-b{block}-{}-{}",
-                        slug(&plan.image),
-                        plan.scenario
-                    ),
-                    order,
-                    block,
-                    cell,
-                }
-            })
-            .collect()
+        let plans: Vec<&CellPlan> = self.cells.iter().map(|cell| &cell.plan).collect();
+        runs_of(&plans, self.order_seed, block)
     }
+}
+
+/// The names of all runs that a session plans, in their order.
+#[must_use]
+pub fn planned_runs(session: &Session) -> Vec<String> {
+    let plans: Vec<&CellPlan> = session.cells.iter().collect();
+    let runs = (0..session.blocks).flat_map(|block| runs_of(&plans, session.order_seed, block));
+    runs.map(|run| run.name).collect()
+}
+
+fn runs_of(plans: &[&CellPlan], order_seed: u64, block: u32) -> Vec<Run> {
+    let cells = plans.len();
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "at most a thousand blocks of a few thousand cells"
+    )]
+    let first = block * cells as u32;
+    let order = shuffled(cells, order_seed, block);
+    (first..)
+        .zip(order)
+        .map(|(order, cell)| {
+            let plan = plans[cell];
+            Run {
+                name: format!(
+                    "{order:04}-b{block}-{}-{}",
+                    slug(&plan.image),
+                    plan.scenario
+                ),
+                order,
+                block,
+                cell,
+            }
+        })
+        .collect()
 }
 
 /// Fisher and Yates's shuffle of `0..count`, written out so that a plan of today is resumed in

@@ -6,7 +6,7 @@ use std::{
 };
 
 use serde::Deserialize;
-use strict_yaml::{Document, most_similar, open_file};
+use strict_yaml::{Document, most_similar, open_own_file, printable};
 use wildmatch::WildMatchPattern;
 
 use crate::{
@@ -77,11 +77,19 @@ impl Catalog {
     /// The images to take where none is named, out of `defaults.toml` in the folder.
     pub fn defaults(&self) -> Result<Defaults> {
         let file = self.folder.join(DEFAULTS);
-        let text = open_file(&file)
+        let text = open_own_file(&file)
             .and_then(io::read_to_string)
             .map_err(at(&file))?;
         toml_edit::de::from_str(&text).map_err(|error| Error::BadDefaults {
-            cause: error.to_string().trim().replace('\n', " "),
+            // Without the line that the error's own text quotes: it may be of any file at all.
+            cause: match error.span() {
+                Some(span) => {
+                    let before = text.get(..span.start).unwrap_or(&text);
+                    let line = 1 + before.matches('\n').count();
+                    format!("line {line}: {}", printable(error.message().to_owned()))
+                }
+                None => printable(error.message().to_owned()),
+            },
             file,
         })
     }
@@ -254,6 +262,26 @@ mod tests {
         for name in ["", "Torch", "a..b", "-a", "a b", "..", "a/b"] {
             assert!(!is_name(name), "{name}");
         }
+    }
+
+    #[test]
+    fn defaults_that_are_none_are_not_quoted() {
+        let place = tempfile::tempdir().unwrap();
+        let (folder, secret) = (place.path().join("images"), place.path().join("secret"));
+        fs::create_dir(&folder).unwrap();
+        fs::write(&secret, "cpu = \"a\"\nuser:topsecret:1").unwrap();
+        let file = folder.join(DEFAULTS);
+        let check = |expect: &str| {
+            let error = Catalog::new(&folder).defaults().unwrap_err();
+            let told = format!("{error} {:?}", std::error::Error::source(&error));
+            assert!(told.contains(expect), "{told}");
+            assert!(!told.contains("topsecret"), "{told}");
+        };
+        std::os::unix::fs::symlink(&secret, &file).unwrap();
+        check("leads out of its folder");
+        fs::remove_file(&file).unwrap();
+        fs::copy(&secret, &file).unwrap();
+        check("defaults.toml cannot be used: line 2: ");
     }
 
     #[test]

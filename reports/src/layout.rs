@@ -13,6 +13,9 @@ const HEADING: usize = 8;
 /// How far rows stand in under a heading of their own.
 pub(crate) const INDENT: usize = 1;
 
+/// Spaces beside a column's text, on both sides together.
+const PADDING: usize = 2;
+
 /// What the columns of a table ask for.
 pub(crate) struct Widths {
     /// Each in one line.
@@ -22,6 +25,8 @@ pub(crate) struct Widths {
     /// What a column takes beside its text.
     frame: usize,
     room: usize,
+    /// Columns that the reader has.
+    width: usize,
 }
 
 impl Widths {
@@ -46,12 +51,16 @@ impl Widths {
             word(head).max(of_cells)
         };
         // Both sides are padded; on a terminal columns stand apart by one more.
-        let frame = if style == Style::Plain { 2 } else { 3 };
+        let frame = match style {
+            Style::Plain => PADDING,
+            Style::Terminal(_) => PADDING + 1,
+        };
         Self {
             natural: columns.iter().enumerate().map(natural).collect(),
             least: columns.iter().enumerate().map(least).collect(),
             frame,
-            room: style.width() + frame - 2,
+            room: style.width() + frame - PADDING,
+            width: style.width(),
         }
     }
 
@@ -73,39 +82,72 @@ impl Widths {
         fitting.next().unwrap_or_else(|| self.least.clone())
     }
 
+    /// Whether the first column may be lines above the others.
+    fn may_head(&self, columns: &[(Kind, &str)]) -> bool {
+        let others = columns.iter().skip(1);
+        let is_alone = |others: &[Kind]| matches!(others, [] | [Kind::Message]);
+        columns[0].0 == Kind::Name
+            && self.natural[0] >= HEADING
+            && !is_alone(&others.map(|(kind, _)| *kind).collect::<Vec<_>>())
+    }
+
+    /// What columns take under headings, where nothing but spaces stands between them.
+    fn under(widths: &[usize]) -> usize {
+        INDENT + widths.iter().map(|width| width + PADDING).sum::<usize>()
+    }
+
     /// Whether all columns have room only where names wrap or columns go below, and the columns
     /// behind the first, indented, do with less.
     pub(crate) fn wants_headings(&self, columns: &[(Kind, &str)]) -> bool {
-        let is_named =
-            columns.len() > 2 && columns[0].0 == Kind::Name && self.natural[0] >= HEADING;
-        let rest = self.total(&self.least[1..]) + INDENT;
-        is_named && self.total(&self.natural) > self.room && rest <= self.room
+        self.may_head(columns)
+            && self.total(&self.natural) > self.room
+            && Self::under(&self.least[1..]) <= self.width
     }
 
     /// The widths of the columns behind the first, under a line with the first.
     pub(crate) fn under_heading(mut self) -> Self {
         self.natural.remove(0);
         self.least.remove(0);
-        self.room = self.room.saturating_sub(INDENT);
+        self.frame = PADDING;
+        self.room = self.width.saturating_sub(INDENT);
         self
     }
 
     /// How many columns name a row, and behind which column the rest goes below; `None` where all
     /// have room, or cannot be helped.
     pub(crate) fn fold(&self, columns: &[(Kind, &str)]) -> Option<(usize, usize)> {
-        let leading =
-            |is: &dyn Fn(Kind) -> bool| columns.iter().take_while(|(kind, _)| is(*kind)).count();
-        let with_words = leading(&|kind| matches!(kind, Kind::Name | Kind::Word));
-        let is_narrow = |names: &usize| self.total(&self.least[..*names]) <= self.room / 2;
-        let names = Some(with_words).filter(is_narrow);
-        let names = names
-            .unwrap_or_else(|| leading(&|kind| kind == Kind::Name))
-            .max(1);
-        if self.total(&self.least) <= self.room || columns.len() <= names + 1 {
+        if self.total(&self.least) <= self.room {
             return None;
         }
-        let fits = |end: &usize| self.total(&self.least[..*end]) <= self.room;
-        let end = (names + 1..columns.len()).rev().find(fits);
+        // The first name takes no width where it becomes a line above its row.
+        let is_headed = self.may_head(columns);
+        let takes = |end: usize| {
+            if is_headed {
+                Self::under(&self.least[1..end])
+            } else {
+                self.total(&self.least[..end])
+            }
+        };
+        let leading = columns.iter().take_while(|(kind, _)| *kind == Kind::Name);
+        let leading = leading.count().max(1);
+        let repeated = (1..=leading)
+            .rev()
+            .find(|end| takes(*end) <= self.width / 2);
+        let mut names = repeated.unwrap_or(1);
+        // Where several rows have one name, a word such as the metric tells them apart.
+        let is_word = columns
+            .get(names)
+            .is_some_and(|(kind, _)| *kind == Kind::Word);
+        if is_word && takes(names + 1) <= self.width / 3 {
+            names += 1;
+        }
+        if columns.len() <= names + 1 {
+            return None;
+        }
+        let room = if is_headed { self.width } else { self.room };
+        let end = (names + 1..columns.len())
+            .rev()
+            .find(|end| takes(*end) <= room);
         Some((names, end.unwrap_or(names + 1)))
     }
 }

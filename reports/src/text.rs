@@ -187,7 +187,7 @@ fn entries(table: &Table, body: &Body, row: usize) -> Vec<Cell> {
 }
 
 /// A table that fits the width. Where it asks for more, the first name of a row becomes a line above
-/// it; where that is not enough, columns that find no room follow below, beside the names again.
+/// it; where that is not enough, columns that find no room follow below, with the names again.
 /// Texts wrap at spaces; words and numbers are never broken.
 #[expect(
     clippy::needless_pass_by_value,
@@ -386,6 +386,43 @@ mod tests {
             (2, 1, 1),
             "{lines:?}"
         );
+    }
+
+    #[test]
+    fn columns_below_have_the_word_that_tells_rows_apart() {
+        let columns = [
+            (Kind::Name, "cell"),
+            (Kind::Word, "metric"),
+            (Kind::Number, "base, median"),
+            (Kind::Number, "head, median"),
+            (Kind::Number, "95 % interval"),
+        ];
+        let name = "amp-bf16 bs8 checkpointing=blocks";
+        let row = [
+            name,
+            "memory",
+            "253.4 samples/s",
+            "265.0 samples/s",
+            "exact",
+        ];
+        let lines = shown(&columns, &row, 45);
+        let with = |word: &str| lines.iter().filter(|line| line.contains(word)).count();
+        assert_eq!((with(name), with("memory")), (2, 2), "{lines:?}");
+    }
+
+    /// As those of a change in a series.
+    #[test]
+    fn names_that_take_more_than_half_are_not_all_repeated() {
+        let columns = [
+            (Kind::Name, "entry"),
+            (Kind::Name, "range"),
+            (Kind::Number, "before"),
+            (Kind::Number, "after"),
+        ];
+        let range = "abcdef012345..abcdef012345";
+        let lines = shown(&columns, &["25", range, "99.99 samples/s", "1"], 45);
+        let with = |word: &str| lines.iter().filter(|line| line.contains(word)).count();
+        assert_eq!((with("25"), with(range)), (2, 1), "{lines:?}");
     }
 
     #[test]

@@ -98,7 +98,7 @@ fn of_session(error: &bench_suite::session::SessionError) -> Code {
     match error {
         E::Folder(error) => of_folder(error),
         E::Io { source, .. } if is_no_file(source) => Code::BadUsage,
-        E::Io { .. } | E::Busy(_) | E::DiskFull(_) => Code::Trouble,
+        E::Io { .. } | E::Busy(_) | E::DiskFull { .. } => Code::Trouble,
         _ => Code::BadUsage,
     }
 }

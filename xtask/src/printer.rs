@@ -75,6 +75,15 @@ impl Printer {
         self.write(&format!("{}\n", inert_json(text).trim_end()));
     }
 
+    /// For results that are too many to be held, on standard output.
+    pub(crate) fn stream(form: Form) -> Stream<io::Stdout> {
+        Stream {
+            form,
+            out: io::stdout(),
+            begun: Vec::new(),
+        }
+    }
+
     /// A reader that went away ends it in silence; whatever else goes wrong, such as a full disk,
     /// [`Self::finish`] says.
     fn write(&self, text: &str) {
@@ -156,6 +165,53 @@ impl Printer {
         };
         bar.set_message(printable(label).into_owned());
         bar
+    }
+}
+
+/// In which form results are that many.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Form {
+    /// Comma-separated values.
+    Csv,
+    /// A JSON value a line.
+    JsonLines,
+}
+
+/// Passes lines on, free of what acts on a terminal or on CI.
+#[derive(Debug)]
+pub(crate) struct Stream<W> {
+    form: Form,
+    out: W,
+    /// What was written since the last line's end.
+    begun: Vec<u8>,
+}
+
+impl<W: Write> Stream<W> {
+    fn pass(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let text = String::from_utf8_lossy(bytes);
+        let inert = match self.form {
+            Form::Csv => printable(&text),
+            Form::JsonLines => inert_json(&text),
+        };
+        self.out.write_all(inert.as_bytes())
+    }
+}
+
+impl<W: Write> Write for Stream<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.begun.extend_from_slice(bytes);
+        if let Some(end) = self.begun.iter().rposition(|byte| *byte == b'\n') {
+            let rest = self.begun.split_off(end + 1);
+            let lines = std::mem::replace(&mut self.begun, rest);
+            self.pass(&lines)?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let rest = std::mem::take(&mut self.begun);
+        self.pass(&rest)?;
+        self.out.flush()
     }
 }
 
@@ -248,7 +304,15 @@ mod tests {
             let errors = [
                 (go_on, "go on with: ", ""),
                 (SessionError::Exists(path.clone()).into(), "with `", "`"),
-                (SessionError::DiskFull(path).into(), "with `", "`"),
+                (
+                    SessionError::DiskFull {
+                        folder: path,
+                        message: "no room".to_owned(),
+                    }
+                    .into(),
+                    "with `",
+                    "`",
+                ),
             ];
             for (error, before, behind) in errors {
                 let said = error.to_string();
@@ -264,6 +328,31 @@ mod tests {
                 let words = String::from_utf8(output.expect("bash runs").stdout).expect("text");
                 assert_eq!(words.lines().last(), Some(folder), "{said}");
             }
+        }
+    }
+
+    #[test]
+    fn streams_are_cut_at_lines_and_do_nothing() {
+        let shown = |form, text: &str, step: usize| {
+            let mut out = Vec::new();
+            let mut stream = Stream {
+                form,
+                out: &mut out,
+                begun: Vec::new(),
+            };
+            for part in text.as_bytes().chunks(step) {
+                stream.write_all(part).unwrap();
+            }
+            stream.flush().unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        for step in [1, 3, 1000] {
+            let text = "machine,é\n::error::a,1\n\"b\n ::error::\u{1b}[2J\",##[x]\nend";
+            let expect = "machine,é\n\\::error::a,1\n\"b\n \\::error::\\u{1b}[2J\",#\\#[x]\nend";
+            assert_eq!(shown(Form::Csv, text, step), expect, "{step}");
+            let text = "{\"a\":\"\u{202e}模\"}\n{\"b\":\"##[x]\"}\n";
+            let expect = "{\"a\":\"\\u202e模\"}\n{\"b\":\"#\\u0023[x]\"}\n";
+            assert_eq!(shown(Form::JsonLines, text, step), expect, "{step}");
         }
     }
 

@@ -782,6 +782,69 @@ fn tables_in_a_log_fit_a_hundred_columns() {
     }
 }
 
+/// What the command prints to a terminal of 80 columns, without colours: lines of prose wrap there by
+/// themselves, and rows, rules and names above rows have to fit.
+fn in_a_terminal(words: &[&str]) -> Vec<String> {
+    let program = env!("CARGO_BIN_EXE_torchgauge");
+    let line = format!("stty cols 80 rows 24; exec {program} {}", words.join(" "));
+    let output = Command::new("script")
+        .args(["-q", "-e", "-c", &line, "/dev/null"])
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
+        .env_remove("TORCHGAUGE_HISTORY")
+        .stdin(Stdio::null())
+        .output()
+        .expect("`script` of util-linux runs");
+    let text = String::from_utf8_lossy(&output.stdout).replace('\r', "");
+    let mut lines = Vec::new();
+    let mut was_drawn = 0;
+    for line in text.lines() {
+        let is_drawn = line.starts_with([' ', '─', '═', '\u{1b}']);
+        let mut parts = line.split('\u{1b}');
+        let mut plain = parts.next().unwrap_or_default().to_owned();
+        plain.extend(parts.filter_map(|part| Some(part.split_once('m')?.1)));
+        let plain = plain.trim_end();
+        assert!(
+            !is_drawn || plain.chars().count() <= 80,
+            "{words:?}: {plain:?} in\n{text}"
+        );
+        was_drawn += usize::from(is_drawn);
+        lines.push(plain.to_owned());
+    }
+    assert!(was_drawn > 4, "{words:?}:\n{text}");
+    lines
+}
+
+#[test]
+fn tables_in_a_terminal_fit_its_columns() {
+    let of = |image| format!("reports/gallery/h200-versions:{image}");
+    let [base, head] = ["torch-2.6.0-cu124-sm90", "torch-2.12.1-cu130-sm90"].map(of);
+    let compared = in_a_terminal(&["compare", &base, &head]);
+    // What finds no room beside its row is above it, in both parts of a table.
+    let name = "vit-l16 · amp-bf16 bs32 checkpointing=blocks adamw";
+    let above: Vec<&String> = compared
+        .iter()
+        .zip(compared.iter().skip(1))
+        .filter_map(|(line, next)| (line == name).then_some(next))
+        .collect();
+    let improved = |row: &String| row.starts_with("  throughput  improved");
+    assert!(
+        improved(above[1]) && above[2].starts_with("  throughput  +11.20 …"),
+        "{above:?}"
+    );
+    in_a_terminal(&["claims", "reports/gallery/h200-claims"]);
+    let home = Home::new();
+    let mut points = "timestamp,revision,value\n".to_owned();
+    for night in 0..60 {
+        let value = if night < 30 { 100.0 } else { 90.0 } + f64::from(night % 7) / 20.0;
+        let time = 1_760_000_000 + night * 86_400;
+        writeln!(points, "{time},abcdef0123456789abcdef{night},{value}").expect("text");
+    }
+    let points = home.file("points.csv", &points);
+    let trend = in_a_terminal(&["trend", "--input", &points]);
+    let with = |word: &str| trend.iter().filter(|line| line.contains(word)).count();
+    assert_eq!((with("range"), with("verdict")), (1, 1), "{trend:?}");
+}
+
 /// The comparison in the README is what the command beside it prints of changes, and the sum of all.
 #[test]
 fn the_readme_shows_a_real_comparison() {

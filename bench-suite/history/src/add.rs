@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
 };
 
-use record::{Labels, Records, Session, SessionFolder};
+use record::{Labels, Method, Record, Records, Session, SessionFolder};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
     method,
     runs::{Run, same, seconds, values},
     sessions::check_name,
-    sql::{Json, cell_id},
+    sql::{self, Json, KEY_COLUMNS, cell_id},
     track,
 };
 
@@ -186,14 +186,25 @@ impl Source {
         });
         added.side_by_side = own.map(|(image, _)| image.clone()).collect();
         let mut metadata = CellMetadata::default();
-        let mut methods = BTreeMap::new();
+        let mut methods = BTreeSet::new();
         for record in &self.records.records {
-            let key = SeriesKey::of_cell(&self.session, record, &tracks[&record.image]);
-            let cell = cell_id(connection, &key)?;
+            let method = Method::of(&self.session, record);
+            let key = SeriesKey::of_cell(&self.session, record, &tracks[&record.image], &method);
+            let known = if method.is_of_session() {
+                run_cell(connection, id, record, &key)?
+            } else {
+                None
+            };
+            let cell = match known {
+                Some(cell) => cell,
+                None => {
+                    if !key.method.is_empty() && methods.insert(key.method.clone()) {
+                        method::keep(connection, &key.method, &method)?;
+                    }
+                    cell_id(connection, &key, &method)?
+                }
+            };
             metadata.hear(cell, &self.session, record);
-            if !key.method.is_empty() {
-                methods.entry(key.method).or_insert(&record.method);
-            }
             let run = Run {
                 session: id,
                 cell,
@@ -209,7 +220,6 @@ impl Source {
             added.points += points;
         }
         metadata.write(connection, id)?;
-        method::keep(connection, &methods)?;
         added.unchanged = connection.total_changes() == before;
         Ok(added)
     }
@@ -291,6 +301,27 @@ impl Source {
         };
         Ok((known.id, revision))
     }
+}
+
+/// The cell that a run of a session is in, whatever method it is of there: an older Torchgauge knew
+/// none of an older record, and its series may have gone on with another since.
+fn run_cell(
+    connection: &Connection,
+    session: i64,
+    record: &Record,
+    key: &SeriesKey,
+) -> rusqlite::Result<Option<i64>> {
+    let found = connection
+        .prepare_cached(&format!(
+            "SELECT {KEY_COLUMNS}, cells.id FROM runs JOIN cells ON cells.id = cell_id \
+             WHERE session_id = ? AND name = ? AND attempt = ?"
+        ))?
+        .query_row((session, &record.run, record.attempt), |row| {
+            Ok((sql::key(row, String::new())?, row.get(7)?))
+        })
+        .optional()?;
+    let found = found.filter(|(there, _)| there.without_method() == key.without_method());
+    Ok(found.map(|(_, cell)| cell))
 }
 
 /// What the history knows of a session.

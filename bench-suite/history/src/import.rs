@@ -7,6 +7,7 @@ use std::{
 };
 
 use judge::trend::{self, Point, csv::Parsed};
+use record::Method;
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::{
@@ -111,7 +112,11 @@ pub(crate) fn store(
         direction: series.direction,
         kind: series.kind,
     };
-    let series_id = series_id(connection, cell_id(connection, &key)?, &measure)?;
+    let series_id = series_id(
+        connection,
+        cell_id(connection, &key, &Method::default())?,
+        &measure,
+    )?;
     connection.execute(
         "UPDATE series SET threshold = ? WHERE id = ?",
         (series.threshold, series_id),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use record::{Machine, Record, Session};
+use record::{Machine, Method, Record, Session};
 use serde::{Deserialize, Serialize};
 use wildmatch::WildMatchPattern;
 
@@ -25,7 +25,7 @@ pub struct SeriesKey {
     pub scenario: String,
     /// The choice on every axis.
     pub variant: String,
-    /// How it was measured; empty where the session does not say.
+    /// How it was measured, as far as the session tells; empty where it tells nothing.
     pub method: String,
     /// The metric's name, one of [`metrics::catalogue::ALL`].
     pub metric: String,
@@ -81,7 +81,12 @@ impl SeriesKey {
     }
 
     /// Of the cell that a record measured; the metric is left empty.
-    pub(crate) fn of_cell(session: &Session, record: &Record, track: &str) -> Self {
+    pub(crate) fn of_cell(
+        session: &Session,
+        record: &Record,
+        track: &str,
+        method: &Method,
+    ) -> Self {
         let machine = &session.machine;
         let device = match record.device {
             protocol::Device::Cpu => cpu(machine),
@@ -96,7 +101,7 @@ impl SeriesKey {
             suite: record.suite.clone(),
             scenario: record.scenario.clone(),
             variant: record.variant.to_string(),
-            method: record.method.fingerprint(),
+            method: method.fingerprint(),
             metric: String::new(),
         }
     }

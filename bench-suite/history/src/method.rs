@@ -153,14 +153,14 @@ pub(crate) fn points_of(
     Ok(Some(all))
 }
 
-/// Keeps the settings of methods, by fingerprint.
+/// Keeps the settings of a method, by its fingerprint.
 pub(crate) fn keep(
     connection: &Connection,
-    methods: &BTreeMap<String, &Method>,
+    fingerprint: &str,
+    settings: &Method,
 ) -> rusqlite::Result<()> {
-    let mut insert = connection.prepare_cached("INSERT OR IGNORE INTO methods VALUES (?, ?)")?;
-    for (fingerprint, settings) in methods {
-        insert.execute((fingerprint, Json(settings)))?;
-    }
+    connection
+        .prepare_cached("INSERT OR IGNORE INTO methods VALUES (?, ?)")?
+        .execute((fingerprint, Json(settings)))?;
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Between Rust and rows.
 
+use record::Method;
 use rusqlite::{
     Connection, OptionalExtension, Row, ToSql,
     types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRef},
@@ -92,23 +93,49 @@ pub(crate) fn id_of(
     Ok(connection.last_insert_rowid())
 }
 
-/// The cell of a key, whose metric is not looked at.
-pub(crate) fn cell_id(connection: &Connection, key: &SeriesKey) -> rusqlite::Result<i64> {
+/// The cell of a key, whose metric is not looked at; made where there is none.
+///
+/// Sessions of older versions do not tell all of their method: where the first comes that does, the
+/// newest of their series that it does not contradict goes on as its own.
+pub(crate) fn cell_id(
+    connection: &Connection,
+    key: &SeriesKey,
+    method: &Method,
+) -> rusqlite::Result<i64> {
     let parts = key.parts();
     let columns = parts.map(|(name, _)| name);
     let values = parts.each_ref().map(|(_, value)| value as &dyn ToSql);
-    let cell = parts.len() - 1;
-    if !key.method.is_empty() {
-        // Sessions of older versions do not tell their method: their series goes on with the first
-        // that does.
-        let others = &columns[..cell - 1];
-        let places = others.iter().map(|name| format!("{name} = ?"));
+    let (cell, others) = (parts.len() - 1, parts.len() - 2);
+    if !method.is_of_session() {
+        let places = columns[..others].iter().map(|name| format!("{name} = ?"));
         let places = places.collect::<Vec<_>>().join(" AND ");
-        let sql = format!("UPDATE OR IGNORE cells SET method = ? WHERE {places} AND method = ''");
-        let values = [&[values[cell - 1]], &values[..cell - 1]].concat();
-        connection
-            .prepare_cached(&sql)?
-            .execute(values.as_slice())?;
+        let sql = format!(
+            "SELECT cells.id, method, settings FROM cells LEFT JOIN methods ON \
+             fingerprint = method WHERE {places} ORDER BY cells.id DESC"
+        );
+        let mut find = connection.prepare_cached(&sql)?;
+        let mut rows = find.query(&values[..others])?;
+        let mut goes_on = None;
+        while let Some(row) = rows.next()? {
+            let fingerprint: String = row.get(1)?;
+            if fingerprint == key.method {
+                return row.get(0);
+            }
+            let settings: Option<Json<Method>> = row.get(2)?;
+            let is_open = fingerprint.is_empty()
+                || settings.is_some_and(|Json(settings)| {
+                    settings.is_of_session() && settings.differences(method).is_empty()
+                });
+            if is_open && goes_on.is_none() {
+                goes_on = Some(row.get::<_, i64>(0)?);
+            }
+        }
+        if let Some(id) = goes_on {
+            connection
+                .prepare_cached("UPDATE cells SET method = ? WHERE id = ?")?
+                .execute((&key.method, id))?;
+            return Ok(id);
+        }
     }
     id_of(connection, "cells", &columns[..cell], &values[..cell])
 }

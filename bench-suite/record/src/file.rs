@@ -36,6 +36,24 @@ pub fn open_file(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
+/// Opens a file whose contents errors quote, as [`open_file`]. A link that leads out of its folder is
+/// refused: who may write the folder need not be one who may see what the link leads to.
+pub fn open_own_file(path: &Path) -> io::Result<File> {
+    if fs::symlink_metadata(path)?.is_symlink() {
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        if !fs::canonicalize(path)?.starts_with(fs::canonicalize(folder)?) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "it is a link that leads out of its folder; give the file itself",
+            ));
+        }
+    }
+    open_file(path)
+}
+
 /// The content of a regular file.
 pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();

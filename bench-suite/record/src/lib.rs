@@ -25,7 +25,7 @@ mod validity;
 mod window;
 
 pub use claim::{CellChoice, Claim, Expectation, Range, RangeError};
-pub use file::{check_file, open_file, read_file, read_text, write_file};
+pub use file::{check_file, open_file, open_own_file, read_file, read_text, write_file};
 pub use folder::{BadLine, FolderError, Records, SessionFolder};
 pub use image::{ImageChange, ImageFacts, ImageLock, ImageParts, Part, PartValue, image_changes};
 pub use machine::{Cpu, Gpu, Machine};

@@ -35,7 +35,8 @@ pub struct MethodDifference {
 pub struct MethodKey(String);
 
 impl Method {
-    /// Every key. Those of resource limits have the limit's name behind them.
+    /// Every key. Those of resource limits have the limit's name behind them, one of
+    /// [`Self::ULIMITS`].
     pub const KEYS: [&str; 18] = [
         "engine",
         "isolation",
@@ -55,6 +56,24 @@ impl Method {
         "steps.warmup",
         "steps.warmup_seconds",
         "threads",
+    ];
+    /// The resource limits that engines take, from `getrlimit(2)`.
+    pub const ULIMITS: [&str; 15] = [
+        "core",
+        "cpu",
+        "data",
+        "fsize",
+        "locks",
+        "memlock",
+        "msgqueue",
+        "nice",
+        "nofile",
+        "nproc",
+        "rss",
+        "rtprio",
+        "rttime",
+        "sigpending",
+        "stack",
     ];
     /// The value of what is not set.
     pub const NONE: &str = "none";
@@ -87,6 +106,15 @@ impl Method {
             method.set_steps(plan.steps);
         }
         method
+    }
+
+    /// Whether it is of an older record, and says no more than sessions tell: see [`Self::of`].
+    #[must_use]
+    pub fn is_of_session(&self) -> bool {
+        let is_told = |key: &String| {
+            ["engine", "isolation", "seed"].contains(&key.as_str()) || key.starts_with("steps.")
+        };
+        self.0.keys().all(is_told)
     }
 
     /// The value of a key; `None` where it is not set or not known.
@@ -205,8 +233,7 @@ impl MethodKey {
     /// Whether it is this setting, or one below it.
     #[must_use]
     pub fn covers(&self, key: &str) -> bool {
-        let rest = key.strip_prefix(self.0.as_str());
-        self.0.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        is_below(key, &self.0)
     }
 
     /// Whether one of several does.
@@ -222,6 +249,20 @@ impl MethodKey {
     }
 }
 
+/// Whether a key is this one, or one below it.
+fn is_below(key: &str, upper: &str) -> bool {
+    let rest = key.strip_prefix(upper);
+    upper.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+fn expected(keys: &[&str], below: &str) -> String {
+    let keys: Vec<String> = keys
+        .iter()
+        .map(|key| format!("method.{below}{key}"))
+        .collect();
+    format!("expected method, or one of {}", keys.join(", "))
+}
+
 impl FromStr for MethodKey {
     type Err = String;
 
@@ -231,14 +272,19 @@ impl FromStr for MethodKey {
             Some(rest) => rest.strip_prefix('.').filter(|key| !key.is_empty()),
             None => None,
         };
-        let key = key.map(|key| Self(key.to_owned()));
-        let is_known = |key: &Self| {
-            key.0.starts_with("limits.ulimits.") || Method::KEYS.iter().any(|one| key.covers(one))
+        const ULIMIT: &str = "limits.ulimits.";
+        let Some(key) = key else {
+            return Err(expected(&Method::KEYS, ""));
         };
-        key.filter(is_known).ok_or_else(|| {
-            let keys = Method::KEYS.map(|key| format!("method.{key}"));
-            format!("expected method, or one of {}", keys.join(", "))
-        })
+        match key.strip_prefix(ULIMIT) {
+            Some(name) if !Method::ULIMITS.contains(&name) => {
+                return Err(expected(&Method::ULIMITS, ULIMIT));
+            }
+            Some(_) => {}
+            None if Method::KEYS.iter().any(|one| is_below(one, key)) => {}
+            None => return Err(expected(&Method::KEYS, "")),
+        }
+        Ok(Self(key.to_owned()))
     }
 }
 
@@ -298,6 +344,33 @@ mod tests {
         let head = method(&[("limits.ipc", "private")]);
         let found = &base.differences(&head)[0];
         assert_eq!((found.base.as_str(), found.head.as_str()), ("0:0", "none"));
+    }
+
+    #[test]
+    fn only_what_a_method_can_have_may_differ() {
+        let key = |text: &str| text.parse::<MethodKey>();
+        for known in [
+            "method",
+            "method.limits",
+            "method.limits.ulimits",
+            "method.limits.ulimits.nofile",
+            "method.steps.warmup",
+        ] {
+            assert!(key(known).is_ok(), "{known}");
+        }
+        let ulimit = "method.limits.ulimits.nofile, method.limits.ulimits.nproc";
+        let other = "one of method.engine, method.isolation";
+        for (unknown, expected) in [
+            ("method.limits.ulimits.nofil", ulimit),
+            ("method.limits.ulimits.", ulimit),
+            ("method.limits.ulimits.nofile.soft", ulimit),
+            ("method.limits.cpu", other),
+            ("method.", other),
+            ("limits.cpus", other),
+        ] {
+            let error = key(unknown).unwrap_err();
+            assert!(error.contains(expected), "{unknown}: {error}");
+        }
     }
 
     #[test]

@@ -163,7 +163,7 @@ pub enum Reason {
     ImageBroken,
     /// The container engine is gone or refused.
     Engine,
-    /// The disk of the session's folder is full.
+    /// The disk of the session's folder is full, or the one that the engine keeps its data on.
     DiskFull,
     /// The session was interrupted.
     Interrupted,

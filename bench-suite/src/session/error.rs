@@ -23,12 +23,17 @@ pub enum SessionError {
         /// Why.
         source: io::Error,
     },
-    /// A run could not write its results.
+    /// A run could not be made or write its results for want of room, the session's or the engine's.
     #[error(
-        "no space left in {}; make room, then continue the session with `{}`",
-        .0.display(), resume(.0)
+        "the disk is full: {message}; make room, then continue the session with `{}`",
+        resume(.folder)
     )]
-    DiskFull(PathBuf),
+    DiskFull {
+        /// The session's folder.
+        folder: PathBuf,
+        /// What the run says, and whose disk it is.
+        message: String,
+    },
     /// The path is not one that every engine can mount.
     #[error(
         "{path:?} cannot be the folder of a session: containers cannot mount a path with {what}; \

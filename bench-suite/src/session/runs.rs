@@ -228,7 +228,10 @@ impl Session {
             });
             let reason = record.outcome.reason();
             if reason == Some(Reason::DiskFull) {
-                failure.get_or_insert(SessionError::DiskFull(folder.path().to_owned()));
+                failure.get_or_insert(SessionError::DiskFull {
+                    folder: folder.path().to_owned(),
+                    message: record.outcome.message().to_owned(),
+                });
                 cancel.cancel();
                 continue;
             }

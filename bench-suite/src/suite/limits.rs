@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
+use record::Method;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strict_yaml::{Document, KeyPath, YamlError, most_similar};
@@ -84,25 +85,6 @@ pub struct Ulimit {
     #[schemars(range(min = -1))]
     pub hard: i64,
 }
-
-/// The names that engines take, from `getrlimit(2)`.
-const ULIMITS: [&str; 15] = [
-    "core",
-    "cpu",
-    "data",
-    "fsize",
-    "locks",
-    "memlock",
-    "msgqueue",
-    "nice",
-    "nofile",
-    "nproc",
-    "rss",
-    "rtprio",
-    "rttime",
-    "sigpending",
-    "stack",
-];
 
 /// `limits:` as it stands in a file; keys that are missing are taken from the defaults.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
@@ -187,12 +169,12 @@ impl LimitsFile {
         }
         for (name, limit) in &self.ulimits {
             let at = path.clone().key("ulimits").key(name.as_str());
-            if !ULIMITS.contains(&name.as_str()) {
-                let meant = most_similar(name, ULIMITS);
+            if !Method::ULIMITS.contains(&name.as_str()) {
+                let meant = most_similar(name, Method::ULIMITS);
                 return Err(document.error_at_key(
                     &at,
                     format!("unknown resource limit `{name}`"),
-                    format!("expected one of {}", ULIMITS.join(", ")),
+                    format!("expected one of {}", Method::ULIMITS.join(", ")),
                     meant.map(|meant| format!("did you mean `{meant}`?")),
                 ));
             }

@@ -136,7 +136,7 @@ async fn a_disk_that_fills_up_ends_the_session_and_loses_no_record() {
     assert!(
         matches!(
             &error,
-            SessionError::DiskFull(_) | SessionError::Folder(_) | SessionError::Io { .. }
+            SessionError::DiskFull { .. } | SessionError::Folder(_) | SessionError::Io { .. }
         ),
         "{error}"
     );
@@ -189,7 +189,7 @@ async fn a_run_that_finds_the_disk_full_is_run_again() {
         .run(&executor, &mut listener, &cancel)
         .await
         .unwrap_err();
-    assert!(matches!(&error, SessionError::DiskFull(_)), "{error}");
+    assert!(matches!(&error, SessionError::DiskFull { .. }), "{error}");
     assert!(error.to_string().contains("--resume"), "{error}");
     assert_eq!(
         ending(&listener.records[0]),

@@ -144,6 +144,13 @@ impl Error {
                 .failure()
                 .is_some_and(|failure| failure.cause.is_engine_gone())
     }
+
+    /// Whether the engine says that the disk it keeps its data on is full.
+    #[must_use]
+    pub fn is_for_want_of_room(&self) -> bool {
+        self.failure()
+            .is_some_and(|failure| failure.cause.is_for_want_of_room())
+    }
 }
 
 /// One operation that failed.
@@ -206,6 +213,12 @@ impl Cause {
         matches!(self, Self::Unreachable(_) | Self::Lost(_) | Self::TimedOut)
     }
 
+    fn is_for_want_of_room(&self) -> bool {
+        let message = self.message().to_lowercase();
+        let signs = ["no space left", "disk quota exceeded"];
+        signs.iter().any(|sign| message.contains(sign))
+    }
+
     /// The engine's words, where there are any.
     pub(crate) fn message(&self) -> &str {
         match self {
@@ -234,7 +247,7 @@ impl Cause {
                  that is not known here: check the address"
             }
             Self::Local(_) => "check the path, its permissions and the free disk space",
-            _ if message.contains("no space left") => {
+            _ if self.is_for_want_of_room() => {
                 "free disk space where the engine stores its data (`docker system df`, `docker \
                  info --format {{.DockerRootDir}}`)"
             }

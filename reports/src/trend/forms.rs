@@ -22,8 +22,8 @@ const MOST_DRAWN: usize = 200;
 /// What the ledger says, then the series that changed or are stale, the gravest first, each with a
 /// table of its changes, and how many there are in all.
 #[must_use]
-pub fn text(all: &[Series], entries: &[Entry]) -> String {
-    terminal::document(&document(all, entries), Style::Plain)
+pub fn text(all: &[Series], entries: &[Entry], style: Style) -> String {
+    terminal::document(&document(all, entries), style)
 }
 
 /// As [`text()`], for a pull request or a job's summary.
@@ -34,13 +34,13 @@ pub fn markdown(all: &[Series], entries: &[Entry]) -> String {
 
 /// Entries of the ledger, all that is known of each.
 #[must_use]
-pub fn ledger_text(entries: &[Entry]) -> String {
+pub fn ledger_text(entries: &[Entry], style: Style) -> String {
     let mut blocks: Vec<Block> = entries
         .iter()
         .map(|entry| Block::Text(entry.told()))
         .collect();
     blocks.extend(ledger::table(entries).map(Block::Table));
-    terminal::document(&blocks, Style::Plain)
+    terminal::document(&blocks, style)
 }
 
 fn document(all: &[Series], entries: &[Entry]) -> Vec<Block> {
@@ -103,7 +103,8 @@ pub fn line(series: &Series) -> String {
 
 /// The changes of a series, where it has some.
 fn table(series: &Series) -> Option<Table> {
-    let mut heads: Vec<Column> = columns(Kind::Name, &["point", "time", "revision", "range"]);
+    let mut heads: Vec<Column> = columns(Kind::Name, &["point"]);
+    heads.extend(columns(Kind::Word, &["time", "revision", "range"]));
     heads.extend(columns(
         Kind::Number,
         &["before", "after", "change", "95 % interval", "p"],

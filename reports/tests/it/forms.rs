@@ -84,7 +84,7 @@ fn text_for_a_terminal_and_for_a_log() {
     let table = |style| with_view(&[small()], |view| text::table(view, style));
     insta::assert_snapshot!("text_plain", table(Style::Plain));
     assert!(!table(Style::Plain).contains('\u{1b}'));
-    assert!(table(Style::Terminal(80)).contains('─'));
+    assert!(table(Style::Terminal(240)).contains('─'));
     for width in [80, 100] {
         let shown = table(Style::Terminal(width));
         // Colours take no room; messages of failed runs stay in one line.

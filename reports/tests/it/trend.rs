@@ -6,6 +6,7 @@ use judge::{
 };
 use reports::{
     format::Quantity,
+    text::Style,
     trend::{
         AttributeChange, Entry, Failure, MethodChange, MethodChanges, Moved, Series, Spot,
         Standing, annotations, failures, html, junit, markdown, text,
@@ -105,7 +106,7 @@ fn what_calls_for_somebody_comes_first() {
 #[test]
 fn a_change_within_the_threshold_is_told_and_calls_for_nobody() {
     let mut small = series("small", points(60, |i| if i < 59 { 1000.0 } else { 900.0 }));
-    let told = text(std::slice::from_ref(&small), &[]);
+    let told = text(std::slice::from_ref(&small), &[], Style::Plain);
     assert!(told.contains("regressed, new"), "{told}");
     small.threshold = 0.2;
     let told = markdown(std::slice::from_ref(&small), &[]);
@@ -135,9 +136,9 @@ fn a_change_says_what_it_came_with_in_every_form() {
     let all = [fell];
     // Text for a terminal has the same in a narrow column.
     assert!(
-        text(&all, &[]).contains("regressed, new, with"),
+        text(&all, &[], Style::Plain).contains("regressed, new, with"),
         "{}",
-        text(&all, &[])
+        text(&all, &[], Style::Plain)
     );
     for told in [markdown(&all, &[]), html(&all, &[], "", "").unwrap()] {
         let verdict = "regressed, new, with another driver and image ID";
@@ -164,7 +165,7 @@ fn a_gate_names_what_failed_in_every_form() {
         "{lines:?}"
     );
     for told in [
-        text(&all, &[]),
+        text(&all, &[], Style::Plain),
         markdown(&all, &[]),
         annotations(&all, &[]),
         junit(&all).unwrap(),
@@ -178,7 +179,7 @@ fn a_gate_names_what_failed_in_every_form() {
         xml.contains(r#"tests="5" skipped="1""#) && xml.contains(r#"failures="2""#),
         "{xml}"
     );
-    assert!(text(&all, &[]).contains("1 too short to judge"));
+    assert!(text(&all, &[], Style::Plain).contains("1 too short to judge"));
 }
 
 #[test]
@@ -192,7 +193,10 @@ fn drift_and_noise_are_told_and_drawn() {
     }
     let loud = series("loud", loud);
     let all = [drifting, loud];
-    for told in [text(&all, &[]), html(&all, &[], "", "").unwrap()] {
+    for told in [
+        text(&all, &[], Style::Plain),
+        html(&all, &[], "", "").unwrap(),
+    ] {
         assert!(
             told.contains("over 100 points, with no place to blame"),
             "{told}"
@@ -281,7 +285,7 @@ fn beyond_two_hundred_series_are_named_and_not_drawn() {
 
 #[test]
 fn text_and_markdown() {
-    insta::assert_snapshot!("trend_text", text(&all(), &[]));
+    insta::assert_snapshot!("trend_text", text(&all(), &[], Style::Plain));
     insta::assert_snapshot!("trend_markdown", markdown(&all(), &[]));
 }
 

@@ -8,7 +8,7 @@ use crate::{
     cli::{ClaimsArgs, ClaimsFailOn, Format},
     commands::{scenarios, session_ref},
     error::{Error, Result},
-    printer::Printer,
+    printer::{Printer, table_style},
 };
 
 /// Judges, prints, and fails where that is asked for and a claim does not stand.
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &ClaimsArgs, printer: &Printer) -> Result<()> {
     }
     match args.format {
         Format::Json => printer.json(&found)?,
-        Format::Text => printer.raw(&reports::claims::text(&found, reports::text::Style::Plain)),
+        Format::Text => printer.raw(&reports::claims::text(&found, table_style())),
         Format::Markdown => printer.raw(&reports::claims::markdown(&found)),
     }
     gate(&found, args.fail_on)

@@ -11,7 +11,7 @@ use crate::{
     cli::{CompareArgs, Format},
     commands::{history::file, past, session_ref},
     error::{Error, Result},
-    printer::Printer,
+    printer::{Printer, table_style},
 };
 
 /// Judges, prints, and fails where a gated metric says no.
@@ -32,10 +32,7 @@ pub(crate) fn run(args: &CompareArgs, printer: &Printer) -> Result<()> {
     }
     match args.format {
         Format::Json => printer.json(&verdicts)?,
-        Format::Text => printer.raw(&reports::comparison::text(
-            &verdicts,
-            reports::text::Style::Plain,
-        )),
+        Format::Text => printer.raw(&reports::comparison::text(&verdicts, table_style())),
         Format::Markdown => printer.raw(&reports::comparison::markdown(&verdicts)),
     }
     if args.annotations {

@@ -20,7 +20,7 @@ use crate::{
     },
     commands::{session_ref, trend::method_words},
     error::{Error, Result},
-    printer::Printer,
+    printer::{Form, Printer},
     table::table,
 };
 
@@ -181,12 +181,12 @@ fn export(history: &History, args: &ExportArgs, printer: &Printer) -> Result<()>
         },
         ignore: args.series.method.ignore.clone(),
     };
-    let format = match export_format(&args.to, args.format)? {
-        ExportFormat::Csv => FileFormat::Csv,
-        ExportFormat::Jsonl => FileFormat::JsonLines,
+    let (format, form) = match export_format(&args.to, args.format)? {
+        ExportFormat::Csv => (FileFormat::Csv, Form::Csv),
+        ExportFormat::Jsonl => (FileFormat::JsonLines, Form::JsonLines),
     };
     let done = if args.to.as_os_str() == "-" {
-        match history.export(format, &selection, std::io::stdout()) {
+        match history.export(format, &selection, Printer::stream(form)) {
             // Whoever reads has seen enough, as `head` does.
             Err(HistoryError::Export { source }) if source.kind() == ErrorKind::BrokenPipe => {
                 return Ok(());

@@ -10,7 +10,7 @@ use crate::{
     cli::{AcceptArgs, Format, LedgerArgs, LedgerCommand},
     commands::{history::file, trend::ledger},
     error::Result,
-    printer::Printer,
+    printer::{Printer, table_style},
 };
 
 /// Carries one of its commands out.
@@ -108,7 +108,7 @@ fn show(file: &LedgerFile, id: &str, printer: &Printer) -> Result<()> {
     let now = Timestamp::now();
     let entry = file.ledger.entry(id)?;
     let entry = ledger::shown(entry, ledger::usual(entry, now), &ledger::Units::new(), now);
-    printer.raw(&reports::trend::ledger_text(&[entry]));
+    printer.raw(&reports::trend::ledger_text(&[entry], table_style()));
     Ok(())
 }
 

@@ -54,7 +54,7 @@ pub(crate) async fn run(args: &OverheadArgs, printer: &Printer) -> Result<()> {
         &cancel,
         &mut |ended| {
             ran += 1;
-            failed += usize::from(!ended.outcome.is_ok());
+            failed += usize::from(!ended.outcome.passes());
             let block = &mut blocks[ended.number][ended.block as usize];
             let (side, how) = if ended.with {
                 (&mut block.head, "with")

@@ -1,8 +1,9 @@
 //! `cargo xtask session`: what of a session can be read.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use record::SessionFolder;
+use bench_suite::plan::planned_runs;
+use record::{Record, Session, SessionFolder};
 use reports::format::plural;
 
 use crate::{
@@ -17,6 +18,36 @@ pub(crate) fn run(command: &SessionCommand, printer: &Printer) -> Result<()> {
     match command {
         SessionCommand::Check(args) => check(args, printer),
     }
+}
+
+/// So many runs without a record are named.
+const MOST_NAMED: usize = 20;
+
+/// What the session should have a record of and has none: runs of its plan, and of runs that were
+/// tried again the tries before. None where the plan is not that of the runs.
+fn without_record(session: &Session, records: &[Record]) -> Vec<String> {
+    let planned = planned_runs(session);
+    let mut attempts: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
+    for record in records {
+        attempts
+            .entry(&record.run)
+            .or_default()
+            .insert(record.attempt);
+    }
+    let known: BTreeSet<&str> = planned.iter().map(String::as_str).collect();
+    if !attempts.keys().all(|run| known.contains(run)) {
+        return Vec::new();
+    }
+    let of_run = |run: &String| match attempts.get(run.as_str()) {
+        None => vec![run.clone()],
+        Some(there) => {
+            let last = there.last().copied().unwrap_or(1);
+            let gaps = (1..last).filter(|attempt| !there.contains(attempt));
+            gaps.map(|attempt| format!("{run}, attempt {attempt}"))
+                .collect()
+        }
+    };
+    planned.iter().flat_map(of_run).collect()
 }
 
 fn check(args: &CheckArgs, printer: &Printer) -> Result<()> {
@@ -37,6 +68,15 @@ fn check(args: &CheckArgs, printer: &Printer) -> Result<()> {
     let lost: BTreeSet<&str> = of_bad_lines.filter(|run| !recorded.contains(run)).collect();
     for run in &lost {
         printer.line(&format!("  lost: {run}"));
+    }
+    let mut missing = without_record(&session, &found.records);
+    missing.retain(|run| !lost.contains(run.as_str()));
+    for run in missing.iter().take(MOST_NAMED) {
+        printer.line(&format!("  no record: {run}"));
+    }
+    if missing.len() > MOST_NAMED {
+        let more = missing.len() - MOST_NAMED;
+        printer.line(&format!("  no record: {more} more"));
     }
     if left_out.is_empty() {
         printer.line("  every line is a record");

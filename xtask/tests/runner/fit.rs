@@ -156,6 +156,28 @@ fn the_cost_of_the_monitors_is_judged() {
     ]);
     assert_eq!(code, 0, "{text}");
     assert!(text.contains("with timed"), "{text}");
+    // What a suite expects to fail is no failure, and what it does not expect is one.
+    let home = tempfile::tempdir().expect("a folder for the test");
+    let suite = home.path().join("suite.yaml");
+    let text = "version: 1\ndescription: d\nscenarios:\n\
+        - {name: fits, model: vit-tiny, axes: {batch: 2}}\n\
+        - {name: too-large, model: vit-tiny, axes: {batch: 4}, expect: {outcome: out-of-memory}}\n";
+    std::fs::write(&suite, text).expect("the suite is written");
+    let suite = suite.display();
+    let expecting = |script: &str, code: i32, told: &str| {
+        let (ended, text) = xtask(&[
+            "overhead",
+            &format!("--suite={suite}"),
+            "--device=cpu",
+            "--blocks=2",
+            &format!("--engine=mock:{script}"),
+        ]);
+        assert_eq!(ended, code, "{text}");
+        assert!(text.contains(told), "{text}");
+    };
+    expecting("*=fits:2", 0, "with monitors: expected out-of-memory");
+    expecting("", 3, "with monitors: not-as-expected");
+    expecting("*=exit:3", 3, "with monitors: exit-status");
     // What yields no metric is said, and counts as a failure.
     let (code, text) = xtask(&[
         "overhead",

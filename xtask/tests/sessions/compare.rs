@@ -9,7 +9,7 @@ use std::{
 use protocol::Precision;
 use record::{Outcome, Reason, SessionFolder, Stage};
 
-use crate::support::{Home, records, session};
+use crate::support::{Home, cell, records, session};
 
 fn read(path: &Path) -> String {
     fs::read_to_string(path).expect("the file was written")
@@ -382,7 +382,13 @@ fn sides_of_different_methods_are_refused_by_name() {
     let words = [&compare[..], &["--ignore", "method.limits"]].concat();
     let said = home.check(&words, 2, "threads: 2 in the base, 8 in the head");
     assert!(!said.contains("limits.cpus"), "{said}");
-    for key in ["limits.cpus", "method.limits.cpu", "methods", "method."] {
+    for key in [
+        "limits.cpus",
+        "method.limits.cpu",
+        "method.limits.ulimits.nofil",
+        "methods",
+        "method.",
+    ] {
         let words = [&compare[..], &["--ignore", key]].concat();
         home.check(&words, 2, "expected method, or one of");
     }
@@ -419,6 +425,38 @@ fn a_damaged_session_is_checked_and_repaired() {
     assert_eq!(read(&copy), damaged);
     home.check(&check, 0, "every line is a record");
     home.check(&["session", "check", "sessions/none"], 2, "sessions/none");
+}
+
+/// Where a line is garbage, the plan still tells whose it was.
+#[test]
+fn runs_without_a_record_are_named_by_the_plan() {
+    let home = Home::new();
+    let mut all = records("planned", "img", Precision::Fp32, 100.0);
+    for (run, place) in all.iter_mut().zip(0..) {
+        run.run = format!("{place:04}-b{place}-img-tiny");
+    }
+    all[4].attempt = 3;
+    let mut planned = session("planned");
+    planned.cells = vec![cell("img", "throughput_samples_per_second", 0.01)];
+    home.write("planned", &planned, &all);
+    let check = ["session", "check", "sessions/planned"];
+    let said = home.check(&check, 0, "5 of 5 runs recorded");
+    assert!(
+        said.contains("no record: 0004-b4-img-tiny, attempt 1\n")
+            && said.contains("no record: 0004-b4-img-tiny, attempt 2\n"),
+        "{said}"
+    );
+    let path = home.path("sessions/planned").join(SessionFolder::RECORDS);
+    let whole = fs::read_to_string(&path).expect("records");
+    let mut lines: Vec<&str> = whole.lines().collect();
+    lines[1] = "no record at all";
+    lines.remove(3);
+    fs::write(&path, lines.join("\n") + "\n").expect("records");
+    let said = home.check(&check, 1, "3 of 5 runs recorded");
+    for run in ["0001-b1-img-tiny", "0003-b3-img-tiny"] {
+        assert!(said.contains(&format!("no record: {run}\n")), "{said}");
+    }
+    assert_eq!(said.matches("no record: ").count(), 4, "{said}");
 }
 
 #[test]

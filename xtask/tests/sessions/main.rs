@@ -5,6 +5,7 @@ mod claims;
 mod compare;
 mod deciding;
 mod endings;
+mod export;
 mod follow;
 mod ledger;
 mod slim;

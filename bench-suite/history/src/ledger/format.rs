@@ -1,7 +1,7 @@
 //! The TOML of a ledger: one table an entry, one line a series, in order of IDs, which are as good as
 //! random, so that what two branches add rarely lands in one place.
 
-use std::{io, path::Path};
+use std::{io, ops::Range, path::Path};
 
 use serde::{Deserialize, Serialize};
 use toml_edit::{
@@ -44,7 +44,13 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Ledger, LedgerError> {
         path: path.to_owned(),
         message: record::printable(&message).into_owned(),
     };
-    let document = Document::parse(text.to_owned()).map_err(|error| form(error.to_string()))?;
+    // Without the line that the error's own text quotes: it may be of any file at all.
+    let said = |message: &str, span: Option<Range<usize>>| match span {
+        Some(span) => form(format!("{}: {message}", place(text, span.start))),
+        None => form(message.to_owned()),
+    };
+    let document =
+        Document::parse(text.to_owned()).map_err(|error| said(error.message(), error.span()))?;
     // A newer version may have other keys.
     let version = document
         .as_table()
@@ -58,7 +64,8 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Ledger, LedgerError> {
         });
     }
     let lines = lines_of_entries(&document, text);
-    let whole: Whole = from_document(document).map_err(|error| form(error.to_string()))?;
+    let whole: Whole =
+        from_document(document).map_err(|error| said(error.message(), error.span()))?;
     let mut entries: Vec<Entry> = Vec::new();
     let mut places: Vec<usize> = Vec::new();
     for (entry, line) in whole.regression.into_iter().zip(lines) {
@@ -85,6 +92,17 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Ledger, LedgerError> {
         entries,
         followed: merged(whole.followed),
     })
+}
+
+/// Line and column of a byte, from 1.
+fn place(text: &str, byte: usize) -> String {
+    let before = text.get(..byte).unwrap_or(text);
+    let (line, start) = match before.rfind('\n') {
+        Some(end) => (1 + before.matches('\n').count(), end + 1),
+        None => (1, 0),
+    };
+    let column = 1 + before[start..].chars().count();
+    format!("line {line}, column {column}")
 }
 
 /// Two branches may have begun to follow the same points: the earlier one counts.

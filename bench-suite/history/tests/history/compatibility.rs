@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use history::{Aggregate, History, Labels, PointFilter, SeriesFilter, SeriesKey};
+use history::{Aggregate, History, Labels, PointFilter, SeriesFilter, SeriesInfo, SeriesKey};
 use record::SessionFolder;
 
 use crate::support::everything;
@@ -89,7 +89,16 @@ fn an_old_history_can_be_made_again() {
         if info.key.metric.starts_with("former_") {
             continue;
         }
-        let (_, new) = new.1.iter().find(|(new, _)| *new == info).unwrap();
+        // The old history knew nothing of methods; now there is what the sessions tell of them.
+        let is_same = |new: &&(SeriesInfo, _)| {
+            let new = SeriesInfo {
+                key: new.0.key.without_method(),
+                settings: None,
+                ..new.0.clone()
+            };
+            new == info
+        };
+        let (_, new) = new.1.iter().find(is_same).unwrap();
         for (mut old, new) in points.into_iter().zip(new) {
             // Some attributes stand in the folders alone.
             let known = old.attributes.iter();

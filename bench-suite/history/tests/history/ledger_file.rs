@@ -139,7 +139,7 @@ fn what_is_no_ledger_says_why() {
         "an acceptance needs `by` and `why`",
     );
     refused(&with("by = ", "who = "), "who");
-    refused(&with("2027-01-31", "2027-02-31"), "2027-02-31");
+    refused(&with("2027-01-31", "2027-02-31"), "`2027-02` is invalid");
     refused(
         &with("failed = \"", "failed = \"when "),
         "expected a time such as",
@@ -148,7 +148,7 @@ fn what_is_no_ledger_says_why() {
         &with(&format!("id = \"{id}\""), "id = \"\""),
         "needs an `id`",
     );
-    refused(&with("before = ", "before = nan # "), "TOML");
+    refused(&with("before = ", "before = nan # "), "line ");
     refused(
         &with("first_bad", "# first_bad"),
         "needs `first_bad` and `series`",
@@ -158,6 +158,46 @@ fn what_is_no_ledger_says_why() {
     assert!(matches!(error, LedgerError::Read { .. }));
     let missing = LedgerFile::look_at(folder.path().join("none")).expect("empty");
     assert!(matches!(missing.existing(), Err(LedgerError::Missing(_))));
+}
+
+/// A ledger lies in a repository, where a pull request may put a link or any other file.
+#[test]
+fn a_file_that_is_no_ledger_is_not_quoted() {
+    let place = tempfile::tempdir().expect("a folder");
+    let folder = place.path().join("repository");
+    let secret = place.path().join("secret");
+    fs::create_dir(&folder).expect("a folder");
+    let error = |path: &std::path::Path| {
+        let both = [LedgerFile::open(path), LedgerFile::look_at(path)];
+        let both = both.map(|file| file.expect_err("no ledger").to_string());
+        assert_eq!(both[0], both[1]);
+        both[0].clone()
+    };
+    for content in ["user:topsecret-value:1\n", "# topsecret\ntopsecret\n", ""] {
+        fs::write(&secret, content).expect("written");
+        let link = folder.join("regressions.toml");
+        std::os::unix::fs::symlink(&secret, &link).expect("a link");
+        let told = error(&link);
+        assert!(told.contains("leads out of its folder"), "{told}");
+        assert!(!told.contains("topsecret"), "{told}");
+        fs::remove_file(&link).expect("removed");
+        if content.is_empty() {
+            continue;
+        }
+        // A file that is no ledger at all is not quoted either; its line is named.
+        fs::write(&link, content).expect("written");
+        let told = error(&link);
+        assert!(told.contains("is no ledger: line "), "{told}");
+        assert!(told.contains(", column "), "{told}");
+        assert!(!told.contains("topsecret"), "{told}");
+        fs::remove_file(&link).expect("removed");
+    }
+    // As Kubernetes mounts files.
+    fs::create_dir(folder.join("data")).expect("a folder");
+    fs::write(folder.join("data/ledger.toml"), text_of(&ledger("a"))).expect("written");
+    let link = folder.join("linked.toml");
+    std::os::unix::fs::symlink("data/ledger.toml", &link).expect("a link");
+    assert!(LedgerFile::open(&link).is_ok());
 }
 
 #[test]

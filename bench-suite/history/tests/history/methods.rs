@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, path::Path};
 use history::{
     Aggregate, Format, History, PointFilter, Selection, SeriesFilter, SeriesInfo, join, told_apart,
 };
-use record::{MethodKey, SessionFolder};
+use record::{Method, MethodKey, SessionFolder};
 
-use crate::support::{add, folder, record, session, throughput};
+use crate::support::{add, folder, record, session, throughput, with_threshold};
 
 /// One run under this limit of memory, with this seed.
 fn measured(home: &Path, day: i64, memory: &str, seed: u32) -> SessionFolder {
@@ -62,7 +62,7 @@ fn another_method_is_another_series_and_says_what_differs() {
         [2, 2]
     );
     assert_ne!(found[0].key.method, found[1].key.method);
-    assert_eq!(found[0].key.without_method(), throughput());
+    assert_eq!(found[0].key.without_method(), throughput().without_method());
     let expect = ["8.0 GiB", "16.0 GiB"].map(|memory| settings(&[("limits.memory", memory)]));
     assert_eq!(told_apart(&found), expect);
     assert_eq!(
@@ -162,6 +162,72 @@ fn methods_of_an_older_history_are_read_again() {
     assert_eq!(known(&history), [false, true]);
     History::rebuild(&path, &[], false).unwrap();
     assert_eq!(series(&history), new);
+}
+
+/// A night of before version 3: its record says nothing of the method, its plan has the seed.
+fn old_night(home: &Path, day: i64, seed: u32) -> SessionFolder {
+    let mut session = with_threshold(session(&format!("night-{day}"), day), 0.02);
+    session.cells[0].seed = seed.into();
+    let mut run = record(&session, 0, 100.0 + day as f64);
+    run.method = Method::default();
+    folder(home, &session, &[run])
+}
+
+fn points(history: &History) -> Vec<u64> {
+    series(history).iter().map(|info| info.points).collect()
+}
+
+/// As `compare` and `claims` see them.
+#[test]
+fn old_sessions_of_another_seed_are_another_series() {
+    let home = tempfile::tempdir().unwrap();
+    let history = History::open(home.path().join("history.sqlite")).unwrap();
+    for (day, seed) in [(0, 1), (1, 2), (2, 2)] {
+        add(&history, &old_night(home.path(), day, seed));
+    }
+    let found = series(&history);
+    assert_eq!(points(&history), [1, 2]);
+    let expect = ["1", "2"].map(|seed| settings(&[("seed", seed)]));
+    assert_eq!(told_apart(&found), expect);
+
+    // The first session that tells its whole method goes on with the one that it does not contradict.
+    let new = measured(home.path(), 3, "8.0 GiB", 2);
+    add(&history, &new);
+    assert_eq!(points(&history), [1, 3]);
+    // A session that is added again stays where it went.
+    let again = SessionFolder::at(home.path().join("night-1"));
+    assert!(add(&history, &again).unchanged);
+    assert_eq!(points(&history), [1, 3]);
+    history.check().unwrap();
+}
+
+/// An older Torchgauge kept old sessions in one series, whatever they were measured by.
+#[test]
+fn old_series_stay_until_the_history_is_made_again() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("history.sqlite");
+    let history = History::open(&path).unwrap();
+    add(&history, &old_night(home.path(), 0, 1));
+    add(&history, &old_night(home.path(), 1, 1));
+    drop(history);
+    let old = rusqlite::Connection::open(&path).unwrap();
+    old.execute_batch("UPDATE cells SET method = ''; DELETE FROM methods;")
+        .unwrap();
+    drop(old);
+
+    let history = History::open(&path).unwrap();
+    let again = SessionFolder::at(home.path().join("night-1"));
+    assert!(add(&history, &again).unchanged);
+    assert_eq!(series(&history)[0].key.method, "");
+    // Its series goes on with the first session that tells its method, and it still is of it.
+    add(&history, &measured(home.path(), 2, "8.0 GiB", 1));
+    assert!(add(&history, &again).unchanged);
+    assert_eq!(points(&history), [3]);
+    drop(history);
+    History::rebuild(&path, &[], false).unwrap();
+    let history = History::open(&path).unwrap();
+    assert_eq!(points(&history), [3], "nothing contradicts it");
+    assert!(add(&history, &again).unchanged);
 }
 
 #[test]

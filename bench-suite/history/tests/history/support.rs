@@ -6,8 +6,8 @@ use history::{Aggregate, History, Labels, Point, PointFilter, SeriesFilter, Seri
 use jiff::{SignedDuration, Timestamp};
 use protocol::{CudaFacts, Device, Memory, Model, Phase, Started, Steps, Task, Variant};
 use record::{
-    CellPlan, Cpu, EngineFacts, Gpu, HarnessCost, Isolation, Machine, Metrics, Monitor, Outcome,
-    Reason, Record, Session, SessionFolder, Stage, StepTimes, Tool, VERSION,
+    CellPlan, Cpu, EngineFacts, Gpu, HarnessCost, Isolation, Machine, Method, Metrics, Monitor,
+    Outcome, Reason, Record, Session, SessionFolder, Stage, StepTimes, Tool, VERSION,
 };
 
 /// Points of one good run of [`record`].
@@ -97,7 +97,7 @@ pub(crate) fn record(session: &Session, run: usize, throughput: f64) -> Record {
         attempt: 1,
         started_at: session.started_at + SignedDuration::from_secs(second),
         wall_seconds: 30.0,
-        method: record::Method::default(),
+        method: method(),
         isolation: Isolation::without("process", &[]),
         outcome: Outcome::Ok,
         workload: Some(Started {
@@ -193,6 +193,13 @@ pub(crate) fn add(history: &History, folder: &SessionFolder) -> history::Added {
     history.add(folder, &Labels::default()).unwrap()
 }
 
+/// How every run here is measured.
+fn method() -> Method {
+    let mut method = Method::default();
+    method.set("limits.ipc", "private");
+    method
+}
+
 pub(crate) fn throughput() -> SeriesKey {
     SeriesKey {
         machine: "gpu-1".into(),
@@ -201,7 +208,7 @@ pub(crate) fn throughput() -> SeriesKey {
         suite: "smoke".into(),
         scenario: "resnet50".into(),
         variant: Variant::default().to_string(),
-        method: String::new(),
+        method: method().fingerprint(),
         metric: "throughput_samples_per_second".into(),
     }
 }

@@ -80,8 +80,12 @@ impl Container {
 }
 
 pub(super) fn not_started(error: &engine::Error, stage: Stage) -> End {
-    // What cannot be executed is the image's fault, everything else the engine's.
+    // What cannot be executed is the image's fault, a full disk nobody's, everything else the
+    // engine's.
     let words = error.to_string();
+    if error.is_for_want_of_room() {
+        return End::never(Reason::DiskFull, stage, words);
+    }
     let is_image = matches!(error, engine::Error::ImageMissing { .. })
         || stage == Stage::Start
             && !error.is_engine_gone()
@@ -111,4 +115,51 @@ pub(super) fn not_executed(code: i64, order: &Order) -> bool {
 
 pub(super) fn told_nothing(order: &Order) -> bool {
     fs::metadata(order.results_file()).map_or(true, |file| file.len() == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::{Cause, Failure, Operation};
+
+    use super::*;
+
+    #[track_caller]
+    fn check(operation: Operation, stage: Stage, said: &str, expected: Reason) {
+        let error = engine::Error::Failed(Box::new(Failure {
+            operation,
+            engine: "Docker 20.10.24".to_owned(),
+            object: "tg-1".to_owned(),
+            cause: Cause::Refused {
+                status: 500,
+                message: said.to_owned(),
+            },
+        }));
+        let end = not_started(&error, stage);
+        let End::Failed {
+            reason, message, ..
+        } = &end
+        else {
+            panic!("{end:?}")
+        };
+        assert_eq!(*reason, expected, "{message}");
+        assert!(message.contains(said), "{message}");
+    }
+
+    #[test]
+    fn a_full_disk_of_the_engine_is_neither_its_fault_nor_the_image_s() {
+        let (create, start) = (Operation::Create, Operation::Start);
+        for said in [
+            "mkdir /var/lib/docker/overlay2/0f1e-init: no space left on device",
+            "open /var/lib/containers/storage/overlay-containers/x: No space left on device",
+            "write /var/lib/docker/containers/x/.tmp-config.v2.json: disk quota exceeded",
+        ] {
+            check(create, Stage::Create, said, Reason::DiskFull);
+        }
+        let said = "OCI runtime create failed: open /run/runc/state.json: no space left on device";
+        check(start, Stage::Start, said, Reason::DiskFull);
+        let said = "exec: \"/scenario\": no such file or directory";
+        check(start, Stage::Start, said, Reason::ImageBroken);
+        let said = "Conflict. The container name is in use";
+        check(create, Stage::Create, said, Reason::Engine);
+    }
 }

@@ -12,7 +12,7 @@ use crate::{
     cli::{BenchArgs, SlimArgs, TargetArgs},
     commands::bench,
     error::{Error, Result},
-    printer::Printer,
+    printer::{Printer, table_style},
 };
 
 /// Measures both in turn, prints how they compare, and fails where the slim one is worse.
@@ -53,10 +53,7 @@ pub(super) async fn check(
     let records = folder.read_records()?.records;
     let verdicts = verdict::compare_session(&session, &records, &verdict::Options::default())?;
     for compared in &verdicts {
-        printer.raw(&reports::comparison::text(
-            compared,
-            reports::text::Style::Plain,
-        ));
+        printer.raw(&reports::comparison::text(compared, table_style()));
     }
     bench::end(totals, &folder)?;
     let failing: usize = verdicts

@@ -27,7 +27,7 @@ use crate::{
     cli::{Format, TrendArgs},
     commands::history::{file, point_filter, series_filter},
     error::{Error, Result},
-    printer::Printer,
+    printer::{Printer, table_style},
 };
 
 const DAY_SECONDS: f64 = 86_400.0;
@@ -100,7 +100,9 @@ fn show(
         (Format::Text, [only], Some(_)) if only.found.change_points.is_empty() => {
             printer.line(&reports::trend::line(&all[0]));
         }
-        (Format::Text, _, _) => printer.raw(&reports::trend::text(&all, entries)),
+        (Format::Text, _, _) => {
+            printer.raw(&reports::trend::text(&all, entries, table_style()));
+        }
         (Format::Markdown, _, _) => printer.raw(&reports::trend::markdown(&all, entries)),
     }
     if let Some(out) = &args.out {

@@ -1,0 +1,69 @@
+//! `history export`: what names of others do to a terminal, and what a file has of them.
+
+use protocol::Precision;
+
+use crate::support::{Home, records, session};
+
+const MACHINE: &str = "::error::a\u{1b}[2J";
+const REVISION: &str = "r\u{1b}]0;x\u{7}\n::error::forged\u{202e}";
+
+fn home() -> Home {
+    let home = Home::new();
+    let mut hostile = session("hostile");
+    hostile.machine.name = MACHINE.into();
+    let all = records("hostile", "img", Precision::Fp32, 100.0);
+    home.write("hostile", &hostile, &all);
+    home.check(&["history", "add", "sessions/hostile"], 0, "runs added");
+    let points = format!("timestamp,revision,value\n1760000000,\"{REVISION}\",1\n");
+    std::fs::write(home.path("points.csv"), points).expect("the points are written");
+    home.check(
+        &["history", "import", "far", "points.csv"],
+        0,
+        "1 point added",
+    );
+    home
+}
+
+#[test]
+fn names_in_an_export_act_on_no_terminal_and_no_ci() {
+    let home = home();
+    for format in ["csv", "jsonl"] {
+        let words = ["history", "export", "--format", format];
+        let said = home.check(&words, 0, "hostile");
+        let acts = |letter: char| letter != '\n' && letter.is_control() || letter == '\u{202e}';
+        assert!(!said.contains(acts), "{said:?}");
+        assert!(
+            !said.lines().any(|line| line.trim_start().starts_with("::")),
+            "{said}"
+        );
+        if format == "csv" {
+            assert!(
+                said.contains("\\u{1b}]0;x\\u{7}\n\\::error::forged"),
+                "{said}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_file_has_names_as_they_are() {
+    let home = home();
+    home.check(&["history", "export", "--to", "all.csv"], 0, "points of");
+    let text = std::fs::read_to_string(home.path("all.csv")).expect("the export");
+    assert!(
+        text.contains(MACHINE) && text.contains(REVISION),
+        "{text:?}"
+    );
+    // JSON says the same on standard output.
+    let words = ["history", "export", "--format", "jsonl"];
+    let said = home.check(&words, 0, "hostile");
+    let lines = said.lines().filter(|line| line.starts_with('{'));
+    let points: Vec<serde_json::Value> = lines
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    let has = |key: &str, text: &str| points.iter().any(|point| point[key] == text);
+    assert!(
+        has("machine", MACHINE) && has("revision", REVISION),
+        "{said}"
+    );
+}
