@@ -195,14 +195,13 @@ impl Source {
             } else {
                 None
             };
-            let cell = match known {
-                Some(cell) => cell,
-                None => {
-                    if !key.method.is_empty() && methods.insert(key.method.clone()) {
-                        method::keep(connection, &key.method, &method)?;
-                    }
-                    cell_id(connection, &key, &method)?
+            let cell = if let Some(cell) = known {
+                cell
+            } else {
+                if !key.method.is_empty() && methods.insert(key.method.clone()) {
+                    method::keep(connection, &key.method, &method)?;
                 }
+                cell_id(connection, &key, &method)?
             };
             metadata.hear(cell, &self.session, record);
             let run = Run {

@@ -267,12 +267,12 @@ impl FromStr for MethodKey {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        const ULIMIT: &str = "limits.ulimits.";
         let key = match text.strip_prefix("method") {
             Some("") => Some(""),
             Some(rest) => rest.strip_prefix('.').filter(|key| !key.is_empty()),
             None => None,
         };
-        const ULIMIT: &str = "limits.ulimits.";
         let Some(key) = key else {
             return Err(expected(&Method::KEYS, ""));
         };

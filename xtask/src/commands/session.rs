@@ -23,9 +23,15 @@ pub(crate) fn run(command: &SessionCommand, printer: &Printer) -> Result<()> {
 /// So many runs without a record are named.
 const MOST_NAMED: usize = 20;
 
+/// No session has more; one that says so is damaged or means harm.
+const MOST_PLANNED: usize = 1_000_000;
+
 /// What the session should have a record of and has none: runs of its plan, and of runs that were
 /// tried again the tries before. None where the plan is not that of the runs.
 fn without_record(session: &Session, records: &[Record]) -> Vec<String> {
+    if session.cells.len().saturating_mul(session.blocks as usize) > MOST_PLANNED {
+        return Vec::new();
+    }
     let planned = planned_runs(session);
     let mut attempts: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
     for record in records {

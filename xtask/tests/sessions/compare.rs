@@ -457,6 +457,12 @@ fn runs_without_a_record_are_named_by_the_plan() {
         assert!(said.contains(&format!("no record: {run}\n")), "{said}");
     }
     assert_eq!(said.matches("no record: ").count(), 4, "{said}");
+    // A plan without end is not gone through.
+    planned.session = "endless".into();
+    planned.blocks = u32::MAX;
+    home.write("endless", &planned, &[]);
+    let said = home.check(&["session", "check", "sessions/endless"], 0, "0 of ");
+    assert!(!said.contains("no record: "), "{said}");
 }
 
 #[test]
