@@ -239,7 +239,7 @@ impl Image {
 
 /// Whether a spec's name can be part of an image's: lower case, digits, and single `.`, `_`, `-`
 /// between them.
-fn is_name(name: &str) -> bool {
+pub(crate) fn is_name(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= 100
         && name.split(['.', '_', '-']).all(|part| {

@@ -64,7 +64,8 @@ pub(crate) fn advice(attempts: &[Attempt]) -> &'static str {
         .iter()
         .all(|attempt| !attempt.address.starts_with("unix://"))
     {
-        "Try `docker version`, which speaks to the same engine; or unset what names it."
+        "Check that an engine answers at that address, and that this user may speak to it; or unset \
+         what names it."
     } else {
         "Start one: `systemctl start docker`, or `dockerd &` where there is no systemd, or \
          `podman system service --time=0 &` for Podman; or set DOCKER_HOST to one that runs."

@@ -81,7 +81,7 @@ impl Engine {
                     attempts.push(Attempt {
                         address: address.to_string(),
                         origin,
-                        is_elsewhere: !address.is_here(),
+                        is_elsewhere: !matches!(address, Address::Socket(_)),
                         obstacle,
                     });
                 }
@@ -112,7 +112,7 @@ impl Engine {
                 Err(obstacle) => attempts.push(Attempt {
                     address: address.to_string(),
                     origin,
-                    is_elsewhere: !address.is_here(),
+                    is_elsewhere: !matches!(address, Address::Socket(_)),
                     obstacle,
                 }),
             }
@@ -137,12 +137,12 @@ impl Engine {
             Docker::connect_with_unix(&path.to_string_lossy(), seconds, API_DEFAULT_VERSION)
                 .map_err(other)
         };
-        let mut forwarded_by = None;
+        let mut is_elsewhere = !matches!(address, Address::Socket(_));
         let docker = match (address, &tunnel) {
             (_, Some(tunnel)) => by_socket(&tunnel.socket()),
             (Address::Socket(path), None) => {
                 let peer = reach(address, UnixStream::connect(path)).await?.peer_cred();
-                forwarded_by = peer.ok().and_then(|peer| forwarder(peer.pid()?));
+                is_elsewhere = peer.is_ok_and(|peer| peer.pid().is_some_and(is_forwarded));
                 by_socket(path)
             }
             (Address::Tls { host, certificates }, None) => {
@@ -159,16 +159,19 @@ impl Engine {
         let greeting = async {
             let docker = docker.negotiate_version().await?;
             let mut facts = EngineFacts::read(&docker, address.to_string()).await?;
-            facts.is_elsewhere = forwarded_by.is_some() || !address.is_here();
+            facts.is_elsewhere = is_elsewhere;
             Ok((docker, facts))
         };
-        match tokio::time::timeout(GREETING, greeting).await {
+        let greeted = match tokio::time::timeout(GREETING, greeting).await {
             Err(_) => Err(Obstacle::NoAnswer(GREETING.as_secs())),
-            Ok(Err(error)) => Err(match &tunnel {
-                Some(tunnel) => tunnel.obstacle(&other(error)).await,
-                None => other(error),
+            Ok(greeted) => greeted.map_err(other),
+        };
+        match greeted {
+            Err(obstacle) => Err(match &tunnel {
+                Some(tunnel) => tunnel.obstacle(&obstacle).await,
+                None => obstacle,
             }),
-            Ok(Ok((docker, facts))) => {
+            Ok((docker, facts)) => {
                 tracing::debug!(engine = facts.describe(), "connected");
                 Ok(Self {
                     inner: Arc::new(Inner {
@@ -256,11 +259,14 @@ fn with_url_safe_login(mut request: BollardRequest) -> BollardRequest {
     request
 }
 
-/// The `ssh` that listens on a socket in an engine's place (`ssh -L`), if it is one.
-fn forwarder(pid: i32) -> Option<String> {
-    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
-    let name = name.trim();
-    matches!(name, "ssh" | "sshd").then(|| name.to_owned())
+/// Whether who listens on a socket is an `ssh` that forwards it (`ssh -L`): one that went into the
+/// background left the socket to a child, and is no more.
+fn is_forwarded(listener: i32) -> bool {
+    listener > 0
+        && match fs::read_to_string(format!("/proc/{listener}/comm")) {
+            Ok(name) => name.trim().starts_with("ssh"),
+            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        }
 }
 
 /// By TLS, with the certificates that the docker command would take.
@@ -273,8 +279,8 @@ fn with_tls(host: &str, certificates: &Path) -> Result<Docker, Obstacle> {
     for file in [&authority, &certificate, &key] {
         fs::File::open(file).map_err(|error| {
             Obstacle::Other(format!(
-                "cannot read {}: {error}; DOCKER_CERT_PATH names the folder of ca.pem, cert.pem \
-                 and key.pem",
+                "cannot read {}: {error}; ca.pem, cert.pem and key.pem are needed there \
+                 (DOCKER_CERT_PATH names another folder)",
                 file.display()
             ))
         })?;
@@ -285,4 +291,32 @@ fn with_tls(host: &str, certificates: &Path) -> Result<Docker, Obstacle> {
 
 fn other(error: bollard::errors::Error) -> Obstacle {
     Obstacle::Other(Cause::from(error).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_that_ssh_listens_on_leads_elsewhere() {
+        assert!(!is_forwarded(i32::try_from(std::process::id()).unwrap()));
+        // In another PID namespace.
+        assert!(!is_forwarded(0));
+        let mut gone = std::process::Command::new("true").spawn().unwrap();
+        let pid = i32::try_from(gone.id()).unwrap();
+        gone.wait().unwrap();
+        assert!(is_forwarded(pid));
+        let folder = tempfile::tempdir().unwrap();
+        let ssh = folder.path().join("sshd-session");
+        fs::copy("/bin/sleep", &ssh).unwrap();
+        let mut ssh = std::process::Command::new(ssh).arg("60").spawn().unwrap();
+        // A program has its name a moment after it was started.
+        let pid = i32::try_from(ssh.id()).unwrap();
+        let until = std::time::Instant::now() + Duration::from_secs(5);
+        while !is_forwarded(pid) {
+            assert!(std::time::Instant::now() < until);
+        }
+        ssh.kill().unwrap();
+        ssh.wait().unwrap();
+    }
 }

@@ -18,13 +18,17 @@ pub enum Endpoint {
     /// where none of these is set, the usual sockets.
     #[default]
     Auto,
-    /// A Unix socket.
-    Socket(PathBuf),
-    /// Any other address.
+    /// One address.
     At(Address),
 }
 
 impl Endpoint {
+    /// A Unix socket.
+    #[must_use]
+    pub fn socket(path: impl Into<PathBuf>) -> Self {
+        Self::At(Address::Socket(path.into()))
+    }
+
     /// [`Endpoint::Auto`].
     #[must_use]
     pub fn auto() -> Self {
@@ -46,7 +50,6 @@ impl Endpoint {
         };
         match self {
             Self::Auto => discover(&Surroundings::here()),
-            Self::Socket(path) => Ok(given(Address::Socket(path.clone()))),
             Self::At(address) => Ok(given(address.clone())),
         }
     }
@@ -179,21 +182,6 @@ impl Address {
             port,
             socket: PathBuf::from(socket),
         })
-    }
-
-    /// Whether it is an address of this machine, as far as the address itself says.
-    pub(crate) fn is_here(&self) -> bool {
-        let (Self::Tcp(host) | Self::Tls { host, .. }) = self else {
-            return matches!(self, Self::Socket(_));
-        };
-        let name = host
-            .rsplit_once(':')
-            .map_or(host.as_str(), |(name, _)| name);
-        let name = name.trim_matches(['[', ']']);
-        name == "localhost"
-            || name
-                .parse::<std::net::IpAddr>()
-                .is_ok_and(|address| address.is_loopback())
     }
 }
 
@@ -459,26 +447,6 @@ mod tests {
             "ssh://u@-oProxyCommand=touch",
         ] {
             assert!(read(text).contains("not an address for SSH"), "{text}");
-        }
-    }
-
-    #[test]
-    fn addresses_of_this_machine_are_known() {
-        let is_here = |text: &str| Address::parse(text, text, None).unwrap().is_here();
-        for text in [
-            "/var/run/docker.sock",
-            "tcp://localhost:1",
-            "tcp://127.0.0.1:1",
-            "tcp://[::1]:1",
-        ] {
-            assert!(is_here(text), "{text}");
-        }
-        for text in [
-            "tcp://10.0.0.1:1",
-            "tcp://localhost.example:1",
-            "ssh://localhost",
-        ] {
-            assert!(!is_here(text), "{text}");
         }
     }
 

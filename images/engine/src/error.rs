@@ -215,8 +215,9 @@ impl Cause {
 
     fn is_for_want_of_room(&self) -> bool {
         let message = self.message().to_lowercase();
-        let signs = ["no space left", "disk quota exceeded"];
-        signs.iter().any(|sign| message.contains(sign))
+        let has = |signs: &[&str]| signs.iter().any(|sign| message.contains(sign));
+        // Linux says the same where it is out of control groups or of watches.
+        has(&["no space left", "disk quota exceeded"]) && !has(&["/sys/fs/cgroup", "inotify"])
     }
 
     /// The engine's words, where there are any.

@@ -1,5 +1,7 @@
 //! What an engine says about itself.
 
+use std::path::Path;
+
 use bollard::{
     Docker,
     models::{SystemInfo, SystemVersion},
@@ -10,6 +12,8 @@ use crate::{Error, Result};
 
 const KERNEL_RELEASE: &str = "/proc/sys/kernel/osrelease";
 const HOSTNAME: &str = "/proc/sys/kernel/hostname";
+/// What Docker and Podman put into containers.
+const CONTAINER: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
 
 /// Whose engine it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,7 +56,7 @@ pub struct EngineFacts {
     pub machine: Option<String>,
     /// Release of that machine's kernel, such as `6.1.0-13-amd64`.
     pub kernel: Option<String>,
-    /// Whether the way to it leads, or may lead, to another machine: SSH, TCP to another address.
+    /// Whether the way to it may lead to another machine: SSH, TCP.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_elsewhere: bool,
 }
@@ -70,15 +74,19 @@ impl EngineFacts {
         self.endpoint.starts_with("unix://") && !self.is_elsewhere
     }
 
-    /// Whether the engine is on this machine: under this kernel, and, where the way to it leads to
-    /// another address, under this machine's name.
+    /// Whether the engine is on this machine: under this kernel, and, where the way to it may lead
+    /// elsewhere, under this machine's name. A container has a name of its own, and tells nothing.
     ///
     /// # Errors
     /// [`Error::OtherMachine`] where it is not: what is mounted into containers and what watches
     /// them is here.
     pub fn check_here(&self) -> Result<()> {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
-        self.check(read(KERNEL_RELEASE).trim(), read(HOSTNAME).trim())
+        let mut name = read(HOSTNAME);
+        if CONTAINER.iter().any(|mark| Path::new(mark).exists()) {
+            name.clear();
+        }
+        self.check(read(KERNEL_RELEASE).trim(), name.trim())
     }
 
     /// What is not known tells nothing apart.

@@ -20,8 +20,8 @@ use tokio::{
 
 use crate::attempt::Obstacle;
 
-/// How long SSH may take to log in.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long SSH may take to log in: longer than it takes to connect, so that it says itself why not.
+const PATIENCE: Duration = Duration::from_secs(45);
 /// How often is looked whether it has.
 const PAUSE: Duration = Duration::from_millis(50);
 /// What is kept of what `ssh` says.
@@ -60,7 +60,8 @@ impl Tunnel {
             command.args(["-o", option]);
         }
         command
-            .args(["-T", "-L"])
+            // A connection of its own: one that others share would forward for longer than this.
+            .args(["-T", "-S", "none", "-L"])
             .arg(format!("{}:{}", local.display(), socket.display()));
         if let Some(port) = port {
             command.arg("-p").arg(port.to_string());
@@ -105,7 +106,8 @@ impl Tunnel {
                 return Err(tunnel.obstacle(&ended).await);
             }
             if begun.elapsed() > PATIENCE {
-                return Err(Obstacle::NoAnswer(PATIENCE.as_secs()));
+                let silent = Obstacle::NoAnswer(PATIENCE.as_secs());
+                return Err(tunnel.obstacle(&silent).await);
             }
             sleep(PAUSE).await;
         }

@@ -67,7 +67,9 @@ pub(crate) fn compare(
         return LockState::Matches;
     }
     if locked.scenario == built.scenario {
-        return LockState::Differs("the image's configuration differs".to_owned());
+        return LockState::Differs(
+            "the image's configuration (variables, labels) differs".to_owned(),
+        );
     }
     why_other(locked, built, &lock.toolchain, toolchain).map_or_else(
         || {

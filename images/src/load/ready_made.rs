@@ -16,6 +16,7 @@ use crate::{
         contents::{SCENARIO_IN_IMAGE, ToldParts},
     },
     base::image::{find, pull},
+    catalog::is_name,
     error::at,
     spec::{
         gpu::{GpuArchitecture, gpu_code},
@@ -102,7 +103,7 @@ pub async fn ready_made(engine: &Engine, reference: &str, cache: &Cache) -> Resu
             ))
         })
     };
-    let name = label(LABEL_IMAGE)?.clone();
+    let name = name_of(label(LABEL_IMAGE)?).map_err(unfit)?;
     check_protocol(label(LABEL_PROTOCOL)?).map_err(unfit)?;
     let libtorch = label(LABEL_LIBTORCH)?.clone();
     let scenario = label(LABEL_SCENARIO)?;
@@ -168,6 +169,16 @@ fn is_pinned(reference: &str) -> bool {
     pinned.is_some_and(|(name, digest)| !name.is_empty() && digest.parse::<Digest>().is_ok())
 }
 
+/// The name that an image's label tells.
+fn name_of(told: &str) -> Result<String, String> {
+    if is_name(told) {
+        return Ok(told.to_owned());
+    }
+    Err(format!(
+        "its label `{LABEL_IMAGE}` is no name of an image; build it with `cargo xtask images build`"
+    ))
+}
+
 /// Why an image cannot run whose label says that its workload speaks this version.
 fn check_protocol(told: &str) -> Result<(), String> {
     let version: u32 = told
@@ -228,7 +239,8 @@ impl Promise<'_> {
         if !changing.is_empty() {
             return Ok(Some(format!(
                 "it changes what runs measure by {}, which its label `{LABEL_ALLOW}` does not have; \
-                 where that is meant, build it anew from a spec that sets or allows it",
+                 where that is meant, build it anew (`cargo xtask images build`) from a spec that sets \
+                 or allows it, which older images do not tell",
                 changing.join(", ")
             )));
         }

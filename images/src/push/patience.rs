@@ -56,6 +56,11 @@ pub(super) fn is_passing(error: &OciDistributionError) -> bool {
             !says(&all, UNTRUSTED) && !says(&all, NO_TLS)
         }
         (None, OciDistributionError::IoError(error)) => error.kind() == io::ErrorKind::TimedOut,
+        // Whatever its token service answers but a token, without the status: who is refused is told so.
+        (None, OciDistributionError::AuthenticationFailure(_)) => {
+            let all = cause(error).to_lowercase();
+            !says(&all, &["unauthorized", "denied", "incorrect", "forbidden"])
+        }
         _ => false,
     }
 }

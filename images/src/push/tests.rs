@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use oci_client::errors::OciDistributionError;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
     net::{TcpSocket, TcpStream},
@@ -14,7 +15,7 @@ use tokio::{
 
 use super::{
     compress::Blob,
-    patience::Patience,
+    patience::{Patience, is_passing},
     registry::{Destination, Registry},
 };
 use crate::{
@@ -273,5 +274,24 @@ async fn a_refusal_is_final() {
         assert!(error.contains(words), "{error}");
         assert!(!error.contains("secret"), "{error}");
         assert_eq!(notes, Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_token_service_is_asked_again_unless_it_refuses() {
+    let failed = |words: &str| OciDistributionError::AuthenticationFailure(words.to_owned());
+    for words in [
+        "",
+        "upstream connect error",
+        "{\"errors\":[{\"code\":\"TOOMANYREQUESTS\"}]}",
+    ] {
+        assert!(is_passing(&failed(words)), "{words}");
+    }
+    for words in [
+        "{\"details\":\"incorrect username or password\"}",
+        "UNAUTHORIZED",
+        "DENIED",
+    ] {
+        assert!(!is_passing(&failed(words)), "{words}");
     }
 }

@@ -157,6 +157,11 @@ async fn an_image_whose_labels_do_not_fit_is_refused_with_the_reason() {
     for (label, value, says) in [
         ("torchgauge.image", None, "no label `torchgauge.image`"),
         (
+            "torchgauge.image",
+            Some("\u{1b}[2J"),
+            "is no name of an image",
+        ),
+        (
             "torchgauge.protocol",
             Some(older.as_str()),
             "the oldest that runs here; build it anew",

@@ -49,7 +49,9 @@ fn without_record(session: &Session, records: &[Record]) -> Vec<String> {
         Some(there) => {
             let last = there.last().copied().unwrap_or(1);
             let gaps = (1..last).filter(|attempt| !there.contains(attempt));
+            // A damaged record may tell of any number of attempts.
             gaps.map(|attempt| format!("{run}, attempt {attempt}"))
+                .take(MOST_NAMED + 1)
                 .collect()
         }
     };

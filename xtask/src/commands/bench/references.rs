@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+use bench_suite::executors::ExecutorError;
 use engine::{Endpoint, Engine};
 use images::ReadyMade;
 use record::ImageFacts;
@@ -35,8 +36,10 @@ pub(super) async fn look(
     if references.is_empty() || !loads_images(args).await? {
         return Ok(found);
     }
-    let (engine, cache) = (Engine::connect(&Endpoint::auto()).await?, cache(printer)?);
-    engine.facts().check_here()?;
+    let engine = Engine::connect(&Endpoint::auto()).await;
+    let engine = engine.map_err(ExecutorError::from)?;
+    engine.facts().check_here().map_err(ExecutorError::from)?;
+    let cache = cache(printer)?;
     for reference in references {
         let image = images::ready_made(&engine, reference, &cache).await?;
         found.insert((*reference).to_owned(), image);

@@ -64,6 +64,15 @@ pub(super) async fn run(root: &Path, args: &PruneArgs, printer: &Printer) -> Res
             one.name
         ));
     }
+    for one in named
+        .iter()
+        .filter(|one| one.file.is_some() && specified.contains(&one.name))
+    {
+        printer.note(&format!(
+            "images made from `images/{}.yaml` have the same name, and are taken for those of the file",
+            one.name
+        ));
+    }
     found.retain(|image| {
         (named.is_empty() || is_among(&named, &image.image)) && !is_among(&kept, &image.image)
     });
