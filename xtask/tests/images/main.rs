@@ -581,13 +581,14 @@ fn what_is_given_is_checked_before_anything_is_fetched() {
     let mut command = without_tools();
     command.env("LIBTORCH", "/absent");
     check(&mut command, 2, &["/absent is no libtorch folder"]);
-    for to in ["/absent/image.tar", checkout.home.path().to_str().unwrap()] {
+    let folder = checkout.home.path().to_str().unwrap();
+    for (to, code) in [("/absent/image.tar", 4), (folder, 2)] {
         let mut command = checkout.command(&["export", "cli-given", "--to", to]);
         command.env("PATH", "/nothing").env_remove("LIBTORCH");
         let named = to.trim_end_matches("/image.tar");
-        check(&mut command, 4, &[named]);
+        check(&mut command, code, &[named]);
         let mut command = checkout.command(&["base", "--to", to]);
-        check(command.env("PATH", "/nothing"), 4, &[named]);
+        check(command.env("PATH", "/nothing"), code, &[named]);
     }
 }
 
