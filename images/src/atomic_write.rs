@@ -7,8 +7,6 @@ use std::{
     path::Path,
 };
 
-use strict_yaml::check_file;
-
 use crate::{Result, error::at};
 
 /// Writes a file beside its place and gives it its name once it is whole. It can be read by whom the
@@ -41,7 +39,7 @@ fn check_kind(to: &Path) -> Result<()> {
         let what = "it is a link; expected a file, or none";
         return Err(at(to)(io::Error::new(io::ErrorKind::InvalidInput, what)));
     }
-    match check_file(to) {
+    match regular_file::check(to) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(to)(error)),
         _ => Ok(()),
     }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use serde::Deserialize;
-use strict_yaml::{Document, most_similar, open_own_file, printable};
+use strict_yaml::{Document, most_similar, printable};
 use wildmatch::WildMatchPattern;
 
 use crate::{
@@ -77,7 +77,7 @@ impl Catalog {
     /// The images to take where none is named, out of `defaults.toml` in the folder.
     pub fn defaults(&self) -> Result<Defaults> {
         let file = self.folder.join(DEFAULTS);
-        let text = open_own_file(&file)
+        let text = regular_file::open_own(&file)
             .and_then(io::read_to_string)
             .map_err(at(&file))?;
         toml_edit::de::from_str(&text).map_err(|error| Error::BadDefaults {

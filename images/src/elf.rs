@@ -11,7 +11,6 @@ use object::{
     elf::{self, FileHeader64},
     read::elf::{FileHeader, ProgramHeader, SectionTable},
 };
-use strict_yaml::open_file;
 
 use crate::{Error, Glibc, Result, error::at};
 
@@ -45,7 +44,7 @@ pub(crate) fn is_library(name: &str) -> bool {
 
 /// Why a file cannot start as a program on x86-64 Linux; `None` where it can.
 pub(crate) fn why_no_program(path: &Path) -> Result<Option<String>> {
-    let cache = ReadCache::new(open_file(path).map_err(at(path))?);
+    let cache = ReadCache::new(regular_file::open(path).map_err(at(path))?);
     let data = &cache;
     let Ok(start) = data.read_bytes_at(0, elf::ELFMAG.len() as u64 + 1) else {
         return Ok(Some("it is too short for a program".to_owned()));
@@ -84,7 +83,7 @@ pub(crate) fn why_no_program(path: &Path) -> Result<Option<String>> {
 impl Dynamic {
     /// Reads a file's dynamic section; of a large file only the parts that matter.
     pub(crate) fn of_file(path: &Path) -> Result<Self> {
-        let cache = ReadCache::new(open_file(path).map_err(at(path))?);
+        let cache = ReadCache::new(regular_file::open(path).map_err(at(path))?);
         Self::read(&cache).map_err(|error| Error::NotElf {
             file: path.to_owned(),
             cause: error.to_string(),

@@ -8,7 +8,7 @@ use std::{
 use serde_json::Value;
 
 /// What the command line may use, and whoever tries what it uses: all but the workload.
-const EVERY_ROOM: [&str; 11] = [
+const EVERY_ROOM: [&str; 12] = [
     "bench-suite",
     "engine",
     "history",
@@ -17,6 +17,7 @@ const EVERY_ROOM: [&str; 11] = [
     "metrics",
     "protocol",
     "record",
+    "regular-file",
     "reports",
     "strict-yaml",
     "verdict",
@@ -102,15 +103,22 @@ fn arrows_between_rooms_point_one_way() {
     // an error.
     let allowed: BTreeMap<&str, &[&str]> = [
         ("protocol", &[][..]),
-        ("strict-yaml", &[]),
+        ("regular-file", &[]),
+        ("strict-yaml", &["regular-file"]),
         ("judge", &[]),
         ("libtorch", &["protocol"]),
         ("scenario", &["libtorch", "protocol"]),
         ("engine", &[]),
-        ("images", &["engine", "protocol", "strict-yaml"]),
-        ("record", &["protocol"]),
-        ("metrics", &["judge", "protocol", "record"]),
-        ("history", &["judge", "metrics", "protocol", "record"]),
+        (
+            "images",
+            &["engine", "protocol", "regular-file", "strict-yaml"],
+        ),
+        ("record", &["protocol", "regular-file"]),
+        ("metrics", &["judge", "protocol", "record", "regular-file"]),
+        (
+            "history",
+            &["judge", "metrics", "protocol", "record", "regular-file"],
+        ),
         (
             "bench-suite",
             &[
@@ -119,14 +127,25 @@ fn arrows_between_rooms_point_one_way() {
                 "metrics",
                 "protocol",
                 "record",
+                "regular-file",
                 "strict-yaml",
                 "verdict",
             ],
         ),
-        ("verdict", &["judge", "metrics", "protocol", "record"]),
+        (
+            "verdict",
+            &["judge", "metrics", "protocol", "record", "regular-file"],
+        ),
         (
             "reports",
-            &["judge", "metrics", "protocol", "record", "verdict"],
+            &[
+                "judge",
+                "metrics",
+                "protocol",
+                "record",
+                "regular-file",
+                "verdict",
+            ],
         ),
         ("xtask", &EVERY_ROOM),
         // It reads what every other room reads from outside.

@@ -273,7 +273,7 @@ impl History {
 /// SQLite would take a file of a few bytes for an empty database.
 fn inspect(path: &Path) -> Result<(), HistoryError> {
     let mut header = Vec::new();
-    if let Ok(file) = record::open_file(path) {
+    if let Ok(file) = regular_file::open(path) {
         // What cannot be read, SQLite tells.
         let _ = file.take(16).read_to_end(&mut header);
     }
@@ -289,7 +289,7 @@ fn prepare(path: &Path) -> Result<(), HistoryError> {
     let attempt = || -> io::Result<()> {
         fs::create_dir_all(folder)?;
         let open = |()| OpenOptions::new().append(true).open(path);
-        match record::check_file(path).and_then(open) {
+        match regular_file::check(path).and_then(open) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }

@@ -79,7 +79,7 @@ impl History {
 pub fn read_csv(path: &Path) -> Result<Parsed, HistoryError> {
     let read = || -> io::Result<String> {
         let mut text = String::new();
-        record::open_file(path)?
+        regular_file::open(path)?
             .take(MOST_BYTES + 1)
             .read_to_string(&mut text)?;
         if text.len() as u64 > MOST_BYTES {

@@ -80,7 +80,7 @@ impl Sources {
     /// Those of this database; `None` where it has none yet.
     pub(crate) fn read(database: &Path) -> Result<Option<Self>, HistoryError> {
         let path = sources_of(database).join("sources.json");
-        let bytes = match record::read_file(&path) {
+        let bytes = match regular_file::read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(HistoryError::Read { path, source }),
@@ -160,7 +160,7 @@ pub(crate) fn keep(connection: &Connection, database: &Path) -> Result<(), Fault
         source: error.into(),
     })?;
     text.push(b'\n');
-    if record::read_file(&path).is_ok_and(|there| there == text) {
+    if regular_file::read(&path).is_ok_and(|there| there == text) {
         return Ok(());
     }
     Ok(write_whole(&path, |file| file.write_all(&text))?)
@@ -216,7 +216,7 @@ pub(crate) fn forget_import(database: &Path, name: &str) {
 /// The points in a file of `imports/`, as they were written: nothing is trimmed.
 pub(crate) fn read_import(database: &Path, file: &str) -> Result<Vec<Point>, HistoryError> {
     let path = import_file(database, file);
-    let read = || read_points(record::open_file(&path)?);
+    let read = || read_points(regular_file::open(&path)?);
     read().map_err(|error| HistoryError::Read {
         path: path.clone(),
         source: io::Error::other(error),

@@ -9,11 +9,7 @@ use std::{
 
 use serde::Deserialize;
 
-use crate::{
-    Record, Session, VERSION,
-    file::{read_file, read_text},
-    printable, upgrade,
-};
+use crate::{Record, Session, VERSION, printable, upgrade};
 
 /// Why a session folder cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -154,7 +150,7 @@ impl SessionFolder {
     /// Reads `session.json`.
     pub fn read_session(&self) -> Result<Session, FolderError> {
         let path = self.path.join(Self::SESSION);
-        let text = read_text(&path).map_err(|source| FolderError::Read {
+        let text = regular_file::read_text(&path).map_err(|source| FolderError::Read {
             path: path.clone(),
             source,
         })?;
@@ -181,7 +177,7 @@ impl SessionFolder {
     /// Reads every record. What does not read, a torn last line among it, is told and left out.
     pub fn read_records(&self) -> Result<Records, FolderError> {
         let path = self.path.join(Self::RECORDS);
-        let bytes = match read_file(&path) {
+        let bytes = match regular_file::read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Records::default()),
             Err(source) => return Err(FolderError::Read { path, source }),
@@ -204,7 +200,7 @@ impl SessionFolder {
         let copy = copy(number);
         let fresh = self.path.join(format!("{}.new", Self::RECORDS));
         let write = || -> io::Result<()> {
-            let bytes = read_file(&path)?;
+            let bytes = regular_file::read(&path)?;
             fs::copy(&path, &copy)?;
             let mut file = File::create(&fresh)?;
             for (number, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {

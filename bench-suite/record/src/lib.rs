@@ -5,7 +5,6 @@
 //! results, the judge and the reports among them, needs this crate and none of those that measure.
 
 mod claim;
-mod file;
 pub mod fit;
 mod folder;
 #[doc(hidden)]
@@ -25,7 +24,6 @@ mod validity;
 mod window;
 
 pub use claim::{CellChoice, Claim, Expectation, Range, RangeError};
-pub use file::{check_file, open_file, open_own_file, read_file, read_text, write_file};
 pub use folder::{BadLine, FolderError, Records, SessionFolder};
 pub use image::{ImageChange, ImageFacts, ImageLock, ImageParts, Part, PartValue, image_changes};
 pub use machine::{Cpu, Gpu, Machine};

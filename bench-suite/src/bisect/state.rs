@@ -269,7 +269,7 @@ impl Bisection {
             path: path.clone(),
             source,
         };
-        let text = record::read_text(&path).map_err(failed)?;
+        let text = regular_file::read_text(&path).map_err(failed)?;
         let value: serde_json::Value =
             serde_json::from_str(&text).map_err(|error| failed(error.into()))?;
         if value["version"] != VERSION {

@@ -107,7 +107,7 @@ pub(super) fn lock(folder: &Path) -> Result<File, SessionError> {
         path: path.clone(),
         source,
     };
-    match record::check_file(&path) {
+    match regular_file::check(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
         _ => {}
     }

@@ -269,11 +269,15 @@ fn is_forwarded(listener: i32) -> bool {
         }
 }
 
+/// Has TLS in this process done by ring, unless something chose another provider before.
+pub fn choose_tls_provider() {
+    static PROVIDER: Once = Once::new();
+    PROVIDER.call_once(|| _ = rustls::crypto::ring::default_provider().install_default());
+}
+
 /// By TLS, with the certificates that the docker command would take.
 fn with_tls(host: &str, certificates: &Path) -> Result<Docker, Obstacle> {
-    static PROVIDER: Once = Once::new();
-    // Another one that is installed already serves as well.
-    PROVIDER.call_once(|| _ = rustls::crypto::ring::default_provider().install_default());
+    choose_tls_provider();
     let [authority, certificate, key] =
         ["ca.pem", "cert.pem", "key.pem"].map(|name| certificates.join(name));
     for file in [&authority, &certificate, &key] {

@@ -32,7 +32,7 @@ mod sweep;
 mod tunnel;
 
 pub use attempt::{Attempt, Obstacle};
-pub use connect::Engine;
+pub use connect::{Engine, choose_tls_provider};
 pub use container::Container;
 pub use endpoint::{Address, Endpoint};
 pub use error::{Cause, Error, Failure, Operation, Result};

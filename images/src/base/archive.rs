@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use strict_yaml::{open_file, printable};
+use strict_yaml::printable;
 
 use super::{
     ready::{BaseLayer, ReadyBase},
@@ -133,7 +133,7 @@ pub(crate) fn noted(file: &Path, cache: &Cache) -> Option<Noted> {
 /// What can be told before all of it is read.
 fn check_kind(file: &Path) -> Result<()> {
     let mut start = Vec::new();
-    open_file(file)
+    regular_file::open(file)
         .map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => bad_archive(file, "there is no such file"),
             _ => bad_archive(file, error.to_string()),

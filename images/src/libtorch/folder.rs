@@ -6,8 +6,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use strict_yaml::open_file;
-
 use crate::{
     Digest, Error, Flavour, Result,
     error::at,
@@ -219,7 +217,7 @@ pub(crate) fn cuda_in(text: &str) -> Option<String> {
 /// A small text, where there is one.
 fn read_small(path: &Path) -> Option<String> {
     let mut text = String::new();
-    let mut file = open_file(path).ok()?.take(1 << 20);
+    let mut file = regular_file::open(path).ok()?.take(1 << 20);
     file.read_to_string(&mut text).ok()?;
     Some(text)
 }

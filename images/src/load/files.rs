@@ -7,7 +7,6 @@ use std::{
 
 use engine::Engine;
 use serde::Deserialize;
-use strict_yaml::open_file;
 
 use super::{blocking, ready_made::ReadyMade, send};
 use crate::{Digest, Error, Result, error::at, progress::Action, ready_made, store::Cache};
@@ -62,7 +61,7 @@ type Archive = Box<dyn Read + Send>;
 fn open(files: &[PathBuf]) -> Result<(Promise, Archive)> {
     let mut whole: Archive = Box::new(io::empty());
     for file in files {
-        whole = Box::new(whole.chain(open_file(file).map_err(at(file))?));
+        whole = Box::new(whole.chain(regular_file::open(file).map_err(at(file))?));
     }
     let first = files.first().map_or(Path::new(""), PathBuf::as_path);
     let (start, whole) = peek(whole, ZSTD.len() as u64).map_err(at(first))?;

@@ -12,7 +12,7 @@ use std::{
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use strict_yaml::{open_own_file, printable};
+use strict_yaml::printable;
 
 use crate::{
     Digest, Error, Flavour, Result, atomic_write, canonical,
@@ -246,7 +246,7 @@ impl Lock {
     pub(crate) fn read_beside(spec: &Path, name: &str) -> Result<Option<Self>> {
         let file = spec.with_file_name(format!("{name}{LOCK_SUFFIX}"));
         let mut json = Vec::new();
-        match open_own_file(&file).and_then(|mut open| open.read_to_end(&mut json)) {
+        match regular_file::open_own(&file).and_then(|mut open| open.read_to_end(&mut json)) {
             Ok(_) => Self::from_json(&file, &json).map(Some),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Error::BadLock {

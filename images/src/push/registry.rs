@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
     str::FromStr,
     sync::{
-        Arc, Once,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -109,9 +109,7 @@ pub(super) struct Registry {
 impl Registry {
     /// Makes ready to speak to it, as whom the docker command is logged in.
     pub(super) fn open(to: &Destination, tag: &str) -> Result<Self> {
-        static PROVIDER: Once = Once::new();
-        // Another one that is installed already serves as well.
-        PROVIDER.call_once(|| _ = rustls::crypto::ring::default_provider().install_default());
+        engine::choose_tls_provider();
         let config = ClientConfig {
             protocol: if to.plain_http {
                 ClientProtocol::Http

@@ -15,7 +15,6 @@ use std::{
 };
 
 use memchr::memmem;
-use strict_yaml::open_file;
 
 use crate::{
     Digest, Error, Flavour, Glibc, Libtorch, Result,
@@ -54,7 +53,7 @@ impl ScenarioBinary {
             file: path.to_owned(),
             cause,
         };
-        open_file(path).map_err(|error| no(error.to_string()))?;
+        regular_file::open(path).map_err(|error| no(error.to_string()))?;
         if let Some(cause) = why_no_program(path)? {
             return Err(no(cause));
         }

@@ -7,7 +7,6 @@ use serde::de::DeserializeOwned;
 use crate::{
     KeyPath, Problem, YamlError,
     excerpt::Excerpt,
-    file::open_own_file,
     strict::Strict,
     tree::{Place, Tree},
     wording::{self, Target},
@@ -36,7 +35,7 @@ impl Document {
             path: path.to_owned(),
             source,
         };
-        let file = open_own_file(path).map_err(failed)?;
+        let file = regular_file::open_own(path).map_err(failed)?;
         let mut bytes = Vec::new();
         file.take(MAX_BYTES as u64 + 1)
             .read_to_end(&mut bytes)

@@ -23,7 +23,6 @@
 mod document;
 mod error;
 mod excerpt;
-mod file;
 mod key_path;
 mod similar;
 mod strict;
@@ -32,6 +31,5 @@ mod wording;
 
 pub use document::{Document, MAX_BYTES, MAX_DEPTH, MAX_NODES};
 pub use error::{Problem, YamlError, printable};
-pub use file::{check_file, open_file, open_own_file};
 pub use key_path::{KeyPath, Segment};
 pub use similar::most_similar;

@@ -104,7 +104,7 @@ impl Drawing<'_> {
     fn source(&self, found: Found) -> Result<FoundSource, SiteError> {
         let read = |name: &str| {
             let path = found.path.join(name);
-            record::read_file(&path).map_err(|source| SiteError::Read { path, source })
+            regular_file::read(&path).map_err(|source| SiteError::Read { path, source })
         };
         let mut session = None;
         let bytes = match found.kind {

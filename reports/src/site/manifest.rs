@@ -42,7 +42,7 @@ impl Manifest {
     /// That of the site in this folder; an empty one where there is no folder, or nothing in it.
     pub(super) fn read(folder: &Path) -> Result<Self, SiteError> {
         let path = folder.join(Self::FILE);
-        match record::read_text(&path) {
+        match regular_file::read_text(&path) {
             // Of another version nothing can be kept.
             Ok(text) => Ok(serde_json::from_str(&text)
                 .ok()

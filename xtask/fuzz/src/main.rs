@@ -7,6 +7,9 @@
     reason = "a driver for people and CI; it prints what it does"
 )]
 
+#[cfg(feature = "edges")]
+mod edges;
+
 use std::{
     collections::BTreeMap,
     fs::{self, File},
@@ -64,6 +67,11 @@ fn main() -> ExitCode {
         }
     };
     let (found, broken) = arguments.run_all();
+    #[cfg(feature = "edges")]
+    match edges::reached() {
+        Some((taken, all)) => println!("{taken} of {all} edges reached by all of this"),
+        None => println!("edges were not counted: compile with xtask/fuzz/rustc-with-edges"),
+    }
     ExitCode::from(if broken { 4 } else { u8::from(found) })
 }
 

@@ -150,7 +150,7 @@ fn same_sides<T>(side: &Side<'_>) -> Result<T> {
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
-    record::write_file(path, text).map_err(|source| Error::Write {
+    regular_file::write(path, text).map_err(|source| Error::Write {
         path: path.to_owned(),
         source,
     })

@@ -43,7 +43,7 @@ pub(crate) fn run(args: &SiteArgs, printer: &Printer) -> Result<()> {
     let out = args.out.canonicalize().unwrap_or_else(|_| args.out.clone());
     site::check(&out)?;
     let read = |path: &PathBuf| {
-        record::read_text(path).map_err(|source| Error::Read {
+        regular_file::read_text(path).map_err(|source| Error::Read {
             path: path.clone(),
             source,
         })

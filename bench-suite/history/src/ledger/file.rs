@@ -55,7 +55,7 @@ impl LedgerFile {
     }
 
     fn read(path: PathBuf, lock: Option<File>) -> Result<Self, LedgerError> {
-        let (text, exists) = match record::open_own_file(&path).and_then(io::read_to_string) {
+        let (text, exists) = match regular_file::open_own(&path).and_then(io::read_to_string) {
             Ok(text) => (text, true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => (String::new(), false),
             Err(source) => return Err(LedgerError::Read { path, source }),

@@ -129,7 +129,7 @@ fn end(
 }
 
 fn write_file(path: &Path, text: &str) -> Result<()> {
-    record::write_file(path, text).map_err(|source| Error::Write {
+    regular_file::write(path, text).map_err(|source| Error::Write {
         path: path.to_owned(),
         source,
     })
