@@ -2,7 +2,9 @@
 
 use std::{io, process::ExitCode};
 
-use bench_suite::{bisect::BisectError, executors::ExecutorError, live::ListenError};
+use bench_suite::{
+    bisect::BisectError, device::DeviceError, executors::ExecutorError, live::ListenError,
+};
 use reports::{ReportError, site::SiteError};
 
 use crate::error::Error;
@@ -56,6 +58,12 @@ impl Error {
             Self::Executor(ExecutorError::Argument(_))
             | Self::Listen(ListenError::Address(_))
             | Self::Report(ReportError::Nothing) => Code::BadUsage,
+            // As without an engine: another machine runs the same command.
+            Self::Device(error)
+                if matches!(error.downcast_ref(), Some(DeviceError::NoGpu { .. })) =>
+            {
+                Code::Trouble
+            }
             Self::Bisect(BisectError::Write { .. })
             | Self::NoEnd { .. }
             | Self::Start { .. }
@@ -202,6 +210,9 @@ mod tests {
             }
             .into(),
             HistoryError::ReadOnly(path()).into(),
+            Error::Device(Box::new(DeviceError::NoGpu {
+                why: "no driver".to_owned(),
+            })),
             HistoryError::Write {
                 path: path(),
                 source: full(),

@@ -865,7 +865,7 @@ fn the_readme_shows_a_real_comparison() {
     let (changed, _) = printed.split_once("\nInconclusive").expect("verdicts");
     let mut lines = printed.lines();
     let sum = lines.find(|line| line.contains(" gated metrics in "));
-    let shown_lines = changed.lines().chain(["", sum.expect("the sum")]);
+    let shown_lines = changed.lines().chain(["", "…", sum.expect("the sum")]);
     let indent = |line: &str| match line {
         "" => "\n".to_owned(),
         line => format!("    {line}\n"),

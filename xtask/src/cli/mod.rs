@@ -199,7 +199,7 @@ pub(crate) struct BenchArgs {
     /// Measure on a GPU although other sessions that say the same do so too
     #[arg(long)]
     pub(crate) share_gpu: bool,
-    /// How many times every cell runs, with --until-decided at most; default: what the suite says
+    /// How many times every cell runs, with --until-decided at most; default: what the suite says, and 1000 with --until-decided
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) blocks: Option<u32>,
     /// Add blocks until every gated metric is decided between the first image and the others (or
