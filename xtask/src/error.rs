@@ -298,7 +298,7 @@ pub(crate) enum Error {
     )]
     NoPodman { address: String, found: String },
     #[error(
-        "the program did not compile: cargo ended with {status}; what it says above is to be mended"
+        "the program did not compile: cargo ended with {status}; fix what it says above, and run again"
     )]
     NotCompiled { status: String },
     #[error("{} is no `torchgauge` that starts here; leave --program out to have it compiled", program.display())]

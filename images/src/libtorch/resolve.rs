@@ -23,6 +23,10 @@ use crate::{
 /// Asks pip which wheels make up a torch version, fetches them, and finds out which of their
 /// libraries programs load.
 pub(crate) fn resolve(version: &str, flavour: Flavour, cache: &Cache) -> Result<WheelsLock> {
+    cache.resolved(version, flavour, || by_pip(version, flavour, cache))
+}
+
+fn by_pip(version: &str, flavour: Flavour, cache: &Cache) -> Result<WheelsLock> {
     let pip = Pip::ready(cache)?;
     let candidates = {
         let _meter = cache.start(Action::Resolve, &format!("torch {version}"), None);

@@ -143,6 +143,6 @@ pub(super) fn advice(error: &OciDistributionError) -> &'static str {
         (None, OciDistributionError::RequestError(_) | OciDistributionError::IoError(_)) => {
             "check the network; push again, and layers that it has are not sent twice"
         }
-        _ => "its log says more; push again when it is mended, and what it has is not sent twice",
+        _ => "its log says more; push again once it is fixed; what it has is not sent twice",
     }
 }

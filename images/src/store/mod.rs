@@ -4,12 +4,13 @@ mod notes;
 pub(crate) mod trim;
 
 use std::{
+    collections::BTreeMap,
     fmt,
     fs::{self, File},
     io,
     path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -20,8 +21,9 @@ use etcetera::BaseStrategy as _;
 use tempfile::TempDir;
 
 use crate::{
-    Digest, Error, Result,
+    Digest, Error, Flavour, Result,
     error::at,
+    lock::WheelsLock,
     progress::{Action, Meter, Progress, Silent},
 };
 
@@ -41,6 +43,8 @@ pub struct Cache {
     opened: SystemTime,
     /// Whether it may take more than it may: something may have come in since it was weighed.
     unweighed: Arc<AtomicBool>,
+    /// What pip said since then: of images of one libtorch, the first asks for all.
+    resolved: Arc<Mutex<BTreeMap<(String, Flavour), WheelsLock>>>,
 }
 
 /// Held while one of several builds makes something; let go when dropped or when the process ends.
@@ -125,6 +129,7 @@ impl Cache {
                 in_use: Arc::new(in_use),
                 opened: SystemTime::now(),
                 unweighed: Arc::new(AtomicBool::new(true)),
+                resolved: Arc::default(),
             })
         };
         let cache = open().map_err(|source| Error::CacheUnusable {
@@ -133,6 +138,23 @@ impl Cache {
         })?;
         cache.sweep_scratch();
         Ok(cache)
+    }
+
+    /// The wheels of a torch, resolved once in the life of this cache.
+    pub(crate) fn resolved(
+        &self,
+        version: &str,
+        flavour: Flavour,
+        resolve: impl FnOnce() -> Result<WheelsLock>,
+    ) -> Result<WheelsLock> {
+        let known = || self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (version.to_owned(), flavour);
+        if let Some(found) = known().get(&key) {
+            return Ok(found.clone());
+        }
+        let found = resolve()?;
+        known().insert(key, found.clone());
+        Ok(found)
     }
 
     /// The same cache, of whose use somebody hears.

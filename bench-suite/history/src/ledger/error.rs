@@ -39,7 +39,7 @@ pub enum LedgerError {
         line: usize,
     },
     /// It is no TOML, or not that of a ledger.
-    #[error("{path} is no ledger: {}; mend the file, or name another with --ledger", message.trim_end())]
+    #[error("{path} is no ledger: {}; fix the file, or name another with --ledger", message.trim_end())]
     Form {
         /// The file.
         path: PathBuf,

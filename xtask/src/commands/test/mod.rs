@@ -4,8 +4,10 @@ mod examples;
 
 use std::{
     ffi::OsStr,
+    fs::File,
+    io::{self, Read as _, Seek as _},
     path::Path,
-    process::{Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     time::{Duration, Instant},
 };
 
@@ -27,6 +29,14 @@ const LIBTORCH_CRATES: [&str; 2] = ["libtorch", "scenario"];
 struct Step {
     name: &'static str,
     command: Command,
+}
+
+/// A step that goes on while others do. What it prints is shown when it has ended.
+struct Beside {
+    step: Step,
+    process: Child,
+    printed: File,
+    begun: Instant,
 }
 
 /// Where Podman listens unless `TORCHGAUGE_TEST_PODMAN` says otherwise.
@@ -74,7 +84,7 @@ pub(crate) async fn run(args: &TestArgs, printer: &Printer) -> Result<()> {
     } else {
         Some(podman().await?)
     };
-    let mut steps = vec![
+    let first = [
         Step {
             name: "formatting",
             command: cargo(&root, &["fmt", "--all", "--check"]),
@@ -87,15 +97,20 @@ pub(crate) async fn run(args: &TestArgs, printer: &Printer) -> Result<()> {
             name: "tests without libtorch",
             command: cargo(&root, &["test"]),
         },
-        Step {
-            name: "fuzzing",
-            command: cargo(&root, &["run", "-p", "fuzz", "--", "--seconds", "10"]),
-        },
-        Step {
-            name: "example changes",
-            command: check_examples(&root)?,
-        },
     ];
+    let mut done = Vec::new();
+    for step in first {
+        done.push(carry_out(step, printer)?);
+    }
+    // Beside what mostly waits for an engine.
+    let fuzzing = Beside::begin(Step {
+        name: "fuzzing",
+        command: cargo(&root, &["run", "-p", "fuzz", "--", "--seconds", "10"]),
+    })?;
+    let mut steps = vec![Step {
+        name: "example changes",
+        command: check_examples(&root)?,
+    }];
     if let Some(address) = &podman {
         for (name, words) in ON_PODMAN {
             let mut command = cargo(&root, words);
@@ -103,10 +118,10 @@ pub(crate) async fn run(args: &TestArgs, printer: &Printer) -> Result<()> {
             steps.push(Step { name, command });
         }
     }
-    let mut done = Vec::new();
-    for step in steps.drain(..) {
+    for step in steps {
         done.push(carry_out(step, printer)?);
     }
+    done.push(fuzzing.end(printer)?);
     if args.without_libtorch {
         printer.note("left out, as asked: the scenario crates and the end-to-end tests");
     } else {
@@ -166,8 +181,11 @@ async fn libtorch_steps(root: &Path, podman: Option<&str>, printer: &Printer) ->
             Ok(command)
         };
         let tree = workspace::target(&root).join("examples");
-        let mut examples_with_libtorch = images::cargo("check", &tree, &sources.target, &libtorch)?;
-        examples_with_libtorch.args(["--package", "scenario"]);
+        // With the flags of the checkout itself, so that what both need is compiled once.
+        let mut examples_with_libtorch = images::cargo("check", &root, &sources.target, &libtorch)?;
+        examples_with_libtorch
+            .current_dir(tree)
+            .args(["--package", "scenario"]);
         Ok(vec![
             Step {
                 name: "clippy of the scenarios",
@@ -202,6 +220,65 @@ fn end_to_end(root: &Path, podman: Option<&str>) -> Command {
     command
 }
 
+impl Beside {
+    fn begin(mut step: Step) -> Result<Self> {
+        let mut begin = || {
+            let printed = tempfile::tempfile()?;
+            step.command
+                .stdout(printed.try_clone()?)
+                .stderr(printed.try_clone()?);
+            Ok((step.command.spawn()?, printed))
+        };
+        let (process, printed) = begin().map_err(not_started)?;
+        Ok(Self {
+            step,
+            process,
+            printed,
+            begun: Instant::now(),
+        })
+    }
+
+    fn end(mut self, printer: &Printer) -> Result<(&'static str, Duration)> {
+        let status = self.process.wait().map_err(not_started)?;
+        let took = self.begun.elapsed();
+        printer.heading(self.step.name);
+        let mut text = Vec::new();
+        self.printed
+            .rewind()
+            .and_then(|()| self.printed.read_to_end(&mut text))
+            .map_err(not_started)?;
+        printer.raw(&String::from_utf8_lossy(&text));
+        self.step.ended(status, took)
+    }
+}
+
+impl Drop for Beside {
+    /// Another step failed: nobody waits for this one.
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Step {
+    fn ended(&self, status: ExitStatus, took: Duration) -> Result<(&'static str, Duration)> {
+        if status.success() {
+            return Ok((self.name, took));
+        }
+        Err(Error::TestsFailed {
+            step: self.name,
+            command: in_a_shell(&self.command),
+        })
+    }
+}
+
+fn not_started(source: io::Error) -> Error {
+    Error::Start {
+        what: "cargo".into(),
+        source,
+    }
+}
+
 /// Compiles the tree with all examples applied, as far as that needs no libtorch.
 fn check_examples(root: &Path) -> Result<Command> {
     let target = workspace::target(root);
@@ -226,24 +303,27 @@ fn check_examples(root: &Path) -> Result<Command> {
 fn cargo(root: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(words).current_dir(root).stdin(Stdio::null());
+    for (name, _) in std::env::vars_os() {
+        if is_of_a_package(&name) {
+            command.env_remove(name);
+        }
+    }
     command
+}
+
+/// What `cargo run` tells this program about its package. It would reach build scripts, and what a
+/// shell's cargo has compiled would be compiled again: ring's asks for all of it.
+fn is_of_a_package(variable: &OsStr) -> bool {
+    ["CARGO_PKG_", "CARGO_MANIFEST_"]
+        .iter()
+        .any(|start| variable.as_encoded_bytes().starts_with(start.as_bytes()))
 }
 
 fn carry_out(mut step: Step, printer: &Printer) -> Result<(&'static str, Duration)> {
     printer.heading(step.name);
     let begun = Instant::now();
-    let status = step.command.status().map_err(|source| Error::Start {
-        what: "cargo".into(),
-        source,
-    })?;
-    if status.success() {
-        Ok((step.name, begun.elapsed()))
-    } else {
-        Err(Error::TestsFailed {
-            step: step.name,
-            command: in_a_shell(&step.command),
-        })
-    }
+    let status = step.command.status().map_err(not_started)?;
+    step.ended(status, begun.elapsed())
 }
 
 /// The line that runs a command from any folder.
@@ -251,7 +331,7 @@ fn in_a_shell(command: &Command) -> String {
     let text = |word: &OsStr| word.to_string_lossy().into_owned();
     let mut words = vec!["env".to_owned()];
     let (set, unset): (Vec<_>, Vec<_>) = command.get_envs().partition(|(_, value)| value.is_some());
-    for (name, _) in unset {
+    for (name, _) in unset.into_iter().filter(|(name, _)| !is_of_a_package(name)) {
         words.extend(["-u".to_owned(), text(name)]);
     }
     for (name, value) in set {
