@@ -6,7 +6,7 @@ use serde::Serialize;
 pub(crate) fn json(value: &impl Serialize) -> String {
     // The types that are digested here hold nothing that JSON cannot say.
     let value = serde_json::to_value(value).unwrap_or_default();
-    // Its objects are sorted by key, unless serde_json's `preserve_order` is switched on.
+    // Its objects are sorted: `xtask/tests/arrows.rs` sees that serde_json's `preserve_order` is off.
     value.to_string()
 }
 
@@ -67,6 +67,6 @@ mod tests {
 
     #[test]
     fn what_json_cannot_say_is_null() {
-        assert_eq!(super::json(&HashMap::from([(Some([1, 2]), 1)])), "null");
+        assert_eq!(super::json(&HashMap::from([([1, 2], 1)])), "null");
     }
 }
