@@ -73,4 +73,4 @@ pub use spec::{
     reserved::environment as reserved_environment,
 };
 pub use store::Cache;
-pub use workload::{ScenarioBinary, cargo, reproducible, runtime::LocalRuntime};
+pub use workload::{ScenarioBinary, cargo, reproducible};

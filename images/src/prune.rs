@@ -1,9 +1,7 @@
 //! Clearing the cache: what of it goes, and what images of a checkout are still made of.
 
 use std::{
-    collections::BTreeSet,
-    fs,
-    os::unix::fs::MetadataExt as _,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
 
@@ -12,10 +10,12 @@ use serde::Serialize;
 use crate::{
     Base, Cache, Image, LibtorchSpec, Result,
     base::{apt, archive::noted, debian::debian_place, image::saved_place},
-    error::at,
     libtorch::{in_base, pip, wheels},
     lock::{BaseLock, LibtorchLock},
-    store::{NOTES, PROGRAMS, WORK_FOLDERS, trim::entries},
+    store::{
+        NOTES, PROGRAMS, WORK_FOLDERS,
+        trim::{entries, weigh},
+    },
     workload::kept,
 };
 
@@ -88,7 +88,12 @@ pub fn clear_cache(root: &Path, what: Clear, dry_run: bool) -> Result<Cleared> {
             entries(&folder)?
         };
         for thing in things {
-            let size_bytes = size_of(&thing)?;
+            let mut linked = BTreeMap::new();
+            let mut size_bytes = weigh(&thing, &mut linked)?;
+            // A library counts where it lies, and not in the libtorches that have a name for it.
+            if !thing.is_dir() {
+                size_bytes += linked.values().sum::<u64>();
+            }
             if size_bytes == 0 && thing.ends_with(&name) {
                 continue;
             }
@@ -176,10 +181,8 @@ impl Needed {
 
     fn holds(&self, place: &Path) -> bool {
         let name = file_name(place);
-        // Links to a libtorch that lies elsewhere take no room, and their names do not tell whose;
-        // nor does a binary that an earlier version kept.
+        // Links to a libtorch that lies elsewhere take no room, and their names do not tell whose.
         name.starts_with("view-")
-            || (is_program(place) && made_for(place).is_none())
             || NOTES.contains(&&*name)
             || (self.has_unknown_base
                 && (name.starts_with("layer-") || name.starts_with("inside-")))
@@ -188,14 +191,10 @@ impl Needed {
     }
 }
 
-fn is_program(place: &Path) -> bool {
-    let folder = place.parent();
-    folder.is_some_and(|folder| folder.ends_with(PROGRAMS))
-}
-
 /// The libtorch that a scenario binary of the cache was compiled for.
 fn made_for(place: &Path) -> Option<String> {
-    is_program(place).then(|| kept::made_for(place)).flatten()
+    let folder = place.parent()?;
+    folder.ends_with(PROGRAMS).then(|| kept::made_for(place))?
 }
 
 fn file_name(path: &Path) -> String {
@@ -205,25 +204,10 @@ fn file_name(path: &Path) -> String {
         .into_owned()
 }
 
-/// The size of a file, or of all files below a folder. Libtorches are put together of libraries,
-/// which have names in both places and count once; symbolic links count as themselves.
-fn size_of(path: &Path) -> Result<u64> {
-    let facts = fs::symlink_metadata(path).map_err(at(path))?;
-    if !facts.is_dir() {
-        return Ok(facts.len());
-    }
-    let mut sum = 0;
-    for path in entries(path)? {
-        let facts = fs::symlink_metadata(&path).map_err(at(&path))?;
-        if facts.is_dir() || facts.nlink() == 1 {
-            sum += size_of(&path)?;
-        }
-    }
-    Ok(sum)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::{
         Catalog, Digest, Error, Flavour,

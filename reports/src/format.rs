@@ -170,6 +170,15 @@ impl Quantity {
         }
     }
 
+    /// The number with this unit, where that is no empty word, or else with its own.
+    pub(crate) fn write_in(self, unit: &str, value: f64) -> String {
+        if unit.is_empty() {
+            self.write(value)
+        } else {
+            format!("{} {unit}", significant(value, 5))
+        }
+    }
+
     /// The number with its unit.
     #[must_use]
     pub fn write(self, value: f64) -> String {

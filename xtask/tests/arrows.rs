@@ -204,6 +204,22 @@ fn each_tool_is_known_in_one_room() {
 }
 
 #[test]
+fn objects_of_json_are_sorted() {
+    let metadata = metadata();
+    let mut nodes = list(&metadata["resolve"]["nodes"]).iter();
+    let node = nodes
+        .find(|node| text(node, "id").contains("#serde_json@"))
+        .expect("serde_json");
+    let keeps_order = list(&node["features"])
+        .iter()
+        .any(|feature| feature == "preserve_order");
+    assert!(
+        !keeps_order,
+        "serde_json's feature `preserve_order` changes the IDs of images; leave it off"
+    );
+}
+
+#[test]
 fn every_dependency_has_a_licence_that_allows_both_of_ours() {
     const FINE: [&str; 15] = [
         "MIT",

@@ -260,11 +260,7 @@ fn write_whole(
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }
-        let fresh = path.with_added_extension("new");
-        let mut file = File::create(&fresh)?;
-        write(&mut file)?;
-        file.sync_all()?;
-        fs::rename(&fresh, path)
+        regular_file::replace(path, write)
     };
     attempt().map_err(|source| HistoryError::Write {
         path: path.to_owned(),

@@ -51,21 +51,6 @@ impl Unit {
             Self::Plain => "",
         }
     }
-
-    /// How the names of metrics in this unit end.
-    #[must_use]
-    pub fn suffix(self) -> &'static str {
-        match self {
-            Self::SamplesPerSecond => "_samples_per_second",
-            Self::Seconds => "_seconds",
-            Self::Bytes => "_bytes",
-            Self::Count => "_count",
-            Self::Joules => "_joules",
-            Self::Watts => "_watts",
-            Self::Ratio => "_ratio",
-            Self::Plain => "",
-        }
-    }
 }
 
 /// The time that a metric is about.

@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    fs::{self, File, OpenOptions},
+    fs::{self, OpenOptions},
     io::{self, Write},
     path::{Path, PathBuf},
 };
@@ -160,18 +160,11 @@ impl SessionFolder {
     /// Writes `session.json`, whole or not at all.
     pub fn write_session(&self, session: &Session) -> Result<(), FolderError> {
         let path = self.path.join(Self::SESSION);
-        let fresh = self.path.join("session.json.new");
-        let write = || -> io::Result<()> {
-            let mut file = File::create(&fresh)?;
-            serde_json::to_writer_pretty(&mut file, session)?;
-            file.write_all(b"\n")?;
-            file.sync_all()?;
-            fs::rename(&fresh, &path)
-        };
-        write().map_err(|source| FolderError::Write {
-            path: path.clone(),
-            source,
+        regular_file::replace(&path, |file| {
+            serde_json::to_writer_pretty(&mut *file, session)?;
+            file.write_all(b"\n")
         })
+        .map_err(|source| FolderError::Write { path, source })
     }
 
     /// Reads every record. What does not read, a torn last line among it, is told and left out.
@@ -198,19 +191,18 @@ impl SessionFolder {
             number += 1;
         }
         let copy = copy(number);
-        let fresh = self.path.join(format!("{}.new", Self::RECORDS));
         let write = || -> io::Result<()> {
             let bytes = regular_file::read(&path)?;
             fs::copy(&path, &copy)?;
-            let mut file = File::create(&fresh)?;
-            for (number, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
-                let is_bad = records.bad_lines.iter().any(|bad| bad.line == number + 1);
-                if line.last() == Some(&b'\n') && !is_bad {
-                    file.write_all(line)?;
+            regular_file::replace(&path, |file| {
+                for (number, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
+                    let is_bad = records.bad_lines.iter().any(|bad| bad.line == number + 1);
+                    if line.last() == Some(&b'\n') && !is_bad {
+                        file.write_all(line)?;
+                    }
                 }
-            }
-            file.sync_all()?;
-            fs::rename(&fresh, &path)
+                Ok(())
+            })
         };
         write().map_err(|source| FolderError::Write {
             path: path.clone(),

@@ -1,4 +1,5 @@
-//! Opening what is to be a file. A FIFO would wait for a writer, a device may never end.
+//! Opening what is to be a file, and replacing one whole. A FIFO would wait for a writer, a device may
+//! never end.
 
 use std::{
     fs::{self, File},
@@ -74,9 +75,26 @@ pub fn write(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
     }
 }
 
+/// Puts a file in the place of one that may be there, whole or not at all: `write` fills it aside, in
+/// the same folder, and it takes its place once it is on the disk.
+pub fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let fresh = path.with_added_extension("new");
+    let mut file = File::create(&fresh)?;
+    let replaced = write(&mut file)
+        .and_then(|()| file.sync_all())
+        .and_then(|()| fs::rename(&fresh, path));
+    if replaced.is_err() {
+        let _ = fs::remove_file(&fresh);
+    }
+    replaced
+}
+
 #[cfg(test)]
 mod tests {
-    use std::os::unix::{fs::symlink, net::UnixListener};
+    use std::{
+        io::Write as _,
+        os::unix::{fs::symlink, net::UnixListener},
+    };
 
     use super::*;
 
@@ -113,5 +131,28 @@ mod tests {
         let refused = open_own(&own.join("out")).unwrap_err();
         assert!(refused.to_string().contains("out of its folder"));
         assert_eq!(read_text(&own.join("out")).unwrap(), "far");
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file.json");
+        for text in ["old, and longer", "new"] {
+            replace(&path, |file| file.write_all(text.as_bytes())).unwrap();
+            assert_eq!(read_text(&path).unwrap(), text);
+        }
+        let error = replace(&path, |file| {
+            file.write_all(b"half")?;
+            Err(io::Error::other("the disk is full"))
+        });
+        assert_eq!(error.unwrap_err().to_string(), "the disk is full");
+        assert_eq!(read_text(&path).unwrap(), "new");
+        let taken = folder.path().join("taken");
+        fs::create_dir(&taken).unwrap();
+        replace(&taken, |_| Ok(())).unwrap_err();
+        let names = fs::read_dir(folder.path()).unwrap();
+        let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["file.json", "taken"]);
     }
 }

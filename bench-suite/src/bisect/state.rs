@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    fs, io,
+    io::{self, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -300,9 +300,7 @@ impl Bisection {
         };
         let mut text = serde_json::to_string_pretty(self).map_err(|error| failed(error.into()))?;
         text.push('\n');
-        let beside = folder.join(".bisect.json.new");
-        fs::write(&beside, text).map_err(failed)?;
-        fs::rename(&beside, &path).map_err(failed)
+        regular_file::replace(&path, |file| file.write_all(text.as_bytes())).map_err(failed)
     }
 
     /// Where the next comparison's session lies, below the folder of the search.
@@ -326,6 +324,8 @@ impl Bisection {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

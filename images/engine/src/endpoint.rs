@@ -303,10 +303,7 @@ fn context_host(
         #[serde(rename = "SkipTLSVerify", default)]
         skips_verification: bool,
     }
-    let digest = Sha256::digest(name.as_bytes());
-    let folder = digest
-        .iter()
-        .fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+    let folder = format!("{:x}", Sha256::digest(name.as_bytes()));
     let unusable = |reason: String| Error::Endpoint {
         origin: origin.to_owned(),
         reason,
@@ -496,10 +493,7 @@ mod tests {
         )
         .unwrap();
         // sha256 of "lab".
-        let digest = Sha256::digest(b"lab");
-        let name = digest
-            .iter()
-            .fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+        let name = format!("{:x}", Sha256::digest(b"lab"));
         let meta = folder.path().join("contexts/meta").join(&name);
         std::fs::create_dir_all(&meta).unwrap();
         std::fs::write(

@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File, FileTimes},
-    io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::atomic::Ordering,
@@ -144,7 +143,7 @@ impl Cache {
                     facts.accessed()
                 };
                 let mut libraries = BTreeMap::new();
-                let bytes = weigh(&place, &mut libraries).map_err(at(&place))?;
+                let bytes = weigh(&place, &mut libraries)?;
                 found.push(Thing {
                     used: used.map_err(at(&place))?,
                     place,
@@ -170,12 +169,12 @@ impl Cache {
 }
 
 /// The size of a file, or of all files below a folder; those with names elsewhere are counted apart.
-fn weigh(path: &Path, libraries: &mut BTreeMap<u64, u64>) -> io::Result<u64> {
-    let facts = fs::symlink_metadata(path)?;
+pub(crate) fn weigh(path: &Path, libraries: &mut BTreeMap<u64, u64>) -> Result<u64> {
+    let facts = fs::symlink_metadata(path).map_err(at(path))?;
     if facts.is_dir() {
         let mut sum = 0;
-        for entry in fs::read_dir(path)? {
-            sum += weigh(&entry?.path(), libraries)?;
+        for path in entries(path)? {
+            sum += weigh(&path, libraries)?;
         }
         return Ok(sum);
     }

@@ -2,7 +2,6 @@
 
 pub(crate) mod kept;
 pub(crate) mod revision;
-pub(crate) mod runtime;
 pub(crate) mod tch_workspace;
 pub(crate) mod toolchain;
 

@@ -84,8 +84,5 @@ pub(super) fn digest<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }
-    hash.finalize()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    format!("{:x}", hash.finalize())
 }

@@ -96,18 +96,11 @@ impl Moved {
         }
     }
 
-    fn value(&self, value: f64) -> String {
-        if self.unit.is_empty() {
-            self.quantity.write(value)
-        } else {
-            format!("{} {}", format::significant(value, 5), self.unit)
-        }
-    }
-
     /// `100 to 96 samples/s`.
     fn levels(&self) -> String {
-        self.levels.map_or_else(String::new, |[before, after]| {
-            format!("{} to {}", self.value(before), self.value(after))
+        self.levels.map_or_else(String::new, |levels| {
+            let [before, after] = levels.map(|level| self.quantity.write_in(&self.unit, level));
+            format!("{before} to {after}")
         })
     }
 }

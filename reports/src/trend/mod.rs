@@ -240,11 +240,7 @@ impl Series {
     }
 
     pub(crate) fn value(&self, value: f64) -> String {
-        if self.unit.is_empty() {
-            self.quantity.write(value)
-        } else {
-            format!("{} {}", format::significant(value, 5), self.unit)
-        }
+        self.quantity.write_in(&self.unit, value)
     }
 }
 

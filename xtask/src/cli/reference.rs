@@ -1,11 +1,11 @@
 //! The reference pages that come from the code: commands, keys of suites, outcomes.
 
-use std::{env, fmt::Write as _, fs, path::Path};
+use std::{collections::BTreeMap, env, fmt::Write as _, fs, path::Path};
 
-use clap::{Arg, Command, CommandFactory as _};
+use clap::{Arg, Args, Command, CommandFactory as _};
 use serde_json::{Map, Value};
 
-use super::Cli;
+use super::{Cli, SeriesArgs, SourceArgs};
 
 #[track_caller]
 fn check(page: &str, text: &str) {
@@ -39,7 +39,53 @@ fn commands_are_those_of_the_page() {
     {
         describe(one, "torchgauge", &mut text);
     }
+    for group in groups() {
+        let Shared { title, rows, .. } = group;
+        let _ = write!(
+            text,
+            "\n## {title}\n\n| argument | what |\n|---|---|\n{rows}"
+        );
+    }
     check("commands.md", &text);
+}
+
+/// Options that several commands take: they stand once, in a section that the commands refer to.
+struct Shared {
+    title: &'static str,
+    rows: String,
+    /// What stands in a command's table in place of the rows.
+    reference: String,
+}
+
+fn groups() -> [Shared; 2] {
+    [
+        shared::<SourceArgs>("Options for the parts of images"),
+        shared::<SeriesArgs>("Options that choose series"),
+    ]
+}
+
+fn shared<A: Args>(title: &'static str) -> Shared {
+    let mut command = A::augment_args(Command::new("shared"));
+    command.build();
+    let names = arguments(&command).filter_map(Arg::get_long);
+    let names: Vec<String> = names.map(|name| format!("`--{name}`")).collect();
+    let anchor = title.to_lowercase().replace(' ', "-");
+    Shared {
+        title,
+        rows: rows(&command),
+        reference: format!("| [{title}](#{anchor}) | {}. |\n", names.join(", ")),
+    }
+}
+
+fn arguments(command: &Command) -> impl Iterator<Item = &Arg> {
+    let own = |arg: &&Arg| !matches!(arg.get_id().as_str(), "help" | "version");
+    command.get_arguments().filter(own)
+}
+
+fn rows(command: &Command) -> String {
+    let row = |arg| format!("| `{}` | {} |\n", form(arg), meaning(arg));
+    let rows: Vec<String> = arguments(command).map(row).collect();
+    rows.concat()
 }
 
 fn describe(command: &Command, parent: &str, text: &mut String) {
@@ -50,18 +96,16 @@ fn describe(command: &Command, parent: &str, text: &mut String) {
         .get_subcommands()
         .filter(|one| one.get_name() != "help")
         .collect();
-    let own = |arg: &&Arg| !matches!(arg.get_id().as_str(), "help" | "version");
-    let args: Vec<&Arg> = command.get_arguments().filter(own).collect();
     if inner.is_empty() {
         let usage = command.clone().render_usage().to_string();
         let usage = usage.trim_start_matches("Usage: ");
         let _ = write!(text, "\n    {}\n", usage.replace('\n', "\n    "));
     }
-    if !args.is_empty() {
-        text.push_str("\n| argument | what |\n|---|---|\n");
-    }
-    for arg in args {
-        let _ = writeln!(text, "| `{}` | {} |", form(arg), meaning(arg));
+    let rows = groups().iter().fold(rows(command), |rows, group| {
+        rows.replace(&group.rows, &group.reference)
+    });
+    if !rows.is_empty() {
+        let _ = write!(text, "\n| argument | what |\n|---|---|\n{rows}");
     }
     if let Some(after) = command.get_after_help().map(ToString::to_string)
         && let Some(first) = after.split("Exit codes:").next()
@@ -117,13 +161,19 @@ fn keys_of_suites_are_those_of_the_page() {
         ([`suite.schema.json`](../scenarios/suite.schema.json)): run `UPDATE_DOCS=1 cargo test -p \
         xtask reference`. [`suites.md`](../scenarios/suites.md) explains them with examples.\n"
             .to_owned();
-    let mut seen = Vec::new();
+    let mut seen = BTreeMap::new();
     keys(&schema, &schema, "", &mut seen, &mut text);
     check("suite-keys.md", &text);
 }
 
-/// The keys of an object and, below them, those of the objects in it.
-fn keys(root: &Value, object: &Value, path: &str, seen: &mut Vec<String>, text: &mut String) {
+/// The keys of an object and, below them, those of the objects in it that have no section yet.
+fn keys(
+    root: &Value,
+    object: &Value,
+    path: &str,
+    seen: &mut BTreeMap<String, String>,
+    text: &mut String,
+) {
     let Some(properties) = object["properties"].as_object() else {
         return;
     };
@@ -136,7 +186,11 @@ fn keys(root: &Value, object: &Value, path: &str, seen: &mut Vec<String>, text: 
     let required = object["required"].as_array();
     let mut inner = Vec::new();
     for (key, schema) in properties {
-        let (about, value) = (described(root, schema), valued(root, schema));
+        let (about, mut value) = (described(root, schema), valued(root, schema));
+        let objects = objects(root, schema);
+        if let Some(section) = objects.iter().find_map(|(name, _)| seen.get(name)) {
+            value = value.replace(", see below", &format!(" (see `{section}`)"));
+        }
         let must = required.is_some_and(|required| required.iter().any(|one| one == key));
         let must = if must { " Required." } else { "" };
         let _ = writeln!(
@@ -150,17 +204,13 @@ fn keys(root: &Value, object: &Value, path: &str, seen: &mut Vec<String>, text: 
         } else {
             format!("{path}.{key}")
         };
-        inner.extend(
-            objects(root, schema)
-                .into_iter()
-                .map(|found| (place.clone(), found)),
-        );
+        inner.extend(objects.into_iter().map(|found| (place.clone(), found)));
     }
     for (place, (name, object)) in inner {
-        if !name.is_empty() && seen.contains(&name) {
+        if seen.contains_key(&name) {
             continue;
         }
-        seen.push(name);
+        seen.insert(name, place.clone());
         keys(root, object, &place, seen, text);
     }
 }
@@ -185,11 +235,13 @@ fn choices(schema: &Value) -> impl Iterator<Item = &Value> {
         .filter(|choice| choice["type"] != "null")
 }
 
-/// The objects with keys that a value may be or hold.
+/// The objects with keys that a value may be or hold, each with its name; one that is described where
+/// it is used has none, and goes by what it is.
 fn objects<'a>(root: &'a Value, schema: &'a Value) -> Vec<(String, &'a Value)> {
     let (name, schema) = resolved(root, schema);
     if schema["properties"].is_object() {
-        return vec![(name, schema)];
+        let name = Some(name).filter(|name| !name.is_empty());
+        return vec![(name.unwrap_or_else(|| schema.to_string()), schema)];
     }
     let mut found = Vec::new();
     if schema["items"].is_object() {

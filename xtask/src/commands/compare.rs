@@ -1,6 +1,6 @@
 //! `cargo xtask compare`: two images, sessions or variants, cell by cell.
 
-use std::{collections::BTreeMap, path::Path};
+use std::collections::BTreeMap;
 
 use history::{Aggregate, History, PointFilter, SeriesFilter};
 use judge::sessions::BetweenSessions;
@@ -9,7 +9,7 @@ use verdict::{CellMetric, Gate, Side, SideError, Verdicts};
 
 use crate::{
     cli::{CompareArgs, Format},
-    commands::{history::file, past, session_ref},
+    commands::{history::file, past, session_ref, write_file},
     error::{Error, Result},
     printer::{Printer, table_style},
 };
@@ -19,10 +19,10 @@ pub(crate) fn run(args: &CompareArgs, printer: &Printer) -> Result<()> {
     let (verdicts, head) = judge(args, printer)?;
     let fail_on = args.fail_on.into();
     if let Some(path) = &args.junit {
-        write(path, &reports::comparison::junit(&verdicts, fail_on)?)?;
+        write_file(path, &reports::comparison::junit(&verdicts, fail_on)?)?;
     }
     if let Some(path) = &args.summary {
-        write(path, &reports::comparison::markdown(&verdicts))?;
+        write_file(path, &reports::comparison::markdown(&verdicts))?;
     }
     if let Some(out) = &args.out {
         let mut past = past::of(args.file.db.as_deref(), &[head])?;
@@ -146,13 +146,6 @@ fn is_same(one: &Side<'_>, other: &Side<'_>) -> bool {
 fn same_sides<T>(side: &Side<'_>) -> Result<T> {
     Err(Error::SameSides {
         side: side.origin.to_string(),
-    })
-}
-
-fn write(path: &Path, text: &str) -> Result<()> {
-    regular_file::write(path, text).map_err(|source| Error::Write {
-        path: path.to_owned(),
-        source,
     })
 }
 

@@ -20,3 +20,14 @@ pub(crate) mod shell;
 pub(crate) mod site;
 pub(crate) mod test;
 pub(crate) mod trend;
+
+use std::path::Path;
+
+use crate::error::{Error, Result};
+
+pub(crate) fn write_file(path: &Path, text: &str) -> Result<()> {
+    regular_file::write(path, text).map_err(|source| Error::Write {
+        path: path.to_owned(),
+        source,
+    })
+}

@@ -11,9 +11,7 @@
     reason = "it prints tables"
 )]
 
-mod asv;
 mod compare;
-mod edivisive;
 #[path = "../../tests/it/noise.rs"]
 mod noise;
 mod pools;

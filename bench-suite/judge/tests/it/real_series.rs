@@ -35,7 +35,7 @@ fn nothing_is_reported_off_the_revisions_of_rocksdb() {
     assert_eq!(seen, 8);
 }
 
-/// What asv's detector finds in this series, and the eye too.
+/// What asv finds in this series, and the eye too.
 #[test]
 fn the_steps_of_tigerbeetle_are_found() {
     let all = pools::series(&beside("series")).unwrap();

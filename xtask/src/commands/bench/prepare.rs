@@ -194,7 +194,10 @@ impl Supply {
             let libtorch = images::libtorch_of(&image, &sources, &cache)?;
             let scenario = images::scenario_of(&libtorch, &sources, &cache)?;
             cache.trim(sources.cache_bytes)?;
-            let runtime = images::LocalRuntime::new(&scenario, &libtorch);
+            let runtime = LocalRuntime {
+                program: scenario.path.clone(),
+                library_path: libtorch.library_folders(),
+            };
             let facts = ImageFacts {
                 name: image.name.clone(),
                 libtorch_version: libtorch.version.clone(),
@@ -207,10 +210,6 @@ impl Supply {
         })
         .await?;
         *self.in_use.lock().unwrap_or_else(PoisonError::into_inner) = Some(cache);
-        let runtime = LocalRuntime {
-            program: runtime.binary,
-            library_path: runtime.library_path,
-        };
         Ok((runtime, facts))
     }
 }

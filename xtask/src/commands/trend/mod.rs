@@ -25,7 +25,10 @@ pub(crate) use self::followed::{Followed, method_words};
 use self::ledger::Kept;
 use crate::{
     cli::{Format, TrendArgs},
-    commands::history::{file, point_filter, series_filter},
+    commands::{
+        history::{file, point_filter, series_filter},
+        write_file,
+    },
     error::{Error, Result},
     printer::{Printer, table_style},
 };
@@ -126,13 +129,6 @@ fn end(
     } else {
         Ok(())
     }
-}
-
-fn write_file(path: &Path, text: &str) -> Result<()> {
-    regular_file::write(path, text).map_err(|source| Error::Write {
-        path: path.to_owned(),
-        source,
-    })
 }
 
 /// Reads a series, and says what its timestamps were taken for.
