@@ -72,5 +72,5 @@ pub use spec::{
     Base, LibtorchSpec, Spec, flavour::Flavour, gpu::GpuArchitecture,
     reserved::environment as reserved_environment,
 };
-pub use store::Cache;
+pub use store::{Cache, Resolved};
 pub use workload::{ScenarioBinary, cargo, reproducible};

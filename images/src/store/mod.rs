@@ -43,9 +43,12 @@ pub struct Cache {
     opened: SystemTime,
     /// Whether it may take more than it may: something may have come in since it was weighed.
     unweighed: Arc<AtomicBool>,
-    /// What pip said since then: of images of one libtorch, the first asks for all.
-    resolved: Arc<Mutex<BTreeMap<(String, Flavour), WheelsLock>>>,
+    resolved: Resolved,
 }
+
+/// What pip said: of several images of one libtorch, the first asks for all.
+#[derive(Debug, Clone, Default)]
+pub struct Resolved(Arc<Mutex<BTreeMap<(String, Flavour), WheelsLock>>>);
 
 /// Held while one of several builds makes something; let go when dropped or when the process ends.
 #[derive(Debug)]
@@ -129,7 +132,7 @@ impl Cache {
                 in_use: Arc::new(in_use),
                 opened: SystemTime::now(),
                 unweighed: Arc::new(AtomicBool::new(true)),
-                resolved: Arc::default(),
+                resolved: Resolved::default(),
             })
         };
         let cache = open().map_err(|source| Error::CacheUnusable {
@@ -140,14 +143,25 @@ impl Cache {
         Ok(cache)
     }
 
-    /// The wheels of a torch, resolved once in the life of this cache.
+    /// The same cache, which asks pip for nothing that is known already.
+    #[must_use]
+    pub fn with_resolved(self, resolved: Resolved) -> Self {
+        Self { resolved, ..self }
+    }
+
+    /// The wheels of a torch, resolved once.
     pub(crate) fn resolved(
         &self,
         version: &str,
         flavour: Flavour,
         resolve: impl FnOnce() -> Result<WheelsLock>,
     ) -> Result<WheelsLock> {
-        let known = || self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = || {
+            self.resolved
+                .0
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
         let key = (version.to_owned(), flavour);
         if let Some(found) = known().get(&key) {
             return Ok(found.clone());

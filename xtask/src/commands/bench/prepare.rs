@@ -11,7 +11,7 @@ use engine::{Endpoint, Engine};
 use futures_util::future::BoxFuture;
 use images::{
     Assembly, Cache, Catalog, Flavour, GpuArchitecture, Image, LockState, LockUse, Parts,
-    ReadyMade, SCENARIO_IN_IMAGE, Sources,
+    ReadyMade, Resolved, SCENARIO_IN_IMAGE, Sources,
 };
 use protocol::Device;
 use record::{Gpu, ImageFacts, ImageLock, ImageParts};
@@ -86,6 +86,7 @@ pub(super) struct Supply {
     printer: Printer,
     /// Unpacked libraries lie in it: nobody clears it while they run.
     in_use: Mutex<Option<Cache>>,
+    resolved: Resolved,
 }
 
 impl Supply {
@@ -102,11 +103,12 @@ impl Supply {
             gpus,
             printer: printer.clone(),
             in_use: Mutex::default(),
+            resolved: Resolved::default(),
         }
     }
 
     async fn load(&self, name: &str, engine: &Engine) -> Result<Loaded> {
-        let cache = cache(&self.printer)?;
+        let cache = cache(&self.printer)?.with_resolved(self.resolved.clone());
         let image = match &self.images[name] {
             Chosen::Spec(image) => image,
             Chosen::ReadyMade {
@@ -188,8 +190,9 @@ impl Supply {
             }
         };
         let (sources, printer) = (self.sources.clone(), self.printer.clone());
+        let resolved = self.resolved.clone();
         let (cache, runtime, facts) = blocking(move || {
-            let cache = cache(&printer)?;
+            let cache = cache(&printer)?.with_resolved(resolved);
             sources.check(&cache)?;
             let libtorch = images::libtorch_of(&image, &sources, &cache)?;
             let scenario = images::scenario_of(&libtorch, &sources, &cache)?;
