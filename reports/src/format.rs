@@ -250,13 +250,26 @@ fn change_with(ratio: f64, decimals: usize) -> String {
 }
 
 /// An interval of ratios as changes: `+0.90 … +1.50 %`; `exact` where the ratio has no error. A
-/// narrow one has as many decimals as it takes to see two ends.
+/// narrow one has as many decimals as it takes to see two ends; of one that says next to nothing, the
+/// ends are `< -99.9 %` and `> × 1000`.
 #[must_use]
 pub fn interval(low: f64, high: f64) -> String {
     if low.to_bits() == high.to_bits() {
         return "exact".to_owned();
     }
-    let ends = |decimals| (change_with(low, decimals), change_with(high, decimals));
+    let ends = |decimals| {
+        let low = if low < 0.001 {
+            "< -99.9 %".to_owned()
+        } else {
+            change_with(low, decimals)
+        };
+        let high = if high > 1000.0 {
+            "> × 1000".to_owned()
+        } else {
+            change_with(high, decimals)
+        };
+        (low, high)
+    };
     // `-0.00 %` is no number.
     let is_zero = |end: &str| end != "0 %" && !end.contains(|c| ('1'..='9').contains(&c));
     let apart = (2..=8)
@@ -420,6 +433,8 @@ mod tests {
         check(40.0, "× 40.0");
         assert_eq!(interval(0.99, 1.01), "-1.00 … +1.00 %");
         assert_eq!(interval(0.99, 0.99), "exact");
+        assert_eq!(interval(0.02, 28.1), "-98.00 % … × 28.1");
+        assert_eq!(interval(1e-9, 1.6e9), "< -99.9 % … > × 1000");
         assert_eq!(interval(0.9932, 0.993_21), "-0.680 … -0.679 %");
         assert_eq!(interval(0.999_95, 1.03), "-0.005 … +3.000 %");
         assert_eq!(
