@@ -17,7 +17,7 @@ use metrics::Metric;
 use protocol::Variant;
 use record::{
     CellChoice, Claim, Expectation, Method, MethodDifference, MethodKey, Range, RangeError, Record,
-    Session,
+    Session, printable,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -138,7 +138,7 @@ impl ClaimVerdict {
 
 /// Why a claim cannot be judged.
 #[derive(Debug, thiserror::Error)]
-#[error("the claim \"{statement}\": {problem}")]
+#[error("the claim \"{}\": {problem}", printable(statement))]
 pub struct ClaimsError {
     /// The claim.
     pub statement: String,
@@ -153,13 +153,13 @@ pub enum ClaimProblem {
     #[error(transparent)]
     Range(#[from] RangeError),
     /// There is no such metric.
-    #[error("no metric is named `{metric}`; there are: {}", names())]
+    #[error("no metric is named `{}`; there are: {}", printable(metric), names())]
     NoMetric {
         /// As given.
         metric: String,
     },
     /// There is no such axis.
-    #[error("no axis is named `{axis}`; there are: {}", Variant::AXES.join(", "))]
+    #[error("no axis is named `{}`; there are: {}", printable(axis), Variant::AXES.join(", "))]
     NoAxis {
         /// As given.
         axis: String,

@@ -11,7 +11,7 @@ const INPUTS: u64 = 2000;
 const SEED: u64 = 13;
 
 #[test]
-fn what_was_found_once_is_mended() {
+fn what_was_found_once_is_fixed() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("findings");
     let scratch = Scratch::new().unwrap();
     let mut replayed = 0;
