@@ -73,4 +73,4 @@ pub use spec::{
     reserved::environment as reserved_environment,
 };
 pub use store::{Cache, Resolved};
-pub use workload::{ScenarioBinary, cargo, reproducible};
+pub use workload::{ScenarioBinary, cargo, is_of_a_package, plain_cargo, reproducible};

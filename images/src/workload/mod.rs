@@ -7,7 +7,9 @@ pub(crate) mod toolchain;
 
 use std::{
     collections::BTreeSet,
-    env, fs,
+    env,
+    ffi::OsStr,
+    fs,
     io::{self, Read},
     path::{Path, PathBuf},
     process::Command,
@@ -131,6 +133,28 @@ pub(crate) fn build(
     ScenarioBinary::of_file(&program, cache)
 }
 
+/// cargo in a folder, as a shell there has it.
+///
+/// `cargo run` tells this program about its own package; build scripts would hear of that, and what
+/// a shell's cargo has compiled would be compiled again: ring's script asks for all of it.
+#[must_use]
+pub fn plain_cargo(folder: &Path) -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(folder);
+    for (name, _) in env::vars_os().filter(|(name, _)| is_of_a_package(name)) {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// Whether cargo says something of the package that it runs in this variable.
+#[must_use]
+pub fn is_of_a_package(variable: &OsStr) -> bool {
+    ["CARGO_PKG_", "CARGO_MANIFEST_", "OUT_DIR"]
+        .iter()
+        .any(|start| variable.as_encoded_bytes().starts_with(start.as_bytes()))
+}
+
 /// cargo for the crates that link a libtorch with headers ([`Libtorch::with_headers`]), with
 /// everything set that makes their bytes the same anywhere. Building, checking and testing through it share what they compile.
 pub fn cargo(
@@ -156,9 +180,8 @@ pub fn cargo(
     let checkout = tch_workspace::with_tch(workspace, tch, &place)?;
     let workspace = checkout.folder.as_path();
     let target = targets.join(&libtorch.name);
-    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = plain_cargo(workspace);
     command
-        .current_dir(workspace)
         .args([subcommand, "--release", "--target-dir"])
         .arg(&target)
         .args(checkout.locked.then_some("--locked"))

@@ -79,9 +79,8 @@ pub(crate) fn run(args: &DistArgs, printer: &Printer) -> Result<()> {
 /// Compiles the program, to the same bytes in any folder.
 fn build(root: &Path) -> Result<PathBuf> {
     let target = workspace::target(root);
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = images::plain_cargo(root);
     command
-        .current_dir(root)
         .args(["build", "--locked", "--profile", PROFILE])
         .args(["--package", "xtask", "--bin", PROGRAM, "--target-dir"])
         .arg(&target)

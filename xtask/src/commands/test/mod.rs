@@ -4,16 +4,16 @@ mod examples;
 
 use std::{
     ffi::OsStr,
-    fs::File,
     io::{self, Read as _, Seek as _},
     path::Path,
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Command, ExitStatus, Stdio},
     time::{Duration, Instant},
 };
 
 use engine::{Endpoint, Engine, Product};
 use images::Catalog;
 use record::command_line;
+use tokio::task::JoinSet;
 
 use crate::{
     cli::{SourceArgs, TestArgs},
@@ -31,13 +31,15 @@ struct Step {
     command: Command,
 }
 
-/// A step that goes on while others do. What it prints is shown when it has ended.
-struct Beside {
+/// How a step ended.
+struct Ended {
     step: Step,
-    process: Child,
-    printed: File,
-    begun: Instant,
+    status: ExitStatus,
+    took: Duration,
 }
+
+/// Steps that go on, one after the other, while others do. What they print is shown at the end.
+struct Beside(JoinSet<io::Result<Vec<(Ended, String)>>>);
 
 /// Where Podman listens unless `TORCHGAUGE_TEST_PODMAN` says otherwise.
 const PODMAN: &str = "unix:///run/podman/podman.sock";
@@ -87,49 +89,49 @@ pub(crate) async fn run(args: &TestArgs, printer: &Printer) -> Result<()> {
     } else {
         Some(podman().await?)
     };
-    let first = [
-        Step {
-            name: "formatting",
-            command: cargo(&root, &["fmt", "--all", "--check"]),
-        },
-        Step {
-            name: "clippy",
-            command: cargo(&root, &["clippy", "--all-targets", "--", "-D", "warnings"]),
-        },
-        Step {
-            name: "tests without libtorch",
-            command: cargo(&root, &["test"]),
-        },
-    ];
     let mut done = Vec::new();
-    for step in first {
-        done.push(carry_out(step, printer)?);
+    for (name, words) in [
+        ("formatting", &["fmt", "--all", "--check"][..]),
+        (
+            "clippy",
+            &["clippy", "--all-targets", "--", "-D", "warnings"],
+        ),
+        // Compiled before two steps ask cargo for them.
+        ("compiling tests without libtorch", &["test", "--no-run"]),
+    ] {
+        let command = cargo(&root, words);
+        done.push(carry_out(Step { name, command }, printer).await?);
     }
-    // Beside what mostly waits for an engine.
-    let fuzzing = Beside::begin(Step {
-        name: "fuzzing",
-        command: cargo(&root, &["run", "-p", "fuzz", "--", "--seconds", "10"]),
-    })?;
-    let mut steps = vec![Step {
-        name: "example changes",
-        command: check_examples(&root)?,
-    }];
+    // They mostly wait for an engine, and fuzzing takes one core.
+    let mut beside = Vec::new();
     if let Some(address) = &podman {
         for (name, words) in ON_PODMAN {
             let mut command = cargo(&root, words);
             command.env("DOCKER_HOST", address);
-            steps.push(Step { name, command });
+            beside.push(Step { name, command });
         }
     }
-    for step in steps {
-        done.push(carry_out(step, printer)?);
-    }
-    done.push(fuzzing.end(printer)?);
+    beside.push(Step {
+        name: "fuzzing",
+        command: cargo(&root, &["run", "-p", "fuzz", "--", "--seconds", "10"]),
+    });
+    let beside = Beside::begin(beside);
+    let step = Step {
+        name: "tests without libtorch",
+        command: cargo(&root, &["test"]),
+    };
+    done.push(carry_out(step, printer).await?);
+    done.extend(beside.end(printer).await?);
+    let step = Step {
+        name: "example changes",
+        command: check_examples(&root)?,
+    };
+    done.push(carry_out(step, printer).await?);
     if args.without_libtorch {
         printer.note("left out, as asked: the scenario crates and the end-to-end tests");
     } else {
         for step in libtorch_steps(&root, podman.as_deref(), printer).await? {
-            done.push(carry_out(step, printer)?);
+            done.push(carry_out(step, printer).await?);
         }
     }
     printer.line("");
@@ -224,53 +226,67 @@ fn end_to_end(root: &Path, podman: Option<&str>) -> Command {
 }
 
 impl Beside {
-    fn begin(mut step: Step) -> Result<Self> {
-        let mut begin = || {
-            let printed = tempfile::tempfile()?;
-            step.command
-                .stdout(printed.try_clone()?)
-                .stderr(printed.try_clone()?);
-            Ok((step.command.spawn()?, printed))
-        };
-        let (process, printed) = begin().map_err(not_started)?;
-        Ok(Self {
-            step,
-            process,
-            printed,
-            begun: Instant::now(),
-        })
+    fn begin(steps: Vec<Step>) -> Self {
+        let mut all = JoinSet::new();
+        all.spawn(async move {
+            let mut ended = Vec::new();
+            for mut step in steps {
+                let mut to = tempfile::tempfile()?;
+                step.command.stdout(to.try_clone()?);
+                step.command.stderr(to.try_clone()?);
+                let step = step.run().await?;
+                let mut printed = Vec::new();
+                to.rewind()?;
+                to.read_to_end(&mut printed)?;
+                let failed = !step.status.success();
+                ended.push((step, String::from_utf8_lossy(&printed).into_owned()));
+                if failed {
+                    break;
+                }
+            }
+            Ok(ended)
+        });
+        Self(all)
     }
 
-    fn end(mut self, printer: &Printer) -> Result<(&'static str, Duration)> {
-        let status = self.process.wait().map_err(not_started)?;
-        let took = self.begun.elapsed();
-        printer.heading(self.step.name);
-        let mut text = Vec::new();
-        self.printed
-            .rewind()
-            .and_then(|()| self.printed.read_to_end(&mut text))
-            .map_err(not_started)?;
-        printer.raw(&String::from_utf8_lossy(&text));
-        self.step.ended(status, took)
-    }
-}
-
-impl Drop for Beside {
-    /// Another step failed: nobody waits for this one.
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+    async fn end(self, printer: &Printer) -> Result<Vec<(&'static str, Duration)>> {
+        let mut done = Vec::new();
+        for steps in self.0.join_all().await {
+            for (step, printed) in steps.map_err(not_started)? {
+                printer.heading(step.step.name);
+                printer.raw(&printed);
+                done.push(step.passed()?);
+            }
+        }
+        Ok(done)
     }
 }
 
 impl Step {
-    fn ended(&self, status: ExitStatus, took: Duration) -> Result<(&'static str, Duration)> {
-        if status.success() {
-            return Ok((self.name, took));
+    /// Nobody waits for it once another failed: it ends then.
+    async fn run(self) -> io::Result<Ended> {
+        let begun = Instant::now();
+        let mut command = tokio::process::Command::from(self.command);
+        let status = command.kill_on_drop(true).status().await?;
+        Ok(Ended {
+            step: Self {
+                name: self.name,
+                command: command.into_std(),
+            },
+            status,
+            took: begun.elapsed(),
+        })
+    }
+}
+
+impl Ended {
+    fn passed(self) -> Result<(&'static str, Duration)> {
+        if self.status.success() {
+            return Ok((self.step.name, self.took));
         }
         Err(Error::TestsFailed {
-            step: self.name,
-            command: in_a_shell(&self.command),
+            step: self.step.name,
+            command: in_a_shell(&self.step.command),
         })
     }
 }
@@ -304,29 +320,14 @@ fn check_examples(root: &Path) -> Result<Command> {
 }
 
 fn cargo(root: &Path, words: &[&str]) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(words).current_dir(root).stdin(Stdio::null());
-    for (name, _) in std::env::vars_os() {
-        if is_of_a_package(&name) {
-            command.env_remove(name);
-        }
-    }
+    let mut command = images::plain_cargo(root);
+    command.args(words).stdin(Stdio::null());
     command
 }
 
-/// What `cargo run` tells this program about its package. It would reach build scripts, and what a
-/// shell's cargo has compiled would be compiled again: ring's asks for all of it.
-fn is_of_a_package(variable: &OsStr) -> bool {
-    ["CARGO_PKG_", "CARGO_MANIFEST_", "OUT_DIR"]
-        .iter()
-        .any(|start| variable.as_encoded_bytes().starts_with(start.as_bytes()))
-}
-
-fn carry_out(mut step: Step, printer: &Printer) -> Result<(&'static str, Duration)> {
+async fn carry_out(step: Step, printer: &Printer) -> Result<(&'static str, Duration)> {
     printer.heading(step.name);
-    let begun = Instant::now();
-    let status = step.command.status().map_err(not_started)?;
-    step.ended(status, begun.elapsed())
+    step.run().await.map_err(not_started)?.passed()
 }
 
 /// The line that runs a command from any folder.
@@ -334,7 +335,10 @@ fn in_a_shell(command: &Command) -> String {
     let text = |word: &OsStr| word.to_string_lossy().into_owned();
     let mut words = vec!["env".to_owned()];
     let (set, unset): (Vec<_>, Vec<_>) = command.get_envs().partition(|(_, value)| value.is_some());
-    for (name, _) in unset.into_iter().filter(|(name, _)| !is_of_a_package(name)) {
+    for (name, _) in unset
+        .into_iter()
+        .filter(|(name, _)| !images::is_of_a_package(name))
+    {
         words.extend(["-u".to_owned(), text(name)]);
     }
     for (name, value) in set {
