@@ -249,6 +249,33 @@ async fn a_workload_gets_no_secret_of_the_user() {
 }
 
 #[tokio::test]
+async fn runs_of_any_image_get_texts_of_one_length() {
+    let home = tempfile::tempdir().unwrap();
+    let script = format!("{GOOD}echo \"$*\" $(wc -c < \"$1\") >&2\n{END}");
+    let runtime = program(home.path(), &script);
+    let images = ["i", "an-image-of-a-longer-name"];
+    let runtimes = images.map(|image| (image.to_owned(), runtime.clone()));
+    let spec = spec(&suite("{}"), &images, Device::Cpu);
+    let folder = home.path().join("s");
+    let mut session = Session::create(&folder, "s", spec).unwrap();
+    let mut listener = Listener::default();
+    let executor = Process::new(host::open(), BTreeMap::from(runtimes));
+    let cancel = CancellationToken::new();
+    session
+        .run(&executor, &mut listener, &cancel)
+        .await
+        .unwrap();
+    let told = listener.records.iter().map(|record| {
+        assert_eq!(record.outcome, Outcome::Ok, "{}", record.run);
+        fs::read_to_string(folder.join(record.log.as_ref().unwrap())).unwrap()
+    });
+    let told: Vec<_> = told.collect();
+    assert_eq!(told.len(), 2);
+    assert!(told[0].starts_with("run.json events.ndjson "), "{told:?}");
+    assert_eq!(told[0], told[1]);
+}
+
+#[tokio::test]
 async fn a_workload_that_writes_without_end_is_ended() {
     let began = Instant::now();
     let script = format!(

@@ -77,6 +77,7 @@ async fn attempt(
     let executor = Container::new(Arc::clone(host), engine.clone(), images, [access.clone()]);
     let order = Order {
         session: crate::session::fresh_name(),
+        run: "probe".to_owned(),
         attempt: 1,
         image: "probe".to_owned(),
         asked: RunFile {

@@ -59,7 +59,7 @@ impl Container {
             entrypoint: image.entrypoint.clone(),
             command: vec![RUN_FILE.to_owned(), RESULTS_FILE.to_owned()],
             environment,
-            labels: Owner::this_process(&order.session, &order.asked.run).labels(),
+            labels: Owner::this_process(&order.session, &order.run).labels(),
             mounts,
             limits: engine_limits(order),
             ipc: match order.limits.ipc {
@@ -131,7 +131,7 @@ fn memory_limit(order: &Order) -> Option<u64> {
 /// The container's name. One that an engine could not remove keeps its name, and the next attempt
 /// gets its own.
 fn name(order: &Order) -> String {
-    let name = format!("torchgauge-{}-{}", order.session, order.asked.run);
+    let name = format!("torchgauge-{}-{}", order.session, order.run);
     match order.attempt {
         1 => name,
         attempt => format!("{name}-{attempt}"),

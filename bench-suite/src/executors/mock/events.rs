@@ -3,7 +3,7 @@
 use std::{fs, io};
 
 use jiff::Timestamp;
-use protocol::{CudaFacts, Event, Memory, Phase, RunFile, Started, Step, Summary, Task};
+use protocol::{CudaFacts, Event, Memory, Phase, Started, Step, Summary, Task};
 
 use super::script::Ending;
 use crate::executors::Order;
@@ -35,16 +35,16 @@ pub(super) fn write(order: &Order, ending: &Ending) -> io::Result<()> {
             break;
         }
         let seconds = match phase {
-            Phase::Measure => measured_seconds(&order.asked, ending.speed()),
+            Phase::Measure => measured_seconds(order, ending.speed()),
             _ => 0.05,
         };
         events.push(Event::PhaseEnded { phase, seconds });
     }
     match ending {
         Ending::Ok { .. } | Ending::Sleep(_) | Ending::Stubborn(_) => {
-            events.extend(metrics(&order.asked, ending.speed(), true));
+            events.extend(metrics(order, ending.speed(), true));
         }
-        Ending::Invalid => events.extend(metrics(&order.asked, 1.0, false)),
+        Ending::Invalid => events.extend(metrics(order, 1.0, false)),
         _ => {}
     }
     let mut text = String::new();
@@ -73,22 +73,23 @@ fn gpu_of(order: &Order) -> Option<CudaFacts> {
 }
 
 /// The sum of a run's name, out of which all that varies comes.
-fn letters(asked: &RunFile) -> u32 {
-    asked.run.bytes().map(u32::from).sum()
+fn letters(order: &Order) -> u32 {
+    order.run.bytes().map(u32::from).sum()
 }
 
 /// How long the measured steps of a run take.
-pub(super) fn measured_seconds(asked: &RunFile, speed: f64) -> f64 {
+pub(super) fn measured_seconds(order: &Order, speed: f64) -> f64 {
     // A per cent of spread, so that statistics have something to work on.
-    let spread = 1.0 + f64::from(letters(asked) % 21) / 2000.0;
-    0.01 * spread / speed * f64::from(asked.steps.measured)
+    let spread = 1.0 + f64::from(letters(order) % 21) / 2000.0;
+    0.01 * spread / speed * f64::from(order.asked.steps.measured)
 }
 
 /// Metrics that agree with each other and are the same for the same run.
-fn metrics(asked: &RunFile, speed: f64, sound: bool) -> Vec<Event> {
-    let letters = letters(asked);
+fn metrics(order: &Order, speed: f64, sound: bool) -> Vec<Event> {
+    let asked = &order.asked;
+    let letters = letters(order);
     let samples = asked.variant.effective_batch() * u64::from(asked.steps.measured);
-    let measured_seconds = measured_seconds(asked, speed);
+    let measured_seconds = measured_seconds(order, speed);
     let step_seconds = measured_seconds / f64::from(asked.steps.measured);
     let loss = (asked.task == Task::Training).then_some(2.0);
     let lengths = asked.variant.sequence_lengths;

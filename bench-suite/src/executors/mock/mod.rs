@@ -109,7 +109,7 @@ impl Executor for Mock {
             let mut execution = Execution::new(self.isolation());
             execution.notes.push(NOTE.to_owned());
             let ending = self.script.ending(order);
-            let measured = events::measured_seconds(&order.asked, ending.speed());
+            let measured = events::measured_seconds(order, ending.speed());
             execution.wall_seconds = 0.25 + measured;
             // The GPU is watched as in a run, so that what others do on it is seen.
             let watch = if order.device.is_cuda() && self.host.gpu_obstacle().is_none() {

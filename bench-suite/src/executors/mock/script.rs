@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use protocol::{FailureReason, RunFile};
+use protocol::FailureReason;
 use record::{Reason, Stage};
 
 use crate::{executors::Order, outcome::End, suite::Limits};
@@ -23,8 +23,8 @@ impl Script {
 
     /// How a run is to end.
     pub(super) fn ending(&self, order: &Order) -> Ending {
-        let RunFile { run, variant, .. } = &order.asked;
-        let text = format!("{run} {} {variant}", order.image);
+        let variant = &order.asked.variant;
+        let text = format!("{} {} {variant}", order.run, order.image);
         let fits = |pattern: &str| pattern == "*" || text.contains(pattern);
         let rule = self.0.iter().find(|(pattern, _)| fits(pattern));
         match rule.map(|(_, ending)| ending.clone()) {

@@ -24,7 +24,7 @@ use super::{
     Execution, Executor, ExecutorError, ImageSource, KERNEL_CACHE, LocalRuntime, Order, Prepared,
     Registration,
     oom_kills::OomKills,
-    order::{no_files, no_image},
+    order::{RESULTS_FILE, RUN_FILE, no_files, no_image},
 };
 use crate::{
     host::{Host, LIBRARY_VARIABLE, Target},
@@ -200,8 +200,9 @@ fn spawn(runtime: &LocalRuntime, order: &Order) -> io::Result<Child> {
     let log = File::create(&order.log)?;
     let mut command = Command::new(&runtime.program);
     command
-        .arg(order.run_file())
-        .arg(order.results_file())
+        // Without the folder, whose name would be another's in length: so would be what the workload
+        // keeps of it.
+        .args([RUN_FILE, RESULTS_FILE])
         .current_dir(&order.folder)
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
