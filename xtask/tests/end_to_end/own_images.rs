@@ -117,7 +117,14 @@ fn run(program: &str, words: &[&str]) -> Output {
 
 /// PyTorch as pip installs it, less its CUDA half, as in the wheels for the CPU.
 fn install(site: &Path) {
-    let mut pip = vec!["-m", "pip", "install", "--quiet", "--no-deps"];
+    let mut pip = vec![
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-compile",
+    ];
     pip.extend(["--target", text(site)]);
     pip.extend(WHEELS);
     run("python3", &pip);
