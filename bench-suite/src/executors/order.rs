@@ -75,7 +75,7 @@ const ORPHAN_GRACE: Duration = Duration::from_mins(1);
 
 /// The name that the workload is told: the run's number, and what tells it from all others. It is as
 /// long for every run, for strings lie in the heap below what a model allocates: with an image's name
-/// 7 letters longer, the same image was 6 % faster on the CPU.
+/// 7 letters longer, the same image was 4 % faster on the CPU.
 fn told_name(session: &str, run: &str, attempt: u32) -> String {
     const LENGTH: usize = 24;
     let number = run.split('-').next().unwrap_or_default();

@@ -41,6 +41,9 @@ struct Ended {
 /// Steps that go on, one after the other, while others do. What they print is shown at the end.
 struct Beside(JoinSet<io::Result<Vec<(Ended, String)>>>);
 
+/// How many tests run side by side.
+const THREADS: &str = "RUST_TEST_THREADS";
+
 /// Where Podman listens unless `TORCHGAUGE_TEST_PODMAN` says otherwise.
 const PODMAN: &str = "unix:///run/podman/podman.sock";
 
@@ -116,10 +119,15 @@ pub(crate) async fn run(args: &TestArgs, printer: &Printer) -> Result<()> {
         command: cargo(&root, &["run", "-p", "fuzz", "--", "--seconds", "10"]),
     });
     let beside = Beside::begin(beside);
-    let step = Step {
+    let mut step = Step {
         name: "tests without libtorch",
         command: cargo(&root, &["test"]),
     };
+    if std::env::var_os(THREADS).is_none() {
+        // Many wait for a process or an engine, and leave their core to another.
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        step.command.env(THREADS, (cores + 1).to_string());
+    }
     done.push(carry_out(step, printer).await?);
     done.extend(beside.end(printer).await?);
     let step = Step {
