@@ -105,7 +105,7 @@ pub(crate) async fn run(args: &TestArgs, printer: &Printer) -> Result<()> {
         let command = cargo(&root, words);
         done.push(carry_out(Step { name, command }, printer).await?);
     }
-    // They mostly wait for an engine, and fuzzing takes one core.
+    // Those on Podman mostly wait for it.
     let mut beside = Vec::new();
     if let Some(address) = &podman {
         for (name, words) in ON_PODMAN {
