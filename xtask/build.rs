@@ -14,7 +14,7 @@ use std::{
 /// Of the root: what cargo needs to build the workload.
 const ROOT: [&str; 3] = ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml"];
 /// Of `scenarios/`: what neither a suite nor the workload needs.
-const LEFT_OUT: [&str; 3] = ["golden", "parity", "target"];
+const LEFT_OUT: [&str; 4] = ["golden", "hook", "parity", "target"];
 /// Of `images/`: specs, their locks, which are the defaults, and what goes with versions of tch.
 const IMAGES: [&str; 5] = [".yaml", ".lock.json", "defaults.toml", ".Cargo.lock", ".h"];
 

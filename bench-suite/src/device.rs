@@ -3,17 +3,16 @@
 use std::{fmt, path::Path, str::FromStr};
 
 use protocol::{Device, ParseDeviceError};
-use record::Machine;
+use record::{Machine, Place};
 
 /// What the user asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Choice {
-    /// The first GPU that may be used, and the CPU where there is none.
+    /// The first GPUs that may be used, one a rank, and the CPU where there is none.
     #[default]
     Auto,
-    /// The CPU.
     Cpu,
-    /// The first GPU that may be used.
+    /// The first GPUs that may be used, one a rank.
     Gpu,
     /// GPUs with these indices as NVML counts, over which runs are spread.
     Gpus(Vec<u32>),
@@ -58,58 +57,60 @@ impl fmt::Display for Choice {
 /// Why the device that was asked for cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
-    /// There is no GPU.
-    #[error("no CUDA GPU here: {why}; `cargo xtask doctor` says more, `--device cpu` goes without")]
-    NoGpu {
-        /// Why none is seen.
-        why: String,
-    },
-    /// There are GPUs, but not this one.
-    #[error("there is no GPU cuda:{asked}; there are {there}")]
-    NoSuchGpu {
-        /// The index that was asked for.
-        asked: u32,
-        /// The GPUs, in words.
-        there: String,
-    },
-    /// A GPU that stands twice among several.
-    #[error("the GPU cuda:{asked} is given twice; give it once")]
-    Twice {
-        /// The GPU.
-        asked: u32,
-    },
-    /// `CUDA_VISIBLE_DEVICES` names a GPU that is not there.
-    #[error("CUDA_VISIBLE_DEVICES is `{value}`, which names no GPU here; there are {there}")]
-    Hidden {
-        /// The variable's value.
-        value: String,
-        /// The GPUs, in words.
-        there: String,
-    },
+    #[error(
+        "no CUDA GPU here: {0}; `{program} doctor` says more, `--device cpu` goes without",
+        program = protocol::program()
+    )]
+    NoGpu(&'static str),
+    /// There are GPUs, but not as asked for: what, and which there are.
+    #[error("{0}")]
+    Refused(String),
 }
 
 impl Choice {
-    /// The devices, at least one, out of the machine's GPUs. `visible` is `CUDA_VISIBLE_DEVICES`: a GPU that
-    /// is not asked for by its index is the first that it names.
-    pub fn resolve(
+    /// The places, at least one, on an executor's hosts: GPUs that are asked for by their indices on
+    /// each of them, all else on the first. `visible` is `CUDA_VISIBLE_DEVICES` where it is about
+    /// the first host: GPUs that are not asked for by their indices are the first that it names, as
+    /// many as a run has `ranks`, where there are as many.
+    pub fn places<'a>(
+        &self,
+        hosts: impl IntoIterator<Item = (&'a str, &'a Machine)>,
+        visible: Option<&str>,
+        ranks: u32,
+    ) -> Result<Vec<Place>, DeviceError> {
+        let most = match self {
+            Self::Gpus(_) => usize::MAX,
+            Self::Auto | Self::Cpu | Self::Gpu => 1,
+        };
+        let mut places = Vec::new();
+        for (name, machine) in hosts.into_iter().take(most) {
+            let place = |device| Place {
+                host: name.to_owned(),
+                device,
+            };
+            let devices = self.resolve(machine, visible, ranks)?;
+            places.extend(devices.into_iter().map(place));
+        }
+        Ok(places)
+    }
+
+    /// The devices, at least one, out of one machine's GPUs.
+    fn resolve(
         &self,
         machine: &Machine,
         visible: Option<&str>,
+        ranks: u32,
     ) -> Result<Vec<Device>, DeviceError> {
         let gpus = match self {
             Self::Cpu => return Ok(vec![Device::Cpu]),
-            Self::Auto => {
-                let gpu = first(machine, visible)?;
-                return Ok(vec![gpu.map_or(Device::Cpu, Device::Cuda)]);
-            }
-            Self::Gpu => {
-                return match first(machine, visible)? {
-                    Some(index) => Ok(vec![Device::Cuda(index)]),
-                    None => Err(match visible {
-                        Some(value) if !machine.gpus.is_empty() => DeviceError::Hidden {
-                            value: value.to_owned(),
-                            there: gpus(machine),
-                        },
+            Self::Auto | Self::Gpu => {
+                let gpus = first(machine, visible, ranks as usize)?;
+                let found: Vec<Device> = gpus.into_iter().map(Device::Cuda).collect();
+                return match (found.is_empty(), self) {
+                    (false, _) => Ok(found),
+                    (true, Self::Auto) => Ok(vec![Device::Cpu]),
+                    (true, _) => Err(match visible {
+                        Some(value) if !machine.gpus.is_empty() => hidden(value, machine),
                         _ => no_gpu(),
                     }),
                 };
@@ -123,10 +124,12 @@ impl Choice {
             }
             if !machine.gpus.iter().any(|gpu| gpu.index == asked) {
                 let there = self::gpus(machine);
-                return Err(DeviceError::NoSuchGpu { asked, there });
+                let message = format!("there is no GPU cuda:{asked}; there are {there}");
+                return Err(DeviceError::Refused(message));
             }
             if devices.contains(&Device::Cuda(asked)) {
-                return Err(DeviceError::Twice { asked });
+                let message = format!("the GPU cuda:{asked} is given twice; give it once");
+                return Err(DeviceError::Refused(message));
             }
             devices.push(Device::Cuda(asked));
         }
@@ -134,28 +137,34 @@ impl Choice {
     }
 }
 
-/// The first GPU that may be used.
-fn first(machine: &Machine, visible: Option<&str>) -> Result<Option<u32>, DeviceError> {
-    let Some(value) = visible else {
-        return Ok(machine.gpus.first().map(|gpu| gpu.index));
+/// The first GPUs that may be used, at most so many.
+fn first(machine: &Machine, visible: Option<&str>, most: usize) -> Result<Vec<u32>, DeviceError> {
+    let gpus = machine.gpus.iter();
+    let Some(value) = visible.filter(|_| !machine.gpus.is_empty()) else {
+        return Ok(gpus.take(most).map(|gpu| gpu.index).collect());
     };
-    let name = value.split(',').next().unwrap_or_default().trim();
-    // CUDA takes an empty value and -1 as «no GPU».
-    if name.is_empty() || name.starts_with('-') || machine.gpus.is_empty() {
-        return Ok(None);
-    }
-    let named = machine.gpus.iter().find(|gpu| match name.parse::<u32>() {
-        Ok(index) => gpu.index == index,
-        // CUDA takes a beginning of the UUID too.
-        Err(_) => gpu.uuid.starts_with(name),
+    // CUDA takes an empty value and -1 as «no GPU», and what stands behind one of them as not there.
+    let names = value.split(',').map(str::trim);
+    let names = names.take_while(|name| !name.is_empty() && !name.starts_with('-'));
+    let indices = names.take(most).map(|name| {
+        let mut gpus = gpus.clone();
+        let gpu = gpus.find(|gpu| match name.parse::<u32>() {
+            Ok(index) => gpu.index == index,
+            // CUDA takes a beginning of the UUID too.
+            Err(_) => gpu.uuid.starts_with(name),
+        });
+        gpu.map(|gpu| gpu.index)
+            .ok_or_else(|| hidden(value, machine))
     });
-    match named {
-        Some(gpu) => Ok(Some(gpu.index)),
-        None => Err(DeviceError::Hidden {
-            value: value.to_owned(),
-            there: gpus(machine),
-        }),
-    }
+    indices.collect()
+}
+
+/// `CUDA_VISIBLE_DEVICES` names a GPU that is not there.
+fn hidden(value: &str, machine: &Machine) -> DeviceError {
+    DeviceError::Refused(format!(
+        "CUDA_VISIBLE_DEVICES is `{value}`, which names no GPU here; there are {}",
+        gpus(machine)
+    ))
 }
 
 fn no_gpu() -> DeviceError {
@@ -164,9 +173,7 @@ fn no_gpu() -> DeviceError {
     } else {
         "there is no /dev/nvidiactl, so no NVIDIA driver is loaded"
     };
-    DeviceError::NoGpu {
-        why: why.to_owned(),
-    }
+    DeviceError::NoGpu(why)
 }
 
 fn gpus(machine: &Machine) -> String {
@@ -178,20 +185,25 @@ fn gpus(machine: &Machine) -> String {
     names.join(", ")
 }
 
-/// The variables that hold a run to one device, so that it is the only one that it sees.
+/// The variables that hold a run to the devices of its ranks, so that it sees no others.
 ///
-/// A GPU is named by its UUID, which means the same inside and outside a container; in the run
-/// it is then `cuda:0`. On the CPU the variable hides every GPU.
+/// A GPU is named by its UUID, which means the same inside and outside a container; the first rank's
+/// is then `cuda:0`. On the CPU the variable hides every GPU.
 #[must_use]
-pub fn environment(device: Device, machine: &Machine) -> [(String, String); 2] {
-    let value = match device {
-        Device::Cpu => String::new(),
-        Device::Cuda(index) => machine
-            .gpus
-            .iter()
-            .find(|gpu| gpu.index == index)
-            .map_or_else(|| index.to_string(), |gpu| gpu.uuid.clone()),
+pub fn environment(
+    devices: impl IntoIterator<Item = Device>,
+    machine: Option<&Machine>,
+) -> [(String, String); 2] {
+    let name = |device| match device {
+        Device::Cpu => None,
+        Device::Cuda(index) => Some(
+            machine
+                .and_then(|machine| machine.gpu(device))
+                .map_or_else(|| index.to_string(), |gpu| gpu.uuid.clone()),
+        ),
     };
+    let names: Vec<String> = devices.into_iter().filter_map(name).collect();
+    let value = names.join(",");
     [
         // So that an index, where one must be used, counts as NVML does.
         ("CUDA_DEVICE_ORDER".into(), "PCI_BUS_ID".into()),
@@ -229,8 +241,12 @@ mod tests {
     }
 
     fn check(choice: &str, gpus: u32, visible: Option<&str>, expect: &str) {
+        check_ranks(1, choice, gpus, visible, expect);
+    }
+
+    fn check_ranks(ranks: u32, choice: &str, gpus: u32, visible: Option<&str>, expect: &str) {
         let choice: Choice = choice.parse().unwrap();
-        let found = match choice.resolve(&machine(gpus), visible) {
+        let found = match choice.resolve(&machine(gpus), visible, ranks) {
             Ok(devices) => {
                 let words: Vec<_> = devices.iter().map(ToString::to_string).collect();
                 words.join(" and ")
@@ -259,6 +275,11 @@ mod tests {
         check("cuda:1,0", 2, None, "cuda:1 and cuda:0");
         check("cuda:0,7", 2, None, "there is no GPU cuda:7");
         check("cuda:0,0", 2, None, "cuda:0 is given twice");
+        check_ranks(2, "auto", 4, None, "cuda:0 and cuda:1");
+        check_ranks(2, "cuda", 4, Some("3,1,0"), "cuda:3 and cuda:1");
+        check_ranks(2, "auto", 1, None, "cuda:0");
+        check_ranks(2, "auto", 0, None, "cpu");
+        check_ranks(2, "cuda", 4, Some("3,7"), "names no GPU here");
     }
 
     #[test]
@@ -273,10 +294,14 @@ mod tests {
 
     #[test]
     fn a_run_sees_its_gpu_alone() {
-        let seen = |device| environment(device, &machine(2))[1].1.clone();
-        assert_eq!(seen(Device::Cuda(1)), "GPU-111");
-        assert_eq!(seen(Device::Cuda(5)), "5");
-        assert_eq!(seen(Device::Cpu), "");
+        let seen = |devices: &[Device]| {
+            let devices = devices.iter().copied();
+            environment(devices, Some(&machine(2)))[1].1.clone()
+        };
+        assert_eq!(seen(&[Device::Cuda(1)]), "GPU-111");
+        assert_eq!(seen(&[Device::Cuda(1), Device::Cuda(0)]), "GPU-111,GPU-000");
+        assert_eq!(seen(&[Device::Cuda(5)]), "5");
+        assert_eq!(seen(&[Device::Cpu, Device::Cpu]), "");
         assert_eq!(inside(Device::Cuda(1)), Device::Cuda(0));
     }
 }

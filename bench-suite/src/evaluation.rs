@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use protocol::{Event, Phase};
-use record::{Metrics, Outcome, Reason, Window};
+use protocol::{Phase, Values};
+use record::{Outcome, Reason, Window};
 
 use crate::{
     disk,
     executors::{Execution, Order},
-    invariants, log,
-    outcome::judge,
-    results::{self, Results},
+    log,
+    outcome::{End, judge},
+    results::{self, RankResults, Results},
+    values::{self, Seen},
 };
 
 /// What the executor saw and what the workload told, put together.
@@ -18,28 +19,40 @@ use crate::{
 pub(crate) struct Evaluation {
     pub(crate) outcome: Outcome,
     pub(crate) results: Results,
-    /// Where the workload told that it finished.
-    pub(crate) metrics: Option<Metrics>,
+    /// What each process yielded, by rank.
+    pub(crate) ranks: Vec<Values>,
+    pub(crate) values: Values,
     pub(crate) phase_began_seconds: BTreeMap<Phase, f64>,
-    /// When the measured steps passed.
     pub(crate) measured: Option<Window>,
 }
 
 impl Evaluation {
     pub(crate) fn of(order: &Order, execution: &Execution) -> Self {
         let limit = order.limits.results_bytes;
-        let results = results::read(&order.results_file(), &order.asked.run, limit);
-        let phase_began_seconds =
-            results.phases_since(execution.started_at, execution.wall_seconds);
-        let measured = Window::of(Phase::Measure, &phase_began_seconds, &results.phase_seconds);
-        let log = log::tail(&order.log).ok();
-        let metrics = match &results.end {
-            Some(Event::Finished(summary)) => {
-                let monitor = &execution.monitor;
-                Some(invariants::metrics(summary, &results, monitor, measured))
-            }
-            _ => None,
+        let ranks = order.places.len();
+        let mut results = results::read(&order.results_file(), order.asked.run(), ranks, limit);
+        // Nobody asks a program to report anything.
+        let lived = order.asked.program().is_some() && execution.end == End::Exited(0);
+        let is_silent = lived && results.pass_silence();
+        let first = results.first();
+        let phase_began_seconds = first.phases_since(execution.started_at, execution.wall_seconds);
+        let window = |began: &_, told: &RankResults| {
+            let reported = Window::of(Phase::Measure, began, &told.phase_seconds);
+            reported.or_else(|| is_silent.then(|| execution.life()))
         };
+        let measured = window(&phase_began_seconds, first);
+        let log = log::tail(&order.log).ok();
+        let ranks = results.ranks.iter().enumerate().map(|(rank, told)| {
+            let began = told.phases_since(execution.started_at, execution.wall_seconds);
+            values::of(&Seen {
+                rank,
+                told,
+                execution,
+                measured: window(&began, told),
+                has_life: lived,
+            })
+        });
+        let ranks: Vec<Values> = ranks.collect();
         let mut outcome = judge(&execution.end, &results, log.as_deref());
         if let Outcome::Failed {
             reason, message, ..
@@ -56,7 +69,8 @@ impl Evaluation {
         Self {
             outcome,
             results,
-            metrics,
+            values: values::together(&ranks),
+            ranks,
             phase_began_seconds,
             measured,
         }

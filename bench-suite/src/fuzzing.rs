@@ -1,34 +1,46 @@
 //! What `xtask/fuzz` reads hostile input with.
 
-use jiff::Timestamp;
-use protocol::{Event, Phase, RunFile};
-use record::{Metrics, Monitor, Window};
+use protocol::{Phase, RunFile, Values};
+use record::{Isolation, Window};
 
 use crate::{
-    invariants,
+    executors::{Asked, Execution},
     results::{self, Results},
+    values::{self, Seen},
 };
 
 /// Reads the results of the run `run`, without a file around them.
 #[must_use]
 pub fn results(bytes: &[u8], run: &str) -> Results {
-    results::parse(bytes, run)
+    results::parse(bytes, run, 1)
 }
 
-/// The metrics of a run that says to have finished, and the first thing in them that cannot be.
+/// The values of a run that says to have finished, and the first thing in them that cannot be.
 #[must_use]
-pub fn metrics(
+pub fn values(
     results: &Results,
     asked: &RunFile,
     lived_seconds: f64,
-) -> Option<(Metrics, Result<(), String>)> {
-    let Some(Event::Finished(summary)) = &results.end else {
+) -> Option<(Values, Option<String>)> {
+    if !results.finished() {
         return None;
-    };
-    let monitor = Monitor::default();
-    let began = results.phases_since(Timestamp::UNIX_EPOCH, lived_seconds);
-    let measured = Window::of(Phase::Measure, &began, &results.phase_seconds);
-    let metrics = invariants::metrics(summary, results, &monitor, measured);
-    let checked = invariants::check(asked, results, &metrics, &monitor, lived_seconds);
-    Some((metrics, checked))
+    }
+    let mut execution = Execution::new(Isolation::default());
+    execution.wall_seconds = lived_seconds;
+    let told = results.first();
+    let began = told.phases_since(execution.started_at, lived_seconds);
+    let values = values::of(&Seen {
+        rank: 0,
+        told,
+        execution: &execution,
+        measured: Window::of(Phase::Measure, &began, &told.phase_seconds),
+        has_life: false,
+    });
+    let contradiction = values::contradiction(
+        &values,
+        told,
+        &Asked::Builtin(Box::new(asked.clone())),
+        &execution,
+    );
+    Some((values, contradiction))
 }

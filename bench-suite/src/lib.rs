@@ -1,5 +1,10 @@
 //! How it is measured: plan, executors, monitors, sessions.
 
+#![expect(
+    missing_docs,
+    reason = "most names of fields say what they are; docs add units, `None` and what is not obvious"
+)]
+
 pub mod bisect;
 pub mod device;
 mod disk;
@@ -8,15 +13,16 @@ pub mod executors;
 pub mod fit;
 #[doc(hidden)]
 pub mod fuzzing;
+#[doc(hidden)]
+pub mod hook;
 pub mod host;
-mod invariants;
 pub mod live;
-mod log;
+pub mod log;
 pub mod outcome;
-pub mod overhead;
 pub mod plan;
 pub mod results;
 pub mod scratch_run;
 pub mod session;
 pub mod suite;
 mod validity;
+mod values;

@@ -7,7 +7,7 @@ use std::{
 };
 
 /// The last few thousand bytes of a log, fit to be shown.
-pub(crate) fn tail(path: &Path) -> io::Result<String> {
+pub fn tail(path: &Path) -> io::Result<String> {
     let bytes = last(path, 4096)?;
     Ok(record::printable(&String::from_utf8_lossy(&bytes)).into_owned())
 }

@@ -2,18 +2,19 @@
 
 use std::time::Duration;
 
-use protocol::{Event, Phase};
+use protocol::Phase;
 use record::{Outcome, Reason, Stage};
 
-use crate::results::{Fault, Results};
+use crate::results::{Fault, RankEnd, RankResults, Results};
 
 /// How a run ended, as the executor saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
     /// The workload ended by itself with this status.
     Exited(i64),
-    /// A signal ended it.
     Signalled(i32),
+    /// The harness ended it, for it had reported all that was asked for.
+    Reported,
     /// Something other than the workload ended it, or kept it from running: whatever the workload
     /// told does not count.
     Failed {
@@ -21,7 +22,6 @@ pub enum End {
         reason: Reason,
         /// Where; `None` is as far as the workload told that it got.
         stage: Option<Stage>,
-        /// Why, in words.
         message: String,
     },
 }
@@ -74,11 +74,13 @@ impl End {
 
 /// The outcome of a run whose metrics, where it has any, are not looked at yet.
 pub(crate) fn judge(end: &End, results: &Results, log: Option<&str>) -> Outcome {
-    let at_exit = |told: &Option<Event>| match told {
+    // Of several processes the one that failed says why.
+    let told = results.failed().unwrap_or(results.first());
+    let at_exit = |end: &Option<RankEnd>| match end {
         Some(_) => Stage::Exit,
-        None => stage(results),
+        None => stage(told),
     };
-    let (reason, stage, message) = match (end, &results.end) {
+    let (reason, stage, message) = match (end, &told.end) {
         (
             End::Failed {
                 reason,
@@ -86,10 +88,10 @@ pub(crate) fn judge(end: &End, results: &Results, log: Option<&str>) -> Outcome 
                 message,
             },
             _,
-        ) => (*reason, at.unwrap_or(stage(results)), message.clone()),
+        ) => (*reason, at.unwrap_or(stage(told)), message.clone()),
         (
             _,
-            Some(Event::Failed {
+            Some(RankEnd::Failed {
                 reason,
                 phase,
                 message,
@@ -97,11 +99,11 @@ pub(crate) fn judge(end: &End, results: &Results, log: Option<&str>) -> Outcome 
             }),
         ) => ((*reason).into(), Stage::Workload(*phase), message.clone()),
         (End::Signalled(signal), told) => (Reason::Crash, at_exit(told), crash(*signal, log)),
-        (End::Exited(0), Some(Event::Finished(_))) if results.fault.is_none() => {
+        (End::Exited(0) | End::Reported, _) if results.finished() && results.fault.is_none() => {
             return Outcome::Ok;
         }
-        (End::Exited(0), _) => {
-            let fault = results.fault.as_ref().unwrap_or(&Fault::NoEnd);
+        (End::Exited(0) | End::Reported, _) => {
+            let fault = results.fault.as_ref().unwrap_or(&Fault::NoEnd(0));
             let reason = match fault {
                 Fault::TooLarge(_) => Reason::Flooded,
                 _ => Reason::UnreadableResults,
@@ -120,7 +122,7 @@ pub(crate) fn judge(end: &End, results: &Results, log: Option<&str>) -> Outcome 
     }
 }
 
-fn stage(results: &Results) -> Stage {
+fn stage(results: &RankResults) -> Stage {
     match (&results.started, results.phase) {
         (_, Some(phase)) => Stage::Workload(phase),
         (Some(_), None) => Stage::Workload(Phase::ProcessStart),
@@ -175,31 +177,23 @@ mod tests {
     use super::*;
 
     fn told(reason: FailureReason) -> Results {
-        Results {
-            end: Some(Event::Failed {
-                reason,
-                phase: Phase::Warmup,
-                message: "tried to allocate 2 GiB".into(),
-                memory: None,
-            }),
-            ..Results::default()
-        }
+        let mut results = Results::of(1);
+        results.first_failed = Some(0);
+        results.ranks[0].end = Some(RankEnd::Failed {
+            reason,
+            phase: Phase::Warmup,
+            message: "tried to allocate 2 GiB".into(),
+            shortage: None,
+        });
+        results
     }
 
     fn check(end: &End, results: &Results, log: Option<&str>, expect: &str) {
-        let found = match judge(end, results, log) {
-            Outcome::Ok => "ok".into(),
-            Outcome::Expected {
-                reason,
-                stage,
-                message,
-            }
-            | Outcome::Failed {
-                reason,
-                stage,
-                message,
-            } => format!("{} {stage:?} {message}", reason.word()),
-        };
+        let found = judge(end, results, log);
+        let found = found.failure().map_or_else(
+            || "ok".to_owned(),
+            |(reason, stage, message)| format!("{} {stage:?} {message}", reason.word()),
+        );
         assert!(found.contains(expect), "{found}");
     }
 
@@ -207,8 +201,10 @@ mod tests {
     fn the_best_witness_is_heard() {
         let nothing = Results {
             fault: Some(Fault::Empty),
-            ..Results::default()
+            ..Results::of(1)
         };
+        let mut in_data = nothing.clone();
+        in_data.ranks[0].phase = Some(Phase::Data);
         check(
             &End::Exited(3),
             &told(FailureReason::OutOfMemory),
@@ -254,10 +250,7 @@ mod tests {
         );
         check(
             &End::ended(Reason::HostOutOfMemory, "4 GiB"),
-            &Results {
-                phase: Some(Phase::Data),
-                ..nothing.clone()
-            },
+            &in_data,
             None,
             "host-out-of-memory Workload(Data) 4 GiB",
         );

@@ -5,23 +5,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bytesize::ByteSize;
-use protocol::Device;
+use protocol::{Device, Until};
 use rand::{Rng as _, RngCore as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
-use record::{CellPlan, Claim, Isolation, Method, Session, SuiteQuestion, ValidityLimits};
+use record::{
+    CellPlan, DeclaredMetric, Isolation, MOST_CELLS, MOST_DECLARED, MOST_IMAGES, Method, Place,
+    Session, ValidityLimits, cell_name,
+};
 use strict_yaml::most_similar;
 
-use crate::suite::{DeviceKind, Ipc, Limits, MAX_BLOCKS, Suite, Ulimit};
+use crate::suite::{DeviceKind, Limits, MAX_BLOCKS, Program, ProgramMount, Scenario, Suite, Work};
 
-/// What to plan.
 #[derive(Debug, Clone)]
 pub struct Request<'a> {
-    /// The suites.
     pub suites: &'a [Suite],
     /// Names of the images; `local` for runs without one.
     pub images: &'a [String],
-    /// Where the work runs.
     pub device: Device,
     /// Blocks; `None`: the most that a suite asks for.
     pub blocks: Option<u32>,
@@ -32,20 +31,11 @@ pub struct Request<'a> {
 /// What runs, and in which order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// Where the work runs.
-    pub device: Device,
+    /// The session's file, as far as it follows from what was asked for: device, suites, blocks and
+    /// what the suites declare. Whoever begins the session adds machines, images and engine.
+    pub session: Session,
     /// The cells; each runs once in every block.
     pub cells: Vec<Cell>,
-    /// How many blocks.
-    pub blocks: u32,
-    /// Seed of the order within blocks.
-    pub order_seed: u64,
-    /// The suites, by name, with the SHA-256 of their text.
-    pub suites: BTreeMap<String, String>,
-    /// What the suites ask, by name.
-    pub questions: BTreeMap<String, SuiteQuestion>,
-    /// What the suites claim.
-    pub claims: Vec<Claim>,
     /// Scenarios with variants that are not for this device.
     pub left_out: Vec<LeftOut>,
 }
@@ -55,9 +45,9 @@ pub struct Plan {
 pub struct Cell {
     /// What the session's file says of it.
     pub plan: CellPlan,
-    /// Where it runs.
-    pub device: Device,
-    /// What a run may use.
+    pub work: Work,
+    /// Where each rank of its runs works; at least one.
+    pub places: Vec<Place>,
     pub limits: Limits,
     /// From when on the machine is not fit to measure on.
     pub validity: ValidityLimits,
@@ -66,44 +56,32 @@ pub struct Cell {
 }
 
 impl Cell {
+    /// Where the first rank works, as its host counts.
+    #[must_use]
+    pub fn device(&self) -> Device {
+        self.places[0].device
+    }
+
     /// How its runs are measured by this engine.
     #[must_use]
     pub fn method(&self, engine: &str, isolation: &Isolation) -> Method {
-        let limits = &self.limits;
         let mut method = Method::default();
         method.set("engine", engine);
         method.set("isolation", isolation);
         method.set("seed", self.plan.seed);
+        let ranks = Some(self.plan.ranks).filter(|ranks| *ranks > 1);
+        method.set_or_none("ranks", ranks);
         method.set_steps(self.plan.steps);
         method.set_or_none("threads", self.threads);
-        method.set_or_none("limits.cpus", limits.cpus);
-        method.set_or_none("limits.cpuset", limits.cpuset.as_ref());
-        method.set_or_none("limits.pids", limits.pids);
-        method.set(
-            "limits.ipc",
-            match limits.ipc {
-                Ipc::Private => "private",
-                Ipc::Host => "host",
-            },
-        );
-        let size = |bytes| ByteSize(bytes).display().iec().to_string();
-        // A share of the machine's memory unless a suite says more: rounded, so that machines of a
-        // kind and their next boot count as the same.
-        method.set_or_none("limits.memory", limits.memory_bytes.map(size));
-        method.set_or_none("limits.shm", limits.shm_bytes.map(size));
-        // Peaks are held against these.
-        let exact = |bytes| match size(bytes) {
-            text if text.parse() == Ok(ByteSize(bytes)) => text,
-            _ => format!("{bytes} B"),
-        };
-        for (key, bytes) in [
-            ("limits.gpu_memory", limits.gpu_memory_bytes),
-            ("limits.allocator_memory", limits.allocator_memory_bytes),
-        ] {
-            method.set_or_none(key, bytes.map(exact));
+        for (key, value) in self.limits.in_method() {
+            method.set_or_none(&key, value);
         }
-        for (name, Ulimit { soft, hard }) in &limits.ulimits {
-            method.set(&format!("limits.ulimits.{name}"), format!("{soft}:{hard}"));
+        if let Work::Program { program, .. } = &self.work {
+            program.set_method(&mut method);
+            // Nothing else lasts until after the measured steps.
+            let profiled = Some(self.plan.steps.profiled);
+            let counts = |steps: &u32| program.until == Until::Exit && *steps > 0;
+            method.set_or_none("steps.profiled", profiled.filter(counts));
         }
         method
     }
@@ -118,73 +96,77 @@ pub struct Run {
     pub order: u32,
     /// The block, from 0.
     pub block: u32,
-    /// Index of its cell.
     pub cell: usize,
 }
 
 /// Variants of a scenario that are not for the session's device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOut {
-    /// The suite.
     pub suite: String,
-    /// The scenario.
     pub scenario: String,
-    /// How many variants.
     pub variants: usize,
-    /// Where they would run.
     pub device: DeviceKind,
 }
 
-/// Why there is nothing to run.
+/// Why there is nothing to run: what, where, what is expected, and the next step.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PlanError {
-    /// No cell is for the device.
-    #[error(
-        "nothing in {suites} is for {device}; \
-         give another suite, or a device that their scenarios name under `devices`"
-    )]
-    NothingToRun {
-        /// The suites.
-        suites: String,
-        /// The device.
-        device: Device,
-    },
-    /// The same suite or image twice.
-    #[error("{what} `{name}` is given twice; give it once")]
-    Twice {
-        /// `the suite` or `the image`.
-        what: &'static str,
-        /// Its name.
-        name: String,
-    },
-    /// Blocks out of range.
-    #[error("{got} blocks; expected 1 to {MAX_BLOCKS}")]
-    Blocks {
-        /// What was asked for.
-        got: u32,
-    },
-    /// A cell that the suites do not have.
-    #[error(
-        "no cell `{name}` in {suites} for {device}{}; expected a scenario, or a cell as reports \
-         name it; --dry-run without --cell lists them",
-        .likely.as_ref().map_or_else(String::new, |cell| format!(" (did you mean `{cell}`?)"))
-    )]
-    NoCell {
-        /// What was asked for.
-        name: String,
-        /// The suites.
-        suites: String,
-        /// The device.
-        device: Device,
-        /// A cell of nearly this name.
-        likely: Option<String>,
-    },
-    /// No image or no suite.
-    #[error("no {what} to measure; give at least one")]
-    Nothing {
-        /// `suite` or `image`.
-        what: &'static str,
-    },
+#[error("{0}")]
+pub struct PlanError(String);
+
+fn refused<T>(message: impl Into<String>) -> Result<T, PlanError> {
+    Err(PlanError(message.into()))
+}
+
+/// The cells of a scenario on an image.
+fn cells_of(
+    suite: &Suite,
+    scenario: &Scenario,
+    image: &str,
+    device: Device,
+) -> impl Iterator<Item = Cell> {
+    let kind = DeviceKind::from(device);
+    scenario.variants_for(kind).map(move |one| Cell {
+        plan: CellPlan {
+            image: image.to_owned(),
+            suite: suite.name.clone(),
+            scenario: scenario.name.clone(),
+            workload: scenario.workload.clone(),
+            axes: one.axes.clone(),
+            steps: scenario.steps,
+            ranks: scenario.ranks,
+            seed: scenario.seed,
+            thresholds: scenario.thresholds.clone(),
+            expected: one.expected.get(&kind).copied(),
+        },
+        work: one.work.clone(),
+        // On the first host, until `spread` gives places.
+        places: vec![Place {
+            host: String::new(),
+            device,
+        }],
+        limits: scenario.limits.clone(),
+        validity: scenario.validity.limits(device),
+        threads: scenario.threads,
+    })
+}
+
+/// What a session's record says of the suites.
+fn session(request: &Request<'_>, blocks: u32) -> Result<Session, PlanError> {
+    let suites = request.suites.iter();
+    let question = |suite: &Suite| Some((suite.name.clone(), suite.question.clone()?));
+    Ok(Session {
+        device: request.device,
+        blocks,
+        order_seed: request.order_seed.unwrap_or_else(|| rand::rng().random()),
+        metrics: declared(request.suites)?,
+        suites: suites
+            .clone()
+            .map(|suite| (suite.name.clone(), suite.digest.clone()))
+            .collect(),
+        questions: suites.clone().filter_map(question).collect(),
+        claims: suites.flat_map(|suite| suite.claims.clone()).collect(),
+        ..Session::default()
+    })
 }
 
 impl Plan {
@@ -195,38 +177,30 @@ impl Plan {
         once("the image", images.iter().map(String::as_str))?;
         for (what, none) in [("suite", suites.is_empty()), ("image", images.is_empty())] {
             if none {
-                return Err(PlanError::Nothing { what });
+                return refused(format!("no {what} to measure; give at least one"));
             }
         }
         let asked = suites.iter().map(|suite| suite.blocks).max().unwrap_or(1);
         let blocks = request.blocks.unwrap_or(asked);
         if !(1..=MAX_BLOCKS).contains(&blocks) {
-            return Err(PlanError::Blocks { got: blocks });
+            return refused(format!("{blocks} blocks; expected 1 to {MAX_BLOCKS}"));
         }
         let kind = DeviceKind::from(request.device);
+        let variants: usize = suites.iter().map(|suite| suite.cells(kind)).sum();
+        if images.len() > MOST_IMAGES || variants.saturating_mul(images.len()) > MOST_CELLS {
+            return refused(format!(
+                "{variants} variants on {} images are {} cells; a session has at most {MOST_CELLS} \
+                 cells and {MOST_IMAGES} images: give fewer suites or images at once",
+                images.len(),
+                variants.saturating_mul(images.len())
+            ));
+        }
         let mut cells = Vec::new();
         let mut left_out = Vec::new();
         for suite in suites {
             for scenario in &suite.scenarios {
                 for image in images {
-                    cells.extend(scenario.variants_for(kind).map(|one| Cell {
-                        plan: CellPlan {
-                            image: image.clone(),
-                            suite: suite.name.clone(),
-                            scenario: scenario.name.clone(),
-                            model: scenario.model,
-                            task: scenario.task,
-                            variant: one.variant.clone(),
-                            steps: scenario.steps,
-                            seed: scenario.seed,
-                            thresholds: scenario.thresholds.clone(),
-                            expected: one.expected.get(&kind).copied(),
-                        },
-                        device: request.device,
-                        limits: scenario.limits.clone(),
-                        validity: scenario.validity.clone(),
-                        threads: scenario.threads,
-                    }));
+                    cells.extend(cells_of(suite, scenario, image, request.device));
                 }
                 let variants = scenario.variants.len() - scenario.variants_for(kind).count();
                 if variants > 0 {
@@ -244,28 +218,16 @@ impl Plan {
         }
         if cells.is_empty() {
             let names: Vec<_> = suites.iter().map(|suite| suite.name.as_str()).collect();
-            return Err(PlanError::NothingToRun {
-                suites: names.join(", "),
-                device: request.device,
-            });
+            return refused(format!(
+                "nothing in {} is for {}; give another suite, or a device that their scenarios \
+                 name under `devices`",
+                names.join(", "),
+                request.device
+            ));
         }
         Ok(Self {
-            device: request.device,
+            session: session(request, blocks)?,
             cells,
-            blocks,
-            order_seed: request.order_seed.unwrap_or_else(|| rand::rng().random()),
-            suites: suites
-                .iter()
-                .map(|suite| (suite.name.clone(), suite.digest.clone()))
-                .collect(),
-            questions: suites
-                .iter()
-                .filter_map(|suite| Some((suite.name.clone(), suite.question.clone()?)))
-                .collect(),
-            claims: suites
-                .iter()
-                .flat_map(|suite| suite.claims.clone())
-                .collect(),
             left_out,
         })
     }
@@ -276,7 +238,7 @@ impl Plan {
         if wanted.is_empty() {
             return Ok(self);
         }
-        let name = |cell: &Cell| format!("{} · {}", cell.plan.scenario, cell.plan.variant);
+        let name = |cell: &Cell| cell_name(&cell.plan.scenario, &cell.plan.axes.to_string());
         let is_meant =
             |cell: &Cell, wanted: &String| cell.plan.scenario == *wanted || name(cell) == *wanted;
         for wanted in wanted {
@@ -285,105 +247,190 @@ impl Plan {
             }
             let names: Vec<String> = self.cells.iter().map(name).collect();
             let likely = most_similar(wanted, names.iter().map(String::as_str));
-            return Err(PlanError::NoCell {
-                name: wanted.clone(),
-                suites: self.suites.into_keys().collect::<Vec<_>>().join(", "),
-                device: self.device,
-                likely: likely.map(str::to_owned),
-            });
+            let likely = likely.map(|cell| format!(" (did you mean `{cell}`?)"));
+            return refused(format!(
+                "no cell `{wanted}` in {} for {}{}; expected a scenario, or a cell as reports name \
+                 it; --dry-run without --cell lists them",
+                self.session
+                    .suites
+                    .into_keys()
+                    .collect::<Vec<_>>()
+                    .join(", "),
+                self.session.device,
+                likely.unwrap_or_default()
+            ));
         }
         let cells = &mut self.cells;
         cells.retain(|cell| wanted.iter().any(|wanted| is_meant(cell, wanted)));
         Ok(self)
     }
 
-    /// Spreads the cells over these GPUs. Cells that are compared with each other, which are all
-    /// of one scenario, stay on one GPU; the load is evened out by their number, the largest
-    /// scenario first. The same for the same cells and GPUs, for ever.
-    #[must_use]
-    pub fn spread(mut self, gpus: &[Device]) -> Self {
-        if gpus.len() < 2 {
-            return self;
+    /// Refuses runs of more ranks than an executor starts. A program starts its own.
+    pub fn check_ranks(&self, most: u32, executor: &str) -> Result<(), PlanError> {
+        let started = |cell: &&Cell| matches!(cell.work, Work::Builtin { .. });
+        let mut plans = self.cells.iter().filter(started).map(|cell| &cell.plan);
+        match plans.find(|plan| plan.ranks > most) {
+            None => Ok(()),
+            Some(plan) => refused(format!(
+                "{}, scenario {}: {} ranks, but runs {executor} have at most {most}; lower `ranks`, \
+                 or take an executor that starts several",
+                plan.suite, plan.scenario, plan.ranks
+            )),
         }
-        let key = |cell: &Cell| (cell.plan.suite.clone(), cell.plan.scenario.clone());
-        let mut sizes: BTreeMap<(String, String), usize> = BTreeMap::new();
-        for cell in &self.cells {
-            *sizes.entry(key(cell)).or_default() += 1;
-        }
-        let mut groups: Vec<_> = sizes.into_iter().collect();
-        groups.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
-        let mut loads = vec![0; gpus.len()];
-        let mut places = BTreeMap::new();
-        for (group, size) in groups {
-            let lightest = (0..gpus.len()).min_by_key(|&gpu| loads[gpu]).unwrap_or(0);
-            loads[lightest] += size;
-            places.insert(group, gpus[lightest]);
-        }
-        for cell in &mut self.cells {
-            cell.device = places[&key(cell)];
-        }
-        self
     }
 
-    /// The GPUs that the cells are spread over; none where they all run on one device.
+    /// The programs that cells run.
+    pub fn programs(&self) -> impl Iterator<Item = &Program> {
+        self.cells.iter().filter_map(|cell| match &cell.work {
+            Work::Program { program, .. } => Some(&**program),
+            Work::Builtin { .. } => None,
+        })
+    }
+
+    /// Refuses programs where an executor runs the built-in workload alone, and those whose files
+    /// are not there.
+    pub fn check_programs(&self, runs_programs: bool, executor: &str) -> Result<(), PlanError> {
+        let mut programs = self.programs().peekable();
+        if programs.peek().is_some() && !runs_programs {
+            return refused(format!(
+                "runs {executor} take no program; pass --engine container, or measure without a \
+                 record by `{} scenarios conform -- COMMAND`",
+                protocol::program()
+            ));
+        }
+        for program in programs {
+            let missing = program.mounts.iter().find(|mount| !mount.source.exists());
+            if let Some(ProgramMount { source, target, .. }) = missing {
+                return refused(format!(
+                    "there is no {} to mount as {target}; expected a file or folder of this machine",
+                    source.display()
+                ));
+            }
+            if let Err(error) = program.secrets() {
+                return refused(error.to_string());
+            }
+        }
+        Ok(())
+    }
+
+    /// Spreads the cells over these places, a GPU a rank. Cells that are compared with each other,
+    /// which are all of one scenario, stay in one place; the load is evened out by their number, the
+    /// largest scenario first. Ranks are on one host where one has as many GPUs. On the CPU all
+    /// ranks share the first place. The same for the same cells and places, for ever.
+    pub fn spread(mut self, places: &[Place]) -> Result<Self, PlanError> {
+        let key = |cell: &Cell| (cell.plan.suite.clone(), cell.plan.scenario.clone());
+        let mut groups: BTreeMap<(String, String), (usize, u32)> = BTreeMap::new();
+        for cell in &self.cells {
+            let (runs, _) = groups.entry(key(cell)).or_insert((0, cell.plan.ranks));
+            *runs += 1;
+        }
+        let mut groups: Vec<_> = groups.into_iter().collect();
+        groups.sort_by(|(one, (few, _)), (other, (many, _))| {
+            many.cmp(few).then_with(|| one.cmp(other))
+        });
+        let mut loads: BTreeMap<&Place, usize> = places.iter().map(|place| (place, 0)).collect();
+        let mut chosen = BTreeMap::new();
+        for ((suite, scenario), (runs, ranks)) in groups {
+            let ranks = ranks as usize;
+            let taken: Vec<Place> = if self.session.device.is_cuda() {
+                let sets = sets(places, ranks);
+                let load = |set: &&[Place]| set.iter().map(|place| loads[place]).sum::<usize>();
+                let Some(lightest) = sets.into_iter().min_by_key(load) else {
+                    return refused(format!(
+                        "{suite}, scenario {scenario}: {ranks} ranks need as many GPUs, {} given; \
+                         name more, such as --device cuda:0,1",
+                        places.len()
+                    ));
+                };
+                lightest.to_vec()
+            } else {
+                places.iter().take(1).cycle().take(ranks).cloned().collect()
+            };
+            for place in &taken {
+                if let Some(load) = loads.get_mut(place) {
+                    *load += runs;
+                }
+            }
+            chosen.insert((suite, scenario), taken);
+        }
+        for cell in &mut self.cells {
+            cell.places.clone_from(&chosen[&key(cell)]);
+        }
+        Ok(self)
+    }
+
+    /// The places that the cells are spread over; none where they all run on one device.
     #[must_use]
-    pub fn gpus(&self) -> Vec<Device> {
-        let used: BTreeSet<Device> = self.cells.iter().map(|cell| cell.device).collect();
+    pub fn places(&self) -> Vec<Place> {
+        let used: BTreeSet<&Place> = self.cells.iter().flat_map(|cell| &cell.places).collect();
         if used.len() > 1 {
-            used.into_iter().collect()
+            used.into_iter().cloned().collect()
         } else {
             Vec::new()
         }
     }
 
-    /// All runs in their order: the same for the same cells, blocks and seed, for ever.
-    #[must_use]
-    pub fn runs(&self) -> Vec<Run> {
-        (0..self.blocks)
-            .flat_map(|block| self.block(block))
-            .collect()
-    }
-
-    /// The runs of one block, from 0, in their order; of any block, planned or not.
+    /// The runs of one block, from 0, in their order; of any block, planned or not. The same for the
+    /// same cells and seed, for ever.
     #[must_use]
     pub fn block(&self, block: u32) -> Vec<Run> {
-        let plans: Vec<&CellPlan> = self.cells.iter().map(|cell| &cell.plan).collect();
-        runs_of(&plans, self.order_seed, block)
-    }
-}
-
-/// The names of all runs that a session plans, in their order.
-#[must_use]
-pub fn planned_runs(session: &Session) -> Vec<String> {
-    let plans: Vec<&CellPlan> = session.cells.iter().collect();
-    let runs = (0..session.blocks).flat_map(|block| runs_of(&plans, session.order_seed, block));
-    runs.map(|run| run.name).collect()
-}
-
-fn runs_of(plans: &[&CellPlan], order_seed: u64, block: u32) -> Vec<Run> {
-    let cells = plans.len();
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "at most a thousand blocks of a few thousand cells"
-    )]
-    let first = block * cells as u32;
-    let order = shuffled(cells, order_seed, block);
-    (first..)
-        .zip(order)
-        .map(|(order, cell)| {
-            let plan = plans[cell];
+        let cells = self.cells.len();
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "at most a thousand blocks of a few thousand cells"
+        )]
+        let first = block * cells as u32;
+        let order = (first..).zip(shuffled(cells, self.session.order_seed, block));
+        let resting = self.session.resting(block);
+        let is_due = |cell: &usize| resting.is_none_or(|resting| !resting.contains(cell));
+        let run = |(order, cell): (u32, usize)| {
+            let CellPlan {
+                image, scenario, ..
+            } = &self.cells[cell].plan;
             Run {
-                name: format!(
-                    "{order:04}-b{block}-{}-{}",
-                    slug(&plan.image),
-                    plan.scenario
-                ),
+                name: format!("{order:04}-b{block}-{}-{scenario}", slug(image)),
                 order,
                 block,
                 cell,
             }
-        })
-        .collect()
+        };
+        order.filter(|(_, cell)| is_due(cell)).map(run).collect()
+    }
+}
+
+/// The metrics that suites declare, each once.
+fn declared(suites: &[Suite]) -> Result<Vec<DeclaredMetric>, PlanError> {
+    let mut all: Vec<DeclaredMetric> = Vec::new();
+    for metric in suites.iter().flat_map(|suite| &suite.metrics) {
+        match all.iter().find(|known| known.name == metric.name) {
+            Some(known) if known == metric => {}
+            Some(_) => {
+                return refused(format!(
+                    "two suites declare the metric `{}`, and not the same; give it one unit, \
+                     direction, threshold and gate, or two names",
+                    metric.name
+                ));
+            }
+            None => all.push(metric.clone()),
+        }
+    }
+    if all.len() > MOST_DECLARED {
+        let got = all.len();
+        return refused(format!(
+            "the suites declare {got} metrics; a session takes at most {MOST_DECLARED}"
+        ));
+    }
+    Ok(all)
+}
+
+/// The sets of so many places that a run may have: side by side on one host where one has as many.
+fn sets(places: &[Place], ranks: usize) -> Vec<&[Place]> {
+    let hosts = places.chunk_by(|one, next| one.host == next.host);
+    let of_hosts: Vec<&[Place]> = hosts.flat_map(|of| of.chunks_exact(ranks)).collect();
+    if of_hosts.is_empty() {
+        return places.chunks_exact(ranks).collect();
+    }
+    of_hosts
 }
 
 /// Fisher and Yates's shuffle of `0..count`, written out so that a plan of today is resumed in
@@ -419,8 +466,7 @@ fn once<'a>(what: &'static str, names: impl Iterator<Item = &'a str>) -> Result<
     let mut seen = BTreeSet::new();
     for name in names {
         if !seen.insert(name) {
-            let name = name.to_owned();
-            return Err(PlanError::Twice { what, name });
+            return refused(format!("{what} `{name}` is given twice; give it once"));
         }
     }
     Ok(())
@@ -437,7 +483,16 @@ mod tests {
         - {name: b, model: vit-tiny, devices: [cuda], axes: {precision: [tf32, amp-fp16]}}\n";
 
     fn plan(images: &[&str], device: Device, seed: Option<u64>) -> Result<Plan, PlanError> {
-        let suite = Suite::from_text("s.yaml", TEXT).unwrap();
+        plan_of(TEXT, images, device, seed)
+    }
+
+    fn plan_of(
+        text: &str,
+        images: &[&str],
+        device: Device,
+        seed: Option<u64>,
+    ) -> Result<Plan, PlanError> {
+        let suite = Suite::from_text("s.yaml", text).unwrap();
         let images: Vec<_> = images.iter().map(|&image| image.to_owned()).collect();
         Plan::new(&Request {
             suites: &[suite],
@@ -462,11 +517,36 @@ mod tests {
         }
     }
 
+    /// All else is read before they begin, and a session that has them is compared as any other.
+    #[test]
+    fn profiled_steps_count_for_programs_that_run_to_their_exit_alone() {
+        let profiled = |workload: &str, steps: u32| {
+            let text = format!(
+                "version: 1\ndescription: d\ndefaults: {{steps: {{warmup: 1, measured: 2, profiled: \
+                 {steps}}}}}\nscenarios: [{{name: a, {workload}}}]\n"
+            );
+            let plan = plan_of(&text, &["local"], Device::Cpu, None).unwrap();
+            let method = plan.cells[0].method("docker", &Isolation::default());
+            method.get("steps.profiled").map(str::to_owned)
+        };
+        let exit = "program: {command: [sh], until: exit}";
+        assert_eq!(profiled(exit, 3).as_deref(), Some("3"));
+        for (workload, steps) in [
+            (exit, 0),
+            ("program: {command: [sh]}", 3),
+            ("model: vit-tiny", 3),
+        ] {
+            assert_eq!(profiled(workload, steps), None, "{workload}");
+        }
+    }
+
     #[test]
     fn every_cell_runs_once_in_every_block() {
         let plan = plan(&["local", "a/B:1"], Device::Cpu, Some(7)).unwrap();
-        assert_eq!((plan.cells.len(), plan.blocks), (6, 4));
-        let runs = plan.runs();
+        assert_eq!((plan.cells.len(), plan.session.blocks), (6, 4));
+        let runs: Vec<_> = (0..plan.session.blocks)
+            .flat_map(|block| plan.block(block))
+            .collect();
         assert_eq!(runs.len(), 24);
         for (block, runs) in (0..).zip(runs.chunks(6)) {
             let mut cells: Vec<_> = runs.iter().map(|run| run.cell).collect();
@@ -502,17 +582,83 @@ mod tests {
         assert!(!check(&["--x"]).unwrap_err().to_string().contains("mean"));
     }
 
+    /// So many GPUs on each of two hosts.
+    fn places(gpus: u32) -> Vec<Place> {
+        let on = |host: &str| {
+            let host = host.to_owned();
+            (0..gpus).map(move |index| Place {
+                host: host.clone(),
+                device: Device::Cuda(index),
+            })
+        };
+        on("one").chain(on("two")).collect()
+    }
+
     #[test]
     fn a_scenario_stays_on_one_gpu() {
-        let gpus = [Device::Cuda(0), Device::Cuda(3)];
+        let places = places(1);
         let plan = plan(&["local", "other"], Device::Cuda(0), Some(7))
             .unwrap()
-            .spread(&gpus);
-        assert_eq!(plan.gpus(), gpus);
+            .spread(&places)
+            .unwrap();
+        assert_eq!(plan.places(), places);
         for cell in &plan.cells {
-            let expect = if cell.plan.scenario == "a" { 0 } else { 3 };
-            assert_eq!(cell.device, Device::Cuda(expect), "{:?}", cell.plan);
+            let expect = usize::from(cell.plan.scenario != "a");
+            assert_eq!(cell.places, places[expect..=expect], "{:?}", cell.plan);
         }
+    }
+
+    #[test]
+    fn ranks_are_on_one_host_where_one_has_the_gpus() {
+        let check = |ranks: u32, gpus: u32, expect: &[&str]| {
+            let mut plan = plan(&["local"], Device::Cuda(0), Some(7)).unwrap();
+            for cell in &mut plan.cells {
+                cell.plan.ranks = ranks;
+            }
+            let words = |plan: Plan| -> BTreeSet<String> {
+                let words = plan.cells.iter().map(|cell| {
+                    let places: Vec<String> = cell.places.iter().map(Place::to_string).collect();
+                    format!("{} {}", cell.plan.scenario, places.join(" "))
+                });
+                words.collect()
+            };
+            let found = match plan.spread(&places(gpus)) {
+                Ok(plan) => words(plan),
+                Err(error) => [error.to_string()].into(),
+            };
+            assert_eq!(Vec::from_iter(found), expect);
+        };
+        check(
+            2,
+            2,
+            &["a one/cuda:0 one/cuda:1", "b two/cuda:0 two/cuda:1"],
+        );
+        let all = "one/cuda:0 two/cuda:0";
+        check(2, 1, &[&format!("a {all}"), &format!("b {all}")]);
+        check(
+            3,
+            1,
+            &[
+                "s, scenario a: 3 ranks need as many GPUs, 2 given; name more, such as --device \
+              cuda:0,1",
+            ],
+        );
+    }
+
+    #[test]
+    fn more_than_a_report_can_hold_is_refused_before_anything_runs() {
+        let images: Vec<String> = (0..MOST_CELLS).map(|place| format!("i{place}")).collect();
+        let plan = |count: usize| {
+            let images: Vec<&str> = images[..count].iter().map(String::as_str).collect();
+            plan(&images, Device::Cpu, None)
+        };
+        assert!(plan(2).is_ok());
+        let error = plan(MOST_IMAGES + 1).unwrap_err().to_string();
+        assert!(error.contains("on 501 images are "), "{error}");
+        assert!(
+            error.contains("at most 10000 cells and 500 images"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -1,42 +1,104 @@
 //! The results file of one run: one event a line, as the workload wrote it.
 
-use std::{collections::BTreeMap, fs::File, io, io::Read as _, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    io::Read as _,
+    path::Path,
+};
 
 use jiff::Timestamp;
-use protocol::{Event, MemoryPoint, Phase, Started, Step, VERSION};
-use record::printable;
+use protocol::{
+    Event, FailureReason, Kernel, MOST_KERNELS, MOST_VALUES, MemoryPoint, Phase, Shortage, Source,
+    Started, Step, VERSION, Values, bad_name, bad_values,
+};
+use record::{Better, Unit, printable};
+use schemars::JsonSchema;
+use serde::{Deserialize, de::DeserializeOwned};
 
 /// Letters of a bad line that are quoted.
 const QUOTED: usize = 80;
 
-/// What a workload told, up to where it can be read.
+/// Most series of a run: each has a place for every step, whatever a step yields.
+const MOST_SERIES: usize = 64;
+
+/// Most facts of a run, and most letters of each.
+const MOST_FACTS: usize = 64;
+const LONGEST_FACT: usize = 200;
+
+/// Faults that [`check`] finds at most.
+const MOST_FAULTS: usize = 20;
+
+/// Most processes of a run.
+pub const MOST_RANKS: usize = 1_024;
+
+/// What a run's processes reported, up to where it can be read.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Results {
+    /// By rank; the first is always there.
+    pub ranks: Vec<RankResults>,
+    /// The first process that said that it failed: the failures of others may follow from its own.
+    pub first_failed: Option<usize>,
+    /// What is wrong with the file.
+    pub fault: Option<Fault>,
+}
+
+/// What one process reported.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RankResults {
     /// What ran; `None` where the workload never got so far.
     pub started: Option<Started>,
     /// Phases that ended, with their time in seconds.
     pub phase_seconds: BTreeMap<Phase, f64>,
     /// When each phase began, in seconds since 1970.
     pub phase_began: BTreeMap<Phase, f64>,
-    /// The last phase that began.
     pub phase: Option<Phase>,
     /// Memory at moments outside of measuring, in order.
     pub memory_points: Vec<MemoryPoint>,
-    /// The measured steps.
     pub steps: Vec<Step>,
-    /// How the workload itself says that it ended: [`Event::Finished`] or [`Event::Failed`].
-    pub end: Option<Event>,
-    /// What is wrong with the file.
-    pub fault: Option<Fault>,
+    /// What ran in a step after them, by name.
+    pub kernels: BTreeMap<String, Kernel>,
+    /// What they yield, by name.
+    pub series: BTreeSet<String>,
+    pub values: Values,
+    /// What a program says of its values, by name.
+    pub reported: BTreeMap<String, Reported>,
+    /// What a program's run was made with, by name.
+    pub facts: BTreeMap<String, String>,
+    /// How it ended; `None` where it does not say.
+    pub end: Option<RankEnd>,
+}
+
+/// What a program says of one of its values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reported {
+    /// What it is counted in; `None` where its name says so.
+    pub unit: Option<Unit>,
+    /// Which way it improves; `None` where it only describes.
+    pub better: Option<Better>,
+    /// Who read it.
+    pub source: Source,
+}
+
+/// How a process says that it ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RankEnd {
+    Finished,
+    Failed {
+        /// Why, as a type.
+        reason: FailureReason,
+        phase: Phase,
+        message: String,
+        /// The allocation that failed, where memory ran out on a GPU.
+        shortage: Option<Shortage>,
+    },
 }
 
 /// What is wrong with a results file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// It is not there, or cannot be read.
     #[error("the results file cannot be read: {0}")]
     Unreadable(String),
-    /// It holds nothing.
     #[error("the results file is empty")]
     Empty,
     /// It is larger than this many bytes, which is its limit.
@@ -47,52 +109,117 @@ pub enum Fault {
     Line {
         /// The line, from 1.
         number: usize,
-        /// How it begins.
         text: String,
-        /// What is wrong.
         message: String,
     },
     /// The last line has no end: the workload was cut off while it wrote.
     #[error("line {0} of the results file is torn: no line end")]
     Torn(usize),
-    /// The last event is missing: the workload ended before it told how.
-    #[error("the results file ends without the event `finished` or `failed`")]
-    NoEnd,
+    /// The last event is missing: the workload ended before it reported how.
+    #[error("the results file ends without the event `finished` or `failed`{}", of_rank(*.0))]
+    NoEnd(usize),
 }
 
-/// Reads the results of the run `run`, of at most `limit` bytes. Whatever is wrong stands in
-/// [`Results::fault`], beside everything that could be read before it. All text is made
-/// [printable], for the workload may be anybody's.
+fn of_rank(rank: usize) -> String {
+    match rank {
+        0 => String::new(),
+        rank => format!(" of rank {rank}"),
+    }
+}
+
+/// Reads the results of the run `run` of so many processes, of at most `limit` bytes. Whatever is
+/// wrong stands in [`Results::fault`], beside everything that could be read before it. All text is
+/// made [printable], for the workload may be anybody's.
 #[must_use]
-pub fn read(path: &Path, run: &str, limit: u64) -> Results {
-    let faulty = |fault| Results {
-        fault: Some(fault),
-        ..Results::default()
-    };
+pub fn read(path: &Path, run: &str, ranks: usize, limit: u64) -> Results {
     match load(path, limit) {
-        Ok(bytes) if bytes.len() as u64 > limit => faulty(Fault::TooLarge(limit)),
-        Ok(bytes) => parse(&bytes, run),
-        Err(error) => faulty(Fault::Unreadable(error.to_string())),
+        Ok(bytes) => parse(&bytes, run, ranks),
+        Err(fault) => Results {
+            fault: Some(fault),
+            ..Results::of(ranks)
+        },
     }
 }
 
-fn load(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    let file = File::open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("not a plain file"));
+/// The same with everything that is wrong, up to 20 faults, and all that can be read beside it.
+#[must_use]
+pub fn check(path: &Path, run: &str, ranks: usize, limit: u64) -> (Results, Vec<Fault>) {
+    match load(path, limit) {
+        Ok(bytes) => parse_up_to(MOST_FAULTS, &bytes, run, ranks),
+        Err(fault) => (Results::of(ranks), vec![fault]),
     }
-    let mut bytes = Vec::new();
-    file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
-pub(crate) fn parse(bytes: &[u8], run: &str) -> Results {
-    let mut results = Results::default();
+/// Finds out from a results file that grows when its processes have reported their ends.
+#[derive(Debug, Default)]
+pub struct EndWatch {
+    before: u64,
+    read: u64,
+}
+
+impl EndWatch {
+    /// Whether every process has ended well, or one has failed, by a file of this length. What is
+    /// still being written, and what was read already, is not read.
+    pub fn is_over(&mut self, length: u64, read: impl FnOnce() -> Results) -> bool {
+        let is_new = length == self.before && length != self.read;
+        self.before = length;
+        if !is_new {
+            return false;
+        }
+        self.read = length;
+        let results = read();
+        results.finished() || results.failed().is_some()
+    }
+}
+
+/// The JSON Schema of one line.
+///
+/// # Panics
+/// Never: a schema always serialises.
+#[must_use]
+pub fn schema() -> String {
+    #[derive(JsonSchema)]
+    #[schemars(title = "One line of events")]
+    #[expect(dead_code, reason = "a form of lines, which nobody makes")]
+    struct Line {
+        /// The process that wrote it, of a run of several: its rank, from 0.
+        #[serde(default)]
+        rank: usize,
+        #[serde(flatten)]
+        event: Event,
+    }
+    let schema = schemars::schema_for!(Line);
+    serde_json::to_string_pretty(&schema).expect("a schema is JSON") + "\n"
+}
+
+fn load(path: &Path, limit: u64) -> Result<Vec<u8>, Fault> {
+    let read = || {
+        let mut bytes = Vec::new();
+        let file = regular_file::open(path)?;
+        file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+        io::Result::Ok(bytes)
+    };
+    match read() {
+        Ok(bytes) if bytes.len() as u64 > limit => Err(Fault::TooLarge(limit)),
+        Ok(bytes) => Ok(bytes),
+        Err(error) => Err(Fault::Unreadable(error.to_string())),
+    }
+}
+
+pub(crate) fn parse(bytes: &[u8], run: &str, ranks: usize) -> Results {
+    let (mut results, faults) = parse_up_to(1, bytes, run, ranks);
+    results.fault = faults.into_iter().next();
+    results
+}
+
+/// Reads up to the last of so many faults.
+fn parse_up_to(most: usize, bytes: &[u8], run: &str, ranks: usize) -> (Results, Vec<Fault>) {
+    let (mut results, mut faults) = (Results::of(ranks), Vec::new());
     for (place, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
         let number = place + 1;
         if line.last() != Some(&b'\n') {
-            results.fault = Some(Fault::Torn(number));
-            return results;
+            faults.push(Fault::Torn(number));
+            return (results, faults);
         }
         if let Err(message) = results.take(line, run) {
             let text = String::from_utf8_lossy(line.trim_ascii_end());
@@ -101,24 +228,96 @@ pub(crate) fn parse(bytes: &[u8], run: &str) -> Results {
             if text.chars().count() > QUOTED {
                 quote.push('…');
             }
-            results.fault = Some(Fault::Line {
+            faults.push(Fault::Line {
                 number,
                 text: quote,
                 message: printable(&message).into_owned(),
             });
-            return results;
+            if faults.len() == most {
+                return (results, faults);
+            }
         }
     }
-    if results.end.is_none() {
-        results.fault = Some(match results.started {
-            None => Fault::Empty,
-            Some(_) => Fault::NoEnd,
+    // Where one failed, others may have been ended with it.
+    if results.failed().is_none()
+        && let Some(rank) = results.ranks.iter().position(|rank| rank.end.is_none())
+    {
+        let is_empty = results.ranks.iter().all(|rank| rank.started.is_none());
+        faults.push(if is_empty {
+            Fault::Empty
+        } else {
+            Fault::NoEnd(rank)
         });
     }
-    results
+    (results, faults)
 }
 
 impl Results {
+    /// Of so many processes, none of which has reported anything.
+    #[must_use]
+    pub fn of(ranks: usize) -> Self {
+        Self {
+            ranks: vec![RankResults::default(); ranks.clamp(1, MOST_RANKS)],
+            ..Self::default()
+        }
+    }
+
+    #[must_use]
+    pub fn first(&self) -> &RankResults {
+        &self.ranks[0]
+    }
+
+    /// The process that failed first.
+    #[must_use]
+    pub fn failed(&self) -> Option<&RankResults> {
+        self.first_failed.map(|rank| &self.ranks[rank])
+    }
+
+    /// Whether every process says that it ended well.
+    #[must_use]
+    pub fn finished(&self) -> bool {
+        let is_well = |rank: &RankResults| rank.end == Some(RankEnd::Finished);
+        self.ranks.iter().all(is_well)
+    }
+
+    /// Takes a file that is empty as that of a program with nothing to report; whether it is.
+    pub(crate) fn pass_silence(&mut self) -> bool {
+        let is_empty = self.fault == Some(Fault::Empty);
+        if is_empty {
+            self.fault = None;
+            for rank in &mut self.ranks {
+                rank.end = Some(RankEnd::Finished);
+            }
+        }
+        is_empty
+    }
+
+    /// Takes one line in, of the process that it names.
+    fn take(&mut self, line: &[u8], run: &str) -> Result<(), String> {
+        #[derive(Deserialize)]
+        struct OfRank {
+            rank: Option<usize>,
+        }
+        let OfRank { rank: named } =
+            serde_json::from_slice(line).map_err(|error| error.to_string())?;
+        let rank = named.unwrap_or_default();
+        let ranks = self.ranks.len();
+        let Some(results) = self.ranks.get_mut(rank) else {
+            return Err(format!("of rank {rank}, expected ranks below {ranks}"));
+        };
+        results.take(line, run)?;
+        if let Some(RankEnd::Failed { message, .. }) = &mut results.end {
+            // A launcher that fails is no rank, and names none.
+            if let Some(rank) = named.filter(|_| ranks > 1) {
+                *message = format!("rank {rank}: {message}");
+            }
+            self.first_failed.get_or_insert(rank);
+        }
+        Ok(())
+    }
+}
+
+impl RankResults {
     /// When each phase began, in seconds since the run's start. None where a clock was set in the
     /// middle of the run: the phases lie outside of it then.
     #[must_use]
@@ -147,25 +346,7 @@ impl Results {
             return Err("an event after the last one".into());
         }
         if let Event::Started(started) = event {
-            if self.started.is_some() {
-                return Err("a second `started`".into());
-            }
-            if started.version != VERSION {
-                let next = if started.version < VERSION {
-                    "build the image again"
-                } else {
-                    "use a newer Torchgauge"
-                };
-                return Err(format!(
-                    "of version {}, this Torchgauge reads version {VERSION}; {next}",
-                    started.version
-                ));
-            }
-            if started.run != run {
-                return Err(format!("of the run `{}`, expected `{run}`", started.run));
-            }
-            self.started = Some(shown(*started));
-            return Ok(());
+            return self.take_start(*started, run);
         }
         // A run that fails before it has anything to tell begins with its failure.
         if self.started.is_none() && !matches!(event, Event::Failed { .. }) {
@@ -185,31 +366,149 @@ impl Results {
                 self.phase_seconds.insert(phase, seconds);
             }
             Event::Memory(point) => self.memory_points.push(point),
-            Event::Step(step) => {
-                let expected = self.steps.len();
-                if step.index as usize != expected {
-                    return Err(format!("step {}, expected step {expected}", step.index));
-                }
-                self.steps.push(step);
+            Event::Step(step) => self.take_step(step)?,
+            Event::Kernel(kernel) => self.take_kernel(kernel)?,
+            Event::Value {
+                name,
+                value,
+                unit,
+                better,
+                source,
+            } => {
+                let reported = Reported {
+                    unit: unit.map(word).transpose()?,
+                    better: better.map(word).transpose()?,
+                    source,
+                };
+                self.add([(name.clone(), value)].into())?;
+                self.reported.insert(name, reported);
             }
-            Event::Finished(_) => self.end = Some(event),
+            Event::Facts { facts } => self.add_facts(facts)?,
+            Event::Finished { values } => self.ended(values, RankEnd::Finished)?,
             Event::Failed {
                 reason,
                 phase,
                 message,
-                memory,
+                values,
+                shortage,
             } => {
                 self.phase = Some(phase);
-                self.end = Some(Event::Failed {
+                let message = printable(&message).into_owned();
+                let end = RankEnd::Failed {
                     reason,
                     phase,
-                    message: printable(&message).into_owned(),
-                    memory,
-                });
+                    message,
+                    shortage,
+                };
+                self.ended(values, end)?;
             }
         }
         Ok(())
     }
+
+    fn take_start(&mut self, started: Started, run: &str) -> Result<(), String> {
+        if self.started.is_some() {
+            return Err("a second `started`".into());
+        }
+        if started.version != VERSION {
+            let next = if started.version < VERSION {
+                "build the image again"
+            } else {
+                "use a newer Torchgauge"
+            };
+            return Err(format!(
+                "of version {}, this Torchgauge reads version {VERSION}; {next}",
+                started.version
+            ));
+        }
+        if started.run != run {
+            return Err(format!("of the run `{}`, expected `{run}`", started.run));
+        }
+        self.started = Some(shown(started));
+        Ok(())
+    }
+
+    fn take_step(&mut self, step: Step) -> Result<(), String> {
+        let expected = self.steps.len();
+        if let Some(problem) = bad_values(&step.values) {
+            return Err(problem);
+        }
+        if step.index as usize != expected {
+            return Err(format!("step {}, expected step {expected}", step.index));
+        }
+        for name in step.values.keys() {
+            if !self.series.contains(name) {
+                self.series.insert(name.clone());
+            }
+        }
+        if self.series.len() > MOST_SERIES {
+            return Err(format!("more than {MOST_SERIES} names in all steps"));
+        }
+        self.steps.push(step);
+        Ok(())
+    }
+
+    fn take_kernel(&mut self, mut kernel: Kernel) -> Result<(), String> {
+        if let Some(problem) = kernel.problem() {
+            return Err(problem);
+        }
+        // One line of a table, wherever it is shown.
+        let words: Vec<&str> = kernel.name.split_whitespace().collect();
+        let name = printable(&words.join(" ")).into_owned();
+        kernel.name = name.chars().take(Kernel::LONGEST_NAME).collect();
+        self.kernels.insert(kernel.name.clone(), kernel);
+        if self.kernels.len() > MOST_KERNELS {
+            return Err(format!("more than {MOST_KERNELS} kernels in all"));
+        }
+        Ok(())
+    }
+
+    /// The allocation that failed, where memory ran out on a GPU.
+    #[must_use]
+    pub fn shortage(&self) -> Option<Shortage> {
+        match self.end {
+            Some(RankEnd::Failed { shortage, .. }) => shortage,
+            _ => None,
+        }
+    }
+
+    fn ended(&mut self, values: Values, end: RankEnd) -> Result<(), String> {
+        self.add(values)?;
+        self.end = Some(end);
+        Ok(())
+    }
+
+    fn add(&mut self, values: Values) -> Result<(), String> {
+        if let Some(problem) = bad_values(&values) {
+            return Err(problem);
+        }
+        self.values.extend(values);
+        if self.values.len() > MOST_VALUES {
+            return Err(format!("more than {MOST_VALUES} values in all"));
+        }
+        Ok(())
+    }
+
+    fn add_facts(&mut self, facts: BTreeMap<String, String>) -> Result<(), String> {
+        for (name, fact) in facts {
+            if let Some(why) = bad_name(&name) {
+                return Err(format!("the name `{name}`: {why}"));
+            }
+            if fact.chars().count() > LONGEST_FACT {
+                return Err(format!("{name} has more than {LONGEST_FACT} letters"));
+            }
+            self.facts.insert(name, printable(&fact).into_owned());
+        }
+        if self.facts.len() > MOST_FACTS {
+            return Err(format!("more than {MOST_FACTS} facts in all"));
+        }
+        Ok(())
+    }
+}
+
+/// A word of a program's for one of ours; serde's words name those that there are.
+fn word<T: DeserializeOwned>(word: String) -> Result<T, String> {
+    serde_json::from_value(word.into()).map_err(|error| error.to_string())
 }
 
 /// With all text printable.
@@ -236,12 +535,14 @@ fn shown(mut started: Started) -> Started {
 mod tests {
     use super::*;
 
-    const STARTED: &str = r#"{"event":"started","version":3,"run":"r","scenario_version":"0.1.0","libtorch_version":"2.11.0","threads":2,"cuda":null,"allocator":null}"#;
-    const FAILED: &str = r#"{"event":"failed","reason":"out-of-memory","phase":"warmup","message":"m","memory":null}"#;
+    const STARTED: &str = r#"{"event":"started","version":4,"run":"r","scenario_version":"0.1.0","libtorch_version":"2.11.0","threads":2,"cuda":null,"allocator":null}"#;
+    const VALUE: &str = r#"{"event":"value","name":"bleu","value":1.5,"unit":"ratio","better":"more","source":"helper"}"#;
+    const FAILED: &str =
+        r#"{"event":"failed","reason":"out-of-memory","phase":"warmup","message":"m"}"#;
 
     fn fault(lines: &[&str]) -> String {
         let text = [lines, &[""]].concat().join("\n");
-        let fault = parse(text.as_bytes(), "r").fault;
+        let fault = parse(text.as_bytes(), "r", 1).fault;
         fault.map_or_else(|| "fine".into(), |fault| fault.to_string())
     }
 
@@ -270,13 +571,13 @@ mod tests {
             "of the run `x`, expected `r`",
         );
         check(
-            &[&STARTED.replace("\"version\":3", "\"version\":9")],
+            &[&STARTED.replace("\"version\":4", "\"version\":9")],
             "of version 9",
         );
         check(&[STARTED, FAILED, FAILED], "an event after the last one");
         let heartbeat = r#"{"event":"heartbeat","phase":"warmup","step":1}"#;
         check(&[heartbeat], "expected `started` first");
-        let step = r#"{"event":"step","index":1,"seconds":0.5,"loss":null,"skipped":false}"#;
+        let step = r#"{"event":"step","index":1,"values":{"step_seconds":0.5}}"#;
         check(&[STARTED, step], "step 1, expected step 0");
         check(&[STARTED, &"x".repeat(5000)], "xxx…`");
         let negative = r#"{"event":"phase-ended","phase":"warmup","seconds":-1.0}"#;
@@ -284,17 +585,182 @@ mod tests {
     }
 
     #[test]
+    fn a_program_s_values_and_facts_come_one_by_one() {
+        let program = r#"{"event":"started","version":4,"run":"r"}"#;
+        let again = VALUE.replace("1.5", "2.5").replace("helper", "hook");
+        let facts = r#"{"event":"facts","facts":{"torch":"2.11.0","odd":"\u001b[2J"}}"#;
+        let finished = r#"{"event":"finished","values":{"measured_seconds":3}}"#;
+        let lines = [program, VALUE, &again, facts, finished, ""].join("\n");
+        let results = parse(lines.as_bytes(), "r", 1);
+        assert_eq!(results.fault, None);
+        let told = results.first();
+        let values = [("bleu", 2.5), ("measured_seconds", 3.0)];
+        let values = values.map(|(name, value)| (name.to_owned(), value));
+        assert_eq!(told.values, Values::from(values));
+        let expect = Reported {
+            unit: Some(Unit::Ratio),
+            better: Some(Better::More),
+            source: Source::Hook,
+        };
+        assert_eq!(told.reported["bleu"], expect);
+        assert_eq!(told.facts["torch"], "2.11.0");
+        assert_eq!(told.facts["odd"], "\\u{1b}[2J");
+        for (line, expect) in [
+            (
+                VALUE.replace("ratio", "furlong"),
+                "unknown variant `furlong`",
+            ),
+            (VALUE.replace("more", "up"), "unknown variant `up`"),
+            (VALUE.replace("bleu", "Bleu"), "the name `Bleu`"),
+            (VALUE.replace("1.5", "1e999"), "number out of range"),
+            (
+                facts.replace("2.11.0", &"a".repeat(201)),
+                "torch has more than 200",
+            ),
+            (facts.replace("odd", "an odd"), "the name `an odd`"),
+        ] {
+            check(&[program, &line], expect);
+        }
+        let many = |of: &dyn Fn(usize) -> String, count: usize| {
+            let lines: Vec<String> = (0..count).map(of).collect();
+            fault(
+                &[
+                    &[program][..],
+                    &lines.iter().map(String::as_str).collect::<Vec<_>>(),
+                ]
+                .concat(),
+            )
+        };
+        let value = |i| VALUE.replace("bleu", &format!("v{i}"));
+        let found = many(&value, 1001);
+        assert!(found.contains("more than 1000 values in all"), "{found}");
+        let fact = |i| format!(r#"{{"event":"facts","facts":{{"f{i}":"x"}}}}"#);
+        let found = many(&fact, 65);
+        assert!(found.contains("more than 64 facts in all"), "{found}");
+    }
+
+    #[test]
+    fn kernels_are_bounded_and_act_on_nobody() {
+        const KERNEL: &str = r#"{"event":"kernel","name":"gemm","count":2.5,"seconds":1e-6}"#;
+        check(&[KERNEL], "expected `started` first");
+        for (line, expect) in [
+            (KERNEL.replace("gemm", ""), "a name of 0 letters"),
+            (
+                KERNEL.replace("gemm", &"x".repeat(201)),
+                "a name of 201 letters",
+            ),
+            (KERNEL.replace("2.5", "-1"), "a kernel that runs -1 times"),
+            (KERNEL.replace("1e-6", "1e999"), "number out of range"),
+            (KERNEL.replace("1e-6", "null"), "invalid type: null"),
+        ] {
+            check(&[STARTED, &line], expect);
+        }
+        let kernel = |i: usize| KERNEL.replace("gemm", &format!("k{i}"));
+        let all: Vec<String> = (0..257).map(kernel).collect();
+        let lines: Vec<&str> = [STARTED]
+            .into_iter()
+            .chain(all.iter().map(|line| &**line))
+            .collect();
+        assert!(fault(&lines[..257]).ends_with("or `failed`"), "256 will do");
+        check(&lines, "line 258 of the results file");
+        check(&lines, "more than 256 kernels in all");
+        let hostile = KERNEL.replace("gemm", r"a\n::error::b\u001b[2J\tc");
+        let again = KERNEL.replace("2.5", "3");
+        // What is escaped takes more room.
+        let long = KERNEL.replace("gemm", &r"\u001b".repeat(200));
+        let lines = [STARTED, KERNEL, &hostile, &again, &long, FAILED, ""].join("\n");
+        let results = parse(lines.as_bytes(), "r", 1);
+        let mut found = results.first().kernels.values();
+        assert!(found.clone().all(|one| one.problem().is_none()));
+        assert_eq!(found.next().unwrap().name.len(), 200);
+        let found: Vec<_> = found.map(|one| (one.name.as_str(), one.count)).collect();
+        assert_eq!(found, [("a ::error::b\\u{1b}[2J c", 2.5), ("gemm", 3.0)]);
+    }
+
+    #[test]
+    fn a_check_goes_on_behind_a_fault() {
+        let lines = [STARTED, "x", VALUE, "y", FAILED, ""].join("\n");
+        let (results, faults) = parse_up_to(20, lines.as_bytes(), "r", 1);
+        assert_eq!(faults.len(), 2);
+        assert!(faults[1].to_string().starts_with("line 4"), "{faults:?}");
+        assert_eq!(results.first().values.get("bleu"), Some(&1.5));
+        assert!(results.failed().is_some());
+        let (_, faults) = parse_up_to(20, "x\n".repeat(99).as_bytes(), "r", 1);
+        assert_eq!(faults.len(), 20);
+    }
+
+    #[test]
+    fn processes_are_kept_apart_and_all_of_them_end() {
+        const FINISHED: &str = r#"{"event":"finished","values":{"samples_count":4.0}}"#;
+        let of_rank = |line: &str, rank: u32| line.replacen('{', &format!("{{\"rank\":{rank},"), 1);
+        let parse = |lines: &[String]| parse((lines.join("\n") + "\n").as_bytes(), "r", 2);
+        let lines = [
+            STARTED.to_owned(),
+            of_rank(STARTED, 1),
+            of_rank(FINISHED, 1),
+            FINISHED.to_owned(),
+        ];
+        let both = parse(&lines);
+        assert_eq!(both.fault, None);
+        assert!(both.finished());
+        let alone = parse(&lines[..3]).fault.unwrap().to_string();
+        assert!(alone.ends_with("`finished` or `failed`"), "{alone}");
+        let one = parse(&[lines[0].clone(), lines[1].clone(), lines[3].clone()]);
+        assert!(one.fault.unwrap().to_string().ends_with("of rank 1"));
+        let unknown = parse(&[of_rank(STARTED, 2)]).fault.unwrap().to_string();
+        assert!(
+            unknown.contains("of rank 2, expected ranks below 2"),
+            "{unknown}"
+        );
+        let failed = parse(&[of_rank(FAILED, 1)]);
+        assert_eq!(failed.fault, None, "the first may have been ended with it");
+        assert!(failed.failed().is_some() && !failed.finished());
+        let both = parse(&[of_rank(FAILED, 1), FAILED.to_owned()]);
+        let Some(RankEnd::Failed { message, .. }) = &both.failed().unwrap().end else {
+            panic!("{both:?}")
+        };
+        assert_eq!(
+            message, "rank 1: m",
+            "the other may have lost it as its peer"
+        );
+        let launcher = parse(&[FAILED.to_owned()]);
+        let Some(RankEnd::Failed { message, .. }) = &launcher.failed().unwrap().end else {
+            panic!("{launcher:?}")
+        };
+        assert_eq!(message, "m", "a launcher is no rank");
+    }
+
+    #[test]
+    fn values_that_cannot_be_are_refused() {
+        let bad = r#"{"event":"finished","values":{"Loss":1.0}}"#;
+        check(&[STARTED, bad], "the name `Loss`: expected up to 64 of a-z");
+        let no_number = r#"{"event":"finished","values":{"loss":null}}"#;
+        check(&[STARTED, no_number], "invalid type: null");
+        let step = |index: u32, from: u32| {
+            let values = (from..from + 40).map(|i| format!("\"v{i}\":1.0"));
+            let values = values.collect::<Vec<_>>().join(",");
+            format!(r#"{{"event":"step","index":{index},"values":{{{values}}}}}"#)
+        };
+        check(&[STARTED, &step(0, 0), &step(1, 0), FAILED], "fine");
+        check(
+            &[STARTED, &step(0, 0), &step(1, 40)],
+            "more than 64 names in all steps",
+        );
+    }
+
+    #[test]
     fn what_an_image_says_acts_on_nobody_who_shows_it() {
         let hostile = r"\u001b]0;owned\u0007\n::error::x\u202e";
         let failed = FAILED.replace("\"m\"", &format!("\"{hostile}\""));
         let started = STARTED.replace("0.1.0", hostile);
-        let results = parse(format!("{started}\n{failed}\n").as_bytes(), "r");
+        let results = parse(format!("{started}\n{failed}\n").as_bytes(), "r", 1);
         let expect = "\\u{1b}]0;owned\\u{7}\n\\::error::x\\u{202e}";
-        let Some(Event::Failed { message, .. }) = results.end else {
+        let Some(RankEnd::Failed { message, .. }) = &results.first().end else {
             panic!("{:?}", results.fault)
         };
         assert_eq!(message, expect);
-        assert_eq!(results.started.unwrap().scenario_version, expect);
+        let started = results.first().started.as_ref().unwrap();
+        assert_eq!(started.scenario_version, expect);
         // What is no event is quoted, and quoted by whoever says what is wrong with it.
         let unknown = STARTED.replace("started", hostile);
         let fault = fault(&[&unknown]);
@@ -302,7 +768,10 @@ mod tests {
             !fault.contains('\u{1b}') && !fault.contains('\u{202e}'),
             "{fault}"
         );
-        let raw = super::parse(b"\x1b[2J\n", "r").fault.unwrap().to_string();
+        let raw = super::parse(b"\x1b[2J\n", "r", 1)
+            .fault
+            .unwrap()
+            .to_string();
         assert!(raw.contains("`\\u{1b}[2J`"), "{raw}");
     }
 
@@ -311,26 +780,31 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("events");
         std::fs::write(&path, format!("{STARTED}\n{FAILED}\n")).unwrap();
-        assert_eq!(read(&path, "r", 1 << 20).fault, None);
-        assert_eq!(read(&path, "r", 50).fault, Some(Fault::TooLarge(50)));
+        assert_eq!(read(&path, "r", 1, 1 << 20).fault, None);
+        assert_eq!(read(&path, "r", 1, 50).fault, Some(Fault::TooLarge(50)));
     }
 
     #[test]
     fn a_torn_line_keeps_what_stood_before_it() {
         let text = format!("{STARTED}\n{}", &FAILED[..20]);
-        let results = parse(text.as_bytes(), "r");
+        let results = parse(text.as_bytes(), "r", 1);
         assert_eq!(results.fault, Some(Fault::Torn(2)));
-        assert_eq!(results.started.unwrap().threads, 2);
+        assert_eq!(results.first().started.as_ref().unwrap().threads, 2);
     }
 
     #[test]
     fn a_file_that_is_not_there_says_so() {
-        let fault = read(Path::new("/no/such/file"), "r", 1 << 20)
+        let fault = read(Path::new("/no/such/file"), "r", 1, 1 << 20)
             .fault
             .unwrap();
         assert!(fault.to_string().contains("No such file"), "{fault}");
         let home = tempfile::tempdir().unwrap();
-        let fault = read(home.path(), "r", 1 << 20).fault.unwrap();
-        assert!(fault.to_string().contains("not a plain file"), "{fault}");
+        let fault = read(home.path(), "r", 1, 1 << 20).fault.unwrap();
+        assert!(
+            fault
+                .to_string()
+                .contains("it is a directory; expected a file"),
+            "{fault}"
+        );
     }
 }

@@ -1,8 +1,9 @@
 //! Single runs outside of a session, in a folder that goes with them.
 
-use std::{fs, io, path::Path};
+use std::{collections::BTreeMap, fs, io, path::Path};
 
-use record::{Machine, Metrics, Monitor, Outcome};
+use protocol::Values;
+use record::{Machine, Monitor, Outcome};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -14,8 +15,8 @@ use crate::{
 /// Where single runs are made.
 #[derive(Debug, Clone, Copy)]
 pub struct ScratchRuns<'a> {
-    /// The machine.
-    pub machine: &'a Machine,
+    /// The machines that runs happen on, by name.
+    pub hosts: &'a BTreeMap<String, Machine>,
     /// Name of the runs' session, which labels the containers.
     pub session: &'a str,
     /// Folder for the runs' files, which go with each run.
@@ -25,30 +26,24 @@ pub struct ScratchRuns<'a> {
 /// Why a single run cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ScratchError {
-    /// Its files cannot be made.
     #[error("cannot make a folder for a run in {folder}: {source}; is the disk full?")]
-    Folder {
-        /// Where.
-        folder: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// The user stopped it.
+    Folder { folder: String, source: io::Error },
     #[error("stopped before the last run")]
     Stopped,
 }
 
 /// What came of a single run.
 #[derive(Debug)]
-pub(crate) struct Ran {
-    pub(crate) outcome: Outcome,
-    pub(crate) metrics: Option<Metrics>,
+pub struct Ran {
+    pub outcome: Outcome,
+    /// What it yielded; nothing where it failed.
+    pub values: Values,
     pub(crate) monitor: Monitor,
     pub(crate) seconds: f64,
 }
 
 /// Makes one run of a cell. `change` may alter what is asked for.
-pub(crate) async fn run(
+pub async fn run(
     runs: ScratchRuns<'_>,
     cell: &Cell,
     name: &str,
@@ -72,17 +67,21 @@ pub(crate) async fn run(
         shared: runs.folder,
         log: &log,
     };
-    let mut order = Order::new(runs.session, name, 1, cell, runs.machine, paths);
+    let mut order = Order::new(runs.session, name, 1, cell, runs.hosts, paths);
     change(&mut order);
     let execution = executor.run(&order, cancel).await;
     if cancel.is_cancelled() {
         return Err(ScratchError::Stopped);
     }
     let Evaluation {
-        outcome, metrics, ..
+        outcome, values, ..
     } = Evaluation::of(&order, &execution);
     Ok(Ran {
-        metrics: metrics.filter(|_| outcome.is_ok()),
+        values: if outcome.is_ok() {
+            values
+        } else {
+            Values::new()
+        },
         outcome,
         monitor: execution.monitor,
         seconds: execution.wall_seconds,

@@ -72,7 +72,7 @@ fn row(name: &str) -> Result<()> {
     })?;
     println!(
         "| `{name}` | {} | {floor:.1} s | {first:.1} s | {again:.2} s | {load:.1} s | {second:.1} s |",
-        built.facts.size_bytes()
+        built.lock.size_bytes()
     );
     Ok(())
 }

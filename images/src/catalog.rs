@@ -80,24 +80,23 @@ impl Catalog {
         let text = regular_file::open_own(&file)
             .and_then(io::read_to_string)
             .map_err(at(&file))?;
-        toml_edit::de::from_str(&text).map_err(|error| Error::BadDefaults {
+        toml_edit::de::from_str(&text).map_err(|error| {
             // Without the line that the error's own text quotes: it may be of any file at all.
-            cause: match error.span() {
-                Some(span) => {
-                    let before = text.get(..span.start).unwrap_or(&text);
-                    let line = 1 + before.matches('\n').count();
-                    format!("line {line}: {}", printable(error.message().to_owned()))
-                }
-                None => printable(error.message().to_owned()),
-            },
-            file,
+            let before = error.span().and_then(|span| text.get(..span.start));
+            let line = 1 + before.unwrap_or_default().matches('\n').count();
+            Error::Input(format!(
+                "{} cannot be used: line {line}: {}; expected `cpu`, `cuda` and `installed`, each the \
+                 name of a spec",
+                file.display(),
+                printable(error.message().to_owned())
+            ))
         })
     }
 
     /// The names that match a pattern in which `*` stands for any text, such as `torch-*-cpu`.
     ///
     /// # Errors
-    /// [`Error::UnknownImage`] where there are none.
+    /// [`Error::Input`] where there are none.
     pub fn matching(&self, pattern: &str) -> Result<Vec<String>> {
         let known = self.names()?;
         let matcher = WildMatchPattern::<'*', '\0'>::new(pattern);
@@ -111,14 +110,13 @@ impl Catalog {
 
     fn unknown(&self, name: &str, known: &[String]) -> Error {
         let similar = most_similar(name, known.iter().map(String::as_str));
-        Error::UnknownImage {
-            name: name.to_owned(),
-            hint: similar
-                .map(|name| format!(" (did you mean `{name}`?)"))
-                .unwrap_or_default(),
-            known: known.join(", "),
-            folder: self.folder.clone(),
-        }
+        let hint = similar.map(|name| format!(" (did you mean `{name}`?)"));
+        Error::Input(format!(
+            "there is no image `{name}` in {}{}; there are {}",
+            self.folder.display(),
+            hint.unwrap_or_default(),
+            known.join(", ")
+        ))
     }
 
     /// The image of this name, or of this file (a text with a `/` or that ends in `.yaml`).
@@ -167,7 +165,10 @@ impl Image {
             .to_string_lossy()
             .into_owned();
         if !is_name(&name) {
-            return Err(Error::BadName { name });
+            return Err(Error::Input(format!(
+                "`{name}` cannot name an image; expected lower-case letters and digits with single \
+                 `.`, `_` or `-` between them, as in torch-2.11.0-cpu.yaml"
+            )));
         }
         let document = Document::read(file)?;
         let folder = file.parent().unwrap_or(Path::new("."));
@@ -180,31 +181,6 @@ impl Image {
             spec,
             lock: None,
         })
-    }
-
-    /// Copies the spec, and the lock beside it, into a folder; gives the spec's file there. What the
-    /// spec names by a relative path is not copied.
-    pub fn copy_to(&self, folder: &Path) -> Result<PathBuf> {
-        fs::create_dir_all(folder).map_err(at(folder))?;
-        let lock = self
-            .lock
-            .is_some()
-            .then(|| format!("{}{LOCK_SUFFIX}", self.name));
-        for name in lock.into_iter().chain([format!("{}.yaml", self.name)]) {
-            let from = self.file.with_file_name(&name);
-            fs::copy(&from, folder.join(&name)).map_err(at(&from))?;
-        }
-        Ok(folder.join(format!("{}.yaml", self.name)))
-    }
-
-    /// The same under another name.
-    #[must_use]
-    pub fn renamed(mut self, name: &str) -> Self {
-        name.clone_into(&mut self.name);
-        if let Some(lock) = &mut self.lock {
-            name.clone_into(&mut lock.image);
-        }
-        self
     }
 
     /// The image's lock, where there is one and it fits the spec.

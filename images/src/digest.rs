@@ -46,14 +46,7 @@ impl Digest {
     /// The 64 hexadecimal digits, without the `sha256:`.
     #[must_use]
     pub fn hex(&self) -> String {
-        use fmt::Write as _;
-        self.0
-            .iter()
-            .fold(String::with_capacity(64), |mut text, byte| {
-                // Writing to a String cannot fail.
-                let _ = write!(text, "{byte:02x}");
-                text
-            })
+        hex::encode(self.0)
     }
 
     /// The first 12 hexadecimal digits: short enough for a name, long enough to tell apart.
@@ -80,14 +73,11 @@ impl FromStr for Digest {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let error = || ParseDigestError(text.to_owned());
-        let hex = text.strip_prefix("sha256:").ok_or_else(error)?;
-        if hex.len() != 64 || !hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
-            return Err(error());
-        }
+        let digits = text.strip_prefix("sha256:").ok_or_else(error)?;
         let mut bytes = [0; 32];
-        for (byte, pair) in bytes.iter_mut().zip(hex.as_bytes().chunks(2)) {
-            let pair = std::str::from_utf8(pair).map_err(|_| error())?;
-            *byte = u8::from_str_radix(pair, 16).map_err(|_| error())?;
+        hex::decode_to_slice(digits, &mut bytes).map_err(|_| error())?;
+        if digits.contains(|digit: char| digit.is_ascii_uppercase()) {
+            return Err(error());
         }
         Ok(Self(bytes))
     }

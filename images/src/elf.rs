@@ -46,25 +46,19 @@ pub(crate) fn is_library(name: &str) -> bool {
 pub(crate) fn why_no_program(path: &Path) -> Result<Option<String>> {
     let cache = ReadCache::new(regular_file::open(path).map_err(at(path))?);
     let data = &cache;
-    let Ok(start) = data.read_bytes_at(0, elf::ELFMAG.len() as u64 + 1) else {
-        return Ok(Some("it is too short for a program".to_owned()));
-    };
-    if !start.starts_with(&elf::ELFMAG) {
+    let start = data.read_bytes_at(0, elf::ELFMAG.len() as u64);
+    if !start.is_ok_and(|start| start == elf::ELFMAG) {
         return Ok(Some("it is no ELF file".to_owned()));
-    }
-    if start.last() == Some(&elf::ELFCLASS32.0) {
-        return Ok(Some("it is for CPUs with 32 bits".to_owned()));
     }
     let starts = || -> object::Result<Option<String>> {
         let header = FileHeader64::<Endianness>::parse(data)?;
         let endian = header.endian()?;
         let machine: elf::Machine = header.e_machine(endian);
         if machine != elf::EM_X86_64 {
-            let name = match machine {
-                elf::EM_AARCH64 => "64-bit ARM".to_owned(),
-                elf::EM_RISCV => "RISC-V".to_owned(),
-                elf::EM_PPC64 => "64-bit POWER".to_owned(),
-                other => format!("machine {} in ELF's count", other.0),
+            let name = if machine == elf::EM_AARCH64 {
+                "64-bit ARM"
+            } else {
+                "another machine"
             };
             return Ok(Some(format!("it is for {name}")));
         }
@@ -84,21 +78,15 @@ impl Dynamic {
     /// Reads a file's dynamic section; of a large file only the parts that matter.
     pub(crate) fn of_file(path: &Path) -> Result<Self> {
         let cache = ReadCache::new(regular_file::open(path).map_err(at(path))?);
-        Self::read(&cache).map_err(|error| Error::NotElf {
-            file: path.to_owned(),
-            cause: error.to_string(),
+        Self::read(&cache).map_err(|error| {
+            let file = path.display();
+            Error::Input(format!("{file} is not a readable ELF file: {error}"))
         })
     }
 
     /// The same of what can be read from any place in it.
     pub(crate) fn of_reader(from: impl Read + Seek) -> object::Result<Self> {
         Self::read(&ReadCache::new(from))
-    }
-
-    /// The newest `GLIBC_x.y` that it needs.
-    pub(crate) fn glibc_needed(&self) -> Option<Glibc> {
-        let versions = self.versions_needed.iter().map(|(_, version)| version);
-        versions.filter_map(|name| name.parse().ok()).max()
     }
 
     /// The newest `GLIBC_x.y` that it offers: glibc's own libc.so.6 alone.
@@ -192,11 +180,8 @@ mod tests {
             dynamic.needed.contains(&"libc.so.6".to_owned()),
             "{dynamic:?}"
         );
-        let glibc = dynamic.glibc_needed().unwrap();
-        assert!(
-            glibc > Glibc { major: 2, minor: 2 } && glibc.major == 2,
-            "{glibc}"
-        );
+        let mut versions = dynamic.versions_needed.iter();
+        assert!(versions.any(|(_, version)| version.starts_with("GLIBC_2.")));
         assert_eq!(dynamic.glibc_offered(), None);
         let loader = dynamic.interpreter.unwrap();
         assert!(loader.contains("ld-linux"), "{loader}");

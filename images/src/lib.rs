@@ -3,7 +3,7 @@
 //! The folders show the way of a build, and each uses only those before it: `spec` and `lock` say
 //! what an image is, [`Catalog`] reads both, `store` keeps what was fetched, `slim` finds the GPU code that goes, `oci` writes layers and
 //! archives, `base`, `libtorch` and `workload` get the parts, `assembly` puts them together, `load`
-//! brings the image into an engine, and `inspect` answers questions about it. `package` is apart: the
+//! brings the image into an engine, and `verify` builds it once more. `package` is apart: the
 //! archive of this program.
 
 mod assembly;
@@ -17,7 +17,6 @@ mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 mod glibc;
-mod inspect;
 mod libtorch;
 mod load;
 pub mod lock;
@@ -26,18 +25,17 @@ mod oci;
 mod package;
 mod program;
 mod progress;
-mod prune;
 mod push;
 mod slim;
 mod spec;
 mod store;
+mod verify;
 mod workload;
 
 pub use assembly::{
-    Assembly, ImageFacts, assemble,
+    Assembly, assemble,
     contents::SCENARIO_IN_IMAGE,
-    lock_state::LockState,
-    lock_without_scenario,
+    facts_below,
     sources::{LockUse, Sources, libtorch_of, scenario_of},
     write_missing_lock,
 };
@@ -50,27 +48,24 @@ pub use catalog::{Catalog, Defaults, Image};
 pub use digest::{Digest, ParseDigestError};
 pub use error::{Error, Result};
 pub use glibc::Glibc;
-pub use inspect::{
-    outdated::outdated,
-    parts::{Parts, parts},
-    sbom::{sbom, write_sbom},
-    verify::{ComparedLayer, Difference, Verification, verify},
-};
 pub use libtorch::{Libtorch, installed::installed_version};
 pub use load::{
     Loaded, Ready, ensure,
     files::load_files,
     inventory::{self, Present},
+    own::{OwnImage, own_image},
     ready_made::{PROTOCOLS, ReadyMade, ready_made},
 };
-pub use lock::changes::Change;
-pub use package::{Package, check_unpacked, glibc_floor, write_package};
+pub use package::{Package, write_package};
 pub use progress::{Action, Meter, Progress, Silent};
-pub use prune::{Clear, Cleared, Removed, clear_cache};
-pub use push::{Compression, Destination, Packed, Pushed};
+pub use push::{Destination, Packed, Pushed};
 pub use spec::{
     Base, LibtorchSpec, Spec, flavour::Flavour, gpu::GpuArchitecture,
     reserved::environment as reserved_environment,
 };
-pub use store::{Cache, Resolved};
+pub use store::{
+    Cache,
+    trim::{Cleared, Removed, clear_cache},
+};
+pub use verify::{ComparedLayer, Difference, Verification, verify};
 pub use workload::{ScenarioBinary, cargo, is_of_a_package, plain_cargo, reproducible};

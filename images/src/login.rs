@@ -15,7 +15,7 @@ use crate::{Error, Result, error::at};
 /// By the docker command's settings and its credential helpers; `None` where it is not logged in.
 ///
 /// # Errors
-/// [`Error::Registry`]: settings that cannot be read, or a helper that fails.
+/// [`Error::Trouble`]: settings that cannot be read, or a helper that fails.
 pub(crate) fn login(registry: &str) -> Result<Option<Login>> {
     match settings() {
         Some(file) => login_by(&file, registry),
@@ -35,10 +35,17 @@ fn login_by(file: &Path, registry: &str) -> Result<Option<Login>> {
     };
     let failure = match get_credential_from_reader(settings.as_slice(), server) {
         Ok(DockerCredential::UsernamePassword(name, password)) => {
-            return Ok(Some(Login::User { name, password }));
+            return Ok(Some(Login {
+                username: Some(name),
+                password: Some(password),
+                ..Login::default()
+            }));
         }
         Ok(DockerCredential::IdentityToken(token)) => {
-            return Ok(Some(Login::IdentityToken(token)));
+            return Ok(Some(Login {
+                identitytoken: Some(token),
+                ..Login::default()
+            }));
         }
         Err(Failure::NoCredentialConfigured) => return Ok(None),
         Err(Failure::HelperFailure { stdout, .. }) if stdout.contains("credentials not found") => {
@@ -54,23 +61,17 @@ fn login_by(file: &Path, registry: &str) -> Result<Option<Login>> {
              run `docker login`"
         ),
         // The words of a helper may hold what is secret.
-        Failure::HelperFailure { .. } => format!(
-            "{helper}, which {file} names, failed; `echo {server} | {helper} get` shows why, and \
-             `docker login` logs in anew"
-        ),
-        Failure::MalformedHelperResponse => format!(
-            "{helper}, which {file} names, gave no user and secret; `echo {server} | {helper} get` \
-             shows what it gives, and `docker login` logs in anew"
+        Failure::HelperFailure { .. } | Failure::MalformedHelperResponse => format!(
+            "{helper}, which {file} names, failed or gave no user and secret; `echo {server} | \
+             {helper} get` shows why, and `docker login` logs in anew"
         ),
         Failure::ConfigReadError => {
             format!("{file} is not the JSON that the docker command writes; correct it")
         }
         other => format!("{other}, in {file}; run `docker login` again"),
     };
-    Err(Error::Registry {
-        registry: registry.to_owned(),
-        cause: format!("its credentials: {cause}"),
-    })
+    let cause = format!("its credentials: {cause}");
+    Err(Error::of_registry(registry, cause))
 }
 
 /// The program that settings name for a registry's credentials.
@@ -127,13 +128,13 @@ mod tests {
         // As `az acr login` writes it.
         let azure = r#"{"auths": {"r.example": {"auth": "eDo=", "identitytoken": "long"}}}"#;
         assert!(
-            matches!(with(azure), Ok(Some(Login::IdentityToken(token))) if token == "long"),
+            matches!(with(azure), Ok(Some(login)) if login.identitytoken.as_deref() == Some("long")),
             "an engine can use it"
         );
         let password = r#"{"auths": {"r.example": {"auth": "eDp5"}}}"#;
         assert!(matches!(
             with(password),
-            Ok(Some(Login::User { name, password })) if (name.as_str(), password.as_str()) == ("x", "y")
+            Ok(Some(login)) if (login.username.as_deref(), login.password.as_deref()) == (Some("x"), Some("y"))
         ));
         assert!(matches!(with("{}"), Ok(None)));
         assert!(matches!(

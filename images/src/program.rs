@@ -2,7 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    io::{BufRead, BufReader, Read},
+    io::{self, BufRead, BufReader, Read},
     process::{Child, Command, ExitStatus, Stdio},
     thread,
 };
@@ -38,19 +38,13 @@ pub(crate) fn run(
     next: &'static str,
     mut line: impl FnMut(&str) -> bool,
 ) -> Result<Outcome> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let no_program = |source| Error::NoProgram {
-        program: program.clone(),
-        purpose,
-        source,
-        next,
-    };
-    let mut child = command
+    let child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .spawn()
-        .map_err(no_program)?;
+        .spawn();
+    let no_program = |source| absent(command, purpose, &source, next);
+    let mut child = child.map_err(no_program)?;
     let errors = child
         .stderr
         .take()
@@ -94,19 +88,23 @@ pub(crate) fn output(
     Err(failed(command, outcome, next))
 }
 
+/// The error for a program that cannot be started.
+pub(crate) fn absent(command: &Command, purpose: &str, why: &io::Error, next: &str) -> Error {
+    let program = command.get_program().to_string_lossy();
+    Error::Trouble(format!(
+        "`{program}` is needed to {purpose}, and could not be started: {why}; {next}"
+    ))
+}
+
 /// The error for a program that ended badly.
-pub(crate) fn failed(command: &Command, outcome: Outcome, next: impl Into<String>) -> Error {
+pub(crate) fn failed(command: &Command, outcome: Outcome, next: &str) -> Error {
     let mut what = command.get_program().to_string_lossy().into_owned();
     for argument in command.get_args() {
         what.push(' ');
         what.push_str(&argument.to_string_lossy());
     }
-    Error::ProgramFailed {
-        what: format!("`{what}`"),
-        status: outcome.status.to_string(),
-        output: outcome.tail,
-        next: next.into(),
-    }
+    let Outcome { status, tail } = outcome;
+    Error::Trouble(format!("`{what}` failed ({status}):\n{tail}\n{next}"))
 }
 
 fn keep(lines: &mut VecDeque<String>, line: String) {

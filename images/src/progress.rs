@@ -55,18 +55,7 @@ impl Action {
     /// Whether the step counts bytes (and not things).
     #[must_use]
     pub fn counts_bytes(self) -> bool {
-        matches!(
-            self,
-            Self::Download
-                | Self::Verify
-                | Self::Unpack
-                | Self::Hash
-                | Self::Slim
-                | Self::Load
-                | Self::Save
-                | Self::Compress
-                | Self::Push
-        )
+        !matches!(self, Self::Wait | Self::Resolve | Self::Compile)
     }
 }
 

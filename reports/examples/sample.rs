@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             folders.push(folder);
         }
-        reports::write(&folders, &home)?;
+        reports::write(&folders, Vec::new(), &home)?;
     }
     Ok(())
 }

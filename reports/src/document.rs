@@ -3,9 +3,11 @@
 
 use judge::{claims::Outcome, compare::Verdict};
 
-use crate::{facts::Fact, format::UNKNOWN};
+use crate::{
+    charts::{Chart, Key},
+    words::format::{self, UNKNOWN},
+};
 
-/// One piece of a document.
 #[derive(Debug)]
 pub(crate) enum Block {
     Heading(String),
@@ -20,6 +22,10 @@ pub(crate) enum Block {
     Warnings(Vec<String>),
     List(Vec<String>),
     Table(Table),
+    /// Where nothing can be drawn, its tables.
+    Picture(Picture),
+    /// The commands that run cells again, in the order of the table of cells; on a page alone.
+    Commands(Vec<String>),
     /// What most readers pass over, under its title.
     Folded(String, Vec<Block>),
     Cards(Vec<Card>),
@@ -27,16 +33,91 @@ pub(crate) enum Block {
 
 impl Block {
     /// A table under its title with the number of its rows; nothing where it has none.
-    pub(crate) fn titled(title: &str, table: Table, is_folded: bool) -> Vec<Self> {
-        let count: usize = table.bodies.iter().map(|body| body.rows.len()).sum();
-        let title = format!("{title}: {count}");
-        match (count, is_folded) {
-            (0, _) => Vec::new(),
-            (_, true) => vec![Self::Folded(title, vec![Self::Table(table)])],
-            (_, false) => vec![Self::Subheading(title), Self::Table(table)],
+    pub(crate) fn titled(title: &str, rows: Vec<TableRow>, is_folded: bool) -> Vec<Self> {
+        let title = format!("{title}: {}", rows.len());
+        match (Table::of(rows), is_folded) {
+            (None, _) => Vec::new(),
+            (Some(table), true) => vec![Self::Folded(title, vec![Self::Table(table)])],
+            (Some(table), false) => vec![Self::Subheading(title), Self::Table(table)],
         }
     }
 }
+
+/// The sentences of a first screen as one text.
+pub(crate) fn description(blocks: &[Block]) -> String {
+    const LONGEST: usize = 300;
+    let sentences = blocks.iter().flat_map(|block| match block {
+        Block::Counts(counts) => {
+            let counts = counts.iter().filter(|(count, ..)| *count > 0);
+            let counts = counts.map(|(count, word, _)| format!("{count} {word}"));
+            let counts = counts.collect::<Vec<_>>().join(", ");
+            Vec::from_iter((!counts.is_empty()).then(|| format!("{counts}.")))
+        }
+        Block::Verdict(_, text) => vec![text.clone()],
+        Block::List(items) => items.clone(),
+        _ => Vec::new(),
+    });
+    let text = sentences.collect::<Vec<_>>().join(" ");
+    format::shortened(&text, LONGEST)
+}
+
+/// A part of a page, with its place in the navigation.
+#[derive(Debug, Default)]
+pub(crate) struct Section {
+    /// Its name in the page's addresses.
+    pub(crate) id: String,
+    pub(crate) title: String,
+    pub(crate) about: &'static str,
+    pub(crate) blocks: Vec<Block>,
+    /// Whether it is folded away under its heading.
+    pub(crate) is_folded: bool,
+}
+
+impl Section {
+    pub(crate) fn of(id: &str, title: &str, blocks: Vec<Block>) -> Self {
+        Self {
+            id: id.to_owned(),
+            title: title.to_owned(),
+            blocks,
+            ..Self::default()
+        }
+    }
+}
+
+/// Charts of one kind.
+#[derive(Debug)]
+pub(crate) struct Picture {
+    /// What the names of its drawings begin with.
+    pub(crate) id: String,
+    pub(crate) title: &'static str,
+    /// What colours and shapes mean.
+    pub(crate) legend: Vec<Key>,
+    pub(crate) charts: Vec<Chart>,
+    /// Whether charts show what is under the pointer.
+    pub(crate) has_hints: bool,
+    /// Whether links lead to its `id`.
+    pub(crate) is_target: bool,
+}
+
+impl Picture {
+    pub(crate) fn of(id: &str, title: &'static str, legend: Vec<Key>, charts: Vec<Chart>) -> Self {
+        Self {
+            id: id.to_owned(),
+            title,
+            legend,
+            charts,
+            has_hints: true,
+            is_target: false,
+        }
+    }
+
+    pub(crate) fn tables(&self) -> impl Iterator<Item = Table> {
+        self.charts.iter().filter_map(Chart::table)
+    }
+}
+
+/// A name and what it is.
+pub(crate) type Fact = (&'static str, String);
 
 /// Facts about one thing.
 #[derive(Debug)]
@@ -47,7 +128,6 @@ pub(crate) struct Card {
     pub(crate) layers: Vec<(String, u64)>,
 }
 
-/// A table.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     /// How to read it.
@@ -58,7 +138,30 @@ pub(crate) struct Table {
     pub(crate) bodies: Vec<Body>,
 }
 
+pub(crate) type TableRow = Vec<(Column, Cell)>;
+
 impl Table {
+    /// Of rows that name their columns, which follow in the order in which they come first; `None`
+    /// without rows.
+    pub(crate) fn of(rows: Vec<TableRow>) -> Option<Self> {
+        let mut columns: Vec<Column> = Vec::new();
+        for (column, _) in rows.iter().flatten() {
+            if !columns.iter().any(|known| known.head == column.head) {
+                columns.push(column.clone());
+            }
+        }
+        let row = |cells: TableRow| -> Vec<Cell> {
+            let of = |column: &Column| {
+                let mut cells = cells.iter();
+                let found = cells.find(|(other, _)| other.head == column.head);
+                found.map_or_else(|| known(None), |(_, cell)| cell.clone())
+            };
+            columns.iter().map(of).collect()
+        };
+        let rows: Vec<_> = rows.into_iter().map(row).collect();
+        (!rows.is_empty()).then(|| Self::new(columns, rows))
+    }
+
     /// With one body that needs no title.
     pub(crate) fn new(columns: Vec<Column>, rows: Vec<Vec<Cell>>) -> Self {
         let body = Body {
@@ -93,14 +196,12 @@ pub(crate) struct Body {
     pub(crate) rows: Vec<Vec<Cell>>,
 }
 
-/// One column.
 #[derive(Debug, Clone)]
 pub(crate) struct Column {
     pub(crate) head: &'static str,
     pub(crate) kind: Kind,
 }
 
-/// What a column holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Names of things, which may be long.
@@ -117,7 +218,11 @@ impl Kind {
         Column { head, kind: self }
     }
 
-    /// Its class on a page.
+    /// A cell of this kind under a head.
+    pub(crate) fn cell(self, head: &'static str, cell: impl Into<Cell>) -> (Column, Cell) {
+        (self.column(head), cell.into())
+    }
+
     pub(crate) fn class(self) -> &'static str {
         match self {
             Self::Name => "name",
@@ -128,12 +233,10 @@ impl Kind {
     }
 }
 
-/// Columns of one kind with these heads.
 pub(crate) fn columns(kind: Kind, heads: &[&'static str]) -> Vec<Column> {
     heads.iter().map(|head| kind.column(head)).collect()
 }
 
-/// One entry of a table.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cell {
     pub(crate) text: String,
@@ -157,7 +260,6 @@ pub(crate) struct About {
     pub(crate) facts: Vec<(&'static str, String)>,
 }
 
-/// How an entry stands out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mark {
     Good,
@@ -198,7 +300,6 @@ impl Cell {
         Self { href, ..self }
     }
 
-    /// With what its row is about.
     pub(crate) fn about(self, about: About) -> Self {
         Self {
             about: Some(Box::new(about)),

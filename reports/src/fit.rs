@@ -2,22 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
+use askama::Template;
 use record::{
     Reason,
     fit::{Attempt, Choice, Fit, Found},
 };
 
 use crate::{
-    document::{Block, Cell, Kind, Mark, Table, columns, known},
-    format::{self, Quantity, bytes, plural},
-    markdown as md, verdict_page,
+    document::{Block, Cell, Kind, Mark, Picture, Section, Table, TableRow, known},
+    plots::batches,
+    render::{html::Page, json, markdown as md},
+    words::format::{Quantity, bytes, plural},
     write::{ReportError, write_files},
 };
-
-/// A search as JSON, a line break at its end.
-pub fn json(fit: &Fit) -> Result<String, serde_json::Error> {
-    Ok(serde_json::to_string_pretty(fit)? + "\n")
-}
 
 /// `fit.html`, `fit.md` and `fit.json` in a folder that is made where it is not there: either all
 /// three are new or none is. Comes back with the page.
@@ -29,10 +26,28 @@ pub fn write(fit: &Fit, out: &Path) -> Result<PathBuf, ReportError> {
 /// The files of a search, each with its name.
 pub(crate) fn files(fit: &Fit) -> Result<[(&'static str, String); 3], ReportError> {
     Ok([
-        ("fit.html", verdict_page::of_fit(fit)?),
+        ("fit.html", page(fit)?),
         ("fit.md", markdown(fit)),
-        ("fit.json", json(fit)?),
+        ("fit.json", json::render(fit)?),
     ])
+}
+
+fn page(fit: &Fit) -> Result<String, ReportError> {
+    let mut verdict = vec![Block::Text(tally(fit)), Block::List(fit.advice.clone())];
+    let (legend, charts) = batches::drawing(fit);
+    if !charts.is_empty() {
+        let picture = Picture::of("first", batches::TITLE, legend, charts);
+        verdict.push(Block::Picture(picture));
+    }
+    verdict.push(Block::Method(batches::ABOUT.to_owned()));
+    let page = Page {
+        title: title(fit),
+        subtitle: place(fit),
+        verdict,
+        summary: Vec::new(),
+        sections: vec![Section::of("fits", "What fits", document(fit))],
+    };
+    Ok(page.render()?)
 }
 
 /// A search as GitHub's Markdown.
@@ -44,12 +59,12 @@ pub fn markdown(fit: &Fit) -> String {
         Block::Method(place(fit)),
     ];
     blocks.extend(document(fit));
-    let attempts = Block::titled("Attempts", table(&Vec::from_iter(&fit.found)), true);
-    blocks.extend(attempts);
+    let attempts = batches::entries(&fit.found).into_iter();
+    let attempts = attempts.map(|entry| entry.cells).collect();
+    blocks.extend(Block::titled("Attempts", attempts, true));
     md::document(&blocks, 2)
 }
 
-/// What is asked.
 pub(crate) fn title(fit: &Fit) -> String {
     format!("What is the largest batch within {}?", budget(fit))
 }
@@ -59,99 +74,63 @@ pub(crate) fn budget(fit: &Fit) -> String {
     bytes(fit.memory_bytes as f64).replace(".000 ", " ")
 }
 
-/// Where it was searched.
 pub(crate) fn place(fit: &Fit) -> String {
     format!("{} of {}", fit.device, fit.machine)
 }
 
 /// What fits, and what of it is worth choosing.
 pub(crate) fn document(fit: &Fit) -> Vec<Block> {
-    let mut blocks = vec![Block::Table(largest(fit))];
-    let front = Block::titled(
+    let mut blocks: Vec<Block> = Table::of(fit.found.iter().map(largest).collect())
+        .map(Block::Table)
+        .into_iter()
+        .collect();
+    blocks.extend(Block::titled(
         "Pareto front of batch, memory and throughput",
-        front(fit),
+        fit.front.iter().map(front).collect(),
         false,
-    );
-    blocks.extend(front);
+    ));
     blocks
 }
 
-/// The largest batch of each combination.
-fn largest(fit: &Fit) -> Table {
-    let mut heads = columns(Kind::Name, &["image", "scenario", "combination"]);
-    heads.extend(columns(
-        Kind::Number,
-        &["largest batch", "peak", "throughput"],
-    ));
-    heads.push(Kind::Message.column("why no more"));
-    let row = |one: &Found| {
-        let best = one.largest_attempt();
-        let batch = match one.largest_batch {
-            Some(batch) => Cell::from(batch.to_string()),
-            None => Cell::from("none").marked(Mark::Failure),
-        };
-        vec![
-            one.image.as_str().into(),
-            one.scenario.as_str().into(),
-            one.combination.as_str().into(),
-            batch,
-            known(best.and_then(peak)),
-            known(best.and_then(throughput)),
-            why_no_more(one).into(),
-        ]
+pub(crate) fn names(names: [&String; 3]) -> TableRow {
+    let heads = ["image", "scenario", "combination"].into_iter().zip(names);
+    heads
+        .map(|(head, name)| Kind::Name.cell(head, name.as_str()))
+        .collect()
+}
+
+fn largest(one: &Found) -> TableRow {
+    let best = one.largest_attempt();
+    let batch = match one.largest_batch {
+        Some(batch) => Cell::from(batch.to_string()),
+        None => Cell::from("none").marked(Mark::Failure),
     };
-    Table::new(heads, fit.found.iter().map(row).collect())
+    let mut row = names([&one.image, &one.scenario, &one.combination]);
+    row.extend([
+        Kind::Number.cell("largest batch", batch),
+        Kind::Number.cell("peak", known(best.and_then(peak))),
+        Kind::Number.cell("throughput", known(best.and_then(throughput))),
+        Kind::Message.cell("why no more", why_no_more(one)),
+    ]);
+    row
 }
 
-fn front(fit: &Fit) -> Table {
-    let mut heads = columns(Kind::Name, &["image", "scenario", "combination"]);
-    heads.extend(columns(Kind::Number, &["batch", "peak", "throughput"]));
-    let row = |one: &Choice| {
-        vec![
-            one.image.as_str().into(),
-            one.scenario.as_str().into(),
-            one.combination.as_str().into(),
-            one.batch.to_string().into(),
-            bytes(one.peak_bytes as f64).into(),
-            Quantity::Throughput
-                .write(one.throughput_samples_per_second)
-                .into(),
-        ]
-    };
-    Table::new(heads, fit.front.iter().map(row).collect())
+fn front(one: &Choice) -> TableRow {
+    let speed = Quantity::Throughput.write(one.throughput_samples_per_second);
+    let mut row = names([&one.image, &one.scenario, &one.combination]);
+    row.extend([
+        Kind::Number.cell("batch", one.batch.to_string()),
+        Kind::Number.cell("peak", bytes(one.peak_bytes as f64)),
+        Kind::Number.cell("throughput", speed),
+    ]);
+    row
 }
 
-/// Every attempt of these combinations, by batch.
-pub(crate) fn table(found: &[&Found]) -> Table {
-    let mut heads = columns(Kind::Name, &["image", "scenario", "combination"]);
-    heads.push(Kind::Number.column("batch"));
-    heads.push(Kind::Message.column("came to"));
-    heads.extend(columns(Kind::Number, &["peak", "throughput", "took"]));
-    let mut rows = Vec::new();
-    for one in found {
-        let mut attempts: Vec<&Attempt> = one.attempts.iter().collect();
-        attempts.sort_by_key(|attempt| attempt.batch);
-        for attempt in attempts {
-            rows.push(vec![
-                one.image.as_str().into(),
-                one.scenario.as_str().into(),
-                one.combination.as_str().into(),
-                attempt.batch.to_string().into(),
-                word(attempt).into(),
-                known(peak(attempt)),
-                known(throughput(attempt)),
-                format::duration(attempt.seconds).into(),
-            ]);
-        }
-    }
-    Table::new(heads, rows)
-}
-
-fn peak(attempt: &Attempt) -> Option<String> {
+pub(crate) fn peak(attempt: &Attempt) -> Option<String> {
     Some(bytes(attempt.peak_bytes? as f64))
 }
 
-fn throughput(attempt: &Attempt) -> Option<String> {
+pub(crate) fn throughput(attempt: &Attempt) -> Option<String> {
     let throughput = attempt.throughput_samples_per_second?;
     Some(Quantity::Throughput.write(throughput))
 }
@@ -162,7 +141,7 @@ pub(crate) fn is_too_large(attempt: &Attempt) -> bool {
     attempt.stalled || matches!(reason, Some(Reason::OutOfMemory | Reason::HostOutOfMemory))
 }
 
-fn word(attempt: &Attempt) -> String {
+pub(crate) fn word(attempt: &Attempt) -> String {
     match attempt.outcome.reason() {
         None => "fits".to_owned(),
         Some(reason) if attempt.stalled => {

@@ -14,31 +14,28 @@
     reason = "texts of a few kilobytes, written once; `write!` would bring an error that cannot be"
 )]
 
-mod about;
+mod charts;
 pub mod claims;
-mod columns;
 pub mod comparison;
+mod counts;
 mod document;
-mod facts;
+mod facets;
 pub mod fit;
-pub mod format;
-pub mod html;
-pub mod json;
-mod layout;
-pub mod markdown;
 pub mod measure;
-mod metric;
-pub mod model;
-pub mod past;
+mod model;
+mod past;
 mod plots;
-mod sections;
+mod render;
+mod session;
 pub mod site;
 mod svg;
-pub mod text;
 pub mod trend;
-mod verdict_page;
+mod words;
 mod write;
 
 pub use model::{Report, Source, View};
 pub use past::Past;
-pub use write::{ReportError, Written, write, write_files, write_with};
+pub use render::json;
+pub use session::{html, markdown, text, write};
+pub use words::format;
+pub use write::{ReportError, write_files};

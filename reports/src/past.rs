@@ -3,9 +3,10 @@
 use judge::trend::{Point, TrendOptions, change_points};
 
 use crate::{
-    document::{Cell, Kind, Mark, Table, columns},
-    format, metric,
-    trend::{self, Series},
+    charts::{Entry, extent},
+    document::{Cell, Kind, Mark},
+    trend::series::{self, Series},
+    words::{comparison, format, metric},
 };
 
 /// One metric of one cell over the sessions of a history up to the one on the page: what was known
@@ -43,10 +44,7 @@ impl Past {
     /// `throughput · resnet50 · fp32 bs64`.
     pub(crate) fn label(&self) -> String {
         let metric = metric::label(&self.metric);
-        format::clean(&format!(
-            "{metric} · {}",
-            crate::comparison::spelled(&self.cell)
-        ))
+        format::clean(&format!("{metric} · {}", comparison::spelled(&self.cell)))
     }
 
     /// The value of the session on the page.
@@ -64,10 +62,10 @@ impl Past {
         let Some(newest) = self.series.found.change_points.last() else {
             return format!("no change in {points}");
         };
-        // Where revisions do not tell two results apart, it is a time.
-        let (_, first) = self.series.between(newest);
+        // As its page marks it; where revisions do not tell two results apart, it is a time.
+        let first = self.series.first_of(newest);
         let word = self.series.word(newest);
-        format!("{} at {first}, {word}", trend::ratio(newest))
+        format!("{} at {first}, {word}", series::ratio(newest))
     }
 
     /// What the newest change of its level is.
@@ -92,31 +90,31 @@ pub(crate) fn in_order(past: &[Past]) -> Vec<&Past> {
     all
 }
 
-/// The same values as a table.
-pub(crate) fn table(past: &[&Past]) -> Table {
-    let mut heads = columns(Kind::Name, &["cell", "image", "metric"]);
-    heads.extend(columns(
-        Kind::Number,
-        &["this session", "points", "least", "greatest"],
-    ));
-    heads.push(Kind::Word.column("newest change"));
-    let row = |one: &&Past| {
-        let values = || one.series.points.iter().map(|point| point.value);
-        let (least, most) = (
-            values().fold(f64::INFINITY, f64::min),
-            values().fold(f64::NEG_INFINITY, f64::max),
-        );
-        let metric = Cell::from(metric::label(&one.metric)).linked(one.href.clone());
-        vec![
-            crate::comparison::spelled(&one.cell).into(),
-            one.image.as_str().into(),
-            metric,
-            one.value().into(),
-            one.series.points.len().to_string().into(),
-            one.series.value(least).into(),
-            one.series.value(most).into(),
-            Cell::from(one.said()).marked(one.mark()),
-        ]
-    };
-    Table::new(heads, past.iter().map(row).collect())
+/// A metric in words, and its row of a table.
+pub(crate) fn entry(past: &Past) -> Entry {
+    let points = past.series.points.iter();
+    let (least, most) = extent(&points.map(|point| point.value).collect::<Vec<_>>());
+    let (value, said) = (past.value(), past.said());
+    let metric = Cell::from(metric::label(&past.metric)).linked(past.href.clone());
+    let entry = Entry::new(past.label(), format!("{value} · {said}"));
+    let cell = comparison::spelled(&past.cell);
+    entry
+        .with(
+            Kind::Name,
+            [
+                ("cell", cell.into()),
+                ("image", past.image.as_str().into()),
+                ("metric", metric),
+            ],
+        )
+        .numbers([
+            ("this session", Some(value)),
+            ("points", Some(past.series.points.len().to_string())),
+            ("least", Some(past.series.value(least))),
+            ("greatest", Some(past.series.value(most))),
+        ])
+        .with(
+            Kind::Word,
+            [("newest change", Cell::from(said).marked(past.mark()))],
+        )
 }

@@ -1,102 +1,69 @@
-//! From session folders to files.
+//! Files of a report, whole or not at all.
 
 use std::{
     fs, io,
     path::{Path, PathBuf},
 };
 
-use record::{FolderError, SessionFolder};
-
-use crate::{Past, Source, View, html, json, markdown};
+use record::FolderError;
 
 /// Why there is no report.
+#[expect(missing_docs, reason = "each says in its message what it is")]
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    /// No session was given.
     #[error("no session to report on; give the folder of at least one")]
     Nothing,
-    /// A session cannot be read.
     #[error(transparent)]
     Folder(#[from] FolderError),
-    /// The page cannot be put together.
     #[error("cannot render the page: {0}")]
     Page(#[from] askama::Error),
-    /// The metrics cannot be written as JSON.
     #[error("cannot write the metrics as JSON: {0}")]
     Json(#[from] serde_json::Error),
-    /// A file cannot be written.
     #[error("cannot write {path}: {source}; check the folder's permissions and the disk's space")]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Write { path: PathBuf, source: io::Error },
 }
 
-/// The files of a report.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Written {
-    /// The page.
-    pub html: PathBuf,
-    /// For a pull request.
-    pub markdown: PathBuf,
-    /// For programs.
-    pub json: PathBuf,
-}
-
-/// Draws `report.html`, `report.md` and `report.json` of these sessions into `out`, which is
-/// made where it is not there. Either all three are new or none is.
-pub fn write(folders: &[SessionFolder], out: &Path) -> Result<Written, ReportError> {
-    write_with(folders, Vec::new(), out)
-}
-
-/// As [`write()`], with what a history knows of the metrics beside them.
-pub fn write_with(
-    folders: &[SessionFolder],
-    past: Vec<Past>,
-    out: &Path,
-) -> Result<Written, ReportError> {
-    if folders.is_empty() {
-        return Err(ReportError::Nothing);
-    }
-    let sources = folders
-        .iter()
-        .map(Source::read)
-        .collect::<Result<Vec<_>, _>>()?;
-    let files = files(&View::of(&sources).with_past(past))?;
-    let [html, markdown, json] = files.each_ref().map(|(name, _)| out.join(name));
-    write_files(out, &files)?;
-    Ok(Written {
-        html,
-        markdown,
-        json,
-    })
-}
-
-/// The files of a report, each with its name.
-pub(crate) fn files(view: &View) -> Result<[(&'static str, String); 3], ReportError> {
-    Ok([
-        ("report.html", html::render(view)?),
-        ("report.md", markdown::render(view)),
-        ("report.json", json::render(&view.report)?),
-    ])
-}
-
-/// Writes files into a folder, which is made where it is not there: either all are new or none is.
+/// Writes files into a folder, which is made where it is not there: either all are new or none is,
+/// and nothing half-written takes the room of a full disk.
 pub fn write_files(out: &Path, files: &[(&str, String)]) -> Result<(), ReportError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| ReportError::Write { path, source }
     };
     fs::create_dir_all(out).map_err(failed(out))?;
-    for (name, text) in files {
-        let fresh = out.join(format!("{name}.new"));
-        fs::write(&fresh, text).map_err(failed(&fresh))?;
+    let fresh = |name: &str| out.join(format!("{name}.new"));
+    let write = || {
+        for (name, text) in files {
+            let fresh = fresh(name);
+            fs::write(&fresh, text).map_err(failed(&fresh))?;
+        }
+        for (name, _) in files {
+            let path = out.join(name);
+            fs::rename(fresh(name), &path).map_err(failed(&path))?;
+        }
+        Ok(())
+    };
+    let written = write();
+    if written.is_err() {
+        for (name, _) in files {
+            let _ = fs::remove_file(fresh(name));
+        }
     }
-    for (name, _) in files {
-        let path = out.join(name);
-        fs::rename(out.join(format!("{name}.new")), &path).map_err(failed(&path))?;
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_written_whole_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("b.new")).unwrap();
+        let files = ["a", "b"].map(|name| (name, "text".to_owned()));
+        let error = write_files(folder.path(), &files).unwrap_err().to_string();
+        assert!(error.contains("b.new"), "{error}");
+        assert!(!folder.path().join("a.new").exists());
+        assert!(!folder.path().join("a").exists());
     }
-    Ok(())
 }

@@ -1,13 +1,12 @@
-// What a report's page does where scripts run. Without it everything can be read; with it cells can
-// be filtered, sorted, copied and linked to, and plots along time read out and enlarged.
+// Without it everything can be read; with it cells can be filtered, sorted, copied and linked to,
+// and plots along time read out and enlarged.
 "use strict";
 (() => {
 const SVG = "http://www.w3.org/2000/svg";
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 
-/** An element with attributes and children. Text is always text, never markup. */
-function make(name, attributes = {}, ...children) {
-  const element = document.createElement(name);
+/** Gives an element attributes and children. Text is always text, never markup. */
+function fill(element, attributes, children) {
   for (const [key, value] of Object.entries(attributes)) {
     if (typeof value === "function") element.addEventListener(key, value);
     else element.setAttribute(key, value);
@@ -15,6 +14,13 @@ function make(name, attributes = {}, ...children) {
   element.append(...children);
   return element;
 }
+
+const make = (name, attributes = {}, ...children) =>
+  fill(document.createElement(name), attributes, children);
+const svgElement = (name, attributes, ...children) =>
+  fill(document.createElementNS(SVG, name), attributes, children);
+
+const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
 
 const button = (label, name, click) =>
   make("button", { type: "button", "aria-label": name, title: name, click }, label);
@@ -24,18 +30,20 @@ document.body.append(said);
 
 // Tables.
 
-/** The rows of a body in the order of the page, without its title. */
 const tables = all("table.cells").map((table) => ({
   table,
   heads: all("thead th", table),
-  bodies: [...table.tBodies].map((body) => ({
-    body,
-    title: body.querySelector(".group"),
-    rows: [...body.rows].filter((row) => !row.classList.contains("group")),
-  })),
+  bodies: [...table.tBodies].map((body) => {
+    const title = body.querySelector(".group");
+    const rows = [...body.rows].filter((row) => row !== title);
+    // A sorted row says itself what it is of.
+    const name = title && textOf(title.querySelector(".title"));
+    if (title) for (const row of rows) row.cells[0].dataset.title = name;
+    return { body, title, rows };
+  }),
 }));
 
-/** What an entry says, without its sign and what the page adds to it. */
+/** What an entry says, without what the page adds to it. */
 function textOf(cell, withNote = true) {
   const copy = cell.cloneNode(true);
   all(".link,.tool", copy).forEach((one) => one.remove());
@@ -50,7 +58,7 @@ function textOf(cell, withNote = true) {
 
 const names = new WeakMap();
 function nameIn(cell) {
-  if (!names.has(cell)) names.set(cell, textOf(cell, false));
+  if (!names.has(cell)) names.set(cell, `${cell.dataset.title} ${textOf(cell, false)}`);
   return names.get(cell);
 }
 
@@ -61,7 +69,7 @@ function markRepeated({ bodies, heads }) {
   for (const { body } of bodies) {
     let above = null;
     for (const row of body.rows) {
-      if (row.hidden || row.classList.contains("group")) continue;
+      if (row.matches(".group,[hidden]")) continue;
       let same = above !== null;
       for (let column = 0; column < columns; column++) {
         const cell = row.cells[column];
@@ -79,78 +87,112 @@ const SIZES = {
   ns: 1e-9, "µs": 1e-6, ms: 1e-3, min: 60, h: 3600,
 };
 
-/** The first number of an entry in its base unit; `null` where there is none. */
-function numberOf(text) {
-  const found = /([-+−]?)(\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?)\s*([^\s\d]*)/.exec(text);
+/** The first number of an entry and its unit, both in base units; `null` where there is none. */
+function quantityOf(text) {
+  const found = /(× )?([-+−]?)(\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?)\s*([^\s\d]*)/.exec(text);
   if (!found) return null;
-  let value = Number(found[2].replaceAll(",", "")) * (SIZES[found[3]] ?? 1);
-  if (text.startsWith("×")) value = (value - 1) * 100;
-  return found[1] === "" || found[1] === "+" ? value : -value;
+  const [whole, times, sign, digits, unit] = found;
+  let value = Number(digits.replaceAll(",", "")) * (SIZES[unit] ?? 1);
+  if (times) value = (value - 1) * 100;
+  if (sign && sign !== "+") value = -value;
+  const base = unit in SIZES ? (unit.endsWith("B") ? "B" : "s") : unit;
+  return { value, unit: times ? "%" : base, isAll: whole === text };
 }
 
 const words = new Intl.Collator("en", { numeric: true });
 
-/** Sorts each body; `direction` is `none`, `ascending` or `descending`. */
+/** Sorts the rows of all bodies; `direction` is `none`, `ascending` or `descending`. */
 function sort(of, column, direction) {
   const isNumber = of.heads[column].classList.contains("number");
   const key = (row) => {
     const text = textOf(row.cells[column], false);
-    return isNumber ? numberOf(text) : text === "–" ? null : text;
+    return isNumber ? (quantityOf(text)?.value ?? null) : text === "–" ? null : text;
   };
-  const sign = direction === "descending" ? -1 : 1;
-  for (const { body, rows } of of.bodies) {
-    const keyed = rows.map((row, place) => ({ row, place, key: key(row) }));
-    if (direction !== "none") {
-      keyed.sort((a, b) => {
-        // What is unknown stands last, whichever way.
-        if (a.key === null || b.key === null) return (a.key === null) - (b.key === null);
-        const order = isNumber ? a.key - b.key : words.compare(a.key, b.key);
-        return sign * order || a.place - b.place;
-      });
-    }
-    body.append(...keyed.map(({ row }) => row));
+  const sign = { ascending: 1, descending: -1 }[direction];
+  const keyed = of.bodies.flatMap(({ body, rows }) => rows.map((row) => [row, key(row), body]));
+  if (sign) {
+    keyed.sort(([, a], [, b]) => {
+      // What is unknown stands last, whichever way.
+      if (a === null || b === null) return (a === null) - (b === null);
+      return sign * (isNumber ? a - b : words.compare(a, b));
+    });
   }
+  const first = sign && of.bodies[0].body;
+  for (const [row, , body] of keyed) (first || body).append(row);
+  of.table.classList.toggle("sorted", Boolean(sign));
   for (const head of of.heads) head.removeAttribute("aria-sort");
-  if (direction !== "none") of.heads[column].setAttribute("aria-sort", direction);
+  if (sign) of.heads[column].setAttribute("aria-sort", direction);
   markRepeated(of);
 }
 
 function makeSortable(of) {
-  if (Math.max(...of.bodies.map(({ rows }) => rows.length)) < 2) return;
+  if (of.bodies.flatMap(({ rows }) => rows).length < 2) return;
   of.heads.forEach((head, column) => {
     const next = { none: "ascending", ascending: "descending", descending: "none" };
     const click = () => sort(of, column, next[head.getAttribute("aria-sort") ?? "none"]);
-    const text = make("button", { type: "button", class: "sort", click });
-    text.append(...head.childNodes);
-    head.append(text);
+    head.append(make("button", { type: "button", class: "sort", click }, ...head.childNodes));
   });
+}
+
+/** One tab stop for the controls of some elements; arrows lead to the others. */
+function rove(...groups) {
+  const stops = groups.flatMap((group) => all("a,button,input,summary", group));
+  const keep = (kept) => stops.forEach((stop) => { stop.tabIndex = stop === kept ? 0 : -1; });
+  const keydown = (event) => {
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    const shown = stops.filter((stop) => stop.checkVisibility());
+    (shown.at(shown.indexOf(event.target) + step) ?? shown[0]).focus();
+  };
+  // Others may be filtered out.
+  const focusout = () => keep(stops[0]);
+  for (const group of groups) {
+    fill(group, { keydown, focusout, focusin: ({ target }) => keep(target) }, []);
+  }
+  focusout();
+  groups[0].title = "Arrow keys move between controls";
 }
 
 // Copies.
 
 /** Head and visible rows as texts, with the titles of the bodies in a column of their own. */
 function matrix({ table, heads, bodies }) {
-  const title = table.dataset.titleHead;
-  const rows = [[...(title ? [title] : []), ...heads.map((head) => textOf(head))]];
-  for (const { body, title: group } of bodies) {
-    const name = group ? textOf(group.querySelector(".title")) : "";
-    for (const row of body.rows) {
-      if (row.hidden || row.classList.contains("group")) continue;
-      const cells = [...row.cells].map((cell) => textOf(cell));
-      rows.push([...(title ? [name] : []), ...cells]);
-    }
-  }
-  return rows;
+  const head = table.dataset.titleHead;
+  const line = (title, cells) =>
+    [...(head ? [title] : []), ...[...cells].map((cell) => textOf(cell))];
+  const rows = bodies.flatMap(({ body }) => [...body.rows]);
+  const shown = rows.filter((row) => !row.matches(".group,[hidden]"));
+  return [line(head, heads), ...shown.map((row) => line(row.cells[0].dataset.title ?? "", row.cells))];
+}
+
+/** Numbers in the unit that their head names; in a second column what else is said. */
+function inBaseUnits([head, ...texts]) {
+  const parts = texts.map((text) => /^(.*?)(?: \((.*)\))?$/.exec(text));
+  const found = parts.map(([, text]) => quantityOf(text));
+  const first = found.find((one) => one?.isAll);
+  if (!first) return [[head, ...texts]];
+  const { unit } = first;
+  const isOne = found.map((one) => one?.isAll && one.unit === unit);
+  const values = found.map((one, at) => (isOne[at] ? `${+one.value.toPrecision(9)}` : ""));
+  const notes = parts.map(([all, , note], at) => (isOne[at] ? note ?? "" : all.replace("–", "")));
+  const column = [unit && unit !== head ? `${head} (${unit})` : head, ...values];
+  return notes.some(Boolean) ? [column, [`${head}: note`, ...notes]] : [column];
 }
 
 /** As RFC 4180 has it. What a spreadsheet would take for a formula is text. */
-function csv(rows) {
+function csv(rows, { heads }) {
   const entry = (text) => {
     const isFormula = /^[=+\-@]/.test(text) && !/^[-+][\d.]/.test(text);
     const safe = isFormula ? `'${text}` : text;
     return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
   };
-  return rows.map((row) => `${row.map(entry).join(",")}\r\n`).join("");
+  const columns = rows[0].flatMap((_, place) => {
+    const column = rows.map((row) => row[place]);
+    const head = heads.at(place - rows[0].length);
+    return head?.classList.contains("number") ? inBaseUnits(column) : [column];
+  });
+  return rows.map((_, at) => `${columns.map((one) => entry(one[at])).join(",")}\r\n`).join("");
 }
 
 /** A text that means itself in Markdown, as in `report.md`. */
@@ -169,21 +211,12 @@ function markdown(rows, { table, heads }) {
 }
 
 async function copy(text, what) {
-  let isCopied = false;
   try {
     await navigator.clipboard.writeText(text);
-    isCopied = true;
+    said.textContent = `${what} copied`;
   } catch {
-    const area = make("textarea", { "aria-label": what });
-    area.value = text;
-    const focused = document.activeElement;
-    document.body.append(area);
-    area.select();
-    isCopied = document.execCommand("copy");
-    area.remove();
-    focused?.focus();
+    said.textContent = `${what} not copied: the browser forbids it`;
   }
-  said.textContent = isCopied ? `${what} copied` : `${what} not copied: the browser forbids it`;
 }
 
 function addCopies(of) {
@@ -216,14 +249,13 @@ for (const row of all("tr[data-facts]")) {
 }
 const results = [...facts.keys()].filter((row) => row.id);
 
+const put = (map, name, value) => map.set(name, (map.get(name) ?? new Set()).add(value));
+
 /** The facts of all cells that `is` holds for, as a map from name to values. */
 function factsOf(is) {
   const found = new Map();
   for (const row of results.filter(is)) {
-    for (const [name, value] of facts.get(row)) {
-      if (!found.has(name)) found.set(name, new Set());
-      found.get(name).add(value);
-    }
+    for (const [name, value] of facts.get(row)) put(found, name, value);
   }
   return found;
 }
@@ -285,10 +317,9 @@ function apply() {
   for (const figure of all("figure[data-scenario]")) {
     const { scenario: heading } = figure.dataset;
     const about = known.has(heading) ? heading : heading.split(" ")[0];
-    (figure.closest("details.fold") ?? figure).hidden = known.has(about) && !shown.has(about);
+    figure.hidden = known.has(about) && !shown.has(about);
   }
-  const visible = results.filter((row) => !row.hidden).length;
-  count.textContent = counted(visible);
+  count.textContent = counted(results.filter((row) => !row.hidden).length);
   for (const box of all(".filter input")) {
     box.checked = filtered.get(box.name)?.has(box.value) ?? false;
   }
@@ -304,9 +335,7 @@ function readAddress() {
   const wasFiltered = filtered.size > 0;
   filtered.clear();
   for (const [name, value] of new URLSearchParams(hash)) {
-    if (name !== "hide" && !everything.has(name)) continue;
-    if (!filtered.has(name)) filtered.set(name, new Set());
-    filtered.get(name).add(value);
+    if (name === "hide" || everything.has(name)) put(filtered, name, value);
   }
   if (wasFiltered || filtered.size) apply();
 }
@@ -326,15 +355,15 @@ function reveal(id) {
     filtered.clear();
     apply();
   }
-  for (let fold = target.closest("details"); fold; fold = fold.parentElement.closest("details")) {
+  const inner = target.querySelector(":scope > .more") ?? target;
+  for (let fold = inner.closest("details"); fold; fold = fold.parentElement.closest("details")) {
     fold.open = true;
   }
-  target.scrollIntoView({ block: "center" });
+  target.scrollIntoView();
 }
 
 function choose(name, value, isChosen) {
-  if (!filtered.has(name)) filtered.set(name, new Set());
-  if (isChosen) filtered.get(name).add(value);
+  if (isChosen) put(filtered, name, value);
   else filtered.get(name).delete(value);
   if (!filtered.get(name).size) filtered.delete(name);
   writeAddress();
@@ -366,6 +395,7 @@ function addFilter() {
   };
   form.append(count, make("button", { type: "button", click }, "Show all"));
   document.querySelector("nav").after(form);
+  rove(form);
 }
 
 // Plots along time.
@@ -378,7 +408,7 @@ const numbers = (text) => text.split(" ").map(Number);
 /** Three significant digits, as the page's own numbers have about. */
 function rounded(value) {
   const digits = Math.abs(value) >= 1000 ? 0 : 2 - Math.floor(Math.log10(Math.abs(value) || 1));
-  return value.toFixed(Math.min(Math.max(digits, 0), 6));
+  return value.toFixed(clamp(digits, 0, 6));
 }
 
 /** A panel: its two scales, and its lines as they were drawn. */
@@ -439,7 +469,6 @@ function enlarge(panel, from, to) {
   const { left, right } = panel;
   const [begin, end] = [from, to].map((share) => left + share * (right - left));
   const place = (x) => left + ((x - begin) / (end - begin)) * (right - left);
-  const clamp = (x) => Math.min(Math.max(x, left), right);
   const round = (value) => Math.round(value * 10) / 10;
   for (const { element, drawn } of panel.moving) {
     const set = (name, value) => element.setAttribute(name, round(value));
@@ -455,7 +484,7 @@ function enlarge(panel, from, to) {
       const moved = drawn.map(([x, y]) => `${round(x - middle + place(middle))},${y}`);
       element.setAttribute("points", moved.join(" "));
     } else if (element.tagName === "rect") {
-      const ends = [drawn[0], drawn[0] + drawn[1]].map((x) => clamp(place(x)));
+      const ends = [drawn[0], drawn[0] + drawn[1]].map((x) => clamp(place(x), left, right));
       isThere = drawn[0] <= end && drawn[0] + drawn[1] >= begin;
       set("x", ends[0]);
       set("width", ends[1] - ends[0]);
@@ -467,14 +496,7 @@ function enlarge(panel, from, to) {
   }
 }
 
-function svgElement(name, attributes, text = "") {
-  const element = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  element.textContent = text;
-  return element;
-}
-
-/** All that is drawn of one run, wide and for a telephone. */
+/** All that is drawn of one run. */
 function makeReadable(paper) {
   const sheets = all("svg", paper).map((svg) => {
     const panels = all("[data-panel]", svg).map(panelOf);
@@ -522,8 +544,8 @@ function makeReadable(paper) {
 
   const reset = make("button", { type: "button", hidden: "", click: () => zoom(0, 1) }, "Reset zoom");
   const zoom = (begin, end) => {
-    const width = Math.min(Math.max(end - begin, 0.01), 1);
-    from = Math.min(Math.max(begin, 0), 1 - width);
+    const width = clamp(end - begin, 0.01, 1);
+    from = clamp(begin, 0, 1 - width);
     to = from + width;
     for (const { svg, panels } of sheets) {
       for (const panel of panels) enlarge(panel, from, to);
@@ -559,45 +581,39 @@ function makeReadable(paper) {
     const { svg, panels } = shown();
     const point = new DOMPoint(event.clientX, event.clientY);
     const { x, y } = point.matrixTransform(svg.querySelector("[data-panel]").getScreenCTM().inverse());
-    const near = (panel) => x >= panel.left && x <= panel.right && y >= panel.above - 200 && y <= panel.below + 200;
-    const panel = panels.find(near);
+    const panel = panels.find(({ left, right, above, below }) =>
+      x >= left && x <= right && y >= above - 200 && y <= below + 200);
     if (!panel) return null;
     const share = from + ((x - panel.left) / (panel.right - panel.left)) * (to - from);
     return { panel, share, value: panel.low + share * (panel.high - panel.low) };
   };
+  const listen = paper.addEventListener.bind(paper);
   let begun = null;
-  paper.addEventListener("pointerdown", (event) => {
+  listen("pointerdown", (event) => {
     begun = under(event)?.share ?? null;
   });
-  paper.addEventListener("pointermove", (event) => {
+  listen("pointermove", (event) => {
     const found = under(event);
     if (!found) return hide();
     ({ value: at, panel: on } = found);
     show();
   });
-  paper.addEventListener("pointerup", (event) => {
+  listen("pointerup", (event) => {
     const end = under(event)?.share ?? null;
     if (begun !== null && end !== null && Math.abs(end - begun) > 0.02 * (to - from)) {
       zoom(Math.min(begun, end), Math.max(begun, end));
     }
     begun = null;
   });
-  paper.addEventListener("pointerleave", hide);
-  paper.addEventListener("blur", hide);
-  paper.addEventListener("wheel", (event) => {
-    const found = event.ctrlKey ? under(event) : null;
-    if (!found) return;
-    event.preventDefault();
-    at = found.value;
-    zoomAt(event.deltaY < 0 ? 0.8 : 1.25);
-  }, { passive: false });
-  paper.addEventListener("keydown", (event) => {
+  listen("pointerleave", hide);
+  listen("blur", hide);
+  listen("keydown", (event) => {
     const { low, high } = first;
     const width = (to - from) * (high - low);
     const ends = [low + from * (high - low), low + to * (high - low)];
     const step = width * (event.shiftKey ? 0.1 : 0.01);
     const move = (value) => {
-      at = Math.min(Math.max(value, ends[0]), ends[1]);
+      at = clamp(value, ...ends);
       show();
     };
     const now = at ?? ends[0];
@@ -617,11 +633,11 @@ function makeReadable(paper) {
   });
   paper.tabIndex = 0;
   paper.setAttribute("role", "application");
-  const keys = "arrows read values, plus and minus zoom, Escape resets";
+  const keys = "arrows read values, + and − zoom, Escape resets";
   paper.setAttribute("aria-label", `${paper.getAttribute("aria-label")}; ${keys}`);
-  paper.addEventListener("focus", () => read.setAttribute("role", "status"));
-  paper.addEventListener("blur", () => read.removeAttribute("role"));
-  paper.title = "Drag to zoom; with the keyboard, arrows read values, + and − zoom, Escape resets";
+  paper.title = `Drag to zoom; with the keyboard, ${keys}`;
+  listen("focus", () => read.setAttribute("role", "status"));
+  listen("blur", () => read.removeAttribute("role"));
   return reset;
 }
 
@@ -661,20 +677,20 @@ function fileOf(svg) {
 }
 
 function download(svg, name) {
-  const address = URL.createObjectURL(new Blob([fileOf(svg)], { type: "image/svg+xml" }));
+  const href = URL.createObjectURL(new Blob([fileOf(svg)], { type: "image/svg+xml" }));
   const file = name.toLowerCase().replace(/[^a-z0-9._]+/g, "-").replace(/^-+|-+$/g, "");
-  make("a", { href: address, download: `${file || "plot"}.svg` }).click();
-  setTimeout(() => URL.revokeObjectURL(address), 10000);
+  make("a", { href, download: `${file || "plot"}.svg` }).click();
 }
 
 function addTools(figure) {
   const paper = figure.querySelector(".paper");
   const named = paper.getAttribute("aria-label");
-  const isReadable = figure.querySelector("[data-panel]") !== null;
   const tools = make("p", { class: "tools" });
-  const shown = () => all("svg", paper).find((svg) => svg.getBoundingClientRect().width > 0);
-  tools.append(button("SVG", `Download as SVG: ${named}`, () => download(shown(), named)));
-  if (isReadable) tools.append(makeReadable(paper));
+  const save = () => all("svg", paper).forEach((svg, place) => {
+    download(svg, place ? `${named} ${place + 1}` : named);
+  });
+  tools.append(button("SVG", `Download as SVG: ${named}`, save));
+  if (figure.querySelector("[data-panel]")) tools.append(makeReadable(paper));
   paper.after(tools);
 }
 
@@ -683,15 +699,12 @@ function addTools(figure) {
 function fit() {
   // What is folded has no size, and asking for it takes seconds on a large page.
   const regions = all(".scroll,.paper").filter((region) => region.checkVisibility());
-  const measured = regions.map((region) => [
-    region,
-    region.scrollWidth <= region.clientWidth + 1,
-    region.getAttribute("role") === "application",
-  ]);
-  for (const [region, fits, isReadable] of measured) {
+  const measured = regions.map((region) => [region, region.scrollWidth <= region.clientWidth + 1]);
+  for (const [region, fits] of measured) {
     region.classList.toggle("fits", fits);
-    if (!isReadable) region.tabIndex = fits ? -1 : 0;
-    if (fits && !isReadable) region.removeAttribute("tabindex");
+    if (region.getAttribute("role") === "application") continue;
+    if (fits) region.removeAttribute("tabindex");
+    else region.tabIndex = 0;
   }
 }
 
@@ -705,8 +718,9 @@ function fitSoon() {
 tables.forEach(makeSortable);
 tables.forEach(addCopies);
 addCommands();
+for (const { table } of tables) rove(table.closest(".scroll").previousElementSibling, table);
 addFilter();
-all("figure").filter((figure) => figure.querySelector(".paper svg")).forEach(addTools);
+all("figure:has(.paper svg)").forEach(addTools);
 addEventListener("hashchange", readAddress);
 addEventListener("resize", fitSoon);
 addEventListener("toggle", fitSoon, true);

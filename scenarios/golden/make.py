@@ -1,4 +1,4 @@
-"""Writes the golden data: what PyTorch itself makes of the three reference models.
+"""Writes the golden data: what PyTorch itself makes of the reference models.
 
     python3 scenarios/golden/make.py [MODEL ...]
 
@@ -15,6 +15,9 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import nn
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
+import twin
 
 STEPS = 5
 LOGIT_SAMPLES = 64
@@ -166,7 +169,56 @@ class BertBase:
         return model(input_ids=inputs).logits
 
 
-MODELS = {"resnet50": Resnet50, "bert-base": BertBase, "vit-b16": VitB16}
+class LlamaTiny(BertBase):
+    batch = {"batch": 2, "sequence_length": 48}
+    # Of them, read by generation, which then makes so many.
+    prompt, new_tokens = 20, 24
+
+    @classmethod
+    def build(cls):
+        from transformers import LlamaForCausalLM
+
+        return LlamaForCausalLM(twin.LLAMAS["llama-tiny"]())
+
+    @staticmethod
+    def data():
+        """Each token's label is the next one."""
+        tokens = torch.from_numpy(below("tokens", 2 * 49, 1024).reshape(2, 49))
+        return tokens[:, :-1], tokens[:, 1:]
+
+    @classmethod
+    def more(cls):
+        """What other models have not: counts, frequencies, and the likeliest tokens after a prompt."""
+        from transformers import LlamaForCausalLM
+        from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+        counts = {}
+        for name, config in twin.LLAMAS.items():
+            with torch.device("meta"):
+                counts[name] = LlamaForCausalLM(config()).num_parameters()
+        model = cls.build()
+        fill(model)
+        model.float().eval()
+        prompt = cls.data()[0][:, : cls.prompt]
+        options = {"do_sample": False, "max_new_tokens": cls.new_tokens, "eos_token_id": None}
+        mask = torch.ones_like(prompt)
+        tokens = model.generate(prompt, attention_mask=mask, pad_token_id=0, **options)
+        return {
+            "counts": counts,
+            "frequencies": {
+                name: LlamaRotaryEmbedding(config()).inv_freq.tolist()
+                for name, config in twin.LLAMAS.items()
+            },
+            "generation": {"prompt": cls.prompt, "tokens": tokens[:, cls.prompt :].tolist()},
+        }
+
+
+MODELS = {
+    "resnet50": Resnet50,
+    "bert-base": BertBase,
+    "llama-tiny": LlamaTiny,
+    "vit-b16": VitB16,
+}
 
 
 def short(number):
@@ -268,6 +320,8 @@ def make(name):
     }
     del model, parameters, buffers
     golden["inference"] = inference(reference)
+    if name == "llama-tiny":
+        golden |= reference.more()
     for optimizer in OPTIMIZERS:
         checksum, first, steps = train(reference, optimizer)
         golden |= {"fill_checksum": checksum, "first_step": first}

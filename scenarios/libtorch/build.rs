@@ -7,13 +7,14 @@ use std::{
 };
 
 /// The shim's parts that every build has.
-const SOURCES: [&str; 6] = [
+const SOURCES: [&str; 7] = [
     "autocast.cpp",
     "autograd.cpp",
     "checkpoint.cpp",
     "context.cpp",
     "host_memory.cpp",
     "optim.cpp",
+    "profiler.cpp",
 ];
 
 fn main() {

@@ -116,7 +116,7 @@ def run_file(folder, model, variant, warmup, measured):
     # Events inside a step cost something, and Python's steps have none.
     steps = {"warmup": warmup, "measured": measured, "parts": False, "calibrate": False}
     content = {
-        "version": 3, "run": "parity", "model": model, "task": "training", "variant": variant,
+        "version": 4, "run": "parity", "model": model, "task": "training", "variant": variant,
         "device": "cuda:0", "steps": steps, "seed": 1,
     }  # fmt: skip
     path.write_text(json.dumps(content))

@@ -1,10 +1,10 @@
 //! Limits on the GPU's memory.
 
-use protocol::{CudaFacts, Device, Memory, RunFile};
+use protocol::{CudaFacts, Device, RunFile};
 
 use libtorch::cuda;
 
-use crate::{Error, memory::MemoryMeter};
+use crate::{Error, memory::MemoryMeter, summary::Memory};
 
 /// What of the GPU a run may hold. The allocator gets what the CUDA context and libraries leave,
 /// and these grow with the first steps: the limit is set again after the first step and after

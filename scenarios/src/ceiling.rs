@@ -28,7 +28,7 @@ const MOST_PRODUCTS: usize = 100;
 /// precision, which autocast leaves part of the work in: there the faster of the two is the ceiling.
 pub fn matmul_flops_per_second(precision: Precision, device: Device) -> Result<Option<f64>, Error> {
     let precisions = match precision {
-        Precision::AmpFp16 | Precision::AmpBf16 if !device.is_cuda() => {
+        Precision::AmpFp16 | Precision::AmpBf16 | Precision::Bf16 if !device.is_cuda() => {
             vec![precision, Precision::Fp32]
         }
         _ => vec![precision],
@@ -51,7 +51,7 @@ fn measure(precision: Precision, device: Device) -> Result<f64, Error> {
     let kind = match precision {
         Precision::Fp32 | Precision::Tf32 => Kind::Float,
         Precision::AmpFp16 => Kind::Half,
-        Precision::AmpBf16 => Kind::BFloat16,
+        Precision::AmpBf16 | Precision::Bf16 => Kind::BFloat16,
     };
     let matrix = || -> Result<Tensor, Error> {
         let random = Tensor::f_randn([size, size], (Kind::Float, place))?;

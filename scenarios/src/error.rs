@@ -1,6 +1,6 @@
 //! Why a run fails.
 
-use std::io;
+use std::{io, time::Duration};
 
 use protocol::{FailureReason, RunFileError};
 
@@ -92,6 +92,19 @@ pub enum Error {
     /// The step cannot be captured.
     #[error("the step cannot be captured as a CUDA graph, use execution eager: {0}")]
     NotCapturable(libtorch::Error),
+    /// No rate of arrivals keeps the latency objective.
+    #[error(
+        "no rate of arrivals keeps the latency objective of {objective:?}: more than 1 % of the \
+         requests took longer at {:.3} a second, where hardly one meets another; raise slo_ms, or \
+         lower longest_wait_ms",
+        .start / 64.0
+    )]
+    ObjectiveNotMet {
+        /// The objective.
+        objective: Duration,
+        /// The rate that the search began with.
+        start: f64,
+    },
     /// A trained parameter got no gradient.
     #[error("backward gave no gradient to the parameter `{name}`")]
     GradientMissing {
@@ -166,6 +179,7 @@ impl Error {
             Self::HostMemory { .. } | Self::GpuMemory { .. } => FailureReason::OutOfMemory,
             Self::LossNotFinite { .. } => FailureReason::LossNotFinite,
             Self::LossNotFalling { .. } => FailureReason::LossNotFalling,
+            Self::ObjectiveNotMet { .. } => FailureReason::SloNotMet,
             Self::GradientMissing { .. } => FailureReason::GradientMissing,
             Self::Loader { .. } | Self::SharedMemory { .. } | Self::Pipe { .. } => {
                 FailureReason::DataLoader
@@ -176,6 +190,15 @@ impl Error {
             Self::NotCapturable(_) => FailureReason::NotCapturable,
             Self::Libtorch(_) => FailureReason::Libtorch,
             Self::Results { .. } => FailureReason::Results,
+        }
+    }
+
+    /// What ends a capture.
+    #[must_use]
+    pub fn not_capturable(self) -> Self {
+        match self {
+            Self::Libtorch(error) => Self::NotCapturable(error),
+            error => error,
         }
     }
 

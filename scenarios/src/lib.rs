@@ -11,9 +11,16 @@
 //! | [`loader`] | worker processes that hand batches over through `/dev/shm` |
 //! | [`training`] | one step: autocast, accumulation, loss scaler, optimizer |
 //! | [`run`] | the phases of a run and its events |
+//! | [`serving`] | requests that arrive by themselves: queue, batches, latencies |
 //! | [`device`], [`memory`], [`stopwatch`], [`host`], [`nvml`] | what is asked of the machine |
 //! | [`ceiling`] | how fast the device could be |
+//! | [`summary`] | what a run yields, by name |
 //! | [`results`], [`Error`] | how a run tells what came of it |
+
+use std::{
+    fmt,
+    io::{self, Write as _},
+};
 
 pub mod budget;
 pub mod ceiling;
@@ -29,7 +36,15 @@ pub mod nn;
 pub mod nvml;
 pub mod results;
 pub mod run;
+pub mod serving;
 pub mod stopwatch;
+pub mod summary;
 pub mod training;
 
 pub use error::Error;
+
+/// Diagnostics go to stderr; nothing that a record needs.
+pub fn log(line: fmt::Arguments<'_>) {
+    // A closed stderr is no reason to fail a run.
+    let _ = writeln!(io::stderr(), "scenario: {line}");
+}

@@ -4,17 +4,9 @@
 //!
 //! Exit codes: 0 the run finished; 1 it failed, and the results file says why; 2 wrong usage.
 
-use std::{
-    env,
-    ffi::OsString,
-    fs,
-    io::{self, Write},
-    path::Path,
-    time::Duration,
-};
+use std::{env, ffi::OsString, fs, path::Path, time::Duration};
 
-use protocol::Summary;
-use scenario::{Error, host, loader, results::Results, run};
+use scenario::{Error, host, loader, log, results::Results, run, summary::Summary};
 
 fn main() -> ! {
     let age = host::since_process_start().unwrap_or_default();
@@ -36,7 +28,7 @@ fn code(age: Duration) -> u8 {
             let seconds = summary.measured_seconds;
             match summary.throughput_samples_per_second {
                 Some(rate) => {
-                    let samples = summary.samples;
+                    let samples = summary.samples.unwrap_or_default();
                     log(format_args!(
                         "{samples} samples in {seconds:.3} s: {rate:.2} samples/s"
                     ));
@@ -68,10 +60,4 @@ fn execute(run_file: &Path, results_file: &Path, age: Duration) -> Result<Summar
         &|source, index, device| source.micro_batch(index, device),
         &mut results,
     )
-}
-
-/// Diagnostics go to stderr; nothing that a record needs.
-fn log(line: std::fmt::Arguments<'_>) {
-    // A closed stderr is no reason to fail a run.
-    let _ = writeln!(io::stderr(), "scenario: {line}");
 }

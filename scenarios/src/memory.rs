@@ -4,9 +4,13 @@ use libtorch::{
     Result, cuda,
     memory::{self, DeviceStats, host},
 };
-use protocol::{AllocatorCounters, Device, Memory, MemoryPoint, Moment};
+use protocol::{Device, MemoryPoint, Moment};
 
-use crate::{Error, host::peak_resident_bytes};
+use crate::{
+    Error,
+    host::peak_resident_bytes,
+    summary::{AllocatorCounters, Memory},
+};
 
 /// Reads memory metrics, and keeps the peaks of warm-up when those of measuring begin.
 #[derive(Debug)]

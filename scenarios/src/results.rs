@@ -8,9 +8,12 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use protocol::{Event, Memory, Phase};
+use protocol::{Event, Phase};
 
-use crate::Error;
+use crate::{
+    Error,
+    summary::{Memory, values},
+};
 
 /// Where events go.
 #[derive(Debug)]
@@ -92,12 +95,13 @@ impl<W: Write> Results<W> {
 
     /// Writes why the run failed, as the last line, and gives the error back. A second error,
     /// of writing, would say less.
-    pub fn fail(&mut self, error: Error, memory: Option<Memory>) -> Error {
+    pub fn fail(&mut self, error: Error, memory: Option<&Memory>) -> Error {
         let _ = self.write(&Event::Failed {
             reason: error.reason(),
             phase: self.phase(),
             message: error.brief(),
-            memory: memory.map(Box::new),
+            shortage: memory.and_then(|memory| memory.shortage),
+            values: memory.map(values).unwrap_or_default(),
         });
         error
     }

@@ -3,10 +3,9 @@
 use std::time::Instant;
 
 use libtorch::{Result, cuda};
-use protocol::StepParts;
 use tch::Device;
 
-use crate::training::Observer;
+use crate::{summary::StepParts, training::Observer};
 
 /// Marks between steps: CUDA events on a GPU, which the GPU itself stamps when it gets
 /// there, or the clock on the CPU, where a step is done when it returns.

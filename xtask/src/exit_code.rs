@@ -10,11 +10,17 @@ use reports::{ReportError, site::SiteError};
 use crate::error::Error;
 
 /// What an exit code means.
-enum Code {
+#[derive(Clone, Copy)]
+pub(crate) enum Code {
     GateSaysNo = 1,
     BadUsage = 2,
     SomeRunsFailed = 3,
     Trouble = 4,
+}
+
+/// An error of one command, beside its code.
+pub(crate) trait OwnError: std::error::Error + Send + Sync + 'static {
+    fn code(&self) -> Code;
 }
 
 impl Error {
@@ -26,27 +32,12 @@ impl Error {
     /// What the machine did not do is trouble.
     fn code(&self) -> Code {
         match self {
-            Self::Gate { .. }
-            | Self::TrendGate(_)
-            | Self::Claims { .. }
-            | Self::TestsFailed { .. }
-            | Self::HistoryDamaged(_)
-            | Self::SessionDamaged { .. }
-            | Self::NotReproducible { .. }
-            | Self::NothingFits { .. }
-            | Self::NoRegression { .. }
-            | Self::NewerResolution { .. } => Code::GateSaysNo,
-            Self::RunsFailed { .. }
-            | Self::Unfinished { .. }
-            | Self::SearchCutOff { .. }
-            | Self::EndsFail { .. }
-            | Self::SmallerChange { .. }
-            | Self::OtherFailure { .. }
-            | Self::SearchContradicted
-            | Self::SearchUndecided { .. } => Code::SomeRunsFailed,
+            Self::Gate(_) | Self::TestsFailed { .. } => Code::GateSaysNo,
+            Self::RunsFailed { .. } | Self::Unfinished { .. } => Code::SomeRunsFailed,
+            Self::Own(error) => error.code(),
             Self::Folder(error)
             | Self::Report(ReportError::Folder(error))
-            | Self::Site(SiteError::Folder(error)) => of_folder(error),
+            | Self::Site(SiteError::Report(ReportError::Folder(error))) => of_folder(error),
             Self::Session(error) => of_session(error),
             Self::History(error) => of_history(error),
             Self::Images(error) if is_configuration(error) => Code::BadUsage,
@@ -59,30 +50,22 @@ impl Error {
             | Self::Listen(ListenError::Address(_))
             | Self::Report(ReportError::Nothing) => Code::BadUsage,
             // As without an engine: another machine runs the same command.
-            Self::Device(error)
-                if matches!(error.downcast_ref(), Some(DeviceError::NoGpu { .. })) =>
-            {
+            Self::Device(error) if matches!(error.downcast_ref(), Some(DeviceError::NoGpu(_))) => {
                 Code::Trouble
             }
-            Self::Bisect(BisectError::Write { .. })
-            | Self::NoEnd { .. }
+            Self::Trouble(_)
+            | Self::Bisect(BisectError::Write { .. })
             | Self::Start { .. }
             | Self::Json { .. }
             | Self::Output { .. }
             | Self::Junit(_)
-            | Self::Notify { .. }
-            | Self::Ledger(history::LedgerError::Write { .. })
             | Self::Write { .. }
             | Self::Report(_)
-            | Self::Site(SiteError::Write { .. } | SiteError::Report(_))
-            | Self::SiteNotMoved { .. }
+            | Self::Site(SiteError::Report(_))
             | Self::Images(_)
             | Self::Engine(_)
             | Self::Executor(_)
-            | Self::NotPruned { .. }
-            | Self::NoPodman { .. }
-            | Self::GpuLock(_)
-            | Self::NoWall
+            | Self::Lock(_)
             | Self::Scratch(_)
             | Self::Listen(_) => Code::Trouble,
             // What the user gave, on the command line or in a file.
@@ -96,7 +79,7 @@ impl Error {
 fn of_folder(error: &record::FolderError) -> Code {
     use record::FolderError as E;
     match error {
-        E::Read { .. } | E::Form { .. } | E::Version { .. } => Code::BadUsage,
+        E::Read { .. } | E::Form { .. } | E::Version { .. } | E::Packed { .. } => Code::BadUsage,
         E::Write { .. } => Code::Trouble,
     }
 }
@@ -122,15 +105,8 @@ fn of_history(error: &history::HistoryError) -> Code {
     use history::HistoryError as E;
     match error {
         E::Folder(error) => of_folder(error),
-        E::Older { .. }
-        | E::ReadOnly { .. }
-        | E::DiskFull { .. }
-        | E::Busy { .. }
-        | E::Damaged { .. }
-        | E::Sqlite { .. }
-        | E::Write { .. }
-        | E::Export { .. } => Code::Trouble,
-        _ => Code::BadUsage,
+        E::Write { .. } => Code::Trouble,
+        E::Refused(_) => Code::BadUsage,
     }
 }
 
@@ -140,29 +116,14 @@ fn is_configuration(error: &images::Error) -> bool {
     use images::Error as E;
     matches!(
         error,
-        E::Yaml(_)
+        E::Input(_)
+            | E::Yaml(_)
             | E::Unpinned { .. }
-            | E::NothingInside { .. }
-            | E::UnknownImage { .. }
-            | E::BadName { .. }
             | E::BadLock { .. }
             | E::LockDiffers { .. }
-            | E::OtherPushDigest { .. }
             | E::NoLock { .. }
-            | E::NoScenario { .. }
-            | E::BadDefaults { .. }
-            | E::UnknownTorch { .. }
-            | E::NoTorch { .. }
             | E::NoLibtorch { .. }
-            | E::NoCuda { .. }
-            | E::NotElf { .. }
-            | E::NotPortable { .. }
             | E::BadBase { .. }
-            | E::GlibcTooOld { .. }
-            | E::MissingLibraries { .. }
-            | E::BaseChangesRuns { .. }
-            | E::UnfitImage { .. }
-            | E::NotInEngine { .. }
             | E::BadArchive { .. }
             | E::NoHome
     )
@@ -187,7 +148,6 @@ mod tests {
             path: path(),
             source: full(),
         };
-        let doing = "add a session";
         let all: Vec<Error> = vec![
             unwritten().into(),
             ReportError::Folder(unwritten()).into(),
@@ -199,20 +159,7 @@ mod tests {
             }
             .into(),
             HistoryError::Folder(unwritten()).into(),
-            HistoryError::DiskFull {
-                path: path(),
-                doing,
-            }
-            .into(),
-            HistoryError::Busy {
-                path: path(),
-                waited: std::time::Duration::ZERO,
-            }
-            .into(),
-            HistoryError::ReadOnly(path()).into(),
-            Error::Device(Box::new(DeviceError::NoGpu {
-                why: "no driver".to_owned(),
-            })),
+            Error::Device(Box::new(DeviceError::NoGpu("no driver"))),
             HistoryError::Write {
                 path: path(),
                 source: full(),

@@ -7,21 +7,96 @@ mod exit_code;
 mod printer;
 mod progress;
 mod table;
+#[cfg(test)]
+mod tests;
 mod workspace;
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
-use clap::Parser;
-use cli::{Cli, Command};
+use clap::{CommandFactory as _, Parser, Subcommand};
+use cli::{
+    BenchArgs, ClaimsArgs, CompareArgs, DistArgs, DoctorArgs, FitArgs, ImagesCommand, ReportArgs,
+    TestArgs, exit_codes,
+};
+use commands::{
+    bisect::BisectArgs, history::HistoryArgs, ledger::LedgerArgs, scenarios::ScenariosCommand,
+    site::SiteArgs, trend::TrendArgs,
+};
 use printer::Printer;
+
+/// What does this PyTorch-CUDA image cost in memory and give in speed, and can I believe it?
+#[derive(Debug, Parser)]
+#[command(
+    name = "torchgauge",
+    bin_name = workspace::program(),
+    version = concat!(env!("CARGO_PKG_VERSION"), " (", env!("TORCHGAUGE_REVISION"), ")"),
+    max_term_width = 100
+)]
+#[command(after_help = exit_codes!())]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run suites in images and draw the report
+    Bench(Box<BenchArgs>),
+    /// Find the image that brought a regression
+    Bisect(Box<BisectArgs>),
+    /// Find the largest batch that trains within a memory budget
+    Fit(FitArgs),
+    /// Draw the report of sessions that have run
+    Report(ReportArgs),
+    /// Compare two images or two sessions, cell by cell
+    Compare(CompareArgs),
+    /// Hold a session against what somebody claimed
+    Claims(ClaimsArgs),
+    /// Find change points in the history, or in a CSV series
+    Trend(Box<TrendArgs>),
+    /// Make a static site of sessions, comparisons and trends
+    Site(SiteArgs),
+    /// Keep sessions, and read them over time
+    History(HistoryArgs),
+    /// List regressions that `trend --gate` found, and accept them
+    Ledger(LedgerArgs),
+    /// Build, lock, verify, compare and remove images
+    #[command(subcommand, after_help = exit_codes!())]
+    Images(ImagesCommand),
+    /// List, show and check suites; check a program of your own
+    #[command(subcommand)]
+    Scenarios(ScenariosCommand),
+    /// Say what works on this machine, and the fix where something does not
+    Doctor(DoctorArgs),
+    /// Print completions for a shell
+    #[command(
+        after_help = "For bash, into ~/.local/share/bash-completion/completions/torchgauge; for zsh, into \
+        a file _torchgauge in a folder of $fpath; for fish, into \
+        ~/.config/fish/completions/torchgauge.fish."
+    )]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write manual pages: `torchgauge.1`, and one for each command
+    Man {
+        /// Where to write them, such as ~/.local/share/man/man1
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
+    /// Pack this program with suites, image specs, completions and manual into one archive, for
+    /// machines that build nothing; needs a checkout
+    Dist(DistArgs),
+    /// Run the whole test suite; needs a checkout
+    Test(TestArgs),
+    /// Write schemas, pages, snapshots and the gallery anew; needs a checkout
+    Codegen,
+}
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    protocol::set_program(workspace::program());
     let printer = Printer::new();
-    if let Err(error) = workspace::check_unpacked() {
-        printer.error(&error);
-        return error.exit_code();
-    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(help) => {
@@ -40,19 +115,18 @@ async fn main() -> ExitCode {
         Command::Ledger(args) => commands::ledger::run(args, &printer),
         Command::Images(command) => commands::images::run(command, &printer).await,
         Command::Fit(args) => commands::fit::run(args, &printer).await,
-        Command::Overhead(args) => commands::overhead::run(args, &printer).await,
         Command::Report(args) => commands::report::run(args, &printer),
-        Command::Scenarios(command) => commands::scenarios::run(command, &printer),
-        Command::Session(command) => commands::session::run(command, &printer),
+        Command::Scenarios(command) => commands::scenarios::run(command, &printer).await,
         Command::Site(args) => commands::site::run(args, &printer),
         Command::Trend(args) => commands::trend::run(args, &printer),
         Command::Completions { shell } => {
-            commands::shell::completions(*shell, &printer);
+            commands::shell::completions(*shell, Cli::command(), &printer);
             Ok(())
         }
-        Command::Man { folder } => commands::shell::man(folder, &printer),
+        Command::Man { folder } => commands::shell::man(folder, Cli::command(), &printer),
         Command::Dist(args) => commands::dist::run(args, &printer),
         Command::Test(args) => commands::test::run(args, &printer).await,
+        Command::Codegen => commands::codegen::run(&printer),
     };
     // A gate's answer comes before where it could not be written.
     match ended.and_then(|()| printer.finish()) {

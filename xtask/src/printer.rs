@@ -10,10 +10,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use record::printable;
 use reports::text::Style;
 
-use crate::{
-    error::{Error, Result},
-    workspace::{is_run_by_cargo, program},
-};
+use crate::error::{Error, Result};
 
 /// Owns standard output (results), standard error (what goes on) and the progress bars.
 #[derive(Debug, Clone)]
@@ -73,15 +70,6 @@ impl Printer {
     /// The same, where it is text already.
     pub(crate) fn json_text(&self, text: &str) {
         self.write(&format!("{}\n", inert_json(text).trim_end()));
-    }
-
-    /// For results that are too many to be held, on standard output.
-    pub(crate) fn stream(form: Form) -> Stream<io::Stdout> {
-        Stream {
-            form,
-            out: io::stdout(),
-            begun: Vec::new(),
-        }
     }
 
     /// A reader that went away ends it in silence; whatever else goes wrong, such as a full disk,
@@ -168,53 +156,6 @@ impl Printer {
     }
 }
 
-/// In which form results are that many.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Form {
-    /// Comma-separated values.
-    Csv,
-    /// A JSON value a line.
-    JsonLines,
-}
-
-/// Passes lines on, free of what acts on a terminal or on CI.
-#[derive(Debug)]
-pub(crate) struct Stream<W> {
-    form: Form,
-    out: W,
-    /// What was written since the last line's end.
-    begun: Vec<u8>,
-}
-
-impl<W: Write> Stream<W> {
-    fn pass(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let text = String::from_utf8_lossy(bytes);
-        let inert = match self.form {
-            Form::Csv => printable(&text),
-            Form::JsonLines => inert_json(&text),
-        };
-        self.out.write_all(inert.as_bytes())
-    }
-}
-
-impl<W: Write> Write for Stream<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.begun.extend_from_slice(bytes);
-        if let Some(end) = self.begun.iter().rposition(|byte| *byte == b'\n') {
-            let rest = self.begun.split_off(end + 1);
-            let lines = std::mem::replace(&mut self.begun, rest);
-            self.pass(&lines)?;
-        }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        let rest = std::mem::take(&mut self.begun);
-        self.pass(&rest)?;
-        self.out.flush()
-    }
-}
-
 /// How tables are written to standard output.
 pub(crate) fn table_style() -> Style {
     let stdout = io::stdout();
@@ -227,13 +168,8 @@ pub(crate) fn table_style() -> Style {
 }
 
 /// A text fit for a terminal and for the log of a CI job: whatever it quotes does nothing there.
-/// Colours stay, and commands are called what the user called this one.
+/// Colours stay.
 fn shown(text: &str) -> Cow<'_, str> {
-    let text = if is_run_by_cargo() {
-        Cow::Borrowed(text)
-    } else {
-        Cow::Owned(text.replace("cargo xtask", program()))
-    };
     let mut parts = text.split("\u{1b}[");
     let first = printable(parts.next().unwrap_or_default()).into_owned();
     let rest = parts.map(|part| {
@@ -297,62 +233,24 @@ mod tests {
     fn a_shell_reads_back_the_folder_of_a_command_that_is_shown() {
         for folder in ["/tmp/x/out##b", "it's ##[error] one\u{202e}", "a b/c"] {
             let path = std::path::PathBuf::from(folder);
-            let go_on = Error::Unfinished {
-                remaining: 1,
-                folder: path.clone(),
-            };
             let errors = [
-                (go_on, "go on with: ", ""),
-                (SessionError::Exists(path.clone()).into(), "with `", "`"),
-                (
-                    SessionError::DiskFull {
-                        folder: path,
-                        message: "no room".to_owned(),
-                    }
-                    .into(),
-                    "with `",
-                    "`",
-                ),
+                SessionError::Exists(path.clone()),
+                SessionError::DiskFull {
+                    folder: path,
+                    message: "no room".to_owned(),
+                },
             ];
-            for (error, before, behind) in errors {
+            for error in errors {
                 let said = error.to_string();
                 let said = shown(&said);
-                let (_, command) = said.split_once(before).expect("a command");
-                let command = match behind {
-                    "" => command,
-                    behind => command.split_once(behind).expect("its end").0,
-                };
+                let (_, command) = said.split_once("with `").expect("a command");
+                let (command, _) = command.split_once('`').expect("its end");
                 let output = Command::new("bash")
                     .args(["-c", &format!("printf '%s\\n' {command}")])
                     .output();
                 let words = String::from_utf8(output.expect("bash runs").stdout).expect("text");
                 assert_eq!(words.lines().last(), Some(folder), "{said}");
             }
-        }
-    }
-
-    #[test]
-    fn streams_are_cut_at_lines_and_do_nothing() {
-        let shown = |form, text: &str, step: usize| {
-            let mut out = Vec::new();
-            let mut stream = Stream {
-                form,
-                out: &mut out,
-                begun: Vec::new(),
-            };
-            for part in text.as_bytes().chunks(step) {
-                stream.write_all(part).unwrap();
-            }
-            stream.flush().unwrap();
-            String::from_utf8(out).unwrap()
-        };
-        for step in [1, 3, 1000] {
-            let text = "machine,é\n::error::a,1\n\"b\n ::error::\u{1b}[2J\",##[x]\nend";
-            let expect = "machine,é\n\\::error::a,1\n\"b\n \\::error::\\u{1b}[2J\",#\\#[x]\nend";
-            assert_eq!(shown(Form::Csv, text, step), expect, "{step}");
-            let text = "{\"a\":\"\u{202e}模\"}\n{\"b\":\"##[x]\"}\n";
-            let expect = "{\"a\":\"\\u202e模\"}\n{\"b\":\"#\\u0023[x]\"}\n";
-            assert_eq!(shown(Form::JsonLines, text, step), expect, "{step}");
         }
     }
 

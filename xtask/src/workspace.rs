@@ -20,7 +20,7 @@ pub(crate) fn is_run_by_cargo() -> bool {
     env::var_os("CARGO").is_some()
 }
 
-/// What the user calls this program.
+/// The words by which the user calls this program.
 pub(crate) fn program() -> &'static str {
     if is_run_by_cargo() {
         "cargo xtask"
@@ -50,19 +50,6 @@ pub(crate) fn checkout() -> Result<PathBuf> {
 pub(crate) fn target(root: &Path) -> PathBuf {
     let given = env::var_os("CARGO_TARGET_DIR");
     given.map_or_else(|| root.join("target"), PathBuf::from)
-}
-
-/// Whether the archive that this program was unpacked from is whole: the program itself, and what
-/// lies beside it.
-pub(crate) fn check_unpacked() -> Result<()> {
-    let program = env::current_exe().map_err(|source| Error::Start {
-        what: "this program, whose place is not known".into(),
-        source,
-    })?;
-    let (Some(folder), Some(name)) = (program.parent(), program.file_name()) else {
-        return Ok(());
-    };
-    Ok(images::check_unpacked(folder, &name.to_string_lossy())?)
 }
 
 /// The checkout, or the folder that stands in for it.

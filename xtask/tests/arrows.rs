@@ -111,7 +111,13 @@ fn arrows_between_rooms_point_one_way() {
         ("engine", &[]),
         (
             "images",
-            &["engine", "protocol", "regular-file", "strict-yaml"],
+            &[
+                "engine",
+                "protocol",
+                "record",
+                "regular-file",
+                "strict-yaml",
+            ],
         ),
         ("record", &["protocol", "regular-file"]),
         ("metrics", &["judge", "protocol", "record", "regular-file"]),

@@ -52,7 +52,7 @@ fn archive(home: &Path) -> PathBuf {
         .status();
     assert!(strip.expect("strip runs").success());
     let output = dist(&program, home);
-    check(&output, 0, &["sha256:", "with glibc 2."]);
+    check(&output, 0, &["sha256:", "torchgauge "]);
     let said = String::from_utf8_lossy(&output.stdout);
     PathBuf::from(said.split_whitespace().next().expect("a path"))
 }
@@ -127,25 +127,6 @@ fn an_unpacked_program_runs_alone_and_only_as_it_was_packed() {
         &["no checkout of Torchgauge"],
     );
 
-    // The last byte of a program is part of no instruction, so that it would start all the same.
-    for file in [
-        "suites/smoke.yaml",
-        "images/torch-2.6.0-cpu.lock.json",
-        "torchgauge",
-    ] {
-        let place = folder.join(file);
-        let whole = fs::read(&place).expect("a file");
-        let mut changed = whole.clone();
-        *changed.last_mut().expect("a byte") ^= 1;
-        fs::write(&place, changed).expect("a file");
-        for words in [&["--version"][..], &["bench", "--dry-run"]] {
-            let expected = [file, "unpack the archive again"];
-            check(&run(&program, words, &folder), 4, &expected);
-        }
-        fs::write(&place, whole).expect("a file");
-    }
-    check(&run(&program, &["--version"], &folder), 0, &[]);
-
     let mut bytes = fs::read(&archive).expect("the archive");
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
@@ -159,17 +140,16 @@ fn an_unpacked_program_runs_alone_and_only_as_it_was_packed() {
 }
 
 #[test]
-fn what_is_no_program_for_every_debian_is_not_packed() {
+fn what_is_not_this_program_is_not_packed() {
     let home = tempfile::tempdir().expect("a folder");
     let script = home.path().join("script");
     fs::write(&script, "#!/bin/sh\n").expect("a file");
     let out = home.path().join("out");
-    for (program, expected) in [
-        (Path::new("/bin/true"), "is no `torchgauge`"),
-        (&script, "it is no ELF file"),
-        (&home.path().join("absent"), "absent"),
+    for (program, code, expected) in [
+        (Path::new("/bin/true"), 2, "is no `torchgauge`"),
+        (&script, 4, "cannot start"),
+        (&home.path().join("absent"), 2, "absent"),
     ] {
-        let code = if program.exists() { 2 } else { 4 };
         check(&dist(program, &out), code, &[expected]);
         assert_eq!(fs::read_dir(&out).expect("a folder").count(), 0);
     }

@@ -1,21 +1,31 @@
-//! The example changes in `docs/examples`: each applies to this tree, touches no more source files
-//! than CONTRIBUTING.md promises, and has its diffstat there. `cargo xtask test` compiles them.
+//! The example changes in `docs/examples`: each applies to this tree and touches no more existing
+//! source files than CONTRIBUTING.md promises, in a table that is made of them. `cargo xtask test`
+//! compiles and tests the tree with all of them.
 
-use std::{path::Path, process::Command};
+use std::{env, fmt::Write as _, fs, path::Path, process::Command};
 
-/// Patch, and most source files that a change of its kind touches.
-const EXAMPLES: [(&str, usize); 4] = [
-    ("add-metric.patch", 3),
-    ("add-axis.patch", 3),
-    ("add-plot.patch", 2),
-    ("add-model.patch", 3),
+/// What is added, its patch, and most existing source files that it touches.
+const EXAMPLES: [(&str, &str, usize); 8] = [
+    ("a metric of the workload", "add-metric", 3),
+    ("a metric of a monitor", "add-monitor-metric", 3),
+    ("an axis", "add-axis", 2),
+    ("a task that is no training, with a metric", "add-task", 4),
+    ("a model", "add-model", 3),
+    ("an executor", "add-executor", 1),
+    ("a subcommand", "add-subcommand", 2),
+    ("a plot", "add-plot", 1),
 ];
+const BEGIN: &str = "<!-- made by `cargo xtask codegen` -->\n";
+const END: &str = "<!-- end -->\n";
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
 
 fn git(words: &[&str]) -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let output = Command::new("git")
         .args(words)
-        .current_dir(root)
+        .current_dir(root())
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -23,29 +33,47 @@ fn git(words: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-#[test]
-fn examples_apply_and_touch_as_few_files_as_promised() {
-    for (name, most) in EXAMPLES {
-        let patch = format!("docs/examples/{name}");
-        git(&["apply", "--check", &patch]);
-        let changed = git(&["apply", "--numstat", &patch]);
-        let is_source = |line: &&str| line.contains(".rs") && !line.contains("/tests/");
-        let sources = changed.lines().filter(is_source).count();
-        assert!(
-            (1..=most).contains(&sources),
-            "{name} touches {sources}:\n{changed}"
-        );
-    }
+/// The source files that a patch changes, and those that it creates.
+fn sources(patch: &str) -> (Vec<String>, Vec<String>) {
+    let created = git(&["apply", "--summary", patch]);
+    let changed = git(&["apply", "--numstat", patch]);
+    let names = changed.lines().filter_map(|line| line.rsplit('\t').next());
+    let is_rust = |name: &str| Path::new(name).extension() == Some("rs".as_ref());
+    let is_source = |name: &&str| is_rust(name) && !name.contains("/tests/");
+    let names = names.filter(is_source).map(str::to_owned);
+    names.partition(|name| !created.contains(name.as_str()))
 }
 
 #[test]
-fn the_diffstats_in_contributing_are_those_of_the_examples() {
-    let text = include_str!("../../CONTRIBUTING.md");
-    for (name, _) in EXAMPLES {
-        let stat = git(&["apply", "--stat", &format!("docs/examples/{name}")]);
+fn examples_apply_and_touch_as_few_files_as_promised() {
+    let mut table =
+        "| addition | patch | existing source files | new |\n|---|---|---|---|\n".to_owned();
+    for (what, name, most) in EXAMPLES {
+        let patch = format!("docs/examples/{name}.patch");
+        git(&["apply", "--check", &patch]);
+        let (existing, new) = sources(&patch);
         assert!(
-            text.contains(&stat),
-            "CONTRIBUTING.md lacks the diffstat of {name}:\n{stat}"
+            (1..=most).contains(&existing.len()),
+            "{name} touches {existing:?}"
         );
+        let listed = |names: Vec<String>| {
+            let names = names.iter().map(|name| format!("`{name}`"));
+            names.collect::<Vec<_>>().join("<br>")
+        };
+        let (count, existing, new) = (existing.len(), listed(existing), listed(new));
+        writeln!(
+            table,
+            "| {what} | [`{name}`]({patch}) | {count}: {existing} | {new} |"
+        )
+        .unwrap();
     }
+    let path = root().join("CONTRIBUTING.md");
+    let page = fs::read_to_string(&path).unwrap();
+    let (before, rest) = page.split_once(BEGIN).unwrap();
+    let (committed, after) = rest.split_once(END).unwrap();
+    if env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(&path, format!("{before}{BEGIN}{table}{END}{after}")).unwrap();
+        return;
+    }
+    assert_eq!(committed, table, "run `cargo xtask codegen`");
 }

@@ -22,9 +22,9 @@ mod pools;
 #[expect(dead_code, reason = "other benches take more of it")]
 mod summary;
 
-use std::{path::Path, process::ExitCode};
+use std::{path::Path, process::ExitCode, sync::Arc};
 
-use history::{Attributes, Ledger, Night, Place, PointFilter, Seen, SeriesKey, Time};
+use history::{Ledger, Night, Place, PointFilter, Seen, SeriesKey, Time};
 use jiff::Timestamp;
 use judge::{
     compare::Direction,
@@ -123,7 +123,7 @@ fn series(values: &[f64]) -> (Vec<Point>, Vec<Place>) {
         let place = Place {
             time: Time::of(timestamp),
             revision,
-            attributes: Attributes::new(),
+            attributes: Arc::default(),
         };
         (point, place)
     };

@@ -2,142 +2,166 @@
 
 use std::{
     collections::HashMap,
-    io::{self, Read},
-    path::Path,
+    path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use judge::trend::{self, Point, csv::Parsed};
-use record::Method;
-use rusqlite::{Connection, OptionalExtension};
+use judge::{
+    compare::{Direction, Kind},
+    trend::{self, Point, csv::Parsed},
+};
+use serde::{Deserialize, Serialize};
 
 use crate::{
-    History, HistoryError, SeriesKey,
-    error::Fault,
-    sessions::{check_name, drop_unused},
-    sources::{ImportedSeries, forget_import, imported_points, write_import},
-    sql::{Measure, cell_id, find_series, revision_id, series_id, word},
+    History, HistoryError, Origin, Series, SeriesInfo, SeriesKey,
+    baselines::check_name,
+    disk::{file_name, read_json, remove, write_json},
+    error::refused,
+    file::Version,
 };
 
 /// A file larger than this is no series; some, such as `/dev/zero`, have no end.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// What an import did.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Imported {
-    /// Points that were added.
-    pub added: usize,
-    /// Points that stood there already.
-    pub known: usize,
-    /// Points of the history that others took the place of.
-    pub replaced: usize,
+/// What an imported series is called and measures.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ImportedSeries {
+    /// Its name: the scenario of [`SeriesKey::imported`].
+    pub name: String,
+    /// Unit of its values, such as `ops/s`; may be empty.
+    pub unit: String,
+    pub direction: Direction,
+    /// How they behave from run to run.
+    pub kind: Kind,
+    /// The largest relative change that counts as none; `None` where any counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<f64>,
 }
 
-impl History {
-    /// Imports points of finite numbers. They are read in order of time, and in that of their import
-    /// where times are equal. Those that stand there already, with the same timestamp, revision and
-    /// value, are passed over, so that a file that has grown can be imported again. One that has
-    /// another value than stands there at its timestamp and revision takes its place where it is
-    /// to `replace`, and is refused, and all with it, where not.
-    pub fn import(
-        &self,
-        series: &ImportedSeries,
-        points: &[Point],
-        replace: bool,
-    ) -> Result<Imported, HistoryError> {
-        check_name("series", &series.name)?;
-        self.write("import a series", |connection| {
-            check_same(connection, series)?;
-            let mut all = imported_points(connection, &series.name)?;
-            let imported = merge(&series.name, &mut all, points, replace)?;
-            store(connection, series, &all)?;
-            write_import(self.path(), &series.name, &all)?;
-            Ok(imported)
+/// The file of an imported series.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Import {
+    pub(crate) version: Version,
+    #[serde(flatten)]
+    pub(crate) series: ImportedSeries,
+    pub(crate) points: Vec<Point>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Imported {
+    pub added: usize,
+    pub known: usize,
+}
+
+impl Import {
+    pub(crate) fn key(&self) -> SeriesKey {
+        SeriesKey::imported(&self.series.name)
+    }
+
+    /// In order of time, and in that of their import where times are equal; `None` where there is
+    /// no point.
+    pub(crate) fn series(&self) -> Option<Series> {
+        let mut points = self.points.clone();
+        trend::put_in_order(&mut points);
+        let (oldest, newest) = (points.first()?.timestamp, points.last()?.timestamp);
+        let info = SeriesInfo {
+            key: self.key(),
+            settings: None,
+            joined: Vec::new(),
+            unit: self.series.unit.clone(),
+            direction: self.series.direction,
+            kind: self.series.kind,
+            threshold: self.series.threshold,
+            points: points.len() as u64,
+            oldest: Some(oldest),
+            newest: Some(newest),
+        };
+        let points = points.into_iter().map(|point| crate::Point {
+            timestamp: point.timestamp,
+            value: point.value,
+            runs: 1,
+            run: None,
+            attempt: None,
+            block: None,
+            threshold: None,
+            origin: Arc::new(Origin {
+                revision: point.revision,
+                ..Origin::default()
+            }),
+        });
+        Some(Series {
+            info,
+            points: points.collect(),
         })
     }
 }
 
 impl History {
+    /// Imports points of finite numbers. Those that are there already, with the same timestamp,
+    /// revision and value, are passed over, so that a file that has grown can be imported again. One
+    /// that has another value than is there at its timestamp and revision is refused, and all with
+    /// it.
+    pub fn import(
+        &self,
+        series: &ImportedSeries,
+        points: &[Point],
+    ) -> Result<Imported, HistoryError> {
+        check_name("series", &series.name)?;
+        let mut all = Vec::new();
+        if let Some(there) = self.read_import(&series.name)? {
+            check_same(&there.series, series)?;
+            all = there.points;
+        }
+        let imported = merge(&series.name, &mut all, points)?;
+        let import = Import {
+            version: Version,
+            series: series.clone(),
+            points: all,
+        };
+        write_json(&self.import_path(&series.name), &import)?;
+        Ok(imported)
+    }
+
     /// Takes an imported series out; how many points it had.
     pub fn remove_import(&self, name: &str) -> Result<usize, HistoryError> {
-        let removed = self.write("remove an imported series", |connection| {
-            let Some((series, _)) = find_series(connection, &SeriesKey::imported(name))? else {
-                return Err(HistoryError::NoImport(name.to_owned()).into());
-            };
-            let points = connection.execute("DELETE FROM points WHERE series_id = ?", [series])?;
-            connection.execute("DELETE FROM series WHERE id = ?", [series])?;
-            drop_unused(connection)?;
-            Ok(points)
-        })?;
-        // Left behind, it belongs to nothing: what counts is that the sources do not name it.
-        forget_import(self.path(), name);
-        Ok(removed)
+        let Some(there) = self.read_import(name)? else {
+            return refused(format!(
+                "no imported series {name}; `history list --machine imported` names them"
+            ));
+        };
+        remove(&self.import_path(name))?;
+        Ok(there.points.len())
+    }
+
+    fn import_path(&self, name: &str) -> PathBuf {
+        self.imports().join(file_name(name))
+    }
+
+    fn read_import(&self, name: &str) -> Result<Option<Import>, HistoryError> {
+        let path = self.import_path(name);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let read = read_json(&path).map(Some);
+        read.or_else(|why| refused(format!("cannot read {}: {why}", path.display())))
     }
 }
 
 /// The points of a CSV file with the columns `timestamp`, `revision` and `value`, in the order of
 /// its lines, and the unit of its timestamps where it is not seconds.
 pub fn read_csv(path: &Path) -> Result<Parsed, HistoryError> {
-    let read = || -> io::Result<String> {
-        let mut text = String::new();
-        regular_file::open(path)?
-            .take(MOST_BYTES + 1)
-            .read_to_string(&mut text)?;
-        if text.len() as u64 > MOST_BYTES {
-            let most = MOST_BYTES >> 20;
-            let error = format!("it has more than {most} MiB, which no series has");
-            return Err(io::Error::other(error));
-        }
-        Ok(text)
+    let text = regular_file::read(path, MOST_BYTES)
+        .map_err(|error| error.to_string())
+        .and_then(|bytes| String::from_utf8(bytes).map_err(|error| error.to_string()));
+    let parsed = match text {
+        Ok(text) => trend::csv::parse(&text).map_err(|error| error.to_string()),
+        Err(why) => return refused(format!("cannot read {}: {why}", path.display())),
     };
-    let text = read().map_err(|source| HistoryError::Read {
-        path: path.to_owned(),
-        source,
-    })?;
-    trend::csv::parse(&text).map_err(|source| HistoryError::Csv {
-        path: path.to_owned(),
-        source,
-    })
-}
-
-/// Puts the points of an imported series in place of those that were there.
-pub(crate) fn store(
-    connection: &Connection,
-    series: &ImportedSeries,
-    points: &[Point],
-) -> rusqlite::Result<()> {
-    let key = SeriesKey::imported(&series.name);
-    let measure = Measure {
-        metric: &key.metric,
-        unit: &series.unit,
-        direction: series.direction,
-        kind: series.kind,
-    };
-    let series_id = series_id(
-        connection,
-        cell_id(connection, &key, &Method::default())?,
-        &measure,
-    )?;
-    connection.execute(
-        "UPDATE series SET threshold = ? WHERE id = ?",
-        (series.threshold, series_id),
-    )?;
-    connection.execute("DELETE FROM points WHERE series_id = ?", [series_id])?;
-    let mut insert =
-        connection.prepare_cached("INSERT INTO points VALUES (?, ?, ?, NULL, ?, ?)")?;
-    for (ordinal, point) in (0_i64..).zip(points) {
-        let revision = revision_id(connection, &point.revision)?;
-        insert.execute((series_id, point.timestamp, ordinal, revision, point.value))?;
-    }
-    Ok(())
+    parsed.or_else(|why| refused(format!("{}: {why}", path.display())))
 }
 
 /// Adds to the points of a series those of an import that are not among them.
-fn merge(
-    name: &str,
-    all: &mut Vec<Point>,
-    points: &[Point],
-    replace: bool,
-) -> Result<Imported, HistoryError> {
+fn merge(name: &str, all: &mut Vec<Point>, points: &[Point]) -> Result<Imported, HistoryError> {
     // Values of the history by timestamp and revision, without those that the import has too.
     let mut left: HashMap<(u64, String), Vec<u64>> = HashMap::new();
     for point in &*all {
@@ -154,39 +178,26 @@ fn merge(
             None => fresh.push(point),
         }
     }
-    let contradicted: Vec<(&Point, f64)> = fresh
+    let contradicted = fresh
         .iter()
-        .filter_map(|point| Some((*point, f64::from_bits(*left[&place(point)].first()?))))
-        .collect();
-    if let (Some((here, there)), false) = (contradicted.first(), replace) {
-        return Err(HistoryError::OtherValue {
-            name: name.to_owned(),
-            count: contradicted.len(),
-            timestamp: here.timestamp,
-            revision: here.revision.clone(),
-            there: *there,
-            here: here.value,
-        });
+        .filter_map(|point| Some((*point, f64::from_bits(*left[&place(point)].first()?))));
+    let contradicted: Vec<(&Point, f64)> = contradicted.collect();
+    if let Some((here, there)) = contradicted.first() {
+        return refused(format!(
+            "{} points to import into {name} have other values than are there at the same timestamp \
+             and revision; the first: timestamp {}, revision {:?}: there {there}, here {}. Nothing \
+             was imported; `history remove --imported {name}` makes room for the new values",
+            contradicted.len(),
+            here.timestamp,
+            here.revision,
+            here.value
+        ));
     }
-    let before = all.len();
-    let places = contradicted.iter().map(|(point, _)| place(point));
-    let mut gone: HashMap<_, _> = places
-        .filter_map(|place| left.remove_entry(&place))
-        .collect();
-    all.retain(|old| {
-        let values = gone.get_mut(&place(old));
-        let same = |values: &mut Vec<u64>| {
-            let found = values.iter().position(|value| *value == bits(old.value))?;
-            Some(values.swap_remove(found))
-        };
-        values.and_then(same).is_none()
-    });
-    let replaced = before - all.len();
-    all.extend(fresh.iter().copied().cloned());
+    let added = fresh.len();
+    all.extend(fresh.into_iter().cloned());
     Ok(Imported {
-        added: fresh.len(),
-        known: points.len() - fresh.len(),
-        replaced,
+        added,
+        known: points.len() - added,
     })
 }
 
@@ -199,34 +210,22 @@ fn bits(number: f64) -> u64 {
     (number + 0.0).to_bits()
 }
 
-fn check_same(connection: &Connection, series: &ImportedSeries) -> Result<(), Fault> {
-    let Some((id, _)) = find_series(connection, &SeriesKey::imported(&series.name))? else {
-        return Ok(());
+fn check_same(there: &ImportedSeries, here: &ImportedSeries) -> Result<(), HistoryError> {
+    let direction = |series: &ImportedSeries| match series.direction {
+        Direction::HigherIsBetter => "higher-is-better",
+        Direction::LowerIsBetter => "lower-is-better",
     };
-    let there = connection
-        .query_row(
-            "SELECT unit, direction, kind FROM series WHERE id = ?",
-            [id],
-            |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?]),
-        )
-        .optional()?
-        .unwrap_or_default();
-    let here = [
-        series.unit.clone(),
-        word(series.direction),
-        word(series.kind),
-    ];
-    let mut pairs = ["unit", "direction", "kind"]
-        .into_iter()
-        .zip(there.into_iter().zip(here));
-    match pairs.find(|(_, (there, here))| there != here) {
-        None => Ok(()),
-        Some((what, (there, here))) => Err(HistoryError::OtherMeasure {
-            name: series.name.clone(),
-            what,
-            there,
-            here,
+    for (what, old, new) in [
+        ("unit", &*there.unit, &*here.unit),
+        ("direction", direction(there), direction(here)),
+    ] {
+        if old != new {
+            return refused(format!(
+                "the series {} is in the history with {what} {old:?}, not {new:?}; import it with \
+                 the same, or under another name",
+                here.name
+            ));
         }
-        .into()),
     }
+    Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use record::{Machine, Method, Record, Session};
+use metrics::{Metric, Rows};
 use serde::{Deserialize, Serialize};
 use wildmatch::WildMatchPattern;
 
@@ -19,15 +19,12 @@ pub struct SeriesKey {
     pub device: String,
     /// The line of images that is followed, such as `main` or `torch-cu`.
     pub track: String,
-    /// The suite's name.
     pub suite: String,
-    /// The scenario's name.
     pub scenario: String,
     /// The choice on every axis.
     pub variant: String,
     /// How it was measured, as far as the session tells; empty where it tells nothing.
     pub method: String,
-    /// The metric's name, one of [`metrics::catalogue::ALL`].
     pub metric: String,
 }
 
@@ -46,13 +43,13 @@ impl SeriesKey {
         }
     }
 
-    /// Scenario and variant, as [`Record::cell`] writes them.
+    /// Scenario and variant, as reports write them.
     #[must_use]
     pub fn cell(&self) -> String {
         if self.variant.is_empty() {
             self.scenario.clone()
         } else {
-            format!("{} · {}", self.scenario, self.variant)
+            record::cell_name(&self.scenario, &self.variant)
         }
     }
 
@@ -78,55 +75,6 @@ impl SeriesKey {
             ("method", &self.method),
             ("metric", &self.metric),
         ]
-    }
-
-    /// Of the cell that a record measured; the metric is left empty.
-    pub(crate) fn of_cell(
-        session: &Session,
-        record: &Record,
-        track: &str,
-        method: &Method,
-    ) -> Self {
-        let machine = &session.machine;
-        let device = match record.device {
-            protocol::Device::Cpu => cpu(machine),
-            protocol::Device::Cuda(index) => {
-                gpu(machine, index, record.gpu_uuid(machine).as_deref())
-            }
-        };
-        Self {
-            machine: machine.name.clone(),
-            device,
-            track: track.to_owned(),
-            suite: record.suite.clone(),
-            scenario: record.scenario.clone(),
-            variant: record.variant.to_string(),
-            method: method.fingerprint(),
-            metric: String::new(),
-        }
-    }
-}
-
-fn cpu(machine: &Machine) -> String {
-    let model = &machine.cpu.model;
-    let cores = machine.cpu.logical_cores;
-    if model.is_empty() {
-        format!("cpu, {cores} cores")
-    } else {
-        format!("{model}, {cores} cores")
-    }
-}
-
-/// CUDA and NVML may count GPUs in another order: the UUID decides where the workload told it.
-fn gpu(machine: &Machine, cuda_index: u32, uuid: Option<&str>) -> String {
-    let gpus = &machine.gpus;
-    let found = uuid
-        .and_then(|uuid| gpus.iter().find(|gpu| gpu.uuid().as_deref() == Some(uuid)))
-        .or_else(|| gpus.iter().find(|gpu| gpu.index == cuda_index));
-    match found {
-        Some(gpu) if gpus.len() > 1 => format!("{} #{}", gpu.name, gpu.index),
-        Some(gpu) => gpu.name.clone(),
-        None => format!("cuda:{cuda_index}"),
     }
 }
 
@@ -158,20 +106,15 @@ impl fmt::Display for SeriesKey {
 /// as in `peak_*`. Everything else stands for itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SeriesFilter {
-    /// Of these machines.
     pub machine: Option<String>,
-    /// On these devices.
     pub device: Option<String>,
-    /// Of these tracks.
     pub track: Option<String>,
-    /// Of these suites.
     pub suite: Option<String>,
-    /// Of these scenarios.
     pub scenario: Option<String>,
-    /// Of these variants.
     pub variant: Option<String>,
-    /// Of these metrics.
     pub metric: Option<String>,
+    /// Of the metrics that fail a gate, of these, and imported ones; `None` takes all.
+    pub gated_or: Option<Vec<String>>,
 }
 
 impl SeriesFilter {
@@ -189,7 +132,14 @@ impl SeriesFilter {
         ]
     }
 
-    /// Whether it takes this series.
+    /// Whether it takes series of this metric.
+    pub(crate) fn takes_metric(&self, name: &str, rows: &Rows) -> bool {
+        let is_gated = || rows.named(name).is_some_and(Metric::is_gated);
+        let others = self.gated_or.as_ref();
+        fits(self.metric.as_deref(), Some(name))
+            && others.is_none_or(|others| others.iter().any(|other| other == name) || is_gated())
+    }
+
     #[must_use]
     pub fn takes(&self, key: &SeriesKey) -> bool {
         let parts = key.parts();
@@ -205,19 +155,15 @@ impl SeriesFilter {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PointFilter {
-    /// Of sessions on these branches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
-    /// Of these images.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// Under these drivers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
 }
 
 impl PointFilter {
-    /// Whether it takes all points.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

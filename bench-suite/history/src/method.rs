@@ -1,61 +1,73 @@
 //! Series that are the same in everything but their method: what tells them apart, and following
 //! several as one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use record::{Method, MethodKey};
-use rusqlite::Connection;
-use serde::Serialize;
 
-use crate::{Aggregate, Point, PointFilter, SeriesInfo, SeriesKey, series, sql::Json};
-
-/// The method of a series that another one is joined with.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct JoinedMethod {
-    /// Its fingerprint, as in [`SeriesKey::method`].
-    pub method: String,
-    /// Its settings; `None` where the history does not know them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub settings: Option<Method>,
-}
+use crate::{Attributes, JoinedMethod, Series, SeriesInfo, SeriesKey};
 
 /// Puts series together whose methods differ in nothing but `ignore`: the one with the newest point
-/// goes on, and has the others in [`SeriesInfo::joined`].
+/// goes on, and has the others in [`SeriesInfo::joined`]. Settings in which they differ become
+/// attributes of their points, such as `method.limits.cpus`.
 #[must_use]
-pub fn join(all: Vec<SeriesInfo>, ignore: &[MethodKey]) -> Vec<SeriesInfo> {
+pub fn join(all: Vec<Series>, ignore: &[MethodKey]) -> Vec<Series> {
     if ignore.is_empty() {
         return all;
     }
-    let mut groups: BTreeMap<(SeriesKey, String), Vec<SeriesInfo>> = BTreeMap::new();
-    for info in all {
+    let mut groups: BTreeMap<(SeriesKey, String), Vec<Series>> = BTreeMap::new();
+    for one in all {
+        let info = &one.info;
         let alike = match &info.settings {
             _ if MethodKey::any_is_whole(ignore) => String::new(),
             Some(settings) => settings.clone().without(ignore).to_string(),
             None => format!("not known: {}", info.key.method),
         };
         let group = (info.key.without_method(), alike);
-        groups.entry(group).or_default().push(info);
+        groups.entry(group).or_default().push(one);
     }
-    let mut joined: Vec<SeriesInfo> = groups.into_values().filter_map(as_one).collect();
-    joined.sort_by(|a, b| a.key.cmp(&b.key));
+    let mut joined: Vec<Series> = groups.into_values().filter_map(as_one).collect();
+    joined.sort_by(|a, b| a.info.key.cmp(&b.info.key));
     joined
 }
 
-fn as_one(mut group: Vec<SeriesInfo>) -> Option<SeriesInfo> {
-    let newest = |info: &SeriesInfo| info.newest.unwrap_or(f64::NEG_INFINITY);
-    group.sort_by(|a, b| newest(a).total_cmp(&newest(b)));
-    let mut last = group.pop()?;
-    for info in group {
-        last.points += info.points;
-        last.oldest = [last.oldest, info.oldest]
-            .into_iter()
-            .flatten()
-            .reduce(f64::min);
-        last.joined.push(JoinedMethod {
-            method: info.key.method,
-            settings: info.settings,
+fn as_one(mut group: Vec<Series>) -> Option<Series> {
+    group.sort_by(|a, b| {
+        let newest = |one: &Series| one.info.newest.unwrap_or(f64::NEG_INFINITY);
+        newest(a).total_cmp(&newest(b))
+    });
+    let methods = group
+        .iter()
+        .map(|one| (&*one.info.key.method, one.info.settings.as_ref()));
+    let values = values(&methods.collect::<Vec<_>>());
+    for (one, values) in group.iter_mut().zip(values) {
+        let attributes = values.into_iter().map(|(key, value)| match &*key {
+            "" => ("method".to_owned(), value),
+            key => (format!("method.{key}"), value),
         });
+        let attributes: Attributes = attributes.collect();
+        for point in &mut one.points {
+            let origin = Arc::make_mut(&mut point.origin);
+            Arc::make_mut(&mut origin.attributes).extend(attributes.clone());
+        }
     }
+    let mut last = group.pop()?;
+    for one in group {
+        let info = &mut last.info;
+        info.points += one.info.points;
+        let both = [info.oldest, one.info.oldest];
+        info.oldest = both.into_iter().flatten().reduce(f64::min);
+        info.joined.push(JoinedMethod {
+            method: one.info.key.method,
+            settings: one.info.settings,
+        });
+        last.points.extend(one.points);
+    }
+    last.points
+        .sort_by(|a, b| a.timestamp.total_cmp(&b.timestamp));
     Some(last)
 }
 
@@ -63,7 +75,7 @@ fn as_one(mut group: Vec<SeriesInfo>) -> Option<SeriesInfo> {
 /// everything else: value by setting. Nothing for a series without siblings. The setting `""`
 /// stands for a whole method where the history does not know the settings of all.
 #[must_use]
-pub fn told_apart(all: &[SeriesInfo]) -> Vec<BTreeMap<String, String>> {
+pub fn told_apart(all: &[&SeriesInfo]) -> Vec<BTreeMap<String, String>> {
     let mut groups: BTreeMap<SeriesKey, Vec<usize>> = BTreeMap::new();
     for (place, info) in all.iter().enumerate() {
         groups
@@ -74,7 +86,7 @@ pub fn told_apart(all: &[SeriesInfo]) -> Vec<BTreeMap<String, String>> {
     let mut told = vec![BTreeMap::new(); all.len()];
     for places in groups.into_values().filter(|places| places.len() > 1) {
         let methods = places.iter().map(|place| {
-            let info = &all[*place];
+            let info = all[*place];
             (info.key.method.as_str(), info.settings.as_ref())
         });
         for (place, values) in places.iter().zip(values(&methods.collect::<Vec<_>>())) {
@@ -110,57 +122,4 @@ fn values(methods: &[(&str, Option<&Method>)]) -> Vec<BTreeMap<String, String>> 
         values
     };
     methods.iter().map(of_one).collect()
-}
-
-/// The points of a series and of those that it is joined with, in order of time. Settings in which
-/// they differ are attributes, such as `method.limits.cpus`. `None` where there is no such series.
-pub(crate) fn points_of(
-    connection: &Connection,
-    info: &SeriesInfo,
-    filter: &PointFilter,
-    aggregate: Aggregate,
-) -> rusqlite::Result<Option<Vec<Point>>> {
-    if info.joined.is_empty() {
-        return series::points(connection, &info.key, filter, aggregate);
-    }
-    let others = info.joined.iter();
-    let mut methods: Vec<(&str, Option<&Method>)> = others
-        .map(|one| (one.method.as_str(), one.settings.as_ref()))
-        .collect();
-    methods.push((&info.key.method, info.settings.as_ref()));
-    let mut all = Vec::new();
-    for ((method, _), values) in methods.iter().zip(values(&methods)) {
-        let key = SeriesKey {
-            method: (*method).to_owned(),
-            ..info.key.clone()
-        };
-        let Some(points) = series::points(connection, &key, filter, aggregate)? else {
-            return Ok(None);
-        };
-        for mut point in points {
-            let attributes = values.iter().map(|(key, value)| {
-                let name = match key.as_str() {
-                    "" => "method".to_owned(),
-                    key => format!("method.{key}"),
-                };
-                (name, value.clone())
-            });
-            point.attributes.extend(attributes);
-            all.push(point);
-        }
-    }
-    all.sort_by(|a: &Point, b| a.timestamp.total_cmp(&b.timestamp));
-    Ok(Some(all))
-}
-
-/// Keeps the settings of a method, by its fingerprint.
-pub(crate) fn keep(
-    connection: &Connection,
-    fingerprint: &str,
-    settings: &Method,
-) -> rusqlite::Result<()> {
-    connection
-        .prepare_cached("INSERT OR IGNORE INTO methods VALUES (?, ?)")?
-        .execute((fingerprint, Json(settings)))?;
-    Ok(())
 }

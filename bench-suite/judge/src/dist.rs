@@ -71,6 +71,16 @@ pub fn t_critical(df: f64, alpha: f64) -> f64 {
     ln_t.exp()
 }
 
+/// P(F ≥ f) for Fisher's F with `above` and `below` degrees of freedom.
+#[must_use]
+pub fn f_upper(f: f64, above: f64, below: f64) -> f64 {
+    if !(f > 0.0 && above > 0.0 && below > 0.0) {
+        return 1.0;
+    }
+    let share = below / (below + above * f);
+    beta_reg(below / 2.0, above / 2.0, share.clamp(0.0, 1.0))
+}
+
 /// P(|Z| ≥ |z|) for the standard normal.
 #[must_use]
 pub fn normal_two_sided(z: f64) -> f64 {
@@ -133,6 +143,15 @@ mod tests {
             let two = 1.0 - t / f64::sqrt(t * t + 2.0);
             check(t_two_sided(t, 2.0), two, 1e-8);
         }
+    }
+
+    /// The square of Student's t is F with 1 degree of freedom above; F(4, 4) has
+    /// P = (1 + 3 f) ÷ (1 + f)³.
+    #[test]
+    fn upper_tails_of_f() {
+        check(f_upper(9.0, 1.0, 5.0), t_two_sided(3.0, 5.0), 1e-9);
+        check(f_upper(6.0, 4.0, 4.0), 19.0 / 343.0, 1e-9);
+        check(f_upper(0.0, 4.0, 4.0), 1.0, 0.0);
     }
 
     #[test]

@@ -1,11 +1,18 @@
 //! Many metrics at once: the false discovery rate is controlled.
 //!
-//! Benjamini and Hochberg (1995), "Controlling the false discovery rate": of all the
-//! *improved* and *regressed* in a family, at most the share [`Options::alpha`] is false,
-//! on average. It holds for independent and for positively dependent metrics (Benjamini
-//! and Yekutieli 2001), as those of one session are.
+//! Benjamini and Hochberg (1995), "Controlling the false discovery rate": of all the verdicts
+//! that a family comes to, at most the share [`Options::alpha`] is wrong, on average. It holds for
+//! independent and for positively dependent metrics (Benjamini and Yekutieli 2001), as those of
+//! one session are. Benjamini and Yekutieli (2005) give the intervals that go with it: with R
+//! verdicts among m comparisons every interval is made at α R ÷ m, and those that lie on one side
+//! of an end of the noise threshold are just those R.
 
-use crate::compare::{CompareError, Comparison, Evidence, Measurement, Options, decide, weigh};
+use std::collections::BTreeMap;
+
+use crate::compare::{
+    Chance, CompareError, Comparison, Evidence, Kin, Levels, Measurement, Options, Sample,
+    conclude, read,
+};
 
 /// What of a family could not be judged.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -17,37 +24,71 @@ pub struct FamilyError {
     pub source: CompareError,
 }
 
-/// Judges every metric, then adjusts p to q over the family and decides by q.
+/// Judges every metric: cells of one metric by the noise that they know together, and all of them
+/// at the level that keeps the family's false discovery rate.
 ///
 /// Exact comparisons carry no chance and so are not part of the family; neither are
 /// metrics with no p. Results are in the order of `metrics`.
 ///
 /// # Errors
-/// The first metric that [`compare`] refuses, with its position.
+/// The first metric that [`compare`](crate::compare::compare) refuses, with its position.
 pub fn judge_all(
     metrics: &[Measurement],
     options: &Options,
 ) -> Result<Vec<Comparison>, FamilyError> {
-    let mut judged = metrics
+    let (mut judged, chances): (Vec<Comparison>, Vec<Chance>) = metrics
         .iter()
         .enumerate()
         .map(|(index, metric)| {
-            weigh(metric, options).map_err(|source| FamilyError { index, source })
+            read(metric, options).map_err(|source| FamilyError { index, source })
         })
-        .collect::<Result<Vec<(Comparison, Option<Evidence>)>, _>>()?;
-    let (members, p): (Vec<usize>, Vec<f64>) = judged
-        .iter()
-        .enumerate()
-        .filter(|(_, (_, evidence))| evidence.is_some())
-        .filter_map(|(i, (one, _))| Some((i, one.p_value?)))
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
         .unzip();
-    let family = members.len();
-    for (i, q) in members.into_iter().zip(q_values(&p)) {
-        let (one, evidence) = &mut judged[i];
-        one.q_value = Some(q);
-        decide(one, evidence.as_ref(), &metrics[i], family, options);
+    let members = chances.iter().filter(|one| **one != Chance::None).count();
+    let of_one = options.alpha / members.max(1) as f64;
+    let open = || {
+        let samples = chances.iter().map(Chance::sample);
+        samples
+            .enumerate()
+            .filter_map(|(i, sample)| Some((i, sample?)))
+    };
+    let mut cells: BTreeMap<usize, Vec<&Sample>> = BTreeMap::new();
+    for (i, sample) in open() {
+        cells.entry(metrics[i].metric).or_default().push(sample);
     }
-    Ok(judged.into_iter().map(|(one, _)| one).collect())
+    let kin: BTreeMap<usize, Option<Kin>> = cells
+        .iter()
+        .map(|(metric, cells)| (*metric, Kin::of(cells)))
+        .collect();
+    let found: Vec<(usize, Evidence)> = open()
+        .map(|(i, one)| {
+            (
+                i,
+                Evidence::of(one, kin[&metrics[i].metric].as_ref(), of_one),
+            )
+        })
+        .collect();
+    let p: Vec<f64> = found
+        .iter()
+        .map(|(i, evidence)| evidence.p_value(metrics[*i].threshold.ln_1p()))
+        .collect();
+    // What jumps takes part with the p of none, and is judged as the only change would be.
+    let jumping = (found.len()..members).map(|_| 1.0);
+    let q = q_values(&p.iter().copied().chain(jumping).collect::<Vec<f64>>());
+    let verdicts = q.iter().filter(|q| **q <= options.alpha).count();
+    let of_all = of_one * verdicts.max(1) as f64;
+    for ((i, evidence), (p, q)) in found.iter().zip(p.iter().zip(q)) {
+        (judged[*i].p_value, judged[*i].q_value) = (Some(*p), Some(q));
+        let levels = Levels { of_all, of_one };
+        conclude(&mut judged[*i], evidence, &metrics[*i], levels, options);
+    }
+    for (i, chance) in chances.iter().enumerate() {
+        if let Chance::Modes(modes) = chance {
+            modes.conclude(&mut judged[i], &metrics[i], of_one);
+        }
+    }
+    Ok(judged)
 }
 
 /// q of each p: the smallest false discovery rate at which it would count.

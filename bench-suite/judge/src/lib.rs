@@ -7,9 +7,11 @@
 //!   its interval, and a [`Verdict`](compare::Verdict).
 //! - [`family`]: the same for many metrics at once, with the false discovery rate
 //!   controlled.
+//! - [`moderation`]: what cells of one metric know of each other's noise.
 //! - [`sequential`]: looking again after every block, with the price of looking paid.
 //! - [`sessions`]: how far sessions lie apart though nothing changed.
 //! - [`trend`]: change points in a series over time, its CSV form, and missing data.
+//! - [`counts`]: do runs of one side fail more often?
 //! - [`claims`]: does an interval bear out what somebody claimed?
 //!
 //! `docs/statistics.md` gives every formula, its source and a worked example; the README
@@ -17,8 +19,10 @@
 
 pub mod claims;
 pub mod compare;
+pub mod counts;
 pub mod dist;
 pub mod family;
+pub mod moderation;
 pub mod sequential;
 pub mod sessions;
 pub mod trend;

@@ -9,8 +9,8 @@
 //! metrics: at every look Benjamini–Hochberg runs at that look's part, and the false
 //! share of all discoveries is at most the sum of the false shares at the looks.
 //!
-//! The interval of each look is widened in the same way, so that *unchanged*, too, may be
-//! said at the first look that shows it.
+//! The interval of each look is made at that part, so that *unchanged*, too, may be said at the
+//! first look that shows it.
 
 use crate::compare::{Comparison, Measurement, Options, Verdict};
 use crate::family::{FamilyError, judge_all};
@@ -74,8 +74,7 @@ pub enum SequentialError {
 }
 
 impl Sequential {
-    /// For `metrics` metrics; `options.alpha` and 1 − `options.confidence` are what all looks
-    /// together may spend.
+    /// For `metrics` metrics; `options.alpha` is what all looks together may spend.
     #[must_use]
     pub fn new(metrics: usize, options: Options) -> Self {
         Self {
@@ -112,11 +111,8 @@ impl Sequential {
         let part = |alpha: f64| {
             (spent(alpha, fraction) - spent(alpha, self.fraction)).max(f64::MIN_POSITIVE)
         };
-        let miss = part(1.0 - self.options.confidence);
         let options = Options {
             alpha: part(self.options.alpha),
-            // 1 - miss must stay below 1 for the interval to have an end.
-            confidence: (1.0 - miss).min(1.0 - f64::EPSILON),
             ..self.options
         };
         let judged = judge_all(metrics, &options)?;
@@ -147,6 +143,8 @@ mod tests {
             kind: Kind::TimeLike,
             threshold: 0.01,
             between: None,
+            metric: 0,
+            past: None,
         }
     }
 

@@ -3,17 +3,8 @@
 //! Runs of one session share its day: temperature, clocks, neighbours. What two sessions differ in
 //! is told by many sessions, not by more blocks of two. The history has them.
 
+pub use crate::compare::BetweenSessions;
 use crate::trend::{Point, TrendOptions, change_points};
-
-/// The noise of a session's level, from other sessions of the same series.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct BetweenSessions {
-    /// Standard deviation of the logarithm of a session's median, which is about the relative one;
-    /// what its runs scatter by is a part of it.
-    pub deviation: f64,
-    /// Its degrees of freedom: sessions less the levels that they lie on. Above 0.
-    pub degrees_of_freedom: f64,
-}
 
 /// Fewer degrees of freedom than this say next to nothing.
 const FEWEST: usize = 2;

@@ -6,87 +6,49 @@
 
 pub mod catalogue;
 mod page;
+mod rules;
 
-use record::Record;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use std::sync::{Mutex, PoisonError};
+
+use record::{Better, DeclaredMetric, Record};
 
 pub use judge::compare::{Direction, Kind};
 pub use page::page;
+pub use record::Unit;
+pub use rules::broken_rule;
 
-/// What a metric is counted in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Unit {
-    /// Samples a second.
-    SamplesPerSecond,
-    /// Seconds.
-    Seconds,
-    /// Bytes.
-    Bytes,
-    /// Times that something happened, or things that there are.
-    Count,
-    /// Joules.
-    Joules,
-    /// Watts.
-    Watts,
-    /// A share, from 0 to 1.
-    Ratio,
-    /// A number without a unit, such as a loss.
-    Plain,
-}
-
-impl Unit {
-    /// The unit's sign, such as `s`.
-    #[must_use]
-    pub fn sign(self) -> &'static str {
-        match self {
-            Self::SamplesPerSecond => "samples/s",
-            Self::Seconds => "s",
-            Self::Bytes => "bytes",
-            Self::Count => "count",
-            Self::Joules => "J",
-            Self::Watts => "W",
-            Self::Ratio => "ratio",
-            Self::Plain => "",
-        }
-    }
-}
-
-/// The time that a metric is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Window {
+/// The times that metrics are about, besides moments and phases of the workload.
+pub mod window {
     /// From the start of the first measured step to the end of the last.
-    MeasuredSteps,
-    /// From the start of the run to the end of the measured steps.
-    Run,
+    pub const MEASURED_STEPS: &str = "measured steps";
+    /// With warm-up, and without what comes after the measured steps.
+    pub const RUN: &str = "start of the run to the end of the measured steps";
     /// The whole run, calibration and clearing up included.
-    WholeRun,
-    /// A moment, in words.
-    Moment(&'static str),
-    /// A phase of the workload, in words.
-    Phase(&'static str),
+    pub const WHOLE_RUN: &str = "whole run";
 }
 
-/// Where a metric comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
-    /// libtorch's allocator on a GPU, a counting allocator on the CPU.
-    Allocator,
-    /// NVML, from outside, ten times a second.
-    Nvml,
-    /// NVML from outside, and the workload's own readings where those are too coarse.
-    NvmlAndWorkload,
-    /// The container's control group, ten times a second; for a plain process the sum of its group.
-    Cgroup,
-    /// CUDA events around the work; the clock on the CPU.
-    Clock,
-    /// The harness's clock.
-    HarnessClock,
-    /// The kernel's accounting of the process.
-    Kernel,
-    /// A counter of the workload's.
-    Counter,
+/// Where metrics come from.
+pub mod source {
+    /// libtorch's on a GPU, a counting allocator on the CPU.
+    pub const ALLOCATOR: &str = "allocator";
+    /// From outside, ten times a second.
+    pub const NVML: &str = "NVML";
+    /// From outside, and the workload's own readings where those are too coarse.
+    pub const NVML_AND_WORKLOAD: &str = "NVML, workload";
+    /// Ten times a second; for a plain process the sum of its group.
+    pub const CGROUP: &str = "cgroup";
+    /// Around the work.
+    pub const CLOCK: &str = "CUDA events; the clock on a CPU";
+    /// Around work that begins and ends on an idle device.
+    pub const WORKLOAD_CLOCK: &str = "the workload's clock";
+    /// From outside.
+    pub const HARNESS_CLOCK: &str = "the harness's clock";
+    /// Its accounting of the process.
+    pub const KERNEL: &str = "kernel";
+    /// Counted by the workload.
+    pub const COUNTER: &str = "workload";
+    /// Its manifest.
+    pub const IMAGE: &str = "the image's layers";
 }
 
 /// What a comparison does with a metric.
@@ -102,7 +64,33 @@ pub enum Role {
     Describes,
 }
 
-/// One metric of a run.
+/// What the values of a run's processes come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Across {
+    /// Their sum: rates, energy, what is counted.
+    Sum,
+    /// The largest: memory, and the time of the slowest.
+    Largest,
+    /// Their mean: losses, shares.
+    Mean,
+}
+
+impl Across {
+    /// The value of the run; `None` where no process yields one.
+    #[must_use]
+    pub fn of(self, values: impl Iterator<Item = f64>) -> Option<f64> {
+        let values: Vec<f64> = values.collect();
+        let sum: f64 = values.iter().sum();
+        match self {
+            _ if values.is_empty() => None,
+            Self::Sum => Some(sum),
+            Self::Largest => values.into_iter().max_by(f64::total_cmp),
+            Self::Mean => Some(sum / values.len() as f64),
+        }
+    }
+}
+
+/// One metric of a run: what a value's name means.
 #[derive(Debug, Clone, Copy)]
 pub struct Metric {
     /// The name in files, with its unit.
@@ -119,19 +107,103 @@ pub struct Metric {
     pub threshold: f64,
     /// What a comparison does with it.
     pub role: Role,
-    /// The time that it is about.
-    pub window: Window,
-    /// Where it comes from.
-    pub source: Source,
+    /// Whether a comparison's first sentences name it where it is what changed most.
+    pub headline: bool,
+    /// The time that it is about, in words.
+    pub window: &'static str,
+    /// Where it comes from, in words.
+    pub source: &'static str,
+    /// What a run of several processes comes to.
+    pub across: Across,
     /// What it takes in and leaves out.
     pub about: &'static str,
-    /// Names that it had in older files.
-    pub formerly: &'static [&'static str],
-    read: fn(&Record) -> Option<f64>,
 }
 
-impl Metric {
+/// The metrics of some sessions: the built-in rows, and those that their suites declare.
+#[derive(Debug, Clone)]
+pub struct Rows(Vec<&'static Metric>);
+
+impl Rows {
+    /// The built-in rows with these.
+    #[must_use]
+    pub fn with<'a>(declared: impl IntoIterator<Item = &'a DeclaredMetric>) -> Self {
+        let mut rows = catalogue::ALL.to_vec();
+        for one in declared {
+            if rows.iter().all(|row| row.name != one.name) {
+                rows.push(Metric::declared(one));
+            }
+        }
+        Self(rows)
+    }
+
+    /// Every row, the built-in ones first.
+    pub fn all(&self) -> impl Iterator<Item = &'static Metric> + '_ {
+        self.0.iter().copied()
+    }
+
     /// Those that a comparison judges.
+    pub fn compared(&self) -> impl Iterator<Item = &'static Metric> + '_ {
+        self.all().filter(|metric| metric.is_compared())
+    }
+
+    /// Those that have a better and a worse: they are followed over time and may be claimed.
+    pub fn followed(&self) -> impl Iterator<Item = &'static Metric> + '_ {
+        self.all().filter(|metric| metric.role != Role::Describes)
+    }
+
+    /// The row of this name.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Option<&'static Metric> {
+        self.all().find(|metric| metric.name == name)
+    }
+}
+
+/// The rows that suites declared, each once. They live as long as the program, as the built-in ones
+/// do, so that a row is a reference wherever it goes; a session may declare 64.
+static DECLARED: Mutex<Vec<(DeclaredMetric, &'static Metric)>> = Mutex::new(Vec::new());
+
+impl Metric {
+    /// The row of a metric that a suite declares.
+    fn declared(declared: &DeclaredMetric) -> &'static Self {
+        let mut known = DECLARED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, row)) = known.iter().find(|(one, _)| one == declared) {
+            return row;
+        }
+        let leak = |text: &str| -> &'static str { String::leak(text.to_owned()) };
+        let name = leak(&declared.name);
+        let row: &'static Self = Box::leak(Box::new(Self {
+            name,
+            label: declared.label.as_deref().map_or(name, leak),
+            unit: declared.unit,
+            direction: match declared.better {
+                Better::Less => Direction::LowerIsBetter,
+                Better::More => Direction::HigherIsBetter,
+            },
+            kind: match declared.unit {
+                Unit::Bytes | Unit::Count => Kind::MemoryLike,
+                _ => Kind::TimeLike,
+            },
+            threshold: declared.threshold,
+            role: if declared.gate {
+                Role::Gated
+            } else {
+                Role::Explains
+            },
+            headline: declared.gate,
+            window: window::MEASURED_STEPS,
+            source: source::COUNTER,
+            across: match declared.unit {
+                Unit::Seconds | Unit::Bytes => Across::Largest,
+                Unit::Ratio | Unit::Plain => Across::Mean,
+                _ => Across::Sum,
+            },
+            about: "Declared by the suite.",
+        }));
+        known.push((declared.clone(), row));
+        row
+    }
+
+    /// The built-in metrics that a comparison judges.
     pub fn compared() -> impl Iterator<Item = &'static Self> {
         catalogue::ALL
             .iter()
@@ -139,19 +211,24 @@ impl Metric {
             .filter(|metric| metric.is_compared())
     }
 
-    /// Those that have a better and a worse: they are followed over time and may be claimed.
-    pub fn followed() -> impl Iterator<Item = &'static Self> {
-        let all = catalogue::ALL.iter().copied();
-        all.filter(|metric| metric.role != Role::Describes)
+    /// The built-in row of this name.
+    #[must_use]
+    pub fn built_in(name: &str) -> Option<&'static Self> {
+        let mut rows = catalogue::ALL.iter().copied();
+        rows.find(|metric| metric.name == name)
     }
 
-    /// The metric of this name, or that had it.
+    /// What a name means wherever it is shown: the built-in row, or that of a suite whose session
+    /// was read. Verdicts go by the [`Rows`] of their own sessions.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
-        let all = || catalogue::ALL.iter().copied();
-        all()
-            .find(|metric| metric.name == name)
-            .or_else(|| all().find(|metric| metric.formerly.contains(&name)))
+        Self::built_in(name).or_else(|| {
+            let known = DECLARED.lock().unwrap_or_else(PoisonError::into_inner);
+            known
+                .iter()
+                .map(|(_, row)| *row)
+                .find(|row| row.name == name)
+        })
     }
 
     /// Whether a comparison judges it.
@@ -169,10 +246,7 @@ impl Metric {
     /// Its value in a run that went well; `None` where the run failed or did not yield it.
     #[must_use]
     pub fn of(&self, record: &Record) -> Option<f64> {
-        if !record.outcome.is_ok() {
-            return None;
-        }
-        (self.read)(record).filter(|value| value.is_finite())
+        record.value(self.name)
     }
 }
 

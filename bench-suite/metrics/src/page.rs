@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::{Direction, Metric, Role, Source, Window, catalogue};
+use crate::{Direction, Metric, Role, catalogue};
 
 const HEAD: &str = "\
 # Metrics
@@ -18,10 +18,16 @@ in neither.
 What cannot be known is left out, never 0. Metrics of runs that failed are left out of everything \
 but the records.
 
+A suite may declare metrics of its own workload beside these \
+([suites](../scenarios/suites.md#metrics)).
+
 The *noise threshold* is the largest relative change that counts as none; a suite may set its own \
 ([suites](../scenarios/suites.md#thresholds)). A regression of a *gated* metric fails `compare`; one \
 that *explains* is compared beside it; the others are followed by the history and may be claimed, \
 or only describe a run.
+
+The first sentences of a comparison rank the changes of *headline* metrics, marked ★, by how far each \
+lies beyond its threshold.
 ";
 
 /// The page, as Markdown.
@@ -53,43 +59,15 @@ fn row(page: &mut String, metric: &Metric) {
         (_, Direction::HigherIsBetter) => ("more", percent(metric.threshold)),
         (_, Direction::LowerIsBetter) => ("less", percent(metric.threshold)),
     };
-    let _ = write!(page, "| `{}`", metric.name);
-    for former in metric.formerly {
-        let _ = write!(page, "<br>formerly `{former}`");
-    }
+    let star = if metric.headline { " ★" } else { "" };
+    let _ = write!(page, "| `{}`{star}", metric.name);
     let _ = writeln!(
         page,
         " | *{}.* {} | {} | {} | {better} | {threshold} |",
-        metric.label,
-        metric.about,
-        window(metric.window),
-        source(metric.source),
+        metric.label, metric.about, metric.window, metric.source,
     );
 }
 
 fn percent(share: f64) -> String {
     format!("{} %", (share * 1e4).round() / 1e2)
-}
-
-fn window(window: Window) -> String {
-    match window {
-        Window::MeasuredSteps => "measured steps".to_owned(),
-        Window::Run => "start of the run to the end of the measured steps".to_owned(),
-        Window::WholeRun => "whole run".to_owned(),
-        Window::Moment(words) => words.to_owned(),
-        Window::Phase(phase) => format!("phase: {phase}"),
-    }
-}
-
-fn source(source: Source) -> &'static str {
-    match source {
-        Source::Allocator => "allocator",
-        Source::Nvml => "NVML",
-        Source::NvmlAndWorkload => "NVML, workload",
-        Source::Cgroup => "cgroup",
-        Source::Clock => "CUDA events; the clock on a CPU",
-        Source::HarnessClock => "the harness's clock",
-        Source::Kernel => "kernel",
-        Source::Counter => "workload",
-    }
 }

@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeSet, env, fs, path::Path};
 
-use metrics::{Metric, Unit, catalogue};
+use metrics::{Across, Direction, Kind, Metric, Role, Rows, Unit, catalogue};
+use record::{Better, DeclaredMetric};
 
 #[test]
 fn the_page_is_that_of_the_catalogue() {
@@ -21,6 +22,11 @@ fn the_page_is_that_of_the_catalogue() {
 fn suffix(unit: Unit) -> &'static str {
     match unit {
         Unit::SamplesPerSecond => "_samples_per_second",
+        Unit::StepsPerSecond => "_steps_per_second",
+        Unit::TokensPerSecond => "_tokens_per_second",
+        Unit::RequestsPerSecond => "_requests_per_second",
+        Unit::BytesPerSecond => "_bytes_per_second",
+        Unit::OperationsPerSecond => "_per_second",
         Unit::Seconds => "_seconds",
         Unit::Bytes => "_bytes",
         Unit::Count => "_count",
@@ -33,15 +39,8 @@ fn suffix(unit: Unit) -> &'static str {
 
 #[test]
 fn names_are_unique_and_carry_their_unit() {
-    let names: BTreeSet<_> = catalogue::ALL
-        .iter()
-        .flat_map(|metric| metric.formerly.iter().chain([&metric.name]))
-        .collect();
-    let count: usize = catalogue::ALL
-        .iter()
-        .map(|metric| 1 + metric.formerly.len())
-        .sum();
-    assert_eq!(names.len(), count, "a name stands twice");
+    let names: BTreeSet<_> = catalogue::ALL.iter().map(|metric| metric.name).collect();
+    assert_eq!(names.len(), catalogue::ALL.len(), "a name stands twice");
     for metric in catalogue::ALL {
         assert!(
             metric.name.ends_with(suffix(metric.unit)),
@@ -50,9 +49,78 @@ fn names_are_unique_and_carry_their_unit() {
         );
         assert!((0.0..1.0).contains(&metric.threshold), "{}", metric.name);
         assert!(metric.about.ends_with('.'), "{}", metric.name);
-        for name in metric.formerly.iter().chain([&metric.name]) {
-            assert_eq!(Metric::named(name), Some(*metric));
-        }
+        assert_eq!(Metric::named(metric.name), Some(*metric));
     }
     assert_eq!(Metric::named("speed"), None);
+}
+
+#[test]
+fn what_fails_a_gate_stands_in_the_first_sentences() {
+    for metric in catalogue::ALL {
+        assert!(metric.headline || !metric.is_gated(), "{}", metric.name);
+    }
+    let page = metrics::page();
+    assert!(page.contains("| `warmup_seconds` ★ |"), "{page}");
+    assert!(!page.contains("| `step_median_seconds` ★"), "{page}");
+}
+
+fn declared(name: &str, unit: Unit, better: Better, gate: bool) -> DeclaredMetric {
+    DeclaredMetric {
+        name: name.into(),
+        label: None,
+        unit,
+        better,
+        threshold: 0.03,
+        gate,
+    }
+}
+
+#[test]
+fn rows_are_the_built_in_ones_and_those_that_are_declared() {
+    let served = DeclaredMetric {
+        label: Some("requests served".into()),
+        ..declared(
+            "served_per_second",
+            Unit::RequestsPerSecond,
+            Better::More,
+            true,
+        )
+    };
+    let cache = declared("cache_bytes", Unit::Bytes, Better::Less, false);
+    // A built-in row stays what it is, whatever is declared.
+    let taken = declared("peak_allocated_bytes", Unit::Plain, Better::More, false);
+    let rows = Rows::with([&served, &cache, &taken]);
+    assert_eq!(rows.all().count(), catalogue::ALL.len() + 2);
+    assert_eq!(
+        rows.named("peak_allocated_bytes").unwrap().unit,
+        Unit::Bytes
+    );
+
+    let row = rows.named("served_per_second").unwrap();
+    assert_eq!((row.label, row.unit), ("requests served", served.unit));
+    assert_eq!(row.direction, Direction::HigherIsBetter);
+    assert_eq!((row.kind, row.across), (Kind::TimeLike, Across::Sum));
+    assert!(row.is_gated() && row.headline && (row.threshold - 0.03).abs() < 1e-12);
+    let row = rows.named("cache_bytes").unwrap();
+    assert_eq!((row.label, row.role), ("cache_bytes", Role::Explains));
+    assert_eq!(row.direction, Direction::LowerIsBetter);
+    assert_eq!((row.kind, row.across), (Kind::MemoryLike, Across::Largest));
+
+    // Another session's rows are its own, and a row is made once.
+    assert!(Rows::with([]).named("served_per_second").is_none());
+    let again = Rows::with([&served]);
+    assert!(std::ptr::eq(
+        again.named("served_per_second").unwrap(),
+        rows.named("served_per_second").unwrap()
+    ));
+    assert!(again.compared().any(|row| row.name == "served_per_second"));
+}
+
+#[test]
+fn processes_come_to_what_the_row_says() {
+    let of = |across: Across| across.of([1.0, 4.0].into_iter());
+    assert_eq!(of(Across::Sum), Some(5.0));
+    assert_eq!(of(Across::Largest), Some(4.0));
+    assert_eq!(of(Across::Mean), Some(2.5));
+    assert_eq!(Across::Mean.of(std::iter::empty()), None);
 }

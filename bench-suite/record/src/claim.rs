@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use protocol::{Model, Task};
+use protocol::Axes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Axis to value.
-type Axes = BTreeMap<String, String>;
+use crate::Workload;
 
 /// A claim about an effect between two cells, or about a value of one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -26,10 +25,12 @@ pub struct Claim<C = CellChoice> {
     pub scenarios: Vec<String>,
     /// Models that it is about; none named: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub models: Vec<Model>,
+    #[schemars(with = "Vec<protocol::Model>")]
+    pub models: Vec<String>,
     /// The task that it is about; none named: every task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub task: Option<Task>,
+    #[schemars(with = "Option<protocol::Task>")]
+    pub task: Option<String>,
     /// The cell without the treatment; left out for a claim about a value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub baseline: Option<C>,
@@ -42,10 +43,13 @@ pub struct Claim<C = CellChoice> {
 impl<C> Claim<C> {
     /// Whether it is about this scenario.
     #[must_use]
-    pub fn concerns(&self, scenario: &str, model: Model, task: Task) -> bool {
-        (self.scenarios.is_empty() || self.scenarios.iter().any(|name| name == scenario))
-            && (self.models.is_empty() || self.models.contains(&model))
-            && self.task.is_none_or(|asked| asked == task)
+    pub fn concerns(&self, scenario: &str, workload: &Workload) -> bool {
+        let is_named = |names: &[String], own: Option<&str>| {
+            names.is_empty() || names.iter().any(|name| Some(name.as_str()) == own)
+        };
+        is_named(&self.scenarios, Some(scenario))
+            && is_named(&self.models, workload.model())
+            && is_named(self.task.as_slice(), workload.task())
     }
 
     /// The same claim with its cells read by `read`, which is told each cell's key.
@@ -68,11 +72,14 @@ impl<C> Claim<C> {
     }
 }
 
-/// Cells by image and some of their axes. The two cells of a pair are the same in everything that
-/// neither choice names.
+/// Cells by scenario, image and some of their axes. The two cells of a pair are the same in everything
+/// that neither choice names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "CellChoice")]
 pub struct CellChoice<V = String> {
+    /// The scenario.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scenario: Option<String>,
     /// The image's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
@@ -89,6 +96,12 @@ impl CellChoice {
     #[must_use]
     pub fn names_an_image(&self) -> bool {
         self.image.is_some() || self.libtorch.is_some()
+    }
+
+    /// Whether a cell of this scenario is meant.
+    #[must_use]
+    pub fn fits_scenario(&self, name: &str) -> bool {
+        self.scenario.as_ref().is_none_or(|wanted| wanted == name)
     }
 
     /// Whether an image of this name and version of libtorch is meant.
@@ -110,22 +123,29 @@ impl CellChoice {
     }
 
     /// Whether two variants, one of this choice and one of `other`, are the same in every axis that
-    /// neither names.
+    /// neither names; between two scenarios, whose workloads may differ, in those that both have.
     #[must_use]
     pub fn alike(&self, own: &Axes, other: &Self, others: &Axes) -> bool {
         let named = |axis| self.axes.contains_key(axis) || other.axes.contains_key(axis);
+        let is_shared = |axis| own.contains_key(axis) && others.contains_key(axis);
         let mut axes = own.keys().chain(others.keys());
-        axes.all(|axis| named(axis) || own.get(axis) == others.get(axis))
+        axes.all(|axis| {
+            named(axis)
+                || own.get(axis) == others.get(axis)
+                || self.scenario != other.scenario && !is_shared(axis)
+        })
     }
 }
 
 impl fmt::Display for CellChoice {
     /// As in `libtorch=2.6 precision=fp32`; `as it is` where nothing is named.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scenario = self.scenario.iter().map(|name| ("scenario", name));
         let image = self.image.iter().map(|image| ("image", image));
         let libtorch = self.libtorch.iter().map(|version| ("libtorch", version));
         let axes = self.axes.iter().map(|(axis, value)| (axis.as_str(), value));
-        let words: Vec<String> = image
+        let words: Vec<String> = scenario
+            .chain(image)
             .chain(libtorch)
             .chain(axes)
             .map(|(name, value)| format!("{name}={value}"))

@@ -3,13 +3,14 @@
 use std::{
     fmt,
     fs::{self, OpenOptions},
-    io::{self, Write},
+    io::{self, BufReader, Read as _, Write},
     path::{Path, PathBuf},
 };
 
-use serde::Deserialize;
+use flate2::bufread::MultiGzDecoder;
+use serde::{Deserialize, de::DeserializeOwned};
 
-use crate::{Record, Session, VERSION, printable, upgrade};
+use crate::{Record, Session, VERSION, printable};
 
 /// Why a session folder cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -31,12 +32,12 @@ pub enum FolderError {
         source: io::Error,
     },
     /// A file holds something else than was expected.
-    #[error("{path}, line {line}: {message}")]
+    #[error("{path}{}: {message}", line.map_or_else(String::new, |line| format!(", line {line}")))]
     Form {
         /// The file.
         path: PathBuf,
-        /// From 1.
-        line: usize,
+        /// From 1; `None` where it is about the whole.
+        line: Option<usize>,
         /// What is wrong.
         message: String,
     },
@@ -48,7 +49,20 @@ pub enum FolderError {
         /// The version in the file.
         got: u64,
     },
+    /// Records are to be written to a session whose records are packed.
+    #[error("cannot add records to {path}; unpack it with `gunzip` first")]
+    Packed {
+        /// The file.
+        path: PathBuf,
+    },
 }
+
+/// Largest `session.json`; ten thousand cells take 7 MB.
+const MOST_SESSION_BYTES: u64 = 64 << 20;
+/// Largest `records.ndjson`, unpacked; a run of an hour takes some 200 kB.
+const MOST_RECORDS_BYTES: u64 = 512 << 20;
+/// Longest line of it.
+const MOST_LINE_BYTES: usize = 16 << 20;
 
 /// The folder of one session.
 #[derive(Debug, Clone)]
@@ -126,6 +140,8 @@ impl SessionFolder {
     pub const SESSION: &str = "session.json";
     /// One record a line.
     pub const RECORDS: &str = "records.ndjson";
+    /// The same packed with gzip, where that is not there.
+    pub const PACKED: &str = "records.ndjson.gz";
     /// The runs' logs.
     pub const LOGS: &str = "logs";
 
@@ -150,11 +166,24 @@ impl SessionFolder {
     /// Reads `session.json`.
     pub fn read_session(&self) -> Result<Session, FolderError> {
         let path = self.path.join(Self::SESSION);
-        let text = regular_file::read_text(&path).map_err(|source| FolderError::Read {
+        let read = regular_file::read_own(&path, MOST_SESSION_BYTES);
+        let text = read.and_then(|bytes| {
+            String::from_utf8(bytes)
+                .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not text (UTF-8)"))
+        });
+        let text = text.map_err(|source| FolderError::Read {
             path: path.clone(),
             source,
         })?;
-        parse(&path, 1, &text)
+        let session: Session = parse(&path, 1, &text)?;
+        match session.problem() {
+            None => Ok(session),
+            Some(problem) => Err(FolderError::Form {
+                path,
+                line: None,
+                message: printable(&problem).into_owned(),
+            }),
+        }
     }
 
     /// Writes `session.json`, whole or not at all.
@@ -169,51 +198,39 @@ impl SessionFolder {
 
     /// Reads every record. What does not read, a torn last line among it, is told and left out.
     pub fn read_records(&self) -> Result<Records, FolderError> {
-        let path = self.path.join(Self::RECORDS);
-        let bytes = match regular_file::read(&path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Records::default()),
-            Err(source) => return Err(FolderError::Read { path, source }),
-        };
-        Ok(Records::of(&bytes))
+        Ok(Records::of(&self.read_lines()?))
     }
 
-    /// Writes the records anew without the lines that were left out, whole or not at all. Gives
-    /// the copy of the file as it was.
-    pub fn repair(&self, records: &Records) -> Result<PathBuf, FolderError> {
+    /// The lines of the records as they were written, packed or not; none before a run has ended.
+    pub fn read_lines(&self) -> Result<Vec<u8>, FolderError> {
         let path = self.path.join(Self::RECORDS);
-        let copy = |number: u32| {
-            let name = format!("{}.damaged-{number}", Self::RECORDS);
-            self.path.join(name)
-        };
-        let mut number = 1;
-        while copy(number).exists() {
-            number += 1;
+        if self.is_packed() {
+            return unpacked(self.path.join(Self::PACKED));
         }
-        let copy = copy(number);
-        let write = || -> io::Result<()> {
-            let bytes = regular_file::read(&path)?;
-            fs::copy(&path, &copy)?;
-            regular_file::replace(&path, |file| {
-                for (number, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
-                    let is_bad = records.bad_lines.iter().any(|bad| bad.line == number + 1);
-                    if line.last() == Some(&b'\n') && !is_bad {
-                        file.write_all(line)?;
-                    }
-                }
-                Ok(())
-            })
-        };
-        write().map_err(|source| FolderError::Write {
-            path: path.clone(),
-            source,
-        })?;
-        Ok(copy)
+        match regular_file::read_own(&path, MOST_RECORDS_BYTES) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            read => read.map_err(|source| FolderError::Read { path, source }),
+        }
+    }
+
+    fn is_packed(&self) -> bool {
+        let is_there = |name| self.path.join(name).exists();
+        is_there(Self::PACKED) && !is_there(Self::RECORDS)
+    }
+
+    /// Where records are appended; refused where they are packed, for what were appended beside them
+    /// would hide them.
+    pub fn open_records(&self) -> Result<PathBuf, FolderError> {
+        if self.is_packed() {
+            let path = self.path.join(Self::PACKED);
+            return Err(FolderError::Packed { path });
+        }
+        Ok(self.path.join(Self::RECORDS))
     }
 
     /// Appends one record and waits until it is on the disk.
     pub fn append(&self, record: &Record) -> Result<(), FolderError> {
-        let path = self.path.join(Self::RECORDS);
+        let path = self.open_records()?;
         let write = || -> io::Result<()> {
             let mut line = serde_json::to_vec(record)?;
             line.push(b'\n');
@@ -221,10 +238,7 @@ impl SessionFolder {
             file.write_all(&line)?;
             file.sync_data()
         };
-        write().map_err(|source| FolderError::Write {
-            path: path.clone(),
-            source,
-        })
+        write().map_err(|source| FolderError::Write { path, source })
     }
 
     /// Cuts a torn last line off, so that the next record starts a line.
@@ -232,23 +246,51 @@ impl SessionFolder {
         let Some(length) = records.torn_after else {
             return Ok(());
         };
-        let path = self.path.join(Self::RECORDS);
+        let path = self.open_records()?;
         let cut = || -> io::Result<()> {
             let file = OpenOptions::new().write(true).open(&path)?;
             file.set_len(length)?;
             file.sync_all()
         };
-        cut().map_err(|source| FolderError::Write {
-            path: path.clone(),
-            source,
-        })
+        cut().map_err(|source| FolderError::Write { path, source })
     }
+}
+
+/// What a packed file holds; a small one may unpack to any size.
+fn unpacked(path: PathBuf) -> Result<Vec<u8>, FolderError> {
+    let file = match regular_file::open_own(&path) {
+        Ok(file) => BufReader::new(file),
+        Err(source) => return Err(FolderError::Read { path, source }),
+    };
+    let mut bytes = Vec::new();
+    let mut content = MultiGzDecoder::new(file).take(MOST_RECORDS_BYTES + 1);
+    let message = match content.read_to_end(&mut bytes) {
+        Err(error) => format!("damaged, or not packed by gzip ({error}); copy the file again"),
+        Ok(_) if bytes.len() as u64 > MOST_RECORDS_BYTES => {
+            format!("larger than {} MiB unpacked", MOST_RECORDS_BYTES >> 20)
+        }
+        Ok(_) => return Ok(bytes),
+    };
+    let line = None;
+    Err(FolderError::Form {
+        path,
+        line,
+        message,
+    })
 }
 
 /// The record of a line, or why it holds none.
 fn read_record(line: &[u8]) -> Result<Record, String> {
+    if line.len() > MOST_LINE_BYTES {
+        return Err(format!("longer than {} MiB", MOST_LINE_BYTES >> 20));
+    }
     let text = std::str::from_utf8(line).map_err(|_| "not text (UTF-8)".to_owned())?;
-    parse(Path::new(SessionFolder::RECORDS), 1, text).map_err(|error| match error {
+    let read: Result<Record, _> = parse(Path::new(SessionFolder::RECORDS), 1, text);
+    let problem = read.as_ref().ok().and_then(Record::problem);
+    if let Some(problem) = problem {
+        return Err(format!("not a record: {}", printable(&problem)));
+    }
+    read.map_err(|error| match error {
         FolderError::Form { message, .. } => match message.split_once(" at line ") {
             _ if !text.trim_start().starts_with('{') => "not a JSON object".to_owned(),
             Some((what, _)) => format!("not a record: {what}"),
@@ -261,31 +303,29 @@ fn read_record(line: &[u8]) -> Result<Record, String> {
 
 /// The name of the run that a damaged record is about.
 fn run_of(line: &[u8]) -> Option<String> {
-    let text = String::from_utf8_lossy(line);
+    let text = String::from_utf8_lossy(&line[..line.len().min(MOST_LINE_BYTES)]);
     let (run, _) = text.split_once("\"run\":\"")?.1.split_once('"')?;
     let is_name = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
     run.chars().all(is_name).then(|| run.to_owned())
 }
 
-fn parse<T: upgrade::Document>(path: &Path, line: usize, text: &str) -> Result<T, FolderError> {
+fn parse<T: DeserializeOwned>(path: &Path, line: usize, text: &str) -> Result<T, FolderError> {
     #[derive(Deserialize)]
     struct Version {
         version: u64,
     }
     let form = |error: serde_json::Error| FolderError::Form {
         path: path.to_owned(),
-        line: line + error.line().saturating_sub(1),
+        line: Some(line + error.line().saturating_sub(1)),
         // It quotes the file, which may be anybody's.
         message: printable(&error.to_string()).into_owned(),
     };
     let Version { version: got } = serde_json::from_str(text).map_err(form)?;
-    match got {
-        1 => upgrade::from_1(text).map_err(form),
-        // What version 3 has more has a default.
-        2 | 3 => serde_json::from_str(text).map_err(form),
-        _ => Err(FolderError::Version {
+    if got != u64::from(VERSION) {
+        return Err(FolderError::Version {
             path: path.to_owned(),
             got,
-        }),
+        });
     }
+    serde_json::from_str(text).map_err(form)
 }

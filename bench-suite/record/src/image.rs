@@ -1,6 +1,9 @@
 //! The images of a session: what each is made of, and what two of them differ in.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -87,7 +90,9 @@ pub struct ImageParts {
 }
 
 /// What of an image differs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
     /// A version that a library states itself.
@@ -147,110 +152,71 @@ pub struct ImageChange {
 /// not known of both is left out.
 #[must_use]
 pub fn image_changes(base: &ImageFacts, head: &ImageFacts) -> Vec<ImageChange> {
-    let parts = base.parts.as_ref().zip(head.parts.as_ref());
-    let mut found = Vec::new();
-    let mut add = |part: Part, base: &BTreeMap<String, PartValue>, head: &BTreeMap<_, _>| {
-        found.extend(changes(part, base, head));
-    };
-    match parts {
-        Some((base, head)) => {
-            add(
-                Part::Version,
-                &texts(&base.versions),
-                &texts(&head.versions),
-            );
-            add(
-                Part::Package,
-                &texts(&base.packages),
-                &texts(&head.packages),
-            );
-            add(
-                Part::Environment,
-                &texts(&base.environment),
-                &texts(&head.environment),
-            );
-        }
-        None => add(Part::Version, &torch(base), &torch(head)),
-    }
-    add(Part::Layer, &layers(base), &layers(head));
-    if let Some((base, head)) = parts {
-        add(
-            Part::Library,
-            &sizes(&base.libraries),
-            &sizes(&head.libraries),
-        );
-        if let (Some(base), Some(head)) = (&base.gpu_code, &head.gpu_code) {
-            add(Part::GpuCode, &gpu_code(base), &gpu_code(head));
-        }
-    }
-    if let (Some(_), Some(_)) = (&base.scenario_sha256, &head.scenario_sha256) {
-        add(Part::Workload, &workload(base), &workload(head));
-    }
-    found
-}
-
-fn changes(
-    part: Part,
-    base: &BTreeMap<String, PartValue>,
-    head: &BTreeMap<String, PartValue>,
-) -> Vec<ImageChange> {
-    let alone = head.keys().filter(|name| !base.contains_key(*name));
-    let mut names: Vec<&String> = base.keys().chain(alone).collect();
-    names.sort();
-    names
+    let (base, head) = (values(base, head), values(head, base));
+    let names: BTreeSet<&(Part, String)> = base.keys().chain(head.keys()).collect();
+    let differ = names
         .into_iter()
-        .filter(|name| base.get(*name) != head.get(*name))
-        .map(|name| ImageChange {
-            part,
-            name: name.clone(),
-            base: base.get(name).cloned(),
-            head: head.get(name).cloned(),
-        })
-        .collect()
+        .filter(|name| base.get(*name) != head.get(*name));
+    let change = |name: &(Part, String)| ImageChange {
+        part: name.0,
+        name: name.1.clone(),
+        base: base.get(name).cloned(),
+        head: head.get(name).cloned(),
+    };
+    differ.map(change).collect()
 }
 
-fn texts(values: &BTreeMap<String, String>) -> BTreeMap<String, PartValue> {
-    let text = |(name, value): (&String, &String)| (name.clone(), PartValue::Text(value.clone()));
-    values.iter().map(text).collect()
-}
-
-fn sizes(values: &BTreeMap<String, u64>) -> BTreeMap<String, PartValue> {
-    let size = |(name, bytes): (&String, &u64)| (name.clone(), PartValue::Bytes(*bytes));
-    values.iter().map(size).collect()
-}
-
-fn torch(image: &ImageFacts) -> BTreeMap<String, PartValue> {
-    texts(&BTreeMap::from([(
-        "torch".to_owned(),
-        image.libtorch_version.clone(),
-    )]))
-}
-
-/// A base may have several layers; of a kind they count together.
-fn layers(image: &ImageFacts) -> BTreeMap<String, PartValue> {
-    let mut found = BTreeMap::new();
-    for (name, bytes) in &image.layers {
-        let size: &mut u64 = found.entry(name.clone()).or_default();
+/// What an image is made of, as far as that is known of the other one too.
+fn values(image: &ImageFacts, other: &ImageFacts) -> BTreeMap<(Part, String), PartValue> {
+    let mut all = BTreeMap::new();
+    let mut text = |part, name: &str, value: &str| {
+        all.insert((part, name.to_owned()), PartValue::Text(value.to_owned()));
+    };
+    let mut sizes: BTreeMap<(Part, String), u64> = BTreeMap::new();
+    let parts = image.parts.as_ref().zip(other.parts.as_ref());
+    if let Some((parts, others)) = parts {
+        let texts = [
+            (Part::Version, &parts.versions),
+            (Part::Package, &parts.packages),
+            (Part::Environment, &parts.environment),
+        ];
+        // One image may list packages and the other the versions that it finds in libraries: what
+        // is in both is then what both name.
+        let is_alike = parts.packages.is_empty() == others.packages.is_empty();
+        for (part, values) in texts {
+            let is_known = |name: &String| match part {
+                Part::Package => is_alike,
+                Part::Version => is_alike || others.versions.contains_key(name),
+                _ => true,
+            };
+            for (name, value) in values.iter().filter(|(name, _)| is_known(name)) {
+                text(part, name, value);
+            }
+        }
+        if let (Some(code), Some(_)) = (&parts.gpu_code, &others.gpu_code) {
+            text(Part::GpuCode, "architectures", code);
+        }
+        let libraries = parts.libraries.iter();
+        sizes.extend(libraries.map(|(name, bytes)| ((Part::Library, name.clone()), *bytes)));
+    } else {
+        text(Part::Version, "torch", &image.libtorch_version);
+    }
+    if let (Some(digest), Some(_)) = (&image.scenario_sha256, &other.scenario_sha256) {
+        let short = digest.get(..12).unwrap_or(digest);
+        text(Part::Workload, "scenario binary", short);
+    }
+    // A base may have several layers; of a kind they count together.
+    let layers = image.layers.iter().filter(|_| !other.layers.is_empty());
+    for (name, bytes) in layers {
+        let size = sizes.entry((Part::Layer, name.clone())).or_default();
         *size = size.saturating_add(*bytes);
     }
-    sizes(&found)
-}
-
-fn gpu_code(architectures: &str) -> BTreeMap<String, PartValue> {
-    texts(&BTreeMap::from([(
-        "architectures".to_owned(),
-        architectures.to_owned(),
-    )]))
-}
-
-fn workload(image: &ImageFacts) -> BTreeMap<String, PartValue> {
-    let digest = image.scenario_sha256.iter();
-    digest
-        .map(|digest| {
-            let short = digest.get(..12).unwrap_or(digest).to_owned();
-            ("scenario binary".to_owned(), PartValue::Text(short))
-        })
-        .collect()
+    all.extend(
+        sizes
+            .into_iter()
+            .map(|(name, bytes)| (name, PartValue::Bytes(bytes))),
+    );
+    all
 }
 
 #[cfg(test)]
@@ -290,6 +256,17 @@ mod tests {
         check(&of(Some("all")), &of(Some("sm_90")), &told);
         check(&of(Some("sm_90")), &of(Some("sm_90")), &[]);
         check(&of(None), &of(Some("sm_90")), &[]);
+    }
+
+    #[test]
+    fn versions_and_packages_are_no_differences_of_each_other() {
+        let installed = image("2.11.0", Some("2.28.9"), 4);
+        let mut built = image("2.15.0", None, 4);
+        let parts = built.parts.as_mut().unwrap();
+        parts.packages = BTreeMap::from([("nvidia-nccl".to_owned(), "2.29.1".to_owned())]);
+        check(&installed, &built, &["version torch: 2.11.0 → 2.15.0"]);
+        built.layers.clear();
+        check(&installed, &built, &["version torch: 2.11.0 → 2.15.0"]);
     }
 
     #[test]

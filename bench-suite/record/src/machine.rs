@@ -1,5 +1,8 @@
 //! The machine that measured.
 
+use std::fmt;
+
+use protocol::Device;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +27,33 @@ pub struct Machine {
     pub driver_cuda_version: Option<String>,
     /// The GPUs, by index.
     pub gpus: Vec<Gpu>,
+}
+
+impl Machine {
+    /// The GPU that a device is; `None` for the CPU, and where there is none of this index.
+    #[must_use]
+    pub fn gpu(&self, device: Device) -> Option<&Gpu> {
+        let mut gpus = self.gpus.iter();
+        gpus.find(|gpu| device == Device::Cuda(gpu.index))
+    }
+}
+
+/// Where one rank of a run works.
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+pub struct Place {
+    /// The host's name.
+    pub host: String,
+    /// The device, as the host counts.
+    pub device: Device,
+}
+
+/// `node-1/cuda:0`.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.host, self.device)
+    }
 }
 
 /// The CPU.
@@ -58,7 +88,7 @@ pub struct Gpu {
     pub mig: Option<bool>,
     /// Whether the driver stays loaded with no client.
     pub persistence: Option<bool>,
-    /// CUDA's compute capability, such as `9.0`; `None` in sessions of before it was kept.
+    /// CUDA's compute capability, such as `9.0`; `None` where it cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compute_capability: Option<String>,
 }

@@ -9,8 +9,6 @@ use std::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Record, Session};
-
 /// Settings that metrics depend on: key to value, `none` where nothing is set. A key that is
 /// missing is not known. Keys are those of suites (`limits.cpus`, `steps.measured`), and `engine`
 /// and `isolation`.
@@ -37,7 +35,7 @@ pub struct MethodKey(String);
 impl Method {
     /// Every key. Those of resource limits have the limit's name behind them, one of
     /// [`Self::ULIMITS`].
-    pub const KEYS: [&str; 18] = [
+    pub const KEYS: [&str; 26] = [
         "engine",
         "isolation",
         "limits.allocator_memory",
@@ -49,10 +47,18 @@ impl Method {
         "limits.pids",
         "limits.shm",
         "limits.ulimits",
+        "program.hook",
+        "program.network",
+        "program.samples_per_step",
+        "program.until",
+        "program.user",
+        "program.writable",
+        "ranks",
         "seed",
         "steps.calibrate",
         "steps.measured",
         "steps.parts",
+        "steps.profiled",
         "steps.warmup",
         "steps.warmup_seconds",
         "threads",
@@ -77,45 +83,6 @@ impl Method {
     ];
     /// The value of what is not set.
     pub const NONE: &str = "none";
-
-    /// The method of a run: as its record says; of an older record, as far as its session tells.
-    #[must_use]
-    pub fn of(session: &Session, record: &Record) -> Self {
-        if !record.method.0.is_empty() {
-            return record.method.clone();
-        }
-        let mut method = Self::default();
-        let engine = &session.engine.kind;
-        if !engine.is_empty() {
-            method.set("engine", engine);
-        }
-        if !record.isolation.engine.is_empty() {
-            method.set("isolation", &record.isolation);
-        }
-        let plan = session.cells.iter().find(|plan| {
-            (&plan.image, &plan.suite, &plan.scenario, &plan.variant)
-                == (
-                    &record.image,
-                    &record.suite,
-                    &record.scenario,
-                    &record.variant,
-                )
-        });
-        if let Some(plan) = plan {
-            method.set("seed", plan.seed);
-            method.set_steps(plan.steps);
-        }
-        method
-    }
-
-    /// Whether it is of an older record, and says no more than sessions tell: see [`Self::of`].
-    #[must_use]
-    pub fn is_of_session(&self) -> bool {
-        let is_told = |key: &String| {
-            ["engine", "isolation", "seed"].contains(&key.as_str()) || key.starts_with("steps.")
-        };
-        self.0.keys().all(is_told)
-    }
 
     /// The value of a key; `None` where it is not set or not known.
     #[must_use]

@@ -7,89 +7,122 @@ use serde::{Deserialize, Serialize};
 
 use crate::Window;
 
-/// Samples taken from outside, one series a metric. A metric that cannot be read has no series.
+/// Declares every series once: its name in Rust and in a record, whose it is, and what it is.
+macro_rules! series {
+    ($($name:ident, $word:literal, $scope:ident, $help:literal;)*) => {
+        /// What is sampled from outside.
+        #[derive(
+            Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+        )]
+        pub enum Sampled {
+            $(#[doc = $help] #[serde(rename = $word)] $name,)*
+        }
+
+        impl Sampled {
+            /// Every series.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// Its name in a record.
+            #[must_use]
+            pub fn word(self) -> &'static str {
+                match self { $(Self::$name => $word,)* }
+            }
+
+            /// Whose it is.
+            #[must_use]
+            pub fn scope(self) -> Scope {
+                match self { $(Self::$name => Scope::$scope,)* }
+            }
+
+            /// What it is, in a sentence.
+            #[must_use]
+            pub fn help(self) -> &'static str {
+                match self { $(Self::$name => $help,)* }
+            }
+        }
+    };
+}
+
+series! {
+    MemoryBytes, "memory_bytes", Run, "Memory of the run's container or process";
+    CpuCores, "cpu_cores", Run, "CPUs' worth of time that the run uses";
+    Pids, "pids", Run, "Threads and processes of the run";
+    HostBusyCores, "host_busy_cores", Host, "CPUs' worth of time that everybody on the host uses";
+    OtherCores, "other_cores", Host, "CPUs' worth of time that others than the run use";
+    HostAvailableBytes, "host_available_bytes", Host, "Memory of the host available without swapping";
+    GpuProcessBytes, "process_bytes", Gpu, "Bytes of the GPU in use by the run's process";
+    GpuUsedBytes, "used_bytes", Gpu, "Bytes of the GPU in use by all processes";
+    GpuUtilizationPercent, "utilization_percent", Gpu, "Share of time with a kernel running on the GPU";
+    GpuPowerWatts, "power_watts", Gpu, "Power draw of the GPU";
+    GpuTemperatureCelsius, "temperature_celsius", Gpu, "Temperature of the GPU";
+    GpuSmClockMhz, "sm_clock_mhz", Gpu, "Multiprocessor clock of the GPU";
+    GpuMemoryClockMhz, "memory_clock_mhz", Gpu, "Memory clock of the GPU";
+    GpuEnergyJoules, "energy_joules", Gpu, "Energy that the GPU drew since the first sample";
+}
+
+/// Whose a series is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// The run's container or process.
+    Run,
+    /// The host of the run.
+    Host,
+    /// One GPU of the run.
+    Gpu,
+}
+
+/// What was seen from outside. What cannot be read has no series.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Monitor {
-    /// Memory of the container's or process's group, in bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory_bytes: Option<Series>,
-    /// CPU use of the container or process; 1.0 is one core.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpu_cores: Option<Series>,
-    /// Threads and processes in the container.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pids: Option<Series>,
+    /// Of the run, and of the host of its first rank.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub series: BTreeMap<Sampled, Series>,
     /// Bytes that the container or process read from block devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_bytes: Option<u64>,
     /// Bytes that the container or process wrote to block devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written_bytes: Option<u64>,
-    /// CPUs' worth of time that everybody on the host used.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub host_busy_cores: Option<Series>,
-    /// CPUs' worth of time that others than the run used.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub other_cores: Option<Series>,
-    /// Memory of the host that could be had without swapping.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub host_available_bytes: Option<Series>,
     /// Share of the time in which something on the host waited for memory, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_stall_percent: Option<f64>,
-    /// Bytes of the GPU used by the run's process, as NVML says.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gpu_process_bytes: Option<Series>,
-    /// Bytes of the GPU used by everybody.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gpu_used_bytes: Option<Series>,
-    /// Share of time with a kernel running, in percent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gpu_utilization_percent: Option<Series>,
-    /// Power draw of the GPU.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gpu_power_watts: Option<Series>,
-    /// Temperature of the GPU.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gpu_temperature_celsius: Option<Series>,
-    /// Multiprocessor clock.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gpu_sm_clock_mhz: Option<Series>,
-    /// Memory clock.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gpu_memory_clock_mhz: Option<Series>,
-    /// Reasons for which the GPU held its clocks back at any sample, in NVML's words.
+    /// Of the GPU of each rank, by rank; none where the run has no GPU, or none can be read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub gpu_throttle_reasons: Vec<String>,
+    pub gpus: Vec<GpuMonitor>,
+}
+
+/// What was seen of one GPU.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct GpuMonitor {
+    /// Its series.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub series: BTreeMap<Sampled, Series>,
+    /// Reasons for which it held its clocks back at any sample, in NVML's words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub throttle_reasons: Vec<String>,
     /// Share of the samples in which each of these reasons held, in percent.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub gpu_throttled_percent: BTreeMap<String, f64>,
-    /// Uncorrectable memory errors of the GPU while the run went on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gpu_uncorrected_errors: Option<u64>,
-    /// Critical errors of the GPU that its driver told of, by NVIDIA's XID numbers.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub gpu_xids: Vec<u64>,
-    /// Why the GPU counts as lost, in words.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gpu_lost: Option<String>,
-    /// Energy that the GPU drew since the first sample, in joules, until the record is written.
-    #[serde(skip)]
-    pub gpu_energy: Option<Series>,
-    /// Energy that the GPU drew during the measured steps, by its counter; `None` with fewer than
-    /// ten samples.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gpu_measured_energy_joules: Option<f64>,
-    /// Energy that the GPU drew from the first sample to the last.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gpu_energy_joules: Option<f64>,
-    /// Processes of others that had the GPU in use at any sample.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub other_gpu_processes: Vec<u32>,
-    /// When each of these held: a reason for which the GPU held its clocks back, or `others`
-    /// using it. By reason, then time.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub gpu_intervals: Vec<GpuInterval>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub throttled_percent: BTreeMap<String, f64>,
+    /// Uncorrectable memory errors while the run went on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uncorrected_errors: Option<u64>,
+    /// Critical errors that its driver reported, by NVIDIA's XID numbers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub xids: Vec<u64>,
+    /// Why it counts as lost, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost: Option<String>,
+    /// Energy that it drew from the first sample to the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub energy_joules: Option<f64>,
+    /// Processes of others that had it in use at any sample.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub other_processes: Vec<u32>,
+    /// When each of these held: a reason for which it held its clocks back, or `others` using it.
+    /// By reason, then time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub intervals: Vec<GpuInterval>,
 }
 
 /// Something about the GPU that held at one sample after another. As exact as samples are apart.
@@ -119,8 +152,7 @@ pub struct Series {
     pub mean: f64,
     /// Greatest value of all samples.
     pub maximum: f64,
-    /// Of the samples within the measured steps; `None` where there are none, and in records of
-    /// version 1.
+    /// Of the samples within the measured steps; `None` where there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: Option<Extent>,
     /// The samples in order of time, in a record at most [`Series::KEPT`].
@@ -185,7 +217,8 @@ impl Series {
 
     /// How much a counter grew within a window, between samples as if it grew evenly. `None` with
     /// fewer samples there than [`Series::LEAST`].
-    fn increase_within(&self, window: Window) -> Option<f64> {
+    #[must_use]
+    pub fn increase_within(&self, window: Window) -> Option<f64> {
         let within = self.samples.iter().filter(|sample| window.holds(sample.0));
         if within.count() < Self::LEAST {
             return None;
@@ -212,34 +245,49 @@ impl Series {
 }
 
 impl Monitor {
-    /// Makes it ready for a record: every series notes what lies within the measured steps, and is
-    /// thinned.
-    pub fn close(&mut self, measured: Option<Window>) {
-        let energy = self.gpu_energy.take();
-        self.gpu_measured_energy_joules = energy
-            .zip(measured)
-            .and_then(|(energy, window)| energy.increase_within(window));
-        for series in self.series_mut().into_iter().flatten() {
-            series.close(measured);
+    /// A series; of the GPU of the first rank where it is a GPU's.
+    #[must_use]
+    pub fn get(&self, what: Sampled) -> Option<&Series> {
+        match what.scope() {
+            Scope::Gpu => self.gpus.first()?.series.get(&what),
+            Scope::Run | Scope::Host => self.series.get(&what),
         }
     }
 
-    fn series_mut(&mut self) -> [&mut Option<Series>; 13] {
-        [
-            &mut self.memory_bytes,
-            &mut self.cpu_cores,
-            &mut self.pids,
-            &mut self.host_busy_cores,
-            &mut self.other_cores,
-            &mut self.host_available_bytes,
-            &mut self.gpu_process_bytes,
-            &mut self.gpu_used_bytes,
-            &mut self.gpu_utilization_percent,
-            &mut self.gpu_power_watts,
-            &mut self.gpu_temperature_celsius,
-            &mut self.gpu_sm_clock_mhz,
-            &mut self.gpu_memory_clock_mhz,
-        ]
+    /// Whether processes of others had a GPU of the run in use.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.gpus.iter().any(|gpu| !gpu.other_processes.is_empty())
+    }
+
+    /// Makes it ready for a record: every series notes what lies within the measured steps, and is
+    /// thinned. Of the energy's counter, its growth alone is kept.
+    pub fn close(&mut self, measured: Option<Window>) {
+        let of_gpus = self.gpus.iter_mut().flat_map(|gpu| {
+            gpu.series.remove(&Sampled::GpuEnergyJoules);
+            gpu.series.values_mut()
+        });
+        for series in self.series.values_mut().chain(of_gpus) {
+            series.close(measured);
+        }
+    }
+}
+
+/// With these series; those of a GPU are of the first rank's.
+impl FromIterator<(Sampled, Series)> for Monitor {
+    fn from_iter<I: IntoIterator<Item = (Sampled, Series)>>(all: I) -> Self {
+        let mut monitor = Self::default();
+        for (what, series) in all {
+            if what.scope() == Scope::Gpu {
+                if monitor.gpus.is_empty() {
+                    monitor.gpus.push(GpuMonitor::default());
+                }
+                monitor.gpus[0].series.insert(what, series);
+            } else {
+                monitor.series.insert(what, series);
+            }
+        }
+        monitor
     }
 }
 
@@ -304,27 +352,12 @@ mod tests {
         let samples: Vec<_> = (0..40)
             .map(|i| Sample(f64::from(i) / 10.0, f64::from(i * 30)))
             .collect();
-        let mut monitor = Monitor {
-            gpu_energy: Series::of(&samples),
-            ..Monitor::default()
-        };
-        let window = |from, to| Some(Window { from, to });
-        let grown = |window| {
-            let mut monitor = monitor.clone();
-            monitor.close(window);
-            monitor.gpu_measured_energy_joules
-        };
+        let energy = Series::of(&samples).unwrap();
+        let grown = |from, to| energy.increase_within(Window { from, to });
         // 300 W from 1.05 to 3.05 s.
-        assert!((grown(window(1.05, 3.05)).unwrap() - 600.0).abs() < 1e-9);
-        assert_eq!(grown(window(1.05, 1.25)), None, "too few samples");
-        assert_eq!(
-            grown(window(3.0, 9.0)),
-            None,
-            "it ends before the window does"
-        );
-        assert_eq!(grown(None), None);
-        monitor.close(None);
-        assert_eq!(monitor.gpu_energy, None);
+        assert!((grown(1.05, 3.05).unwrap() - 600.0).abs() < 1e-9);
+        assert_eq!(grown(1.05, 1.25), None, "too few samples");
+        assert_eq!(grown(3.0, 9.0), None, "it ends before the window does");
     }
 
     #[test]

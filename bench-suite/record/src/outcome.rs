@@ -3,11 +3,14 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::word_of;
+
 /// How a run ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Outcome {
     /// Every invariant holds.
+    #[default]
     Ok,
     /// It failed as its suite expects.
     Expected {
@@ -42,22 +45,34 @@ impl Outcome {
         !matches!(self, Self::Failed { .. })
     }
 
+    /// Why, where and in which words the run failed, expected or not; `None` where it did not.
+    #[must_use]
+    pub fn failure(&self) -> Option<(Reason, Stage, &str)> {
+        match self {
+            Self::Ok => None,
+            Self::Expected {
+                reason,
+                stage,
+                message,
+            }
+            | Self::Failed {
+                reason,
+                stage,
+                message,
+            } => Some((*reason, *stage, message)),
+        }
+    }
+
     /// Why the run failed, expected or not; `None` where it did not.
     #[must_use]
     pub fn reason(&self) -> Option<Reason> {
-        match self {
-            Self::Ok => None,
-            Self::Expected { reason, .. } | Self::Failed { reason, .. } => Some(*reason),
-        }
+        self.failure().map(|(reason, ..)| reason)
     }
 
     /// Why the run failed, in words; empty where it did not.
     #[must_use]
     pub fn message(&self) -> &str {
-        match self {
-            Self::Ok => "",
-            Self::Expected { message, .. } | Self::Failed { message, .. } => message,
-        }
+        self.failure().map_or("", |(.., message)| message)
     }
 
     /// `ok`, `expected out-of-memory`, or the reason.
@@ -110,123 +125,96 @@ pub enum Stage {
     Workload(protocol::Phase),
 }
 
-/// Why a run failed.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Reason {
+/// Declares every reason once; `expected` those that a suite can expect: the workload's own or its
+/// limits', and no fault of the machine or the harness.
+macro_rules! reasons {
+    ($($(#[doc = $about:literal])+ $name:ident $(, $expected:ident)?;)*) => {
+        /// Why a run failed.
+        #[derive(
+            Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+            JsonSchema,
+        )]
+        #[serde(rename_all = "kebab-case")]
+        pub enum Reason {
+            $($(#[doc = $about])+ $name,)*
+        }
+
+        impl Reason {
+            /// Every reason.
+            pub const ALL: [Self; [$(stringify!($name)),*].len()] = [$(Self::$name),*];
+
+            /// Whether a suite can expect it.
+            #[must_use]
+            pub fn can_be_expected(self) -> bool {
+                const EXPECTED: &[Reason] = &[$($(reasons!(@ $expected Reason::$name),)?)*];
+                EXPECTED.contains(&self)
+            }
+        }
+    };
+    (@ expected $name:path) => { $name };
+}
+
+reasons! {
     /// The device's memory ran out.
-    OutOfMemory,
+    OutOfMemory, expected;
     /// The host's memory limit ended the container or the process.
-    HostOutOfMemory,
+    HostOutOfMemory, expected;
     /// The run took longer than its limit.
-    TimeLimit,
+    TimeLimit, expected;
     /// It told nothing for so long that it counts as hanging.
-    Hang,
+    Hang, expected;
     /// The workload died of a signal.
-    Crash,
+    Crash, expected;
     /// The workload ended with a non-zero status and no reason.
-    ExitStatus,
+    ExitStatus, expected;
     /// The loss is NaN or infinite.
-    LossNotFinite,
+    LossNotFinite, expected;
     /// The loss did not fall over a training run that should have learnt.
-    LossNotFalling,
+    LossNotFalling, expected;
     /// A trainable parameter received no gradient.
-    GradientMissing,
+    GradientMissing, expected;
     /// The step cannot be captured as a CUDA graph.
-    NotCapturable,
+    NotCapturable, expected;
+    /// Serving keeps its latency objective at no rate of arrivals.
+    SloNotMet, expected;
     /// No such device, or libtorch cannot use it.
-    DeviceUnavailable,
+    DeviceUnavailable;
     /// An allocator setting did not take.
-    SettingIgnored,
+    SettingIgnored, expected;
     /// The workload cannot read its run file.
-    BadRunFile,
+    BadRunFile;
     /// A worker of the data loader ended, or `/dev/shm` has no room for its batches.
-    DataLoader,
+    DataLoader, expected;
     /// libtorch threw something else.
-    Libtorch,
+    Libtorch, expected;
     /// The results file is missing, torn or not of the form.
-    UnreadableResults,
+    UnreadableResults;
     /// It wrote more results or more log than its limit.
-    Flooded,
+    Flooded, expected;
     /// A metric contradicts another.
-    Invalid,
+    Invalid;
     /// It ended well, and its suite expects a failure.
-    NotAsExpected,
+    NotAsExpected;
     /// Something else used the GPU or the host, or held the GPU back: the metrics are sound and
     /// worth nothing.
-    Contaminated,
+    Contaminated;
     /// The GPU is gone: it fell off the bus, or its memory or its driver's state is broken.
-    GpuLost,
+    GpuLost;
     /// The image is gone, cannot be started, or is of another libtorch than it says.
-    ImageBroken,
+    ImageBroken;
     /// The container engine is gone or refused.
-    Engine,
+    Engine;
     /// The disk of the session's folder is full, or the one that the engine keeps its data on.
-    DiskFull,
+    DiskFull;
     /// The session was interrupted.
-    Interrupted,
+    Interrupted;
 }
 
 impl Reason {
-    /// Every reason.
-    pub const ALL: [Self; 25] = [
-        Self::OutOfMemory,
-        Self::HostOutOfMemory,
-        Self::TimeLimit,
-        Self::Hang,
-        Self::Crash,
-        Self::ExitStatus,
-        Self::LossNotFinite,
-        Self::LossNotFalling,
-        Self::GradientMissing,
-        Self::NotCapturable,
-        Self::DeviceUnavailable,
-        Self::SettingIgnored,
-        Self::BadRunFile,
-        Self::DataLoader,
-        Self::Libtorch,
-        Self::UnreadableResults,
-        Self::Invalid,
-        Self::Flooded,
-        Self::DiskFull,
-        Self::NotAsExpected,
-        Self::Contaminated,
-        Self::GpuLost,
-        Self::ImageBroken,
-        Self::Engine,
-        Self::Interrupted,
-    ];
-
-    /// Whether a suite can expect it: it is the workload's or its limits', and no fault of the
-    /// machine or the harness.
-    #[must_use]
-    pub fn can_be_expected(self) -> bool {
-        !matches!(
-            self,
-            Self::BadRunFile
-                | Self::Contaminated
-                | Self::DeviceUnavailable
-                | Self::DiskFull
-                | Self::Engine
-                | Self::GpuLost
-                | Self::ImageBroken
-                | Self::Interrupted
-                | Self::Invalid
-                | Self::NotAsExpected
-                | Self::UnreadableResults
-        )
-    }
-
     /// The word in records and reports.
     #[must_use]
     pub fn word(self) -> String {
-        let word = serde_json::to_value(self).ok();
-        word.as_ref()
-            .and_then(|word| word.as_str())
-            .unwrap_or("unknown")
-            .to_owned()
+        word_of(self)
     }
 }
 
@@ -242,9 +230,11 @@ impl From<protocol::FailureReason> for Reason {
             Told::LossNotFalling => Self::LossNotFalling,
             Told::NotCapturable => Self::NotCapturable,
             Told::GradientMissing => Self::GradientMissing,
+            Told::SloNotMet => Self::SloNotMet,
             Told::DataLoader => Self::DataLoader,
             Told::Libtorch => Self::Libtorch,
             Told::Results => Self::UnreadableResults,
+            Told::Exception => Self::ExitStatus,
         }
     }
 }

@@ -4,15 +4,20 @@ use std::{collections::BTreeMap, fmt};
 
 use jiff::Timestamp;
 use protocol::{
-    Device, MemoryPoint, Model, Phase, Shortage, Started, Step, Summary, Task, Variant,
+    Axes, Device, Kernel, MOST_KERNELS, MemoryPoint, Phase, Shortage, Started, Values, bad_name,
+    bad_values,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Machine, Method, Monitor, Outcome, Peaks, Validity, Window, machine};
+use crate::{Machine, Method, Monitor, Outcome, Place, Validity, Window, Workload, machine};
+
+/// The note of a run whose program was ended after its measured steps, as most are that go on until
+/// then.
+pub const ENDED: &str = "the program went on after its measured steps and was ended by SIGTERM";
 
 /// One execution of a cell, successful or not: one line of `records.ndjson`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Record {
     /// [`crate::VERSION`].
     pub version: u32,
@@ -28,13 +33,14 @@ pub struct Record {
     pub suite: String,
     /// The scenario's name in the suite.
     pub scenario: String,
-    /// The model.
-    pub model: Model,
-    /// The task.
-    pub task: Task,
+    /// What ran.
+    pub workload: Workload,
     /// The choice on every axis.
-    pub variant: Variant,
-    /// Where it ran.
+    pub axes: Axes,
+    /// The host that it ran on, of several ranks the first; one of the session's.
+    #[serde(default)]
+    pub host: String,
+    /// Where it ran, of several ranks the first.
     pub device: Device,
     /// The block, from 0. Runs of one block are compared with each other.
     pub block: u32,
@@ -49,24 +55,36 @@ pub struct Record {
     pub wall_seconds: f64,
     /// What separated the run from the rest of the machine.
     pub isolation: Isolation,
-    /// How it was measured; empty in records before version 3, see [`Method::of`].
-    #[serde(default)]
+    /// How it was measured.
     pub method: Method,
     /// How it ended.
     pub outcome: Outcome,
-    /// Versions and device as the workload told them; `None` where it never started.
-    pub workload: Option<Started>,
-    /// The metrics; `None` where the run failed before it had them. Metrics of a failed run
-    /// are for looking at, never for verdicts.
-    pub metrics: Option<Metrics>,
-    /// The measured steps.
+    /// Versions and device as the workload reports them; `None` where it never started.
+    pub started: Option<Started>,
+    /// What the run yielded, by name. The catalogue of metrics says what the names mean, and the
+    /// session's own rows what a suite declared. Values of a failed run are for looking at, never
+    /// for verdicts.
+    #[serde(default, skip_serializing_if = "Values::is_empty")]
+    pub values: Values,
+    /// What each measured step yielded, by name: `step_seconds`, `loss`; `None` where a step did
+    /// not yield it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub series: BTreeMap<String, Vec<Option<f64>>>,
+    /// What ran in a profiled step after the measured ones, the longest first; of several ranks in
+    /// the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub steps: Vec<Step>,
+    pub kernels: Vec<Kernel>,
+    /// Memory at moments outside of measuring, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub memory_points: Vec<MemoryPoint>,
+    /// The processes of a run that has several, in the order of their ranks; `values` is then
+    /// what they come to together, and everything else is of the first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ranks: Vec<Rank>,
     /// Time of each phase of the workload, in seconds.
     #[serde(default)]
     pub phase_seconds: BTreeMap<Phase, f64>,
-    /// When each phase of the workload began, in seconds since the run's start; none in records of
-    /// version 1.
+    /// When each phase of the workload began, in seconds since the run's start.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub phase_began_seconds: BTreeMap<Phase, f64>,
     /// What the harness itself took.
@@ -87,11 +105,53 @@ pub struct Record {
     pub notes: Vec<String>,
 }
 
+/// What the cells of one scenario and one variant are called: `resnet50 · fp32 bs64`; the scenario
+/// alone where no axis has a name, as of a program without parameters.
+#[must_use]
+pub fn cell_name(scenario: &str, variant: &str) -> String {
+    match variant {
+        "" => scenario.to_owned(),
+        variant => format!("{scenario} · {variant}"),
+    }
+}
+
 impl Record {
     /// Scenario and variant as one line of text: what two images are compared on.
     #[must_use]
     pub fn cell(&self) -> String {
-        format!("{} · {}", self.scenario, self.variant)
+        cell_name(&self.scenario, &self.axes.to_string())
+    }
+
+    /// What no run can have yielded, or no cell be named by.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let values = [&self.values].into_iter();
+        let mut values = values.chain(self.ranks.iter().map(|rank| &rank.values));
+        let mut series = self.series.keys();
+        let of_series = |name: &String| Some(format!("the series `{name}`: {}", bad_name(name)?));
+        let of_kernels = || {
+            let count = self.kernels.len();
+            let many = (count > MOST_KERNELS).then(|| format!("{count} kernels"));
+            many.or_else(|| self.kernels.iter().find_map(Kernel::problem))
+        };
+        let of_axes = || self.axes.problem();
+        values
+            .find_map(bad_values)
+            .or_else(|| series.find_map(of_series))
+            .or_else(of_kernels)
+            .or_else(of_axes)
+    }
+
+    /// A value of a run that went well; `None` where the run failed or did not yield it.
+    #[must_use]
+    pub fn value(&self, name: &str) -> Option<f64> {
+        let value = self.outcome.is_ok().then(|| self.values.get(name))?;
+        value.copied().filter(|value| value.is_finite())
+    }
+
+    /// What the measured steps yielded under this name, without steps that did not.
+    pub fn series(&self, name: &str) -> impl Iterator<Item = f64> + Clone {
+        let series = self.series.get(name).map_or(&[][..], Vec::as_slice);
+        series.iter().copied().flatten()
     }
 
     /// When a phase of the workload passed; `None` where that is not known.
@@ -104,82 +164,26 @@ impl Record {
     /// else that of the GPU it was sent to. `None` on the CPU and where neither is known.
     #[must_use]
     pub fn gpu_uuid(&self, machine: &Machine) -> Option<String> {
-        let Device::Cuda(index) = self.device else {
+        if !self.device.is_cuda() {
             return None;
-        };
-        let told = self.workload.as_ref().and_then(|told| told.cuda.as_ref());
+        }
+        let told = self.started.as_ref().and_then(|told| told.cuda.as_ref());
         let told = told.and_then(|cuda| machine::spelled(&cuda.uuid));
-        told.or_else(|| {
-            let mut gpus = machine.gpus.iter();
-            gpus.find(|gpu| gpu.index == index)?.uuid()
-        })
+        told.or_else(|| machine.gpu(self.device)?.uuid())
     }
 }
 
-/// What a run yielded: what the workload told, and what was worked out beside it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Metrics {
-    /// What the workload told.
-    #[serde(flatten)]
-    pub summary: Summary,
-    /// Distribution of the step times. A step of the task idle is as long as it was asked to be.
-    pub step_seconds: StepTimes,
-    /// Model operations a second over those of the matrix product, from 0 to 1.
-    #[serde(default)]
-    pub utilization: Option<f64>,
-    /// Memory at moments outside of measuring, in order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub memory_points: Vec<MemoryPoint>,
-    /// Peaks of what was seen from outside, each of one window.
-    #[serde(flatten)]
-    pub peaks: Peaks,
-}
-
-/// Distribution of step times, in seconds. Quantiles are linear between order statistics.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct StepTimes {
-    /// Least.
-    pub minimum: f64,
-    /// Mean.
-    pub mean: f64,
-    /// Half are below.
-    pub median: f64,
-    /// 90 % are below.
-    pub p90: f64,
-    /// 99 % are below.
-    pub p99: f64,
-    /// Greatest.
-    pub maximum: f64,
-}
-
-impl StepTimes {
-    /// Of the measured steps; `None` where there are none.
-    #[must_use]
-    pub fn of(steps: &[Step]) -> Option<Self> {
-        let mut times: Vec<f64> = steps.iter().map(|step| step.seconds).collect();
-        times.sort_by(f64::total_cmp);
-        let last = times.len().checked_sub(1)?;
-        let quantile = |share: f64| {
-            let place = share * last as f64;
-            let below = place.floor();
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "a place in the list, from 0 to its last index"
-            )]
-            let index = below as usize;
-            let above = times[(index + 1).min(last)];
-            times[index] + (above - times[index]) * (place - below)
-        };
-        Some(Self {
-            minimum: times[0],
-            mean: times.iter().sum::<f64>() / times.len() as f64,
-            median: quantile(0.5),
-            p90: quantile(0.9),
-            p99: quantile(0.99),
-            maximum: times[last],
-        })
-    }
+/// One process of a run that has several.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Rank {
+    /// Its number, from 0.
+    pub rank: u32,
+    /// Where it ran.
+    pub place: Place,
+    /// Versions and device as it reports them.
+    pub started: Option<Started>,
+    /// What it yielded, by name.
+    pub values: Values,
 }
 
 /// What separated a run from the rest of the machine.
@@ -239,29 +243,5 @@ impl HarnessCost {
     #[must_use]
     pub fn total_seconds(&self) -> f64 {
         self.create_seconds + self.start_seconds + self.notice_seconds + self.remove_seconds
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn step_times_by_hand() {
-        let steps: Vec<Step> = [4.0, 1.0, 3.0, 2.0]
-            .into_iter()
-            .zip(0..)
-            .map(|(seconds, index)| Step {
-                index,
-                seconds,
-                ..Step::default()
-            })
-            .collect();
-        let times = StepTimes::of(&steps).unwrap();
-        assert!((times.median - 2.5).abs() < 1e-12);
-        assert!((times.p90 - 3.7).abs() < 1e-12);
-        assert!((times.mean - 2.5).abs() < 1e-12);
-        assert!((times.minimum - 1.0).abs() < 1e-12 && (times.maximum - 4.0).abs() < 1e-12);
-        assert_eq!(StepTimes::of(&[]), None);
     }
 }

@@ -1,16 +1,28 @@
 //! What a session was to do, and with what.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::LazyLock,
+};
 
 use jiff::Timestamp;
-use protocol::{Device, Model, Steps, Task, Variant};
+use protocol::{Axes, Device, Steps};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Claim, ImageFacts, Machine, Reason};
+use crate::{
+    Claim, DeclaredMetric, ImageFacts, MOST_DECLARED, Machine, Place, Reason, Record, Sampled,
+    Workload,
+};
+
+/// Most cells of a session: beyond, reports take minutes.
+pub const MOST_CELLS: usize = 10_000;
+/// Most images of a session.
+pub const MOST_IMAGES: usize = 500;
 
 /// `session.json`: the plan, the machine and the images of one `bench`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Session {
     /// [`crate::VERSION`].
     pub version: u32,
@@ -26,8 +38,8 @@ pub struct Session {
     pub complete: bool,
     /// What measured.
     pub tool: Tool,
-    /// The machine.
-    pub machine: Machine,
+    /// The machines that runs happened on, by name.
+    pub hosts: BTreeMap<String, Machine>,
     /// Where runs executed.
     pub engine: EngineFacts,
     /// Where the work ran.
@@ -45,6 +57,9 @@ pub struct Session {
     pub blocks: u32,
     /// Seed of the order within blocks.
     pub order_seed: u64,
+    /// The metrics that its suites declare.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<DeclaredMetric>,
     /// What its suites claim, for the session to judge.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub claims: Vec<Claim>,
@@ -52,8 +67,7 @@ pub struct Session {
     /// blocks was fixed beforehand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deciding: Option<Deciding>,
-    /// What the command line asked for, for the session to be resumed without it; `None` before
-    /// version 3.
+    /// What the command line asked for, for the session to be resumed without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Asked>,
     /// How runs are carried out.
@@ -67,6 +81,100 @@ pub struct Session {
     pub notes: Vec<String>,
 }
 
+/// What others than a run used of its host's CPUs meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Others {
+    /// CPUs' worth of time, on average.
+    pub used: f64,
+    /// The host's CPUs.
+    pub cpus: u32,
+    /// Whether it is enough to change what the run yields.
+    pub is_much: bool,
+}
+
+impl Session {
+    /// The machine, of several the first by name.
+    #[must_use]
+    pub fn machine(&self) -> &Machine {
+        static UNKNOWN: LazyLock<Machine> = LazyLock::new(Machine::default);
+        self.hosts.values().next().unwrap_or(&UNKNOWN)
+    }
+
+    /// Cells, by their place, that have no run in a block, since all of theirs is decided.
+    #[must_use]
+    pub fn resting(&self, block: u32) -> Option<&BTreeSet<usize>> {
+        let looks = &self.deciding.as_ref()?.looks;
+        let before = looks.iter().rfind(|look| look.blocks <= block);
+        before.map(|look| &look.resting)
+    }
+
+    /// How many runs it has in its blocks so far.
+    #[must_use]
+    pub fn planned(&self) -> usize {
+        let looks = self.deciding.iter().flat_map(|deciding| &deciding.looks);
+        let ends = looks.clone().skip(1).map(|look| look.blocks);
+        let resting = looks.zip(ends.chain([self.blocks])).map(|(look, end)| {
+            let blocks = end.saturating_sub(look.blocks) as usize;
+            look.resting.len().saturating_mul(blocks)
+        });
+        let all = self.cells.len().saturating_mul(self.blocks as usize);
+        resting.fold(all, usize::saturating_sub)
+    }
+
+    /// What no session can have: of outside, whoever wrote it.
+    pub(crate) fn problem(&self) -> Option<String> {
+        for (what, count, most) in [
+            ("cells", self.cells.len(), MOST_CELLS),
+            ("images", self.images.len(), MOST_IMAGES),
+        ] {
+            if count > most {
+                return Some(format!("{count} {what}; at most {most}"));
+            }
+        }
+        if self.metrics.len() > MOST_DECLARED {
+            return Some(format!(
+                "{} metrics; at most {MOST_DECLARED}",
+                self.metrics.len()
+            ));
+        }
+        let of_metric = |metric: &DeclaredMetric| {
+            let (key, expected) = metric.problem()?;
+            Some(format!("the metric `{}`, {key}: {expected}", metric.name))
+        };
+        let of_metrics = self.metrics.iter().find_map(of_metric);
+        of_metrics.or_else(|| self.cells.iter().find_map(|cell| cell.axes.problem()))
+    }
+
+    /// The machine that a run happened on, of several ranks the first.
+    #[must_use]
+    pub fn machine_of(&self, record: &Record) -> &Machine {
+        self.hosts
+            .get(&record.host)
+            .unwrap_or_else(|| self.machine())
+    }
+
+    /// How many CPUs others used while a run went on; `None` where that is not known.
+    #[must_use]
+    pub fn others(&self, record: &Record) -> Option<Others> {
+        let cpus = self.machine_of(record).cpu.logical_cores;
+        let used = record.monitor.get(Sampled::OtherCores)?.mean;
+        // A GPU leaves most of the CPUs idle.
+        let most = if record.device.is_cuda() { 0.5 } else { 0.25 };
+        (cpus > 0).then_some(Others {
+            used,
+            cpus,
+            is_much: used > most * f64::from(cpus),
+        })
+    }
+
+    /// The names of its machines: `gpu-1`, or `gpu-1, gpu-2`.
+    #[must_use]
+    pub fn machine_names(&self) -> String {
+        let names: Vec<&str> = self.hosts.keys().map(String::as_str).collect();
+        names.join(", ")
+    }
+}
+
 /// What a suite asks, and the metrics that answer it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SuiteQuestion {
@@ -76,6 +184,26 @@ pub struct SuiteQuestion {
     /// it names none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answered_by: Vec<String>,
+    /// Of a question whether something is so, what makes the answer yes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub yes_when: Option<YesWhen>,
+}
+
+/// What makes the answer to a question yes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum YesWhen {
+    /// Runs stay within their limit of memory.
+    Fits,
+    /// Deterministic runs have the same losses to the bit.
+    SameBits,
+    /// Every run passes.
+    Succeeds,
+    /// The first metric that answers changes beyond its threshold, or one that a gate looks at where
+    /// none is named.
+    Changes,
+    /// Every claim of the suite holds.
+    ClaimsHold,
 }
 
 /// What the command line of a session asked for. Files stand with their whole path.
@@ -83,6 +211,9 @@ pub struct SuiteQuestion {
 pub struct Asked {
     /// Suites, by name or file.
     pub suites: Vec<String>,
+    /// The suite, as a text, of a program that was given on the command line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
     /// Of the suites these cells or scenarios alone; all where there is none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cells: Vec<String>,
@@ -107,12 +238,15 @@ pub struct Asked {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RunPolicy {
-    /// The GPUs that runs are spread over; empty where everything runs on the session's device.
+    /// What runs are spread over; empty where everything runs on the session's device.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub gpus: Vec<Device>,
+    pub places: Vec<Place>,
     /// Whether other sessions may measure on the same GPU at the same time.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub shares_gpu: bool,
+    /// Whether others may use the CPUs at the same time, other sessions on the CPU among them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub shares_cpu: bool,
     /// How often a run is attempted again that the engine failed. What the workload failed is never
     /// attempted again; how often a contaminated run is repeated stands in its record.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -162,14 +296,15 @@ pub struct CellPlan {
     pub suite: String,
     /// The scenario's name.
     pub scenario: String,
-    /// The model.
-    pub model: Model,
-    /// The task.
-    pub task: Task,
+    /// What runs.
+    pub workload: Workload,
     /// The choice on every axis.
-    pub variant: Variant,
+    pub axes: Axes,
     /// How many steps.
     pub steps: Steps,
+    /// Processes of a run, each on a GPU of its own.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub ranks: u32,
     /// Seed of parameters, data and dropout.
     pub seed: u64,
     /// Relative changes that count as none, by metric, where the suite sets its own.
@@ -178,6 +313,18 @@ pub struct CellPlan {
     /// How its runs are to fail; `None`: they are to end well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<Reason>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the form that serde asks for"
+)]
+fn is_one(ranks: &u32) -> bool {
+    *ranks == 1
 }
 
 /// A session that adds blocks until it is decided what it is to decide.
@@ -241,6 +388,9 @@ pub struct Look {
     pub decided: usize,
     /// Gated metrics that were not, by name.
     pub undecided: Vec<String>,
+    /// Cells that rest from here on, by their place in the session: nothing of them is undecided.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub resting: BTreeSet<usize>,
 }
 
 /// Why no block is added any more.

@@ -2,6 +2,16 @@
 
 use std::{borrow::Cow, fmt::Write as _};
 
+use serde::Serialize;
+
+/// The word of an enum's value in files.
+#[must_use]
+pub fn word_of(value: impl Serialize) -> String {
+    let word = serde_json::to_value(value).ok();
+    let word = word.as_ref().and_then(|word| word.as_str());
+    word.unwrap_or("unknown").to_owned()
+}
+
 /// The text with everything escaped that acts on whoever shows it: control characters but line
 /// ends and tabs (`\u{1b}` for ESC), marks that turn the direction of writing, invisible and line
 /// separators, and what CI reads as a command (`::error` at the start of a line, `##[` and

@@ -54,7 +54,7 @@ impl Default for ValidityLimits {
             throttled_percent: Some(5.0),
             // A large model reaches the cap by itself; that is the GPU, not its neighbours.
             power_cap_percent: None,
-            // Where others work is normal on a desk; a suite for quiet machines says so.
+            // Of runs on the CPU alone: on a GPU, a node's other jobs may fill its CPUs.
             host_busy_percent: None,
             memory_stall_percent: Some(10.0),
         }

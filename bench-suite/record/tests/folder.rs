@@ -1,11 +1,14 @@
 //! A session's folder through its public face.
 
-use std::{collections::BTreeMap, fs, io::Write};
+use std::{
+    fs,
+    io::{Read, Write},
+};
 
-use protocol::{Device, Model, Task, Variant};
+use flate2::{Compression, write::GzEncoder};
+
 use record::{
-    FolderError, HarnessCost, Isolation, Monitor, Outcome, Reason, Record, SessionFolder, Stage,
-    VERSION,
+    FolderError, Isolation, Outcome, Rank, Reason, Record, SessionFolder, Stage, VERSION, Workload,
 };
 
 fn record(run: &str) -> Record {
@@ -14,36 +17,20 @@ fn record(run: &str) -> Record {
         run: run.into(),
         session: "s".into(),
         image: "local".into(),
-        image_id: None,
         suite: "smoke".into(),
         scenario: "tiny".into(),
-        model: Model::ResnetTiny,
-        task: Task::Training,
-        variant: Variant::default(),
-        device: Device::Cpu,
-        block: 0,
-        order: 0,
+        workload: Workload::builtin("resnet-tiny", "training"),
+        axes: protocol::Axes::usual().clone(),
         attempt: 1,
         started_at: "2026-01-02T03:04:05Z".parse().unwrap(),
         wall_seconds: 1.5,
-        method: record::Method::default(),
         isolation: Isolation::without("process", &["memory limit"]),
         outcome: Outcome::Failed {
             reason: Reason::TimeLimit,
             stage: Stage::Start,
             message: "longer than 1 s".into(),
         },
-        workload: None,
-        metrics: None,
-        steps: Vec::new(),
-        phase_began_seconds: std::collections::BTreeMap::new(),
-        phase_seconds: BTreeMap::new(),
-        harness: HarnessCost::default(),
-        monitor: Monitor::default(),
-        validity: record::Validity::default(),
-        log: None,
-        shortage: None,
-        notes: Vec::new(),
+        ..Record::default()
     }
 }
 
@@ -84,14 +71,14 @@ fn a_torn_last_line_is_told_and_cut() {
 }
 
 #[test]
-fn damaged_lines_are_left_out_with_why_and_repaired() {
+fn damaged_lines_are_left_out_with_why() {
     let home = tempfile::tempdir().unwrap();
     let folder = SessionFolder::at(home.path());
     folder.append(&record("a")).unwrap();
     let path = home.path().join(SessionFolder::RECORDS);
     let whole = fs::read(&path).unwrap();
     let mut damaged = whole.clone();
-    damaged.extend(b"{\"version\":3,\"run\":\"b-1\"}\n");
+    damaged.extend(b"{\"version\":4,\"run\":\"b-1\"}\n");
     damaged.extend(b"\xff\xfe\n\n");
     damaged.extend(b"Segmentation fault\n{\"version\":77}\n");
     damaged.extend(&whole);
@@ -110,13 +97,54 @@ fn damaged_lines_are_left_out_with_why_and_repaired() {
             "last line of the records cut off while it was written; left out",
         ]
     );
-    let copy = folder.repair(&read).unwrap();
-    assert_eq!(fs::read(copy).unwrap(), damaged);
-    assert_eq!(
-        fs::read(&path).unwrap(),
-        [whole.as_slice(), &whole].concat()
+}
+
+/// The file may be anybody's: what a run cannot have yielded is no record, and acts on no terminal.
+#[test]
+fn values_and_axes_that_cannot_be_are_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = SessionFolder::at(home.path());
+    let check = |change: &dyn Fn(&mut Record), expect: &str| {
+        let mut bad = record("b-1");
+        change(&mut bad);
+        fs::write(home.path().join(SessionFolder::RECORDS), "").unwrap();
+        folder.append(&record("a")).unwrap();
+        folder.append(&bad).unwrap();
+        let read = folder.read_records().unwrap();
+        assert_eq!(read.records, [record("a")]);
+        let expect = format!("line 2 of the records: not a record: {expect}; left out (run b-1)");
+        assert_eq!(read.left_out(), [expect]);
+    };
+    let many = || (0..=1000).map(|i| (format!("v{i}"), 1.0)).collect();
+    check(&|bad| bad.values = many(), "1001 values; at most 1000");
+    let of_rank = |bad: &mut Record| {
+        bad.ranks.push(Rank {
+            rank: 1,
+            place: record::Place {
+                host: String::new(),
+                device: protocol::Device::Cpu,
+            },
+            started: None,
+            values: many(),
+        });
+    };
+    check(&of_rank, "1001 values; at most 1000");
+    check(
+        &|bad| _ = bad.values.insert("a\u{1b}".into(), 1.0),
+        "the name `a\\u{1b}`: expected up to 64 of a-z, 0-9 and _, a letter first",
     );
-    assert_eq!(folder.read_records().unwrap().left_out(), [""; 0]);
+    check(
+        &|bad| _ = bad.series.insert("Loss".into(), vec![None]),
+        "the series `Loss`: expected up to 64 of a-z, 0-9 and _, a letter first",
+    );
+    check(
+        &|bad| bad.axes.set("batch", "8\u{1b}[2J"),
+        "the axis batch: expected up to 200 letters that print",
+    );
+    check(
+        &|bad| bad.axes.set("Batch", 8),
+        "the axis `Batch`: expected up to 64 of a-z, 0-9 and _, a letter first",
+    );
 }
 
 #[test]
@@ -132,4 +160,113 @@ fn a_session_of_another_version_is_refused() {
         matches!(error, FolderError::Version { got: 99, .. }),
         "{error}"
     );
+}
+
+#[test]
+fn what_others_hand_in_is_bounded_and_no_way_to_other_files() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = SessionFolder::at(home.path().join("s"));
+    folder.create().unwrap();
+    let (session, records) = (
+        folder.path().join(SessionFolder::SESSION),
+        folder.path().join(SessionFolder::RECORDS),
+    );
+    let precious = home.path().join("precious");
+    fs::write(&precious, "root:x:0:0").unwrap();
+    for path in [&session, &records] {
+        std::os::unix::fs::symlink(&precious, path).unwrap();
+    }
+    for error in [
+        folder.read_session().unwrap_err().to_string(),
+        folder.read_records().unwrap_err().to_string(),
+    ] {
+        assert!(error.contains("leads out of its folder"), "{error}");
+        assert!(!error.contains("root:x"), "{error}");
+    }
+    for path in [&session, &records] {
+        fs::remove_file(path).unwrap();
+        fs::File::create(path).unwrap().set_len(1 << 40).unwrap();
+    }
+    let error = folder.read_session().unwrap_err().to_string();
+    assert!(error.contains("larger than 64 MiB"), "{error}");
+    let error = folder.read_records().unwrap_err().to_string();
+    assert!(error.contains("larger than 512 MiB"), "{error}");
+
+    let many = record::Session {
+        version: VERSION,
+        images: vec![record::ImageFacts::default(); 501],
+        ..record::Session::default()
+    };
+    folder.write_session(&many).unwrap();
+    let error = folder.read_session().unwrap_err().to_string();
+    assert!(error.contains("501 images; at most 500"), "{error}");
+}
+
+#[test]
+fn a_line_without_end_is_left_out_unread() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = SessionFolder::at(home.path());
+    folder.append(&record("a")).unwrap();
+    let mut line = vec![b'['; (16 << 20) + 1];
+    line.push(b'\n');
+    let path = home.path().join(SessionFolder::RECORDS);
+    let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
+    file.write_all(&line).unwrap();
+    let read = folder.read_records().unwrap();
+    assert_eq!(read.records, [record("a")]);
+    assert_eq!(read.bad_lines[0].why, "longer than 16 MiB");
+}
+
+#[test]
+fn packed_records_are_read_as_they_were_and_added_to_no_more() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = SessionFolder::at(home.path());
+    let (plain, packed) = (
+        home.path().join(SessionFolder::RECORDS),
+        home.path().join(SessionFolder::PACKED),
+    );
+    folder.append(&record("a")).unwrap();
+    folder.append(&record("b")).unwrap();
+    let lines = fs::read(&plain).unwrap();
+    let whole = gzip(&mut lines.as_slice());
+    fs::write(&packed, &whole).unwrap();
+
+    // Of two the plain one counts: the other may be of before more was added.
+    folder.append(&record("c")).unwrap();
+    let named = |folder: &SessionFolder| {
+        let records = folder.read_records().unwrap().records;
+        records.into_iter().map(|one| one.run).collect::<Vec<_>>()
+    };
+    assert_eq!(named(&folder), ["a", "b", "c"]);
+    fs::remove_file(&plain).unwrap();
+    assert_eq!(named(&folder), ["a", "b"]);
+    assert_eq!(folder.read_lines().unwrap(), lines);
+    for error in [
+        folder.append(&record("c")).unwrap_err(),
+        folder.open_records().unwrap_err(),
+    ] {
+        let error = error.to_string();
+        assert!(error.ends_with("unpack it with `gunzip` first"), "{error}");
+    }
+    assert!(!plain.exists());
+
+    let refused = |content: &[u8], why: &str| {
+        fs::write(&packed, content).unwrap();
+        let error = folder.read_records().unwrap_err().to_string();
+        assert!(error.contains("records.ndjson.gz: "), "{error}");
+        assert!(error.contains(why), "{error}");
+    };
+    let damaged = "damaged, or not packed by gzip";
+    refused(&whole[..whole.len() - 9], damaged);
+    refused(&lines, damaged);
+    refused(&[&whole[..], b"more"].concat(), damaged);
+    let bomb = gzip(&mut std::io::repeat(b'\n').take((512 << 20) + 1));
+    assert!(bomb.len() < 8 << 20, "{}", bomb.len());
+    refused(&bomb, "larger than 512 MiB unpacked");
+}
+
+fn gzip(content: &mut impl Read) -> Vec<u8> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    std::io::copy(content, &mut packed).unwrap();
+    packed.finish().unwrap()
 }

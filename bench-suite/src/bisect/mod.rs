@@ -16,8 +16,8 @@
 mod state;
 
 pub use state::{
-    Asked, BisectError, Bisection, Build, Candidate, Change, Decision, Followed, Judgement,
-    Purpose, STATE, VERSION,
+    Asked, BisectError, Bisection, Candidate, Change, Decision, Followed, Judgement, Purpose,
+    STATE, VERSION,
 };
 
 /// What is to be done next.
@@ -25,11 +25,8 @@ pub use state::{
 pub enum Next {
     /// Measure the second candidate beside the first one.
     Measure {
-        /// Its number.
         base: usize,
-        /// Its number.
         head: usize,
-        /// What it is for.
         purpose: Purpose,
     },
     /// The search is over.
@@ -41,7 +38,6 @@ pub enum Next {
 /// Between which candidates the change lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
-    /// The last good one.
     pub good: usize,
     /// The first bad one. Those between the two could not be measured.
     pub bad: usize,
@@ -105,9 +101,7 @@ impl Bisection {
     /// Candidates within the range that nothing was tried with.
     fn open(&self) -> Vec<usize> {
         let Found { good, bad } = self.range();
-        let is_open = |candidate: &usize| {
-            self.candidates[*candidate].problem.is_none() && self.side_of(*candidate).is_none()
-        };
+        let is_open = |candidate: &usize| self.side_of(*candidate).is_none();
         (good + 1..bad).filter(is_open).collect()
     }
 
@@ -138,13 +132,11 @@ mod tests {
     use super::*;
 
     fn search(count: usize) -> Bisection {
-        let names = (0..count).map(|number| format!("c{number}"));
-        Bisection::new(
-            Asked::default(),
-            0.05,
-            names.map(Candidate::named).collect(),
-        )
-        .unwrap()
+        let candidates = (0..count).map(|number| Candidate {
+            name: format!("c{number}"),
+            image: format!("c{number}"),
+        });
+        Bisection::new(Asked::default(), 0.05, candidates.collect()).unwrap()
     }
 
     fn change() -> Change {

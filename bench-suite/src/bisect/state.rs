@@ -11,15 +11,13 @@ use record::{CellPlan, Reason};
 use serde::{Deserialize, Serialize};
 
 /// Version of the file's format.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// The file, in the folder of the search.
 pub const STATE: &str = "bisect.json";
 
-/// A search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bisection {
-    /// [`VERSION`].
     pub version: u32,
     /// What the command line asked for.
     pub asked: Asked,
@@ -29,7 +27,6 @@ pub struct Bisection {
     pub candidates: Vec<Candidate>,
     /// What is followed; `None` until the ends were measured.
     pub change: Option<Change>,
-    /// Every comparison, in order.
     pub decisions: Vec<Decision>,
     /// The suite's digest, once it was measured: another suite would answer another question.
     pub suite_sha256: Option<String>,
@@ -39,15 +36,16 @@ pub struct Bisection {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Asked {
-    /// The suite, as it was given, with its scenario where one was named.
+    /// The suite, as it was given, with its scenario where one was named; of a program on the command
+    /// line, what its suite is called.
     pub suite: String,
+    /// The suite of a program on the command line, as a text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
     /// The metric to follow; `None`: the one that regressed most.
     pub metric: Option<String>,
-    /// Makes the image of a revision.
-    pub build: Option<Build>,
     /// Seconds that a comparison may take.
     pub time_budget_seconds: f64,
-    /// Most blocks of a comparison.
     pub most_blocks: u32,
     /// The device's word; `None`: what there is.
     pub device: Option<String>,
@@ -55,41 +53,28 @@ pub struct Asked {
     pub engine: Option<String>,
     /// Whether other sessions may measure on the same GPU at the same time.
     pub share_gpu: bool,
+    /// `--share-cpu`.
+    #[serde(default)]
+    pub share_cpu: bool,
 }
 
-/// How the image of a revision is made.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Build {
-    /// For a shell, run in a work tree of the revision.
-    pub command: String,
-    /// The git repository.
-    pub repository: PathBuf,
-}
-
-/// An image, or a revision of which one is made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Candidate {
     /// What the user calls it.
     pub name: String,
-    /// The image's spec or reference; `None` until it was made.
-    pub image: Option<String>,
-    /// Why there is no image of it.
-    pub problem: Option<String>,
+    /// The image's spec or reference.
+    pub image: String,
 }
 
 /// What moved between the ends.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
-    /// The suite's name.
     pub suite: String,
-    /// The scenario's name.
     pub scenario: String,
     /// The choice on every axis, as text.
     pub variant: String,
-    /// What of the cell moved.
     pub followed: Followed,
 }
 
@@ -97,9 +82,7 @@ pub struct Change {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Followed {
-    /// A metric that changed.
     Metric {
-        /// Its name.
         name: String,
         /// Bad ÷ good, as the ends showed it.
         ratio: f64,
@@ -124,7 +107,6 @@ pub enum Judgement {
     Unmeasured,
 }
 
-/// What a comparison is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Purpose {
@@ -136,17 +118,13 @@ pub enum Purpose {
     Size,
 }
 
-/// One comparison.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Decision {
-    /// What it was for.
     pub purpose: Purpose,
     /// What was compared against, by its place among the candidates.
     pub base: usize,
-    /// What was compared.
     pub head: usize,
-    /// What it came to.
     pub judgement: Judgement,
     /// How often it may be wrong; 0 where failures are counted, which is no test.
     pub error: f64,
@@ -156,7 +134,6 @@ pub struct Decision {
     pub ratio: Option<f64>,
     /// Its interval, at 1 − `error`.
     pub interval: Option<Interval>,
-    /// Blocks that it took.
     pub blocks: u32,
     /// Runs of the head that failed, in words, where failing is what is followed.
     pub failed: Option<String>,
@@ -167,40 +144,15 @@ pub struct Decision {
 /// A search that cannot be.
 #[derive(Debug, thiserror::Error)]
 pub enum BisectError {
-    /// Nothing lies between.
-    #[error("--good and --bad are the same; a search takes two that differ")]
-    TooFew,
-    /// One name for two.
-    #[error("two of the images are called `{0}`; each needs a name of its own")]
-    SameName(String),
-    /// The file cannot be read.
-    #[error("{path}: {source}; expected the folder of a search, as `bisect --out` names it")]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The file cannot be written.
+    /// What was asked for, or what its file says, cannot be: why, and what is expected.
+    #[error("{0}")]
+    Refused(String),
     #[error("cannot write {path}: {source}")]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Write { path: PathBuf, source: io::Error },
 }
 
-impl Candidate {
-    /// An image that is there, or can be made.
-    #[must_use]
-    pub fn named(image: String) -> Self {
-        Self {
-            name: image.clone(),
-            image: Some(image),
-            problem: None,
-        }
-    }
+fn refused<T>(message: impl Into<String>) -> Result<T, BisectError> {
+    Err(BisectError::Refused(message.into()))
 }
 
 impl Change {
@@ -210,7 +162,7 @@ impl Change {
         Self {
             suite: cell.suite.clone(),
             scenario: cell.scenario.clone(),
-            variant: cell.variant.to_string(),
+            variant: cell.axes.to_string(),
             followed,
         }
     }
@@ -237,7 +189,7 @@ impl Change {
     #[must_use]
     pub fn is_in(&self, cell: &CellPlan) -> bool {
         (&self.suite, &self.scenario) == (&cell.suite, &cell.scenario)
-            && self.variant == cell.variant.to_string()
+            && self.variant == cell.axes.to_string()
     }
 }
 
@@ -245,11 +197,14 @@ impl Bisection {
     /// A search before its first comparison.
     pub fn new(asked: Asked, error: f64, candidates: Vec<Candidate>) -> Result<Self, BisectError> {
         if candidates.len() < 2 {
-            return Err(BisectError::TooFew);
+            return refused("--good and --bad are the same; a search takes two that differ");
         }
         let mut names = BTreeSet::new();
         if let Some(twice) = candidates.iter().find(|one| !names.insert(&one.name)) {
-            return Err(BisectError::SameName(twice.name.clone()));
+            return refused(format!(
+                "two of the images are called `{}`; each needs a name of its own",
+                twice.name
+            ));
         }
         Ok(Self {
             version: VERSION,
@@ -265,30 +220,12 @@ impl Bisection {
     /// Takes up the search in this folder.
     pub fn read(folder: &Path) -> Result<Self, BisectError> {
         let path = folder.join(STATE);
-        let failed = |source| BisectError::Read {
-            path: path.clone(),
-            source,
-        };
-        let text = regular_file::read_text(&path).map_err(failed)?;
-        let value: serde_json::Value =
-            serde_json::from_str(&text).map_err(|error| failed(error.into()))?;
-        if value["version"] != VERSION {
-            let found = format!("version {}, expected {VERSION}", value["version"]);
-            return Err(failed(io::Error::other(found)));
-        }
-        let read: Self = serde_json::from_value(value).map_err(|error| failed(error.into()))?;
-        let places = read.decisions.iter().flat_map(|one| [one.base, one.head]);
-        let problem = if read.candidates.len() < 2 {
-            "fewer than two candidates"
-        } else if places
-            .max()
-            .is_some_and(|most| most >= read.candidates.len())
-        {
-            "a decision about a candidate that it does not name"
-        } else {
-            return Ok(read);
-        };
-        Err(failed(io::Error::other(problem)))
+        read(&path).or_else(|why| {
+            let path = path.display();
+            refused(format!(
+                "{path}: {why}; expected the folder of a search, as `bisect --out` names it"
+            ))
+        })
     }
 
     /// Keeps the search as it stands.
@@ -322,6 +259,24 @@ impl Bisection {
     }
 }
 
+fn read(path: &Path) -> Result<Bisection, String> {
+    let text = regular_file::read_text(path).map_err(|error| error.to_string())?;
+    let words = |error: serde_json::Error| error.to_string();
+    let value: serde_json::Value = serde_json::from_str(&text).map_err(words)?;
+    if value["version"] != VERSION {
+        return Err(format!("version {}, expected {VERSION}", value["version"]));
+    }
+    let read: Bisection = serde_json::from_value(value).map_err(words)?;
+    let mut places = read.decisions.iter().flat_map(|one| [one.base, one.head]);
+    if read.candidates.len() < 2 {
+        return Err("fewer than two candidates".to_owned());
+    }
+    if places.any(|place| place >= read.candidates.len()) {
+        return Err("a decision about a candidate that it does not name".to_owned());
+    }
+    Ok(read)
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -331,14 +286,20 @@ mod tests {
     #[test]
     fn a_search_is_read_as_it_was_written_and_nothing_else_is() {
         let folder = tempfile::tempdir().unwrap();
-        let candidates = ["a", "b"].map(|name| Candidate::named(name.to_owned()));
-        let search = Bisection::new(Asked::default(), 0.05, candidates.to_vec()).unwrap();
+        let candidates = |names: &[&str]| {
+            let named = |name: &&str| Candidate {
+                name: (*name).to_owned(),
+                image: (*name).to_owned(),
+            };
+            names.iter().map(named).collect()
+        };
+        let search = Bisection::new(Asked::default(), 0.05, candidates(&["a", "b"])).unwrap();
         search.write(folder.path()).unwrap();
         assert_eq!(Bisection::read(folder.path()).unwrap(), search);
         let file = folder.path().join(STATE);
         let text = fs::read_to_string(&file).unwrap();
         for (from, to, word) in [
-            ("\"version\": 2", "\"version\": 9", "version 9"),
+            ("\"version\": 3", "\"version\": 9", "version 9"),
             ("\"decisions\"", "\"decided\"", "decided"),
             ("{", "", "expected"),
         ] {
@@ -346,8 +307,8 @@ mod tests {
             let error = Bisection::read(folder.path()).unwrap_err().to_string();
             assert!(error.contains(word), "{error}");
         }
-        let same = ["a", "a"].map(|name| Candidate::named(name.to_owned()));
-        Bisection::new(Asked::default(), 0.05, same.to_vec()).unwrap_err();
-        Bisection::new(Asked::default(), 0.05, same[..1].to_vec()).unwrap_err();
+        for too_few in [&["a", "a"][..], &["a"]] {
+            Bisection::new(Asked::default(), 0.05, candidates(too_few)).unwrap_err();
+        }
     }
 }

@@ -24,27 +24,22 @@ pub trait ImageSource: Send + Sync {
         image: &'a str,
     ) -> BoxFuture<'a, Result<(LocalRuntime, ImageFacts), SourceError>>;
 
-    /// Tells the user something.
     fn note(&self, text: &str);
 }
 
-/// An image in an engine.
 #[derive(Debug, Clone)]
 pub struct Loaded {
-    /// Its ID there.
     pub id: String,
-    /// The program in it that is started, whatever its own entry point is.
-    pub program: String,
-    /// What it is.
+    /// The built-in workload in it, which is started whatever its own entry point is; `None` where it
+    /// has none, and runs programs alone.
+    pub program: Option<String>,
     pub facts: ImageFacts,
-    /// What the reader should know.
     pub notes: Vec<String>,
 }
 
 /// What runs without a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalRuntime {
-    /// The `scenario` binary.
     pub program: PathBuf,
     /// Folders with libtorch's libraries, before those of the environment.
     pub library_path: Vec<PathBuf>,

@@ -8,8 +8,8 @@ use std::{
 };
 
 use jiff::Timestamp;
-use protocol::{Device, KernelCache, RunFile};
-use record::{CellPlan, HarnessCost, Isolation, Machine, Monitor, Reason, Stage, Validity};
+use protocol::{Device, KernelCache, ProgramRun, RunFile, Until};
+use record::{HarnessCost, Isolation, Machine, Monitor, Place, Reason, Stage, Validity, Window};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
@@ -17,29 +17,90 @@ use crate::{
     host::{Host, Subject, Target, Watch},
     outcome::End,
     plan::Cell,
-    suite::Limits,
+    suite::{Limits, Program, Work},
 };
 
-/// What to carry out.
+/// What a run is to do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Asked {
+    /// By the `scenario` binary.
+    Builtin(Box<RunFile>),
+    /// By a program of the user's.
+    Program {
+        /// What it is asked for.
+        run: ProgramRun,
+        /// What it is.
+        program: Box<Program>,
+    },
+}
+
+impl Asked {
+    /// The name that the workload is given.
+    #[must_use]
+    pub fn run(&self) -> &str {
+        match self {
+            Self::Builtin(asked) => &asked.run,
+            Self::Program { run, .. } => &run.run,
+        }
+    }
+
+    /// The built-in workload's run file.
+    #[must_use]
+    pub fn builtin(&self) -> Option<&RunFile> {
+        match self {
+            Self::Builtin(asked) => Some(asked),
+            Self::Program { .. } => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn builtin_mut(&mut self) -> Option<&mut RunFile> {
+        match self {
+            Self::Builtin(asked) => Some(asked),
+            Self::Program { .. } => None,
+        }
+    }
+
+    /// The program.
+    #[must_use]
+    pub fn program(&self) -> Option<&Program> {
+        match self {
+            Self::Builtin(_) => None,
+            Self::Program { program, .. } => Some(program),
+        }
+    }
+
+    /// Steps of the warm-up, and measured ones.
+    #[must_use]
+    pub fn steps(&self) -> (u32, u32) {
+        match self {
+            Self::Builtin(asked) => (asked.steps.warmup, asked.steps.measured),
+            Self::Program { run, .. } => (run.warmup, run.measured),
+        }
+    }
+
+    pub(crate) fn to_json(&self) -> serde_json::Result<Vec<u8>> {
+        match self {
+            Self::Builtin(asked) => serde_json::to_vec_pretty(asked),
+            Self::Program { run, .. } => serde_json::to_vec_pretty(run),
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct Order {
-    /// The session's name.
     pub session: String,
     /// The run's name, unique in its session.
     pub run: String,
     /// Which attempt at the run this is, from 1.
     pub attempt: u32,
-    /// The image's name.
     pub image: String,
-    /// What the workload is asked for.
-    pub asked: RunFile,
-    /// Where the work runs, as the host counts.
-    pub device: Device,
-    /// What the run may use.
+    pub asked: Asked,
+    /// Where each rank works; at least one.
+    pub places: Vec<Place>,
     pub limits: Limits,
     /// Memory of the machine; 0 where that is not known.
     pub machine_memory_bytes: u64,
-    /// Whether the monitors look on.
     pub is_watched: bool,
     /// Variables for the workload, over those of the image.
     pub environment: BTreeMap<String, String>,
@@ -51,7 +112,6 @@ pub struct Order {
     pub log: PathBuf,
 }
 
-/// Where a run's files go.
 #[derive(Debug, Clone, Copy)]
 pub struct RunPaths<'a> {
     /// A folder for this run alone, which is there and empty.
@@ -84,6 +144,44 @@ fn told_name(session: &str, run: &str, attempt: u32) -> String {
     name.chars().take(LENGTH).collect()
 }
 
+/// What a run of this cell is to do, under the name that its workload is given.
+fn asked(cell: &Cell, run: String) -> Asked {
+    let (plan, limits, device) = (&cell.plan, &cell.limits, cell.device());
+    match &cell.work {
+        Work::Builtin {
+            model,
+            task,
+            variant,
+        } => Asked::Builtin(Box::new(RunFile {
+            version: protocol::VERSION,
+            run,
+            model: *model,
+            task: *task,
+            variant: variant.clone(),
+            device: device::inside(device),
+            steps: plan.steps,
+            seed: plan.seed,
+            threads: cell.threads,
+            gpu_memory_bytes: limits.gpu_memory_bytes.filter(|_| device.is_cuda()),
+            allocator_memory_bytes: limits.allocator_memory_bytes.filter(|_| device.is_cuda()),
+            deadline_seconds: Some((limits.time + ORPHAN_GRACE).as_secs_f64()),
+        })),
+        Work::Program { program, .. } => Asked::Program {
+            run: ProgramRun {
+                version: protocol::VERSION,
+                run,
+                warmup: plan.steps.warmup,
+                warmup_seconds: plan.steps.warmup_seconds,
+                measured: plan.steps.measured,
+                profiled: plan.steps.profiled,
+                samples_per_step: program.samples_per_step,
+                until: program.until,
+            },
+            program: program.clone(),
+        },
+    }
+}
+
 impl Order {
     /// One attempt at a run of this cell.
     #[must_use]
@@ -92,52 +190,46 @@ impl Order {
         run: &str,
         attempt: u32,
         cell: &Cell,
-        machine: &Machine,
+        hosts: &BTreeMap<String, Machine>,
         paths: RunPaths<'_>,
     ) -> Self {
-        let CellPlan {
-            model,
-            task,
-            variant,
-            steps,
-            seed,
-            image,
-            ..
-        } = &cell.plan;
-        let device = cell.device;
-        let mut environment = BTreeMap::from(device::environment(device, machine));
+        let image = &cell.plan.image;
+        let (Work::Builtin { variant, .. } | Work::Program { variant, .. }) = &cell.work;
+        let device = cell.device();
+        let machine = hosts.get(&cell.places[0].host);
+        let machine = machine.or_else(|| hosts.values().next());
+        let devices = cell.places.iter().map(|place| place.device);
+        let environment = device::environment(devices, machine);
+        let mut environment = BTreeMap::from(environment);
         environment.extend(variant.environment(device));
+        if let Work::Program { program, .. } = &cell.work {
+            const THREADS: [&str; 2] = ["OMP_NUM_THREADS", "MKL_NUM_THREADS"];
+            let threads = cell.threads.iter();
+            let threads = threads.flat_map(|count| THREADS.map(|name| (name, count)));
+            environment.extend(threads.map(|(name, count)| (name.to_owned(), count.to_string())));
+            environment.extend(program.environment.clone());
+        }
         Self {
             session: session.to_owned(),
             run: run.to_owned(),
             attempt,
             image: image.clone(),
-            asked: RunFile {
-                version: protocol::VERSION,
-                run: told_name(session, run, attempt),
-                model: *model,
-                task: *task,
-                variant: variant.clone(),
-                device: device::inside(device),
-                steps: *steps,
-                seed: *seed,
-                threads: cell.threads,
-                gpu_memory_bytes: cell.limits.gpu_memory_bytes.filter(|_| device.is_cuda()),
-                allocator_memory_bytes: cell
-                    .limits
-                    .allocator_memory_bytes
-                    .filter(|_| device.is_cuda()),
-                deadline_seconds: Some((cell.limits.time + ORPHAN_GRACE).as_secs_f64()),
-            },
-            device,
+            asked: asked(cell, told_name(session, run, attempt)),
+            places: cell.places.clone(),
             limits: cell.limits.clone(),
-            machine_memory_bytes: machine.memory_bytes,
+            machine_memory_bytes: machine.map_or(0, |machine| machine.memory_bytes),
             is_watched: true,
             environment,
             folder: paths.folder.to_owned(),
             shared: paths.shared.to_owned(),
             log: paths.log.to_owned(),
         }
+    }
+
+    /// Where the first rank works, as its host counts.
+    #[must_use]
+    pub fn device(&self) -> Device {
+        self.places[0].device
     }
 
     /// The file that tells the workload what to do.
@@ -155,12 +247,35 @@ impl Order {
     /// The folder of compiled kernels that the session's runs share, where this run is one of them.
     #[must_use]
     pub fn shared_kernel_cache(&self) -> Option<PathBuf> {
-        let is_shared =
-            self.device.is_cuda() && self.asked.variant.kernel_cache == KernelCache::Session;
+        let is_shared = self.device().is_cuda()
+            && self
+                .asked
+                .builtin()
+                .is_some_and(|asked| asked.variant.kernel_cache == KernelCache::Session);
         is_shared.then(|| self.shared.join(KERNEL_CACHE).join("shared"))
     }
 
-    /// Begins to watch the run, where the monitors are to look on.
+    /// Whether the run is over by what the workload reported, although it may go on.
+    pub(super) fn ends_by_report(&self) -> bool {
+        matches!(&self.asked, Asked::Program { run, .. } if run.until == Until::Measured)
+    }
+
+    /// The ranks on a host, and the device of each.
+    fn ranks_on(&self, host: &dyn Host) -> Vec<(usize, Device)> {
+        let all = self.places.iter().enumerate();
+        let here = all.filter(|(_, at)| at.host.is_empty() || at.host == host.name());
+        here.map(|(rank, place)| (rank, place.device)).collect()
+    }
+
+    /// The processes that hold the GPUs of the run on a host, before it has begun.
+    pub(super) fn bystanders(&self, host: &dyn Host) -> BTreeSet<u32> {
+        let ranks = self.ranks_on(host).into_iter();
+        ranks
+            .flat_map(|(_, device)| host.gpu_processes(device))
+            .collect()
+    }
+
+    /// Begins to watch the ranks on a host, where the monitors are to look on.
     pub(super) fn watch(
         &self,
         host: &dyn Host,
@@ -173,7 +288,7 @@ impl Order {
         }
         host.watch(Subject {
             run: self.run.clone(),
-            device: self.device,
+            ranks: self.ranks_on(host),
             began,
             target,
             bystanders,
@@ -182,7 +297,7 @@ impl Order {
 
     /// Writes the run file and an empty results file.
     pub(super) fn write_files(&self) -> io::Result<()> {
-        fs::write(self.run_file(), serde_json::to_vec_pretty(&self.asked)?)?;
+        fs::write(self.run_file(), self.asked.to_json()?)?;
         fs::write(self.results_file(), "")
     }
 }
@@ -190,7 +305,6 @@ impl Order {
 /// What an executor saw of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Execution {
-    /// When it began.
     pub started_at: Timestamp,
     /// Wall time of everything, in seconds.
     pub wall_seconds: f64,
@@ -198,15 +312,11 @@ pub struct Execution {
     pub isolation: Isolation,
     /// The ID of the image that ran, where there is one.
     pub image_id: Option<String>,
-    /// How it ended.
     pub end: End,
-    /// What the harness itself took.
     pub cost: HarnessCost,
-    /// What was seen from outside.
     pub monitor: Monitor,
     /// Whether the machine was fit to measure on.
     pub validity: Validity,
-    /// What the reader should know.
     pub notes: Vec<String>,
     /// The same moment as `started_at`, which everything that has a time is counted from.
     pub(crate) began: Instant,
@@ -226,6 +336,17 @@ impl Execution {
             validity: Validity::default(),
             notes: Vec::new(),
             began: Instant::now(),
+        }
+    }
+
+    /// From the workload's start to its end, by the harness's clock.
+    pub(crate) fn life(&self) -> Window {
+        let cost = &self.cost;
+        let from = cost.create_seconds + cost.start_seconds;
+        let to = self.wall_seconds - cost.notice_seconds - cost.remove_seconds;
+        Window {
+            from,
+            to: to.max(from),
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use record::{Monitor, Outcome, Reason};
+use record::{Monitor, Outcome, Reason, Sampled};
 
 use crate::executors::Order;
 
@@ -39,17 +39,19 @@ impl MemoryLimit {
 
     /// Lets an attempt of this batch run against it.
     pub(super) fn shape(&self, order: &mut Order, batch: u32) {
-        // The product that it times takes memory of its own.
-        order.asked.steps.calibrate = false;
-        if self.is_cuda {
-            order.asked.gpu_memory_bytes = Some(self.bytes);
-            return;
+        if let Some(asked) = order.asked.builtin_mut() {
+            // What comes after the measured steps takes memory of its own.
+            asked.steps.calibrate = false;
+            asked.steps.profiled = 0;
+            if self.is_cuda {
+                asked.gpu_memory_bytes = Some(self.bytes);
+                return;
+            }
+            // The second step has the memory of all that follow, and CPUs are slow.
+            asked.steps.warmup = asked.steps.warmup.min(WARMUP);
+            asked.steps.measured = asked.steps.measured.min(MEASURED);
         }
         order.limits.memory_bytes = Some(self.bytes);
-        // The second step has the memory of all that follow, and CPUs are slow.
-        let steps = &mut order.asked.steps;
-        steps.warmup = steps.warmup.min(WARMUP);
-        steps.measured = steps.measured.min(MEASURED);
         // A container at its limit does not always end: the kernel drops the pages of its
         // libraries and reads them again, and nothing gets on. Nobody should wait for the suite's
         // limits of time then.
@@ -82,7 +84,9 @@ impl MemoryLimit {
                 ..
             }
         );
-        let most = monitor.memory_bytes.as_ref().map(|series| series.maximum);
+        let most = monitor
+            .get(Sampled::MemoryBytes)
+            .map(|series| series.maximum);
         !self.is_cuda && ran_out_of_time && most.is_some_and(|most| most > FULL * self.bytes as f64)
     }
 }
@@ -102,10 +106,8 @@ mod tests {
     }
 
     fn memory(bytes: f64) -> Monitor {
-        Monitor {
-            memory_bytes: Series::of(&[Sample(0.1, bytes)]),
-            ..Monitor::default()
-        }
+        let series = Series::of(&[Sample(0.1, bytes)]).unwrap();
+        Monitor::from_iter([(Sampled::MemoryBytes, series)])
     }
 
     #[test]

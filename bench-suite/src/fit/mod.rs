@@ -12,9 +12,9 @@ mod memory_limit;
 mod pareto;
 mod search;
 
-use protocol::{Positive, Task};
+use protocol::Positive;
 use record::{
-    CellPlan, Metrics, Reason,
+    CellPlan, Reason,
     fit::{Attempt, Found},
 };
 use tokio_util::sync::CancellationToken;
@@ -27,22 +27,19 @@ use crate::{
     executors::{Executor, Order},
     plan::{Cell, Plan},
     scratch_run::{self, ScratchError, ScratchRuns},
+    values,
 };
 
 /// No budget is smaller: engines refuse a container with less.
 pub const LEAST_BYTES: u64 = 6 << 20;
 
-/// What to find out.
 #[derive(Debug, Clone)]
 pub struct Question<'a> {
     /// Every cell is attempted with other batches than its own; cells that differ in the batch alone
     /// are one question.
     pub plan: &'a Plan,
-    /// Where the runs are made.
     pub runs: ScratchRuns<'a>,
-    /// The memory limit.
     pub memory_bytes: u64,
-    /// Largest batch that is attempted.
     pub most_batch: u32,
 }
 
@@ -59,22 +56,22 @@ pub async fn find(
             image: cell.plan.image.clone(),
             suite: cell.plan.suite.clone(),
             scenario: cell.plan.scenario.clone(),
-            model: cell.plan.model.to_string(),
-            combination: cell.plan.variant.without("batch"),
-            accumulation: cell.plan.variant.accumulation.get(),
+            model: cell.plan.workload.model().unwrap_or_default().to_owned(),
+            combination: cell.plan.axes.without("batch"),
+            accumulation: accumulation(cell),
             largest_batch: None,
             too_large_batch: None,
             reached_most: false,
             problem: None,
             attempts: Vec::new(),
         };
-        let grain = if cell.device.is_cuda() {
+        let grain = if cell.device().is_cuda() {
             Grain::FINE
         } else {
             Grain::COARSE
         };
         let mut search = Search::new(question.most_batch, question.memory_bytes, grain);
-        let mut limit = MemoryLimit::new(question.memory_bytes, cell.device.is_cuda());
+        let mut limit = MemoryLimit::new(question.memory_bytes, cell.device().is_cuda());
         while let Some(batch) = search.next() {
             let name = format!("{number:02}-b{batch}");
             let attempt = one(question, cell, &name, batch, &limit, executor, cancel).await?;
@@ -109,11 +106,17 @@ pub fn combinations(plan: &Plan) -> Vec<&Cell> {
             ..
         } = &cell.plan;
         let names = (image.clone(), suite.clone(), scenario.clone());
-        (names, cell.plan.variant.without("batch"))
+        (names, cell.plan.axes.without("batch"))
     };
     let mut cells: Vec<&Cell> = plan.cells.iter().collect();
-    cells.retain(|cell| cell.plan.task != Task::Idle && seen.insert(key(cell)));
+    // What computes no model has no batch.
+    cells.retain(|cell| cell.plan.workload.model().is_some() && seen.insert(key(cell)));
     cells
+}
+
+fn accumulation(cell: &Cell) -> u32 {
+    let axis = cell.plan.axes.get("accumulation");
+    axis.and_then(|value| value.parse().ok()).unwrap_or(1)
 }
 
 fn answer(attempt: &Attempt) -> Answer {
@@ -138,27 +141,22 @@ async fn one(
     cancel: &CancellationToken,
 ) -> Result<Attempt, ScratchError> {
     let change = |order: &mut Order| {
-        if let Some(batch) = Positive::new(batch) {
-            order.asked.variant.batch = batch;
+        if let Some((asked, batch)) = order.asked.builtin_mut().zip(Positive::new(batch)) {
+            asked.variant.batch = batch;
         }
         limit.shape(order, batch);
     };
     let ran = scratch_run::run(question.runs, cell, name, change, executor, cancel).await?;
-    let peak_bytes = ran.metrics.as_ref().and_then(|metrics| {
-        let memory = &metrics.summary.memory;
-        if limit.is_cuda {
-            let process = metrics.peaks.process_peak_bytes;
-            process.or(memory.peak_allocated_bytes)
-        } else {
-            let outside = metrics.peaks.run_container_peak_bytes;
-            outside.or(memory.host_peak_resident_bytes)
-        }
-    });
-    let speed = |metrics: &Metrics| metrics.summary.throughput_samples_per_second;
+    let of = |name: &str| ran.values.get(name).copied();
+    let peak = if limit.is_cuda {
+        of("process_peak_bytes").or(of("peak_allocated_bytes"))
+    } else {
+        of("run_container_peak_bytes").or(of("run_host_peak_resident_bytes"))
+    };
     Ok(Attempt {
         batch,
-        peak_bytes,
-        throughput_samples_per_second: ran.metrics.as_ref().and_then(speed),
+        peak_bytes: peak.map(values::whole),
+        throughput_samples_per_second: of("throughput_samples_per_second"),
         seconds: ran.seconds,
         stalled: limit.stalled(&ran.outcome, &ran.monitor),
         outcome: ran.outcome,

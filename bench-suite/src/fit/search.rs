@@ -3,11 +3,8 @@
 /// What an attempt at a batch says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// It fits.
     Fits,
-    /// Memory ran out.
     TooLarge,
-    /// Something else failed, in words.
     Neither(String),
 }
 
@@ -132,7 +129,6 @@ impl Search {
         self.too_large
     }
 
-    /// Largest batch that fits.
     pub(super) fn largest(&self) -> Option<u32> {
         (self.fits > 0).then_some(self.fits)
     }

@@ -1,13 +1,13 @@
 //! The machine that runs happen on: its facts, its locks, and what can be seen there of a run.
 //!
-//! Executors and sessions know it as a [`Host`] alone. A host of another kind is a folder beside
-//! `local`, and chosen in [`open`].
+//! An executor brings its hosts; sessions know them as [`Host`]s alone. A host of another kind is a
+//! folder beside `local`, or a part of its executor's.
 
-mod local;
+pub mod local;
 mod samples;
 mod watch;
 
-use std::{collections::BTreeSet, fmt, io, path::PathBuf, sync::Arc, time::Instant};
+use std::{collections::BTreeSet, fmt, io, path::PathBuf, time::Instant};
 
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
@@ -16,12 +16,18 @@ use record::{Before, Gpu, Machine};
 use serde::{Deserialize, Serialize};
 
 use crate::live::Live;
-pub use local::{LIBRARY_VARIABLE, LOCKS_VARIABLE};
-pub use samples::{Sampled, Samples};
+pub(crate) use samples::Columns;
+pub use samples::Samples;
 pub use watch::Watch;
+
+/// Names another folder for the locks; every session of the machine must use the same.
+pub const LOCKS_VARIABLE: &str = "TORCHGAUGE_LOCKS";
 
 /// A machine that runs can happen on. Nothing here ends a process or changes a GPU's settings.
 pub trait Host: fmt::Debug + Send + Sync {
+    /// Its name, which no other host of its executor has.
+    fn name(&self) -> &str;
+
     /// Everything that is known about the machine.
     fn facts(&self) -> Machine;
 
@@ -34,9 +40,9 @@ pub trait Host: fmt::Debug + Send + Sync {
     /// Why no GPU can be seen, with the next step; `None` where they can.
     fn gpu_obstacle(&self) -> Option<String>;
 
-    /// Locks a GPU for the session of this name until the lock is dropped; with `share`, together
-    /// with other sessions that share it.
-    fn lock_gpu(&self, gpu: &Gpu, session: &str, share: bool) -> Result<GpuLock, GpuLockError>;
+    /// Locks a GPU, or the CPUs where there is none, for the session of this name until the lock is
+    /// dropped; with `share`, together with other sessions that share it.
+    fn lock(&self, gpu: Option<&Gpu>, session: &str, share: bool) -> Result<DeviceLock, LockError>;
 
     /// The name of a process, where it can be seen.
     fn process_name(&self, pid: u32) -> Option<String>;
@@ -61,27 +67,18 @@ pub trait Host: fmt::Debug + Send + Sync {
     fn live(&self) -> Live;
 }
 
-/// The host that this process measures on.
-#[must_use]
-pub fn open() -> Arc<dyn Host> {
-    Arc::new(local::Local::default())
-}
+/// A device that is one session's until this is dropped.
+pub type DeviceLock = Box<dyn fmt::Debug + Send>;
 
-/// A GPU that is one session's until this is dropped.
-pub type GpuLock = Box<dyn fmt::Debug + Send>;
-
-/// A run to watch.
 #[derive(Debug)]
 pub struct Subject {
-    /// Its name.
     pub run: String,
-    /// Where it runs.
-    pub device: Device,
+    /// Its ranks on this host, and the device of each.
+    pub ranks: Vec<(usize, Device)>,
     /// When it began: samples count their seconds from here.
     pub began: Instant,
-    /// What belongs to it.
     pub target: Target,
-    /// Processes that used the device before it began.
+    /// Processes that used the devices before it began.
     pub bystanders: BTreeSet<u32>,
 }
 
@@ -93,7 +90,6 @@ pub enum Target {
         /// The group's leader.
         pid: u32,
     },
-    /// A container.
     Container {
         /// The engine's ID, which is part of its cgroup's name.
         id: String,
@@ -102,45 +98,35 @@ pub enum Target {
     },
 }
 
-/// Who holds a GPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
-    /// The session.
     pub session: String,
-    /// Its process.
     pub pid: u32,
-    /// Since when.
     pub since: Timestamp,
 }
 
-/// Why a GPU cannot be locked.
+/// Why a device cannot be locked.
 #[derive(Debug, thiserror::Error)]
-pub enum GpuLockError {
+pub enum LockError {
     /// Another session measures on it.
-    #[error(
-        "cuda:{index} ({gpu}) is in use by {}; wait for its end, take another GPU with \
-         --device cuda:N, or give --share-gpu to both where the metrics need not be worth much",
-        who(holder.as_ref())
-    )]
+    #[error("{device} is in use by {}; {next}", who(holder.as_ref()))]
     Held {
-        /// The GPU.
-        index: u32,
-        /// Its name and UUID.
-        gpu: String,
+        /// What it is.
+        device: String,
+        /// What else can be done.
+        next: &'static str,
         /// Who; `None` where that is not known.
         holder: Option<Holder>,
     },
-    /// The lock's file cannot be used.
     #[error(
-        "cannot lock cuda:{index} with {path}: {source}; {LOCKS_VARIABLE}=DIR names another \
-         folder, the same for every session of this machine"
+        "cannot lock {device} with {path}: {source}; {LOCKS_VARIABLE}=DIR names another folder, the \
+         same for every session of this machine"
     )]
     Io {
-        /// The GPU.
-        index: u32,
+        /// What it is.
+        device: String,
         /// The file.
         path: PathBuf,
-        /// Why.
         source: io::Error,
     },
 }

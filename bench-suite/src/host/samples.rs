@@ -2,96 +2,100 @@
 
 use std::collections::BTreeMap;
 
-use record::{Monitor, Sample, Series};
+use record::{GpuMonitor, Monitor, Sample, Sampled, Series};
 
-/// What is sampled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[expect(missing_docs, reason = "each is the field of `Monitor` of its name")]
-pub enum Sampled {
-    MemoryBytes,
-    CpuCores,
-    Pids,
-    HostBusyCores,
-    OtherCores,
-    HostAvailableBytes,
-    GpuProcessBytes,
-    GpuUsedBytes,
-    GpuUtilizationPercent,
-    GpuPowerWatts,
-    GpuTemperatureCelsius,
-    GpuSmClockMhz,
-    GpuMemoryClockMhz,
-    /// Since the first sample.
-    GpuEnergyJoules,
-}
+/// Samples of each kind, in order of time. They count their seconds from the run's start.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Columns(BTreeMap<Sampled, Vec<Sample>>);
 
-impl Sampled {
-    fn slot(self, monitor: &mut Monitor) -> &mut Option<Series> {
-        match self {
-            Self::MemoryBytes => &mut monitor.memory_bytes,
-            Self::CpuCores => &mut monitor.cpu_cores,
-            Self::Pids => &mut monitor.pids,
-            Self::HostBusyCores => &mut monitor.host_busy_cores,
-            Self::OtherCores => &mut monitor.other_cores,
-            Self::HostAvailableBytes => &mut monitor.host_available_bytes,
-            Self::GpuProcessBytes => &mut monitor.gpu_process_bytes,
-            Self::GpuUsedBytes => &mut monitor.gpu_used_bytes,
-            Self::GpuUtilizationPercent => &mut monitor.gpu_utilization_percent,
-            Self::GpuPowerWatts => &mut monitor.gpu_power_watts,
-            Self::GpuTemperatureCelsius => &mut monitor.gpu_temperature_celsius,
-            Self::GpuSmClockMhz => &mut monitor.gpu_sm_clock_mhz,
-            Self::GpuMemoryClockMhz => &mut monitor.gpu_memory_clock_mhz,
-            Self::GpuEnergyJoules => &mut monitor.gpu_energy,
+impl Columns {
+    /// Takes a sample in; what cannot be read or is no number is left out.
+    pub(crate) fn push(&mut self, what: Sampled, at: f64, value: Option<f64>) {
+        if let Some(value) = value.filter(|value| value.is_finite()) {
+            self.0.entry(what).or_default().push(Sample(at, value));
         }
+    }
+
+    pub(crate) fn newest(&self) -> BTreeMap<Sampled, f64> {
+        let newest = |(what, samples): (&Sampled, &Vec<Sample>)| Some((*what, samples.last()?.1));
+        self.0.iter().filter_map(newest).collect()
+    }
+
+    /// A series of each.
+    pub(crate) fn series(&self) -> BTreeMap<Sampled, Series> {
+        let series =
+            |(what, samples): (&Sampled, &Vec<Sample>)| Some((*what, Series::of(samples)?));
+        self.0.iter().filter_map(series).collect()
     }
 }
 
-/// Everything that was seen of a run from outside. Samples count their seconds from its start.
+/// Everything that was seen of a run from outside.
 #[derive(Debug, Clone, Default)]
 pub struct Samples {
-    columns: BTreeMap<Sampled, Vec<Sample>>,
-    /// What is no series.
+    /// Of the run and the host.
+    pub(crate) columns: Columns,
+    /// What is no series of these.
     pub(crate) rest: Monitor,
+    /// What was seen of the GPU of each rank.
+    pub(crate) gpus: BTreeMap<usize, GpuMonitor>,
 }
 
 impl Samples {
     /// Takes a sample in; what cannot be read or is no number is left out.
     pub(crate) fn push(&mut self, what: Sampled, at: f64, value: Option<f64>) {
-        if let Some(value) = value.filter(|value| value.is_finite()) {
-            self.columns
-                .entry(what)
-                .or_default()
-                .push(Sample(at, value));
-        }
+        self.columns.push(what, at, value);
     }
 
-    /// The newest of each.
-    #[must_use]
-    pub fn newest(&self) -> BTreeMap<Sampled, f64> {
-        let columns = self.columns.iter();
-        columns
-            .filter_map(|(what, samples)| Some((*what, samples.last()?.1)))
-            .collect()
-    }
-
-    /// With the columns of `other` that are missing here.
+    /// With what is missing here of the run that `other` has, and the GPUs of both.
     #[must_use]
     pub(crate) fn or(mut self, other: Self) -> Self {
-        for (what, samples) in other.columns {
-            self.columns.entry(what).or_insert(samples);
+        for (what, samples) in other.columns.0 {
+            self.columns.0.entry(what).or_insert(samples);
         }
         self.rest.read_bytes = self.rest.read_bytes.or(other.rest.read_bytes);
         self.rest.written_bytes = self.rest.written_bytes.or(other.rest.written_bytes);
+        self.gpus.extend(other.gpus);
         self
     }
 
     /// With all samples in its series.
     #[must_use]
-    pub fn monitor(self) -> Monitor {
+    pub fn monitor(mut self) -> Monitor {
         let mut monitor = self.rest;
-        for (what, samples) in &self.columns {
-            *what.slot(&mut monitor) = Series::of(samples);
-        }
+        // A rank whose GPU could not be read keeps its place.
+        let ranks = self.gpus.keys().next_back().map_or(0, |last| last + 1);
+        let of_rank = |rank| self.gpus.remove(&rank).unwrap_or_default();
+        monitor.gpus = (0..ranks).map(of_rank).collect();
+        monitor.series = self.columns.series();
         monitor
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_ranks(ranks: &[usize]) -> Samples {
+        let gpu = |rank: &usize| GpuMonitor {
+            xids: vec![*rank as u64],
+            ..GpuMonitor::default()
+        };
+        Samples {
+            gpus: ranks.iter().map(|rank| (*rank, gpu(rank))).collect(),
+            ..Samples::default()
+        }
+    }
+
+    #[test]
+    fn a_gpu_is_that_of_its_rank_whichever_host_it_is_on() {
+        let xids = |samples: Samples| -> Vec<Vec<u64>> {
+            let gpus = samples.monitor().gpus.into_iter();
+            gpus.map(|gpu| gpu.xids).collect()
+        };
+        let interleaved = of_ranks(&[1, 3]).or(of_ranks(&[0, 2]));
+        assert_eq!(xids(interleaved), [[0], [1], [2], [3]]);
+        // The host of the ranks 0 and 2 has no NVML.
+        assert_eq!(xids(of_ranks(&[1])), [vec![], vec![1]]);
+        assert!(xids(of_ranks(&[])).is_empty());
     }
 }

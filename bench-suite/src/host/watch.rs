@@ -20,14 +20,14 @@ pub struct Watch {
 
 /// The monitor's end of a [`Watch`].
 #[derive(Debug)]
-pub(super) struct Watcher {
+pub(crate) struct Watcher {
     stopped: Receiver<()>,
     lost: watch::Sender<Option<String>>,
 }
 
 impl Watch {
     /// Runs `monitor` on a thread of its own, until [`Watcher::pause`] says to stop.
-    pub(super) fn begin(monitor: impl FnOnce(&Watcher) -> Samples + Send + 'static) -> Self {
+    pub(crate) fn begin(monitor: impl FnOnce(&Watcher) -> Samples + Send + 'static) -> Self {
         let (stop, stopped) = mpsc::channel();
         let (tell_lost, lost) = watch::channel(None);
         let watcher = Watcher {
@@ -81,7 +81,7 @@ impl Watch {
 
 impl Watcher {
     /// Waits for the next sample; `false` where there is to be none.
-    pub(super) fn pause(&self, time: Duration) -> bool {
+    pub(crate) fn pause(&self, time: Duration) -> bool {
         self.stopped.recv_timeout(time) == Err(RecvTimeoutError::Timeout)
     }
 

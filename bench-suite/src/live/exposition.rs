@@ -5,17 +5,17 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
 };
 
-use metrics::Metric;
+use metrics::{Metric, Rows, catalogue};
 use prometheus_client::{
     encoding::text::encode,
     metrics::{counter::Counter, family::Family, gauge::Gauge, info::Info},
     registry::Registry,
 };
-use record::Record;
+use record::{Record, Sampled, Scope};
 
 use super::Live;
 use crate::{
-    host::Sampled,
+    host::Host,
     session::{Progress, Subscriber, Totals},
 };
 
@@ -25,7 +25,7 @@ type Labels = Vec<(&'static str, String)>;
 /// The metrics of a session. A clone shows the same.
 #[derive(Debug, Clone)]
 pub struct Exposition {
-    live: Live,
+    live: Vec<(String, Live)>,
     told: Arc<Mutex<Told>>,
 }
 
@@ -35,61 +35,30 @@ struct Told {
     about: Labels,
     totals: Totals,
     attempts: BTreeMap<String, u64>,
+    /// What the session's metrics mean.
+    rows: Option<Rows>,
     /// The last good run of each cell.
     cells: BTreeMap<Labels, Vec<(&'static Metric, f64)>>,
     last_record_seconds: f64,
 }
 
-/// What is shown of every run under way: name, help, and which readings.
-const LIVE: [(&str, &str, Sampled); 8] = [
-    (
-        "run_memory_bytes",
-        "Memory of the container or process of a run under way",
-        Sampled::MemoryBytes,
-    ),
-    (
-        "run_cpu_cores",
-        "CPUs' worth of time that a run under way uses",
-        Sampled::CpuCores,
-    ),
-    (
-        "run_pids",
-        "Threads and processes of a run under way",
-        Sampled::Pids,
-    ),
-    (
-        "gpu_used_bytes",
-        "Bytes of the GPU in use by all processes",
-        Sampled::GpuUsedBytes,
-    ),
-    (
-        "gpu_utilization_percent",
-        "Share of time with a kernel running on the GPU",
-        Sampled::GpuUtilizationPercent,
-    ),
-    (
-        "gpu_power_watts",
-        "Power draw of the GPU",
-        Sampled::GpuPowerWatts,
-    ),
-    (
-        "gpu_temperature_celsius",
-        "Temperature of the GPU",
-        Sampled::GpuTemperatureCelsius,
-    ),
-    (
-        "gpu_sm_clock_megahertz",
-        "Multiprocessor clock of the GPU",
-        Sampled::GpuSmClockMhz,
-    ),
-];
+/// The name of a series of every run under way; the host's own belong to whoever watches the host.
+fn live_name(what: Sampled) -> Option<String> {
+    let word = what.word().replace("_mhz", "_megahertz");
+    match what.scope() {
+        Scope::Run => Some(format!("run_{word}")),
+        Scope::Gpu => Some(format!("gpu_{word}")),
+        Scope::Host => None,
+    }
+}
 
 impl Exposition {
-    /// Shows nothing yet but what the monitors put into `live`.
+    /// Shows nothing yet but what the monitors of these hosts read.
     #[must_use]
-    pub fn new(live: Live) -> Self {
+    pub fn new(hosts: &[Arc<dyn Host>]) -> Self {
+        let live = |host: &Arc<dyn Host>| (host.name().to_owned(), host.live());
         Self {
-            live,
+            live: hosts.iter().map(live).collect(),
             told: Arc::default(),
         }
     }
@@ -99,16 +68,28 @@ impl Exposition {
     pub fn text(&self) -> String {
         let mut registry = Registry::with_prefix("torchgauge");
         self.lock().register(&mut registry);
-        let readings = self.live.readings();
-        for (name, help, what) in LIVE {
+        let mut readings = Vec::new();
+        for (host, live) in &self.live {
+            for (run, all) in live.readings() {
+                readings.extend(all.into_iter().map(|one| (host.clone(), run.clone(), one)));
+            }
+        }
+        for what in Sampled::ALL {
+            let Some(name) = live_name(*what) else {
+                continue;
+            };
             let family = Family::<Labels, Number>::default();
-            for (run, reading) in &readings {
-                if let Some(value) = reading.values.get(&what) {
-                    let labels = vec![("run", run.clone()), ("device", reading.device.clone())];
+            for (host, run, reading) in &readings {
+                if let Some(value) = reading.values.get(what) {
+                    let labels = vec![
+                        ("run", run.clone()),
+                        ("host", host.clone()),
+                        ("device", reading.device.clone()),
+                    ];
                     family.get_or_create(&labels).set(*value);
                 }
             }
-            registry.register(name, help, family);
+            registry.register(name, what.help(), family);
         }
         let mut text = String::new();
         // A String takes everything.
@@ -156,7 +137,7 @@ impl Told {
             attempts.get_or_create(&labels).inc_by(*count);
         }
         registry.register("attempts", "Attempts at runs by how they ended", attempts);
-        for metric in Metric::compared() {
+        for metric in self.rows.iter().flat_map(Rows::compared) {
             let family = Family::<Labels, Number>::default();
             for (labels, values) in &self.cells {
                 let value = values.iter().find(|(of, _)| of.name == metric.name);
@@ -165,7 +146,10 @@ impl Told {
                 }
             }
             let help = format!("Of the last good run of a cell: {}", metric.label);
-            registry.register(metric.name, help, family);
+            // What a suite calls its own must not be what the session or a monitor is called.
+            let is_built_in = catalogue::ALL.contains(&metric);
+            let prefix = if is_built_in { "" } else { "suite_" };
+            registry.register(format!("{prefix}{}", metric.name), help, family);
         }
         if !self.about.is_empty() {
             let about = Info::new(self.about.clone());
@@ -174,11 +158,12 @@ impl Told {
     }
 
     fn session(&mut self, session: &record::Session) {
+        self.rows = Some(Rows::with(&session.metrics));
         self.about = vec![
             ("session", session.session.clone()),
             ("device", session.device.to_string()),
             ("engine", session.engine.kind.clone()),
-            ("machine", session.machine.name.clone()),
+            ("machine", session.machine_names()),
             ("version", session.tool.version.clone()),
         ];
         // The outcome that one watches for is there from the start, so that its rate is known.
@@ -192,10 +177,11 @@ impl Told {
             ("image", record.image.clone()),
             ("suite", record.suite.clone()),
             ("scenario", record.scenario.clone()),
-            ("variant", record.variant.to_string()),
+            ("variant", record.axes.to_string()),
         ];
         let of = |metric: &'static Metric| Some((metric, metric.of(record)?));
-        let values: Vec<_> = Metric::compared().filter_map(of).collect();
+        let rows = self.rows.iter().flat_map(Rows::compared);
+        let values: Vec<_> = rows.filter_map(of).collect();
         if !values.is_empty() {
             self.cells.insert(labels, values);
         }
@@ -217,7 +203,7 @@ impl Subscriber for Exposition {
             Progress::RunStarted { totals, .. } | Progress::SessionEnded { totals } => {
                 told.totals = totals;
             }
-            Progress::BlockEnded { .. } | Progress::Looked { .. } => {}
+            Progress::Unfit { .. } | Progress::BlockEnded { .. } | Progress::Looked { .. } => {}
         }
     }
 }

@@ -32,18 +32,14 @@ const MOST_CONNECTIONS: usize = 32;
 /// Why the metrics cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// No address.
     #[error(
         "`{0}` is no address to listen on; expected PORT (on this machine alone) or ADDRESS:PORT, \
          such as 9464 or 0.0.0.0:9464"
     )]
     Address(String),
-    /// The address cannot be had.
     #[error("cannot listen on {address}: {source}; give another with --metrics-listen")]
     Bind {
-        /// The address.
         address: SocketAddr,
-        /// Why.
         source: io::Error,
     },
 }
@@ -104,7 +100,6 @@ impl Server {
         Ok(Self { address, task })
     }
 
-    /// Where it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -148,7 +143,7 @@ mod tests {
             io::{Read as _, Write as _},
             net::TcpStream,
         };
-        let exposition = Exposition::new(crate::live::Live::default());
+        let exposition = Exposition::new(&[]);
         let server = Server::listen("127.0.0.1:0".parse().unwrap(), exposition)
             .await
             .unwrap();

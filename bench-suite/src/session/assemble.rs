@@ -1,22 +1,22 @@
 //! One record, out of what was asked, what the executor saw and what the workload told.
 
 use bytesize::ByteSize;
-use protocol::Event;
-use record::{Monitor, Outcome, Reason, Record, Session, Stage};
+use metrics::Metric;
+use protocol::{Kernel, Shortage, Values, bad_values};
+use record::{DeclaredMetric, Monitor, Outcome, Place, Rank, Reason, Record, Session, Stage};
 
 use crate::{
     evaluation::Evaluation,
     executors::{Execution, Order},
     host::Host,
-    invariants,
     plan::{Cell, Run},
-    results::Results,
-    validity,
+    results::{RankResults, Results},
+    validity, values,
 };
 
 pub(super) struct Pieces<'a> {
     pub(super) session: &'a Session,
-    pub(super) host: &'a dyn Host,
+    pub(super) hosts: &'a [&'a dyn Host],
     pub(super) run: &'a Run,
     pub(super) cell: &'a Cell,
     pub(super) attempt: u32,
@@ -26,10 +26,11 @@ pub(super) struct Pieces<'a> {
     pub(super) log: Option<String>,
 }
 
-pub(super) fn record(pieces: Pieces<'_>) -> Record {
+/// The record of a run, and the metrics that its program says how to compare.
+pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
     let Pieces {
         session,
-        host,
+        hosts,
         run,
         cell,
         attempt,
@@ -37,38 +38,23 @@ pub(super) fn record(pieces: Pieces<'_>) -> Record {
         mut execution,
         log,
     } = pieces;
-    let Evaluation {
-        mut outcome,
-        results,
-        metrics,
-        phase_began_seconds,
-        measured,
-    } = Evaluation::of(order, &execution);
-    if outcome.is_ok() {
-        let told = metrics.as_ref();
-        let told = told.ok_or_else(|| "the run ended well, but told no metrics".to_owned());
-        let (monitor, lived) = (&execution.monitor, execution.lived_seconds());
-        outcome = told
-            .and_then(|told| invariants::check(&order.asked, &results, told, monitor, lived))
-            .and_then(|()| right_gpu(session, order, &results))
-            .map_or_else(invalid, |()| Outcome::Ok);
-    }
-    if outcome.is_ok()
-        && let Some(message) = other_libtorch(session, &cell.plan.image, &results)
-    {
-        outcome = Outcome::Failed {
-            reason: Reason::ImageBroken,
-            stage: Stage::Validate,
-            message,
-        };
-    }
+    let mut evaluated = Evaluation::of(order, &execution);
     let contaminated = validity::contamination(
         &execution.validity.limits.clone().unwrap_or_default(),
         &execution.monitor,
-        host,
-        session.machine.memory_bytes,
-        session.policy.shares_gpu,
+        hosts,
+        order.machine_memory_bytes,
+        &session.policy,
     );
+    check(&mut evaluated, session, cell, order, &execution);
+    let Evaluation {
+        mut outcome,
+        results,
+        ranks,
+        values,
+        phase_began_seconds,
+        measured,
+    } = evaluated;
     outcome = in_hindsight(outcome, &execution.monitor, &contaminated);
     let method = cell.method(&session.engine.kind, &execution.isolation);
     let cell = &cell.plan;
@@ -77,12 +63,26 @@ pub(super) fn record(pieces: Pieces<'_>) -> Record {
     }
     execution.validity.contamination = contaminated;
     execution.monitor.close(measured);
-    let left = match &results.end {
-        Some(Event::Failed { memory, .. }) if !outcome.is_ok() => memory.as_deref(),
-        _ => None,
+    let failed = results.failed().filter(|_| !outcome.is_ok());
+    let shortage = failed.and_then(RankResults::shortage);
+    let note = failed.and_then(|failed| memory_note(&failed.values, shortage.as_ref()));
+    execution.notes.extend(note);
+    let reported = if outcome.is_ok() {
+        reported(&results)
+    } else {
+        Vec::new()
     };
-    execution.notes.extend(left.map(memory_note));
-    Record {
+    let (first, others) = split(&results, ranks, order);
+    let profiled = cell.steps.profiled;
+    if outcome.is_ok() && profiled > 0 && first.kernels.is_empty() {
+        let steps = format!("no kernel of {profiled} profiled steps was reported");
+        execution
+            .notes
+            .push(format!("{steps}; the log says why where it is known"));
+    }
+    let mut kernels: Vec<Kernel> = first.kernels.into_values().collect();
+    kernels.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
+    let record = Record {
         version: record::VERSION,
         run: run.name.clone(),
         session: session.session.clone(),
@@ -90,10 +90,10 @@ pub(super) fn record(pieces: Pieces<'_>) -> Record {
         image_id: execution.image_id,
         suite: cell.suite.clone(),
         scenario: cell.scenario.clone(),
-        model: cell.model,
-        task: cell.task,
-        variant: cell.variant.clone(),
-        device: order.device,
+        workload: cell.workload.clone(),
+        axes: cell.axes.clone(),
+        host: order.places[0].host.clone(),
+        device: order.device(),
         block: run.block,
         order: run.order,
         attempt,
@@ -102,17 +102,81 @@ pub(super) fn record(pieces: Pieces<'_>) -> Record {
         isolation: execution.isolation,
         method,
         outcome,
-        workload: results.started,
-        metrics,
-        steps: results.steps,
-        phase_seconds: results.phase_seconds,
+        started: first.started,
+        values,
+        series: values::series(&first.steps),
+        kernels,
+        memory_points: first.memory_points,
+        ranks: others,
+        phase_seconds: first.phase_seconds,
         phase_began_seconds,
         harness: execution.cost,
         monitor: execution.monitor,
         validity: execution.validity,
         log,
-        shortage: left.and_then(|memory| memory.shortage),
+        shortage,
         notes: execution.notes,
+    };
+    (record, reported)
+}
+
+/// The metrics of a program's own that have a unit and a direction.
+fn reported(results: &Results) -> Vec<DeclaredMetric> {
+    let all = results.ranks.iter().flat_map(|rank| &rank.reported);
+    let own = all.filter(|(name, _)| Metric::built_in(name).is_none());
+    own.filter_map(|(name, told)| Some(DeclaredMetric::reported(name, told.unit?, told.better?)))
+        .collect()
+}
+
+/// Holds what a run that says to have ended well yielded against what was asked, and against what
+/// the machine and its image are.
+fn check(
+    evaluated: &mut Evaluation,
+    session: &Session,
+    cell: &Cell,
+    order: &Order,
+    execution: &Execution,
+) {
+    let Evaluation {
+        outcome,
+        results,
+        ranks,
+        values,
+        ..
+    } = evaluated;
+    // What the harness adds, and what several processes report, may be too many.
+    let problem = ranks.iter().chain([&*values]).find_map(bad_values);
+    if problem.is_some() {
+        let all = ranks.iter_mut().chain([values]);
+        all.for_each(Values::clear);
+    }
+    if !outcome.is_ok() {
+        return;
+    }
+    let contradiction = || {
+        let mut told = ranks.iter().zip(&results.ranks);
+        let contradiction = told.find_map(|(values, told)| {
+            values::contradiction(values, told, &order.asked, execution)
+        });
+        let mut places = results.ranks.iter().zip(&order.places);
+        let is_program = order.asked.program().is_some();
+        let wrong = |(told, place): (&RankResults, &Place)| {
+            // Of what took no step nothing is known.
+            if is_program && told.steps.is_empty() {
+                return None;
+            }
+            wrong_gpu(session, place, told)
+        };
+        contradiction.or_else(|| places.find_map(wrong))
+    };
+    if let Some(message) = problem.or_else(contradiction) {
+        *outcome = invalid(message);
+    } else if let Some(message) = other_libtorch(session, &cell.plan.image, results.first()) {
+        *outcome = Outcome::Failed {
+            reason: Reason::ImageBroken,
+            stage: Stage::Validate,
+            message,
+        };
     }
 }
 
@@ -127,24 +191,14 @@ fn invalid(message: String) -> Outcome {
 /// The outcome once it is known what happened around the run. A GPU that broke and a machine that
 /// was in use say more about a run than its metrics, and than an end that they may have caused.
 fn in_hindsight(outcome: Outcome, monitor: &Monitor, contaminated: &[String]) -> Outcome {
-    let (reason, stage, ended) = match &outcome {
-        Outcome::Ok => (None, Stage::Validate, "it ended well".to_owned()),
-        Outcome::Expected {
-            reason,
-            stage,
-            message,
+    let (reason, stage, ended) = match outcome.failure() {
+        None => (None, Stage::Validate, "it ended well".to_owned()),
+        Some((reason, stage, message)) => {
+            let ended = format!("it ended with {}: {message}", reason.word());
+            (Some(reason), stage, ended)
         }
-        | Outcome::Failed {
-            reason,
-            stage,
-            message,
-        } => (
-            Some(*reason),
-            *stage,
-            format!("it ended with {}: {message}", reason.word()),
-        ),
     };
-    if let Some(lost) = &monitor.gpu_lost
+    if let Some(lost) = monitor.gpus.iter().find_map(|gpu| gpu.lost.as_ref())
         && !matches!(reason, Some(Reason::Interrupted | Reason::GpuLost))
     {
         return Outcome::Failed {
@@ -167,12 +221,28 @@ fn in_hindsight(outcome: Outcome, monitor: &Monitor, contaminated: &[String]) ->
     }
 }
 
-/// Whether the workload ran on the GPU that it was to run on.
-fn right_gpu(session: &Session, order: &Order, results: &Results) -> Result<(), String> {
-    let protocol::Device::Cuda(index) = order.device else {
-        return Ok(());
-    };
-    let asked = session.machine.gpus.iter().find(|gpu| gpu.index == index);
+/// The first process of a run, and all of them where there are several.
+fn split(results: &Results, values: Vec<Values>, order: &Order) -> (RankResults, Vec<Rank>) {
+    let ranks = (0..).zip(results.ranks.iter().zip(values).zip(&order.places));
+    let ranks = ranks.map(|(rank, ((told, values), place))| Rank {
+        rank,
+        place: place.clone(),
+        started: told.started.clone(),
+        values,
+    });
+    let ranks: Vec<Rank> = ranks.collect();
+    let several = if ranks.len() > 1 { ranks } else { Vec::new() };
+    (results.first().clone(), several)
+}
+
+/// Why the workload did not run on the GPU that it was to run on; `None` where it did.
+fn wrong_gpu(session: &Session, place: &Place, results: &RankResults) -> Option<String> {
+    let device = place.device;
+    if !device.is_cuda() {
+        return None;
+    }
+    let machine = session.hosts.get(&place.host);
+    let asked = machine.unwrap_or(session.machine()).gpu(device);
     let got = results
         .started
         .as_ref()
@@ -182,18 +252,21 @@ fn right_gpu(session: &Session, order: &Order, results: &Results) -> Result<(), 
         (Some(asked), Some(got))
             if !got.uuid.is_empty() && bare(&asked.uuid) != bare(&got.uuid) =>
         {
-            Err(format!(
-                "it ran on the GPU {}, but cuda:{index} is {}",
+            Some(format!(
+                "it ran on the GPU {}, but {device} is {}",
                 got.uuid, asked.uuid
             ))
         }
-        (_, None) => Err(format!("it was to run on cuda:{index}, but told of no GPU")),
-        _ => Ok(()),
+        (_, None) => Some(format!(
+            "it was to run on {device}, but reports no GPU: it worked on the CPU; does its PyTorch \
+             have CUDA?"
+        )),
+        _ => None,
     }
 }
 
 /// Where an image was taken for one of another libtorch than its workload was compiled with.
-fn other_libtorch(session: &Session, image: &str, results: &Results) -> Option<String> {
+fn other_libtorch(session: &Session, image: &str, results: &RankResults) -> Option<String> {
     let facts = session.images.iter().find(|facts| facts.name == image)?;
     let taken = &facts.libtorch_version;
     let told = &results.started.as_ref()?.libtorch_version;
@@ -215,10 +288,10 @@ fn release(version: &str) -> Option<Vec<u32>> {
     (numbers.len() == 3).then_some(numbers)
 }
 
-fn memory_note(memory: &protocol::Memory) -> String {
+fn memory_note(values: &Values, shortage: Option<&Shortage>) -> Option<String> {
     let size = |bytes: u64| ByteSize(bytes).display().iec().to_string();
-    if let Some(shortage) = &memory.shortage {
-        return format!(
+    if let Some(shortage) = shortage {
+        return Some(format!(
             "when memory ran out: {} asked for, {} free of {}; the allocator held {}, of them {} in \
              tensors",
             size(shortage.requested_bytes),
@@ -226,19 +299,24 @@ fn memory_note(memory: &protocol::Memory) -> String {
             size(shortage.capacity_bytes),
             size(shortage.reserved_bytes),
             size(shortage.allocated_bytes),
-        );
+        ));
     }
     let metrics = [
-        ("allocated", memory.allocated_bytes),
-        ("reserved", memory.reserved_bytes),
-        ("used on the GPU", memory.device_used_bytes),
-        ("the GPU has", memory.device_total_bytes),
+        ("allocated", "allocated_bytes"),
+        ("reserved", "reserved_bytes"),
+        ("used on the GPU", "device_used_bytes"),
+        ("the GPU has", "device_total_bytes"),
     ];
     let known: Vec<_> = metrics
         .iter()
-        .filter_map(|(name, bytes)| bytes.map(|bytes| format!("{name} {}", size(bytes))))
+        .filter_map(|(what, name)| {
+            Some(format!(
+                "{what} {}",
+                size(values::whole(*values.get(*name)?))
+            ))
+        })
         .collect();
-    format!("memory when it failed: {}", known.join(", "))
+    (!known.is_empty()).then(|| format!("memory when it failed: {}", known.join(", ")))
 }
 
 #[cfg(test)]

@@ -9,38 +9,18 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use judge::sequential::{FIRST_LOOK, is_look};
-use record::{Deciding, Look, LookEnd, Record, Session, SidesCompared};
+use record::{CellPlan, Deciding, Look, LookEnd, Record, Session, SidesCompared};
 use verdict::Verdicts;
 
 use crate::plan::Plan;
 
-/// Why there is nothing to decide.
+/// Why there is nothing to decide, with the next step.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum DecideError {
-    /// One image, and no axis.
-    #[error(
-        "there is nothing to decide between: the session has one image; give a second one with \
-         --image, or two values of an axis with --by AXIS=BASE,HEAD"
-    )]
-    OneImage,
-    /// The base is not among the images.
-    #[error("the session has no image `{base}` to compare against; it has: {images}")]
-    NoImage {
-        /// As given.
-        base: String,
-        /// Those that there are.
-        images: String,
-    },
-    /// No cell has the value.
-    #[error("no cell of the plan has {axis}={value}; {known}")]
-    NoValue {
-        /// The axis.
-        axis: String,
-        /// As given.
-        value: String,
-        /// The values that there are.
-        known: String,
-    },
+#[error("{0}")]
+pub struct DecideError(String);
+
+fn refused<T>(message: impl Into<String>) -> Result<T, DecideError> {
+    Err(DecideError(message.into()))
 }
 
 /// A session that adds blocks until it is decided, as it stands before its first block.
@@ -71,13 +51,16 @@ pub fn check_sides(plan: &Plan, sides: &SidesCompared) -> Result<(), DecideError
                 .collect();
             if !images.contains(base.as_str()) {
                 let images: Vec<&str> = images.into_iter().collect();
-                return Err(DecideError::NoImage {
-                    base: base.clone(),
-                    images: images.join(", "),
-                });
+                return refused(format!(
+                    "the session has no image `{base}` to compare against; it has: {}",
+                    images.join(", ")
+                ));
             }
             if images.len() < 2 {
-                return Err(DecideError::OneImage);
+                return refused(
+                    "there is nothing to decide between: the session has one image; give a second \
+                     one with --image, or two values of an axis with --by AXIS=BASE,HEAD",
+                );
             }
             Ok(())
         }
@@ -85,24 +68,19 @@ pub fn check_sides(plan: &Plan, sides: &SidesCompared) -> Result<(), DecideError
             let values: BTreeSet<String> = plan
                 .cells
                 .iter()
-                .filter_map(|cell| cell.plan.variant.axes().remove(axis))
+                .filter_map(|cell| cell.plan.axes.get(axis).cloned())
                 .collect();
-            match [base, head]
-                .into_iter()
-                .find(|value| !values.contains(*value))
-            {
-                None => Ok(()),
-                Some(value) => Err(DecideError::NoValue {
-                    axis: axis.clone(),
-                    value: value.clone(),
-                    known: if values.is_empty() {
-                        format!("none sets `{axis}`")
-                    } else {
-                        let values: Vec<String> = values.into_iter().collect();
-                        format!("there are: {}", values.join(", "))
-                    },
-                }),
-            }
+            let mut sides = [base, head].into_iter();
+            let Some(value) = sides.find(|value| !values.contains(*value)) else {
+                return Ok(());
+            };
+            let known = if values.is_empty() {
+                format!("none sets `{axis}`")
+            } else {
+                let values: Vec<String> = values.into_iter().collect();
+                format!("there are: {}", values.join(", "))
+            };
+            refused(format!("no cell of the plan has {axis}={value}; {known}"))
         }
     }
 }
@@ -135,6 +113,7 @@ pub(super) fn due(deciding: &mut Deciding, blocks: u32) -> Option<Look> {
         },
         decided: 0,
         undecided: Vec::new(),
+        resting: BTreeSet::new(),
     })
 }
 
@@ -189,6 +168,13 @@ pub(super) fn take(
         }
         let all = found.iter().flat_map(|verdicts| verdicts.to_decide(wanted));
         look.decided = all.count() - look.undecided.len();
+        let is_open = |cell: &CellPlan| {
+            let mut sides = found.iter();
+            sides.any(|verdicts| is_undecided(verdicts, &deciding.sides, wanted, cell))
+        };
+        let cells = session.cells.iter().enumerate();
+        let resting = cells.filter(|(_, cell)| !is_open(cell));
+        look.resting = resting.map(|(place, _)| place).collect();
         deciding.end = if look.undecided.is_empty() {
             Some(LookEnd::Decided)
         } else if look.fraction < 1.0 {
@@ -200,6 +186,27 @@ pub(super) fn take(
         };
     }
     Ok(found)
+}
+
+/// Whether further runs of a cell could decide what these verdicts leave open.
+fn is_undecided(
+    verdicts: &Verdicts,
+    sides: &SidesCompared,
+    metric: Option<&str>,
+    plan: &CellPlan,
+) -> bool {
+    let variant = match sides {
+        SidesCompared::Images { .. } => plan.axes.to_string(),
+        SidesCompared::Axis { axis, base, head } => match plan.axes.get(axis) {
+            Some(value) if value == base || value == head => plan.axes.without(axis),
+            _ => return false,
+        },
+    };
+    let images = [&verdicts.base.image, &verdicts.head.image];
+    images.contains(&&plan.image)
+        && verdicts.undecided(metric).any(|(cell, _)| {
+            (&cell.suite, &cell.scenario, &cell.variant) == (&plan.suite, &plan.scenario, &variant)
+        })
 }
 
 #[cfg(test)]

@@ -5,19 +5,15 @@ use std::{
     fmt,
 };
 
-use protocol::Device;
-use record::{CellPlan, EngineFacts, ImageFacts, Machine, Session};
+use record::{CellPlan, EngineFacts, ImageFacts, Machine, Place, Session};
 
-use super::Spec;
+use crate::plan::Plan;
 
 /// Something that was otherwise when the session began.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// What.
     pub what: String,
-    /// As it was.
     pub then: String,
-    /// As it is.
     pub now: String,
 }
 
@@ -31,7 +27,8 @@ impl fmt::Display for Difference {
 type Fact = (&'static str, fn(&Machine) -> String);
 
 /// Everything that differs between a session and what would continue it.
-pub(super) fn between(session: &Session, spec: &Spec) -> Vec<Difference> {
+pub(super) fn between(session: &Session, plan: &Plan) -> Vec<Difference> {
+    let fresh = &plan.session;
     let mut found = Vec::new();
     let mut compare = |what: &str, then: String, now: String| {
         if then != now {
@@ -39,22 +36,21 @@ pub(super) fn between(session: &Session, spec: &Spec) -> Vec<Difference> {
             found.push(Difference { what, then, now });
         }
     };
-    let (then, now) = (session.device, spec.plan.device);
+    let (then, now) = (session.device, fresh.device);
     compare("device", then.to_string(), now.to_string());
-    let gpus = |gpus: &[Device]| listed(gpus.iter().map(ToString::to_string), "one");
-    let (then, now) = (gpus(&session.policy.gpus), gpus(&spec.plan.gpus()));
+    let places = |places: &[Place]| listed(places.iter().map(ToString::to_string), "one");
+    let (then, now) = (places(&session.policy.places), places(&plan.places()));
     compare("GPUs that runs are spread over", then, now);
-    compare("Torchgauge", tool(&session.tool), tool(&spec.tool));
-    for name in names(session.suites.keys(), spec.plan.suites.keys()) {
+    compare("Torchgauge", tool(&session.tool), tool(&fresh.tool));
+    for name in names(session.suites.keys(), fresh.suites.keys()) {
         let digest = |suites: &BTreeMap<String, String>| match suites.get(&name) {
             Some(digest) => digest.get(..12).unwrap_or(digest).to_owned(),
             None => "missing".to_owned(),
         };
-        let (then, now) = (digest(&session.suites), digest(&spec.plan.suites));
+        let (then, now) = (digest(&session.suites), digest(&fresh.suites));
         compare(&format!("suite {name}"), then, now);
     }
-    let facts: [Fact; 6] = [
-        ("machine", |machine| machine.name.clone()),
+    let facts: [Fact; 5] = [
         ("kernel", |machine| machine.kernel.clone()),
         ("cpu", |Machine { cpu, .. }| {
             format!("{} × {}", cpu.logical_cores, cpu.model)
@@ -65,34 +61,45 @@ pub(super) fn between(session: &Session, spec: &Spec) -> Vec<Difference> {
             listed(machine.gpus.iter().map(|gpu| gpu.uuid.clone()), "none")
         }),
     ];
-    for (what, of) in facts {
-        compare(what, of(&session.machine), of(&spec.machine));
+    for name in names(session.hosts.keys(), fresh.hosts.keys()) {
+        let both = (session.hosts.get(&name), fresh.hosts.get(&name));
+        let (Some(then), Some(now)) = both else {
+            let there = |machine: Option<&Machine>| match machine {
+                Some(_) => name.clone(),
+                None => "missing".to_owned(),
+            };
+            compare("machine", there(both.0), there(both.1));
+            continue;
+        };
+        for (what, of) in facts {
+            compare(what, of(then), of(now));
+        }
     }
-    let (then, now) = (&session.engine, &spec.engine);
+    let (then, now) = (&session.engine, &fresh.engine);
     let version = |engine: &EngineFacts| said(engine.version.as_ref());
     let gpu_path = |engine: &EngineFacts| said(engine.gpu_path.as_ref());
     compare("engine", then.kind.clone(), now.kind.clone());
     compare("engine version", version(then), version(now));
     compare("GPU path", gpu_path(then), gpu_path(now));
     let then = session.images.iter().map(|image| &image.name);
-    let now = spec.images.iter().map(|image| &image.name);
+    let now = fresh.images.iter().map(|image| &image.name);
     for name in names(then, now) {
         let named = |images: &[ImageFacts]| {
             let of = images.iter().find(|image| image.name == name);
             of.map_or("missing".into(), image)
         };
-        let (then, now) = (named(&session.images), named(&spec.images));
+        let (then, now) = (named(&session.images), named(&fresh.images));
         compare(&format!("image {name}"), then, now);
     }
-    if let Some((then, now)) = plans(session, spec) {
+    if let Some((then, now)) = plans(session, plan) {
         compare("plan", then, now);
     }
     found
 }
 
 /// The plans, as far as they differ.
-fn plans(session: &Session, spec: &Spec) -> Option<(String, String)> {
-    let (then, now) = (&session.cells, &spec.plan.cells);
+fn plans(session: &Session, plan: &Plan) -> Option<(String, String)> {
+    let (then, now) = (&session.cells, &plan.cells);
     if then.len() != now.len() {
         let cells = |count: usize| match count {
             1 => "1 cell".to_owned(),
@@ -104,9 +111,13 @@ fn plans(session: &Session, spec: &Spec) -> Option<(String, String)> {
     let (then, now) = pairs.find(|(then, now)| **then != now.plan)?;
     let cell = |cell: &CellPlan| {
         let (warmup, measured) = (cell.steps.warmup, cell.steps.measured);
+        let profiled = match cell.steps.profiled {
+            0 => String::new(),
+            profiled => format!(" + {profiled}"),
+        };
         format!(
-            "{} · {} · {} ({warmup} + {measured} steps, seed {})",
-            cell.image, cell.scenario, cell.variant, cell.seed
+            "{} · {} · {} ({warmup} + {measured}{profiled} steps, seed {})",
+            cell.image, cell.scenario, cell.axes, cell.seed
         )
     };
     Some((cell(then), cell(&now.plan)))

@@ -12,24 +12,16 @@ use super::{DecideError, Difference};
 /// Why a session cannot begin or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// The folder cannot be read or written.
     #[error(transparent)]
     Folder(#[from] FolderError),
-    /// Something else about the folder.
     #[error("{path}: {source}; check the folder's permissions and the disk's space")]
-    Io {
-        /// The file or folder.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
     /// A run could not be made or write its results for want of room, the session's or the engine's.
     #[error(
         "the disk is full: {message}; make room, then continue the session with `{}`",
         resume(.folder)
     )]
     DiskFull {
-        /// The session's folder.
         folder: PathBuf,
         /// What the run says, and whose disk it is.
         message: String,
@@ -39,47 +31,43 @@ pub enum SessionError {
         "{path:?} cannot be the folder of a session: containers cannot mount a path with {what}; \
          give another with --out"
     )]
-    Path {
-        /// The folder.
-        path: PathBuf,
-        /// What its path has.
-        what: &'static str,
-    },
-    /// The path is no folder.
+    Path { path: PathBuf, what: &'static str },
     #[error("{} is a file; the folder of a session is a new or empty folder", .0.display())]
     File(PathBuf),
+    /// A link, or a folder with files in it.
+    #[error("{} {what}; give a new or an empty folder", .path.display())]
+    NotNew {
+        /// The folder.
+        path: PathBuf,
+        /// What it is, or has.
+        what: String,
+    },
     /// There is a session in the folder already.
     #[error(
         "{} already holds a session; continue it with `{}`, or give another folder",
         .0.display(), resume(.0)
     )]
     Exists(PathBuf),
-    /// Another process works on the session.
     #[error("another process works on the session in {}; wait for its end", .0.display())]
     Busy(PathBuf),
     /// It is to add blocks until something is decided that its plan does not have.
     #[error(transparent)]
     Decide(#[from] DecideError),
-    /// The session decided already, or used its budget up.
     #[error(
         "the session in {} has taken its last look, and its error budget is spent; begin a new \
          session, with a longer --time-budget",
         .0.display()
     )]
     Spent(PathBuf),
-    /// Its metrics cannot be judged.
     #[error("the metrics so far cannot be judged: {0}")]
     Judge(#[from] verdict::SessionError),
-    /// The session was begun with something else.
     #[error(
         "the session in {path} cannot be resumed, for its metrics could not be compared:\n  {}\n\
          begin a new session instead",
         differences.iter().map(Difference::to_string).collect::<Vec<_>>().join("\n  ")
     )]
     Different {
-        /// The folder.
         path: PathBuf,
-        /// What differs.
         differences: Vec<Difference>,
     },
 }

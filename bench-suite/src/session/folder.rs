@@ -79,6 +79,11 @@ pub fn check_folder(path: &Path) -> Result<(), SessionError> {
         return Err(SessionError::File(file.to_owned()));
     }
     let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let metadata = fs::symlink_metadata(path);
+    if metadata.is_err_and(|error| error.kind() == io::ErrorKind::InvalidFilename) {
+        let what = "a name that is too long";
+        return Err(SessionError::Path { path: whole, what });
+    }
     let what = match whole.to_str() {
         None => "letters that are no UTF-8",
         Some(text) if text.contains(',') => "a comma",
@@ -94,15 +99,38 @@ pub fn check_new_folder(path: &Path) -> Result<(), SessionError> {
     if path.join(SessionFolder::SESSION).exists() {
         return Err(SessionError::Exists(path.to_owned()));
     }
-    Ok(())
+    let not_new = |what| SessionError::NotNew {
+        path: path.to_owned(),
+        what,
+    };
+    if path.is_symlink() {
+        return Err(not_new("is a link".to_owned()));
+    }
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(source) => {
+            let path = path.to_owned();
+            return Err(SessionError::Io { path, source });
+        }
+    };
+    let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
+    // What is there would be replaced by files of the same names.
+    match names.into_iter().find(|name| name != LOCK) {
+        Some(name) => Err(not_new(format!("has `{}` in it", name.display()))),
+        None => Ok(()),
+    }
 }
+
+/// Held by the process whose session the folder is of.
+const LOCK: &str = ".lock";
 
 /// How long a lock that is held is tried for.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Takes the folder for this process, until the file is closed.
 pub(super) fn lock(folder: &Path) -> Result<File, SessionError> {
-    let path = folder.join(".lock");
+    let path = folder.join(LOCK);
     let io = |source| SessionError::Io {
         path: path.clone(),
         source,

@@ -6,55 +6,39 @@ use verdict::Verdicts;
 use super::Totals;
 use crate::plan::Run;
 
-/// Something that happened.
 #[derive(Debug, Clone, Copy)]
 pub enum Progress<'a> {
     /// The session begins, or goes on where it was cut off.
     SessionStarted {
-        /// Plan, machine and images.
         session: &'a Session,
-        /// Where it stands.
         totals: Totals,
     },
-    /// A run begins.
     RunStarted {
-        /// Its place in the plan.
         run: &'a Run,
-        /// What it measures.
         cell: &'a CellPlan,
         /// Which attempt at it this is, from 1.
         attempt: u32,
-        /// Where the session stands.
         totals: Totals,
     },
     /// A run ended, and its record is on the disk.
-    RunEnded {
-        /// The record.
-        record: &'a Record,
-        /// Where the session stands.
-        totals: Totals,
-    },
-    /// Every run of a block ended.
+    RunEnded { record: &'a Record, totals: Totals },
+    /// A run was not begun as often as it may be, since the machine was not fit to measure on; the
+    /// session ends, and the run that waited counts as contaminated.
+    Unfit { message: &'a str },
     BlockEnded {
         /// The block, from 0.
         block: u32,
-        /// How many there are.
         of: u32,
     },
     /// The session looked at its metrics to know whether to go on.
     Looked {
-        /// What the look came to.
         look: &'a Look,
         /// The budget, and whether the session goes on.
         deciding: &'a Deciding,
-        /// Everything that was judged.
         verdicts: &'a [Verdicts],
     },
     /// The session ended, complete or not.
-    SessionEnded {
-        /// Where it stands.
-        totals: Totals,
-    },
+    SessionEnded { totals: Totals },
 }
 
 /// Somebody who wants to know what a session does: the terminal, a log, a test.
@@ -63,7 +47,6 @@ pub trait Subscriber {
     fn tell(&mut self, progress: Progress<'_>);
 }
 
-/// Two who want to know.
 #[derive(Debug)]
 pub struct Both<A, B>(pub A, pub B);
 
@@ -74,7 +57,6 @@ impl<A: Subscriber, B: Subscriber> Subscriber for Both<A, B> {
     }
 }
 
-/// Nobody.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 

@@ -1,20 +1,23 @@
-//! Carrying runs out: those of one GPU one after another, GPUs side by side, and each again
-//! where that is right.
+//! Carrying runs out: those of one GPU one after another, side by side where they share none, and
+//! each again where that is right.
 //!
 //! What the engine failed is attempted again, a stated number of times. What something else on the
 //! machine contaminated is repeated, within the suite's budget. What the workload itself failed is
 //! a result, and never attempted again.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
-use protocol::Device;
-use record::{Outcome, Reason, Record, SessionFolder, Stage, Validity};
+use record::{
+    DeclaredMetric, MOST_DECLARED, Outcome, Place, Reason, Record, SessionFolder, Stage, Validity,
+    word_of,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{Progress, Session, SessionError, Subscriber, Totals, assemble, folder::WorkFolder};
 use crate::{
     executors::{Execution, Executor, Order, RunPaths},
+    host::Host,
     outcome::End,
     plan::{Plan, Run},
     validity::{self, Fitness},
@@ -97,7 +100,7 @@ impl AttemptLog {
             let attempts = self.0.values();
             attempts.filter(|of| of.status == status).count()
         };
-        let planned = plan.cells.len() * plan.blocks as usize;
+        let planned = plan.session.planned();
         let (ok, failed) = (of(RunStatus::Ok), of(RunStatus::Failed));
         Totals {
             planned,
@@ -112,7 +115,7 @@ impl AttemptLog {
 #[derive(Debug, Default)]
 pub(super) struct Stopped {
     everywhere: bool,
-    gpus: BTreeSet<Device>,
+    gpus: BTreeSet<Place>,
 }
 
 impl Stopped {
@@ -122,8 +125,29 @@ impl Stopped {
         self.everywhere || is_deciding && !self.gpus.is_empty()
     }
 
-    fn on(&self, device: Device) -> bool {
-        self.everywhere || self.gpus.contains(&device)
+    /// Learns where nothing can run any more from how a run ended; tells why where the machine is not
+    /// fit.
+    fn learn<'r>(
+        &mut self,
+        record: &'r Record,
+        status: RunStatus,
+        places: &[Place],
+    ) -> Option<&'r str> {
+        match record.outcome.failure()? {
+            // A GPU that is lost stays so until somebody resets it.
+            (Reason::GpuLost, ..) => self.gpus.extend(places.iter().cloned()),
+            // Every further run would wait as long for a machine that is not fit.
+            (Reason::Contaminated, Stage::Create, message) if status == RunStatus::Failed => {
+                self.everywhere = true;
+                return Some(message);
+            }
+            _ => {}
+        }
+        None
+    }
+
+    fn on(&self, places: &[Place]) -> bool {
+        self.everywhere || places.iter().any(|place| self.gpus.contains(place))
     }
 }
 
@@ -164,7 +188,10 @@ impl<'a> Attempt<'a> {
 
 /// What an attempt came to: `None` where the engine did not come back, or the session was stopped
 /// before it did.
-type Attempted<'a> = (Attempt<'a>, Option<Result<Record, SessionError>>);
+type Attempted<'a> = (Attempt<'a>, Option<Result<Ran, SessionError>>);
+
+/// A run's record, and the metrics that its program says how to compare.
+type Ran = (Record, Vec<DeclaredMetric>);
 
 impl Session {
     /// Carries out what is open of these runs; tells whether there was something.
@@ -177,7 +204,6 @@ impl Session {
     ) -> Result<bool, SessionError> {
         let Self {
             folder,
-            about,
             plan,
             attempts,
             stopped,
@@ -185,34 +211,30 @@ impl Session {
         } = self;
         let runner = Runner {
             folder,
-            about,
             plan,
             executor,
             cancel,
         };
-        let mut lanes: BTreeMap<Device, VecDeque<&Run>> = BTreeMap::new();
-        for run in runs.iter().filter(|run| attempts.is_open(run)) {
-            let device = runner.device(run);
-            if !stopped.on(device) {
-                lanes.entry(device).or_default().push_back(run);
-            }
-        }
-        if lanes.is_empty() || cancel.is_cancelled() {
+        let is_open = |run: &&Run| attempts.is_open(run) && !stopped.on(runner.places(run));
+        let mut waiting: Vec<&Run> = runs.iter().filter(is_open).collect();
+        if waiting.is_empty() || cancel.is_cancelled() {
             return Ok(false);
         }
         let mut under_way = FuturesUnordered::new();
-        for run in lanes.values_mut().filter_map(VecDeque::pop_front) {
+        let mut taken = BTreeSet::new();
+        for run in runner.next(&mut waiting, &mut taken) {
             under_way.push(runner.begin(Attempt::first(run), attempts, subscriber));
         }
-        let mut failure = None;
+        let (mut failure, mut reported) = (None, Vec::new());
         while let Some((attempt, record)) = under_way.next().await {
-            let device = runner.device(attempt.run);
+            let places = runner.places(attempt.run);
             let Some(record) = record else {
                 stopped.everywhere = true;
                 continue;
             };
-            let kept = record.and_then(|record| {
+            let kept = record.and_then(|(record, own)| {
                 folder.append(&record)?;
+                reported.extend(own);
                 Ok(record)
             });
             // What is under way is cleaned up before an error goes up.
@@ -226,46 +248,97 @@ impl Session {
                 record: &record,
                 totals: attempts.totals(plan),
             });
-            let reason = record.outcome.reason();
-            if reason == Some(Reason::DiskFull) {
-                failure.get_or_insert(SessionError::DiskFull {
-                    folder: folder.path().to_owned(),
-                    message: record.outcome.message().to_owned(),
-                });
+            if let Some(full) = disk_full(folder, &record) {
+                failure.get_or_insert(full);
                 cancel.cancel();
                 continue;
             }
-            // A GPU that is lost stays so until somebody resets it.
-            if reason == Some(Reason::GpuLost) {
-                stopped.gpus.insert(device);
+            if let Some(message) = stopped.learn(&record, status, places) {
+                subscriber.tell(Progress::Unfit { message });
             }
-            if cancel.is_cancelled() || stopped.on(device) {
+            waiting.retain(|run| !stopped.on(runner.places(run)));
+            if cancel.is_cancelled() || stopped.everywhere {
                 continue;
             }
-            let retries = about.policy.engine_retries.unwrap_or_default();
+            let retries = plan.session.policy.engine_retries.unwrap_or_default();
             let again = attempt.next(&record.outcome, status, retries);
-            let of_lane = || lanes.get_mut(&device)?.pop_front().map(Attempt::first);
-            if let Some(next) = again.or_else(of_lane) {
-                under_way.push(runner.begin(next, attempts, subscriber));
+            if let Some(again) = again.filter(|_| !stopped.on(places)) {
+                under_way.push(runner.begin(again, attempts, subscriber));
+                continue;
+            }
+            taken.retain(|place| !places.contains(place));
+            for run in runner.next(&mut waiting, &mut taken) {
+                under_way.push(runner.begin(Attempt::first(run), attempts, subscriber));
             }
         }
+        drop(under_way);
+        declare(&mut plan.session, reported);
         failure.map_or(Ok(true), Err)
     }
+}
+
+/// Adds what programs report beside what suites declare, which counts where both have one name.
+fn declare(session: &mut record::Session, reported: Vec<DeclaredMetric>) {
+    for metric in reported {
+        let mut known = session.metrics.iter();
+        match known.find(|one| one.name == metric.name) {
+            Some(known) if (known.unit, known.better) == (metric.unit, metric.better) => {}
+            Some(known) => {
+                let note = format!(
+                    "{}: reported in `{}` with `better: {}`; compared in `{}` with `better: {}`",
+                    metric.name,
+                    word_of(metric.unit),
+                    word_of(metric.better),
+                    word_of(known.unit),
+                    word_of(known.better)
+                );
+                if !session.notes.contains(&note) {
+                    session.notes.push(note);
+                }
+            }
+            None if session.metrics.len() < MOST_DECLARED => session.metrics.push(metric),
+            None => {}
+        }
+    }
+}
+
+fn disk_full(folder: &SessionFolder, record: &Record) -> Option<SessionError> {
+    let (reason, _, message) = record.outcome.failure()?;
+    (reason == Reason::DiskFull).then(|| SessionError::DiskFull {
+        folder: folder.path().to_owned(),
+        message: message.to_owned(),
+    })
 }
 
 /// What a run needs, and does not change, of its session.
 #[derive(Clone, Copy)]
 struct Runner<'a> {
     folder: &'a SessionFolder,
-    about: &'a record::Session,
     plan: &'a Plan,
     executor: &'a dyn Executor,
     cancel: &'a CancellationToken,
 }
 
 impl<'a> Runner<'a> {
-    fn device(self, run: &Run) -> Device {
-        self.plan.cells[run.cell].device
+    fn places(self, run: &Run) -> &'a [Place] {
+        &self.plan.cells[run.cell].places
+    }
+
+    /// Takes the runs whose places are all free out of those that wait, and takes their places. A
+    /// run never waits for one that comes after it.
+    fn next<'r>(self, waiting: &mut Vec<&'r Run>, taken: &mut BTreeSet<Place>) -> Vec<&'r Run> {
+        let (mut next, mut claimed) = (Vec::new(), taken.clone());
+        waiting.retain(|run| {
+            let places = self.places(run);
+            let is_free = places.iter().all(|place| !claimed.contains(place));
+            claimed.extend(places.iter().cloned());
+            if is_free {
+                taken.extend(places.iter().cloned());
+                next.push(*run);
+            }
+            !is_free
+        });
+        next
     }
 
     fn begin(
@@ -290,7 +363,7 @@ impl<'a> Runner<'a> {
         })
     }
 
-    async fn once(self, run: &Run, attempt: u32) -> Result<Record, SessionError> {
+    async fn once(self, run: &Run, attempt: u32) -> Result<Ran, SessionError> {
         let cell = &self.plan.cells[run.cell];
         let work = WorkFolder::create(self.folder.path().join("work").join(&run.name))?;
         let log = match attempt {
@@ -298,22 +371,23 @@ impl<'a> Runner<'a> {
             _ => format!("{}/{}.{attempt}.log", SessionFolder::LOGS, run.name),
         };
         let order = Order::new(
-            &self.about.session,
+            &self.plan.session.session,
             &run.name,
             attempt,
             cell,
-            &self.about.machine,
+            &self.plan.session.hosts,
             RunPaths {
                 folder: work.path(),
                 shared: self.folder.path(),
                 log: &self.folder.path().join(&log),
             },
         );
-        let host = self.executor.host().as_ref();
-        let shares_gpu = self.about.policy.shares_gpu;
-        let limits = &cell.validity;
-        let (before, fitness) =
-            validity::wait(limits, host, cell.device, shares_gpu, self.cancel).await;
+        let host = |place: &Place| self.executor.host(&place.host);
+        let places: BTreeSet<&Place> = cell.places.iter().collect();
+        let places = places.into_iter().map(|place| (host(place), place.device));
+        let places: Vec<_> = places.collect();
+        let (limits, policy) = (&cell.validity, &self.plan.session.policy);
+        let (before, fitness) = validity::wait(limits, &places, policy, self.cancel).await;
         let never = |end| Execution {
             end,
             ..Execution::new(self.executor.isolation())
@@ -331,9 +405,10 @@ impl<'a> Runner<'a> {
             before: Some(before),
             contamination: Vec::new(),
         };
+        let hosts: Vec<&dyn Host> = cell.places.iter().map(host).collect();
         Ok(assemble::record(assemble::Pieces {
-            session: self.about,
-            host,
+            session: &self.plan.session,
+            hosts: &hosts,
             run,
             cell,
             attempt,

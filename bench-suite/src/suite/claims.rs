@@ -2,16 +2,22 @@
 
 use std::collections::BTreeMap;
 
+use metrics::Rows;
+use protocol::{Model, Task};
 use record::{CellChoice, Claim};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::Value;
-use strict_yaml::{Document, KeyPath, YamlError, most_similar};
+use strict_yaml::{Document, KeyPath, Segment, YamlError, most_similar};
 use verdict::ClaimProblem;
 
-use super::{Scenario, file::axis_schemas, values::one_value};
+use super::{
+    axes::{axis_schemas, parameter_schema},
+    scenario::Scenario,
+    values::{Reading, one_value},
+};
 
-/// Cells by image (`image`, or `libtorch` for a version) and some of their axes.
+/// Cells by scenario, image (`image`, or `libtorch` for a version) and some of their axes.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(transparent)]
 pub(super) struct CellFile(CellChoice<Value>);
@@ -24,6 +30,7 @@ impl JsonSchema for CellFile {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let mut keys = axis_schemas(generator);
         for (key, what) in [
+            ("scenario", "The scenario, of a claim about two"),
             ("image", "The image's name"),
             ("libtorch", "The image's libtorch; `2.6` is every 2.6.x"),
         ] {
@@ -34,10 +41,10 @@ impl JsonSchema for CellFile {
         }
         json_schema!({
             "type": "object",
-            "description": "Cells by image and some of their axes; what neither cell of a claim \
-                            names is the same in both",
+            "description": "Cells by scenario, image and some of their axes; what neither cell of \
+                            a claim names is the same in both",
             "properties": keys,
-            "additionalProperties": false,
+            "additionalProperties": parameter_schema(false),
         })
     }
 }
@@ -47,20 +54,21 @@ pub(super) fn read(
     document: &Document,
     claims: &[Claim<CellFile>],
     scenarios: &[Scenario],
+    rows: &Rows,
 ) -> Result<Vec<Claim>, YamlError> {
     let at = KeyPath::root().key("claims");
-    claims
-        .iter()
-        .enumerate()
-        .map(|(place, claim)| read_one(document, &at.clone().index(place), claim, scenarios))
-        .collect()
+    let read = |(place, claim)| {
+        let at = at.clone().index(place);
+        read_one(document, &at, claim, (scenarios, rows))
+    };
+    YamlError::all(claims.iter().enumerate().map(read))
 }
 
 fn read_one(
     document: &Document,
     at: &KeyPath,
     claim: &Claim<CellFile>,
-    scenarios: &[Scenario],
+    (scenarios, rows): (&[Scenario], &Rows),
 ) -> Result<Claim, YamlError> {
     for (key, text) in [("statement", &claim.statement), ("source", &claim.source)] {
         if text.trim().is_empty() {
@@ -68,24 +76,62 @@ fn read_one(
             return Err(document.error_expecting(&at, "empty", "expected a sentence", None));
         }
     }
-    for (place, name) in claim.scenarios.iter().enumerate() {
-        if !scenarios.iter().any(|scenario| scenario.name == *name) {
-            let names: Vec<&str> = scenarios.iter().map(|one| one.name.as_str()).collect();
-            let help = most_similar(name, names.iter().copied())
-                .map(|similar| format!("did you mean `{similar}`?"));
-            return Err(document.error_expecting(
-                &at.clone().key("scenarios").index(place),
-                format!("the suite has no scenario `{name}`"),
-                format!("expected one of: {}", names.join(", ")),
-                help,
-            ));
+    let mended = document.mended(&KeyPath::root().key("scenarios"));
+    let is_sound = |way: &Vec<Segment>| match way.as_slice() {
+        [_, Segment::Key(key)] => key != "name",
+        way => way.len() > 2,
+    };
+    let are_known = mended.iter().all(is_sound);
+    let names: Vec<&str> = scenarios.iter().map(|one| one.name.as_str()).collect();
+    for (place, name) in claim.scenarios.iter().enumerate().filter(|_| are_known) {
+        let at = at.clone().key("scenarios").index(place);
+        one_of(document, &at, "scenario", name, &names)?;
+    }
+    let cells = [
+        ("baseline", claim.baseline.as_ref()),
+        ("treated", Some(&claim.treated)),
+    ];
+    for (key, cell) in cells.into_iter().filter(|_| are_known) {
+        if let Some(name) = cell.and_then(|cell| cell.0.scenario.as_ref()) {
+            let at = at.clone().key(key).key("scenario");
+            one_of(document, &at, "scenario", name, &names)?;
         }
     }
+    let known = Model::ALL.iter().map(|model| model.name());
+    for (place, model) in claim.models.iter().enumerate() {
+        let at = at.clone().key("models").index(place);
+        one_of(
+            document,
+            &at,
+            "model",
+            model,
+            &known.clone().collect::<Vec<_>>(),
+        )?;
+    }
+    if let Some(task) = &claim.task {
+        let known: Vec<&str> = Task::ALL.iter().map(|task| task.name()).collect();
+        one_of(document, &at.clone().key("task"), "task", task, &known)?;
+    }
+    let mut workloads = scenarios.iter().map(|one| &one.workload);
+    let reading = if are_known && workloads.all(|one| one.task().is_some()) {
+        Reading::Builtin
+    } else {
+        Reading::Text
+    };
     let claim = claim
         .clone()
-        .read_cells(|key, cell| cell.read(document, &at.clone().key(key)))?;
-    verdict::check_claim(&claim).map_err(|problem| refuse(document, at, &problem))?;
-    if !scenarios.iter().any(|scenario| measures(scenario, &claim)) {
+        .read_cells(|key, cell| cell.read(document, &at.clone().key(key), reading))?;
+    if let Err(problem) = verdict::check_claim(&claim, rows) {
+        let of_what = match problem {
+            ClaimProblem::NoMetric { .. } => &KeyPath::root().key("metrics"),
+            _ => at,
+        };
+        if document.mended(of_what).is_empty() {
+            return Err(refuse(document, at, &problem));
+        }
+    }
+    let is_whole = document.mended(&KeyPath::root()).is_empty();
+    if is_whole && !measures(scenarios, &claim) {
         let help = "add the variants to a scenario, or change what the claim names".to_owned();
         return Err(document.error_expecting(
             at,
@@ -97,27 +143,51 @@ fn read_one(
     Ok(claim)
 }
 
+/// Refuses a name that is none of these.
+fn one_of(
+    document: &Document,
+    at: &KeyPath,
+    what: &str,
+    name: &str,
+    known: &[&str],
+) -> Result<(), YamlError> {
+    if known.contains(&name) {
+        return Ok(());
+    }
+    let similar = most_similar(name, known.iter().copied());
+    Err(document.error_expecting(
+        at,
+        format!("there is no {what} `{name}`"),
+        format!("expected one of: {}", known.join(", ")),
+        similar.map(|similar| format!("did you mean `{similar}`?")),
+    ))
+}
+
 /// A problem at the key that makes it.
 fn refuse(document: &Document, at: &KeyPath, problem: &ClaimProblem) -> YamlError {
     let (key, help) = match problem {
         ClaimProblem::Range(_) | ClaimProblem::Judge(_) => ("expect", None),
-        ClaimProblem::NoMetric { metric } => {
-            let names = metrics::catalogue::ALL.iter().map(|metric| metric.name);
-            let similar = most_similar(metric, names);
+        ClaimProblem::NoMetric { metric, known } => {
+            let similar = most_similar(metric, known.iter().copied());
             let help = similar.map(|similar| format!("did you mean `{similar}`?"));
             ("metric", help)
         }
-        ClaimProblem::NoAxis { .. }
-        | ClaimProblem::Baseline
-        | ClaimProblem::OneImage
-        | ClaimProblem::NoTreatment => ("treated", None),
+        ClaimProblem::Baseline | ClaimProblem::OneSided(_) | ClaimProblem::NoTreatment => {
+            ("treated", None)
+        }
     };
     document.error_at(&at.clone().key(key), problem.to_string(), help)
 }
 
 impl CellFile {
-    fn read(self, document: &Document, at: &KeyPath) -> Result<CellChoice, YamlError> {
+    fn read(
+        self,
+        document: &Document,
+        at: &KeyPath,
+        reading: Reading<'_>,
+    ) -> Result<CellChoice, YamlError> {
         let CellChoice {
+            scenario,
             image,
             libtorch,
             axes: given,
@@ -130,10 +200,11 @@ impl CellFile {
         }
         let mut axes = BTreeMap::new();
         for (axis, value) in given {
-            let read = one_value(document, at, &axis, &value)?;
+            let read = one_value(document, at, reading, &axis, &value)?;
             axes.insert(axis, read.canonical);
         }
         Ok(CellChoice {
+            scenario,
             image,
             libtorch,
             axes,
@@ -141,24 +212,26 @@ impl CellFile {
     }
 }
 
-/// Whether the scenario has the cells of the claim, on any image.
-fn measures(scenario: &Scenario, claim: &Claim) -> bool {
+/// Whether the suite has the cells of the claim, on any image.
+fn measures(scenarios: &[Scenario], claim: &Claim) -> bool {
     let fitting = |choice: &CellChoice| {
         let choice = choice.clone();
-        let all = scenario
-            .variants
+        let concerned = scenarios
             .iter()
-            .map(|one| (one, one.variant.axes()));
-        all.filter(move |(_, axes)| choice.fits_axes(axes))
+            .filter(|one| claim.concerns(&one.name, &one.workload));
+        let all = concerned.flat_map(|one| one.variants.iter().map(move |variant| (one, variant)));
+        all.filter(move |(scenario, variant)| {
+            choice.fits_scenario(&scenario.name) && choice.fits_axes(&variant.axes)
+        })
     };
-    claim.concerns(&scenario.name, scenario.model, scenario.task)
-        && fitting(&claim.treated).any(|(treated, axes)| {
-            claim.baseline.as_ref().is_none_or(|choice| {
-                fitting(choice).any(|(baseline, own)| {
-                    let mut devices = baseline.devices.iter();
-                    choice.alike(&own, &claim.treated, &axes)
-                        && devices.any(|device| treated.devices.contains(device))
-                })
+    fitting(&claim.treated).any(|(its, treated)| {
+        claim.baseline.as_ref().is_none_or(|choice| {
+            fitting(choice).any(|(own, baseline)| {
+                let mut devices = baseline.devices.iter();
+                (own.name == its.name || choice.scenario.is_some())
+                    && choice.alike(&baseline.axes, &claim.treated, &treated.axes)
+                    && devices.any(|device| treated.devices.contains(device))
             })
         })
+    })
 }

@@ -1,87 +1,133 @@
 //! From axes to variants.
 
-use std::collections::BTreeMap;
+use std::{path::Path, time::Duration};
 
-use protocol::{Variant, check};
+use protocol::{Axes, Steps, Variant, check, check_steps};
+use record::Workload;
 use serde_json::{Map, Value};
-use strict_yaml::{Document, KeyPath, YamlError};
+use strict_yaml::{Document, KeyPath, Segment, YamlError};
 
 use super::{
-    DeviceKind, MAX_CELLS, Scenario, ScenarioVariant,
     expect::{Exclude, Expected, expecting},
-    file::{ScenarioFile, SuiteFile},
-    values::{Given, one_value, values},
+    file::{ScenarioFile, SuiteFile, WorkFile, work_of},
+    limits::Limits,
+    program::{ProgramFile, environment_of, is_environment},
+    scenario::{DeviceKind, Scenario, ScenarioVariant, Work},
+    values::{Given, Picked, one_value, values},
 };
 
+/// Most cells of one suite.
+pub const MAX_CELLS: usize = 1000;
+
 /// Expands and checks every scenario.
-pub(super) fn scenarios(document: &Document, file: &SuiteFile) -> Result<Vec<Scenario>, YamlError> {
+pub(super) fn scenarios(
+    document: &Document,
+    file: &SuiteFile,
+    folder: Option<&Path>,
+) -> Result<Vec<Scenario>, YamlError> {
     let mut cells = 0;
-    let mut scenarios = Vec::new();
-    for (place, scenario) in file.scenarios.iter().enumerate() {
+    let read = |(place, scenario): (usize, &ScenarioFile)| {
         let at = KeyPath::root().key("scenarios").index(place);
         let room = MAX_CELLS - cells;
-        let variants = Expansion::new(document, at, scenario, room)?.variants()?;
-        cells += variants.len();
         let defaults = &file.defaults;
-        scenarios.push(Scenario {
+        let steps = scenario.steps.unwrap_or(defaults.steps);
+        let limits: Limits = scenario.limits.or(&defaults.limits).into();
+        let holds = (steps, limits.time);
+        let expansion = Expansion::new(document, at, (scenario, folder), holds, room)?;
+        let variants = expansion.variants()?;
+        let workload = match expansion.work {
+            WorkFile::Builtin(model, task) => Workload::builtin(model.name(), task.name()),
+            WorkFile::Program(ProgramFile { command, .. }) => Workload::Program {
+                command: command.clone(),
+            },
+        };
+        cells += variants.len();
+        Ok(Scenario {
             name: scenario.name.clone(),
             description: scenario.description.clone(),
-            model: scenario.model,
-            task: scenario.task,
-            steps: scenario.steps.unwrap_or(defaults.steps),
+            workload,
+            steps,
+            ranks: scenario.ranks.unwrap_or(1),
             seed: scenario.seed.unwrap_or(defaults.seed),
             threads: scenario.threads.or(defaults.threads),
-            limits: scenario.limits.or(&defaults.limits).into(),
+            limits,
             thresholds: scenario.thresholds.or(&defaults.thresholds),
-            validity: scenario.validity.or(&defaults.validity).into(),
+            validity: scenario.validity.over(&defaults.validity),
             variants,
-        });
-    }
-    Ok(scenarios)
+        })
+    };
+    YamlError::all(file.scenarios.iter().enumerate().map(read))
 }
-
-pub(super) type Picked<'a> = BTreeMap<&'a str, &'a Given>;
 
 struct Expansion<'a> {
     document: &'a Document,
     at: KeyPath,
     scenario: &'a ScenarioFile,
-    /// In the order of [`Variant::AXES`].
+    work: WorkFile<'a>,
+    /// That of the suite, which its files may not lie outside of; `None`: they may lie anywhere.
+    folder: Option<&'a Path>,
+    /// In the order of [`Variant::AXES`], a program's parameters behind them by name.
     axes: Vec<(&'a str, Vec<Given>)>,
     room: usize,
+    steps: Steps,
+    time: Duration,
 }
 
 impl<'a> Expansion<'a> {
     fn new(
         document: &'a Document,
         at: KeyPath,
-        scenario: &'a ScenarioFile,
+        (scenario, folder): (&'a ScenarioFile, Option<&'a Path>),
+        (steps, time): (Steps, Duration),
         room: usize,
     ) -> Result<Self, YamlError> {
+        let work = work_of(document, &at, scenario)?;
+        let reading = work.reading();
         let axes_at = at.clone().key("axes");
         let mut axes = Vec::new();
         for (axis, value) in &scenario.axes.0 {
-            axes.push((axis.as_str(), values(document, &axes_at, axis, value)?));
+            let values = values(document, &axes_at, reading, axis, value)?;
+            axes.push((axis.as_str(), values));
         }
-        let rank = |axis: &str| Variant::AXES.iter().position(|known| *known == axis);
+        let rank = |axis: &str| {
+            let mut known = Variant::AXES.iter();
+            known.position(|known| *known == axis).unwrap_or(usize::MAX)
+        };
         axes.sort_by_key(|(axis, _)| rank(axis));
-        Ok(Self {
+        let expansion = Self {
             document,
             at,
             scenario,
+            work,
+            folder,
             axes,
             room,
-        })
+            steps,
+            time,
+        };
+        let mut axes = scenario.axes.0.keys();
+        axes.try_for_each(|axis| expansion.is_used(&axes_at, axis))?;
+        Ok(expansion)
     }
 
     fn variants(&self) -> Result<Vec<ScenarioVariant>, YamlError> {
         self.check_size()?;
         let exclusions = self.exclusions()?;
         let expected = self.expected()?;
+        let included = self.included()?;
+        let mended = self.document.mended(&self.at);
+        // Without one value of several there are fewer combinations; without anything else, others.
+        let is_value = |way: &Vec<Segment>| match way.as_slice() {
+            [Segment::Key(key), _, Segment::Index(_)] => key == "axes",
+            _ => false,
+        };
+        if !mended.iter().all(is_value) {
+            return Ok(Vec::new());
+        }
         let mut used = vec![false; exclusions.len()];
         let mut variants: Vec<ScenarioVariant> = Vec::new();
         for picked in self.product() {
-            let variant = self.variant(&picked)?;
+            let choice = self.variant(&picked)?;
             let mut devices = Vec::new();
             for device in &self.scenario.devices {
                 let mut out = false;
@@ -91,13 +137,16 @@ impl<'a> Expansion<'a> {
                     }
                 }
                 if !out && !devices.contains(device) {
-                    self.check(&variant, *device, &picked)?;
+                    self.check(&choice, *device, &picked)?;
                     devices.push(*device);
                 }
             }
             if !devices.is_empty() {
-                variants.push(expecting(variant, devices, &picked, &expected));
+                variants.push(expecting(choice, devices, &picked, &expected));
             }
+        }
+        if !mended.is_empty() {
+            return Ok(variants);
         }
         if let Some(idle) = used.iter().position(|used| !used) {
             let at = self.at.clone().key("exclude").index(idle);
@@ -105,7 +154,7 @@ impl<'a> Expansion<'a> {
             let help = "drop it, or give values that stand in `axes`".to_owned();
             return Err(self.document.error_at(&at, message, Some(help)));
         }
-        self.include(&mut variants, &expected)?;
+        self.include(&mut variants, &included, &expected)?;
         if let Some((at, _)) = expected.iter().find(|(_, one)| !one.used.get()) {
             let message = "no variant fits this";
             let help = "drop it, or give values that stand in `axes` or `include`".to_owned();
@@ -159,13 +208,47 @@ impl<'a> Expansion<'a> {
         all
     }
 
-    fn variant(&self, picked: &Picked<'_>) -> Result<Variant, YamlError> {
+    fn variant(&self, picked: &Picked<'_>) -> Result<(Axes, Work), YamlError> {
+        let (model, task) = match self.work {
+            WorkFile::Builtin(model, task) => (model, task),
+            WorkFile::Program(file) => return self.program(file, picked),
+        };
         let map: Map<String, Value> = picked
             .iter()
             .map(|(axis, given)| ((*axis).to_owned(), given.value.clone()))
             .collect();
-        serde_json::from_value(Value::Object(map))
-            .map_err(|error| self.document.error_from_serde(&self.at, &error))
+        let variant: Variant = serde_json::from_value(Value::Object(map))
+            .map_err(|error| self.document.error_from_serde(&self.at, &error))?;
+        let axes = variant.axes();
+        let work = Work::Builtin {
+            model,
+            task,
+            variant,
+        };
+        Ok((axes, work))
+    }
+
+    fn program(&self, file: &ProgramFile, picked: &Picked<'_>) -> Result<(Axes, Work), YamlError> {
+        let axes = picked.iter();
+        let axes: Axes = axes
+            .map(|(axis, given)| (*axis, given.canonical.as_str()))
+            .collect();
+        let folder = self.folder.unwrap_or(Path::new(""));
+        let program = file.of(&axes, folder).map_err(|samples| {
+            let at = self.at.clone().key("program").key("samples_per_step");
+            let message = format!("`{samples}` samples");
+            let expected = "expected a number above 0, or an axis of such";
+            self.document.error_expecting(&at, message, expected, None)
+        })?;
+        if let Some((key, place)) = self.folder.and_then(|folder| program.outside(folder)) {
+            let at = self.at.clone().key("program").key(key).index(place);
+            let message = "this leads out of the suite's folder";
+            let expected =
+                "expected a path below it; the command line takes any (--mount, --env-file)";
+            return Err(self.document.error_expecting(&at, message, expected, None));
+        }
+        let (program, variant) = (Box::new(program), environment_of(file, &axes));
+        Ok((axes, Work::Program { program, variant }))
     }
 
     fn exclusions(&self) -> Result<Vec<Exclude>, YamlError> {
@@ -175,7 +258,12 @@ impl<'a> Expansion<'a> {
             .iter()
             .enumerate()
             .map(|(place, exclusion)| {
-                Exclude::read(self.document, &at.clone().index(place), exclusion)
+                Exclude::read(
+                    self.document,
+                    &at.clone().index(place),
+                    self.work.reading(),
+                    exclusion,
+                )
             })
             .collect()
     }
@@ -192,8 +280,24 @@ impl<'a> Expansion<'a> {
                 } else {
                     at.clone()
                 };
-                let read = Expected::read(self.document, &at, entry)?;
+                let read = Expected::read(self.document, &at, self.work.reading(), entry)?;
                 Ok((at, read))
+            })
+            .collect()
+    }
+
+    /// The axes of each entry of `include`.
+    fn included(&self) -> Result<Vec<Vec<(&str, Given)>>, YamlError> {
+        let entries = self.scenario.include.iter().enumerate();
+        entries
+            .map(|(place, choice)| {
+                let at = self.at.clone().key("include").index(place);
+                let axes = choice.0.iter().map(|(axis, value)| {
+                    let given = one_value(self.document, &at, self.work.reading(), axis, value)?;
+                    self.is_used(&at, axis)?;
+                    Ok((axis.as_str(), given))
+                });
+                axes.collect()
             })
             .collect()
     }
@@ -201,6 +305,7 @@ impl<'a> Expansion<'a> {
     fn include(
         &self,
         variants: &mut Vec<ScenarioVariant>,
+        included: &[Vec<(&str, Given)>],
         expected: &[(KeyPath, Expected)],
     ) -> Result<(), YamlError> {
         let first: Picked<'_> = self
@@ -208,26 +313,22 @@ impl<'a> Expansion<'a> {
             .iter()
             .map(|(axis, values)| (*axis, &values[0]))
             .collect();
-        for (place, choice) in self.scenario.include.iter().enumerate() {
+        for (place, own) in included.iter().enumerate() {
             let at = self.at.clone().key("include").index(place);
-            let mut own = Vec::new();
-            for (axis, value) in &choice.0 {
-                own.push((axis.as_str(), one_value(self.document, &at, axis, value)?));
-            }
             let mut picked = first.clone();
             picked.extend(own.iter().map(|(axis, given)| (*axis, given)));
-            let variant = self.variant(&picked)?;
-            if variants.iter().any(|one| one.variant == variant) {
-                let message = format!("`{variant}` is among the combinations already");
+            let choice = self.variant(&picked)?;
+            if variants.iter().any(|one| one.axes == choice.0) {
+                let message = format!("`{}` is among the combinations already", choice.0);
                 let help = "drop it, or change an axis".to_owned();
                 return Err(self.document.error_at(&at, message, Some(help)));
             }
             let mut devices = self.scenario.devices.clone();
             devices.dedup();
             for device in &devices {
-                self.check(&variant, *device, &picked)?;
+                self.check(&choice, *device, &picked)?;
             }
-            variants.push(expecting(variant, devices, &picked, expected));
+            variants.push(expecting(choice, devices, &picked, expected));
         }
         Ok(())
     }
@@ -235,12 +336,24 @@ impl<'a> Expansion<'a> {
     /// Refuses a combination that means nothing, at the value that makes it so.
     fn check(
         &self,
-        variant: &Variant,
+        (axes, work): &(Axes, Work),
         device: DeviceKind,
         picked: &Picked<'_>,
     ) -> Result<(), YamlError> {
-        let ScenarioFile { model, task, .. } = self.scenario;
-        let Err(refusal) = check(*model, *task, variant, device.any()) else {
+        let Work::Builtin {
+            model,
+            task,
+            variant,
+        } = work
+        else {
+            return Ok(());
+        };
+        let (model, task) = (*model, *task);
+        let fits = |device: DeviceKind| {
+            check(model, task, variant, device.any())?;
+            check_steps(variant, &self.steps, self.time)
+        };
+        let Err(refusal) = fits(device) else {
             return Ok(());
         };
         let at = picked
@@ -251,11 +364,11 @@ impl<'a> Expansion<'a> {
             "`{variant}` means nothing for {model} {task} on {device}: {}",
             refusal.reason
         );
-        let value = variant.axes().remove(refusal.axis).unwrap_or_default();
+        let value = axes.get(refusal.axis).cloned().unwrap_or_default();
         let others: Vec<_> = [DeviceKind::Cpu, DeviceKind::Cuda]
             .into_iter()
             .filter(|other| other.word() != device)
-            .filter(|other| check(*model, *task, variant, other.any()).is_ok())
+            .filter(|other| fits(*other).is_ok())
             .map(DeviceKind::word)
             .collect();
         // Nothing in `axes` mends a model or a task.
@@ -267,6 +380,7 @@ impl<'a> Expansion<'a> {
                 refusal.axis
             ),
             [other] => format!("it would run on {other}: `devices: [{other}]`"),
+            _ if value.is_empty() => format!("give `{}` in `axes`", refusal.axis),
             _ if picked.get(refusal.axis).is_none() => {
                 format!("`{}` is {value} unless `axes` says otherwise", refusal.axis)
             }
@@ -276,5 +390,23 @@ impl<'a> Expansion<'a> {
             ),
         });
         Err(self.document.error_at(&at, message, help))
+    }
+
+    /// Refuses a parameter that a program does not use: all its values would be one.
+    fn is_used(&self, at: &KeyPath, axis: &str) -> Result<(), YamlError> {
+        let WorkFile::Program(program) = self.work else {
+            return Ok(());
+        };
+        let mended = self.document.mended(&self.at.clone().key("program"));
+        if program.uses(axis) || is_environment(axis) || !mended.is_empty() {
+            return Ok(());
+        }
+        let expected = "in its command, its environment or its samples_per_step";
+        Err(self.document.error_at_key(
+            &at.clone().key(axis),
+            format!("the program does not use the axis `{axis}`"),
+            format!("expected `{{{axis}}}` {expected}"),
+            None,
+        ))
     }
 }

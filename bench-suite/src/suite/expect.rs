@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, collections::BTreeMap};
 
-use protocol::Variant;
+use protocol::Axes;
 use record::Reason;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de::Error as _};
@@ -10,10 +10,9 @@ use serde_json::Value;
 use strict_yaml::{Document, KeyPath, YamlError, most_similar};
 
 use super::{
-    DeviceKind, ScenarioVariant,
-    expand::Picked,
-    file::{Exclusion, list_schemas},
-    values::{Given, values},
+    axes::{Exclusion, list_schemas, parameter_schema},
+    scenario::{DeviceKind, ScenarioVariant, Work},
+    values::{Given, Picked, Reading, values},
 };
 
 /// How runs are to fail: one entry or a list of them, each with `outcome` and what an
@@ -73,14 +72,14 @@ impl JsonSchema for Entry {
                             values, and device",
             "properties": keys,
             "required": ["outcome"],
-            "additionalProperties": false,
+            "additionalProperties": parameter_schema(true),
         })
     }
 }
 
 /// A variant with how its runs are to fail.
 pub(super) fn expecting(
-    variant: Variant,
+    (axes, work): (Axes, Work),
     devices: Vec<DeviceKind>,
     picked: &Picked<'_>,
     expected: &[(KeyPath, Expected)],
@@ -93,7 +92,8 @@ pub(super) fn expecting(
     };
     ScenarioVariant {
         expected: devices.iter().filter_map(of_device).collect(),
-        variant,
+        axes,
+        work,
         devices,
     }
 }
@@ -110,6 +110,7 @@ impl Expected {
     pub(super) fn read(
         document: &Document,
         at: &KeyPath,
+        reading: Reading<'_>,
         entry: &BTreeMap<String, Value>,
     ) -> Result<Self, YamlError> {
         let mut runs = entry.clone();
@@ -132,7 +133,7 @@ impl Expected {
         };
         Ok(Self {
             outcome,
-            runs: Exclude::of(document, at, &runs)?,
+            runs: Exclude::of(document, at, reading, &runs)?,
             used: Cell::new(false),
         })
     }
@@ -148,18 +149,20 @@ impl Exclude {
     pub(super) fn read(
         document: &Document,
         at: &KeyPath,
+        reading: Reading<'_>,
         file: &Exclusion,
     ) -> Result<Self, YamlError> {
         if file.0.is_empty() {
             let message = "this would leave everything out";
             return Err(document.error_expecting(at, message, "expected at least one axis", None));
         }
-        Self::of(document, at, &file.0)
+        Self::of(document, at, reading, &file.0)
     }
 
     fn of(
         document: &Document,
         at: &KeyPath,
+        reading: Reading<'_>,
         file: &BTreeMap<String, Value>,
     ) -> Result<Self, YamlError> {
         let (mut device, mut axes) = (None, BTreeMap::new());
@@ -168,7 +171,7 @@ impl Exclude {
                 device = serde_json::from_value(value.clone())
                     .map_err(|error| document.error_from_serde(&at.clone().key(key), &error))?;
             } else {
-                axes.insert(key.clone(), values(document, at, key, value)?);
+                axes.insert(key.clone(), values(document, at, reading, key, value)?);
             }
         }
         Ok(Self { device, axes })

@@ -1,18 +1,28 @@
 //! A suite file as it is written.
 
-use std::{collections::BTreeMap, ops::RangeInclusive};
-
-use protocol::{Model, Steps, Task, Variant};
-use record::Claim;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use protocol::{Model, Steps, Task};
+use record::{Claim, DeclaredMetric, YesWhen};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
 use strict_yaml::{Document, KeyPath, YamlError};
 
 use super::{
-    DeviceKind, MAX_BLOCKS, VERSION, claims::CellFile, expect::Expect, limits::LimitsFile,
-    thresholds::ThresholdsFile, validity::ValidityFile,
+    axes::{Axes, Choice, Exclusion},
+    claims::CellFile,
+    expect::Expect,
+    limits::LimitsFile,
+    program::ProgramFile,
+    scenario::DeviceKind,
+    thresholds::ThresholdsFile,
+    units::within,
+    validity::ValidityFile,
+    values::Reading,
 };
+
+/// Version of the suite format.
+pub const VERSION: u32 = 1;
+/// Most blocks of a session.
+pub const MAX_BLOCKS: u32 = 1000;
 
 /// A suite: what to measure and how often.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
@@ -30,12 +40,18 @@ pub(super) struct SuiteFile {
     /// otherwise.
     #[serde(default)]
     pub(super) answered_by: Vec<String>,
+    /// Of a question whether something is so, what makes the answer yes.
+    pub(super) yes_when: Option<YesWhen>,
     /// What holds for every scenario that does not say otherwise.
     #[serde(default)]
     pub(super) defaults: Defaults,
     /// What to measure.
     #[schemars(length(min = 1))]
     pub(super) scenarios: Vec<ScenarioFile>,
+    /// Metrics that its workload yields beside the built-in ones.
+    #[serde(default)]
+    #[schemars(length(max = 64))]
+    pub(super) metrics: Vec<DeclaredMetric>,
     /// What somebody claimed, for a session to judge.
     #[serde(default)]
     pub(super) claims: Vec<Claim<CellFile>>,
@@ -58,7 +74,6 @@ pub(super) struct Defaults {
     /// What a run may use.
     pub(super) limits: LimitsFile,
     /// Relative changes that count as none, by metric.
-    #[serde(alias = "margins")]
     pub(super) thresholds: ThresholdsFile,
     /// From when on the machine is not fit to measure on.
     pub(super) validity: ValidityFile,
@@ -78,7 +93,7 @@ impl Default for Defaults {
     }
 }
 
-/// A model and a task, with the axes whose combinations are measured.
+/// A model and a task, or a program, with the axes whose combinations are measured.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ScenarioFile {
@@ -87,11 +102,12 @@ pub(super) struct ScenarioFile {
     pub(super) name: String,
     /// What it is for.
     pub(super) description: Option<String>,
-    /// The model.
-    pub(super) model: Model,
-    /// The task; training unless said otherwise.
-    #[serde(default)]
-    pub(super) task: Task,
+    /// The model of the built-in workload; this, or a program.
+    pub(super) model: Option<Model>,
+    /// The model's task; training unless said otherwise.
+    pub(super) task: Option<Task>,
+    /// A program of your own, in place of a model.
+    pub(super) program: Option<ProgramFile>,
     /// Where it can run; `[cpu, cuda]` unless said otherwise. On other devices it is left out.
     #[serde(default = "everywhere")]
     #[schemars(length(min = 1))]
@@ -110,6 +126,9 @@ pub(super) struct ScenarioFile {
     pub(super) expect: Expect,
     /// How many steps a run takes.
     pub(super) steps: Option<Steps>,
+    /// Processes of a run, each on a GPU of its own; 1 unless said otherwise.
+    #[schemars(range(min = 1, max = 1024))]
+    pub(super) ranks: Option<u32>,
     /// Seed of parameters, data and dropout.
     pub(super) seed: Option<u64>,
     /// Threads for work on the CPU.
@@ -119,7 +138,7 @@ pub(super) struct ScenarioFile {
     #[serde(default)]
     pub(super) limits: LimitsFile,
     /// Relative changes that count as none, by metric.
-    #[serde(default, alias = "margins")]
+    #[serde(default)]
     pub(super) thresholds: ThresholdsFile,
     /// From when on the machine is not fit to measure on.
     #[serde(default)]
@@ -130,106 +149,8 @@ fn everywhere() -> Vec<DeviceKind> {
     vec![DeviceKind::Cpu, DeviceKind::Cuda]
 }
 
-/// Axis → one value or a list of values. Typed later through [`Variant`], so that a new axis
-/// needs no change here.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(transparent)]
-pub(super) struct Axes(pub(super) BTreeMap<String, Value>);
-
-/// Axis → one value.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(transparent)]
-pub(super) struct Choice(pub(super) BTreeMap<String, Value>);
-
-/// What is left out: axes as in [`Axes`], and `device`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(transparent)]
-pub(super) struct Exclusion(pub(super) BTreeMap<String, Value>);
-
-/// The schema of every axis, out of [`Variant`]'s own.
-pub(super) fn axis_schemas(generator: &mut SchemaGenerator) -> BTreeMap<String, Value> {
-    let schema = Variant::json_schema(generator);
-    let properties = schema.get("properties").and_then(Value::as_object);
-    let mut axes = properties.cloned().unwrap_or_default();
-    for axis in axes.values_mut() {
-        if let Some(axis) = axis.as_object_mut() {
-            // A default of the workload is none of the suite's.
-            axis.remove("default");
-            // An axis is left away rather than set to nothing.
-            if let Some(kinds) = axis.get_mut("type").and_then(Value::as_array_mut) {
-                kinds.retain(|kind| kind != "null");
-            }
-        }
-    }
-    axes.into_iter().collect()
-}
-
-/// As [`axis_schemas`], and lists of values too.
-pub(super) fn list_schemas(generator: &mut SchemaGenerator) -> BTreeMap<String, Value> {
-    let mut axes = axis_schemas(generator);
-    for axis in axes.values_mut() {
-        *axis = serde_json::json!({
-            "anyOf": [axis, { "type": "array", "items": axis, "minItems": 1, "uniqueItems": true }],
-        });
-    }
-    axes
-}
-
-impl JsonSchema for Axes {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Axes".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "object",
-            "description": "Axis to one value or a list of values; all combinations are measured",
-            "properties": list_schemas(generator),
-            "additionalProperties": false,
-        })
-    }
-}
-
-impl JsonSchema for Choice {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Choice".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "object",
-            "description": "Axis to one value",
-            "properties": axis_schemas(generator),
-            "additionalProperties": false,
-            "minProperties": 1,
-        })
-    }
-}
-
-impl JsonSchema for Exclusion {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Exclusion".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let mut axes = list_schemas(generator);
-        axes.insert(
-            "device".into(),
-            generator.subschema_for::<DeviceKind>().into(),
-        );
-        json_schema!({
-            "type": "object",
-            "description": "What is left out: axis to one value or a list of values, and device",
-            "properties": axes,
-            "additionalProperties": false,
-            "minProperties": 1,
-        })
-    }
-}
-
 /// Reads the form and checks everything but the axes.
 pub(super) fn read(document: &Document) -> Result<SuiteFile, YamlError> {
-    check_version(document)?;
     let file: SuiteFile = document.parse()?;
     let top = KeyPath::root();
     let at = top.clone().key("defaults");
@@ -242,47 +163,60 @@ pub(super) fn read(document: &Document) -> Result<SuiteFile, YamlError> {
     defaults.thresholds.check(document, &thresholds)?;
     defaults.validity.check(document, &at.key("validity"))?;
     if file.scenarios.is_empty() {
-        let at = top.key("scenarios");
+        let at = top.clone().key("scenarios");
         return Err(document.error_expecting(&at, "no scenarios", "expected at least one", None));
     }
-    for (place, scenario) in file.scenarios.iter().enumerate() {
+    let check = |(place, scenario): (usize, &ScenarioFile)| {
         let at = top.clone().key("scenarios").index(place);
-        let name = at.clone().key("name");
-        if !is_name(&scenario.name) {
-            return Err(document.error_expecting(
-                &name,
-                format!("`{}` is no name", scenario.name),
-                "expected up to 40 of a-z, 0-9 and -, not at the ends",
-                None,
-            ));
-        }
-        let mut others = file.scenarios[..place].iter();
-        if others.any(|other| other.name == scenario.name) {
-            return Err(document.error_expecting(
-                &name,
-                format!("a second scenario with the name `{}`", scenario.name),
-                "expected a name that no other scenario has",
-                None,
-            ));
-        }
         if scenario.devices.is_empty() {
             let at = at.key("devices");
             return Err(document.error_expecting(&at, "no device", "expected cpu, cuda", None));
+        }
+        if let Some(program) = &scenario.program {
+            program.check(document, &at.clone().key("program"))?;
         }
         if let Some(steps) = scenario.steps {
             check_steps(document, &at, steps)?;
         }
         check_threads(document, &at, scenario.threads)?;
+        let ranks = scenario.ranks.unwrap_or(1);
+        within(document, &at, "ranks", ranks, 1..=MOST_RANKS)?;
         scenario.limits.check(document, &at.clone().key("limits"))?;
         let thresholds = at.clone().key("thresholds");
         scenario.thresholds.check(document, &thresholds)?;
-        scenario.validity.check(document, &at.key("validity"))?;
-    }
+        scenario.validity.check(document, &at.key("validity"))
+    };
+    YamlError::all(file.scenarios.iter().enumerate().map(check))?;
     Ok(file)
 }
 
+/// Checks the scenarios' names, after all else: what has no sound name is still read.
+pub(super) fn check_names(document: &Document, file: &SuiteFile) -> Result<(), YamlError> {
+    let check = |(place, scenario): (usize, &ScenarioFile)| {
+        let at = KeyPath::root().key("scenarios").index(place).key("name");
+        let mut others = file.scenarios[..place].iter();
+        let (message, expected) = if !document.mended(&at).is_empty() {
+            return Ok(());
+        } else if !is_name(&scenario.name) {
+            (
+                format!("`{}` is no name", scenario.name),
+                "expected up to 40 of a-z, 0-9 and -, not at the ends",
+            )
+        } else if others.any(|other| other.name == scenario.name) {
+            (
+                format!("a second scenario with the name `{}`", scenario.name),
+                "expected a name that no other scenario has",
+            )
+        } else {
+            return Ok(());
+        };
+        Err(document.error_expecting(&at, message, expected, None))
+    };
+    YamlError::all(file.scenarios.iter().enumerate().map(check)).map(drop)
+}
+
 /// The version first: a file of another version may have other keys, and that is the message.
-fn check_version(document: &Document) -> Result<(), YamlError> {
+pub(super) fn check_version(document: &Document) -> Result<(), YamlError> {
     match document.value().get("version") {
         Some(got) if got.is_u64() && *got != u64::from(VERSION) => Err(document.error_expecting(
             &KeyPath::root().key("version"),
@@ -294,37 +228,68 @@ fn check_version(document: &Document) -> Result<(), YamlError> {
     }
 }
 
+/// What a scenario runs.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum WorkFile<'a> {
+    /// A task of the built-in workload.
+    Builtin(Model, Task),
+    /// A program.
+    Program(&'a ProgramFile),
+}
+
+impl<'a> WorkFile<'a> {
+    /// How the values of its axes are read.
+    pub(super) fn reading(self) -> Reading<'a> {
+        match self {
+            Self::Builtin(..) => Reading::Builtin,
+            Self::Program(program) => Reading::Program(program),
+        }
+    }
+}
+
+/// What a scenario runs: a model or a program, and not both.
+pub(super) fn work_of<'a>(
+    document: &Document,
+    at: &KeyPath,
+    scenario: &'a ScenarioFile,
+) -> Result<WorkFile<'a>, YamlError> {
+    // One that was taken out for what it stands beside is still there.
+    let program = document.mended(&at.clone().key("program"));
+    let has_program = scenario.program.is_some() || program.iter().any(Vec::is_empty);
+    let (key, message) = match (scenario.model, &scenario.program, scenario.task) {
+        (Some(model), None, task) if !has_program => {
+            return Ok(WorkFile::Builtin(model, task.unwrap_or_default()));
+        }
+        (None, Some(program), None) => return Ok(WorkFile::Program(program)),
+        // Its axes are read all the same.
+        (None, None, task) if !document.mended(&at.clone().key("model")).is_empty() => {
+            return Ok(WorkFile::Builtin(Model::ALL[0], task.unwrap_or_default()));
+        }
+        (None, None, _) => {
+            let message = "nothing to run";
+            let expected = "expected `model`, or `program` for one of your own";
+            return Err(document.error_expecting(at, message, expected, None));
+        }
+        (Some(_), ..) => ("program", "a program beside a model"),
+        (None, Some(_), Some(_)) => ("task", "a task without a model"),
+    };
+    let expected = "expected `model` and `task`, or `program` alone";
+    Err(document.error_expecting(&at.clone().key(key), message, expected, None))
+}
+
+/// Most ranks of a run.
+const MOST_RANKS: u32 = 1024;
+
 fn check_steps(document: &Document, at: &KeyPath, steps: Steps) -> Result<(), YamlError> {
-    const MOST: u32 = 1_000_000;
     let at = at.clone().key("steps");
-    within(document, &at, "measured", steps.measured, 1..=MOST)?;
-    within(document, &at, "warmup", steps.warmup, 0..=MOST)
+    let mut bounds = steps.bounds().into_iter();
+    bounds.try_for_each(|(key, got, range)| within(document, &at, key, got, range))
 }
 
 fn check_threads(document: &Document, at: &KeyPath, threads: Option<u32>) -> Result<(), YamlError> {
     threads.map_or(Ok(()), |threads| {
         within(document, at, "threads", threads, 1..=4096)
     })
-}
-
-/// Whether the number at this key is within these.
-pub(super) fn within(
-    document: &Document,
-    at: &KeyPath,
-    key: &str,
-    got: u32,
-    range: RangeInclusive<u32>,
-) -> Result<(), YamlError> {
-    if range.contains(&got) {
-        return Ok(());
-    }
-    let (least, most) = range.into_inner();
-    Err(document.error_expecting(
-        &at.clone().key(key),
-        format!("a value out of range: {got}"),
-        format!("expected a whole number from {least} to {most}"),
-        None,
-    ))
 }
 
 /// Names become parts of file and container names.

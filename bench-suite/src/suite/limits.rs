@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
+use bytesize::ByteSize;
 use record::Method;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,57 +10,130 @@ use strict_yaml::{Document, KeyPath, YamlError, most_similar};
 
 use super::units::{Bytes, Time};
 
-/// What a run may use. `None`: no limit, or the engine's default.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Limits {
-    /// Wall time of the whole run.
-    pub time: Duration,
-    /// Longest silence of the workload before the run counts as hanging; `None`: not watched.
-    pub silence: Option<Duration>,
-    /// Host memory; containers only.
-    pub memory_bytes: Option<u64>,
-    /// Memory of the GPU that the process may hold, context and libraries included; on a GPU only.
-    pub gpu_memory_bytes: Option<u64>,
-    /// Memory of the GPU that the allocator may hold; on a GPU only.
-    pub allocator_memory_bytes: Option<u64>,
-    /// CPUs' worth of time; containers only.
-    pub cpus: Option<f64>,
-    /// CPUs by number, such as `0-3,8`; containers only.
-    pub cpuset: Option<String>,
-    /// Size of `/dev/shm`; containers only.
-    pub shm_bytes: Option<u64>,
-    /// Whose shared memory it sees; containers only.
-    pub ipc: Ipc,
-    /// Processes and threads; containers only.
-    pub pids: Option<u32>,
-    /// Resource limits by name; containers only, best effort.
-    pub ulimits: BTreeMap<String, Ulimit>,
-    /// Size of the memory file system on `/tmp`; containers only.
-    pub tmp_bytes: u64,
-    /// What the run may write to its results file.
-    pub results_bytes: u64,
-    /// What the run may write to its log.
-    pub log_bytes: u64,
+/// Declares every limit once: its key in a suite and the form there, what a run holds of it and what
+/// it is unless said otherwise; `in container` where nothing but a container applies it; its value in a
+/// run's method, where metrics depend on it.
+macro_rules! limits {
+    ($($(#[doc = $about:literal])+ $(#[schemars($($form:tt)*)])?
+       $key:ident: $file:ty => $field:ident: $held:ty = $usual:expr
+       $(, in $container:ident)? $(, method($value:ident) $text:expr)?;)*) => {
+        /// What a run may use. `None`: no limit, or the engine's default.
+        #[derive(Debug, Clone, PartialEq)]
+        pub struct Limits {
+            $($(#[doc = $about])+ pub $field: $held,)*
+            /// Resource limits by name; containers only, best effort.
+            pub ulimits: BTreeMap<String, Ulimit>,
+        }
+
+        impl Default for Limits {
+            fn default() -> Self {
+                Self { $($field: $usual,)* ulimits: BTreeMap::new() }
+            }
+        }
+
+        impl Limits {
+            /// Those that metrics depend on, by their keys in a method; `None` where one is not set.
+            pub(crate) fn in_method(&self) -> Vec<(String, Option<String>)> {
+                let mut all = Vec::new();
+                $($(
+                    let $value = &self.$field;
+                    all.push((concat!("limits.", stringify!($key)).to_owned(), $text));
+                )?)*
+                for (name, Ulimit { soft, hard }) in &self.ulimits {
+                    all.push((format!("limits.ulimits.{name}"), Some(format!("{soft}:{hard}"))));
+                }
+                all
+            }
+
+            /// Those that are set and that nothing but a container applies, by their keys in a suite.
+            pub(crate) fn of_containers(&self) -> Vec<&'static str> {
+                let usual = Self::default();
+                let mut set = Vec::new();
+                $($(if self.$field != usual.$field {
+                    set.push(limits!(@key $container $key));
+                })?)*
+                set.extend((!self.ulimits.is_empty()).then_some("ulimits"));
+                set
+            }
+        }
+
+        /// `limits:` as it stands in a file; keys that are missing are taken from the defaults.
+        #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields, default)]
+        pub(super) struct LimitsFile {
+            $($(#[doc = $about])+ $(#[schemars($($form)*)])? pub(super) $key: Option<$file>,)*
+            /// Resource limits by name, such as `memlock: {soft: -1, hard: -1}`; containers only,
+            /// best effort.
+            pub(super) ulimits: BTreeMap<String, Ulimit>,
+        }
+
+        impl LimitsFile {
+            /// These, and `others` where these say nothing.
+            pub(super) fn or(&self, others: &Self) -> Self {
+                let mut ulimits = others.ulimits.clone();
+                ulimits.extend(self.ulimits.clone());
+                Self { $($key: self.$key.clone().or_else(|| others.$key.clone()),)* ulimits }
+            }
+        }
+
+        impl From<LimitsFile> for Limits {
+            fn from(file: LimitsFile) -> Self {
+                Self {
+                    $($field: file.$key.map_or_else(|| $usual, Into::into),)*
+                    ulimits: file.ulimits,
+                }
+            }
+        }
+    };
+    (@key container $key:ident) => { stringify!($key) };
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            time: Duration::from_mins(10),
-            silence: None,
-            memory_bytes: None,
-            gpu_memory_bytes: None,
-            allocator_memory_bytes: None,
-            cpus: None,
-            cpuset: None,
-            shm_bytes: None,
-            ipc: Ipc::Private,
-            pids: None,
-            ulimits: BTreeMap::new(),
-            tmp_bytes: 1 << 30,
-            results_bytes: 64 << 20,
-            log_bytes: 16 << 20,
-        }
+limits! {
+    /// Wall time of the whole run; 10min unless said otherwise.
+    time: Time => time: Duration = Duration::from_mins(10);
+    /// Longest silence of the workload before the run counts as hanging; not watched unless said.
+    silence: Time => silence: Option<Duration> = None;
+    /// Host memory; containers only, 90 % of the machine's unless said otherwise.
+    memory: Bytes => memory_bytes: Option<u64> = None, in container, method(bytes) bytes.map(size);
+    /// Memory of the GPU that the process may hold, context and libraries included; on a GPU only.
+    gpu_memory: Bytes => gpu_memory_bytes: Option<u64> = None, method(bytes) bytes.map(exact);
+    /// Memory of the GPU that the allocator may hold, context and libraries not included; on a GPU
+    /// only.
+    allocator_memory: Bytes => allocator_memory_bytes: Option<u64> = None,
+        method(bytes) bytes.map(exact);
+    /// CPUs' worth of time, such as 1.5; containers only.
+    #[schemars(range(min = 0.01, max = 65536))]
+    cpus: f64 => cpus: Option<f64> = None, in container, method(cpus) cpus.map(|of| of.to_string());
+    /// CPUs by number, such as `0-3,8`; containers only.
+    #[schemars(regex(pattern = r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"))]
+    cpuset: String => cpuset: Option<String> = None, in container, method(cpuset) cpuset.clone();
+    /// Size of `/dev/shm`; containers only, the engine's 64 MiB unless said otherwise.
+    shm: Bytes => shm_bytes: Option<u64> = None, in container, method(bytes) bytes.map(size);
+    /// Whose shared memory it sees; containers only, `private` unless said otherwise.
+    ipc: Ipc => ipc: Ipc = Ipc::Private, in container, method(ipc) Some(ipc.word().to_owned());
+    /// Processes and threads; containers only.
+    #[schemars(range(min = 1))]
+    pids: u32 => pids: Option<u32> = None, in container, method(pids) pids.map(|of| of.to_string());
+    /// Size of the memory file system on `/tmp`; containers only, 1GiB unless said otherwise.
+    tmp: Bytes => tmp_bytes: u64 = 1 << 30;
+    /// What the run may write to its results file, or it is ended (`flooded`); 64MiB unless said
+    /// otherwise.
+    results: Bytes => results_bytes: u64 = 64 << 20;
+    /// What the run may write to its log, or it is ended (`flooded`); 16MiB unless said otherwise.
+    log: Bytes => log_bytes: u64 = 16 << 20;
+}
+
+/// A share of the machine's memory unless a suite says more: rounded, so that machines of a kind and
+/// their next boot count as the same.
+fn size(bytes: u64) -> String {
+    ByteSize(bytes).display().iec().to_string()
+}
+
+/// What peaks are held against is read back exactly.
+fn exact(bytes: u64) -> String {
+    match size(bytes) {
+        text if text.parse() == Ok(ByteSize(bytes)) => text,
+        _ => format!("{bytes} B"),
     }
 }
 
@@ -74,6 +148,15 @@ pub enum Ipc {
     Host,
 }
 
+impl Ipc {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Private => "private",
+            Self::Host => "host",
+        }
+    }
+}
+
 /// One resource limit; -1 is unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -84,46 +167,6 @@ pub struct Ulimit {
     /// Hard limit.
     #[schemars(range(min = -1))]
     pub hard: i64,
-}
-
-/// `limits:` as it stands in a file; keys that are missing are taken from the defaults.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct LimitsFile {
-    /// Wall time of the whole run; 10min unless said otherwise.
-    pub(super) time: Option<Time>,
-    /// Longest silence of the workload before the run counts as hanging; not watched unless said.
-    pub(super) silence: Option<Time>,
-    /// Host memory; containers only, 90 % of the machine's unless said otherwise.
-    pub(super) memory: Option<Bytes>,
-    /// Memory of the GPU that the process may hold, context and libraries included; on a GPU only.
-    pub(super) gpu_memory: Option<Bytes>,
-    /// Memory of the GPU that the allocator may hold, context and libraries not included; on a GPU
-    /// only.
-    #[serde(alias = "card_memory")]
-    pub(super) allocator_memory: Option<Bytes>,
-    /// CPUs' worth of time, such as 1.5; containers only.
-    #[schemars(range(min = 0.01, max = 65536))]
-    pub(super) cpus: Option<f64>,
-    /// CPUs by number, such as `0-3,8`; containers only.
-    #[schemars(regex(pattern = r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"))]
-    pub(super) cpuset: Option<String>,
-    /// Size of `/dev/shm`; containers only, the engine's 64 MiB unless said otherwise.
-    pub(super) shm: Option<Bytes>,
-    /// Whose shared memory it sees; containers only, `private` unless said otherwise.
-    pub(super) ipc: Option<Ipc>,
-    /// Processes and threads; containers only.
-    #[schemars(range(min = 1))]
-    pub(super) pids: Option<u32>,
-    /// Resource limits by name, such as `memlock: {soft: -1, hard: -1}`; containers only, best effort.
-    pub(super) ulimits: BTreeMap<String, Ulimit>,
-    /// Size of the memory file system on `/tmp`; containers only, 1GiB unless said otherwise.
-    pub(super) tmp: Option<Bytes>,
-    /// What the run may write to its results file, or it is ended (`flooded`); 64MiB unless said
-    /// otherwise.
-    pub(super) results: Option<Bytes>,
-    /// What the run may write to its log, or it is ended (`flooded`); 16MiB unless said otherwise.
-    pub(super) log: Option<Bytes>,
 }
 
 impl LimitsFile {
@@ -145,21 +188,16 @@ impl LimitsFile {
         if self.pids == Some(0) {
             return wrong("pids", &0, "a whole number above 0");
         }
-        if let Some(Bytes(bytes)) = self.memory
-            && bytes < 6 << 20
-        {
-            return wrong("memory", &format!("{bytes} bytes"), "at least 6MiB");
-        }
-        let sizes = [
-            ("tmp", self.tmp),
-            ("results", self.results),
-            ("log", self.log),
-        ];
-        for (key, size) in sizes {
-            if let Some(Bytes(bytes)) = size
-                && bytes < 4 << 10
+        for (key, given, least, expected) in [
+            ("memory", self.memory, 6 << 20, "at least 6MiB"),
+            ("tmp", self.tmp, 4 << 10, "at least 4KiB"),
+            ("results", self.results, 4 << 10, "at least 4KiB"),
+            ("log", self.log, 4 << 10, "at least 4KiB"),
+        ] {
+            if let Some(Bytes(bytes)) = given
+                && bytes < least
             {
-                return wrong(key, &format!("{bytes} bytes"), "at least 4KiB");
+                return wrong(key, &format!("{bytes} bytes"), expected);
             }
         }
         if let Some(set) = &self.cpuset
@@ -190,52 +228,6 @@ impl LimitsFile {
         }
         Ok(())
     }
-
-    /// These, and `others` where these say nothing.
-    pub(super) fn or(&self, others: &Self) -> Self {
-        let mut ulimits = others.ulimits.clone();
-        ulimits.extend(self.ulimits.clone());
-        Self {
-            time: self.time.or(others.time),
-            silence: self.silence.or(others.silence),
-            memory: self.memory.or(others.memory),
-            gpu_memory: self.gpu_memory.or(others.gpu_memory),
-            allocator_memory: self.allocator_memory.or(others.allocator_memory),
-            cpus: self.cpus.or(others.cpus),
-            cpuset: self.cpuset.clone().or_else(|| others.cpuset.clone()),
-            shm: self.shm.or(others.shm),
-            ipc: self.ipc.or(others.ipc),
-            pids: self.pids.or(others.pids),
-            ulimits,
-            tmp: self.tmp.or(others.tmp),
-            results: self.results.or(others.results),
-            log: self.log.or(others.log),
-        }
-    }
-}
-
-impl From<LimitsFile> for Limits {
-    fn from(file: LimitsFile) -> Self {
-        let unless_said = Self::default();
-        Self {
-            time: file.time.map_or(unless_said.time, |time| time.0),
-            silence: file.silence.map(|time| time.0),
-            memory_bytes: file.memory.map(|bytes| bytes.0),
-            gpu_memory_bytes: file.gpu_memory.map(|bytes| bytes.0),
-            allocator_memory_bytes: file.allocator_memory.map(|bytes| bytes.0),
-            cpus: file.cpus,
-            cpuset: file.cpuset,
-            shm_bytes: file.shm.map(|bytes| bytes.0),
-            ipc: file.ipc.unwrap_or_default(),
-            pids: file.pids,
-            ulimits: file.ulimits,
-            tmp_bytes: file.tmp.map_or(unless_said.tmp_bytes, |bytes| bytes.0),
-            results_bytes: file
-                .results
-                .map_or(unless_said.results_bytes, |bytes| bytes.0),
-            log_bytes: file.log.map_or(unless_said.log_bytes, |bytes| bytes.0),
-        }
-    }
 }
 
 fn is_cpuset(text: &str) -> bool {
@@ -251,6 +243,21 @@ fn is_cpuset(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_method_has_a_key_for_every_limit_that_metrics_depend_on() {
+        let of_method = Method::KEYS
+            .into_iter()
+            .filter(|key| key.starts_with("limits."));
+        let mut keys: Vec<String> = Limits::default()
+            .in_method()
+            .into_iter()
+            .map(|(key, _)| key)
+            .chain(["limits.ulimits".to_owned()])
+            .collect();
+        keys.sort();
+        assert_eq!(keys, of_method.collect::<Vec<_>>());
+    }
 
     #[test]
     fn sets_of_cpus() {

@@ -6,40 +6,49 @@
 //! nothing is an error with its place in the file; a suite says itself what it leaves out
 //! (`exclude`, `devices`). The format is described in `scenarios/suites.md`.
 
+mod axes;
 mod catalog;
 mod claims;
+mod declared;
 mod expand;
 mod expect;
 mod file;
 mod limits;
+mod program;
 mod question;
+mod scenario;
 mod thresholds;
 mod units;
 mod validity;
 mod values;
 
 use std::{
-    collections::BTreeMap,
     io,
     path::{Path, PathBuf},
 };
 
-use protocol::{Device, Model, Steps, Task, Variant};
-use record::{Claim, Reason, SuiteQuestion, ValidityLimits};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use metrics::Rows;
+use record::{Claim, DeclaredMetric, SuiteQuestion};
 use sha2::{Digest, Sha256};
 use strict_yaml::{Document, YamlError};
 
 pub use catalog::{Catalog, Listed};
+pub use expand::MAX_CELLS;
+pub use file::{MAX_BLOCKS, VERSION};
 pub use limits::{Ipc, Limits, Ulimit};
+pub use program::{Network, Program, ProgramFile, ProgramMount, Samples, is_variable, mount_of};
+pub use scenario::{DeviceKind, Scenario, ScenarioVariant, Work};
+pub use validity::ValidityKeys;
 
-/// Version of the suite format.
-pub const VERSION: u32 = 1;
-/// Most cells of one suite.
-pub const MAX_CELLS: usize = 1000;
-/// Most blocks of a session.
-pub const MAX_BLOCKS: u32 = 1000;
+/// Stands for keys that are missing or wrong while further mistakes are looked for.
+const STAND_INS: [(&str, &str); 6] = [
+    ("version", "1"),
+    ("description", "\"\""),
+    ("name", "\"\""),
+    ("command", "[\"true\"]"),
+    ("warmup", "1"),
+    ("measured", "1"),
+];
 
 /// Why a suite cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -93,47 +102,6 @@ impl SuiteError {
     }
 }
 
-/// Where a scenario may run.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum DeviceKind {
-    /// The CPU.
-    Cpu,
-    /// A CUDA GPU.
-    Cuda,
-}
-
-impl DeviceKind {
-    /// A device of this kind, for checks that do not care which.
-    #[must_use]
-    pub fn any(self) -> Device {
-        match self {
-            Self::Cpu => Device::Cpu,
-            Self::Cuda => Device::Cuda(0),
-        }
-    }
-
-    /// The word in suites.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Cpu => "cpu",
-            Self::Cuda => "cuda",
-        }
-    }
-}
-
-impl From<Device> for DeviceKind {
-    fn from(device: Device) -> Self {
-        match device {
-            Device::Cpu => Self::Cpu,
-            Device::Cuda(_) => Self::Cuda,
-        }
-    }
-}
-
 /// A suite whose every cell is sound.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Suite {
@@ -151,46 +119,10 @@ pub struct Suite {
     pub blocks: u32,
     /// The scenarios, in the file's order.
     pub scenarios: Vec<Scenario>,
+    /// The metrics that it declares.
+    pub metrics: Vec<DeclaredMetric>,
     /// What somebody claimed, for a session to judge.
     pub claims: Vec<Claim>,
-}
-
-/// One scenario of a suite, expanded.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Scenario {
-    /// Its name, unique in the suite.
-    pub name: String,
-    /// What it is for.
-    pub description: Option<String>,
-    /// The model.
-    pub model: Model,
-    /// The task.
-    pub task: Task,
-    /// How many steps.
-    pub steps: Steps,
-    /// Seed of parameters, data and dropout.
-    pub seed: u64,
-    /// Threads for work on the CPU; `None`: as many as the run may use.
-    pub threads: Option<u32>,
-    /// What a run may use.
-    pub limits: Limits,
-    /// Relative changes that count as none, by metric, where the suite sets its own.
-    pub thresholds: BTreeMap<String, f64>,
-    /// From when on the machine is not fit to measure on.
-    pub validity: ValidityLimits,
-    /// The variants, in the order of the axes, included ones last.
-    pub variants: Vec<ScenarioVariant>,
-}
-
-/// One variant and where it is for.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ScenarioVariant {
-    /// The choice on every axis.
-    pub variant: Variant,
-    /// The devices, at least one.
-    pub devices: Vec<DeviceKind>,
-    /// How its runs are to fail there; nothing where they are to end well.
-    pub expected: BTreeMap<DeviceKind, Reason>,
 }
 
 impl Suite {
@@ -198,28 +130,58 @@ impl Suite {
     pub fn read(path: &Path) -> Result<Self, SuiteError> {
         let name = catalog::name_of(path)?;
         let document = Document::read(path)?;
-        Ok(Self::from_document(name, path, &document)?)
+        let folder = path.parent().unwrap_or(Path::new(""));
+        Ok(Self::from_document(&name, path, &document, Some(folder))?)
     }
 
-    /// Reads and checks a text; `path` stands in errors.
+    /// Reads and checks a text; `path` stands in errors. What it mounts may lie anywhere: the text
+    /// is the user's own.
     pub fn from_text(path: &str, text: &str) -> Result<Self, SuiteError> {
         let name = catalog::name_of(Path::new(path))?;
         let document = Document::from_text(path, text)?;
-        Ok(Self::from_document(name, Path::new(path), &document)?)
+        Ok(Self::from_document(
+            &name,
+            Path::new(path),
+            &document,
+            None,
+        )?)
     }
 
-    fn from_document(name: String, path: &Path, document: &Document) -> Result<Self, YamlError> {
+    fn from_document(
+        name: &str,
+        path: &Path,
+        document: &Document,
+        folder: Option<&Path>,
+    ) -> Result<Self, YamlError> {
+        file::check_version(document)?;
+        document.read_whole(&STAND_INS, |document| {
+            Self::of(name, path, document, folder)
+        })
+    }
+
+    fn of(
+        name: &str,
+        path: &Path,
+        document: &Document,
+        folder: Option<&Path>,
+    ) -> Result<Self, YamlError> {
         let file: file::SuiteFile = file::read(document)?;
         let digest = Sha256::digest(document.text().as_bytes());
-        let scenarios = expand::scenarios(document, &file)?;
+        let metrics = declared::read(document, &file.metrics)?;
+        let rows = Rows::with(&metrics);
+        let scenarios = expand::scenarios(document, &file, folder)?;
+        let question = question::read(document, &file, &rows)?;
+        let claims = claims::read(document, &file.claims, &scenarios, &rows)?;
+        file::check_names(document, &file)?;
         Ok(Self {
-            name,
+            name: name.to_owned(),
             path: path.to_owned(),
             digest: format!("{digest:x}"),
             description: file.description.clone(),
-            question: question::read(document, &file)?,
+            question,
             blocks: file.defaults.blocks,
-            claims: claims::read(document, &file.claims, &scenarios)?,
+            claims,
+            metrics,
             scenarios,
         })
     }
@@ -231,15 +193,6 @@ impl Suite {
             .iter()
             .map(|scenario| scenario.variants_for(device).count())
             .sum()
-    }
-}
-
-impl Scenario {
-    /// The variants that are for this device.
-    pub fn variants_for(&self, device: DeviceKind) -> impl Iterator<Item = &ScenarioVariant> {
-        self.variants
-            .iter()
-            .filter(move |one| one.devices.contains(&device))
     }
 }
 

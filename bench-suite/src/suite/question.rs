@@ -1,6 +1,6 @@
 //! What a suite asks, and the metrics that answer it.
 
-use metrics::Metric;
+use metrics::Rows;
 use record::SuiteQuestion;
 use strict_yaml::{Document, KeyPath, YamlError, most_similar};
 
@@ -10,13 +10,15 @@ use super::file::SuiteFile;
 pub(super) fn read(
     document: &Document,
     file: &SuiteFile,
+    rows: &Rows,
 ) -> Result<Option<SuiteQuestion>, YamlError> {
     let at = KeyPath::root().key("answered_by");
     for (place, name) in file.answered_by.iter().enumerate() {
-        if Metric::followed().any(|metric| metric.name == name) {
+        let is_followed = rows.followed().any(|metric| metric.name == name);
+        if is_followed || !document.mended(&KeyPath::root().key("metrics")).is_empty() {
             continue;
         }
-        let names: Vec<_> = Metric::followed().map(|metric| metric.name).collect();
+        let names: Vec<_> = rows.followed().map(|metric| metric.name).collect();
         let help = most_similar(name, names.iter().copied())
             .map(|similar| format!("did you mean `{similar}`?"));
         return Err(document.error_expecting(
@@ -27,17 +29,22 @@ pub(super) fn read(
         ));
     }
     let Some(question) = &file.question else {
-        if file.answered_by.is_empty() {
-            return Ok(None);
-        }
+        let mended = document.mended(&KeyPath::root());
+        let key = match (file.answered_by.is_empty(), file.yes_when) {
+            _ if mended.iter().any(|way| way.len() == 1) => return Ok(None),
+            (false, _) => "answered_by",
+            (true, Some(_)) => "yes_when",
+            (true, None) => return Ok(None),
+        };
         return Err(document.error_at(
-            &at,
-            "metrics that answer no question",
-            Some("add `question`, or leave `answered_by` out".to_owned()),
+            &KeyPath::root().key(key),
+            "it answers no question",
+            Some(format!("add `question`, or leave `{key}` out")),
         ));
     };
     Ok(Some(SuiteQuestion {
         question: question.clone(),
         answered_by: file.answered_by.clone(),
+        yes_when: file.yes_when,
     }))
 }

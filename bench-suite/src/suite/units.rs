@@ -1,38 +1,41 @@
-//! Metrics as people write them: `90s`, `4GiB`.
+//! Quantities as people write them: `90s`, `4GiB`, and whole numbers within bounds.
 
-use std::time::Duration;
+use std::{ops::RangeInclusive, time::Duration};
 
 use bytesize::ByteSize;
 use jiff::SignedDuration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
+use strict_yaml::{Document, KeyPath, YamlError};
 
-/// A stretch of time, written `90s`, `5min`, `1h 30min`; from 1 ms to a week.
+/// A stretch of time, written `90s`, `5min`, `1h 30min`, from so many milliseconds to so many hours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Time(pub(super) Duration);
+pub(super) struct Stretch<const LEAST: u64, const MOST: u64>(pub(super) Duration);
 
-impl<'de> Deserialize<'de> for Time {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        const LONGEST: Duration = Duration::from_hours(7 * 24);
-        let expected = "a time with its unit, from 1ms to 7d, such as 90s or 5min";
-        scalar(deserializer, expected, false, |value| {
-            let range = Duration::from_millis(1)..=LONGEST;
-            stretch(value).filter(|time| range.contains(time)).map(Time)
-        })
+/// From 1 ms to a week.
+pub(super) type Time = Stretch<1, { 7 * 24 }>;
+/// From none to a day.
+pub(super) type Wait = Stretch<0, 24>;
+
+impl<const LEAST: u64, const MOST: u64> Stretch<LEAST, MOST> {
+    fn expected() -> String {
+        let range = match (LEAST, MOST) {
+            (0, hours) => format!("0s to {hours}h"),
+            (least, hours) => format!("{least}ms to {}d", hours / 24),
+        };
+        format!("from {range}, such as 90s or 5min")
     }
 }
 
-/// A stretch of time as in [`Time`], or none of it: `0s`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Wait(pub(super) Duration);
-
-impl<'de> Deserialize<'de> for Wait {
+impl<'de, const LEAST: u64, const MOST: u64> Deserialize<'de> for Stretch<LEAST, MOST> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        const LONGEST: Duration = Duration::from_hours(24);
-        let expected = "a time with its unit, from 0s to 24h, such as 30s or 5min";
-        scalar(deserializer, expected, false, |value| {
-            stretch(value).filter(|time| *time <= LONGEST).map(Wait)
+        let expected = format!("a time with its unit, {}", Self::expected());
+        scalar(deserializer, &expected, false, |value| {
+            let time: SignedDuration = value.as_str()?.parse().ok()?;
+            let range = Duration::from_millis(LEAST)..=Duration::from_hours(MOST);
+            let time = Duration::try_from(time).ok();
+            time.filter(|time| range.contains(time)).map(Stretch)
         })
     }
 }
@@ -51,6 +54,30 @@ impl<'de> Deserialize<'de> for Bytes {
                 .contains(&bytes)
                 .then_some(Bytes(bytes))
         })
+    }
+}
+
+impl From<Time> for Duration {
+    fn from(time: Time) -> Self {
+        time.0
+    }
+}
+
+impl From<Time> for Option<Duration> {
+    fn from(time: Time) -> Self {
+        Some(time.0)
+    }
+}
+
+impl From<Bytes> for u64 {
+    fn from(Bytes(bytes): Bytes) -> Self {
+        bytes
+    }
+}
+
+impl From<Bytes> for Option<u64> {
+    fn from(Bytes(bytes): Bytes) -> Self {
+        Some(bytes)
     }
 }
 
@@ -81,34 +108,16 @@ pub(super) fn scalar<'de, D: Deserializer<'de>, T>(
     })
 }
 
-fn stretch(value: &Value) -> Option<Duration> {
-    Duration::try_from(value.as_str()?.parse::<SignedDuration>().ok()?).ok()
-}
-
-impl JsonSchema for Time {
+impl<const LEAST: u64, const MOST: u64> JsonSchema for Stretch<LEAST, MOST> {
     fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Time".into()
+        if LEAST == 0 { "Wait" } else { "Time" }.into()
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": "string",
-            "description": "A time with its unit, from 1ms to 7d, such as 90s, 5min, 1h 30min",
+            "description": format!("A time with its unit, {}", Self::expected()),
             "examples": ["90s", "5min"],
-        })
-    }
-}
-
-impl JsonSchema for Wait {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Wait".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "string",
-            "description": "A time with its unit, from 0s to 24h, such as 30s, 5min",
-            "examples": ["30s", "5min"],
         })
     }
 }
@@ -127,6 +136,26 @@ impl JsonSchema for Bytes {
             ],
         })
     }
+}
+
+/// Whether the number at this key is within these.
+pub(super) fn within(
+    document: &Document,
+    at: &KeyPath,
+    key: &str,
+    got: u32,
+    range: RangeInclusive<u32>,
+) -> Result<(), YamlError> {
+    if range.contains(&got) {
+        return Ok(());
+    }
+    let (least, most) = range.into_inner();
+    Err(document.error_expecting(
+        &at.clone().key(key),
+        format!("a value out of range: {got}"),
+        format!("expected a whole number from {least} to {most}"),
+        None,
+    ))
 }
 
 #[cfg(test)]

@@ -1,17 +1,17 @@
 //! From when on a machine is not fit to measure on, as a suite says it.
 
+use protocol::Device;
 use record::ValidityLimits;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use strict_yaml::{Document, KeyPath, YamlError};
 
-use super::{
-    file::within,
-    units::{Wait, scalar},
-};
+use super::units::{Wait, scalar, within};
 
 /// Most repeats of one run.
 const MOST_REPEATS: u32 = 100;
+/// A run on the CPU has the same CPUs as whatever else runs.
+const BUSY_PERCENT_ON_CPU: f64 = 25.0;
 
 /// `validity:` as it stands in a file; keys that are missing are taken from the defaults.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
@@ -23,19 +23,17 @@ pub(super) struct ValidityFile {
     #[schemars(range(max = 100))]
     pub(super) repeats: Option<u32>,
     /// Before a run: most that the GPU may be at work; 10 unless said otherwise.
-    #[serde(alias = "card_utilization_percent")]
     pub(super) gpu_utilization_percent: Option<Limit>,
     /// Before a run: how warm the GPU may be; 75 unless said otherwise.
-    #[serde(alias = "card_temperature_celsius")]
     pub(super) gpu_temperature_celsius: Option<Limit>,
     /// Before and during a run: how many processes of others may use the GPU; 0 unless said.
-    #[serde(alias = "card_processes")]
     pub(super) gpu_processes: Option<u32>,
     /// During a run: most of the samples in which heat or a fault held the GPU back; 5 unless said.
     pub(super) throttled_percent: Option<Limit>,
     /// During a run: most of the samples in which the power cap held the GPU back; `any` unless said.
     pub(super) power_cap_percent: Option<Limit>,
-    /// Before and during a run: most that others may use of all CPUs; `any` unless said.
+    /// Before and during a run: most that others may use of all CPUs; on the CPU 25, on a GPU `any`
+    /// unless said otherwise.
     pub(super) host_busy_percent: Option<Limit>,
     /// During a run: most of the time in which the host waited for memory; 10 unless said otherwise.
     pub(super) memory_stall_percent: Option<Limit>,
@@ -88,48 +86,46 @@ impl ValidityFile {
         })
     }
 
-    /// These, and `others` where these say nothing.
-    pub(super) fn or(&self, others: &Self) -> Self {
-        Self {
-            wait: self.wait.or(others.wait),
-            repeats: self.repeats.or(others.repeats),
-            gpu_utilization_percent: self
-                .gpu_utilization_percent
-                .or(others.gpu_utilization_percent),
-            gpu_temperature_celsius: self
-                .gpu_temperature_celsius
-                .or(others.gpu_temperature_celsius),
-            gpu_processes: self.gpu_processes.or(others.gpu_processes),
-            throttled_percent: self.throttled_percent.or(others.throttled_percent),
-            power_cap_percent: self.power_cap_percent.or(others.power_cap_percent),
-            host_busy_percent: self.host_busy_percent.or(others.host_busy_percent),
-            memory_stall_percent: self.memory_stall_percent.or(others.memory_stall_percent),
-        }
+    /// These, over others where these say nothing.
+    pub(super) fn over(&self, others: &Self) -> ValidityKeys {
+        ValidityKeys([others.clone(), self.clone()])
     }
 }
 
-impl From<ValidityFile> for ValidityLimits {
-    fn from(file: ValidityFile) -> Self {
-        let usual = Self::default();
-        let limit = |own: Option<Limit>, usual| own.map_or(usual, |limit| limit.0);
-        Self {
-            wait_seconds: file
-                .wait
-                .map_or(usual.wait_seconds, |wait| wait.0.as_secs_f64()),
-            repeats: file.repeats.unwrap_or(usual.repeats),
-            gpu_utilization_percent: limit(
-                file.gpu_utilization_percent,
-                usual.gpu_utilization_percent,
-            ),
-            gpu_temperature_celsius: limit(
-                file.gpu_temperature_celsius,
-                usual.gpu_temperature_celsius,
-            ),
-            gpu_processes: file.gpu_processes.or(usual.gpu_processes),
-            throttled_percent: limit(file.throttled_percent, usual.throttled_percent),
-            power_cap_percent: limit(file.power_cap_percent, usual.power_cap_percent),
-            host_busy_percent: limit(file.host_busy_percent, usual.host_busy_percent),
-            memory_stall_percent: limit(file.memory_stall_percent, usual.memory_stall_percent),
+/// What a scenario and the defaults of its suite say of a fit machine.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ValidityKeys([ValidityFile; 2]);
+
+impl ValidityKeys {
+    /// What holds for runs on this device: what they say, and else what is usual.
+    #[must_use]
+    pub fn limits(&self, device: Device) -> ValidityLimits {
+        let mut all = ValidityLimits {
+            host_busy_percent: (!device.is_cuda()).then_some(BUSY_PERCENT_ON_CPU),
+            ..ValidityLimits::default()
+        };
+        for file in &self.0 {
+            for (held, limit) in [
+                (
+                    &mut all.gpu_utilization_percent,
+                    file.gpu_utilization_percent,
+                ),
+                (
+                    &mut all.gpu_temperature_celsius,
+                    file.gpu_temperature_celsius,
+                ),
+                (&mut all.throttled_percent, file.throttled_percent),
+                (&mut all.power_cap_percent, file.power_cap_percent),
+                (&mut all.host_busy_percent, file.host_busy_percent),
+                (&mut all.memory_stall_percent, file.memory_stall_percent),
+            ] {
+                *held = limit.map_or(*held, |limit| limit.0);
+            }
+            let wait = file.wait.map(|wait| wait.0.as_secs_f64());
+            all.wait_seconds = wait.unwrap_or(all.wait_seconds);
+            all.repeats = file.repeats.unwrap_or(all.repeats);
+            all.gpu_processes = file.gpu_processes.or(all.gpu_processes);
         }
+        all
     }
 }

@@ -1,8 +1,34 @@
 //! Values of axes as they stand in a file.
 
-use protocol::Variant;
+use std::collections::BTreeMap;
+
+use protocol::{Variant, bad_name};
 use serde_json::{Map, Value};
 use strict_yaml::{Document, KeyPath, YamlError};
+
+use super::program::{ProgramFile, is_environment};
+
+/// How the values of axes are read.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Reading<'a> {
+    /// As those of the built-in workload.
+    Builtin,
+    /// As those of a program: its parameters, and axes of ours that set variables.
+    Program(&'a ProgramFile),
+    /// As texts, which fit scenarios of all kinds.
+    Text,
+}
+
+impl Reading<'_> {
+    /// Whether an axis is one of ours, whose values have a type.
+    fn is_typed(self, axis: &str) -> bool {
+        match self {
+            Self::Builtin => true,
+            Self::Program(program) => is_environment(axis) && !program.uses(axis),
+            Self::Text => false,
+        }
+    }
+}
 
 /// One value of an axis and where it stands.
 #[derive(Debug, Clone)]
@@ -13,19 +39,30 @@ pub(super) struct Given {
     pub(super) at: KeyPath,
 }
 
+/// A value on every axis that was given.
+pub(super) type Picked<'a> = BTreeMap<&'a str, &'a Given>;
+
 /// One value or a list of them, each typed and none twice.
 pub(super) fn values(
     document: &Document,
     at: &KeyPath,
+    reading: Reading<'_>,
     axis: &str,
     value: &Value,
 ) -> Result<Vec<Given>, YamlError> {
     let at = at.clone().key(axis);
+    let read = |at: KeyPath, axis_at: &KeyPath, value: &Value| {
+        if reading.is_typed(axis) {
+            typed(document, at, axis_at, axis, value)
+        } else {
+            text(document, at, axis_at, axis, value)
+        }
+    };
     let Value::Array(items) = value else {
-        return Ok(vec![typed(document, at.clone(), &at, axis, value)?]);
+        return Ok(vec![read(at.clone(), &at, value)?]);
     };
     // An unknown axis is the better message for an unknown axis without values.
-    if items.is_empty() && Variant::AXES.contains(&axis) {
+    if items.is_empty() && (Variant::AXES.contains(&axis) || !reading.is_typed(axis)) {
         let help = "drop the axis, and the workload's default holds".to_owned();
         return Err(document.error_expecting(
             &at,
@@ -35,11 +72,11 @@ pub(super) fn values(
         ));
     }
     if items.is_empty() {
-        return Ok(vec![typed(document, at.clone(), &at, axis, value)?]);
+        return Ok(vec![read(at.clone(), &at, value)?]);
     }
     let mut values: Vec<Given> = Vec::new();
     for (place, item) in items.iter().enumerate() {
-        let given = typed(document, at.clone().index(place), &at, axis, item)?;
+        let given = read(at.clone().index(place), &at, item)?;
         if values
             .iter()
             .any(|other| other.canonical == given.canonical)
@@ -55,16 +92,47 @@ pub(super) fn values(
 pub(super) fn one_value(
     document: &Document,
     at: &KeyPath,
+    reading: Reading<'_>,
     axis: &str,
     value: &Value,
 ) -> Result<Given, YamlError> {
-    let at = at.clone().key(axis);
     if value.is_array() {
+        let at = at.clone().key(axis);
         let message = "a list, where one variant is described";
         let expected = "expected one value; write one entry of `include` for each variant";
         return Err(document.error_expecting(&at, message, expected, None));
     }
-    typed(document, at.clone(), &at, axis, value)
+    let mut values = values(document, at, reading, axis, value)?;
+    Ok(values.swap_remove(0))
+}
+
+/// Reads one value of a program's parameter: a number or a text.
+fn text(
+    document: &Document,
+    at: KeyPath,
+    axis_at: &KeyPath,
+    axis: &str,
+    value: &Value,
+) -> Result<Given, YamlError> {
+    if let Some(why) = bad_name(axis) {
+        let message = format!("`{axis}` is no name of an axis");
+        return Err(document.error_at_key(axis_at, message, why, None));
+    }
+    let canonical = match value {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
+        Value::Bool(choice) => choice.to_string(),
+        _ => String::new(),
+    };
+    if canonical.is_empty() || canonical.len() > 200 || canonical.contains(char::is_control) {
+        let expected = "expected a number, or up to 200 letters that print";
+        return Err(document.error_expecting(&at, "no value of an axis", expected, None));
+    }
+    Ok(Given {
+        value: value.clone(),
+        canonical,
+        at,
+    })
 }
 
 /// Reads one value through [`Variant`].
@@ -80,7 +148,7 @@ fn typed(
         let unknown = error.to_string().starts_with("unknown field");
         document.error_from_serde(if unknown { axis_at } else { &at }, &error)
     })?;
-    match variant.axes().remove(axis) {
+    match variant.axes().get(axis).cloned() {
         Some(canonical) if !value.is_null() => Ok(Given {
             value: value.clone(),
             canonical,

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use protocol::Device;
-use record::{Before, ValidityLimits};
+use record::{Before, RunPolicy, ValidityLimits};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -16,35 +16,46 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// What a wait came to.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Fitness {
-    /// The machine is fit.
     Fit,
     /// It was not within the time, in words.
     Busy(String),
     /// The GPU is lost, in words.
     Lost(String),
-    /// The session was interrupted.
     Interrupted,
 }
 
-/// Waits until the machine is fit to measure on, at most as long as the limits say.
+/// Waits until the hosts and devices of all ranks are fit to measure on, at most as long as the
+/// limits say. Of several, the worst readings are given.
 pub(crate) async fn wait(
     limits: &ValidityLimits,
-    host: &dyn Host,
-    device: Device,
-    shares_gpu: bool,
+    places: &[(&dyn Host, Device)],
+    policy: &RunPolicy,
     cancel: &CancellationToken,
 ) -> (Before, Fitness) {
     let began = Instant::now();
     let patience = Duration::try_from_secs_f64(limits.wait_seconds).unwrap_or_default();
     let mut waited_for = Vec::new();
     // The load is read only where it is asked for.
-    let with_load = limits.host_busy_percent.is_some();
+    let with_load = limits.host_busy_percent.is_some() && !policy.shares_cpu;
     loop {
-        let mut before = match host.state(device, with_load).await {
-            Ok(before) => before,
-            Err(lost) => return (Before::default(), Fitness::Lost(lost)),
-        };
-        let found = obstacles(limits, &before, shares_gpu, host);
+        let mut before: Option<Before> = None;
+        let mut found = Vec::new();
+        for (host, device) in places {
+            let state = match host.state(*device, with_load).await {
+                Ok(state) => state,
+                Err(lost) => return (Before::default(), Fitness::Lost(lost)),
+            };
+            let here = obstacles(limits, &state, policy, *host).into_iter();
+            found.extend(here.map(|obstacle| match places {
+                [_] => obstacle,
+                _ => format!("{}, {device}: {obstacle}", host.name()),
+            }));
+            before = Some(match before {
+                Some(before) => worst(before, state),
+                None => state,
+            });
+        }
+        let mut before = before.unwrap_or_default();
         if waited_for.is_empty() {
             waited_for.clone_from(&found);
         }
@@ -73,11 +84,28 @@ pub(crate) async fn wait(
     }
 }
 
-/// What keeps the machine from being fit. Whoever shares a GPU has agreed to its being in use.
+/// The worst of two readings.
+fn worst(one: Before, other: Before) -> Before {
+    let most = |one: Option<f64>, other: Option<f64>| one.into_iter().chain(other).reduce(f64::max);
+    let processes = one.gpu_processes.into_iter().chain(other.gpu_processes);
+    Before {
+        gpu_utilization_percent: most(one.gpu_utilization_percent, other.gpu_utilization_percent),
+        gpu_temperature_celsius: most(one.gpu_temperature_celsius, other.gpu_temperature_celsius),
+        gpu_processes: processes.reduce(|one, other| [one, other].concat()),
+        host_busy_percent: most(one.host_busy_percent, other.host_busy_percent),
+        host_available_bytes: (one.host_available_bytes.into_iter())
+            .chain(other.host_available_bytes)
+            .min(),
+        ..one
+    }
+}
+
+/// What keeps the machine from being fit. Whoever shares a GPU, or the CPUs, has agreed to their
+/// being in use.
 fn obstacles(
     limits: &ValidityLimits,
     before: &Before,
-    shares_gpu: bool,
+    policy: &RunPolicy,
     host: &dyn Host,
 ) -> Vec<String> {
     let mut found = Vec::new();
@@ -88,7 +116,7 @@ fn obstacles(
             found.push(words(value, limit));
         }
     };
-    if !shares_gpu {
+    if !policy.shares_gpu {
         over(
             before.gpu_utilization_percent,
             limits.gpu_utilization_percent,
@@ -100,14 +128,15 @@ fn obstacles(
         limits.gpu_temperature_celsius,
         &|value, limit| format!("the GPU is at {value:.0} °C (limit {limit} °C)"),
     );
-    over(
-        before.host_busy_percent,
-        limits.host_busy_percent,
-        &|value, limit| format!("{value:.0} % of the host's CPUs are in use (limit {limit} %)"),
-    );
-    if let (Some(pids), Some(most), false) =
-        (&before.gpu_processes, limits.gpu_processes, shares_gpu)
-        && pids.len() > most as usize
+    let busy = limits.host_busy_percent.filter(|_| !policy.shares_cpu);
+    over(before.host_busy_percent, busy, &|value, limit| {
+        format!("{value:.0} % of the host's CPUs are in use (limit {limit} %)")
+    });
+    if let (Some(pids), Some(most), false) = (
+        &before.gpu_processes,
+        limits.gpu_processes,
+        policy.shares_gpu,
+    ) && pids.len() > most as usize
     {
         found.push(format!(
             "other processes use the GPU: {}",
@@ -121,14 +150,22 @@ fn obstacles(
 mod tests {
     use super::*;
 
-    fn check(before: &Before, shares_gpu: bool, expect: &[&str]) {
+    fn sharing(shares: bool) -> RunPolicy {
+        RunPolicy {
+            shares_gpu: shares,
+            shares_cpu: shares,
+            ..RunPolicy::default()
+        }
+    }
+
+    fn check(before: &Before, shares: bool, expect: &[&str]) {
         let limits = ValidityLimits {
             host_busy_percent: Some(20.0),
             ..ValidityLimits::default()
         };
-        let host = crate::host::open();
+        let host = crate::host::local::open();
         assert_eq!(
-            obstacles(&limits, before, shares_gpu, host.as_ref()),
+            obstacles(&limits, before, &sharing(shares), host.as_ref()),
             expect
         );
     }
@@ -153,14 +190,7 @@ mod tests {
                 "other processes use the GPU: 4294967295",
             ],
         );
-        check(
-            &busy,
-            true,
-            &[
-                "the GPU is at 81 °C (limit 75 °C)",
-                "55 % of the host's CPUs are in use (limit 20 %)",
-            ],
-        );
+        check(&busy, true, &["the GPU is at 81 °C (limit 75 °C)"]);
     }
 
     #[tokio::test]
@@ -171,8 +201,14 @@ mod tests {
             host_busy_percent: Some(-1.0),
             ..ValidityLimits::default()
         };
-        let (host, cancel) = (crate::host::open(), CancellationToken::new());
-        let (before, fitness) = wait(&limits, host.as_ref(), Device::Cpu, false, &cancel).await;
+        let (host, cancel) = (crate::host::local::open(), CancellationToken::new());
+        let (before, fitness) = wait(
+            &limits,
+            &[(host.as_ref(), Device::Cpu)],
+            &sharing(false),
+            &cancel,
+        )
+        .await;
         let Fitness::Busy(words) = fitness else {
             panic!("{fitness:?}")
         };
@@ -180,18 +216,23 @@ mod tests {
         assert!(before.waited_seconds >= 0.8 && before.waited_for.len() == 1);
 
         cancel.cancel();
-        let (_, fitness) = wait(&limits, host.as_ref(), Device::Cpu, false, &cancel).await;
+        let (_, fitness) = wait(
+            &limits,
+            &[(host.as_ref(), Device::Cpu)],
+            &sharing(false),
+            &cancel,
+        )
+        .await;
         assert_eq!(fitness, Fitness::Interrupted);
     }
 
     #[tokio::test]
     async fn without_limits_nothing_is_waited_for() {
-        let (host, cancel) = (crate::host::open(), CancellationToken::new());
+        let (host, cancel) = (crate::host::local::open(), CancellationToken::new());
         let (before, fitness) = wait(
             &ValidityLimits::default(),
-            host.as_ref(),
-            Device::Cpu,
-            false,
+            &[(host.as_ref(), Device::Cpu)],
+            &sharing(false),
             &cancel,
         )
         .await;

@@ -1,6 +1,6 @@
 //! What contaminated a run, in hindsight.
 
-use record::{Monitor, ValidityLimits};
+use record::{Monitor, RunPolicy, Sampled, ValidityLimits};
 
 use super::processes;
 use crate::host::Host;
@@ -18,39 +18,45 @@ const SET: [&str; 3] = [
 const SCARCE_PERCENT: f64 = 10.0;
 
 /// Everything for which a run's metrics are worth nothing, in words; empty where they may be used.
+/// `hosts` are those of its ranks, and what the monitor has of a host is of the first one.
 pub(crate) fn contamination(
     limits: &ValidityLimits,
     monitor: &Monitor,
-    host: &dyn Host,
+    hosts: &[&dyn Host],
     memory_bytes: u64,
-    shares_gpu: bool,
+    policy: &RunPolicy,
 ) -> Vec<String> {
     let mut found = Vec::new();
-    let others = &monitor.other_gpu_processes;
-    if let Some(most) = limits.gpu_processes
-        && !shares_gpu
-        && others.len() > most as usize
-    {
-        found.push(format!(
-            "other processes used the GPU: {}",
-            processes(others, host)
-        ));
-    }
-    for (reason, share) in &monitor.gpu_throttled_percent {
-        let limit = match reason.as_str() {
-            POWER_CAP => limits.power_cap_percent,
-            reason if SET.contains(&reason) => None,
-            _ => limits.throttled_percent,
+    for (rank, gpu) in monitor.gpus.iter().enumerate() {
+        let the_gpu = match monitor.gpus.len() {
+            1 => "the GPU".to_owned(),
+            _ => format!("the GPU of rank {rank}"),
         };
-        if let Some(limit) = limit.filter(|limit| share > limit) {
-            found.push(format!(
-                "the GPU's clocks were held back by {reason} in {share:.0} % of the samples \
-                 (limit {limit} %)"
-            ));
+        let others = &gpu.other_processes;
+        if let Some(most) = limits.gpu_processes
+            && !policy.shares_gpu
+            && others.len() > most as usize
+        {
+            let others = processes(others, *hosts.get(rank).unwrap_or(&hosts[0]));
+            found.push(format!("other processes used {the_gpu}: {others}"));
+        }
+        for (reason, share) in &gpu.throttled_percent {
+            let limit = match reason.as_str() {
+                POWER_CAP => limits.power_cap_percent,
+                reason if SET.contains(&reason) => None,
+                _ => limits.throttled_percent,
+            };
+            if let Some(limit) = limit.filter(|limit| share > limit) {
+                found.push(format!(
+                    "{the_gpu}'s clocks were held back by {reason} in {share:.0} % of the samples \
+                     (limit {limit} %)"
+                ));
+            }
         }
     }
-    if let (Some(limit), Some(cores)) = (limits.host_busy_percent, &monitor.other_cores) {
-        let share = 100.0 * cores.mean / host.cpus();
+    let busy = limits.host_busy_percent.filter(|_| !policy.shares_cpu);
+    if let (Some(limit), Some(cores)) = (busy, monitor.get(Sampled::OtherCores)) {
+        let share = 100.0 * cores.mean / hosts[0].cpus();
         if share > limit {
             found.push(format!(
                 "others used {share:.0} % of the host's CPUs (limit {limit} %)"
@@ -59,8 +65,7 @@ pub(crate) fn contamination(
     }
     // A run at its own memory limit waits too, on a host with plenty; that is its own affair.
     let least = monitor
-        .host_available_bytes
-        .as_ref()
+        .get(Sampled::HostAvailableBytes)
         .map(|series| 100.0 * series.minimum / memory_bytes as f64);
     if let (Some(limit), Some(share), Some(left)) = (
         limits.memory_stall_percent,
@@ -79,7 +84,7 @@ pub(crate) fn contamination(
 
 #[cfg(test)]
 mod tests {
-    use record::{Sample, Series};
+    use record::{GpuMonitor, Sample, Series};
 
     use super::*;
 
@@ -88,21 +93,35 @@ mod tests {
             host_busy_percent: Some(10.0),
             ..ValidityLimits::default()
         };
-        let host = crate::host::open();
+        let host = crate::host::local::open();
+        let policy = RunPolicy {
+            shares_gpu,
+            ..RunPolicy::default()
+        };
         assert_eq!(
-            contamination(&limits, monitor, host.as_ref(), 1000, shares_gpu),
+            contamination(&limits, monitor, &[host.as_ref()], 1000, &policy),
             expect,
             "{monitor:?}"
         );
     }
 
+    fn throttled(reason: &str, share: f64) -> Monitor {
+        Monitor {
+            gpus: vec![GpuMonitor {
+                throttled_percent: [(reason.to_owned(), share)].into(),
+                ..GpuMonitor::default()
+            }],
+            ..Monitor::default()
+        }
+    }
+
+    fn series(what: Sampled, samples: &[Sample]) -> (Sampled, Series) {
+        (what, Series::of(samples).unwrap())
+    }
+
     #[test]
     fn what_contaminates_a_run_is_named_and_what_is_normal_is_not() {
         check(&Monitor::default(), false, &[]);
-        let throttled = |reason: &str, share| Monitor {
-            gpu_throttled_percent: [(reason.to_owned(), share)].into(),
-            ..Monitor::default()
-        };
         check(
             &throttled("hw_thermal_slowdown", 40.0),
             false,
@@ -114,22 +133,21 @@ mod tests {
         check(&throttled("hw_thermal_slowdown", 4.0), false, &[]);
         check(&throttled("sw_power_cap", 100.0), false, &[]);
         check(&throttled("applications_clocks_setting", 100.0), false, &[]);
-        let shared = Monitor {
-            other_gpu_processes: vec![u32::MAX],
-            ..Monitor::default()
-        };
+        let mut shared = throttled("sw_power_cap", 1.0);
+        shared.gpus[0].other_processes = vec![u32::MAX];
         check(
             &shared,
             false,
             &["other processes used the GPU: 4294967295"],
         );
         check(&shared, true, &[]);
-        let host = Monitor {
-            other_cores: Series::of(&[Sample(0.0, 0.25 * crate::host::open().cpus())]),
-            memory_stall_percent: Some(33.0),
-            host_available_bytes: Series::of(&[Sample(0.0, 500.0), Sample(1.0, 40.0)]),
-            ..Monitor::default()
-        };
+        let quarter = 0.25 * crate::host::local::open().cpus();
+        let scarce = [Sample(0.0, 500.0), Sample(1.0, 40.0)];
+        let mut host = Monitor::from_iter([
+            series(Sampled::OtherCores, &[Sample(0.0, quarter)]),
+            series(Sampled::HostAvailableBytes, &scarce),
+        ]);
+        host.memory_stall_percent = Some(33.0);
         check(
             &host,
             false,
@@ -138,11 +156,9 @@ mod tests {
                 "the host waited for memory in 33 % of the time (limit 10 %), with 4 % of it left",
             ],
         );
-        let own_limit = Monitor {
-            memory_stall_percent: Some(33.0),
-            host_available_bytes: Series::of(&[Sample(0.0, 500.0)]),
-            ..Monitor::default()
-        };
+        let plenty = series(Sampled::HostAvailableBytes, &[Sample(0.0, 500.0)]);
+        let mut own_limit = Monitor::from_iter([plenty]);
+        own_limit.memory_stall_percent = Some(33.0);
         check(&own_limit, false, &[]);
     }
 
@@ -152,12 +168,10 @@ mod tests {
             power_cap_percent: Some(1.0),
             ..ValidityLimits::default()
         };
-        let monitor = Monitor {
-            gpu_throttled_percent: [("sw_power_cap".to_owned(), 12.0)].into(),
-            ..Monitor::default()
-        };
-        let host = crate::host::open();
-        let found = contamination(&limits, &monitor, host.as_ref(), 1000, false);
+        let monitor = throttled("sw_power_cap", 12.0);
+        let host = crate::host::local::open();
+        let policy = RunPolicy::default();
+        let found = contamination(&limits, &monitor, &[host.as_ref()], 1000, &policy);
         assert_eq!(found.len(), 1);
     }
 }

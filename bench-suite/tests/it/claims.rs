@@ -85,6 +85,10 @@ fn what_is_wrong_with_a_claim_is_shown_where_it_stands() {
             change("{precision: fp32}", "{precision: fp32, image: a}"),
         ),
         (
+            "claim on an unknown scenario",
+            change("{precision: fp32}", "{scenario: on, precision: fp32}"),
+        ),
+        (
             "claim of a value with a baseline",
             change("saving", "value"),
         ),

@@ -4,19 +4,19 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use bench_suite::{
     plan::{Plan, Request},
-    session::{Progress, Spec, Subscriber},
+    session::{Progress, Subscriber},
     suite::Suite,
 };
 use protocol::Device;
-use record::{EngineFacts, ImageFacts, Machine, Record, RunPolicy, Tool};
+use record::{EngineFacts, ImageFacts, Machine, Record, RunPolicy, Session, Tool};
 use tokio_util::sync::CancellationToken;
 
-/// A spec of a suite's text on images with these names, one GPU where the device is one.
-pub(crate) fn spec(suite: &str, images: &[&str], device: Device) -> Spec {
+/// The plan of a suite's text on images with these names, one GPU where the device is one.
+pub(crate) fn spec(suite: &str, images: &[&str], device: Device) -> Plan {
     let suite = Suite::from_text("test.yaml", suite)
         .unwrap_or_else(|error| panic!("{}", error.render(false)));
     let images: Vec<String> = images.iter().map(|&name| name.to_owned()).collect();
-    let plan = Plan::new(&Request {
+    let mut plan = Plan::new(&Request {
         suites: &[suite],
         images: &images,
         device,
@@ -24,8 +24,7 @@ pub(crate) fn spec(suite: &str, images: &[&str], device: Device) -> Spec {
         order_seed: Some(11),
     })
     .unwrap();
-    Spec {
-        plan,
+    plan.session = Session {
         images: images
             .into_iter()
             .map(|name| ImageFacts {
@@ -35,10 +34,14 @@ pub(crate) fn spec(suite: &str, images: &[&str], device: Device) -> Spec {
                 ..ImageFacts::default()
             })
             .collect(),
-        machine: Machine {
-            name: "lab".into(),
-            ..Machine::default()
-        },
+        hosts: [(
+            "lab".into(),
+            Machine {
+                name: "lab".into(),
+                ..Machine::default()
+            },
+        )]
+        .into(),
         engine: EngineFacts {
             kind: "process".into(),
             ..EngineFacts::default()
@@ -47,14 +50,15 @@ pub(crate) fn spec(suite: &str, images: &[&str], device: Device) -> Spec {
             version: "0.1.0".into(),
             ..Tool::default()
         },
+        // Tests run side by side.
         policy: RunPolicy {
+            shares_cpu: true,
             engine_retries: Some(1),
             ..RunPolicy::default()
         },
-        deciding: None,
-        asked: None,
-        notes: Vec::new(),
-    }
+        ..plan.session
+    };
+    plan
 }
 
 /// Keeps what a session tells, in words.
@@ -93,6 +97,7 @@ impl Subscriber for Listener {
                     totals.remaining
                 )
             }
+            Progress::Unfit { message } => format!("unfit: {message}"),
             Progress::BlockEnded { block, of } => format!("block {block} of {of}"),
             Progress::Looked { look, deciding, .. } => format!(
                 "looked at {} of {:?} blocks, {:.2} spent: {} decided, undecided {:?}, end {:?}",

@@ -9,7 +9,7 @@ use bench_suite::{
 };
 use engine::{Endpoint, Engine, GpuHost, GpuPath};
 use protocol::Device;
-use record::Record;
+use record::{Record, Sampled};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -57,12 +57,13 @@ pub(crate) async fn run_scenario(
          scenarios: [{scenario}]\n"
     );
     let mut spec = spec(&suite, &["tiny"], Device::Cpu);
-    spec.policy.engine_retries = Some(0);
-    spec.machine.memory_bytes = host::open().facts().memory_bytes;
+    spec.session.policy.engine_retries = Some(0);
+    let memory_bytes = host::local::open().facts().memory_bytes;
+    spec.session.hosts.values_mut().next().unwrap().memory_bytes = memory_bytes;
     let name = bench_suite::session::fresh_name();
     let mut session = Session::create(&home.path().join("s"), &name, spec).unwrap();
     let executor = Container::new(
-        host::open(),
+        host::local::open(),
         engine.clone(),
         BTreeMap::from([("tiny".to_owned(), image)]),
         None,
@@ -115,13 +116,13 @@ async fn an_idle_container_has_memory_and_no_throughput() {
     let done = run_scenario(image::with_mode("idle"), scenario, None).await;
     let record = done.record;
     assert_eq!(ending(&record), "ok", "{}\n{}", message(&record), done.log);
-    let metrics = record.metrics.as_ref().unwrap();
-    assert_eq!(metrics.summary.throughput_samples_per_second, None);
-    assert_eq!(metrics.summary.cpu_seconds, Some(0.01));
+    assert_eq!(record.value("throughput_samples_per_second"), None);
+    assert_eq!(record.value("cpu_seconds"), Some(0.01));
     // The workload holds 64 MiB.
     assert!(
-        metrics.peaks.run_container_peak_bytes > Some(60 << 20),
-        "{metrics:?}"
+        record.value("run_container_peak_bytes") > Some(f64::from(60 << 20)),
+        "{:?}",
+        record.values
     );
     let told: Vec<&str> = metrics::catalogue::ALL
         .iter()
@@ -164,7 +165,10 @@ async fn a_run_in_a_container_gives_the_same_record_as_a_process() {
         assert!((0.0..20.0).contains(&seconds), "{name} took {seconds} s");
     }
     assert!(record.wall_seconds > 0.6);
-    let memory = record.monitor.memory_bytes.expect("memory was watched");
+    let memory = record
+        .monitor
+        .get(Sampled::MemoryBytes)
+        .expect("memory was watched");
     assert!(
         memory.maximum > 64e6 && memory.maximum < 256e6,
         "{memory:?}"
@@ -209,7 +213,7 @@ async fn memory_s_end_is_told_apart_from_a_child_s() {
         "memory limit of 67108864 bytes",
     )
     .await;
-    assert!(record.metrics.is_none());
+    assert!(!record.values.contains_key("samples_count"));
     let record = check("oom-child", "{memory: 64MiB}", "ok", "").await;
     let mut notes = record.notes.iter();
     let is_told =
@@ -240,7 +244,7 @@ async fn a_run_on_the_cpu_is_no_way_to_the_gpu() {
     // The workload goes through its step, and has seen no GPU.
     let cancel = CancellationToken::new();
     let tried = find_gpu(
-        &host::open(),
+        &host::local::open(),
         &engine,
         &gpus,
         &image::with_mode("normal"),

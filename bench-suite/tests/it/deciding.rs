@@ -4,8 +4,8 @@ use std::{path::Path, time::Duration};
 
 use bench_suite::{
     executors::mock::Mock,
-    host,
-    session::{Session, SessionError, Spec, Totals, until_decided},
+    plan::Plan,
+    session::{Session, SessionError, Totals, until_decided},
 };
 use judge::compare::Verdict;
 use protocol::Device;
@@ -23,20 +23,19 @@ fn images() -> SidesCompared {
     SidesCompared::Images { base: "old".into() }
 }
 
-fn fixed() -> Spec {
+fn fixed() -> Plan {
     spec(SUITE, &["old", "new"], Device::Cpu)
 }
 
-fn asked(sides: SidesCompared, budget: Duration, most: u32) -> Spec {
-    Spec {
-        deciding: Some(until_decided(sides, budget, most)),
-        ..fixed()
-    }
+fn asked(sides: SidesCompared, budget: Duration, most: u32) -> Plan {
+    let mut plan = fixed();
+    plan.session.deciding = Some(until_decided(sides, budget, most));
+    plan
 }
 
 async fn run(session: &mut Session, script: &str) -> (Listener, Totals) {
     let mut listener = Listener::default();
-    let mock = Mock::new(host::open(), script).unwrap();
+    let mock = Mock::new(script).unwrap();
     let totals = session
         .run(&mock, &mut listener, &CancellationToken::new())
         .await
@@ -106,6 +105,36 @@ async fn what_stays_open_ends_with_the_most_blocks() {
         .iter()
         .filter(|line| line.starts_with("looked"));
     assert_eq!(told.count(), 3);
+}
+
+#[tokio::test]
+async fn a_cell_that_is_decided_rests() {
+    let home = tempfile::tempdir().unwrap();
+    let mut session = Session::create(home.path(), "s", asked(images(), HOUR, 5)).unwrap();
+    let (_, totals) = run(&mut session, "new amp-bf16=ok:1.2").await;
+    // Three blocks of two cells on two images, and two of the one that is open.
+    assert_eq!((totals.planned, totals.ok, totals.remaining), (16, 16, 0));
+    let folder = SessionFolder::at(home.path());
+    let session = folder.read_session().unwrap();
+    let records = folder.read_records().unwrap().records;
+    let late = records.iter().filter(|record| record.block > 2);
+    assert_eq!(late.clone().count(), 4);
+    for record in late {
+        assert_eq!(
+            record.axes.get("precision").map(String::as_str),
+            Some("fp32")
+        );
+    }
+    let first = &session.deciding.as_ref().unwrap().looks[0];
+    assert_eq!((first.resting.len(), session.planned()), (2, 16));
+    // What was decided at the first look is so for whoever compares later.
+    let verdicts = compare_session(&session, &records, &Options::default()).unwrap();
+    let gated = verdicts[0].all().filter(|(_, found)| found.gated);
+    let improved = gated.filter(|(_, found)| found.comparison.verdict == Verdict::Improved);
+    let blocks: Vec<_> = improved
+        .map(|(_, found)| found.comparison.blocks_used)
+        .collect();
+    assert_eq!(blocks, [3]);
 }
 
 #[tokio::test]
@@ -207,7 +236,7 @@ async fn two_values_of_an_axis_are_decided_between() {
     assert_eq!(deciding(home.path()).end, Some(LookEnd::Decided));
 
     let other = tempfile::tempdir().unwrap();
-    let refused = |spec: Spec| {
+    let refused = |spec: Plan| {
         let folder = other.path().join("session");
         let error = Session::create(&folder, "s", spec).unwrap_err();
         assert!(!folder.exists(), "nothing is begun");
@@ -227,7 +256,7 @@ async fn two_values_of_an_axis_are_decided_between() {
     ));
     assert!(error.contains("has no image `newer`"), "{error}");
     let mut alone = spec(SUITE, &["old"], Device::Cpu);
-    alone.deciding = Some(until_decided(images(), HOUR, 40));
+    alone.session.deciding = Some(until_decided(images(), HOUR, 40));
     let error = refused(alone);
     assert!(error.contains("--by AXIS=BASE,HEAD"), "{error}");
 }

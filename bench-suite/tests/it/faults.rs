@@ -31,11 +31,11 @@ async fn engine_ends(signal: Signal) {
     image::load(&engine).await;
     let home = tempfile::tempdir().unwrap();
     let mut spec = spec(ONE_RUN, &["tiny"], Device::Cpu);
-    spec.policy.engine_retries = Some(2);
+    spec.session.policy.engine_retries = Some(2);
     let name = fresh_name();
     let mut session = Session::create(&home.path().join("s"), &name, spec).unwrap();
     let executor = Container::new(
-        host::open(),
+        host::local::open(),
         engine.clone(),
         BTreeMap::from([("tiny".to_owned(), image::with_mode("slow"))]),
         [],
@@ -126,7 +126,7 @@ async fn a_disk_that_fills_up_ends_the_session_and_loses_no_record() {
     let fresh = || spec(&suite, &["local"], Device::Cpu);
     let folder = disk.0.path().join("s");
     let mut session = Session::create(&folder, "s", fresh()).unwrap();
-    let mock = Mock::new(host::open(), "").unwrap();
+    let mock = Mock::new("").unwrap();
     let mut listener = Listener::default();
     let error = session
         .run(&mock, &mut listener, &CancellationToken::new())
@@ -179,7 +179,7 @@ async fn a_run_that_finds_the_disk_full_is_run_again() {
         "x".repeat(100)
     );
     let runtimes = BTreeMap::from([("local".to_owned(), program(home.path(), &script))]);
-    let executor = Process::new(host::open(), runtimes);
+    let executor = Process::new(host::local::open(), runtimes);
     let fresh = || spec(ONE_RUN, &["local"], Device::Cpu);
     let folder = disk.0.path().join("s");
     let mut session = Session::create(&folder, "s", fresh()).unwrap();

@@ -29,11 +29,11 @@ async fn attempts(mode: &str, memory_bytes: u64, most_batch: u32) -> (Option<u32
     let spec = spec(SUITE, &["tiny"], Device::Cpu);
     let session = fresh_name();
     let images = BTreeMap::from([("tiny".to_owned(), image::with_mode(mode))]);
-    let executor = Container::new(host::open(), engine, images, None);
+    let executor = Container::new(host::local::open(), engine, images, None);
     let question = Question {
-        plan: &spec.plan,
+        plan: &spec,
         runs: ScratchRuns {
-            machine: &spec.machine,
+            hosts: &spec.session.hosts,
             session: &session,
             folder: home.path(),
         },

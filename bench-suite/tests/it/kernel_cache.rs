@@ -7,7 +7,7 @@ use bench_suite::{
     host,
     session::Session,
 };
-use protocol::{Device, KernelCache};
+use protocol::Device;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -25,7 +25,7 @@ scenarios:
 ";
 
 /// What each run found, in the order of the runs: its choice, and its log's last line.
-async fn found(executor: &dyn Executor, image: &str) -> Vec<(KernelCache, String)> {
+async fn found(executor: &dyn Executor, image: &str) -> Vec<(String, String)> {
     let home = tempfile::tempdir().unwrap();
     let name = bench_suite::session::fresh_name();
     let spec = spec(SUITE, &[image], Device::Cuda(0));
@@ -43,24 +43,24 @@ async fn found(executor: &dyn Executor, image: &str) -> Vec<(KernelCache, String
         let log = home.path().join(record.log.as_ref().unwrap());
         let log = fs::read_to_string(log).unwrap_or_default();
         let line = log.lines().find(|line| line.starts_with("found"));
-        let choice = record.variant.kernel_cache;
+        let choice = record.axes["kernel_cache"].clone();
         (choice, line.unwrap_or(&log).to_owned())
     });
     told.collect()
 }
 
-fn check(found: &[(KernelCache, String)]) {
+fn check(found: &[(String, String)]) {
     assert_eq!(found.len(), 4, "{found:?}");
-    let of = |choice| -> Vec<&str> {
+    let of = |choice: &str| -> Vec<&str> {
         let those = found.iter().filter(|(of, _)| *of == choice);
         those.map(|(_, line)| line.as_str()).collect()
     };
-    let own = of(KernelCache::Run);
+    let own = of("run");
     assert!(
         own.iter().all(|line| line.starts_with("found 0 ")),
         "{own:?}"
     );
-    let shared = of(KernelCache::Session);
+    let shared = of("session");
     assert!(shared[0].starts_with("found 0 "), "{shared:?}");
     assert!(shared[1].starts_with("found 1 "), "{shared:?}");
 }
@@ -73,13 +73,13 @@ async fn processes_share_compiled_kernels_where_they_say_so() {
          echo kernel > \"$CUDA_CACHE_PATH/$run\"\n{END}"
     );
     let runtimes = BTreeMap::from([("local".to_owned(), program(home.path(), &script))]);
-    let executor = Process::new(host::open(), runtimes);
+    let executor = Process::new(host::local::open(), runtimes);
     check(&found(&executor, "local").await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn containers_share_compiled_kernels_where_they_say_so() {
     let images = BTreeMap::from([("tiny".to_owned(), image::with_mode("kernel-cache"))]);
-    let executor = Container::new(host::open(), engine().await, images, None);
+    let executor = Container::new(host::local::open(), engine().await, images, None);
     check(&found(&executor, "tiny").await);
 }

@@ -6,6 +6,7 @@ mod containers;
 #[path = "../support/daemon.rs"]
 mod daemon;
 mod deciding;
+mod declared;
 mod faults;
 mod fit;
 mod hostile;

@@ -15,7 +15,7 @@ use bench_suite::{
     session::Session,
 };
 use protocol::{Device, Phase};
-use record::{Outcome, Record, Stage};
+use record::{Outcome, Record, Sampled, Stage};
 use tokio_util::sync::CancellationToken;
 
 /// Writes events as a workload that ran one step of one sample does.
@@ -23,14 +23,14 @@ pub(crate) const GOOD: &str = r#"
 run=$(sed -n 's/.*"run": "\(.*\)".*/\1/p' "$1")
 say() { printf '%s\n' "$1" >> "$results"; }
 results=$2
-started='{"event":"started","version":3,"run":"'$run'","scenario_version":"0","libtorch_version":"2.11.0","threads":1,"cuda":null,"allocator":null}'
-finished='{"event":"finished","parameters":1,"micro_batch":1,"effective_batch":1,"warmup_steps":0,"samples":1,"measured_seconds":0.05,"throughput_samples_per_second":20.0,"first_loss":null,"last_loss":null,"memory":{},"scaler":null}'
+started='{"event":"started","version":4,"run":"'$run'","scenario_version":"0","libtorch_version":"2.11.0","threads":1,"cuda":null,"allocator":null}'
+finished='{"event":"finished","values":{"parameters_count":1,"micro_batch_samples":1,"effective_batch_samples":1,"samples_count":1,"measured_seconds":0.05,"throughput_samples_per_second":20.0}}'
 say "$started"
 say '{"event":"phase-began","phase":"measure"}'
 "#;
 pub(crate) const END: &str = r#"
 sleep 0.06
-say '{"event":"step","index":0,"seconds":0.04,"loss":null,"skipped":false}'
+say '{"event":"step","index":0,"values":{"step_seconds":0.04}}'
 say "$finished"
 "#;
 
@@ -56,12 +56,20 @@ async fn run_until(
     limits: &str,
     cancel: CancellationToken,
 ) -> (tempfile::TempDir, Record, String) {
+    run_suite(script, &suite(limits), cancel).await
+}
+
+async fn run_suite(
+    script: &str,
+    suite: &str,
+    cancel: CancellationToken,
+) -> (tempfile::TempDir, Record, String) {
     let home = tempfile::tempdir().unwrap();
     let runtimes = BTreeMap::from([("local".to_owned(), program(home.path(), script))]);
-    let spec = spec(&suite(limits), &["local"], Device::Cpu);
+    let spec = spec(suite, &["local"], Device::Cpu);
     let mut session = Session::create(&home.path().join("s"), "s", spec).unwrap();
     let mut listener = Listener::default();
-    let executor = Process::new(host::open(), runtimes);
+    let executor = Process::new(host::local::open(), runtimes);
     session
         .run(&executor, &mut listener, &cancel)
         .await
@@ -94,13 +102,19 @@ async fn a_good_workload_gives_metrics() {
     let (record, log) = run(&script, "{time: 30s, memory: 1GiB}").await;
     assert_eq!(ending(&record), "ok", "{}", message(&record));
     assert_eq!(log, "to stdout\nto stderr\n");
-    let metrics = record.metrics.unwrap();
-    assert_eq!(metrics.summary.throughput_samples_per_second, Some(20.0));
+    assert_eq!(record.value("throughput_samples_per_second"), Some(20.0));
+    assert_eq!(record.value("step_median_seconds"), Some(0.04));
     assert!(record.wall_seconds > 0.4 && record.wall_seconds < 20.0);
     assert!(record.harness.total_seconds() < record.wall_seconds - 0.3);
-    let memory = record.monitor.memory_bytes.expect("memory was watched");
+    let memory = record
+        .monitor
+        .get(Sampled::MemoryBytes)
+        .expect("memory was watched");
     assert!(memory.count >= 3 && memory.maximum > 1e5, "{memory:?}");
-    assert!((metrics.peaks.run_container_peak_bytes.unwrap() as f64 - memory.maximum).abs() < 1.0);
+    assert_eq!(
+        record.values.get("run_container_peak_bytes"),
+        Some(&memory.maximum)
+    );
     assert_eq!(record.isolation.engine, "process");
     let missing = record.isolation.missing;
     assert!(missing.contains(&"memory limit".to_owned()));
@@ -108,6 +122,40 @@ async fn a_good_workload_gives_metrics() {
         record.notes,
         ["limits not applied without a container: memory"]
     );
+}
+
+#[tokio::test]
+async fn kernels_of_profiled_steps_are_in_the_record() {
+    let suite = suite("{time: 30s}").replace("measured: 1", "measured: 1, profiled: 2");
+    let measured =
+        "sleep 0.06; say '{\"event\":\"step\",\"index\":0,\"values\":{\"step_seconds\":0.04}}'";
+    let kernel = |name: &str, seconds: f64| {
+        format!(
+            "say '{{\"event\":\"kernel\",\"name\":\"{name}\",\"count\":2.5,\"seconds\":{seconds}}}'"
+        )
+    };
+    let kernels = [kernel("relu", 0.001), kernel("void gemm<float>(int)", 0.03)].join("\n");
+    let script = format!("{GOOD}grep profiled $1\n{measured}\n{kernels}\nsay \"$finished\"\n");
+    let (_home, record, log) = run_suite(&script, &suite, CancellationToken::new()).await;
+    assert_eq!(ending(&record), "ok", "{}", message(&record));
+    assert_eq!(log.trim().trim_end_matches(','), "\"profiled\": 2");
+    let found = record.kernels.iter();
+    let found: Vec<_> = found
+        .map(|one| (one.name.as_str(), one.count, one.seconds))
+        .collect();
+    let expect = [("void gemm<float>(int)", 2.5, 0.03), ("relu", 2.5, 0.001)];
+    assert_eq!(found, expect, "the longest first");
+    assert_eq!(record.notes, [""; 0]);
+    let line = serde_json::to_string(&record).unwrap();
+    assert_eq!(serde_json::from_str::<Record>(&line).unwrap(), record);
+
+    // A workload that has none, such as one whose profiler does not work, is measured all the same.
+    let script = format!("{GOOD}{END}");
+    let (_home, record, _) = run_suite(&script, &suite, CancellationToken::new()).await;
+    assert_eq!(ending(&record), "ok", "{}", message(&record));
+    let note = "no kernel of 2 profiled steps was reported";
+    assert!(record.notes[0].starts_with(note), "{:?}", record.notes);
+    assert!(!serde_json::to_string(&record).unwrap().contains("kernels"));
 }
 
 #[tokio::test]
@@ -151,7 +199,14 @@ async fn bad_workloads_are_told_apart() {
         "rm $2; mkdir $2",
         "{}",
         "unreadable-results",
-        "not a plain file",
+        "it is a directory; expected a file",
+    )
+    .await;
+    check(
+        "rm $2; mkfifo $2",
+        "{}",
+        "unreadable-results",
+        "it is a FIFO; expected a file",
     )
     .await;
     check(GOOD, "{}", "unreadable-results", "ends without the event").await;
@@ -167,11 +222,16 @@ async fn bad_workloads_are_told_apart() {
         &format!("{GOOD}{wrong}"),
         "{}",
         "invalid",
-        "the step times add up to 7.5",
+        "step_sum_seconds is 7.5, more than measured_seconds",
     )
     .await;
+    // With those that the harness adds, too many for a record.
+    let many = (0..990).map(|i| format!("\"v{i}\":1,"));
+    let many = format!("\"values\":{{{}", many.collect::<String>());
+    let many = GOOD.replace("\"values\":{", &many) + END;
+    check(&many, "{}", "invalid", "values; at most 1000").await;
     // With the phase, what was asked for, and what the allocator held.
-    let told = r#"say '{"event":"failed","reason":"out-of-memory","phase":"warmup","message":"tried to allocate 2 GiB","memory":{"reserved_bytes":7}}'; exit 1"#;
+    let told = r#"say '{"event":"failed","reason":"out-of-memory","phase":"warmup","message":"tried to allocate 2 GiB","values":{"reserved_bytes":7}}'; exit 1"#;
     let (record, _) = run(&format!("{GOOD}{told}"), "{}").await;
     assert_eq!(ending(&record), "out-of-memory");
     assert!(message(&record).contains("tried to allocate 2 GiB"));
@@ -185,7 +245,7 @@ async fn bad_workloads_are_told_apart() {
     );
     let shortage = r#""shortage":{"requested_bytes":1048576,"free_bytes":1024,"capacity_bytes":4096,"allocated_bytes":1024,"reserved_bytes":2048}"#;
     let told = format!(
-        r#"say '{{"event":"failed","reason":"out-of-memory","phase":"warmup","message":"","memory":{{{shortage}}}}}'; exit 1"#
+        r#"say '{{"event":"failed","reason":"out-of-memory","phase":"warmup","message":"",{shortage}}}'; exit 1"#
     );
     let (record, _) = run(&format!("{GOOD}{told}"), "{}").await;
     assert_eq!(record.shortage.unwrap().requested_bytes, 1 << 20);
@@ -259,7 +319,7 @@ async fn runs_of_any_image_get_texts_of_one_length() {
     let folder = home.path().join("s");
     let mut session = Session::create(&folder, "s", spec).unwrap();
     let mut listener = Listener::default();
-    let executor = Process::new(host::open(), BTreeMap::from(runtimes));
+    let executor = Process::new(host::local::open(), BTreeMap::from(runtimes));
     let cancel = CancellationToken::new();
     session
         .run(&executor, &mut listener, &cancel)
@@ -379,7 +439,7 @@ async fn a_program_that_is_not_there_is_named() {
         let spec = spec(&suite("{}"), &["local"], Device::Cpu);
         let mut session = Session::create(&folder, "s", spec).unwrap();
         let mut listener = Listener::default();
-        let executor = Process::new(host::open(), runtimes);
+        let executor = Process::new(host::local::open(), runtimes);
         let cancel = CancellationToken::new();
         session
             .run(&executor, &mut listener, &cancel)

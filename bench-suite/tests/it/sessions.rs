@@ -1,15 +1,20 @@
 //! Sessions with the mock executor: order, records, failures of every kind, resuming.
 
-use std::{fs, io::Write as _};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    io::Write as _,
+};
 
 use crate::common::{Listener, ending, endings, message, names, spec};
 use bench_suite::{
-    executors::mock::Mock,
-    host,
+    device::Choice,
+    executors::{Executor as _, mock::Mock},
+    plan::Plan,
     session::{Session, SessionError, Silent, Totals, fresh_name},
 };
 use protocol::Device;
-use record::{Reason, SessionFolder, Stage};
+use record::{Machine, Reason, Record, Sampled, SessionFolder, Stage};
 use tokio_util::sync::CancellationToken;
 
 const SUITE: &str = "version: 1\ndescription: d\ndefaults: {blocks: 2, steps: {warmup: 1, measured: 4}}\n\
@@ -22,7 +27,7 @@ async fn listen(script: &str) -> (tempfile::TempDir, Listener, Totals) {
     let mut listener = Listener::default();
     let spec = spec(SUITE, &["local"], Device::Cpu);
     let mut session = Session::create(home.path(), "s-1", spec).unwrap();
-    let mock = Mock::new(host::open(), script).unwrap();
+    let mock = Mock::new(script).unwrap();
     let totals = session
         .run(&mock, &mut listener, &CancellationToken::new())
         .await
@@ -126,7 +131,12 @@ async fn every_kind_of_failure_is_a_record_and_the_session_goes_on() {
             Stage::Exit,
             "line 8 of the results file is torn",
         ),
-        ("invalid", "invalid", Stage::Validate, "throughput × time"),
+        (
+            "invalid",
+            "invalid",
+            Stage::Validate,
+            "throughput_samples_per_second × measured_seconds",
+        ),
         ("image", "image-broken", Stage::Create, "no such image"),
     ] {
         let (_home, listener, totals) = listen(&format!("large={script}")).await;
@@ -175,7 +185,7 @@ async fn what_the_engine_failed_is_tried_again_and_stays_open() {
     );
     let mut resumed = Session::resume(home.path(), spec(SUITE, &["local"], Device::Cpu)).unwrap();
     let mut listener = Listener::default();
-    let mock = Mock::new(host::open(), "").unwrap();
+    let mock = Mock::new("").unwrap();
     let totals = resumed
         .run(&mock, &mut listener, &CancellationToken::new())
         .await
@@ -215,7 +225,7 @@ async fn an_interrupted_session_is_resumed_where_it_stopped() {
 
     let mut resumed = Session::resume(home.path(), spec(SUITE, &["local"], Device::Cpu)).unwrap();
     let mut after = Listener::default();
-    let mock = Mock::new(host::open(), "").unwrap();
+    let mock = Mock::new("").unwrap();
     let totals = resumed
         .run(&mock, &mut after, &CancellationToken::new())
         .await
@@ -249,10 +259,11 @@ async fn a_session_of_other_things_is_not_resumed() {
     let (home, ..) = listen("0003=cancel").await;
     let before = fs::read(home.path().join("session.json")).unwrap();
     let mut other = spec(&SUITE.replace("[2, 4]", "[2, 8]"), &["local"], Device::Cpu);
-    other.machine.driver_version = Some("580.1".into());
-    other.machine.kernel = "6.1".into();
-    other.images[0].id = Some("sha256:ab".into());
-    other.engine.kind = "docker".into();
+    let machine = other.session.hosts.get_mut("lab").unwrap();
+    machine.driver_version = Some("580.1".into());
+    machine.kernel = "6.1".into();
+    other.session.images[0].id = Some("sha256:ab".into());
+    other.session.engine.kind = "docker".into();
     let error = Session::resume(home.path(), other).unwrap_err();
     let SessionError::Different { differences, .. } = &error else {
         panic!("{error}")
@@ -313,7 +324,7 @@ async fn a_full_disk_ends_the_session_and_loses_nothing() {
         Session::create(home.path(), "s", spec(SUITE, &["local"], Device::Cpu)).unwrap();
     // Records cannot be appended to a folder.
     fs::create_dir(home.path().join("records.ndjson")).unwrap();
-    let mock = Mock::new(host::open(), "").unwrap();
+    let mock = Mock::new("").unwrap();
     let error = session
         .run(&mock, &mut Silent, &CancellationToken::new())
         .await
@@ -336,7 +347,7 @@ async fn a_gpu_run_that_tells_of_no_gpu_is_invalid() {
     let mut session =
         Session::create(home.path(), "s", spec(suite, &["local"], Device::Cuda(0))).unwrap();
     let mut listener = Listener::default();
-    let mock = Mock::new(host::open(), "").unwrap();
+    let mock = Mock::new("").unwrap();
     session
         .run(&mock, &mut listener, &CancellationToken::new())
         .await
@@ -344,7 +355,7 @@ async fn a_gpu_run_that_tells_of_no_gpu_is_invalid() {
     let record = &listener.records[0];
     assert_eq!(ending(record), Reason::Invalid.word());
     assert!(
-        message(record).contains("told of no GPU"),
+        message(record).contains("reports no GPU"),
         "{}",
         message(record)
     );
@@ -354,10 +365,10 @@ async fn a_gpu_run_that_tells_of_no_gpu_is_invalid() {
 async fn an_image_of_another_libtorch_than_it_says_yields_nothing() {
     let home = tempfile::tempdir().unwrap();
     let mut spec = spec(SUITE, &["right", "wrong"], Device::Cpu);
-    spec.images[1].libtorch_version = "2.10.0".into();
+    spec.session.images[1].libtorch_version = "2.10.0".into();
     let mut session = Session::create(home.path(), "s", spec).unwrap();
     let mut listener = Listener::default();
-    let mock = Mock::new(host::open(), "").unwrap();
+    let mock = Mock::new("").unwrap();
     session
         .run(&mock, &mut listener, &CancellationToken::new())
         .await
@@ -382,4 +393,91 @@ fn names_of_sessions_are_fit_for_files() {
             .all(|b| b.is_ascii_digit() || b.is_ascii_lowercase() || b == b'-')
     );
     assert_ne!(name, fresh_name());
+}
+
+/// Eight GPUs on two hosts.
+const CLUSTER: &str = "hosts=2,gpus=4";
+
+/// The plan of a suite on these GPUs of every host of an executor.
+fn spec_on(mock: &Mock, suite: &str, device: &str) -> Plan {
+    let mut spec = spec(suite, &["local"], Device::Cuda(0));
+    let hosts = mock.hosts().iter();
+    let hosts: BTreeMap<String, Machine> = hosts
+        .map(|host| (host.name().to_owned(), host.facts()))
+        .collect();
+    let choice: Choice = device.parse().unwrap();
+    let by_name = hosts.iter().map(|(name, machine)| (name.as_str(), machine));
+    let places = choice.places(by_name, None, 1).unwrap();
+    spec = spec.spread(&places).unwrap();
+    spec.session.hosts = hosts;
+    spec
+}
+
+async fn run_on(script: &str, suite: &str, device: &str) -> (tempfile::TempDir, Vec<Record>) {
+    let home = tempfile::tempdir().unwrap();
+    let mock = Mock::new(script).unwrap();
+    let spec = spec_on(&mock, suite, device);
+    let mut session = Session::create(home.path(), "s-1", spec).unwrap();
+    let cancel = CancellationToken::new();
+    session.run(&mock, &mut Silent, &cancel).await.unwrap();
+    let records = session.folder().read_records().unwrap().records;
+    (home, records)
+}
+
+#[tokio::test]
+async fn runs_spread_over_the_gpus_of_several_hosts() {
+    let suite = "version: 1\ndescription: d\ndefaults: {blocks: 1, steps: {warmup: 1, measured: 4}}\n\
+        scenarios:\n- {name: one, model: vit-tiny}\n- {name: two, model: vit-tiny}\n\
+        - {name: three, model: vit-tiny}\n";
+    let (home, records) = run_on(CLUSTER, suite, "cuda:1").await;
+    let session = SessionFolder::at(home.path()).read_session().unwrap();
+    assert_eq!(session.machine_names(), "mock-1, mock-2");
+    let hosts: Vec<_> = records.iter().map(|record| record.host.as_str()).collect();
+    assert_eq!(records.len(), 3);
+    for (host, runs) in [("mock-1", 2), ("mock-2", 1)] {
+        let here = hosts.iter().filter(|one| **one == host);
+        assert_eq!(here.count(), runs, "{hosts:?}");
+    }
+    for record in &records {
+        assert!(record.outcome.is_ok(), "{:?}", record.outcome);
+        assert_eq!((record.device, record.ranks.len()), (Device::Cuda(1), 0));
+        let uuid = format!("GPU-{}-1", record.host);
+        assert_eq!(record.gpu_uuid(session.machine_of(record)), Some(uuid));
+    }
+}
+
+#[tokio::test]
+async fn a_run_of_several_ranks_has_a_gpu_for_each() {
+    let suite = "version: 1\ndescription: d\ndefaults: {blocks: 1, steps: {warmup: 1, measured: 4}}\n\
+        scenarios:\n- {name: wide, model: vit-tiny, ranks: 8}\n\
+        - {name: pair, model: vit-tiny, ranks: 2}\n";
+    let (_home, records) = run_on(CLUSTER, suite, "cuda:0,1,2,3").await;
+    let of = |scenario: &str| records.iter().find(|one| one.scenario == scenario).unwrap();
+    let wide = of("wide");
+    assert!(wide.outcome.is_ok(), "{:?}", wide.outcome);
+    assert_eq!(wide.ranks.len(), 8);
+    for (rank, number) in wide.ranks.iter().zip(0..) {
+        let host = if number < 4 { "mock-1" } else { "mock-2" };
+        assert_eq!((rank.rank, rank.place.host.as_str()), (number, host));
+        assert_eq!(rank.place.device, Device::Cuda(number % 4));
+        let uuid = format!("GPU-{host}-{}", number % 4);
+        let cuda = rank.started.as_ref().and_then(|told| told.cuda.as_ref());
+        assert_eq!(cuda.map(|cuda| &cuda.uuid), Some(&uuid));
+        // The mock's GPUs draw their number in watts.
+        let drawn = rank.values["run_gpu_mean_power_watts"];
+        assert!((drawn - f64::from(number % 4)).abs() < 1e-9, "{drawn}");
+    }
+    let together = wide.values["run_gpu_mean_power_watts"];
+    assert!((together - 12.0).abs() < 1e-9, "{together}");
+    assert_eq!(wide.host, "mock-1");
+    assert_eq!(wide.method.get("ranks"), Some("8"));
+    let drawn = wide.monitor.gpus.iter();
+    let drawn: Vec<f64> = drawn
+        .map(|gpu| gpu.series[&Sampled::GpuPowerWatts].mean)
+        .collect();
+    assert_eq!(drawn, [0.0, 1.0, 2.0, 3.0, 0.0, 1.0, 2.0, 3.0]);
+    let pair = of("pair");
+    let hosts = pair.ranks.iter().map(|rank| rank.place.host.as_str());
+    let hosts: BTreeSet<&str> = hosts.collect();
+    assert_eq!((pair.ranks.len(), hosts.len()), (2, 1), "{hosts:?}");
 }

@@ -2,8 +2,8 @@
 
 use std::{fmt::Write as _, fs, path::PathBuf};
 
-use bench_suite::suite::{Catalog, DeviceKind, Suite, schema};
-use protocol::Task;
+use bench_suite::suite::{Catalog, DeviceKind, Suite, SuiteError, Work, schema};
+use protocol::Device;
 
 fn scenarios() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../scenarios")
@@ -15,13 +15,17 @@ fn suite(scenario: &str) -> String {
     )
 }
 
+fn serving(axes: &str) -> String {
+    suite(&format!("    task: serving\n    axes: {axes}\n"))
+}
+
 fn variants(scenario: &str) -> String {
     let suite = Suite::from_text("x.yaml", &suite(scenario))
         .unwrap_or_else(|error| panic!("{}", error.render(false)));
     let mut text = String::new();
     for one in &suite.scenarios[0].variants {
         let devices: Vec<_> = one.devices.iter().map(|device| device.word()).collect();
-        writeln!(text, "{} on {}", one.variant, devices.join(", ")).unwrap();
+        writeln!(text, "{} on {}", one.axes, devices.join(", ")).unwrap();
     }
     text
 }
@@ -97,7 +101,8 @@ fn scenarios_inherit_what_they_do_not_say() {
     assert_eq!(suite.blocks, 7);
     assert_eq!((a.seed, b.seed), (5, 6));
     assert_eq!((a.steps.measured, b.steps.measured), (2, 9));
-    assert_eq!((a.task, b.task), (Task::Training, Task::Inference));
+    let tasks = [a, b].map(|one| one.workload.task());
+    assert_eq!(tasks, [Some("training"), Some("inference")]);
     assert_eq!(a.limits.memory_bytes, Some(1 << 30));
     assert_eq!(b.limits.memory_bytes, Some(2 << 30));
     assert_eq!(b.limits.time.as_secs(), 90);
@@ -115,13 +120,29 @@ fn scenarios_inherit_what_makes_a_machine_unfit() {
     let [a, b] = suite.scenarios.as_slice() else {
         panic!("two scenarios")
     };
-    assert!(a.validity.wait_seconds.abs() < 1e-9);
-    assert_eq!((a.validity.repeats, b.validity.repeats), (5, 5));
-    assert_eq!(a.validity.host_busy_percent, Some(20.0));
-    assert_eq!(b.validity.host_busy_percent, None);
-    assert_eq!(a.validity.throttled_percent, Some(5.0));
-    assert_eq!(b.validity.throttled_percent, None);
-    assert_eq!(b.validity.gpu_processes, Some(1));
+    let [a, b] = [a, b].map(|scenario| scenario.validity.limits(Device::Cuda(0)));
+    assert!(a.wait_seconds.abs() < 1e-9);
+    assert_eq!((a.repeats, b.repeats), (5, 5));
+    assert_eq!(a.host_busy_percent, Some(20.0));
+    assert_eq!(b.host_busy_percent, None);
+    assert_eq!(a.throttled_percent, Some(5.0));
+    assert_eq!(b.throttled_percent, None);
+    assert_eq!(b.gpu_processes, Some(1));
+}
+
+#[test]
+fn runs_on_the_cpu_have_it_to_themselves_unless_the_suite_says_otherwise() {
+    let text = "version: 1\ndescription: d\nscenarios:\n- {name: a, model: vit-tiny}\n- {name: b, model: vit-tiny, validity: {host_busy_percent: any}}\n";
+    let suite = Suite::from_text("x.yaml", text).unwrap();
+    let busy = |device| -> Vec<Option<f64>> {
+        let limits = suite
+            .scenarios
+            .iter()
+            .map(|one| one.validity.limits(device));
+        limits.map(|limits| limits.host_busy_percent).collect()
+    };
+    assert_eq!(busy(Device::Cpu), [Some(25.0), None]);
+    assert_eq!(busy(Device::Cuda(0)), [None, None]);
 }
 
 fn alias_bomb() -> String {
@@ -214,6 +235,48 @@ fn lengths_and_idling_are_checked_where_they_stand() {
             suite("    axes: {sequence_length: 16, sequence_lengths: {min: 8, max: 64}}\n")
                 .replace("vit-tiny", "bert-tiny"),
         ),
+        (
+            "a target that is not there",
+            suite("    axes:\n      lora_rank: 8\n      lora_targets: [q+v, q+w]\n")
+                .replace("vit-tiny", "llama-tiny"),
+        ),
+        ("adapters of images", suite("    axes: {lora_rank: 8}\n")),
+        (
+            "more tokens than positions",
+            suite("    task: generation\n    axes: {sequence_length: 200, new_tokens: [56, 57]}\n")
+                .replace("vit-tiny", "llama-tiny"),
+        ),
+        (
+            "generation without a decoder",
+            suite("    task: generation\n").replace("vit-tiny", "bert-tiny"),
+        ),
+        ("serving without a rate", serving("{batch: 4}")),
+        ("a rate of none", serving("{arrival_rate: 0}")),
+        ("an absurd rate", serving("{arrival_rate: [100, 100001]}")),
+        (
+            "a burstiness of none",
+            serving("{arrival_rate: 100, arrivals: [poisson, 'gamma:0']}"),
+        ),
+        (
+            "an objective without serving",
+            suite("    task: inference\n    axes: {slo_ms: 20}\n"),
+        ),
+        (
+            "serving a decoder",
+            serving("{arrival_rate: 100}").replace("vit-tiny", "llama-tiny"),
+        ),
+        (
+            "a wait longer than the run",
+            serving("{arrival_rate: 100, longest_wait_ms: [5, 20000]}\n    limits: {time: 10s}"),
+        ),
+        (
+            "a search longer than the run",
+            serving("{slo_ms: [20, 1000]}\n    limits: {time: 100s}"),
+        ),
+        (
+            "more requests than arrive in time",
+            serving("{arrival_rate: 1}\n    limits: {time: 10s}"),
+        ),
         ("a model that idles", suite("    task: idle\n")),
         (
             "idling with an axis",
@@ -241,6 +304,11 @@ fn counts_and_sizes_are_shown_where_they_stand() {
         ("negative count", suite("    axes: {batch: [4, -8]}\n")),
         ("zero count", suite("    axes: {accumulation: 0}\n")),
         ("zero steps", suite("    steps: {warmup: 0, measured: 0}\n")),
+        (
+            "too long a warm-up",
+            suite("    steps:\n      warmup: 1\n      warmup_seconds: 99999\n      measured: 1\n"),
+        ),
+        ("too many ranks", suite("    ranks: 1025\n")),
         (
             "negative steps",
             suite("    steps: {warmup: -1, measured: 2}\n"),
@@ -318,6 +386,66 @@ fn counts_and_sizes_are_shown_where_they_stand() {
     ]);
 }
 
+/// A suite that declares these metrics.
+fn declaring(metrics: &str) -> String {
+    suite(&format!("metrics:\n{metrics}"))
+}
+
+#[test]
+fn a_suite_declares_metrics() {
+    let text = declaring(
+        "- {name: served_per_second, label: served, unit: requests-per-second, better: more, threshold: 0.05, gate: true}\n\
+         - {name: cache_bytes, unit: bytes, better: less}\n\
+         answered_by: [served_per_second]\nquestion: How many?\n",
+    );
+    // Twice: what a process read before is no built-in metric.
+    for _ in 0..2 {
+        let suite = Suite::from_text("x.yaml", &text)
+            .unwrap_or_else(|error| panic!("{}", error.render(false)));
+        let [served, cache] = &suite.metrics[..] else {
+            panic!("{:?}", suite.metrics)
+        };
+        assert_eq!(
+            (served.label.as_deref(), served.gate),
+            (Some("served"), true)
+        );
+        assert_eq!((cache.label.as_deref(), cache.gate), (None, false));
+        assert!((cache.threshold - 0.02).abs() < 1e-12);
+    }
+}
+
+#[test]
+fn metrics_that_cannot_be_declared_are_shown_where_they_stand() {
+    let one =
+        |name: &str, more: &str| format!("  - {{name: {name}, unit: bytes, better: less{more}}}\n");
+    let cases = [
+        ("declared by no name", one("Cache-Bytes", "")),
+        (
+            "declared by a built-in name",
+            one("peak_allocated_bytes", ""),
+        ),
+        ("declared twice", one("a_bytes", "") + &one("a_bytes", "")),
+        ("declared in percent", one("a_bytes", ", threshold: 5")),
+        (
+            "declared with a label of controls",
+            one("a_bytes", ", label: \"a\\e[2J\""),
+        ),
+        (
+            "declared in no unit",
+            one("a_bytes", "").replace("unit: bytes", "unit: byte"),
+        ),
+        (
+            "declared with an unknown key",
+            one("a_bytes", ", gated: true"),
+        ),
+        (
+            "declared too many",
+            (0..65).map(|i| one(&format!("m{i}_bytes"), "")).collect(),
+        ),
+    ];
+    check_refused(&cases.map(|(name, metrics)| (name, declaring(&metrics))));
+}
+
 #[test]
 fn a_huge_file_is_refused_unread() {
     let home = tempfile::tempdir().unwrap();
@@ -362,19 +490,23 @@ fn every_committed_suite_reads() {
     insta::assert_snapshot!("committed-suites", text);
 }
 
-/// Run with `UPDATE_SCHEMAS=1` to write the schema anew.
+/// Run with `UPDATE_SCHEMAS=1` to write the schemas anew.
 #[test]
-fn the_committed_schema_is_the_code_s() {
-    let path = scenarios().join("suite.schema.json");
-    if std::env::var_os("UPDATE_SCHEMAS").is_some() {
-        fs::write(&path, schema()).unwrap();
+fn the_committed_schemas_are_the_code_s() {
+    for (name, schema) in [
+        ("suite.schema.json", schema()),
+        ("event.schema.json", bench_suite::results::schema()),
+    ] {
+        let path = scenarios().join(name);
+        if std::env::var_os("UPDATE_SCHEMAS").is_some() {
+            fs::write(&path, &schema).unwrap();
+        }
+        let committed = fs::read_to_string(&path).unwrap_or_default();
+        assert_eq!(
+            committed, schema,
+            "scenarios/{name} is old: run the tests once with UPDATE_SCHEMAS=1"
+        );
     }
-    let committed = fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(
-        committed,
-        schema(),
-        "scenarios/suite.schema.json is old: run the tests once with UPDATE_SCHEMAS=1"
-    );
 }
 
 /// The example and the tables of `scenarios/suites.md` are what the code does.
@@ -417,4 +549,165 @@ fn the_documentation_is_true() {
             "suite {listed}"
         );
     }
+}
+
+fn program(more: &str) -> String {
+    format!(
+        "version: 1\ndescription: d\nscenarios:\n  - name: train\n    program:\n      command: \
+         [python3, train.py, '--batch={{batch}}']\n      environment: {{WIDTH: '{{width}}'}}\n{more}"
+    )
+}
+
+#[test]
+fn a_program_s_parameters_are_axes() {
+    let more = "      samples_per_step: '{batch}'\n    axes: {batch: [8, 16], width: [a b, 1.5], \
+                allocator: [native, expandable_segments]}\n    exclude: [{batch: 16, width: 1.5}]\n\
+                \x20   include: [{batch: 32}]\n";
+    let suite = Suite::from_text("x.yaml", &program(more))
+        .unwrap_or_else(|error| panic!("{}", error.render(false)));
+    let scenario = &suite.scenarios[0];
+    let line = scenario.workload.to_string();
+    assert_eq!(line, "python3 train.py '--batch={batch}'");
+    let all: Vec<String> = scenario
+        .variants
+        .iter()
+        .map(|one| {
+            let Work::Program { program, variant } = &one.work else {
+                panic!("no program")
+            };
+            let allocator = variant.environment(Device::Cuda(0)).into_values().next();
+            let samples = program.samples_per_step.unwrap();
+            let width = &program.environment["WIDTH"];
+            let (axes, word) = (&one.axes, &program.command[2]);
+            format!(
+                "{axes}: {word} {width} {samples} {}",
+                allocator.unwrap_or_default()
+            )
+        })
+        .collect();
+    insta::assert_snapshot!("a-program-s-variants", all.join("\n"));
+}
+
+#[test]
+fn programs_that_mean_nothing_are_shown_where_they_stand() {
+    let used = "    axes: {batch: 8, width: 1}\n";
+    let of = |more: &str| program(&format!("{more}{used}"));
+    check_refused(&[
+        (
+            "nothing to run",
+            suite("").replace("    model: vit-tiny\n", ""),
+        ),
+        ("program beside a model", of("    model: vit-tiny\n")),
+        ("program with a task", of("    task: training\n")),
+        (
+            "unused parameter",
+            program("    axes: {batch: 8, width: 1, lr: 0.1}\n"),
+        ),
+        (
+            "duplicate parameter",
+            program("    axes: {batch: [8, 8], width: 1}\n"),
+        ),
+        (
+            "parameter without a name",
+            program("    axes: {batch: 8, width: 1, 'A b': 1}\n"),
+        ),
+        (
+            "parameter without a value",
+            program("    axes: {batch: {a: 1}, width: 1}\n"),
+        ),
+        (
+            "no samples",
+            program("      samples_per_step: '{width}'\n    axes: {batch: 8, width: wide}\n"),
+        ),
+        ("samples below one", of("      samples_per_step: 0\n")),
+        ("no mount", of("      mounts: [src]\n")),
+        (
+            "mount over the harness",
+            of("      mounts: ['src:/run/torchgauge/x']\n"),
+        ),
+        ("no variable", of("").replace("WIDTH", "1WIDTH")),
+        ("relative workdir", of("      workdir: src\n")),
+        ("unknown network", of("      network: wifi\n")),
+        (
+            "no command",
+            of("").replace("[python3, train.py, '--batch={batch}']", "[]"),
+        ),
+    ]);
+}
+
+#[test]
+fn a_suite_s_files_lie_below_it() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("suites");
+    fs::create_dir_all(folder.join("src")).unwrap();
+    fs::write(home.path().join("secret"), "x").unwrap();
+    std::os::unix::fs::symlink("../secret", folder.join("link")).unwrap();
+    let read = |key: &str, source: &str| {
+        let path = folder.join("train.yaml");
+        let given = match key {
+            "mounts" => format!("      mounts: ['{source}:/x']\n"),
+            _ => format!("      environment_files: ['{source}']\n"),
+        };
+        fs::write(
+            &path,
+            program(&format!("{given}    axes: {{batch: 8, width: 1}}\n")),
+        )
+        .unwrap();
+        Suite::read(&path).map_err(|error| error.render(false))
+    };
+    let suite = read("mounts", "./src").unwrap_or_else(|error| panic!("{error}"));
+    let Work::Program { program, .. } = &suite.scenarios[0].variants[0].work else {
+        panic!("no program")
+    };
+    assert_eq!(program.mounts[0].source, folder.join("./src"));
+    for source in ["../secret", "/etc/passwd", "link", "src/../../secret"] {
+        for key in ["mounts", "environment_files"] {
+            let error = read(key, source).unwrap_err();
+            assert!(error.contains("out of the suite's folder"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn every_mistake_is_shown_at_once() {
+    let text = "\
+version: 1
+description: d
+defaults: {step: 3, blocks: 0, blocks: 2}
+metrics:
+- {name: loss, better: less, unit: plain}
+question: q
+answered_by: [throughputt]
+scenarios:
+- name: a b
+  model: resnet-tinny
+  axes: {precision: [fp32, bf16], bach: 3}
+  exclude: [{precision: fp32, device: cpu}]
+- name: b
+  model: vit-tiny
+  devices: [cpu]
+  axes: {precision: fp32, tf32: [true, false]}
+  steps: {warmup: 1, measured: 0}
+  limits: {cpus: .nan, pids: 0}
+  thresholds: {throughput: 2}
+- name: b
+  program: {command: [\"\"]}
+  axes: {lr: 1}
+claims:
+- {statement: s, source: u, metric: throughputt, expect: {saving: {min: 0.1}}, treated: {precision: tf32}}
+";
+    let error = Suite::from_text("broken.yaml", text).expect_err("it is wrong");
+    insta::assert_snapshot!("every-mistake", error.render(false));
+    let lines = |error: &SuiteError| error.to_string().lines().count();
+    assert_eq!(
+        lines(&error),
+        error.render(false).matches("error: ").count()
+    );
+    let many: Vec<String> = (0..30).map(|key| format!("x{key}: 1")).collect();
+    let error = Suite::from_text("broken.yaml", &many.join("\n")).unwrap_err();
+    assert_eq!(lines(&error), 21);
+    assert!(
+        error.render(false).ends_with("\nand 13 more mistakes"),
+        "{error}"
+    );
 }

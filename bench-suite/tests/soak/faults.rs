@@ -70,13 +70,13 @@ status) exit 7 ;;
 garbage) say garbage; exit 0 ;;
 torn) printf '{"event":"fin' >> "$results"; exit 0 ;;
 silent) sleep 300 ;;
-memory) say '{"event":"failed","reason":"out-of-memory","phase":"measure","message":"2 GiB","memory":null}'; exit 1 ;;
+memory) say '{"event":"failed","reason":"out-of-memory","phase":"measure","message":"2 GiB"}'; exit 1 ;;
 leaves-a-child) sleep 300 > /dev/null 2>&1 & ;;
 contradiction) rate=90.0 ;;
 esac
 sleep 0.05
-say '{"event":"step","index":0,"seconds":0.04,"loss":null,"skipped":false}'
-say '{"event":"finished","parameters":1,"micro_batch":1,"effective_batch":1,"warmup_steps":0,"samples":1,"measured_seconds":0.05,"throughput_samples_per_second":'$rate',"first_loss":null,"last_loss":null,"memory":{},"scaler":null}'
+say '{"event":"step","index":0,"values":{"step_seconds":0.04}}'
+say '{"event":"finished","values":{"micro_batch_samples":1,"effective_batch_samples":1,"samples_count":1,"measured_seconds":0.05,"throughput_samples_per_second":'$rate'}}'
 "#;
 
 impl Kind {

@@ -13,7 +13,7 @@ use bench_suite::{
     executors::{Executor, LocalRuntime, container::Container, process::Process},
     host::{self, LOCKS_VARIABLE},
     plan::{Plan, Request},
-    session::{Session, Silent, Spec},
+    session::{Session, Silent},
     suite::Suite,
 };
 use engine::{Endpoint, Engine};
@@ -113,8 +113,8 @@ async fn session(home: &Path) -> Result<ExitCode, String> {
         uuid: "GPU-soak".to_owned(),
         ..Gpu::default()
     };
-    let _lock = host::open()
-        .lock_gpu(&gpu, "soak", false)
+    let _lock = host::local::open()
+        .lock(Some(&gpu), "soak", false)
         .map_err(|error| error.to_string())?;
     // As `bench` does: the engine first, and what dead sessions left in it.
     let mut engine = None;
@@ -162,7 +162,7 @@ fn processes(home: &Path) -> Process {
         library_path: Vec::new(),
     };
     Process::new(
-        host::open(),
+        host::local::open(),
         BTreeMap::from([("local".to_owned(), runtime)]),
     )
 }
@@ -174,12 +174,12 @@ async fn containers(home: &Path, socket: &str) -> Result<(Container, Engine), en
     let image = image::with_mode(&format!("by-run:{modes}"));
     let images = BTreeMap::from([("local".to_owned(), image)]);
     Ok((
-        Container::new(host::open(), engine.clone(), images, []),
+        Container::new(host::local::open(), engine.clone(), images, []),
         engine,
     ))
 }
 
-fn spec(home: &Path) -> Spec {
+fn spec(home: &Path) -> Plan {
     let path = home.join("soak.yaml");
     let suite = Suite::read(&path).unwrap_or_else(|error| panic!("{}", error.render(false)));
     let plan = Plan::new(&Request {
@@ -189,27 +189,31 @@ fn spec(home: &Path) -> Spec {
         blocks: None,
         order_seed: Some(11),
     });
-    Spec {
-        plan: plan.expect("a plan"),
+    let mut plan = plan.expect("a plan");
+    plan.session = record::Session {
         images: vec![ImageFacts {
             name: "local".to_owned(),
             ..ImageFacts::default()
         }],
-        machine: Machine {
-            name: "soak".to_owned(),
-            ..Machine::default()
-        },
+        hosts: [(
+            "soak".into(),
+            Machine {
+                name: "soak".to_owned(),
+                ..Machine::default()
+            },
+        )]
+        .into(),
         engine: EngineFacts {
             kind: "process".to_owned(),
             ..EngineFacts::default()
         },
         tool: Tool::default(),
         policy: RunPolicy {
+            shares_cpu: true,
             engine_retries: Some(2),
             ..RunPolicy::default()
         },
-        deciding: None,
-        asked: None,
-        notes: Vec::new(),
-    }
+        ..plan.session
+    };
+    plan
 }

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-const FINISHED: &str = r#"{"event":"finished","parameters":1,"micro_batch":1,"effective_batch":1,"warmup_steps":0,"samples":1,"measured_seconds":0.05,"throughput_samples_per_second":20.0,"first_loss":null,"last_loss":null,"memory":{},"scaler":null}"#;
+const FINISHED: &str = r#"{"event":"finished","values":{"parameters_count":1,"micro_batch_samples":1,"effective_batch_samples":1,"samples_count":1,"measured_seconds":0.05,"throughput_samples_per_second":20.0}}"#;
 
 fn main() {
     let arguments: Vec<String> = env::args().collect();
@@ -35,19 +35,19 @@ fn main() {
         .expect("the results file");
     let mut say = |text: &str| writeln!(results, "{text}").expect("the results file takes it");
     say(&format!(
-        r#"{{"event":"started","version":3,"run":"{run}","scenario_version":"0","libtorch_version":"2.11.0","threads":1,"cuda":null,"allocator":null}}"#
+        r#"{{"event":"started","version":4,"run":"{run}","scenario_version":"0","libtorch_version":"2.11.0","threads":1,"cuda":null,"allocator":null}}"#
     ));
     say(r#"{"event":"phase-began","phase":"measure"}"#);
     eprintln!("mode {mode}");
     match mode.as_str() {
         "brief" => sleep(Duration::from_millis(50)),
         "contradiction" => {
-            say(r#"{"event":"step","index":0,"seconds":0.04,"loss":null,"skipped":false}"#);
+            say(r#"{"event":"step","index":0,"values":{"step_seconds":0.04}}"#);
             say(&FINISHED.replace("20.0", "90.0"));
             exit(0);
         }
         "memory" => {
-            say(r#"{"event":"failed","reason":"out-of-memory","phase":"measure","message":"2 GiB","memory":null}"#);
+            say(r#"{"event":"failed","reason":"out-of-memory","phase":"measure","message":"2 GiB"}"#);
             exit(1);
         }
         "by-batch" => {
@@ -102,7 +102,7 @@ fn main() {
         "escapes" => {
             eprintln!("\u{1b}[2J\n::error::in the log");
             say(
-                r#"{"event":"failed","reason":"libtorch","phase":"measure","message":"\u001b]0;owned\u0007\n::error::in the message\u202e","memory":null}"#,
+                r#"{"event":"failed","reason":"libtorch","phase":"measure","message":"\u001b]0;owned\u0007\n::error::in the message\u202e"}"#,
             );
             exit(1);
         }
@@ -112,13 +112,15 @@ fn main() {
         }
         "fork-bomb" => fork_bomb(),
         // Half a million samples a second, all numbers in agreement.
+        // Agrees with its life, and with itself.
+        "forged-well" => sleep(Duration::from_millis(200)),
         "forged" => {
-            say(r#"{"event":"step","index":0,"seconds":0.000002,"loss":null,"skipped":false}"#);
+            say(r#"{"event":"step","index":0,"values":{"step_seconds":0.000002}}"#);
             return say(&FINISHED.replace("0.05", "0.000002").replace("20.0", "500000.0"));
         }
         // Longer than anybody has seen it live.
         "overstated" => {
-            say(r#"{"event":"step","index":0,"seconds":400.0,"loss":null,"skipped":false}"#);
+            say(r#"{"event":"step","index":0,"values":{"step_seconds":400.0}}"#);
             return say(&FINISHED.replace("0.05", "500.0").replace("20.0", "0.002"));
         }
         "fill-tmp" => {
@@ -141,9 +143,9 @@ fn main() {
             let memory = vec![1_u8; 64 << 20];
             sleep(Duration::from_millis(1000));
             assert_eq!(memory[memory.len() / 2], 1);
-            say(r#"{"event":"step","index":0,"seconds":1.0,"loss":null,"skipped":false}"#);
+            say(r#"{"event":"step","index":0,"values":{"idle_seconds":1.0}}"#);
             return say(
-                r#"{"event":"finished","parameters":0,"micro_batch":0,"effective_batch":0,"warmup_steps":0,"samples":0,"measured_seconds":1.0,"throughput_samples_per_second":null,"cpu_seconds":0.01,"first_loss":null,"last_loss":null,"memory":{},"scaler":null}"#,
+                r#"{"event":"finished","values":{"cpu_seconds":0.01}}"#,
             );
         }
         _ => {
@@ -152,7 +154,7 @@ fn main() {
             assert_eq!(memory[memory.len() / 2], 1);
         }
     }
-    say(r#"{"event":"step","index":0,"seconds":0.04,"loss":null,"skipped":false}"#);
+    say(r#"{"event":"step","index":0,"values":{"step_seconds":0.04}}"#);
     say(FINISHED);
 }
 

@@ -7,16 +7,15 @@
 //! refuted by one that does not. The intervals of a claim's k pairs are made at 1 − 0.05 ÷ k, so
 //! that all of them together are right with 95 % (Bonferroni).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use judge::{
     claims::Outcome,
     compare::{Block, CompareError as JudgeError, Comparison, Interval, Options, compare},
 };
-use metrics::Metric;
-use protocol::Variant;
+use metrics::{Metric, Rows};
 use record::{
-    CellChoice, Claim, Expectation, Method, MethodDifference, MethodKey, Range, RangeError, Record,
+    CellChoice, Claim, Expectation, MethodDifference, MethodKey, Range, RangeError, Record,
     Session, printable,
 };
 use schemars::JsonSchema;
@@ -26,6 +25,9 @@ use crate::{
     question::{measurement, pair},
     side::{Cell, Runs, Side},
 };
+
+/// How often the intervals of a claim may miss the truth, all together.
+const WRONG: f64 = 0.05;
 
 /// A claim with what the session says of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -94,9 +96,21 @@ pub struct ClaimPair {
     pub verdict: ClaimVerdict,
 }
 
+impl ClaimPair {
+    /// Whether its two cells are of two images.
+    #[must_use]
+    pub fn is_across_images(&self) -> bool {
+        let mut baseline = self.baseline.iter();
+        baseline.any(|cell| cell.image != self.treated.image)
+    }
+}
+
 /// One cell of a pair.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClaimCell {
+    /// The scenario, where the claim is about two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scenario: Option<String>,
     /// The image.
     pub image: String,
     /// The variant.
@@ -147,69 +161,48 @@ pub struct ClaimsError {
 }
 
 /// What is wrong with a claim.
+#[expect(missing_docs, reason = "each says in its message what it is")]
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimProblem {
-    /// Its range means nothing.
     #[error(transparent)]
     Range(#[from] RangeError),
-    /// There is no such metric.
-    #[error("no metric is named `{}`; there are: {}", printable(metric), names())]
+    #[error("no metric is named `{}`; there are: {}", printable(metric), known.join(", "))]
     NoMetric {
-        /// As given.
         metric: String,
+        known: Vec<&'static str>,
     },
-    /// There is no such axis.
-    #[error("no axis is named `{}`; there are: {}", printable(axis), Variant::AXES.join(", "))]
-    NoAxis {
-        /// As given.
-        axis: String,
-    },
-    /// An effect without a baseline, or a value with one.
     #[error(
         "ratio, saving and increase need a `baseline`, and a value has none; add `baseline`, or \
          leave it out"
     )]
     Baseline,
-    /// Only one cell names its image.
-    #[error("one cell names an image and the other does not; name both, or neither")]
-    OneImage,
-    /// The two cells are the same.
+    #[error("one cell names its {0} and the other does not; name both, or neither")]
+    OneSided(&'static str),
     #[error("baseline and treated are the same cell; give them different values on one axis")]
     NoTreatment,
-    /// The judge refused a value.
     #[error(transparent)]
     Judge(#[from] JudgeError),
 }
 
-fn names() -> String {
-    let names: Vec<_> = metrics::catalogue::ALL
-        .iter()
-        .map(|metric| metric.name)
-        .collect();
-    names.join(", ")
-}
-
 /// Whether a claim means something, measured or not: its metric, and the range as treated ÷
 /// baseline.
-pub fn check_claim(claim: &Claim) -> Result<(&'static Metric, Range), ClaimProblem> {
-    let metric = Metric::named(&claim.metric).ok_or_else(|| ClaimProblem::NoMetric {
-        metric: claim.metric.clone(),
-    })?;
+pub fn check_claim(claim: &Claim, rows: &Rows) -> Result<(&'static Metric, Range), ClaimProblem> {
+    let metric = rows
+        .named(&claim.metric)
+        .ok_or_else(|| ClaimProblem::NoMetric {
+            metric: claim.metric.clone(),
+            known: rows.all().map(|metric| metric.name).collect(),
+        })?;
     let range = claim.expect.ratio_range()?;
-    let mut named = claim.baseline.iter().chain([&claim.treated]);
-    if let Some(axis) = named.find_map(|cell| {
-        let mut axes = cell.axes.keys();
-        axes.find(|axis| !Variant::AXES.contains(&axis.as_str()))
-    }) {
-        let axis = axis.clone();
-        return Err(ClaimProblem::NoAxis { axis });
-    }
     let is_value = matches!(claim.expect, Expectation::Value(_));
     match &claim.baseline {
         Some(_) if is_value => Err(ClaimProblem::Baseline),
         None if !is_value => Err(ClaimProblem::Baseline),
         Some(baseline) if baseline.names_an_image() != claim.treated.names_an_image() => {
-            Err(ClaimProblem::OneImage)
+            Err(ClaimProblem::OneSided("image"))
+        }
+        Some(baseline) if baseline.scenario.is_some() != claim.treated.scenario.is_some() => {
+            Err(ClaimProblem::OneSided("scenario"))
         }
         Some(baseline) if *baseline == claim.treated => Err(ClaimProblem::NoTreatment),
         _ => Ok((metric, range)),
@@ -225,10 +218,11 @@ pub fn judge_claims(
     ignore: &[MethodKey],
 ) -> Result<Vec<ClaimFound>, ClaimsError> {
     let cells = measured(session, records);
+    let rows = Rows::with(&session.metrics);
     claims
         .iter()
         .map(|claim| {
-            judge_one(claim, &cells, ignore).map_err(|problem| ClaimsError {
+            judge_one(claim, &cells, ignore, &rows).map_err(|problem| ClaimsError {
                 statement: claim.statement.clone(),
                 problem,
             })
@@ -240,9 +234,7 @@ pub fn judge_claims(
 struct Measured<'a> {
     cell: Cell,
     first: &'a Record,
-    method: Method,
     libtorch: Option<String>,
-    axes: BTreeMap<String, String>,
     runs: Runs<'a>,
 }
 
@@ -260,9 +252,7 @@ fn measured<'a>(session: &'a Session, records: &'a [Record]) -> Vec<Measured<'a>
             all.push(Measured {
                 cell,
                 first,
-                method: Method::of(session, first),
                 libtorch: side.origin.libtorch_version.clone(),
-                axes: first.variant.axes(),
                 runs,
             });
         }
@@ -275,11 +265,12 @@ fn judge_one(
     claim: &Claim,
     cells: &[Measured<'_>],
     ignore: &[MethodKey],
+    rows: &Rows,
 ) -> Result<ClaimFound, ClaimProblem> {
-    let (metric, range) = check_claim(claim)?;
+    let (metric, range) = check_claim(claim, rows)?;
     let concerned: Vec<&Measured<'_>> = cells
         .iter()
-        .filter(|cell| claim.concerns(&cell.cell.scenario, cell.first.model, cell.first.task))
+        .filter(|cell| claim.concerns(&cell.cell.scenario, &cell.first.workload))
         .collect();
     let mut questions = Vec::new();
     for treated in concerned.iter().filter(|cell| cell.fits(&claim.treated)) {
@@ -302,9 +293,13 @@ fn judge_one(
     questions.retain(|(_, _, blocks)| blocks.iter().any(both));
     let (mut left_out, mut method_ignored) = (OtherMethods::default(), OtherMethods::default());
     questions.retain(|(baseline, treated, _)| {
-        let differences =
-            baseline.map_or_else(Vec::new, |cell| cell.method.differences(&treated.method));
-        let is_ignored = |one: &MethodDifference| MethodKey::any_covers(ignore, &one.key);
+        let differences = baseline.map_or_else(Vec::new, |cell| {
+            cell.first.method.differences(&treated.first.method)
+        });
+        // Two scenarios that a claim names may be two methods: that is what it is about.
+        let is_named = claim.treated.scenario.is_some();
+        let is_ignored =
+            |one: &MethodDifference| is_named || MethodKey::any_covers(ignore, &one.key);
         if !differences.iter().all(is_ignored) {
             left_out.hear(differences);
             return false;
@@ -314,16 +309,18 @@ fn judge_one(
         }
         true
     });
-    let mut options = Options::default();
-    options.confidence = 1.0 - (1.0 - options.confidence) / questions.len().max(1) as f64;
+    let options = Options {
+        alpha: WRONG / questions.len().max(1) as f64,
+        ..Options::default()
+    };
     let mut pairs = Vec::new();
     for (baseline, treated, blocks) in questions {
         let measured = compare(&measurement(metric, blocks, metric.threshold), &options)?;
         pairs.push(ClaimPair {
             suite: treated.cell.suite.clone(),
             scenario: treated.cell.scenario.clone(),
-            baseline: baseline.map(|cell| cell.name()),
-            treated: treated.name(),
+            baseline: baseline.map(|cell| cell.name(claim)),
+            treated: treated.name(claim),
             verdict: ClaimVerdict::of(measured, range),
         });
     }
@@ -358,24 +355,29 @@ fn values(metric: &Metric, runs: &Runs<'_>) -> Vec<Block> {
 }
 
 impl Measured<'_> {
-    fn name(&self) -> ClaimCell {
+    fn name(&self, claim: &Claim) -> ClaimCell {
+        let of_two = claim.baseline.as_ref().and(claim.treated.scenario.as_ref());
         ClaimCell {
+            scenario: of_two.map(|_| self.cell.scenario.clone()),
             image: self.first.image.clone(),
             variant: self.cell.variant.clone(),
         }
     }
 
     fn fits(&self, choice: &CellChoice) -> bool {
-        choice.fits_image(&self.first.image, self.libtorch.as_deref())
-            && choice.fits_axes(&self.axes)
+        choice.fits_scenario(&self.cell.scenario)
+            && choice.fits_image(&self.first.image, self.libtorch.as_deref())
+            && choice.fits_axes(&self.first.axes)
     }
 
     /// Whether the two differ in something, and on no axis but what the choices name.
     fn is_partner_of(&self, treated: &Self, own: &CellChoice, other: &CellChoice) -> bool {
         let same_image = self.first.image == treated.first.image;
-        (&self.cell.suite, &self.cell.scenario) == (&treated.cell.suite, &treated.cell.scenario)
+        let same_scenario = self.cell.scenario == treated.cell.scenario;
+        self.cell.suite == treated.cell.suite
+            && (same_scenario || own.scenario.is_some())
             && (same_image || own.names_an_image())
-            && !(same_image && self.axes == treated.axes)
-            && own.alike(&self.axes, other, &treated.axes)
+            && !(same_scenario && same_image && self.first.axes == treated.first.axes)
+            && own.alike(&self.first.axes, other, &treated.first.axes)
     }
 }

@@ -3,26 +3,28 @@
 use std::collections::BTreeMap;
 
 use judge::{
-    compare::{BaseOrHead, Comparison, Interval, Verdict},
+    compare::{BaseOrHead, Block, Comparison, Interval, Verdict},
     median,
+    moderation::Variance,
     sessions::BetweenSessions,
 };
-use metrics::{Metric, catalogue};
-use record::{ImageChange, image_changes};
+use metrics::{Metric, Rows, catalogue};
+use record::{ImageChange, ImageFacts, Others, image_changes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     CompareError, MethodKey, Warning, environment,
-    failures::Failures,
+    failures::{Failures, compare_failures},
+    inside::Inside,
     method,
-    question::{Question, judge_questions},
+    question::{Question, judge_questions, measurement},
     short_window::ShortWindow,
     side::{Cell, Origin, Runs, Side},
 };
 
 /// Version of the file format of [`Verdicts`].
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// How two sides are compared.
 #[derive(Debug, Clone, Default)]
@@ -41,6 +43,9 @@ pub struct Options {
     /// How far sessions lie apart, for the metrics of which the history knows: counts where the
     /// sides are of two sessions.
     pub between_sessions: BTreeMap<CellMetric, BetweenSessions>,
+    /// What a run's logarithm scatters by in earlier sessions, for the metrics of which the history
+    /// knows.
+    pub earlier: BTreeMap<CellMetric, Variance>,
 }
 
 impl Options {
@@ -49,7 +54,6 @@ impl Options {
     pub fn at_error(error: f64) -> Self {
         let mut options = Self::default();
         options.statistics.alpha = error;
-        options.statistics.confidence = 1.0 - error;
         options
     }
 
@@ -107,6 +111,9 @@ pub struct Verdicts {
     /// What the two images differ in, as far as their sessions tell.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub image_changes: Vec<ImageChange>,
+    /// Metrics of the images themselves, which are of no cell.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<MetricVerdict>,
     /// Every cell that both sides have.
     pub cells: Vec<CellVerdicts>,
 }
@@ -126,6 +133,9 @@ pub struct CellVerdicts {
     /// Runs that failed; `None` where all went well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failures: Option<Failures>,
+    /// What changed inside its steps, where that is known: it describes, and is no verdict.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inside: Option<Inside>,
     /// Every metric that either side yielded.
     pub metrics: Vec<MetricVerdict>,
 }
@@ -150,6 +160,39 @@ pub struct MetricVerdict {
 }
 
 impl MetricVerdict {
+    /// The base against the head. Noise threshold and p are the same both ways.
+    #[must_use]
+    pub fn reversed(self) -> Self {
+        let inverse = |ratio: f64| (ratio > 0.0).then(|| ratio.recip());
+        let Comparison {
+            ratio, interval, ..
+        } = self.comparison;
+        Self {
+            base: self.head,
+            head: self.base,
+            not_measured_in: self.not_measured_in.map(|role| match role {
+                BaseOrHead::Base => BaseOrHead::Head,
+                BaseOrHead::Head => BaseOrHead::Base,
+            }),
+            comparison: Comparison {
+                verdict: match self.comparison.verdict {
+                    Verdict::Improved => Verdict::Regressed,
+                    Verdict::Regressed => Verdict::Improved,
+                    other => other,
+                },
+                ratio: ratio.and_then(inverse),
+                interval: interval.and_then(|Interval { lo, hi }| {
+                    Some(Interval {
+                        lo: inverse(hi)?,
+                        hi: inverse(lo)?,
+                    })
+                }),
+                ..self.comparison
+            },
+            ..self
+        }
+    }
+
     /// What it comes to in words: `not measured in head`, or else the verdict.
     #[must_use]
     pub fn outcome(&self) -> String {
@@ -161,11 +204,13 @@ impl MetricVerdict {
 }
 
 impl CellVerdicts {
-    /// What a gate makes of a cell that works in the base and never in the head; `None` for every
-    /// other cell. See [`Failures::verdict`].
+    /// What a gate makes of how often the cell fails: *regressed* where it works in the base and
+    /// never in the head, or fails far more often there; *inconclusive* where all of its runs in
+    /// the head failed for what is no fault of an image. `None` for every other cell.
     #[must_use]
     pub fn lost(&self) -> Option<Verdict> {
-        self.failures.as_ref()?.verdict()
+        let alpha = judge::compare::Options::default().alpha;
+        self.failures.as_ref()?.verdict(alpha)
     }
 }
 
@@ -198,18 +243,22 @@ impl Verdicts {
         })
     }
 
-    /// How many metrics came to this verdict.
+    /// Whether nothing that is gated could be judged: runs failed, or no cell yields it on both
+    /// sides. Where no metric is gated there is no gate.
     #[must_use]
-    pub fn count(&self, verdict: Verdict) -> usize {
-        self.all()
-            .filter(|(_, found)| found.comparison.verdict == verdict)
-            .count()
+    pub fn is_nothing_gated(&self) -> bool {
+        let mut gated = self.all().filter(|(_, found)| found.gated).peekable();
+        let has_failed = self.cells.iter().any(|cell| cell.metrics.is_empty());
+        (gated.peek().is_some() || has_failed)
+            && gated.all(|(_, found)| found.not_measured_in.is_some())
+            && self.cells.iter().all(|cell| cell.lost().is_none())
     }
 }
 
 /// Judges everything that both sides have.
 pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, CompareError> {
-    check_names(options)?;
+    let rows = base.rows(head);
+    check_names(options, &rows)?;
     let (base_cells, head_cells) = (base.cells(), head.cells());
     let in_both = |(cell, runs)| Some((cell, runs, head_cells.get(cell)?));
     let common: Vec<(&Cell, &Runs<'_>, &Runs<'_>)> =
@@ -221,7 +270,7 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
         });
     }
     let mut warnings = environment::check(base, head, &common, options.across_machines)?;
-    warnings.extend(method::check(base, head, &common, &options.ignore)?);
+    warnings.extend(method::check(&common, &options.ignore)?);
     warnings.extend(one_sided(&base_cells, &head_cells, &base.origin));
     warnings.extend(one_sided(&head_cells, &base_cells, &head.origin));
     let (of_base, of_head) = (base.thresholds(), head.thresholds());
@@ -231,22 +280,11 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
         cells => warnings.push(Warning::ThresholdsDiffer { cells }),
     }
     let of_two_sessions = base.origin.session != head.origin.session;
-    let between = |cell: &Cell, metric: &Metric| {
-        if !of_two_sessions {
-            return None;
-        }
-        let key = CellMetric {
-            suite: cell.suite.clone(),
-            scenario: cell.scenario.clone(),
-            variant: cell.variant.clone(),
-            metric: metric.name.to_owned(),
-        };
-        options.between_sessions.get(&key).copied()
-    };
+    warnings.extend(busy_host(&common, base, head));
     warnings.extend(short_windows(&common, &of_head));
     let mut questions = Vec::new();
     for (cell_index, (cell, base_runs, head_runs)) in common.iter().enumerate() {
-        for metric in Metric::compared() {
+        for metric in rows.compared() {
             let beside = options.beside.as_ref();
             let beside = beside.filter(|beside| beside.metric == metric.name);
             let threshold = match beside {
@@ -255,8 +293,16 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
             };
             let place = (*cell, cell_index);
             let question = Question::of(place, metric, threshold, base_runs, head_runs);
+            let key = CellMetric {
+                suite: cell.suite.clone(),
+                scenario: cell.scenario.clone(),
+                variant: cell.variant.clone(),
+                metric: metric.name.to_owned(),
+            };
+            let between = options.between_sessions.get(&key).copied();
             questions.extend(question.map(|question| Question {
-                between: between(cell, metric),
+                between: between.filter(|_| of_two_sessions),
+                past: options.earlier.get(&key).copied(),
                 centre: beside.map_or(1.0, |beside| beside.ratio),
                 ..question
             }));
@@ -267,14 +313,19 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
     let judged = judge_questions(&questions, looks, &options.statistics)?;
     let mut cells: Vec<CellVerdicts> = common
         .iter()
-        .map(|(cell, base, head)| unanswered(cell, base, head))
+        .map(|(cell, base, head)| CellVerdicts {
+            inside: Inside::of(base, head),
+            ..unanswered(cell, base, head)
+        })
         .collect();
     name(&mut cells);
+    compare_failures(cells.iter_mut().map(|cell| &mut cell.failures));
     for (question, comparison) in questions.iter().zip(judged) {
         let verdicts = &mut cells[question.cell_index].metrics;
         verdicts.push(answered(question, comparison));
     }
     let images = base.image().zip(head.image());
+    let sizes = images.and_then(|(base, head)| image_size(base, head, options));
     Ok(Verdicts {
         version: VERSION,
         base: base.origin.clone(),
@@ -282,15 +333,45 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
         warnings,
         looks: looks.len(),
         image_changes: images.map_or_else(Vec::new, |(base, head)| image_changes(base, head)),
+        images: sizes.into_iter().collect(),
         cells,
     })
 }
 
-/// Refuses a threshold for what no comparison judges.
-fn check_names(options: &Options) -> Result<(), CompareError> {
-    let is_unknown = |name: &&String| Metric::named(name).is_none_or(|one| !one.is_compared());
+/// The sizes of two images, judged; `None` where one is unknown.
+#[must_use]
+pub fn image_size(
+    base: &ImageFacts,
+    head: &ImageFacts,
+    options: &Options,
+) -> Option<MetricVerdict> {
+    let metric = &catalogue::IMAGE_SIZE;
+    let (base, head) = (base.size_bytes? as f64, head.size_bytes? as f64);
+    let block = Block {
+        base: Some(base),
+        head: Some(head),
+    };
+    // An image has one size in every block; two of them leave nothing to chance.
+    let asked = measurement(metric, vec![block; 2], options.threshold(metric, None));
+    let mut comparison = judge::compare::compare(&asked, &options.statistics).ok()?;
+    comparison.reason = String::from("the bytes of the images' layers are counted");
+    Some(MetricVerdict {
+        metric: metric.name.to_owned(),
+        gated: false,
+        base: Some(base),
+        head: Some(head),
+        not_measured_in: None,
+        comparison,
+    })
+}
+
+fn check_names(options: &Options, rows: &Rows) -> Result<(), CompareError> {
+    let is_unknown = |name: &&String| rows.named(name).is_none_or(|one| !one.is_compared());
     match options.thresholds.keys().find(is_unknown) {
-        Some(name) => Err(CompareError::UnknownMetric { name: name.clone() }),
+        Some(name) => Err(CompareError::UnknownMetric {
+            name: name.clone(),
+            known: rows.compared().map(|metric| metric.name).collect(),
+        }),
         None => Ok(()),
     }
 }
@@ -299,7 +380,7 @@ fn check_names(options: &Options) -> Result<(), CompareError> {
 fn name(cells: &mut [CellVerdicts]) {
     let mut namesakes: BTreeMap<String, usize> = BTreeMap::new();
     for cell in &mut *cells {
-        cell.name = format!("{} · {}", cell.scenario, cell.variant);
+        cell.name = record::cell_name(&cell.scenario, &cell.variant);
         *namesakes.entry(cell.name.clone()).or_default() += 1;
     }
     for cell in cells {
@@ -317,8 +398,35 @@ pub(crate) fn unanswered(cell: &Cell, base: &Runs<'_>, head: &Runs<'_>) -> CellV
         scenario: cell.scenario.clone(),
         variant: cell.variant.clone(),
         failures: Failures::of(base, head),
+        inside: None,
         metrics: Vec::new(),
     }
+}
+
+/// Runs beside which others used much of the CPUs.
+fn busy_host(
+    common: &[(&Cell, &Runs<'_>, &Runs<'_>)],
+    base: &Side<'_>,
+    head: &Side<'_>,
+) -> Option<Warning> {
+    let busy = |side: &Side<'_>, runs: &[&Runs<'_>]| -> Vec<Others> {
+        let runs = runs.iter().flat_map(|runs| runs.values());
+        let others = runs.filter_map(|run| side.session().others(run));
+        others.filter(|others| others.is_much).collect()
+    };
+    let of_base: Vec<_> = common.iter().map(|(_, runs, _)| *runs).collect();
+    let of_head: Vec<_> = common.iter().map(|(.., runs)| *runs).collect();
+    let runs = of_base.iter().chain(&of_head).map(|runs| runs.len()).sum();
+    let (of_base, of_head) = (busy(base, &of_base), busy(head, &of_head));
+    let all = of_base.iter().chain(&of_head);
+    let most = all.max_by(|one, other| one.used.total_cmp(&other.used))?;
+    Some(Warning::BusyHost {
+        base: of_base.len(),
+        head: of_head.len(),
+        runs,
+        used: most.used,
+        cpus: most.cpus,
+    })
 }
 
 /// The measured windows that are too short for the noise of their steps, on either side.
@@ -389,6 +497,6 @@ pub(crate) fn answered(question: &Question<'_>, mut comparison: Comparison) -> M
 
 impl Cell {
     pub(crate) fn label(&self) -> String {
-        format!("{} · {}", self.scenario, self.variant)
+        record::cell_name(&self.scenario, &self.variant)
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use protocol::Device;
-use record::{Gpu, Machine};
+use record::{Gpu, Session};
 
 use crate::{
     CompareError, Warning,
@@ -32,8 +32,8 @@ pub(crate) fn check(
     let moved: Vec<&Cell> = common
         .iter()
         .filter(|(_, base_runs, head_runs)| {
-            let of_base = gpus(base.machine(), base_runs);
-            let of_head = gpus(head.machine(), head_runs);
+            let of_base = gpus(base.session(), base_runs);
+            let of_head = gpus(head.session(), head_runs);
             !of_base.is_empty() && !of_head.is_empty() && of_base != of_head
         })
         .map(|(cell, ..)| *cell)
@@ -80,21 +80,34 @@ fn differences(
     if on_cpus.any(|(_, base, head)| on_cpu(base) && on_cpu(head)) {
         found.push(("CPUs", cpu(base), cpu(head)));
     }
+    let limits = |side: &Side<'_>, runs: &mut dyn Iterator<Item = &Runs<'_>>| {
+        let all: BTreeSet<String> = runs
+            .flat_map(|runs| power_limits(side.session(), runs))
+            .collect();
+        Vec::from_iter(all).join(", ")
+    };
+    let of_base = limits(base, &mut common.iter().map(|(_, runs, _)| *runs));
+    let of_head = limits(head, &mut common.iter().map(|(.., runs)| *runs));
+    // Older sessions do not know them.
+    if !of_base.is_empty() && !of_head.is_empty() {
+        found.push(("GPU power limits", of_base, of_head));
+    }
     let (mut of_base, mut of_head) = (BTreeSet::new(), BTreeSet::new());
     for (_, base_runs, head_runs) in common {
-        of_base.extend(gpus(base.machine(), base_runs));
-        of_head.extend(gpus(head.machine(), head_runs));
+        of_base.extend(gpus(base.session(), base_runs));
+        of_head.extend(gpus(head.session(), head_runs));
     }
-    let foreign = |used: &BTreeSet<String>, machine: &Machine, there: &BTreeSet<String>| {
-        let known: BTreeSet<String> = machine.gpus.iter().filter_map(Gpu::uuid).collect();
+    let foreign = |used: &BTreeSet<String>, session: &Session, there: &BTreeSet<String>| {
+        let gpus = session.hosts.values().flat_map(|machine| &machine.gpus);
+        let known: BTreeSet<String> = gpus.filter_map(Gpu::uuid).collect();
         used.iter()
             .any(|uuid| !known.contains(uuid) && !there.contains(uuid))
     };
     // A GPU that the other side's host has too is a GPU of one host, whichever ran what.
     if !of_base.is_empty()
         && !of_head.is_empty()
-        && (foreign(&of_base, head.machine(), &of_head)
-            || foreign(&of_head, base.machine(), &of_base))
+        && (foreign(&of_base, head.session(), &of_head)
+            || foreign(&of_head, base.session(), &of_base))
     {
         let named = |uuids: BTreeSet<String>| Vec::from_iter(uuids).join(", ");
         found.push(("GPUs", named(of_base), named(of_head)));
@@ -104,13 +117,21 @@ fn differences(
 }
 
 fn cpu(side: &Side<'_>) -> String {
-    let cpu = &side.machine().cpu;
+    let cpu = &side.session().machine().cpu;
     format!("{} × {}", cpu.logical_cores, cpu.model)
 }
 
-/// UUIDs of the GPUs that these runs used, as far as is known.
-fn gpus(machine: &Machine, runs: &Runs<'_>) -> BTreeSet<String> {
+/// Power limits of the GPUs that these runs used, as far as is known.
+fn power_limits(session: &Session, runs: &Runs<'_>) -> BTreeSet<String> {
     runs.values()
-        .filter_map(|run| run.gpu_uuid(machine))
+        .filter_map(|run| session.machine_of(run).gpu(run.device)?.power_limit_watts)
+        .map(|watts| format!("{watts} W"))
+        .collect()
+}
+
+/// UUIDs of the GPUs that these runs used, as far as is known.
+fn gpus(session: &Session, runs: &Runs<'_>) -> BTreeSet<String> {
+    runs.values()
+        .filter_map(|run| run.gpu_uuid(session.machine_of(run)))
         .collect()
 }

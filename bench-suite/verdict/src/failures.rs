@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use judge::compare::Verdict;
+use judge::{
+    compare::Verdict,
+    counts::{Count, p_of_more},
+    family::q_values,
+};
 use record::{Outcome, Reason, Record};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,12 +14,16 @@ use serde::{Deserialize, Serialize};
 use crate::side::Runs;
 
 /// Runs of one cell that failed, on either side. They are left out of every metric.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Failures {
     /// On the base side.
     pub base: FailedRuns,
     /// On the head side.
     pub head: FailedRuns,
+    /// Fisher's p that the head fails more often only by chance, the other cells of the comparison
+    /// taken into account (Benjamini and Hochberg). What is no fault of an image does not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub q_value: Option<f64>,
 }
 
 /// Runs of one cell that failed, on one side.
@@ -37,26 +45,48 @@ impl Failures {
     pub(crate) fn of(base: &Runs<'_>, head: &Runs<'_>) -> Option<Self> {
         let (base, head) = (FailedRuns::of(base), FailedRuns::of(head));
         let none = |side: &FailedRuns| side.failed + side.expected == 0;
-        (!none(&base) || !none(&head)).then_some(Self { base, head })
+        (!none(&base) || !none(&head)).then_some(Self {
+            base,
+            head,
+            q_value: None,
+        })
     }
 
-    /// What a gate makes of a cell that works in the base and never in the head: *regressed*, or
-    /// *inconclusive* where the head's runs failed for what is no fault of an image. `None` for
-    /// every other cell: its metrics speak for it, or neither side has any.
-    #[must_use]
-    pub fn verdict(&self) -> Option<Verdict> {
+    /// What a gate makes of the cell: *regressed* where it works in the base and never in the head,
+    /// or fails far more often there, and *inconclusive* where the head's runs all failed for what
+    /// is no fault of an image. `None` where its metrics speak for it, or neither side has any.
+    pub(crate) fn verdict(&self, alpha: f64) -> Option<Verdict> {
+        if self.q_value.is_some_and(|q| q <= alpha) {
+            return Some(Verdict::Regressed);
+        }
         if self.base.all() || !self.head.all() {
             return None;
         }
-        if self
-            .head
-            .reasons
-            .keys()
-            .all(|reason| of_the_environment(*reason))
-        {
-            Some(Verdict::Inconclusive)
-        } else {
-            Some(Verdict::Regressed)
+        Some(match self.head.of_image() {
+            0 => Verdict::Inconclusive,
+            _ => Verdict::Regressed,
+        })
+    }
+
+    fn p_value(&self) -> f64 {
+        let count = |side: &FailedRuns| Count {
+            of_them: side.of_image(),
+            all: side.runs - (side.failed - side.of_image()),
+        };
+        p_of_more(count(&self.base), count(&self.head))
+    }
+}
+
+/// Compares how often runs fail, over all cells of a comparison.
+pub(crate) fn compare_failures<'a>(cells: impl Iterator<Item = &'a mut Option<Failures>>) {
+    let cells: Vec<_> = cells.collect();
+    let p: Vec<f64> = cells
+        .iter()
+        .map(|cell| cell.as_ref().map_or(1.0, Failures::p_value))
+        .collect();
+    for (cell, q) in cells.into_iter().zip(q_values(&p)) {
+        if let Some(failures) = cell {
+            failures.q_value = Some(q);
         }
     }
 }
@@ -76,6 +106,14 @@ impl FailedRuns {
             failed: reasons.values().sum(),
             reasons,
         }
+    }
+
+    /// How many failed for what may be the image's fault.
+    fn of_image(&self) -> usize {
+        let own = self.reasons.iter();
+        own.filter(|(reason, _)| !of_the_environment(**reason))
+            .map(|(_, count)| count)
+            .sum()
     }
 
     /// Whether no run yielded a metric.

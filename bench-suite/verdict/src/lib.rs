@@ -11,6 +11,7 @@ mod environment;
 mod error;
 mod failures;
 mod gate;
+mod inside;
 mod method;
 mod pairs;
 mod question;
@@ -25,12 +26,17 @@ pub use claims::{
 };
 pub use compare::{
     Beside, CellMetric, CellVerdicts, MetricVerdict, Options, VERSION, Verdicts, compare,
+    image_size,
 };
 pub use error::CompareError;
 pub use failures::{FailedRuns, Failures};
 pub use gate::{FailOn, Gate};
+pub use inside::{
+    Inside, KERNEL_FLOOR, KernelChange, KernelChanged, KernelChanges, KernelCost, Losses,
+    LossesDiffer,
+};
 pub use judge::compare::BaseOrHead;
-pub use pairs::{Best, MOST_IN_PAIRS, PairVerdict, PairedCell, ScenarioPairs, judge_pairs};
+pub use pairs::{Best, MOST_IN_PAIRS, PairedCell, ScenarioPairs, judge_pairs};
 pub use record::MethodKey;
 pub use session::{SessionError, compare_session};
 pub use short_window::ShortWindow;

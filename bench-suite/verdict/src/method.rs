@@ -7,21 +7,20 @@ use record::{MethodDifference, MethodKey};
 
 use crate::{
     CompareError, Warning,
-    side::{Cell, Runs, Side},
+    side::{Cell, Runs},
 };
 
 /// Warnings about differences that are ignored; an error where one is not. `common` holds the
 /// cells that are compared, with the runs of base and head.
-pub(crate) fn check(
-    base: &Side<'_>,
-    head: &Side<'_>,
-    common: &[(&Cell, &Runs<'_>, &Runs<'_>)],
+pub(crate) fn check<'a>(
+    common: &[(&Cell, &Runs<'a>, &Runs<'a>)],
     ignore: &[MethodKey],
 ) -> Result<Vec<Warning>, CompareError> {
     let mut found: BTreeMap<String, MethodDifference> = BTreeMap::new();
     for (_, base_runs, head_runs) in common {
-        if let (Some(one), Some(other)) = (base.method(base_runs), head.method(head_runs)) {
-            for difference in one.differences(&other) {
+        let first = |runs: &Runs<'a>| runs.values().next().map(|run| &run.method);
+        if let Some((one, other)) = first(base_runs).zip(first(head_runs)) {
+            for difference in one.differences(other) {
                 found.entry(difference.key.clone()).or_insert(difference);
             }
         }

@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use judge::compare::{Direction, Interval, Method, Verdict};
-use metrics::{Metric, catalogue};
-use protocol::{Task, Variant};
+use judge::compare::{Direction, Verdict};
+use metrics::{Metric, Rows, catalogue};
+use protocol::Axes;
 use record::{Record, Session, SidesCompared};
 
 use crate::{
@@ -18,10 +18,12 @@ use crate::{
     side::{Cell, Runs, Side},
 };
 
-/// Of more cells than this not every pair is judged, only each against the first.
+/// Of more cells than this not every pair is judged, only each against the first, and one variant in
+/// every two images.
 pub const MOST_IN_PAIRS: usize = 40;
 
-/// The metrics by which every two cells are judged. The others are judged against the first cell.
+/// The metrics by which every two cells are judged; one variant in two images, which are two
+/// versions, by all headline metrics. The others are judged against the first cell.
 const IN_PAIRS: [&Metric; 3] = [
     &catalogue::THROUGHPUT,
     &catalogue::PEAK_ALLOCATED,
@@ -48,30 +50,13 @@ pub struct PairedCell {
     /// The image.
     pub image: String,
     /// The choice on every axis.
-    pub variant: Variant,
+    pub axes: Axes,
 }
 
-/// One cell against another one, by one metric.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct PairVerdict {
-    /// What the second cell is against the first.
-    pub verdict: Verdict,
-    /// Second ÷ first.
-    pub ratio: Option<f64>,
-    /// Its interval.
-    pub interval: Option<Interval>,
-    /// Whether both were the same in every run, so that the ratio has no error.
-    pub is_exact: bool,
-    /// The noise threshold.
-    pub threshold: f64,
-}
-
-/// The best cell of a scenario by one metric, and what the others are beside it.
+/// The best of several cells by one metric, and what the others are beside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Best {
-    /// The metric.
-    pub metric: String,
-    /// The cell with the best median, by its place among the scenario's cells.
+    /// The cell with the best median.
     pub leader: usize,
     /// Cells that it is better than.
     pub beaten: Vec<usize>,
@@ -81,19 +66,54 @@ pub struct Best {
     pub undecided: Vec<usize>,
 }
 
+impl Best {
+    /// The best cell among those with these medians, by what `between` says of two of them; `None` with
+    /// fewer than two.
+    #[must_use]
+    pub fn of(
+        direction: Direction,
+        medians: &[(usize, f64)],
+        between: impl Fn(usize, usize) -> Option<MetricVerdict>,
+    ) -> Option<Self> {
+        let better = |a: &&(usize, f64), b: &&(usize, f64)| match direction {
+            // Of equals the first one leads.
+            Direction::HigherIsBetter => a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)),
+            Direction::LowerIsBetter => b.1.total_cmp(&a.1).then(b.0.cmp(&a.0)),
+        };
+        let &(leader, _) = medians.iter().max_by(better)?;
+        let mut best = Self {
+            leader,
+            beaten: Vec::new(),
+            equal: Vec::new(),
+            undecided: Vec::new(),
+        };
+        for &(cell, _) in medians.iter().filter(|(cell, _)| *cell != leader) {
+            let place = match between(cell, leader).map(|found| found.comparison.verdict) {
+                Some(Verdict::Improved) => &mut best.beaten,
+                Some(Verdict::Unchanged) => &mut best.equal,
+                // The judge pairs runs by block; against the medians it may find the leader worse.
+                Some(Verdict::Regressed | Verdict::Inconclusive) | None => &mut best.undecided,
+            };
+            place.push(cell);
+        }
+        (medians.len() > 1).then_some(best)
+    }
+}
+
 impl ScenarioPairs {
     /// What `head` is against `base`, by their places; `None` where the two were not judged by
     /// the metric.
     #[must_use]
-    pub fn between(&self, base: usize, head: usize, metric: &Metric) -> Option<PairVerdict> {
+    pub fn between(&self, base: usize, head: usize, metric: &Metric) -> Option<MetricVerdict> {
         let key = (base.min(head), base.max(head));
         let mut found = self.verdicts.get(&key)?.metrics.iter();
         let found = found.find(|found| found.metric == metric.name)?;
-        if found.not_measured_in.is_some() {
-            return None;
-        }
-        let own = PairVerdict::of(found);
-        Some(if base <= head { own } else { own.reversed() })
+        let found = Some(found.clone()).filter(|found| found.not_measured_in.is_none())?;
+        Some(if base <= head {
+            found
+        } else {
+            found.reversed()
+        })
     }
 
     /// Every other cell of the first one's image, against it.
@@ -104,78 +124,19 @@ impl ScenarioPairs {
             .filter(move |((base, head), _)| *base == 0 && Some(&self.cells[*head].image) == image)
             .map(|(_, verdicts)| verdicts)
     }
-
-    /// The best cell by a metric among those with this median; `None` with fewer than two.
-    #[must_use]
-    pub fn best(&self, metric: &Metric, medians: &[Option<f64>]) -> Option<Best> {
-        let known =
-            || (0..self.cells.len()).filter_map(|cell| Some((cell, (*medians.get(cell)?)?)));
-        let better = |a: &(usize, f64), b: &(usize, f64)| match metric.direction {
-            // Of equals the first one leads.
-            Direction::HigherIsBetter => a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)),
-            Direction::LowerIsBetter => b.1.total_cmp(&a.1).then(b.0.cmp(&a.0)),
-        };
-        let (leader, _) = known().max_by(better)?;
-        let mut best = Best {
-            metric: metric.name.to_owned(),
-            leader,
-            beaten: Vec::new(),
-            equal: Vec::new(),
-            undecided: Vec::new(),
-        };
-        for (cell, _) in known().filter(|(cell, _)| *cell != leader) {
-            let verdict = self.between(cell, leader, metric);
-            let place = match verdict.map(|found| found.verdict) {
-                Some(Verdict::Improved) => &mut best.beaten,
-                Some(Verdict::Unchanged) => &mut best.equal,
-                // The judge pairs runs by block; against the medians it may find the leader worse.
-                Some(Verdict::Regressed | Verdict::Inconclusive) | None => &mut best.undecided,
-            };
-            place.push(cell);
-        }
-        (known().count() > 1).then_some(best)
-    }
 }
 
-impl PairVerdict {
-    fn of(found: &MetricVerdict) -> Self {
-        let comparison = &found.comparison;
-        Self {
-            verdict: comparison.verdict,
-            ratio: comparison.ratio,
-            interval: comparison.interval,
-            is_exact: comparison.method == Method::Exact,
-            threshold: comparison.threshold,
-        }
-    }
-
-    /// The first cell against the second. Noise threshold and p are the same both ways.
-    fn reversed(self) -> Self {
-        let inverse = |ratio: f64| (ratio > 0.0).then(|| ratio.recip());
-        Self {
-            verdict: match self.verdict {
-                Verdict::Improved => Verdict::Regressed,
-                Verdict::Regressed => Verdict::Improved,
-                other => other,
-            },
-            ratio: self.ratio.and_then(inverse),
-            interval: self.interval.and_then(|Interval { lo, hi }| {
-                Some(Interval {
-                    lo: inverse(hi)?,
-                    hi: inverse(lo)?,
-                })
-            }),
-            ..self
-        }
-    }
-}
-
-/// One cell with its runs.
 struct Judged<'a> {
     paired: PairedCell,
     cell: Cell,
     runs: Runs<'a>,
     thresholds: Option<&'a BTreeMap<String, f64>>,
+}
+
+impl Judged<'_> {
+    fn is_version_of(&self, other: &Self) -> bool {
+        self.paired.axes == other.paired.axes
+    }
 }
 
 /// Judges the cells of every scenario that has several. `comparisons` are what the session
@@ -189,20 +150,29 @@ pub fn judge_pairs(
     options: &Options,
 ) -> Result<Vec<ScenarioPairs>, SessionError> {
     let scenarios = scenarios(session, records)?;
+    let rows = Rows::with(&session.metrics);
     let mut questions = Vec::new();
     let mut asked = Vec::new();
     for (place, ((suite, _), cells)) in scenarios.iter().enumerate() {
         let of_suite = wanted(suite);
-        for (base, head) in pairs(cells.len()) {
+        for (base, head) in pairs(cells) {
             asked.push((place, base, head));
             let others = of_suite.iter().copied().filter(|one| !one.is_compared());
-            let metrics = Metric::compared().chain(others);
-            for metric in metrics.filter(|metric| base == 0 || IN_PAIRS.contains(metric)) {
+            let metrics = rows.compared().chain(others);
+            let is_judged = |metric: &&Metric| {
+                base == 0
+                    || IN_PAIRS.contains(metric)
+                    || metric.headline && cells[base].is_version_of(&cells[head])
+            };
+            for metric in metrics.filter(is_judged) {
                 let (base, head) = (&cells[base], &cells[head]);
                 let cell = (&head.cell, asked.len() - 1);
                 let threshold = options.threshold(metric, head.thresholds);
                 let question = Question::of(cell, metric, threshold, &base.runs, &head.runs);
-                questions.extend(question);
+                questions.extend(question.map(|question| Question {
+                    is_apart: false,
+                    ..question
+                }));
             }
         }
     }
@@ -249,10 +219,13 @@ pub fn judge_pairs(
     Ok(all)
 }
 
-/// Every two of so many cells, or the first with every other where those were too many.
-fn pairs(cells: usize) -> impl Iterator<Item = (usize, usize)> {
-    let bases = if cells > MOST_IN_PAIRS { 1 } else { cells };
-    (0..bases).flat_map(move |base| (base + 1..cells).map(move |head| (base, head)))
+/// Every two of these cells; where those were too many, the first with every other, and those of one
+/// variant.
+fn pairs(cells: &[Judged<'_>]) -> impl Iterator<Item = (usize, usize)> {
+    let is_few = cells.len() <= MOST_IN_PAIRS;
+    let all =
+        (0..cells.len()).flat_map(|base| (base + 1..cells.len()).map(move |head| (base, head)));
+    all.filter(move |&(base, head)| base == 0 || is_few || cells[base].is_version_of(&cells[head]))
 }
 
 type ScenarioCells<'a> = ((String, String), Vec<Judged<'a>>);
@@ -271,11 +244,12 @@ fn scenarios<'a>(
         }
     }
     let mut all: Vec<ScenarioCells> = Vec::new();
-    for plan in session.cells.iter().filter(|plan| plan.task != Task::Idle) {
+    // What computes nothing is no choice between cells.
+    for plan in session.cells.iter().filter(|plan| !plan.workload.is_idle()) {
         let cell = Cell {
             suite: plan.suite.clone(),
             scenario: plan.scenario.clone(),
-            variant: plan.variant.to_string(),
+            variant: plan.axes.to_string(),
         };
         let Some((runs, thresholds)) = sides
             .get(plan.image.as_str())
@@ -285,7 +259,7 @@ fn scenarios<'a>(
         };
         let paired = PairedCell {
             image: plan.image.clone(),
-            variant: plan.variant.clone(),
+            axes: plan.axes.clone(),
         };
         let name = (plan.suite.clone(), plan.scenario.clone());
         let place = all.iter().position(|(known, _)| *known == name);
@@ -314,7 +288,7 @@ fn scenarios<'a>(
 fn is_decided_base(session: &Session, cell: &PairedCell) -> bool {
     match session.deciding.as_ref().map(|deciding| &deciding.sides) {
         Some(SidesCompared::Images { base }) => cell.image == *base,
-        Some(SidesCompared::Axis { axis, base, .. }) => cell.variant.axes().get(axis) == Some(base),
+        Some(SidesCompared::Axis { axis, base, .. }) => cell.axes.get(axis) == Some(base),
         None => false,
     }
 }
@@ -333,19 +307,17 @@ fn compared<'a>(
     };
     let is_side = |origin: &crate::Origin, cell: &PairedCell| {
         let has_choice = match (axis, &origin.choice) {
-            (Some(axis), Some(choice)) => {
-                let chosen = cell.variant.axes();
-                chosen
-                    .get(axis)
-                    .is_some_and(|value| *choice == format!("{axis}={value}"))
-            }
+            (Some(axis), Some(choice)) => cell
+                .axes
+                .get(axis)
+                .is_some_and(|value| *choice == format!("{axis}={value}")),
             (_, choice) => choice.is_none(),
         };
         origin.image == cell.image && has_choice
     };
     let named = |cell: &PairedCell| match axis {
-        Some(axis) => cell.variant.without(axis),
-        None => cell.variant.to_string(),
+        Some(axis) => cell.axes.without(axis),
+        None => cell.axes.to_string(),
     };
     let (own, other) = (named(base), named(head));
     let verdicts = comparisons

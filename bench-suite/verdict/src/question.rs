@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use judge::{
     compare::{self, Block, Comparison, Options},
     family::{FamilyError, judge_all},
+    moderation::Variance,
     sequential::{Sequential, SequentialError},
     sessions::BetweenSessions,
 };
@@ -19,7 +20,6 @@ use crate::{
 /// Block number to what either side read.
 pub(crate) type Blocks = BTreeMap<u32, Block>;
 
-/// One question.
 pub(crate) struct Question<'a> {
     pub(crate) cell: &'a Cell,
     /// Which of the compared cells it is, from 0.
@@ -29,8 +29,13 @@ pub(crate) struct Question<'a> {
     pub(crate) blocks: Blocks,
     /// How far sessions lie apart, where the sides are of two and it is known.
     pub(crate) between: Option<BetweenSessions>,
+    /// What a run scatters by in earlier sessions, where it is known.
+    pub(crate) past: Option<Variance>,
     /// The ratio that it is judged against: 1, no change, unless something else is asked.
     pub(crate) centre: f64,
+    /// Whether its runs are in no other question of the metric, which then says something new of
+    /// its noise.
+    pub(crate) is_apart: bool,
 }
 
 impl<'a> Question<'a> {
@@ -51,7 +56,9 @@ impl<'a> Question<'a> {
             threshold,
             blocks,
             between: None,
+            past: None,
             centre: 1.0,
+            is_apart: true,
         })
     }
 }
@@ -69,6 +76,7 @@ impl Question<'_> {
             });
         compare::Measurement {
             between: self.between,
+            past: self.past,
             ..measurement(self.metric, seen.collect(), self.threshold)
         }
     }
@@ -82,7 +90,6 @@ impl Question<'_> {
     }
 }
 
-/// Pairs runs by block.
 pub(crate) fn pair(metric: &Metric, base: &Runs<'_>, head: &Runs<'_>) -> Blocks {
     let blocks: BTreeSet<u32> = base.keys().chain(head.keys()).copied().collect();
     let read = |runs: &Runs<'_>, block| runs.get(block).and_then(|run| metric.of(run));
@@ -95,7 +102,6 @@ pub(crate) fn pair(metric: &Metric, base: &Runs<'_>, head: &Runs<'_>) -> Blocks 
         .collect()
 }
 
-/// A question as the judge takes it.
 pub(crate) fn measurement(
     metric: &Metric,
     blocks: Vec<Block>,
@@ -107,6 +113,8 @@ pub(crate) fn measurement(
         kind: metric.kind,
         threshold,
         between: None,
+        metric: 0,
+        past: None,
     }
 }
 
@@ -140,7 +148,14 @@ fn judge_family(
     options: &Options,
 ) -> Result<Vec<Comparison>, CompareError> {
     let metrics = |blocks| -> Vec<compare::Measurement> {
-        let metrics = questions.iter().map(|question| question.metric(blocks));
+        let mut first = BTreeMap::new();
+        let metrics = questions.iter().enumerate().map(|(place, question)| {
+            let of_metric = *first.entry(question.metric.name).or_insert(place);
+            compare::Measurement {
+                metric: if question.is_apart { of_metric } else { place },
+                ..question.metric(blocks)
+            }
+        });
         metrics.collect()
     };
     if looks.is_empty() {

@@ -29,7 +29,8 @@ impl ShortWindow {
     #[must_use]
     pub fn of<'a>(runs: impl Iterator<Item = &'a Record>, threshold: Option<f64>) -> Option<Self> {
         let threshold = threshold.unwrap_or(catalogue::THROUGHPUT.threshold);
-        let good = runs.filter(|run| run.outcome.is_ok() && run.steps.len() > 1);
+        let good =
+            runs.filter(|run| run.outcome.is_ok() && run.series("step_seconds").nth(1).is_some());
         let of_runs: Vec<(f64, f64, f64)> = good.map(of_run).collect();
         let count = median(of_runs.iter().map(|run| run.0))?;
         let mean = median(of_runs.iter().map(|run| run.1))?;
@@ -47,8 +48,8 @@ impl ShortWindow {
 
 /// Steps, their mean, and their coefficient of variation.
 fn of_run(run: &Record) -> (f64, f64, f64) {
-    let count = run.steps.len() as f64;
-    let seconds = || run.steps.iter().map(|step| step.seconds);
+    let seconds = || run.series("step_seconds");
+    let count = seconds().count() as f64;
     let mean = seconds().sum::<f64>() / count;
     let squares: f64 = seconds().map(|time| (time - mean).powi(2)).sum();
     let deviation = (squares / (count - 1.0)).sqrt();
@@ -69,7 +70,7 @@ fn enough(variation: f64, threshold: f64) -> Option<u64> {
     Some(steps.next_multiple_of(digit))
 }
 
-/// `measured window 50 ms, CV 12 %: steps.measured: 240 would do`.
+/// `measured window 50 ms, CV 12 %: 240 measured steps would do`.
 impl fmt::Display for ShortWindow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let variation = 100.0 * self.coefficient_of_variation;
@@ -80,7 +81,7 @@ impl fmt::Display for ShortWindow {
         let digits = usize::from(length < 10.0);
         let window = format!("measured window {length:.digits$} {unit}, CV {variation:.0} %");
         match self.enough_steps {
-            Some(steps) => write!(f, "{window}: `steps.measured: {steps}` would do"),
+            Some(steps) => write!(f, "{window}: {steps} measured steps would do"),
             None => write!(
                 f,
                 "{window}: it would take more steps than are worth it (over {WORTHWHILE_STEPS})"
@@ -109,7 +110,7 @@ mod tests {
             coefficient_of_variation: 0.12,
             enough_steps: Some(150),
         };
-        let text = "measured window 50 ms, CV 12 %: `steps.measured: 150` would do";
+        let text = "measured window 50 ms, CV 12 %: 150 measured steps would do";
         assert_eq!(window.to_string(), text);
         (window.seconds, window.enough_steps) = (2.345, None);
         let text = "measured window 2.3 s, CV 12 %: it would take more steps than are worth it \

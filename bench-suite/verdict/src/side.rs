@@ -5,8 +5,9 @@ use std::{
     fmt,
 };
 
-use protocol::Variant;
-use record::{ImageFacts, Look, Machine, Method, Record, Session};
+use metrics::Rows;
+use protocol::{Axes, Variant};
+use record::{CellPlan, ImageFacts, Look, Record, Session, printable};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +36,8 @@ pub struct Origin {
 /// `SESSION:IMAGE`, with the value that it is kept to.
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.session, self.image)?;
+        // A session's file may be another's.
+        write!(f, "{}:{}", printable(&self.session), printable(&self.image))?;
         match &self.choice {
             Some(choice) => write!(f, " with {choice}"),
             None => Ok(()),
@@ -56,45 +58,30 @@ pub struct Side<'a> {
 }
 
 /// Why a side cannot be picked.
+#[expect(missing_docs, reason = "each says in its message what it is")]
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SideError {
-    /// The session has several images and none was named.
     #[error(
         "session {session} has several images; name one: {}",
         choices(session, images)
     )]
     Ambiguous {
-        /// The session.
         session: String,
-        /// Its images.
         images: BTreeSet<String>,
     },
-    /// The session has no such image.
     #[error(
         "session {session} has no image `{image}`; it has: {}",
         choices(session, images)
     )]
     NoImage {
-        /// The session.
         session: String,
-        /// The image asked for.
         image: String,
-        /// Its images.
         images: BTreeSet<String>,
     },
-    /// The session has no runs.
     #[error("session {session} has no runs yet; let `bench` finish, or resume it")]
-    Empty {
-        /// The session.
-        session: String,
-    },
-    /// There is no such axis.
+    Empty { session: String },
     #[error("no axis is named `{axis}`; there are: {}", Variant::AXES.join(", "))]
-    NoAxis {
-        /// As given.
-        axis: String,
-    },
-    /// No run of the session has this value.
+    NoAxis { axis: String },
     #[error(
         "no run of {session}:{image} has {axis}={value}; {}",
         if values.is_empty() {
@@ -104,15 +91,10 @@ pub enum SideError {
         }
     )]
     NoValue {
-        /// The session.
         session: String,
-        /// The image.
         image: String,
-        /// The axis.
         axis: String,
-        /// As given.
         value: String,
-        /// The values that runs have.
         values: BTreeSet<String>,
     },
 }
@@ -154,17 +136,20 @@ impl<'a> Side<'a> {
         };
         let runs: Vec<&Record> = records.iter().filter(|run| run.image == image).collect();
         let facts = session.images.iter().find(|facts| facts.name == image);
-        let machine = &session.machine;
+        let machine = match runs.first() {
+            Some(run) => session.machine_of(run),
+            None => session.machine(),
+        };
         let gpu = runs
             .iter()
-            .find_map(|run| run.workload.as_ref()?.cuda.as_ref())
+            .find_map(|run| run.started.as_ref()?.cuda.as_ref())
             .map(|cuda| &cuda.device_name);
         Ok(Self {
             origin: Origin {
                 session: name,
                 image_id: facts.and_then(|facts| facts.id.clone()),
                 libtorch_version: facts.map(|facts| facts.libtorch_version.clone()),
-                machine: machine.name.clone(),
+                machine: session.machine_names(),
                 device: gpu.unwrap_or(&machine.cpu.model).clone(),
                 driver_version: machine.driver_version.clone(),
                 image,
@@ -176,15 +161,15 @@ impl<'a> Side<'a> {
         })
     }
 
-    /// The machine that measured.
-    pub(crate) fn machine(&self) -> &'a Machine {
-        &self.session.machine
+    /// What the metrics mean where this is the base and `other` the head.
+    pub(crate) fn rows(&self, other: &Self) -> Rows {
+        // As with the suites' thresholds, the head's count.
+        Rows::with(other.session.metrics.iter().chain(&self.session.metrics))
     }
 
-    /// How these runs were measured; `None` where there are none.
-    pub(crate) fn method(&self, runs: &Runs<'_>) -> Option<Method> {
-        let run = runs.values().next()?;
-        Some(Method::of(self.session, run))
+    /// What measured.
+    pub(crate) fn session(&self) -> &'a Session {
+        self.session
     }
 
     /// The image, where the session tells of it.
@@ -202,7 +187,8 @@ impl<'a> Side<'a> {
     /// The runs with this value on `axis`. Cells are then named without the axis, so that two
     /// values of it can be compared with each other.
     pub fn along(&self, axis: &str, value: &str) -> Result<Self, SideError> {
-        if !Variant::AXES.contains(&axis) {
+        let is_known = |plan: &CellPlan| plan.axes.contains_key(axis);
+        if !Variant::AXES.contains(&axis) && !self.session.cells.iter().any(is_known) {
             let axis = axis.to_owned();
             return Err(SideError::NoAxis { axis });
         }
@@ -213,11 +199,11 @@ impl<'a> Side<'a> {
             .runs
             .iter()
             .copied()
-            .filter(|run| side.has(&run.variant))
+            .filter(|run| side.has(&run.axes))
             .collect();
         if side.runs.is_empty() {
             let runs = self.runs.iter();
-            let values = runs.filter_map(|run| run.variant.axes().remove(axis));
+            let values = runs.filter_map(|run| run.axes.get(axis).cloned());
             return Err(SideError::NoValue {
                 session: self.origin.session.clone(),
                 image: self.origin.image.clone(),
@@ -232,30 +218,28 @@ impl<'a> Side<'a> {
     /// The noise thresholds that the suite sets for each of the side's cells, by metric.
     pub(crate) fn thresholds(&self) -> BTreeMap<Cell, &'a BTreeMap<String, f64>> {
         let own = self.session.cells.iter().filter(|plan| {
-            plan.image == self.origin.image
-                && !plan.thresholds.is_empty()
-                && self.has(&plan.variant)
+            plan.image == self.origin.image && !plan.thresholds.is_empty() && self.has(&plan.axes)
         });
         own.map(|plan| {
-            let cell = self.cell(&plan.suite, &plan.scenario, &plan.variant);
+            let cell = self.cell(&plan.suite, &plan.scenario, &plan.axes);
             (cell, &plan.thresholds)
         })
         .collect()
     }
 
     /// Whether a variant is on the side, which may be kept to one value of an axis.
-    fn has(&self, variant: &Variant) -> bool {
-        let is_chosen = |(axis, value): &(String, String)| variant.axes().get(axis) == Some(value);
+    fn has(&self, axes: &Axes) -> bool {
+        let is_chosen = |(axis, value): &(String, String)| axes.get(axis) == Some(value);
         self.choice.as_ref().is_none_or(is_chosen)
     }
 
-    fn cell(&self, suite: &str, scenario: &str, variant: &Variant) -> Cell {
+    fn cell(&self, suite: &str, scenario: &str, axes: &Axes) -> Cell {
         Cell {
             suite: suite.to_owned(),
             scenario: scenario.to_owned(),
             variant: match &self.choice {
-                Some((axis, _)) => variant.without(axis),
-                None => variant.to_string(),
+                Some((chosen, _)) => axes.without(chosen),
+                None => axes.to_string(),
             },
         }
     }
@@ -278,7 +262,7 @@ impl<'a> Side<'a> {
     pub(crate) fn cells(&self) -> BTreeMap<Cell, Runs<'a>> {
         let mut cells: BTreeMap<Cell, Runs<'a>> = BTreeMap::new();
         for run in &self.runs {
-            let cell = self.cell(&run.suite, &run.scenario, &run.variant);
+            let cell = self.cell(&run.suite, &run.scenario, &run.axes);
             let blocks = cells.entry(cell).or_default();
             let newest = blocks.entry(run.block).or_insert(run);
             if run.attempt >= newest.attempt {

@@ -44,6 +44,19 @@ pub enum Warning {
         /// Its window.
         window: ShortWindow,
     },
+    /// Others used much of the host's CPUs meanwhile.
+    BusyHost {
+        /// In how many runs of the base.
+        base: usize,
+        /// In how many runs of the head.
+        head: usize,
+        /// Of how many runs of both.
+        runs: usize,
+        /// CPUs' worth of time that they used, in the run with the most.
+        used: f64,
+        /// Of how many CPUs.
+        cpus: u32,
+    },
     /// Cells ran on another GPU of the same host in the head than in the base.
     OtherGpus {
         /// The first of them.

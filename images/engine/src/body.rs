@@ -1,17 +1,19 @@
 //! From a spec to the engine's create request.
 
-use std::collections::HashMap;
+use std::{
+    collections::{BTreeSet, HashMap},
+    path::PathBuf,
+};
 
 use bollard::models::{
-    ContainerCreateBody, DeviceMapping, DeviceRequest, HostConfig, HostConfigLogConfig,
-    Mount as ApiMount, MountType, ResourcesUlimits,
+    ContainerCreateBody, DeviceMapping, DeviceRequest, HealthConfig, HostConfig,
+    HostConfigLogConfig, Mount as ApiMount, MountType, ResourcesUlimits,
 };
 
 use crate::{
-    UNPRIVILEGED,
     facts::Product,
-    gpu::GpuPath,
-    spec::{ContainerSpec, Ipc, LOG_BYTES, Mount},
+    gpu::{GpuAccess, GpuPath},
+    spec::{ContainerSpec, Ipc, LOG_BYTES, Mount, Network, UNPRIVILEGED, User},
 };
 
 pub(crate) fn create_body(spec: &ContainerSpec, product: Product) -> ContainerCreateBody {
@@ -26,9 +28,20 @@ pub(crate) fn create_body(spec: &ContainerSpec, product: Product) -> ContainerCr
                 .collect(),
         ),
         labels: Some(spec.labels.clone().into_iter().collect()),
-        user: Some(UNPRIVILEGED.to_owned()),
+        user: match &spec.user {
+            User::Unprivileged => Some(UNPRIVILEGED.to_owned()),
+            User::OfImage => None,
+            User::Named(name) => Some(name.clone()),
+        },
+        working_dir: spec.workdir.clone(),
+        hostname: spec.hostname.clone(),
+        // The image's own would run beside the workload, as its user.
+        healthcheck: Some(HealthConfig {
+            test: Some(vec!["NONE".to_owned()]),
+            ..Default::default()
+        }),
         // Some engines keep a network alive for containers that do not say this.
-        network_disabled: Some(true),
+        network_disabled: Some(spec.network == Network::None),
         attach_stdin: Some(false),
         attach_stdout: Some(false),
         attach_stderr: Some(false),
@@ -60,8 +73,15 @@ fn host_config(spec: &ContainerSpec, product: Product) -> HostConfig {
         }),
         cap_drop: Some(vec!["ALL".to_owned()]),
         security_opt: Some(vec!["no-new-privileges".to_owned()]),
-        readonly_rootfs: Some(true),
-        network_mode: Some("none".to_owned()),
+        readonly_rootfs: Some(!spec.is_root_writable),
+        network_mode: Some(
+            match spec.network {
+                Network::None => "none",
+                Network::Bridge => "bridge",
+                Network::Host => "host",
+            }
+            .to_owned(),
+        ),
         ipc_mode: Some(
             match spec.ipc {
                 Ipc::Private => "private",
@@ -77,18 +97,21 @@ fn host_config(spec: &ContainerSpec, product: Product) -> HostConfig {
         ..Default::default()
     };
     let mut mounts: Vec<ApiMount> = spec.mounts.iter().map(bind).collect();
-    if let Some(gpu) = &spec.gpu {
-        host.device_requests = device_request(gpu.path, gpu.index).map(|request| vec![request]);
-        host.devices = (!gpu.devices.is_empty()).then(|| {
-            let device = |path: &std::path::PathBuf| DeviceMapping {
-                path_on_host: Some(path.to_string_lossy().into_owned()),
-                path_in_container: Some(path.to_string_lossy().into_owned()),
-                cgroup_permissions: Some("rwm".to_owned()),
-            };
-            gpu.devices.iter().map(device).collect()
-        });
-        mounts.extend(gpu.mounts.iter().map(bind));
-    }
+    host.device_requests = device_request(&spec.gpus).map(|request| vec![request]);
+    // Files of the driver's belong to all of its GPUs.
+    let devices: BTreeSet<_> = spec.gpus.iter().flat_map(|gpu| &gpu.devices).collect();
+    let device = |path: &PathBuf| DeviceMapping {
+        path_on_host: Some(path.to_string_lossy().into_owned()),
+        path_in_container: Some(path.to_string_lossy().into_owned()),
+        cgroup_permissions: Some("rwm".to_owned()),
+    };
+    host.devices = (!devices.is_empty()).then(|| devices.into_iter().map(device).collect());
+    let drivers = spec.gpus.first();
+    mounts.extend(
+        drivers
+            .into_iter()
+            .flat_map(|gpu| gpu.mounts.iter().map(bind)),
+    );
     host.mounts = (!mounts.is_empty()).then_some(mounts);
     host
 }
@@ -108,16 +131,26 @@ fn log_config(product: Product) -> HostConfigLogConfig {
     }
 }
 
-/// Memory on `/tmp`, where nothing else is mounted there.
+/// Memory on `/tmp` and on what is shadowed, where nothing else is mounted there.
 fn tmpfs(spec: &ContainerSpec) -> Option<HashMap<String, String>> {
-    let mut targets = spec.mounts.iter().map(|mount| &mount.target);
-    let is_taken = targets.any(|target| target.trim_end_matches('/') == "/tmp");
+    let is_free = |folder: &&str| {
+        let mut targets = spec.mounts.iter().map(|mount| &mount.target);
+        targets.all(|target| target.trim_end_matches('/') != folder.trim_end_matches('/'))
+    };
+    let exec = if spec.is_tmp_executable {
+        "exec"
+    } else {
+        "noexec"
+    };
     let size = spec.limits.tmp_bytes.map(|bytes| format!(",size={bytes}"));
-    let options = format!(
-        "rw,nosuid,nodev,noexec,mode=1777{}",
-        size.unwrap_or_default()
-    );
-    (!is_taken).then(|| HashMap::from([("/tmp".to_owned(), options)]))
+    let size = size.unwrap_or_default();
+    let options = format!("rw,nosuid,nodev,{exec},mode=1777{size}");
+    let shadowed = spec.shadowed.iter().map(String::as_str);
+    let folders = ["/tmp"].into_iter().chain(shadowed).filter(is_free);
+    let all: HashMap<_, _> = folders
+        .map(|folder| (folder.to_owned(), options.clone()))
+        .collect();
+    (!all.is_empty()).then_some(all)
 }
 
 /// A mount rather than a `-v` style bind: a source that is not there is an error,
@@ -132,16 +165,21 @@ fn bind(mount: &Mount) -> ApiMount {
     }
 }
 
-fn device_request(path: GpuPath, index: u32) -> Option<DeviceRequest> {
-    match path {
+/// One request for all GPUs: of several the NVIDIA runtime serves the last alone.
+fn device_request(gpus: &[GpuAccess]) -> Option<DeviceRequest> {
+    let ids = |prefix: &str| {
+        let indices = gpus.iter().map(|gpu| format!("{prefix}{}", gpu.index));
+        Some(indices.collect())
+    };
+    match gpus.first()?.path {
         GpuPath::Cdi => Some(DeviceRequest {
             driver: Some("cdi".to_owned()),
-            device_ids: Some(vec![format!("nvidia.com/gpu={index}")]),
+            device_ids: ids("nvidia.com/gpu="),
             ..Default::default()
         }),
         GpuPath::NvidiaRuntime => Some(DeviceRequest {
             driver: Some("nvidia".to_owned()),
-            device_ids: Some(vec![index.to_string()]),
+            device_ids: ids(""),
             // `gpu` selects the request; the others become NVIDIA_DRIVER_CAPABILITIES.
             capabilities: Some(vec![vec![
                 "gpu".to_owned(),
@@ -154,14 +192,13 @@ fn device_request(path: GpuPath, index: u32) -> Option<DeviceRequest> {
     }
 }
 
-/// `spec.check()` has kept the value within an i64.
 fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "`spec.check()` keeps it within 65536 CPUs"
+    reason = "what is out of range becomes the nearest in it, which engines refuse"
 )]
 fn nano_cpus(cpus: f64) -> i64 {
     (cpus * 1e9).round() as i64

@@ -6,11 +6,11 @@ use tokio::sync::watch;
 use crate::{
     body::create_body,
     connect::Engine,
-    error::{Cause, Error, Operation, Result},
+    error::{Cause, Error, Result},
     facts::Product,
-    fallback::Fallback,
+    fallback::{Fallback, fall_back},
     registry::short,
-    spec::{ContainerSpec, Mount},
+    spec::ContainerSpec,
 };
 
 /// A container that this process made. Removed by [`Container::remove`], and
@@ -22,7 +22,6 @@ pub struct Container {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) spec: ContainerSpec,
-    pub(crate) is_started: bool,
     /// Told true when the container has ended or is to be removed, so that streams
     /// that an engine never ends can end.
     pub(crate) ended: watch::Sender<bool>,
@@ -38,10 +37,9 @@ impl Engine {
     /// to its end and what comes out of it is removed.
     ///
     /// # Errors
-    /// [`Error::Spec`], [`Error::ImageMissing`], [`Error::NameTaken`], or [`Operation::Create`] failed.
+    /// [`Error::Mount`], [`Error::ImageMissing`], or [`Error::Failed`].
     pub async fn create(&self, spec: &ContainerSpec) -> Result<Container> {
         spec.check()?;
-        self.check_sources(spec)?;
         let (engine, spec) = (self.clone(), spec.clone());
         let name = spec.name.clone().unwrap_or_default();
         // A task of its own: were the request dropped half way, the engine would make
@@ -51,27 +49,19 @@ impl Engine {
             Ok(result) => result,
             Err(error) => {
                 let cause = Cause::Local(std::io::Error::other(error.to_string()));
-                Err(self.failed(Operation::Create, name, cause))
+                Err(self.failed("create container", name, cause))
             }
         }
     }
 
     async fn create_falling_back(&self, mut spec: ContainerSpec) -> Result<Container> {
-        let mut fallbacks = Vec::new();
-        // What this engine could not do before it cannot do now: no need to fail first.
-        for known in self.inner.unsupported() {
-            let before = spec.clone();
-            known.apply(&mut spec);
-            if spec != before {
-                fallbacks.push(known);
-            }
-        }
+        let (mut fallbacks, product) = (Vec::new(), self.facts().product);
         let response = loop {
             let options = spec
                 .name
                 .as_ref()
                 .map(|name| CreateContainerOptionsBuilder::default().name(name).build());
-            let body = create_body(&spec, self.facts().product);
+            let body = create_body(&spec, product);
             match self
                 .docker()
                 .create_container(options, body)
@@ -79,7 +69,7 @@ impl Engine {
                 .map_err(Cause::from)
             {
                 Ok(response) => break response,
-                Err(cause) => match self.fall_back(&mut spec, &fallbacks, cause.message()) {
+                Err(cause) => match fall_back(&mut spec, product, &fallbacks, cause.message()) {
                     Some(fallback) => fallbacks.push(fallback),
                     None => return Err(self.explain_create(&spec, cause)),
                 },
@@ -91,7 +81,6 @@ impl Engine {
             name: spec.name.clone().unwrap_or_else(|| short(&response.id)),
             id: response.id,
             spec,
-            is_started: false,
             ended: watch::Sender::new(false),
             warnings: response.warnings,
             fallbacks,
@@ -99,43 +88,15 @@ impl Engine {
         })
     }
 
-    /// Podman makes a folder where the source of a mount is missing; Docker refuses.
-    fn check_sources(&self, spec: &ContainerSpec) -> Result<()> {
-        let missing = |mount: &&Mount| !mount.source.exists();
-        match spec.mounts.iter().find(missing) {
-            Some(mount) if self.facts().product == Product::Podman && self.facts().is_local() => {
-                Err(Error::Spec {
-                    field: "mounts.source".to_owned(),
-                    value: format!("`{}`, which is not there", mount.source.display()),
-                    expected: "a file or folder that exists".to_owned(),
-                })
-            }
-            _ => Ok(()),
-        }
-    }
-
     fn explain_create(&self, spec: &ContainerSpec, cause: Cause) -> Error {
-        let message = cause.message();
-        let lower = message.to_lowercase();
-        // Podman before 5 answers 500 where a name is taken.
-        let is_name = lower.contains("name") && lower.contains("already in use");
-        if let Some(name) = &spec.name
-            && (cause.has_status(409) || is_name)
-        {
-            return Error::NameTaken {
-                engine: self.facts().describe(),
-                name: name.clone(),
-                message: message.to_owned(),
-            };
-        }
-        if cause.has_status(404) && lower.contains("image") {
+        if cause.has_status(404) && cause.message().to_lowercase().contains("image") {
             return Error::ImageMissing {
                 engine: self.facts().describe(),
                 image: spec.image.clone(),
             };
         }
         self.failed(
-            Operation::Create,
+            "create container",
             spec.name.clone().unwrap_or_default(),
             cause,
         )
@@ -174,18 +135,14 @@ impl Container {
     pub async fn start(&mut self) -> Result<()> {
         loop {
             let cause = match self.engine.docker().start_container(&self.id, None).await {
-                Ok(()) => {
-                    self.is_started = true;
-                    return Ok(());
-                }
+                Ok(()) => return Ok(()),
                 Err(error) => Cause::from(error),
             };
             let mut spec = self.spec.clone();
-            let fallback = self
-                .engine
-                .fall_back(&mut spec, &self.fallbacks, cause.message());
+            let product = self.engine.facts().product;
+            let fallback = fall_back(&mut spec, product, &self.fallbacks, cause.message());
             let Some(fallback) = fallback else {
-                return Err(self.engine.failed(Operation::Start, &self.name, cause));
+                return Err(self.engine.failed("start container", &self.name, cause));
             };
             self.engine.remove_by_id(&self.id).await?;
             let mut fresh = self.engine.create(&spec).await?;
@@ -201,8 +158,17 @@ impl Container {
     /// Ends the container's processes at once (SIGKILL). Fine where it has ended
     /// or is gone already.
     pub async fn kill(&self) -> Result<()> {
+        self.signal("KILL").await
+    }
+
+    /// Asks the container's process to end (SIGTERM). Fine where it has ended or is gone already.
+    pub async fn terminate(&self) -> Result<()> {
+        self.signal("TERM").await
+    }
+
+    async fn signal(&self, signal: &str) -> Result<()> {
         let options = KillContainerOptionsBuilder::default()
-            .signal("KILL")
+            .signal(signal)
             .build();
         let killed = self
             .engine
@@ -219,7 +185,7 @@ impl Container {
             {
                 Ok(())
             }
-            Err(cause) => Err(self.engine.failed(Operation::Kill, &self.name, cause)),
+            Err(cause) => Err(self.engine.failed("kill container", &self.name, cause)),
         }
     }
 

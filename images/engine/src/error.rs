@@ -23,24 +23,9 @@ pub enum Error {
         reason: String,
         next: String,
     },
-    /// An engine where nothing can be measured from here.
-    #[error(
-        "{engine} runs on another machine, {machine} ({why}), and a run needs folders of this machine \
-         and is watched from it; run torchgauge on {machine} itself (`images build`, `load` and \
-         `pull` work from here)"
-    )]
-    OtherMachine {
-        engine: String,
-        machine: String,
-        why: String,
-    },
-    /// A container spec that no engine could run.
-    #[error("container spec: {field} is {value}; expected {expected}")]
-    Spec {
-        field: String,
-        value: String,
-        expected: String,
-    },
+    /// A mount that an engine could take for another one.
+    #[error("cannot mount {0:?}: expected paths without comma, line break or NUL")]
+    Mount(std::path::PathBuf),
     /// A GPU cannot be given to a container on the path asked for.
     #[error("cannot give GPU {index} to a container by {path}: {reason}; {next}")]
     Gpu {
@@ -51,78 +36,13 @@ pub enum Error {
     },
     /// The image that a container was to be made from is not in the engine.
     #[error(
-        "image {image} is not in {engine}; build or load it first (`cargo xtask images build`), \
+        "image {image} is not in {engine}; build or load it first (`images build`), \
          nothing is pulled by itself"
     )]
     ImageMissing { engine: String, image: String },
-    /// A container of this name is there already.
-    #[error(
-        "a container named {name} exists already in {engine}: {message}; choose another name, or \
-         look at it with `docker ps -a --filter name={name}` and remove it if it is yours"
-    )]
-    NameTaken {
-        engine: String,
-        name: String,
-        message: String,
-    },
-    /// The container was asked about its end before it was started.
-    #[error("container {name} was not started, so it cannot be waited for; call `start` first")]
-    NotStarted { name: String },
     /// An operation on an engine failed.
     #[error("cannot {0}")]
     Failed(Box<Failure>),
-}
-
-/// What was asked of an engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "`Failure` says each in words")]
-pub enum Operation {
-    Facts,
-    InspectImage,
-    ListImages,
-    /// Nothing can be said about what is in the engine after this one.
-    Load,
-    Pull,
-    Save,
-    Tag,
-    RemoveImage,
-    Create,
-    Start,
-    Wait,
-    Inspect,
-    Kill,
-    Remove,
-    List,
-    Logs,
-    Stats,
-    Copy,
-    Look,
-}
-
-impl Operation {
-    fn words(self) -> &'static str {
-        match self {
-            Self::Facts => "ask",
-            Self::InspectImage => "inspect image",
-            Self::ListImages => "list images",
-            Self::Load => "load image archive",
-            Self::Pull => "pull image",
-            Self::Save => "save image",
-            Self::Tag => "tag image",
-            Self::RemoveImage => "remove image",
-            Self::Create => "create container",
-            Self::Start => "start container",
-            Self::Wait => "wait for container",
-            Self::Inspect => "inspect container",
-            Self::Kill => "kill container",
-            Self::Remove => "remove container",
-            Self::List => "list containers",
-            Self::Logs => "save the logs of container",
-            Self::Stats => "read the resource use of container",
-            Self::Copy => "copy a file out of container",
-            Self::Look => "look for a file in container",
-        }
-    }
 }
 
 impl Error {
@@ -156,8 +76,8 @@ impl Error {
 /// One operation that failed.
 #[derive(Debug)]
 pub struct Failure {
-    /// What was asked.
-    pub operation: Operation,
+    /// What was asked, such as `load image archive`.
+    pub operation: &'static str,
     /// Which engine, such as `Docker 20.10.24 at unix:///var/run/docker.sock`.
     pub engine: String,
     /// What the operation was about: an id, a reference, a path.
@@ -174,7 +94,7 @@ impl fmt::Display for Failure {
             object,
             cause,
         } = self;
-        write!(f, "{} ", operation.words())?;
+        write!(f, "{operation} ")?;
         if !object.is_empty() {
             write!(f, "{object} on ")?;
         }
@@ -261,6 +181,9 @@ impl Cause {
             }
             _ if message.contains("permission denied") => {
                 "check the permissions of what is mounted, for the user that the container runs as"
+            }
+            _ if message.contains("already in use") => {
+                "remove the container of this name if it is yours (`docker ps -a` shows it)"
             }
             _ if message.contains("no such image") => "build or load the image first",
             _ if message.contains("no such container") => {

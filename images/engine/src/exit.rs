@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::{
     container::Container,
-    error::{Cause, Error, Operation, Result},
+    error::{Cause, Error, Result},
 };
 
 /// A killed container ends within this time, or the kernel holds it (a process
@@ -64,26 +64,18 @@ pub struct Exit {
     pub started_at: Option<String>,
     /// End as the engine says, RFC 3339.
     pub finished_at: Option<String>,
-    /// The engine's own words about the end, where it has any.
-    pub engine_message: Option<String>,
 }
 
 impl Exit {
-    /// Ended by itself, with code 0.
-    #[must_use]
-    pub fn is_success(&self) -> bool {
-        self.code == Some(0) && !self.timed_out
-    }
-
     fn assemble(
-        answer: Answer,
+        code: Option<i64>,
         state: Option<ContainerState>,
         timed_out: bool,
         unsure: bool,
         events: &[String],
     ) -> Self {
         let state = state.unwrap_or_default();
-        let code = answer.code.or(state.exit_code);
+        let code = code.or(state.exit_code);
         let main_killed = code == Some(KILLED) && !timed_out;
         let told = |words: &[&str]| {
             let mut events = events.iter();
@@ -101,7 +93,6 @@ impl Exit {
         };
         // Year 1 is how Go writes "never".
         let time = |text: Option<String>| text.filter(|text| !text.starts_with("0001-"));
-        let words = [answer.message, state.error].into_iter().flatten();
         Self {
             code,
             signal: code
@@ -112,15 +103,8 @@ impl Exit {
             timed_out,
             started_at: time(state.started_at),
             finished_at: time(state.finished_at),
-            engine_message: words.into_iter().find(|words| !words.is_empty()),
         }
     }
-}
-
-#[derive(Debug)]
-struct Answer {
-    code: Option<i64>,
-    message: Option<String>,
 }
 
 impl Container {
@@ -129,20 +113,15 @@ impl Container {
     /// its logs can be read.
     ///
     /// # Errors
-    /// [`Error::NotStarted`]; [`Operation::Wait`] failed where the engine went away
+    /// [`Error::Failed`] where the engine went away
     /// ([`Error::is_engine_gone`]) or the container does not end when killed.
     pub async fn wait(&self, limit: Duration) -> Result<Exit> {
-        if !self.is_started {
-            return Err(Error::NotStarted {
-                name: self.name.clone(),
-            });
-        }
         let deadline = Instant::now().checked_add(limit);
         let waited = match deadline {
             Some(deadline) => timeout_at(deadline, self.end()).await,
             None => Ok(self.end().await),
         };
-        let (answer, timed_out) = if let Ok(answer) = waited {
+        let (code, timed_out) = if let Ok(answer) = waited {
             (answer?, false)
         } else {
             self.kill().await?;
@@ -153,14 +132,14 @@ impl Container {
             (answer?, true)
         };
         self.ended.send_replace(true);
-        let state = self.final_state(&answer, timed_out).await?;
+        let state = self.final_state(code, timed_out).await?;
         let is_limited = self.spec.limits.memory_bytes.is_some();
         let unsure = is_limited && (state.is_none() || !self.engine.facts().reports_oom());
-        let events = match answer.code {
+        let events = match code {
             Some(KILLED) if !timed_out => self.events().await,
             _ => Vec::new(),
         };
-        Ok(Exit::assemble(answer, state, timed_out, unsure, &events))
+        Ok(Exit::assemble(code, state, timed_out, unsure, &events))
     }
 
     /// What happened to the container within the last minute, in the engine's words; empty where it
@@ -199,12 +178,12 @@ impl Container {
     }
 
     fn wait_failed(&self, cause: Cause) -> Error {
-        self.engine.failed(Operation::Wait, &self.name, cause)
+        self.engine.failed("wait for container", &self.name, cause)
     }
 
-    /// The engine's answer to "wait", asked again where the connection breaks while
+    /// The exit code out of the engine's answer to "wait", asked again where the connection breaks while
     /// the container runs on.
-    async fn end(&self) -> Result<Answer> {
+    async fn end(&self) -> Result<Option<i64>> {
         loop {
             let options = WaitContainerOptionsBuilder::default()
                 .condition("not-running")
@@ -215,21 +194,11 @@ impl Container {
                     .wait_container(&self.id, Some(options)),
             );
             let cause = match stream.next().await {
-                Some(Ok(ContainerWaitResponse { status_code, error })) => {
-                    let message = error.and_then(|error| error.message);
-                    return Ok(Answer {
-                        code: Some(status_code),
-                        message,
-                    });
+                Some(Ok(ContainerWaitResponse { status_code, .. })) => {
+                    return Ok(Some(status_code));
                 }
                 // Every exit code but 0 comes as an error.
-                Some(Err(Bollard::DockerContainerWaitError { error, code })) => {
-                    let message = (!error.is_empty()).then_some(error);
-                    return Ok(Answer {
-                        code: Some(code),
-                        message,
-                    });
-                }
+                Some(Err(Bollard::DockerContainerWaitError { code, .. })) => return Ok(Some(code)),
                 Some(Err(error)) => Cause::from(error),
                 None => Cause::Lost("it closed without an answer".to_owned()),
             };
@@ -242,12 +211,7 @@ impl Container {
                 Ok(Some(state)) if state.running == Some(true) => {
                     sleep(Duration::from_millis(200)).await;
                 }
-                Ok(Some(state)) => {
-                    return Ok(Answer {
-                        code: state.exit_code,
-                        message: None,
-                    });
-                }
+                Ok(Some(state)) => return Ok(state.exit_code),
                 Ok(None) | Err(_) => return Err(self.wait_failed(cause)),
             }
         }
@@ -257,12 +221,12 @@ impl Container {
     /// cannot be read although it has ended.
     async fn final_state(
         &self,
-        answer: &Answer,
+        code: Option<i64>,
         timed_out: bool,
     ) -> Result<Option<ContainerState>> {
         let begin = Instant::now();
         // The event that sets `oom_killed` may come after the end.
-        let may_be_oom = answer.code == Some(KILLED)
+        let may_be_oom = code == Some(KILLED)
             && !timed_out
             && self.spec.limits.memory_bytes.is_some()
             && self.engine.facts().reports_oom();
@@ -295,22 +259,12 @@ impl Container {
         }
     }
 
-    /// Whether the container runs now.
-    pub async fn is_running(&self) -> Result<bool> {
-        match self.inspect().await {
-            Ok(state) => Ok(state.is_some_and(|state| state.running == Some(true))),
-            // Podman's `stopped`, see above.
-            Err(Cause::Unreadable(words)) if words.contains("stopped") => Ok(false),
-            Err(cause) => Err(self.engine.failed(Operation::Inspect, &self.name, cause)),
-        }
-    }
-
     /// The main process's id on the engine's machine, while it runs.
     pub async fn host_pid(&self) -> Result<Option<u32>> {
         let state = self
             .inspect()
             .await
-            .map_err(|cause| self.engine.failed(Operation::Inspect, &self.name, cause))?;
+            .map_err(|cause| self.engine.failed("inspect container", &self.name, cause))?;
         Ok(state
             .and_then(|state| state.pid)
             .and_then(|pid| u32::try_from(pid).ok())

@@ -1,7 +1,5 @@
 //! What an engine says about itself.
 
-use std::path::Path;
-
 use bollard::{
     Docker,
     models::{SystemInfo, SystemVersion},
@@ -11,9 +9,6 @@ use serde::{Deserialize, Serialize};
 use crate::{Error, Result};
 
 const KERNEL_RELEASE: &str = "/proc/sys/kernel/osrelease";
-const HOSTNAME: &str = "/proc/sys/kernel/hostname";
-/// What Docker and Podman put into containers.
-const CONTAINER: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
 
 /// Whose engine it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,9 +51,6 @@ pub struct EngineFacts {
     pub machine: Option<String>,
     /// Release of that machine's kernel, such as `6.1.0-13-amd64`.
     pub kernel: Option<String>,
-    /// Whether the way to it may lead to another machine: SSH, TCP.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_elsewhere: bool,
 }
 
 impl EngineFacts {
@@ -68,47 +60,35 @@ impl EngineFacts {
         format!("{} {} at {}", self.product, self.version, self.endpoint)
     }
 
-    /// Whether the engine is on this machine, so that paths mean the same to both.
-    #[must_use]
-    pub fn is_local(&self) -> bool {
-        self.endpoint.starts_with("unix://") && !self.is_elsewhere
-    }
-
-    /// Whether the engine is on this machine: under this kernel, and, where the way to it may lead
-    /// elsewhere, under this machine's name. A container has a name of its own, and tells nothing.
+    /// Whether the engine is on this machine: under this kernel.
     ///
     /// # Errors
-    /// [`Error::OtherMachine`] where it is not: what is mounted into containers and what watches
+    /// [`Error::Endpoint`] where it is not: what is mounted into containers and what watches
     /// them is here.
     pub fn check_here(&self) -> Result<()> {
-        let read = |path| std::fs::read_to_string(path).unwrap_or_default();
-        let mut name = read(HOSTNAME);
-        if CONTAINER.iter().any(|mark| Path::new(mark).exists()) {
-            name.clear();
-        }
-        self.check(read(KERNEL_RELEASE).trim(), name.trim())
+        let kernel = std::fs::read_to_string(KERNEL_RELEASE).unwrap_or_default();
+        self.check(kernel.trim())
     }
 
     /// What is not known tells nothing apart.
-    fn check(&self, kernel: &str, name: &str) -> Result<()> {
-        let differs = |there: &Option<String>, here: &str| match there {
-            Some(there) if !here.is_empty() => there != here,
-            _ => false,
-        };
-        let machine = self.machine.as_deref().unwrap_or("without a name");
-        let why = if differs(&self.kernel, kernel) {
-            let there = self.kernel.as_deref().unwrap_or_default();
-            format!("kernel {there}; here {kernel}")
-        } else if self.is_elsewhere && differs(&self.machine, name) {
-            format!("this one is {name}")
-        } else {
-            return Ok(());
-        };
-        Err(Error::OtherMachine {
-            engine: self.describe(),
-            machine: machine.to_owned(),
-            why,
-        })
+    fn check(&self, here: &str) -> Result<()> {
+        match &self.kernel {
+            Some(there) if !here.is_empty() && there != here => {
+                let machine = self.machine.as_deref().unwrap_or("without a name");
+                Err(Error::Endpoint {
+                    origin: self.describe(),
+                    reason: format!(
+                        "it runs on another machine, {machine} (kernel {there}; here {here}), and runs \
+                         need local mounts and monitoring"
+                    ),
+                    next: format!(
+                        "run torchgauge on {machine} itself (`images build`, `load` and `pull` work \
+                         from here)"
+                    ),
+                })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Major and minor version, for what depends on it; `(0, 0)` where unreadable.
@@ -160,7 +140,6 @@ impl EngineFacts {
             data_folder: info.docker_root_dir.filter(|folder| !folder.is_empty()),
             machine: info.name.filter(|name| !name.is_empty()),
             kernel: info.kernel_version.filter(|release| !release.is_empty()),
-            is_elsewhere: false,
         }
     }
 }
@@ -176,27 +155,18 @@ mod tests {
             kernel_version: Some("6.1.0-13-amd64".to_owned()),
             ..SystemInfo::default()
         };
-        let endpoint = "tcp://node-7:2375".to_owned();
+        let endpoint = "unix:///forwarded.sock".to_owned();
         let mut facts = EngineFacts::assemble(SystemVersion::default(), info, endpoint);
-        assert!(facts.check("6.1.0-13-amd64", "other").is_ok());
-        assert!(facts.check("", "").is_ok());
-        let error = facts.check("6.12.0", "node-7").unwrap_err().to_string();
+        assert!(facts.check("6.1.0-13-amd64").is_ok());
+        assert!(facts.check("").is_ok());
+        let error = facts.check("6.12.0").unwrap_err().to_string();
         for part in [
-            "tcp://node-7:2375",
+            "unix:///forwarded.sock",
             "node-7 (kernel 6.1.0-13-amd64; here 6.12.0)",
         ] {
             assert!(error.contains(part), "{error}");
         }
-        // The nodes of a cluster have one kernel.
-        facts.is_elsewhere = true;
-        let error = facts.check("6.1.0-13-amd64", "node-8").unwrap_err();
-        assert!(
-            error.to_string().contains("node-7 (this one is node-8)"),
-            "{error}"
-        );
-        assert!(facts.check("6.1.0-13-amd64", "node-7").is_ok());
         facts.kernel = None;
-        facts.machine = None;
-        assert!(facts.check("6.12.0", "node-8").is_ok());
+        assert!(facts.check("6.12.0").is_ok());
     }
 }

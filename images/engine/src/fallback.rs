@@ -1,7 +1,6 @@
 //! What a container can go without where an engine refuses it.
 
 use crate::{
-    connect::Engine,
     facts::Product,
     spec::{ContainerSpec, Ulimit},
 };
@@ -17,25 +16,9 @@ pub struct Fallback {
     pub reason: String,
 }
 
-impl Engine {
-    /// As [`fall_back`], and what the engine cannot do at all is remembered.
-    pub(crate) fn fall_back(
-        &self,
-        spec: &mut ContainerSpec,
-        given_up: &[Fallback],
-        message: &str,
-    ) -> Option<Fallback> {
-        let fallback = fall_back(spec, self.facts().product, given_up, message)?;
-        if fallback.what != ULIMITS {
-            self.inner.remember(&fallback);
-        }
-        Some(fallback)
-    }
-}
-
 /// Gives up what is best effort where the engine's words say that this stood in
 /// the way; `None` where nothing can be given up any more.
-fn fall_back(
+pub(crate) fn fall_back(
     spec: &mut ContainerSpec,
     product: Product,
     given_up: &[Fallback],
@@ -51,9 +34,12 @@ fn fall_back(
         // Podman raises two limits by itself, which a kernel refuses where the engine
         // runs inside of a container. What this process has, it can pass on.
         if product == Product::Podman && is_new(DEFAULT_ULIMITS) {
-            let fallback = fallback(DEFAULT_ULIMITS);
-            fallback.apply(spec);
-            return Some(fallback);
+            let asked_for = std::mem::take(&mut spec.limits.ulimits);
+            let mut ulimits = own_ulimits(spec.limits.pids);
+            ulimits.retain(|own| asked_for.iter().all(|other| other.name != own.name));
+            ulimits.extend(asked_for);
+            spec.limits.ulimits = ulimits;
+            return Some(fallback(DEFAULT_ULIMITS));
         }
         if is_new(ULIMITS) && !spec.limits.ulimits.is_empty() {
             spec.limits.ulimits = match product {
@@ -69,29 +55,10 @@ fn fall_back(
         || words.contains("docker-init")
         || words.contains("catatonit");
     if is_new(INIT) && !spec.without_init && no_init {
-        let fallback = fallback(INIT);
-        fallback.apply(spec);
-        return Some(fallback);
+        spec.without_init = true;
+        return Some(fallback(INIT));
     }
     None
-}
-
-impl Fallback {
-    /// What follows for a spec from something that the engine cannot do at all;
-    /// nothing where it follows already.
-    pub(crate) fn apply(&self, spec: &mut ContainerSpec) {
-        match self.what.as_str() {
-            DEFAULT_ULIMITS => {
-                let asked_for = std::mem::take(&mut spec.limits.ulimits);
-                let mut ulimits = own_ulimits(spec.limits.pids);
-                ulimits.retain(|own| asked_for.iter().all(|other| other.name != own.name));
-                ulimits.extend(asked_for);
-                spec.limits.ulimits = ulimits;
-            }
-            INIT => spec.without_init = true,
-            _ => {}
-        }
-    }
 }
 
 const ULIMITS: &str = "ulimits";

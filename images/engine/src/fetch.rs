@@ -15,22 +15,12 @@ use futures_util::StreamExt as _;
 use crate::{
     connect::Engine,
     container::Container,
-    error::{Cause, Operation, Result},
+    error::{Cause, Result},
 };
 
-/// Who is to pull from a registry.
-#[derive(Clone)]
-pub enum Login {
-    /// A user with a password, or with an access token in its place.
-    User {
-        /// The user.
-        name: String,
-        /// The password.
-        password: String,
-    },
-    /// What a registry gave at a login, and takes instead of a password.
-    IdentityToken(String),
-}
+/// Who is to pull from a registry: a user with a password or an access token in its place, or what a
+/// registry gave at a login and takes instead.
+pub type Login = DockerCredentials;
 
 /// How far each layer of a pull is: bytes there, and in all.
 #[derive(Default)]
@@ -58,37 +48,23 @@ impl Engine {
     /// asks as nobody.
     ///
     /// # Errors
-    /// [`Operation::Pull`] failed, with the engine's words: it is the engine that asks the registry.
+    /// [`Error::Failed`], with the engine's words: it is the engine that asks the registry.
     pub async fn pull(
         &self,
         reference: &str,
         login: Option<Login>,
         mut progress: impl FnMut(u64, u64) + Send,
     ) -> Result<()> {
-        let credentials = login.map(|login| match login {
-            Login::User { name, password } => DockerCredentials {
-                username: Some(name),
-                password: Some(password),
-                ..DockerCredentials::default()
-            },
-            Login::IdentityToken(token) => DockerCredentials {
-                identitytoken: Some(token),
-                ..DockerCredentials::default()
-            },
-        });
         let options = CreateImageOptionsBuilder::default()
             .from_image(reference)
             .build();
-        let mut lines = Box::pin(
-            self.patient()
-                .create_image(Some(options), None, credentials),
-        );
+        let mut lines = Box::pin(self.patient().create_image(Some(options), None, login));
         let mut layers = Layers::default();
         while let Some(line) = lines.next().await {
-            let line = line.map_err(|error| self.failed(Operation::Pull, reference, error))?;
+            let line = line.map_err(|error| self.failed("pull image", reference, error))?;
             if let Some(detail) = &line.error_detail {
                 let words = detail.message.clone().unwrap_or_default();
-                return Err(self.failed(Operation::Pull, reference, Cause::Reported(words)));
+                return Err(self.failed("pull image", reference, Cause::Reported(words)));
             }
             if let Some((bytes, total)) = layers.hear(&line) {
                 progress(bytes, total);
@@ -101,7 +77,7 @@ impl Engine {
     /// of its own ends it.
     ///
     /// # Errors
-    /// [`Operation::Save`] failed; [`Cause::Local`] where `piece` failed.
+    /// [`Error::Failed`]; [`Cause::Local`] where `piece` failed.
     pub async fn save(
         &self,
         image: &str,
@@ -110,13 +86,13 @@ impl Engine {
         let mut pieces = Box::pin(self.patient().export_image(image));
         let mut bytes = 0;
         while let Some(next) = pieces.next().await {
-            let next = next.map_err(|error| self.failed(Operation::Save, image, error))?;
+            let next = next.map_err(|error| self.failed("save image", image, error))?;
             bytes += next.len();
-            piece(&next).map_err(|error| self.failed(Operation::Save, image, error))?;
+            piece(&next).map_err(|error| self.failed("save image", image, error))?;
         }
         if bytes == 0 {
             let nothing = Cause::Reported("an archive without a byte in it".to_owned());
-            return Err(self.failed(Operation::Save, image, nothing));
+            return Err(self.failed("save image", image, nothing));
         }
         Ok(())
     }
@@ -136,7 +112,7 @@ impl Container {
     /// does.
     ///
     /// # Errors
-    /// [`Operation::Look`] failed.
+    /// [`Error::Failed`].
     pub async fn stat(&self, path: &str) -> Result<Option<PathFacts>> {
         let options = ContainerArchiveInfoOptionsBuilder::default()
             .path(path)
@@ -154,7 +130,11 @@ impl Container {
                     .filter(|target| !target.is_empty() && target != path),
             })),
             Err(cause) if cause.has_status(404) => Ok(None),
-            Err(cause) => Err(self.engine.failed(Operation::Look, &self.name, cause)),
+            Err(cause) => {
+                Err(self
+                    .engine
+                    .failed("look for a file in container", &self.name, cause))
+            }
         }
     }
 
@@ -162,7 +142,7 @@ impl Container {
     /// `piece` gets its bytes in order; an error of its own ends it. False where nothing lies there.
     ///
     /// # Errors
-    /// [`Operation::Copy`] failed; [`Cause::Local`] where `piece` failed.
+    /// [`Error::Failed`]; [`Cause::Local`] where `piece` failed.
     pub async fn copy_out(
         &self,
         path: &str,
@@ -173,7 +153,10 @@ impl Container {
             .build();
         let docker = self.engine.patient();
         let mut pieces = Box::pin(docker.download_from_container(&self.id, Some(options)));
-        let failed = |cause: Cause| self.engine.failed(Operation::Copy, &self.name, cause);
+        let failed = |cause: Cause| {
+            self.engine
+                .failed("copy a file out of container", &self.name, cause)
+        };
         while let Some(next) = pieces.next().await {
             match next.map_err(Cause::from) {
                 Ok(next) => piece(&next).map_err(|error| failed(error.into()))?,

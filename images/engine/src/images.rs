@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     connect::Engine,
-    error::{Cause, Error, Operation, Result},
+    error::{Cause, Result},
 };
 
 /// What an engine says about one image.
@@ -34,6 +34,15 @@ pub struct ImageFacts {
     pub labels: BTreeMap<String, String>,
     /// Environment of the image's configuration.
     pub environment: BTreeMap<String, String>,
+    /// Folders that the image declares as volumes: an engine makes each a writable one on the
+    /// machine's disk, with a copy of what the image has there.
+    pub volumes: Vec<String>,
+    /// What it starts before a command; empty where it says nothing.
+    pub entrypoint: Vec<String>,
+    /// Whom it runs as; empty for root.
+    pub user: String,
+    /// The folder that it starts in; empty for `/`.
+    pub workdir: String,
     /// `amd64`, `arm64`, …
     pub architecture: Option<String>,
 }
@@ -63,6 +72,10 @@ impl From<ImageInspect> for ImageFacts {
                     None => (pair, String::new()),
                 })
                 .collect(),
+            volumes: config.volumes.unwrap_or_default().into_iter().collect(),
+            entrypoint: config.entrypoint.unwrap_or_default(),
+            user: config.user.unwrap_or_default(),
+            workdir: config.working_dir.unwrap_or_default(),
             architecture: image.architecture,
         }
     }
@@ -101,7 +114,7 @@ impl Engine {
         {
             Ok(image) => Ok(Some(image.into())),
             Err(cause) if cause.has_status(404) => Ok(None),
-            Err(cause) => Err(self.failed(Operation::InspectImage, reference, cause)),
+            Err(cause) => Err(self.failed("inspect image", reference, cause)),
         }
     }
 
@@ -115,9 +128,7 @@ impl Engine {
             .docker()
             .list_images(Some(options))
             .await
-            .map_err(|error| {
-                self.failed(Operation::ListImages, format!("with label {label}"), error)
-            })?;
+            .map_err(|error| self.failed("list images", format!("with label {label}"), error))?;
         Ok(images
             .into_iter()
             .map(|image| ImageSummary {
@@ -145,20 +156,12 @@ impl Engine {
         self.docker()
             .tag_image(image, Some(options))
             .await
-            .map_err(|error| self.failed(Operation::Tag, format!("{image} as {name}"), error))
+            .map_err(|error| self.failed("tag image", format!("{image} as {name}"), error))
     }
 
-    /// Takes a name away. The image stays where it has other names, and goes where
-    /// it has none. Fine where the name is not there.
+    /// Takes a name away, which is no id: by one, all names would go. The image stays where it has
+    /// other names, and goes where it has none. Fine where the name is not there.
     pub async fn untag(&self, name: &str) -> Result<()> {
-        // Removal without force by name removes the name; by id it would remove all names.
-        if name.starts_with("sha256:") {
-            return Err(Error::Spec {
-                field: "name to untag".to_owned(),
-                value: name.to_owned(),
-                expected: "a reference such as torchgauge/cpu:latest, not an id".to_owned(),
-            });
-        }
         self.delete_image(name, false).await
     }
 
@@ -186,7 +189,7 @@ impl Engine {
         {
             Ok(_) => Ok(()),
             Err(cause) if cause.has_status(404) => Ok(()),
-            Err(cause) => Err(self.failed(Operation::RemoveImage, image, cause)),
+            Err(cause) => Err(self.failed("remove image", image, cause)),
         }
     }
 }

@@ -29,25 +29,19 @@ mod registry;
 mod spec;
 mod stats;
 mod sweep;
-mod tunnel;
 
-pub use attempt::{Attempt, Obstacle};
-pub use connect::{Engine, choose_tls_provider};
+pub use attempt::Attempt;
+pub use connect::Engine;
 pub use container::Container;
-pub use endpoint::{Address, Endpoint};
-pub use error::{Cause, Error, Failure, Operation, Result};
+pub use endpoint::Endpoint;
+pub use error::{Cause, Error, Failure, Result};
 pub use exit::{Exit, Oom};
 pub use facts::{EngineFacts, Product};
 pub use fallback::Fallback;
 pub use fetch::{Login, PathFacts};
 pub use gpu::{GpuAccess, GpuHost, GpuPath};
 pub use images::{ImageFacts, ImageSummary};
-pub use load::LoadProgress;
 pub use owner::{LABEL_HOST, LABEL_PID, LABEL_RUN, LABEL_SESSION, LABEL_START, Liveness, Owner};
-pub use spec::{ContainerSpec, Ipc, Limits, Mount, Ulimit};
+pub use spec::{ContainerSpec, Ipc, Limits, Mount, Network, Ulimit, User};
 pub use stats::{Sample, StatsStream};
 pub use sweep::Leftover;
-
-/// User and group that containers run as unless the spec says otherwise:
-/// `nobody` and `nogroup` on Debian, an overflow id everywhere else.
-pub const UNPRIVILEGED: &str = "65534:65534";

@@ -12,56 +12,37 @@ use futures_util::{Stream, StreamExt as _};
 
 use crate::{
     connect::Engine,
-    error::{Cause, Operation, Result},
+    error::{Cause, Result},
 };
 
 /// bollard counts its time-out until the response headers, which come after the
 /// last byte was sent and, on some engines, after everything was unpacked.
 const LOAD_LIMIT: Duration = Duration::from_hours(2);
 
-/// How far a load is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LoadProgress {
-    /// So many bytes of the archive have been handed to the engine.
-    Sent {
-        /// Since the start of this load.
-        bytes: u64,
-    },
-    /// The engine says something, such as `Loading layer` or `Loaded image: …`.
-    Engine {
-        /// What it says, one line.
-        message: String,
-    },
-}
-
 impl Engine {
     /// Loads an archive (docker-archive or OCI layout, as one tar), and checks the
-    /// engine's answer for errors that come with status 200.
+    /// engine's answer for errors that come with status 200. `progress` hears how many bytes were
+    /// handed to the engine.
     ///
     /// Success means that the engine reported none. It does not mean that the
     /// image is whole: containerd's store reports success where layers that the
     /// archive leaves out are missing. Look at [`Engine::image`] afterwards.
     ///
     /// # Errors
-    /// [`Operation::Load`] failed; [`Cause::Local`] where reading the archive failed.
-    pub async fn load<S, P>(&self, archive: S, progress: P) -> Result<()>
+    /// [`Error::Failed`]; [`Cause::Local`] where reading the archive failed.
+    pub async fn load<S, P>(&self, archive: S, mut progress: P) -> Result<()>
     where
         S: Stream<Item = io::Result<Bytes>> + Send + 'static,
-        P: FnMut(LoadProgress) + Send + 'static,
+        P: FnMut(u64) + Send + 'static,
     {
-        let progress = Arc::new(Mutex::new(progress));
-        let report = {
-            let progress = Arc::clone(&progress);
-            move |step| (progress.lock().unwrap_or_else(PoisonError::into_inner))(step)
-        };
         // hyper turns an error of the body into a broken connection; the real one is kept here.
         let broken: Arc<Mutex<Option<io::Error>>> = Arc::default();
         let body = {
-            let (report, broken, mut bytes) = (report.clone(), Arc::clone(&broken), 0);
+            let (broken, mut bytes) = (Arc::clone(&broken), 0);
             archive.map(move |chunk| match chunk {
                 Ok(chunk) => {
                     bytes += chunk.len() as u64;
-                    report(LoadProgress::Sent { bytes });
+                    progress(bytes);
                     Ok(chunk)
                 }
                 Err(error) => {
@@ -79,22 +60,18 @@ impl Engine {
                 Err(_) => Cause::TimedOut,
                 Ok(None) => break,
                 Ok(Some(Ok(line))) => {
-                    if let Some(words) = complaint(&line) {
-                        Cause::Reported(words)
-                    } else {
-                        if let Some(message) = words(line) {
-                            report(LoadProgress::Engine { message });
-                        }
+                    let Some(words) = complaint(&line) else {
                         continue;
-                    }
+                    };
+                    Cause::Reported(words)
                 }
                 Ok(Some(Err(error))) => explain(error, &broken),
             };
-            return Err(self.failed(Operation::Load, "", cause));
+            return Err(self.failed("load image archive", "", cause));
         }
         let unread = broken.lock().unwrap_or_else(PoisonError::into_inner).take();
         match unread {
-            Some(error) => Err(self.failed(Operation::Load, "", error)),
+            Some(error) => Err(self.failed("load image archive", "", error)),
             None => Ok(()),
         }
     }
@@ -124,10 +101,4 @@ fn complaint(line: &BuildInfo) -> Option<String> {
         .flatten()
         .find(|text| text.to_lowercase().contains("error unpacking"))
         .cloned()
-}
-
-fn words(line: BuildInfo) -> Option<String> {
-    let text = line.stream.or(line.status)?;
-    let text = text.trim();
-    (!text.is_empty()).then(|| text.to_owned())
 }

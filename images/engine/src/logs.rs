@@ -1,10 +1,6 @@
 //! A container's output, to a file of limited size.
 
-use std::{
-    collections::VecDeque,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{collections::VecDeque, io, path::Path, time::Duration};
 
 use bollard::{Docker, query_parameters::LogsOptionsBuilder};
 use futures_util::StreamExt as _;
@@ -15,7 +11,7 @@ use tokio::{
 
 use crate::{
     container::Container,
-    error::{Cause, Operation, Result},
+    error::{Cause, Result},
 };
 
 /// Before a log that broke off is read again.
@@ -24,21 +20,18 @@ const READ_AGAIN: Duration = Duration::from_secs(1);
 impl Container {
     /// Writes what the engine kept of stdout and stderr into a file, in the order it was written:
     /// all of it, or the first and the last part with a line between them where it is more than
-    /// `limit` bytes. For after the end. The file appears whole or not at all.
+    /// `limit` bytes. For after the end.
     pub async fn save_logs(&self, path: &Path, limit: u64) -> Result<()> {
-        let failed = |cause: Cause| self.engine.failed(Operation::Logs, &self.name, cause);
-        let partial = partial_path(path);
-        let file = self.log_file(&partial).await?;
-        let copied = copy(self.engine.patient(), &self.id, file, limit).await;
-        let renamed = match copied {
-            Ok(()) => tokio::fs::rename(&partial, path).await.map_err(Cause::from),
-            Err(cause) => Err(cause),
+        let failed = |cause: Cause| {
+            self.engine
+                .failed("save the logs of container", &self.name, cause)
         };
-        if renamed.is_err() {
-            // Best effort: the error to report is the one above.
-            drop(tokio::fs::remove_file(&partial).await);
-        }
-        renamed.map_err(failed)
+        let file = File::create(path).await.map_err(|error| {
+            let words = format!("{}: {error}", path.display());
+            failed(io::Error::new(error.kind(), words).into())
+        })?;
+        let copied = copy(self.engine.patient(), &self.id, file, limit).await;
+        copied.map_err(failed)
     }
 
     /// Comes back when the container has written more than `limit` bytes to its log; never where it
@@ -74,21 +67,6 @@ impl Container {
         }
         false
     }
-
-    async fn log_file(&self, path: &Path) -> Result<File> {
-        File::create(path).await.map_err(|error| {
-            let words = format!("{}: {error}", path.display());
-            let cause = Cause::Local(std::io::Error::new(error.kind(), words));
-            self.engine.failed(Operation::Logs, &self.name, cause)
-        })
-    }
-}
-
-/// Beside the file, so that a rename is all that is left to do.
-fn partial_path(path: &Path) -> PathBuf {
-    let mut partial = path.as_os_str().to_owned();
-    partial.push(".partial");
-    PathBuf::from(partial)
 }
 
 async fn copy(docker: &Docker, id: &str, file: File, limit: u64) -> Result<(), Cause> {

@@ -50,12 +50,12 @@ impl Owner {
             session: session.to_owned(),
             run: run.to_owned(),
             pid,
-            start: Start {
-                boot: boot_id(),
-                namespace: pid_namespace(),
-                ticks: start_ticks(pid).unwrap_or(0),
-            }
-            .to_label(),
+            start: format!(
+                "{}/{}/{}",
+                boot_id(),
+                pid_namespace(),
+                start_ticks(pid).unwrap_or(0)
+            ),
             host: host(),
         }
     }
@@ -90,47 +90,28 @@ impl Owner {
     /// Whether the owner still runs, as far as can be seen from this process.
     #[must_use]
     pub fn liveness(&self) -> Liveness {
-        let Some(start) = Start::from_label(&self.start) else {
+        let parts: Vec<&str> = self.start.split('/').collect();
+        let [boot, namespace, ticks] = parts[..] else {
             return Liveness::Unknown;
         };
-        if self.host != host() || start.boot.is_empty() {
+        let Ok(ticks) = ticks.parse::<u64>() else {
+            return Liveness::Unknown;
+        };
+        if self.host != host() || boot.is_empty() {
             return Liveness::Unknown;
         }
         // The machine has been started again since.
-        if start.boot != boot_id() {
+        if boot != boot_id() {
             return Liveness::Dead;
         }
         // A process of another container: its ids mean nothing here.
-        if start.namespace != pid_namespace() {
+        if namespace != pid_namespace() {
             return Liveness::Unknown;
         }
         match start_ticks(self.pid) {
-            Some(ticks) if ticks == start.ticks => Liveness::Alive,
+            Some(now) if now == ticks => Liveness::Alive,
             _ => Liveness::Dead,
         }
-    }
-}
-
-#[derive(Debug, PartialEq, Eq)]
-struct Start {
-    boot: String,
-    namespace: u64,
-    ticks: u64,
-}
-
-impl Start {
-    fn to_label(&self) -> String {
-        format!("{}/{}/{}", self.boot, self.namespace, self.ticks)
-    }
-
-    fn from_label(label: &str) -> Option<Self> {
-        let mut parts = label.split('/');
-        let start = Self {
-            boot: parts.next()?.to_owned(),
-            namespace: parts.next()?.parse().ok()?,
-            ticks: parts.next()?.parse().ok()?,
-        };
-        parts.next().is_none().then_some(start)
     }
 }
 
@@ -147,8 +128,9 @@ fn host() -> String {
     }
 }
 
-fn pid_namespace() -> u64 {
-    fs::metadata("/proc/self/ns/pid").map_or(0, |metadata| metadata.ino())
+fn pid_namespace() -> String {
+    fs::metadata("/proc/self/ns/pid")
+        .map_or_else(|_| "0".to_owned(), |facts| facts.ino().to_string())
 }
 
 fn read(path: &str) -> String {
@@ -182,23 +164,21 @@ mod tests {
         assert_eq!(read_back.liveness(), expect, "{owner:?}");
     }
 
-    fn with_start(change: impl FnOnce(&mut Start)) -> impl FnOnce(&mut Owner) {
-        |owner| {
-            let mut start = Start::from_label(&owner.start).unwrap();
-            change(&mut start);
-            owner.start = start.to_label();
+    /// With another part of its start: 0 the boot, 1 the namespace, 2 the ticks.
+    fn with_other(part: usize) -> impl FnOnce(&mut Owner) {
+        move |owner| {
+            let mut parts: Vec<String> = owner.start.split('/').map(str::to_owned).collect();
+            parts[part].push('1');
+            owner.start = parts.join("/");
         }
     }
 
     #[test]
     fn only_what_is_surely_dead_is_dead() {
         check(|_| {}, Liveness::Alive);
-        check(with_start(|start| start.ticks += 1), Liveness::Dead);
-        check(
-            with_start(|start| start.boot = "another boot".to_owned()),
-            Liveness::Dead,
-        );
-        check(with_start(|start| start.namespace += 1), Liveness::Unknown);
+        check(with_other(0), Liveness::Dead);
+        check(with_other(1), Liveness::Unknown);
+        check(with_other(2), Liveness::Dead);
         check(
             |owner| owner.host = "another machine".to_owned(),
             Liveness::Unknown,

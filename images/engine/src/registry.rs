@@ -10,7 +10,7 @@ use bollard::{Docker, query_parameters::RemoveContainerOptionsBuilder};
 
 use crate::{
     connect::Engine,
-    error::{Cause, Operation, Result},
+    error::{Cause, Result},
 };
 
 /// Ids of live containers. A container enters when the engine has told its id and
@@ -73,40 +73,24 @@ impl Engine {
     pub(crate) async fn remove_by_id(&self, id: &str) -> Result<()> {
         remove(self.docker(), id)
             .await
-            .map_err(|cause| self.failed(Operation::Remove, short(id), cause))?;
+            .map_err(|cause| self.failed("remove container", short(id), cause))?;
         self.inner.registry.leave(id);
         Ok(())
     }
 
     /// Starts a removal that nobody waits for; the id stays in the registry until
-    /// it has happened, so that [`Engine::cleanup`] catches what did not.
+    /// it has happened, so that [`Engine::cleanup`] catches what did not. Where no runtime is left
+    /// to remove it, the next session sweeps it.
     pub(crate) fn remove_in_background(&self, id: String) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
         let engine = self.clone();
-        let removal = async move {
+        runtime.spawn(async move {
             if let Err(error) = engine.remove_by_id(&id).await {
                 tracing::warn!("{error}");
             }
-        };
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(removal);
-        } else {
-            // Dropped outside a runtime, such as after the main one ended.
-            let spawned = std::thread::Builder::new()
-                .name("container removal".to_owned())
-                .spawn(move || {
-                    match tokio::runtime::Builder::new_current_thread()
-                        .enable_all()
-                        .build()
-                    {
-                        Ok(runtime) => runtime.block_on(removal),
-                        Err(error) => tracing::warn!("cannot remove a container: {error}"),
-                    }
-                });
-            // Waited for: the process may be about to end.
-            if !matches!(spawned.map(std::thread::JoinHandle::join), Ok(Ok(()))) {
-                tracing::warn!("cannot remove a container: its thread failed");
-            }
-        }
+        });
     }
 }
 

@@ -9,9 +9,14 @@ use crate::{
     gpu::GpuAccess,
 };
 
-/// Everything that [`crate::Engine::create`] needs to know. Whatever it says, the container runs as
-/// an unprivileged user without capabilities or a network, on a root file system that is read-only,
-/// with a memory file system on `/tmp`.
+/// User and group that containers run as unless the spec says otherwise:
+/// `nobody` and `nogroup` on Debian, an overflow id everywhere else.
+pub(crate) const UNPRIVILEGED: &str = "65534:65534";
+
+/// Everything that [`crate::Engine::create`] needs to know. Whatever it says, the container has no
+/// capabilities and no way to more of them. Unless it says otherwise, it runs as an unprivileged user
+/// without a network, on a root file system that is read-only, with a memory file system on `/tmp`
+/// from which nothing is executed.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ContainerSpec {
     /// Name; the engine makes one up where `None`.
@@ -31,10 +36,24 @@ pub struct ContainerSpec {
     pub mounts: Vec<Mount>,
     /// What the container may use.
     pub limits: Limits,
-    /// A GPU, by a path that [`crate::gpu::candidates`] finds possible.
-    pub gpu: Option<GpuAccess>,
+    /// GPUs, all by one path that [`crate::gpu::candidates`] finds possible.
+    pub gpus: Vec<GpuAccess>,
     /// Interprocess communication.
     pub ipc: Ipc,
+    /// Whom it runs as.
+    pub user: User,
+    /// The folder that it starts in; the image's own where `None`.
+    pub workdir: Option<String>,
+    /// What it has of a network.
+    pub network: Network,
+    /// Its name on the network; the engine makes one up where `None`.
+    pub hostname: Option<String>,
+    /// Whether it may write to its root file system, which goes with it.
+    pub is_root_writable: bool,
+    /// Whether what lies on `/tmp` may be executed: compilers of kernels load libraries from there.
+    pub is_tmp_executable: bool,
+    /// Further folders that get an empty memory file system.
+    pub shadowed: Vec<String>,
     /// Run without an init process that passes signals on and reaps orphans: where the engine has
     /// none, see [`crate::Container::fallbacks`].
     pub without_init: bool,
@@ -111,112 +130,43 @@ pub enum Ipc {
     Host,
 }
 
+/// Whom a container runs as.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum User {
+    /// Nobody: a user without a name.
+    #[default]
+    Unprivileged,
+    /// Whom the image says, which is root where it says nothing.
+    OfImage,
+    /// A user by name, or `UID:GID`.
+    Named(String),
+}
+
+/// What a container has of a network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Network {
+    /// None.
+    #[default]
+    None,
+    /// The engine's usual one.
+    Bridge,
+    /// The host's.
+    Host,
+}
+
 /// How much log the engine keeps before it drops the oldest lines: several times what a run may
 /// write before it is ended, so that its first lines are still there.
 pub(crate) const LOG_BYTES: u64 = 128 << 20;
 
-/// Docker refuses less.
-const LEAST_MEMORY_BYTES: u64 = 6 << 20;
-
 impl ContainerSpec {
-    /// Finds what no engine could run, before anything is asked of one.
-    ///
-    /// # Errors
-    /// [`Error::Spec`] with the field, its value and what was expected.
-    pub fn check(&self) -> Result<()> {
-        let wrong = |field: &str, value: &dyn std::fmt::Display, expected: &str| {
-            Err(Error::Spec {
-                field: field.to_owned(),
-                value: value.to_string(),
-                expected: expected.to_owned(),
-            })
-        };
-        if self.image.trim().is_empty() {
-            return wrong("image", &"empty", "an id or a reference");
-        }
-        if let Some(name) = &self.name {
-            let mut letters = name.chars();
-            let first = letters.next().is_some_and(|c| c.is_ascii_alphanumeric());
-            let rest = letters.all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c));
-            if !first || !rest || name.len() < 2 || name.len() > 200 {
-                let expected =
-                    "2 to 200 of letters, digits, `_`, `.`, `-`, a letter or digit first";
-                return wrong("name", &format!("`{name}`"), expected);
-            }
-        }
-        for (key, value) in &self.environment {
-            if key.is_empty() || key.contains(['=', '\0']) || value.contains('\0') {
-                let expected = "a key without `=`, and no NUL in key or value";
-                return wrong(
-                    "environment",
-                    &format!("`{}`", key.escape_debug()),
-                    expected,
-                );
-            }
-        }
-        for mount in &self.mounts {
-            let source = mount.source.to_string_lossy();
-            if !mount.source.is_absolute() {
-                return wrong("mounts.source", &format!("`{source}`"), "an absolute path");
-            }
-            // Podman hands mounts on as a line of comma-separated fields.
-            if source.contains([',', '\n', '\0']) || mount.target.contains([',', '\n', '\0']) {
-                let value = format!("`{}`", source.escape_debug());
-                return wrong("mounts", &value, "paths without comma, line break or NUL");
-            }
-        }
-        let mut seen = std::collections::BTreeSet::new();
-        for target in self.mounts.iter().map(|mount| &mount.target) {
-            let field = "mounts.target";
-            let usable = target.starts_with('/') && target.len() > 1;
-            if !usable || target.split('/').any(|part| part == "..") {
-                return wrong(
-                    field,
-                    &format!("`{target}`"),
-                    "an absolute path other than /",
-                );
-            }
-            if !seen.insert(target.trim_end_matches('/')) {
-                return wrong(field, &format!("`{target}`, twice"), "each path once");
-            }
-        }
-        self.limits.check()
-    }
-}
-
-impl Limits {
-    fn check(&self) -> Result<()> {
-        let wrong = |field: &str, value: String, expected: &str| {
-            Err(Error::Spec {
-                field: format!("limits.{field}"),
-                value,
-                expected: expected.into(),
-            })
-        };
-        if let Some(bytes) = self.memory_bytes
-            && !(LEAST_MEMORY_BYTES..=i64::MAX as u64).contains(&bytes)
-        {
-            return wrong("memory_bytes", bytes.to_string(), "at least 6 MiB");
-        }
-        if let Some(cpus) = self.cpus
-            && !(0.01..=65536.0).contains(&cpus)
-        {
-            return wrong("cpus", cpus.to_string(), "at least 0.01");
-        }
-        if let Some(bytes) = self.shm_bytes
-            && !(1..=i64::MAX as u64).contains(&bytes)
-        {
-            return wrong("shm_bytes", bytes.to_string(), "at least 1");
-        }
-        if let Some(bytes) = self.tmp_bytes
-            && !(1..=i64::MAX as u64).contains(&bytes)
-        {
-            return wrong("tmp_bytes", bytes.to_string(), "at least 1");
-        }
-        if self.pids == Some(0) {
-            return wrong("pids", "0".to_owned(), "at least 1");
-        }
-        Ok(())
+    /// Refuses what Podman would take for more than a mount: it hands them on as a line of
+    /// comma-separated fields.
+    pub(crate) fn check(&self) -> Result<()> {
+        let is_unfit = |text: &str| text.contains([',', '\n', '\0']);
+        let unfit = self.mounts.iter().find(|Mount { source, target, .. }| {
+            is_unfit(&source.to_string_lossy()) || is_unfit(target)
+        });
+        unfit.map_or(Ok(()), |mount| Err(Error::Mount(mount.source.clone())))
     }
 }
 
@@ -224,73 +174,25 @@ impl Limits {
 mod tests {
     use super::*;
 
-    fn check(change: impl FnOnce(&mut ContainerSpec), expect: &str) {
-        let mut spec = ContainerSpec {
-            image: "image".to_owned(),
-            ..Default::default()
-        };
-        spec.check().unwrap();
-        change(&mut spec);
-        let found = spec
-            .check()
-            .map_or_else(|error| error.to_string(), |()| "fine".to_owned());
-        assert!(found.contains(expect), "{found}");
-    }
-
-    fn mount(source: &str, target: &str) -> Mount {
-        Mount {
-            source: source.into(),
-            target: target.into(),
-            read_only: true,
-        }
-    }
-
     #[test]
-    fn impossible_specs_are_named() {
-        check(|spec| spec.image.clear(), "image is empty");
-        check(|spec| spec.name = Some("../x".into()), "name is `../x`");
-        check(|spec| spec.name = Some("session-1.run_2".into()), "fine");
-        check(
-            |spec| _ = spec.environment.insert("A=B".into(), "c".into()),
-            "environment is `A=B`",
-        );
-        check(
-            |spec| spec.mounts.push(mount("here", "/x")),
-            "mounts.source is `here`",
-        );
-        check(
-            |spec| spec.mounts.push(mount("/a,b", "/x")),
-            "paths without comma",
-        );
-        check(
-            |spec| spec.mounts.push(mount("/a", "x")),
-            "mounts.target is `x`",
-        );
-        check(
-            |spec| spec.mounts.push(mount("/a", "/")),
-            "mounts.target is `/`",
-        );
-        check(
-            |spec| spec.mounts.push(mount("/a", "/x/../..")),
-            "mounts.target",
-        );
-        check(
-            |spec| spec.mounts.extend([mount("/a", "/x"), mount("/b", "/x/")]),
-            "twice",
-        );
-        check(
-            |spec| spec.limits.memory_bytes = Some(1),
-            "limits.memory_bytes is 1",
-        );
-        check(|spec| spec.limits.cpus = Some(-1.0), "limits.cpus is -1");
-        check(
-            |spec| spec.limits.cpus = Some(f64::NAN),
-            "limits.cpus is NaN",
-        );
-        check(
-            |spec| spec.limits.shm_bytes = Some(u64::MAX),
-            "limits.shm_bytes",
-        );
-        check(|spec| spec.limits.pids = Some(0), "limits.pids is 0");
+    fn a_mount_is_one_field_of_a_line() {
+        let check = |source: &str, target: &str| {
+            let mount = Mount {
+                source: source.into(),
+                target: target.into(),
+                read_only: true,
+            };
+            let mounts = vec![mount];
+            let spec = ContainerSpec {
+                mounts,
+                ..ContainerSpec::default()
+            };
+            spec.check().map_err(|error| error.to_string())
+        };
+        check("/a", "/x").unwrap();
+        for (source, target) in [("/a,b", "/x"), ("/a", "/x,rw"), ("/a\nb", "/x")] {
+            let error = check(source, target).unwrap_err();
+            assert!(error.contains("without comma"), "{error}");
+        }
     }
 }

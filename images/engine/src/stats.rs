@@ -13,7 +13,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::{
     container::Container,
-    error::{Cause, Operation, Result},
+    error::{Cause, Result},
     facts::Product,
 };
 
@@ -66,7 +66,11 @@ impl Container {
             .map(move |reading| match reading.map_err(Cause::from) {
                 Ok(reading) => Some(Ok(reading)),
                 Err(cause) if cause.has_status(404) || cause.has_status(409) => None,
-                Err(cause) => Some(Err(engine.failed(Operation::Stats, &name, cause))),
+                Err(cause) => Some(Err(engine.failed(
+                    "read the resource use of container",
+                    &name,
+                    cause,
+                ))),
             })
             .take_while(|reading| {
                 future::ready(match reading {

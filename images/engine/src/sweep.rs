@@ -6,7 +6,7 @@ use bollard::{models::ContainerSummary, query_parameters::ListContainersOptionsB
 
 use crate::{
     connect::Engine,
-    error::{Cause, Operation, Result},
+    error::{Cause, Result},
     owner::{LABEL_SESSION, Liveness, Owner},
 };
 
@@ -54,7 +54,11 @@ impl Engine {
                     tokio::time::sleep(std::time::Duration::from_millis(250)).await;
                 }
                 Err(cause) => {
-                    return Err(self.failed(Operation::List, format!("with label {label}"), cause));
+                    return Err(self.failed(
+                        "list containers",
+                        format!("with label {label}"),
+                        cause,
+                    ));
                 }
             }
         };

@@ -12,9 +12,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use engine::{
-    Cause, ContainerSpec, Endpoint, Engine, Error, Login, Obstacle, Oom, Operation, Product, Sample,
-};
+use engine::{Cause, ContainerSpec, Endpoint, Engine, Error, Login, Oom, Product, Sample};
 use futures_util::{StreamExt as _, stream};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -189,12 +187,12 @@ async fn facts_tell_the_products_apart() {
 
 #[tokio::test]
 async fn no_engine_says_what_was_tried_and_how_to_start_one() {
-    async fn obstacle(path: &Path) -> Obstacle {
+    async fn obstacle(path: &Path) -> String {
         match Engine::connect(&Endpoint::socket(path)).await {
             Err(Error::NoEngine(attempts)) => {
                 let error = Error::NoEngine(attempts.clone()).to_string();
                 assert!(error.contains(path.to_str().unwrap()), "{error}");
-                if attempts[0].obstacle == Obstacle::PermissionDenied {
+                if attempts[0].obstacle.contains("permission denied") {
                     assert!(error.contains("usermod -aG docker"), "{error}");
                 } else {
                     assert!(error.contains("systemctl start docker"), "{error}");
@@ -208,15 +206,14 @@ async fn no_engine_says_what_was_tried_and_how_to_start_one() {
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sock");
-    assert_eq!(obstacle(&path).await, Obstacle::NoSocket);
+    assert_eq!(obstacle(&path).await, "no such socket");
     // A socket whose owner has gone.
     drop(UnixListener::bind(&path).unwrap());
-    assert_eq!(obstacle(&path).await, Obstacle::NobodyListens);
+    assert!(obstacle(&path).await.starts_with("nobody listens"));
     let text = Error::NoEngine(vec![engine::Attempt {
         address: "unix:///s".to_owned(),
         origin: "given".to_owned(),
-        is_elsewhere: false,
-        obstacle: Obstacle::PermissionDenied,
+        obstacle: "permission denied on the socket".to_owned(),
     }])
     .to_string();
     assert!(text.contains("permission denied on the socket"), "{text}");
@@ -236,10 +233,11 @@ async fn something_that_is_no_engine_is_named_as_such() {
         let Error::NoEngine(attempts) = &error else {
             panic!("{error:?}")
         };
-        assert!(
-            matches!(attempts[0].obstacle, Obstacle::Other(_)),
-            "{error}"
-        );
+        let known = ["no such socket", "nobody listens"];
+        let is_known = known
+            .iter()
+            .any(|words| attempts[0].obstacle.starts_with(words));
+        assert!(!is_known, "{error}");
     }
 }
 
@@ -269,7 +267,7 @@ async fn a_load_that_fails_inside_of_a_200_fails() {
             .await
             .unwrap_err();
         assert!(
-            matches!(&error, Error::Failed(failure) if failure.operation == Operation::Load)
+            matches!(&error, Error::Failed(failure) if failure.operation == "load image archive")
                 && !error.is_engine_gone(),
             "{error:?}"
         );
@@ -292,13 +290,17 @@ async fn a_load_that_fails_inside_of_a_200_fails() {
 
 #[tokio::test]
 async fn a_pull_says_to_the_engine_who_asks() {
-    let user = Login::User {
-        name: "ci".to_owned(),
+    let user = Login {
+        username: Some("ci".to_owned()),
         // In plain base64 these would be `+` and `/`, which engines refuse.
-        password: "~~~???>>>".to_owned(),
+        password: Some("~~~???>>>".to_owned()),
+        ..Login::default()
     };
     // As `az acr login` gives it.
-    let token = Login::IdentityToken("long".to_owned());
+    let token = Login {
+        identitytoken: Some("long".to_owned()),
+        ..Login::default()
+    };
     for (login, said) in [
         (user, r#""username":"ci","password":"~~~???>>>""#),
         (token, r#""identitytoken":"long""#),
@@ -349,7 +351,6 @@ async fn a_non_zero_exit_is_no_error() {
     let exit = exit_of(replies, false).await.unwrap();
     assert_eq!((exit.code, exit.signal, exit.oom), (Some(3), None, Oom::No));
     assert_eq!(exit.finished_at.as_deref(), Some("2026-01-02T03:04:06Z"));
-    assert_eq!(exit.engine_message, None);
 
     let replies = vec![
         ok(
@@ -359,10 +360,7 @@ async fn a_non_zero_exit_is_no_error() {
         ok("GET /containers/c0ffee/json", EXITED),
     ];
     let exit = exit_of(replies, false).await.unwrap();
-    assert_eq!(
-        (exit.code, exit.engine_message.as_deref()),
-        (Some(125), Some("runc died"))
-    );
+    assert_eq!(exit.code, Some(125));
 }
 
 #[tokio::test]
@@ -456,7 +454,7 @@ async fn an_engine_that_goes_away_during_a_wait_is_told_apart() {
     ];
     let error = exit_of(replies, false).await.unwrap_err();
     assert!(
-        matches!(&error, Error::Failed(failure) if failure.operation == Operation::Wait)
+        matches!(&error, Error::Failed(failure) if failure.operation == "wait for container")
             && error.is_engine_gone(),
         "{error:?}"
     );
@@ -480,12 +478,12 @@ async fn refused_creations_are_typed() {
         served.connect().await.create(&named).await.unwrap_err()
     }
     let error = refused("409 Conflict", r#"{"message":"Conflict. The container name \"/run-1\" is already in use by container \"abc\"."}"#).await;
-    assert!(
-        matches!(&error, Error::NameTaken { name, .. } if name == "run-1"),
-        "{error:?}"
-    );
+    for part in ["run-1", "already in use", "remove the container"] {
+        assert!(error.to_string().contains(part), "{error}");
+    }
     let error = refused("500 Internal Server Error", r#"{"cause":"that name is already in use","message":"container create: creating container storage: the container name \"run-1\" is already in use by abc","response":500}"#).await;
-    assert!(matches!(error, Error::NameTaken { .. }), "{error:?}");
+    let error = error.to_string();
+    assert!(error.contains("remove the container"), "{error}");
     let error = refused(
         "404 Not Found",
         r#"{"message":"No such image: image:latest"}"#,
@@ -530,7 +528,7 @@ async fn what_is_best_effort_is_given_up_and_recorded() {
     let mut container = engine.create(&spec).await.unwrap();
     let error = container.start().await.unwrap_err();
     assert!(
-        matches!(&error, Error::Failed(failure) if failure.operation == Operation::Start),
+        matches!(&error, Error::Failed(failure) if failure.operation == "start container"),
         "{error:?}"
     );
     let fallbacks = container.fallbacks();
@@ -618,7 +616,7 @@ async fn removal_waits_for_a_removal_under_way_and_takes_gone_for_done() {
     let container = engine.create(&spec()).await.unwrap();
     let error = container.remove().await.unwrap_err();
     assert!(
-        matches!(&error, Error::Failed(failure) if failure.operation == Operation::Remove),
+        matches!(&error, Error::Failed(failure) if failure.operation == "remove container"),
         "{error:?}"
     );
     assert_eq!(engine.live_containers(), ["c0ffee"]);

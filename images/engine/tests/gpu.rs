@@ -58,7 +58,6 @@ fn engine(product: Product, version: &str) -> EngineFacts {
         data_folder: None,
         machine: None,
         kernel: None,
-        is_elsewhere: false,
     }
 }
 
@@ -117,18 +116,6 @@ fn an_engine_that_is_too_old_or_ignores_requests_is_told_apart() {
                 Some("Podman 4.3.1 does not serve CDI requests; Podman 5.4"),
             ),
             (GpuPath::NvidiaRuntime, Some("Podman ignores")),
-        ],
-    );
-    let mut remote = engine(Product::Docker, "20.10.24");
-    remote.endpoint = "tcp://elsewhere:2375".to_owned();
-    let away = Some("not on this machine");
-    check(
-        &remote,
-        &host,
-        [
-            (GpuPath::Cdi, Some("does not serve CDI")),
-            (GpuPath::NvidiaRuntime, away),
-            (GpuPath::Passthrough, away),
         ],
     );
 }

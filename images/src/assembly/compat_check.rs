@@ -2,50 +2,23 @@
 
 use crate::{
     Error, Image, Result, ScenarioBinary,
-    assembly::{Lower, linking::ImageFiles},
+    assembly::{Lower, linking},
     base::ready::ReadyBase,
-    canonical,
-    oci::{archive::Settings, layer::LayerId},
-    store::{Cache, read_note},
+    oci::archive::Settings,
 };
 
-/// Changes whenever the same image could be judged otherwise.
-const FORMAT: u32 = 1;
-
-/// Whether the base's glibc is new enough for the scenario binary.
-pub(crate) fn check_glibc(scenario: &ScenarioBinary, base: &ReadyBase) -> Result<()> {
-    match (scenario.glibc, base.glibc) {
-        (Some(needs), Some(has)) if needs > has => Err(Error::GlibcTooOld {
-            binary: scenario.path.clone(),
-            needs,
-            has,
-        }),
-        _ => Ok(()),
-    }
-}
-
-/// Whether the loader will find everything, in the right version. An image that was found to be
-/// whole is not looked at again.
+/// Whether the loader will find everything, in the right version.
 pub(crate) fn check_linking(
     lower: &Lower,
     scenario: &ScenarioBinary,
-    layers: &[LayerId],
     settings: &Settings,
-    cache: &Cache,
 ) -> Result<()> {
     let mut variables = settings.environment.iter();
     let library_path = variables
         .find_map(|pair| pair.strip_prefix("LD_LIBRARY_PATH="))
         .unwrap_or_default();
-    let key = canonical::json(&(FORMAT, "links", layers, library_path));
-    let note = cache.note_path("layers", key.as_bytes());
-    if read_note::<bool>(&note) == Some(true) {
-        return Ok(());
-    }
     let base = lower.base.filesystem()?;
-    let files = ImageFiles::new(&base, &lower.libtorch, scenario, library_path)?;
-    files.check(&lower.libtorch)?;
-    cache.write_note(&note, &true)
+    linking::check(&base, &lower.libtorch, scenario, library_path)
 }
 
 /// How variables begin that change what is measured: of the loader, of allocators, of libraries
@@ -106,8 +79,10 @@ pub(crate) fn check_surroundings(image: &Image, base: &ReadyBase) -> Result<()> 
     if found.is_empty() {
         return Ok(());
     }
-    Err(Error::BaseChangesRuns {
-        image: image.name.clone(),
-        found,
-    })
+    let found = found.join(", ");
+    Err(Error::Input(format!(
+        "the base of {} changes what runs measure by {found}; set it under `environment` in the \
+         spec, or allow it: `allow: [{found}]`",
+        image.name
+    )))
 }

@@ -31,16 +31,6 @@ const DEFAULT_FOLDERS: [&str; 6] = [
     "/usr/lib",
 ];
 
-/// The files of an image: those of its base, and what Torchgauge adds.
-pub(crate) struct ImageFiles<'a> {
-    base: &'a Filesystem,
-    /// Path in the image to the file here.
-    added: BTreeMap<String, PathBuf>,
-    library_path: Vec<String>,
-    /// The base's `ld.so.cache`: name to paths.
-    cached: BTreeMap<String, Vec<String>>,
-}
-
 /// A program or library that the loader has found.
 struct Object {
     path: String,
@@ -49,45 +39,65 @@ struct Object {
     inherited: Vec<String>,
 }
 
-impl<'a> ImageFiles<'a> {
-    pub(crate) fn new(
-        base: &'a Filesystem,
-        libtorch: &Libtorch,
-        scenario: &ScenarioBinary,
-        library_path: &str,
-    ) -> Result<Self> {
-        let mut added = BTreeMap::from([(SCENARIO_IN_IMAGE.to_owned(), scenario.path.clone())]);
-        if !matches!(libtorch.origin, Origin::Inside(_)) {
-            added.extend(libtorch.libraries.iter().map(|library| {
-                let place = format!("{LIBTORCH_IN_IMAGE}/{}", library.name);
-                (place, library.path.clone())
-            }));
-        }
-        let mut cache = Vec::new();
-        if let Some(place) = base.file("etc/ld.so.cache") {
-            let read = place
-                .open()
-                .and_then(|mut file| file.read_to_end(&mut cache));
-            read.map_err(at("etc/ld.so.cache".as_ref()))?;
-        }
-        Ok(Self {
-            base,
-            added,
-            library_path: library_path.split(':').map(str::to_owned).collect(),
-            cached: read_cache(&cache),
-        })
-    }
+/// The loader's work over the files of an image: those of its base, and what Torchgauge adds.
+struct Search<'a> {
+    base: &'a Filesystem,
+    /// Path in the image to the file here.
+    added: BTreeMap<String, PathBuf>,
+    library_path: Vec<String>,
+    /// The base's `ld.so.cache`: name to paths.
+    cached: BTreeMap<String, Vec<String>>,
+    queue: VecDeque<Object>,
+    /// Name to the versions that the library offers.
+    loaded: BTreeMap<String, BTreeSet<String>>,
+    /// The versions that libraries are asked for, and by what.
+    wanted: BTreeMap<(String, String), String>,
+    /// What is missing, and what needs it.
+    missing: Vec<(String, String)>,
+}
 
-    /// Follows the scenario binary and libtorch's libraries as the loader does.
-    pub(crate) fn check(&self, libtorch: &Libtorch) -> Result<()> {
-        let mut search = Search::new(self);
-        search.program()?;
-        for library in &libtorch.libraries {
-            search.library(&library.name);
-        }
-        search.finish()
+/// Follows the scenario binary and libtorch's libraries as the loader does.
+pub(crate) fn check(
+    base: &Filesystem,
+    libtorch: &Libtorch,
+    scenario: &ScenarioBinary,
+    library_path: &str,
+) -> Result<()> {
+    let mut added = BTreeMap::from([(SCENARIO_IN_IMAGE.to_owned(), scenario.path.clone())]);
+    if !matches!(libtorch.origin, Origin::Inside(_)) {
+        added.extend(libtorch.libraries.iter().map(|library| {
+            let place = format!("{LIBTORCH_IN_IMAGE}/{}", library.name);
+            (place, library.path.clone())
+        }));
     }
+    let mut cache = Vec::new();
+    if let Some(place) = base.file("etc/ld.so.cache") {
+        let read = place
+            .open()
+            .and_then(|mut file| file.read_to_end(&mut cache));
+        read.map_err(at("etc/ld.so.cache".as_ref()))?;
+    }
+    let mut search = Search {
+        base,
+        added,
+        library_path: library_path.split(':').map(str::to_owned).collect(),
+        cached: read_cache(&cache),
+        queue: VecDeque::new(),
+        loaded: BTreeMap::new(),
+        wanted: BTreeMap::new(),
+        missing: Vec::new(),
+    };
+    search.program(Dynamic::of_file(&scenario.path)?);
+    // What is opened by name while programs run, or is a root of libtorch.
+    for library in &libtorch.libraries {
+        let folders = search.library_path.clone();
+        search.find(&library.name, &folders, &[], "libtorch");
+        search.follow();
+    }
+    search.finish()
+}
 
+impl Search<'_> {
     fn open(&self, path: &str) -> Option<Dynamic> {
         match self.added.get(path) {
             Some(file) => Dynamic::of_file(file).ok(),
@@ -95,41 +105,9 @@ impl<'a> ImageFiles<'a> {
         }
     }
 
-    /// Where the base has a library of this name, whoever may find it there.
-    fn elsewhere(&self, name: &str) -> Option<&str> {
-        let mut paths = self.base.paths();
-        paths.find(|path| path.rsplit_once('/').is_some_and(|(_, file)| file == name))
-    }
-}
-
-struct Search<'a> {
-    files: &'a ImageFiles<'a>,
-    queue: VecDeque<Object>,
-    /// Name to the versions that the library offers.
-    loaded: BTreeMap<String, BTreeSet<String>>,
-    /// The versions that libraries are asked for, and by what.
-    wanted: BTreeMap<(String, String), String>,
-    missing: Vec<String>,
-    needed_by: Option<String>,
-}
-
-impl<'a> Search<'a> {
-    fn new(files: &'a ImageFiles<'a>) -> Self {
-        Self {
-            files,
-            queue: VecDeque::new(),
-            loaded: BTreeMap::new(),
-            wanted: BTreeMap::new(),
-            missing: Vec::new(),
-            needed_by: None,
-        }
-    }
-
-    fn program(&mut self) -> Result<()> {
-        let file = &self.files.added[SCENARIO_IN_IMAGE];
-        let dynamic = Dynamic::of_file(file)?;
+    fn program(&mut self, dynamic: Dynamic) {
         if let Some(loader) = &dynamic.interpreter {
-            match self.files.open(loader) {
+            match self.open(loader) {
                 None => self.lacks(format!("the loader {loader}"), "the scenario binary"),
                 // It is there before anything is searched for.
                 Some(found) => {
@@ -144,38 +122,28 @@ impl<'a> Search<'a> {
             inherited: Vec::new(),
         });
         self.follow();
-        Ok(())
     }
 
     fn follow(&mut self) {
         while let Some(object) = self.queue.pop_front() {
-            let origin = object
-                .path
-                .rsplit_once('/')
-                .map_or("", |(folder, _)| folder);
+            let folder = object.path.rsplit_once('/');
+            let origin = folder.map_or("", |(folder, _)| folder);
             let expand = |folder: &String| expanded(folder, origin);
             let mut before = Vec::new();
             if object.dynamic.runpath.is_empty() {
                 before.extend(object.dynamic.rpath.iter().map(expand));
-                before.extend(object.inherited.iter().cloned());
+                before.extend(object.inherited);
             }
             let mut folders = before.clone();
-            folders.extend(self.files.library_path.iter().cloned());
+            folders.extend(self.library_path.iter().cloned());
             folders.extend(object.dynamic.runpath.iter().map(expand));
-            for wanted in &object.dynamic.versions_needed {
-                let by = self.wanted.entry(wanted.clone());
-                by.or_insert_with(|| object.path.clone());
+            for wanted in object.dynamic.versions_needed {
+                self.wanted.entry(wanted).or_insert(object.path.clone());
             }
             for name in &object.dynamic.needed {
                 self.find(name, &folders, &before, &object.path);
             }
         }
-    }
-
-    /// What is opened by name while programs run, or is a root of libtorch.
-    fn library(&mut self, name: &str) {
-        self.find(name, &self.files.library_path, &[], "libtorch");
-        self.follow();
     }
 
     fn find(&mut self, name: &str, folders: &[String], inherited: &[String], needed_by: &str) {
@@ -189,23 +157,21 @@ impl<'a> Search<'a> {
         } else {
             let set = folders.iter().filter(|folder| !folder.is_empty());
             candidates.extend(set.map(|folder| joined(folder)));
-            candidates.extend(self.files.cached.get(name).into_iter().flatten().cloned());
+            candidates.extend(self.cached.get(name).into_iter().flatten().cloned());
             candidates.extend(DEFAULT_FOLDERS.map(joined));
         }
-        let found = candidates
-            .into_iter()
-            .find_map(|path| Some((self.files.open(&path)?, path)));
+        let mut candidates = candidates.into_iter();
+        let found = candidates.find_map(|path| Some((self.open(&path)?, path)));
         let Some((dynamic, path)) = found else {
-            let elsewhere = self.files.elsewhere(name).map(|path| {
+            let is_it = |path: &&str| path.rsplit_once('/').is_some_and(|(_, file)| file == name);
+            let elsewhere = self.base.paths().find(is_it).map(|path| {
                 format!(
                     " (the base has /{path}, where the loader does not look, for the folder is \
-                         not in the base's LD_LIBRARY_PATH)"
+                     not in the base's LD_LIBRARY_PATH)"
                 )
             });
-            self.lacks(
-                format!("{name}{}", elsewhere.unwrap_or_default()),
-                needed_by,
-            );
+            let what = format!("{name}{}", elsewhere.unwrap_or_default());
+            self.lacks(what, needed_by);
             // Once is enough.
             self.loaded.insert(name.to_owned(), BTreeSet::new());
             return;
@@ -222,8 +188,7 @@ impl<'a> Search<'a> {
     }
 
     fn lacks(&mut self, what: String, needed_by: &str) {
-        self.missing.push(what);
-        self.needed_by.get_or_insert_with(|| needed_by.to_owned());
+        self.missing.push((what, needed_by.to_owned()));
     }
 
     fn finish(mut self) -> Result<()> {
@@ -234,12 +199,21 @@ impl<'a> Search<'a> {
                 self.lacks(format!("{version} of {library}"), &by);
             }
         }
-        match self.needed_by {
+        let (missing, needed_by): (Vec<String>, Vec<String>) = self.missing.into_iter().unzip();
+        match needed_by.first() {
             None => Ok(()),
-            Some(needed_by) => Err(Error::MissingLibraries {
-                missing: self.missing,
-                needed_by,
-            }),
+            Some(needed_by) => {
+                let next = if missing.iter().any(|what| what.starts_with("GLIBC_")) {
+                    "build it on a system as old as the base (Debian 12 has glibc 2.36), or take a \
+                     newer base"
+                } else {
+                    "add the package that has it to the base, or use another libtorch"
+                };
+                let missing = missing.join("; ");
+                Err(Error::Input(format!(
+                    "the image would lack {missing}, needed by {needed_by}; {next}"
+                )))
+            }
         }
     }
 }

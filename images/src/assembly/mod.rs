@@ -8,27 +8,28 @@ pub(crate) mod sources;
 
 use std::{collections::BTreeMap, path::PathBuf, thread};
 
+use record::{ImageFacts, ImageLock, ImageParts};
+
 use crate::{
-    Base, Digest, Error, Flavour, Image, Libtorch, LibtorchSpec, Result, ScenarioBinary,
+    Base, Digest, Error, Flavour, Image, Libtorch, LibtorchSpec, Result,
     assembly::{
-        compat_check::{check_glibc, check_linking, check_surroundings},
-        contents::{libtorch_tree, scenario_tree, settings},
-        lock_state::LockState,
+        compat_check::{check_linking, check_surroundings},
+        contents::{environment, libtorch_tree, scenario_tree, settings},
         sources::{
             LockUse, Sources, base_in_words, find_base, find_libtorch, scenario_of, usable_lock,
         },
     },
-    base::ready::ReadyBase,
+    base::ready::{BaseLayer, ReadyBase},
     libtorch::Origin,
     lock::{
         Expected, ExpectedImage, ExpectedLayer, InstalledLibrary, InstalledLock, LOCK_VERSION,
-        LibtorchLock, Lock, PLATFORM,
+        LibtorchLock, Lock, PLATFORM, Toolchain, packages,
     },
     oci::{
         archive::Documents,
         layer::{LayerId, Source, Tree},
     },
-    spec::gpu::gpu_code,
+    spec::{gpu::gpu_code, reserved::OWN},
     store::Cache,
     workload::{tch_workspace, toolchain},
 };
@@ -39,39 +40,6 @@ pub(crate) struct Layer {
     pub(crate) name: &'static str,
     pub(crate) id: LayerId,
     pub(crate) source: Source,
-}
-
-/// What an assembled image is made of, for records and reports.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ImageFacts {
-    /// The spec's name.
-    pub name: String,
-    /// torch's version.
-    pub libtorch_version: String,
-    /// The flavour's full name, such as `2.11.0+cu130`.
-    pub libtorch_name: String,
-    /// With or without CUDA.
-    pub flavour: Flavour,
-    /// The GPU architectures that it has code for: `all`, `none`, or the names in its spec.
-    pub gpu_code: String,
-    /// Digest of the scenario binary.
-    pub scenario_sha256: Digest,
-    /// What it stands on, in words.
-    pub base: String,
-    /// glibc's version in the base.
-    pub glibc: Option<String>,
-    /// The layers: name, digest, size as a tar archive.
-    pub layers: Vec<ExpectedLayer>,
-    /// How it stands to its lock.
-    pub lock: LockState,
-}
-
-impl ImageFacts {
-    /// The sum of the layers' sizes.
-    #[must_use]
-    pub fn size_bytes(&self) -> u64 {
-        self.layers.iter().map(|layer| layer.size_bytes).sum()
-    }
 }
 
 /// An image that is ready to be loaded into an engine.
@@ -85,30 +53,18 @@ pub struct Assembly {
     pub manifest_id: Digest,
     /// What it is made of.
     pub facts: ImageFacts,
-    /// Versions that its libraries state themselves: torch, CUDA, cuDNN, NCCL, glibc.
-    pub versions: BTreeMap<String, String>,
     /// The lock that this build would write.
     pub lock: Lock,
     pub(crate) layers: Vec<Layer>,
-    pub(crate) workspace: PathBuf,
     pub(crate) documents: Documents,
-    environment: Vec<String>,
-}
-
-impl Assembly {
-    /// The image's environment.
-    #[must_use]
-    pub fn environment(&self) -> BTreeMap<String, String> {
-        self.environment
-            .iter()
-            .filter_map(|pair| pair.split_once('='))
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .collect()
-    }
 }
 
 /// Everything below the scenario binary.
-pub(crate) struct Lower {
+pub(crate) struct Lower<'a> {
+    image: &'a Image,
+    sources: &'a Sources,
+    /// The image's lock, where it is to be used.
+    lock: Option<&'a Lock>,
     pub(crate) base: ReadyBase,
     base_note: Option<String>,
     pub(crate) libtorch: Libtorch,
@@ -116,53 +72,39 @@ pub(crate) struct Lower {
     layers: Vec<Layer>,
 }
 
-impl Lower {
-    /// The GPU architectures that the libraries have code for: `all`, `none`, or the names that the
-    /// spec gives.
-    pub(crate) fn gpu_code(&self, image: &Image) -> String {
+impl<'a> Lower<'a> {
+    /// What it is made of.
+    pub(crate) fn facts(&self) -> ImageFacts {
         let has_cuda = self.libtorch.flavour == Flavour::Cuda;
-        gpu_code(has_cuda, image.spec.gpu_architectures.iter())
+        let (base, libraries) = (&self.base, self.libtorch_lock.libraries());
+        let parts = ImageParts {
+            versions: self.versions(),
+            packages: packages(&base.lock, base.contents.as_ref(), &self.libtorch_lock),
+            environment: environment(self.image, &self.libtorch, base),
+            libraries: libraries
+                .map(|(name, bytes, _)| (name.to_owned(), bytes))
+                .collect(),
+            gpu_code: Some(gpu_code(has_cuda, self.image.spec.gpu_architectures.iter())),
+        };
+        ImageFacts {
+            name: self.image.name.clone(),
+            libtorch_version: self.libtorch.version.clone(),
+            flavour: self.libtorch.name.clone(),
+            base: Some(base_in_words(self.image, self.sources)),
+            layers: self.layers.iter().map(Layer::fact).collect(),
+            parts: Some(parts),
+            ..ImageFacts::default()
+        }
     }
 
-    pub(crate) fn ready(image: &Image, sources: &Sources, cache: &Cache) -> Result<Self> {
+    pub(crate) fn ready(image: &'a Image, sources: &'a Sources, cache: &Cache) -> Result<Self> {
         if sources.locks == LockUse::Required && image.lock.is_none() {
             return Err(Error::NoLock {
                 image: image.reference.clone(),
             });
         }
         let lock = usable_lock(image, sources)?;
-        let find_base = || find_base(image, lock, sources, cache);
-        let find_libtorch = |base: Option<&ReadyBase>| {
-            let base = || match base {
-                Some(base) => Ok(base.clone()),
-                None => find_base().map(|(base, _)| base),
-            };
-            find_libtorch(image, sources, base, cache)
-        };
-        let spec = &image.spec;
-        let is_inside = matches!(spec.libtorch, LibtorchSpec::Inside { .. });
-        // What lies on this machine is read in seconds: what is wrong with it is said before
-        // anything is resolved or downloaded.
-        let has_local_base = sources.base_archive.is_some() || spec.base != Base::Debian;
-        let is_installed = matches!(spec.libtorch, LibtorchSpec::Installed { .. });
-        let ((base, base_note), libtorch) = if is_inside || has_local_base {
-            let base = find_base()?;
-            let found = find_libtorch(Some(&base.0))?;
-            (base, found)
-        } else if is_installed || sources.libtorch.is_some() {
-            let found = find_libtorch(None)?;
-            (find_base()?, found)
-        } else {
-            // Neither needs the other, and each leaves cores idle for a while.
-            thread::scope(|scope| {
-                let base = scope.spawn(find_base);
-                let found = find_libtorch(None);
-                let base = base
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-                Ok::<_, Error>((base?, found?))
-            })?
-        };
+        let ((base, base_note), libtorch) = base_and_libtorch(image, lock, sources, cache)?;
         for unread in &base.unread {
             cache.note(&format!("packages of the base are not listed: {unread}"));
         }
@@ -171,21 +113,24 @@ impl Lower {
             Origin::Wheels(lock) => LibtorchLock::Wheels((**lock).clone()),
             _ => LibtorchLock::Installed(installed_lock(&libtorch, cache)?),
         };
-        let mut layers: Vec<Layer> = base
-            .layers
-            .iter()
-            .map(|layer| Layer {
-                name: "base",
-                id: layer.id,
-                source: layer.source.clone(),
-            })
-            .collect();
+        let base_layer = |layer: &BaseLayer| Layer {
+            name: "base",
+            id: layer.id,
+            source: Source::Part {
+                file: layer.file.clone(),
+                offset: layer.offset,
+            },
+        };
+        let mut layers: Vec<Layer> = base.layers.iter().map(base_layer).collect();
         // What the base holds already needs no layer.
         if !matches!(libtorch.origin, Origin::Inside(_)) {
             let tree = libtorch_tree(image, &libtorch, cache)?;
             layers.push(layer(image, "libtorch", tree, cache)?);
         }
         Ok(Self {
+            image,
+            sources,
+            lock,
             base,
             base_note,
             libtorch,
@@ -194,18 +139,13 @@ impl Lower {
         })
     }
 
-    pub(crate) fn into_lock(
-        self,
-        image: &Image,
-        sources: &Sources,
-        whole: Option<ExpectedImage>,
-    ) -> Lock {
+    pub(crate) fn into_lock(self, whole: Option<ExpectedImage>) -> Lock {
         Lock {
             version: LOCK_VERSION,
-            image: image.name.clone(),
-            spec: image.spec.digest(),
+            image: self.image.name.clone(),
+            spec: self.image.spec.digest(),
             platform: PLATFORM.to_owned(),
-            toolchain: toolchain::here(&sources.workspace, &self.libtorch.version),
+            toolchain: self.toolchain(),
             expected: self.expected(whole),
             base: self.base.lock,
             contents: self.base.contents,
@@ -216,7 +156,7 @@ impl Lower {
     }
 
     /// The versions of what is in it: torch, NVIDIA's libraries, glibc.
-    pub(crate) fn versions(&self) -> BTreeMap<String, String> {
+    fn versions(&self) -> BTreeMap<String, String> {
         let mut found = self.libtorch.versions();
         let contents = self.base.contents.as_ref();
         let distribution = contents.and_then(|contents| contents.distribution.clone());
@@ -229,12 +169,47 @@ impl Lower {
         found
     }
 
+    fn toolchain(&self) -> Toolchain {
+        toolchain::here(&self.sources.workspace, &self.libtorch.version)
+    }
+
     fn expected(&self, whole: Option<ExpectedImage>) -> Expected {
         Expected {
             layers: self.layers.iter().map(Layer::expected).collect(),
             image: whole,
         }
     }
+}
+
+/// The base, how it differs from the locked one, and the libtorch.
+fn base_and_libtorch(
+    image: &Image,
+    lock: Option<&Lock>,
+    sources: &Sources,
+    cache: &Cache,
+) -> Result<((ReadyBase, Option<String>), Libtorch)> {
+    let base = || find_base(image, lock, sources, cache);
+    let libtorch = |base| find_libtorch(image, lock, sources, base, cache);
+    // What lies on this machine is read in seconds: what is wrong with it is said before anything is
+    // resolved or downloaded.
+    if sources.base_archive.is_some() || image.spec.base != Base::Debian {
+        let base = base()?;
+        let libtorch = libtorch(Some(&base.0))?;
+        return Ok((base, libtorch));
+    }
+    let is_installed = matches!(image.spec.libtorch, LibtorchSpec::Installed { .. });
+    if is_installed || sources.libtorch.is_some() {
+        let libtorch = libtorch(None)?;
+        return Ok((base()?, libtorch));
+    }
+    // Neither needs the other, and each leaves cores idle for a while.
+    thread::scope(|scope| {
+        let base = scope.spawn(base);
+        let libtorch = libtorch(None);
+        let base = base.join();
+        let base = base.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        Ok((base?, libtorch?))
+    })
 }
 
 impl Layer {
@@ -244,6 +219,10 @@ impl Layer {
             digest: self.id.digest,
             size_bytes: self.id.size_bytes,
         }
+    }
+
+    fn fact(&self) -> (String, u64) {
+        (self.name.to_owned(), self.id.size_bytes)
     }
 }
 
@@ -255,19 +234,12 @@ fn layer(image: &Image, name: &'static str, tree: Tree, cache: &Cache) -> Result
     })
 }
 
-/// Resolves an image anew and returns its lock without the scenario binary: everything below it,
-/// for versions that no scenario binary is built for here.
-pub fn lock_without_scenario(image: &Image, sources: &Sources, cache: &Cache) -> Result<Lock> {
-    Ok(Lower::ready(image, sources, cache)?.into_lock(image, sources, None))
-}
-
 /// Gets every part of an image and works out its layers and IDs. Takes minutes the first time
 /// and well under a second when nothing has changed.
 pub fn assemble(image: &Image, sources: &Sources, cache: &Cache) -> Result<Assembly> {
     sources.check(cache)?;
     let lower = Lower::ready(image, sources, cache)?;
     let scenario = scenario_of(&lower.libtorch, sources, cache)?;
-    check_glibc(&scenario, &lower.base)?;
     let top = layer(image, "scenario", scenario_tree(&scenario)?, cache)?;
     let settings = settings(
         image,
@@ -282,42 +254,35 @@ pub fn assemble(image: &Image, sources: &Sources, cache: &Cache) -> Result<Assem
         .chain([&top])
         .map(|layer| layer.id)
         .collect();
-    check_linking(&lower, &scenario, &ids, &settings, cache)?;
-    let documents = Documents::new(&settings, &ids)?;
+    check_linking(&lower, &scenario, &settings)?;
+    let documents = Documents::new(&settings, &ids);
     let (config_id, manifest_id) = (documents.config_id(), documents.manifest_id());
-    let compiled_from = match &sources.scenario_binary {
-        Some(_) => None,
-        None => Some(tch_workspace::sources_digest(
-            &sources.workspace,
-            &lower.libtorch.version,
-        )?),
-    };
-    let lock = usable_lock(image, sources)?;
+    let compiled_from = sources
+        .scenario_binary
+        .is_none()
+        .then(|| tch_workspace::sources_digest(&sources.workspace, &lower.libtorch.version));
     // What was compressed for a lock holds for the image that it locks.
-    let locked = lock.and_then(|lock| lock.expected.image.as_ref());
+    let locked = lower.lock.and_then(|lock| lock.expected.image.as_ref());
     let ids_agree =
         |image: &&ExpectedImage| (image.config_id, image.manifest_id) == (config_id, manifest_id);
-    let push_digest = locked.filter(ids_agree).and_then(|image| image.push_digest);
     let whole = ExpectedImage {
         scenario: scenario.sha256,
-        sources: compiled_from,
+        sources: compiled_from.transpose()?,
         layer: top.expected(),
         config_id,
         manifest_id,
-        push_digest,
+        push_digest: locked.filter(ids_agree).and_then(|image| image.push_digest),
     };
-    let toolchain = toolchain::here(&sources.workspace, &lower.libtorch.version);
     let state = lock_state::compare(
         image,
         sources,
-        lock,
+        lower.lock,
         &lower.expected(Some(whole.clone())),
-        &lower.libtorch_lock,
-        &toolchain,
+        &lower.toolchain(),
         lower.base_note.clone(),
     );
     if sources.locks == LockUse::Required
-        && let LockState::Differs(cause) = state
+        && let ImageLock::Differs { cause } = state
     {
         return Err(Error::LockDiffers {
             image: image.reference.clone(),
@@ -325,21 +290,31 @@ pub fn assemble(image: &Image, sources: &Sources, cache: &Cache) -> Result<Assem
         });
     }
     cache.trim(sources.cache_bytes)?;
+    let reference = format!("{OWN}{}:{}", image.name, config_id.short());
+    let mut facts = ImageFacts {
+        reference: Some(reference.clone()),
+        scenario_sha256: Some(scenario.sha256.hex()),
+        lock: Some(state),
+        ..lower.facts()
+    };
+    facts.layers.push(top.fact());
+    facts.size_bytes = Some(facts.layers.iter().map(|(_, bytes)| bytes).sum());
     let mut layers = lower.layers.clone();
     layers.push(top);
-    let facts = facts(image, sources, &lower, &scenario, &layers, state);
     Ok(Assembly {
-        reference: format!("torchgauge/{}:{}", image.name, config_id.short()),
+        reference,
         config_id,
         manifest_id,
         facts,
-        versions: lower.versions(),
-        lock: lower.into_lock(image, sources, Some(whole)),
+        lock: lower.into_lock(Some(whole)),
         layers,
-        workspace: sources.workspace.clone(),
         documents,
-        environment: settings.environment,
     })
+}
+
+/// What an image is made of below the scenario binary, so that nothing is compiled for it.
+pub fn facts_below(image: &Image, sources: &Sources, cache: &Cache) -> Result<ImageFacts> {
+    Ok(Lower::ready(image, sources, cache)?.facts())
 }
 
 /// Writes the lock of an image that was built without one, as cargo and uv do; without the scenario
@@ -356,36 +331,14 @@ pub fn write_missing_lock(
         return Ok(None);
     }
     let mut lock = assembly.lock.clone();
-    let mut state = LockState::Matches;
+    let mut state = ImageLock::Matches;
     if sources.scenario_binary.is_some() {
         lock.expected.image = None;
-        state = LockState::OtherScenario("none is locked".to_owned());
+        state = lock_state::other("none is locked");
     }
     lock.sealed().write(&file)?;
-    assembly.facts.lock = state;
+    assembly.facts.lock = Some(state);
     Ok(Some(file))
-}
-
-fn facts(
-    image: &Image,
-    sources: &Sources,
-    lower: &Lower,
-    scenario: &ScenarioBinary,
-    layers: &[Layer],
-    lock: LockState,
-) -> ImageFacts {
-    ImageFacts {
-        name: image.name.clone(),
-        libtorch_version: lower.libtorch.version.clone(),
-        libtorch_name: lower.libtorch.name.clone(),
-        flavour: lower.libtorch.flavour,
-        gpu_code: lower.gpu_code(image),
-        scenario_sha256: scenario.sha256,
-        base: base_in_words(image, sources),
-        glibc: lower.base.glibc.map(|glibc| glibc.to_string()),
-        layers: layers.iter().map(Layer::expected).collect(),
-        lock,
-    }
 }
 
 fn installed_lock(libtorch: &Libtorch, cache: &Cache) -> Result<InstalledLock> {

@@ -17,7 +17,7 @@ pub enum LockUse {
     /// An image is built from its lock alone; no lock is an error.
     Required,
     /// The lock is used where there is one. Where the machine's apt no longer offers a locked
-    /// Debian package, what it offers now is taken instead, and [`LockState`] says so.
+    /// Debian package, what it offers now is taken instead, and [`record::ImageLock`] says so.
     #[default]
     Preferred,
     /// Everything is resolved anew.
@@ -56,18 +56,17 @@ impl Sources {
 
 /// The libtorch of an image on this machine: for images, and for plain processes.
 pub fn libtorch_of(image: &Image, sources: &Sources, cache: &Cache) -> Result<Libtorch> {
-    let base = || {
-        let lock = usable_lock(image, sources)?;
-        Ok(find_base(image, lock, sources, cache)?.0)
-    };
-    find_libtorch(image, sources, base, cache)
+    let lock = usable_lock(image, sources)?;
+    find_libtorch(image, lock, sources, None, cache)
 }
 
-/// The libtorch of an image. `base` is asked for only where libtorch lies inside it.
-pub(crate) fn find_libtorch(
+/// The libtorch of an image, with its lock where that is to be used, and its base where that is
+/// there already.
+pub(super) fn find_libtorch(
     image: &Image,
+    lock: Option<&Lock>,
     sources: &Sources,
-    base: impl FnOnce() -> Result<ReadyBase>,
+    base: Option<&ReadyBase>,
     cache: &Cache,
 ) -> Result<Libtorch> {
     let flavour = image.spec.libtorch.flavour();
@@ -77,18 +76,20 @@ pub(crate) fn find_libtorch(
     match &image.spec.libtorch {
         LibtorchSpec::Installed { folder, .. } => installed(folder.as_deref(), flavour, cache),
         LibtorchSpec::Inside { folder, .. } => {
-            in_base::libtorch(&base()?, folder.as_deref(), flavour, cache)
-        }
-        LibtorchSpec::Wheels { version, .. } => {
-            let lock = usable_lock(image, sources)?.map(|lock| &lock.libtorch);
-            match lock {
-                Some(LibtorchLock::Wheels(lock)) => fetch(lock, cache),
-                _ if sources.locks == LockUse::Required => Err(Error::NoLock {
-                    image: image.reference.clone(),
-                }),
-                _ => fetch(&resolve(version, flavour, cache)?, cache),
+            let folder = folder.as_deref();
+            if let Some(base) = base {
+                return in_base::libtorch(base, folder, flavour, cache);
             }
+            let (base, _) = find_base(image, lock, sources, cache)?;
+            in_base::libtorch(&base, folder, flavour, cache)
         }
+        LibtorchSpec::Wheels { version, .. } => match lock.map(|lock| &lock.libtorch) {
+            Some(LibtorchLock::Wheels(lock)) => fetch(lock, cache),
+            _ if sources.locks == LockUse::Required => Err(Error::NoLock {
+                image: image.reference.clone(),
+            }),
+            _ => fetch(&resolve(version, flavour, cache)?, cache),
+        },
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
 
 const INSTALL_APT: &str = "on a machine without apt and dpkg give a base archive \
                            (`--base-archive FILE`, or `base: {archive: FILE}` in the spec); \
-                           `cargo xtask images base --to FILE` on a Debian machine makes one";
+                           `images base --to FILE` on a Debian machine makes one";
 
 /// The machine's lists of packages, which any user may read.
 const HOST_LISTS: &str = "/var/lib/apt/lists";
@@ -43,11 +43,6 @@ impl Apt {
             state: state.to_owned(),
             lists: lists.to_owned(),
         })
-    }
-
-    /// One whose lists are fetched now.
-    fn fresh(state: &Path) -> Result<Self> {
-        Self::new(state, &state.join("lists"))
     }
 
     fn command(&self) -> Command {
@@ -95,7 +90,7 @@ fn with_lists<T>(cache: &Cache, work: impl Fn(&Apt) -> Result<T>) -> Result<T> {
     if let Ok(done) = Apt::new(state, Path::new(HOST_LISTS)).and_then(|apt| work(&apt)) {
         return Ok(done);
     }
-    let apt = Apt::fresh(state)?;
+    let apt = Apt::new(state, &state.join("lists"))?;
     apt.update(cache)?;
     work(&apt)
 }
@@ -103,14 +98,6 @@ fn with_lists<T>(cache: &Cache, work: impl Fn(&Apt) -> Result<T>) -> Result<T> {
 /// Which files apt would take for these packages, with their hashes.
 pub(crate) fn resolve(names: &[&str], cache: &Cache) -> Result<Vec<DebPackage>> {
     with_lists(cache, |apt| packages(apt, names))
-}
-
-/// The same by lists fetched now: the machine's own may be weeks old.
-pub(crate) fn resolve_newest(names: &[&str], cache: &Cache) -> Result<Vec<DebPackage>> {
-    let scratch = cache.scratch()?;
-    let apt = Apt::fresh(scratch.path())?;
-    apt.update(cache)?;
-    packages(&apt, names)
 }
 
 fn packages(apt: &Apt, names: &[&str]) -> Result<Vec<DebPackage>> {

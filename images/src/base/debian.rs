@@ -17,6 +17,7 @@ use crate::{
     error::at,
     lock::{BaseLock, DebPackage},
     oci::layer::{Node, Tree},
+    program,
     progress::Action,
     store::Cache,
 };
@@ -125,11 +126,9 @@ fn unpack_deb(deb: &Path, tree: &mut Tree) -> Result<()> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(|source| Error::NoProgram {
-            program: "dpkg-deb".to_owned(),
-            purpose: "unpack Debian packages",
-            source,
-            next: "give a base archive (`--base-archive FILE`)",
+        .map_err(|source| {
+            let next = "give a base archive (`--base-archive FILE`)";
+            program::absent(&command, "unpack Debian packages", &source, next)
         })?;
     let unpacked = match child.stdout.take() {
         Some(output) => unpack_tar(output, tree),

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Where the archive of an image lies in the cache.
-pub(crate) fn saved_place(reference: &str, cache: &Cache) -> PathBuf {
+pub(super) fn saved_place(reference: &str, cache: &Cache) -> PathBuf {
     let key = Digest::of(reference.as_bytes()).short();
     cache.folder("bases").join(format!("image-{key}.tar"))
 }
@@ -36,25 +36,15 @@ pub async fn fetch_base(image: &Image, engine: &Engine, cache: &Cache) -> Result
     if place.is_file() {
         return Ok(());
     }
-    let id = find_or_pull(engine, reference, cache).await?;
+    let id = match find(engine, reference).await? {
+        Some(id) => id,
+        None => pull(engine, reference, cache, NO_REGISTRY).await?,
+    };
     let scratch = cache.scratch()?;
     let aside = scratch.path().join("image.tar");
     let meter = cache.start(Action::Save, reference, None);
     save(engine, &id, &aside, meter).await?;
     fs::rename(&aside, &place).map_err(at(&place))
-}
-
-/// The ID of a base in the engine, which pulls it where it lacks it.
-async fn find_or_pull(engine: &Engine, reference: &str, cache: &Cache) -> Result<String> {
-    let no = |cause| Error::NoBaseImage {
-        reference: reference.to_owned(),
-        engine: engine.facts().describe(),
-        cause,
-    };
-    match find(engine, reference).await? {
-        Some(id) => Ok(id),
-        None => pull(engine, reference, cache, no).await,
-    }
 }
 
 /// The ID of an image that the engine has, by a digest of its manifest (as registries know it) or
@@ -72,13 +62,23 @@ pub(crate) async fn find(engine: &Engine, reference: &str) -> Result<Option<Stri
         .filter(|id| id.as_str() == digest))
 }
 
-/// Has the engine pull an image, and gives its ID; `no` makes the error out of why it cannot.
+/// What to do about a base that cannot be pulled.
+const NO_REGISTRY: &str = "Where no registry can be reached, save the image on a machine that has it \
+                           (`docker image save`) and load it here, or write `base: {archive: FILE}`";
+
+/// Has the engine pull an image, and gives its ID; `next` is what to do where it cannot.
 pub(crate) async fn pull(
     engine: &Engine,
     reference: &str,
     cache: &Cache,
-    no: impl Fn(String) -> Error,
+    next: &str,
 ) -> Result<String> {
+    let no = |cause: &str| {
+        let engine = engine.facts().describe();
+        Error::Trouble(format!(
+            "the image {reference} is not in {engine}, and cannot be pulled: {cause}. {next}"
+        ))
+    };
     let meter = Mutex::new(cache.start(Action::Download, reference, None));
     let pulled = engine
         .pull(
@@ -93,42 +93,18 @@ pub(crate) async fn pull(
         .await;
     if let Err(error) = pulled {
         let words = error.to_string();
-        return Err(no(
-            if words.contains("server gave HTTP response to HTTPS client") {
-                format!(
-                    "its registry answers without TLS, which the engine takes only from registries \
-                 that its settings name (Podman: `insecure = true` in registries.conf; Docker: \
-                 `insecure-registries` in daemon.json): {words}"
-                )
-            } else if registry_is_away(&words) {
-                format!("its registry cannot be reached from there: {words}")
-            } else {
-                words
-            },
-        ));
+        let cause = if words.contains("server gave HTTP response to HTTPS client") {
+            "its registry answers without TLS, which the engine takes only from registries that its \
+             settings name (Podman: `insecure = true` in registries.conf; Docker: \
+             `insecure-registries` in daemon.json): "
+        } else {
+            ""
+        };
+        return Err(no(&format!("{cause}{words}")));
     }
     find(engine, reference)
         .await?
-        .ok_or_else(|| no("the engine says that it pulled it, and does not have it".to_owned()))
-}
-
-/// Whether an engine's words say that it found no way to the registry: Go's network errors, which
-/// Docker and Podman both pass on.
-fn registry_is_away(words: &str) -> bool {
-    [
-        "dial tcp",
-        "no such host",
-        "connection refused",
-        "i/o timeout",
-        "network is unreachable",
-        "Client.Timeout",
-        "TLS handshake",
-        "proxyconnect",
-        "server misbehaving",
-        "pinging container registry",
-    ]
-    .iter()
-    .any(|sign| words.contains(sign))
+        .ok_or_else(|| no("the engine says that it pulled it, and does not have it"))
 }
 
 async fn save(engine: &Engine, id: &str, to: &Path, mut meter: Box<dyn Meter>) -> Result<()> {
@@ -187,27 +163,5 @@ pub async fn with_known_digest(error: Error) -> Error {
         reference,
         known,
         error,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_unreachable_registry_is_told_from_an_unknown_image() {
-        for words in [
-            "Get \"https://registry.example/v2/\": dial tcp: lookup registry.example: no such host",
-            "initializing source docker://x: pinging container registry x: Get …: EOF",
-            "net/http: request canceled (Client.Timeout exceeded while awaiting headers)",
-        ] {
-            assert!(registry_is_away(words), "{words}");
-        }
-        for words in [
-            "manifest unknown",
-            "pull access denied for x, repository does not exist",
-        ] {
-            assert!(!registry_is_away(words), "{words}");
-        }
     }
 }

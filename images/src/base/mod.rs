@@ -17,8 +17,7 @@ use std::{
 };
 
 use crate::{
-    Digest, Error, Result, atomic_write, error::at, lock::BaseLock, oci::layer::Source, spec::Base,
-    store::Cache,
+    Digest, Error, Result, atomic_write, error::at, lock::BaseLock, spec::Base, store::Cache,
 };
 
 use archive::archive;
@@ -52,9 +51,11 @@ pub(crate) fn ready(base: &Base, lock: Option<&BaseLock>, cache: &Cache) -> Resu
         (Base::Image(reference), _) => {
             let place = saved_place(reference, cache);
             if !place.is_file() {
-                return Err(Error::BaseNotFetched {
-                    reference: reference.clone(),
-                });
+                return Err(Error::Trouble(format!(
+                    "the base image {reference} is not in the cache yet; `{} images build` takes it \
+                     out of the engine",
+                    protocol::program()
+                )));
             }
             // One that cannot be read is taken out of the engine again.
             let mut ready =
@@ -68,11 +69,7 @@ pub(crate) fn ready(base: &Base, lock: Option<&BaseLock>, cache: &Cache) -> Resu
 /// Writes the Debian base of this machine as an archive that other machines can build on.
 pub fn write_debian_base(to: &Path, cache: &Cache) -> Result<Digest> {
     let ready = ready(&Base::Debian, None, cache)?;
-    let Some(BaseLayer {
-        source: Source::Part { file, .. },
-        id,
-    }) = ready.layers.first()
-    else {
+    let Some(BaseLayer { file, id, .. }) = ready.layers.first() else {
         return Err(Error::BadBase {
             file: to.to_owned(),
             cause: "the base has no layer".to_owned(),

@@ -5,7 +5,6 @@ use std::{
     io::{self, Read as _},
 };
 
-use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 
 use crate::{
@@ -24,7 +23,7 @@ const RPM: [&str; 2] = ["usr/lib/sysimage/rpm", "var/lib/rpm"];
 const CUDA: &str = "usr/local/cuda/version.json";
 
 /// The packages of a base, and why some may be lacking.
-pub(crate) fn read(files: &Filesystem, scratch: &std::path::Path) -> (BaseContents, Vec<String>) {
+pub(crate) fn read(files: &Filesystem) -> (BaseContents, Vec<String>) {
     let mut reader = Reader {
         files,
         found: BTreeSet::new(),
@@ -32,7 +31,7 @@ pub(crate) fn read(files: &Filesystem, scratch: &std::path::Path) -> (BaseConten
     };
     reader.debian();
     reader.alpine();
-    reader.rpm(scratch);
+    reader.rpm();
     reader.python_and_conda();
     reader.cuda();
     let contents = BaseContents {
@@ -123,30 +122,16 @@ impl Reader<'_> {
         }
     }
 
-    fn rpm(&mut self, scratch: &std::path::Path) {
+    /// Only rpm's own libraries and `SQLite` read its databases: that there is one is said.
+    fn rpm(&mut self) {
+        let databases = ["rpmdb.sqlite", "Packages", "Packages.db"];
         for folder in RPM {
-            let file = |name: &str| self.files.file(&format!("{folder}/{name}"));
-            if let Some(place) = file("rpmdb.sqlite") {
-                let copy = scratch.join("rpmdb.sqlite");
-                let headers = place
-                    .extract(&copy, |_| {})
-                    .map_err(|error| error.to_string())
-                    .and_then(|_| {
-                        rpm_headers(&copy, |header| self.found.extend(rpm_package(header)))
-                    });
-                if let Err(error) = headers {
-                    let error = format!("/{folder}/rpmdb.sqlite: {error}");
-                    self.unread.push(printable(&error));
-                }
-            } else if let Some(old) = ["Packages", "Packages.db"]
+            let paths = databases.map(|name| format!("{folder}/{name}"));
+            let found = paths
                 .into_iter()
-                .find(|name| file(name).is_some())
-            {
-                self.unread.push(format!(
-                    "/{folder}/{old}: a database of rpm before 4.16 (BerkeleyDB or ndb), and only \
-                     rpmdb.sqlite is read"
-                ));
-            }
+                .find(|path| self.files.file(path).is_some());
+            self.unread
+                .extend(found.map(|path| format!("/{path}: databases of rpm are not read")));
         }
     }
 
@@ -224,78 +209,4 @@ fn bytes(place: &Place) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     place.open()?.read_to_end(&mut bytes)?;
     Ok(bytes)
-}
-
-/// Hands on the headers in a database of rpm's. The database is anybody's: a view may compute rows
-/// without end, and pages that lead to each other show one row again and again.
-fn rpm_headers(file: &std::path::Path, mut found: impl FnMut(&[u8])) -> Result<(), String> {
-    const MOST_PACKAGES: u32 = 100_000;
-    const MOST_HEADER_BYTES: u32 = 16 << 20;
-    const MOST_READ_BYTES: usize = 1 << 30;
-    let words = |error: rusqlite::Error| error.to_string();
-    let database = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY);
-    let database = database.map_err(words)?;
-    let stored = "SELECT count(*) FROM pragma_table_list WHERE schema = 'main' \
-                  AND name = 'Packages' AND type = 'table'";
-    let computed = "SELECT count(*) FROM pragma_table_xinfo('Packages') WHERE hidden != 0";
-    let count = |query: &str| database.query_row(query, [], |row| row.get::<_, u32>(0));
-    if count(stored).map_err(words)? != 1 || count(computed).map_err(words)? != 0 {
-        return Err("no table `Packages` is stored in it".to_owned());
-    }
-    let query = format!(
-        "SELECT CASE WHEN length(blob) <= {MOST_HEADER_BYTES} THEN blob END FROM Packages \
-         LIMIT {MOST_PACKAGES} + 1"
-    );
-    let mut statement = database.prepare(&query).map_err(words)?;
-    let mut rows = statement.query([]).map_err(words)?;
-    let (mut packages, mut bytes) = (0, 0);
-    while let Some(row) = rows.next().map_err(words)? {
-        // What is no header of a package's is none.
-        let header = row.get_ref(0).map_err(words)?.as_blob().unwrap_or_default();
-        packages += 1;
-        bytes += header.len();
-        if packages > MOST_PACKAGES || bytes > MOST_READ_BYTES {
-            return Err("it has no end".to_owned());
-        }
-        found(header);
-    }
-    Ok(())
-}
-
-/// Reads a header of rpm's: the numbers of entries and of data bytes, the entries (tag, type,
-/// offset, count), the data.
-fn rpm_package(header: &[u8]) -> Option<BasePackage> {
-    const NAME: u32 = 1000;
-    const VERSION: u32 = 1001;
-    const RELEASE: u32 = 1002;
-    const EPOCH: u32 = 1003;
-    const ARCHITECTURE: u32 = 1022;
-    let number = |bytes: &[u8], at: usize| {
-        let four = bytes.get(at..at.checked_add(4)?)?.try_into().ok()?;
-        Some(u32::from_be_bytes(four))
-    };
-    let count = usize::try_from(number(header, 0)?).ok()?;
-    let entries = header.get(8..count.checked_mul(16)?.checked_add(8)?)?;
-    let data = &header[8 + entries.len()..];
-    let place = |wanted: u32| {
-        let entry = entries
-            .chunks_exact(16)
-            .find(|entry| number(entry, 0) == Some(wanted))?;
-        usize::try_from(number(entry, 8)?).ok()
-    };
-    let text = |tag: u32| {
-        let text = data.get(place(tag)?..)?.split(|byte| *byte == 0).next()?;
-        Some(printable(&String::from_utf8_lossy(text)))
-    };
-    let epoch = place(EPOCH).and_then(|at| number(data, at)).unwrap_or(0);
-    let version = format!("{}-{}", text(VERSION)?, text(RELEASE)?);
-    Some(BasePackage {
-        kind: PackageKind::Rpm,
-        name: text(NAME)?,
-        version: match epoch {
-            0 => version,
-            epoch => format!("{epoch}:{version}"),
-        },
-        architecture: text(ARCHITECTURE),
-    })
 }

@@ -1,22 +1,28 @@
 //! A base that is ready to be built on.
 
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
 use crate::{
     Glibc, Result,
     base::filesystem::Filesystem,
     error::at,
     lock::{BaseContents, BaseLock},
-    oci::layer::{LayerId, Source},
+    oci::layer::LayerId,
 };
 
-/// One layer of a base.
-#[derive(Debug, Clone)]
+/// One layer of a base: a part of a file that is a tar archive.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct BaseLayer {
     pub(crate) id: LayerId,
-    pub(crate) source: Source,
+    /// The base's archive, or a file in the cache where the archive has the layer compressed.
+    pub(crate) file: PathBuf,
+    pub(crate) offset: u64,
 }
 
-/// A base that is ready to be built on.
-#[derive(Debug, Clone)]
+/// A base that is ready to be built on: what is noted of an archive, so that it is read once.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct ReadyBase {
     pub(crate) layers: Vec<BaseLayer>,
     pub(crate) lock: BaseLock,
@@ -38,12 +44,8 @@ impl ReadyBase {
     /// The files that its layers show together.
     pub(crate) fn filesystem(&self) -> Result<Filesystem> {
         let mut files = Filesystem::default();
-        for layer in &self.layers {
-            if let Source::Part { file, offset } = &layer.source {
-                files
-                    .add(file, *offset, layer.id.size_bytes)
-                    .map_err(at(file))?;
-            }
+        for BaseLayer { id, file, offset } in &self.layers {
+            files.add(file, *offset, id.size_bytes).map_err(at(file))?;
         }
         Ok(files)
     }

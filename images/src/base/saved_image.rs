@@ -10,7 +10,7 @@ use std::{
 use flate2::read::GzDecoder;
 use tar::EntryType;
 
-use super::archive::{Known, KnownLayer, bad_archive};
+use super::{archive::bad_archive, ready::BaseLayer};
 use crate::{
     Digest, Result,
     digest::{CopyError, copy_hashed},
@@ -78,12 +78,12 @@ struct SavedImage {
     layers: Vec<String>,
 }
 
+/// The layers of the image in an archive, and its environment.
 pub(super) fn image_layers(
     file: &Path,
     members: &BTreeMap<String, (u64, u64)>,
-    known: &mut Known,
     cache: &Cache,
-) -> Result<()> {
+) -> Result<(Vec<BaseLayer>, Vec<String>)> {
     let read = |name: &str| -> Result<Vec<u8>> {
         let (offset, size) = members
             .get(name)
@@ -103,11 +103,8 @@ pub(super) fn image_layers(
     };
     let config: oci_spec::image::ImageConfiguration = serde_json::from_slice(&read(&image.config)?)
         .map_err(|_| bad_archive(file, "its configuration is not that of an image"))?;
-    known.environment = config
-        .config()
-        .as_ref()
-        .and_then(|config| config.env().clone())
-        .unwrap_or_default();
+    let environment = config.config().as_ref();
+    let environment = environment.and_then(|config| config.env().clone());
     let expected = config.rootfs().diff_ids();
     if expected.len() != image.layers.len() {
         return Err(bad_archive(
@@ -115,6 +112,7 @@ pub(super) fn image_layers(
             "its configuration and its manifest disagree on the layers",
         ));
     }
+    let mut layers = Vec::new();
     for (layer, expected) in image.layers.iter().zip(expected) {
         let (offset, size_bytes) = *members
             .get(layer)
@@ -125,9 +123,9 @@ pub(super) fn image_layers(
             offset,
             size_bytes,
         };
-        known.layers.push(member.layer(expected, cache)?);
+        layers.push(member.layer(expected, cache)?);
     }
-    Ok(())
+    Ok((layers, environment.unwrap_or_default()))
 }
 
 /// A layer's file in an image archive.
@@ -144,7 +142,7 @@ impl Member<'_> {
     }
 
     /// The layer, checked against the digest that the image's configuration says.
-    fn layer(&self, expected: &str, cache: &Cache) -> Result<KnownLayer> {
+    fn layer(&self, expected: &str, cache: &Cache) -> Result<BaseLayer> {
         let bad = |cause: String| bad_archive(self.archive, cause);
         let mut meter = cache.start(Action::Verify, self.name, Some(self.size_bytes));
         let digest = Digest::of_reader(self.open()?, |done| meter.advance_to(done))
@@ -154,9 +152,9 @@ impl Member<'_> {
                 digest,
                 size_bytes: self.size_bytes,
             };
-            return Ok(KnownLayer {
+            return Ok(BaseLayer {
                 id,
-                file: None,
+                file: self.archive.to_owned(),
                 offset: self.offset,
             });
         }
@@ -173,7 +171,7 @@ impl Member<'_> {
     }
 
     /// Unpacks the layer into the cache.
-    fn unpacked(&self, expected: &str, cache: &Cache) -> Result<KnownLayer> {
+    fn unpacked(&self, expected: &str, cache: &Cache) -> Result<BaseLayer> {
         let bad = |cause: String| bad_archive(self.archive, cause);
         let scratch = cache.scratch()?;
         let aside = scratch.path().join("layer.tar");
@@ -193,9 +191,9 @@ impl Member<'_> {
             .folder("bases")
             .join(format!("layer-{}.tar", digest.hex()));
         fs::rename(&aside, &place).map_err(at(&place))?;
-        Ok(KnownLayer {
+        Ok(BaseLayer {
             id: LayerId { digest, size_bytes },
-            file: Some(place),
+            file: place,
             offset: 0,
         })
     }

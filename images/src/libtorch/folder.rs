@@ -28,13 +28,7 @@ pub(crate) fn from_folder(folder: &Path, flavour: Flavour, cache: &Cache) -> Res
     if let Some(packages) = folder.parent() {
         search.extend(nvidia_folders(packages));
     }
-    assemble(
-        &folder,
-        &search,
-        flavour,
-        Origin::Folder(folder.clone()),
-        cache,
-    )
+    assemble(&folder, &search, flavour, cache)
 }
 
 /// The `lib` folders of NVIDIA's packages in a site-packages folder, sorted.
@@ -56,7 +50,6 @@ pub(crate) fn assemble(
     torch: &Path,
     search: &[PathBuf],
     flavour: Flavour,
-    origin: Origin,
     cache: &Cache,
 ) -> Result<Libtorch> {
     let found = linkage(flavour, &mut FolderIndex::new(search))?;
@@ -66,13 +59,7 @@ pub(crate) fn assemble(
         cause: cause.to_owned(),
     };
     let version = version_of(torch).ok_or_else(|| no("its version stands nowhere"))?;
-    let name = match flavour {
-        Flavour::Cpu => format!("{version}+cpu"),
-        Flavour::Cuda => format!(
-            "{version}+{}",
-            cuda_of(torch, &found).unwrap_or("cuda".into())
-        ),
-    };
+    let name = name_of(&version, flavour, torch, &found);
     let libraries = found
         .libraries
         .iter()
@@ -94,7 +81,7 @@ pub(crate) fn assemble(
         build_folder: None,
         libraries,
         packages: torch.parent().map(packages_in).unwrap_or_default(),
-        origin,
+        origin: Origin::Here,
     };
     if torch.join("include").is_dir() {
         libtorch.build_folder = Some(build_view(&libtorch, torch, cache)?);
@@ -111,9 +98,11 @@ fn check_roots(torch: &Path, flavour: Flavour, found: &Linkage) -> Result<()> {
                     cause: format!("lib/{root} is missing"),
                 }
             } else {
-                Error::NoCuda {
-                    folder: torch.to_owned(),
-                }
+                Error::Input(format!(
+                    "{} holds no CUDA libtorch (lib/libtorch_cuda.so is missing); use the cpu \
+                     flavour, or another libtorch",
+                    torch.display()
+                ))
             });
         }
     }
@@ -174,38 +163,23 @@ pub(crate) fn version_of(torch: &Path) -> Option<String> {
     let from_build = || plain(&read_small(&torch.join("build-version"))?);
     let from_python =
         || quoted(&read_small(&torch.join("version.py"))?, "__version__").and_then(|v| plain(&v));
-    let from_header = || {
-        let folder = torch.join("include/torch");
-        // Up to 2.8 the numbers stand in the first of these, later in the second.
-        let text = [
-            read_small(&torch.join("include/torch/csrc/api/include/torch/version.h")),
-            read_small(&folder.join("headeronly/version.h")),
-        ];
-        let text: String = text.into_iter().flatten().collect();
-        let number = |name: &str| {
-            let rest = text.split_once(&format!("#define {name} "))?.1;
-            rest.lines().next()?.trim().parse::<u32>().ok()
-        };
-        Some(format!(
-            "{}.{}.{}",
-            number("TORCH_VERSION_MAJOR")?,
-            number("TORCH_VERSION_MINOR")?,
-            number("TORCH_VERSION_PATCH")?
-        ))
-    };
-    from_build().or_else(from_python).or_else(from_header)
+    from_build().or_else(from_python)
 }
 
-/// `cu130`, out of `cuda = '13.0'` in PyTorch's version.py, else out of the runtime's file name.
-pub(crate) fn cuda_of(torch: &Path, found: &Linkage) -> Option<String> {
-    if let Some(cuda) = read_small(&torch.join("version.py")).and_then(|text| cuda_in(&text)) {
-        return Some(cuda);
-    }
-    let runtime = found
-        .libraries
-        .keys()
-        .find_map(|name| name.strip_prefix("libcudart.so."))?;
-    Some(format!("cu{runtime}"))
+/// The full name: `2.11.0+cpu`, or `2.11.0+cu130` by PyTorch's version.py, else by the runtime's file
+/// name.
+pub(crate) fn name_of(version: &str, flavour: Flavour, torch: &Path, found: &Linkage) -> String {
+    let stated = || cuda_in(&read_small(&torch.join("version.py"))?);
+    let by_runtime = || {
+        let mut names = found.libraries.keys();
+        let runtime = names.find_map(|name| name.strip_prefix("libcudart.so."))?;
+        Some(format!("cu{runtime}"))
+    };
+    let build = match flavour {
+        Flavour::Cpu => Some("cpu".to_owned()),
+        Flavour::Cuda => stated().or_else(by_runtime),
+    };
+    format!("{version}+{}", build.as_deref().unwrap_or("cuda"))
 }
 
 /// `cu130`, out of `cuda = '13.0'` in the text of PyTorch's version.py.
@@ -223,7 +197,7 @@ fn read_small(path: &Path) -> Option<String> {
 }
 
 /// The text in quotes in the line of Python that assigns `name`.
-fn quoted(python: &str, name: &str) -> Option<String> {
+pub(super) fn quoted(python: &str, name: &str) -> Option<String> {
     python.lines().find_map(|line| {
         let rest = line.strip_prefix(name)?;
         if !rest.starts_with([' ', '=', ':']) {

@@ -20,7 +20,7 @@ use crate::{
     libtorch::{
         Library, Origin,
         folder::{self, abi_is_cxx11},
-        linkage::{LibraryIndex, linkage, roots},
+        linkage::{LibraryIndex, Linkage, linkage, roots},
         versions,
     },
     progress::{Action, SharedMeter},
@@ -126,17 +126,13 @@ fn take_out(
     let places: Vec<String> = known.iter().cloned().chain(own).collect();
     let mut index = BaseIndex::new(files, &places, &lib, &meter);
     let found = linkage(flavour, &mut index)?;
-    let nothing = |cause: String, next| Error::NothingInside {
-        place: Some(format!("/{packages}")),
-        cause,
-        next,
-    };
+    let nothing = |cause: &str, next| nothing(&format!("at /{packages} in"), cause, next);
     if let Some(root) = roots(flavour)
         .iter()
         .find(|root| !found.libraries.contains_key(**root))
     {
         return Err(nothing(
-            format!("{root} is missing"),
+            &format!("{root} is missing"),
             "take the cpu flavour of it, or a base with CUDA",
         ));
     }
@@ -148,30 +144,13 @@ fn take_out(
             .join(&path[torch.len() + "/include/".len()..]);
         header.extract(&place, meter.part()).map_err(at(&place))?;
     }
-    // What stands beside the libraries says which version they are.
-    let beside = to.join("beside");
-    for name in ["version.py", "build-version"] {
-        if let Some(place) = files.file(&format!("{torch}/{name}")) {
-            let to = beside.join(name);
-            place.extract(&to, |_| {}).map_err(at(&to))?;
-        }
-    }
-    let version = folder::version_of(&beside)
-        .or_else(|| folder::version_of(to))
-        .ok_or_else(|| {
-            nothing(
-                "its version stands nowhere".to_owned(),
-                "take a base with a released PyTorch",
-            )
-        })?;
-    let name = match flavour {
-        Flavour::Cpu => format!("{version}+cpu"),
-        Flavour::Cuda => {
-            let cuda = folder::cuda_of(&beside, &found).unwrap_or_else(|| "cuda".to_owned());
-            format!("{version}+{cuda}")
-        }
-    };
-    let _ = fs::remove_dir_all(&beside);
+    let version = version_inside(files, &torch, to, (flavour, &found))?;
+    let (version, name) = version.ok_or_else(|| {
+        nothing(
+            "its version stands nowhere",
+            "take a base with a released PyTorch",
+        )
+    })?;
     folder::write_stand_in(&lib, flavour)?;
     let stated = to.join("build-version");
     fs::write(&stated, format!("{version}\n")).map_err(at(&stated))?;
@@ -191,17 +170,45 @@ fn take_out(
     })
 }
 
+/// The version of a torch and its full name, by what stands beside its libraries.
+fn version_inside(
+    files: &Filesystem,
+    torch: &str,
+    to: &Path,
+    (flavour, found): (Flavour, &Linkage),
+) -> Result<Option<(String, String)>> {
+    let beside = to.join("beside");
+    for name in ["version.py", "build-version"] {
+        if let Some(place) = files.file(&format!("{torch}/{name}")) {
+            let to = beside.join(name);
+            place.extract(&to, |_| {}).map_err(at(&to))?;
+        }
+    }
+    let version = folder::version_of(&beside);
+    let named = version.map(|version| {
+        let name = folder::name_of(&version, flavour, &beside, found);
+        (version, name)
+    });
+    let _ = fs::remove_dir_all(&beside);
+    Ok(named)
+}
+
+/// The error for a base that should hold a libtorch and does not.
+fn nothing(place: &str, cause: &str, next: &str) -> Error {
+    Error::Input(format!("no libtorch {place} the base: {cause}; {next}"))
+}
+
 /// The folder that torch lies in.
 fn packages(files: &Filesystem, folder: Option<&str>) -> Result<String> {
     if let Some(folder) = folder {
         if files.file(&format!("{folder}{MARK}")).is_some() {
             return Ok(folder.to_owned());
         }
-        return Err(Error::NothingInside {
-            place: Some(format!("/{folder}")),
-            cause: format!("{} is missing", MARK.trim_start_matches('/')),
-            next: "name the site-packages folder that holds `torch`, or write `inside: auto`",
-        });
+        return Err(nothing(
+            &format!("at /{folder} in"),
+            &format!("{} is missing", MARK.trim_start_matches('/')),
+            "name the site-packages folder that holds `torch`, or write `inside: auto`",
+        ));
     }
     let found: Vec<&str> = files
         .paths()
@@ -209,16 +216,16 @@ fn packages(files: &Filesystem, folder: Option<&str>) -> Result<String> {
         .collect();
     match found.as_slice() {
         [one] => Ok((*one).to_owned()),
-        [] => Err(Error::NothingInside {
-            place: None,
-            cause: format!("no file ends in {MARK}"),
-            next: "take a base with PyTorch in it, or libtorch out of wheels",
-        }),
-        several => Err(Error::NothingInside {
-            place: None,
-            cause: format!("there are several, at /{}", several.join(" and /")),
-            next: "name one (`libtorch: {inside: FOLDER}`)",
-        }),
+        [] => Err(nothing(
+            "in",
+            &format!("no file ends in {MARK}"),
+            "take a base with PyTorch in it, or libtorch out of wheels",
+        )),
+        several => Err(nothing(
+            "in",
+            &format!("there are several, at /{}", several.join(" and /")),
+            "name one (`libtorch: {inside: FOLDER}`)",
+        )),
     }
 }
 

@@ -9,8 +9,8 @@ use std::{
 use crate::{
     Error, Flavour, Result,
     libtorch::{
-        Libtorch, Origin,
-        folder::{assemble, nvidia_folders},
+        Libtorch,
+        folder::{assemble, nvidia_folders, quoted},
     },
     program,
     store::Cache,
@@ -28,11 +28,11 @@ fn find_installed() -> Result<PathBuf> {
     let next = "install Python 3 with PyTorch, or name its site-packages folder in the image's \
                 spec (`libtorch: {installed: FOLDER}`)";
     let output = program::output(&mut command, "find an installed PyTorch", next)?;
-    let none = |cause: &str| Error::NoTorch {
-        place: "of `python3`".to_owned(),
-        cause: cause.to_owned(),
-        next: "install it, name its site-packages folder in the image's spec \
-               (`libtorch: {installed: FOLDER}`), or take an image made of wheels",
+    let none = |cause: &str| {
+        Error::Input(format!(
+            "no installed PyTorch of `python3`: {cause}; install it, name its site-packages folder in \
+             the image's spec (`libtorch: {{installed: FOLDER}}`), or take an image made of wheels"
+        ))
     };
     let torch = output.lines().last().unwrap_or_default().trim();
     if torch.is_empty() {
@@ -48,17 +48,8 @@ fn find_installed() -> Result<PathBuf> {
 /// `2.11.0+cu130`; `None` where there is none.
 #[must_use]
 pub fn installed_version() -> Option<String> {
-    let file = find_installed().ok()?.join("torch/version.py");
-    version_in(&fs::read_to_string(file).ok()?)
-}
-
-/// Out of the lines of `torch/version.py`, one of which is `__version__ = '2.11.0+cu130'`.
-fn version_in(text: &str) -> Option<String> {
-    let value = text
-        .lines()
-        .find_map(|line| line.strip_prefix("__version__ = "))?;
-    let version = value.trim().trim_matches(['\'', '"']);
-    (!version.is_empty()).then(|| version.to_owned())
+    let text = fs::read_to_string(find_installed().ok()?.join("torch/version.py"));
+    quoted(&text.ok()?, "__version__")
 }
 
 /// The libtorch of a PyTorch in a site-packages folder (`torch/`, `nvidia/*/lib`); `None` means
@@ -74,19 +65,18 @@ pub(crate) fn installed(
     };
     let torch = packages.join("torch");
     if !torch.join("lib").is_dir() {
-        return Err(Error::NoTorch {
-            place: format!("in {}", packages.display()),
-            cause: "torch/lib is missing".to_owned(),
-            next: "name the site-packages folder that holds `torch` (`python3 -m pip show torch` \
-                   says where it lies)",
-        });
+        return Err(Error::Input(format!(
+            "no installed PyTorch in {}: torch/lib is missing; name the site-packages folder that \
+             holds `torch` (`python3 -m pip show torch` says where it lies)",
+            packages.display()
+        )));
     }
     let mut search = vec![torch.join("lib")];
     search.extend(nvidia_folders(&packages));
     // auditwheel puts what it bundles here.
     search.push(packages.join("torch.libs"));
     search.extend(toolkit_folders());
-    assemble(&torch, &search, flavour, Origin::Installed(packages), cache)
+    assemble(&torch, &search, flavour, cache)
 }
 
 /// A PyTorch that was built from source, or a distribution's, uses the machine's own CUDA.
@@ -106,9 +96,9 @@ mod tests {
     fn pytorch_names_its_version() {
         let text = "from typing import Optional\n\n__all__ = ['__version__']\n\
                     __version__ = '2.11.0+cu130'\ndebug = False\n";
-        assert_eq!(version_in(text).as_deref(), Some("2.11.0+cu130"));
-        assert_eq!(version_in("__version__ = ''\n"), None);
-        assert_eq!(version_in("debug = False\n"), None);
+        let version = quoted(text, "__version__");
+        assert_eq!(version.as_deref(), Some("2.11.0+cu130"));
+        assert_eq!(quoted("debug = False\n", "__version__"), None);
     }
 
     #[test]

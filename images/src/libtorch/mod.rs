@@ -20,10 +20,8 @@ use crate::{Flavour, lock::WheelsLock};
 pub enum Origin {
     /// Wheels, as a lock names them.
     Wheels(Box<WheelsLock>),
-    /// A PyTorch that is installed in this site-packages folder.
-    Installed(PathBuf),
-    /// A folder that the user gave.
-    Folder(PathBuf),
+    /// This machine: an installed PyTorch, or a folder that the user gave.
+    Here,
     /// The image's base, which holds the libraries in these folders of its own.
     Inside(Vec<String>),
 }

@@ -90,7 +90,7 @@ impl Pip {
         let outcome = program::run(&mut command, "fetch wheels", INSTALL_PYTHON, |_| true)?;
         if outcome.tail.contains("No module named pip") {
             let next = format!("To go on, {INSTALL_PYTHON}");
-            return Err(program::failed(&command, outcome, next));
+            return Err(program::failed(&command, outcome, &next));
         }
         if !outcome.status.success() {
             return Err(explain(&command, outcome, &format!("pip {PIP_VERSION}")));
@@ -152,9 +152,9 @@ impl Pip {
             return Err(explain(&command, outcome, &requirements.join(", ")));
         }
         let json = fs::read(&report).map_err(at(&report))?;
-        read_report(&json).map_err(|cause| Error::NotOffered {
-            what: requirements.join(", "),
-            output: format!("pip's report cannot be read: {cause}"),
+        read_report(&json).map_err(|cause| {
+            let cause = format!("pip's report cannot be read: {cause}");
+            not_offered(&requirements.join(", "), &cause)
         })
     }
 
@@ -240,12 +240,17 @@ fn hash_that_pip_got(output: &str) -> Option<Digest> {
     format!("sha256:{}", hex.trim()).parse().ok()
 }
 
+/// The error for what pip does not offer.
+pub(super) fn not_offered(what: &str, output: &str) -> Error {
+    Error::Trouble(format!(
+        "pip offers no {what} for this platform:\n{output}\nCheck the version, the network, and \
+         pip's index settings (`python3 -m pip config list`)"
+    ))
+}
+
 fn explain(command: &Command, outcome: program::Outcome, what: &str) -> Error {
     if outcome.tail.contains("No matching distribution found") {
-        return Error::NotOffered {
-            what: what.to_owned(),
-            output: outcome.tail,
-        };
+        return not_offered(what, &outcome.tail);
     }
     let next = if outcome.tail.contains("No space left on device") {
         "Free some space in the cache folder and run again: finished wheels are kept"

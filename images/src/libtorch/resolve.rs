@@ -7,12 +7,12 @@ use std::{
 };
 
 use crate::{
-    Error, Flavour, Result,
+    Flavour, Result,
     error::at,
     libtorch::{
         folder::cuda_in,
         linkage::{LibraryIndex, linkage, roots},
-        pip::Pip,
+        pip::{Pip, not_offered},
         wheel::OpenWheel,
     },
     lock::{Wheel, WheelLibrary, WheelsLock},
@@ -23,10 +23,6 @@ use crate::{
 /// Asks pip which wheels make up a torch version, fetches them, and finds out which of their
 /// libraries programs load.
 pub(crate) fn resolve(version: &str, flavour: Flavour, cache: &Cache) -> Result<WheelsLock> {
-    cache.resolved(version, flavour, || by_pip(version, flavour, cache))
-}
-
-fn by_pip(version: &str, flavour: Flavour, cache: &Cache) -> Result<WheelsLock> {
     let pip = Pip::ready(cache)?;
     let candidates = {
         let _meter = cache.start(Action::Resolve, &format!("torch {version}"), None);
@@ -47,10 +43,8 @@ fn by_pip(version: &str, flavour: Flavour, cache: &Cache) -> Result<WheelsLock> 
     let found = linkage(flavour, &mut index)?;
     let mut roots = roots(flavour).iter();
     if let Some(root) = roots.find(|root| found.outside.contains_key(**root)) {
-        return Err(Error::NotOffered {
-            what: format!("torch {version} with {root}"),
-            output: "none of its wheels holds that library".to_owned(),
-        });
+        let what = format!("torch {version} with {root}");
+        return Err(not_offered(&what, "none of its wheels holds that library"));
     }
     let mut libraries: Vec<WheelLibrary> = found
         .libraries
@@ -97,9 +91,9 @@ fn full_name(version: &str, flavour: Flavour, wheels: &[(Wheel, PathBuf)]) -> Re
         Some((_, path)) => cuda_in(&OpenWheel::open(path)?.text("torch/version.py")?),
         None => None,
     };
-    let cuda = cuda.ok_or_else(|| Error::NotOffered {
-        what: format!("torch {version} with CUDA"),
-        output: "its wheel says that it was built without".to_owned(),
+    let cuda = cuda.ok_or_else(|| {
+        let what = format!("torch {version} with CUDA");
+        not_offered(&what, "its wheel says that it was built without")
     })?;
     Ok(format!("{version}+{cuda}"))
 }

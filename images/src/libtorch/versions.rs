@@ -77,7 +77,7 @@ mod tests {
             build_folder: None,
             libraries: ["libcudnn.so.9", "libcudart.so.13"].map(library).into(),
             packages: packages(names.map(str::to_owned)),
-            origin: Origin::Installed("x".into()),
+            origin: Origin::Here,
         };
         let expected = [
             ("CUDA runtime", "13"),

@@ -1,11 +1,12 @@
 //! A locked libtorch out of wheels: fetched, checked, unpacked.
 
 use std::{
-    cmp::Reverse,
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
 };
+
+use rayon::prelude::*;
 
 use crate::{
     Digest, Error, Flavour, Result, canonical,
@@ -93,31 +94,26 @@ impl Libtorch {
     }
 }
 
-/// Calls `found` with each of these wheels as soon as it is there, first those that the cache has,
-/// until it says that it wants no more.
-fn each_wheel<'a>(
-    wheels: Vec<&'a Wheel>,
+/// Where these wheels lie, once those that the cache lacks were fetched.
+fn fetched<'a>(
+    wheels: impl Iterator<Item = &'a Wheel>,
     cache: &Cache,
-    mut found: impl FnMut(&'a Wheel, PathBuf) -> bool,
-) -> Result<()> {
-    let (cached, missing): (Vec<_>, Vec<_>) = wheels
-        .into_iter()
-        .partition(|wheel| pip::place_of(wheel, cache).is_file());
-    if !cached
-        .into_iter()
-        .all(|wheel| found(wheel, pip::place_of(wheel, cache)))
-        || missing.is_empty()
-    {
-        // A full cache needs no network: pip itself is only fetched where a wheel is missing.
-        return Ok(());
-    }
-    let pip = Pip::ready(cache)?;
-    for wheel in missing {
-        if !found(wheel, pip.fetch(wheel, cache)?) {
-            break;
+) -> Result<BTreeMap<&'a str, PathBuf>> {
+    let mut found = BTreeMap::new();
+    // A full cache needs no network: pip itself is only fetched where a wheel is missing.
+    let mut pip = None;
+    for wheel in wheels {
+        let mut place = pip::place_of(wheel, cache);
+        if !place.is_file() {
+            let pip = match &mut pip {
+                Some(pip) => pip,
+                none => none.insert(Pip::ready(cache)?),
+            };
+            place = pip.fetch(wheel, cache)?;
         }
+        found.insert(wheel.name.as_str(), place);
     }
-    Ok(())
+    Ok(found)
 }
 
 /// Puts a libtorch together in the layout that torch-sys looks for: `lib/`, `build-version`;
@@ -133,56 +129,27 @@ fn put_together(lock: &WheelsLock, to: &Path, cache: &Cache) -> Result<()> {
     fs::write(&version, format!("{}\n", lock.version)).map_err(at(&version))
 }
 
-/// Unpacks the libraries that the cache lacks, each into its own place. What has come in is unpacked
-/// while the rest is fetched, the wheels that take longest first.
+/// Unpacks the libraries that the cache lacks, each into its own place.
 fn unpack_missing(lock: &WheelsLock, cache: &Cache) -> Result<()> {
-    let mut missing: Vec<&WheelLibrary> = lock
-        .libraries
-        .iter()
+    let libraries = lock.libraries.iter();
+    let missing: Vec<&WheelLibrary> = libraries
         .filter(|library| !is_whole(&cache.library(library.sha256), library))
         .collect();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    missing.sort_by_key(|library| Reverse(library.size_bytes));
-    let of = |wheel: &Wheel| -> Vec<&WheelLibrary> {
-        let missing = missing.iter().copied();
-        missing.filter(|one| one.wheel == wheel.name).collect()
-    };
-    let bytes = |wheel: &&Wheel| of(wheel).iter().map(|one| one.size_bytes).sum::<u64>();
-    let mut wheels: Vec<&Wheel> = lock.all_wheels().filter(|wheel| bytes(wheel) > 0).collect();
-    wheels.sort_by_key(|wheel| Reverse(bytes(wheel)));
+    let is_needed = |wheel: &&Wheel| missing.iter().any(|library| library.wheel == wheel.name);
+    let wheels = fetched(lock.all_wheels().filter(is_needed), cache)?;
     let total = missing.iter().map(|library| library.size_bytes).sum();
     let meter = SharedMeter::new(cache.start(Action::Unpack, &lock.name, Some(total)));
     let scratch = cache.scratch()?;
-    let failure = Mutex::new(None);
-    let failed = || failure.lock().unwrap_or_else(PoisonError::into_inner);
-    rayon::in_place_scope(|scope| {
-        each_wheel(wheels, cache, |wheel, path| {
-            for library in of(wheel) {
-                let path = path.clone();
-                let (meter, scratch, failed) = (&meter, scratch.path(), &failed);
-                scope.spawn(move |_| {
-                    if failed().is_none()
-                        && let Err(error) = unpack(library, &path, scratch, cache, meter)
-                    {
-                        failed().get_or_insert(error);
-                    }
-                });
-            }
-            failed().is_none()
-        })
-    })?;
-    match failed().take() {
-        None => Ok(()),
-        Some(error) => {
-            // Nobody reads it any more, and the next build fetches it anew.
-            if let Error::BadWheel { wheel, .. } = &error {
-                forget(wheel)?;
-            }
-            Err(error)
-        }
+    let unpack = |library: &&WheelLibrary| {
+        let wheel = &wheels[library.wheel.as_str()];
+        unpack(library, wheel, scratch.path(), cache, &meter)
+    };
+    let unpacked = missing.par_iter().try_for_each(unpack);
+    if let Err(Error::BadWheel { wheel, .. }) = &unpacked {
+        // The next build fetches it anew.
+        forget(wheel)?;
     }
+    unpacked
 }
 
 /// Unpacks a library into its place in the cache.
@@ -213,21 +180,14 @@ fn unpack_headers(lock: &WheelsLock, include: &Path, cache: &Cache) -> Result<()
         lock.flavour == Flavour::Cuda
             && (wheel.name.starts_with("nvidia-cuda-runtime") || lock.headers.contains(wheel))
     };
-    let mut wheels = Vec::new();
-    let with_headers = lock
-        .all_wheels()
-        .filter(|wheel| wheel.name == "torch" || is_cuda(wheel))
-        .collect();
-    each_wheel(with_headers, cache, |wheel, path| {
-        wheels.push((wheel, path));
-        true
-    })?;
-    // Whichever came in first, of two files with one name the same one stays.
-    wheels.sort_by_key(|(wheel, _)| (wheel.name != "torch", &wheel.name));
+    let with_headers = lock.all_wheels();
+    let with_headers = with_headers.filter(|wheel| wheel.name == "torch" || is_cuda(wheel));
+    let wheels = fetched(with_headers, cache)?;
     let _meter = cache.start(Action::Unpack, &format!("headers of {}", lock.name), None);
-    for (wheel, path) in wheels {
+    // Of two files with one name torch's own comes last, and stays.
+    for (name, path) in wheels {
         let mut open = OpenWheel::open(&path)?;
-        if wheel.name == "torch" {
+        if name == "torch" {
             open.extract_folder("torch/include/", include)?;
         } else {
             for folder in open.include_folders()? {
@@ -317,16 +277,6 @@ mod tests {
         let second = fetch(&lock, &cache).unwrap();
         assert_ne!(first.libraries[0].path, second.libraries[0].path);
         assert_eq!(inode(&first), inode(&second));
-    }
-
-    #[test]
-    fn a_library_that_was_doubted_is_unpacked_again() {
-        let (_folder, cache, lock) = world();
-        let library = fetch(&lock, &cache).unwrap().libraries.remove(0);
-        fs::write(&library.path, "rotten").unwrap();
-        cache.doubt(&library.path).unwrap();
-        fetch(&lock, &cache).unwrap();
-        assert_eq!(fs::read(&library.path).unwrap(), C10);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{
     Result,
-    spec::reserved::{LABEL_IMAGE, LABEL_LIBTORCH},
+    spec::reserved::{DOMAIN, LABEL_IMAGE, LABEL_LIBTORCH, OWN},
 };
 
 /// An image of Torchgauge's in an engine.
@@ -51,22 +51,31 @@ pub async fn list(engine: &Engine) -> Result<Vec<Present>> {
 /// Those of an image's names that Torchgauge gives: `torchgauge/<spec name>:<ID>`, which Podman puts
 /// a domain before.
 fn own_names(mut names: Vec<String>, image: &str) -> Vec<String> {
-    let start = format!("torchgauge/{image}:");
+    let start = format!("{OWN}{image}:");
     names.retain(|name| {
         let name = name.strip_prefix("localhost/").unwrap_or(name);
-        let name = name.strip_prefix("docker.io/").unwrap_or(name);
+        let name = name.strip_prefix(DOMAIN).unwrap_or(name);
         name.starts_with(&start)
     });
     names
 }
 
-/// What a prune did.
-#[derive(Debug, Default)]
+/// What a prune did, or would do.
+#[derive(Debug, Default, Serialize)]
 pub struct Pruned {
     /// What was removed.
     pub removed: Vec<Present>,
-    /// What could not be removed, such as an image that a container still uses, and why.
-    pub kept: Vec<(Present, engine::Error)>,
+    /// What could not be removed, such as an image that a container still uses.
+    pub kept: Vec<Kept>,
+}
+
+/// An image that could not be removed.
+#[derive(Debug, Serialize)]
+pub struct Kept {
+    /// The image.
+    pub image: Present,
+    /// Why.
+    pub why: String,
 }
 
 /// Removes images that [`list`] found. An image that a container still uses stays, and so do names
@@ -76,7 +85,10 @@ pub async fn remove(engine: &Engine, images: Vec<Present>) -> Pruned {
     for image in images {
         match remove_one(engine, &image).await {
             Ok(()) => pruned.removed.push(image),
-            Err(error) => pruned.kept.push((image, error)),
+            Err(error) => pruned.kept.push(Kept {
+                why: error.to_string(),
+                image,
+            }),
         }
     }
     pruned

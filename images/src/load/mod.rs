@@ -2,29 +2,29 @@
 
 pub(crate) mod files;
 pub mod inventory;
+pub(crate) mod own;
 pub(crate) mod ready_made;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     io::{self, Write},
     path::Path,
     sync::Arc,
 };
 
 use bytes::Bytes;
-use engine::{Engine, LoadProgress};
+use engine::Engine;
+use record::ImageFacts;
 use tokio::sync::mpsc;
 
 use crate::{
-    Assembly, Digest, Error, ImageFacts, Result, atomic_write,
+    Assembly, Digest, Error, Result, atomic_write,
     digest::HashingWriter,
     error::at,
-    oci::{archive as oci, archive::ArchiveLayer},
+    oci::{archive as oci, archive::ArchiveLayer, zstd_encoder},
     progress::{Action, Meter},
-    push::zstd_encoder,
-    spec::reserved::{ANNOTATION_VERSION, LABEL_IMAGE},
+    spec::reserved::LABEL_IMAGE,
     store::Cache,
-    workload::revision,
 };
 
 /// Bytes that travel to the engine in one piece.
@@ -52,11 +52,9 @@ pub enum Loaded {
 /// An image that the engine has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ready {
-    /// Its name in the engine.
-    pub reference: String,
     /// Its ID in this engine: the digest of its configuration or of its manifest.
     pub id: String,
-    /// What it is made of.
+    /// What it is made of, with its name in the engine.
     pub facts: ImageFacts,
     /// How it came there.
     pub loaded: Loaded,
@@ -67,10 +65,12 @@ pub struct Ready {
 /// The image has its name only while it is whole: whatever an engine says about a load, its ID and
 /// its layers are compared with what was worked out beforehand.
 pub async fn ensure(engine: &Engine, assembly: &Arc<Assembly>, cache: &Cache) -> Result<Ready> {
-    let ready = |id, loaded| Ready {
-        reference: assembly.reference.clone(),
+    let ready = |id: String, loaded| Ready {
+        facts: ImageFacts {
+            id: Some(id.clone()),
+            ..assembly.facts.clone()
+        },
         id,
-        facts: assembly.facts.clone(),
         loaded,
     };
     if let Check::Right(id) = check(engine, assembly).await? {
@@ -108,17 +108,17 @@ pub async fn ensure(engine: &Engine, assembly: &Arc<Assembly>, cache: &Cache) ->
     if let Err(error) = load(engine, assembly, 0, cache).await {
         return Err(give_up(engine, assembly, cache, error).await);
     }
-    match check(engine, assembly).await? {
+    let found = match check(engine, assembly).await? {
         Check::Right(id) => {
             let sent_bytes = bytes_after(assembly, 0);
-            Ok(ready(id, Loaded::Full { sent_bytes }))
+            return Ok(ready(id, Loaded::Full { sent_bytes }));
         }
-        Check::Wrong(found) => {
-            engine.untag(&assembly.reference).await?;
-            Err(wrong(assembly, found))
-        }
-        Check::Absent => Err(wrong(assembly, "nothing".to_owned())),
-    }
+        Check::Wrong(found) => found,
+        Check::Absent => "nothing".to_owned(),
+    };
+    engine.untag(&assembly.reference).await?;
+    let expected = format!("{} or {}", assembly.config_id, assembly.manifest_id);
+    Err(wrong(&assembly.reference, &found, &expected))
 }
 
 fn is_engine_gone(error: &Error) -> bool {
@@ -130,19 +130,16 @@ async fn give_up(engine: &Engine, assembly: &Assembly, cache: &Cache, error: Err
     // The load's error says more than one about clearing up after it would.
     let _ = engine.untag(&assembly.reference).await;
     if matches!(error, Error::StaleLayer { .. }) {
-        for layer in &assembly.layers {
-            let _ = layer.source.forget(cache);
-        }
+        cache.forget_notes();
     }
     error
 }
 
-fn wrong(assembly: &Assembly, found: String) -> Error {
-    Error::LoadedWrong {
-        reference: assembly.reference.clone(),
-        found,
-        expected: format!("{} or {}", assembly.config_id, assembly.manifest_id),
-    }
+fn wrong(reference: &str, found: &str, expected: &str) -> Error {
+    Error::Trouble(format!(
+        "tag {reference} points to {found} after loading, expected {expected}; the tag was removed: \
+         retry, and if it happens again, check the engine's storage"
+    ))
 }
 
 async fn lock(assembly: &Arc<Assembly>, cache: &Cache) -> Result<crate::store::CacheLock> {
@@ -238,7 +235,6 @@ async fn load(
         oci::write_archive(
             &writing.reference,
             &writing.documents,
-            &writing.beside(),
             &writing.archive_layers(present),
             to,
         )
@@ -273,30 +269,13 @@ async fn send(
         written
     }));
     let stream = futures_util::stream::poll_fn(move |context| receiver.poll_recv(context));
-    let report = move |step| match step {
-        LoadProgress::Sent { bytes } => {
-            meter.advance_to(total.map_or(bytes, |total| bytes.min(total)));
-        }
-        LoadProgress::Engine { message } => meter.message(&message),
-    };
+    let report = move |bytes: u64| meter.advance_to(bytes.min(total.unwrap_or(bytes)));
     let loaded = engine.load(stream, report).await;
     let written = writer.await.map_err(background)?;
     Ok((written, loaded.map(drop).map_err(Error::from)))
 }
 
 impl Assembly {
-    /// Annotations of the archive's index: where the image's sources stand, and the versions that
-    /// its libraries state. No ID follows from them, so that an image stays the same where more is
-    /// known of it.
-    fn beside(&self) -> BTreeMap<String, String> {
-        let mut annotations = revision::annotations(&self.workspace);
-        annotations.extend(self.versions.iter().map(|(of, version)| {
-            let of = of.to_lowercase().replace(' ', "-");
-            (format!("{ANNOTATION_VERSION}{of}"), version.clone())
-        }));
-        annotations
-    }
-
     fn archive_layers(&self, present: usize) -> Vec<ArchiveLayer<'_>> {
         self.layers
             .iter()
@@ -325,8 +304,7 @@ impl Assembly {
             let mut hashing = HashingWriter::new(file);
             let mut write = |to: &mut dyn Write| {
                 let to = HashingWriter::new(to).heard(|done| meter.advance_to(done));
-                let (documents, beside) = (&self.documents, self.beside());
-                oci::write_archive(&self.reference, documents, &beside, &layers, to)
+                oci::write_archive(&self.reference, &self.documents, &layers, to)
             };
             if is_zstd {
                 let mut encoder = zstd_encoder(&mut hashing).map_err(at(to))?;

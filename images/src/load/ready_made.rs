@@ -8,9 +8,10 @@ use std::{
 };
 
 use engine::{Container, ContainerSpec, Engine, Owner};
+use record::{ImageFacts, ImageParts};
 
 use crate::{
-    Digest, Error, Parts, Result,
+    Digest, Error, Result,
     assembly::{
         compat_check::{PRELOAD, changes_runs},
         contents::{SCENARIO_IN_IMAGE, ToldParts},
@@ -44,18 +45,12 @@ pub struct ReadyMade {
     pub id: String,
     /// The name of the spec that it was made from.
     pub name: String,
-    /// Which build of libtorch, such as `2.11.0+cu130`.
-    pub libtorch: String,
     /// Whether it can run on GPUs.
     pub has_cuda: bool,
     /// The GPUs whose code it kept; empty where it has the code for all.
     pub gpu_architectures: Vec<GpuArchitecture>,
-    /// SHA-256 of its scenario binary, as found in it.
-    pub scenario_sha256: String,
-    /// Its size as the engine counts it.
-    pub size_bytes: u64,
-    /// What it is made of.
-    pub parts: Parts,
+    /// What it is made of, under that name; its scenario binary is the one that was found in it.
+    pub facts: ImageFacts,
 }
 
 /// An image by its reference, name or ID in the engine; one with a digest is pulled where the engine
@@ -67,26 +62,29 @@ pub struct ReadyMade {
 /// scenario binary by its digest, PyTorch's libraries by their sizes, and what would change a run
 /// (variables, `/etc/ld.so.preload`) by what the spec allowed.
 pub async fn ready_made(engine: &Engine, reference: &str, cache: &Cache) -> Result<ReadyMade> {
+    let program = protocol::program();
     let id = match find(engine, reference).await? {
         Some(id) => id,
         None if is_pinned(reference) => {
-            let no = |cause| Error::NotPulled {
-                reference: reference.to_owned(),
-                engine: engine.facts().describe(),
-                cause,
-            };
-            pull(engine, reference, cache, no).await?
+            let next = format!(
+                "Where no registry can be reached, write it to a file where it can be built \
+                 (`{program} images export`) and load that here (`{program} images load FILE`)"
+            );
+            pull(engine, reference, cache, &next).await?
         }
         None => {
-            return Err(Error::NotInEngine {
-                reference: reference.to_owned(),
-                engine: engine.facts().describe(),
-            });
+            return Err(Error::Input(format!(
+                "image {reference} is not in {}, and pulling needs a digest; load its archive \
+                 (`{program} images load FILE`), or give what `{program} images push` printed: \
+                 REGISTRY/REPOSITORY@sha256:DIGEST",
+                engine.facts().describe()
+            )));
         }
     };
-    let unfit = |problem: String| Error::UnfitImage {
-        reference: reference.to_owned(),
-        problem,
+    let unfit = |problem: String| {
+        Error::Input(format!(
+            "the image {reference} cannot be run as it is: {problem}"
+        ))
     };
     let Some(found) = engine.image(&id).await? else {
         return Err(unfit("the engine has it no more; run again".to_owned()));
@@ -94,89 +92,116 @@ pub async fn ready_made(engine: &Engine, reference: &str, cache: &Cache) -> Resu
     if let Some(architecture) = found.architecture.filter(|found| found != "amd64") {
         return Err(unfit(format!("it is for {architecture}; expected amd64")));
     }
-    let label = |name: &str| {
-        let value = found.labels.get(name);
-        value.ok_or_else(|| {
-            unfit(format!(
-                "it has no label `{name}`, so it is no image of Torchgauge's, or one of before \
-                 images told what they are; build it with `cargo xtask images build`"
-            ))
-        })
-    };
-    let name = name_of(label(LABEL_IMAGE)?).map_err(unfit)?;
-    check_protocol(label(LABEL_PROTOCOL)?).map_err(unfit)?;
-    let libtorch = label(LABEL_LIBTORCH)?.clone();
-    let scenario = label(LABEL_SCENARIO)?;
-    let scenario: Digest = scenario.parse().map_err(|_| {
-        unfit(format!(
-            "its label `{LABEL_SCENARIO}` is `{scenario}`; expected sha256: and 64 hex digits"
-        ))
-    })?;
-    let told: ToldParts = serde_json::from_str(label(LABEL_PARTS)?)
-        .map_err(|error| unfit(format!("its label `{LABEL_PARTS}` is damaged: {error}")))?;
-    let architectures = found.labels.get(LABEL_GPU_ARCHITECTURES);
-    let gpu_architectures: Vec<GpuArchitecture> = architectures
-        .iter()
-        .flat_map(|list| list.split(','))
-        .map(str::parse)
-        .collect::<Result<_, String>>()
-        .map_err(unfit)?;
-    let has_cuda = label(LABEL_FLAVOUR)? == "cuda";
-    let allowed = found.labels.get(LABEL_ALLOW);
-    let promise = Promise {
-        scenario,
-        libraries: &told.libraries,
-        is_slim: !gpu_architectures.is_empty(),
-        allowed: allowed.map_or_else(Vec::new, |list| list.split(',').collect()),
-        environment: &found.environment,
-    };
+    // Before anything is made of it: an engine copies what lies there.
+    if !found.volumes.is_empty() {
+        return Err(unfit(format!(
+            "it declares VOLUME {}, which the engine would make writable on this machine's disk; \
+             build it without",
+            found.volumes.join(", ")
+        )));
+    }
+    let told = Told::read(&found.labels).map_err(unfit)?;
     let spec = ContainerSpec {
         image: found.id.clone(),
         labels: Owner::this_process("images", "look").labels(),
         ..ContainerSpec::default()
     };
     let container = engine.create(&spec).await?;
-    let looked = promise.problem(&container).await;
+    let looked = told.problem(&container, &found.environment).await;
     container.remove().await?;
     if let Some(problem) = looked? {
         return Err(unfit(problem));
     }
-    let code = gpu_code(has_cuda, gpu_architectures.iter());
-    let version = libtorch.split('+').next().unwrap_or(&libtorch).to_owned();
+    let version = told.libtorch.split('+').next().unwrap_or_default();
+    let code = gpu_code(told.has_cuda, told.gpu_architectures.iter());
+    let parts = ImageParts {
+        versions: [("torch".to_owned(), version.to_owned())].into(),
+        packages: told.parts.packages,
+        environment: found.environment,
+        libraries: told.parts.libraries,
+        gpu_code: Some(code),
+    };
     Ok(ReadyMade {
         reference: reference.to_owned(),
-        id: found.id,
-        name,
-        has_cuda,
-        gpu_architectures,
-        scenario_sha256: scenario.hex(),
-        size_bytes: found.size_bytes,
-        parts: Parts {
-            versions: [("torch".to_owned(), version)].into(),
-            packages: told.packages,
-            environment: found.environment,
-            libraries: told.libraries,
-            gpu_code: code,
-            layers: Vec::new(),
+        facts: ImageFacts {
+            name: told.name.clone(),
+            reference: Some(reference.to_owned()),
+            id: Some(found.id.clone()),
+            libtorch_version: version.to_owned(),
+            flavour: told.libtorch,
+            size_bytes: Some(found.size_bytes),
+            scenario_sha256: Some(told.scenario.hex()),
+            parts: Some(parts),
+            ..ImageFacts::default()
         },
-        libtorch,
+        id: found.id,
+        name: told.name,
+        has_cuda: told.has_cuda,
+        gpu_architectures: told.gpu_architectures,
     })
 }
 
-/// Whether a reference says by its digest which image it means.
-fn is_pinned(reference: &str) -> bool {
-    let pinned = reference.rsplit_once('@');
-    pinned.is_some_and(|(name, digest)| !name.is_empty() && digest.parse::<Digest>().is_ok())
+/// What an image's labels say of it.
+struct Told {
+    name: String,
+    libtorch: String,
+    has_cuda: bool,
+    gpu_architectures: Vec<GpuArchitecture>,
+    scenario: Digest,
+    /// What it is made of; libtorch's libraries as they were before GPU code was left out of them.
+    parts: ToldParts,
+    /// What of it may change what runs measure.
+    allowed: Vec<String>,
 }
 
-/// The name that an image's label tells.
-fn name_of(told: &str) -> Result<String, String> {
-    if is_name(told) {
-        return Ok(told.to_owned());
+impl Told {
+    fn read(labels: &BTreeMap<String, String>) -> Result<Self, String> {
+        let label = |name: &str| {
+            labels.get(name).ok_or_else(|| {
+                format!(
+                    "it has no label `{name}`, so it is no image of Torchgauge's, or one of before \
+                     images told what they are; build it with `{} images build`",
+                    protocol::program()
+                )
+            })
+        };
+        let name = label(LABEL_IMAGE)?.clone();
+        if !is_name(&name) {
+            return Err(format!(
+                "its label `{LABEL_IMAGE}` is no name of an image; build it with `{} images build`",
+                protocol::program()
+            ));
+        }
+        check_protocol(label(LABEL_PROTOCOL)?)?;
+        let libtorch = label(LABEL_LIBTORCH)?.clone();
+        let scenario = label(LABEL_SCENARIO)?;
+        let scenario = scenario.parse().map_err(|_| {
+            format!(
+                "its label `{LABEL_SCENARIO}` is `{scenario}`; expected sha256: and 64 hex digits"
+            )
+        })?;
+        let parts = serde_json::from_str(label(LABEL_PARTS)?)
+            .map_err(|error| format!("its label `{LABEL_PARTS}` is damaged: {error}"))?;
+        let architectures = labels.get(LABEL_GPU_ARCHITECTURES).into_iter();
+        let architectures = architectures.flat_map(|list| list.split(','));
+        Ok(Self {
+            name,
+            libtorch,
+            has_cuda: label(LABEL_FLAVOUR)? == "cuda",
+            gpu_architectures: architectures.map(str::parse).collect::<Result<_, _>>()?,
+            scenario,
+            parts,
+            allowed: labels.get(LABEL_ALLOW).map_or_else(Vec::new, |list| {
+                list.split(',').map(str::to_owned).collect()
+            }),
+        })
     }
-    Err(format!(
-        "its label `{LABEL_IMAGE}` is no name of an image; build it with `cargo xtask images build`"
-    ))
+}
+
+/// Whether a reference says by its digest which image it means.
+pub(super) fn is_pinned(reference: &str) -> bool {
+    let pinned = reference.rsplit_once('@');
+    pinned.is_some_and(|(name, digest)| !name.is_empty() && digest.parse::<Digest>().is_ok())
 }
 
 /// Why an image cannot run whose label says that its workload speaks this version.
@@ -188,8 +213,9 @@ fn check_protocol(told: &str) -> Result<(), String> {
     if version < *oldest {
         return Err(format!(
             "its workload speaks version {version} of the protocol, older than {oldest}, the oldest \
-             that runs here; build it anew (`cargo xtask images build`), or run it with the \
-             Torchgauge that it was made with"
+             that runs here; build it anew (`{} images build`), or run it with the \
+             Torchgauge that it was made with",
+            protocol::program()
         ));
     }
     if version > *newest {
@@ -201,24 +227,18 @@ fn check_protocol(told: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// What an image promises by its labels and would be believed.
-struct Promise<'a> {
-    scenario: Digest,
-    /// libtorch's libraries and their sizes, before GPU code was left out of them.
-    libraries: &'a BTreeMap<String, u64>,
-    is_slim: bool,
-    allowed: Vec<&'a str>,
-    environment: &'a BTreeMap<String, String>,
-}
-
-impl Promise<'_> {
+impl Told {
     /// What in the image is otherwise. Nothing of it is run: the container is never started.
-    async fn problem(&self, container: &Container) -> Result<Option<String>> {
+    async fn problem(
+        &self,
+        container: &Container,
+        environment: &BTreeMap<String, String>,
+    ) -> Result<Option<String>> {
         const CHANGED: &str = "it was changed after it was built";
         let Some(scenario) = scenario_in(container).await? else {
             return Ok(Some(format!(
-                "it has no workload: no file `{SCENARIO_IN_IMAGE}`; build it with `cargo xtask images \
-                 build`"
+                "it has no workload: no file `{SCENARIO_IN_IMAGE}`; build it with `{} images build`",
+                protocol::program()
             )));
         };
         if scenario != self.scenario {
@@ -230,26 +250,33 @@ impl Promise<'_> {
         }
         let preload = container.stat(PRELOAD).await?;
         let is_preloading = preload.is_some_and(|file| file.size_bytes > 0);
-        let names = self.environment.keys().map(String::as_str);
+        let names = environment.keys().map(String::as_str);
         let changing: Vec<&str> = names
             .filter(|name| changes_runs(name))
             .chain(is_preloading.then_some(PRELOAD))
-            .filter(|name| !self.allowed.contains(name))
+            .filter(|name| self.allowed.iter().all(|allowed| allowed != name))
             .collect();
         if !changing.is_empty() {
             return Ok(Some(format!(
                 "it changes what runs measure by {}, which its label `{LABEL_ALLOW}` does not have; \
-                 where that is meant, build it anew (`cargo xtask images build`) from a spec that sets \
-                 or allows it, which older images do not tell",
-                changing.join(", ")
+                 where that is meant, build it anew (`{} images build`) from a spec that sets or allows it, \
+                 which older images do not tell",
+                changing.join(", "),
+                protocol::program()
             )));
         }
         // Of what else is in an image there can be several, in folders of the base.
+        let is_slim = !self.gpu_architectures.is_empty();
         let is_torch = |name: &str| name.starts_with("libtorch") || name.starts_with("libc10");
-        for (name, told) in self.libraries.iter().filter(|(name, _)| is_torch(name)) {
-            let problem = match self.loaded(container, name).await? {
+        for (name, told) in self
+            .parts
+            .libraries
+            .iter()
+            .filter(|(name, _)| is_torch(name))
+        {
+            let problem = match loaded(container, name, environment).await? {
                 None => "is in none of them".to_owned(),
-                Some((path, found)) if found > *told || (found < *told && !self.is_slim) => {
+                Some((path, found)) if found > *told || (found < *told && !is_slim) => {
                     format!("is {path} of {found} bytes, not of {told}")
                 }
                 Some(_) => continue,
@@ -261,22 +288,26 @@ impl Promise<'_> {
         }
         Ok(None)
     }
+}
 
-    /// Where the loader finds a library, and its size.
-    async fn loaded(&self, container: &Container, name: &str) -> Result<Option<(String, u64)>> {
-        let path = self.environment.get("LD_LIBRARY_PATH");
-        for folder in path.iter().flat_map(|path| path.split(':')) {
-            let path = format!("{}/{name}", folder.trim_end_matches('/'));
-            let mut file = container.stat(&path).await?;
-            if let Some(target) = file.as_ref().and_then(|file| file.link_target.clone()) {
-                file = container.stat(&target).await?;
-            }
-            if let Some(file) = file {
-                return Ok(Some((path, file.size_bytes)));
-            }
+/// Where the loader finds a library, and its size.
+async fn loaded(
+    container: &Container,
+    name: &str,
+    environment: &BTreeMap<String, String>,
+) -> Result<Option<(String, u64)>> {
+    let path = environment.get("LD_LIBRARY_PATH");
+    for folder in path.iter().flat_map(|path| path.split(':')) {
+        let path = format!("{}/{name}", folder.trim_end_matches('/'));
+        let mut file = container.stat(&path).await?;
+        if let Some(target) = file.as_ref().and_then(|file| file.link_target.clone()) {
+            file = container.stat(&target).await?;
         }
-        Ok(None)
+        if let Some(file) = file {
+            return Ok(Some((path, file.size_bytes)));
+        }
     }
+    Ok(None)
 }
 
 /// The digest of the scenario binary in a container; `None` where it has none.

@@ -1,7 +1,6 @@
 //! What a lock says: everything that goes into an image, by version, size and hash.
 
 mod base;
-pub(crate) mod changes;
 mod wheels;
 
 use std::{
@@ -14,19 +13,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strict_yaml::printable;
 
-use crate::{
-    Digest, Error, Flavour, Result, atomic_write, canonical,
-    error::at,
-    lock::changes::{Change, changes},
-};
+use crate::{Digest, Error, Flavour, Result, atomic_write, canonical, error::at};
 
 pub use base::{BaseContents, BaseLock, BasePackage, DebPackage, PackageKind};
 pub use wheels::{Wheel, WheelLibrary, WheelsLock};
 
-/// The version of the format that this crate writes.
+/// The version of the format.
 pub const LOCK_VERSION: u32 = 4;
-/// The oldest that it reads: 2 knew nothing of what is in a base, 3 nothing of registries.
-const LOCK_VERSION_READ: u32 = 2;
 
 /// The end of a lock's file name, after the spec's name.
 pub(crate) const LOCK_SUFFIX: &str = ".lock.json";
@@ -39,8 +32,8 @@ pub(crate) const PLATFORM: &str = "linux/amd64";
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Torchgauge image lock")]
 pub struct Lock {
-    /// The format's version: 4; 2 has no `contents`, 2 and 3 have no `push_digest`.
-    #[schemars(range(min = 2, max = 4))]
+    /// The format's version: 4.
+    #[schemars(range(min = 4, max = 4))]
     pub version: u32,
     /// The image's name.
     pub image: String,
@@ -97,24 +90,6 @@ pub struct Toolchain {
     pub libc: String,
     /// The version of the tch crate that fits libtorch.
     pub tch: String,
-}
-
-impl Toolchain {
-    /// What is another one now.
-    pub(crate) fn changes_to(&self, now: &Self) -> Vec<Change> {
-        let tools = |one: &Self| {
-            [
-                ("Rust compiler", &one.rust),
-                ("C++ compiler", &one.cxx),
-                ("linker", &one.linker),
-                ("C library", &one.libc),
-                ("tch", &one.tch),
-            ]
-            .map(|(name, tool)| (name.to_owned(), tool.clone()))
-            .into()
-        };
-        changes(&tools(self), &tools(now))
-    }
 }
 
 /// The libtorch in the image.
@@ -266,12 +241,12 @@ impl Lock {
         let value: serde_json::Value =
             serde_json::from_slice(json).map_err(|error| bad(error.to_string()))?;
         let version = value["version"].as_u64().unwrap_or(0);
-        if !(u64::from(LOCK_VERSION_READ)..=u64::from(LOCK_VERSION)).contains(&version) {
+        if version != u64::from(LOCK_VERSION) {
             return Err(bad(format!(
-                "its version is {version}, expected {LOCK_VERSION_READ} to {LOCK_VERSION}"
+                "its version is {version}, expected {LOCK_VERSION}"
             )));
         }
-        let lock: Self = serde_json::from_value(value).map_err(|error| bad(error.to_string()))?;
+        let lock: Self = serde_json::from_slice(json).map_err(|error| bad(error.to_string()))?;
         if let Some(name) = lock.file_names().find(|name| !is_plain(name)) {
             return Err(bad(format!("`{name}` is no plain file name")));
         }
@@ -306,15 +281,16 @@ impl Lock {
             .chain(self.libtorch.libraries().map(|(name, ..)| name))
     }
 
-    /// What another lock of the same spec has that this one does not.
-    #[must_use]
-    pub fn changes_to(&self, newer: &Self) -> Vec<Change> {
-        changes(&self.packages(), &newer.packages())
+    /// The layers, base first, with that of the scenario binary where it is locked.
+    pub fn layers(&self) -> impl Iterator<Item = &ExpectedLayer> {
+        let top = self.expected.image.iter().map(|image| &image.layer);
+        self.expected.layers.iter().chain(top)
     }
 
-    /// Every package: name to version.
-    pub(crate) fn packages(&self) -> BTreeMap<String, String> {
-        packages(&self.base, self.contents.as_ref(), &self.libtorch)
+    /// The sum of the layers' sizes.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.layers().map(|layer| layer.size_bytes).sum()
     }
 
     /// Writes the lock, whole or not at all.

@@ -4,14 +4,14 @@
 //! always read (`manifest.json`) at once, over the same blobs: so every engine computes the same
 //! IDs. Documents are canonical JSON.
 
-use std::{collections::BTreeMap, io::Write, path::Path};
-
-use oci_spec::OciSpecError;
-use oci_spec::image::{
-    Arch, ConfigBuilder, Descriptor, DescriptorBuilder, ImageConfigurationBuilder,
-    ImageIndexBuilder, ImageManifestBuilder, MediaType, Os, RootFsBuilder,
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::Write,
+    path::Path,
 };
-use serde_json::json;
+
+use oci_spec::image::MediaType;
+use serde_json::{Value, json};
 use tar::{Builder, EntryType};
 
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
     digest::HashingWriter,
     error::at,
     oci::layer::{LayerId, Source, header},
-    spec::reserved::ANNOTATION_NAME,
+    spec::reserved::{ANNOTATION_FULL_NAME, ANNOTATION_NAME, DOMAIN},
 };
 
 /// What goes into an image's documents.
@@ -43,57 +43,25 @@ pub(crate) struct Settings {
 }
 
 impl Documents {
-    pub(crate) fn new(settings: &Settings, layers: &[LayerId]) -> Result<Self> {
-        Self::build(settings, layers).map_err(|error| Error::Io {
-            path: "image configuration".into(),
-            source: std::io::Error::other(error.to_string()),
-        })
-    }
-
-    fn build(settings: &Settings, layers: &[LayerId]) -> Result<Self, OciSpecError> {
-        let labels: std::collections::HashMap<_, _> = settings.labels.clone().into_iter().collect();
-        let config = ConfigBuilder::default()
-            .env(settings.environment.clone())
-            .entrypoint(settings.entrypoint.clone())
-            .user(settings.user.clone())
-            .working_dir("/")
-            .labels(labels)
-            .build()?;
-        let diff_ids: Vec<String> = layers
-            .iter()
-            .map(|layer| layer.digest.to_string())
-            .collect();
-        let rootfs = RootFsBuilder::default()
-            .typ("layers")
-            .diff_ids(diff_ids)
-            .build()?;
-        let config = ImageConfigurationBuilder::default()
-            .architecture(Arch::Amd64)
-            .os(Os::Linux)
-            .config(config)
-            .rootfs(rootfs)
-            .build()?;
-        let config = canonical::json(&config);
-        let layers = layers
-            .iter()
-            .map(|layer| descriptor(MediaType::ImageLayer, layer.digest, layer.size_bytes))
-            .collect::<Result<Vec<_>, _>>()?;
-        let manifest = ImageManifestBuilder::default()
-            .schema_version(2_u32)
-            .media_type(MediaType::ImageManifest)
-            .config(descriptor(
-                MediaType::ImageConfig,
-                Digest::of(config.as_bytes()),
-                config.len() as u64,
-            )?)
-            .layers(layers)
-            .annotations(annotations(&settings.labels))
-            .build()?;
-        Ok(Self {
+    pub(crate) fn new(settings: &Settings, layers: &[LayerId]) -> Self {
+        let diff_ids: Vec<Digest> = layers.iter().map(|layer| layer.digest).collect();
+        let config = canonical::json(&json!({
+            "architecture": "amd64",
+            "os": "linux",
+            "config": {
+                "Env": settings.environment,
+                "Entrypoint": settings.entrypoint,
+                "User": settings.user,
+                "WorkingDir": "/",
+                "Labels": settings.labels,
+            },
+            "rootfs": {"type": "layers", "diff_ids": diff_ids},
+        }));
+        Self {
+            manifest: manifest(&config, &MediaType::ImageLayer, layers, &settings.labels),
             config,
-            manifest: canonical::json(&manifest),
             labels: settings.labels.clone(),
-        })
+        }
     }
 
     pub(crate) fn config_id(&self) -> Digest {
@@ -105,29 +73,33 @@ impl Documents {
     }
 }
 
-/// What a manifest says of an image with these labels.
-pub(crate) fn annotations(
+/// The manifest of an image whose layers are of this kind; OCI's own labels are its annotations.
+pub(crate) fn manifest(
+    config: &str,
+    kind: &MediaType,
+    layers: &[LayerId],
     labels: &BTreeMap<String, String>,
-) -> std::collections::HashMap<String, String> {
-    let public = labels
+) -> String {
+    let mut annotations = labels.clone();
+    annotations.retain(|name, _| name.starts_with("org.opencontainers."));
+    let layers = layers
         .iter()
-        .filter(|(name, _)| name.starts_with("org.opencontainers."));
-    public
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect()
+        .map(|layer| descriptor(kind, layer.digest, layer.size_bytes));
+    canonical::json(&json!({
+        "schemaVersion": 2,
+        "mediaType": MediaType::ImageManifest,
+        "config": described(&MediaType::ImageConfig, config),
+        "layers": layers.collect::<Vec<_>>(),
+        "annotations": annotations,
+    }))
 }
 
-pub(crate) fn descriptor(
-    kind: MediaType,
-    digest: Digest,
-    size_bytes: u64,
-) -> Result<Descriptor, OciSpecError> {
-    let digest: oci_spec::image::Digest = digest.to_string().parse()?;
-    DescriptorBuilder::default()
-        .media_type(kind)
-        .digest(digest)
-        .size(size_bytes)
-        .build()
+fn described(kind: &MediaType, document: &str) -> Value {
+    descriptor(kind, Digest::of(document.as_bytes()), document.len() as u64)
+}
+
+fn descriptor(kind: &MediaType, digest: Digest, size_bytes: u64) -> Value {
+    json!({"mediaType": kind, "digest": digest, "size": size_bytes})
 }
 
 /// One layer of an archive; `None` where the engine has it already and it is left out.
@@ -147,71 +119,54 @@ pub(crate) fn archive_bytes(layers: &[ArchiveLayer]) -> u64 {
 }
 
 /// Writes the archive of an image under a name.
-///
-/// `beside` are annotations of the index, which no engine's ID follows from.
 pub(crate) fn write_archive(
     reference: &str,
     documents: &Documents,
-    beside: &BTreeMap<String, String>,
     layers: &[ArchiveLayer],
     to: impl Write,
 ) -> Result<()> {
     let blob = |digest: Digest| format!("blobs/sha256/{}", digest.hex());
-    let mut small = BTreeMap::new();
-    small.insert(
-        "oci-layout".to_owned(),
-        r#"{"imageLayoutVersion":"1.0.0"}"#.to_owned(),
-    );
-    small.insert(
-        "index.json".to_owned(),
-        index(reference, documents, beside)?,
-    );
-    small.insert(
-        "manifest.json".to_owned(),
-        canonical::json(&json!([{
-            "Config": blob(documents.config_id()),
-            "RepoTags": [reference],
-            "Layers": layers.iter().map(|layer| blob(layer.id.digest)).collect::<Vec<_>>(),
-        }])),
-    );
-    small.insert(blob(documents.config_id()), documents.config.clone());
-    small.insert(blob(documents.manifest_id()), documents.manifest.clone());
-
+    let blobs: Vec<String> = layers.iter().map(|layer| blob(layer.id.digest)).collect();
+    let loaded = canonical::json(&json!([{
+        "Config": blob(documents.config_id()),
+        "RepoTags": [reference],
+        "Layers": blobs,
+    }]));
+    let index = index(reference, documents);
+    let small = BTreeMap::from([
+        ("oci-layout".to_owned(), r#"{"imageLayoutVersion":"1.0.0"}"#),
+        ("index.json".to_owned(), index.as_str()),
+        ("manifest.json".to_owned(), loaded.as_str()),
+        (blob(documents.config_id()), documents.config.as_str()),
+        (blob(documents.manifest_id()), documents.manifest.as_str()),
+    ]);
     let failed = |error| at(Path::new("image archive"))(error);
     let mut archive = Builder::new(to);
+    let mut append = |kind, mode, path: &str, content: &str| {
+        let mut entry = header(kind, mode, content.len() as u64);
+        archive.append_data(&mut entry, path, content.as_bytes())
+    };
     for folder in ["blobs", "blobs/sha256"] {
-        let mut entry = header(EntryType::Directory, 0o755, 0);
-        entry.set_path(folder).map_err(failed)?;
-        entry.set_cksum();
-        archive.append(&entry, std::io::empty()).map_err(failed)?;
+        append(EntryType::Directory, 0o755, folder, "").map_err(failed)?;
     }
     for (path, content) in &small {
-        let mut entry = header(EntryType::Regular, 0o644, content.len() as u64);
-        entry.set_path(path).map_err(failed)?;
-        entry.set_cksum();
-        archive.append(&entry, content.as_bytes()).map_err(failed)?;
+        append(EntryType::Regular, 0o644, path, content).map_err(failed)?;
     }
-    let mut written = Vec::new();
-    for layer in layers {
-        let Some(source) = layer.source.filter(|_| !written.contains(&layer.id.digest)) else {
+    let mut written = BTreeSet::new();
+    for (layer, blob) in layers.iter().zip(&blobs) {
+        let Some(source) = layer.source.filter(|_| written.insert(layer.id.digest)) else {
             continue;
         };
-        written.push(layer.id.digest);
         let mut entry = header(EntryType::Regular, 0o644, layer.id.size_bytes);
-        entry.set_path(blob(layer.id.digest)).map_err(failed)?;
+        entry.set_path(blob).map_err(failed)?;
         entry.set_cksum();
         let to = archive.get_mut();
         to.write_all(entry.as_bytes()).map_err(failed)?;
-        let exact = ExactWriter {
-            to: &mut *to,
-            left: layer.id.size_bytes,
-        };
         // What was hashed long ago is hashed once more on its way: an engine that does not look
         // would keep other bytes under the layer's name.
-        let mut hashing = HashingWriter::new(exact);
+        let mut hashing = HashingWriter::new(&mut *to);
         source.write(layer.id.size_bytes, &mut hashing)?;
-        let (exact, found, _) = hashing.finish();
-        exact.finish().map_err(failed)?;
+        let (_, found, _) = hashing.finish();
         if found != layer.id.digest {
             return Err(Error::StaleLayer {
                 layer: layer.name.to_owned(),
@@ -230,73 +185,16 @@ pub(crate) fn write_archive(
         .map_err(failed)
 }
 
-fn index(
-    reference: &str,
-    documents: &Documents,
-    beside: &BTreeMap<String, String>,
-) -> Result<String> {
-    let build = || {
-        let tag = reference.rsplit(':').next().unwrap_or_default();
-        let mut manifest = descriptor(
-            MediaType::ImageManifest,
-            documents.manifest_id(),
-            documents.manifest.len() as u64,
-        )?;
-        // containerd's store knows names in full, with the domain that engines give to short ones.
-        let mut annotations: std::collections::HashMap<String, String> =
-            beside.clone().into_iter().collect();
-        annotations.insert(
-            "io.containerd.image.name".to_owned(),
-            format!("docker.io/{reference}"),
-        );
-        annotations.insert(ANNOTATION_NAME.to_owned(), tag.to_owned());
-        manifest.set_annotations(Some(annotations));
-        ImageIndexBuilder::default()
-            .schema_version(2_u32)
-            .media_type(MediaType::ImageIndex)
-            .manifests([manifest])
-            .build()
-    };
-    let index = build().map_err(|error: OciSpecError| Error::Io {
-        path: "index.json".into(),
-        source: std::io::Error::other(error.to_string()),
-    })?;
-    Ok(canonical::json(&index))
-}
-
-/// Passes on exactly as many bytes as a header has announced.
-struct ExactWriter<W> {
-    to: W,
-    left: u64,
-}
-
-impl<W: Write> ExactWriter<W> {
-    fn finish(self) -> std::io::Result<()> {
-        if self.left == 0 {
-            return Ok(());
-        }
-        Err(std::io::Error::other(format!(
-            "a layer is {} bytes short; run again",
-            self.left
-        )))
-    }
-}
-
-impl<W: Write> Write for ExactWriter<W> {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        if bytes.len() as u64 > self.left {
-            return Err(std::io::Error::other(
-                "a layer is larger than it was hashed; run again",
-            ));
-        }
-        let n = self.to.write(bytes)?;
-        self.left -= n as u64;
-        Ok(n)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        self.to.flush()
-    }
+fn index(reference: &str, documents: &Documents) -> String {
+    let name = format!("{DOMAIN}{reference}");
+    let tag = reference.rsplit(':').next().unwrap_or_default();
+    let mut manifest = described(&MediaType::ImageManifest, &documents.manifest);
+    manifest["annotations"] = json!({ANNOTATION_FULL_NAME: name, ANNOTATION_NAME: tag});
+    canonical::json(&json!({
+        "schemaVersion": 2,
+        "mediaType": MediaType::ImageIndex,
+        "manifests": [manifest],
+    }))
 }
 
 #[cfg(test)]
@@ -313,11 +211,6 @@ mod tests {
             entrypoint: vec!["/x".to_owned()],
             user: "65534:65534".to_owned(),
         }
-    }
-
-    fn beside() -> BTreeMap<String, String> {
-        let key = "org.opencontainers.image.revision";
-        BTreeMap::from([(key.to_owned(), "abc".to_owned())])
     }
 
     fn layer() -> (LayerId, Source) {
@@ -340,7 +233,7 @@ mod tests {
 
     #[test]
     fn documents_have_one_spelling() {
-        let documents = Documents::new(&settings(), &[layer().0]).unwrap();
+        let documents = Documents::new(&settings(), &[layer().0]);
         insta::assert_snapshot!(documents.config, @r#"{"architecture":"amd64","config":{"Entrypoint":["/x"],"Env":["A=1"],"Labels":{"a":"x","b":"x","org.opencontainers.image.title":"x"},"User":"65534:65534","WorkingDir":"/"},"os":"linux","rootfs":{"diff_ids":["sha256:5a34eb37e2f72f7e48b0658b5ca4a3466541f9104a8a1f4668047836789f0c22"],"type":"layers"}}"#);
         let manifest: serde_json::Value = serde_json::from_str(&documents.manifest).unwrap();
         assert_eq!(
@@ -353,24 +246,21 @@ mod tests {
         );
         // Hash maps come out in another order each time.
         for _ in 0..20 {
-            assert_eq!(
-                documents,
-                Documents::new(&settings(), &[layer().0]).unwrap()
-            );
+            assert_eq!(documents, Documents::new(&settings(), &[layer().0]));
         }
     }
 
     #[test]
     fn both_manifests_name_the_same_blobs() {
         let (id, source) = layer();
-        let documents = Documents::new(&settings(), &[id]).unwrap();
+        let documents = Documents::new(&settings(), &[id]);
         let mut bytes = Vec::new();
         let layers = [ArchiveLayer {
             name: "x",
             id,
             source: Some(&source),
         }];
-        write_archive("torchgauge/x:1", &documents, &beside(), &layers, &mut bytes).unwrap();
+        write_archive("torchgauge/x:1", &documents, &layers, &mut bytes).unwrap();
         let mut blobs = BTreeMap::new();
         for entry in tar::Archive::new(bytes.as_slice()).entries().unwrap() {
             let mut entry = entry.unwrap();
@@ -389,21 +279,19 @@ mod tests {
         assert!(text("manifest.json").contains(&documents.config_id().hex()));
         assert!(text("manifest.json").contains("torchgauge/x:1"));
         assert!(text("index.json").contains(&documents.manifest_id().hex()));
-        assert!(text("index.json").contains(r#""org.opencontainers.image.revision":"abc""#));
-        assert!(!documents.manifest.contains("revision"));
     }
 
     #[test]
     fn a_layer_that_the_engine_has_is_left_out() {
         let (id, _) = layer();
-        let documents = Documents::new(&settings(), &[id]).unwrap();
+        let documents = Documents::new(&settings(), &[id]);
         let mut bytes = Vec::new();
         let layers = [ArchiveLayer {
             name: "x",
             id,
             source: None,
         }];
-        write_archive("torchgauge/x:1", &documents, &beside(), &layers, &mut bytes).unwrap();
+        write_archive("torchgauge/x:1", &documents, &layers, &mut bytes).unwrap();
         let mut archive = tar::Archive::new(bytes.as_slice());
         let blob = format!("blobs/sha256/{}", id.digest.hex());
         assert!(
@@ -417,25 +305,14 @@ mod tests {
     #[test]
     fn a_layer_that_is_not_what_was_hashed_stops_the_archive() {
         let (mut id, source) = layer();
-        id.size_bytes += 512;
-        let documents = Documents::new(&settings(), &[id]).unwrap();
-        let layers = [ArchiveLayer {
-            name: "x",
-            id,
-            source: Some(&source),
-        }];
-        let error = write_archive("torchgauge/x:1", &documents, &beside(), &layers, Vec::new())
-            .unwrap_err();
-        assert!(error.to_string().contains("512 bytes short"), "{error}");
-        id.size_bytes -= 512;
         id.digest = Digest::of(b"another");
+        let documents = Documents::new(&settings(), &[id]);
         let layers = [ArchiveLayer {
             name: "x",
             id,
             source: Some(&source),
         }];
-        let error = write_archive("torchgauge/x:1", &documents, &beside(), &layers, Vec::new())
-            .unwrap_err();
+        let error = write_archive("torchgauge/x:1", &documents, &layers, Vec::new()).unwrap_err();
         assert!(matches!(error, Error::StaleLayer { .. }), "{error}");
     }
 }

@@ -19,7 +19,7 @@ use crate::{
     oci::part::FilePart,
     progress::Action,
     slim::{Pieces, Slim},
-    store::{Cache, Stamp, forget, read_note},
+    store::{Cache, Stamp, read_note},
 };
 
 /// Changes whenever the bytes of a layer would change for the same tree.
@@ -159,17 +159,6 @@ impl Tree {
         Ok(canonical::json(&(FORMAT, parts)))
     }
 
-    /// Drops what the cache knows of the layer and of its files, so that all of it is hashed again.
-    fn forget(&self, cache: &Cache) -> Result<()> {
-        forget(&cache.note_path("layers", self.key()?.as_bytes()))?;
-        for node in self.nodes.values() {
-            if let Node::File { source, .. } = node {
-                cache.doubt(source)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Writes the archive.
     pub(crate) fn write(&self, to: impl Write) -> Result<()> {
         let mut archive = Builder::new(to);
@@ -240,14 +229,6 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Drops what the cache knows of the layer, so that it is hashed again.
-    pub(crate) fn forget(&self, cache: &Cache) -> Result<()> {
-        match self {
-            Self::Tree(tree) => tree.forget(cache),
-            Self::Part { file, .. } => cache.doubt(file),
-        }
-    }
-
     /// Writes the layer's bytes.
     pub(crate) fn write(&self, size_bytes: u64, mut to: impl Write) -> Result<()> {
         match self {

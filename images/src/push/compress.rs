@@ -1,7 +1,6 @@
 //! Layers as registries keep them: compressed, to the same bytes on any machine.
 
 use std::{
-    fmt,
     fs::{self, File},
     io::{self, BufWriter, Write},
     path::PathBuf,
@@ -9,13 +8,13 @@ use std::{
 
 use flate2::{GzBuilder, write::GzEncoder};
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
 
 use crate::{
-    Digest, Error, Result,
+    Error, Result,
     assembly::Layer,
     digest::HashingWriter,
     error::at,
+    oci::layer::LayerId,
     progress::Action,
     store::{Cache, PUSHED, publish, read_note},
 };
@@ -29,56 +28,24 @@ const MEMBER_BYTES: usize = 4 << 20;
 const BATCH: usize = 8;
 /// Above it, GPU code hardly shrinks further, and takes several times as long.
 const GZIP_LEVEL: u32 = 6;
-/// The same for zstd.
-pub(crate) const ZSTD_LEVEL: i32 = 10;
-
-/// How layers are compressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Compression {
-    /// Every engine takes it.
-    Gzip,
-    /// Smaller and faster to unpack; Docker from 23 with containerd's store, and Podman from 4.
-    Zstd,
-}
-
-impl fmt::Display for Compression {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Gzip => "gzip",
-            Self::Zstd => "zstd",
-        })
-    }
-}
-
 /// A layer that is ready to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Blob {
-    pub(super) digest: Digest,
-    pub(super) size_bytes: u64,
+    pub(super) id: LayerId,
     pub(super) file: PathBuf,
 }
 
-#[derive(Serialize, Deserialize)]
-struct Note {
-    digest: Digest,
-    size_bytes: u64,
-}
-
 /// Compresses a layer into the cache, once.
-pub(super) fn compressed(layer: &Layer, by: Compression, cache: &Cache) -> Result<Blob> {
-    let name = format!("{}.{by}", layer.id.digest.hex());
+pub(super) fn compressed(layer: &Layer, cache: &Cache) -> Result<Blob> {
+    let name = format!("{}.gzip", layer.id.digest.hex());
     let place = cache.folder(PUSHED).join(&name);
     let file = place.join("blob");
     let note = cache.note_path("hashes", format!("pushed {FORMAT} {name}").as_bytes());
-    if let Some(Note { digest, size_bytes }) = read_note(&note)
-        && fs::metadata(&file).is_ok_and(|found| found.len() == size_bytes)
+    if let Some(id) = read_note::<LayerId>(&note)
+        && fs::metadata(&file).is_ok_and(|found| found.len() == id.size_bytes)
     {
         cache.used(&place);
-        return Ok(Blob {
-            digest,
-            size_bytes,
-            file,
-        });
+        return Ok(Blob { id, file });
     }
     if place.exists() {
         cache.remove(&place)?;
@@ -89,26 +56,15 @@ pub(super) fn compressed(layer: &Layer, by: Compression, cache: &Cache) -> Resul
     let mut meter = cache.start(Action::Compress, layer.name, Some(total));
     let to = BufWriter::with_capacity(1 << 20, File::create(&aside).map_err(at(&aside))?);
     let to = HashingWriter::new(to);
-    let heard = |done| meter.advance_to(done);
-    let (compressed, found) = match by {
-        Compression::Gzip => {
-            let mut reading = HashingWriter::new(Members::new(to)).heard(heard);
-            layer.source.write(total, &mut reading)?;
-            let (members, found, _) = reading.finish();
-            (members.finish().map_err(at(&aside))?, found)
-        }
-        Compression::Zstd => {
-            let mut reading =
-                HashingWriter::new(zstd_encoder(to).map_err(at(&aside))?).heard(heard);
-            layer.source.write(total, &mut reading)?;
-            let (encoder, found, _) = reading.finish();
-            (encoder.finish().map_err(at(&aside))?, found)
-        }
-    };
+    let to = Members::new(to);
+    let mut reading = HashingWriter::new(to).heard(|done| meter.advance_to(done));
+    layer.source.write(total, &mut reading)?;
+    let (members, found, _) = reading.finish();
+    let compressed = members.finish().map_err(at(&aside))?;
     let (mut to, digest, size_bytes) = compressed.finish();
     to.flush().map_err(at(&aside))?;
     if found != layer.id.digest {
-        layer.source.forget(cache)?;
+        cache.forget_notes();
         return Err(Error::StaleLayer {
             layer: layer.name.to_owned(),
             expected: layer.id.digest,
@@ -116,21 +72,9 @@ pub(super) fn compressed(layer: &Layer, by: Compression, cache: &Cache) -> Resul
         });
     }
     publish(scratch, &place)?;
-    cache.write_note(&note, &Note { digest, size_bytes })?;
-    Ok(Blob {
-        digest,
-        size_bytes,
-        file,
-    })
-}
-
-/// An encoder whose frames come out the same for any number of workers.
-pub(crate) fn zstd_encoder<W: Write>(to: W) -> io::Result<zstd::Encoder<'static, W>> {
-    let mut encoder = zstd::Encoder::new(to, ZSTD_LEVEL)?;
-    let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    encoder.multithread(u32::try_from(workers).unwrap_or(1))?;
-    encoder.include_checksum(true)?;
-    Ok(encoder)
+    let id = LayerId { digest, size_bytes };
+    cache.write_note(&note, &id)?;
+    Ok(Blob { id, file })
 }
 
 /// Gzip members, several made at once.
@@ -198,7 +142,10 @@ mod tests {
     use flate2::read::MultiGzDecoder;
 
     use super::*;
-    use crate::oci::layer::{Node, Source, Tree};
+    use crate::{
+        Digest,
+        oci::layer::{Node, Source, Tree},
+    };
 
     fn layer() -> Layer {
         let mut tree = Tree::default();
@@ -215,7 +162,7 @@ mod tests {
         tree.write(&mut bytes).unwrap();
         Layer {
             name: "x",
-            id: crate::oci::layer::LayerId {
+            id: LayerId {
                 digest: Digest::of(&bytes),
                 size_bytes: bytes.len() as u64,
             },
@@ -227,27 +174,21 @@ mod tests {
     fn a_layer_is_compressed_to_the_same_bytes_by_any_number_of_threads() {
         let folder = tempfile::tempdir().unwrap();
         let layer = layer();
-        for by in [Compression::Gzip, Compression::Zstd] {
-            let mut digests = Vec::new();
-            for threads in [1, 3] {
-                let cache = Cache::at(&folder.path().join(format!("{by}{threads}"))).unwrap();
-                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
-                let pool = pool.build().unwrap();
-                let blob = pool.install(|| compressed(&layer, by, &cache)).unwrap();
-                assert_eq!(Digest::of_file(&blob.file).unwrap(), blob.digest);
-                assert_eq!(compressed(&layer, by, &cache).unwrap(), blob);
-                digests.push(blob.digest);
-                let mut bytes = Vec::new();
-                let file = File::open(&blob.file).unwrap();
-                match by {
-                    Compression::Gzip => MultiGzDecoder::new(file).read_to_end(&mut bytes),
-                    Compression::Zstd => zstd::Decoder::new(file).unwrap().read_to_end(&mut bytes),
-                }
-                .unwrap();
-                assert_eq!(Digest::of(&bytes), layer.id.digest);
-            }
-            assert_eq!(digests[0], digests[1]);
+        let mut digests = Vec::new();
+        for threads in [1, 3] {
+            let cache = Cache::at(&folder.path().join(format!("{threads}"))).unwrap();
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+            let pool = pool.build().unwrap();
+            let blob = pool.install(|| compressed(&layer, &cache)).unwrap();
+            assert_eq!(Digest::of_file(&blob.file).unwrap(), blob.id.digest);
+            assert_eq!(compressed(&layer, &cache).unwrap(), blob);
+            digests.push(blob.id.digest);
+            let mut bytes = Vec::new();
+            let file = File::open(&blob.file).unwrap();
+            MultiGzDecoder::new(file).read_to_end(&mut bytes).unwrap();
+            assert_eq!(Digest::of(&bytes), layer.id.digest);
         }
+        assert_eq!(digests[0], digests[1]);
     }
 
     #[test]
@@ -256,7 +197,7 @@ mod tests {
         let cache = Cache::at(folder.path()).unwrap();
         let mut layer = layer();
         layer.id.digest = Digest::of(b"another");
-        let error = compressed(&layer, Compression::Gzip, &cache).unwrap_err();
+        let error = compressed(&layer, &cache).unwrap_err();
         assert!(matches!(error, Error::StaleLayer { .. }), "{error}");
         assert_eq!(fs::read_dir(cache.folder(PUSHED)).unwrap().count(), 0);
     }

@@ -13,18 +13,15 @@ mod tests;
 
 use std::sync::Arc;
 
-use oci_spec::image::{ImageManifestBuilder, MediaType};
+use oci_spec::image::MediaType;
 
 use crate::{
-    Assembly, Digest, Error, Result, canonical,
-    error::at,
+    Assembly, Digest, Error, Result,
     lock::Lock,
-    oci::archive::{annotations, descriptor},
+    oci::{archive::manifest, layer::LayerId},
     store::Cache,
 };
 
-pub use compress::Compression;
-pub(crate) use compress::zstd_encoder;
 use compress::{Blob, compressed};
 use registry::Registry;
 pub use registry::{Destination, Pushed};
@@ -33,48 +30,25 @@ pub use registry::{Destination, Pushed};
 #[derive(Debug, Clone)]
 pub struct Packed {
     assembly: Arc<Assembly>,
-    by: Compression,
     layers: Vec<Blob>,
     manifest: String,
 }
 
 impl Packed {
     /// Compresses the layers of an image, and writes its manifest.
-    pub fn new(assembly: &Arc<Assembly>, by: Compression, cache: &Cache) -> Result<Self> {
+    pub fn new(assembly: &Arc<Assembly>, cache: &Cache) -> Result<Self> {
         let layers = assembly.layers.iter();
         let layers: Vec<Blob> = layers
-            .map(|layer| compressed(layer, by, cache))
+            .map(|layer| compressed(layer, cache))
             .collect::<Result<_>>()?;
-        let kind = match by {
-            Compression::Gzip => MediaType::ImageLayerGzip,
-            Compression::Zstd => MediaType::ImageLayerZstd,
-        };
-        let build = || {
-            let config = &assembly.documents.config;
-            let described = layers
-                .iter()
-                .map(|blob| descriptor(kind.clone(), blob.digest, blob.size_bytes))
-                .collect::<Result<Vec<_>, _>>()?;
-            ImageManifestBuilder::default()
-                .schema_version(2_u32)
-                .media_type(MediaType::ImageManifest)
-                .config(descriptor(
-                    MediaType::ImageConfig,
-                    assembly.config_id,
-                    config.len() as u64,
-                )?)
-                .layers(described)
-                .annotations(annotations(&assembly.documents.labels))
-                .build()
-        };
-        let manifest = build().map_err(|error: oci_spec::OciSpecError| {
-            at(std::path::Path::new("image manifest"))(std::io::Error::other(error.to_string()))
-        })?;
+        let kind = MediaType::ImageLayerGzip;
+        let ids: Vec<LayerId> = layers.iter().map(|blob| blob.id).collect();
+        let documents = &assembly.documents;
+        let manifest = manifest(&documents.config, &kind, &ids, &documents.labels);
         Ok(Self {
             assembly: Arc::clone(assembly),
-            by,
             layers,
-            manifest: canonical::json(&manifest),
+            manifest,
         })
     }
 
@@ -84,18 +58,17 @@ impl Packed {
         Digest::of(self.manifest.as_bytes())
     }
 
-    /// Refuses an image whose lock says another digest. A lock knows that of gzipped layers, and of
-    /// the image that it locks.
+    /// Refuses an image whose lock says another digest.
     pub fn check_lock(&self) -> Result<()> {
         let image = self.assembly.lock.expected.image.as_ref();
         match image.and_then(|image| image.push_digest) {
-            Some(locked) if self.by == Compression::Gzip && locked != self.digest() => {
-                Err(Error::OtherPushDigest {
-                    image: self.assembly.facts.name.clone(),
-                    locked,
-                    found: self.digest(),
-                })
-            }
+            Some(locked) if locked != self.digest() => Err(Error::Input(format!(
+                "push digest of {image} changed: {}, locked {locked} (same layers, other \
+                     compression); to accept it: {} images lock --workload --push-digest {image}",
+                self.digest(),
+                protocol::program(),
+                image = self.assembly.facts.name
+            ))),
             _ => Ok(()),
         }
     }
@@ -105,15 +78,22 @@ impl Packed {
     pub fn lock(&self) -> Lock {
         let mut lock = self.assembly.lock.clone();
         if let Some(image) = &mut lock.expected.image {
-            image.push_digest = (self.by == Compression::Gzip).then(|| self.digest());
+            image.push_digest = Some(self.digest());
         }
         lock.sealed()
     }
 
-    /// What the layers take in the registry.
+    /// The image as a registry will have it, of which nothing was sent.
     #[must_use]
-    pub fn size_bytes(&self) -> u64 {
-        self.layers.iter().map(|blob| blob.size_bytes).sum()
+    pub fn unsent(&self, to: &Destination) -> Pushed {
+        let digest = self.digest();
+        Pushed {
+            reference: format!("{to}@{digest}"),
+            tag: self.assembly.facts.name.clone(),
+            digest,
+            size_bytes: self.layers.iter().map(|blob| blob.id.size_bytes).sum(),
+            sent_bytes: 0,
+        }
     }
 
     /// Sends what the registry lacks, and looks whether it has what was sent.
@@ -132,20 +112,14 @@ impl Packed {
             .send_manifest(self.manifest.clone(), digest, cache)
             .await?;
         Ok(Pushed {
-            reference: format!("{to}@{digest}"),
-            tag: self.assembly.facts.name.clone(),
-            digest,
-            size_bytes: self.size_bytes(),
             sent_bytes,
+            ..self.unsent(to)
         })
     }
 }
 
 impl Error {
-    fn of_registry(registry: &str, cause: impl std::fmt::Display) -> Self {
-        Self::Registry {
-            registry: registry.to_owned(),
-            cause: cause.to_string(),
-        }
+    pub(crate) fn of_registry(registry: &str, cause: impl std::fmt::Display) -> Self {
+        Self::Trouble(format!("{registry}: {cause}"))
     }
 }

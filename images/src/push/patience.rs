@@ -52,8 +52,7 @@ pub(super) fn is_passing(error: &OciDistributionError) -> bool {
     match (status(error), error) {
         (Some(code), _) => code == 429 || code >= 500,
         (None, OciDistributionError::RequestError(_)) => {
-            let all = cause(error);
-            !says(&all, UNTRUSTED) && !says(&all, NO_TLS)
+            !says(&cause(error), UNTRUSTED) && !says(&cause(error), NO_TLS)
         }
         (None, OciDistributionError::IoError(error)) => error.kind() == io::ErrorKind::TimedOut,
         // Whatever its token service answers but a token, without the status: who is refused is told so.

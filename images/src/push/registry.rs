@@ -6,12 +6,11 @@ use std::{
     str::FromStr,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-use engine::Login;
 use futures_util::StreamExt as _;
 use oci_client::{
     Client, Reference, RegistryOperation,
@@ -109,7 +108,8 @@ pub(super) struct Registry {
 impl Registry {
     /// Makes ready to speak to it, as whom the docker command is logged in.
     pub(super) fn open(to: &Destination, tag: &str) -> Result<Self> {
-        engine::choose_tls_provider();
+        // TLS by ring, unless this process has another provider already.
+        _ = rustls::crypto::ring::default_provider().install_default();
         let config = ClientConfig {
             protocol: if to.plain_http {
                 ClientProtocol::Http
@@ -132,11 +132,9 @@ impl Registry {
         Ok(Self {
             client,
             image,
-            auth: match login(&to.registry)? {
-                Some(Login::User { name, password }) => RegistryAuth::Basic(name, password),
-                Some(Login::IdentityToken(_)) => {
-                    return Err(Error::of_registry(&to.registry, IDENTITY_TOKEN));
-                }
+            auth: match login(&to.registry)?.map(|login| (login.username, login.password)) {
+                Some((Some(name), Some(password))) => RegistryAuth::Basic(name, password),
+                Some(_) => return Err(Error::of_registry(&to.registry, IDENTITY_TOKEN)),
                 None => RegistryAuth::Anonymous,
             },
             to: to.clone(),
@@ -146,32 +144,33 @@ impl Registry {
 
     /// Sends a layer unless the registry has it. How many bytes went.
     pub(super) async fn send(&self, name: &str, blob: &Blob, cache: &Cache) -> Result<u64> {
-        if self.again(cache, || self.has(blob.digest)).await? {
+        if self.again(cache, || self.has(blob.id.digest)).await? {
             return Ok(0);
         }
         let file = blob.file.clone();
         let found = blocking(move || Digest::of_file(&file).map_err(at(&file))).await?;
-        if found != blob.digest {
+        if found != blob.id.digest {
             cache.remove(blob.file.parent().unwrap_or(&blob.file))?;
-            return Err(Error::DamagedBlob {
-                layer: name.to_owned(),
-                expected: blob.digest,
-                found,
-            });
+            return Err(Error::Trouble(format!(
+                "the compressed layer {name} was {}, and is {found} now: it was damaged in the cache, \
+                 and is removed. Run again",
+                blob.id.digest
+            )));
         }
+        let is_asked = AtomicBool::new(true);
         let push = || async {
             // Of an attempt before, the answer alone may have been lost.
-            if !self.has(blob.digest).await? {
+            if is_asked.swap(false, Ordering::Relaxed) || !self.has(blob.id.digest).await? {
                 self.stream(name, blob, cache).await?;
             }
-            Ok(blob.size_bytes)
+            Ok(blob.id.size_bytes)
         };
         self.again(cache, push).await
     }
 
     async fn stream(&self, name: &str, blob: &Blob, cache: &Cache) -> Answer<()> {
         let file = tokio::fs::File::open(&blob.file).await?;
-        let mut meter = cache.start(Action::Push, name, Some(blob.size_bytes));
+        let mut meter = cache.start(Action::Push, name, Some(blob.id.size_bytes));
         let pieces = futures_util::stream::unfold(file, |mut file| async move {
             let mut piece = Vec::with_capacity(PIECE_BYTES);
             let read = (&mut file)
@@ -190,17 +189,17 @@ impl Registry {
             let bytes = piece.as_ref().map_or(0, |piece| piece.len() as u64);
             meter.advance_to(counted.fetch_add(bytes, Ordering::Relaxed) + bytes);
         });
-        let digest = blob.digest.to_string();
+        let digest = blob.id.digest.to_string();
         let push = self.client.push_blob_stream(
             &self.image,
             Box::pin(pieces),
             &digest,
-            Some(blob.size_bytes),
+            Some(blob.id.size_bytes),
         );
         let (mut before, mut waited) = (0, 0);
         let moves = || {
             let now = sent.load(Ordering::Relaxed);
-            waited += u32::from(now == blob.size_bytes);
+            waited += u32::from(now == blob.id.size_bytes);
             mem::replace(&mut before, now) != now || (1..WITH_ALL_OF_IT).contains(&waited)
         };
         self.patience.hear(push, moves).await.map(drop)

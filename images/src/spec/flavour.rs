@@ -66,14 +66,17 @@ impl Series {
 /// which newer torches compile.
 ///
 /// # Errors
-/// [`Error::UnknownTorch`] for what is older than all, or no version.
+/// [`Error::Input`] for what is older than all, or no version.
 pub(crate) fn tch_for(version: &str) -> Result<(&'static str, Series)> {
     let series = Series::of(version);
     let fitting = |series: Series| TCH.iter().rev().find(|(_, made_for)| *made_for <= series);
     let found = series.and_then(|series| Some((fitting(series)?.0, series)));
-    found.ok_or_else(|| Error::UnknownTorch {
-        version: version.to_owned(),
-        oldest: format!("{}.{}", TCH[0].1.0, TCH[0].1.1),
+    let Series(major, minor) = TCH[0].1;
+    found.ok_or_else(|| {
+        Error::Input(format!(
+            "no tch compiles against torch {version}; expected {major}.{minor} or newer, such as \
+             2.11.0"
+        ))
     })
 }
 

@@ -22,12 +22,20 @@ use crate::{
 /// The newest version of the format that this crate reads.
 const SPEC_VERSION: u32 = 2;
 
+/// Stands for keys that are missing or wrong while further mistakes are looked for.
+const STAND_INS: [(&str, &str); 4] = [
+    ("version", "1"),
+    ("description", "\"\""),
+    ("base", "{\"archive\": \"\"}"),
+    ("libtorch", "{\"installed\": \"auto\"}"),
+];
+
 /// An image spec.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Torchgauge image spec")]
 pub struct Spec {
-    /// The format's version: 1, or 2 for `allow` and `gpu_architectures`.
+    /// The format's version: 1 or 2.
     #[schemars(range(min = 1, max = 2))]
     pub version: u32,
     /// One line for people.
@@ -257,8 +265,11 @@ impl Spec {
                 Some("this build of Torchgauge reads versions 1 and 2".to_owned()),
             ));
         }
-        let mut spec: Self = document.parse()?;
-        spec.check(document)?;
+        let mut spec = document.read_whole(&STAND_INS, |document| {
+            let spec: Self = document.parse()?;
+            spec.check(document)?;
+            Ok(spec)
+        })?;
         if let Base::Archive(file) = &mut spec.base {
             *file = folder.join(&*file);
         }
@@ -296,19 +307,6 @@ impl Spec {
                 "the Debian base holds no libtorch".to_owned(),
                 Some("`inside` goes with `base: {image: …}` or `base: {archive: …}`".to_owned()),
             ));
-        }
-        for (key, is_there) in [
-            ("allow", !self.allow.is_empty()),
-            ("gpu_architectures", !self.gpu_architectures.is_empty()),
-        ] {
-            if self.version < 2 && is_there {
-                return Err(document.error_at_key(
-                    &root().key(key),
-                    format!("`{key}` is of version 2 of the image format"),
-                    "no such key in version 1",
-                    Some("write `version: 2`".to_owned()),
-                ));
-            }
         }
         let is_inside = matches!(self.libtorch, LibtorchSpec::Inside { .. });
         let has_gpu_code = self.libtorch.flavour() == Flavour::Cuda && !is_inside;

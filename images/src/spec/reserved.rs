@@ -29,30 +29,22 @@ pub(crate) const LABEL_DESCRIPTION: &str = "org.opencontainers.image.description
 pub(crate) const LABEL_VERSION: &str = "org.opencontainers.image.version";
 pub(crate) const LABEL_BASE_NAME: &str = "org.opencontainers.image.base.name";
 pub(crate) const LABEL_BASE_DIGEST: &str = "org.opencontainers.image.base.digest";
-/// OCI's annotations that stand beside an image, in the archive's index.
-pub(crate) const ANNOTATION_REVISION: &str = "org.opencontainers.image.revision";
-pub(crate) const ANNOTATION_SOURCE: &str = "org.opencontainers.image.source";
-/// The version of a library in it; what library follows.
-pub(crate) const ANNOTATION_VERSION: &str = "torchgauge.version.";
+/// OCI's annotation with a tag, in the archive's index.
 pub(crate) const ANNOTATION_NAME: &str = "org.opencontainers.image.ref.name";
+/// containerd's, for the whole name with its domain.
+pub(crate) const ANNOTATION_FULL_NAME: &str = "io.containerd.image.name";
+/// The domain that engines give to short names.
+pub(crate) const DOMAIN: &str = "docker.io/";
+/// What the names of all images here begin with.
+pub(crate) const OWN: &str = "torchgauge/";
 
-/// The labels that Torchgauge writes, and OCI's annotations that it puts beside an image.
-pub(crate) const LABELS: [&str; 16] = [
-    LABEL_IMAGE,
-    LABEL_LIBTORCH,
-    LABEL_SCENARIO,
-    LABEL_PROTOCOL,
-    LABEL_FLAVOUR,
-    LABEL_PARTS,
-    LABEL_GPU_ARCHITECTURES,
-    LABEL_ALLOW,
+/// OCI's annotations that Torchgauge writes in an image or beside it.
+const LABELS: [&str; 6] = [
     LABEL_TITLE,
     LABEL_DESCRIPTION,
     LABEL_VERSION,
     LABEL_BASE_NAME,
     LABEL_BASE_DIGEST,
-    ANNOTATION_REVISION,
-    ANNOTATION_SOURCE,
     ANNOTATION_NAME,
 ];
 

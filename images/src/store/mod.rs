@@ -4,13 +4,12 @@ mod notes;
 pub(crate) mod trim;
 
 use std::{
-    collections::BTreeMap,
     fmt,
     fs::{self, File},
     io,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -21,9 +20,8 @@ use etcetera::BaseStrategy as _;
 use tempfile::TempDir;
 
 use crate::{
-    Digest, Error, Flavour, Result,
+    Digest, Error, Result,
     error::at,
-    lock::WheelsLock,
     progress::{Action, Meter, Progress, Silent},
 };
 
@@ -43,12 +41,7 @@ pub struct Cache {
     opened: SystemTime,
     /// Whether it may take more than it may: something may have come in since it was weighed.
     unweighed: Arc<AtomicBool>,
-    resolved: Resolved,
 }
-
-/// What pip said: of several images of one libtorch, the first asks for all.
-#[derive(Debug, Clone, Default)]
-pub struct Resolved(Arc<Mutex<BTreeMap<(String, Flavour), WheelsLock>>>);
 
 /// Held while one of several builds makes something; let go when dropped or when the process ends.
 #[derive(Debug)]
@@ -59,16 +52,16 @@ pub(crate) struct CacheLock {
 /// Unpacked libraries, by their digest.
 const LIBRARIES: &str = "libraries";
 /// Where locks and half-made things lie: no part of what is kept.
-pub(crate) const WORK_FOLDERS: [&str; 2] = ["locks", "tmp"];
+const WORK_FOLDERS: [&str; 2] = ["locks", "tmp"];
 /// What saves hashing alone: many small files.
-pub(crate) const NOTES: [&str; 2] = ["hashes", "layers"];
+const NOTES: [&str; 2] = ["hashes", "layers"];
 const FOLDERS: [&str; 7] = [
     "wheels", "debs", LIBRARIES, "libtorch", "bases", PROGRAMS, PUSHED,
 ];
 /// Compressed layers, as registries have them.
 pub(crate) const PUSHED: &str = "pushed";
 /// Scenario binaries, by what they were made from.
-pub(crate) const PROGRAMS: &str = "programs";
+const PROGRAMS: &str = "programs";
 
 impl fmt::Debug for Cache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -132,7 +125,6 @@ impl Cache {
                 in_use: Arc::new(in_use),
                 opened: SystemTime::now(),
                 unweighed: Arc::new(AtomicBool::new(true)),
-                resolved: Resolved::default(),
             })
         };
         let cache = open().map_err(|source| Error::CacheUnusable {
@@ -141,34 +133,6 @@ impl Cache {
         })?;
         cache.sweep_scratch();
         Ok(cache)
-    }
-
-    /// The same cache, which asks pip for nothing that is known already.
-    #[must_use]
-    pub fn with_resolved(self, resolved: Resolved) -> Self {
-        Self { resolved, ..self }
-    }
-
-    /// The wheels of a torch, resolved once.
-    pub(crate) fn resolved(
-        &self,
-        version: &str,
-        flavour: Flavour,
-        resolve: impl FnOnce() -> Result<WheelsLock>,
-    ) -> Result<WheelsLock> {
-        let known = || {
-            self.resolved
-                .0
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-        };
-        let key = (version.to_owned(), flavour);
-        if let Some(found) = known().get(&key) {
-            return Ok(found.clone());
-        }
-        let found = resolve()?;
-        known().insert(key, found.clone());
-        Ok(found)
     }
 
     /// The same cache, of whose use somebody hears.
@@ -392,25 +356,6 @@ mod tests {
             assert_eq!(taken.is_ok(), is_right, "{taken:?}");
             assert_eq!(place.exists(), is_right);
         }
-    }
-
-    #[test]
-    fn a_doubted_file_of_the_caches_own_goes_with_all_its_names() {
-        let (folder, cache) = cache();
-        let library = cache.library(Digest::of(b"x"));
-        let name = cache.folder("libtorch").join("libx.so");
-        fs::write(&library, "x").unwrap();
-        cache.link(&library, &name).unwrap();
-        cache.doubt(&name).unwrap();
-        assert!(!library.exists() && !name.exists());
-        let theirs = tempfile::NamedTempFile::new().unwrap();
-        cache.digest_of(theirs.path()).unwrap();
-        cache.doubt(theirs.path()).unwrap();
-        assert!(theirs.path().exists());
-        assert_eq!(
-            fs::read_dir(folder.path().join("hashes")).unwrap().count(),
-            0
-        );
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{Cache, LIBRARIES, forget};
+use super::{Cache, NOTES};
 use crate::{Digest, Result, error::at, progress::Action};
 
 /// What a file looked like when it was hashed.
@@ -47,11 +47,13 @@ impl Cache {
     /// The digest of a file; read only where path, size, time and inode say that it has changed
     /// since it was last hashed.
     pub(crate) fn digest_of(&self, path: &Path) -> Result<Digest> {
-        if let Some(known) = self.known_digest(path) {
-            return Ok(known);
-        }
         let stamp = Stamp::of(path).map_err(at(path))?;
         let note = self.hash_note(&stamp);
+        if let Some(known) = read_note::<KnownHash>(&note)
+            && known.stamp == stamp
+        {
+            return Ok(known.digest);
+        }
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let mut meter = self
             .progress
@@ -62,33 +64,12 @@ impl Cache {
         Ok(digest)
     }
 
-    /// The digest of a file that has not changed since it was hashed.
-    pub(crate) fn known_digest(&self, path: &Path) -> Option<Digest> {
-        let stamp = Stamp::of(path).ok()?;
-        let known = read_note::<KnownHash>(&self.hash_note(&stamp))?;
-        (known.stamp == stamp).then_some(known.digest)
-    }
-
-    /// Drops what is known of a file's content, so that it is read again. One of the cache's own is
-    /// removed, so that it is made again.
-    pub(crate) fn doubt(&self, path: &Path) -> Result<()> {
-        let stamp = Stamp::of(path).map_err(at(path))?;
-        forget(&self.hash_note(&stamp))?;
-        if !stamp.path.starts_with(&self.root) {
-            return Ok(());
+    /// Drops what is known of files and layers, so that all of them are read again.
+    pub(crate) fn forget_notes(&self) {
+        let folders = NOTES.map(|name| fs::read_dir(self.folder(name)));
+        for note in folders.into_iter().flatten().flatten().flatten() {
+            let _ = fs::remove_file(note.path());
         }
-        // A library has a name here and one in every libtorch that it is part of.
-        let libraries = self.folder(LIBRARIES);
-        for entry in fs::read_dir(&libraries).map_err(at(&libraries))? {
-            let entry = entry.map_err(at(&libraries))?;
-            if entry
-                .metadata()
-                .is_ok_and(|facts| facts.ino() == stamp.inode)
-            {
-                forget(&entry.path())?;
-            }
-        }
-        forget(&stamp.path)
     }
 
     fn hash_note(&self, stamp: &Stamp) -> PathBuf {

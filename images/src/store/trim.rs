@@ -9,7 +9,9 @@ use std::{
     time::SystemTime,
 };
 
-use super::{Cache, FOLDERS, LIBRARIES};
+use serde::Serialize;
+
+use super::{Cache, FOLDERS, LIBRARIES, NOTES};
 use crate::{Result, error::at};
 
 /// Something that is kept or goes as a whole.
@@ -48,18 +50,7 @@ impl Cache {
         if !self.unweighed.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
-        let things = self.things()?;
-        let mut libraries = BTreeMap::new();
-        for thing in &things {
-            libraries.extend(
-                thing
-                    .libraries
-                    .iter()
-                    .map(|(inode, bytes)| (*inode, *bytes)),
-            );
-        }
-        let mut total: u64 = things.iter().map(|thing| thing.bytes).sum();
-        total += libraries.values().sum::<u64>();
+        let (oldest, total, left) = self.oldest(limit)?;
         if total <= limit {
             return Ok(());
         }
@@ -74,10 +65,10 @@ impl Cache {
             ));
             return Ok(());
         }
-        let removed = self.remove_oldest(things, total, limit);
+        let removed = self.remove_all(&oldest);
         self.in_use.lock_shared().map_err(at(&self.root))?;
-        let (count, left) = removed?;
-        let what = match count {
+        removed?;
+        let what = match oldest.len() {
             0 => "all of it is in use".to_owned(),
             count => format!("removed {count} that were used longest ago"),
         };
@@ -90,42 +81,52 @@ impl Cache {
         Ok(())
     }
 
-    /// How many things went, and the bytes that are left.
-    fn remove_oldest(
-        &self,
-        mut things: Vec<Thing>,
-        total: u64,
-        limit: u64,
-    ) -> Result<(usize, u64)> {
+    /// What was used longest ago, as far as it must go for `limit`, with what removing it frees; the
+    /// bytes of all, and what is left then.
+    fn oldest(&self, limit: u64) -> Result<(Vec<Thing>, u64, u64)> {
+        let mut things = self.things()?;
+        let mut owners: BTreeMap<u64, usize> = BTreeMap::new();
+        let mut total: u64 = things.iter().map(|thing| thing.bytes).sum();
+        for (inode, bytes) in things.iter().flat_map(|thing| &thing.libraries) {
+            let owners = owners.entry(*inode).or_default();
+            total += if *owners == 0 { *bytes } else { 0 };
+            *owners += 1;
+        }
         things.retain(|thing| thing.used < self.opened);
         things.sort_by_key(|thing| thing.used);
-        let (mut left, mut count) = (total, 0);
-        for thing in things {
+        let (mut left, mut oldest) = (total, Vec::new());
+        for mut thing in things {
             if left <= limit {
                 break;
             }
-            self.remove(&thing.place)?;
+            // A library goes with the last libtorch that has a name for it.
+            for (inode, bytes) in &thing.libraries {
+                let owners = owners.entry(*inode).or_default();
+                *owners = owners.saturating_sub(1);
+                thing.bytes += if *owners == 0 { *bytes } else { 0 };
+            }
             left = left.saturating_sub(thing.bytes);
-            count += 1;
-            left = left.saturating_sub(self.remove_unnamed(&thing.libraries)?);
+            oldest.push(thing);
         }
-        Ok((count, left))
+        Ok((oldest, total, left))
     }
 
-    /// Removes those of these libraries that no libtorch has a name for any more.
-    fn remove_unnamed(&self, inodes: &BTreeMap<u64, u64>) -> Result<u64> {
-        let mut freed = 0;
-        if inodes.is_empty() {
-            return Ok(freed);
+    /// Removes these things, and those of their libraries that no libtorch has a name for any more.
+    fn remove_all(&self, things: &[Thing]) -> Result<()> {
+        for thing in things {
+            self.remove(&thing.place)?;
+        }
+        if things.iter().all(|thing| thing.libraries.is_empty()) {
+            return Ok(());
         }
         for place in entries(&self.folder(LIBRARIES))? {
             let facts = fs::symlink_metadata(&place).map_err(at(&place))?;
-            if facts.nlink() == 1 && inodes.contains_key(&facts.ino()) {
+            let is_gone = |thing: &Thing| thing.libraries.contains_key(&facts.ino());
+            if facts.nlink() == 1 && things.iter().any(is_gone) {
                 self.remove(&place)?;
-                freed += facts.len();
             }
         }
-        Ok(freed)
+        Ok(())
     }
 
     fn things(&self) -> Result<Vec<Thing>> {
@@ -168,8 +169,69 @@ impl Cache {
     }
 }
 
+/// One thing that was removed, or would be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Removed {
+    /// Its place below the cache folder.
+    pub name: String,
+    /// The bytes that removing it frees.
+    pub size_bytes: u64,
+}
+
+/// What clearing did, or would do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Cleared {
+    /// The cache folder.
+    pub folder: PathBuf,
+    /// Whether nothing was removed.
+    pub dry_run: bool,
+    /// What went.
+    pub removed: Vec<Removed>,
+    /// The size of what went.
+    pub removed_bytes: u64,
+    /// The size of what stayed.
+    pub kept_bytes: u64,
+}
+
+/// Clears the cache at `root`, which nobody else may be using, of what was used longest ago until
+/// `limit` bytes are left; with 0 of the notes on files as well. With `dry_run` it only says what
+/// would go.
+pub fn clear_cache(root: &Path, limit: u64, dry_run: bool) -> Result<Cleared> {
+    let cache = Cache::alone(root)?;
+    let (mut oldest, _, kept_bytes) = cache.oldest(limit)?;
+    if limit == 0 {
+        for place in NOTES.map(|name| cache.folder(name)) {
+            oldest.push(Thing {
+                bytes: weigh(&place, &mut BTreeMap::new())?,
+                place,
+                used: cache.opened,
+                libraries: BTreeMap::new(),
+            });
+        }
+    }
+    if !dry_run {
+        cache.remove_all(&oldest)?;
+    }
+    let removed = |thing: &Thing| Removed {
+        name: thing
+            .place
+            .strip_prefix(&cache.root)
+            .unwrap_or(&thing.place)
+            .display()
+            .to_string(),
+        size_bytes: thing.bytes,
+    };
+    Ok(Cleared {
+        dry_run,
+        removed: oldest.iter().map(removed).collect(),
+        removed_bytes: oldest.iter().map(|thing| thing.bytes).sum(),
+        kept_bytes,
+        folder: cache.root,
+    })
+}
+
 /// The size of a file, or of all files below a folder; those with names elsewhere are counted apart.
-pub(crate) fn weigh(path: &Path, libraries: &mut BTreeMap<u64, u64>) -> Result<u64> {
+fn weigh(path: &Path, libraries: &mut BTreeMap<u64, u64>) -> Result<u64> {
     let facts = fs::symlink_metadata(path).map_err(at(path))?;
     if facts.is_dir() {
         let mut sum = 0;
@@ -186,7 +248,7 @@ pub(crate) fn weigh(path: &Path, libraries: &mut BTreeMap<u64, u64>) -> Result<u
 }
 
 /// What lies in a folder, sorted by name.
-pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).map_err(at(folder))? {
         found.push(entry.map_err(at(folder))?.path());
@@ -207,7 +269,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::{Action, Meter, Progress, Silent};
+    use crate::{Action, Error, Meter, Progress, Silent};
 
     /// Keeps what is said.
     #[derive(Clone, Default)]
@@ -322,5 +384,32 @@ mod tests {
         assert!(said.contains("another process uses it"), "{said}");
         trim(folder.path(), 0, &notes, &[]);
         assert_eq!(left(folder.path()), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn the_cache_is_cleared_to_a_size_or_whole() {
+        let (folder, _) = world();
+        let root = folder.path();
+        let note = root.join("hashes/note");
+        fs::write(&note, [0; 10]).unwrap();
+        let all = left(root);
+        let sizes = |cleared: &Cleared| -> Vec<u64> {
+            cleared.removed.iter().map(|one| one.size_bytes).collect()
+        };
+        let dry = clear_cache(root, 6500, true).unwrap();
+        // Of two libtorches the older one frees nothing.
+        assert_eq!((sizes(&dry), dry.kept_bytes), (vec![0, 1000, 1000], 6000));
+        assert_eq!(left(root), all);
+        let done = clear_cache(root, 6500, false).unwrap();
+        assert_eq!(done.removed, dry.removed);
+        let build = Cache::at(root).unwrap();
+        let error = clear_cache(root, 0, false).unwrap_err();
+        assert!(matches!(error, Error::CacheInUse { .. }), "{error:?}");
+        assert!(note.exists());
+        drop(build);
+        let whole = clear_cache(root, 0, false).unwrap();
+        assert_eq!((whole.removed_bytes, whole.kept_bytes), (6010, 0));
+        assert!(left(root).is_empty() && !note.exists());
+        assert_eq!(clear_cache(root, 0, false).unwrap().removed_bytes, 0);
     }
 }

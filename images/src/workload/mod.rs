@@ -1,7 +1,6 @@
 //! The scenario binary: built here with cargo against a libtorch, reproducibly, or given.
 
-pub(crate) mod kept;
-pub(crate) mod revision;
+mod kept;
 pub(crate) mod tch_workspace;
 pub(crate) mod toolchain;
 
@@ -10,15 +9,12 @@ use std::{
     env,
     ffi::OsStr,
     fs,
-    io::{self, Read},
     path::{Path, PathBuf},
     process::Command,
 };
 
-use memchr::memmem;
-
 use crate::{
-    Digest, Error, Flavour, Glibc, Libtorch, Result,
+    Digest, Error, Flavour, Libtorch, Result,
     elf::{Dynamic, why_no_program},
     error::at,
     libtorch::linkage::roots,
@@ -35,24 +31,24 @@ pub struct ScenarioBinary {
     pub path: PathBuf,
     /// Its content's digest.
     pub sha256: Digest,
-    /// The newest glibc that it needs.
-    pub glibc: Option<Glibc>,
 }
 
 const INSTALL_CARGO: &str = "install Rust (https://rustup.rs), or give a binary that is built \
                              already (`--scenario-binary FILE`, TORCHGAUGE_SCENARIO)";
 
-/// What the workload tells those who start it wrongly: its text is in every build of it, and in no
-/// other program.
-const USAGE: &[u8] = b"usage: scenario RUN_FILE RESULTS_FILE";
-
 impl ScenarioBinary {
     /// A binary that is there already. Whatever cannot be the workload is refused by what the file
     /// itself says: it is not run.
     pub fn existing(path: &Path, cache: &Cache) -> Result<Self> {
-        let no = |cause: String| Error::NoScenario {
-            file: path.to_owned(),
-            cause,
+        let no = |cause: String| {
+            Error::Input(format!(
+                "{} is no scenario binary: {cause}; expected the program `scenario` of a Torchgauge \
+                 checkout, for x86-64 Linux, as `{} images build` compiles it to \
+                 target/scenario/LIBTORCH/release/scenario. Leave `--scenario-binary` and \
+                 TORCHGAUGE_SCENARIO away to have it compiled",
+                path.display(),
+                protocol::program()
+            ))
         };
         regular_file::open(path).map_err(|error| no(error.to_string()))?;
         if let Some(cause) = why_no_program(path)? {
@@ -65,41 +61,15 @@ impl ScenarioBinary {
         {
             return Err(no("it links no libtorch".to_owned()));
         }
-        if !says_usage(path).map_err(at(path))? {
-            return Err(no("it links libtorch, and is another program".to_owned()));
-        }
         Self::of_file(path, cache)
     }
 
     fn of_file(path: &Path, cache: &Cache) -> Result<Self> {
         let path = fs::canonicalize(path).map_err(at(path))?;
-        let glibc = Dynamic::of_file(&path)?.glibc_needed();
         Ok(Self {
             sha256: cache.digest_of(&path)?,
             path,
-            glibc,
         })
-    }
-}
-
-/// Whether a file holds the workload's usage. It is read piece by piece: with what debuggers need
-/// it may be large.
-fn says_usage(path: &Path) -> io::Result<bool> {
-    let mut file = fs::File::open(path)?;
-    let mut buffer = Vec::new();
-    loop {
-        let n = Read::by_ref(&mut file)
-            .take(1 << 20)
-            .read_to_end(&mut buffer)?;
-        if memmem::find(&buffer, USAGE).is_some() {
-            return Ok(true);
-        }
-        if n == 0 {
-            return Ok(false);
-        }
-        // What began at the end of this piece may go on in the next.
-        let keep = buffer.len().saturating_sub(USAGE.len());
-        buffer.drain(..keep);
     }
 }
 
@@ -114,7 +84,8 @@ pub(crate) fn build(
     libtorch: &Libtorch,
     cache: &Cache,
 ) -> Result<ScenarioBinary> {
-    let place = kept::place(workspace, libtorch, cache)?;
+    let compilers = toolchain::here(workspace, &libtorch.version);
+    let (place, origin) = kept::place(workspace, compilers, libtorch, cache)?;
     let name = place.file_name().unwrap_or_default().to_string_lossy();
     // Two builds of one binary compile it once.
     let _lock = cache.lock(&format!("program-{name}"))?;
@@ -129,7 +100,7 @@ pub(crate) fn build(
         .args(["--package", "scenario", "--bin", "scenario"])
         .args(["--message-format", "json-render-diagnostics"]);
     let compiled = compile(&mut command, libtorch, cache)?;
-    let program = kept::keep(&compiled, libtorch, &place, cache)?;
+    let program = kept::keep(&compiled, &place, origin, cache)?;
     ScenarioBinary::of_file(&program, cache)
 }
 
@@ -302,38 +273,16 @@ fn compile(command: &mut Command, libtorch: &Libtorch, cache: &Cache) -> Result<
     )?;
     match executable {
         Some(path) if outcome.status.success() => Ok(path),
-        _ => Err(Error::ScenarioBuild {
-            flavour: libtorch.name.clone(),
-            output: outcome.tail,
-        }),
+        _ => Err(Error::Trouble(format!(
+            "building the scenario binary for libtorch {} failed:\n{}",
+            libtorch.name, outcome.tail
+        ))),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_workload_says_the_words_that_it_is_known_by() {
-        let main = concat!(env!("CARGO_MANIFEST_DIR"), "/../scenarios/src/main.rs");
-        let source = fs::read_to_string(main).unwrap();
-        let usage = std::str::from_utf8(USAGE).unwrap();
-        assert!(source.contains(usage), "`{usage}` is not in {main}");
-    }
-
-    #[test]
-    fn the_usage_is_found_wherever_it_stands() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        for before in [0, 1, (1 << 20) - 20, 1 << 20, (2 << 20) - 1] {
-            let mut content = vec![b'x'; before];
-            content.extend_from_slice(USAGE);
-            fs::write(file.path(), &content).unwrap();
-            assert!(says_usage(file.path()).unwrap(), "{before}");
-            content.pop();
-            fs::write(file.path(), &content).unwrap();
-            assert!(!says_usage(file.path()).unwrap(), "{before}");
-        }
-    }
 
     /// Compiles C as a program that links what is named.
     fn compile(folder: &Path, source: &str, arguments: &[&str]) -> PathBuf {
@@ -366,9 +315,9 @@ mod tests {
         refused(folder, "it is a directory");
         let place = folder.join("file");
         for (content, expect) in [
-            (b"" as &[u8], "too short"),
+            (b"" as &[u8], "it is no ELF file"),
             (b"#!/bin/sh\nexit 0\n", "it is no ELF file"),
-            (b"\x7fELF\x01\x01\x01", "32 bits"),
+            (b"\x7fELF\x01\x01\x01", "cannot be read"),
             (b"\x7fELF\x02\x01\x01", "cannot be read"),
         ] {
             fs::write(&place, content).unwrap();
@@ -385,13 +334,7 @@ mod tests {
         fs::rename(&library, folder.join("libc10.so")).unwrap();
         refused(&folder.join("libc10.so"), "it is a library");
         let plain = "int main(void) { return 0; }";
-        refused(
-            &compile(folder, plain, &["-lc10"]),
-            "it links libtorch, and is another program",
-        );
-        let usage = std::str::from_utf8(USAGE).unwrap();
-        let workload = format!("const char *usage = \"{usage}\";\n{plain}");
-        let program = compile(folder, &workload, &["-lc10"]);
+        let program = compile(folder, plain, &["-lc10"]);
         ScenarioBinary::existing(&program, &cache).unwrap();
     }
 }

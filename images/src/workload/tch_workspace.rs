@@ -14,6 +14,7 @@ use std::{
 };
 
 use toml_edit::{Array, DocumentMut, Item, Value};
+use walkdir::WalkDir;
 
 use crate::{Digest, Error, Result, canonical, error::at, spec::flavour::tch_for};
 
@@ -22,7 +23,8 @@ const WORKLOAD: &str = "scenarios";
 const ROOT_FILES: [&str; 1] = ["rust-toolchain.toml"];
 /// What of the workload's folder is not compiled.
 const NOT_COMPILED: [&str; 2] = ["yaml", "md"];
-const NOT_COMPILED_FOLDERS: [&str; 5] = ["tests", "benches", "examples", "golden", "parity"];
+const NOT_COMPILED_FOLDERS: [&str; 6] =
+    ["tests", "benches", "examples", "golden", "parity", "python"];
 /// The packages whose version is tch's.
 const TCH_PACKAGES: [&str; 2] = ["tch", "torch-sys"];
 
@@ -101,25 +103,27 @@ pub(crate) fn sources_digest(workspace: &Path, torch: &str) -> Result<Digest> {
     files.push(own("Cargo.lock").unwrap_or_else(|| "Cargo.lock".into()));
     files.extend(own("h"));
     files.extend(ROOT_FILES.map(PathBuf::from));
-    let mut folders = vec![PathBuf::from(WORKLOAD)];
-    while let Some(folder) = folders.pop() {
-        let absolute = workspace.join(&folder);
-        if !absolute.is_dir() {
-            continue;
-        }
-        for entry in fs::read_dir(&absolute).map_err(at(&absolute))? {
-            let entry = entry.map_err(at(&absolute))?;
-            let path = folder.join(entry.file_name());
-            if entry.file_type().map_err(at(&absolute))?.is_dir() {
-                if !NOT_COMPILED_FOLDERS.iter().any(|name| path.ends_with(name)) {
-                    folders.push(path);
-                }
-            } else if !NOT_COMPILED
-                .iter()
-                .any(|end| path.extension() == Some(end.as_ref()))
-            {
-                files.push(path);
-            }
+    let folder = workspace.join(WORKLOAD);
+    let is_left_out = |path: &Path, is_folder: bool| {
+        let end = if is_folder {
+            path.file_name()
+        } else {
+            path.extension()
+        };
+        let words = if is_folder {
+            &NOT_COMPILED_FOLDERS[..]
+        } else {
+            &NOT_COMPILED
+        };
+        words.iter().any(|word| end == Some(word.as_ref()))
+    };
+    let walk = WalkDir::new(&folder).into_iter();
+    let walk = walk.filter_entry(|one| !is_left_out(one.path(), one.file_type().is_dir()));
+    for entry in folder.is_dir().then_some(walk).into_iter().flatten() {
+        let entry = entry.map_err(|error| at(&folder)(error.into()))?;
+        if !entry.file_type().is_dir() {
+            let path = entry.path().strip_prefix(workspace);
+            files.extend(path.map(Path::to_owned));
         }
     }
     files.sort();

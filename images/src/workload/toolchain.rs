@@ -4,6 +4,9 @@ use std::{env, path::Path, process::Command};
 
 use crate::{lock::Toolchain, program, spec::flavour::tch_for};
 
+/// What stands for a compiler that is not here.
+pub(crate) const NONE: &str = "none";
+
 /// The compilers of this machine, as a checkout's folder sees them, and the tch that fits a torch.
 pub(crate) fn here(workspace: &Path, torch: &str) -> Toolchain {
     let rustc = env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
@@ -17,7 +20,7 @@ pub(crate) fn here(workspace: &Path, torch: &str) -> Toolchain {
             "name the C library",
             "",
         )
-        .map_or_else(|_| "none".to_owned(), |text| text.trim().to_owned()),
+        .map_or_else(|_| NONE.to_owned(), |text| text.trim().to_owned()),
         tch: tch_for(torch).map_or("unknown", |(tch, _)| tch).to_owned(),
     }
 }
@@ -28,7 +31,7 @@ fn words(compiler: &mut Command) -> String {
     program::output(compiler.arg("--version"), "name the compilers", "")
         .ok()
         .and_then(|text| text.lines().next().map(str::to_owned))
-        .unwrap_or_else(|| "none".to_owned())
+        .unwrap_or_else(|| NONE.to_owned())
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use images::{Parts, Sources, assemble, verify};
+use images::{Sources, assemble, verify};
 
-use crate::world::{SPEC, World, says};
+use crate::world::{SPEC, World, layers, parts, says};
 
 #[test]
 fn two_folders_give_the_same_image() {
@@ -12,7 +12,7 @@ fn two_folders_give_the_same_image() {
     let (a, b) = (one.assemble().unwrap(), two.assemble().unwrap());
     assert_eq!((a.config_id, a.manifest_id), (b.config_id, b.manifest_id));
     assert_eq!(a.facts, b.facts);
-    assert_eq!(a.facts.base, "archive base.tar");
+    assert_eq!(a.facts.base.as_deref(), Some("archive base.tar"));
     assert!(
         a.reference.starts_with("torchgauge/same:"),
         "{}",
@@ -27,16 +27,16 @@ fn layers_are_base_libtorch_and_scenario() {
         .facts
         .layers
         .iter()
-        .map(|l| l.name.as_str())
+        .map(|(name, _)| name.as_str())
         .collect();
     assert_eq!(names, ["base", "libtorch", "scenario"]);
-    let environment = assembly.environment();
+    let environment = parts(&assembly).environment;
     assert_eq!(
         environment["LD_LIBRARY_PATH"],
         "/opt/torchgauge/libtorch/lib"
     );
     assert_eq!(environment["GREETING"], "hello");
-    assert_eq!(assembly.facts.libtorch_name, "2.11.0+cpu");
+    assert_eq!(assembly.facts.flavour, "2.11.0+cpu");
 }
 
 #[test]
@@ -46,13 +46,8 @@ fn another_library_gives_another_image_with_the_same_base() {
     world.library("libc10.so", "int c10_answer(void) { return 6; }", &[]);
     let after = world.assemble().unwrap();
     assert_ne!(before.config_id, after.config_id);
-    let same: Vec<bool> = before
-        .facts
-        .layers
-        .iter()
-        .zip(&after.facts.layers)
-        .map(|(a, b)| a.digest == b.digest)
-        .collect();
+    let (before, after) = (layers(&before), layers(&after));
+    let same: Vec<bool> = before.iter().zip(&after).map(|(a, b)| a == b).collect();
     assert_eq!(same, [true, false, true]);
 }
 
@@ -63,8 +58,8 @@ fn other_environment_changes_the_id_and_no_layer() {
     world.spec(&SPEC.replace("hello", "good day"));
     let after = world.assemble().unwrap();
     assert_ne!(before.config_id, after.config_id);
-    assert_eq!(before.facts.layers, after.facts.layers);
-    let (before, mut after) = (Parts::from(&before), Parts::from(&after));
+    assert_eq!(layers(&before), layers(&after));
+    let (before, mut after) = (parts(&before), parts(&after));
     assert_eq!(after.environment["GREETING"], "good day");
     after
         .environment
@@ -110,8 +105,9 @@ fn a_scenario_for_a_newer_glibc_is_refused_with_both_versions() {
     says(
         &error,
         &[
-            "needs glibc 2.",
-            "base has 2.2",
+            "lack",
+            "GLIBC_2.",
+            "of libc.so.6",
             "build it on a system as old",
         ],
     );
@@ -129,7 +125,7 @@ fn a_second_build_from_scratch_is_identical() {
 }
 
 #[test]
-fn a_second_build_that_differs_names_the_layer_and_the_file() {
+fn a_second_build_that_differs_names_the_layer() {
     let world = World::new("verify-differs");
     let first = world.assemble().unwrap();
     // The first build's libraries must still be there to be compared.
@@ -153,10 +149,6 @@ fn a_second_build_that_differs_names_the_layer_and_the_file() {
     assert!(!found.is_identical());
     let difference = found.difference.unwrap();
     assert_eq!(difference.layer, "libtorch");
-    assert_eq!(
-        difference.file.as_deref(),
-        Some("/opt/torchgauge/libtorch/lib/libtorch_cpu.so")
-    );
     says(&difference.what, &["sha256:", "against"]);
 }
 
@@ -208,7 +200,7 @@ fn an_installed_pytorch_is_found_with_nvidias_libraries() {
         ..world.sources()
     };
     let assembly = assemble(&world.read().unwrap(), &sources, &world.cache()).unwrap();
-    assert_eq!(assembly.facts.libtorch_name, "2.11.0+cu130");
+    assert_eq!(assembly.facts.flavour, "2.11.0+cu130");
     let libraries: Vec<&str> = assembly
         .lock
         .libtorch
@@ -225,7 +217,7 @@ fn an_installed_pytorch_is_found_with_nvidias_libraries() {
             "libtorch_cuda.so"
         ]
     );
-    assert!(assembly.environment()["LD_LIBRARY_PATH"].ends_with("/usr/local/nvidia/lib"));
+    assert!(parts(&assembly).environment["LD_LIBRARY_PATH"].ends_with("/usr/local/nvidia/lib"));
 }
 
 #[test]
@@ -238,38 +230,7 @@ fn an_image_archive_is_a_base_too() {
     world.spec(&SPEC.replace("base.tar", "first.tar"));
     let second = world.assemble().unwrap();
     assert_eq!(second.facts.layers.len(), 5);
-    for (a, b) in first.facts.layers.iter().zip(&second.facts.layers) {
-        assert_eq!(a.digest, b.digest);
-    }
-    assert_eq!(second.environment()["GREETING"], "hello");
-}
-
-#[test]
-fn versions_stand_beside_the_image_and_no_id_follows_from_them() {
-    let world = World::new("beside");
-    let assembly = world.assemble().unwrap();
-    let file = world.path("image.tar");
-    assembly.write_archive(&file, &world.cache()).unwrap();
-    let mut documents = std::collections::BTreeMap::new();
-    for entry in tar::Archive::new(fs::File::open(&file).unwrap())
-        .entries()
-        .unwrap()
-    {
-        let mut entry = entry.unwrap();
-        let path = entry.path().unwrap().display().to_string();
-        if entry.size() < 100_000 {
-            let mut bytes = Vec::new();
-            std::io::Read::read_to_end(&mut entry, &mut bytes).unwrap();
-            documents.insert(path, String::from_utf8_lossy(&bytes).into_owned());
-        }
-    }
-    let index: serde_json::Value = serde_json::from_str(&documents["index.json"]).unwrap();
-    let beside = &index["manifests"][0]["annotations"];
-    assert_eq!(beside["torchgauge.version.torch"], "2.11.0");
-    let glibc = assembly.facts.glibc.as_deref().unwrap();
-    assert_eq!(beside["torchgauge.version.glibc"], glibc);
-    for id in [assembly.config_id, assembly.manifest_id] {
-        let document = &documents[&format!("blobs/sha256/{}", id.hex())];
-        assert!(!document.contains("torchgauge.version"), "{document}");
-    }
+    let below = layers(&first);
+    assert_eq!(layers(&second)[..below.len()], below);
+    assert_eq!(parts(&second).environment["GREETING"], "hello");
 }

@@ -1,6 +1,6 @@
 //! Through the real engine: the image that was worked out is the image that it has.
 
-use std::{fs, path::Path, process::Command, sync::Arc, time::Duration};
+use std::{fs, io::Read as _, path::Path, process::Command, sync::Arc, time::Duration};
 
 use engine::{ContainerSpec, Endpoint, Engine};
 use images::{
@@ -9,7 +9,7 @@ use images::{
     load_files, ready_made,
 };
 
-use crate::world::{BASE_LIBRARIES, SPEC, World};
+use crate::world::{BASE_LIBRARIES, SPEC, World, layers, parts};
 
 const NO_ENGINE: &str = "these tests need Docker or Podman: start one \
                          (`systemctl start docker`, or `dockerd &` as root)";
@@ -51,7 +51,7 @@ pub(crate) async fn run(engine: &Engine, id: &str, world: &World) -> String {
     container.save_logs(&log, 1 << 20).await.unwrap();
     container.remove().await.unwrap();
     let log = std::fs::read_to_string(log).unwrap();
-    assert!(exit.is_success(), "{exit:?}: {log}");
+    assert!(exit.code == Some(0), "{exit:?}: {log}");
     log
 }
 
@@ -108,14 +108,44 @@ async fn an_image_travels_in_pieces_and_says_what_it_is() {
     assert!(ids.contains(&loaded.id), "{} is none of {ids:?}", loaded.id);
     assert_eq!(loaded.reference, assembly.reference);
     assert_eq!(loaded.name, world.image);
-    assert_eq!(loaded.libtorch, assembly.facts.libtorch_name);
-    let parts = images::Parts::from(&assembly);
-    assert_eq!(loaded.parts.packages, parts.packages);
-    assert_eq!(loaded.parts.libraries, parts.libraries);
-    assert_eq!(loaded.parts.environment, parts.environment);
+    assert_eq!(loaded.facts.flavour, assembly.facts.flavour);
+    let (found, built) = (loaded.facts.parts.unwrap(), parts(&assembly));
+    assert_eq!(found.packages, built.packages);
+    assert_eq!(found.libraries, built.libraries);
+    assert_eq!(found.environment, built.environment);
     let log = run(&engine, &loaded.id, &world).await;
     assert!(log.contains("answer 42"), "{log}");
     clear(&engine, &world.image).await;
+
+    // Under another name, which may be the base of somebody's next build.
+    let other = assembly.reference.replace("torchgauge/", "unlike/");
+    for (document, with, says) in [
+        (
+            "manifest.json",
+            Rename::Here,
+            "expected torchgauge/NAME:TAG",
+        ),
+        ("index.json", Rename::Here, "names another image than"),
+        ("manifest.json", Rename::Behind, "more than one document"),
+        ("index.json", Rename::Behind, "more than one document"),
+    ] {
+        let renamed = world.path("renamed");
+        rename(
+            &plain,
+            &renamed,
+            document,
+            (&assembly.reference, &other),
+            with,
+        );
+        let error = load_files(&engine, &[renamed], &cache).await.unwrap_err();
+        assert!(error.to_string().contains(says), "{error}");
+        assert_eq!(engine.image(&other).await.unwrap(), None, "{says}");
+        assert_eq!(
+            engine.image(&assembly.reference).await.unwrap(),
+            None,
+            "{says}"
+        );
+    }
 
     // In another order, cut off, with a piece less, or none at all.
     let without_second = [pieces[0].clone(), pieces[2].clone()];
@@ -143,6 +173,42 @@ async fn an_image_travels_in_pieces_and_says_what_it_is() {
             "{error}"
         );
     }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Rename {
+    Here,
+    Behind,
+}
+
+/// Writes an archive anew with other words in one of its documents, or with a second such document
+/// behind the first.
+fn rename(from: &Path, to: &Path, document: &str, words: (&str, &str), with: Rename) {
+    let mut renamed = tar::Builder::new(fs::File::create(to).unwrap());
+    let mut archive = tar::Archive::new(fs::File::open(from).unwrap());
+    for entry in archive.entries().unwrap() {
+        let mut entry = entry.unwrap();
+        let path = entry.path().unwrap().into_owned();
+        let mut header = entry.header().clone();
+        let mut content = Vec::new();
+        entry.read_to_end(&mut content).unwrap();
+        let is_document = path == Path::new(document);
+        if !is_document || with == Rename::Behind {
+            renamed
+                .append_data(&mut header, &path, &content[..])
+                .unwrap();
+        }
+        if is_document {
+            let text = String::from_utf8(content)
+                .unwrap()
+                .replace(words.0, words.1);
+            header.set_size(text.len() as u64);
+            renamed
+                .append_data(&mut header, &path, text.as_bytes())
+                .unwrap();
+        }
+    }
+    renamed.finish().unwrap();
 }
 
 #[tokio::test]
@@ -258,12 +324,13 @@ async fn what_was_made_of_an_image_is_not_believed_for_its_labels() {
             "libc10.so is /o/libc10.so of 5 bytes",
         ),
         ("ENV LD_LIBRARY_PATH=/nowhere", "is in none of them"),
+        ("VOLUME /data", "declares VOLUME /data"),
     ] {
-        let reference = derived(&ready.reference, &world, lines);
+        let reference = derived(&assembly.reference, &world, lines);
         refused(&engine, &reference, &world, says).await;
     }
     // What harms nothing is taken: another entry point is not what is started.
-    let reference = derived(&ready.reference, &world, "ENTRYPOINT [\"/other\"]");
+    let reference = derived(&assembly.reference, &world, "ENTRYPOINT [\"/other\"]");
     ready_made(&engine, &reference, &world.cache())
         .await
         .unwrap();
@@ -279,9 +346,9 @@ async fn only_what_has_a_digest_is_pulled() {
     for (reference, says) in [
         (
             "torchgauge/e2e-unpinned:b9901a0614e1",
-            "by its digest alone",
+            "pulling needs a digest",
         ),
-        ("localhost:1/team/images", "by its digest alone"),
+        ("localhost:1/team/images", "pulling needs a digest"),
         (pinned.as_str(), "cannot be pulled"),
     ] {
         let error = ready_made(&engine, reference, &world.cache())
@@ -369,21 +436,16 @@ async fn only_the_layers_that_the_engine_lacks_are_sent() {
     world.program("int torch_answer(void); int main(void) { return torch_answer(); }");
     let second = Arc::new(world.assemble().unwrap());
     let ready = bring(&engine, &world, &second).await;
-    let scenario = second.facts.layers[2].size_bytes;
+    let scenario = second.facts.layers[2].1;
     assert_eq!(
         ready.loaded,
         Loaded::Thin {
             sent_bytes: scenario
         }
     );
-    let facts = engine.image(&ready.reference).await.unwrap().unwrap();
-    let layers: Vec<String> = second
-        .facts
-        .layers
-        .iter()
-        .map(|layer| layer.digest.to_string())
-        .collect();
-    assert_eq!(facts.layers, layers);
+    let facts = engine.image(&second.reference).await.unwrap().unwrap();
+    let expected: Vec<String> = layers(&second).iter().map(ToString::to_string).collect();
+    assert_eq!(facts.layers, expected);
     clear(&engine, &world.image).await;
 }
 

@@ -6,7 +6,7 @@ use images::Error;
 
 use crate::{
     bases::{PACKAGES, Parts, assemble_inside, inside, torch_layer},
-    world::{BASE_LIBRARIES, SPEC, World, says},
+    world::{BASE_LIBRARIES, SPEC, World, parts, says},
 };
 
 /// A library of its own, compiled beside the small world.
@@ -48,7 +48,7 @@ fn a_library_that_the_loader_does_not_find_is_named_with_where_it_lies() {
     let world = World::new("hidden");
     let cupti = needing_cupti(&world, &[]);
     let error = world.assemble().unwrap_err();
-    assert!(matches!(error, Error::MissingLibraries { .. }), "{error:?}");
+    assert!(matches!(error, Error::Input(_)), "{error:?}");
     says(&error, &["lack libcupti.so.12", "libtorch_cpu.so"]);
 
     let hidden = [("opt/cuda/extras/libcupti.so.12", cupti.as_slice())];
@@ -98,8 +98,11 @@ fn the_loader_looks_where_the_base_has_it_look_after_everything_else() {
     let assembly = assemble_inside(&world).unwrap();
     let path = |first: &str| format!("{first}:/opt/compat:/opt/team/lib:/usr/lib/x86_64-linux-gnu");
     let torch = format!("/{PACKAGES}/torch/lib");
-    assert_eq!(assembly.environment()["LD_LIBRARY_PATH"], path(&torch));
-    let libraries = images::Parts::from(&assembly).libraries;
+    assert_eq!(
+        parts(&assembly).environment["LD_LIBRARY_PATH"],
+        path(&torch)
+    );
+    let libraries = parts(&assembly).libraries;
     let names: Vec<&str> = libraries.keys().map(String::as_str).collect();
     assert_eq!(names, ["libc10.so", "libcupti.so.12", "libtorch_cpu.so"]);
 
@@ -109,7 +112,7 @@ fn the_loader_looks_where_the_base_has_it_look_after_everything_else() {
     says(&world.assemble().unwrap_err(), &refused);
     owned(&world, OWN);
     assert_eq!(
-        world.assemble().unwrap().environment()["LD_LIBRARY_PATH"],
+        parts(&world.assemble().unwrap()).environment["LD_LIBRARY_PATH"],
         path("/opt/torchgauge/libtorch/lib")
     );
 }

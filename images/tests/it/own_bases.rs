@@ -7,10 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use images::{Error, Parts, lock::Lock};
-use rusqlite::Connection;
+use images::{Error, lock::Lock};
 
-use crate::world::{BASE_LIBRARIES, SPEC, World, says};
+use crate::world::{BASE_LIBRARIES, SPEC, World, parts, says};
 
 const STATUS: &str = "Package: libc6\nStatus: install ok installed\nArchitecture: amd64\n\
                       Version: 2.36-9+deb12u9\n\nPackage: gone\n\
@@ -21,53 +20,7 @@ const TORCH: &str = "Name: torch\nVersion: 2.9.1+cu128\n\n";
 const MKL: &str = r#"{"name": "mkl", "version": "2023.1.0", "subdir": "linux-64"}"#;
 const CUDA: &str = r#"{"cuda": {"name": "CUDA SDK", "version": "12.8.1"}}"#;
 
-/// A header as rpm writes it: name, version, release, epoch, architecture.
-fn rpm_header(epoch: Option<u32>) -> Vec<u8> {
-    let mut data: Vec<u8> = Vec::new();
-    let mut entries: Vec<u8> = Vec::new();
-    let mut add = |tag: u32, kind: u32, bytes: &[u8]| {
-        let offset = u32::try_from(data.len()).unwrap();
-        for number in [tag, kind, offset, 1] {
-            entries.extend(number.to_be_bytes());
-        }
-        data.extend(bytes);
-    };
-    if let Some(epoch) = epoch {
-        add(1003, 4, &epoch.to_be_bytes());
-    }
-    for (tag, text) in [
-        (1000, "openssl-libs\0"),
-        (1001, "3.2.2\0"),
-        (1002, "6.el9\0"),
-        (1022, "x86_64\0"),
-    ] {
-        add(tag, 6, text.as_bytes());
-    }
-    let mut header = Vec::new();
-    let count = u32::try_from(entries.len() / 16).unwrap();
-    header.extend(count.to_be_bytes());
-    header.extend(u32::try_from(data.len()).unwrap().to_be_bytes());
-    header.extend(entries);
-    header.extend(data);
-    header
-}
-
-fn rpm_database(world: &World) -> Vec<u8> {
-    let file = world.path("rpmdb.sqlite");
-    let database = Connection::open(&file).unwrap();
-    database
-        .execute_batch("CREATE TABLE Packages (hnum INTEGER PRIMARY KEY, blob BLOB)")
-        .unwrap();
-    let insert = "INSERT INTO Packages (blob) VALUES (?1)";
-    database.execute(insert, [rpm_header(Some(1))]).unwrap();
-    // One that is cut off is none, and harms no other.
-    database.execute(insert, [&rpm_header(None)[..20]]).unwrap();
-    database.close().unwrap();
-    fs::read(file).unwrap()
-}
-
 fn with_packages(world: &World) {
-    let rpm = rpm_database(world);
     let packages = "usr/lib/python3/dist-packages";
     let numpy = format!("{packages}/numpy-2.1.0.dist-info/METADATA");
     let torch = format!("{packages}/torch-2.9.1.dist-info/METADATA");
@@ -84,7 +37,7 @@ fn with_packages(world: &World) {
             (&torch, TORCH.as_bytes()),
             ("opt/conda/conda-meta/mkl-2023.1.0-0.json", MKL.as_bytes()),
             ("usr/local/cuda/version.json", CUDA.as_bytes()),
-            ("var/lib/rpm/rpmdb.sqlite", &rpm),
+            ("var/lib/rpm/rpmdb.sqlite", b"SQLite"),
         ],
     );
 }
@@ -94,7 +47,7 @@ fn the_packages_of_a_base_are_known_without_running_it() {
     let world = World::new("packages");
     with_packages(&world);
     let assembly = world.assemble().unwrap();
-    let parts = Parts::from(&assembly);
+    let parts = parts(&assembly);
     let packages: Vec<(&str, &str)> = parts
         .packages
         .iter()
@@ -109,33 +62,10 @@ fn the_packages_of_a_base_are_known_without_running_it() {
             ("mkl", "2023.1.0"),
             ("musl", "1.2.5-r0"),
             ("numpy", "2.1.0"),
-            ("openssl-libs", "1:3.2.2-6.el9"),
             ("torch", "2.9.1+cu128"),
         ]
     );
     assert_eq!(parts.versions["distribution"], "debian 12");
-
-    let sbom: serde_json::Value = serde_json::from_str(&images::sbom(&assembly.lock)).unwrap();
-    let purls: Vec<&str> = sbom["components"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter_map(|component| component["purl"].as_str())
-        .collect();
-    for purl in [
-        "pkg:deb/debian/libc6@2.36-9%2Bdeb12u9?arch=amd64",
-        "pkg:rpm/debian/openssl-libs@1%3A3.2.2-6.el9?arch=x86_64",
-        "pkg:apk/debian/musl@1.2.5-r0?arch=x86_64",
-        "pkg:conda/mkl@2023.1.0?subdir=linux-64",
-        "pkg:pypi/torch@2.9.1%2Bcu128",
-        "pkg:generic/cuda@12.8.1",
-    ] {
-        assert!(purls.contains(&purl), "{purls:?}");
-    }
-    let mut unique = purls.clone();
-    unique.sort_unstable();
-    unique.dedup();
-    assert_eq!(unique.len(), purls.len());
 
     // The lock keeps them, and a second build reads them out of the cache.
     let file = world.path("x.lock.json");
@@ -146,28 +76,12 @@ fn the_packages_of_a_base_are_known_without_running_it() {
 }
 
 #[test]
-fn a_lock_from_before_packages_were_kept_is_read() {
-    let world = World::new("older");
-    with_packages(&world);
-    let mut old = world.assemble().unwrap().lock;
-    old.version = 2;
-    old.contents = None;
-    let old = old.sealed();
-    let file = world.path("images/older.lock.json");
-    old.write(&file).unwrap();
-    let text = fs::read_to_string(&file).unwrap();
-    assert!(!text.contains("contents"), "{text}");
-    assert_eq!(world.read().unwrap().lock, Some(old));
-    world.assemble_with(images::LockUse::Required).unwrap();
-}
-
-#[test]
 fn what_a_base_would_change_about_runs_is_refused_by_name() {
     let world = World::new("changes-runs");
     let preload = [("etc/ld.so.preload", b"/lib/libevil.so\n" as &[u8])];
     world.base_with(&BASE_LIBRARIES, &preload);
     let error = world.assemble().unwrap_err();
-    assert!(matches!(error, Error::BaseChangesRuns { .. }), "{error:?}");
+    assert!(matches!(error, Error::Input(_)), "{error:?}");
     says(
         &error,
         &["/etc/ld.so.preload", "allow: [/etc/ld.so.preload]"],
@@ -201,7 +115,7 @@ fn what_a_base_would_change_about_runs_is_refused_by_name() {
     let own = version_2.replace("{GREETING: hello}", own);
     world.spec(&format!("{own}allow: [LD_PRELOAD]\n"));
     let assembly = world.assemble().unwrap();
-    assert_eq!(assembly.environment()["OMP_NUM_THREADS"], "1");
+    assert_eq!(parts(&assembly).environment["OMP_NUM_THREADS"], "1");
 }
 
 #[test]

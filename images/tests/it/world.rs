@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-use images::{Assembly, Cache, Catalog, Image, LockUse, Result, Sources, assemble};
+use images::{Assembly, Cache, Catalog, Digest, Image, LockUse, Result, Sources, assemble};
 use tempfile::TempDir;
 
 /// The libraries of the base: what the small program needs.
@@ -21,8 +21,6 @@ const TORCH: &str = "int c10_answer(void);\nint torch_answer(void) { return c10_
 const SCENARIO: &str = "#include <stdio.h>\n#include <stdlib.h>\nint torch_answer(void);\n\
                         int main(void) { printf(\"answer %d, libraries in %s\\n\", torch_answer(), \
                         getenv(\"LD_LIBRARY_PATH\")); return 0; }\n";
-
-const USAGE: &str = "usage: scenario RUN_FILE RESULTS_FILE";
 
 pub(crate) const SPEC: &str = "\
 version: 1
@@ -94,10 +92,9 @@ impl World {
         self.compile(&format!("torch/lib/{name}"), source, &arguments);
     }
 
-    /// What stands for the workload, and says what the workload is known by.
+    /// What stands for the workload.
     pub(crate) fn program(&self, source: &str) {
-        let source = format!("{source}const char *usage = \"{USAGE}\";\n");
-        self.compile("scenario", &source, &["-ltorch_cpu", "-lc10"]);
+        self.compile("scenario", source, &["-ltorch_cpu", "-lc10"]);
     }
 
     /// A base with these libraries of this machine, in a merged `/usr`.
@@ -174,6 +171,16 @@ impl World {
 }
 
 /// Checks that an error says all of this.
+/// What an image is made of below its scenario binary.
+pub(crate) fn parts(assembly: &Assembly) -> record::ImageParts {
+    assembly.facts.parts.clone().unwrap()
+}
+
+/// The digests of its layers.
+pub(crate) fn layers(assembly: &Assembly) -> Vec<Digest> {
+    assembly.lock.layers().map(|layer| layer.digest).collect()
+}
+
 pub(crate) fn says(error: &impl std::fmt::Display, parts: &[&str]) {
     let text = error.to_string();
     for part in parts {

@@ -1,14 +1,16 @@
 //! One document.
 
-use std::{io::Read as _, path::Path};
+use std::{collections::BTreeMap, io::Read as _, path::Path, sync::Arc};
 
 use serde::de::DeserializeOwned;
+use serde_saphyr::{Location, Spanned};
 
 use crate::{
-    KeyPath, Problem, YamlError,
-    excerpt::Excerpt,
+    KeyPath, Problem, Segment, YamlError,
+    error::MOST_FOUND,
+    most_similar,
     strict::Strict,
-    tree::{Place, Tree},
+    tree::{self, Node},
     wording::{self, Target},
 };
 
@@ -17,15 +19,16 @@ pub const MAX_BYTES: usize = 1 << 20;
 /// Most values of a document once every alias is written out.
 pub const MAX_NODES: usize = 20_000;
 /// Deepest nesting of a document.
-pub const MAX_DEPTH: usize = 64;
+pub const MAX_DEPTH: usize = 24;
 
-/// A document that is sound YAML: within the limits, no key twice, no tags.
+/// A document that is sound YAML: within the limits, no tags.
 #[derive(Debug, Clone)]
 pub struct Document {
     name: String,
-    text: String,
-    value: serde_json::Value,
-    tree: Tree,
+    text: Arc<str>,
+    root: Spanned<Node>,
+    /// What was wrong in it and was taken out or replaced, by paths of the text.
+    mended: Vec<KeyPath>,
 }
 
 impl Document {
@@ -62,35 +65,16 @@ impl Document {
                 .count(),
             byte: error.valid_up_to(),
         })?;
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let problem = |path, place: Place, message, help| {
-            let excerpt = Excerpt::new(name, text, place.line, place.column, place.length);
-            let problem = Problem::new(path, message, None, help, name, excerpt);
-            YamlError::At(Box::new(problem))
-        };
-        let tree = Tree::read(text)
-            .map_err(|fault| problem(fault.path, fault.place, fault.message, fault.help))?;
-        let value = serde_yaml::from_str(text).map_err(|error| {
-            let place = error.location().map_or(
-                Place {
-                    line: 1,
-                    column: 0,
-                    length: 1,
-                },
-                |location| Place {
-                    line: location.line(),
-                    column: location.column().saturating_sub(1),
-                    length: 1,
-                },
-            );
-            let message = format!("not valid YAML: {error}");
-            problem(KeyPath::root(), place, message, None)
+        let text: Arc<str> = text.strip_prefix('\u{feff}').unwrap_or(text).into();
+        let root = tree::read(&text).map_err(|(place, (message, help))| {
+            let help = help.map(str::to_owned);
+            Problem::new(name, &text, None, place, message, None, help)
         })?;
         Ok(Self {
             name: name.to_owned(),
-            text: text.to_owned(),
-            value,
-            tree,
+            text,
+            root,
+            mended: Vec::new(),
         })
     }
 
@@ -111,14 +95,112 @@ impl Document {
     /// The document is seen as JSON: an enum with data is written `{variant: data}`.
     /// `#[serde(flatten)]` and `untagged` lose the position below them; use neither.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, YamlError> {
-        serde_path_to_error::deserialize(Strict(&self.value))
-            .map_err(|error| self.error_from_serde(&KeyPath::from(error.path()), error.inner()))
+        if !self.root.value.repeats.is_empty() {
+            return Err(YamlError::of(self.repeats()));
+        }
+        serde_path_to_error::deserialize(Strict(self.value()))
+            .map_err(|error| self.error_from_serde(&error.path().iter().collect(), error.inner()))
+    }
+
+    fn repeats(&self) -> Vec<Problem> {
+        let repeats = self.root.value.repeats.iter();
+        let problem = |(key, place): &(String, Location)| {
+            let message = format!("the key `{key}` stands here for the second time");
+            let help = Some("drop one of the two".to_owned());
+            *Problem::new(&self.name, &self.text, None, *place, message, None, help)
+        };
+        repeats.map(problem).collect()
+    }
+
+    /// All that `read` finds wrong, although it stops at the first mistake: what is wrong is taken
+    /// out of a copy, which is read again.
+    ///
+    /// A key that is missing is replaced by the one of `stand_ins`. What is wrong with a value
+    /// because something in it was taken out is not reported; what else depends on values
+    /// elsewhere, `read` leaves where [`Document::mended`] says so.
+    pub fn read_whole<T>(
+        &self,
+        stand_ins: &[(&str, &str)],
+        read: impl Fn(&Self) -> Result<T, YamlError>,
+    ) -> Result<T, YamlError> {
+        let mut copy = self.clone();
+        let mut problems = self.repeats();
+        copy.root.value.repeats.clear();
+        for _ in 0..MOST_FOUND {
+            let found = match read(&copy) {
+                Ok(read) if problems.is_empty() => return Ok(read),
+                Ok(_) => break,
+                Err(YamlError::At(problem)) => vec![*problem],
+                Err(YamlError::Several(problems)) => problems,
+                Err(other) => return Err(other),
+            };
+            // What is mended first moves nothing that is mended later.
+            let mut places = BTreeMap::new();
+            for problem in found {
+                let path = problem.path.clone().unwrap_or_default();
+                let missing = problem.missing.clone();
+                if !copy.follows(&path, missing.as_deref()) {
+                    problems.push(problem);
+                }
+                places.insert(path, missing);
+            }
+            let mut places = places.iter().rev();
+            let is_left = |(path, missing): (&KeyPath, &Option<String>)| {
+                copy.mend(path, missing.as_deref(), stand_ins)
+            };
+            if !places.all(is_left) {
+                break;
+            }
+        }
+        Err(YamlError::of(problems))
+    }
+
+    /// Whether a mistake at `path` comes of what was mended there.
+    fn follows(&self, path: &KeyPath, missing: Option<&str>) -> bool {
+        let written = Node::find(&self.root, path).path;
+        let is_cause = |way: &[Segment]| match (missing, way) {
+            (None, _) => true,
+            (Some(missing), [Segment::Key(key)]) => most_similar(key, [missing]).is_some(),
+            (Some(_), _) => false,
+        };
+        self.ways(&written).any(is_cause)
+    }
+
+    /// Takes out what is wrong, or puts in what is missing; whether something else is left.
+    fn mend(&mut self, path: &KeyPath, missing: Option<&str>, stand_ins: &[(&str, &str)]) -> bool {
+        let found = Node::find(&self.root, path);
+        let stand_in = stand_ins.iter().find(|(name, _)| Some(*name) == missing);
+        let map = tree::value_at(&mut self.root.value.value, path.segments());
+        if let (Some((key, json)), Some(serde_json::Value::Object(map))) = (stand_in, map) {
+            let value = serde_json::from_str(json).unwrap_or_default();
+            map.insert((*key).to_owned(), value);
+            self.mended.push(found.path.key(*key));
+            return true;
+        }
+        Node::remove(&mut self.root, &path.segments()[..found.depth]);
+        let mut written = found.path;
+        written.0.truncate(found.depth);
+        self.mended.push(written);
+        found.depth > 0
+    }
+
+    fn ways<'a>(&'a self, written: &'a KeyPath) -> impl Iterator<Item = &'a [Segment]> {
+        let mended = self.mended.iter();
+        mended.filter_map(|path| path.segments().strip_prefix(written.segments()))
+    }
+
+    /// The ways from the value at `path` to what was wrong in it, where the document is a copy that
+    /// [`Document::read_whole`] mended.
+    #[must_use]
+    pub fn mended(&self, path: &KeyPath) -> Vec<Vec<Segment>> {
+        let written = Node::find(&self.root, path).path;
+        self.ways(&written).map(<[Segment]>::to_vec).collect()
     }
 
     /// The whole document as JSON.
     #[must_use]
     pub fn value(&self) -> &serde_json::Value {
-        &self.value
+        &self.root.value.value
     }
 
     /// serde's error about the value at `path` (or about that key), in plain words.
@@ -127,18 +209,16 @@ impl Document {
     #[must_use]
     pub fn error_from_serde(&self, path: &KeyPath, error: &serde_json::Error) -> YamlError {
         let wording = wording::of(&error.to_string());
-        let found = self.tree.find(path);
-        let place = match wording.target {
-            Target::Key => found.key.unwrap_or(found.value),
-            Target::Value => found.value,
-        };
-        self.problem(
-            path.clone(),
-            place,
+        let is_key = wording.target == Target::Key;
+        let mut problem = self.problem(
+            path,
+            is_key,
             wording.message,
             wording.expected,
             wording.help,
-        )
+        );
+        problem.missing = wording.missing;
+        problem.into()
     }
 
     /// An error about the value at `path`, with an optional next step.
@@ -151,8 +231,7 @@ impl Document {
         message: impl Into<String>,
         help: Option<String>,
     ) -> YamlError {
-        let place = self.tree.find(path).value;
-        self.problem(path.clone(), place, message.into(), None, help)
+        self.problem(path, false, message, None, help).into()
     }
 
     /// An error about the value at `path`, with what was expected beside the caret.
@@ -164,9 +243,8 @@ impl Document {
         expected: impl Into<String>,
         help: Option<String>,
     ) -> YamlError {
-        let place = self.tree.find(path).value;
-        let expected = Some(expected.into());
-        self.problem(path.clone(), place, message.into(), expected, help)
+        self.problem(path, false, message, Some(expected.into()), help)
+            .into()
     }
 
     /// An error about the key of the value at `path`, with what was expected beside the caret.
@@ -178,28 +256,23 @@ impl Document {
         expected: impl Into<String>,
         help: Option<String>,
     ) -> YamlError {
-        let found = self.tree.find(path);
-        let place = found.key.unwrap_or(found.value);
-        let expected = Some(expected.into());
-        self.problem(path.clone(), place, message.into(), expected, help)
+        self.problem(path, true, message, Some(expected.into()), help)
+            .into()
     }
 
     fn problem(
         &self,
-        path: KeyPath,
-        place: Place,
-        message: String,
+        path: &KeyPath,
+        is_key: bool,
+        message: impl Into<String>,
         label: Option<String>,
         help: Option<String>,
-    ) -> YamlError {
-        let excerpt = Excerpt::new(
-            &self.name,
-            &self.text,
-            place.line,
-            place.column,
-            place.length,
-        );
-        let problem = Problem::new(path, message, label, help, &self.name, excerpt);
-        YamlError::At(Box::new(problem))
+    ) -> Box<Problem> {
+        let found = Node::find(&self.root, path);
+        let place = found.key.filter(|_| is_key).unwrap_or(found.value);
+        let (name, text, written) = (&self.name, &self.text, Some(found.path));
+        let mut problem = Problem::new(name, text, written, place, message.into(), label, help);
+        problem.path = Some(path.clone());
+        problem
     }
 }

@@ -1,10 +1,11 @@
 //! What can be wrong with a document.
 
-use std::{fmt, io, path::PathBuf};
+use std::{fmt, io, ops::Range, path::PathBuf, sync::Arc};
 
-use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, SourceCode};
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use serde_saphyr::Location;
 
-use crate::{KeyPath, MAX_BYTES, excerpt::Excerpt};
+use crate::{KeyPath, MAX_BYTES};
 
 /// Why a document cannot be read or means nothing.
 #[derive(Debug, thiserror::Error)]
@@ -39,78 +40,110 @@ pub enum YamlError {
     /// Something in the file is wrong.
     #[error(transparent)]
     At(#[from] Box<Problem>),
+    /// Several things in the file are wrong.
+    #[error("{}", shown(.0, Problem::to_string).join("\n"))]
+    Several(Vec<Problem>),
+}
+
+/// Most mistakes of a document that are shown.
+const MOST_SHOWN: usize = 20;
+/// Most that are looked for, one or more each time that the document is read.
+pub(crate) const MOST_FOUND: usize = 40;
+
+/// The first of them in these words, and how many more there are.
+fn shown(problems: &[Problem], words: impl Fn(&Problem) -> String) -> Vec<String> {
+    let mut shown: Vec<String> = problems.iter().take(MOST_SHOWN).map(words).collect();
+    let least = if problems.len() < MOST_FOUND {
+        ""
+    } else {
+        "at least "
+    };
+    match problems.len().saturating_sub(MOST_SHOWN) {
+        0 => {}
+        1 => shown.push("and 1 more mistake".to_owned()),
+        more => shown.push(format!("and {least}{more} more mistakes")),
+    }
+    shown
 }
 
 /// Something wrong at a place in a document.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Problem {
     file: String,
-    path: KeyPath,
+    /// The value that it is about.
+    pub(crate) path: Option<KeyPath>,
+    /// The key that is not there.
+    pub(crate) missing: Option<String>,
+    /// The key path, of what is about a value, and what is wrong.
     message: String,
     label: Option<String>,
     help: Option<String>,
-    excerpt: Excerpt,
+    /// From 1.
+    line: usize,
+    /// In letters, from 0.
+    columns: Range<usize>,
+    /// The document's.
+    text: Arc<str>,
 }
 
 impl Problem {
     pub(crate) fn new(
-        path: KeyPath,
+        file: &str,
+        text: &Arc<str>,
+        path: Option<KeyPath>,
+        place: Location,
         message: String,
         label: Option<String>,
         help: Option<String>,
-        file: &str,
-        excerpt: Excerpt,
-    ) -> Self {
-        Self {
+    ) -> Box<Self> {
+        let number = |number| usize::try_from(number).unwrap_or(usize::MAX);
+        let line = number(place.line()).max(1);
+        let first = number(place.column()).saturating_sub(1);
+        let length = number(place.span().len()).max(1);
+        let message = printable(message);
+        Box::new(Self {
             file: file.to_owned(),
+            message: match &path {
+                Some(path) => format!("{path}: {message}"),
+                None => message,
+            },
             path,
-            message: printable(message),
+            missing: None,
             label: label.map(printable),
             help: help.map(printable),
-            excerpt,
-        }
-    }
-
-    /// The file, as it was named when the document was read.
-    #[must_use]
-    pub fn file(&self) -> &str {
-        &self.file
-    }
-
-    /// Where in the document.
-    #[must_use]
-    pub fn path(&self) -> &KeyPath {
-        &self.path
-    }
-
-    /// What is wrong.
-    #[must_use]
-    pub fn message(&self) -> &str {
-        &self.message
+            line,
+            columns: first..first.saturating_add(length),
+            text: Arc::clone(text),
+        })
     }
 
     /// The line, from 1.
     #[must_use]
     pub fn line(&self) -> usize {
-        self.excerpt.line()
+        self.line
     }
 
-    /// The column in letters, from 1.
-    #[must_use]
-    pub fn column(&self) -> usize {
-        self.excerpt.column()
+    /// The line, without what would steer a terminal, and the marked bytes of it. Worked out when it
+    /// is shown: most mistakes are found many times, in documents that may have one line.
+    fn excerpt(&self) -> (String, Range<usize>) {
+        // As YAML counts them: a line ends with LF, CR LF or CR.
+        let text = self.text.replace("\r\n", "\n");
+        let shown = text.split(['\n', '\r']).nth(self.line - 1);
+        let shown = shown.unwrap_or_default().replace(char::is_control, " ");
+        let byte = |letter| {
+            let mut letters = shown.char_indices();
+            letters.nth(letter).map_or(shown.len(), |(at, _)| at)
+        };
+        let span = byte(self.columns.start)..byte(self.columns.end);
+        (shown, span)
     }
 }
 
 impl fmt::Display for Problem {
     /// One line with everything but the excerpt.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (line, column) = (self.line(), self.column());
-        write!(
-            f,
-            "{}:{line}:{column}: {}: {}",
-            self.file, self.path, self.message
-        )?;
+        let (line, column) = (self.line, self.columns.start + 1);
+        write!(f, "{}:{line}:{column}: {}", self.file, self.message)?;
         for part in [&self.label, &self.help].into_iter().flatten() {
             write!(f, "; {part}")?;
         }
@@ -121,11 +154,41 @@ impl fmt::Display for Problem {
 impl std::error::Error for Problem {}
 
 impl YamlError {
-    /// The place, where the file could be read that far.
+    /// These mistakes of one document, of which there is at least one.
+    pub(crate) fn of(mut problems: Vec<Problem>) -> Self {
+        problems.sort_by_key(|problem| (problem.line, problem.columns.start));
+        if problems.len() == 1 {
+            return Self::At(Box::new(problems.remove(0)));
+        }
+        Self::Several(problems)
+    }
+
+    /// What was read of each part, or the mistakes of all.
+    pub fn all<T>(parts: impl Iterator<Item = Result<T, Self>>) -> Result<Vec<T>, Self> {
+        let (mut read, mut problems) = (Vec::new(), Vec::new());
+        for part in parts {
+            match part {
+                Ok(part) => read.push(part),
+                Err(Self::At(problem)) => problems.push(*problem),
+                Err(Self::Several(more)) => problems.extend(more),
+                Err(other) => return Err(other),
+            }
+            if problems.len() >= MOST_FOUND {
+                break;
+            }
+        }
+        if problems.is_empty() {
+            return Ok(read);
+        }
+        Err(Self::of(problems))
+    }
+
+    /// The first place, where the file could be read that far.
     #[must_use]
     pub fn problem(&self) -> Option<&Problem> {
         match self {
             Self::At(problem) => Some(problem),
+            Self::Several(problems) => problems.first(),
             _ => None,
         }
     }
@@ -135,51 +198,36 @@ impl YamlError {
     /// The same at every terminal width; `color` puts ANSI colours in.
     #[must_use]
     pub fn render(&self, color: bool) -> String {
-        let theme = if color {
-            GraphicalTheme::unicode()
+        let renderer = if color {
+            Renderer::styled()
         } else {
-            GraphicalTheme::unicode_nocolor()
+            Renderer::plain()
         };
-        let handler = GraphicalReportHandler::new_themed(theme)
-            .with_width(100)
-            .with_links(false);
-        let mut text = String::new();
-        match handler.render_report(&mut text, &Shown(self)) {
-            Ok(()) => text,
-            Err(_) => format!("{self}\n"),
+        match self {
+            Self::At(problem) => problem.render(&renderer),
+            Self::Several(problems) => {
+                shown(problems, |problem| problem.render(&renderer)).join("\n\n")
+            }
+            other => {
+                let title = Level::ERROR.primary_title(other.to_string());
+                renderer.render(&[Group::with_title(title)])
+            }
         }
     }
 }
 
-/// An error under a headline without the position, which stands above the excerpt.
-#[derive(Debug)]
-struct Shown<'a>(&'a YamlError);
-
-impl fmt::Display for Shown<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.problem() {
-            Some(problem) => write!(f, "{}: {}", problem.path, problem.message),
-            None => self.0.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for Shown<'_> {}
-
-impl Diagnostic for Shown<'_> {
-    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        Some(Box::new(self.0.problem()?.help.as_ref()?))
-    }
-
-    fn source_code(&self) -> Option<&dyn SourceCode> {
-        Some(&self.0.problem()?.excerpt)
-    }
-
-    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        let problem = self.0.problem()?;
-        let span = problem.excerpt.span();
-        let label = LabeledSpan::new_primary_with_span(problem.label.clone(), span);
-        Some(Box::new(std::iter::once(label)))
+impl Problem {
+    fn render(&self, renderer: &Renderer) -> String {
+        let problem = self;
+        let (shown, span) = problem.excerpt();
+        let mark = AnnotationKind::Primary.span(span);
+        let line = Snippet::source(&shown)
+            .path(&problem.file)
+            .line_start(problem.line)
+            .annotation(mark.label(problem.label.as_deref()));
+        let help = problem.help.as_ref().map(|help| Level::HELP.message(help));
+        let report = Level::ERROR.primary_title(&problem.message).element(line);
+        renderer.render(&[report.elements(help)])
     }
 }
 

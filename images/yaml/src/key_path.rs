@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 
 /// One step from a value to one inside it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Segment {
     /// A key of a map.
     Key(String),
@@ -12,8 +12,8 @@ pub enum Segment {
 }
 
 /// The way from the top of a document to a value, as in `scenarios[1].axes.precision`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct KeyPath(Vec<Segment>);
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyPath(pub(crate) Vec<Segment>);
 
 impl KeyPath {
     /// The whole document.
@@ -43,20 +43,17 @@ impl KeyPath {
     }
 }
 
-impl From<&serde_path_to_error::Path> for KeyPath {
-    fn from(path: &serde_path_to_error::Path) -> Self {
-        use serde_path_to_error::Segment as Told;
-        let mut segments = Vec::new();
-        for segment in path {
-            match segment {
-                Told::Seq { index } => segments.push(Segment::Index(*index)),
-                Told::Map { key } => segments.push(Segment::Key(key.clone())),
-                Told::Enum { variant } => segments.push(Segment::Key(variant.clone())),
-                // The steps behind an unknown one could only mislead.
-                Told::Unknown => break,
-            }
-        }
-        Self(segments)
+impl<'a> FromIterator<&'a serde_path_to_error::Segment> for KeyPath {
+    fn from_iter<T: IntoIterator<Item = &'a serde_path_to_error::Segment>>(steps: T) -> Self {
+        use serde_path_to_error::Segment as Step;
+        let segments = steps.into_iter().map_while(|step| match step {
+            Step::Seq { index } => Some(Segment::Index(*index)),
+            Step::Map { key } => Some(Segment::Key(key.clone())),
+            Step::Enum { variant } => Some(Segment::Key(variant.clone())),
+            // The steps behind an unknown one could only mislead.
+            Step::Unknown => None,
+        });
+        Self(segments.collect())
     }
 }
 

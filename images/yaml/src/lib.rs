@@ -6,6 +6,11 @@
 //! caret, and says what was expected. [`Document::error_at`] makes the same kind of error for what
 //! only the caller can know, such as a combination that means nothing.
 //!
+//! serde-saphyr reads the text once, into values and the places of them and of their keys. Types are
+//! read out of these values and not by serde-saphyr itself: errors that come later need the places
+//! ([`Document::error_at`]), and what some keys may hold depends on others
+//! ([`Document::error_from_serde`]), so that every text would have to be read twice.
+//!
 //! ```
 //! #[derive(serde::Deserialize)]
 //! #[serde(deny_unknown_fields)]
@@ -22,7 +27,6 @@
 
 mod document;
 mod error;
-mod excerpt;
 mod key_path;
 mod similar;
 mod strict;

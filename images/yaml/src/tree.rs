@@ -1,323 +1,237 @@
-//! The positions of every key and value, and the limits of what is read at all.
+//! One parse of a text: its values, and where each of them and its key stand.
 
-use std::collections::HashMap;
+use std::fmt;
 
-use saphyr_parser::{Event, Marker, Parser, ScanError, Span, StrInput};
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, SeqAccess, Visitor},
+};
+use serde_json::Value;
+use serde_saphyr::{
+    Error, Location, MessageFormatter as _, Spanned, UserMessageFormatter,
+    budget::BudgetBreach,
+    options::{DuplicateKeyPolicy, MergeKeyPolicy, NonFiniteFloatPolicy},
+};
 
 use crate::{KeyPath, MAX_DEPTH, MAX_NODES, Segment};
 
-/// A stretch of the text, in lines (from 1) and letters (from 0).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) line: usize,
-    pub(crate) column: usize,
-    /// Letters on the first line.
-    pub(crate) length: usize,
+/// What is wrong, and the next step.
+type Words = (String, Option<&'static str>);
+
+/// The places of the values in a value and of their keys.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Node {
+    /// The value; what is in it has moved here out of the nodes below.
+    pub(crate) value: Value,
+    /// By the segments that the text has, whatever was taken out since.
+    children: Vec<(Segment, Option<Location>, Spanned<Node>)>,
+    /// Where a map's first key stands.
+    first: Option<Location>,
+    /// Keys that stand in a map for a second time, there or below; the first one counts.
+    pub(crate) repeats: Vec<(String, Location)>,
 }
 
-impl Place {
-    fn of(span: Span) -> Self {
-        let length = if span.start.line() == span.end.line() {
-            span.end.col().saturating_sub(span.start.col())
-        } else {
-            1
-        };
-        Self {
-            line: span.start.line(),
-            column: span.start.col(),
-            length,
+/// What stands at a path.
+pub(crate) struct Found {
+    /// Where the value stands, or the last one on the way that there is.
+    pub(crate) value: Location,
+    /// Where its key stands.
+    pub(crate) key: Option<Location>,
+    /// How many steps of the path there are.
+    pub(crate) depth: usize,
+    /// The path as it is in the text.
+    pub(crate) path: KeyPath,
+}
+
+/// Reads a text; refuses what no hand-written file has.
+pub(crate) fn read(text: &str) -> Result<Spanned<Node>, (Location, Words)> {
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! { max_depth: MAX_DEPTH, max_nodes: MAX_NODES },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_NODES },
+        merge_keys: MergeKeyPolicy::AsOrdinary,
+        duplicate_keys: DuplicateKeyPolicy::PassThrough,
+        // JSON has no such numbers; as texts they are refused where a number is wanted.
+        non_finite_float_policy: NonFiniteFloatPolicy::AsString,
+        reject_unsupported_tags: true,
+        strict_booleans: true,
+        with_snippet: false,
+    };
+    match serde_saphyr::from_str_with_options::<Spanned<Node>>(text, options) {
+        Ok(root) if root.value.value.is_null() => {
+            let help = Some("write at least its required keys");
+            Err((Location::UNKNOWN, ("the document is empty".into(), help)))
+        }
+        Ok(root) => Ok(root),
+        Err(error) => {
+            let place = error.location().unwrap_or(Location::UNKNOWN);
+            Err((place, words(&error)))
+        }
+    }
+}
+
+fn words(error: &Error) -> Words {
+    let (message, help) = match error {
+        Error::AliasError { error, .. } => return words(error),
+        Error::MultipleDocuments { .. } => (
+            "a second document begins here".to_owned(),
+            "keep one document in a file",
+        ),
+        Error::Budget {
+            breach: BudgetBreach::Depth { .. },
+            ..
+        } => (
+            format!("nested deeper than {MAX_DEPTH} levels"),
+            "flatten it",
+        ),
+        Error::Budget { .. } | Error::AliasReplayLimitExceeded { .. } => (
+            format!("more than {MAX_NODES} values once every alias is written out"),
+            "split the file, or use fewer aliases",
+        ),
+        Error::UnsupportedTag { tag, .. } => (
+            format!("the tag `{tag}` is not read"),
+            "write the plain value; drop the tag",
+        ),
+        other => {
+            let message = UserMessageFormatter.format_message(other);
+            let help = "indent with spaces; YAML takes no tabs there";
+            let help = message.contains("tabs").then_some(help);
+            return (format!("not valid YAML: {message}"), help);
+        }
+    };
+    (message, Some(help))
+}
+
+impl Node {
+    fn child(&self, segment: &Segment) -> Option<usize> {
+        match (segment, self.children.first()) {
+            (Segment::Index(place), Some((Segment::Index(_), ..))) => {
+                Some(*place).filter(|place| *place < self.children.len())
+            }
+            _ => self.children.iter().position(|(at, ..)| at == segment),
         }
     }
 
-    fn at(mark: Marker) -> Self {
-        Self::of(Span::empty(mark))
+    /// What stands at `path`.
+    pub(crate) fn find(root: &Spanned<Self>, path: &KeyPath) -> Found {
+        let (mut node, mut key, mut depth) = (root, None, 0);
+        let mut path = path.clone();
+        for segment in &mut path.0 {
+            let Some(place) = node.value.child(segment) else {
+                break;
+            };
+            let (at, key_place, child) = &node.value.children[place];
+            *segment = at.clone();
+            (node, key, depth) = (child, *key_place, depth + 1);
+        }
+        // A block map begins with its first key; that is what to mark.
+        // An alias is marked where it stands.
+        let first = node.value.first.filter(|_| node.referenced == node.defined);
+        Found {
+            value: first.unwrap_or(node.referenced),
+            key,
+            depth,
+            path,
+        }
+    }
+
+    /// Takes out the value at `path`, which there is.
+    pub(crate) fn remove(root: &mut Spanned<Self>, path: &[Segment]) {
+        let Some((end, way)) = path.split_last() else {
+            return;
+        };
+        match (value_at(&mut root.value.value, way), end) {
+            (Some(Value::Object(map)), Segment::Key(key)) => drop(map.remove(key)),
+            (Some(Value::Array(list)), Segment::Index(place)) if *place < list.len() => {
+                list.remove(*place);
+            }
+            _ => {}
+        }
+        let mut node = &mut root.value;
+        for segment in way {
+            let Some(place) = node.child(segment) else {
+                return;
+            };
+            node = &mut node.children[place].2.value;
+        }
+        if let Some(place) = node.child(end) {
+            node.children.remove(place);
+        }
     }
 }
 
-/// What stops a document from being read, and where.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Fault {
-    pub(crate) path: KeyPath,
-    pub(crate) place: Place,
-    pub(crate) message: String,
-    pub(crate) help: Option<String>,
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Nodes)
+    }
 }
 
-/// All values of a document.
-#[derive(Debug, Clone)]
-pub(crate) struct Tree {
-    nodes: Vec<Node>,
+/// The value that lies at this path in another.
+pub(crate) fn value_at<'a>(root: &'a mut Value, path: &[Segment]) -> Option<&'a mut Value> {
+    path.iter().try_fold(root, |value, segment| match segment {
+        Segment::Key(key) => value.get_mut(key),
+        Segment::Index(place) => value.get_mut(place),
+    })
 }
 
-#[derive(Debug, Clone)]
-struct Node {
-    place: Place,
-    content: Content,
-    /// Values in it once every alias is written out, itself included.
-    weight: usize,
+struct Nodes;
+
+macro_rules! scalars {
+    ($($visit:ident: $kind:ty),*) => {
+        $(fn $visit<E>(self, value: $kind) -> Result<Node, E> {
+            Ok(Node { value: value.into(), ..Node::default() })
+        })*
+    };
 }
 
-#[derive(Debug, Clone)]
-enum Content {
-    Scalar,
-    List(Vec<usize>),
-    Map(Vec<(String, Place, usize)>),
-    Alias(usize),
-}
+impl<'de> Visitor<'de> for Nodes {
+    type Value = Node;
 
-/// Places of a value and of its key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Found {
-    pub(crate) value: Place,
-    pub(crate) key: Option<Place>,
-}
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
 
-impl Tree {
-    /// Reads the positions; refuses what no hand-written file has.
-    pub(crate) fn read(text: &str) -> Result<Self, Fault> {
-        let mut builder = Builder::new(text);
-        builder.document()?;
-        Ok(Self {
-            nodes: builder.nodes,
+    scalars! { visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64, visit_str: &str }
+
+    fn visit_unit<E>(self) -> Result<Node, E> {
+        Ok(Node {
+            value: Value::Null,
+            ..Node::default()
         })
     }
 
-    /// The places of the value at `path`, or of the last value on the way that there is.
-    pub(crate) fn find(&self, path: &KeyPath) -> Found {
-        // The root is the last value to be finished.
-        let mut node = self.nodes.len() - 1;
-        let mut key = None;
-        for segment in path.segments() {
-            let next = match (&self.nodes[self.target(node)].content, segment) {
-                (Content::Map(entries), Segment::Key(wanted)) => entries
-                    .iter()
-                    .find(|(name, ..)| name == wanted)
-                    .map(|(_, place, child)| (Some(*place), *child)),
-                (Content::List(items), Segment::Index(index)) => {
-                    items.get(*index).map(|child| (None, *child))
-                }
-                _ => None,
-            };
-            let Some((place, child)) = next else { break };
-            (key, node) = (place, child);
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Node, A::Error> {
+        let (mut values, mut children, mut repeats) = (Vec::new(), Vec::new(), Vec::new());
+        while let Some(mut item) = items.next_element::<Spanned<Node>>()? {
+            values.push(item.value.value.take());
+            repeats.append(&mut item.value.repeats);
+            children.push((Segment::Index(children.len()), None, item));
         }
-        let value = match &self.nodes[node].content {
-            // A block map or list begins with its first key or entry; that is what to mark.
-            Content::Map(entries) => entries.first().map(|(_, place, _)| *place),
-            _ => None,
-        };
-        Found {
-            value: value.unwrap_or(self.nodes[node].place),
-            key,
-        }
+        Ok(Node {
+            value: values.into(),
+            children,
+            first: None,
+            repeats,
+        })
     }
 
-    fn target(&self, node: usize) -> usize {
-        match self.nodes[node].content {
-            Content::Alias(target) => target,
-            _ => node,
-        }
-    }
-}
-
-struct Builder<'a> {
-    parser: Parser<'a, StrInput<'a>>,
-    nodes: Vec<Node>,
-    anchors: HashMap<usize, usize>,
-    path: KeyPath,
-    depth: usize,
-    last: Span,
-}
-
-impl<'a> Builder<'a> {
-    fn new(text: &'a str) -> Self {
-        Self {
-            parser: Parser::new_from_str(text),
-            nodes: Vec::new(),
-            anchors: HashMap::new(),
-            path: KeyPath::root(),
-            depth: 0,
-            last: Span::empty(Marker::new(0, 1, 0)),
-        }
-    }
-
-    fn next(&mut self) -> Result<(Event<'a>, Span), Fault> {
-        match self.parser.next_event() {
-            Some(Ok((event, span))) => {
-                self.last = span;
-                Ok((event, span))
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Node, A::Error> {
+        let (mut values, mut children) = (serde_json::Map::new(), Vec::new());
+        let mut repeats = Vec::new();
+        while let Some(key) = entries.next_key::<Spanned<String>>()? {
+            let mut child = entries.next_value::<Spanned<Node>>()?;
+            repeats.append(&mut child.value.repeats);
+            if values.contains_key(&key.value) {
+                repeats.push((key.value, key.referenced));
+                continue;
             }
-            Some(Err(error)) => Err(self.scan_fault(&error)),
-            None => Ok((Event::StreamEnd, self.last)),
+            values.insert(key.value.clone(), child.value.value.take());
+            children.push((Segment::Key(key.value), Some(key.referenced), child));
         }
-    }
-
-    fn scan_fault(&self, error: &ScanError) -> Fault {
-        let info = error.info();
-        let help = if info.contains("tab") {
-            Some("indent with spaces; YAML takes no tabs there".to_owned())
-        } else if info.contains("unknown anchor") {
-            Some("write the value out; aliases must follow their anchor".to_owned())
-        } else {
-            None
-        };
-        let what = if info.contains("recursion limit") {
-            "nested too deep"
-        } else {
-            "not valid YAML"
-        };
-        Fault {
-            path: self.path.clone(),
-            place: Place::at(*error.marker()),
-            message: format!("{what}: {info}"),
-            help,
-        }
-    }
-
-    fn fault(&self, span: Span, message: impl Into<String>, help: &str) -> Fault {
-        Fault {
-            path: self.path.clone(),
-            place: Place::of(span),
-            message: message.into(),
-            help: Some(help.to_owned()),
-        }
-    }
-
-    fn document(&mut self) -> Result<(), Fault> {
-        loop {
-            let (event, span) = self.next()?;
-            match event {
-                Event::StreamEnd => {
-                    return Err(self.fault(
-                        Span::empty(Marker::new(0, 1, 0)),
-                        "the document is empty",
-                        "write at least its required keys",
-                    ));
-                }
-                Event::StreamStart | Event::DocumentStart(_) | Event::Nothing => {}
-                event => {
-                    self.node(&event, span)?;
-                    break;
-                }
-            }
-        }
-        loop {
-            let (event, span) = self.next()?;
-            match event {
-                Event::StreamEnd => return Ok(()),
-                Event::DocumentEnd | Event::Nothing => {}
-                _ => {
-                    return Err(self.fault(
-                        span,
-                        "a second document begins here",
-                        "keep one document in a file",
-                    ));
-                }
-            }
-        }
-    }
-
-    fn node(&mut self, event: &Event<'a>, span: Span) -> Result<usize, Fault> {
-        let (anchor, tag) = match event {
-            Event::Scalar(_, _, anchor, tag)
-            | Event::SequenceStart(anchor, tag)
-            | Event::MappingStart(anchor, tag) => (*anchor, tag.as_deref()),
-            _ => (0, None),
-        };
-        if let Some(tag) = tag {
-            let message = format!("the tag `{tag}` is not read");
-            return Err(self.fault(span, message, "write the plain value; drop the tag"));
-        }
-        self.depth += 1;
-        if self.depth > MAX_DEPTH {
-            let message = format!("nested deeper than {MAX_DEPTH} levels");
-            return Err(self.fault(span, message, "flatten it"));
-        }
-        let content = match event {
-            Event::SequenceStart(..) => self.list()?,
-            Event::MappingStart(..) => self.map()?,
-            Event::Alias(anchor) => match self.anchors.get(anchor) {
-                Some(target) => Content::Alias(*target),
-                None => {
-                    return Err(self.fault(
-                        span,
-                        "an alias to a value that contains it",
-                        "write the value out",
-                    ));
-                }
-            },
-            _ => Content::Scalar,
-        };
-        self.depth -= 1;
-        let node = self.finish(span, content)?;
-        if anchor != 0 {
-            self.anchors.insert(anchor, node);
-        }
-        Ok(node)
-    }
-
-    fn finish(&mut self, span: Span, content: Content) -> Result<usize, Fault> {
-        let weigh = |node: &usize| self.nodes[*node].weight;
-        let weight = match &content {
-            Content::Scalar => 1,
-            Content::List(items) => 1 + items.iter().map(weigh).sum::<usize>(),
-            Content::Map(entries) => 1 + entries.iter().map(|(.., n)| 1 + weigh(n)).sum::<usize>(),
-            Content::Alias(target) => weigh(target),
-        };
-        // Bounded at every value, so that no sum of bounded weights can overflow.
-        if weight > MAX_NODES || self.nodes.len() >= MAX_NODES {
-            let message = format!("more than {MAX_NODES} values once every alias is written out");
-            return Err(self.fault(span, message, "split the file, or use fewer aliases"));
-        }
-        self.nodes.push(Node {
-            place: Place::of(span),
-            content,
-            weight,
-        });
-        Ok(self.nodes.len() - 1)
-    }
-
-    fn list(&mut self) -> Result<Content, Fault> {
-        let mut items = Vec::new();
-        loop {
-            let (event, span) = self.next()?;
-            if event == Event::SequenceEnd {
-                return Ok(Content::List(items));
-            }
-            let outside = self.path.clone();
-            self.path = outside.clone().index(items.len());
-            items.push(self.node(&event, span)?);
-            self.path = outside;
-        }
-    }
-
-    fn map(&mut self) -> Result<Content, Fault> {
-        let mut entries: Vec<(String, Place, usize)> = Vec::new();
-        let mut lines: HashMap<String, usize> = HashMap::new();
-        loop {
-            let (event, span) = self.next()?;
-            let key = match event {
-                Event::MappingEnd => return Ok(Content::Map(entries)),
-                Event::Scalar(key, _, _, None) => key.into_owned(),
-                _ => {
-                    return Err(self.fault(
-                        span,
-                        "a key that is not a plain word",
-                        "keys are words, without tags, lists, maps or aliases",
-                    ));
-                }
-            };
-            let outside = self.path.clone();
-            self.path = outside.clone().key(key.as_str());
-            if let Some(line) = lines.insert(key.clone(), span.start.line()) {
-                let message = format!("the key `{key}` stands here for the second time");
-                let help = format!("it stands in line {line} already; drop one of the two");
-                return Err(self.fault(span, message, &help));
-            }
-            let (event, value_span) = self.next()?;
-            let node = self.node(&event, value_span)?;
-            entries.push((key, Place::of(span), node));
-            self.path = outside;
-        }
+        Ok(Node {
+            value: values.into(),
+            first: children.first().and_then(|(_, key, _)| *key),
+            children,
+            repeats,
+        })
     }
 }

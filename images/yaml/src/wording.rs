@@ -13,6 +13,8 @@ pub(crate) struct Wording {
     pub(crate) help: Option<String>,
     /// What the caret points to.
     pub(crate) target: Target,
+    /// The key that is not there.
+    pub(crate) missing: Option<String>,
 }
 
 /// What the caret points to.
@@ -44,38 +46,29 @@ pub(crate) fn of(message: &str) -> Wording {
             expected: Some(format!("`{field}` among the keys here")),
             help: None,
             target: Target::Key,
+            missing: Some(field.to_owned()),
         };
     }
-    if expected.is_none()
-        && let Some((found, expected)) = found.split_once("; expected ")
-    {
-        return Wording {
-            message: found.to_owned(),
-            expected: Some(format!("expected {expected}")),
-            help: None,
-            target: Target::Value,
-        };
-    }
-    let expected = expected.map(kind);
-    for (start, verb) in [
+    let (found, expected) = match (expected, found.split_once("; expected ")) {
+        (Some(expected), _) => (found, Some(kind(expected))),
+        (None, Some((found, expected))) => (found, Some(expected.to_owned())),
+        (None, None) => (found, None),
+    };
+    let kinds = [
         ("invalid type: ", "the wrong kind of value"),
         ("invalid value: ", "a value out of range"),
         ("invalid length ", "the wrong number of entries"),
-    ] {
-        if let Some(got) = found.strip_prefix(start) {
-            return Wording {
-                message: format!("{verb}: {}", got_words(got)),
-                expected: expected.map(|what| format!("expected {what}")),
-                help: None,
-                target: Target::Value,
-            };
-        }
-    }
+    ];
+    let message = kinds.iter().find_map(|(start, what)| {
+        let got = found.strip_prefix(start)?;
+        Some(format!("{what}: {}", got_words(got)))
+    });
     Wording {
-        message: found.to_owned(),
+        message: message.unwrap_or_else(|| found.to_owned()),
         expected: expected.map(|what| format!("expected {what}")),
         help: None,
         target: Target::Value,
+        missing: None,
     }
 }
 
@@ -97,6 +90,7 @@ fn unknown(what: &str, got: &str, expected: Option<&str>, target: Target) -> Wor
         help: most_similar(got, candidates).map(|meant| format!("did you mean `{meant}`?")),
         expected,
         target,
+        missing: None,
     }
 }
 

@@ -112,7 +112,7 @@ fn what_is_wrong_is_shown_where_it_stands() {
         ("two documents", "name: a\n---\nname: b\n"),
         ("empty", ""),
         ("comment only", "# only a comment\n"),
-        ("tag", "name: !!binary aGk=\n"),
+        ("tag", "name: !cake aGk=\n"),
         ("list as key", "? [a, b]\n: c\n"),
         ("unknown alias", "name: *nobody\n"),
         ("alias of itself", "name: &a [*a]\n"),
@@ -166,11 +166,11 @@ fn terminals_are_safe_from_what_a_file_holds() {
     );
 }
 
-fn alias_bomb() -> String {
-    let mut text = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x]\n");
-    for level in 1..9 {
+fn alias_bomb(width: usize, levels: usize) -> String {
+    let mut text = format!("a0: &a0 [{}]\n", vec!["x"; width].join(", "));
+    for level in 1..levels {
         let alias = format!("*a{}", level - 1);
-        let items = [alias.as_str(); 9].join(", ");
+        let items = vec![alias.as_str(); width].join(", ");
         writeln!(text, "a{level}: &a{level} [{items}]").unwrap();
     }
     text
@@ -179,26 +179,28 @@ fn alias_bomb() -> String {
 #[test]
 fn what_would_cost_time_or_memory_is_refused_at_once() {
     let began = Instant::now();
-    let message = refuse(&alias_bomb());
+    let message = refuse(&alias_bomb(1, 100));
+    assert!(
+        message.contains("nested deeper than 24 levels"),
+        "{message}"
+    );
+    let message = refuse(&alias_bomb(9, 9));
     assert!(
         message.contains("more than 20000 values once every alias"),
         "{message}"
     );
-    for opening in ["[", "{a: "] {
+    for (opening, closing) in [("[", "]"), ("{a: ", "}")] {
         let message = refuse(&opening.repeat(200_000));
+        assert!(message.contains("recursion limit"), "{message}");
+        let message = refuse(&format!("{}a{}", opening.repeat(70), closing.repeat(70)));
         assert!(
-            message.contains("nested too deep: recursion limit"),
-            "{message}"
-        );
-        let message = refuse(&opening.repeat(70));
-        assert!(
-            message.contains("nested deeper than 64 levels"),
+            message.contains("nested deeper than 24 levels"),
             "{message}"
         );
     }
     let message = refuse(&"- ".repeat(400_000));
     assert!(
-        message.contains("nested deeper than 64 levels"),
+        message.contains("nested deeper than 24 levels"),
         "{message}"
     );
     let message = refuse(&format!("[{}]", "1,".repeat(500_000)));
@@ -360,4 +362,51 @@ fn a_link_out_of_its_folder_is_not_read_and_not_quoted() {
     assert!(!told.contains("hash"), "{told}");
     // As Kubernetes mounts files.
     assert!(Document::read(&link("data/cake.yaml".as_ref(), "in.yaml")).is_ok());
+}
+
+#[test]
+fn every_mistake_of_a_document_is_found_once() {
+    let check = |text: &str, expect: &[&str]| {
+        let document = Document::from_text("cake.yaml", text).unwrap();
+        let read = document.read_whole(&[("name", "\"\"")], Document::parse::<Recipe>);
+        let error = read.expect_err("it is refused").to_string();
+        assert_eq!(error.lines().count(), expect.len(), "{error}");
+        for (line, part) in error.lines().zip(expect) {
+            assert!(line.contains(part), "{part} in {error}");
+        }
+    };
+    check("servings: 1\n", &["the key `name` is missing"]);
+    check("nmae: plain\n", &["unknown key `nmae`"]);
+    check(
+        "servings: many\nparts:\n- 3\n- {what: flour}\n- {what: flower, grams: 1}\n- {what: flour, grams: 1, x: 1, x: 2}\n",
+        &[
+            "1:1: (top level): the key `name` is missing",
+            "1:11: servings: ",
+            "3:3: parts[0]: ",
+            "4:4: parts[1]: the key `grams` is missing",
+            "5:10: parts[2].what: ",
+            "6:27: parts[3].x: unknown key",
+            "6:33: the key `x` stands here for the second time",
+        ],
+    );
+}
+
+#[test]
+fn of_very_many_mistakes_the_first_are_shown_soon() {
+    let text = format!("name: plain\nparts: [{}]\n", vec!["3"; 15_000].join(", "));
+    let document = Document::from_text("cake.yaml", &text).unwrap();
+    let begun = Instant::now();
+    let read = document.read_whole(&[], Document::parse::<Recipe>);
+    let error = read.expect_err("it is refused");
+    assert!(
+        begun.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert_eq!(error.to_string().lines().count(), 21);
+    assert!(
+        error
+            .render(false)
+            .ends_with("and at least 20 more mistakes")
+    );
 }

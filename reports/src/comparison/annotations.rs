@@ -6,11 +6,11 @@
 use judge::compare::Verdict;
 use verdict::{CellVerdicts, FailOn, MetricVerdict, Verdicts};
 
-use super::{
-    told::{cell_name, change, failures, headline, interval, label, lost, tally, what_would_help},
-    warnings::warnings,
+use super::warnings::warnings;
+use crate::words::comparison::{
+    cell_name, change, failures, headline, interval, label, lost, tally, what_would_help,
 };
-use crate::format;
+use crate::words::format;
 
 /// Most annotations of a kind that GitHub shows for a step; those behind them are dropped.
 const SHOWN: usize = 10;
@@ -82,7 +82,7 @@ fn message(cell: &CellVerdicts, found: &MetricVerdict) -> String {
         .map(|help| format!("; {help}"))
         .unwrap_or_default();
     format!(
-        "{} (95 % interval {}, threshold {}){help}",
+        "{} (interval {}, threshold {}){help}",
         change(found),
         interval(found),
         format::share(found.comparison.threshold),

@@ -5,8 +5,10 @@ use judge::compare::Verdict;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use verdict::{CellVerdicts, FailOn, MetricVerdict, Verdicts};
 
-use super::told::{cell_name, change, failures, headline, interval, label, lost, what_would_help};
-use crate::format;
+use crate::words::comparison::{
+    cell_name, change, failures, headline, interval, label, lost, what_would_help,
+};
+use crate::words::format;
 
 /// Why there is no XML.
 #[derive(Debug, thiserror::Error)]

@@ -5,39 +5,47 @@
 //! how strictly, is [`verdict::Gate`]'s to say.
 
 mod annotations;
+mod inside;
 mod junit;
-mod told;
 mod warnings;
 
 use std::path::{Path, PathBuf};
 
+use askama::Template;
 use judge::compare::Verdict;
 use record::{ImageChange, PartValue};
-use verdict::{CellVerdicts, FailOn, MetricVerdict, Verdicts};
+use verdict::{CellVerdicts, FailOn, MetricVerdict, Origin, Verdicts};
 
 pub use annotations::annotations;
 pub(crate) use annotations::{command, shown};
 pub use junit::{JunitError, junit};
-pub(crate) use told::{arrow, cell_name, change_of, effect, interval, of_medians, sides, spelled};
 
-use self::{
-    told::{detectable_change, headline, label, lost, tally, value},
-    warnings::warnings,
-};
+use self::warnings::warnings;
 use crate::{
-    Past, about,
-    document::{Block, Cell, Column, Kind, Mark, Table, columns, known},
-    format::{self, UNKNOWN, plural, share},
-    html as page, markdown as md,
-    text::{self as terminal, Style},
-    verdict_page,
+    counts,
+    document::{Block, Cell, Kind, Mark, Section, TableRow, known},
+    facets,
+    model::{
+        Change,
+        changes::{self, is_headline},
+        effects, headline as headlines,
+    },
+    past::Past,
+    plots::{forest, history},
+    render::{
+        html::Page,
+        json, markdown as md,
+        text::{self as terminal, Style},
+    },
+    words::{
+        comparison::{
+            GRAVEST_FIRST, arrow, came_to, cell_name, detectable_change, effect, headline,
+            interval, label, lost, of_medians, tally, value,
+        },
+        format::{self, UNKNOWN, plural, share},
+    },
     write::{ReportError, write_files},
 };
-
-/// Verdicts as JSON, a line break at its end.
-pub fn json(verdicts: &Verdicts) -> Result<String, serde_json::Error> {
-    Ok(serde_json::to_string_pretty(verdicts)? + "\n")
-}
 
 /// `comparison.html`, `comparison.md` and `comparison.json` in a folder that is made where it is
 /// not there: either all three are new or none is. Comes back with the page. The gate on the page is
@@ -58,36 +66,109 @@ pub(crate) fn files(
     fail_on: FailOn,
     past: &[Past],
 ) -> Result<[(&'static str, String); 3], ReportError> {
+    let html = "comparison.html";
     Ok([
-        (
-            "comparison.html",
-            verdict_page::of_comparison(verdicts, fail_on, past)?,
-        ),
-        ("comparison.md", markdown(verdicts)),
-        ("comparison.json", json(verdicts)?),
+        (html, page(verdicts, fail_on, past)?),
+        ("comparison.md", markdown(verdicts, fail_on, Some(html))),
+        ("comparison.json", json::render(verdicts)?),
     ])
 }
 
-/// Verdicts as the inside of a section of a page.
-#[must_use]
-pub fn html(verdicts: &Verdicts) -> String {
-    page::document(&document(verdicts))
+/// A comparison as a page; the gate is as strict as `fail_on`.
+fn page(verdicts: &Verdicts, fail_on: FailOn, past: &[Past]) -> Result<String, ReportError> {
+    let (base, head) = (&verdicts.base, &verdicts.head);
+    let is_choice = head.choice.is_some();
+    let headline = headlines::of_comparison(verdicts, fail_on);
+    let mut top = counts::of_comparison(&headline, is_choice);
+    let place = |side: &Origin| {
+        let driver = side.driver_version.iter();
+        let driver: String = driver.map(|one| format!(" · driver {one}")).collect();
+        let (device, machine, session) = (&side.device, &side.machine, &side.session);
+        format!("{device} of {machine}{driver} · session {session}")
+    };
+    let mut places = vec![place(base), place(head)];
+    places.dedup();
+    let chart = forest::of_comparison(verdicts, forest::FIRST);
+    top.extend(chart.map(|chart| forest::first(chart, false, is_choice)));
+    top.extend(differences(verdicts).map(Block::Method));
+    let compared = Section::of("comparison", "Comparison", document(verdicts));
+    let past = history::PLOT.section(history::drawing(past));
+    let page = Page {
+        title: arrow(verdicts),
+        subtitle: places.join(" | "),
+        verdict: top,
+        summary: Vec::new(),
+        sections: [compared].into_iter().chain(past).collect(),
+    };
+    Ok(page.render()?)
 }
 
-/// Verdicts as GitHub's Markdown.
-#[must_use]
-pub fn markdown(verdicts: &Verdicts) -> String {
-    md::document(&document(verdicts), 2)
+fn gate(verdicts: &Verdicts, fail_on: FailOn) -> Option<Block> {
+    let gate = headlines::gate(&[verdicts], None, fail_on);
+    gate.as_ref().map(counts::gate)
 }
 
-/// Verdicts for a terminal or a log: what they come to stands at the end.
+/// Verdicts as GitHub's Markdown, no longer than a comment may be: whether the gate passes, what
+/// changed most, and everything folded away. `link` leads to the report.
 #[must_use]
-pub fn text(verdicts: &Verdicts, style: Style) -> String {
-    let mut blocks = vec![Block::Heading(headline(verdicts))];
-    blocks.extend(tables(verdicts));
-    blocks.push(Block::Method(method(verdicts)));
-    blocks.extend(summary(verdicts));
+pub fn markdown(verdicts: &Verdicts, fail_on: FailOn, link: Option<&str>) -> String {
+    let mut top = Vec::from_iter(gate(verdicts, fail_on));
+    top.extend(short(verdicts));
+    let link = link.map_or_else(String::new, |link| format!("[The report]({link})\n\n"));
+    let rest = Block::Folded(ALL.to_owned(), tables(verdicts));
+    let method = Block::Method(method(verdicts));
+    md::for_a_comment(|rows| {
+        let top = md::limited(&top, 2, rows);
+        format!("{top}{link}{}", md::limited(&[&rest, &method], 3, rows))
+    })
+}
+
+/// Verdicts for a terminal or a log: what they come to stands at the end. `is_whole`: with every
+/// table, and not only what changed most.
+#[must_use]
+pub fn text(verdicts: &Verdicts, fail_on: FailOn, style: Style, is_whole: bool) -> String {
+    let mut blocks = if is_whole {
+        let mut blocks = vec![Block::Heading(headline(verdicts))];
+        blocks.extend(tables(verdicts));
+        blocks.push(Block::Method(method(verdicts)));
+        blocks.extend(summary(verdicts));
+        blocks
+    } else {
+        short(verdicts)
+    };
+    blocks.extend(gate(verdicts, fail_on));
     terminal::document(&blocks, style)
+}
+
+const ALL: &str = "All verdicts";
+
+/// What was compared, the largest effects on a line each, and what to know before believing them.
+fn short(verdicts: &Verdicts) -> Vec<Block> {
+    const ROWS: usize = 10;
+    const WARNINGS: usize = 5;
+    let mut blocks = vec![Block::Text(format!("{}.", headline(verdicts)))];
+    let lost = verdicts.cells.iter().filter_map(|cell| {
+        let (verdict, why) = lost(cell)?;
+        let sign = Mark::from(verdict).look().1;
+        Some(format!("{sign}{} · {why}", cell_name(cell)))
+    });
+    let mut rows: Vec<String> = lost.take(ROWS).collect();
+    let changes: Vec<Change> = changes::of_comparison(verdicts, false).collect();
+    let (effects, all) = effects::rows(&changes, ROWS - rows.len());
+    let more = all - effects.len();
+    rows.extend(effects);
+    if more > 0 {
+        rows.push(format!("{more} more changes"));
+    }
+    blocks.extend((!rows.is_empty()).then_some(Block::List(rows)));
+    blocks.push(Block::Text(tally(verdicts)));
+    let mut known = warnings(verdicts);
+    if known.len() > WARNINGS {
+        let more = known.split_off(WARNINGS - 1).len();
+        known.push(format!("{more} more warnings stand in the report"));
+    }
+    blocks.extend((!known.is_empty()).then_some(Block::Warnings(known)));
+    blocks
 }
 
 /// Verdicts, what regressed first, what is unchanged folded away.
@@ -99,53 +180,44 @@ pub(crate) fn document(verdicts: &Verdicts) -> Vec<Block> {
     blocks
 }
 
-/// What was compared, and what it came to.
-pub(crate) fn sentence(verdicts: &Verdicts) -> String {
-    format!("{}: {}", headline(verdicts), tally(verdicts))
-}
-
 fn summary(verdicts: &Verdicts) -> Vec<Block> {
+    let mut blocks = vec![Block::Text(tally(verdicts))];
     let known = warnings(verdicts);
-    let known = (!known.is_empty()).then_some(Block::Warnings(known));
-    [Block::Text(tally(verdicts))]
-        .into_iter()
-        .chain(known)
-        .collect()
+    blocks.extend((!known.is_empty()).then_some(Block::Warnings(known)));
+    blocks
 }
-
-/// All verdicts, the gravest first, with the title of their table.
-const GRAVEST_FIRST: [(Verdict, &str); 4] = [
-    (Verdict::Regressed, "Regressed"),
-    (Verdict::Improved, "Improved"),
-    (Verdict::Inconclusive, "Inconclusive"),
-    (Verdict::Unchanged, "Unchanged"),
-];
 
 fn tables(verdicts: &Verdicts) -> Vec<Block> {
     // A lost cell stands for its gated metrics.
     let listed = |cell: &CellVerdicts, found: &MetricVerdict| !found.gated || cell.lost().is_none();
-    let rows = |wanted: &dyn Fn(&MetricVerdict) -> bool, is_inconclusive| {
+    let of_images = || verdicts.images.iter().map(|found| (None, found));
+    let rows = |wanted: &dyn Fn(&MetricVerdict) -> bool, is_inconclusive| -> Vec<TableRow> {
         let all = verdicts.all().filter(|(cell, found)| listed(cell, found));
+        let all = all
+            .map(|(cell, found)| (Some(cell), found))
+            .chain(of_images());
         let wanted = all.filter(|(_, found)| wanted(found));
-        let row = |(cell, found)| row(cell, found, is_inconclusive);
-        Table::new(heads(is_inconclusive), wanted.map(row).collect())
+        wanted
+            .map(|(cell, found)| row(cell, found, is_inconclusive))
+            .collect()
     };
     let mut blocks = Block::titled("All runs fail in the head", lost_cells(verdicts), false);
     for (verdict, title) in GRAVEST_FIRST {
         let is_inconclusive = verdict == Verdict::Inconclusive;
         let table = rows(
-            &|found| found.gated && came_to(found, verdict),
+            &|found| is_headline(found) && came_to(found, verdict),
             is_inconclusive,
         );
         blocks.extend(Block::titled(title, table, verdict == Verdict::Unchanged));
     }
     let one_sided = rows(
-        &|found| found.gated && found.not_measured_in.is_some(),
+        &|found| is_headline(found) && found.not_measured_in.is_some(),
         false,
     );
     blocks.extend(Block::titled("Measured on one side only", one_sided, false));
-    let others = rows(&|found| !found.gated, false);
-    blocks.extend(Block::titled("Metrics that are not gated", others, true));
+    let others = rows(&|found| !is_headline(found), false);
+    blocks.extend(Block::titled("Other metrics", others, true));
+    blocks.extend(inside::blocks(verdicts));
     blocks.extend(Block::titled(
         "Differences between the images",
         image_changes(verdicts),
@@ -155,39 +227,24 @@ fn tables(verdicts: &Verdicts) -> Vec<Block> {
 }
 
 /// Cells that work in the base and never in the head.
-fn lost_cells(verdicts: &Verdicts) -> Table {
+fn lost_cells(verdicts: &Verdicts) -> Vec<TableRow> {
     let row = |cell| {
         let (verdict, why) = lost(cell)?;
-        let about = about::verdict(cell, &verdict.to_string());
+        let about = facets::verdict(cell, &verdict.to_string());
         let verdict = Cell::from(verdict.to_string()).marked(verdict.into());
-        let name = Cell::from(cell_name(cell)).about(about);
-        Some(vec![name, verdict, why.into()])
+        Some(vec![
+            Kind::Name.cell("cell", Cell::from(cell_name(cell)).about(about)),
+            Kind::Name.cell("verdict", verdict),
+            Kind::Message.cell("why", why),
+        ])
     };
-    let mut heads = columns(Kind::Name, &["cell", "verdict"]);
-    heads.push(Kind::Message.column("why"));
-    Table::new(heads, verdicts.cells.iter().filter_map(row).collect())
+    verdicts.cells.iter().filter_map(row).collect()
 }
 
-fn heads(is_inconclusive: bool) -> Vec<Column> {
-    let mut heads = vec![Kind::Name.column("cell")];
-    heads.extend(columns(Kind::Word, &["metric", "verdict"]));
-    let numbers = [
-        "base, median",
-        "head, median",
-        "change",
-        "95 % interval",
-        "threshold",
-    ];
-    heads.extend(columns(Kind::Number, &numbers));
-    if is_inconclusive {
-        heads.extend(columns(Kind::Number, &["detectable", "blocks needed"]));
-    }
-    heads
-}
-
-fn row(cell: &CellVerdicts, found: &MetricVerdict, is_inconclusive: bool) -> Vec<Cell> {
+/// A metric of a cell, or of the images.
+fn row(cell: Option<&CellVerdicts>, found: &MetricVerdict, is_inconclusive: bool) -> TableRow {
     let comparison = &found.comparison;
-    let is_judged = found.gated && found.not_measured_in.is_none();
+    let is_judged = is_headline(found) && found.not_measured_in.is_none();
     let mark = if is_judged {
         comparison.verdict.into()
     } else {
@@ -197,24 +254,35 @@ fn row(cell: &CellVerdicts, found: &MetricVerdict, is_inconclusive: bool) -> Vec
     if is_inconclusive && comparison.minimum_detectable_change.is_none() {
         outcome.note.clone_from(&comparison.reason);
     }
+    if comparison.verdict == Verdict::Unchanged && comparison.is_real() {
+        outcome.note = format!("{}, real", effect(found));
+    }
+    let name = cell.map_or_else(
+        || Cell::from(changes::IMAGE),
+        |cell| Cell::from(cell_name(cell)).about(facets::verdict(cell, &found.outcome())),
+    );
+    let change = Cell::from(effect(found)).noted(of_medians(found).unwrap_or_default());
     let mut row = vec![
-        Cell::from(cell_name(cell)).about(about::verdict(cell, &found.outcome())),
-        label(found).into(),
-        outcome,
-        value(found, found.base).into(),
-        value(found, found.head).into(),
-        Cell::from(effect(found)).noted(of_medians(found).unwrap_or_default()),
-        interval(found).into(),
-        share(comparison.threshold).into(),
+        Kind::Name.cell("cell", name),
+        Kind::Word.cell("metric", label(found)),
+        Kind::Word.cell("verdict", outcome),
+        Kind::Number.cell("change", change),
+        Kind::Number.cell("interval", interval(found)),
+        Kind::Number.cell("base, median", value(found, found.base)),
+        Kind::Number.cell("head, median", value(found, found.head)),
+        Kind::Number.cell("threshold", share(comparison.threshold)),
     ];
     if is_inconclusive {
         let detectable = comparison.minimum_detectable_change;
-        row.push(known(detectable.map(detectable_change)));
         let most = judge::compare::WORTHWHILE_BLOCKS;
-        row.push(known(comparison.blocks_needed.map(|blocks| match blocks {
+        let needed = comparison.blocks_needed.map(|blocks| match blocks {
             blocks if blocks > most => format!("over {most}"),
             blocks => blocks.to_string(),
-        })));
+        });
+        row.extend([
+            Kind::Number.cell("detectable", known(detectable.map(detectable_change))),
+            Kind::Number.cell("blocks needed", known(needed)),
+        ]);
     }
     row
 }
@@ -223,14 +291,12 @@ fn row(cell: &CellVerdicts, found: &MetricVerdict, is_inconclusive: bool) -> Vec
 pub(crate) fn differences(verdicts: &Verdicts) -> Option<String> {
     const NAMED: usize = 4;
     let changes = &verdicts.image_changes;
-    let named = changes.iter().take(NAMED).map(|change| {
+    let named = changes.iter().map(|change| {
         let (base, head) = (part(change.base.as_ref()), part(change.head.as_ref()));
         format!("{} {} {base} → {head}", change.part, change.name)
     });
-    let more = changes.len().saturating_sub(NAMED);
-    let more = (more > 0).then(|| format!("{more} more"));
-    let named: Vec<String> = named.chain(more).collect();
-    (!named.is_empty()).then(|| format!("Differences between the images: {}.", named.join("; ")))
+    let named = format::few(named.collect(), NAMED, "; ", "");
+    (!named.is_empty()).then(|| format!("Differences between the images: {named}."))
 }
 
 /// A part of an image, as tables show it.
@@ -243,27 +309,18 @@ pub fn part(value: Option<&PartValue>) -> String {
     }
 }
 
-fn image_changes(verdicts: &Verdicts) -> Table {
+fn image_changes(verdicts: &Verdicts) -> Vec<TableRow> {
     let row = |change: &ImageChange| {
-        let (base, head) = (part(change.base.as_ref()), part(change.head.as_ref()));
         vec![
-            change.part.to_string().into(),
-            change.name.as_str().into(),
-            base.into(),
-            head.into(),
+            Kind::Name.cell("part", change.part.to_string()),
+            Kind::Name.cell("name", change.name.as_str()),
+            Kind::Number.cell("base", part(change.base.as_ref())),
+            Kind::Number.cell("head", part(change.head.as_ref())),
         ]
     };
-    let mut heads = columns(Kind::Name, &["part", "name"]);
-    heads.extend(columns(Kind::Number, &["base", "head"]));
-    Table::new(heads, verdicts.image_changes.iter().map(row).collect())
+    verdicts.image_changes.iter().map(row).collect()
 }
 
-/// Whether the metric was measured on both sides and came to this verdict.
-fn came_to(found: &MetricVerdict, verdict: Verdict) -> bool {
-    found.not_measured_in.is_none() && found.comparison.verdict == verdict
-}
-
-/// How the verdicts came about.
 fn method(verdicts: &Verdicts) -> String {
     let looks = (verdicts.looks > 0).then(|| {
         format!(
@@ -274,14 +331,15 @@ fn method(verdicts: &Verdicts) -> String {
     });
     format!(
         "Runs are paired by block; the change is the ratio of head to base from which as much speaks \
-         for more as for less, by paired t, Welch's t and ranks together, with its 95 % interval, and \
-         it is what is judged. Where the medians contradict it, their change stands beside it. \
-         More throughput is better; of time and memory, less. At most 2 % of all metrics called \
-         improved or regressed are so by chance on average (false discovery rate after Benjamini and \
-         Hochberg, over the gated metrics that vary from run to run, and over the others by \
-         themselves). Memory that is the same in every run is \
-         compared exactly. Threshold: the noise threshold, up to which a change counts as unchanged. \
-         Detectable: the smallest change that shows in this many blocks.{}",
+         for more as for less, by t and rank tests together, and cells of one metric share what they \
+         know of noise. Its interval is the verdict: improved or regressed where it lies beyond the \
+         noise threshold, unchanged where it lies within; a change that is real and within is \
+         unchanged. Where the medians contradict it, their change stands beside it. More throughput \
+         is better; of time and memory, less. Intervals are so wide that at most 2 % of all verdicts \
+         are wrong on average (false discovery rate after Benjamini and Hochberg, over the gated \
+         metrics that vary from run to run, and over the others by themselves). Memory that is the \
+         same in every run is compared exactly. Detectable: the smallest change that shows in this \
+         many blocks; blocks needed: for one of twice the noise threshold.{}",
         looks.unwrap_or_default()
     )
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use verdict::{Verdicts, Warning};
 
-use super::told::{cell_name, failures, spelled};
-use crate::format::plural;
+use crate::words::comparison::{cell_name, failures, spelled};
+use crate::words::format::{others_used, plural};
 
 /// What the reader must know, in words. Cells that one side alone has become one sentence: with
 /// two values of an axis they are often many.
@@ -81,6 +81,18 @@ fn warning(warning: &Warning) -> String {
                 ),
             }
         }
+        Warning::BusyHost {
+            base,
+            head,
+            runs,
+            used,
+            cpus,
+        } => format!(
+            "{} {} of {runs} runs ({base} of the base, {head} of the head): that counts as change. \
+             Measure again when nothing else runs.",
+            others_used(*used, *cpus),
+            base + head
+        ),
         Warning::OtherGpus { cell, cells } => {
             let cell = spelled(cell);
             let which = match cells {
@@ -103,6 +115,22 @@ mod tests {
     use verdict::Origin;
 
     use super::*;
+
+    #[test]
+    fn a_busy_host_is_one_sentence() {
+        let busy = Warning::BusyHost {
+            base: 0,
+            head: 5,
+            runs: 12,
+            used: 1.7,
+            cpus: 2,
+        };
+        assert_eq!(
+            warning(&busy),
+            "Other programs used up to 1.7 of 2 CPUs during 5 of 12 runs (0 of the base, 5 of the \
+             head): that counts as change. Measure again when nothing else runs."
+        );
+    }
 
     #[test]
     fn cells_of_one_side_alone_are_one_sentence() {
@@ -128,6 +156,7 @@ mod tests {
                 warnings: alone.chain([Warning::NotInterleaved]).collect(),
                 looks: 0,
                 image_changes: Vec::new(),
+                images: Vec::new(),
                 cells: Vec::new(),
             };
             let told = warnings(&verdicts);

@@ -1,113 +1,247 @@
 //! What a session says to the question of its suite, in sentences: what was judged by the metrics
 //! that answer it, what failed as expected, whether bits were equal, whether a limit held.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, mem};
 
-use judge::compare::Verdict;
+use judge::{claims::Outcome, compare::Verdict};
 use metrics::{Metric, catalogue};
-use record::{Method, Record};
+use record::{Record, SuiteQuestion, YesWhen};
+use verdict::ClaimFound;
 
-use super::{Change, Group, Row, Source, View};
-use crate::{
+use super::{
+    changes::Change,
+    group::{Group, Row},
+    report::CellSummary,
+    view::View,
+};
+use crate::words::{
+    claims,
     format::{self, plural},
     metric,
 };
 
 /// Cells named in one sentence.
 const NAMED: usize = 4;
+/// Runs that lie apart by this factor are told by their range as well.
+const WIDE: f64 = 1.5;
 /// Characters of a message; the failed runs stand below with the whole of theirs.
 const MESSAGE: usize = 240;
 
-pub(super) fn of(view: &View, sources: &[Source], changes: &[Change]) -> Vec<String> {
-    let mut answers = limits(view, sources);
-    answers.extend(by_metric(view, changes));
-    answers.extend(bits(view));
-    answers.extend(failing(view));
-    answers
+pub(super) fn of(view: &View, changes: &[Change]) -> Vec<String> {
+    let mut asked = questions(view);
+    // What the cells come to is yes or no to one question, not to several.
+    let yes_when = asked.next().filter(|_| asked.next().is_none());
+    let yes_when = yes_when.and_then(|asked| asked.yes_when);
+    let asks = |when| yes_when == Some(when);
+    let named = named(view);
+    let mut limits = limits(view, asks(YesWhen::Fits));
+    let mut bits = bits(view, asks(YesWhen::SameBits));
+    let decided = match yes_when {
+        None => Vec::new(),
+        Some(YesWhen::Fits) => mem::take(&mut limits),
+        Some(YesWhen::SameBits) => mem::take(&mut bits),
+        Some(YesWhen::Succeeds) => Vec::from_iter(succeeds(view)),
+        Some(YesWhen::Changes) => Vec::from_iter(changed(named.first().copied(), changes)),
+        Some(YesWhen::ClaimsHold) => Vec::from_iter(claims_hold(view)),
+    };
+    // What the first sentence says is not said again.
+    let is_told = |one: &&Change| asks(YesWhen::Changes) && named.first() == Some(&one.metric);
+    let others: Vec<&Change> = changes.iter().filter(|one| !is_told(one)).collect();
+    let values = by_metric(view, &named, &others);
+    let images = across_images(view);
+    [decided, limits, values, images, bits, failing(view)].concat()
+}
+
+fn questions<'a>(view: &'a View) -> impl Iterator<Item = &'a SuiteQuestion> {
+    let sessions = view.report.sessions.iter();
+    sessions.flat_map(|session| session.questions.values())
+}
+
+/// The metrics that the suites name.
+fn named(view: &View) -> Vec<&'static Metric> {
+    let mut named: Vec<&Metric> = Vec::new();
+    for metric in questions(view).flat_map(|asked| &asked.answered_by) {
+        named.extend(Metric::named(metric).filter(|metric| !named.contains(metric)));
+    }
+    named
+}
+
+/// A sentence of which the first word says whether it is so, where that is asked.
+fn yes_or_no(asked: bool, is_so: bool, sentence: &str) -> String {
+    match (asked, is_so) {
+        (false, _) => upper(sentence),
+        (true, true) => format!("Yes: {sentence}"),
+        (true, false) => format!("No: {sentence}"),
+    }
+}
+
+/// Whether every run passes; open while there are cells without one.
+fn succeeds(view: &View) -> Option<String> {
+    let cells = &view.report.cells;
+    let runs: usize = cells.iter().map(|cell| cell.runs).sum();
+    let all = plural(runs, "run", "runs");
+    let bad = || (0..cells.len()).filter(|&cell| cells[cell].failed > 0);
+    let failed: usize = bad().map(|cell| cells[cell].failed).sum();
+    if failed > 0 {
+        let names = bad().map(|cell| view.name_of(cell));
+        let names = format::first_few(names.collect(), NAMED);
+        return Some(format!("No: {failed} of {all} failed ({names})."));
+    }
+    let cells_run = cells.iter().filter(|cell| cell.runs > 0).count();
+    let told = || {
+        format!(
+            "Yes: {all} of {}, none failed.",
+            plural(cells_run, "cell", "cells")
+        )
+    };
+    (runs > 0 && cells_run == cells.len()).then(told)
+}
+
+/// Whether all claims hold, and the first that does not.
+fn claims_hold(view: &View) -> Option<String> {
+    let sessions = view.report.sessions.iter();
+    let found: Vec<&ClaimFound> = sessions.flat_map(|session| &session.claims).collect();
+    let those = |outcome| {
+        let all = found.iter().filter(|one| one.is_measured());
+        all.filter(|one| one.outcome == outcome).collect::<Vec<_>>()
+    };
+    let (refuted, holding) = (those(Outcome::Refuted), those(Outcome::Holds).len());
+    let all = plural(found.len(), "claim", "claims");
+    let word = match refuted.first() {
+        Some(one) => format!("No: “{}” is refuted;", one.claim.statement),
+        None if holding == found.len() => "Yes:".to_owned(),
+        None => "Not decided:".to_owned(),
+    };
+    let verb = if holding == 1 { "holds" } else { "hold" };
+    (!found.is_empty()).then(|| format!("{word} {holding} of {all} {verb}."))
+}
+
+/// Whether the metric that answers changed, or where there is none one that a gate looks at.
+fn changed(first: Option<&Metric>, changes: &[Change]) -> Option<String> {
+    let is_asked = |one: &&Change| first.map_or(one.found.gated, |first| one.metric == first);
+    let is_change = |one: &Change| matches!(one.verdict(), Verdict::Regressed | Verdict::Improved);
+    let mut own: Vec<&Change> = changes.iter().filter(is_asked).collect();
+    let mut word = "No";
+    if own.iter().any(|one| is_change(one)) {
+        word = "Yes";
+        let told = own.clone();
+        own.retain(|one| {
+            told.iter()
+                .any(|other| other.metric == one.metric && is_change(other))
+        });
+    } else if own.iter().any(|one| one.verdict() == Verdict::Inconclusive) {
+        word = "Not decided";
+    }
+    let told = Metric::compared().filter_map(|metric| {
+        let told = verdicts(own.iter().copied().filter(|one| one.metric == metric))?;
+        Some(format!("{} {told}", metric.label))
+    });
+    let told = told.collect::<Vec<_>>().join("; ");
+    (!told.is_empty()).then(|| format!("{word}: {told}."))
+}
+
+/// How many comparisons came to each verdict, and how far those went: by their ratios, or where
+/// nothing is decided by their intervals.
+fn verdicts<'a>(own: impl Iterator<Item = &'a Change>) -> Option<String> {
+    let own: Vec<&Change> = own.collect();
+    let all = plural(own.len(), "comparison", "comparisons");
+    let order = [
+        Verdict::Regressed,
+        Verdict::Improved,
+        Verdict::Unchanged,
+        Verdict::Inconclusive,
+    ];
+    let told = order.into_iter().filter_map(|verdict| {
+        let of_verdict = || own.iter().filter(|one| one.verdict() == verdict);
+        let word = of_verdict().next()?.word();
+        let ends = of_verdict().filter_map(|one| match verdict {
+            Verdict::Unchanged => None,
+            Verdict::Inconclusive => one.found.comparison.interval.map(|it| (it.lo, it.hi)),
+            _ => one.found.comparison.ratio.map(|ratio| (ratio, ratio)),
+        });
+        let ends = ends.reduce(|(low, high), (lo, hi)| (low.min(lo), high.max(hi)));
+        let range = ends.map(|(low, high)| format!(" ({})", range(low, high, format::change)));
+        let count = of_verdict().count();
+        Some(format!(
+            "{word} in {count} of {all}{}",
+            range.unwrap_or_default()
+        ))
+    });
+    let told = told.collect::<Vec<_>>().join(", ");
+    (!told.is_empty()).then_some(told)
+}
+
+/// `low to high`, or one of them where they are written alike.
+fn range(low: f64, high: f64, write: impl Fn(f64) -> String) -> String {
+    match (write(low), write(high)) {
+        (low, high) if low == high => low,
+        (low, high) => format!("{low} to {high}"),
+    }
 }
 
 /// What the metrics that a suite names came to: verdicts where cells were compared by them, else
 /// their values.
-fn by_metric(view: &View, changes: &[Change]) -> Vec<String> {
-    let sessions = view.report.sessions.iter();
-    let asked = sessions.flat_map(|session| session.questions.values());
-    let mut named: Vec<&Metric> = Vec::new();
-    for metric in asked.flat_map(|asked| &asked.answered_by) {
-        named.extend(Metric::named(metric).filter(|metric| !named.contains(metric)));
-    }
-    // The values of the first metric are told in any case: a change alone says of no limit
-    // whether it holds.
-    let first = named.first().copied();
-    let first = first.filter(|metric| changes.iter().any(|one| one.metric == *metric));
-    let first = first.and_then(|metric| values(view, metric));
-    let said = named.into_iter().filter_map(|metric| {
-        let own: Vec<_> = changes.iter().filter(|one| one.metric == metric).collect();
-        if own.is_empty() {
-            return values(view, metric);
-        }
-        let told = [
-            Verdict::Regressed,
-            Verdict::Improved,
-            Verdict::Unchanged,
-            Verdict::Inconclusive,
-        ];
-        let told = told.into_iter().filter_map(|verdict| {
-            let of_verdict = own.iter().filter(|one| one.verdict() == verdict);
-            let count = of_verdict.clone().count();
-            let ratios = of_verdict.filter_map(|one| one.found.comparison.ratio);
-            let ratios: Vec<f64> = ratios.collect();
-            let (low, high) = (
-                ratios.iter().copied().fold(f64::INFINITY, f64::min),
-                ratios.iter().copied().fold(0.0, f64::max),
-            );
-            let is_shown = matches!(verdict, Verdict::Regressed | Verdict::Improved);
-            let range = match (format::change(low), format::change(high)) {
-                _ if !is_shown || ratios.is_empty() => String::new(),
-                (low, high) if low == high => format!(" ({low})"),
-                (low, high) => format!(" ({low} to {high})"),
-            };
-            let cells = plural(own.len(), "cell", "cells");
-            (count > 0).then(|| format!("{verdict} in {count} of {cells}{range}"))
-        });
-        let told = told.collect::<Vec<_>>().join(", ");
-        Some(format!("{}: {told}.", upper(metric.label)))
+fn by_metric(view: &View, named: &[&'static Metric], changes: &[&Change]) -> Vec<String> {
+    let said = named.iter().flat_map(|&metric| {
+        let own = || changes.iter().copied().filter(|one| one.metric == metric);
+        let is_open = own().all(|one| one.verdict() == Verdict::Inconclusive);
+        // The values of the first metric are told in any case: a change alone says of no limit
+        // whether it holds. So are those that no verdict speaks for.
+        let values = (is_open || Some(&metric) == named.first()).then(|| values(view, metric));
+        let told = values.flatten().into_iter().chain(verdicts(own()));
+        told.map(|told| format!("{}: {told}.", upper(metric.label)))
     });
-    first.into_iter().chain(said).collect()
+    said.collect()
 }
 
 /// The medians of a metric, each cell's where they are few, else those of each scenario.
 fn values(view: &View, metric: &Metric) -> Option<String> {
-    let cells = 0..view.report.cells.len();
-    let known = cells.filter_map(|cell| {
-        let median = view.report.cells[cell].metrics.median(metric)?;
-        Some((view.name_in(&view.short_name(cell), cell), median))
-    });
-    let known: Vec<(String, f64)> = known.collect();
+    let cells = &view.report.cells;
     let write = |value: f64| metric::value(metric.name, value);
-    if known.len() > NAMED {
-        let of_scenario = |group: &Group| {
-            let medians = group.cells();
-            let medians = medians.filter_map(|cell| view.report.cells[cell].metrics.median(metric));
-            let medians: Vec<f64> = medians.collect();
-            let low = medians.iter().copied().reduce(f64::min)?;
-            let high = medians.iter().copied().reduce(f64::max)?;
-            let range = match (write(low), write(high)) {
-                (low, high) if low == high => low,
-                (low, high) => format!("{low} to {high}"),
-            };
-            Some(format!("{range} ({})", group.scenario))
-        };
-        let all: Vec<String> = view.groups.iter().filter_map(of_scenario).collect();
-        let more = all.len().saturating_sub(NAMED);
-        let more = (more > 0).then(|| format!("and {more} more scenarios"));
-        let told: Vec<String> = all.into_iter().take(NAMED).chain(more).collect();
-        return Some(format!("{}: {}.", upper(metric.label), told.join(", ")));
+    let of_scenario = |group: &Group| {
+        let medians = group
+            .cells()
+            .filter_map(|cell| cells[cell].metrics.median(metric));
+        let ends = medians.map(|median| (median, median));
+        let (low, high) = ends.reduce(|(low, high), (lo, hi)| (low.min(lo), high.max(hi)))?;
+        Some(format!("{} ({})", range(low, high, write), group.scenario))
+    };
+    let of_cell = |cell: usize| {
+        let spread = cells[cell].metrics.get(metric)?;
+        let (low, high) = (spread.minimum, spread.maximum);
+        let wide = (high > low * WIDE).then(|| format!(", {}", range(low, high, write)));
+        let name = view.name_of(cell);
+        let wide = wide.unwrap_or_default();
+        Some(format!("{} ({name}{wide})", write(spread.median)))
+    };
+    let mut told: Vec<String> = (0..cells.len()).filter_map(of_cell).collect();
+    if told.len() > NAMED {
+        told = view.groups.iter().filter_map(of_scenario).collect();
+        let more = told.len().saturating_sub(NAMED);
+        told.truncate(NAMED);
+        told.extend((more > 0).then(|| format!("and {more} more scenarios")));
     }
-    let told: Vec<String> = known
-        .iter()
-        .map(|(name, value)| format!("{} ({name})", write(*value)))
-        .collect();
-    (!told.is_empty()).then(|| format!("{}: {}.", upper(metric.label), told.join(", ")))
+    (!told.is_empty()).then(|| told.join(", "))
+}
+
+/// What claims about two images come to: where there are some, several images ran for their sake.
+fn across_images(view: &View) -> Vec<String> {
+    let sessions = view.report.sessions.iter();
+    let claims = sessions.flat_map(|session| &session.claims);
+    let told = claims.flat_map(|found| {
+        let pairs = claims::alike(found).into_iter().map(|pairs| pairs[0]);
+        let pairs = pairs.filter(|pair| pair.is_across_images());
+        pairs.map(|pair| {
+            let (measured, claimed) = (
+                claims::measured(&found.claim, pair),
+                claims::claimed(&found.claim),
+            );
+            let (statement, place) = (&found.claim.statement, claims::where_of(pair));
+            let outcome = upper(&pair.verdict.outcome.to_string());
+            format!("{outcome}: “{statement}”: {measured} measured, {claimed} claimed ({place}).")
+        })
+    });
+    told.take(NAMED).collect()
 }
 
 fn upper(text: &str) -> String {
@@ -132,25 +266,32 @@ const LIMITS: [(&str, &str, &Metric); 2] = [
 
 /// Whether what ran under a limit of a GPU's memory fits, and by how much: a sentence for all cells
 /// that end alike.
-fn limits(view: &View, sources: &[Source]) -> Vec<String> {
+fn limits(view: &View, asked: bool) -> Vec<String> {
     let cells = 0..view.report.cells.len();
     let said = cells.flat_map(|cell| {
         LIMITS.iter().filter_map(move |(key, what, metric)| {
             let run = view.runs[cell].first()?;
-            let limit = method(sources, run).bytes(key)?;
+            let limit = run.method.bytes(key)?;
             let within = format!("{} {what}", format::bytes(limit));
             let summary = &view.report.cells[cell];
             let found = if summary.ok < summary.runs {
                 let (failed, runs) = (summary.runs - summary.ok, summary.runs);
                 let runs = plural(runs, "run", "runs");
-                format!("Does not fit within {within}, {failed} of {runs} failed")
+                let told = format!("{failed} of {runs} failed within {within}");
+                yes_or_no(asked, false, &told)
             } else {
                 let peak = summary.metrics.get(metric)?.maximum;
                 let spare = format::bytes(limit - peak);
                 let peak = (peak <= limit).then(|| format::bytes(peak))?;
-                format!("Fits within {within} with {spare} to spare, {peak} at most")
+                let unit = within.split(' ').nth(1).unwrap_or_default();
+                let peak = peak.strip_suffix(unit).unwrap_or(&peak).trim_end();
+                yes_or_no(
+                    asked,
+                    true,
+                    &format!("{peak} of {within}, {spare} to spare"),
+                )
             };
-            Some((found, view.name_in(&view.short_name(cell), cell)))
+            Some((found, view.name_of(cell)))
         })
     });
     let mut alike: Vec<(String, Vec<String>)> = Vec::new();
@@ -160,20 +301,20 @@ fn limits(view: &View, sources: &[Source]) -> Vec<String> {
             None => alike.push((found, vec![name])),
         }
     }
-    let sentence = |(found, names)| format!("{found}: {}.", format::first_few(names, NAMED));
+    let sentence = |(found, names)| format!("{found} ({}).", format::first_few(names, NAMED));
     alike.into_iter().map(sentence).collect()
 }
 
-/// How a run was measured, as far as its record or session tells.
-pub(crate) fn method(sources: &[Source], run: &Record) -> Method {
-    let mut sessions = sources.iter().map(|source| &source.session);
-    let session = sessions.find(|session| session.session == run.session);
-    session.map_or_else(|| run.method.clone(), |session| Method::of(session, run))
+fn is_deterministic(row: &Row) -> bool {
+    row.axes
+        .get("deterministic")
+        .is_some_and(|value| value == "true")
 }
 
 /// The losses of a run's measured steps, to the bit.
 fn losses(run: &Record) -> Option<Vec<u64>> {
-    let losses = run.steps.iter().map(|step| Some(step.loss?.to_bits()));
+    let losses = run.series.get("loss")?.iter();
+    let losses = losses.map(|loss| Some((*loss)?.to_bits()));
     losses
         .collect::<Option<Vec<u64>>>()
         .filter(|all| !all.is_empty())
@@ -181,13 +322,13 @@ fn losses(run: &Record) -> Option<Vec<u64>> {
 
 /// Whether deterministic runs have the same losses to the bit: those of a cell, and those of cells
 /// that differ only in how they execute.
-fn bits(view: &View) -> Vec<String> {
+fn bits(view: &View, asked: bool) -> Vec<String> {
     let of_cell = |cell: usize| -> Vec<Vec<u64>> {
         let runs = view.good_runs(cell).into_iter();
         runs.filter_map(losses).collect()
     };
     let deterministic = |group: &Group| -> Vec<usize> {
-        let lanes = group.lanes().filter(|(row, _)| row.variant.deterministic);
+        let lanes = group.lanes().filter(|(row, _)| is_deterministic(row));
         lanes.map(|(_, cell)| cell).collect()
     };
     let (mut same, mut all, mut others) = (0, 0, Vec::new());
@@ -202,7 +343,7 @@ fn bits(view: &View) -> Vec<String> {
             if runs.iter().all(|run| *run == runs[0]) {
                 same += 1;
             } else {
-                others.push(view.name_in(&view.short_name(cell), cell));
+                others.push(view.name_of(cell));
             }
         }
         across.extend(executions(view, group, &of_cell));
@@ -211,16 +352,17 @@ fn bits(view: &View) -> Vec<String> {
     if all > 0 {
         let cells = plural(all, "deterministic cell", "deterministic cells");
         let bits = "the losses of all runs are the same to the bit";
-        said.push(match others.split_first() {
-            None => format!("In each of {cells} {bits}."),
+        let told = match others.split_first() {
+            None => format!("in each of {cells} {bits}."),
             Some((first, rest)) => {
                 let more = (!rest.is_empty()).then(|| format!(" and {} more", rest.len()));
                 format!(
-                    "In {same} of {cells} {bits}; not in {first}{}.",
+                    "in {same} of {cells} {bits}; not in {first}{}.",
                     more.unwrap_or_default()
                 )
             }
-        });
+        };
+        said.push(yes_or_no(asked, others.is_empty(), &told));
     }
     said.extend(across);
     said
@@ -235,23 +377,19 @@ fn executions(
     let rows: Vec<&Row> = group
         .rows
         .iter()
-        .filter(|row| row.variant.deterministic)
+        .filter(|row| is_deterministic(row))
         .collect();
-    let (first, rest) = rows.split_first()?;
-    let rest_of = |row: &Row| row.variant.without("execution");
-    let is_alike = |row: &&&Row| {
-        rest_of(row) == rest_of(first) && row.variant.execution != first.variant.execution
-    };
-    let alike: Vec<&Row> = rest.iter().filter(is_alike).copied().collect();
-    let cells = [*first].into_iter().chain(alike.iter().copied());
-    let cells: Vec<usize> = cells.filter_map(|row| row.cells.first().copied()).collect();
+    let first = rows.first()?;
+    let rest_of = |row: &Row| row.axes.without("execution");
+    let alike = rows.iter().filter(|row| rest_of(row) == rest_of(first));
+    let cells: Vec<usize> = alike.filter_map(|row| row.cells.first().copied()).collect();
     let runs: BTreeSet<Vec<u64>> = cells.iter().flat_map(|cell| losses(*cell)).collect();
     if cells.len() < 2 || runs.is_empty() {
         return None;
     }
     let names = cells.iter().filter_map(|cell| {
-        let mut axes = view.report.cells[*cell].variant.axes();
-        axes.remove("execution")
+        let axes = &view.report.cells[*cell].axes;
+        axes.get("execution").cloned()
     });
     let names = names.collect::<Vec<_>>().join(" and ");
     let word = if runs.len() == 1 {
@@ -268,36 +406,26 @@ fn executions(
 /// Cells of which every run fails, with the reason, and those beside them that end well.
 fn failing(view: &View) -> Vec<String> {
     let cells = || view.report.cells.iter().enumerate();
-    let mut said: Vec<String> = Vec::new();
-    for (index, cell) in cells().filter(|(_, cell)| cell.runs > 0 && cell.ok == 0) {
-        if said.len() == NAMED {
-            break;
-        }
+    let told = |(index, cell): (usize, &CellSummary)| {
         let mut failures = view.report.failures.iter();
         let failure = failures.find(|one| {
-            one.cell == cell.cell && one.image == cell.image && one.session == cell.session
-        });
-        let Some(failure) = failure else { continue };
-        let name = view.name_in(&view.short_name(index), index);
+            (&one.cell, &one.image, &one.session) == (&cell.cell, &cell.image, &cell.session)
+        })?;
         let message = failure.message.lines().next().unwrap_or_default();
         let message = format::shortened(message.trim_end_matches('.'), MESSAGE);
         let end = if message.ends_with('…') { "" } else { "." };
         let as_expected = if failure.expected { " as expected" } else { "" };
-        said.push(format!(
-            "{name} fails in {} of {}{as_expected}, {}: {message}{end}",
-            cell.runs,
-            plural(cell.runs, "run", "runs"),
-            failure.reason.word()
-        ));
-    }
-    if said.is_empty() {
-        return said;
-    }
+        let (name, runs) = (view.name_of(index), plural(cell.runs, "run", "runs"));
+        let (failed, reason) = (cell.runs, failure.reason.word());
+        Some(format!(
+            "{name} fails in {failed} of {runs}{as_expected}, {reason}: {message}{end}"
+        ))
+    };
+    let failing = cells().filter(|(_, cell)| cell.runs > 0 && cell.ok == 0);
+    let mut said: Vec<String> = failing.filter_map(told).take(NAMED).collect();
     let well = cells().filter(|(_, cell)| cell.ok > 0 && cell.ok == cell.runs);
-    let well: Vec<String> = well
-        .map(|(index, _)| view.name_in(&view.short_name(index), index))
-        .collect();
-    if !well.is_empty() {
+    let well: Vec<String> = well.map(|(index, _)| view.name_of(index)).collect();
+    if !said.is_empty() && !well.is_empty() {
         let well = format::first_few(well, NAMED);
         said.push(format!("Every run ended well of {well}."));
     }

@@ -1,29 +1,40 @@
-//! The verdicts that a report is about: those of the metrics that answer its suites' questions.
+//! The verdicts that a report is about: those of headline metrics, or of the metrics that answer its
+//! suites' questions.
 
 use std::collections::BTreeMap;
 
 use judge::compare::{Direction, Verdict};
 use metrics::Metric;
-use verdict::{CellVerdicts, MetricVerdict, Verdicts};
+use record::ImageFacts;
+use verdict::{CellVerdicts, MetricVerdict, Options, Verdicts, image_size};
 
-use super::{SessionSummary, VariantVerdicts, View};
-use crate::{comparison, format};
+use super::{
+    group::{Group, Row},
+    report::{SessionSummary, VariantVerdicts},
+    versions::{self, Versions},
+    view::View,
+};
+use crate::words::{comparison, format};
+
+/// What stands in a cell's place where a metric is of the image.
+pub(crate) const IMAGE: &str = "image";
 
 /// One metric of one cell, judged.
 #[derive(Debug, Clone)]
-pub struct Change<'a> {
+pub(crate) struct Change {
     /// The cell in words, with what it is held against where that is not the same for all.
     pub cell: String,
-    /// The metric.
+    /// Which sides it is about, where a report has several pairs of them: `2.6.0 → 2.9.1`.
+    pub sides: String,
+    /// Whether the sides are design choices, and no versions of one thing.
+    pub is_choice: bool,
     pub metric: &'static Metric,
-    /// Its verdict.
-    pub found: &'a MetricVerdict,
+    pub found: MetricVerdict,
 }
 
-impl Change<'_> {
+impl Change {
     /// How much better, as a logarithm; below 0 worse. 0 where there is no ratio.
-    #[must_use]
-    pub fn gain(&self) -> f64 {
+    pub(crate) fn gain(&self) -> f64 {
         let log = self.found.comparison.ratio.map_or(0.0, f64::ln);
         match self.metric.direction {
             Direction::HigherIsBetter => log,
@@ -31,16 +42,40 @@ impl Change<'_> {
         }
     }
 
-    /// Its verdict.
-    #[must_use]
-    pub fn verdict(&self) -> Verdict {
+    /// How far from no change, in thresholds.
+    pub(crate) fn size(&self) -> f64 {
+        // A metric without a threshold is no more important than one with a narrow one.
+        const LEAST: f64 = 0.001;
+        self.gain().abs() / self.found.comparison.threshold.ln_1p().max(LEAST)
+    }
+
+    /// The cell, and the sides where there are several.
+    pub(crate) fn place(&self) -> String {
+        match &*self.sides {
+            "" => self.cell.clone(),
+            sides => format!("{}, {sides}", self.cell),
+        }
+    }
+
+    pub(crate) fn word(&self) -> String {
+        comparison::word(self.verdict(), self.metric, self.is_choice)
+    }
+
+    pub(crate) fn verdict(&self) -> Verdict {
         self.found.comparison.verdict
     }
 }
 
-/// The metrics that a session's suite is about: those that it names, or those that a gate looks at.
-#[must_use]
-pub fn metrics_of(session: &SessionSummary, suite: &str) -> Vec<&'static Metric> {
+pub(crate) fn worst_first(mut changes: Vec<Change>) -> Vec<Change> {
+    changes.sort_by(|a, b| {
+        let size = |one: &Change| one.size().copysign(one.gain());
+        size(a).total_cmp(&size(b))
+    });
+    changes
+}
+
+/// The metrics that a session's suite is about: those that it names, or the headline metrics.
+pub(crate) fn metrics_of(session: &SessionSummary, suite: &str) -> Vec<&'static Metric> {
     let named = session.questions.get(suite).map(|asked| &asked.answered_by);
     let named: Vec<&'static Metric> = named
         .into_iter()
@@ -49,59 +84,124 @@ pub fn metrics_of(session: &SessionSummary, suite: &str) -> Vec<&'static Metric>
         .collect();
     if named.is_empty() {
         return Metric::compared()
-            .filter(|metric| metric.is_gated())
+            .filter(|metric| metric.headline)
             .collect();
     }
     named
 }
 
-/// The verdicts of a report, the worst change first: what its sessions compare, by gated metric,
-/// or else the variants against the first of their scenario.
-#[must_use]
-pub fn of<'a>(view: &'a View) -> Vec<Change<'a>> {
+pub(crate) fn is_headline(found: &MetricVerdict) -> bool {
+    found.gated || Metric::named(&found.metric).is_some_and(|metric| metric.headline)
+}
+
+/// The verdicts of a report, the worst change first: what its sessions compare, by headline metric,
+/// versions each with the one before it; or else the variants against the first of their scenario.
+pub(crate) fn of(view: &View) -> Vec<Change> {
     let mut all = Vec::new();
+    let versions = versions::of(view);
     for session in &view.report.sessions {
+        let own = || versions.iter().filter(|one| one.session == session.session);
         for verdicts in &session.comparisons {
-            all.extend(of_comparison(verdicts, session.comparisons.len() > 1));
+            let (base, head) = (&verdicts.base.image, &verdicts.head.image);
+            if base == head || !own().any(|one| one.has(view, base) && one.has(view, head)) {
+                all.extend(of_comparison(verdicts, session.comparisons.len() > 1));
+            }
+        }
+        for versions in own().filter(|_| !session.comparisons.is_empty()) {
+            all.extend(steps(view, session, versions));
         }
         for variants in &session.variants {
             all.extend(of_variants(view, session, variants));
         }
     }
-    all.sort_by(|a, b| a.gain().total_cmp(&b.gain()));
-    all
+    worst_first(all)
 }
 
-/// The verdicts of one comparison by gated metric.
+/// The verdicts of one comparison by headline metric.
 pub(crate) fn of_comparison(
     verdicts: &Verdicts,
     has_several: bool,
-) -> impl Iterator<Item = Change<'_>> {
-    let measured = verdicts.all().filter(|(cell, found)| {
-        found.gated && found.not_measured_in.is_none() && cell.lost().is_none()
+) -> impl Iterator<Item = Change> + '_ {
+    let of_cells = verdicts.cells.iter().filter(|cell| cell.lost().is_none());
+    let of_cells = of_cells.flat_map(|cell| {
+        let name = format::clean(&comparison::cell_name(cell));
+        cell.metrics.iter().map(move |found| (name.clone(), found))
     });
-    measured.filter_map(move |(cell, found)| {
-        let name = comparison::cell_name(cell);
-        let cell = if has_several {
-            format!("{name} in {}", verdicts.head.image)
-        } else {
-            name
-        };
-        let metric = Metric::named(&found.metric)?;
+    let of_images = verdicts
+        .images
+        .iter()
+        .map(|found| (IMAGE.to_owned(), found));
+    let sides = if has_several {
+        format::clean(&format!("in {}", verdicts.head.image))
+    } else {
+        String::new()
+    };
+    let told = of_cells.chain(of_images);
+    let told = told.filter(|(_, found)| is_headline(found) && found.not_measured_in.is_none());
+    told.filter_map(move |(cell, found)| {
         Some(Change {
-            cell: format::clean(&cell),
-            metric,
-            found,
+            cell,
+            sides: sides.clone(),
+            is_choice: verdicts.head.choice.is_some(),
+            metric: Metric::named(&found.metric)?,
+            found: found.clone(),
         })
     })
+}
+
+fn steps(view: &View, session: &SessionSummary, versions: &Versions) -> Vec<Change> {
+    let wanted = || Metric::compared().filter(|metric| metric.headline);
+    let mut found = Vec::new();
+    for pair in versions.images.windows(2) {
+        let sides = format!("{} → {}", pair[0].0, pair[1].0);
+        let mut add = |cell: String, verdict: MetricVerdict| {
+            let metric = Metric::named(&verdict.metric);
+            found.extend(metric.map(|metric| Change {
+                cell,
+                sides: sides.clone(),
+                is_choice: false,
+                metric,
+                found: verdict,
+            }));
+        };
+        let rows = view.groups.iter().flat_map(|group| &group.rows);
+        for row in rows {
+            let Some((base, head)) =
+                of_version(view, row, pair[0].1).zip(of_version(view, row, pair[1].1))
+            else {
+                continue;
+            };
+            let name = comparison::spelled(&view.report.cells[head].cell);
+            for metric in wanted() {
+                if let Some(verdict) = view.pairs.between(base, head, metric) {
+                    add(format::clean(&name), verdict);
+                }
+            }
+        }
+        let image = |place: usize| -> Option<&ImageFacts> {
+            let name = &view.contenders[place].image;
+            session.images.iter().find(|facts| facts.name == *name)
+        };
+        let images = image(pair[0].1).zip(image(pair[1].1));
+        let size = images.and_then(|(base, head)| image_size(base, head, &Options::default()));
+        if let Some(verdict) = size {
+            add(IMAGE.to_owned(), verdict);
+        }
+    }
+    found
+}
+
+pub(crate) fn of_version(view: &View, row: &Row, contender: usize) -> Option<usize> {
+    let mut cells = row.cells.iter().copied();
+    cells.find(|&cell| view.contender_of(cell) == contender)
 }
 
 fn of_variants<'a>(
     view: &'a View,
     session: &'a SessionSummary,
     variants: &'a VariantVerdicts,
-) -> impl Iterator<Item = Change<'a>> {
-    let lanes = view.groups.iter().flat_map(super::Group::lanes);
+) -> impl Iterator<Item = Change> + 'a {
+    let lanes = view.groups.iter().flat_map(Group::lanes);
     let own = lanes.filter(|(_, cell)| {
         let cell = &view.report.cells[*cell];
         cell.session == session.session
@@ -109,7 +209,7 @@ fn of_variants<'a>(
             && (&cell.suite, &cell.scenario) == (&variants.suite, &variants.scenario)
     });
     let labels: BTreeMap<String, &str> = own
-        .map(|(row, _)| (row.variant.to_string(), row.label.as_str()))
+        .map(|(row, _)| (row.axes.to_string(), row.label.as_str()))
         .collect();
     let label = move |variant: &str| {
         labels
@@ -131,8 +231,10 @@ fn of_variants<'a>(
             let is_wanted = wanted.contains(&metric) && found.not_measured_in.is_none();
             is_wanted.then(|| Change {
                 cell: name.clone(),
+                sides: String::new(),
+                is_choice: true,
                 metric,
-                found,
+                found: found.clone(),
             })
         })
     })

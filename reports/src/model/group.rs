@@ -1,36 +1,41 @@
 //! Cells in the order in which people read them: by scenario, then variant, then image.
 
-use std::collections::BTreeMap;
+use metrics::Rows;
+use protocol::{Axes, Axis};
+use record::{Outcome, Record, Workload};
 
-use protocol::{Axis, Model, Task, Variant};
-use record::{Outcome, Record};
-
-use super::{CellMetrics, CellSummary, Report, Source, TimeParts, run_peak};
-use crate::format;
+use super::{
+    metrics::CellMetrics,
+    report::{CellSummary, Report},
+    run_peak,
+    source::Source,
+    time::TimeParts,
+};
+use crate::words::format;
 
 /// An image in a session: what several of are shown side by side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contender {
-    /// The session's name.
     pub session: String,
-    /// The image's name.
     pub image: String,
     /// What tells it from the others, [cleaned](format::clean): the image, the session where all
     /// run the same image, or both.
     pub label: String,
 }
 
+impl Contender {
+    pub(super) fn has(&self, cell: &CellSummary) -> bool {
+        (&self.session, &self.image) == (&cell.session, &cell.image)
+    }
+}
+
 /// One scenario with its variants.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
-    /// The suite's name.
     pub suite: String,
     /// The scenario's name, [cleaned](format::clean).
     pub scenario: String,
-    /// The model.
-    pub model: Model,
-    /// The task.
-    pub task: Task,
+    pub workload: Workload,
     /// What its variants have in common, as text; empty where they have nothing, or where there
     /// is only one.
     pub common: String,
@@ -44,23 +49,22 @@ impl Group {
         self.lanes().map(|(_, cell)| cell)
     }
 
-    /// Its rows with each of their cells.
     pub fn lanes(&self) -> impl Iterator<Item = (&Row, usize)> {
         let rows = self.rows.iter();
         rows.flat_map(|row| row.cells.iter().map(move |&cell| (row, cell)))
     }
 
-    /// Model and task, and what all variants have in common.
-    #[must_use]
+    /// What runs, and what all variants have in common.
     pub fn subtitle(&self) -> String {
-        if self.task == Task::Idle {
+        if self.workload.is_idle() {
             // Neither a model nor an axis means anything there.
             return String::new();
         }
-        let mut text = self.task.to_string();
-        if self.scenario != self.model.name() {
-            text = format!("{} {text}", self.model);
-        }
+        let is_named = self.workload.model() == Some(self.scenario.as_str());
+        let mut text = match self.workload.task().filter(|_| is_named) {
+            Some(task) => format::clean(task),
+            None => format::clean(&self.workload.to_string()),
+        };
         if !self.common.is_empty() {
             text = format!("{text} · all with {}", self.common);
         }
@@ -68,11 +72,9 @@ impl Group {
     }
 }
 
-/// One variant with its cells.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// The choice on every axis.
-    pub variant: Variant,
+    pub axes: Axes,
     /// What tells it from the other variants of its scenario.
     pub label: String,
     /// Indices of its cells in the report, in the order of the contenders.
@@ -82,77 +84,62 @@ pub struct Row {
 /// A session's cells with their runs: those of the plan in its order, then any that were run
 /// without standing in it.
 pub(super) fn cells(source: &Source) -> Vec<(CellSummary, Vec<&Record>)> {
-    let mut keys: Vec<(Key, u32)> = Vec::new();
+    let mut cells: Vec<(Key, u32, Vec<&Record>)> = Vec::new();
     for cell in &source.session.cells {
-        let key = Key {
-            image: &cell.image,
-            suite: &cell.suite,
-            scenario: &cell.scenario,
-            model: cell.model,
-            task: cell.task,
-            variant: &cell.variant,
-        };
-        if !keys.iter().any(|(known, _)| *known == key) {
-            keys.push((key, source.session.blocks));
+        let key = (
+            &*cell.image,
+            &*cell.suite,
+            &*cell.scenario,
+            &cell.workload,
+            &cell.axes,
+        );
+        if !cells.iter().any(|(known, ..)| *known == key) {
+            cells.push((key, source.session.blocks, Vec::new()));
         }
     }
-    let mut runs: Vec<Vec<&Record>> = vec![Vec::new(); keys.len()];
-    for record in &source.records.records {
-        let key = Key {
-            image: &record.image,
-            suite: &record.suite,
-            scenario: &record.scenario,
-            model: record.model,
-            task: record.task,
-            variant: &record.variant,
-        };
-        if let Some(place) = keys.iter().position(|(known, _)| *known == key) {
-            runs[place].push(record);
-        } else {
-            keys.push((key, 0));
-            runs.push(vec![record]);
+    for run in &source.records.records {
+        let key = (
+            &*run.image,
+            &*run.suite,
+            &*run.scenario,
+            &run.workload,
+            &run.axes,
+        );
+        match cells.iter_mut().find(|(known, ..)| *known == key) {
+            Some((.., runs)) => runs.push(run),
+            None => cells.push((key, 0, vec![run])),
         }
     }
-    keys.into_iter()
-        .zip(runs)
-        .map(|((key, planned), runs)| (summary(source, &key, planned, &runs), runs))
-        .collect()
+    let cells = cells.into_iter();
+    let cells = cells.map(|(key, planned, runs)| (summary(source, key, planned, &runs), runs));
+    cells.collect()
 }
 
-#[derive(Debug, PartialEq)]
-struct Key<'a> {
-    image: &'a str,
-    suite: &'a str,
-    scenario: &'a str,
-    model: Model,
-    task: Task,
-    variant: &'a Variant,
-}
+/// Image, suite, scenario, workload and axes.
+type Key<'a> = (&'a str, &'a str, &'a str, &'a Workload, &'a Axes);
 
-fn summary(source: &Source, key: &Key, planned: u32, runs: &[&Record]) -> CellSummary {
-    let good: Vec<&Record> = runs
-        .iter()
-        .copied()
-        .filter(|run| run.outcome.is_ok())
-        .collect();
+fn summary(
+    source: &Source,
+    (image, suite, scenario, workload, axes): Key,
+    planned: u32,
+    runs: &[&Record],
+) -> CellSummary {
+    let of = |is: fn(&Record) -> bool| runs.iter().copied().filter(move |run| is(run));
+    let good: Vec<&Record> = of(|run| run.outcome.is_ok()).collect();
     CellSummary {
         session: source.session.session.clone(),
-        image: key.image.to_owned(),
-        suite: key.suite.to_owned(),
-        scenario: key.scenario.to_owned(),
-        model: key.model,
-        task: key.task,
-        variant: key.variant.clone(),
-        cell: format!("{} · {}", key.scenario, key.variant),
+        image: image.to_owned(),
+        suite: suite.to_owned(),
+        scenario: scenario.to_owned(),
+        workload: workload.clone(),
+        axes: axes.clone(),
+        cell: record::cell_name(scenario, &axes.to_string()),
         planned,
         runs: runs.len(),
         ok: good.len(),
-        failed: runs.iter().filter(|run| !run.outcome.passes()).count(),
-        expected: runs
-            .iter()
-            .filter(|run| matches!(run.outcome, Outcome::Expected { .. }))
-            .count(),
-        metrics: CellMetrics::of(&good),
+        failed: of(|run| !run.outcome.passes()).count(),
+        expected: of(|run| matches!(run.outcome, Outcome::Expected { .. })).count(),
+        metrics: CellMetrics::of(&good, &Rows::with(&source.session.metrics)),
         run_peak_made_by: good.iter().find_map(|run| run_peak::made_by(run)),
         time: TimeParts::of(&good),
     }
@@ -161,16 +148,11 @@ fn summary(source: &Source, key: &Key, planned: u32, runs: &[&Record]) -> CellSu
 /// The images of all sessions, in the order in which their cells come.
 pub(super) fn contenders(report: &Report) -> Vec<Contender> {
     let several = report.sessions.len() > 1;
-    let one_image = report
-        .cells
-        .iter()
-        .all(|cell| cell.image == report.cells[0].image);
+    let mut images = report.cells.iter().map(|cell| &cell.image);
+    let one_image = images.all(|image| *image == report.cells[0].image);
     let mut found: Vec<Contender> = Vec::new();
     for cell in &report.cells {
-        if found
-            .iter()
-            .any(|known| known.session == cell.session && known.image == cell.image)
-        {
+        if found.iter().any(|known| known.has(cell)) {
             continue;
         }
         let label = match (several, one_image) {
@@ -193,25 +175,23 @@ pub(super) fn groups(report: &Report, contenders: &[Contender]) -> Vec<Group> {
         let group = found.iter().position(|group| {
             group.suite == cell.suite
                 && group.scenario == cell.scenario
-                && group.model == cell.model
-                && group.task == cell.task
+                && group.workload == cell.workload
         });
         let group = group.unwrap_or_else(|| {
             found.push(Group {
                 suite: cell.suite.clone(),
                 scenario: cell.scenario.clone(),
-                model: cell.model,
-                task: cell.task,
+                workload: cell.workload.clone(),
                 common: String::new(),
                 rows: Vec::new(),
             });
             found.len() - 1
         });
         let rows = &mut found[group].rows;
-        match rows.iter_mut().find(|row| row.variant == cell.variant) {
+        match rows.iter_mut().find(|row| row.axes == cell.axes) {
             Some(row) => row.cells.push(index),
             None => rows.push(Row {
-                variant: cell.variant.clone(),
+                axes: cell.axes.clone(),
                 label: String::new(),
                 cells: vec![index],
             }),
@@ -219,13 +199,11 @@ pub(super) fn groups(report: &Report, contenders: &[Contender]) -> Vec<Group> {
     }
     let place = |cell: &usize| {
         let cell = &report.cells[*cell];
-        contenders
-            .iter()
-            .position(|known| known.session == cell.session && known.image == cell.image)
+        contenders.iter().position(|known| known.has(cell))
     };
-    let names: Vec<(String, String)> = found
-        .iter()
-        .map(|group| (group.suite.clone(), group.scenario.clone()))
+    let names = found.iter();
+    let names: Vec<_> = names
+        .map(|one| (one.suite.clone(), one.scenario.clone()))
         .collect();
     for group in &mut found {
         label(group);
@@ -246,27 +224,26 @@ pub(super) fn groups(report: &Report, contenders: &[Contender]) -> Vec<Group> {
 
 /// Gives every row the axes in which the rows differ, and the group those in which they do not.
 fn label(group: &mut Group) {
-    if let (Task::Idle, [only]) = (group.task, &mut group.rows[..]) {
+    if let (true, [only]) = (group.workload.is_idle(), &mut group.rows[..]) {
         // No axis means anything.
-        only.label = group.task.to_string();
+        only.label = format::clean(&group.workload.to_string());
         return;
     }
     if let [only] = &mut group.rows[..] {
-        only.label = words(&only.variant.axes(), |axis| axis.always);
+        only.label = words(&only.axes, |_| true, |axis| axis.always);
+        if only.label.is_empty() {
+            only.label = format::clean(&group.scenario);
+        }
         return;
     }
-    let axes: Vec<Axes> = group.rows.iter().map(|row| row.variant.axes()).collect();
+    let axes: Vec<Axes> = group.rows.iter().map(|row| row.axes.clone()).collect();
     let Some(first) = axes.first() else { return };
     let differs = |axis: &str| axes.iter().any(|other| other.get(axis) != first.get(axis));
-    let mut common = first.clone();
-    common.retain(|axis, _| !differs(axis));
-    group.common = words(&common, |axis| axis.always);
+    group.common = words(first, |axis| !differs(axis), |axis| axis.always);
     for (row, axes) in group.rows.iter_mut().zip(&axes) {
-        let mut own = axes.clone();
-        own.retain(|axis, _| differs(axis));
-        row.label = words(&own, |axis| axis.always);
+        row.label = words(axes, differs, |axis| axis.always);
         if row.label.is_empty() {
-            row.label = words(&own, |_| true);
+            row.label = words(axes, differs, |_| true);
         }
         if row.label.is_empty() {
             "usual".clone_into(&mut row.label);
@@ -274,17 +251,17 @@ fn label(group: &mut Group) {
     }
 }
 
-type Axes = BTreeMap<String, String>;
-
-/// These axes as words; those at their default only where `always` says so.
-fn words(axes: &Axes, always: impl Fn(&Axis) -> bool) -> String {
-    let defaults = Variant::default().axes();
-    let told: Vec<String> = Axis::in_names()
+/// Those of these axes as words; the workload's own at their default only where `always` says so.
+fn words(axes: &Axes, which: impl Fn(&str) -> bool, always: impl Fn(&Axis) -> bool) -> String {
+    let usual = Axes::usual();
+    let own = Axis::in_names()
+        .filter(|axis| which(axis.name))
         .filter_map(|axis| Some((axis, axes.get(axis.name)?)))
-        .filter(|(axis, value)| always(axis) || defaults.get(axis.name) != Some(value))
-        .map(|(axis, value)| axis.label(value))
-        .collect();
-    told.join(" ")
+        .filter(|(axis, value)| always(axis) || usual.get(axis.name) != Some(value))
+        .map(|(axis, value)| format::clean(&axis.label(value)));
+    let others = axes.parameters().filter(|(name, _)| which(name));
+    let others = others.map(|(name, value)| format::clean(&format!("{name}={value}")));
+    own.chain(others).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -293,15 +270,19 @@ mod tests {
 
     fn check(variants: &[&str], common: &str, labels: &[&str]) {
         let row = |json: &&str| Row {
-            variant: serde_json::from_str(json).unwrap(),
+            axes: serde_json::from_str::<protocol::Variant>(json)
+                .unwrap()
+                .axes(),
             label: String::new(),
             cells: Vec::new(),
         };
         let mut group = Group {
             suite: "s".into(),
             scenario: "x".into(),
-            model: Model::Resnet50,
-            task: Task::Training,
+            workload: Workload::Builtin {
+                model: "resnet50".into(),
+                task: "training".into(),
+            },
             common: String::new(),
             rows: variants.iter().map(row).collect(),
         };
@@ -309,6 +290,26 @@ mod tests {
         let found: Vec<&str> = group.rows.iter().map(|row| row.label.as_str()).collect();
         assert_eq!(found, labels);
         assert_eq!(group.common, common);
+    }
+
+    #[test]
+    fn a_program_without_parameters_is_called_as_its_scenario() {
+        let row = Row {
+            axes: Axes::default(),
+            label: String::new(),
+            cells: Vec::new(),
+        };
+        let mut group = Group {
+            suite: "s".into(),
+            scenario: "train".into(),
+            workload: Workload::Program {
+                command: vec!["train.py".into()],
+            },
+            common: String::new(),
+            rows: vec![row],
+        };
+        label(&mut group);
+        assert_eq!(group.rows[0].label, "train");
     }
 
     #[test]

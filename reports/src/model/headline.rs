@@ -3,61 +3,22 @@
 use std::collections::BTreeSet;
 
 use judge::compare::Verdict;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use verdict::{FailOn, Gate, Verdicts};
+use verdict::{FailOn, Gate, MetricVerdict, Verdicts};
 
-use super::{Change, Source, View, answers, changes};
-use crate::{
+use super::{
+    answers,
+    changes::{self, Change},
+    effects,
+    report::{Counts, GateOutcome, Headline},
+    versions,
+    view::View,
+};
+use crate::words::{
     comparison,
     format::{self, plural},
 };
 
-/// The head of a report.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Headline {
-    /// The suites.
-    pub suites: Vec<String>,
-    /// What they ask.
-    pub questions: Vec<String>,
-    /// What was compared with what, or what was varied.
-    pub compared: String,
-    /// How many verdicts of each kind there are, on the metrics that the report is about; `None`
-    /// where nothing was judged.
-    pub counts: Option<Counts>,
-    /// Runs that failed, and were not expected to.
-    pub failed: usize,
-    /// Whether the gate passes; `None` where no images or values of an axis are compared.
-    pub gate: Option<GateOutcome>,
-    /// The worst of all cells, in a sentence.
-    pub worst: Option<String>,
-    /// What the session says to the question, in sentences.
-    pub answers: Vec<String>,
-}
-
-/// How many verdicts of each kind there are.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Counts {
-    /// Changed for the worse.
-    pub regressed: usize,
-    /// Changed for the better.
-    pub improved: usize,
-    /// Within the noise threshold.
-    pub unchanged: usize,
-    /// Neither shown.
-    pub inconclusive: usize,
-}
-
-/// Whether a gate passes, and why.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct GateOutcome {
-    /// Whether nothing fails it.
-    pub passed: bool,
-    /// Why.
-    pub why: String,
-}
-
-pub(super) fn of(view: &View, sources: &[Source]) -> Headline {
+pub(super) fn of(view: &View) -> Headline {
     let sessions = &view.report.sessions;
     let unique = |words: Vec<&String>| {
         let mut found: Vec<String> = Vec::new();
@@ -73,27 +34,39 @@ pub(super) fn of(view: &View, sources: &[Source]) -> Headline {
         .iter()
         .flat_map(|session| session.questions.values());
     let changes = changes::of(view);
-    let comparisons: Vec<&Verdicts> = sessions
-        .iter()
-        .flat_map(|session| &session.comparisons)
-        .collect();
+    let comparisons = || sessions.iter().flat_map(|session| &session.comparisons);
+    let [worst, best] = effects::told(&changes, comparisons());
+    let clean = |texts: Vec<String>| texts.iter().map(|text| format::clean(text)).collect();
+    let comparisons: Vec<&Verdicts> = comparisons().collect();
+    let steps = Some(&*changes).filter(|_| !versions::of(view).is_empty());
     Headline {
         suites: unique(suites.collect()),
         questions: unique(asked.map(|asked| &asked.question).collect()),
         compared: format::clean(&compared(view)),
         counts: (!changes.is_empty()).then(|| count(&changes)),
         failed: sessions.iter().map(|session| session.failed).sum(),
-        gate: gate(&comparisons, FailOn::Regressed),
-        answers: answers::of(view, sources, &changes)
-            .iter()
-            .map(|answer| format::clean(answer))
-            .collect(),
-        worst: worst(view, &changes).map(|worst| format::clean(&worst)),
+        gate: gate(&comparisons, steps, FailOn::Regressed),
+        answers: clean(answers::of(view, &changes)),
+        worst: clean(worst),
+        best: clean(best),
+    }
+}
+
+/// Of one comparison, with a gate as strict as `fail_on`.
+pub(crate) fn of_comparison(verdicts: &Verdicts, fail_on: FailOn) -> Headline {
+    let changes: Vec<Change> = changes::of_comparison(verdicts, false).collect();
+    let [worst, best] = effects::told(&changes, [verdicts].into_iter());
+    Headline {
+        counts: Some(count(&changes)),
+        gate: gate(&[verdicts], None, fail_on),
+        worst,
+        best,
+        ..Headline::default()
     }
 }
 
 /// How many of these there are of each verdict.
-pub(crate) fn count(changes: &[Change]) -> Counts {
+fn count(changes: &[Change]) -> Counts {
     let of = |wanted| {
         let found = changes.iter().filter(|change| change.verdict() == wanted);
         found.count()
@@ -151,7 +124,7 @@ fn varied(view: &View) -> Vec<String> {
     const SHOWN: usize = 4;
     let mut axes: Vec<(String, Vec<String>)> = Vec::new();
     for group in &view.groups {
-        let rows: Vec<_> = group.rows.iter().map(|row| row.variant.axes()).collect();
+        let rows: Vec<_> = group.rows.iter().map(|row| row.axes.clone()).collect();
         let names: BTreeSet<&String> = rows.iter().flat_map(|axes| axes.keys()).collect();
         for name in names {
             let values: Vec<&str> = rows
@@ -174,72 +147,68 @@ fn varied(view: &View) -> Vec<String> {
         }
     }
     let written = |(axis, values): &(String, Vec<String>)| {
-        let more = values.len().saturating_sub(SHOWN);
-        let more = (more > 0).then(|| format!("{more} more"));
-        let shown: Vec<String> = values.iter().take(SHOWN).cloned().chain(more).collect();
-        format!("{} ({})", axis.replace('_', " "), shown.join(", "))
+        let shown = format::few(values.clone(), SHOWN, ", ", "");
+        format!("{} ({shown})", axis.replace('_', " "))
     };
     axes.iter().map(written).collect()
 }
 
-/// Whether a gate passes that looks at all of these; `None` where nothing is compared.
-pub(crate) fn gate(comparisons: &[&Verdicts], fail_on: FailOn) -> Option<GateOutcome> {
+/// Whether a gate passes that looks at all of these; `None` where nothing is compared. Of versions it
+/// looks at each against the one before it, as the `steps` are.
+pub(crate) fn gate(
+    comparisons: &[&Verdicts],
+    steps: Option<&[Change]>,
+    fail_on: FailOn,
+) -> Option<GateOutcome> {
     if comparisons.is_empty() {
         return None;
     }
-    let gates: Vec<Gate> = comparisons
-        .iter()
-        .map(|verdicts| Gate::read(verdicts, fail_on))
-        .collect();
-    let failing: usize = gates.iter().map(|gate| gate.failing.len()).sum();
-    let lost: usize = gates.iter().map(|gate| gate.lost.len()).sum();
-    let judged = comparisons.iter().flat_map(|verdicts| verdicts.all());
-    let judged = judged.filter(|(_, found)| found.gated).count();
+    let read = comparisons.iter().map(|one| Gate::read(one, fail_on));
+    let read: Vec<Gate> = read.collect();
+    let lost: usize = read.iter().map(|gate| gate.lost.len()).sum();
+    let (gated, failing): (Vec<&MetricVerdict>, usize) = if let Some(steps) = steps {
+        let gated = steps.iter().filter(|one| one.found.gated && !one.is_choice);
+        let failing = gated.clone().map(Change::verdict);
+        let failing = failing.filter(|one| *one == Verdict::Regressed).count();
+        (gated.map(|change| &change.found).collect(), failing)
+    } else {
+        let all = comparisons.iter().flat_map(|verdicts| verdicts.all());
+        let gated = all.filter(|(_, found)| found.gated);
+        let failing = read.iter().map(|gate| gate.failing.len()).sum();
+        (gated.map(|(_, found)| found).collect(), failing)
+    };
+    let from_to = steps.map_or("", |_| " from one version to the next");
     let what = match fail_on {
         FailOn::Regressed => "regressed",
         FailOn::Inconclusive => "regressed or inconclusive",
     };
+    let metrics = plural(gated.len(), "gated metric", "gated metrics");
     let mut why = Vec::new();
     if failing > 0 {
-        let metrics = plural(judged, "gated metric", "gated metrics");
-        why.push(format!("{failing} of {metrics} {what}"));
+        why.push(format!("{failing} of {metrics} {what}{from_to}"));
     }
     if lost > 0 {
         let cells = plural(lost, "cell fails", "cells fail");
         why.push(format!("{cells} in the head that work in the base"));
     }
     let passed = why.is_empty();
+    let measured = gated.iter().filter(|found| found.not_measured_in.is_none());
+    let measured = measured.map(|found| found.comparison.verdict);
+    let open = measured.clone().filter(|one| *one == Verdict::Inconclusive);
+    let (open, measured) = (open.count(), measured.count());
+    let is_empty = passed && open == measured;
     if passed {
-        let metrics = plural(judged, "gated metric", "gated metrics");
-        why.push(format!("none of {metrics} {what}"));
+        why.push(match (measured, open) {
+            (0, _) => "no gated metric has values of base and head".to_owned(),
+            (1, 1) => format!("{metrics} is inconclusive{from_to}"),
+            _ if is_empty => format!("all of {metrics} are inconclusive{from_to}"),
+            (_, 0) => format!("none of {metrics} {what}{from_to}"),
+            _ => format!("0 of {metrics} {what}{from_to}, {open} inconclusive"),
+        });
     }
     Some(GateOutcome {
         passed,
+        is_empty,
         why: why.join(", "),
-    })
-}
-
-/// The largest change for the worse, or else a cell whose runs all fail.
-fn worst(view: &View, changes: &[Change]) -> Option<String> {
-    let sessions = view.report.sessions.iter();
-    let mut lost = sessions
-        .flat_map(|session| &session.comparisons)
-        .flat_map(|verdicts| &verdicts.cells)
-        .filter(|cell| cell.lost() == Some(Verdict::Regressed));
-    if let Some(cell) = lost.next() {
-        let name = comparison::cell_name(cell);
-        return Some(format!(
-            "Worst: {name} works in the base and fails in the head."
-        ));
-    }
-    let of = |wanted| changes.iter().find(move |one| one.verdict() == wanted);
-    if let Some(worst) = of(Verdict::Regressed) {
-        return Some(format!("Worst: {}.", comparison::change_of(worst)));
-    }
-    let mut failed = view.report.cells.iter().filter(|cell| cell.failed > 0);
-    failed.next().map(|cell| {
-        let runs = plural(cell.runs, "run", "runs");
-        let name = comparison::spelled(&cell.cell);
-        format!("Worst: {} of {runs} of {name} failed.", cell.failed)
     })
 }

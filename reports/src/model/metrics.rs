@@ -2,50 +2,34 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use metrics::{Metric, catalogue};
+use metrics::{Metric, Rows, catalogue};
 use record::Record;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use super::Spread;
+use super::spread::Spread;
 
 /// The metrics of a cell over its successful runs, by name. One that no run yielded is missing.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CellMetrics(BTreeMap<String, Spread>);
 
 impl CellMetrics {
-    /// Of successful runs.
-    #[must_use]
-    pub fn of(runs: &[&Record]) -> Self {
-        let spread = |metric: &Metric| {
+    pub fn of(runs: &[&Record], rows: &Rows) -> Self {
+        let spread = |metric: &'static Metric| {
             let spread = Spread::of(runs.iter().filter_map(|run| metric.of(run)))?;
             Some((metric.name.to_owned(), spread))
         };
-        Self(
-            catalogue::ALL
-                .iter()
-                .filter_map(|metric| spread(metric))
-                .collect(),
-        )
+        Self(rows.all().filter_map(spread).collect())
     }
 
     /// One metric; `None` where no run yielded it.
-    #[must_use]
     pub fn get(&self, metric: &Metric) -> Option<Spread> {
         self.0.get(metric.name).copied()
     }
 
     /// The median of one metric over the runs.
-    #[must_use]
     pub fn median(&self, metric: &Metric) -> Option<f64> {
         Some(self.get(metric)?.median)
-    }
-
-    /// Metric and spread of every metric that is known, in the order of the catalogue.
-    pub fn known(&self) -> impl Iterator<Item = (&'static Metric, Spread)> {
-        catalogue::ALL
-            .iter()
-            .filter_map(|metric| Some((*metric, self.get(metric)?)))
     }
 }
 
@@ -66,10 +50,10 @@ impl JsonSchema for CellMetrics {
             .collect();
         json_schema!({
             "description": "The metrics of a cell over its successful runs, by name. One that no \
-                run yielded is missing. docs/metrics.md says what each means.",
+                run yielded is missing. docs/metrics.md says what each means; others are declared by a suite.",
             "type": "object",
             "properties": properties,
-            "additionalProperties": false,
+            "additionalProperties": spread,
         })
     }
 }

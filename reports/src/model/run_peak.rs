@@ -9,16 +9,11 @@ pub(crate) const ABOVE: f64 = 1.05;
 /// What made the peak, in words; `None` where it does not lie above that of the measured steps, or
 /// nobody looked.
 pub(super) fn made_by(run: &Record) -> Option<String> {
-    let metrics = run.metrics.as_ref()?;
-    let memory = &metrics.summary.memory;
-    let (peak, measured) = (
-        memory.run_peak_allocated_bytes?,
-        memory.peak_allocated_bytes?,
-    );
-    if (peak as f64) < ABOVE * measured as f64 {
+    let peak = run.values.get("run_peak_allocated_bytes")?;
+    if *peak < ABOVE * run.values.get("peak_allocated_bytes")? {
         return None;
     }
-    let points = metrics.memory_points.iter();
+    let points = run.memory_points.iter();
     let highest = points.max_by_key(|point| point.peak_allocated_bytes)?;
     let step = highest.step?;
     let part = match highest.moment {
@@ -28,7 +23,12 @@ pub(super) fn made_by(run: &Record) -> Option<String> {
         Moment::Context | Moment::Model | Moment::Data => return None,
     };
     // Deterministic algorithms are chosen and not tried.
-    let tries = run.device.is_cuda() && !run.variant.deterministic && step == 0;
+    let tries = run.device.is_cuda()
+        && run
+            .axes
+            .get("deterministic")
+            .is_none_or(|value| value != "true")
+        && step == 0;
     Some(if tries {
         format!("cuDNN's trials of algorithms in {part} of the first warm-up step")
     } else {

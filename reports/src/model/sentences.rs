@@ -5,17 +5,22 @@ use std::collections::BTreeSet;
 
 use judge::median;
 use metrics::{Metric, catalogue};
-use protocol::{Device, Task};
+use protocol::Device;
 use verdict::Best;
 
-use super::{Footprint, Group, SessionSummary, View};
-use crate::{
+use super::{
+    group::Group,
+    report::{CellSummary, SessionSummary},
+    view::View,
+};
+use crate::words::{
     claims,
-    columns::cpu_share,
-    comparison,
+    comparison::{self, effect},
     format::{self, Quantity, plural},
 };
 
+/// Variants that a sentence names.
+const NAMED: usize = 3;
 /// More scenarios than this are left to the table.
 const MOST_SCENARIOS: usize = 6;
 
@@ -27,8 +32,8 @@ pub(super) fn of(view: &View) -> Vec<String> {
     let is_compared = comparisons.peek().is_some();
     let mut sentences = vec![extent(view)];
     sentences.extend(comparisons.map(comparison::sentence));
-    sentences.extend(groups.filter_map(|group| match group.task {
-        Task::Idle => idle(view, group),
+    sentences.extend(groups.filter_map(|group| match group.workload.is_idle() {
+        true => idle(view, group),
         _ if is_compared => None,
         _ => best(view, group),
     }));
@@ -53,7 +58,7 @@ fn extent(view: &View) -> String {
     let expected: usize = cells.iter().map(|cell| cell.expected).sum();
     let images: BTreeSet<&str> = cells.iter().map(|cell| cell.image.as_str()).collect();
     let is_like =
-        |one: &SessionSummary, other: &SessionSummary| one.machine.name == other.machine.name;
+        |one: &SessionSummary, other: &SessionSummary| one.hosts.keys().eq(other.hosts.keys());
     let place = match &sessions[..] {
         [] => return "No session was given.".to_owned(),
         [only] => machine(only),
@@ -92,16 +97,13 @@ fn extent(view: &View) -> String {
 }
 
 fn machine(session: &SessionSummary) -> String {
-    let machine = &session.machine;
+    let (name, gpu) = session.device_name();
     let work = match session.device {
-        Device::Cpu => format!("the CPU ({})", machine.cpu.model),
-        Device::Cuda(index) => {
-            let named = machine.gpus.iter().find(|gpu| gpu.index == index);
-            let gpu = named.or(machine.gpus.first());
-            gpu.map_or_else(|| session.device.to_string(), |gpu| gpu.name.clone())
-        }
+        Device::Cpu => format!("the CPU ({name})"),
+        Device::Cuda(_) if gpu.is_none() => session.device.to_string(),
+        Device::Cuda(_) => name.to_owned(),
     };
-    format!("{work} of {}", machine.name)
+    format!("{work} of {}", session.machine_names())
 }
 
 /// The fastest variant of a scenario and the one that takes the least memory, as far as the judge
@@ -115,83 +117,95 @@ fn best(view: &View, group: &Group) -> Option<String> {
         let speed = Quantity::Throughput.write(view.throughput(*only)?);
         return Some(format!("{} ran at {speed}.", group.scenario));
     }
-    let find = |metric| view.standings.best(&cells, metric, &view.report.cells);
-    let footprint = group.footprint(view);
-    let speed = find(&catalogue::THROUGHPUT)?;
-    let size = find(footprint.metric);
-    let mut told = vec![fastest(view, group, &speed)?];
-    told.extend(size.and_then(|size| smallest(view, group, &footprint, &size, &speed)));
+    let memory = view.memory_of(group);
+    let find = |metric| view.pairs.best(&cells, metric, &view.report.cells);
+    let (speed, size) = (find(&catalogue::THROUGHPUT)?, find(memory));
+    let fastest = Leader {
+        best: &speed,
+        metric: &catalogue::THROUGHPUT,
+        unit: "",
+        words: [
+            "fastest is",
+            "are equally fast",
+            "faster than",
+            "shown to be the fastest",
+            "highest",
+        ],
+    };
+    let size = size.as_ref().map(|best| Leader {
+        best,
+        metric: memory,
+        unit: memory.label.trim_start_matches("peak "),
+        words: [
+            "least memory takes",
+            "take the same memory",
+            "less than",
+            "shown to take the least memory",
+            "lowest",
+        ],
+    });
+    let told = [Some(fastest), size].into_iter().flatten();
+    let told: Vec<String> = told.filter_map(|one| one.told(view, group)).collect();
     Some(format!("{}: {}.", group.scenario, told.join("; ")))
 }
 
-fn fastest(view: &View, group: &Group, best: &Best) -> Option<String> {
-    let speed = Quantity::Throughput.write(view.throughput(best.leader)?);
-    let names = |cells: &[usize]| named(view, group, cells);
-    let leader = names(&[best.leader]);
-    if best.undecided.is_empty() && best.equal.is_empty() {
-        return Some(format!("fastest is {leader} with {speed}"));
-    }
-    let threshold = threshold(view, best, &catalogue::THROUGHPUT);
-    if best.undecided.is_empty() {
-        let all = [&[best.leader], &best.equal[..]].concat();
-        let rest = if best.beaten.is_empty() {
-            ""
-        } else {
-            ", and faster than the others"
-        };
-        return Some(format!(
-            "{} are equally fast within the noise threshold{threshold}{rest}, {leader} with {speed}",
-            names(&all)
-        ));
-    }
-    let others = [&best.undecided[..], &best.equal[..]].concat();
-    Some(format!(
-        "no variant is shown to be the fastest: {leader} has the highest median, {speed}, and \
-         {} cannot be told from it",
-        names(&others)
-    ))
+/// The best by one metric, and how that is said.
+struct Leader<'a> {
+    best: &'a Best,
+    metric: &'static Metric,
+    /// What follows the value.
+    unit: &'static str,
+    /// `fastest is`, `are equally fast`, `faster than`, `shown to be the fastest`, `highest`.
+    words: [&'static str; 5],
 }
 
-fn smallest(
-    view: &View,
-    group: &Group,
-    footprint: &Footprint,
-    best: &Best,
-    speed: &Best,
-) -> Option<String> {
-    let of = |cell: usize| footprint.of(&view.report.cells[cell]);
-    let memory = format!("{} {}", format::bytes(of(best.leader)?), footprint.word);
-    let names = |cells: &[usize]| named(view, group, cells);
-    let leader = names(&[best.leader]);
-    if best.undecided.is_empty() && best.equal.is_empty() {
-        let takes = match speed.undecided.len() + speed.equal.len() {
-            0 if speed.leader == best.leader => "it also takes the least memory".to_owned(),
-            _ => format!("least memory takes {leader}"),
-        };
-        return Some(format!("{takes}, {memory}"));
-    }
-    let all = [&[best.leader], &best.equal[..]].concat();
-    if best.undecided.is_empty() {
-        let is_same = |cell: &usize| of(*cell) == of(best.leader);
-        let same = if all.iter().all(is_same) {
-            "the same".to_owned()
+impl Leader<'_> {
+    fn told(&self, view: &View, group: &Group) -> Option<String> {
+        let (best, metric) = (self.best, self.metric);
+        let of = |cell: usize| view.report.cells[cell].metrics.median(metric);
+        let value = Quantity::from(metric.unit).write(of(best.leader)?);
+        let value = format!("{value} {}", self.unit);
+        let value = value.trim_end();
+        let names = |cells: &[usize]| named(view, group, cells);
+        let leader = names(&[best.leader]);
+        let [is, equal, beats, shown, extreme] = self.words;
+        if !best.undecided.is_empty() {
+            let apart = best.undecided.iter().take(NAMED).map(|&cell| {
+                let found = view.pairs.between(cell, best.leader, metric);
+                let apart = found.map_or_else(String::new, |found| {
+                    format!(" ({}{})", effect(&found), comparison::bracketed(&found))
+                });
+                names(&[cell]) + &apart
+            });
+            let rest = best.undecided.iter().skip(NAMED).chain(&best.equal);
+            let rest: Vec<usize> = rest.copied().collect();
+            let rest = Some(names(&rest)).filter(|rest| !rest.is_empty());
+            let others = apart.chain(rest).collect::<Vec<_>>().join(", ");
+            return Some(format!(
+                "no variant is {shown}: {leader} has the {extreme} median, {value}; not decided \
+                 against {others}"
+            ));
+        }
+        if best.equal.is_empty() {
+            return Some(format!("{is} {leader}, {value}"));
+        }
+        let is_same = best.equal.iter().all(|cell| of(*cell) == of(best.leader));
+        let within = if is_same {
+            String::new()
         } else {
-            let threshold = threshold(view, best, footprint.metric);
-            format!("the same within the noise threshold{threshold}")
+            format!(
+                " within the noise threshold{}",
+                threshold(view, best, metric)
+            )
         };
-        let least = if best.beaten.is_empty() {
-            ""
+        let rest = if best.beaten.is_empty() {
+            String::new()
         } else {
-            ", less than the others"
+            format!(", {beats} the others")
         };
-        return Some(format!("{} take {same}{least}, {memory}", names(&all)));
+        let all = names(&[&[best.leader], &best.equal[..]].concat());
+        Some(format!("{all} {equal}{within}{rest}, {leader} {value}"))
     }
-    let others = [&best.undecided[..], &best.equal[..]].concat();
-    Some(format!(
-        "no variant is shown to take the least memory: {leader} has the lowest median, {memory}, \
-         and {} cannot be told from it",
-        names(&others)
-    ))
 }
 
 /// ` of 0.50 %`, where all that are unchanged share one.
@@ -199,8 +213,9 @@ fn threshold(view: &View, best: &Best, metric: &Metric) -> String {
     let mut known = best.equal.iter();
     let of = |cell: &usize| {
         Some(
-            view.standings
+            view.pairs
                 .between(*cell, best.leader, metric)?
+                .comparison
                 .threshold,
         )
     };
@@ -213,7 +228,6 @@ fn threshold(view: &View, best: &Best, metric: &Metric) -> String {
 
 /// These cells of a scenario by their variant, those of a long list counted.
 fn named(view: &View, group: &Group, cells: &[usize]) -> String {
-    const NAMED: usize = 3;
     let name = |&cell: &usize| {
         let row = group.lanes().find(|(_, other)| *other == cell);
         let label = row.map_or_else(String::new, |(row, _)| row.label.clone());
@@ -238,7 +252,7 @@ fn idle(view: &View, group: &Group) -> Option<String> {
         if let Some(context) = cell.metrics.median(&catalogue::CONTEXT) {
             text += &format!(", {} of the GPU", format::bytes(context));
         }
-        if let Some(share) = cpu_share(cell) {
+        if let Some(share) = cell.cpu_share() {
             text += &format!(", {} of a CPU", format::share(share));
         }
         Some(view.name_in(&text, index))
@@ -275,7 +289,7 @@ fn against_the_first(view: &View) -> Vec<String> {
 }
 
 fn noise(view: &View) -> Option<String> {
-    let variation = |(index, cell): (usize, &super::CellSummary)| {
+    let variation = |(index, cell): (usize, &CellSummary)| {
         let spread = cell.metrics.get(&catalogue::THROUGHPUT)?;
         Some((spread.coefficient_of_variation?, index))
     };

@@ -23,7 +23,6 @@ pub struct Spread {
 
 impl Spread {
     /// Of the finite values; `None` where there are none.
-    #[must_use]
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values
             .into_iter()

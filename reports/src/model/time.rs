@@ -6,7 +6,7 @@ use record::Record;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Spread;
+use super::spread::Spread;
 
 /// Medians over a cell's successful runs, in seconds, in the order in which they pass.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -40,14 +40,13 @@ pub struct TimeParts {
     pub other_seconds: f64,
     /// Wall time of the whole run.
     pub wall_seconds: f64,
-    /// Wall time but for the CUDA start, the model build, the warm-up, the measured steps and the
-    /// calibration: what the harness causes.
+    /// Wall time but for the CUDA start, the model build, the warm-up, the measured and the profiled
+    /// steps and the calibration: the harness, and what loading and leaving cost.
     pub harness_caused: Option<Spread>,
 }
 
 impl TimeParts {
     /// Of successful runs; `None` where there are none.
-    #[must_use]
     pub fn of(runs: &[&Record]) -> Option<Self> {
         if runs.is_empty() {
             return None;
@@ -76,8 +75,7 @@ impl TimeParts {
 }
 
 /// Time of a phase; 0 where the run has none.
-#[must_use]
-pub fn seconds(run: &Record, phase: Phase) -> f64 {
+pub(crate) fn seconds(run: &Record, phase: Phase) -> f64 {
     run.phase_seconds.get(&phase).copied().unwrap_or(0.0)
 }
 
@@ -92,6 +90,7 @@ fn harness_caused(run: &Record) -> f64 {
         Phase::ModelBuild,
         Phase::Warmup,
         Phase::Measure,
+        Phase::Profile,
         Phase::Calibrate,
     ];
     let work: f64 = work.into_iter().map(|phase| seconds(run, phase)).sum();

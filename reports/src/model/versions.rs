@@ -2,17 +2,16 @@
 
 use record::{ImageFacts, usual_track};
 
-use super::{SessionSummary, View};
+use super::{report::SessionSummary, view::View};
 
 /// Fewer versions are a comparison.
 const FEWEST: usize = 3;
 
 /// A track of images with the versions of it that one session ran.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Versions {
+pub(crate) struct Versions {
     /// The images' name without what tells them apart, such as `torch-cu`.
     pub track: String,
-    /// The session's name.
     pub session: String,
     /// From the oldest to the newest; what these are called, and their places among the view's
     /// contenders.
@@ -20,8 +19,7 @@ pub struct Versions {
 }
 
 /// Every track of which a session ran at least three versions.
-#[must_use]
-pub fn of(view: &View) -> Vec<Versions> {
+pub(crate) fn of(view: &View) -> Vec<Versions> {
     let mut found: Vec<Versions> = Vec::new();
     for (place, contender) in view.contenders.iter().enumerate() {
         let track = usual_track(&contender.image);
@@ -49,6 +47,12 @@ pub fn of(view: &View) -> Vec<Versions> {
 }
 
 impl Versions {
+    /// Whether this image is one of them.
+    pub(crate) fn has(&self, view: &View, image: &str) -> bool {
+        let mut places = self.images.iter().map(|(_, place)| *place);
+        places.any(|place| view.contenders[place].image == image)
+    }
+
     /// By libtorch's version, where every image has another one; else as the session has them.
     fn put_in_order(&mut self, session: &SessionSummary) {
         let facts = |name: &str| session.images.iter().find(|image| image.name == name);

@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use metrics::catalogue;
-use protocol::Task;
 use record::Record;
 use verdict::ShortWindow;
 
-use super::{CellSummary, Source, View};
-use crate::format::{self, plural};
+use super::{report::CellSummary, source::Source, view::View};
+use crate::words::format::{self, plural};
 
 /// Fewer successful runs than this say little about the spread.
 const FEW: usize = 3;
@@ -23,12 +22,13 @@ pub(super) fn of(view: &View, sources: &[Source]) -> Vec<String> {
     warnings.extend(different_machines(sources));
     warnings.extend(of_cells(view));
     warnings.extend(short_windows(view, sources));
-    warnings.extend(of_runs(view));
+    warnings.extend(of_runs(view, sources));
     warnings.extend(other_libtorch(sources));
     let notes = tally(view, |_| true, |run| &run.notes);
     warnings.extend(
         notes
             .iter()
+            .filter(|(note, _)| **note != record::ENDED)
             .map(|(note, count)| format!("{note} ({})", runs(*count))),
     );
     warnings
@@ -40,7 +40,7 @@ fn runs(count: usize) -> String {
 
 fn cut_off(source: &Source) -> Vec<String> {
     let (session, name) = (&source.session, &source.session.session);
-    let planned = session.cells.len() * session.blocks as usize;
+    let planned = session.planned();
     let done = source.records.records.len();
     let incomplete = (!session.complete).then(|| {
         format!(
@@ -57,9 +57,10 @@ fn different_machines(sources: &[Source]) -> Option<String> {
     let machines: BTreeSet<_> = sources
         .iter()
         .map(|source| {
-            let machine = &source.session.machine;
+            let machine = source.session.machine();
             let gpu = machine.gpus.first().map(|gpu| &gpu.uuid);
-            (&machine.name, &machine.driver_version, gpu)
+            let names = source.session.machine_names();
+            (names, &machine.driver_version, gpu)
         })
         .collect();
     (machines.len() > 1).then(|| {
@@ -72,7 +73,7 @@ fn different_machines(sources: &[Source]) -> Option<String> {
 /// Cells whose measured window is too short for the noise of its steps.
 fn short_windows(view: &View, sources: &[Source]) -> Option<String> {
     let found: Vec<String> = (0..view.report.cells.len())
-        .filter(|&cell| view.report.cells[cell].task != Task::Idle)
+        .filter(|&cell| !view.report.cells[cell].workload.is_idle())
         .filter_map(|cell| {
             let runs = view.runs[cell].iter().copied();
             let window = ShortWindow::of(runs, threshold(&view.report.cells[cell], sources))?;
@@ -90,13 +91,12 @@ fn threshold(cell: &CellSummary, sources: &[Source]) -> Option<f64> {
     let sessions = sources.iter().map(|source| &source.session);
     let mut own = sessions.filter(|session| session.session == cell.session);
     let plan = own.next()?.cells.iter().find(|plan| {
-        (&plan.image, &plan.suite, &plan.scenario, &plan.variant)
-            == (&cell.image, &cell.suite, &cell.scenario, &cell.variant)
+        (&plan.image, &plan.suite, &plan.scenario, &plan.axes)
+            == (&cell.image, &cell.suite, &cell.scenario, &cell.axes)
     })?;
     plan.thresholds.get(catalogue::THROUGHPUT.name).copied()
 }
 
-/// Cells whose metrics are few or scattered.
 fn of_cells(view: &View) -> Vec<String> {
     let that = |is: &dyn Fn(&CellSummary) -> bool| -> Vec<usize> {
         let cells = view.report.cells.iter().enumerate();
@@ -131,7 +131,15 @@ fn of_cells(view: &View) -> Vec<String> {
         format::share(NOISY)
     );
     let differs = "Peak allocated memory is not the same in every run of";
-    for (cells, what) in [(noisy, varies.as_str()), (memory, differs)] {
+    let graphs = "Peak allocated is less than half of what warm-up took, with as much reserved: memory \
+                  into which CUDA graphs are replayed is reserved and not counted as allocated. Read \
+                  peak reserved in";
+    let replayed = that(&is_replayed);
+    for (cells, what) in [
+        (noisy, varies.as_str()),
+        (memory, differs),
+        (replayed, graphs),
+    ] {
         if !cells.is_empty() {
             let count = plural(cells.len(), "cell", "cells");
             found.push(format!("{what} {count}: {}.", named(view, &cells)));
@@ -140,8 +148,18 @@ fn of_cells(view: &View) -> Vec<String> {
     found
 }
 
+/// Whether a program's measured steps allocate far less than warm-up did, with what that took still
+/// reserved, as with `torch.compile(mode="reduce-overhead")`.
+fn is_replayed(cell: &CellSummary) -> bool {
+    let median = |metric| cell.metrics.median(metric);
+    let held = median(&catalogue::RUN_PEAK_ALLOCATED).zip(median(&catalogue::PEAK_RESERVED));
+    let held = held.map(|(run, reserved)| run.min(reserved) / 2.0);
+    let allocated = median(&catalogue::PEAK_ALLOCATED);
+    cell.workload.model().is_none() && allocated.zip(held).is_some_and(|(own, held)| own < held)
+}
+
 fn named(view: &View, cells: &[usize]) -> String {
-    let name = |&cell: &usize| view.name_in(&view.short_name(cell), cell);
+    let name = |&cell: &usize| view.name_of(cell);
     format::first_few(cells.iter().map(name).collect(), NAMED)
 }
 
@@ -160,7 +178,7 @@ fn tally<'a>(
 }
 
 /// What went on beside the runs or within them.
-fn of_runs(view: &View) -> Vec<String> {
+fn of_runs(view: &View, sources: &[Source]) -> Vec<String> {
     let mut found = Vec::new();
     // Attempts that something else on the machine contaminated: no failures of the workload.
     let contaminated = &view.report.contaminated;
@@ -178,7 +196,10 @@ fn of_runs(view: &View) -> Vec<String> {
         ));
     }
     let is_ok = |run: &Record| run.outcome.is_ok();
-    let mut reasons = tally(view, is_ok, |run| &run.monitor.gpu_throttle_reasons);
+    let mut reasons = tally(view, is_ok, |run| {
+        let gpu = run.monitor.gpus.first();
+        gpu.map_or(&[], |gpu| &gpu.throttle_reasons[..])
+    });
     // A GPU that idles between two kernels is held back by nothing.
     reasons.retain(|reason, _| !reason.to_lowercase().contains("idle"));
     let reasons = reasons.iter();
@@ -195,7 +216,19 @@ fn of_runs(view: &View) -> Vec<String> {
         let good = view.runs.iter().flatten().filter(|run| is_ok(run));
         good.filter(|run| is(run)).count()
     };
-    let shared = count(&|run| !run.monitor.other_gpu_processes.is_empty());
+    let busy = sources.iter().flat_map(|source| {
+        let good = source.records.records.iter().filter(|run| is_ok(run));
+        good.filter_map(|run| source.session.others(run))
+    });
+    let busy: Vec<_> = busy.filter(|others| others.is_much).collect();
+    if let Some(most) = busy.iter().max_by(|a, b| a.used.total_cmp(&b.used)) {
+        found.push(format!(
+            "{} {}: times depend on what these did.",
+            format::others_used(most.used, most.cpus),
+            runs(busy.len())
+        ));
+    }
+    let shared = count(&|run| run.monitor.is_shared());
     if shared > 0 {
         found.push(format!(
             "Other processes used the GPU during {}.",
@@ -203,11 +236,8 @@ fn of_runs(view: &View) -> Vec<String> {
         ));
     }
     let skipped = count(&|run| {
-        let scaler = run
-            .metrics
-            .as_ref()
-            .and_then(|metrics| metrics.summary.scaler);
-        scaler.is_some_and(|scaler| scaler.skipped_while_measuring > 0)
+        let skipped = run.values.get("skipped_steps_count");
+        skipped.is_some_and(|skipped| *skipped > 0.0)
     });
     if skipped > 0 {
         found.push(format!(
@@ -224,7 +254,7 @@ fn other_libtorch(sources: &[Source]) -> BTreeSet<String> {
         let facts = images.find(|image| image.name == record.image)?;
         let (taken, told) = (
             &facts.libtorch_version,
-            &record.workload.as_ref()?.libtorch_version,
+            &record.started.as_ref()?.libtorch_version,
         );
         let differs = !taken.is_empty() && plain(taken) != plain(told);
         let name = &facts.name;

@@ -4,63 +4,46 @@ use judge::compare::Direction;
 use metrics::{Metric, catalogue};
 
 use crate::{
-    format::{self, Quantity},
-    measure,
+    charts::{Axis, Chart, Entry, Row, Scaled, Track},
     model::View,
-    svg::{Anchor, Area, Canvas, LEADING, Svg, TEXT, ink::Ink, rows::NARROW, scale::Scale},
+    svg::ink::Ink,
+    words::format::Quantity,
 };
 
 /// Bars of one picture.
 const MOST: usize = 6;
-const BAR: f64 = 12.0;
-const LINE: f64 = TEXT * LEADING;
 
-/// The picture, and what it says; `None` where nothing was measured and nothing failed.
-pub(crate) fn picture(view: &View) -> Option<(Svg, String)> {
+/// `None` where nothing was measured and nothing failed.
+pub(crate) fn chart(view: &View) -> Option<Chart> {
     let metric = metric(view)?;
-    let cells = 0..view.report.cells.len();
-    let rows = cells.map(|cell| {
-        let name = view.name_in(&view.short_name(cell), cell);
-        (name, view.report.cells[cell].metrics.median(metric), cell)
+    let quantity = Quantity::from(metric.unit);
+    let shown = 0..view.report.cells.len().min(MOST);
+    let value = |cell: usize| view.report.cells[cell].metrics.median(metric);
+    let entries = shown.clone().map(|cell| {
+        Entry::new(
+            view.name_of(cell),
+            value(cell).map_or_else(|| view.why_nothing(cell), |value| quantity.write(value)),
+        )
     });
-    let rows: Vec<(String, Option<f64>, usize)> = rows.take(MOST).collect();
-    let write = |value: f64| Quantity::from(metric.unit).write(value);
-    let say = |value: Option<f64>, cell| value.map_or_else(|| view.why_nothing(cell), write);
-    let labels: Vec<Vec<String>> = rows
-        .iter()
-        .map(|(name, ..)| measure::wrap(name, TEXT, NARROW - 8.0))
-        .collect();
-    let height = |label: &Vec<String>| (label.len() as f64 + 1.0) * LINE + 12.0;
-    let bottom: f64 = labels.iter().map(height).sum();
-    let mut canvas = Canvas::new(NARROW, LINE + 8.0 + bottom);
+    let entries: Vec<Entry> = entries.collect();
+    let rows = shown.clone().map(|cell| {
+        let track = |value| Track {
+            parts: vec![(Ink::Series(0), value)],
+            ..Track::default()
+        };
+        let ink = value(cell).map_or(Ink::Danger, |_| Ink::Label);
+        let tracks = value(cell).map(track).into_iter().collect();
+        Row::only(entries[cell].name.clone(), cell, ink, tracks)
+    });
     let better = match metric.direction {
         Direction::HigherIsBetter => "more is better",
         Direction::LowerIsBetter => "less is better",
     };
     let title = format!("Median {}, {better}", metric.label);
-    canvas.small(&title, (4.0, LINE / 2.0 + 1.0), Anchor::Start);
-    let most = rows.iter().filter_map(|row| row.1).fold(0.0, f64::max);
-    let along = Scale::linear((0.0, most), (4.0, NARROW - 110.0));
-    let mut top = LINE + 8.0;
-    let mut said = Vec::new();
-    for ((name, value, cell), label) in rows.iter().zip(&labels) {
-        let text = label.len() as f64 * LINE;
-        canvas.lines(label, (4.0, top + text / 2.0), TEXT, Ink::Text);
-        let y = top + text + LINE / 2.0 + 1.0;
-        let told = say(*value, *cell);
-        said.push(format!("{name}: {told}."));
-        if let Some(value) = value {
-            let end = along.place(*value);
-            let bar = Area::of((4.0, y - BAR / 2.0), (end, y + BAR / 2.0));
-            canvas.fill(bar, Ink::Series(0));
-            canvas.bold(&told, (end + 6.0, y), Anchor::Start, TEXT, Ink::Text);
-        } else {
-            let told = measure::shorten(&told, TEXT, NARROW - 8.0);
-            canvas.text(&told, (4.0, y), Anchor::Start, TEXT, Ink::Danger);
-        }
-        top += height(label);
-    }
-    Some((canvas.finish(), format::clean(&said.join(" "))))
+    let values: Vec<f64> = shown.filter_map(value).collect();
+    let scale = Scaled::of(Axis::from_zero(&title, quantity, &values), 1.0);
+    let rows = rows.collect();
+    Some(Chart::rows(entries, vec![scale], rows))
 }
 
 /// The first metric that the suite asks for and some cell has, else throughput or memory.

@@ -1,24 +1,22 @@
 //! What the GPU did for it: utilisation, energy a sample, and clocks.
 
-use metrics::catalogue;
-use record::{Record, Series};
+use std::collections::BTreeSet;
 
-use super::{Drawing, Picture, Plot, contender_legend, describe, drawings, values};
+use metrics::catalogue;
+use record::{Record, Sampled};
+
+use super::plot::{Drawing, Plot, by_group, rows};
 use crate::{
-    document::{Cell, known},
-    format::{self, Quantity},
+    charts::{Axis, Chart, Entry, Scaled, Track},
+    document::Kind,
     model::{Group, Spread, View},
-    svg::{
-        Area, Canvas, Shape, axis,
-        ink::Ink,
-        rows::{Rows, WIDTH},
-        scale::Scale,
-    },
+    svg::Look,
+    words::format::{self, Quantity},
 };
 
 pub(super) const PLOT: Plot = Plot {
     id: "gpu",
-    title: "Utilisation, energy and clocks of the GPU",
+    title: "Utilization, energy and clocks of the GPU",
     about: "Medians of the runs with their range, within the measured steps. Model utilization: \
             operations of the model over those of a large matrix product in the same run. Energy: \
             what the GPU drew for one sample. Clock: the mean of its SMs; where it lies below the \
@@ -28,182 +26,118 @@ pub(super) const PLOT: Plot = Plot {
     draw,
 };
 
-/// One column: its title, how it is written, and where it comes from.
-struct Column {
-    title: &'static str,
-    /// Its title on narrow paper.
-    short: &'static str,
-    quantity: Quantity,
-    read: fn(&Record) -> Option<f64>,
-}
+/// One column: what it is, how it is written, and where it comes from.
+struct Column(&'static str, Quantity, fn(&Record) -> Option<f64>);
 
-const COLUMNS: [Column; 3] = [
-    Column {
-        title: "Model utilization",
-        short: "Utilization",
-        quantity: Quantity::Percent,
-        read: |run| Some(100.0 * catalogue::UTILIZATION.of(run)?),
-    },
-    Column {
-        title: "Energy of one sample",
-        short: "Energy/sample",
-        quantity: Quantity::Joules,
-        read: joules_per_sample,
-    },
-    Column {
-        title: "Clock of the SMs",
-        short: "SM clock",
-        quantity: Quantity::Megahertz,
-        read: |run| mean(run.monitor.gpu_sm_clock_mhz.as_ref()),
-    },
+/// The first of them are drawn; the table has all.
+const DRAWN: usize = 3;
+const COLUMNS: [Column; 6] = [
+    Column("model utilization", Quantity::Percent, |run| {
+        Some(100.0 * catalogue::UTILIZATION.of(run)?)
+    }),
+    Column("energy of a sample", Quantity::Joules, joules_per_sample),
+    Column("SM clock", Quantity::Megahertz, |run| {
+        mean(run, Sampled::GpuSmClockMhz)
+    }),
+    Column("GPU utilization", Quantity::Percent, |run| {
+        mean(run, Sampled::GpuUtilizationPercent)
+    }),
+    Column("power", Quantity::Watts, |run| catalogue::GPU_POWER.of(run)),
+    Column("held back", Quantity::Percent, held_back),
 ];
-
-/// Between the columns.
-const GAP: f64 = 26.0;
-const TOP: f64 = 4.0;
 
 /// Energy of the GPU over the measured steps' samples.
 fn joules_per_sample(run: &Record) -> Option<f64> {
-    let samples = run.metrics.as_ref()?.summary.samples;
-    let joules = catalogue::GPU_ENERGY.of(run)?;
-    (samples > 0).then(|| joules / samples as f64)
+    let samples = run
+        .value("samples_count")
+        .filter(|samples| *samples > 0.0)?;
+    Some(catalogue::GPU_ENERGY.of(run)? / samples)
 }
 
 /// Within the measured steps; nothing where no sample lies there.
-fn mean(series: Option<&Series>) -> Option<f64> {
-    Some(series?.measured?.mean)
+fn mean(run: &Record, series: Sampled) -> Option<f64> {
+    Some(run.monitor.get(series)?.measured?.mean)
 }
 
-fn spread(view: &View, cell: usize, read: fn(&Record) -> Option<f64>) -> Option<Spread> {
-    Spread::of(view.good_runs(cell).into_iter().filter_map(read))
+/// The share of time in which the most frequent reason held a GPU back.
+fn held_back(run: &Record) -> Option<f64> {
+    let gpus = run.monitor.gpus.iter();
+    let reasons = gpus
+        .flat_map(|gpu| &gpu.throttled_percent)
+        .filter(|(reason, _)| !reason.to_lowercase().contains("idle"));
+    reasons.map(|(_, percent)| *percent).reduce(f64::max)
 }
 
-fn draw(view: &View) -> Picture {
-    let drawings = drawings(view, |group| {
-        let is_known = |column: &&Column| {
-            let mut cells = group.cells();
-            cells.any(|cell| spread(view, cell, column.read).is_some())
-        };
-        let columns: Vec<&Column> = COLUMNS.iter().filter(is_known).collect();
+impl Column {
+    fn of(&self, view: &View, cell: usize) -> Option<Spread> {
+        Spread::of(view.good_runs(cell).into_iter().filter_map(self.2))
+    }
+
+    /// The median, with the range of the runs where they differ.
+    fn write(&self, spread: &Spread) -> String {
+        let ends = [spread.median, spread.minimum, spread.maximum];
+        let [median, low, high] = ends.map(|value| self.1.write(value));
+        if low == high {
+            median
+        } else {
+            format!("{median} ({low} … {high})")
+        }
+    }
+
+    fn axis(&self, view: &View, group: &Group) -> Axis {
+        let spreads = group.cells().filter_map(|cell| self.of(view, cell));
+        let most: Vec<f64> = spreads.map(|spread| spread.maximum).collect();
+        Axis::from_zero(self.0, self.1, &most)
+    }
+}
+
+fn draw(view: &View) -> Drawing {
+    by_group(view, |group| {
+        let is_known = |column: &&Column| group.cells().any(|cell| column.of(view, cell).is_some());
+        let columns: Vec<&Column> = COLUMNS[..DRAWN].iter().filter(is_known).collect();
         if columns.is_empty() || group.cells().all(|cell| on_cpu(view, cell)) {
             return None;
         }
-        let description = describe(view, group, |cell| {
-            let said = columns.iter().filter_map(|column| {
-                let median = spread(view, cell, column.read)?.median;
-                let title = column.title.to_lowercase();
-                Some(format!("{title} {}", column.quantity.write(median)))
-            });
-            Some(said.collect::<Vec<_>>().join(", "))
-        });
-        Some(Drawing {
-            table: Some(table(view, group)),
-            ..Drawing::of(view, group, description, |width| {
-                let rows = Rows::of(view, group, TOP, width);
-                let mut canvas = Canvas::new(width, rows.bottom + axis::LOWER);
-                rows.draw(&mut canvas);
-                let each = (width - rows.left + GAP) / columns.len() as f64;
-                for (index, column) in columns.iter().enumerate() {
-                    let left = rows.left + index as f64 * each;
-                    let paper = Area::of((left, rows.top), (left + each - GAP - 8.0, rows.bottom));
-                    draw_column(&mut canvas, view, &rows, column, &paper);
+        let (rows, entries) = rows(view, group, |_, cell, entry| {
+            let look = Look::series(view.contender_of(cell));
+            let tracks = columns.iter().map(|column| {
+                let spread = column.of(view, cell);
+                let ends = spread.map(|spread| (spread.minimum, spread.maximum));
+                let median = spread.map(|spread| spread.median);
+                Track {
+                    band: None,
+                    ..Track::measured(median, ends, (None, None), look)
                 }
-                canvas.finish()
-            })
-        })
-    });
-    Picture {
-        legend: contender_legend(view),
-        drawings,
-    }
+            });
+            Some((told(view, &columns, cell, entry)?, tracks.collect()))
+        });
+        let columns = columns.iter();
+        let scales = columns.map(|column| Scaled::of(column.axis(view, group), 1.0));
+        Some(Chart::rows(entries, scales.collect(), rows))
+    })
 }
 
 fn on_cpu(view: &View, cell: usize) -> bool {
     view.runs[cell].iter().all(|run| !run.device.is_cuda())
 }
 
-fn draw_column(canvas: &mut Canvas, view: &View, rows: &Rows, column: &Column, paper: &Area) {
-    let spreads = rows
-        .lanes()
-        .map(|lane| spread(view, lane.cell, column.read));
-    let spreads: Vec<Option<Spread>> = spreads.collect();
-    let most = spreads.iter().flatten().map(|spread| spread.maximum);
-    let most = most.fold(0.0, f64::max);
-    let scale = Scale::linear(
-        (0.0, if most > 0.0 { most * 1.05 } else { 1.0 }),
-        (paper.left, paper.right),
-    );
-    let title = if rows.width < WIDTH {
-        column.short
-    } else {
-        column.title
-    };
-    axis::lower(canvas, paper, &scale, column.quantity, title);
-    for (lane, spread) in rows.lanes().zip(spreads) {
-        let Some(spread) = spread else { continue };
-        let ink = Ink::series(lane.contender);
-        let hint = format!("{}: {}", column.title, told(column.quantity, &spread));
-        canvas.hinted(&hint, |canvas| {
-            let ends = (scale.place(spread.minimum), scale.place(spread.maximum));
-            canvas.level(ends, lane.y, ink, 2.0);
-            let at = (scale.place(spread.median), lane.y);
-            canvas.mark(at, Shape::of(lane.contender), 8.0, ink, false);
-        });
+/// All that is known of what the GPU did for a cell.
+fn told(view: &View, drawn: &[&Column], cell: usize, entry: Entry) -> Option<Entry> {
+    let runs = view.good_runs(cell);
+    if runs.is_empty() {
+        return None;
     }
-}
-
-/// The median, with the range of the runs where they differ.
-fn told(quantity: Quantity, spread: &Spread) -> String {
-    let median = quantity.write(spread.median);
-    let (low, high) = (
-        quantity.write(spread.minimum),
-        quantity.write(spread.maximum),
-    );
-    if low == high {
-        median
-    } else {
-        format!("{median} ({low} … {high})")
-    }
-}
-
-fn table(view: &View, group: &Group) -> crate::document::Table {
-    let heads = [
-        "model utilization",
-        "energy of a sample",
-        "SM clock",
-        "GPU utilisation",
-        "power",
-        "held back",
-        "GPU",
-    ];
-    values(view, group, &heads, |cell| {
-        let column = |quantity: Quantity, read| -> Cell {
-            known(spread(view, cell, read).map(|spread| told(quantity, &spread)))
-        };
-        let held = |run: &Record| {
-            let reasons = &run.monitor.gpu_throttled_percent;
-            let mut reasons = reasons
-                .iter()
-                .filter(|(reason, _)| !reason.to_lowercase().contains("idle"));
-            let first = reasons.next().map(|(_, percent)| *percent);
-            first.map(|first| reasons.map(|(_, percent)| *percent).fold(first, f64::max))
-        };
-        let runs = view.good_runs(cell);
-        let mut gpus: Vec<String> = runs.iter().map(|run| run.device.to_string()).collect();
-        gpus.sort();
-        gpus.dedup();
-        (!runs.is_empty()).then(|| {
-            vec![
-                column(Quantity::Percent, COLUMNS[0].read),
-                column(Quantity::Joules, COLUMNS[1].read),
-                column(Quantity::Megahertz, COLUMNS[2].read),
-                column(Quantity::Percent, |run| {
-                    mean(run.monitor.gpu_utilization_percent.as_ref())
-                }),
-                column(Quantity::Watts, |run| catalogue::GPU_POWER.of(run)),
-                column(Quantity::Percent, held),
-                format::clean(&gpus.join(", ")).into(),
-            ]
-        })
-    })
+    let medians = drawn.iter().filter_map(|column| {
+        let median = column.of(view, cell)?.median;
+        Some(column.1.write(median))
+    });
+    let value = medians.collect::<Vec<_>>().join(" · ");
+    let gpus: BTreeSet<String> = runs.iter().map(|run| run.device.to_string()).collect();
+    let gpus = format::clean(&Vec::from_iter(gpus).join(", "));
+    let numbers = COLUMNS.iter().map(|column| {
+        let spread = column.of(view, cell);
+        (column.0, spread.map(|spread| column.write(&spread)))
+    });
+    let entry = Entry { value, ..entry }.numbers(numbers);
+    Some(entry.with(Kind::Word, [("GPU", gpus.into())]))
 }

@@ -1,15 +1,22 @@
 //! Memory as stacked bars: what the tensors took, what the allocator kept beyond it, and what
 //! lies outside the allocator; beside them the peak of the whole run.
 
+use std::cmp::Ordering::Equal;
+
 use metrics::catalogue;
 
 use super::{
-    Plot,
-    stacked::{Mark, Part, Stacked, part},
+    plot::{Drawing, Plot, by_group},
+    stacked::{
+        Length::{Median, Of},
+        Limit, Mark, Part, Stacked, part,
+    },
 };
 use crate::{
-    format::Quantity,
+    charts::{Chart, Node, Tree},
     model::{CellSummary, Group, View, run_peak},
+    svg::ink::Ink,
+    words::format::Quantity,
 };
 
 pub(super) const PLOT: Plot = Plot {
@@ -30,8 +37,15 @@ pub(super) const PLOT: Plot = Plot {
         "context_bytes",
     ],
     is_detail: false,
-    draw: |view| STACKED.draw(view),
+    draw,
 };
+
+/// The bars of each scenario, then what its largest cell held within what.
+fn draw(view: &View) -> Drawing {
+    let (legend, mut charts) = STACKED.draw(view);
+    charts.extend(by_group(view, |group| nested(view, group)).1);
+    (legend, charts)
+}
 
 const STACKED: Stacked = Stacked {
     parts: &PARTS,
@@ -41,50 +55,44 @@ const STACKED: Stacked = Stacked {
     limits,
 };
 
-/// The size of the GPU, and what of it the runs of a scenario may take.
-pub(super) fn limits(view: &View, group: &Group) -> Vec<(String, f64)> {
+/// The size of the GPU, and what of it the runs of a scenario may take. The allocator's limit counts
+/// nothing of what lies outside the allocator.
+pub(super) fn limits(view: &View, group: &Group) -> Vec<Limit> {
     let runs = || group.cells().flat_map(|cell| &view.runs[cell]);
-    let size = runs().find_map(|run| {
-        let memory = &run.metrics.as_ref()?.summary.memory;
-        memory.device_total_bytes
+    let method = |key| runs().find_map(|run| run.method.bytes(key));
+    let size = runs().find_map(|run| run.values.get("device_total_bytes").copied());
+    let limit = |name, value: Option<f64>| {
+        value.map(|value| Limit {
+            name,
+            value,
+            beside: None,
+        })
+    };
+    let allocator = limit("Limit of the allocator", method("limits.allocator_memory"));
+    let allocator = allocator.map(|limit| Limit {
+        beside: Some(|cell| cell.metrics.median(&catalogue::OUTSIDE)),
+        ..limit
     });
-    let mut found: Vec<(String, f64)> = Vec::new();
-    for (key, name) in [
-        ("limits.gpu_memory", "Limit of the GPU's memory"),
-        ("limits.allocator_memory", "Limit of the allocator"),
-    ] {
-        let limit = runs().find_map(|run| run.method.bytes(key));
-        found.extend(limit.map(|limit| (name.to_owned(), limit)));
-    }
-    found.extend(size.map(|bytes| ("Memory of the GPU".to_owned(), bytes as f64)));
-    found
+    let of_gpu = limit("Limit of the GPU's memory", method("limits.gpu_memory"));
+    let limits = [of_gpu, allocator, limit("Memory of the GPU", size)];
+    limits.into_iter().flatten().collect()
 }
 
 /// All of one window.
 static PARTS: [Part; 9] = [
-    part(0, "Parameters", |cell| {
-        cell.metrics.median(&catalogue::PARAMETERS)
-    }),
-    part(4, "Optimizer state", |cell| {
-        cell.metrics.median(&catalogue::OPTIMIZER)
-    }),
-    part(5, "Buffers and data", |cell| {
-        cell.metrics.median(&catalogue::DATA)
-    }),
-    part(1, "Activations", |cell| {
-        cell.metrics.median(&catalogue::ACTIVATIONS)
-    }),
-    part(6, "Gradients and temporaries", |cell| {
-        cell.metrics.median(&catalogue::BACKWARD)
-    }),
-    part(7, "Activations and temporaries", undivided),
-    part(2, "Reserved and unused", |cell| {
-        cell.metrics.median(&catalogue::RESERVED_UNUSED)
-    }),
-    part(3, "Outside the allocator", |cell| {
-        cell.metrics.median(&catalogue::OUTSIDE)
-    }),
-    part(3, "Rest of the container or process", rest),
+    part(0, "Parameters", Median(&catalogue::PARAMETERS)),
+    part(4, "Optimizer state", Median(&catalogue::OPTIMIZER)),
+    part(5, "Buffers and data", Median(&catalogue::DATA)),
+    part(1, "Activations", Median(&catalogue::ACTIVATIONS)),
+    part(6, "Gradients and temporaries", Median(&catalogue::BACKWARD)),
+    part(7, "Activations and temporaries", Of(undivided)),
+    part(
+        2,
+        "Reserved and unused",
+        Median(&catalogue::RESERVED_UNUSED),
+    ),
+    part(3, "Outside the allocator", Median(&catalogue::OUTSIDE)),
+    part(3, "Rest of the container or process", Of(rest)),
 ];
 
 /// What tensors took besides the model's, where no training step was looked into.
@@ -94,6 +102,51 @@ fn undivided(cell: &CellSummary) -> Option<f64> {
     let model: f64 = model.into_iter().filter_map(median).sum();
     let is_divided = median(&catalogue::ACTIVATIONS).is_some();
     Some(median(&catalogue::PEAK_ALLOCATED)? - model).filter(|_| !is_divided)
+}
+
+/// Of the cell that takes the most of the GPU: the allocator's memory within the process's, the
+/// tensors within the allocator's.
+fn nested(view: &View, group: &Group) -> Option<Chart> {
+    let peak = |cell: usize| {
+        view.report.cells[cell]
+            .metrics
+            .median(&catalogue::PROCESS_PEAK)
+    };
+    let by_peak =
+        |one: &usize, other: &usize| peak(*one).partial_cmp(&peak(*other)).unwrap_or(Equal);
+    let cell = group
+        .cells()
+        .filter(|cell| peak(*cell).is_some())
+        .max_by(by_peak)?;
+    let (row, _) = group.lanes().find(|(_, other)| *other == cell)?;
+    let summary = &view.report.cells[cell];
+    let median = |metric| summary.metrics.median(metric);
+    let parts = |range: std::ops::Range<usize>| {
+        let parts = PARTS[range].iter();
+        parts
+            .filter_map(|part| part.node(summary))
+            .collect::<Vec<_>>()
+    };
+    let grey = |name: &str, value: f64, parts: Vec<Node>| Node {
+        ink: Some(Ink::Axis),
+        ..Node::new(name, value, parts)
+    };
+    let tensors = grey("Tensors", median(&catalogue::PEAK_ALLOCATED)?, parts(0..6));
+    let within: Vec<Node> = [tensors].into_iter().chain(parts(6..7)).collect();
+    let allocator = grey("Allocator", median(&catalogue::PEAK_RESERVED)?, within);
+    let within = [allocator].into_iter().chain(parts(7..8));
+    let root = Node::new("Process", peak(cell)?, within.collect());
+    let tree = Tree {
+        quantity: Quantity::Bytes,
+        root,
+    };
+    Some(Chart {
+        subtitle: format!(
+            "{}, the largest: what is within what",
+            view.name_in(&row.label, cell)
+        ),
+        ..tree.chart()
+    })
 }
 
 /// On the CPU, where no allocator reserves: what else the container held.

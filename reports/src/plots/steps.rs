@@ -1,20 +1,14 @@
 //! Step times over the run: one small picture a variant, one line a run.
 
 use metrics::catalogue;
-use protocol::{Step, Task};
 use record::Record;
 
-use super::{Drawing, Picture, Plot, contender_legend, describe, drawings, values};
+use super::plot::{Drawing, Plot, by_group, entries};
 use crate::{
-    format::{self, Quantity},
-    measure,
-    model::{Row, View},
-    svg::{
-        Anchor, Area, Canvas, Panel, Shape, Svg, TEXT, axis,
-        ink::Ink,
-        rows::WIDTH,
-        scale::{self, Scale},
-    },
+    charts::{Axis, Chart, Entry, Layer, Panel, Reading, Spot, extent, extremes},
+    model::{Group, Row, View},
+    svg::{Dashes, Look},
+    words::format::{self, Quantity},
 };
 
 pub(super) const PLOT: Plot = Plot {
@@ -29,65 +23,57 @@ pub(super) const PLOT: Plot = Plot {
     draw,
 };
 
-const COLUMNS: usize = 3;
-const GUTTER: f64 = 22.0;
-const TITLE: f64 = 36.0;
-const PANEL: f64 = 112.0;
-const UNDER: f64 = 30.0;
+const HEIGHT: f64 = 96.0;
 /// One greatest step beyond so many medians makes the scale logarithmic.
 const FAR: f64 = 5.0;
 
-/// A successful run with its contender.
+const MOST_POINTS: usize = 300;
+const STEPS: &str = "step_seconds";
+
 type Run<'a> = (usize, &'a Record);
 
-fn draw(view: &View) -> Picture {
-    let drawings = drawings(view, |group| {
-        let rows = group
-            .rows
-            .iter()
-            .map(|row| (row.label.as_str(), runs(view, row)));
-        let rows: Vec<(&str, Vec<Run>)> = rows.filter(|(_, runs)| !runs.is_empty()).collect();
-        let description = describe(view, group, |cell| {
-            let metrics = &view.report.cells[cell].metrics;
-            let median = format::seconds(metrics.get(&catalogue::STEP_MEDIAN)?.median);
-            let late = format::seconds(metrics.get(&catalogue::STEP_P99)?.median);
-            Some(format!("median step {median}, 99 % below {late}"))
-        });
-        let heads = ["median", "p90", "p99"];
-        let table = values(view, group, &heads, |cell| {
-            let metrics = &view.report.cells[cell].metrics;
-            let told = |metric| Some(format::seconds(metrics.median(metric)?).into());
-            Some(vec![
-                told(&catalogue::STEP_MEDIAN)?,
-                told(&catalogue::STEP_P90)?,
-                told(&catalogue::STEP_P99)?,
-            ])
-        });
-        let is_idle = group.task == Task::Idle;
-        (!rows.is_empty() && !is_idle).then(|| Drawing {
-            table: Some(table),
-            ..Drawing::of(view, group, description, |width| sheet(&rows, width))
-        })
-    });
-    Picture {
-        legend: contender_legend(view),
-        drawings,
-    }
+fn draw(view: &View) -> Drawing {
+    by_group(view, |group| {
+        let rows = group.rows.iter().map(|row| (&row.label, runs(view, row)));
+        let rows = rows.filter(|(_, runs)| !runs.is_empty());
+        let panels: Vec<Panel> = rows.map(|(label, runs)| panel(label, &runs)).collect();
+        (!panels.is_empty()).then(|| Chart::panels(told(view, group), (2, HEIGHT), panels))
+    })
 }
 
-fn sheet(rows: &[(&str, Vec<Run>)], width: f64) -> Svg {
-    let columns = if width < WIDTH { 1 } else { COLUMNS };
-    let height = TITLE + PANEL + UNDER;
-    let mut canvas = Canvas::new(width, rows.len().div_ceil(columns) as f64 * height);
-    let each = (width + GUTTER) / columns as f64;
-    for (index, (label, runs)) in rows.iter().enumerate() {
-        let left = (index % columns) as f64 * each;
-        let top = (index / columns) as f64 * height;
-        let (right, bottom) = (left + each - GUTTER, top + TITLE + PANEL);
-        let area = Area::of((left, top), (right, bottom));
-        panel(&mut canvas, label, runs, &area);
-    }
-    canvas.finish()
+/// The quantiles of each cell's steps, of all its runs together.
+fn told(view: &View, group: &Group) -> Vec<Entry> {
+    const QUANTILES: [(&str, f64); 6] = [
+        ("least", 0.0),
+        ("p10", 0.1),
+        ("p50", 0.5),
+        ("p90", 0.9),
+        ("p99", 0.99),
+        ("greatest", 1.0),
+    ];
+    entries(view, group, |cell, entry| {
+        let runs = view.good_runs(cell);
+        let steps = runs.iter().map(|run| run.series(STEPS).count()).max();
+        let times = runs.iter().flat_map(|run| run.series(STEPS));
+        let mut times: Vec<f64> = times.filter(|time| time.is_finite()).collect();
+        times.sort_by(f64::total_cmp);
+        let of = |share| Some(format::seconds(quantile(&times, share)?));
+        let value = format!("median step {}, 99 % below {}", of(0.5)?, of(0.99)?);
+        let steps = ("steps of a run", steps.map(|steps| steps.to_string()));
+        let numbers = [steps].into_iter();
+        let numbers = numbers.chain(QUANTILES.map(|(head, share)| (head, of(share))));
+        Some(Entry { value, ..entry }.numbers(numbers))
+    })
+}
+
+fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a place in the list, from 0 to its last index"
+    )]
+    let place = (share * sorted.len().checked_sub(1)? as f64).round() as usize;
+    sorted.get(place).copied()
 }
 
 fn runs<'a>(view: &View<'a>, row: &Row) -> Vec<Run<'a>> {
@@ -98,110 +84,53 @@ fn runs<'a>(view: &View<'a>, row: &Row) -> Vec<Run<'a>> {
             .into_iter()
             .map(move |run| (contender, run))
     });
-    runs.filter(|(_, run)| !run.steps.is_empty()).collect()
+    runs.filter(|(_, run)| run.series(STEPS).next().is_some())
+        .collect()
 }
 
-fn panel(canvas: &mut Canvas, label: &str, runs: &[Run], area: &Area) {
-    let steps = || runs.iter().flat_map(|(_, run)| &run.steps);
-    let times: Vec<f64> = steps().map(|step| step.seconds).collect();
-    let last = steps().map(|step| step.index).max().unwrap_or(0);
-    let upright = Area {
-        top: area.top + TITLE,
-        ..*area
-    };
-    let scale = time_scale(&times, (upright.bottom - 3.0, upright.top + 3.0));
-    let labels = axis::left_width(&scale, Quantity::Seconds, &upright);
-    let paper = Area {
-        left: area.left + labels,
-        right: area.right - 6.0,
-        ..upright
-    };
-    let along = Scale::linear((0.0, f64::from(last.max(1))), (paper.left, paper.right));
-    let title = measure::shorten(label, TEXT, area.width() / 1.16);
-    let at = (area.left, area.top + TEXT);
-    canvas.hinted(label, |canvas| {
-        canvas.bold(&title, at, Anchor::Start, TEXT, Ink::Text);
-    });
-    let unit = axis::unit_of(&scale, Quantity::Seconds);
-    canvas.small(unit, (area.left, paper.top - 10.0), Anchor::Start);
-    canvas.fill(paper, Ink::Band);
-    axis::left(canvas, &paper, &scale, Quantity::Seconds);
-    axis::mark_break(canvas, &paper, &scale);
-    canvas.ticks(|canvas| step_axis(canvas, &paper, &along, last));
-    let frame = Panel {
-        name: label,
-        paper,
-        along: (&along, "step"),
-        up: (&scale, Quantity::Seconds),
-    };
-    canvas.panel(&frame, |canvas| draw_runs(canvas, runs, &along, &scale));
-}
-
-fn draw_runs(canvas: &mut Canvas, runs: &[Run], along: &Scale, scale: &Scale) {
+fn panel(label: &str, runs: &[Run]) -> Panel {
+    let times: Vec<f64> = runs.iter().flat_map(|(_, run)| run.series(STEPS)).collect();
+    let steps = runs.iter().map(|(_, run)| run.series(STEPS).count());
+    let last = steps.max().unwrap_or(1).saturating_sub(1).max(1);
     let is_several = runs.iter().any(|(contender, _)| *contender != runs[0].0);
-    for &(contender, run) in runs {
-        let points = thin(&run.steps, along, scale);
-        let hint = format!(
-            "{}: {}",
-            run.run,
-            format::plural(run.steps.len(), "step", "steps")
-        );
-        let ink = Ink::series(contender);
-        let line = |canvas: &mut Canvas| {
-            if points.len() > 1 {
-                canvas.line_through(&points, ink, 1.3, 0.75);
-            }
-            if let Some(end) = points.last()
-                && (is_several || points.len() == 1)
-            {
-                canvas.mark(*end, Shape::of(contender), 6.0, ink, false);
-            }
+    let layers = runs.iter().flat_map(|&(contender, run)| {
+        let look = Look::series(contender);
+        let points = (0_u32..).zip(run.series(STEPS));
+        let points: Vec<(f64, f64)> = points.map(|(x, y)| (f64::from(x), y)).collect();
+        let steps = format::plural(points.len(), "step", "steps");
+        let end = points.last().copied().filter(|_| is_several);
+        let line = Layer::Line {
+            name: Some(run.run.clone()),
+            points: extremes(&points, MOST_POINTS / 2),
+            ink: look.ink,
+            width: 1.3,
+            dashes: Dashes::None,
+            hint: format!("{}: {steps}", run.run),
         };
-        canvas.series(&run.run, |canvas| canvas.hinted(&hint, line));
+        let end = end.map(|at| Layer::Mark(Spot::of(at, 6.0, look)));
+        [line].into_iter().chain(end)
+    });
+    Panel {
+        title: label.to_owned(),
+        reading: Some(Reading(label.to_owned(), "step")),
+        ..Panel::of(
+            Axis::linear("step", Quantity::Plain, (0.0, last as f64)),
+            time_axis(&times),
+            layers.collect(),
+        )
     }
 }
 
-fn step_axis(canvas: &mut Canvas, paper: &Area, along: &Scale, last: u32) {
-    axis::base(canvas, paper);
-    let y = paper.bottom + 10.0;
-    let mut write = |text: &str, x: f64, anchor| canvas.small(text, (x, y), anchor);
-    write("0", along.place(0.0), Anchor::Start);
-    write("step", paper.middle().0, Anchor::Middle);
-    if last > 0 {
-        write(
-            &format::count(u64::from(last)),
-            along.place(f64::from(last)),
-            Anchor::End,
-        );
-    }
-}
-
-fn time_scale(times: &[f64], paper: (f64, f64)) -> Scale {
-    let mut sorted: Vec<f64> = times
-        .iter()
-        .copied()
-        .filter(|time| time.is_finite())
-        .collect();
-    sorted.sort_by(f64::total_cmp);
-    let (low, high) = scale::extent(&sorted);
-    let middle = sorted.get(sorted.len() / 2).copied().unwrap_or(1.0);
+fn time_axis(times: &[f64]) -> Axis {
+    let (low, high) = extent(times);
+    let middle = judge::median(times.iter().copied().filter(|time| time.is_finite()));
+    let middle = middle.unwrap_or(1.0);
     if low > 0.0 && high > middle * FAR {
-        return Scale::logarithmic((low / 1.1, high * 1.1), paper);
+        return Axis::covering("step time", Quantity::Seconds, times, 1.0);
     }
     // Never magnified so far that what counts as noise fills the picture.
     let least = 4.0 * catalogue::STEP_MEDIAN.threshold * middle;
     let room = ((high - low) * 0.08).max((least - (high - low)) / 2.0);
-    Scale::linear(((low - room).max(0.0), high + room), paper)
-}
-
-/// The line of a run, thinned to at most two points in a pixel.
-fn thin(steps: &[Step], along: &Scale, scale: &Scale) -> Vec<(f64, f64)> {
-    let place = |step: &Step| {
-        (
-            along.place(f64::from(step.index)),
-            scale.place(step.seconds),
-        )
-    };
-    let points: Vec<(f64, f64)> = steps.iter().map(place).collect();
-    scale::extremes(&points, 300)
+    let ends = ((low - room).max(0.0), high + room);
+    Axis::linear("step time", Quantity::Seconds, ends)
 }

@@ -3,10 +3,13 @@
 use metrics::catalogue;
 
 use super::{
-    Plot,
-    stacked::{Part, Stacked, no_limits, part},
+    plot::Plot,
+    stacked::{
+        Length::{Median, Of, Time},
+        Part, Stacked, no_limits, part,
+    },
 };
-use crate::format::Quantity;
+use crate::words::format::Quantity;
 
 pub(super) const STEP: Plot = Plot {
     id: "step-parts",
@@ -28,7 +31,7 @@ pub(super) const STEP: Plot = Plot {
 pub(super) const RUN: Plot = Plot {
     id: "run-time",
     title: "Time outside the measured steps",
-    about: "Medians of the runs. What the harness causes is one part here, and magnified below.",
+    about: "Medians of the runs. What is besides the work is one part here, and magnified below.",
     answers: &[
         "warmup_seconds",
         "cuda_start_seconds",
@@ -40,12 +43,14 @@ pub(super) const RUN: Plot = Plot {
 
 pub(super) const HARNESS: Plot = Plot {
     id: "overhead",
-    title: "Overhead of the harness",
+    title: "A run besides its work",
     about: "Medians of the runs: the whole run without CUDA start, model build, warm-up, measured \
-            steps and calibration.",
+            steps and calibration. Create, start, notice the end and remove are the harness's; \
+            process start is mostly the loading of libtorch, and teardown and other are mostly the \
+            kernel's taking back of the CUDA context.",
     answers: &["harness_seconds", "container_start_seconds", "wall_seconds"],
     is_detail: true,
-    draw: |view| bars(&HARNESS_PARTS, "Time caused by the harness").draw(view),
+    draw: |view| bars(&HARNESS_PARTS, "Time besides the work").draw(view),
 };
 
 fn bars(parts: &'static [Part], axis: &'static str) -> Stacked {
@@ -59,40 +64,32 @@ fn bars(parts: &'static [Part], axis: &'static str) -> Stacked {
 }
 
 static STEP_PARTS: [Part; 4] = [
-    part(2, "Data", |cell| cell.metrics.median(&catalogue::STEP_DATA)),
-    part(0, "Forward and loss", |cell| {
-        cell.metrics.median(&catalogue::STEP_FORWARD)
-    }),
-    part(1, "Backward", |cell| {
-        cell.metrics.median(&catalogue::STEP_BACKWARD)
-    }),
-    part(4, "Optimizer", |cell| {
-        cell.metrics.median(&catalogue::STEP_OPTIMIZER)
-    }),
+    part(2, "Data", Median(&catalogue::STEP_DATA)),
+    part(0, "Forward and loss", Median(&catalogue::STEP_FORWARD)),
+    part(1, "Backward", Median(&catalogue::STEP_BACKWARD)),
+    part(4, "Optimizer", Median(&catalogue::STEP_OPTIMIZER)),
 ];
 
 static RUN_PARTS: [Part; 5] = [
-    part(0, "CUDA start", |cell| Some(cell.time?.cuda_start_seconds)),
-    part(1, "Model build", |cell| {
-        Some(cell.time?.model_build_seconds)
-    }),
-    part(3, "Warm-up", |cell| Some(cell.time?.warmup_seconds)),
-    part(5, "Calibration", |cell| Some(cell.time?.calibrate_seconds)),
-    part(6, "Caused by the harness", |cell| {
-        Some(cell.time?.harness_caused?.median)
-    }),
+    part(0, "CUDA start", Time(|time| time.cuda_start_seconds)),
+    part(1, "Model build", Time(|time| time.model_build_seconds)),
+    part(3, "Warm-up", Time(|time| time.warmup_seconds)),
+    part(5, "Calibration", Time(|time| time.calibrate_seconds)),
+    part(
+        6,
+        "Besides the work",
+        Of(|cell| Some(cell.time?.harness_caused?.median)),
+    ),
 ];
 
 /// In the order in which they pass.
 static HARNESS_PARTS: [Part; 8] = [
-    part(4, "Create", |cell| Some(cell.time?.create_seconds)),
-    part(2, "Start", |cell| Some(cell.time?.start_seconds)),
-    part(0, "Process start", |cell| {
-        Some(cell.time?.process_start_seconds)
-    }),
-    part(5, "Data", |cell| Some(cell.time?.data_seconds)),
-    part(1, "Teardown", |cell| Some(cell.time?.teardown_seconds)),
-    part(6, "Notice the end", |cell| Some(cell.time?.notice_seconds)),
-    part(7, "Remove", |cell| Some(cell.time?.remove_seconds)),
-    part(3, "Other", |cell| Some(cell.time?.other_seconds)),
+    part(4, "Create", Time(|time| time.create_seconds)),
+    part(2, "Start", Time(|time| time.start_seconds)),
+    part(0, "Process start", Time(|time| time.process_start_seconds)),
+    part(5, "Data", Time(|time| time.data_seconds)),
+    part(1, "Teardown", Time(|time| time.teardown_seconds)),
+    part(6, "Notice the end", Time(|time| time.notice_seconds)),
+    part(7, "Remove", Time(|time| time.remove_seconds)),
+    part(3, "Other", Time(|time| time.other_seconds)),
 ];

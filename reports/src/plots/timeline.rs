@@ -2,135 +2,112 @@
 //! allocator's peaks within the measured steps.
 
 use metrics::catalogue;
-use protocol::{Phase, Task};
-use record::{Reason, Record, Series, thinned};
+use protocol::Phase;
+use record::{Reason, Record, Sampled, Series, thinned};
 
-use super::{Drawing, Key, Picture, Plot, memory, monitor};
+use super::{
+    memory, monitor,
+    plot::{Drawing, Plot},
+    stacked::Limit,
+};
 use crate::{
-    document::{Kind, Table, columns, known},
-    format::{self, Quantity},
-    measure,
+    charts::{Axis, Chart, Entry, Key, Layer, Panel, Reading, Spot},
+    document::Kind,
     model::{Group, View},
-    svg::{
-        Anchor, Area, Canvas, Dashes, Panel, SMALL, Svg, axis,
-        ink::Ink,
-        rows::{NARROW, WIDTH},
-        scale::{Scale, extent},
-    },
+    svg::{Dashes, Look, Shape, ink::Ink},
+    words::format::{self, Quantity},
 };
 
 pub(super) const PLOT: Plot = Plot {
     id: "timeline",
     title: "Memory over a run",
-    about: "Of each scenario the run with the median throughput of the cell that takes the most of \
-            the GPU, and one of each cell that ran out of memory, as NVML saw it from outside, ten \
-            times a second. Within the measured steps level lines show the allocator's peaks. The \
-            upright lines part the phases, as near as their lengths tell; the greatest value of the \
-            process is labelled. The red line is the GPU's size or a limit where it is near.",
+    about: "Of each scenario the run that took the most of the GPU, and one of each cell that ran out \
+            of memory, as NVML saw it from outside, ten times a second. Upright lines part the \
+            phases, as near as their lengths tell; warm-up is shaded lightly, calibration darker, for \
+            no metric counts it. Level lines within the measured steps are the allocator's peaks. Two \
+            marks are the process's peaks as the metrics have them: within the measured steps, and of \
+            the whole run without calibration, where \
+            that is more. Where either is above the line, no sample fell on it.",
     answers: &["peak_allocated_bytes", "process_peak_bytes"],
     is_detail: false,
     draw,
 };
 
-const HEIGHT: f64 = 230.0;
-/// Samples drawn of one line.
+const HEIGHT: f64 = 170.0;
 const MOST: usize = 160;
 /// Runs that ran out of memory, of one scenario.
 const FAILED: usize = 2;
-/// Scenarios that are drawn.
 const SCENARIOS: usize = 24;
 /// The GPU's size or a limit is drawn up to so many times the peak.
 const NEAR: f64 = 1.6;
 
-fn draw(view: &View) -> Picture {
-    let groups = view.groups.iter().filter(|group| group.task != Task::Idle);
+const PROCESS: Ink = Ink::Series(0);
+const ALL: Ink = Ink::Series(6);
+const MEASURED: Look = Look::of(Ink::Text, Shape::Disc);
+const WHOLE_RUN: Look = Look::of(Ink::Text, Shape::Diamond);
+
+fn draw(view: &View) -> Drawing {
+    let groups = view.groups.iter().filter(|group| !group.workload.is_idle());
     let most = if view.is_large() {
         SCENARIOS / 3
     } else {
         SCENARIOS
     };
-    let drawings: Vec<Drawing> = groups
-        .take(most)
-        .flat_map(|group| {
-            let runs = chosen(view, group).into_iter();
-            runs.filter_map(|(label, run)| drawing(view, group, &label, run))
-        })
-        .collect();
-    let key = |ink, sign, label: &str| Key {
-        ink,
-        sign,
-        label: label.to_owned(),
-    };
-    Picture {
-        legend: vec![
-            key(Ink::Series(0), "―", "process, by NVML"),
-            key(Ink::Series(6), "╌", "all processes on the GPU"),
-            key(Ink::Series(2), "―", "peak reserved by the allocator"),
-            key(Ink::Series(3), "┈", "peak allocated in tensors"),
-            key(Ink::Danger, "―", "the GPU's size, or a limit"),
-        ],
-        drawings,
-    }
+    let charts = groups.take(most).flat_map(|group| {
+        let limits = memory::limits(view, group);
+        let runs = chosen(view, group).into_iter();
+        let charts = runs.filter_map(move |(label, run)| {
+            Some(Chart {
+                heading: format!("{} {}", group.scenario, format::clean(&label)),
+                ..chart(run, &limits)?
+            })
+        });
+        charts.collect::<Vec<_>>()
+    });
+    let legend = vec![
+        Key::of(PROCESS, "―", "process, by NVML"),
+        Key::of(ALL, "╌", "all processes on the GPU"),
+        Key::of(Ink::Series(2), "―", "peak reserved by the allocator"),
+        Key::of(Ink::Series(3), "┈", "peak allocated in tensors"),
+        Key::mark(MEASURED, "peak of the process, measured steps"),
+        Key::mark(WHOLE_RUN, "peak of the process, whole run"),
+        Key::of(Ink::Danger, "―", "the GPU's size, or a limit"),
+    ];
+    (legend, charts.collect())
 }
 
 fn process(run: &Record) -> Option<&Series> {
-    let series = run.monitor.gpu_process_bytes.as_ref()?;
+    let series = run.monitor.get(Sampled::GpuProcessBytes)?;
     (series.samples.len() > 1).then_some(series)
 }
 
-/// The cell with the greatest peak, then those that ran out of memory.
-fn chosen<'a>(view: &View<'a>, group: &Group) -> Vec<(String, &'a Record)> {
-    let peak = |cell: usize| {
-        let metrics = &view.report.cells[cell].metrics;
-        metrics.median(&catalogue::PROCESS_PEAK).unwrap_or(0.0)
-    };
-    let label = |cell: usize| {
-        let row = group.lanes().find(|(_, other)| *other == cell);
-        view.name_in(
-            &row.map_or_else(String::new, |(row, _)| row.label.clone()),
-            cell,
-        )
-    };
-    let largest = group.cells().max_by(|a, b| peak(*a).total_cmp(&peak(*b)));
-    let largest = largest.and_then(|cell| {
-        let run = monitor::middle_run(view, cell)?;
-        Some((label(cell), run))
-    });
-    let failed = group.cells().filter_map(|cell| {
-        let mut runs = view.runs[cell].iter().copied();
-        let run = runs.find(|run| run.outcome.reason() == Some(Reason::OutOfMemory))?;
-        Some((format!("{}, out of memory", label(cell)), run))
-    });
-    largest.into_iter().chain(failed.take(FAILED)).collect()
+/// The most that the process took in the whole run, without calibration.
+fn peak(run: &Record) -> f64 {
+    let peaks = [&catalogue::RUN_PROCESS_PEAK, &catalogue::PROCESS_PEAK];
+    let peak = peaks.into_iter().find_map(|metric| metric.of(run));
+    peak.unwrap_or(0.0)
 }
 
-fn drawing(view: &View, group: &Group, label: &str, run: &Record) -> Option<Drawing> {
-    process(run)?;
-    let limits = memory::limits(view, group);
-    let (svg, narrow) = (sheet(run, &limits, WIDTH), sheet(run, &limits, NARROW));
-    let rows: Vec<_> = phases(run)
-        .into_iter()
-        .map(|(phase, from, to)| {
-            let most = |series: Option<&Series>| {
-                let samples = series?.samples.iter();
-                let within = samples.filter(|sample| (from..=to).contains(&sample.0));
-                let values: Vec<f64> = within.map(|sample| sample.1).collect();
-                (!values.is_empty()).then(|| extent(&values).1)
-            };
-            let bytes = |value: Option<f64>| known(value.map(format::bytes));
-            vec![
-                word(phase).into(),
-                format::seconds(from).into(),
-                format::seconds(to - from).into(),
-                bytes(most(process(run))),
-                bytes(most(run.monitor.gpu_used_bytes.as_ref())),
-            ]
-        })
-        .collect();
-    let mut heads = columns(Kind::Name, &["phase"]);
-    let numbers = ["from", "for", "process, at most", "GPU, at most"];
-    heads.extend(columns(Kind::Number, &numbers));
-    let peak = process(run).map_or(0.0, |series| series.maximum);
+/// The run with the greatest peak, then one of each cell that ran out of memory.
+fn chosen<'a>(view: &View<'a>, group: &Group) -> Vec<(String, &'a Record)> {
+    let runs = group.lanes().flat_map(|(row, cell)| {
+        let name = view.name_in(&row.label, cell);
+        let runs = view.good_runs(cell).into_iter();
+        let runs = runs.filter(|run| process(run).is_some());
+        runs.map(move |run| (name.clone(), run))
+    });
+    let greatest = runs.max_by(|(_, one), (_, other)| peak(one).total_cmp(&peak(other)));
+    let failed = group.lanes().filter_map(|(row, cell)| {
+        let mut runs = view.runs[cell].iter().copied();
+        let run = runs.find(|run| run.outcome.reason() == Some(Reason::OutOfMemory))?;
+        let name = view.name_in(&row.label, cell);
+        Some((format!("{name}, out of memory"), run))
+    });
+    greatest.into_iter().chain(failed.take(FAILED)).collect()
+}
+
+fn chart(run: &Record, limits: &[Limit]) -> Option<Chart> {
+    let greatest = process(run)?.maximum;
     let told = match run.shortage {
         Some(shortage) => format!(
             "{} asked for, {} free of {}, {} held by the allocator",
@@ -139,19 +116,43 @@ fn drawing(view: &View, group: &Group, label: &str, run: &Record) -> Option<Draw
             format::bytes(shortage.capacity_bytes as f64),
             format::bytes(shortage.reserved_bytes as f64)
         ),
-        None => format!("process at most {}", format::bytes(peak)),
+        None => format!("at most {}", format::bytes(greatest)),
     };
-    Some(Drawing {
-        heading: format!("{} {}", group.scenario, format::clean(label)),
+    let first = Entry::new("process".to_owned(), told.clone());
+    let phases = phases(run).into_iter();
+    let phases = phases.map(|(phase, from, to)| entry(run, phase, (from, to)));
+    let entries = [first].into_iter().chain(phases).collect();
+    Some(Chart {
         subtitle: format!("run {}", format::clean(&run.run)),
-        remark: None,
         note: run.shortage.as_ref().map(|_| format!("{told}.")),
-        description: format!("{told}."),
-        svg,
-        narrow: Some(narrow),
-        table: (!rows.is_empty()).then(|| Table::new(heads, rows)),
-        open: false,
+        ..Chart::panels(entries, (1, HEIGHT), vec![panel(run, limits)])
     })
+}
+
+fn entry(run: &Record, phase: Phase, (from, to): (f64, f64)) -> Entry {
+    let most = |series: Option<&Series>| {
+        let samples = series?.samples.iter();
+        let within = samples.filter(|sample| (from..=to).contains(&sample.0));
+        within.map(|sample| sample.1).reduce(f64::max)
+    };
+    let [process, all] = [process(run), run.monitor.get(Sampled::GpuUsedBytes)]
+        .map(|series| most(series).map(format::bytes));
+    let at_most = process
+        .clone()
+        .map(|most| format!(", process at most {most}"));
+    let seconds = format::seconds(to - from);
+    let entry = Entry::new(
+        word(phase).to_owned(),
+        format!("{seconds}{}", at_most.unwrap_or_default()),
+    );
+    entry
+        .with(Kind::Name, [("phase", word(phase).into())])
+        .numbers([
+            ("from", Some(format::seconds(from))),
+            ("for", Some(seconds)),
+            ("process, at most", process),
+            ("GPU, at most", all),
+        ])
 }
 
 fn word(phase: Phase) -> &'static str {
@@ -162,6 +163,7 @@ fn word(phase: Phase) -> &'static str {
         Phase::Data => "data",
         Phase::Warmup => "warm-up",
         Phase::Measure => "measured steps",
+        Phase::Profile => "profiled steps",
         Phase::Teardown => "teardown",
         Phase::Calibrate => "calibration",
     }
@@ -180,131 +182,152 @@ fn phases(run: &Record) -> Vec<(Phase, f64, f64)> {
     found
 }
 
-fn sheet(run: &Record, limits: &[(String, f64)], width: f64) -> Svg {
-    let all = run.monitor.gpu_used_bytes.as_ref();
-    let series: Vec<Line> = [
-        (Ink::Series(6), "all processes", Dashes::Long, all),
-        (Ink::Series(0), "process", Dashes::None, process(run)),
-    ]
-    .into_iter()
-    .filter_map(|(ink, name, dashes, series)| Some((ink, name, dashes, series?)))
-    .collect();
-    let greatest = series.iter().map(|(.., series)| series.maximum);
-    let greatest = greatest.fold(0.0, f64::max);
-    let limits: Vec<_> = limits
-        .iter()
-        .filter(|(_, value)| *value <= NEAR * greatest)
-        .collect();
+fn panel(run: &Record, limits: &[Limit]) -> Panel {
+    let series = [
+        (
+            ALL,
+            "all processes",
+            Dashes::Long,
+            run.monitor.get(Sampled::GpuUsedBytes),
+        ),
+        (PROCESS, "process", Dashes::None, process(run)),
+    ];
+    let series = || {
+        series
+            .into_iter()
+            .filter_map(|(ink, name, dashes, series)| Some((ink, name, dashes, series?)))
+    };
+    let greatest = series().map(|(.., series)| series.maximum);
+    let greatest = greatest.fold(peak(run), f64::max);
+    let limits = limits.iter().filter(|limit| limit.value <= NEAR * greatest);
+    let limits: Vec<&Limit> = limits.collect();
     let most = limits
         .iter()
-        .map(|(_, value)| *value)
+        .map(|limit| limit.value)
         .fold(greatest, f64::max);
-    let upright = Area::of((0.0, 26.0), (1.0, HEIGHT - axis::LOWER));
-    let up = Scale::linear((0.0, most * 1.12), (upright.bottom, upright.top));
-    let paper = Area {
-        left: axis::left_width(&up, Quantity::Bytes, &upright).max(30.0),
-        right: width - 8.0,
-        ..upright
-    };
-    let last = series
-        .iter()
-        .filter_map(|(.., series)| series.samples.last());
+    let last = series().filter_map(|(.., series)| series.samples.last());
     let end = last.map(|sample| sample.0).fold(run.wall_seconds, f64::max);
-    let along = Scale::linear((0.0, end), (paper.left, paper.right));
-    let mut canvas = Canvas::new(width, HEIGHT);
-    canvas.fill(paper, Ink::Band);
-    axis::left(&mut canvas, &paper, &up, Quantity::Bytes);
-    canvas.small(
-        axis::unit_of(&up, Quantity::Bytes),
-        (0.0, 8.0),
-        Anchor::Start,
-    );
-    canvas.ticks(|canvas| {
-        let title = "Time since the run's start";
-        axis::lower(canvas, &paper, &along, Quantity::Seconds, title);
-    });
-    let panel = Panel {
-        name: "",
-        paper,
-        along: (&along, "s"),
-        up: (&up, Quantity::Bytes),
+    let mut layers = of_phases(run);
+    layers.extend(limits.iter().map(|limit| Layer::Limit {
+        up: limit.value,
+        ink: Ink::Danger,
+        hint: format!("{}: {}", limit.name, format::bytes(limit.value)),
+    }));
+    layers.extend(series().map(|(ink, name, dashes, series)| {
+        let samples = thinned(&series.samples, MOST);
+        Layer::Line {
+            name: Some(name.to_owned()),
+            points: samples.iter().map(|sample| (sample.0, sample.1)).collect(),
+            ink,
+            width: 1.8,
+            dashes,
+            hint: String::new(),
+        }
+    }));
+    layers.extend(of_allocator(run));
+    layers.extend(peaks(run));
+    let seconds = "Time since the run's start";
+    Panel {
+        reading: Some(Reading(String::new(), "s")),
+        ..Panel::of(
+            Axis::linear(seconds, Quantity::Seconds, (0.0, end)),
+            Axis::linear("memory", Quantity::Bytes, (0.0, most * 1.15)),
+            layers,
+        )
+    }
+}
+
+/// A line where each phase begins, with its name; what is no measured step is shaded.
+fn of_phases(run: &Record) -> Vec<Layer> {
+    let phases = phases(run);
+    let shade = |(phase, from, to): &(Phase, f64, f64)| {
+        let opacity = match phase {
+            Phase::Warmup => 0.15,
+            Phase::Profile | Phase::Calibrate => 0.45,
+            _ => return None,
+        };
+        let along = (*from, *to);
+        Some(Layer::stretch(along, Ink::Axis, opacity, word(*phase)))
     };
-    canvas.panel(&panel, |canvas| {
-        lines(canvas, run, (&series, &limits), (&along, &up), &paper);
+    let begin = |(phase, from, _): &(Phase, f64, f64)| Layer::Moment {
+        along: *from,
+        ink: Ink::Grid,
+        label: word(*phase).to_owned(),
+        hint: String::new(),
+    };
+    // What is measured, and what is not, is named before the rest.
+    let mut named: Vec<_> = phases.iter().collect();
+    named.sort_by_key(|(phase, ..)| match phase {
+        Phase::Measure => 0,
+        Phase::Warmup => 1,
+        Phase::Profile | Phase::Calibrate => 2,
+        _ => 3,
     });
-    canvas.finish()
+    let shades = phases.iter().filter_map(shade);
+    shades.chain(named.into_iter().map(begin)).collect()
 }
 
-/// A line with its colour, what its values are called, and how it is broken.
-type Line<'a> = (Ink, &'static str, Dashes, &'a Series);
-
-/// What moves with the time: phases, limits, series, the allocator's peaks.
-fn lines(
-    canvas: &mut Canvas,
-    run: &Record,
-    (series, limits): (&[Line], &[&(String, f64)]),
-    (along, up): (&Scale, &Scale),
-    paper: &Area,
-) {
-    draw_phases(canvas, run, along, paper);
-    for (name, value) in limits {
-        let y = up.place(*value);
-        canvas.hinted(&format!("{name}: {}", format::bytes(*value)), |canvas| {
-            canvas.level((paper.left, paper.right), y, Ink::Danger, 1.6);
-        });
-    }
-    for (ink, name, dashes, series) in series {
-        let points: Vec<(f64, f64)> = thinned(&series.samples, MOST)
-            .iter()
-            .map(|sample| (along.place(sample.0), up.place(sample.1)))
-            .collect();
-        canvas.series(name, |canvas| {
-            canvas.dashed(*dashes, |canvas| canvas.line(&points, *ink, 1.8));
-        });
-    }
-    if let Some((from, to)) = monitor::stretch_of(run, Phase::Measure) {
-        let ends = (along.place(from), along.place(to));
-        for (ink, dashes, metric) in [
-            (Ink::Series(2), Dashes::None, &catalogue::PEAK_RESERVED),
-            (Ink::Series(3), Dashes::Dots, &catalogue::PEAK_ALLOCATED),
-        ] {
-            if let Some(value) = metric.of(run) {
-                let hint = format!("{}: {}", metric.label, format::bytes(value));
-                canvas.hinted(&hint, |canvas| {
-                    canvas.dashed(dashes, |canvas| {
-                        canvas.level(ends, up.place(value), ink, 2.2);
-                    });
-                });
-            }
-        }
-    }
-    draw_peak(canvas, run, (along, up), paper);
+/// The allocator's peaks within the measured steps.
+fn of_allocator(run: &Record) -> Vec<Layer> {
+    let Some((from, to)) = monitor::stretch_of(run, Phase::Measure) else {
+        return Vec::new();
+    };
+    let peaks = [
+        (Ink::Series(2), Dashes::None, &catalogue::PEAK_RESERVED),
+        (Ink::Series(3), Dashes::Dots, &catalogue::PEAK_ALLOCATED),
+    ];
+    let line = |(ink, dashes, metric): (Ink, Dashes, &metrics::Metric)| {
+        let value = metric.of(run)?;
+        Some(Layer::Line {
+            name: None,
+            points: vec![(from, value), (to, value)],
+            ink,
+            width: 2.2,
+            dashes,
+            hint: format!("{}: {}", metric.label, format::bytes(value)),
+        })
+    };
+    peaks.into_iter().filter_map(line).collect()
 }
 
-/// A line where each phase begins, and its name where there is room.
-fn draw_phases(canvas: &mut Canvas, run: &Record, along: &Scale, paper: &Area) {
-    let mut free_from = f64::NEG_INFINITY;
-    for (phase, from, to) in phases(run) {
-        let (left, right) = (along.place(from), along.place(to));
-        canvas.upright(left, (paper.top, paper.bottom), Ink::Grid, 1.2);
-        let name = word(phase);
-        let wide = measure::width(name, SMALL);
-        if right - left >= wide + 6.0 && left + 3.0 >= free_from {
-            canvas.small(name, (left + 3.0, paper.top - 8.0), Anchor::Start);
-            free_from = left + 3.0 + wide + 6.0;
-        }
-    }
-}
-
-/// The greatest value of the process.
-fn draw_peak(canvas: &mut Canvas, run: &Record, (along, up): (&Scale, &Scale), paper: &Area) {
-    let samples = process(run).map(|series| &series.samples);
-    let peak = samples.and_then(|samples| samples.iter().max_by(|a, b| a.1.total_cmp(&b.1)));
-    let Some(peak) = peak else { return };
-    let text = format::bytes(peak.1);
-    let half = measure::bold_width(&text, SMALL) / 2.0;
-    let (x, y) = (along.place(peak.0), up.place(peak.1));
-    canvas.mark((x, y), crate::svg::Shape::Disc, 7.0, Ink::Series(0), false);
-    let x = x.max(paper.left + half + 2.0).min(paper.right - half - 2.0);
-    canvas.bold(&text, (x, y - 11.0), Anchor::Middle, SMALL, Ink::Label);
+/// The peaks of the process as the metrics have them, each where the samples of its window are
+/// highest.
+fn peaks(run: &Record) -> Vec<Layer> {
+    // What comes after the measured steps counts for none of them.
+    let after = [Phase::Profile, Phase::Calibrate];
+    let after = after
+        .into_iter()
+        .find_map(|phase| monitor::stretch_of(run, phase));
+    let measured = monitor::stretch_of(run, Phase::Measure);
+    let highest = |is_within: &dyn Fn(f64) -> bool| {
+        let samples = process(run)?.samples.iter();
+        let within = samples.filter(|sample| is_within(sample.0));
+        within.max_by(|one, other| one.1.total_cmp(&other.1))
+    };
+    let mark = |metric: &metrics::Metric, what: &str, look, time: f64| {
+        let value = metric.of(run)?;
+        Some(Layer::Mark(Spot {
+            label: format!("{what} {}", format::bytes(value)),
+            hint: format!("{}: {}", metric.label, format::bytes(value)),
+            ..Spot::of((time, value), 8.0, look)
+        }))
+    };
+    let within = |stretch: Option<(f64, f64)>, time: f64| {
+        stretch.is_some_and(|(from, to)| (from..=to).contains(&time))
+    };
+    let in_steps = highest(&|time| within(measured, time))
+        .and_then(|sample| mark(&catalogue::PROCESS_PEAK, "measured", MEASURED, sample.0));
+    // Where nothing beyond the measured steps took more, one mark says both.
+    let [whole, steps] = [&catalogue::RUN_PROCESS_PEAK, &catalogue::PROCESS_PEAK];
+    let is_more = whole.of(run) > steps.of(run);
+    let before = |time: f64| after.is_none_or(|(from, _)| time < from);
+    let in_run = highest(&before).filter(|_| is_more).and_then(|sample| {
+        mark(
+            &catalogue::RUN_PROCESS_PEAK,
+            "whole run",
+            WHOLE_RUN,
+            sample.0,
+        )
+    });
+    in_steps.into_iter().chain(in_run).collect()
 }

@@ -2,19 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use judge::compare::Verdict;
 use record::fit::Fit;
-use serde::{Deserialize, Serialize};
-use verdict::{ClaimFound, FailOn, Verdicts};
+use verdict::{FailOn, Verdicts};
 
 use crate::{
-    View, comparison,
-    document::Mark,
-    fit, format,
-    model::{Change, changes, headline},
+    charts::Chart,
+    counts,
+    document::Block,
+    fit,
+    model::{Headline, View, headline},
     plots::{card, forest},
-    sections,
-    svg::Svg,
+    session::sections,
+    words::{comparison::arrow, format},
 };
 
 /// Sentences of an answer on a card.
@@ -22,77 +21,74 @@ const MOST_ANSWERS: usize = 3;
 /// Characters of one.
 const LONGEST: usize = 200;
 
-/// A card of the index.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Default)]
 pub(super) struct Card {
-    /// The question.
     pub(super) title: String,
     /// Suite, machine, day and images.
     pub(super) subtitle: String,
-    /// How many verdicts there are of each kind, with its class on a page.
-    pub(super) counts: Vec<(usize, String, String)>,
-    /// Whether the gate passes, in words, with its class on a page.
-    pub(super) gate: Option<(String, String)>,
-    /// What it came to, in sentences.
-    pub(super) answers: Vec<String>,
-    /// Images, models, GPUs and whatever else one looks for, in small letters.
+    pub(super) told: Vec<Block>,
+    /// Images, models, GPUs, verdicts and whatever else one looks for, in small letters.
     pub(super) words: String,
-    /// What the picture shows.
     pub(super) alt: String,
-    /// The page, in its folder.
     pub(super) page: String,
-    /// The same as Markdown.
     pub(super) markdown: String,
     /// What it is ordered by: the newest first.
     pub(super) time: String,
     /// The session's name; of no other page.
     pub(super) session: Option<String>,
+    /// The sessions that a comparison is of.
+    pub(super) compared: Vec<String>,
 }
 
-/// A card with its picture.
 pub(super) struct Drawn {
     pub(super) card: Card,
     pub(super) picture: Option<String>,
 }
 
 impl Drawn {
-    pub(super) fn new(card: Card, picture: Option<(Svg, String)>) -> Self {
-        let Some((svg, alt)) = picture else {
-            return Self {
-                card,
-                picture: None,
-            };
-        };
-        let alt = format::shortened(&alt, LONGEST);
+    pub(super) fn new(mut card: Card, chart: Option<Chart>) -> Self {
+        for block in &mut card.told {
+            match block {
+                Block::Counts(counts) => counts.retain(|(count, ..)| *count > 0),
+                Block::List(texts) => {
+                    texts.truncate(MOST_ANSWERS);
+                    for text in texts {
+                        *text = format::shortened(text, LONGEST);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let alt = chart.as_ref().map(Chart::description);
+        let alt = alt.map_or_else(String::new, |alt| format::shortened(&alt, LONGEST));
+        let picture = chart.map(|chart| chart.draw(true).standalone(&card.title, &alt));
+        // What it came to can be looked for as well.
+        let found = card.told.iter().map(|block| match block {
+            Block::Counts(counts) => {
+                let counts = counts.iter();
+                let words = counts.map(|(_, word, mark)| format!("{}{word} ", mark.look().1));
+                words.collect()
+            }
+            Block::Verdict(_, gate) => gate.clone(),
+            _ => String::new(),
+        });
+        let words = [card.words].into_iter().chain(found);
+        let words = format::clean(&words.collect::<Vec<_>>().join(" ")).to_lowercase();
         Self {
-            picture: Some(svg.standalone(&card.title, &alt)),
-            card: Card { alt, ..card },
+            picture,
+            card: Card { words, alt, ..card },
         }
     }
 }
 
-/// Of a session.
 pub(super) fn of_session(view: &View) -> Drawn {
     let headline = &view.report.headline;
-    let claims = view.report.sessions.iter().flat_map(|one| &one.claims);
-    let claims: Vec<&ClaimFound> = claims.collect();
-    let mut counts = match &headline.counts {
-        _ if claims.iter().any(|one| one.is_measured()) => sections::of_claims(&claims),
-        Some(counts) => sections::of_changes(counts).to_vec(),
-        None => Vec::new(),
-    };
-    counts.push((headline.failed, "failed", Mark::Failure));
     let title = match &headline.questions[..] {
         [] => headline.suites.join(", "),
         questions => questions.join(" "),
     };
     let session = view.report.sessions.first();
-    let machine = session.map(|session| {
-        let gpu = session.machine.gpus.first();
-        let gpu = gpu.filter(|_| session.device.is_cuda());
-        gpu.map_or(&session.machine.cpu.model, |gpu| &gpu.name)
-            .clone()
-    });
+    let machine = session.map(|session| session.device_name().0.to_owned());
     let day = session.map(|session| session.started_at.strftime("%Y-%m-%d %H:%M").to_string());
     let mut images: Vec<&str> = view.contenders.iter().map(|one| &*one.image).collect();
     images.dedup();
@@ -100,20 +96,17 @@ pub(super) fn of_session(view: &View) -> Drawn {
     let suites = headline.suites.join(", ");
     let told = [Some(suites), machine, day, Some(images)];
     let told = told.into_iter().flatten().filter(|text| !text.is_empty());
-    let answers = match &headline.answers[..] {
-        [] => &view.report.summary,
-        answers => answers,
-    };
+    let has_claims = sections::has_claims(view);
+    let mut headline = largest(headline.clone());
+    headline.compared.clear();
+    let has_effect = !has_claims && headline.worst.len() + headline.best.len() > 0;
+    if headline.answers.is_empty() && !has_effect {
+        headline.answers.clone_from(&view.report.summary);
+    }
     let card = Card {
         title: format::clean(&title),
         subtitle: format::clean(&told.collect::<Vec<_>>().join(" · ")),
-        counts: shown(&counts),
-        gate: headline.gate.as_ref().map(gate),
-        answers: answers
-            .iter()
-            .take(MOST_ANSWERS)
-            .map(|answer| format::shortened(answer, LONGEST))
-            .collect(),
+        told: counts::verdict(&headline, counts::of_report(&view.report), has_claims),
         words: words(view),
         page: "report.html".to_owned(),
         markdown: "report.md".to_owned(),
@@ -121,25 +114,20 @@ pub(super) fn of_session(view: &View) -> Drawn {
         session: session.map(|session| session.session.clone()),
         ..Card::default()
     };
-    Drawn::new(card, forest::card(view).or_else(|| card::picture(view)))
+    Drawn::new(
+        card,
+        forest::gravest_of(view, forest::ON_A_CARD).or_else(|| card::chart(view)),
+    )
 }
 
-/// Of a comparison.
 pub(super) fn of_comparison(verdicts: &Verdicts) -> Drawn {
-    let changes: Vec<Change> = changes::of_comparison(verdicts, false).collect();
-    let counts = sections::of_changes(&headline::count(&changes));
-    let gate_found = headline::gate(&[verdicts], FailOn::Regressed);
     let (base, head) = (&verdicts.base, &verdicts.head);
+    let headline = largest(headline::of_comparison(verdicts, FailOn::Regressed));
     let device = if base.device == head.device {
         head.device.clone()
     } else {
         format!("{} and {}", base.device, head.device)
     };
-    let regressed = changes
-        .iter()
-        .filter(|one| one.verdict() == Verdict::Regressed);
-    let worst = regressed.min_by(|a, b| a.gain().total_cmp(&b.gain()));
-    let worst = worst.map(|one| format!("Worst: {}.", comparison::change_of(one)));
     let words = [base, head].map(|side| {
         let version = side.libtorch_version.as_deref().unwrap_or_default();
         let (session, image) = (&side.session, &side.image);
@@ -149,24 +137,19 @@ pub(super) fn of_comparison(verdicts: &Verdicts) -> Drawn {
         )
     });
     let card = Card {
-        title: format::clean(&comparison::arrow(verdicts)),
+        title: format::clean(&arrow(verdicts)),
         subtitle: format::clean(&format!("comparison · {device}")),
-        counts: shown(&counts),
-        gate: gate_found.as_ref().map(gate),
-        answers: worst
-            .iter()
-            .map(|text| format::shortened(text, LONGEST))
-            .collect(),
-        words: format::clean(&words.join(" ")).to_lowercase(),
+        told: counts::of_comparison(&headline, head.choice.is_some()),
+        words: words.join(" "),
         page: "comparison.html".to_owned(),
         markdown: "comparison.md".to_owned(),
         time: head.session.clone(),
+        compared: vec![base.session.clone(), head.session.clone()],
         ..Card::default()
     };
-    Drawn::new(card, forest::card_of_comparison(verdicts))
+    Drawn::new(card, forest::of_comparison(verdicts, forest::ON_A_CARD))
 }
 
-/// Of a search for the largest batch.
 pub(super) fn of_fit(fit: &Fit) -> Drawn {
     let names = fit
         .found
@@ -182,13 +165,8 @@ pub(super) fn of_fit(fit: &Fit) -> Drawn {
     let card = Card {
         title: fit::title(fit),
         subtitle: format::clean(&format!("largest batch · {}", fit::place(fit))),
-        answers: fit
-            .advice
-            .iter()
-            .take(MOST_ANSWERS)
-            .map(|text| format::shortened(text, LONGEST))
-            .collect(),
-        words: format::clean(&words).to_lowercase(),
+        told: vec![Block::List(fit.advice.clone())],
+        words,
         page: "fit.html".to_owned(),
         markdown: "fit.md".to_owned(),
         ..Card::default()
@@ -196,33 +174,17 @@ pub(super) fn of_fit(fit: &Fit) -> Drawn {
     Drawn::new(card, crate::plots::batches::card(fit))
 }
 
-fn shown(counts: &[(usize, &str, Mark)]) -> Vec<(usize, String, String)> {
-    let counts = counts.iter().filter(|(count, ..)| *count > 0);
-    let shown = |(count, word, mark): &(usize, &str, Mark)| {
-        let (class, sign) = mark.look();
-        (*count, format!("{sign}{word}"), class.to_owned())
-    };
-    counts.map(shown).collect()
+/// With the largest of its effects for the worse and for the better alone.
+fn largest(mut headline: Headline) -> Headline {
+    headline.worst.truncate(1);
+    headline.best.truncate(1);
+    headline
 }
 
-fn gate(found: &crate::model::GateOutcome) -> (String, String) {
-    let (mark, word) = if found.passed {
-        (Mark::Good, "passed")
-    } else {
-        (Mark::Bad, "failed")
-    };
-    let (class, sign) = mark.look();
-    (
-        format!("{sign}Gate {word}: {}.", found.why),
-        class.to_owned(),
-    )
-}
-
-/// What a session can be found by.
 fn words(view: &View) -> String {
     let mut words: BTreeSet<String> = BTreeSet::new();
     for session in &view.report.sessions {
-        words.extend([session.session.clone(), session.machine.name.clone()]);
+        words.extend([session.session.clone(), session.machine_names()]);
         words.extend(session.suites.keys().cloned());
         words.extend(
             session
@@ -230,14 +192,15 @@ fn words(view: &View) -> String {
                 .values()
                 .map(|asked| asked.question.clone()),
         );
-        words.extend(session.machine.gpus.iter().map(|gpu| gpu.name.clone()));
-        words.insert(session.machine.cpu.model.clone());
+        for machine in session.hosts.values() {
+            words.insert(machine.cpu.model.clone());
+            words.extend(machine.gpus.iter().map(|gpu| gpu.name.clone()));
+        }
         let images = session.images.iter();
         words.extend(images.flat_map(|image| [image.name.clone(), image.libtorch_version.clone()]));
     }
     for cell in &view.report.cells {
-        words.extend([cell.scenario.clone(), cell.model.to_string()]);
+        words.extend([cell.scenario.clone(), cell.workload.to_string()]);
     }
-    let words: Vec<String> = words.into_iter().collect();
-    format::clean(&words.join(" ")).to_lowercase()
+    Vec::from_iter(words).join(" ")
 }

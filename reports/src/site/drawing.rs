@@ -1,265 +1,204 @@
 //! A site while it is drawn.
 
-use std::{
-    collections::BTreeMap,
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, fs, io, path::Path};
 
-use judge::trend::Point;
 use record::{SessionFolder, fit::Fit};
+use sha2::{Digest as _, Sha256};
 use verdict::{FailOn, Verdicts};
 
 use super::{
-    Content, LeftOut, Outcome, SiteError,
+    Content, LeftOut, MARK, Outcome,
     card::{self, Card, Drawn},
+    error::SiteError,
     find::{self, Found, Kind},
     index::{Entry, Index},
-    manifest::{Manifest, Page, digest},
     trends::Placed,
 };
-use crate::{ReportError, Source, View, comparison, fit, html, past::Past, write};
+use crate::{
+    comparison, fit,
+    model::{Source, View},
+    render::html,
+    session,
+    write::ReportError,
+};
 
-/// Draws all of it into a folder.
-pub(super) fn run(
-    content: &Content,
-    before: Option<&Path>,
-    into: &Path,
-) -> Result<Outcome, SiteError> {
-    let old = before.map(Manifest::read).transpose()?.unwrap_or_default();
+pub(super) fn run(content: &Content, into: &Path) -> Result<Outcome, SiteError> {
     let mut drawing = Drawing {
         content,
-        before,
         into,
         trends: Placed::all(&content.trends),
         pages: BTreeMap::new(),
-        outcome: Outcome::default(),
+        sessions: BTreeMap::new(),
+        left_out: Vec::new(),
     };
-    let sources = drawing.sources()?;
-    if sources.is_empty() && content.trends.is_empty() {
+    for found in find::all(&content.folders)? {
+        match drawing.content_of(&found) {
+            Ok((files, drawn)) => drawing.put(found.name, &files, drawn)?,
+            // What is damaged is an error where it was named, and else left out.
+            Err(error) if found.is_named && !matches!(error, SiteError::Twice { .. }) => {
+                return Err(error);
+            }
+            Err(error) => drawing.left_out.push(LeftOut {
+                folder: found.path,
+                why: error.to_string(),
+            }),
+        }
+    }
+    if drawing.pages.is_empty() && content.trends.is_empty() {
         return Err(SiteError::Nothing);
     }
-    let sessions = sources.iter();
-    let sessions: BTreeMap<String, String> = sessions
-        .filter_map(|one| Some((one.session.clone()?, one.found.name.clone())))
-        .collect();
-    for source in &sources {
-        drawing.page(&old, source)?;
+    drawing.link()?;
+    drawing.trends()?;
+    drawing.finish()
+}
+
+/// The digest of a session's files; one that cannot be read is an error to whoever needs it.
+fn contents(folder: &SessionFolder) -> [u8; 32] {
+    let mut digest = Sha256::new();
+    if let Ok(mut file) = regular_file::open(&folder.path().join(SessionFolder::SESSION)) {
+        let _ = io::copy(&mut file, &mut digest);
     }
-    drawing.trends(&old, &sessions)?;
-    drawing.finish(&old)
+    digest.update([0]);
+    digest.update(folder.read_lines().unwrap_or_default());
+    digest.finalize().into()
 }
 
-/// A folder, and what was read of it.
-struct FoundSource {
-    found: Found,
-    /// The files behind its page.
-    bytes: Vec<Vec<u8>>,
-    /// The session's name.
-    session: Option<String>,
-    /// What the trends know of its metrics, with the points that are to be judged.
-    past: Vec<(Past, Vec<Point>)>,
+struct Page {
+    card: Card,
+    has_picture: bool,
 }
 
-/// A site that is being drawn.
 struct Drawing<'a> {
     content: &'a Content,
-    before: Option<&'a Path>,
     into: &'a Path,
     trends: Vec<Placed<'a>>,
+    /// By their place on the site.
     pages: BTreeMap<String, Page>,
-    outcome: Outcome,
+    /// The places of sessions, by digests of their contents.
+    sessions: BTreeMap<[u8; 32], String>,
+    left_out: Vec<LeftOut>,
 }
 
 impl Drawing<'_> {
-    /// Reads every folder. What is damaged is an error where it was named, and else left out.
-    fn sources(&mut self) -> Result<Vec<FoundSource>, SiteError> {
-        let mut sources: Vec<FoundSource> = Vec::new();
-        for found in find::all(&self.content.folders)? {
-            let (path, is_named) = (found.path.clone(), found.is_named);
-            let read = match self.source(found) {
-                Err(error) if is_named => return Err(error),
-                Err(error) => {
-                    self.leave_out(path, error.to_string());
-                    continue;
-                }
-                Ok(read) => read,
-            };
-            let is_same =
-                |other: &&FoundSource| read.session.is_some() && other.session == read.session;
-            if let Some(same) = sources.iter().find(is_same) {
-                let why = format!("the same session as {}", same.found.path.display());
-                self.leave_out(path, why);
-                continue;
-            }
-            sources.push(read);
-        }
-        Ok(sources)
-    }
-
-    fn leave_out(&mut self, folder: PathBuf, why: String) {
-        self.outcome.left_out.push(LeftOut { folder, why });
-    }
-
-    fn source(&self, found: Found) -> Result<FoundSource, SiteError> {
-        let read = |name: &str| {
-            let path = found.path.join(name);
-            regular_file::read(&path).map_err(|source| SiteError::Read { path, source })
-        };
-        let mut session = None;
-        let bytes = match found.kind {
-            Kind::Session => {
-                let folder = SessionFolder::at(&found.path);
-                session = Some(folder.read_session()?.session);
-                let has_records = found.path.join(SessionFolder::RECORDS).exists();
-                let records = has_records
-                    .then(|| read(SessionFolder::RECORDS))
-                    .transpose()?;
-                vec![read(SessionFolder::SESSION)?, records.unwrap_or_default()]
-            }
-            Kind::Comparison => vec![read("comparison.json")?],
-            Kind::Fit => vec![read("fit.json")?],
-        };
-        let past = session.as_deref().map(|session| {
-            let past = self.trends.iter().flat_map(|one| one.past(session));
-            let owned = past.map(|(past, judged)| (past, judged.to_vec()));
-            owned.collect::<Vec<_>>()
-        });
-        Ok(FoundSource {
-            found,
-            bytes,
-            session,
-            past: past.unwrap_or_default(),
-        })
-    }
-
-    fn page(&mut self, old: &Manifest, source: &FoundSource) -> Result<(), SiteError> {
-        let past = format!("{:?}", source.past);
-        let bytes = source.bytes.iter().map(Vec::as_slice);
-        let digest = self.digest(bytes.chain([past.as_bytes()]));
-        let place = source.found.name.clone();
-        if self.keep(old, &place, &digest)? {
-            return Ok(());
-        }
-        match Self::content_of(source) {
-            Ok((files, card)) => self.put(place, digest, &files, card),
-            Err(error) if source.found.is_named => Err(error),
-            Err(error) => {
-                self.leave_out(source.found.path.clone(), error.to_string());
-                Ok(())
-            }
-        }
-    }
-
     /// The files of a page, and its card.
-    fn content_of(source: &FoundSource) -> Result<(Vec<(String, String)>, Drawn), SiteError> {
+    fn content_of(&mut self, found: &Found) -> Result<(Vec<(String, String)>, Drawn), SiteError> {
         let owned = |files: Vec<(&str, String)>| {
             let files = files.into_iter();
             files.map(|(name, text)| (name.to_owned(), text)).collect()
         };
-        Ok(match source.found.kind {
+        Ok(match found.kind {
             Kind::Session => {
-                let read = [Source::read(&SessionFolder::at(&source.found.path))?];
-                let past = source.past.iter();
-                let past = past.map(|(past, judged)| past.clone().judged(judged));
+                let folder = SessionFolder::at(&found.path);
+                // By all that is in it: a name alone would let one session take another's place.
+                let contents = contents(&folder);
+                if let Some(place) = self.sessions.get(&contents) {
+                    return Err(SiteError::Twice {
+                        place: place.clone(),
+                    });
+                }
+                self.sessions.insert(contents, found.name.clone());
+                let read = Source::read(&folder).map_err(ReportError::from)?;
+                let read = [read];
+                let session = &read[0].session.session;
+                let past = self.trends.iter().flat_map(|one| one.past(session));
+                let past = past.map(|(past, judged)| past.judged(judged));
                 let view = View::of(&read).with_past(past.collect());
-                (owned(write::files(&view)?.into()), card::of_session(&view))
+                (
+                    owned(session::files(&view)?.into()),
+                    card::of_session(&view),
+                )
             }
             Kind::Comparison => {
-                let verdicts: Verdicts = parse(source, "comparison.json")?;
+                let verdicts: Verdicts = parse(found, "comparison.json")?;
                 let files = comparison::files(&verdicts, FailOn::Regressed, &[])?;
                 (owned(files.into()), card::of_comparison(&verdicts))
             }
             Kind::Fit => {
-                let found: Fit = parse(source, "fit.json")?;
-                (owned(fit::files(&found)?.into()), card::of_fit(&found))
+                let searched: Fit = parse(found, "fit.json")?;
+                (
+                    owned(fit::files(&searched)?.into()),
+                    card::of_fit(&searched),
+                )
             }
         })
     }
 
-    fn trends(
-        &mut self,
-        old: &Manifest,
-        sessions: &BTreeMap<String, String>,
-    ) -> Result<(), SiteError> {
-        for placed in std::mem::take(&mut self.trends) {
-            let own = sessions.iter().filter(|(session, _)| placed.has(session));
-            let own: Vec<_> = own.collect();
-            let shown = format!("{:?}{own:?}", placed.trend);
-            let digest = self.digest([shown.as_bytes()]);
-            let place = format!("trends/{}", placed.name);
-            if !self.keep(old, &place, &digest)? {
-                self.put(place, digest, &placed.files(sessions)?, placed.card())?;
+    fn trends(&mut self) -> Result<(), SiteError> {
+        // Which of two sessions of one name a trend is of cannot be known.
+        let mut named: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (place, page) in &self.pages {
+            if let Some(session) = &page.card.session {
+                named
+                    .entry(session.clone())
+                    .or_default()
+                    .push(place.clone());
             }
+        }
+        let sessions: BTreeMap<String, String> = named
+            .into_iter()
+            .filter_map(|(session, places)| Some((session, <[String; 1]>::try_from(places).ok()?)))
+            .map(|(session, [place])| (session, place))
+            .collect();
+        for placed in std::mem::take(&mut self.trends) {
+            let place = format!("trends/{}", placed.name);
+            self.put(place, &placed.files(&sessions)?, placed.card())?;
             self.trends.push(placed);
         }
         Ok(())
     }
 
-    fn digest<'b>(&'b self, parts: impl IntoIterator<Item = &'b [u8]>) -> String {
-        digest([self.content.program.as_bytes()].into_iter().chain(parts))
-    }
-
-    /// Takes a page over where it was drawn from the same.
-    fn keep(&mut self, old: &Manifest, place: &str, digest: &str) -> Result<bool, SiteError> {
-        let Some(before) = self.before.filter(|_| !self.content.redraw) else {
-            return Ok(false);
-        };
-        let Some(page) = old.kept(before, place, digest) else {
-            return Ok(false);
-        };
-        for file in &page.files {
-            let (from, to) = (before.join(file), self.into.join(file));
-            make_folder_of(&to)?;
-            // On another file system, or one without links, it is a copy.
-            if fs::hard_link(&from, &to).is_err() {
-                fs::copy(&from, &to).map_err(failed(&to))?;
+    /// Leads from comparisons to their sessions, and back.
+    fn link(&self) -> Result<(), SiteError> {
+        let pages = || self.pages.iter();
+        for (place, page) in pages() {
+            let is_own = |other: &Card| match &page.card.session {
+                Some(session) => other.compared.contains(session),
+                None => (other.session.iter()).any(|session| page.card.compared.contains(session)),
+            };
+            let others = pages().filter(|(_, other)| is_own(&other.card));
+            let links = others.map(|(place, other)| {
+                let href = format!("../{}{}", folder_of(place), other.card.page);
+                (href, other.card.title.clone())
+            });
+            let links: Vec<(String, String)> = links.collect();
+            if !links.is_empty() {
+                let file = format!("{}{}", folder_of(place), page.card.page);
+                let path = self.into.join(&file);
+                let text = fs::read_to_string(&path);
+                let text = text.map_err(|source| SiteError::Read { path, source })?;
+                put(self.into, &file, &html::with_links(&text, &links))?;
             }
         }
-        self.outcome.kept.push(place.to_owned());
-        self.pages.insert(place.to_owned(), page.clone());
-        Ok(true)
+        Ok(())
     }
 
     fn put(
         &mut self,
         place: String,
-        digest: String,
         files: &[(String, String)],
         Drawn { card, picture }: Drawn,
     ) -> Result<(), SiteError> {
         let folder = folder_of(&place);
-        let mut written = Vec::new();
-        let card_file = picture.map(|picture| (picture_of(&place), picture));
-        let pages = files.iter().map(|(name, text)| {
+        for (name, text) in files {
             let is_page = Path::new(name).extension() == Some("html".as_ref());
-            let text = if is_page {
-                html::with_way_back(text)
-            } else {
-                text.clone()
-            };
-            (format!("{folder}{name}"), text)
-        });
-        for (file, text) in pages.chain(card_file) {
-            put(self.into, &file, &text)?;
-            written.push(file);
+            let with_way_back = is_page.then(|| html::with_way_back(text));
+            let text = with_way_back.as_ref().unwrap_or(text);
+            put(self.into, &format!("{folder}{name}"), text)?;
         }
-        let page = Page {
-            digest,
-            files: written,
-            card,
-        };
-        self.outcome.drawn.push(place.clone());
-        self.pages.insert(place, page);
+        if let Some(picture) = &picture {
+            put(self.into, &picture_of(&place), picture)?;
+        }
+        let has_picture = picture.is_some();
+        self.pages.insert(place, Page { card, has_picture });
         Ok(())
     }
 
     /// The index, and what else a site has.
-    fn finish(mut self, old: &Manifest) -> Result<Outcome, SiteError> {
+    fn finish(self) -> Result<Outcome, SiteError> {
         let entries = self.pages.iter().map(|(place, page)| Entry {
             place,
             folder: folder_of(place),
-            picture: Some(picture_of(place)).filter(|file| page.files.contains(file)),
+            picture: page.has_picture.then(|| picture_of(place)),
             card: &page.card,
             trends: self.trends_of(&page.card),
         });
@@ -267,28 +206,23 @@ impl Drawing<'_> {
             title: &self.content.title,
             has_about: self.content.about.is_some(),
             entries: entries.collect(),
-            left_out: &self.outcome.left_out,
+            left_out: &self.left_out,
         };
-        let (html, markdown) = (index.html()?, index.markdown());
-        let removed = old
-            .pages
-            .keys()
-            .filter(|place| !self.pages.contains_key(*place));
-        self.outcome.removed = removed.cloned().collect();
-        let manifest = Manifest::of(self.pages);
-        let manifest = serde_json::to_string_pretty(&manifest).map_err(ReportError::from)?;
         let about = self.content.about.clone().map(|text| ("about.md", text));
         let files = [
-            ("index.html", html),
-            ("README.md", markdown),
+            ("index.html", index.html()?),
+            ("README.md", index.markdown()),
             // Or GitHub Pages would leave files out and run others through Jekyll.
             (".nojekyll", String::new()),
-            (Manifest::FILE, manifest + "\n"),
+            (MARK, "{\"version\": 2}\n".to_owned()),
         ];
         for (file, text) in files.into_iter().chain(about) {
             put(self.into, file, &text)?;
         }
-        Ok(self.outcome)
+        Ok(Outcome {
+            drawn: self.pages.into_keys().collect(),
+            left_out: self.left_out,
+        })
     }
 
     /// The trends that a session is a point of, with their pages.
@@ -321,26 +255,17 @@ fn picture_of(place: &str) -> String {
     }
 }
 
-fn parse<T: serde::de::DeserializeOwned>(source: &FoundSource, name: &str) -> Result<T, SiteError> {
-    let bytes = source.bytes.first().map_or(&[][..], Vec::as_slice);
-    serde_json::from_slice(bytes).map_err(|error| SiteError::Form {
-        path: source.found.path.join(name),
-        source: error,
-    })
+fn parse<T: serde::de::DeserializeOwned>(found: &Found, name: &str) -> Result<T, SiteError> {
+    let path = found.path.join(name);
+    match regular_file::read_text(&path) {
+        Ok(text) => serde_json::from_str(&text).map_err(|source| SiteError::Form { path, source }),
+        Err(source) => Err(SiteError::Read { path, source }),
+    }
 }
 
 fn put(folder: &Path, file: &str, text: &str) -> Result<(), SiteError> {
     let path = folder.join(file);
-    make_folder_of(&path)?;
-    fs::write(&path, text).map_err(failed(&path))
-}
-
-fn make_folder_of(path: &Path) -> Result<(), SiteError> {
-    let folder = path.parent().unwrap_or(path);
-    fs::create_dir_all(folder).map_err(failed(folder))
-}
-
-fn failed(path: &Path) -> impl FnOnce(io::Error) -> SiteError {
-    let path = path.to_owned();
-    move |source| SiteError::Write { path, source }
+    let written = fs::create_dir_all(path.parent().unwrap_or(folder));
+    let written = written.and_then(|()| fs::write(&path, text));
+    Ok(written.map_err(|source| ReportError::Write { path, source })?)
 }

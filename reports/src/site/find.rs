@@ -8,9 +8,9 @@ use std::{
 
 use record::SessionFolder;
 
-use super::{SiteError, manifest::Manifest};
+use super::{MARK, error::SiteError};
+use crate::words::names::Names;
 
-/// What a folder holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Session,
@@ -24,7 +24,6 @@ const KINDS: [(Kind, &str); 3] = [
     (Kind::Fit, "fit.json"),
 ];
 
-/// A folder that becomes a page.
 #[derive(Debug, Clone)]
 pub(super) struct Found {
     pub(super) kind: Kind,
@@ -41,7 +40,7 @@ const TAKEN: [&str; 6] = [
     "index.html",
     "readme.md",
     "about.md",
-    Manifest::FILE,
+    MARK,
     ".nojekyll",
 ];
 /// Folders in folders beyond so many are nobody's sessions.
@@ -61,7 +60,7 @@ pub(super) fn all(roots: &[PathBuf]) -> Result<Vec<Found>, SiteError> {
             return Err(SiteError::NothingIn { root: root.clone() });
         }
     }
-    let mut names = Names::default();
+    let mut names = Names::beside(&TAKEN);
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
     for (kind, path, is_named) in folders {
@@ -92,7 +91,7 @@ fn below(
     depth: usize,
     found: &mut Vec<(Kind, PathBuf, bool)>,
 ) -> Result<(), SiteError> {
-    if depth == 0 || folder.join(Manifest::FILE).is_file() {
+    if depth == 0 || folder.join(MARK).is_file() {
         return Ok(());
     }
     let failed = |source| SiteError::Read {
@@ -115,63 +114,4 @@ fn below(
         }
     }
     Ok(())
-}
-
-/// Gives each thing a name of its own that is good in an address.
-#[derive(Debug, Default)]
-pub(super) struct Names {
-    taken: BTreeSet<String>,
-}
-
-impl Names {
-    pub(super) fn take(&mut self, wanted: &str) -> String {
-        let slug = slug(wanted);
-        let is_free = |name: &String| {
-            let name = name.to_lowercase();
-            !TAKEN.contains(&name.as_str()) && !self.taken.contains(&name)
-        };
-        let others = (2_usize..).map(|number| format!("{slug}-{number}"));
-        let mut names = [slug.clone()].into_iter().chain(others);
-        let name = names.find(is_free).unwrap_or_default();
-        // Some file systems do not tell capitals from small letters.
-        self.taken.insert(name.to_lowercase());
-        name
-    }
-}
-
-/// Letters, digits, dots, dashes and underscores of a text.
-fn slug(text: &str) -> String {
-    const LONGEST: usize = 100;
-    let mut slug = String::new();
-    for letter in text.chars() {
-        if letter.is_ascii_alphanumeric() || "._".contains(letter) {
-            slug.push(letter);
-        } else if !slug.ends_with('-') {
-            slug.push('-');
-        }
-    }
-    let slug: String = slug.chars().take(LONGEST).collect();
-    let slug = slug.trim_matches(['-', '.']);
-    if slug.is_empty() { "page" } else { slug }.to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_good_in_addresses_and_never_twice() {
-        let mut names = Names::default();
-        let mut check = |wanted: &str, expect: &str| assert_eq!(names.take(wanted), expect);
-        check("h200-first", "h200-first");
-        check("H200-first", "H200-first-2");
-        check("../../etc/passwd", "etc-passwd");
-        check("<script>\"'&", "script");
-        check("trends", "trends-2");
-        check("..", "page");
-        check("長い名前", "page-2");
-        check("", "page-3");
-        check(".nojekyll", "nojekyll");
-        check("index.html", "index.html-2");
-    }
 }

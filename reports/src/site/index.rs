@@ -3,7 +3,14 @@
 use askama::Template;
 
 use super::{LeftOut, card::Card};
-use crate::{ReportError, format, html, markdown::escape};
+use crate::{
+    render::{
+        html,
+        markdown::{document, escape},
+    },
+    words::format,
+    write::ReportError,
+};
 
 /// One page, as the index has it.
 pub(super) struct Entry<'a> {
@@ -22,7 +29,6 @@ impl Entry<'_> {
     }
 }
 
-/// The index.
 pub(super) struct Index<'a> {
     pub(super) title: &'a str,
     pub(super) has_about: bool,
@@ -116,49 +122,27 @@ impl Index<'_> {
     }
 }
 
-/// One card as Markdown, with its picture.
 fn card(entry: &Entry) -> String {
     let Card {
         title,
         subtitle,
-        counts,
-        gate,
-        answers,
+        told,
         alt,
         markdown,
         ..
     } = entry.card;
     let page = format!("{}{markdown}", entry.folder);
-    let mut text = format!(
-        "### [{}]({page})\n\n{}\n\n",
-        escape(title),
-        escape(subtitle)
-    );
-    let counts: Vec<String> = counts
-        .iter()
-        .map(|(count, word, _)| {
-            format!(
-                "{count} {}",
-                word.trim_start_matches(['✓', '✗', '=', '?', ' '])
-            )
-        })
-        .collect();
-    if !counts.is_empty() {
-        text += &format!("**{}**\n\n", counts.join(" · "));
-    }
-    let gate = gate.iter().map(|(gate, _)| gate);
-    for line in gate.chain(answers) {
-        text += &format!("- {}\n", escape(line));
-    }
+    let (title, subtitle) = (escape(title), escape(subtitle));
+    let told = document(told, 3);
+    let mut text = format!("### [{title}]({page})\n\n{subtitle}\n\n{told}");
     let trends: Vec<String> = entry
         .trends
         .iter()
         .map(|(name, href)| format!("[{}]({href})", escape(name)))
         .collect();
     if !trends.is_empty() {
-        text += &format!("- Over time: {}\n", trends.join(", "));
+        text += &format!("- Over time: {}\n\n", trends.join(", "));
     }
-    text.push('\n');
     if let Some(picture) = &entry.picture {
         let alt = escape(alt).replace('"', "&quot;");
         text += &format!(

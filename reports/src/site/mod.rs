@@ -1,24 +1,26 @@
 //! A static site of sessions, comparisons, searches and trends: an index with a card for each, and
 //! the pages that `report`, `compare`, `fit` and `trend` write.
 //!
-//! [`draw`] writes a whole site into a folder. Given the site that it is to replace, it takes over
-//! each page that would come out the same; `site.json` says what each was drawn from. The same
-//! content gives the same bytes.
+//! [`draw`] writes a whole site into a folder. The same content gives the same bytes.
 
 mod card;
 mod drawing;
 mod error;
 mod find;
 mod index;
-mod manifest;
 mod trends;
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
 
 pub use error::SiteError;
 pub use trends::{Followed, Trend};
 
-use self::manifest::Manifest;
+/// The file that makes a folder a site, which the next site may replace.
+const MARK: &str = "site.json";
 
 /// What a site is made of.
 #[derive(Debug, Clone, Default)]
@@ -31,10 +33,6 @@ pub struct Content {
     pub folders: Vec<PathBuf>,
     /// Series over time.
     pub trends: Vec<Trend>,
-    /// What draws: pages that another program drew are drawn anew.
-    pub program: String,
-    /// Whether every page is drawn anew.
-    pub redraw: bool,
 }
 
 /// What came of it.
@@ -42,10 +40,6 @@ pub struct Content {
 pub struct Outcome {
     /// Pages that were drawn, by their place on the site.
     pub drawn: Vec<String>,
-    /// Pages that were taken over.
-    pub kept: Vec<String>,
-    /// Pages that were on the site before and are not any more.
-    pub removed: Vec<String>,
     /// Folders that are not on the site, and why.
     pub left_out: Vec<LeftOut>,
 }
@@ -59,12 +53,21 @@ pub struct LeftOut {
     pub why: String,
 }
 
-/// Writes a site into an empty folder; what did not change is taken over from the one before.
-pub fn draw(content: &Content, before: Option<&Path>, into: &Path) -> Result<Outcome, SiteError> {
-    drawing::run(content, before, into)
+/// Writes a site into an empty folder.
+pub fn draw(content: &Content, into: &Path) -> Result<Outcome, SiteError> {
+    drawing::run(content, into)
 }
 
 /// Whether a folder may become a site: it is not there, empty, or one already.
 pub fn check(out: &Path) -> Result<(), SiteError> {
-    Manifest::read(out).map(drop)
+    let is_empty = match fs::read_dir(out) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(error) => error.kind() == ErrorKind::NotFound,
+    };
+    if is_empty || out.join(MARK).is_file() {
+        return Ok(());
+    }
+    Err(SiteError::NotASite {
+        out: out.to_owned(),
+    })
 }

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use judge::trend::{Point, Trend as Found};
 
-use super::{
-    card::{Card, Drawn},
-    find::Names,
-};
+use super::card::{Card, Drawn};
 use crate::{
-    document::{Block, Cell, Kind, Table, columns},
-    format::{self, plural},
+    document::{Block, Cell, Kind, Table},
     past::Past,
     plots::history,
-    trend::{self, Beside, Series, Urgency},
+    trend::{self, Series, Urgency},
+    words::{
+        format::{self, plural, short},
+        names::Names,
+    },
 };
 
 /// Series that are followed together: those of one suite on one machine.
@@ -111,9 +111,9 @@ impl<'a> Placed<'a> {
             .iter()
             .map(|one| one.series.clone())
             .collect();
-        let html = trend::page(&all, &[], &self.trend.name, |place| Beside {
-            anchor: self.anchors[place].clone(),
-            blocks: vec![sessions(&self.trend.series[place], pages)],
+        let html = trend::page(&all, &[], &self.trend.name, |place| {
+            let below = sessions(&self.trend.series[place], pages);
+            (self.anchors[place].clone(), Some(below))
         })?;
         Ok([
             (format!("{}.html", self.name), html),
@@ -161,9 +161,8 @@ impl<'a> Placed<'a> {
         let card = Card {
             title: format::clean(self.title()),
             subtitle: format!("over time · newest result {}", trend::time(newest)),
-            answers: vec![answer],
-            words: format::clean(&format!("{} {}", self.trend.name, words.join(" ")))
-                .to_lowercase(),
+            told: vec![Block::List(vec![answer])],
+            words: format!("{} {}", self.trend.name, words.join(" ")),
             page: format!("{}.html", self.name),
             markdown: format!("{}.md", self.name),
             time: trend::time(newest),
@@ -175,22 +174,20 @@ impl<'a> Placed<'a> {
 
 /// The points of a series, the newest first, each with the way to its session.
 fn sessions(one: &Followed, pages: &BTreeMap<String, String>) -> Block {
-    let mut heads = columns(Kind::Name, &["time", "session", "image"]);
-    heads.push(Kind::Number.column("value"));
-    heads.push(Kind::Name.column("revision"));
     let points = one.series.points.iter().zip(&one.from).rev();
     let rows = points.map(|(point, from)| {
         let (session, image) = from.clone().unwrap_or_default();
         let page = pages.get(&session);
         let href = page.map(|page| format!("../{page}/report.html"));
         vec![
-            trend::time(point.timestamp).into(),
-            Cell::from(session).linked(href),
-            image.into(),
-            one.series.value(point.value).into(),
-            trend::short(&point.revision).into(),
+            Kind::Name.cell("time", trend::time(point.timestamp)),
+            Kind::Name.cell("session", Cell::from(session).linked(href)),
+            Kind::Name.cell("image", image),
+            Kind::Number.cell("value", one.series.value(point.value)),
+            Kind::Name.cell("revision", short(&point.revision)),
         ]
     });
     let title = plural(one.from.len(), "result", "results");
-    Block::Folded(title, vec![Block::Table(Table::new(heads, rows.collect()))])
+    let table = Table::of(rows.collect()).map(Block::Table);
+    Block::Folded(title, Vec::from_iter(table))
 }

@@ -19,7 +19,6 @@ impl Area {
         }
     }
 
-    /// Around a middle.
     pub(crate) fn around((x, y): (f64, f64), width: f64, height: f64) -> Self {
         let (half_width, half_height) = (width / 2.0, height / 2.0);
         Self::of(
@@ -30,10 +29,6 @@ impl Area {
 
     pub(crate) fn width(&self) -> f64 {
         self.right - self.left
-    }
-
-    pub(crate) fn height(&self) -> f64 {
-        self.bottom - self.top
     }
 
     pub(crate) fn middle(&self) -> (f64, f64) {

@@ -135,7 +135,7 @@ impl DrawingBackend for Backend {
 }
 
 /// For text of XML.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")

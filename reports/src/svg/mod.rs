@@ -4,12 +4,8 @@
 //! box brings that back.
 
 mod area;
-pub(crate) mod axis;
 mod backend;
 pub(crate) mod ink;
-mod panel;
-pub(crate) mod rows;
-pub(crate) mod scale;
 
 use std::{cell::RefCell, rc::Rc};
 
@@ -19,33 +15,30 @@ use plotters::{
     element::{Circle, Drawable, PathElement, PointCollection, Polygon, Rectangle, Text},
     style::{
         Color as _, FontDesc, FontFamily, FontStyle, TextStyle,
-        text_anchor::{HPos, Pos, VPos},
+        text_anchor::{Pos, VPos},
     },
 };
 
-pub(crate) use self::{area::Area, panel::Panel};
+pub(crate) use plotters::style::text_anchor::HPos as Anchor;
+
+pub(crate) use self::area::Area;
 use self::{
     backend::{Backend, escape},
     ink::Ink,
 };
-use crate::format;
+use crate::words::format;
 
 /// plotters' pixels in one pixel of the page.
 const UNITS: f64 = 10.0;
+/// Width of every drawing. A telephone shows it a fifth smaller, a wide page two side by side a
+/// third larger; the sizes of text are made for both.
+pub(crate) const WIDTH: f64 = 420.0;
 /// Size of ordinary text in a plot.
-pub(crate) const TEXT: f64 = 12.0;
+pub(crate) const TEXT: f64 = 12.5;
 /// Size of text on axes.
-pub(crate) const SMALL: f64 = 11.0;
+pub(crate) const SMALL: f64 = 11.5;
 /// From one line of text to the next, in sizes of the text.
 pub(crate) const LEADING: f64 = 1.22;
-
-/// Where a text stands beside its point.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Anchor {
-    Start,
-    Middle,
-    End,
-}
 
 /// The shapes of marks, in the order of series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,9 +52,11 @@ pub(crate) enum Shape {
 }
 
 impl Shape {
-    /// The shape of this series.
+    /// The shape of this series: with its colour, which repeats after eight, the mark of no other of
+    /// the first 32.
     pub(crate) fn of(series: usize) -> Self {
-        [Self::Disc, Self::Square, Self::Triangle, Self::Diamond][series % 4]
+        let shapes = [Self::Disc, Self::Square, Self::Triangle, Self::Diamond];
+        shapes[(series + series / 8) % 4]
     }
 
     /// The same shape in a line of text.
@@ -72,6 +67,32 @@ impl Shape {
             Self::Triangle => "▲",
             Self::Diamond => "◆",
         }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Look {
+    pub(crate) ink: Ink,
+    pub(crate) shape: Shape,
+    /// Whether it is a rim alone.
+    pub(crate) is_hollow: bool,
+}
+
+impl Look {
+    pub(crate) const fn of(ink: Ink, shape: Shape) -> Self {
+        Self {
+            ink,
+            shape,
+            is_hollow: false,
+        }
+    }
+
+    pub(crate) fn series(place: usize) -> Self {
+        Self::of(Ink::series(place), Shape::of(place))
+    }
+
+    pub(crate) fn hollow(self, is_hollow: bool) -> Self {
+        Self { is_hollow, ..self }
     }
 }
 
@@ -98,9 +119,9 @@ impl Dashes {
 pub(crate) struct Canvas {
     area: DrawingArea<Backend, Shift>,
     out: Rc<RefCell<String>>,
+    has_hints: bool,
 }
 
-/// A finished drawing.
 #[derive(Debug)]
 pub(crate) struct Svg {
     /// Width and height of the view box.
@@ -128,48 +149,23 @@ impl Svg {
             self.body,
         )
     }
-
-    /// Without what [`Canvas::hinted`] adds.
-    pub(crate) fn drop_hints(&mut self) {
-        let mut bare = String::with_capacity(self.body.len());
-        // Whether each group that is open is a hint's.
-        let mut open = Vec::new();
-        for line in self.body.lines() {
-            let line = match line.strip_prefix(HINT) {
-                Some(rest) => {
-                    open.push(true);
-                    rest.split_once("</title>").map_or(rest, |(_, drawn)| drawn)
-                }
-                None if line == GROUP_END && open.pop() == Some(true) => "",
-                None => {
-                    open.extend(line.starts_with("<g").then_some(false));
-                    line
-                }
-            };
-            if !line.is_empty() {
-                bare += line;
-                bare.push('\n');
-            }
-        }
-        self.body = bare;
-    }
 }
 
-/// What a hint begins with.
-const HINT: &str = "<g><title>";
-/// What every group ends with, in a line of its own.
-const GROUP_END: &str = "</g>";
-
 impl Canvas {
-    pub(crate) fn new(width: f64, height: f64) -> Self {
+    /// As wide as every drawing; without hints where there are too many of them.
+    pub(crate) fn new(height: f64, has_hints: bool) -> Self {
         let out = Rc::new(RefCell::new(String::new()));
-        let size = (whole(width).unsigned_abs(), whole(height).unsigned_abs());
+        let size = (whole(WIDTH).unsigned_abs(), whole(height).unsigned_abs());
         let area = Backend {
             out: Rc::clone(&out),
             size,
         }
         .into_drawing_area();
-        Self { area, out }
+        Self {
+            area,
+            out,
+            has_hints,
+        }
     }
 
     pub(crate) fn finish(self) -> Svg {
@@ -180,30 +176,17 @@ impl Canvas {
     }
 
     pub(crate) fn line(&mut self, points: &[(f64, f64)], ink: Ink, width: f64) {
-        self.line_through(points, ink, width, 1.0);
+        let style = ink.stroke_width(whole(width).unsigned_abs());
+        let path: Vec<_> = points.iter().copied().map(spot).collect();
+        self.draw(&PathElement::new(path, style));
     }
 
-    /// A level line.
     pub(crate) fn level(&mut self, (from, to): (f64, f64), y: f64, ink: Ink, width: f64) {
         self.line(&[(from, y), (to, y)], ink, width);
     }
 
-    /// An upright line.
     pub(crate) fn upright(&mut self, x: f64, (from, to): (f64, f64), ink: Ink, width: f64) {
         self.line(&[(x, from), (x, to)], ink, width);
-    }
-
-    /// A line through these points, more or less transparent.
-    pub(crate) fn line_through(
-        &mut self,
-        points: &[(f64, f64)],
-        ink: Ink,
-        width: f64,
-        opacity: f64,
-    ) {
-        let style = ink.mix(opacity).stroke_width(whole(width).unsigned_abs());
-        let path: Vec<_> = points.iter().copied().map(spot).collect();
-        self.draw(&PathElement::new(path, style));
     }
 
     pub(crate) fn fill(&mut self, area: Area, ink: Ink) {
@@ -216,15 +199,8 @@ impl Canvas {
         self.draw(&Rectangle::new(corners, ink.mix(opacity).filled()));
     }
 
-    /// A mark of `size` across, filled, or hollow where it is only a rim.
-    pub(crate) fn mark(
-        &mut self,
-        (x, y): (f64, f64),
-        shape: Shape,
-        size: f64,
-        ink: Ink,
-        hollow: bool,
-    ) {
+    pub(crate) fn mark(&mut self, (x, y): (f64, f64), size: f64, look: Look) {
+        let Look { ink, shape, .. } = look;
         let half = size / 2.0;
         match shape {
             Shape::Disc => {
@@ -247,8 +223,9 @@ impl Canvas {
                 );
             }
         }
-        if hollow {
-            self.mark((x, y), shape, size - 3.4, Ink::Paper, false);
+        if look.is_hollow {
+            let inside = Look::of(Ink::Paper, shape);
+            self.mark((x, y), size - 3.4, inside);
         }
     }
 
@@ -263,30 +240,21 @@ impl Canvas {
         self.write(text, at, anchor, size, ink, FontStyle::Normal);
     }
 
-    /// Small text that explains.
     pub(crate) fn small(&mut self, text: &str, at: (f64, f64), anchor: Anchor) {
         self.text(text, at, anchor, SMALL, Ink::Muted);
     }
 
-    /// As [`Canvas::text`], bold.
     pub(crate) fn bold(&mut self, text: &str, at: (f64, f64), anchor: Anchor, size: f64, ink: Ink) {
         self.write(text, at, anchor, size, ink, FontStyle::Bold);
     }
 
-    /// Lines of text around a middle height.
-    pub(crate) fn lines(&mut self, lines: &[String], (x, y): (f64, f64), size: f64, ink: Ink) {
-        let leading = size * LEADING;
-        let first = y - leading * (lines.len() as f64 - 1.0) / 2.0;
-        for (index, line) in lines.iter().enumerate() {
-            let at = (x, first + index as f64 * leading);
-            self.text(line, at, Anchor::Start, size, ink);
-        }
-    }
-
     /// Whatever `draw` draws shows `hint` under the pointer.
     pub(crate) fn hinted(&mut self, hint: &str, draw: impl FnOnce(&mut Self)) {
+        if !self.has_hints || hint.is_empty() {
+            return draw(self);
+        }
         let title = escape(&format::clean(hint));
-        self.group(&format!("{HINT}{title}</title>"), draw);
+        self.group(&format!("<g><title>{title}</title>"), draw);
     }
 
     /// The lines that `draw` draws are broken so.
@@ -298,11 +266,10 @@ impl Canvas {
     }
 
     /// Whatever `draw` draws stands in a group that begins so.
-    fn group(&mut self, begin: &str, draw: impl FnOnce(&mut Self)) {
+    pub(crate) fn group(&mut self, begin: &str, draw: impl FnOnce(&mut Self)) {
         self.out.borrow_mut().push_str(begin);
         draw(self);
-        let end = format!("{GROUP_END}\n");
-        self.out.borrow_mut().push_str(&end);
+        self.out.borrow_mut().push_str("</g>\n");
     }
 
     fn write(
@@ -314,15 +281,10 @@ impl Canvas {
         ink: Ink,
         style: FontStyle,
     ) {
-        let horizontal = match anchor {
-            Anchor::Start => HPos::Left,
-            Anchor::Middle => HPos::Center,
-            Anchor::End => HPos::Right,
-        };
         let font = FontDesc::new(FontFamily::SansSerif, size * UNITS, style);
         let style = TextStyle::from(font)
             .color(&ink)
-            .pos(Pos::new(horizontal, VPos::Center));
+            .pos(Pos::new(anchor, VPos::Center));
         self.draw(&Text::new(format::clean(text), spot(at), style));
     }
 
@@ -341,6 +303,11 @@ impl Canvas {
     }
 }
 
+/// A text as an attribute between double quotes.
+pub(crate) fn attribute(text: &str) -> String {
+    escape(&format::clean(text)).replace('"', "&quot;")
+}
+
 fn spot((x, y): (f64, f64)) -> (i32, i32) {
     (whole(x), whole(y))
 }
@@ -349,6 +316,6 @@ fn spot((x, y): (f64, f64)) -> (i32, i32) {
     clippy::cast_possible_truncation,
     reason = "a place on the paper; saturates"
 )]
-fn whole(pixels: f64) -> i32 {
+pub(crate) fn whole(pixels: f64) -> i32 {
     (pixels * UNITS).round() as i32
 }

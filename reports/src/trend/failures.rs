@@ -2,10 +2,13 @@
 
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
-use super::{Entry, Failure, Series, Standing, Urgency, overdue};
+use super::{
+    ledger::{Entry, Standing},
+    series::{Failure, Series, Urgency, overdue},
+};
 use crate::{
     comparison::{JunitError, command, shown},
-    format::{self, plural},
+    words::format::{self, plural},
 };
 
 /// What the gate fails, a line each: entries of the ledger, and series that it does not keep; which,
@@ -15,13 +18,12 @@ pub fn failures(all: &[Series], entries: &[Entry]) -> Vec<String> {
     let kept = standing(entries, Standing::Failing).map(Entry::line);
     let failing = unkept(all).flat_map(|series| {
         let fails = series.fails.iter();
-        fails.map(move |failure| format!("{}: {}", name(series), told(series, *failure)))
+        fails.map(move |failure| format!("{}: {}", series.name(), told(series, *failure)))
     });
     kept.chain(failing.map(|line| format::clean(&line)))
         .collect()
 }
 
-/// The entries that are this now.
 pub(super) fn standing(entries: &[Entry], standing: Standing) -> impl Iterator<Item = &Entry> {
     let entries = entries.iter();
     entries.filter(move |entry| entry.standing == standing)
@@ -29,13 +31,6 @@ pub(super) fn standing(entries: &[Entry], standing: Standing) -> impl Iterator<I
 
 fn unkept(all: &[Series]) -> impl Iterator<Item = &Series> {
     all.iter().filter(|series| series.entries.is_empty())
-}
-
-fn name(series: &Series) -> String {
-    match series.subtitle.as_str() {
-        "" => series.title.clone(),
-        subtitle => format!("{} · {subtitle}", series.title),
-    }
 }
 
 /// `regressed by -4.1 %, 100 to 96 samples/s; last good r58, first bad r60`.
@@ -73,7 +68,7 @@ pub fn annotations(all: &[Series], entries: &[Entry]) -> String {
         warnings.push(command("warning", &entry.id, &entry.told()));
     }
     for series in unkept(all) {
-        let title = format::clean(&name(series));
+        let title = format::clean(&series.name());
         for failure in &series.fails {
             errors.push(command("error", &title, &told(series, *failure)));
         }
@@ -126,7 +121,7 @@ pub fn junit(all: &[Series]) -> Result<String, JunitError> {
             }
             None => TestCaseStatus::success(),
         };
-        let mut case = TestCase::new(name(series), status);
+        let mut case = TestCase::new(series.name(), status);
         case.set_classname("trend");
         suite.add_test_case(case);
     }

@@ -1,18 +1,21 @@
 //! Series as text, as Markdown and as a page.
 
 use super::{
-    AttributeChange, Entry, Series, Standing, Urgency, failures, failures::standing, interval,
-    ledger, method, picture, ratio, revision, time,
+    failures::{failures, standing},
+    ledger::{self, Entry, Standing},
+    method, picture,
+    series::{Series, Urgency},
 };
 use crate::{
-    ReportError,
-    document::{Block, Cell, Column, Kind, Mark, Table, columns},
-    format::{self, plural},
-    html::{self, Figures, Page, Section},
-    markdown as md,
-    plots::Drawing,
-    svg::rows::{NARROW, WIDTH},
-    text::{self as terminal, Style},
+    charts,
+    document::{Block, Picture, Section},
+    render::{
+        html::Page,
+        markdown as md,
+        text::{self as terminal, Style},
+    },
+    words::format::{self, plural},
+    write::ReportError,
 };
 use askama::Template;
 
@@ -49,7 +52,17 @@ fn document(all: &[Series], entries: &[Entry]) -> Vec<Block> {
         |series: &&Series| !series.is_quiet() || (series.is_stale() && series.entries.is_empty());
     let mut told: Vec<&Series> = all.iter().filter(has_news).collect();
     told.sort_by_key(|series| series.urgency());
-    let mut blocks = Vec::new();
+    let mut blocks = Vec::from_iter(first(all, entries).map(Block::List));
+    for series in told {
+        blocks.push(Block::Subheading(line(series)));
+        blocks.extend(charts::table(&picture::entries(series)).map(Block::Table));
+    }
+    blocks.push(Block::Text(tally(all)));
+    blocks
+}
+
+/// What calls for somebody.
+fn first(all: &[Series], entries: &[Entry]) -> Option<Vec<String>> {
     let mut first = failures(all, entries);
     for known in [Standing::Open, Standing::JustFixed] {
         first.extend(standing(entries, known).map(Entry::told));
@@ -59,37 +72,24 @@ fn document(all: &[Series], entries: &[Entry]) -> Vec<Block> {
         let entries = plural(accepted, "entry is", "entries are");
         first.push(format!("{entries} accepted"));
     }
-    if !first.is_empty() {
-        blocks.push(Block::List(first));
-    }
-    for series in told {
-        blocks.push(Block::Subheading(line(series)));
-        blocks.extend(table(series).map(Block::Table));
-    }
-    let methods = method::begun(all);
-    if !methods.is_empty() {
-        blocks.push(Block::List(methods));
-    }
+    first.extend(method::begun(all));
+    (!first.is_empty()).then_some(first)
+}
+
+/// How many series there are, and in how many nothing changed.
+fn tally(all: &[Series]) -> String {
     let count = |is: fn(&Series) -> bool| all.iter().filter(|series| is(series)).count();
+    let quiet = count(|series| series.is_quiet() && !series.found.too_short);
     let short = match count(|series| series.found.too_short) {
         0 => String::new(),
         short => format!(", {short} too short to judge"),
     };
-    blocks.push(Block::Text(format!(
-        "{} series, {} without a change{short}.",
-        all.len(),
-        count(|series| series.is_quiet() && !series.found.too_short)
-    )));
-    blocks
+    format!("{} series, {quiet} without a change{short}.", all.len())
 }
 
 /// What there is to say of one series, in a line.
 #[must_use]
 pub fn line(series: &Series) -> String {
-    let name = match series.subtitle.as_str() {
-        "" => series.title.clone(),
-        subtitle => format!("{} · {subtitle}", series.title),
-    };
     let points = plural(series.points.len(), "point", "points");
     let changes = match series.changes().len() {
         0 => "no change".to_owned(),
@@ -98,59 +98,8 @@ pub fn line(series: &Series) -> String {
     let remark = series
         .remark()
         .map_or_else(String::new, |remark| format!("; {remark}"));
+    let name = series.name();
     format::clean(&format!("{name}: {points}, {changes}{remark}"))
-}
-
-/// The changes of a series, where it has some.
-fn table(series: &Series) -> Option<Table> {
-    let mut heads: Vec<Column> = columns(Kind::Name, &["point"]);
-    heads.extend(columns(Kind::Word, &["time", "revision", "range"]));
-    heads.extend(columns(
-        Kind::Number,
-        &["before", "after", "change", "95 % interval", "p"],
-    ));
-    heads.push(Kind::Word.column("verdict"));
-    let changes = series.changes().iter().enumerate();
-    let rows = changes.map(|(index, found)| {
-        let (good, bad) = series.between(found);
-        let mut row: Vec<Cell> = [
-            found.index.to_string(),
-            time(found.timestamp),
-            revision(found),
-            format!("{good}..{bad}"),
-            series.value(found.before),
-            series.value(found.after),
-            ratio(found),
-            interval(found),
-            format::p_value(found.p),
-        ]
-        .map(Cell::from)
-        .into();
-        row.push(verdict(series, index));
-        row
-    });
-    (!series.changes().is_empty()).then(|| Table::new(heads, rows.collect()))
-}
-
-/// What a change is: improved or regressed, whether it counts, and what it came with.
-fn verdict(series: &Series, index: usize) -> Cell {
-    let found = &series.changes()[index];
-    let verdict = series.verdict(found);
-    let mut words = series.word(found);
-    if series.news == Some(index) {
-        words += ", new";
-    }
-    let with: Vec<&str> = series
-        .changed_with(found)
-        .map(AttributeChange::word)
-        .collect();
-    if !with.is_empty() {
-        words += &format!(", with another {}", with.join(" and "));
-    }
-    Cell {
-        mark: verdict.map(Mark::from),
-        ..words.into()
-    }
 }
 
 const GROUPS: [(Urgency, &str, &str); 5] = [
@@ -181,80 +130,63 @@ pub fn html(
     source: &str,
     made: &str,
 ) -> Result<String, ReportError> {
-    let beside = |place: usize| Beside {
-        anchor: format!("series-{}", place + 1),
-        blocks: Vec::new(),
-    };
+    let beside = |place: usize| (format!("series-{}", place + 1), None);
     page(all, entries, &format!("{source} · {made}"), beside)
 }
 
-/// What stands below the drawing of a series.
-pub(crate) struct Beside {
-    /// The name under which a link finds the series.
-    pub(crate) anchor: String,
-    pub(crate) blocks: Vec<Block>,
-}
-
-/// The whole page; what stands beside a series is asked for by its place.
+/// The whole page; the name under which a link finds a series, and what stands below it, are asked for
+/// by its place.
 pub(crate) fn page(
     all: &[Series],
     entries: &[Entry],
     subtitle: &str,
-    beside: impl Fn(usize) -> Beside,
+    beside: impl Fn(usize) -> (String, Option<Block>),
 ) -> Result<String, ReportError> {
     let mut drawn = 0;
-    let mut sections: Vec<Section> = ledger::table(entries)
-        .map(|table| Section {
-            id: "ledger".to_owned(),
-            title: format!("Ledger ({})", plural(entries.len(), "entry", "entries")),
-            about: ABOUT_LEDGER.to_owned(),
-            inside: html::document(&[Block::Table(table)]),
-        })
-        .into_iter()
-        .collect();
+    let ledger = ledger::table(entries).map(|table| {
+        let title = format!("Ledger ({})", plural(entries.len(), "entry", "entries"));
+        Section {
+            about: ABOUT_LEDGER,
+            ..Section::of("ledger", &title, vec![Block::Table(table)])
+        }
+    });
+    let mut sections = Vec::from_iter(ledger);
     for (urgency, id, title) in GROUPS {
         let alike = (0..all.len()).filter(|&place| all[place].urgency() == urgency);
         let mut alike: Vec<usize> = alike.collect();
         alike.sort_by_key(|&place| !is_open(&all[place], entries));
         alike.truncate(MOST_DRAWN - drawn);
         drawn += alike.len();
-        let figures = alike.iter().map(|&place| {
-            let Beside { anchor, blocks } = beside(place);
-            let figures = Figures {
-                is_folded: false,
-                id: &anchor,
-                title,
-                legend: &[],
-                drawings: &[drawing(&all[place])],
+        let blocks = alike.iter().flat_map(|&place| {
+            let (anchor, below) = beside(place);
+            let charts = vec![picture::chart(&all[place])];
+            let picture = Picture {
+                is_target: true,
+                ..Picture::of(&anchor, title, Vec::new(), charts)
             };
-            let below = html::document(&blocks);
-            format!("<div id=\"{anchor}\">\n{figures}{below}</div>\n")
+            [Block::Picture(picture)].into_iter().chain(below)
         });
-        let inside: String = figures.collect();
-        if !inside.is_empty() {
-            sections.push(Section {
-                id: id.to_owned(),
-                title: format!("{title} ({})", alike.len()),
-                about: String::new(),
-                inside,
-            });
+        if !alike.is_empty() {
+            let title = format!("{title} ({})", alike.len());
+            sections.push(Section::of(id, &title, blocks.collect()));
         }
     }
-    let mut summary = vec![
-        Block::List(summary(all, entries)),
-        Block::Method(ABOUT.to_owned()),
-    ];
+    let told = [tally(all)].into_iter();
+    let told = told.chain(first(all, entries).into_iter().flatten());
+    let mut summary = vec![Block::List(told.collect()), Block::Method(ABOUT.to_owned())];
     if drawn < all.len() {
         let left = plural(all.len() - drawn, "more series is", "more series are");
         let help = "select fewer with --metric or --scenario";
         summary.push(Block::Text(format!("{left} not drawn; {help}.")));
     }
     let page = Page {
-        verdict: String::new(),
-        title: "Torchgauge · trend".to_owned(),
-        subtitle: format::clean(subtitle),
-        style: html::style(),
-        summary: html::document(&summary),
+        verdict: Vec::new(),
+        title: match all {
+            [only] => format::clean(&only.title),
+            _ => format!("{} over time", plural(all.len(), "metric", "metrics")),
+        },
+        subtitle: subtitle.to_owned(),
+        summary,
         sections,
     };
     Ok(page.render()?)
@@ -264,58 +196,4 @@ pub(crate) fn page(
 fn is_open(series: &Series, entries: &[Entry]) -> bool {
     let mut entries = entries.iter();
     entries.any(|entry| entry.standing <= Standing::Open && series.entries.contains(&entry.id))
-}
-
-fn drawing(series: &Series) -> Drawing {
-    Drawing {
-        narrow: Some(picture::draw(series, NARROW)),
-        heading: format::clean(&series.title),
-        subtitle: format::clean(&series.subtitle),
-        remark: series.remark(),
-        note: None,
-        description: picture::describe(series),
-        svg: picture::draw(series, WIDTH),
-        table: table(series),
-        open: false,
-    }
-}
-
-fn summary(all: &[Series], entries: &[Entry]) -> Vec<String> {
-    let count = |is: &dyn Fn(&Series) -> bool| all.iter().filter(|series| is(series)).count();
-    let changed = count(&|series| !series.changes().is_empty());
-    let mut told = vec![format!("{} series, {changed} with a change.", all.len())];
-    told.extend(standing(entries, Standing::Failing).map(Entry::told));
-    told.extend(standing(entries, Standing::Open).map(Entry::told));
-    told.extend(method::begun(all));
-    for (count, words) in [
-        (
-            count(&|series| series.urgency() == Urgency::Regressed),
-            "regressed with the last run",
-        ),
-        (
-            count(&Series::is_stale),
-            "without new results for longer than usual",
-        ),
-        (
-            count(&|series| series.urgency() == Urgency::News),
-            "changed with the last run",
-        ),
-        (
-            count(&|series| !series.found.drifts.is_empty()),
-            "drifting, with no place to blame",
-        ),
-        (
-            count(&|series| series.found.noisier.is_some()),
-            "noisier than before",
-        ),
-        (
-            count(&|series| series.found.too_short),
-            "too short to judge",
-        ),
-    ] {
-        if count > 0 {
-            told.push(format!("{count} series: {words}."));
-        }
-    }
-    told
 }

@@ -1,9 +1,9 @@
 //! Entries of the ledger of regressions: in a line each, and as a table.
 
-use super::{AttributeChange, causes, short, time};
+use super::series::{AttributeChange, causes, time};
 use crate::{
-    document::{Cell, Column, Kind, Mark, Table, columns, known},
-    format::{self, Quantity, UNKNOWN, plural},
+    document::{Cell, Kind, Mark, Table, TableRow, known},
+    words::format::{self, Quantity, UNKNOWN, plural, short},
 };
 
 /// What moved at one point, or a runner that went silent.
@@ -201,11 +201,10 @@ fn together(series: &[Moved]) -> String {
 /// The first few, and how many there are besides.
 fn names(series: &[Moved], name: impl Fn(&Moved) -> String) -> String {
     const MOST: usize = 3;
+    let more = series.len().saturating_sub(MOST);
     let first: Vec<String> = series.iter().take(MOST).map(name).collect();
-    match series.len().saturating_sub(MOST) {
-        0 => first.join(", "),
-        more => format!("{} and {more} more", first.join(", ")),
-    }
+    let more = (more > 0).then(|| format!(" and {more} more"));
+    first.join(", ") + &more.unwrap_or_default()
 }
 
 /// What was fixed earlier than so many others is not shown.
@@ -221,26 +220,23 @@ pub(super) fn table(entries: &[Entry]) -> Option<Table> {
     let fixed = |entry: &&Entry| entry.standing == Standing::Fixed;
     let others = sorted.len() - sorted.iter().copied().filter(fixed).count();
     sorted.truncate(others + MOST_FIXED);
-    let mut heads: Vec<Column> = columns(Kind::Name, &["entry"]);
-    heads.push(Kind::Word.column("state"));
-    heads.push(Kind::Message.column("series"));
-    heads.extend(columns(Kind::Number, &["level", "change"]));
-    let rows: Vec<Vec<Cell>> = sorted.into_iter().flat_map(rows).collect();
-    (!rows.is_empty()).then(|| Table::new(heads, rows))
+    Table::of(sorted.into_iter().flat_map(rows).collect())
 }
 
 /// A row for each of its series; what is to be said of all of them stands in the first.
-fn rows(entry: &Entry) -> Vec<Vec<Cell>> {
+fn rows(entry: &Entry) -> Vec<TableRow> {
     let acceptances = entry.acceptances.iter().cloned();
     let remarks: Vec<String> = [entry.since()].into_iter().chain(acceptances).collect();
     let mut note = format::clean(&remarks.join("; "));
-    let mut row = |standing: Standing, name: String, level: Cell, change: Cell| -> Vec<Cell> {
+    let mut row = |standing: Standing, name: String, level: Cell, change: Cell| -> TableRow {
+        let state = Cell::from(standing.word()).marked(mark(standing));
+        let name = Cell::from(name).noted(std::mem::take(&mut note));
         vec![
-            entry.id.clone().into(),
-            Cell::from(standing.word()).marked(mark(standing)),
-            Cell::from(name).noted(std::mem::take(&mut note)),
-            level,
-            change,
+            Kind::Name.cell("entry", entry.id.as_str()),
+            Kind::Word.cell("state", state),
+            Kind::Message.cell("series", name),
+            Kind::Number.cell("level", level),
+            Kind::Number.cell("change", change),
         ]
     };
     if let Some((machine, age)) = &entry.silent {

@@ -5,7 +5,7 @@ use std::fmt;
 use record::MethodDifference;
 use serde::Serialize;
 
-use super::Series;
+use super::series::Series;
 
 /// Where a series begins and ends for its method.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

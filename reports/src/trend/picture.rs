@@ -1,37 +1,72 @@
-//! One series drawn: its points, its levels, and where they change.
+//! One series as a chart: its points, its levels, and where they change.
 
-use judge::{
-    compare::Verdict,
-    trend::{ChangePoint, Point},
-};
+use judge::{compare::Verdict, trend::ChangePoint};
 
-use super::{Series, axis, interval, ratio, revision, time};
+use super::series::{AttributeChange, Series, interval, ratio, revision, time};
 use crate::{
-    format::{self, Quantity},
+    charts::{Axis, Chart, Entry, Layer, Panel, Spot, extent, extremes},
+    document::{Cell, Kind, Mark},
     measure,
     model::Spread,
-    svg::{
-        Anchor, Area, Canvas, SMALL, Shape, Svg,
-        axis::{left, left_width, mark_break, unit_of},
-        ink::Ink,
-        scale::{self, Scale},
-    },
+    svg::{Look, SMALL, Shape, ink::Ink},
+    words::format::{self, Quantity, plural},
 };
 
-const HEIGHT: f64 = 250.0;
-const LABELS: f64 = 20.0;
-const LOWER: f64 = 22.0;
+const HEIGHT: f64 = 150.0;
 /// More points than this are a line, not marks.
 const MOST_MARKS: usize = 400;
 
-/// What the picture shows, for those who cannot see it.
-pub(super) fn describe(series: &Series) -> String {
-    let told = series.changes().iter().map(|change| hint(series, change));
-    let changes = match told.collect::<Vec<_>>() {
-        told if told.is_empty() => "no change".to_owned(),
-        told => told.join("; "),
-    };
-    format::clean(&format!("{} points; {changes}.", series.points.len()))
+/// How many points a series has, then its changes.
+pub(super) fn entries(series: &Series) -> Vec<Entry> {
+    let points = Entry::new(
+        plural(series.points.len(), "point", "points"),
+        match series.changes() {
+            [] => "no change".to_owned(),
+            changes => plural(changes.len(), "change", "changes"),
+        },
+    );
+    let changes = series.changes().iter().enumerate().map(|(index, found)| {
+        let (good, bad) = series.between(found);
+        let words = [
+            ("time", time(found.timestamp)),
+            ("revision", revision(found)),
+            ("range", format!("{good}..{bad}")),
+        ];
+        let entry = Entry::new("change".to_owned(), format::clean(&hint(series, found)));
+        entry
+            .with(Kind::Name, [("point", found.index.to_string().into())])
+            .with(Kind::Word, words.map(|(head, word)| (head, word.into())))
+            .numbers([
+                ("before", Some(series.value(found.before))),
+                ("after", Some(series.value(found.after))),
+                ("change", Some(ratio(found))),
+                ("95 % interval", Some(interval(found))),
+                ("p", Some(format::p_value(found.p))),
+            ])
+            .with(Kind::Word, [("verdict", verdict(series, index))])
+    });
+    [points].into_iter().chain(changes).collect()
+}
+
+/// What a change is: improved or regressed, whether it counts, and what it came with.
+fn verdict(series: &Series, index: usize) -> Cell {
+    let found = &series.changes()[index];
+    let verdict = series.verdict(found);
+    let mut words = series.word(found);
+    if series.news == Some(index) {
+        words += ", new";
+    }
+    let with: Vec<&str> = series
+        .changed_with(found)
+        .map(AttributeChange::word)
+        .collect();
+    if !with.is_empty() {
+        words += &format!(", with another {}", with.join(" and "));
+    }
+    Cell {
+        mark: verdict.map(Mark::from),
+        ..words.into()
+    }
 }
 
 fn hint(series: &Series, change: &ChangePoint) -> String {
@@ -47,189 +82,142 @@ fn hint(series: &Series, change: &ChangePoint) -> String {
     )
 }
 
-/// The series as a drawing.
-pub(super) fn draw(series: &Series, width: f64) -> Svg {
-    let upright = Area::of((0.0, LABELS), (width, HEIGHT - LOWER));
-    let up = value_scale(series, (upright.bottom - 4.0, upright.top + 4.0));
-    let quantity = if series.unit.is_empty() {
-        series.quantity
-    } else {
-        Quantity::Plain
-    };
-    let left_edge = left_width(&up, quantity, &upright);
-    let paper = Area {
-        left: left_edge,
-        right: width - 8.0,
-        ..upright
-    };
-    let times: Vec<f64> = series.points.iter().map(|point| point.timestamp).collect();
-    let along = Scale::linear(scale::extent(&times), (paper.left + 6.0, paper.right - 6.0));
-    let mut canvas = Canvas::new(width, HEIGHT);
-    canvas.fill(paper, Ink::Band);
-    left(&mut canvas, &paper, &up, quantity);
-    mark_break(&mut canvas, &paper, &up);
-    axis::lower(&mut canvas, &paper, &along);
-    let unit = if series.unit.is_empty() {
-        unit_of(&up, quantity)
-    } else {
-        &series.unit
-    };
-    let unit = measure::shorten(unit, SMALL, 160.0);
-    let unit_width = measure::width(&unit, SMALL);
-    canvas.small(&unit, (0.0, 8.0), Anchor::Start);
-    let sheet = Sheet {
-        series,
-        along,
-        up,
-        paper,
-    };
-    sheet.intervals(&mut canvas);
-    sheet.points(&mut canvas);
-    sheet.levels(&mut canvas);
-    sheet.labels(&mut canvas, (unit_width + 10.0, width));
-    canvas.finish()
-}
-
-/// All values and the levels, and never so magnified that what counts as none fills the picture.
-pub(crate) fn value_scale(series: &Series, paper: (f64, f64)) -> Scale {
+/// All values, and never so magnified that what counts as none fills the picture.
+fn value_axis(series: &Series) -> Axis {
     let values: Vec<f64> = series.points.iter().map(|point| point.value).collect();
-    let (low, high) = scale::extent(&values);
+    let (low, high) = extent(&values);
     let least = 4.0 * series.threshold.max(0.00125) * high.abs().max(low.abs());
     let room = ((high - low) * 0.06).max((least - (high - low)) / 2.0);
-    Scale::linear((low - room, high + room), paper)
+    let (title, quantity) = match &*series.unit {
+        "" => (String::new(), series.quantity),
+        unit => (measure::shorten(unit, SMALL, 160.0), Quantity::Plain),
+    };
+    Axis::linear(&title, quantity, (low - room, high + room))
 }
 
-/// A series on its paper.
-struct Sheet<'a> {
-    series: &'a Series,
-    along: Scale,
-    up: Scale,
-    paper: Area,
+/// Its levels: from which point up to before which, and how high.
+fn levels(series: &Series) -> Vec<(usize, usize, f64)> {
+    let changes = series.changes();
+    let drifts_first = series.found.drifts.iter().any(|drift| drift.from == 0);
+    let values = series.points.iter().map(|point| point.value);
+    let first = match changes.first() {
+        Some(change) => Some(change.before),
+        None => Spread::of(values).map(|spread| spread.median),
+    };
+    let first = first.filter(|_| !drifts_first).map(|level| (0, level));
+    let begun = changes.iter().map(|change| (change.index, change.after));
+    let begun: Vec<(usize, f64)> = first.into_iter().chain(begun).collect();
+    let ends = begun.iter().skip(1).map(|(from, _)| *from);
+    let ends: Vec<usize> = ends.chain([series.points.len()]).collect();
+    let levels = begun.into_iter().zip(ends);
+    levels
+        .map(|((from, level), to)| (from, to, level))
+        .collect()
 }
 
-impl Sheet<'_> {
-    fn place(&self, point: &Point) -> (f64, f64) {
-        (
-            self.along.place(point.timestamp),
-            self.up.place(point.value),
-        )
+fn ink(series: &Series, change: &ChangePoint) -> Ink {
+    match series.verdict(change) {
+        Some(Verdict::Regressed) => Ink::Danger,
+        Some(Verdict::Improved) => Ink::Series(2),
+        _ => Ink::Series(1),
     }
+}
 
-    fn points(&self, canvas: &mut Canvas) {
-        let points = &self.series.points;
-        if points.len() <= MOST_MARKS {
-            for point in points {
-                let hint = format!(
-                    "{}, {}: {}",
-                    time(point.timestamp),
-                    point.revision,
-                    self.series.value(point.value)
-                );
-                canvas.hinted(&hint, |canvas| {
-                    canvas.mark(self.place(point), Shape::Disc, 4.4, Ink::Muted, false);
-                });
-            }
-            return;
-        }
-        let line: Vec<(f64, f64)> = points.iter().map(|point| self.place(point)).collect();
-        canvas.line_through(&scale::extremes(&line, 500), Ink::Axis, 1.2, 0.8);
+pub(super) fn chart(series: &Series) -> Chart {
+    Chart {
+        heading: format::clean(&series.title),
+        subtitle: format::clean(&series.subtitle),
+        remark: series.remark(),
+        ..Chart::panels(entries(series), (1, HEIGHT), vec![panel(series, false)])
     }
+}
 
-    /// Both ends of the level that begins with a change, or of the first one.
-    fn extent(&self, change: Option<usize>) -> Option<(f64, f64)> {
-        let changes = self.series.changes();
-        let first = change.map_or(0, |change| changes[change].index);
-        let next = change.map_or(0, |change| change + 1);
-        let end = changes
-            .get(next)
-            .map_or(self.series.points.len(), |change| change.index);
-        let from = self.series.points.get(first)?;
-        let to = self.series.points.get(end.checked_sub(1)?)?;
-        Some((
-            self.along.place(from.timestamp) - 3.0,
-            self.along.place(to.timestamp) + 3.0,
-        ))
+/// Its points over time with their levels; `is_spark`: by their order, for what happened between
+/// sessions that are close together, and without labels.
+pub(crate) fn panel(series: &Series, is_spark: bool) -> Panel {
+    let points = &series.points;
+    let at = |place: usize| {
+        if is_spark {
+            place as f64
+        } else {
+            points[place].timestamp
+        }
+    };
+    let level = |from: usize, to: usize, ends: [f64; 2], ink| {
+        let ends = [(at(from), ends[0]), (at(to - 1), ends[1])];
+        Layer::line(ends.into(), ink, 2.0)
+    };
+    let levels = levels(series);
+    let mut layers = Vec::new();
+    for change in series.changes().iter().filter(|_| !is_spark) {
+        let level = levels.iter().find(|(from, ..)| *from == change.index);
+        let ends = change.interval.zip(level);
+        layers.extend(ends.map(|([low, high], (from, to, _))| Layer::Area {
+            along: Some((at(*from), at(to - 1))),
+            up: Some((change.before * low, change.before * high)),
+            ink: ink(series, change),
+            opacity: 0.22,
+            hint: String::new(),
+        }));
     }
+    layers.extend(marks(series, is_spark, &at));
+    let drifts = series.found.drifts.iter();
+    layers.extend(drifts.map(|drift| {
+        let ends = [drift.before, drift.after];
+        level(drift.from, drift.to, ends, Ink::Series(1))
+    }));
+    let levels = levels.into_iter();
+    layers.extend(levels.map(|(from, to, high)| level(from, to, [high; 2], Ink::Series(0))));
+    // The newest first: it is what one came for.
+    let changes = series.changes().iter().rev();
+    layers.extend(changes.map(|change| Layer::Moment {
+        along: at(change.index),
+        ink: ink(series, change),
+        label: if is_spark {
+            String::new()
+        } else {
+            label(series, change)
+        },
+        hint: hint(series, change),
+    }));
+    let times: Vec<f64> = points.iter().map(|point| point.timestamp).collect();
+    let along = if is_spark {
+        Axis::order(points.len())
+    } else {
+        Axis::time(&times)
+    };
+    Panel::of(along, value_axis(series), layers)
+}
 
-    /// The interval of every new level, as long as the level.
-    fn intervals(&self, canvas: &mut Canvas) {
-        for (index, change) in self.series.changes().iter().enumerate() {
-            let (Some([low, high]), Some((from, to))) = (change.interval, self.extent(Some(index)))
-            else {
-                continue;
-            };
-            let ends = [
-                self.up.place(change.before * low),
-                self.up.place(change.before * high),
-            ];
-            let area = Area::of((from, ends[0].min(ends[1])), (to, ends[0].max(ends[1])));
-            canvas.fill_through(area, self.ink(change), 0.22);
-        }
-    }
+fn label(series: &Series, change: &ChangePoint) -> String {
+    let word = match series.verdict(change) {
+        Some(Verdict::Regressed) => " regressed",
+        Some(Verdict::Improved) => " improved",
+        _ => "",
+    };
+    format!("{}{word} · {}", ratio(change), revision(change))
+}
 
-    fn levels(&self, canvas: &mut Canvas) {
-        let changes = self.series.changes();
-        let values = self.series.points.iter().map(|point| point.value);
-        let first = changes.first().map(|change| change.before);
-        let first = first.or_else(|| Some(Spread::of(values)?.median));
-        for drift in &self.series.found.drifts {
-            let [from, to] = [drift.from, drift.to - 1]
-                .map(|place| self.along.place(self.series.points[place].timestamp));
-            let ends = [
-                (from, self.up.place(drift.before)),
-                (to, self.up.place(drift.after)),
-            ];
-            canvas.line_through(&ends, Ink::Series(1), 2.0, 1.0);
-        }
-        let drifts_first = self.series.found.drifts.iter().any(|drift| drift.from == 0);
-        let first = first.filter(|_| !drifts_first);
-        if let (Some(level), Some(ends)) = (first, self.extent(None)) {
-            canvas.level(ends, self.up.place(level), Ink::Series(0), 2.0);
-        }
-        for (index, change) in changes.iter().enumerate() {
-            let Some((from, to)) = self.extent(Some(index)) else {
-                continue;
-            };
-            let y = self.up.place(change.after);
-            canvas.hinted(&hint(self.series, change), |canvas| {
-                let paper = (self.paper.top, self.paper.bottom);
-                canvas.upright(from, paper, self.ink(change), 1.4);
-                canvas.level((from, to), y, Ink::Series(0), 2.0);
-            });
-        }
+/// Its points, or of very many a line; of a spark a line, and a mark at its end.
+fn marks(series: &Series, is_spark: bool, at: &impl Fn(usize) -> f64) -> Vec<Layer> {
+    let places = || 0..series.points.len();
+    let mark = |place: usize, size: f64, ink| {
+        let point = &series.points[place];
+        let (when, value) = (time(point.timestamp), series.value(point.value));
+        Layer::Mark(Spot {
+            hint: format!("{when}, {}: {value}", point.revision),
+            ..Spot::of((at(place), point.value), size, Look::of(ink, Shape::Disc))
+        })
+    };
+    if !is_spark && series.points.len() <= MOST_MARKS {
+        return places().map(|place| mark(place, 4.4, Ink::Muted)).collect();
     }
-
-    fn ink(&self, change: &ChangePoint) -> Ink {
-        match self.series.verdict(change) {
-            Some(Verdict::Regressed) => Ink::Danger,
-            Some(Verdict::Improved) => Ink::Series(2),
-            _ => Ink::Series(1),
-        }
-    }
-
-    /// Size and revision of every change above its line, as far as there is room; the newest first,
-    /// since it is what one came for.
-    fn labels(&self, canvas: &mut Canvas, (left, right): (f64, f64)) {
-        let y = LABELS / 2.0 - 2.0;
-        let mut taken: Vec<Area> = Vec::new();
-        for change in self.series.changes().iter().rev() {
-            let word = match self.series.verdict(change) {
-                Some(Verdict::Regressed) => " regressed",
-                Some(Verdict::Improved) => " improved",
-                _ => "",
-            };
-            let short = format!("{}{word}", ratio(change));
-            for text in [format!("{short} · {}", revision(change)), short] {
-                let width = measure::width(&text, SMALL) + 8.0;
-                let x = self.along.place(change.timestamp) - 3.0;
-                let x = x.max(left + width / 2.0).min(right - width / 2.0);
-                let area = Area::around((x, y), width, SMALL);
-                if taken.iter().all(|other| !area.overlaps(other)) {
-                    canvas.text(&text, (x, y), Anchor::Middle, SMALL, self.ink(change));
-                    taken.push(area);
-                    break;
-                }
-            }
-        }
-    }
+    let line: Vec<_> = places()
+        .map(|place| (at(place), series.points[place].value))
+        .collect();
+    let stretches = if is_spark { 120 } else { 500 };
+    let line = Layer::line(extremes(&line, stretches), Ink::Axis, 1.2);
+    let last = places().last().filter(|_| is_spark);
+    let last = last.map(|place| mark(place, 7.0, Ink::Text));
+    [line].into_iter().chain(last).collect()
 }

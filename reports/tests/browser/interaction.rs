@@ -126,6 +126,15 @@ fn tables_are_sorted_by_pointer_and_by_key() {
     );
     let up = numbers(browser.evaluate(&column));
     assert!(up.iter().all(|body| body.is_sorted()), "{up:?}");
+    // Over all scenarios, so that each row says its own.
+    assert_eq!(up[0].len(), 24, "{up:?}");
+    let scenario =
+        "getComputedStyle(document.querySelector('#results tr[id] th'), '::before').content";
+    let said = browser.text(scenario);
+    assert!(
+        said.contains("resnet50") || said.contains("vit-l16"),
+        "{said}"
+    );
     browser.press("Enter");
     let down = numbers(browser.evaluate(&column));
     let is_falling = |body: &Vec<Option<f64>>| body.iter().rev().is_sorted();
@@ -169,9 +178,13 @@ fn the_filtered_table_is_copied_as_csv_and_as_markdown() {
     let lines: Vec<&str> = csv.lines().collect();
     assert_eq!(lines.len(), count + 1, "{csv}");
     assert!(
-        lines[0].starts_with("scenario,variant,image,samples/s,CV,"),
+        lines[0].starts_with("scenario,variant,image,samples/s,CV (%),"),
         "{csv}"
     );
+    assert!(lines[0].contains(",reserved (B),"), "{csv}");
+    // What is no number stays as it is; numbers are of the base unit.
+    let end = "359.3,0.2,0.178,0.179,8744553410,9706626090,10357313600,6.93 → 5.71,5/5";
+    assert!(lines[1].ends_with(end), "{csv}");
     assert!(lines[1].starts_with("vit-l16,tf32,torch-2.11,"), "{csv}");
     assert!(!csv.contains('#') && !csv.contains('$'), "{csv}");
     browser.click("#results .tools button:nth-child(2)");

@@ -88,12 +88,15 @@ pub(crate) fn hostile() -> Source {
         SuiteQuestion {
             question: EVIL.into(),
             answered_by: vec![EVIL.into(), "throughput_samples_per_second".into()],
+            yes_when: None,
         },
     );
     session.notes = vec![EVIL.into()];
     session.tool.command = vec!["cargo".into(), EVIL.into()];
-    session.machine.name = EVIL.into();
-    session.machine.gpus[0].name = EVIL.into();
+    let mut machine = session.machine().clone();
+    machine.name = EVIL.into();
+    machine.gpus[0].name = EVIL.into();
+    session.hosts = [(EVIL.into(), machine)].into();
     for image in &mut session.images {
         image.reference = Some(EVIL.into());
         image.base = Some(EVIL.into());
@@ -200,7 +203,7 @@ fn index() -> Page {
         folders: ["h200-idle", "upgrade-2.6-to-2.12"].map(in_gallery).into(),
         ..Content::default()
     };
-    site::draw(&content, None, home.path()).expect("a site");
+    site::draw(&content, home.path()).expect("a site");
     Page {
         file: home.path().join("index.html"),
         _home: home,

@@ -1,6 +1,7 @@
 //! What a report says to the question of its suite.
 
-use protocol::{Execution, Variant};
+use protocol::Axes;
+use record::{CellChoice, Claim, Expectation, Range, YesWhen};
 use reports::{Source, View, html};
 
 use crate::support::Fake;
@@ -24,16 +25,14 @@ fn a_limit_of_the_gpu_is_told_and_drawn() {
         let mut source = small().source();
         for record in &mut source.records.records {
             record.method.set("limits.gpu_memory", limit);
-            let peaks = &mut record.metrics.as_mut().unwrap().peaks;
-            peaks.run_process_peak_bytes = Some(7 << 30);
+            let peak = 7.0 * 1_073_741_824.0;
+            (record.values).insert("run_process_peak_bytes".into(), peak);
         }
         source
     };
     let fits = answers(limited("8.0 GiB"));
     assert!(
-        fits[0].starts_with(
-            "Fits within 8.000 GiB of the GPU with 1.000 GiB to spare, 7.000 GiB at most: "
-        ),
+        fits[0].starts_with("7.000 of 8.000 GiB of the GPU, 1.000 GiB to spare ("),
         "{fits:?}"
     );
     // Both cells take the same: one sentence.
@@ -44,14 +43,14 @@ fn a_limit_of_the_gpu_is_told_and_drawn() {
     let (_, memory) = page.split_once("<section id=\"memory\"").unwrap();
     let (memory, _) = memory.split_once("</section>").unwrap();
     assert!(
-        memory.contains("memory: 8.000 GiB, the upright line."),
+        memory.contains("memory: 8.000 GiB, the red stroke."),
         "{memory}"
     );
     let odd = answers(limited("8053063680 B")).join("\n");
-    assert!(odd.contains("Fits within 7.500 GiB of the GPU"), "{odd}");
+    assert!(odd.contains("7.000 of 7.500 GiB of the GPU"), "{odd}");
     // What went beyond its limit and did not fail held no limit.
     let beyond = answers(limited("1.0 GiB")).join("\n");
-    assert!(!beyond.contains("Fits"), "{beyond}");
+    assert!(!beyond.contains("GiB of the GPU"), "{beyond}");
     let mut failing = limited("8.0 GiB");
     failing.records.records[0].outcome = record::Outcome::Failed {
         reason: record::Reason::OutOfMemory,
@@ -59,7 +58,7 @@ fn a_limit_of_the_gpu_is_told_and_drawn() {
         message: "CUDA out of memory".into(),
     };
     let failing = answers(failing).join("\n");
-    assert!(failing.contains("Does not fit within 8.000 GiB of the GPU, 1 of 5 runs failed: "));
+    assert!(failing.contains("1 of 5 runs failed within 8.000 GiB of the GPU ("));
 }
 
 #[test]
@@ -68,10 +67,10 @@ fn a_long_message_stands_whole_with_its_run_alone() {
         "CUDA out of memory. Tried to allocate 392.00 MiB. GPU 0 has a capacity of 139.80 GiB.";
     let whole = format!("{first} {}", "Of it much is in use. ".repeat(20).trim_end());
     let mut source = small().source();
-    let cell = source.records.records[0].variant.clone();
+    let cell = source.records.records[0].axes.clone();
     let runs = source.records.records.iter_mut();
-    for run in runs.filter(|run| run.variant == cell) {
-        run.metrics = None;
+    for run in runs.filter(|run| run.axes == cell) {
+        run.values.clear();
         run.outcome = record::Outcome::Failed {
             reason: record::Reason::OutOfMemory,
             stage: record::Stage::Exit,
@@ -100,29 +99,24 @@ fn a_long_message_stands_whole_with_its_run_alone() {
 fn bits_are_compared_run_by_run_and_across_executions() {
     let deterministic = |other: f64| {
         let mut source = small().source();
-        let executions = [Execution::Eager, Execution::CudaGraph];
-        let variants = executions.map(|execution| Variant {
-            deterministic: true,
-            execution,
-            ..source.session.cells[0].variant.clone()
-        });
-        let old: Vec<Variant> = source
-            .session
-            .cells
-            .iter()
-            .map(|cell| cell.variant.clone())
+        let old: Vec<Axes> = (source.session.cells.iter())
+            .map(|cell| cell.axes.clone())
             .collect();
-        for (cell, variant) in source.session.cells.iter_mut().zip(&variants) {
-            cell.variant = variant.clone();
+        let new = ["eager", "cuda-graph"].map(|execution| {
+            let mut axes = old[0].clone();
+            axes.set("deterministic", true);
+            axes.set("execution", execution);
+            axes
+        });
+        for (cell, axes) in source.session.cells.iter_mut().zip(&new) {
+            cell.axes = axes.clone();
         }
         for record in &mut source.records.records {
-            let place = old.iter().position(|old| *old == record.variant).unwrap();
-            record.variant = variants[place].clone();
-            for step in &mut record.steps {
-                step.loss = Some(0.5);
-            }
+            let place = old.iter().position(|old| *old == record.axes).unwrap();
+            record.axes = new[place].clone();
+            record.series.get_mut("loss").unwrap().fill(Some(0.5));
         }
-        source.records.records[0].steps[3].loss = Some(other);
+        source.records.records[0].series.get_mut("loss").unwrap()[3] = Some(other);
         answers(source).join("\n")
     };
     let same = deterministic(0.5);
@@ -144,5 +138,138 @@ fn bits_are_compared_run_by_run_and_across_executions() {
     assert!(
         different.contains("are different to the bit"),
         "{different}"
+    );
+}
+
+/// The first sentence that answers, of a session that this changes.
+fn first(when: YesWhen, change: &dyn Fn(&mut Source)) -> String {
+    let mut fake = Fake::gpu().images(&["torch-2.10", "torch-2.11"]);
+    fake.failing.clear();
+    let mut source = fake.source();
+    for cell in &mut source.session.cells {
+        cell.axes.set("deterministic", true);
+    }
+    for record in &mut source.records.records {
+        record.axes.set("deterministic", true);
+        record.method.set("limits.gpu_memory", "8.0 GiB");
+        (record.values).insert("run_process_peak_bytes".into(), 7.0 * 1_073_741_824.0);
+        record.series.insert("loss".into(), vec![Some(0.5)]);
+    }
+    change(&mut source);
+    let asked = source.session.questions.values_mut();
+    asked.for_each(|asked| asked.yes_when = Some(when));
+    answers(source).swap_remove(0)
+}
+
+/// The second image takes half the time.
+fn faster(source: &mut Source) {
+    for record in &mut source.records.records {
+        let gain = if record.image == "torch-2.11" {
+            2.0
+        } else {
+            1.0
+        };
+        (record.values).insert("throughput_samples_per_second".into(), 100.0 * gain);
+    }
+}
+
+#[test]
+fn whether_something_is_so_is_said_with_the_first_word() {
+    let check = |when, change: &dyn Fn(&mut Source), expect: &str| {
+        let answer = first(when, change);
+        assert!(answer.starts_with(expect), "{answer}");
+    };
+    let as_is = |_: &mut Source| {};
+    let fail = |source: &mut Source| {
+        source.records.records[0].outcome = record::Outcome::Failed {
+            reason: record::Reason::OutOfMemory,
+            stage: record::Stage::Exit,
+            message: "CUDA out of memory".into(),
+        };
+    };
+    check(
+        YesWhen::Fits,
+        &as_is,
+        "Yes: 7.000 of 8.000 GiB of the GPU, 1.000 GiB to spare (",
+    );
+    check(
+        YesWhen::Fits,
+        &fail,
+        "No: 1 of 5 runs failed within 8.000 GiB of the GPU (",
+    );
+    check(YesWhen::Succeeds, &as_is, "Yes: ");
+    check(YesWhen::Succeeds, &fail, "No: 1 of ");
+    // Nobody knows yet while a cell has no run.
+    let begun = |source: &mut Source| source.records.records.truncate(3);
+    check(YesWhen::Succeeds, &begun, "7.000 of 8.000 GiB");
+    check(YesWhen::SameBits, &as_is, "Yes: in each of ");
+    let flip = |source: &mut Source| {
+        source.records.records[0]
+            .series
+            .insert("loss".into(), vec![Some(0.25)]);
+    };
+    check(YesWhen::SameBits, &flip, "No: in ");
+    check(
+        YesWhen::Changes,
+        &faster,
+        "Yes: throughput improved in 12 of 12 comparisons (+100",
+    );
+    let same = |source: &mut Source, noise: f64| {
+        for (place, record) in (0..).zip(&mut source.records.records) {
+            let value = 100.0 + noise * f64::from(place * place % 7);
+            record
+                .values
+                .retain(|name, _| name == "throughput_samples_per_second");
+            record.values.values_mut().for_each(|own| *own = value);
+        }
+    };
+    check(
+        YesWhen::Changes,
+        &|source| same(source, 0.0),
+        "No: throughput unchanged in ",
+    );
+    check(
+        YesWhen::Changes,
+        &|source| same(source, 30.0),
+        "Not decided: throughput ",
+    );
+    // Of two questions neither is meant.
+    let two = |source: &mut Source| {
+        let own = source.session.questions.values().next().cloned().unwrap();
+        source.session.questions.insert("other".into(), own);
+    };
+    let answer = first(YesWhen::Fits, &two);
+    assert!(answer.starts_with("7.000 of "), "{answer}");
+}
+
+#[test]
+fn claims_answer_where_that_is_asked() {
+    let claimed = |source: &mut Source, least: f64| {
+        faster(source);
+        let image = |name: &str| CellChoice {
+            image: Some(name.into()),
+            ..CellChoice::default()
+        };
+        source.session.claims = vec![Claim {
+            statement: "2.11 is faster".into(),
+            source: "its notes".into(),
+            metric: "throughput_samples_per_second".into(),
+            scenarios: Vec::new(),
+            models: Vec::new(),
+            task: None,
+            baseline: Some(image("torch-2.10")),
+            treated: image("torch-2.11"),
+            expect: Expectation::Ratio(Range {
+                min: Some(least),
+                max: None,
+            }),
+        }];
+    };
+    let answer = first(YesWhen::ClaimsHold, &|source| claimed(source, 1.5));
+    assert_eq!(answer, "Yes: 1 of 1 claim holds.");
+    let answer = first(YesWhen::ClaimsHold, &|source| claimed(source, 3.0));
+    assert_eq!(
+        answer,
+        "No: “2.11 is faster” is refuted; 0 of 1 claim hold."
     );
 }

@@ -3,7 +3,8 @@
 use judge::compare::{Comparison, Interval, Method, Verdict};
 use record::{ImageChange, Part, PartValue, Reason};
 use reports::{
-    comparison::{self, annotations, html, json, junit, markdown},
+    comparison::{self, annotations, junit},
+    json,
     text::Style,
 };
 use verdict::{
@@ -12,7 +13,21 @@ use verdict::{
 };
 
 fn text(verdicts: &Verdicts) -> String {
-    comparison::text(verdicts, Style::Plain)
+    comparison::text(verdicts, FailOn::Regressed, Style::Plain, true)
+}
+
+fn markdown(verdicts: &Verdicts) -> String {
+    comparison::markdown(verdicts, FailOn::Regressed, None)
+}
+
+/// The section of a page that has every verdict.
+pub(crate) fn html(verdicts: &Verdicts) -> String {
+    let home = tempfile::tempdir().unwrap();
+    let page = comparison::write(verdicts, FailOn::Regressed, &[], home.path());
+    let page = std::fs::read_to_string(page.unwrap()).unwrap();
+    let start = page.find("<section id=\"comparison\"").unwrap();
+    let end = page.find("</main>").unwrap();
+    page[start..end].to_owned()
 }
 
 fn image_changes() -> Vec<ImageChange> {
@@ -37,7 +52,7 @@ fn image_changes() -> Vec<ImageChange> {
 
 /// Two images of one session: the head is slower in one cell, takes less memory, and is so noisy
 /// in the other cell that nobody can tell.
-fn verdicts() -> Verdicts {
+pub(crate) fn verdicts() -> Verdicts {
     let origin = |image: &str| Origin {
         session: "2026-11-12T10-20-30-abcd".into(),
         image: image.into(),
@@ -54,6 +69,7 @@ fn verdicts() -> Verdicts {
         scenario: "resnet50".into(),
         variant: variant.into(),
         failures: (variant != "fp32 bs64").then(|| failures(0, 1)),
+        inside: None,
         metrics,
     };
     let gib = 1_073_741_824.0;
@@ -71,6 +87,12 @@ fn verdicts() -> Verdicts {
         ],
         looks: 0,
         image_changes: image_changes(),
+        images: vec![judged(
+            "image_size_bytes",
+            (5.4 * gib, 3.3 * gib),
+            (0.6111, 0.6111, 0.6111),
+            Verdict::Improved,
+        )],
         cells: vec![
             cell(
                 "fp32 bs64",
@@ -130,6 +152,7 @@ fn failures(base: usize, head: usize) -> Failures {
     Failures {
         base: side(base),
         head: side(head),
+        q_value: None,
     }
 }
 
@@ -149,6 +172,7 @@ fn judged(
         comparison: Comparison {
             ratio: Some(ratio),
             interval: Some(Interval { lo, hi }),
+            level: Some(0.02),
             p_value: Some(0.01),
             q_value: Some(0.02),
             verdict,
@@ -167,6 +191,8 @@ fn judged(
 #[test]
 fn forms_of_a_comparison() {
     let verdicts = verdicts();
+    let short = comparison::text(&verdicts, FailOn::Regressed, Style::Plain, false);
+    insta::assert_snapshot!("comparison_text_short", short);
     insta::assert_snapshot!("comparison_text", text(&verdicts));
     insta::assert_snapshot!("comparison_markdown", markdown(&verdicts));
     insta::assert_snapshot!(
@@ -177,7 +203,7 @@ fn forms_of_a_comparison() {
         "comparison_junit",
         junit(&verdicts, FailOn::Regressed).unwrap()
     );
-    let back: Verdicts = serde_json::from_str(&json(&verdicts).unwrap()).unwrap();
+    let back: Verdicts = serde_json::from_str(&json::render(&verdicts).unwrap()).unwrap();
     assert_eq!(back, verdicts);
 }
 
@@ -258,6 +284,7 @@ fn not_measured(name: &str, value: f64, role: BaseOrHead) -> MetricVerdict {
     found.comparison = Comparison {
         ratio: None,
         interval: None,
+        level: None,
         p_value: None,
         q_value: None,
         minimum_detectable_change: None,
@@ -283,7 +310,7 @@ fn metrics_of_one_side_alone_say_where_they_were_not_measured() {
         verdicts.cells[0].metrics = names.map(|name| not_measured(name, 2.0, role)).into();
         for form in [
             text(&verdicts),
-            json(&verdicts).unwrap(),
+            json::render(&verdicts).unwrap(),
             markdown(&verdicts),
             html(&verdicts),
         ] {
@@ -335,6 +362,107 @@ fn annotations_are_no_more_than_github_shows() {
     assert!(
         errors[9].starts_with("::error title=4 more in the report::"),
         "{all}"
+    );
+}
+
+/// As many cells, in each of which throughput fell, one further than the next, and one of which has a
+/// longer warm-up.
+fn many(cells: u32) -> Verdicts {
+    let mut verdicts = verdicts();
+    let mut slower = verdicts.cells[0].clone();
+    slower.metrics.truncate(1);
+    verdicts.cells.clear();
+    for place in 1..=cells {
+        let mut cell = slower.clone();
+        cell.variant = format!("bs{place}");
+        cell.name = format!("resnet50 · bs{place}");
+        let ratio = 0.95 - 0.0001 * f64::from(place);
+        cell.metrics[0].comparison.ratio = Some(ratio);
+        verdicts.cells.push(cell);
+    }
+    let warmup = judged(
+        "warmup_seconds",
+        (1.0, 14.0),
+        (14.0, 12.0, 16.0),
+        Verdict::Regressed,
+    );
+    verdicts.cells[2].metrics.push(warmup);
+    verdicts
+}
+
+#[test]
+fn a_summary_says_the_gate_first_and_each_cause_once() {
+    let link = Some("https://example.org/report");
+    let summary = |cells| comparison::markdown(&many(cells), FailOn::Regressed, link);
+    for cells in [3, 500] {
+        let text = summary(cells).replace('\\', "");
+        let mut lines = text.lines().filter(|line| !line.is_empty());
+        let gate = format!("✗ Gate failed: {cells} of {cells} gated metrics regressed.");
+        assert_eq!(lines.next(), Some(&*gate), "{text}");
+        let rows: Vec<&str> = lines.filter(|line| line.starts_with("- ")).collect();
+        // The size of the images shrank.
+        assert_eq!(rows.len(), 3, "{rows:?}");
+        let warmup = "- ✗ resnet50 · bs3 · warm-up · × 14.0 [× 12.0, × 16.0] · 1.00 s → 14.0 s";
+        assert_eq!(rows[0], warmup);
+        let all = format!(" · regressed in {cells} of {cells} cells");
+        assert!(
+            rows[1].contains(" · throughput · -") && rows[1].ends_with(&all),
+            "{rows:?}"
+        );
+        assert!(rows[2].starts_with("- ✓ image · image size · "), "{rows:?}");
+        assert!(
+            text.contains("[The report](https://example.org/report)"),
+            "{text}"
+        );
+        assert!(text.chars().count() <= 60_000, "{}", text.chars().count());
+        // The change and its interval stand in one table.
+        let heads = text
+            .lines()
+            .filter(|line| line.starts_with("| cell | metric |"));
+        let is_whole = |line: &str| line.contains(" change | interval | base, median |");
+        assert!(
+            heads.clone().count() > 0 && heads.clone().all(is_whole),
+            "{text}"
+        );
+    }
+    assert!(!markdown(&many(3)).contains("[The report]"));
+}
+
+#[test]
+fn a_terminal_shows_forty_lines_and_everything_when_asked() {
+    let mut verdicts = many(500);
+    for place in 0..20 {
+        let cell = format!("resnet50 · bs{place}");
+        verdicts
+            .warnings
+            .push(Warning::OtherGpus { cell, cells: 1 });
+    }
+    let text = |is_whole| comparison::text(&verdicts, FailOn::Regressed, Style::Plain, is_whole);
+    let short = text(false);
+    assert!(short.lines().count() <= 40, "{short}");
+    assert!(
+        short.contains("warm-up") && short.contains("regressed in 500 of 500 cells"),
+        "{short}"
+    );
+    assert!(
+        short
+            .trim_end()
+            .ends_with("Gate failed: 500 of 500 gated metrics regressed."),
+        "{short}"
+    );
+    assert!(text(true).lines().count() > 500);
+}
+
+#[test]
+fn a_gate_over_nothing_that_was_judged_says_so() {
+    let mut verdicts = verdicts();
+    for found in verdicts.cells.iter_mut().flat_map(|cell| &mut cell.metrics) {
+        found.comparison.verdict = Verdict::Inconclusive;
+    }
+    let text = markdown(&verdicts);
+    assert!(
+        text.starts_with("? Gate: nothing judged: all of 4 gated metrics are inconclusive."),
+        "{text}"
     );
 }
 

@@ -3,8 +3,11 @@
 mod answers;
 mod comparison;
 mod forms;
+mod gallery;
+mod inside;
 mod pages;
 mod plots;
 mod site;
 mod support;
 mod trend;
+mod workloads;

@@ -16,19 +16,6 @@ fn section(sources: &[Source], id: &str) -> Option<String> {
     Some(page[start..start + length].to_owned())
 }
 
-/// The texts of a section's first drawing, in the order in which they were drawn.
-fn texts(section: &str) -> Vec<String> {
-    let start = section.find("<svg").unwrap();
-    let length = section[start..].find("</svg>").unwrap() + "</svg>".len();
-    let drawing = Document::parse(&section[start..start + length]).unwrap();
-    let texts = drawing
-        .descendants()
-        .filter(|node| node.has_tag_name(("http://www.w3.org/2000/svg", "text")));
-    texts
-        .filter_map(|node| node.text().map(str::to_owned))
-        .collect()
-}
-
 fn three_versions() -> Source {
     let names = [
         "torch-2.11.0-cu130",
@@ -44,29 +31,67 @@ fn three_versions() -> Source {
 }
 
 #[test]
-fn versions_stand_in_their_order_with_a_panel_for_each_cell() {
-    let source = three_versions();
-    let cells = Fake::gpu().cells.len();
-    let section = section(&[source], "versions").unwrap();
-    assert!(section.contains("torch-cu <span class=\"muted\">2.9.1, 2.11.0 against 2.6.0"));
-    let texts = texts(&section);
-    let count = |wanted: &str| texts.iter().filter(|text| *text == wanted).count();
-    for version in ["2.6.0", "2.9.1", "2.11.0"] {
-        assert_eq!(count(version), cells, "{version}");
+fn each_version_is_held_against_the_one_before_it() {
+    let sources = [three_versions()];
+    let view = View::of(&sources);
+    // The images ran in another order, and each later one takes a little less.
+    let headline = &view.report.headline;
+    let has = |told: &[String], start: &str, end: &str| {
+        let mut told = told.iter();
+        told.any(|one| one.starts_with(start) && one.ends_with(end))
+    };
+    let all = "ed in 12 of 12 cells";
+    let (worst, best) = (&headline.worst, &headline.best);
+    assert!(
+        has(worst, "peak allocated, 2.9.1 → 2.11.0, of ", all),
+        "{worst:?}"
+    );
+    assert!(
+        has(worst, "throughput, 2.9.1 → 2.11.0, of ", all),
+        "{worst:?}"
+    );
+    assert!(
+        has(best, "peak allocated, 2.6.0 → 2.9.1, of ", all),
+        "{best:?}"
+    );
+    // The gate is about what the changes are about.
+    let gate = headline.gate.as_ref().unwrap();
+    let next = "gated metrics regressed from one version to the next";
+    assert!(!gate.passed && gate.why.ends_with(next), "{}", gate.why);
+    let page = html::render(&view).unwrap();
+    let (first, _) = page.split_once("<nav").unwrap();
+    let (_, table) = first.split_once("<table class=\"cells\"").unwrap();
+    let rows = ["2.6.0", "2.9.1", "2.11.0", "2.6.0 → 2.11.0"];
+    let rows = rows.map(|row| table.find(&format!("class=\"name\">{row}<")).unwrap());
+    assert!(rows.is_sorted(), "{rows:?}");
+    let (_, rows) = table.split_once("class=\"name\">2.9.1<").unwrap();
+    let (second, _) = rows.split_once("</tr>").unwrap();
+    // A change has its size; what cannot be decided has its interval, and what is unchanged nothing.
+    for wanted in [
+        "class=\"good\">✓ 5.470 GiB</span><br/><span class=\"muted note\">-1.17 %<",
+        "class=\"unknown\">? 961.6 samples/s</span><br/><span class=\"muted note\">+0.13 … +1.46 %<",
+        "class=\"same\">= 6.072 GiB</span></td>",
+    ] {
+        assert!(second.contains(wanted), "{wanted} in {second}");
     }
-    let captions = texts.iter().filter(|text| text.starts_with("throughput: "));
-    assert_eq!(captions.count(), cells);
+    // As Markdown, too, in one table.
+    let text = markdown::render(&view);
+    assert!(
+        text.contains("| cell | version | throughput | peak allocated |"),
+        "{text}"
+    );
 }
 
 #[test]
 fn versions_take_three_images_of_one_track() {
-    let two = Fake::gpu().images(&["torch-2.10-cu128", "torch-2.11-cu130"]);
-    assert_eq!(section(&[two.source()], "versions"), None);
-    let unlike = Fake::gpu().images(&["torch-2.11-cu130", "torch-2.11-cpu", "jax-0.9"]);
-    assert_eq!(section(&[unlike.source()], "versions"), None);
-    // Every image of these says that it has the same version.
-    let five = section(&[support::five_images().source()], "versions").unwrap();
-    assert!(five.contains("torch-2.10-cu128, torch-2.8-cu128 against torch-2.11-cu130"));
+    let has_matrix = |fake: Fake| {
+        let page = html::render(&View::of(&[fake.source()])).unwrap();
+        page.contains("Each version against the one above it")
+    };
+    let of = |images: &[&str]| has_matrix(Fake::gpu().images(images));
+    assert!(!of(&["torch-2.10-cu128", "torch-2.11-cu130"]));
+    assert!(!of(&["torch-2.11-cu130", "torch-2.11-cpu", "jax-0.9"]));
+    assert!(has_matrix(support::five_images()));
 }
 
 #[test]
@@ -74,12 +99,10 @@ fn variants_that_nearly_agree_are_told_apart_by_their_ratio() {
     let mut fake = Fake::gpu();
     fake.cells.truncate(8);
     fake.failing.clear();
-    let section = section(&[fake.source()], "ratio").unwrap();
-    let texts = texts(&section);
+    let section = section(&[fake.source()], "throughput").unwrap();
     // tf32 bs64 with another allocator, 1 % slower: a hundredth of the width of a bar.
-    let changes: Vec<&String> = texts.iter().filter(|text| text.contains(" … ")).collect();
-    assert_eq!(changes.len(), 7, "{texts:?}");
-    assert!(section.contains("threshold 0.50 %"));
+    assert_eq!(section.matches("threshold 0.50 %").count(), 7, "{section}");
+    assert!(section.contains("✓ faster"));
 }
 
 #[test]

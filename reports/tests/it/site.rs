@@ -12,8 +12,10 @@ use record::{
 };
 use reports::site::{self, Content, Followed, Trend};
 use roxmltree::Document;
+use verdict::FailOn;
 
 use crate::{
+    comparison,
     support::{self, Fake},
     trend,
 };
@@ -88,7 +90,7 @@ fn folders(home: &Path) -> PathBuf {
     write(&small("second", 2), &root.join("second"));
     write(&support::hostile(), &root.join("deeper/<i>\"&'"));
     fs::create_dir_all(root.join("largest")).unwrap();
-    let text = reports::fit::json(&fit()).unwrap();
+    let text = reports::json::render(&fit()).unwrap();
     fs::write(root.join("largest/fit.json"), text).unwrap();
     root
 }
@@ -118,8 +120,6 @@ fn content(root: &Path) -> Content {
         about: Some("# About\n".to_owned()),
         folders: vec![root.to_owned()],
         trends: trends(),
-        program: "1".to_owned(),
-        redraw: false,
     }
 }
 
@@ -146,18 +146,18 @@ fn a_site_has_a_page_and_a_card_for_everything_and_no_link_into_nothing() {
     let home = tempfile::tempdir().unwrap();
     let root = folders(home.path());
     let out = home.path().join("site");
-    let outcome = site::draw(&content(&root), None, &out).unwrap();
+    let outcome = site::draw(&content(&root), &out).unwrap();
     assert_eq!(
         outcome.drawn,
         [
-            "i",
             "first",
+            "i",
             "largest",
             "second",
             "trends/sample-local-a-CPU-gpu-ci-1"
         ]
     );
-    assert!(outcome.kept.is_empty() && outcome.left_out.is_empty());
+    assert!(outcome.left_out.is_empty());
     let files = files(&out);
     for (name, text) in &files {
         if Path::new(name).extension().is_some_and(|end| end == "svg") {
@@ -217,47 +217,43 @@ fn a_site_has_a_page_and_a_card_for_everything_and_no_link_into_nothing() {
 }
 
 #[test]
-fn only_what_changed_is_drawn_again_and_the_bytes_are_the_same() {
+fn a_comparison_leads_to_its_sessions_and_they_to_it() {
     let home = tempfile::tempdir().unwrap();
     let root = folders(home.path());
-    let site = |name: &str| home.path().join(name);
-    let (one, two, three) = (site("one"), site("two"), site("three"));
-    site::draw(&content(&root), None, &one).unwrap();
-    let again = site::draw(&content(&root), Some(&one), &two).unwrap();
-    assert_eq!((again.drawn.len(), again.kept.len()), (0, 5));
-    assert_eq!(files(&one), files(&two));
-    // Another run of one session.
-    let folder = SessionFolder::at(root.join("second"));
-    let more = small("second", 3).source().records.records[0].clone();
-    folder
-        .append(&record::Record { attempt: 2, ..more })
-        .unwrap();
-    // A page is gone whose file was lost, and one that is no more.
-    fs::remove_file(one.join("first/card.svg")).unwrap();
-    fs::remove_dir_all(root.join("largest")).unwrap();
-    let changed = site::draw(&content(&root), Some(&one), &three).unwrap();
-    assert_eq!(changed.drawn, ["first", "second"]);
-    assert_eq!(changed.removed, ["largest"]);
-    let fresh = site("fresh");
-    site::draw(&content(&root), None, &fresh).unwrap();
-    assert_eq!(files(&three), files(&fresh));
-    // Another program, or the wish.
-    let other = Content {
-        program: "2".to_owned(),
-        ..content(&root)
-    };
-    assert!(
-        site::draw(&other, Some(&fresh), &site("four"))
-            .unwrap()
-            .kept
-            .is_empty()
-    );
-    let redraw = Content {
-        redraw: true,
-        ..content(&root)
-    };
-    let redrawn = site::draw(&redraw, Some(&fresh), &site("five")).unwrap();
-    assert!(redrawn.kept.is_empty() && redrawn.removed.is_empty());
+    let mut verdicts = comparison::verdicts();
+    (verdicts.base.session, verdicts.head.session) = ("first".into(), "second".into());
+    let place = root.join("upgrade");
+    reports::comparison::write(&verdicts, FailOn::Regressed, &[], &place).unwrap();
+    let out = home.path().join("site");
+    site::draw(&content(&root), &out).unwrap();
+    let files = files(&out);
+    let links = |page: &str, to: &str| files[page].contains(&format!("<a href=\"../{to}\">"));
+    for session in ["first/report.html", "second/report.html"] {
+        assert!(links("upgrade/comparison.html", session), "{session}");
+        assert!(links(session, "upgrade/comparison.html"), "{session}");
+    }
+    assert!(!links("i/report.html", "upgrade/comparison.html"));
+    // It is found by its verdict.
+    let cards = files["index.html"].split("<li data-words=\"").skip(1);
+    let words = cards.map(|card| card.split_once('"').unwrap().0);
+    let failed: Vec<&str> = words
+        .filter(|words| words.contains("gate failed"))
+        .collect();
+    assert_eq!(failed.len(), 1, "{failed:?}");
+    assert!(failed[0].contains("✗ regressed"), "{failed:?}");
+    assert!(!links("first/report.html", "second/report.html"));
+}
+
+#[test]
+fn the_same_content_gives_the_same_bytes() {
+    let home = tempfile::tempdir().unwrap();
+    let root = folders(home.path());
+    let sites = ["one", "two"].map(|name| {
+        let out = home.path().join(name);
+        site::draw(&content(&root), &out).unwrap();
+        files(&out)
+    });
+    assert_eq!(sites[0], sites[1]);
 }
 
 #[test]
@@ -268,34 +264,47 @@ fn what_is_damaged_is_left_out_below_a_folder_and_an_error_where_it_is_named() {
     fs::write(root.join("largest/fit.json"), "{}").unwrap();
     write(&small("second", 2), &root.join("zz-copy"));
     let out = |name: &str| home.path().join(name);
-    let outcome = site::draw(&content(&root), None, &out("one")).unwrap();
+    let outcome = site::draw(&content(&root), &out("one")).unwrap();
     let left_out: Vec<String> = outcome.left_out.iter().map(|one| one.why.clone()).collect();
     assert!(
         left_out[0].contains("first/session.json, line 1"),
         "{left_out:?}"
     );
-    assert!(left_out[1].contains("the same session as"), "{left_out:?}");
     assert!(
-        left_out[2].contains("fit.json: missing field"),
+        left_out[1].contains("fit.json: missing field"),
         "{left_out:?}"
     );
+    assert_eq!(left_out[2], "the same session as second");
+    // Another session under its name takes nobody's place.
+    let forged = root.join("aa-forged");
+    write(&small("second", 2), &forged);
+    let records = forged.join("records.ndjson");
+    let text = fs::read_to_string(&records).unwrap();
+    let (first, _) = text.split_once('\n').unwrap();
+    fs::write(&records, format!("{first}\n")).unwrap();
+    let outcome = site::draw(&content(&root), &out("both")).unwrap();
+    assert_eq!(outcome.left_out.len(), 3);
+    for page in ["aa-forged", "second"] {
+        assert!(
+            out("both").join(page).join("report.html").is_file(),
+            "{page}"
+        );
+    }
     let index = fs::read_to_string(out("one").join("index.html")).unwrap();
     assert!(index.contains("first cannot be shown"), "{index}");
     let named = content(&root.join("first"));
-    let error = site::draw(&named, None, &out("two"))
-        .unwrap_err()
-        .to_string();
+    let error = site::draw(&named, &out("two")).unwrap_err().to_string();
     assert!(error.contains("session.json, line 1"), "{error}");
     let empty = home.path().join("empty");
     fs::create_dir(&empty).unwrap();
-    let error = site::draw(&content(&empty), None, &out("three"))
+    let error = site::draw(&content(&empty), &out("three"))
         .unwrap_err()
         .to_string();
     assert!(
         error.contains("holds no session, comparison or fit"),
         "{error}"
     );
-    let error = site::draw(&Content::default(), None, &out("four"))
+    let error = site::draw(&Content::default(), &out("four"))
         .unwrap_err()
         .to_string();
     assert!(error.starts_with("nothing to show"), "{error}");
@@ -317,14 +326,11 @@ fn a_page_stays_as_it_is_when_the_history_goes_on() {
     followed.series.points.truncate(39);
     followed.judged.truncate(39);
     followed.from.truncate(39);
-    site::draw(&before, None, &one).unwrap();
+    site::draw(&before, &one).unwrap();
     let page = fs::read_to_string(one.join("first/report.html")).unwrap();
     assert!(page.contains(" % at r25, regressed"), "{page}");
     write(&small("second", 2), &root.join("second"));
-    let later = site::draw(&content(&root), Some(&one), &two).unwrap();
-    assert_eq!(later.kept, ["first"]);
-    assert_eq!(
-        later.drawn,
-        ["second", "trends/sample-local-a-CPU-gpu-ci-1"]
-    );
+    site::draw(&content(&root), &two).unwrap();
+    let later = fs::read_to_string(two.join("first/report.html")).unwrap();
+    assert_eq!(page, later);
 }

@@ -98,6 +98,17 @@ pub(crate) type BodyCall = unsafe extern "C" fn(
 /// How libtorch gives a Rust body back.
 pub(crate) type BodyDrop = unsafe extern "C" fn(body: *mut c_void);
 
+/// How the shim gives an event of the profiler.
+pub(crate) type ProfiledVisit = unsafe extern "C" fn(
+    into: *mut c_void,
+    name: *const u8,
+    length: usize,
+    thread: u64,
+    began: u64,
+    took: u64,
+    is_on_gpu: bool,
+);
+
 unsafe extern "C" {
     pub(crate) fn torchgauge_free_message(message: *mut c_char);
     pub(crate) fn torchgauge_fill_failure(failure: *mut Failure, code: i32, message: *const c_char);
@@ -107,6 +118,13 @@ unsafe extern "C" {
     pub(crate) fn torchgauge_seed(seed: u64, failure: *mut Failure);
     pub(crate) fn torchgauge_set_deterministic(on: bool, failure: *mut Failure);
     pub(crate) fn torchgauge_exit_now(code: i32) -> !;
+
+    pub(crate) fn torchgauge_profiler_begin(cuda: bool, failure: *mut Failure);
+    pub(crate) fn torchgauge_profiler_end(
+        into: *mut c_void,
+        visit: ProfiledVisit,
+        failure: *mut Failure,
+    );
 
     pub(crate) fn torchgauge_host_memory_install(failure: *mut Failure);
     pub(crate) fn torchgauge_host_memory_live() -> i64;

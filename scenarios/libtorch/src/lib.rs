@@ -8,6 +8,7 @@
 //! | [`checkpoint`] | activations computed again in backward instead of kept |
 //! | [`cuda`] | facts, context, settings, events, side streams, graphs |
 //! | [`memory`] | peaks of a GPU's allocator, and a counting allocator for the CPU |
+//! | [`profiler`] | the kernels and operators that ran |
 //! | [`optim`] | fused SGD and `AdamW` steps, and the parts of a loss scaler |
 //!
 //! Tensors are [`tch::Tensor`] throughout. Nothing here panics on what libtorch throws:
@@ -58,6 +59,7 @@ mod error;
 mod ffi;
 pub mod memory;
 pub mod optim;
+pub mod profiler;
 mod tensors;
 
 pub use context::{exit_now, seed, set_deterministic, set_threads, version};

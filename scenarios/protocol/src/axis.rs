@@ -1,6 +1,108 @@
 //! What an axis is. [`axes!`] makes [`Variant`] and [`Axis::ALL`] of one declaration.
 
-use crate::{Device, Variant, validity::Combination};
+use std::{collections::BTreeMap, fmt, ops::Deref, sync::LazyLock};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Device, Variant, bad_name, validity::Combination};
+
+/// Axis to value, as text: what one cell chose. Those of a built-in workload are [`Axis::ALL`];
+/// a program's parameters are axes as well.
+#[derive(
+    Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(transparent)]
+pub struct Axes(BTreeMap<String, String>);
+
+/// What a workload chooses where nobody says otherwise.
+static USUAL: LazyLock<Axes> = LazyLock::new(|| Variant::default().axes());
+
+impl Axes {
+    /// What a workload of ours chooses where nobody says otherwise.
+    #[must_use]
+    pub fn usual() -> &'static Self {
+        &USUAL
+    }
+
+    /// Sets an axis to a value.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "values are numbers and words, written where they are set"
+    )]
+    pub fn set(&mut self, axis: &str, value: impl ToString) {
+        self.0.insert(axis.to_owned(), value.to_string());
+    }
+
+    /// The axes that no workload of ours has: a program's parameters.
+    pub fn parameters(&self) -> impl Iterator<Item = (&String, &String)> {
+        let is_known = |name: &str| Variant::AXES.contains(&name);
+        self.iter().filter(move |(name, _)| !is_known(name))
+    }
+
+    /// What cannot name a cell: of outside, whoever wrote it.
+    #[must_use]
+    pub fn problem(&self) -> Option<String> {
+        let is_fit = |value: &String| value.len() <= 200 && !value.chars().any(char::is_control);
+        self.iter().find_map(|(axis, value)| match bad_name(axis) {
+            Some(why) => Some(format!("the axis `{axis}`: {why}")),
+            None if is_fit(value) => None,
+            None => Some(format!(
+                "the axis {axis}: expected up to 200 letters that print"
+            )),
+        })
+    }
+
+    /// The name, as `Display` writes it, with one axis left out.
+    #[must_use]
+    pub fn without(&self, left_out: &str) -> String {
+        let known = Axis::in_names().filter_map(|axis| {
+            let value = self.get(axis.name).filter(|_| axis.name != left_out)?;
+            if axis.always {
+                return Some(axis.label(value));
+            }
+            (USUAL.get(axis.name) != Some(value)).then(|| format!("{}={value}", axis.name))
+        });
+        let others = self.parameters().filter(|(name, _)| *name != left_out);
+        // Two choices never have one name.
+        let is_plain = |value: &str| !value.contains([' ', '=', '"']) && !value.is_empty();
+        let others = others.map(|(name, value)| {
+            if is_plain(value) {
+                format!("{name}={value}")
+            } else {
+                format!("{name}={value:?}")
+            }
+        });
+        known.chain(others).collect::<Vec<_>>().join(" ")
+    }
+}
+
+impl Deref for Axes {
+    type Target = BTreeMap<String, String>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for Axes {
+    fn from_iter<T: IntoIterator<Item = (K, V)>>(pairs: T) -> Self {
+        let pairs = pairs.into_iter();
+        Self(
+            pairs
+                .map(|(axis, value)| (axis.into(), value.into()))
+                .collect(),
+        )
+    }
+}
+
+impl fmt::Display for Axes {
+    /// Short and complete: precision and batch always, other axes where they differ from the
+    /// default, as in `amp-bf16 bs64 checkpointing=blocks`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.without(""))
+    }
+}
 
 /// One axis of a [`Variant`].
 #[derive(Debug, Clone, Copy)]
@@ -33,6 +135,12 @@ pub(crate) enum Need {
     Images,
     /// A model that reads tokens.
     Tokens,
+    /// A model that generates tokens.
+    Decoder,
+    /// The task generation.
+    Generation,
+    /// The task serving.
+    Serving,
 }
 
 impl Axis {

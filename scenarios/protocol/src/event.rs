@@ -1,7 +1,12 @@
-//! What the workload tells, one JSON object a line.
+//! What the workload reports, one JSON object a line: an [`Event`], and beside it the `rank` of the
+//! process that wrote it, where a run has several.
+
+use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::{Kernel, Values};
 
 /// A stretch of a run, in order.
 #[derive(
@@ -21,6 +26,8 @@ pub enum Phase {
     Warmup,
     /// Measured steps.
     Measure,
+    /// Steps under a profiler, where some were asked for.
+    Profile,
     /// Freeing everything.
     Teardown,
     /// Timing a large matrix product, the ceiling that utilisation is a share of. Last, so that
@@ -98,8 +105,36 @@ pub enum Event {
     Memory(MemoryPoint),
     /// One measured step. Written after the last of them, so that writing contaminates none.
     Step(Step),
+    /// What a kernel takes of a profiled step, written after the last of them. A later one of the
+    /// same name takes its place.
+    Kernel(Kernel),
+    /// One value of a program's run, before the last line. A later one of the same name takes its
+    /// place.
+    Value {
+        /// Up to 64 of a-z, 0-9 and _, a letter first.
+        name: String,
+        /// Finite.
+        value: f64,
+        /// What it is counted in; `None` where the name is that of a metric of the catalogue.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        unit: Option<String>,
+        /// Which way it improves, `less` or `more`; `None` where it only describes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        better: Option<String>,
+        /// Who read it.
+        #[serde(default)]
+        source: Source,
+    },
+    /// What a program's run was made with, such as versions, by name.
+    Facts {
+        /// Up to 200 letters each.
+        facts: BTreeMap<String, String>,
+    },
     /// The last line of a run that went well.
-    Finished(Box<Summary>),
+    Finished {
+        /// What the run yielded.
+        values: Values,
+    },
     /// The last line of a run that did not.
     Failed {
         /// Why, as a type.
@@ -108,9 +143,26 @@ pub enum Event {
         phase: Phase,
         /// Why, in words; the first lines of libtorch's message where it has one.
         message: String,
-        /// Memory at that moment, where it can still be read.
-        memory: Option<Box<Memory>>,
+        /// What can still be read at that moment, such as memory.
+        #[serde(default, skip_serializing_if = "Values::is_empty")]
+        values: Values,
+        /// The allocation that failed, where memory ran out on a GPU.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        shortage: Option<Shortage>,
     },
+}
+
+/// Who read a value of a program.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Source {
+    /// The program itself.
+    #[default]
+    Program,
+    /// `torchgauge.py`, which the program calls.
+    Helper,
+    /// The hook, of which the program knows nothing.
+    Hook,
 }
 
 /// What runs: versions and device, as libtorch itself says.
@@ -120,11 +172,14 @@ pub struct Started {
     pub version: u32,
     /// The run's name out of the run file.
     pub run: String,
-    /// Version of the `scenario` binary.
+    /// Version of the `scenario` binary; empty where a program runs.
+    #[serde(default)]
     pub scenario_version: String,
-    /// libtorch's version, such as `2.11.0`.
+    /// libtorch's version, such as `2.11.0`; empty where a program has none.
+    #[serde(default)]
     pub libtorch_version: String,
-    /// Threads for work on the CPU.
+    /// Threads for work on the CPU; 0 where a program does not say.
+    #[serde(default)]
     pub threads: u32,
     /// The GPU, where the run uses one.
     pub cuda: Option<CudaFacts>,
@@ -154,93 +209,13 @@ pub struct CudaFacts {
 }
 
 /// One measured step.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Step {
     /// From 0.
     pub index: u32,
-    /// Time of the step; on a GPU between two CUDA events.
-    pub seconds: f64,
-    /// Mean loss over the step's micro-batches; `None` for inference.
-    pub loss: Option<f64>,
-    /// Tokens in its sequences, where the variant draws a length for each step.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sequence_length: Option<u32>,
-    /// Whether the loss scaler skipped the optimizer step because a gradient was not finite.
-    pub skipped: bool,
-    /// Where the time went; `None` for inference, for a replayed graph, and where the run file
-    /// asks for no parts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parts: Option<StepParts>,
-}
-
-/// Where the time of a training step went. The parts add up to the step.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct StepParts {
-    /// Waiting for the next micro-batches of a data loader and bringing them to the device; `None`
-    /// where the batches lie there from the start.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data_seconds: Option<f64>,
-    /// Forward and loss of all micro-batches, and dropping the gradients of the step before.
-    pub forward_seconds: f64,
-    /// Backward of all micro-batches, recomputation included.
-    pub backward_seconds: f64,
-    /// Unscaling and the optimizer.
-    pub optimizer_seconds: f64,
-}
-
-/// Memory metrics. `None` is «cannot be known here», never 0.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Memory {
-    /// Most bytes in tensors during the measured steps. On a GPU from libtorch's allocator,
-    /// on the CPU from a counting allocator.
-    pub peak_allocated_bytes: Option<u64>,
-    /// Most bytes that the caching allocator held during the measured steps; on a GPU only.
-    pub peak_reserved_bytes: Option<u64>,
-    /// As `peak_allocated_bytes`, over the whole run, warm-up included.
-    pub run_peak_allocated_bytes: Option<u64>,
-    /// As `peak_reserved_bytes`, over the whole run, warm-up included.
-    pub run_peak_reserved_bytes: Option<u64>,
-    /// Bytes in tensors at the end of the last measured step.
-    pub allocated_bytes: Option<u64>,
-    /// Bytes held by the caching allocator at the end of the last measured step.
-    pub reserved_bytes: Option<u64>,
-    /// Bytes of parameters.
-    pub parameter_bytes: Option<u64>,
-    /// Bytes of gradients.
-    pub gradient_bytes: Option<u64>,
-    /// Bytes of optimizer state.
-    pub optimizer_bytes: Option<u64>,
-    /// Bytes of the GPU that making the CUDA context took: in use once it was made and before
-    /// the first tensor, less those in use before, both as NVML says; on a GPU only. Another
-    /// process that takes or frees memory in that moment counts too.
-    pub context_bytes: Option<u64>,
-    /// Bytes of the GPU in use before this process made its context; on a GPU only.
-    #[serde(default)]
-    pub device_used_before_bytes: Option<u64>,
-    /// Bytes of the GPU in use by all processes at the end of the last measured step.
-    pub device_used_bytes: Option<u64>,
-    /// Bytes of the GPU.
-    pub device_total_bytes: Option<u64>,
-    /// Most resident bytes of the process in host memory (`VmHWM`).
-    pub host_peak_resident_bytes: Option<u64>,
-    /// The caching allocator's counters; on a GPU only.
-    pub counters: Option<AllocatorCounters>,
-    /// The allocation that failed; only where memory ran out on a GPU. «Now» is then that moment
-    /// for the allocator's bytes, and not the end of the work that failed, which gave them back.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub shortage: Option<Shortage>,
-}
-
-impl Memory {
-    /// Bytes of the GPU outside the allocator at the end of the last measured step: the CUDA
-    /// context, libraries, their workspaces. What other processes took meanwhile counts too.
-    #[must_use]
-    pub fn outside_allocator_bytes(&self) -> Option<u64> {
-        let own = self
-            .device_used_bytes?
-            .checked_sub(self.device_used_before_bytes?)?;
-        own.checked_sub(self.reserved_bytes?)
-    }
+    /// What the step yielded, by name: `step_seconds`, and whatever else the workload reads at
+    /// each step. A name becomes a series of the run.
+    pub values: Values,
 }
 
 /// An allocation on a GPU that failed, and what the caching allocator held at that moment.
@@ -256,98 +231,6 @@ pub struct Shortage {
     pub allocated_bytes: u64,
     /// Bytes that the allocator held.
     pub reserved_bytes: u64,
-}
-
-/// Counters of the caching allocator. Those of events count the whole run.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct AllocatorCounters {
-    /// Times that a failed allocation was tried again after giving cached memory back.
-    pub retries: u64,
-    /// Times that memory ran out.
-    pub out_of_memory: u64,
-    /// Allocations asked of the driver; `None` where the backend does not count them.
-    pub device_allocations: Option<u64>,
-    /// Blocks given back to the driver; `None` where the backend does not count them.
-    pub device_frees: Option<u64>,
-    /// Bytes that tensors asked for, before rounding up to whole blocks, at the end of the last
-    /// measured step. Like all below, `None` where the backend does not count them.
-    #[serde(default)]
-    pub requested_bytes: Option<u64>,
-    /// Most of them during the measured steps.
-    #[serde(default)]
-    pub peak_requested_bytes: Option<u64>,
-    /// Bytes in tensors, and in blocks that wait until a stream is done with them.
-    #[serde(default)]
-    pub active_bytes: Option<u64>,
-    /// Most of them during the measured steps.
-    #[serde(default)]
-    pub peak_active_bytes: Option<u64>,
-    /// Bytes in split blocks that nothing uses.
-    #[serde(default)]
-    pub inactive_split_bytes: Option<u64>,
-    /// Most of them over the whole run.
-    pub peak_inactive_split_bytes: Option<u64>,
-    /// Segments taken from the driver.
-    #[serde(default)]
-    pub segments: Option<u64>,
-    /// Most of them over the whole run.
-    pub peak_segments: Option<u64>,
-}
-
-/// The loss scaler at the end of an amp-fp16 run.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ScalerState {
-    /// The scale.
-    pub scale: f64,
-    /// Optimizer steps skipped in warm-up.
-    pub skipped_in_warmup: u32,
-    /// Optimizer steps skipped while measuring.
-    pub skipped_while_measuring: u32,
-}
-
-/// What a run yielded.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Summary {
-    /// Trainable parameters of the model.
-    pub parameters: u64,
-    /// Samples in one micro-batch; like all samples 0 for the task idle.
-    pub micro_batch: u64,
-    /// Samples in one optimizer step.
-    pub effective_batch: u64,
-    /// Steps of the warm-up: at least those asked for, more where they took less than the
-    /// seconds asked for; `None` in records from before it was told.
-    #[serde(default)]
-    pub warmup_steps: Option<u32>,
-    /// Samples that the measured steps processed.
-    pub samples: u64,
-    /// Wall time of the measured steps, from an idle device to an idle device.
-    pub measured_seconds: f64,
-    /// `samples / measured_seconds`; `None` for the task idle.
-    pub throughput_samples_per_second: Option<f64>,
-    /// CPU time that the process took during the measured steps, all threads together, in
-    /// hundredths of a second.
-    #[serde(default)]
-    pub cpu_seconds: Option<f64>,
-    /// As `cpu_seconds`, from the start of the process to the end of the measured steps.
-    #[serde(default)]
-    pub run_cpu_seconds: Option<f64>,
-    /// Floating-point operations of the model for a sample, two for each multiply-add; what is
-    /// computed again for checkpointing does not count. Where lengths vary, the mean over the
-    /// measured steps.
-    #[serde(default)]
-    pub model_flops_per_sample: Option<f64>,
-    /// What a large matrix product reaches on this device in the variant's precision, in
-    /// operations a second; `None` where the run file asks for no calibration.
-    #[serde(default)]
-    pub matmul_flops_per_second: Option<f64>,
-    /// Loss of the first step of the run; training only.
-    pub first_loss: Option<f64>,
-    /// Loss of the last step of the run; training only.
-    pub last_loss: Option<f64>,
-    /// Memory at the end of the last measured step.
-    pub memory: Memory,
-    /// The loss scaler; amp-fp16 training only.
-    pub scaler: Option<ScalerState>,
 }
 
 /// Why a run failed, as far as the workload itself can tell.
@@ -371,12 +254,16 @@ pub enum FailureReason {
     NotCapturable,
     /// A trainable parameter received no gradient.
     GradientMissing,
+    /// Serving keeps its latency objective at no rate of arrivals.
+    SloNotMet,
     /// A worker of the data loader ended, or `/dev/shm` has no room for its batches.
     DataLoader,
     /// libtorch threw something else.
     Libtorch,
     /// The results file cannot be written.
     Results,
+    /// A program ended with an exception, or gave up.
+    Exception,
 }
 
 #[cfg(test)]
@@ -398,16 +285,9 @@ mod tests {
     }
 
     #[test]
-    fn a_step_lies_flat_beside_its_tag() {
-        let step = Step {
-            index: 3,
-            seconds: 0.5,
-            ..Step::default()
-        };
-        let line = serde_json::to_string(&Event::Step(step)).unwrap();
-        assert_eq!(
-            line,
-            r#"{"event":"step","index":3,"seconds":0.5,"loss":null,"skipped":false}"#
-        );
+    fn a_step_names_its_values() {
+        let line = r#"{"event":"step","index":3,"values":{"loss":2.0,"step_seconds":0.5}}"#;
+        let event: Event = serde_json::from_str(line).unwrap();
+        assert_eq!(serde_json::to_string(&event).unwrap(), line);
     }
 }

@@ -5,27 +5,40 @@
 //! [`VERSION`]; neither side accepts another one. Units stand in the field names.
 
 mod allocator;
+mod arrivals;
 mod axis;
 mod count;
 mod event;
+mod kernel;
 mod length_range;
+mod lora;
 mod model;
+mod program;
+mod program_run;
 mod run_file;
 mod text;
 mod validity;
+mod values;
 mod variant;
 
 pub use allocator::{Allocator, AllocatorBackend, ParseAllocatorError};
-pub use axis::Axis;
+pub use arrivals::{
+    Arrivals, ParseArrivalsError, SEARCHED_QUANTILE, requests_needed, search_window,
+};
+pub use axis::{Axes, Axis};
 pub use count::{Count, Positive};
 pub use event::{
-    AllocatorCounters, CudaFacts, Event, FailureReason, Memory, MemoryPoint, Moment, Phase,
-    ScalerState, Shortage, Started, Step, StepParts, Summary,
+    CudaFacts, Event, FailureReason, MemoryPoint, Moment, Phase, Shortage, Source, Started, Step,
 };
+pub use kernel::{Kernel, MOST_KERNELS};
 pub use length_range::{LengthRange, ParseLengthRangeError};
+pub use lora::{LoraTargets, ParseLoraTargetsError, Projection};
 pub use model::{InputKind, Model, Task};
+pub use program::{program, set_program};
+pub use program_run::{EVENTS_VARIABLE, ProgramRun, RUN_VARIABLE, Until};
 pub use run_file::{Device, ParseDeviceError, RunFile, RunFileError, Steps};
-pub use validity::{Refusal, check};
+pub use validity::{Refusal, check, check_steps};
+pub use values::{MOST_VALUES, Values, bad_name, bad_values};
 // All of it, so that a new axis needs no line here.
 pub use variant::*;
 
@@ -33,4 +46,4 @@ pub use variant::*;
 pub const IDLE_STEP: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Version of the run file and of the event lines.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;

@@ -14,18 +14,50 @@ pub enum Task {
     Training,
     /// Forward without gradients.
     Inference,
+    /// A prompt read at once, then one token after the other out of the keys and values so far.
+    Generation,
+    /// Forward without gradients, for requests that arrive whether or not the model is free.
+    Serving,
     /// Nothing: libtorch is loaded, the GPU's context is made, and time passes. A step is
     /// [`crate::IDLE_STEP`] long.
     Idle,
 }
 
-impl fmt::Display for Task {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Task {
+    /// All tasks.
+    pub const ALL: &'static [Self] = &[
+        Self::Training,
+        Self::Inference,
+        Self::Generation,
+        Self::Serving,
+        Self::Idle,
+    ];
+
+    /// The name in suites and records.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
             Self::Training => "training",
             Self::Inference => "inference",
+            Self::Generation => "generation",
+            Self::Serving => "serving",
             Self::Idle => "idle",
-        })
+        }
+    }
+
+    /// Whether it computes a model.
+    #[must_use]
+    pub fn computes(self) -> bool {
+        matches!(
+            self,
+            Self::Training | Self::Inference | Self::Generation | Self::Serving
+        )
+    }
+}
+
+impl fmt::Display for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 
@@ -83,6 +115,14 @@ models! {
     VitL16: "vit-l16", images(224, 16, false), 24;
     /// 2 layers, width 64, 2 heads, patches of 8, 32 × 32 images, 10 classes.
     VitTiny: "vit-tiny", images(32, 8, false), 2;
+    /// As Llama-3.2: 2 layers, width 64, 4 heads over 2 of keys and values, vocabulary 1024.
+    LlamaTiny: "llama-tiny", text(32, 256), 2;
+    /// The shape of Llama-2-7B.
+    Llama2With7B: "llama-2-7b", text(2048, 4096), 32;
+    /// The shape of Llama-3.1-8B.
+    Llama31With8B: "llama-3.1-8b", text(2048, 131_072), 32;
+    /// The shape of Llama-3.2-1B, decoder tied to the embedding.
+    Llama32With1B: "llama-3.2-1b", text(2048, 131_072), 16;
     /// No model, for the task idle.
     None: "none", InputKind::Nothing, 0;
 }
@@ -96,7 +136,19 @@ const fn images(size: u32, multiple_of: u32, resizable: bool) -> InputKind {
 }
 
 const fn tokens(length: u32, longest: u32) -> InputKind {
-    InputKind::Tokens { length, longest }
+    InputKind::Tokens {
+        length,
+        longest,
+        causal: false,
+    }
+}
+
+const fn text(length: u32, longest: u32) -> InputKind {
+    InputKind::Tokens {
+        length,
+        longest,
+        causal: true,
+    }
 }
 
 /// What a model reads.
@@ -115,11 +167,21 @@ pub enum InputKind {
     Tokens {
         /// Usual number of tokens.
         length: u32,
-        /// Longest sequence that the position table holds.
+        /// Longest sequence that the positions hold.
         longest: u32,
+        /// Whether a position sees those before it alone: a decoder, which can generate.
+        causal: bool,
     },
     /// Nothing.
     Nothing,
+}
+
+impl Model {
+    /// Whether it can generate.
+    #[must_use]
+    pub fn is_decoder(self) -> bool {
+        matches!(self.input(), InputKind::Tokens { causal: true, .. })
+    }
 }
 
 impl fmt::Display for Model {

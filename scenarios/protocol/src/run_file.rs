@@ -1,6 +1,6 @@
 //! What the harness asks of one run.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, ops::RangeInclusive, str::FromStr, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -62,7 +62,7 @@ text_form!(
     r"^(cpu|cuda(:[0-9]+)?)$"
 );
 
-/// How many optimizer steps (training) or batches (inference) to run, and what to time.
+/// How many optimizer steps (training), batches (inference) or requests (generation, serving) to run, and what to time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Steps {
@@ -76,6 +76,11 @@ pub struct Steps {
     /// Measured steps; at least 1.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub measured: u32,
+    /// Steps after the measured ones under a profiler, whose kernels the record lists; none unless
+    /// said otherwise.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(range(max = 100))]
+    pub profiled: u32,
     /// Whether to time forward, backward and optimizer within each step.
     #[serde(default = "yes")]
     pub parts: bool,
@@ -88,6 +93,12 @@ fn yes() -> bool {
     true
 }
 
+// Where it is not written, workloads that do not know it read the file.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+pub(crate) fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
 impl Steps {
     /// This many steps, with everything else as usual.
     #[must_use]
@@ -96,9 +107,21 @@ impl Steps {
             warmup,
             warmup_seconds: 0,
             measured,
+            profiled: 0,
             parts: true,
             calibrate: true,
         }
+    }
+
+    /// Each number by its key, with what it may be.
+    #[must_use]
+    pub fn bounds(&self) -> [(&'static str, u32, RangeInclusive<u32>); 4] {
+        [
+            ("measured", self.measured, 1..=1_000_000),
+            ("profiled", self.profiled, 0..=100),
+            ("warmup", self.warmup, 0..=1_000_000),
+            ("warmup_seconds", self.warmup_seconds, 0..=3600),
+        ]
     }
 }
 
@@ -166,7 +189,7 @@ pub enum RunFileError {
         /// What stands there.
         got: String,
         /// What would do.
-        expected: &'static str,
+        expected: String,
     },
 }
 
@@ -190,6 +213,10 @@ impl RunFile {
         let file: Self = serde_json::from_str(text)?;
         crate::check(file.model, file.task, &file.variant, file.device)?;
         file.check_numbers()?;
+        if let Some(seconds) = file.deadline_seconds {
+            let time = Duration::from_secs_f64(seconds);
+            crate::check_steps(&file.variant, &file.steps, time)?;
+        }
         Ok(file)
     }
 
@@ -200,25 +227,17 @@ impl RunFile {
 
     /// Refuses numbers that the form allows and that mean nothing.
     fn check_numbers(&self) -> Result<(), RunFileError> {
-        let Steps {
-            warmup,
-            warmup_seconds,
-            measured,
-            ..
-        } = self.steps;
+        for (key, got, range) in self.steps.bounds() {
+            if !range.contains(&got) {
+                return Err(RunFileError::Number {
+                    got: format!("{key} {got}"),
+                    expected: format!("{} to {}", range.start(), range.end()),
+                });
+            }
+        }
         let limits = [self.gpu_memory_bytes, self.allocator_memory_bytes];
         let deadline = self.deadline_seconds.unwrap_or(1.0);
         let wrong = [
-            (
-                !(1..=1_000_000).contains(&measured) || warmup > 1_000_000,
-                format!("{warmup} warm-up and {measured} measured steps"),
-                "1 to 1000000 measured steps after at most 1000000 of warm-up",
-            ),
-            (
-                warmup_seconds > 3600,
-                format!("{warmup_seconds} seconds of warm-up"),
-                "at most 3600",
-            ),
             (
                 self.threads == Some(0),
                 "0 threads".into(),
@@ -242,7 +261,10 @@ impl RunFile {
         ];
         match wrong.into_iter().find(|(is_wrong, ..)| *is_wrong) {
             None => Ok(()),
-            Some((_, got, expected)) => Err(RunFileError::Number { got, expected }),
+            Some((_, got, expected)) => Err(RunFileError::Number {
+                got,
+                expected: expected.to_owned(),
+            }),
         }
     }
 }
@@ -272,6 +294,11 @@ mod tests {
     fn a_run_file_survives_the_round() {
         let text = serde_json::to_string(&example()).unwrap();
         assert_eq!(RunFile::parse(&text).unwrap(), example());
+        assert!(!text.contains("profiled"), "older workloads refuse the key");
+        let mut profiled = example();
+        profiled.steps.profiled = 3;
+        let text = serde_json::to_string(&profiled).unwrap();
+        assert_eq!(RunFile::parse(&text).unwrap(), profiled);
     }
 
     #[test]
@@ -281,7 +308,7 @@ mod tests {
             ..example()
         };
         let error = RunFile::parse(&serde_json::to_string(&file).unwrap()).unwrap_err();
-        assert!(matches!(error, RunFileError::Version { got: 4 }), "{error}");
+        assert!(matches!(error, RunFileError::Version { got: 5 }), "{error}");
     }
 
     #[test]
@@ -317,14 +344,21 @@ mod tests {
             let error = RunFile::parse(&serde_json::to_string(&file).unwrap()).unwrap_err();
             assert!(error.to_string().contains(expect), "{error}");
         }
-        check(|file| file.steps.measured = 0, "0 measured steps");
+        check(
+            |file| file.steps.measured = 0,
+            "measured 0; expected 1 to 1000000",
+        );
+        check(
+            |file| file.steps.profiled = 101,
+            "profiled 101; expected 0 to 100",
+        );
         check(
             |file| file.steps.warmup = 1_000_001,
-            "1000001 warm-up and 2 measured steps",
+            "warmup 1000001; expected 0 to 1000000",
         );
         check(
             |file| file.steps.warmup_seconds = 3601,
-            "3601 seconds of warm-up",
+            "warmup_seconds 3601; expected 0 to 3600",
         );
         check(|file| file.threads = Some(0), "0 threads");
         for seconds in [-1.0, 0.0, 1e12] {

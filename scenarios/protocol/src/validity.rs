@@ -1,6 +1,10 @@
 //! Which combinations mean something.
 
-use crate::{Axis, Device, InputKind, Model, Task, Variant, axis::Need};
+use std::time::Duration;
+
+use crate::{
+    Axis, Device, InputKind, Model, Steps, Task, Variant, arrivals::least_search, axis::Need,
+};
 
 /// A combination of model, task, device and axes that means nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -49,10 +53,55 @@ pub fn check(model: Model, task: Task, variant: &Variant, device: Device) -> Res
     Ok(())
 }
 
+/// Refuses what a run of so many steps cannot get done within its time.
+pub fn check_steps(variant: &Variant, steps: &Steps, time: Duration) -> Result<(), Refusal> {
+    let limit = time.as_secs_f64();
+    let refusal = |axis, reason| Err(Refusal { axis, reason });
+    if let Some(wait) = variant.longest_wait_ms {
+        let seconds = f64::from(wait.get()) / 1000.0;
+        if seconds > limit {
+            return refusal(
+                "longest_wait_ms",
+                format!("a request may wait {seconds} s, and the whole run {limit} s"),
+            );
+        }
+    }
+    if let (Some(slo), None) = (variant.slo_ms, variant.arrival_rate) {
+        let search = least_search(Duration::from_millis(slo.get().into()));
+        if search > time {
+            return refusal(
+                "slo_ms",
+                format!(
+                    "searching the highest rate takes {} s and more, and the whole run may take \
+                     {limit} s; raise limits.time, or give arrival_rate",
+                    search.as_secs_f64()
+                ),
+            );
+        }
+    }
+    if let Some(rate) = variant.arrival_rate {
+        let last = |requests: u32| f64::from(requests) / f64::from(rate.get());
+        let warmup = last(steps.warmup).max(steps.warmup_seconds.into());
+        let seconds = warmup + last(steps.measured);
+        if seconds > limit {
+            return refusal(
+                "arrival_rate",
+                format!(
+                    "at {rate} requests a second the last of {} arrives after {seconds:.0} s, and \
+                     the whole run may take {limit} s; raise the rate or limits.time, or take \
+                     fewer steps",
+                    u64::from(steps.warmup) + u64::from(steps.measured)
+                ),
+            );
+        }
+    }
+    Ok(())
+}
+
 impl Combination<'_> {
     /// The value on an axis as text; empty where there is none.
     pub(crate) fn value(&self, axis: &str) -> String {
-        self.variant.axes().remove(axis).unwrap_or_default()
+        self.variant.axes().get(axis).cloned().unwrap_or_default()
     }
 
     /// Whether the value on an axis is another one than the default.
@@ -63,11 +112,19 @@ impl Combination<'_> {
     /// A model is there exactly where something is computed.
     fn check_work(&self) -> Result<(), String> {
         match (self.model, self.task) {
-            (Model::None, Task::Idle) => Ok(()),
-            (Model::None, task) => Err(format!(
+            (Model::None, task) if task.computes() => Err(format!(
                 "{task} computes a model; name one, or use the task idle"
             )),
-            (_, Task::Idle) => Err("idle computes nothing; use the model none".into()),
+            (model, task) if model != Model::None && !task.computes() => {
+                Err(format!("{task} computes no model; use the model none"))
+            }
+            (model, Task::Generation) if !model.is_decoder() => Err(format!(
+                "generation needs a decoder, such as llama-tiny, and {model} is none"
+            )),
+            (model, Task::Serving) if model.is_decoder() => Err(format!(
+                "serving answers each request by one forward, and {model} is a decoder; use a \
+                 model such as bert-tiny, or the task generation"
+            )),
             _ => Ok(()),
         }
     }
@@ -76,8 +133,8 @@ impl Combination<'_> {
         if !self.is_chosen(axis.name) {
             return Ok(());
         }
-        if self.task == Task::Idle {
-            return Err("idle computes nothing; drop it".into());
+        if !self.task.computes() {
+            return Err(format!("{} computes no model; drop it", self.task));
         }
         let model = self.model;
         let input = model.input();
@@ -90,12 +147,19 @@ impl Combination<'_> {
             Need::Tokens if !matches!(input, InputKind::Tokens { .. }) => {
                 Some(format!("tokens, and {model} reads images"))
             }
+            Need::Decoder if !model.is_decoder() => Some(format!(
+                "a decoder, such as llama-tiny, and {model} is none"
+            )),
+            Need::Generation if self.task != Task::Generation => {
+                Some("the task generation".to_owned())
+            }
+            Need::Serving if self.task != Task::Serving => Some("the task serving".to_owned()),
             _ => None,
         });
         let Some(missing) = missing else {
             return Ok(());
         };
-        let instead = match Variant::default().axes().remove(axis.name) {
+        let instead = match Variant::default().axes().get(axis.name) {
             Some(usual) => format!("use {usual}"),
             None => "drop it".to_owned(),
         };
@@ -220,6 +284,141 @@ mod tests {
         let variant: Variant = serde_json::from_str(vary).unwrap();
         for task in [Task::Training, Task::Inference] {
             assert_eq!(super::check(Model::BertBase, task, &variant, gpu), Ok(()));
+        }
+    }
+
+    #[test]
+    fn what_only_a_decoder_can_do_is_refused_by_name() {
+        let (gpu, train) = (Device::Cuda(0), Task::Training);
+        let (generate, llama) = (Task::Generation, Model::LlamaTiny);
+        check_refused(Model::BertTiny, generate, gpu, "{}", "model");
+        check_refused(
+            Model::BertTiny,
+            train,
+            gpu,
+            r#"{"lora_rank":8}"#,
+            "lora_rank",
+        );
+        check_refused(
+            Model::VitTiny,
+            train,
+            gpu,
+            r#"{"precision":"bf16"}"#,
+            "precision",
+        );
+        for (task, variant, axis) in [
+            (train, r#"{"lora_targets":"k"}"#, "lora_targets"),
+            (generate, r#"{"lora_merged":true}"#, "lora_merged"),
+            (
+                train,
+                r#"{"lora_rank":8,"lora_merged":true}"#,
+                "lora_merged",
+            ),
+            (train, r#"{"new_tokens":8}"#, "new_tokens"),
+            (train, r#"{"sequence_length":257}"#, "sequence_length"),
+            (generate, r#"{"sequence_length":225}"#, "sequence_length"),
+            (generate, r#"{"new_tokens":225}"#, "new_tokens"),
+            (
+                generate,
+                r#"{"sequence_lengths":"16-64"}"#,
+                "sequence_lengths",
+            ),
+            (generate, r#"{"optimizer":"adamw"}"#, "optimizer"),
+        ] {
+            check_refused(llama, task, gpu, variant, axis);
+        }
+        for (task, variant) in [
+            (
+                train,
+                r#"{"precision":"bf16","lora_rank":8,"lora_targets":"q+down"}"#,
+            ),
+            (
+                generate,
+                r#"{"lora_rank":8,"lora_merged":true,"sequence_length":224}"#,
+            ),
+        ] {
+            let variant: Variant = serde_json::from_str(variant).unwrap();
+            assert_eq!(super::check(llama, task, &variant, gpu), Ok(()));
+        }
+        let unknown = serde_json::from_str::<Variant>(r#"{"lora_targets":"q+w"}"#).unwrap_err();
+        assert!(
+            unknown.to_string().contains("unknown LoRA target `w`"),
+            "{unknown}"
+        );
+    }
+
+    #[test]
+    fn serving_that_means_nothing_is_refused_by_name() {
+        let (gpu, serve) = (Device::Cuda(0), Task::Serving);
+        let rate = r#""arrival_rate":100"#;
+        for (model, task, variant, axis) in [
+            (Model::BertTiny, serve, "{}".to_owned(), "arrival_rate"),
+            (Model::LlamaTiny, serve, format!("{{{rate}}}"), "model"),
+            (Model::None, serve, format!("{{{rate}}}"), "model"),
+            (
+                Model::BertTiny,
+                Task::Inference,
+                format!("{{{rate}}}"),
+                "arrival_rate",
+            ),
+            (
+                Model::BertTiny,
+                Task::Training,
+                r#"{"slo_ms":20}"#.to_owned(),
+                "slo_ms",
+            ),
+            (
+                Model::BertTiny,
+                serve,
+                format!(r#"{{{rate},"batch":8,"queue_length":7}}"#),
+                "queue_length",
+            ),
+            (
+                Model::BertTiny,
+                serve,
+                format!(r#"{{{rate},"execution":"cuda-graph"}}"#),
+                "execution",
+            ),
+            (
+                Model::VitTiny,
+                serve,
+                format!(r#"{{{rate},"sequence_lengths":"8-32"}}"#),
+                "sequence_lengths",
+            ),
+        ] {
+            check_refused(model, task, gpu, &variant, axis);
+        }
+        let all = format!(
+            r#"{{{rate},"arrivals":"gamma:0.5","longest_wait_ms":5,"queue_length":64,"slo_ms":20,
+                "batch":8,"sequence_lengths":"8-32"}}"#
+        );
+        let all: Variant = serde_json::from_str(&all).unwrap();
+        assert_eq!(super::check(Model::BertTiny, serve, &all, gpu), Ok(()));
+        let refused = |steps: Steps, seconds| {
+            let time = Duration::from_secs(seconds);
+            super::check_steps(&all, &steps, time).map_err(|refusal| refusal.axis)
+        };
+        assert_eq!(refused(Steps::new(100, 900), 10), Ok(()));
+        assert_eq!(refused(Steps::new(101, 900), 10), Err("arrival_rate"));
+        let mut steps = Steps::new(0, 100);
+        steps.warmup_seconds = 10;
+        assert_eq!(refused(steps, 10), Err("arrival_rate"));
+        assert_eq!(refused(Steps::new(0, 1), 0), Err("longest_wait_ms"));
+        let search: Variant = serde_json::from_str(r#"{"slo_ms":50}"#).unwrap();
+        assert_eq!(super::check(Model::BertTiny, serve, &search, gpu), Ok(()));
+        for (seconds, is_enough) in [(10, true), (9, false)] {
+            let time = Duration::from_secs(seconds);
+            let checked = super::check_steps(&search, &Steps::new(0, 1), time);
+            assert_eq!(checked.is_ok(), is_enough, "{checked:?}");
+        }
+        for bad in [
+            r#"{"arrival_rate":0}"#,
+            r#"{"arrival_rate":100001}"#,
+            r#"{"arrivals":"gamma:0"}"#,
+            r#"{"longest_wait_ms":0}"#,
+            r#"{"slo_ms":-1}"#,
+        ] {
+            assert!(serde_json::from_str::<Variant>(bad).is_err(), "{bad}");
         }
     }
 

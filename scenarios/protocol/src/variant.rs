@@ -4,9 +4,11 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{
-    Allocator, Axis, Count, Device, InputKind, LengthRange, Positive, Task,
+    Allocator, Arrivals, Axes, Axis, Count, Device, InputKind, LengthRange, LoraTargets, Positive,
+    Task,
     axis::{Need, axes},
     text::text_form,
     validity::Combination,
@@ -49,9 +51,10 @@ axes! {
     sequence_length: Option<Positive> {
         label: "seq{value}",
         needs: &[Need::Tokens],
-        rule: |asked| fits_positions(asked, asked.variant.sequence_length.map(Positive::get)),
+        rule: sequence_length,
     },
-    /// Lengths of sequences, of which each step draws one out of the run's seed, in place of
+    /// Lengths of sequences, of which each step, of serving each request, draws one out of the
+    /// run's seed, in place of
     /// `sequence_length`; all steps have one length unless said otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "LengthRange")]
@@ -75,6 +78,49 @@ axes! {
     // Requests and answers for all of them fit into a pipe, so that nobody waits for nobody.
     #[serde(skip_serializing_if = "Option::is_none")]
     prefetch_factor: Option<Count<64>> { label: "prefetch={value}", rule: prefetch_factor },
+    /// Rank of low-rank adapters, which are trained in place of the model's own weights; all
+    /// weights are trained unless said otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lora_rank: Option<Count<1024>> { label: "lora{value}", needs: &[Need::Decoder] },
+    /// The projections that have an adapter, `q+v` unless said otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "LoraTargets")]
+    lora_targets: Option<LoraTargets> { rule: |asked| {
+        of_adapters(asked, asked.variant.lora_targets.is_some())
+    } },
+    /// Whether the adapters are added to the weights before serving; they stay apart unless said
+    /// otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lora_merged: Option<bool> { rule: lora_merged },
+    /// Tokens that generation makes after the prompt, 32 unless said otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    new_tokens: Option<Positive> {
+        label: "new{value}",
+        needs: &[Need::Generation],
+        rule: new_tokens,
+    },
+    /// Requests a second that arrive; where `slo_ms` alone is given, the highest rate that keeps it
+    /// is searched for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    arrival_rate: Option<Count<100_000>> {
+        label: "rate{value}",
+        needs: &[Need::Serving],
+        rule: arrival_rate,
+    },
+    /// The process that they arrive by, `poisson` unless said otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Arrivals")]
+    arrivals: Option<Arrivals> { label: "{value}", needs: &[Need::Serving] },
+    /// Milliseconds that a request waits at most for others to share its batch; a batch begins as
+    /// soon as the model is free unless said otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    longest_wait_ms: Option<Count<60_000>> { label: "wait{value}ms", needs: &[Need::Serving] },
+    /// Requests that wait at most, 1024 unless said otherwise; further ones are rejected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue_length: Option<Positive> { needs: &[Need::Serving], rule: queue_length },
+    /// The latency objective: milliseconds within which a request is to be answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slo_ms: Option<Count<600_000>> { label: "slo{value}ms", needs: &[Need::Serving] },
 }
 
 /// What a run with `deterministic` needs in its environment on a GPU, with its value: cuBLAS
@@ -96,7 +142,17 @@ fn precision(asked: &Combination<'_>) -> Result<(), String> {
             "{} needs a CUDA GPU; on cpu use fp32 or amp-bf16",
             asked.value("precision")
         )
-    })
+    })?;
+    let reads_tokens = matches!(asked.model.input(), InputKind::Tokens { .. });
+    refuse_if(
+        asked.variant.precision == Precision::Bf16 && !reads_tokens,
+        || {
+            format!(
+                "bf16 needs a model that reads tokens; for {} use amp-bf16",
+                asked.model
+            )
+        },
+    )
 }
 
 fn checkpointing(asked: &Combination<'_>) -> Result<(), String> {
@@ -109,11 +165,15 @@ fn checkpointing(asked: &Combination<'_>) -> Result<(), String> {
     }
 }
 
-/// A graph replays one step, with the same kernels on the same addresses.
+/// A graph replays one step, or of generation the decoding of one token, with the same kernels on
+/// the same addresses.
 fn execution(asked: &Combination<'_>) -> Result<(), String> {
     if asked.variant.execution == Execution::Eager {
         return Ok(());
     }
+    refuse_if(asked.task == Task::Serving, || {
+        "cuda-graph replays one shape, and batches of requests differ in size; use eager".to_owned()
+    })?;
     let others = [
         (
             "checkpointing",
@@ -155,14 +215,44 @@ fn batch(asked: &Combination<'_>) -> Result<(), String> {
     })
 }
 
-fn fits_positions(asked: &Combination<'_>, length: Option<u32>) -> Result<(), String> {
-    match (asked.model.input(), length) {
-        (InputKind::Tokens { longest, .. }, Some(length)) if length > longest => Err(format!(
-            "{} holds at most {longest} positions, got {length}",
+fn sequence_length(asked: &Combination<'_>) -> Result<(), String> {
+    let length = asked.variant.sequence_length.map_or(0, Positive::get);
+    // Where the tokens after it are chosen too, those are what is refused.
+    let is_whole = asked.task == Task::Generation && asked.variant.new_tokens.is_none();
+    let new = if is_whole {
+        asked.variant.new_tokens()
+    } else {
+        0
+    };
+    fits_positions(asked, length, new)
+}
+
+fn new_tokens(asked: &Combination<'_>) -> Result<(), String> {
+    let InputKind::Tokens { length, .. } = asked.model.input() else {
+        return Ok(());
+    };
+    let length = asked.variant.sequence_length.map_or(length, Positive::get);
+    fits_positions(
+        asked,
+        length,
+        asked.variant.new_tokens.map_or(0, Positive::get),
+    )
+}
+
+fn fits_positions(asked: &Combination<'_>, length: u32, new: u32) -> Result<(), String> {
+    let InputKind::Tokens { longest, .. } = asked.model.input() else {
+        return Ok(());
+    };
+    refuse_if(length + new > longest, || {
+        let more = match new {
+            0 => String::new(),
+            new => format!(" and {new} new ones"),
+        };
+        format!(
+            "{} holds at most {longest} positions, got {length}{more}",
             asked.model
-        )),
-        _ => Ok(()),
-    }
+        )
+    })
 }
 
 fn sequence_lengths(asked: &Combination<'_>) -> Result<(), String> {
@@ -175,7 +265,10 @@ fn sequence_lengths(asked: &Combination<'_>) -> Result<(), String> {
              drop one of the two"
         )
     })?;
-    fits_positions(asked, Some(lengths.longest()))
+    refuse_if(asked.task == Task::Generation, || {
+        format!("generation reads prompts of one length; use sequence_length for {lengths}")
+    })?;
+    fits_positions(asked, lengths.longest(), 0)
 }
 
 fn image_size(asked: &Combination<'_>) -> Result<(), String> {
@@ -211,6 +304,38 @@ fn prefetch_factor(asked: &Combination<'_>) -> Result<(), String> {
     )
 }
 
+fn of_adapters(asked: &Combination<'_>, is_asked: bool) -> Result<(), String> {
+    refuse_if(is_asked && asked.variant.lora_rank.is_none(), || {
+        "there are no adapters; give lora_rank too".to_owned()
+    })
+}
+
+fn lora_merged(asked: &Combination<'_>) -> Result<(), String> {
+    let merged = asked.variant.lora_merged;
+    of_adapters(asked, merged.is_some())?;
+    refuse_if(merged == Some(true) && asked.task == Task::Training, || {
+        "what is merged cannot be trained; drop lora_merged, or use the task inference or \
+         generation"
+            .to_owned()
+    })
+}
+
+fn arrival_rate(asked: &Combination<'_>) -> Result<(), String> {
+    let is_known = asked.variant.arrival_rate.is_some() || asked.variant.slo_ms.is_some();
+    refuse_if(asked.task == Task::Serving && !is_known, || {
+        "serving needs the requests a second that arrive, such as arrival_rate: 100, or slo_ms, \
+         for which it searches the highest rate"
+            .to_owned()
+    })
+}
+
+fn queue_length(asked: &Combination<'_>) -> Result<(), String> {
+    let (batch, queue) = (asked.variant.batch.get(), asked.variant.queue_length());
+    refuse_if(asked.task == Task::Serving && queue < batch, || {
+        format!("a queue of {queue} never holds a batch of {batch}; use at least {batch}")
+    })
+}
+
 fn refuse_if(refused: bool, why: impl FnOnce() -> String) -> Result<(), String> {
     if refused { Err(why()) } else { Ok(()) }
 }
@@ -228,6 +353,8 @@ pub enum Precision {
     AmpFp16,
     /// Autocast to bfloat16, without loss scaling.
     AmpBf16,
+    /// Parameters, gradients and optimizer state in bfloat16, without autocast.
+    Bf16,
 }
 
 /// Which activations are dropped in forward and computed again in backward.
@@ -332,34 +459,28 @@ impl Variant {
     /// # Panics
     /// Never: a variant always serialises to a flat map.
     #[must_use]
-    pub fn axes(&self) -> BTreeMap<String, String> {
+    pub fn axes(&self) -> Axes {
         let value = serde_json::to_value(self).expect("a variant serialises");
         let map = value.as_object().expect("a variant is a map");
+        let text = |value: &Value| {
+            value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned)
+        };
         map.iter()
-            .map(|(axis, value)| {
-                let text = value
-                    .as_str()
-                    .map_or_else(|| value.to_string(), str::to_owned);
-                (axis.clone(), text)
-            })
+            .map(|(axis, value)| (axis, text(value)))
             .collect()
     }
 
-    /// The name, as `Display` writes it, with one axis left out.
-    #[must_use]
-    pub fn without(&self, left_out: &str) -> String {
-        let (own, usual) = (self.axes(), Self::default().axes());
-        let words: Vec<String> = Axis::in_names()
-            .filter(|axis| axis.name != left_out)
-            .filter_map(|axis| {
-                let value = own.get(axis.name)?;
-                if axis.always {
-                    return Some(axis.label(value));
-                }
-                (usual.get(axis.name) != Some(value)).then(|| format!("{}={value}", axis.name))
-            })
-            .collect();
-        words.join(" ")
+    /// The choice that axes name. Refused are axes that no workload of ours has, and values that
+    /// an axis does not take.
+    pub fn of(axes: &Axes) -> Result<Self, serde_json::Error> {
+        let typed = |text: &String| match serde_json::from_str(text) {
+            Ok(value @ (Value::Bool(_) | Value::Number(_))) => value,
+            _ => Value::String(text.clone()),
+        };
+        let map = axes.iter().map(|(axis, text)| (axis.clone(), typed(text)));
+        serde_json::from_value(Value::Object(map.collect()))
     }
 
     /// The environment variables that the choices set for a run.
@@ -375,6 +496,18 @@ impl Variant {
             .collect()
     }
 
+    /// Tokens that generation makes after the prompt.
+    #[must_use]
+    pub fn new_tokens(&self) -> u32 {
+        self.new_tokens.map_or(32, Positive::get)
+    }
+
+    /// Requests that wait at most.
+    #[must_use]
+    pub fn queue_length(&self) -> u32 {
+        self.queue_length.map_or(1024, Positive::get)
+    }
+
     /// Samples that one optimizer step sees.
     #[must_use]
     pub fn effective_batch(&self) -> u64 {
@@ -383,10 +516,8 @@ impl Variant {
 }
 
 impl fmt::Display for Variant {
-    /// Short and complete: precision and batch always, other axes where they differ from the
-    /// default, as in `amp-bf16 bs64 checkpointing=blocks`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.without(""))
+        self.axes().fmt(f)
     }
 }
 
@@ -405,14 +536,20 @@ mod tests {
             "amp-bf16 bs64 checkpointing=every-3 accumulation=4"
         );
         assert_eq!(
-            variant.without("precision"),
+            variant.axes().without("precision"),
             "bs64 checkpointing=every-3 accumulation=4"
         );
         assert_eq!(
-            variant.without("accumulation"),
+            variant.axes().without("accumulation"),
             "amp-bf16 bs64 checkpointing=every-3"
         );
         assert_eq!(variant.effective_batch(), 256);
+        assert_eq!(Variant::of(&variant.axes()).unwrap(), variant);
+        let own = variant.axes();
+        let more = [(&"lr".to_owned(), &"0.1".to_owned())];
+        let axes: Axes = own.iter().chain(more).collect();
+        assert!(axes.to_string().ends_with("accumulation=4 lr=0.1"));
+        assert!(Variant::of(&axes).is_err());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The length of every step's sequences, where they vary.
+//! The length of every step's sequences, or of every request, where they vary.
 
 use protocol::{LengthRange, Variant};
 

@@ -1,7 +1,7 @@
 //! Synthetic data out of a seed.
 //!
 //! Images are standard normal with uniform labels; sequences are uniform tokens, 15 % of
-//! whose positions are masked and to be guessed. Sample *i* of a seed is the same
+//! whose positions are masked and to be guessed, or whose every next token is. Sample *i* of a seed is the same
 //! everywhere: micro-batch *m* of size *b* holds the samples from *m·b* on, so that *n*
 //! micro-batches are one batch *n* times as large.
 //!
@@ -10,6 +10,7 @@
 //! which a validity check can ask for. Where lengths vary, a step takes the beginning of each
 //! sequence.
 
+mod arrivals;
 mod lengths;
 mod random;
 
@@ -18,8 +19,8 @@ use std::{ops::Range, thread};
 use protocol::{LengthRange, MemoryFormat, Model, Variant};
 use tch::{Device, Tensor};
 
-pub use self::lengths::Lengths;
 use self::random::{Purpose, Stream};
+pub use self::{arrivals::ArrivalTimes, lengths::Lengths};
 use crate::{
     Error,
     models::{IGNORED_LABEL, Vocabulary, input_size, vocabulary},
@@ -47,6 +48,15 @@ impl Batch {
             input: self.input.shallow_clone(),
             labels: self.labels.shallow_clone(),
         }
+    }
+
+    /// Its first samples, in the same memory.
+    pub fn first(&self, samples: usize) -> Result<Self, Error> {
+        let samples = samples.try_into().unwrap_or(i64::MAX);
+        Ok(Self {
+            input: self.input.f_narrow(0, 0, samples)?,
+            labels: self.labels.f_narrow(0, 0, samples)?,
+        })
     }
 
     /// The beginning of every sequence, this many tokens long. The input has memory of its own, as
@@ -128,8 +138,11 @@ impl Source {
                 let mut input = Vec::with_capacity(self.batch * size);
                 let mut labels = Vec::with_capacity(self.batch * size);
                 for sample in samples.take(self.batch) {
-                    let (masked, guesses) = self.sequence(sample, count.unsigned_abs(), mask);
-                    input.extend(masked);
+                    let (tokens, guesses) = match mask {
+                        Some(mask) => self.sequence(sample, count.unsigned_abs(), mask),
+                        None => self.next_tokens(sample, count.unsigned_abs()),
+                    };
+                    input.extend(tokens);
                     labels.extend(guesses);
                 }
                 let shape = [-1, extent];
@@ -173,15 +186,21 @@ impl Source {
         Ok(pixels)
     }
 
+    /// A sequence, and what comes after each of its tokens.
+    fn next_tokens(&self, sample: u64, count: u64) -> (Vec<i64>, Vec<i64>) {
+        let mut draw = Stream::new(self.seed, Purpose::Tokens, sample);
+        let mut tokens = some_tokens(&mut draw, self.size as usize + 1, count);
+        let labels = tokens[1..].to_vec();
+        tokens.pop();
+        (tokens, labels)
+    }
+
     /// A sequence with masked positions, and what stood there. Its first `shortest` positions
     /// hold their own share of masks, so that every beginning that a step may take has some.
     fn sequence(&self, sample: u64, count: u64, mask: i64) -> (Vec<i64>, Vec<i64>) {
         let (length, shortest) = (self.size as usize, self.shortest as usize);
         let mut draw = Stream::new(self.seed, Purpose::Tokens, sample);
-        // Never token 0, which is padding: a full sequence has none.
-        let mut tokens: Vec<i64> = (0..length)
-            .map(|_| 1 + i64::try_from(draw.below(count - 1)).unwrap_or_default())
-            .collect();
+        let mut tokens = some_tokens(&mut draw, length, count);
         let mut labels = vec![IGNORED_LABEL; length];
         let mut draw = Stream::new(self.seed, Purpose::Masks, sample);
         // At least one, so that there is a loss.
@@ -194,6 +213,13 @@ impl Source {
         }
         (tokens, labels)
     }
+}
+
+/// Never token 0, which is padding: a full sequence has none.
+fn some_tokens(draw: &mut Stream, length: usize, count: u64) -> Vec<i64> {
+    (0..length)
+        .map(|_| 1 + i64::try_from(draw.below(count - 1)).unwrap_or_default())
+        .collect()
 }
 
 /// How many of so many positions are masked.

@@ -19,6 +19,8 @@ pub(super) enum Purpose {
     Masks = 4,
     WarmupLength = 5,
     MeasuredLength = 6,
+    WarmupArrivals = 7,
+    MeasuredArrivals = 8,
 }
 
 /// The random numbers of one sample for one purpose.
@@ -43,6 +45,11 @@ impl Stream {
                 return u64::try_from(product >> 64).unwrap_or_default();
             }
         }
+    }
+
+    /// Uniform between 0 and 1, neither of which it is.
+    pub(super) fn uniform(&mut self) -> f64 {
+        ((self.0.next_u64() >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
     }
 
     /// Fills with standard normal values, 16 random bits for each.

@@ -80,7 +80,7 @@ mod tests {
         Ok(String::from_utf8(answers).unwrap())
     }
 
-    const RUN: &str = r#"{"version":3,"run":"r","model":"vit-tiny","task":"training","variant":{"batch":2,"loader_workers":1},"device":"cpu","steps":{"warmup":0,"measured":1},"seed":1}"#;
+    const RUN: &str = r#"{"version":4,"run":"r","model":"vit-tiny","task":"training","variant":{"batch":2,"loader_workers":1},"device":"cpu","steps":{"warmup":0,"measured":1},"seed":1}"#;
 
     #[test]
     fn a_request_is_answered_with_two_files() {

@@ -12,8 +12,8 @@
 use libtorch::Result;
 use tch::{Kind, Tensor};
 
-use super::{Network, Pass, Vocabulary, cross_entropy};
-use crate::nn::{Block, Blocks, Embedding, Init, LayerNorm, Linear, Scope};
+use super::{Network, Vocabulary, cross_entropy};
+use crate::nn::{Block, Blocks, Embedding, Init, LayerNorm, Linear, Pass, Scope};
 
 const DROPOUT: f64 = 0.1;
 const LAYER_NORM_EPS: f64 = 1e-12;
@@ -72,7 +72,7 @@ impl Size {
     pub(super) fn vocabulary(self) -> Vocabulary {
         Vocabulary::Tokens {
             count: self.words,
-            mask: self.mask_token,
+            mask: Some(self.mask_token),
         }
     }
 }
@@ -162,7 +162,7 @@ impl Network for Bert {
     /// `[batch, length]` token numbers to `[batch, length, words]`.
     fn forward(&self, tokens: &Tensor, pass: Pass) -> Result<Tensor> {
         let mut x = self.embed(tokens, pass.training)?;
-        x = self.layers.forward(x, pass)?;
+        x = self.layers.forward(x, &[], pass)?;
         x = self.transform.forward(&x)?;
         x = x.f_gelu("none")?;
         x = self.transform_norm.forward(&x)?;
@@ -259,7 +259,7 @@ impl Layer {
 }
 
 impl Block for Layer {
-    fn forward(&self, x: Tensor, training: bool) -> Result<Tensor> {
+    fn forward(&self, x: Tensor, _: &[Tensor], training: bool) -> Result<Tensor> {
         let attended = self.first_half(&x, training)?;
         self.second_half(&attended, training)
     }

@@ -4,23 +4,17 @@
 //! module here that implements [`Network`].
 
 mod bert;
+mod key_values;
+mod llama;
 mod resnet;
 mod vit;
 
 use libtorch::Result;
-use protocol::{Checkpointing, InputKind, Model, Positive, Task, Variant};
+use protocol::{InputKind, LoraTargets, Model, Positive, Task, Variant};
 use tch::Tensor;
 
-use crate::nn::{Parameters, Placement};
-
-/// How one pass through a model is to be done.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Pass {
-    /// Dropout on, statistics of the batch; else as for inference.
-    pub training: bool,
-    /// What is recomputed in backward.
-    pub checkpointing: Checkpointing,
-}
+pub use self::key_values::KeyValues;
+use crate::nn::{Parameters, Pass, Placement, Scope};
 
 /// A model that reads a batch and can be trained on labels.
 pub trait Network: std::fmt::Debug {
@@ -30,6 +24,29 @@ pub trait Network: std::fmt::Debug {
     /// The mean loss of the scores, a scalar. Takes the scores, so that nobody holds them
     /// longer than the graph does.
     fn loss(&self, scores: Tensor, labels: &Tensor) -> Result<Tensor>;
+
+    /// Gives low-rank adapters of this rank to these projections.
+    fn adapt(&mut self, _scope: Scope<'_>, _rank: i64, _targets: &LoraTargets) -> Result<()> {
+        Err(no_decoder())
+    }
+
+    /// Adds all adapters to the weights.
+    fn merge(&mut self) -> Result<()> {
+        Err(no_decoder())
+    }
+
+    /// `[batch, length]` tokens that come after those seen to the scores of what comes next,
+    /// `[batch, 1, words]`.
+    fn next_scores(&self, _tokens: &Tensor, _seen: &mut KeyValues) -> Result<Tensor> {
+        Err(no_decoder())
+    }
+}
+
+/// `protocol::check` refuses it before.
+fn no_decoder() -> libtorch::Error {
+    libtorch::Error::Libtorch {
+        message: "the model is no decoder".into(),
+    }
 }
 
 /// A model with its parameters.
@@ -50,8 +67,8 @@ pub enum Vocabulary {
     Tokens {
         /// How many.
         count: i64,
-        /// The token that masks.
-        mask: i64,
+        /// The token that masks; `None` where the labels are the next tokens.
+        mask: Option<i64>,
     },
 }
 
@@ -59,18 +76,23 @@ pub enum Vocabulary {
 enum Architecture {
     Resnet(resnet::Size),
     Bert(bert::Size),
+    Llama(llama::Size),
     Vit(vit::Size),
 }
 
 /// The model's family and size; `None` where there is no model.
 fn architecture(model: Model) -> Option<Architecture> {
-    use Architecture::{Bert, Resnet, Vit};
+    use Architecture::{Bert, Llama, Resnet, Vit};
     Some(match model {
         Model::Resnet50 => Resnet(resnet::RESNET50),
         Model::ResnetTiny => Resnet(resnet::TINY),
         Model::BertBase => Bert(bert::BASE),
         Model::BertLarge => Bert(bert::LARGE),
         Model::BertTiny => Bert(bert::TINY),
+        Model::LlamaTiny => Llama(llama::TINY),
+        Model::Llama2With7B => Llama(llama::LLAMA2_7B),
+        Model::Llama31With8B => Llama(llama::LLAMA31_8B),
+        Model::Llama32With1B => Llama(llama::LLAMA32_1B),
         Model::VitB16 => Vit(vit::B16),
         Model::VitL16 => Vit(vit::L16),
         Model::VitTiny => Vit(vit::TINY),
@@ -85,6 +107,7 @@ pub fn build(model: Model, placement: Placement) -> Result<Built> {
     let network: Box<dyn Network> = match architecture(model) {
         Some(Architecture::Resnet(size)) => Box::new(resnet::Resnet::new(scope, &size)?),
         Some(Architecture::Bert(size)) => Box::new(bert::Bert::new(scope, size)?),
+        Some(Architecture::Llama(size)) => Box::new(llama::Llama::new(scope, size)?),
         Some(Architecture::Vit(size)) => Box::new(vit::Vit::new(scope, size)?),
         None => {
             return Err(libtorch::Error::Libtorch {
@@ -96,6 +119,22 @@ pub fn build(model: Model, placement: Placement) -> Result<Built> {
         network,
         parameters,
     })
+}
+
+/// Freezes the model and gives it the adapters that the variant asks for, where it does.
+pub fn adapt(built: &mut Built, variant: &Variant) -> Result<()> {
+    let Some(rank) = variant.lora_rank else {
+        return Ok(());
+    };
+    let targets = variant.lora_targets.clone().unwrap_or_default();
+    built.parameters.freeze()?;
+    let scope = built.parameters.root();
+    built.network.adapt(scope, rank.get().into(), &targets)?;
+    if variant.lora_merged == Some(true) {
+        built.network.merge()?;
+        built.parameters.thaw();
+    }
+    Ok(())
 }
 
 /// Height and width of the variant's images in pixels, or the tokens of its sequences, of the
@@ -125,14 +164,12 @@ pub fn flops_per_sample(model: Model, task: Task, size: u32) -> f64 {
     let multiply_adds = match architecture(model) {
         Some(Architecture::Resnet(of)) => of.multiply_adds(size),
         Some(Architecture::Bert(of)) => of.multiply_adds(size),
+        Some(Architecture::Llama(of)) => of.multiply_adds(size),
         Some(Architecture::Vit(of)) => of.multiply_adds(),
         None => 0.0,
     };
-    let passes = match task {
-        Task::Training => 3.0,
-        Task::Inference => 1.0,
-        Task::Idle => 0.0,
-    };
+    // Backward takes twice what forward does.
+    let passes = if task == Task::Training { 3.0 } else { 1.0 };
     2.0 * multiply_adds * passes
 }
 
@@ -149,6 +186,7 @@ pub fn vocabulary(model: Model) -> Vocabulary {
     match architecture(model) {
         Some(Architecture::Resnet(of)) => Vocabulary::Classes(of.classes),
         Some(Architecture::Bert(of)) => of.vocabulary(),
+        Some(Architecture::Llama(of)) => of.vocabulary(),
         Some(Architecture::Vit(of)) => Vocabulary::Classes(of.classes),
         None => Vocabulary::Classes(0),
     }

@@ -8,8 +8,8 @@
 use libtorch::Result;
 use tch::{Kind, Tensor};
 
-use super::{Network, Pass, cross_entropy};
-use crate::nn::{BatchNorm2d, Block, Blocks, Conv2d, ConvForm, Init, Linear, Scope};
+use super::{Network, cross_entropy};
+use crate::nn::{BatchNorm2d, Block, Blocks, Conv2d, ConvForm, Init, Linear, Pass, Scope};
 
 /// Channels out of a block for each channel inside it.
 const EXPANSION: i64 = 4;
@@ -148,7 +148,7 @@ impl Network for Resnet {
         x = self.bn1.forward(&x, pass.training)?;
         let _ = x.f_relu_()?;
         x = x.f_max_pool2d(3, 2, 1, 1, false)?;
-        x = self.blocks.forward(x, pass)?;
+        x = self.blocks.forward(x, &[], pass)?;
         x = x.f_adaptive_avg_pool2d([1, 1])?;
         x = x.f_flatten(1, -1)?;
         self.fc.forward(&x)
@@ -202,7 +202,7 @@ impl Bottleneck {
 impl Block for Bottleneck {
     // One variable, assigned again and again: a new one of the same name would keep the
     // old tensor until the end of the block.
-    fn forward(&self, x: Tensor, training: bool) -> Result<Tensor> {
+    fn forward(&self, x: Tensor, _: &[Tensor], training: bool) -> Result<Tensor> {
         let mut out = self.conv1.forward(&x)?;
         out = self.bn1.forward(&out, training)?;
         let _ = out.f_relu_()?;

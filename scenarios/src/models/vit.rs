@@ -8,8 +8,8 @@
 use libtorch::Result;
 use tch::Tensor;
 
-use super::{Network, Pass, cross_entropy};
-use crate::nn::{Block, Blocks, Conv2d, ConvForm, Init, LayerNorm, Linear, Scope};
+use super::{Network, cross_entropy};
+use crate::nn::{Block, Blocks, Conv2d, ConvForm, Init, LayerNorm, Linear, Pass, Scope};
 
 const LAYER_NORM_EPS: f64 = 1e-6;
 const STD: f64 = 0.02;
@@ -132,7 +132,7 @@ impl Network for Vit {
     /// `[batch, 3, height, width]` to `[batch, classes]`.
     fn forward(&self, images: &Tensor, pass: Pass) -> Result<Tensor> {
         let mut x = self.embed(images)?;
-        x = self.blocks.forward(x, pass)?;
+        x = self.blocks.forward(x, &[], pass)?;
         x = self.norm.forward(&x)?;
         x = x.f_select(1, 0)?;
         self.head.forward(&x)
@@ -206,7 +206,7 @@ impl Encoder {
 }
 
 impl Block for Encoder {
-    fn forward(&self, mut x: Tensor, _training: bool) -> Result<Tensor> {
+    fn forward(&self, mut x: Tensor, _: &[Tensor], _training: bool) -> Result<Tensor> {
         x = x.f_add(&self.attend(&self.norm1.forward(&x)?)?)?;
         let mut y = self.norm2.forward(&x)?;
         y = self.fc1.forward(&y)?;

@@ -6,12 +6,20 @@ use libtorch::{Result, checkpoint};
 use protocol::Checkpointing;
 use tch::Tensor;
 
-use crate::models::Pass;
+/// How one pass through a model is to be done.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Pass {
+    /// Dropout on, statistics of the batch; else as for inference.
+    pub training: bool,
+    /// What is recomputed in backward.
+    pub checkpointing: Checkpointing,
+}
 
 /// One step of the way through a model: a residual block, a transformer layer.
 pub trait Block: std::fmt::Debug + Send + 'static {
-    /// Takes the activation, so that nobody keeps it longer than the block needs it.
-    fn forward(&self, x: Tensor, training: bool) -> Result<Tensor>;
+    /// Takes the activation, so that nobody keeps it longer than the block needs it. `beside` is
+    /// what all blocks read besides.
+    fn forward(&self, x: Tensor, beside: &[Tensor], training: bool) -> Result<Tensor>;
 }
 
 /// Blocks one after the other.
@@ -34,13 +42,24 @@ impl<B: Block> Blocks<B> {
         )
     }
 
-    /// Applies them in order. With checkpointing, each group of blocks keeps its input
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The block at this place.
+    pub fn at(&self, index: usize) -> MutexGuard<'_, B> {
+        lock(&self.0[index])
+    }
+
+    /// Applies them in order. With checkpointing, each group of blocks keeps its inputs
     /// alone and is computed again in backward.
-    pub fn forward(&self, mut x: Tensor, pass: Pass) -> Result<Tensor> {
+    pub fn forward(&self, mut x: Tensor, beside: &[Tensor], pass: Pass) -> Result<Tensor> {
         let group = match pass.checkpointing {
             Checkpointing::None => {
                 for block in &self.0 {
-                    x = lock(block).forward(x, pass.training)?;
+                    x = lock(block).forward(x, beside, pass.training)?;
                 }
                 return Ok(x);
             }
@@ -50,10 +69,11 @@ impl<B: Block> Blocks<B> {
         for blocks in self.0.chunks(group) {
             let blocks = blocks.to_vec();
             let training = pass.training;
-            x = checkpoint::run_many(&[&x], move |inputs| {
+            let inputs: Vec<&Tensor> = std::iter::once(&x).chain(beside).collect();
+            x = checkpoint::run_many(&inputs, move |inputs| {
                 let mut x = inputs[0].shallow_clone();
                 for block in &blocks {
-                    x = lock(block).forward(x, training)?;
+                    x = lock(block).forward(x, &inputs[1..], training)?;
                 }
                 Ok(x)
             })?;

@@ -1,34 +1,109 @@
 //! The layers that the models share, as thin as `torch.nn`'s.
 
 use libtorch::Result;
-use tch::Tensor;
+use tch::{Kind, Tensor};
 
 use super::{Init, Scope};
 
-/// `nn.Linear`: `[.., in]` to `[.., out]`.
+/// `nn.Linear`: `[.., in]` to `[.., out]`, with or without bias.
 #[derive(Debug)]
 pub struct Linear {
     weight: Tensor,
-    bias: Tensor,
+    bias: Option<Tensor>,
+    adapter: Option<Adapter>,
 }
 
+/// A low-rank addition to a layer's weight (Hu et al., «`LoRA`», 2021), as PEFT's `lora.Linear`.
+#[derive(Debug)]
+struct Adapter {
+    /// `[rank, in]`.
+    down: Tensor,
+    /// `[out, rank]`.
+    up: Tensor,
+}
+
+/// What an adapter's product is multiplied by, `lora_alpha / r`: alpha is twice the rank.
+const LORA_SCALE: f64 = 2.0;
+
 impl Linear {
-    /// A layer whose weight and bias begin by these rules.
+    /// A layer whose weight begins by this rule, with a bias where it has one.
     pub fn new(
         mut scope: Scope<'_>,
         (inputs, outputs): (i64, i64),
         weight: Init,
-        bias: Init,
+        bias: impl Into<Option<Init>>,
     ) -> Result<Self> {
         Ok(Self {
             weight: scope.parameter("weight", &[outputs, inputs], weight)?,
-            bias: scope.parameter("bias", &[outputs], bias)?,
+            bias: bias
+                .into()
+                .map(|init| scope.parameter("bias", &[outputs], init))
+                .transpose()?,
+            adapter: None,
+        })
+    }
+
+    /// Gives it an adapter of this rank, which begins as nothing.
+    pub fn adapt(&mut self, mut scope: Scope<'_>, rank: i64) -> Result<()> {
+        let (outputs, inputs) = self.weight.size2()?;
+        let (mut down, uniform) = (scope.at("lora_A"), Init::fan_in_uniform(inputs));
+        let down = down.parameter("weight", &[rank, inputs], uniform)?;
+        let mut up = scope.at("lora_B");
+        let up = up.parameter("weight", &[outputs, rank], Init::Zeros)?;
+        self.adapter = Some(Adapter { down, up });
+        Ok(())
+    }
+
+    /// Adds the adapter, where there is one, to the weight.
+    pub fn merge(&mut self) -> Result<()> {
+        if let Some(Adapter { down, up }) = self.adapter.take() {
+            let _untracked = tch::no_grad_guard();
+            let addition = up.f_matmul(&down)?.f_mul_scalar(LORA_SCALE)?;
+            let _ = self.weight.f_add_(&addition)?;
+        }
+        Ok(())
+    }
+
+    /// Applies it.
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let y = x.f_linear(&self.weight, self.bias.as_ref())?;
+        let Some(Adapter { down, up }) = &self.adapter else {
+            return Ok(y);
+        };
+        let none = None::<&Tensor>;
+        let low = x.f_linear(down, none)?;
+        let mut addition = low.f_linear(up, none)?;
+        drop(low);
+        addition = addition.f_mul_scalar(LORA_SCALE)?;
+        Ok(y.f_add(&addition)?)
+    }
+}
+
+/// transformers' `LlamaRMSNorm` over the last dimension, in single precision.
+#[derive(Debug)]
+pub struct RmsNorm {
+    weight: Tensor,
+    eps: f64,
+}
+
+impl RmsNorm {
+    /// A layer for rows of this width.
+    pub fn new(mut scope: Scope<'_>, width: i64, eps: f64) -> Result<Self> {
+        Ok(Self {
+            weight: scope.parameter("weight", &[width], Init::Ones)?,
+            eps,
         })
     }
 
     /// Applies it.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        Ok(x.f_linear(&self.weight, Some(&self.bias))?)
+        let kind = x.f_kind()?;
+        let mut x = x.f_to_kind(Kind::Float)?;
+        let variance = x
+            .f_pow_tensor_scalar(2)?
+            .f_mean_dim([-1].as_slice(), true, None)?;
+        x = x.f_mul(&variance.f_add_scalar(self.eps)?.f_rsqrt()?)?;
+        Ok(self.weight.f_mul(&x.f_to_kind(kind)?)?)
     }
 }
 

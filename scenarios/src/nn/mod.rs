@@ -5,9 +5,9 @@ mod init;
 mod layers;
 mod parameters;
 
-pub use blocks::{Block, Blocks};
+pub use blocks::{Block, Blocks, Pass};
 pub use init::Init;
-pub use layers::{BatchNorm2d, Conv2d, ConvForm, Embedding, LayerNorm, Linear};
+pub use layers::{BatchNorm2d, Conv2d, ConvForm, Embedding, LayerNorm, Linear, RmsNorm};
 pub use parameters::{Parameters, Placement, Scope, bytes, in_format};
 
 /// libtorch has one random generator for the whole process, so tests that draw from it take turns.

@@ -14,16 +14,19 @@ pub struct Placement {
     pub device: Device,
     /// How tensors of four dimensions lie in memory.
     pub memory_format: MemoryFormat,
+    /// The type of their values.
+    pub kind: Kind,
     /// Whether to fill them. Without, memory is reserved and never touched, which makes
     /// counting the parameters of a large model free.
     pub fill: bool,
 }
 
-/// Named single-precision tensors: trained ones and buffers.
+/// Named tensors: trained ones, frozen ones and buffers.
 #[derive(Debug)]
 pub struct Parameters {
     placement: Placement,
     trained: Vec<(String, Tensor)>,
+    frozen: Vec<(String, Tensor)>,
     buffers: Vec<(String, Tensor)>,
 }
 
@@ -34,6 +37,7 @@ impl Parameters {
         Self {
             placement,
             trained: Vec::new(),
+            frozen: Vec::new(),
             buffers: Vec::new(),
         }
     }
@@ -57,6 +61,20 @@ impl Parameters {
         &self.trained
     }
 
+    /// Keeps all that is trained as it is: new ones are trained in its place.
+    pub fn freeze(&mut self) -> Result<()> {
+        for (_, tensor) in &self.trained {
+            let _ = tensor.f_set_requires_grad(false)?;
+        }
+        self.frozen.append(&mut self.trained);
+        Ok(())
+    }
+
+    /// Drops what is trained in place of the frozen ones, and those take its place.
+    pub fn thaw(&mut self) {
+        self.trained = std::mem::take(&mut self.frozen);
+    }
+
     /// Tensors that are kept but not trained, with their names.
     pub fn buffers(&self) -> &[(String, Tensor)] {
         &self.buffers
@@ -71,10 +89,11 @@ impl Parameters {
             .sum()
     }
 
-    /// Bytes of the trained tensors.
+    /// Bytes of the trained and the frozen tensors.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.trained.iter().map(|(_, tensor)| bytes(tensor)).sum()
+        let all = self.trained.iter().chain(&self.frozen);
+        all.map(|(_, tensor)| bytes(tensor)).sum()
     }
 }
 
@@ -151,9 +170,10 @@ impl Scope<'_> {
         let Placement {
             device,
             memory_format,
+            kind,
             fill,
         } = self.parameters.placement;
-        let options = (Kind::Float, device);
+        let options = (kind, device);
         let mut kept = empty(shape, memory_format, options)?;
         if !fill {
             return Ok(kept);
@@ -214,6 +234,7 @@ mod tests {
                     let mut parameters = Parameters::new(Placement {
                         device: Device::Cpu,
                         memory_format,
+                        kind: Kind::Float,
                         fill: true,
                     });
                     let init = Init::Normal { std: 1.0 };
@@ -230,6 +251,7 @@ mod tests {
         let mut parameters = Parameters::new(Placement {
             device: Device::Cpu,
             memory_format: MemoryFormat::Contiguous,
+            kind: Kind::Float,
             fill: true,
         });
         let mut root = parameters.root();

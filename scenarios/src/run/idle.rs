@@ -7,9 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use protocol::{Event, IDLE_STEP, Phase, RunFile, Step, Summary};
+use protocol::{Event, IDLE_STEP, Phase, RunFile, Step, Values};
 
-use crate::{Error, host, memory::MemoryMeter, results::Results};
+use crate::{Error, host, memory::MemoryMeter, results::Results, summary::Summary};
 
 /// Lets as many steps pass as the run file says, each a stretch of sleep.
 pub(super) fn idle<W: Write>(
@@ -44,14 +44,14 @@ pub(super) fn idle<W: Write>(
     let memory = meter.read()?;
     results.end()?;
     for (index, seconds) in (0..).zip(stretches) {
+        // As long as it was asked to be, which is no step time of the image's.
         results.write(&Event::Step(Step {
             index,
-            seconds,
-            ..Step::default()
+            values: Values::from([("idle_seconds".to_owned(), seconds)]),
         }))?;
     }
     Ok(Summary {
-        warmup_steps: Some(warmup_steps),
+        warmup_steps,
         measured_seconds,
         cpu_seconds: host::between(cpu_before, run_cpu_seconds),
         run_cpu_seconds,

@@ -1,8 +1,11 @@
 //! One run: phases, events, summary.
 
+pub mod generation;
 mod idle;
 mod losses;
 mod phases;
+mod profile;
+mod serving;
 mod warmup;
 
 use std::{
@@ -12,7 +15,7 @@ use std::{
 };
 
 use libtorch::allocator;
-use protocol::{Event, Moment, Phase, RunFile, Started, Summary, Task};
+use protocol::{Event, Moment, Phase, RunFile, Started, Task};
 
 use self::phases::Run;
 use crate::{
@@ -23,6 +26,7 @@ use crate::{
     memory::{Context, MemoryMeter},
     nvml,
     results::Results,
+    summary::{Summary, values},
 };
 
 /// Makes micro-batch number `index` on the device. The binary gives
@@ -44,12 +48,14 @@ pub fn carry_out<W: Write>(
         .flatten();
     match outcome {
         Ok(summary) => {
-            results.write(&Event::Finished(Box::new(summary.clone())))?;
+            results.write(&Event::Finished {
+                values: values(&summary),
+            })?;
             Ok(summary)
         }
         Err(error) => {
             let memory = meter.and_then(|meter| meter.read_after(&error).ok());
-            Err(results.fail(error, memory))
+            Err(results.fail(error, memory.as_ref()))
         }
     }
 }
@@ -118,11 +124,13 @@ fn attempt<W: Write>(
     if file.device.is_cuda() {
         results.write(&Event::Memory(meter.point(Moment::Context, None)?))?;
     }
-    if file.task == Task::Idle {
-        return idle::idle(&file, results, meter);
-    }
     libtorch::seed(file.seed)?;
-    Run::new(&file, results, meter, budget).all(make_batch)
+    match file.task {
+        Task::Idle => idle::idle(&file, results, meter),
+        Task::Generation => Run::new(&file, results, meter, budget).generate(make_batch),
+        Task::Serving => Run::new(&file, results, meter, budget).serve(make_batch),
+        Task::Training | Task::Inference => Run::new(&file, results, meter, budget).all(make_batch),
+    }
 }
 
 /// CPUs that this process may use: its affinity and its container's limits count.

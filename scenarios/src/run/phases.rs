@@ -3,7 +3,7 @@
 use std::{io::Write, time::Instant};
 
 use protocol::{
-    Event, Execution, Memory, Moment, Phase, Precision, RunFile, ScalerState, Step, Summary, Task,
+    Event, Execution, InputKind, Moment, Phase, Precision, RunFile, Step, Task, Values,
 };
 
 use super::{
@@ -22,7 +22,8 @@ use crate::{
     nn::Placement,
     results::Results,
     stopwatch::{Inside, Lap, StepWatch},
-    training::{Captured, Feed, Observer, StepLog, Work},
+    summary::{Memory, ScalerState, Summary, values},
+    training::{Arithmetic, Captured, Feed, Observer, StepLog, Unobserved, Work},
 };
 
 /// A run whose device is ready.
@@ -111,6 +112,12 @@ impl<'a, W: Write> Run<'a, W> {
         let mut bench = self.prepare(make_batch)?;
         self.warm_up(&mut bench)?;
         let mut summary = self.measure(&mut bench)?;
+        // Their losses are nobody's, as those of steps that time alone asked for.
+        let place = self.warmup_steps();
+        self.profile(|step| {
+            let length = bench.lengths.map(|lengths| lengths.measured(step));
+            bench.step(place, length, &mut Unobserved)
+        })?;
 
         self.results.begin(Phase::Teardown, Instant::now())?;
         drop(bench);
@@ -126,12 +133,13 @@ impl<'a, W: Write> Run<'a, W> {
         Ok(summary)
     }
 
-    fn prepare(&mut self, make_batch: MakeBatch<'_>) -> Result<Bench, Error> {
+    pub(super) fn prepare(&mut self, make_batch: MakeBatch<'_>) -> Result<Bench, Error> {
         let file = self.file;
         self.results.begin(Phase::ModelBuild, Instant::now())?;
         let placement = Placement {
             device: self.place,
             memory_format: file.variant.memory_format,
+            kind: Arithmetic::kind(file.variant.precision),
             fill: true,
         };
         let built = models::build(file.model, placement)?;
@@ -154,9 +162,10 @@ impl<'a, W: Write> Run<'a, W> {
         let batches = (0..fixed)
             .map(|index| make_batch(&source, index, self.place))
             .collect::<Result<_, _>>()?;
-        let logged = match file.task {
-            Task::Training => self.first_measured() + file.steps.measured,
-            Task::Inference | Task::Idle => 0,
+        let logged = if file.task == Task::Training {
+            self.first_measured() + file.steps.measured
+        } else {
+            0
         };
         let log = StepLog::new(logged, self.place)?;
         device::synchronize(file.device)?;
@@ -235,18 +244,21 @@ impl<'a, W: Write> Run<'a, W> {
         }
         self.write_steps(bench.lengths, &watch.laps()?, &losses, &skips)?;
         let samples = file.variant.effective_batch() * u64::from(file.steps.measured);
+        let tokens = matches!(file.model.input(), InputKind::Tokens { .. })
+            .then(|| samples as f64 * self.per_sample(bench, f64::from));
         Ok(Summary {
-            parameters: bench.work.parameters().count(),
-            micro_batch: u64::from(file.variant.batch.get()),
-            effective_batch: file.variant.effective_batch(),
-            warmup_steps: Some(bench.warmup_steps),
-            samples,
+            parameters: Some(bench.work.parameters().count()),
+            micro_batch: Some(u64::from(file.variant.batch.get())),
+            effective_batch: Some(file.variant.effective_batch()),
+            warmup_steps: bench.warmup_steps,
+            samples: Some(samples),
             measured_seconds,
             throughput_samples_per_second: Some(samples as f64 / measured_seconds),
+            tokens,
+            throughput_tokens_per_second: tokens.map(|tokens| tokens / measured_seconds),
             cpu_seconds: host::between(cpu_before, run_cpu_seconds),
             run_cpu_seconds,
             model_flops_per_sample: Some(self.flops_per_sample(bench)),
-            matmul_flops_per_second: None,
             first_loss: steps.first().copied(),
             last_loss: steps.last().copied(),
             memory: Memory {
@@ -256,6 +268,7 @@ impl<'a, W: Write> Run<'a, W> {
                 ..memory
             },
             scaler: self.scaler_state(bench, &skips)?,
+            ..Summary::default()
         })
     }
 
@@ -269,14 +282,20 @@ impl<'a, W: Write> Run<'a, W> {
     ) -> Result<(), Error> {
         for (index, lap) in (0..).zip(laps) {
             let place = (self.first_measured() + index) as usize;
-            self.results.write(&Event::Step(Step {
-                index,
-                seconds: lap.seconds,
-                loss: losses.get(place).copied(),
-                sequence_length: lengths.map(|lengths| lengths.measured(index)),
-                skipped: skips.get(place).is_some_and(|&skips| skips > 0.0),
-                parts: lap.parts,
-            }))?;
+            let mut values: Values = lap.parts.as_ref().map(values).unwrap_or_default();
+            let length = lengths.map(|lengths| f64::from(lengths.measured(index)));
+            let more = [
+                ("step_seconds", Some(lap.seconds)),
+                ("loss", losses.get(place).copied()),
+                ("sequence_length_tokens", length),
+                (
+                    "skipped",
+                    skips.get(place).copied().filter(|&skips| skips > 0.0),
+                ),
+            ];
+            let more = more.into_iter();
+            values.extend(more.filter_map(|(name, value)| Some((name.to_owned(), value?))));
+            self.results.write(&Event::Step(Step { index, values }))?;
         }
         Ok(())
     }
@@ -284,7 +303,16 @@ impl<'a, W: Write> Run<'a, W> {
     /// Operations for a sample, over the lengths that the measured steps really had.
     fn flops_per_sample(&self, bench: &Bench) -> f64 {
         let RunFile { model, task, .. } = *self.file;
-        let of = |size| models::flops_per_sample(model, task, size);
+        let all = self.per_sample(bench, |size| models::flops_per_sample(model, task, size));
+        // Frozen weights have no gradient, which is one of the three products.
+        let is_frozen = task == Task::Training && self.file.variant.lora_rank.is_some();
+        if is_frozen { all * 2.0 / 3.0 } else { all }
+    }
+
+    /// The mean of something that a sample's size says, over the lengths that the measured steps
+    /// really had.
+    fn per_sample(&self, bench: &Bench, of: impl Fn(u32) -> f64) -> f64 {
+        let model = self.file.model;
         let Some(lengths) = bench.lengths else {
             return of(models::input_size(model, &self.file.variant));
         };

@@ -63,7 +63,7 @@ impl<W: Write> Run<'_, W> {
         self.results.end()
     }
 
-    fn apply_budget(&self) -> Result<(), Error> {
+    pub(super) fn apply_budget(&self) -> Result<(), Error> {
         match &self.budget {
             Some(budget) => budget.apply_anew(self.meter),
             None => Ok(()),

@@ -34,10 +34,7 @@ impl Captured {
             work.step(0, batches, &last, &mut Unobserved)
         })
         .map_err(Error::NotCapturable)?;
-        outcome.map_err(|error| match error {
-            Error::Libtorch(error) => Error::NotCapturable(error),
-            error => error,
-        })?;
+        outcome.map_err(Error::not_capturable)?;
         Ok(Self { graph, last })
     }
 

@@ -20,8 +20,8 @@ pub use self::{
 use crate::{
     Error,
     data::Batch,
-    models::{Built, Network, Pass},
-    nn::{self, Parameters},
+    models::{self, Built, KeyValues, Network},
+    nn::{self, Parameters, Pass},
 };
 
 /// Gives steps their micro-batches.
@@ -85,30 +85,35 @@ struct Training {
 
 impl Work {
     /// Sets the model up for the task and variant.
-    pub fn new(built: Built, task: Task, variant: &Variant, device: Device) -> Result<Self, Error> {
+    pub fn new(
+        mut built: Built,
+        task: Task,
+        variant: &Variant,
+        device: Device,
+    ) -> Result<Self, Error> {
+        models::adapt(&mut built, variant)?;
         let Built {
             network,
             parameters,
         } = built;
-        let training = match task {
-            Task::Inference | Task::Idle => None,
-            Task::Training => {
-                let trained: Vec<Tensor> = parameters
-                    .trained()
-                    .iter()
-                    .map(|(_, tensor)| tensor.shallow_clone())
-                    .collect();
-                let scaler = (variant.precision == Precision::AmpFp16)
-                    .then(|| LossScaler::new(device))
-                    .transpose()?;
-                Some(Training {
-                    optimizer: Optimizer::new(variant.optimizer),
-                    scaler,
-                    trained,
-                    accumulation: variant.accumulation.get() as usize,
-                    gradient_bytes: None,
-                })
-            }
+        let training = if task == Task::Training {
+            let trained: Vec<Tensor> = parameters
+                .trained()
+                .iter()
+                .map(|(_, tensor)| tensor.shallow_clone())
+                .collect();
+            let scaler = (variant.precision == Precision::AmpFp16)
+                .then(|| LossScaler::new(device))
+                .transpose()?;
+            Some(Training {
+                optimizer: Optimizer::new(variant.optimizer),
+                scaler,
+                trained,
+                accumulation: variant.accumulation.get() as usize,
+                gradient_bytes: None,
+            })
+        } else {
+            None
         };
         Ok(Self {
             network,
@@ -206,6 +211,16 @@ impl Work {
             .arithmetic
             .autocast(|| self.network.forward(&batch.input, self.pass))?;
         Ok(())
+    }
+
+    /// The scores of what comes after these tokens and those seen, `[batch, 1, words]`, without
+    /// gradients.
+    pub fn next_scores(&self, tokens: &Tensor, seen: &mut KeyValues) -> Result<Tensor, Error> {
+        let _untracked = tch::no_grad_guard();
+        let scores = self
+            .arithmetic
+            .autocast(|| self.network.next_scores(tokens, seen))?;
+        Ok(scores)
     }
 
     /// Forward and backward of every micro-batch, as many as the variant accumulates. The

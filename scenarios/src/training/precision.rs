@@ -6,7 +6,7 @@ use libtorch::{
     cuda::{self, Tf32},
 };
 use protocol::Precision;
-use tch::Device;
+use tch::{Device, Kind};
 
 /// In which types the model computes.
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +34,7 @@ impl Arithmetic {
                     matmul: true,
                     cudnn: true,
                 },
-                Precision::AmpFp16 | Precision::AmpBf16 => Tf32 {
+                Precision::AmpFp16 | Precision::AmpBf16 | Precision::Bf16 => Tf32 {
                     matmul: false,
                     cudnn: true,
                 },
@@ -47,11 +47,20 @@ impl Arithmetic {
                 DeviceType::Cpu
             },
             shorter: match precision {
-                Precision::Fp32 | Precision::Tf32 => None,
+                Precision::Fp32 | Precision::Tf32 | Precision::Bf16 => None,
                 Precision::AmpFp16 => Some(Dtype::Half),
                 Precision::AmpBf16 => Some(Dtype::BFloat16),
             },
         })
+    }
+
+    /// The type of parameters, and so of their gradients and the optimizer's state.
+    #[must_use]
+    pub fn kind(precision: Precision) -> Kind {
+        match precision {
+            Precision::Bf16 => Kind::BFloat16,
+            _ => Kind::Float,
+        }
     }
 
     /// Runs forward and loss, under autocast where the precision wants it. Weights are

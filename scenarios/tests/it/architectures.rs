@@ -26,12 +26,19 @@ fn counts_are_those_of_the_references() {
         "bert.embeddings.word_embeddings.weight",
         "cls.predictions.transform.LayerNorm.bias",
     ];
+    let llama = ["model.embed_tokens.weight", "lm_head.weight"];
+    let tied = ["model.embed_tokens.weight", "model.norm.weight"];
     let vit = ["cls_token", "head.bias"];
     // torchvision: ResNet50_Weights.meta["num_params"].
     check(Model::Resnet50, 25_557_032, ["conv1.weight", "fc.bias"]);
     // transformers: sum(p.numel() for p in BertForMaskedLM(config).parameters()).
     check(Model::BertBase, 109_514_298, bert);
     check(Model::BertLarge, 335_174_458, bert);
+    // golden/llama-tiny.json, `counts`, which transformers counted.
+    check(Model::LlamaTiny, 139_584, tied);
+    check(Model::Llama2With7B, 6_738_415_616, llama);
+    check(Model::Llama31With8B, 8_030_261_248, llama);
+    check(Model::Llama32With1B, 1_235_814_400, tied);
     // torchvision: ViT_B_16_Weights and ViT_L_16_Weights .meta["num_params"]; timm has as many.
     check(Model::VitB16, 86_567_656, vit);
     check(Model::VitL16, 304_326_632, vit);
@@ -193,6 +200,15 @@ fn operations_are_those_that_others_count() {
     check(Model::VitL16, "{}", 2.0 * 61.555e9, 0.001);
     // Clark et al., «ELECTRA», 2020, table 8: BERT-base, 128 tokens, 2.9e10 operations.
     check(Model::BertBase, r#"{"sequence_length":128}"#, 2.9e10, 0.03);
+    // Kaplan et al., «Scaling Laws for Neural Language Models», 2020, table 1: two operations a
+    // token for each parameter that is no embedding, and those of attention.
+    let tokens = 256.0 * 2.0 * (6_738_415_616.0 - 32_000.0 * 4096.0);
+    check(
+        Model::Llama2With7B,
+        r#"{"sequence_length":256}"#,
+        tokens,
+        0.01,
+    );
     // Convolutions go with the pixels, the 2048 × 1000 products of the last layer do not.
     let last = 2.048e6;
     let smaller = (4.089e9 - last) * (64.0_f64 / 224.0).powi(2) + last;

@@ -6,7 +6,7 @@ use std::{
     process::{Command, Output},
 };
 
-use protocol::{Event, FailureReason, MemoryPoint, Model, Moment, Phase, Step, Summary, Task};
+use protocol::{Event, FailureReason, MemoryPoint, Model, Moment, Phase, Step, Task, Values};
 use scenario::models;
 use tempfile::TempDir;
 
@@ -44,39 +44,41 @@ impl Folder {
 
 pub(crate) fn run_file(model: Model, task: Task, variant: &str) -> String {
     format!(
-        r#"{{"version":3,"run":"r-{model}-{task}","model":"{model}","task":"{task}",
+        r#"{{"version":4,"run":"r-{model}-{task}","model":"{model}","task":"{task}",
             "variant":{variant},"device":"cpu","steps":{{"warmup":1,"measured":3}},
             "seed":7,"threads":1}}"#
     )
 }
 
 /// Runs it and checks what holds for every run that goes well.
-fn check(model: Model, task: Task, variant: &str, effective_batch: u64) -> Summary {
+fn check(model: Model, task: Task, variant: &str, effective_batch: u32) -> Values {
     let folder = Folder::new(&run_file(model, task, variant));
     let output = folder.run();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{stderr}");
     let events = folder.events();
     assert_order(&events, task);
-    let Some(Event::Finished(summary)) = events.last() else {
+    let Some(Event::Finished { values }) = events.last() else {
         panic!("{:?}", events.last());
     };
-    assert_memory_points(&events, task, summary);
-    assert_eq!(summary.warmup_steps, Some(1));
-    let throughput = summary.throughput_samples_per_second.unwrap();
-    let rate = summary.model_flops_per_sample.unwrap() * throughput;
-    let ceiling = summary.matmul_flops_per_second.unwrap();
+    assert_memory_points(&events, task, values);
+    let of = |name: &str| values[name];
+    let close = |one: f64, other: f64| assert!((one - other).abs() < 1e-9, "{one} {other}");
+    close(of("warmup_steps_count"), 1.0);
+    let throughput = of("throughput_samples_per_second");
+    let rate = of("model_flops_per_sample") * throughput;
+    let ceiling = of("matmul_flops_per_second");
     assert!(rate > 0.0 && rate < ceiling, "{rate} {ceiling}");
-    assert_eq!(summary.effective_batch, effective_batch);
-    assert_eq!(summary.samples, 3 * effective_batch);
-    let product = throughput * summary.measured_seconds;
-    assert!(summary.cpu_seconds <= summary.run_cpu_seconds);
-    assert!((product - summary.samples as f64).abs() < 1e-6 * product);
+    close(of("effective_batch_samples"), effective_batch.into());
+    close(of("samples_count"), (3 * effective_batch).into());
+    let product = throughput * of("measured_seconds");
+    assert!(of("cpu_seconds") <= of("run_cpu_seconds"));
+    assert!((product - of("samples_count")).abs() < 1e-6 * product);
 
-    let steps: Vec<_> = events
+    let steps: Vec<&Step> = events
         .iter()
         .filter_map(|event| match event {
-            Event::Step(step) => Some(*step),
+            Event::Step(step) => Some(step),
             _ => None,
         })
         .collect();
@@ -84,37 +86,38 @@ fn check(model: Model, task: Task, variant: &str, effective_batch: u64) -> Summa
         steps.iter().map(|step| step.index).collect::<Vec<_>>(),
         [0, 1, 2]
     );
-    let sum: f64 = steps.iter().map(|step| step.seconds).sum();
-    assert!(sum <= summary.measured_seconds, "{sum}");
-    assert!(sum > 0.5 * summary.measured_seconds, "{sum}");
-    assert!(
-        steps
-            .iter()
-            .all(|step| step.loss.is_some() == (task == Task::Training))
-    );
+    let sum: f64 = steps.iter().map(|step| step.values["step_seconds"]).sum();
+    assert!(sum <= of("measured_seconds"), "{sum}");
+    assert!(sum > 0.5 * of("measured_seconds"), "{sum}");
+    let trains = task == Task::Training;
     for step in &steps {
-        assert_eq!(step.parts.is_some(), task == Task::Training);
-        if let Some(parts) = step.parts {
-            let passes = parts.forward_seconds + parts.backward_seconds;
-            let sum = parts.data_seconds.unwrap_or(0.0) + passes + parts.optimizer_seconds;
-            assert!((sum - step.seconds).abs() < 1e-9, "{step:?}");
+        let of = |name: &str| step.values.get(name).copied();
+        assert_eq!(of("loss").is_some(), trains);
+        assert_eq!(of("step_forward_seconds").is_some(), trains);
+        if let Some(forward) = of("step_forward_seconds") {
+            let rest = of("step_backward_seconds").unwrap() + of("step_optimizer_seconds").unwrap();
+            let sum = of("step_data_seconds").unwrap_or(0.0) + forward + rest;
+            close(sum, of("step_seconds").unwrap());
         }
     }
-    assert_eq!(summary.last_loss, steps[2].loss);
+    assert_eq!(values.get("last_loss"), steps[2].values.get("loss"));
 
-    let memory = &summary.memory;
-    let peak = memory.peak_allocated_bytes.unwrap();
-    assert_eq!(memory.parameter_bytes, Some(4 * summary.parameters));
-    assert!(memory.allocated_bytes.unwrap() >= memory.parameter_bytes.unwrap());
-    assert!(memory.allocated_bytes.unwrap() <= peak);
-    assert!(peak <= memory.run_peak_allocated_bytes.unwrap());
-    assert!(memory.host_peak_resident_bytes.unwrap() > peak);
-    assert_eq!(memory.peak_reserved_bytes, None, "a CPU reserves nothing");
-    (**summary).clone()
+    let peak = of("peak_allocated_bytes");
+    close(of("parameter_bytes"), 4.0 * of("parameters_count"));
+    assert!(of("allocated_bytes") >= of("parameter_bytes"));
+    assert!(of("allocated_bytes") <= peak);
+    assert!(peak <= of("run_peak_allocated_bytes"));
+    assert!(of("run_host_peak_resident_bytes") > peak);
+    assert_eq!(
+        values.get("peak_reserved_bytes"),
+        None,
+        "a CPU reserves nothing"
+    );
+    values.clone()
 }
 
 /// Every moment once, in order, and what must hold between them.
-fn assert_memory_points(events: &[Event], task: Task, summary: &Summary) {
+fn assert_memory_points(events: &[Event], task: Task, values: &Values) {
     let points: Vec<MemoryPoint> = events
         .iter()
         .filter_map(|event| match event {
@@ -125,17 +128,17 @@ fn assert_memory_points(events: &[Event], task: Task, summary: &Summary) {
     let moments: Vec<_> = points.iter().map(|point| point.moment).collect();
     let steps = [Moment::Forward, Moment::Backward, Moment::OptimizerStep];
     let expected = match task {
-        Task::Inference => vec![Moment::Model, Moment::Data],
-        Task::Idle => Vec::new(),
         Task::Training => [&[Moment::Model, Moment::Data], &steps[..]].concat(),
+        task if task.computes() => vec![Moment::Model, Moment::Data],
+        _ => Vec::new(),
     };
     assert_eq!(moments, expected);
     let allocated: Vec<u64> = points
         .iter()
         .map(|point| point.allocated_bytes.unwrap())
         .collect();
-    let memory = &summary.memory;
-    assert!(allocated[0] >= memory.parameter_bytes.unwrap() && allocated[1] > allocated[0]);
+    let whole = |name: &str| -> u64 { format!("{}", values[name]).parse().unwrap() };
+    assert!(allocated[0] >= whole("parameter_bytes") && allocated[1] > allocated[0]);
     for point in &points {
         assert!(
             point.allocated_bytes <= point.peak_allocated_bytes,
@@ -147,11 +150,11 @@ fn assert_memory_points(events: &[Event], task: Task, summary: &Summary) {
         );
     }
     if task == Task::Training {
-        let gradients = memory.gradient_bytes.unwrap();
+        let gradients = whole("gradient_bytes");
         assert!(allocated[2] > allocated[1], "forward keeps activations");
         // Activations have gone, gradients have come.
         assert_eq!(allocated[3], allocated[1] + gradients);
-        let state = memory.optimizer_bytes.unwrap();
+        let state = whole("optimizer_bytes");
         assert_eq!(
             allocated[4],
             allocated[3] + state,
@@ -188,7 +191,7 @@ fn assert_order(events: &[Event], task: Task) {
                 None => assert_eq!(open, None),
                 Some(step) => assert_eq!((open, step), (Some(Phase::Warmup), 0)),
             },
-            Event::Finished(_) => assert_eq!(open, None),
+            Event::Finished { .. } => assert_eq!(open, None),
             other => panic!("{other:?}"),
         }
     }
@@ -212,30 +215,248 @@ fn every_tiny_model_trains() {
     for (model, count) in [
         (Model::ResnetTiny, 4),
         (Model::BertTiny, 4),
+        (Model::LlamaTiny, 4),
         (Model::VitTiny, 4),
     ] {
-        let summary = check(model, Task::Training, r#"{"batch":4}"#, count);
-        assert!(summary.last_loss < summary.first_loss, "{summary:?}");
-        assert_eq!(
-            summary.memory.gradient_bytes,
-            summary.memory.parameter_bytes
-        );
-        assert_eq!(
-            summary.memory.optimizer_bytes,
-            summary.memory.parameter_bytes
-        );
-        assert_eq!(summary.scaler, None);
+        let values = check(model, Task::Training, r#"{"batch":4}"#, count);
+        assert!(values["last_loss"] < values["first_loss"], "{values:?}");
+        let parameters = values.get("parameter_bytes");
+        assert_eq!(values.get("gradient_bytes"), parameters);
+        assert_eq!(values.get("optimizer_bytes"), parameters);
+        assert_eq!(values.get("loss_scale"), None);
     }
+}
+
+#[test]
+fn models_of_text_have_a_rate_of_tokens() {
+    let _turn = alone();
+    let values = check(Model::LlamaTiny, Task::Training, r#"{"batch":4}"#, 4);
+    let ratio = values["throughput_tokens_per_second"] / values["throughput_samples_per_second"];
+    assert!((ratio - 32.0).abs() < 1e-6, "{ratio}");
+    assert!((values["tokens_count"] - 3.0 * 4.0 * 32.0).abs() < 1e-6);
+    // Of frozen weights nobody asks for the gradient, one product of three.
+    let whole = values["model_flops_per_sample"];
+    let folder = Folder::new(&run_file(
+        Model::LlamaTiny,
+        Task::Training,
+        r#"{"batch":4,"lora_rank":2}"#,
+    ));
+    assert_eq!(folder.run().status.code(), Some(0));
+    let Some(Event::Finished { values }) = folder.events().pop() else {
+        panic!("a run without an end");
+    };
+    let share = values["model_flops_per_sample"] / whole;
+    assert!((share - 2.0 / 3.0).abs() < 1e-9, "{share}");
+    let values = check(Model::VitTiny, Task::Inference, r#"{"batch":4}"#, 4);
+    assert_eq!(values.get("throughput_tokens_per_second"), None);
+}
+
+#[test]
+fn a_decoder_generates() {
+    let _turn = alone();
+    let variant = r#"{"batch":2,"sequence_length":24,"new_tokens":9}"#;
+    let folder = Folder::new(&run_file(Model::LlamaTiny, Task::Generation, variant));
+    let output = folder.run();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let events = folder.events();
+    let Some(Event::Finished { values }) = events.last() else {
+        panic!("{:?}", events.last());
+    };
+    let series = |name: &str| -> Vec<f64> {
+        let steps = events.iter().filter_map(|event| match event {
+            Event::Step(step) => Some(step.values[name]),
+            _ => None,
+        });
+        steps.collect()
+    };
+    let (mut prefill, decode) = (series("prefill_seconds"), series("decode_seconds"));
+    assert_eq!((prefill.len(), decode.len()), (3, 3));
+    let (prefilled, decoded): (f64, f64) = (prefill.iter().sum(), decode.iter().sum());
+    let close = |name: &str, expected: f64| {
+        let got = values[name];
+        assert!(
+            (got - expected).abs() < 1e-9 * expected,
+            "{name}: {got} {expected}"
+        );
+    };
+    close("prefill_tokens_per_second", 3.0 * 2.0 * 24.0 / prefilled);
+    close("decode_tokens_per_second", 3.0 * 8.0 / decoded);
+    prefill.sort_by(f64::total_cmp);
+    close("time_to_first_token_seconds", prefill[1]);
+    // 2 layers, keys and values, 2 heads of 16, 4 bytes.
+    close("kv_cache_token_bytes", 2.0 * 2.0 * 2.0 * 16.0 * 4.0);
+    close("samples_count", 6.0);
+    close("parameter_bytes", 4.0 * values["parameters_count"]);
+    assert!(prefilled + decoded <= values["measured_seconds"]);
+    assert_eq!(values.get("model_flops_per_sample"), None);
+}
+
+#[test]
+fn generation_takes_every_precision_and_adapters() {
+    let _turn = alone();
+    // 2 layers, keys and values, 2 heads of 16: so many bytes in two and in four each.
+    let (half, whole) = (256.0, 512.0);
+    let (plain, adapters) = (139_584.0, 2.0 * 4.0 * 224.0);
+    for (variant, cache, parameters) in [
+        (r#"{"precision":"amp-bf16"}"#, half, 4.0 * plain),
+        (r#"{"precision":"bf16"}"#, half, 2.0 * plain),
+        (r#"{"lora_rank":4}"#, whole, 4.0 * (plain + adapters)),
+        (r#"{"lora_rank":4,"lora_merged":true}"#, whole, 4.0 * plain),
+        (
+            r#"{"sequence_length":1,"new_tokens":1}"#,
+            whole,
+            4.0 * plain,
+        ),
+    ] {
+        let folder = Folder::new(&run_file(Model::LlamaTiny, Task::Generation, variant));
+        assert_eq!(folder.run().status.code(), Some(0), "{variant}");
+        let Some(Event::Finished { values }) = folder.events().pop() else {
+            panic!("a run without an end");
+        };
+        let of = |name: &str| values.get(name).copied();
+        assert_eq!(of("kv_cache_token_bytes"), Some(cache), "{variant}");
+        assert_eq!(of("parameter_bytes"), Some(parameters), "{variant}");
+        let decodes = !variant.contains("new_tokens");
+        assert_eq!(
+            of("decode_tokens_per_second").is_some(),
+            decodes,
+            "{variant}"
+        );
+    }
+}
+
+/// Serves 80 requests. Gives back what the run yields, and what each request does.
+fn served(model: Model, variant: &str) -> (Values, Vec<Values>) {
+    let text = run_file(model, Task::Serving, variant);
+    let folder = Folder::new(&text.replace("\"measured\":3", "\"measured\":80"));
+    let output = folder.run();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let mut events = folder.events();
+    let Some(Event::Finished { values }) = events.pop() else {
+        panic!("a run without an end");
+    };
+    let requests = events.into_iter().filter_map(|event| match event {
+        Event::Step(step) => Some(step.values),
+        _ => None,
+    });
+    (values, requests.collect())
+}
+
+#[test]
+fn every_tiny_model_serves_requests() {
+    let _turn = alone();
+    let variant = r#"{"batch":4,"arrival_rate":400,"arrivals":"gamma:0.5","longest_wait_ms":2,
+        "slo_ms":600000}"#;
+    let lengths = variant.replace("{\"batch\"", "{\"sequence_lengths\":\"8-32\",\"batch\"");
+    for (model, variant) in [
+        (Model::ResnetTiny, variant),
+        (Model::VitTiny, variant),
+        (Model::BertTiny, &lengths),
+    ] {
+        let (values, requests) = served(model, variant);
+        let of = |name: &str| values.get(name).copied();
+        assert_eq!(requests.len(), 80);
+        assert_eq!(of("answered_requests_count"), Some(80.0), "{values:?}");
+        assert_eq!(of("rejected_ratio"), Some(0.0));
+        // 80 are enough for 90 %, and too few for 99 %.
+        let (p50, p90) = (of("latency_p50_seconds"), of("latency_p90_seconds"));
+        assert!(p50.unwrap() > 0.0 && p50 <= p90, "{values:?}");
+        assert_eq!(of("latency_p99_seconds"), None);
+        // Whatever this machine does, nobody waits for ten minutes.
+        let achieved = of("achieved_requests_per_second").unwrap();
+        assert_eq!(of("goodput_requests_per_second"), Some(achieved));
+        let product = achieved * of("measured_seconds").unwrap();
+        assert!((product - 80.0).abs() < 1e-6, "{product}");
+        let mean = of("batch_mean_count").unwrap();
+        assert!((1.0..=4.0).contains(&mean), "{mean}");
+        for request in &requests {
+            let (latency, queued) = (request["latency_seconds"], request["queue_seconds"]);
+            assert!(0.0 <= queued && queued < latency, "{request:?}");
+            assert!((1.0..=4.0).contains(&request["batch_requests"]));
+            let length = request.get("sequence_length_tokens");
+            assert_eq!(length.is_some(), model == Model::BertTiny);
+            assert!(length.is_none_or(|length| (8.0..=32.0).contains(length)));
+        }
+        assert_eq!(of("throughput_samples_per_second"), None);
+        assert_eq!(of("model_flops_per_sample"), None);
+    }
+}
+
+#[test]
+fn what_serving_takes_does_not_hang_on_the_batches_that_come_about() {
+    let _turn = alone();
+    let peak = |rate: u32| {
+        let variant = format!(r#"{{"batch":4,"sequence_lengths":"8-32","arrival_rate":{rate}}}"#);
+        let (values, _) = served(Model::BertTiny, &variant);
+        (values["peak_allocated_bytes"], values["batch_mean_count"])
+    };
+    let ((alone, one), (crowded, several)) = (peak(100), peak(100_000));
+    assert!(one < several, "{one} {several}");
+    assert!((alone - crowded).abs() < 1.0, "{alone} {crowded}");
+}
+
+#[test]
+fn serving_searches_the_highest_rate_that_keeps_the_objective() {
+    let _turn = alone();
+    let (values, requests) = served(Model::VitTiny, r#"{"batch":4,"slo_ms":50}"#);
+    assert_eq!(requests.len(), 80);
+    let of = |name: &str| values.get(name).copied();
+    let rate = of("highest_rate_requests_per_second").unwrap();
+    assert!(rate > 1.0, "{rate}");
+    assert_eq!(of("latency_p90_seconds"), None);
+    assert_eq!(of("goodput_requests_per_second"), None);
+}
+
+#[test]
+fn an_objective_that_nothing_meets_is_an_outcome() {
+    let _turn = alone();
+    // Whoever waits 20 ms for others is never answered within 1 ms.
+    let variant = r#"{"batch":4,"slo_ms":1,"longest_wait_ms":20}"#;
+    let folder = Folder::new(&run_file(Model::VitTiny, Task::Serving, variant));
+    assert_eq!(folder.run().status.code(), Some(1));
+    let Some(Event::Failed {
+        reason, message, ..
+    }) = folder.events().pop()
+    else {
+        panic!("a run that went well");
+    };
+    assert_eq!(reason, FailureReason::SloNotMet);
+    assert!(message.contains("objective of 1ms"), "{message}");
+}
+
+#[test]
+fn a_server_that_falls_behind_rejects_and_its_latencies_show_it() {
+    let _turn = alone();
+    let variant = r#"{"batch":2,"arrival_rate":100000,"queue_length":4,"slo_ms":1}"#;
+    let (values, requests) = served(Model::ResnetTiny, variant);
+    let rejected = requests.iter().filter(|one| one.contains_key("rejected"));
+    let rejected = rejected.count() as f64;
+    assert!(rejected > 40.0, "{rejected}");
+    assert!((values["rejected_ratio"] - rejected / 80.0).abs() < 1e-9);
+    assert_eq!(
+        values.get("latency_p50_seconds"),
+        None,
+        "most have no answer"
+    );
+    assert!((values["queue_peak_count"] - 4.0).abs() < 1e-9);
+    assert!(values["goodput_requests_per_second"] <= values["achieved_requests_per_second"]);
 }
 
 #[test]
 fn every_tiny_model_infers() {
     let _turn = alone();
     for model in [Model::ResnetTiny, Model::BertTiny, Model::VitTiny] {
-        let summary = check(model, Task::Inference, r#"{"batch":4}"#, 4);
-        assert_eq!((summary.first_loss, summary.last_loss), (None, None));
-        assert_eq!(summary.memory.gradient_bytes, None);
-        assert_eq!(summary.memory.optimizer_bytes, None);
+        let values = check(model, Task::Inference, r#"{"batch":4}"#, 4);
+        for name in [
+            "first_loss",
+            "last_loss",
+            "gradient_bytes",
+            "optimizer_bytes",
+        ] {
+            assert_eq!(values.get(name), None, "{name}");
+        }
     }
 }
 
@@ -246,13 +467,13 @@ fn the_axes_of_a_cpu_reach_the_work() {
     let variant = r#"{"batch":8,"accumulation":3,"precision":"amp-bf16","optimizer":"adamw",
                       "checkpointing":"blocks","sequence_length":16}"#;
     let other = check(Model::BertTiny, Task::Training, variant, 24);
-    assert_eq!(other.micro_batch, 8);
-    assert!(other.memory.optimizer_bytes > plain.memory.optimizer_bytes.map(|bytes| 2 * bytes));
-    assert!(other.memory.peak_allocated_bytes < plain.memory.peak_allocated_bytes);
+    assert!((other["micro_batch_samples"] - 8.0).abs() < 1e-9);
+    assert!(other["optimizer_bytes"] > 2.0 * plain["optimizer_bytes"]);
+    assert!(other["peak_allocated_bytes"] < plain["peak_allocated_bytes"]);
 }
 
 /// The measured steps of a run of four with these many steps of warm-up.
-fn steps_of(task: Task, variant: &str, warmup: u32) -> (Vec<Step>, Summary) {
+fn steps_of(task: Task, variant: &str, warmup: u32) -> (Vec<Step>, Values) {
     let steps = format!(r#""warmup":{warmup},"measured":4"#);
     let run =
         run_file(Model::BertTiny, task, variant).replace(r#""warmup":1,"measured":3"#, &steps);
@@ -265,7 +486,7 @@ fn steps_of(task: Task, variant: &str, warmup: u32) -> (Vec<Step>, Summary) {
         match event {
             Event::Step(step) => steps.push(step),
             Event::Memory(point) => assert_eq!(point.step, None, "no step stands for the others"),
-            Event::Finished(summary) => return (steps, *summary),
+            Event::Finished { values } => return (steps, values),
             _ => {}
         }
     }
@@ -277,33 +498,38 @@ fn each_step_has_a_length_of_its_own() {
     let _turn = alone();
     let vary = r#"{"batch":4,"sequence_lengths":{"min":8,"max":128}}"#;
     let lengths = |steps: &[Step]| -> Vec<u32> {
-        let lengths = steps.iter().map(|step| step.sequence_length);
-        lengths.collect::<Option<_>>().unwrap()
+        let lengths = steps
+            .iter()
+            .map(|step| step.values["sequence_length_tokens"]);
+        lengths
+            .map(|length| format!("{length}").parse().unwrap())
+            .collect()
     };
-    let (steps, summary) = steps_of(Task::Inference, vary, 1);
+    let (steps, values) = steps_of(Task::Inference, vary, 1);
     let drawn = lengths(&steps);
     assert!(drawn.iter().all(|length| (8..=128).contains(length)));
     assert!(drawn.iter().any(|&length| length != drawn[0]), "{drawn:?}");
-    assert_eq!(summary.samples, 16);
+    assert!((values["samples_count"] - 16.0).abs() < 1e-9);
     let operations: f64 = drawn
         .iter()
         .map(|&length| models::flops_per_sample(Model::BertTiny, Task::Inference, length))
         .sum();
-    let told = summary.model_flops_per_sample.unwrap();
+    let told = values["model_flops_per_sample"];
     assert!((told / (operations / 4.0) - 1.0).abs() < 1e-12, "{told}");
 
     // Another task, another warm-up: the same lengths, and losses of sequences that long.
-    let (training, summary) = steps_of(Task::Training, vary, 2);
+    let (training, values) = steps_of(Task::Training, vary, 2);
     assert_eq!(lengths(&training), drawn);
-    assert!(training.iter().all(|step| step.parts.is_some()));
     assert!(
-        summary
-            .last_loss
-            .is_some_and(|loss| (5.0..9.0).contains(&loss))
+        training
+            .iter()
+            .all(|step| step.values.contains_key("step_forward_seconds"))
     );
+    assert!((5.0..9.0).contains(&values["last_loss"]), "{values:?}");
 
     let (fixed, _) = steps_of(Task::Inference, r#"{"batch":4}"#, 1);
-    assert!(fixed.iter().all(|step| step.sequence_length.is_none()));
+    let is_fixed = |step: &Step| !step.values.contains_key("sequence_length_tokens");
+    assert!(fixed.iter().all(is_fixed));
 }
 
 #[test]
@@ -327,34 +553,96 @@ fn idling_takes_memory_and_time_and_nothing_else() {
     assert_eq!(phases, [Phase::ProcessStart, Phase::Warmup, Phase::Measure]);
     assert_eq!(steps.len(), 2);
     for step in steps {
-        assert!((1.0..2.0).contains(&step.seconds), "{step:?}");
-        assert_eq!((step.loss, step.parts), (None, None));
+        assert!(
+            (1.0..2.0).contains(&step.values["idle_seconds"]),
+            "{step:?}"
+        );
+        assert_eq!(step.values.len(), 1, "{step:?}");
     }
-    let Some(Event::Finished(summary)) = folder.events().pop() else {
+    let Some(Event::Finished { values }) = folder.events().pop() else {
         panic!("a run without an end");
     };
-    assert_eq!(summary.throughput_samples_per_second, None);
-    assert_eq!(
-        (summary.samples, summary.effective_batch, summary.parameters),
-        (0, 0, 0)
-    );
-    assert_eq!(
-        (
-            summary.model_flops_per_sample,
-            summary.matmul_flops_per_second
-        ),
-        (None, None)
-    );
-    assert!(summary.measured_seconds >= 2.0);
+    for name in [
+        "throughput_samples_per_second",
+        "samples_count",
+        "effective_batch_samples",
+        "parameters_count",
+        "model_flops_per_sample",
+        "matmul_flops_per_second",
+    ] {
+        assert_eq!(values.get(name), None, "{name}");
+    }
+    assert!(values["measured_seconds"] >= 2.0);
     // Loading libtorch takes longer than idling does.
-    let (idle, all) = (
-        summary.cpu_seconds.unwrap(),
-        summary.run_cpu_seconds.unwrap(),
-    );
+    let (idle, all) = (values["cpu_seconds"], values["run_cpu_seconds"]);
     assert!(idle < 0.2 && idle < all, "{idle} {all}");
     // libtorch's own pages are resident, and no tensor is.
-    assert!(summary.memory.host_peak_resident_bytes.unwrap() > 50 << 20);
-    assert_eq!(summary.memory.peak_allocated_bytes, Some(0));
+    assert!(values["run_host_peak_resident_bytes"] > f64::from(50 << 20));
+    assert!(values["peak_allocated_bytes"].abs() < 1e-9);
+}
+
+#[test]
+fn a_profiler_comes_after_all_that_is_measured() {
+    let _turn = alone();
+    let run = |task, steps: &str| {
+        let run = run_file(Model::VitTiny, task, r#"{"batch":4}"#);
+        let folder = Folder::new(&run.replace(r#""measured":3"#, steps));
+        let output = folder.run();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(!stderr.contains("no kernels"), "{stderr}");
+        folder.events()
+    };
+    let told = |events: &[Event]| -> (Vec<f64>, f64) {
+        let losses = events.iter().filter_map(|event| match event {
+            Event::Step(step) => Some(step.values["loss"]),
+            _ => None,
+        });
+        let Some(Event::Finished { values }) = events.last() else {
+            panic!("{:?}", events.last());
+        };
+        (losses.collect(), values["peak_allocated_bytes"])
+    };
+    let plain = run(Task::Training, r#""measured":3"#);
+    let is_kernel = |event: &Event| matches!(event, Event::Kernel(_));
+    assert!(!plain.iter().any(is_kernel));
+    let events = run(Task::Training, r#""measured":3,"profiled":2"#);
+    assert_eq!(told(&events), told(&plain));
+    let place = |is: &dyn Fn(&Event) -> bool| events.iter().position(is).unwrap();
+    let ended = |wanted| {
+        let is = move |event: &Event| matches!(event, Event::PhaseEnded { phase, .. } if *phase == wanted);
+        place(&is)
+    };
+    let last_step = events
+        .iter()
+        .rposition(|event| matches!(event, Event::Step(_)));
+    assert!(ended(Phase::Measure) < last_step.unwrap());
+    assert!(last_step.unwrap() < place(&is_kernel));
+    assert!(place(&is_kernel) < ended(Phase::Profile));
+    assert!(ended(Phase::Profile) < ended(Phase::Teardown));
+
+    // A step runs each linear layer once, forward.
+    let kernel = |events: &[Event], wanted: &str| {
+        let mut kernels = events.iter().filter_map(|event| match event {
+            Event::Kernel(kernel) => Some(kernel.clone()),
+            _ => None,
+        });
+        kernels.find(|kernel| kernel.name == wanted)
+    };
+    let linear = kernel(&events, "aten::addmm").unwrap();
+    assert!(
+        linear.count >= 4.0 && linear.count.fract() == 0.0,
+        "{linear:?}"
+    );
+    assert!(linear.seconds > 0.0 && linear.seconds < 1.0, "{linear:?}");
+    assert!(
+        kernel(&events, "aten::_fused_adamw_").is_none(),
+        "it is trained by SGD"
+    );
+    let inference = run(Task::Inference, r#""measured":3,"profiled":2"#);
+    let forward = kernel(&inference, "aten::addmm").unwrap();
+    let difference = forward.count - linear.count;
+    assert!(difference.abs() < 1e-9, "{forward:?} {linear:?}");
+    assert!(kernel(&inference, "aten::mm").is_none(), "no backward");
 }
 
 #[test]
@@ -367,11 +655,11 @@ fn warm_up_lasts_as_long_as_asked_for() {
     let folder = Folder::new(&run);
     assert_eq!(folder.run().status.code(), Some(0));
     let events = folder.events();
-    let Some(Event::Finished(summary)) = events.last() else {
+    let Some(Event::Finished { values }) = events.last() else {
         panic!("{:?}", events.last());
     };
-    assert!(summary.warmup_steps > Some(2), "{:?}", summary.warmup_steps);
-    assert_eq!(summary.matmul_flops_per_second, None);
+    assert!(values["warmup_steps_count"] > 2.0, "{values:?}");
+    assert_eq!(values.get("matmul_flops_per_second"), None);
     let mut measured = 0;
     for event in &events {
         match event {
@@ -381,8 +669,8 @@ fn warm_up_lasts_as_long_as_asked_for() {
             } => assert!(*seconds >= 1.0, "{seconds}"),
             Event::Step(step) => {
                 measured += 1;
-                assert_eq!(step.parts, None);
-                assert!(step.loss.is_some_and(|loss| loss < 10.0), "{step:?}");
+                assert_eq!(step.values.get("step_forward_seconds"), None);
+                assert!(step.values["loss"] < 10.0, "{step:?}");
             }
             Event::Memory(point) => assert!(point.step.is_none_or(|step| step < 2)),
             _ => {}
@@ -406,7 +694,7 @@ fn deterministic_runs_have_the_same_losses_to_the_bit() {
             .events()
             .iter()
             .filter_map(|event| match event {
-                Event::Step(step) => Some(step.loss),
+                Event::Step(step) => Some(step.values.get("loss").copied()),
                 _ => None,
             })
             .collect()

@@ -24,9 +24,13 @@ fn first_pass(model: Model, json: &str) -> (Vec<f64>, Vec<(String, Tensor)>) {
 
 /// Bit for bit the same as without checkpointing.
 fn check(model: Model, checkpointing: &str) {
+    check_with(model, r#""batch":4"#, checkpointing);
+}
+
+fn check_with(model: Model, others: &str, checkpointing: &str) {
     let _turn = alone();
-    let plain = first_pass(model, r#"{"batch":4}"#);
-    let json = format!(r#"{{"batch":4,"checkpointing":"{checkpointing}"}}"#);
+    let plain = first_pass(model, &format!("{{{others}}}"));
+    let json = format!(r#"{{{others},"checkpointing":"{checkpointing}"}}"#);
     let recomputed = first_pass(model, &json);
     assert_eq!(plain.0, recomputed.0);
     for ((name, plain), (_, recomputed)) in plain.1.iter().zip(&recomputed.1) {
@@ -67,6 +71,18 @@ fn blocks_of_a_vit() {
 #[test]
 fn groups_of_a_vit() {
     check(Model::VitTiny, "every-2");
+}
+
+#[test]
+fn layers_of_a_llama_with_and_without_adapters() {
+    check(Model::LlamaTiny, "blocks");
+    check(Model::LlamaTiny, "every-2");
+    check_with(Model::LlamaTiny, r#""batch":4,"lora_rank":4"#, "blocks");
+    check_with(
+        Model::LlamaTiny,
+        r#""batch":4,"precision":"bf16""#,
+        "blocks",
+    );
 }
 
 #[test]

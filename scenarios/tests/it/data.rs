@@ -58,6 +58,22 @@ fn data_never_change() {
         r#"{"batch":2,"sequence_length":16}"#,
         "2b1673748c201f9e",
     );
+    check(Model::LlamaTiny, r#"{"batch":2}"#, "fb933c89c00880a9");
+}
+
+#[test]
+fn a_decoder_is_to_guess_every_next_token() {
+    let _turn = alone();
+    let source = Source::new(Model::LlamaTiny, &variant(r#"{"batch":3}"#), 2);
+    let batch = source.micro_batch(0, Device::Cpu).unwrap();
+    assert_eq!(batch.input.size(), [3, 32]);
+    assert_eq!(batch.labels.size(), [3, 32]);
+    assert_eq!(batch.input.narrow(1, 1, 31), batch.labels.narrow(1, 0, 31));
+    let last = integers(&batch.labels.select(1, 31));
+    assert!(
+        last.iter().all(|token| (1..1024).contains(token)),
+        "{last:?}"
+    );
 }
 
 #[test]

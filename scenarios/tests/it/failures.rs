@@ -7,8 +7,8 @@ use protocol::{Event, FailureReason, Phase, Task};
 use scenario::{
     Error,
     data::{Batch, Source},
-    models::{Built, Network, Pass},
-    nn::{Init, Parameters},
+    models::{Built, Network},
+    nn::{Init, Parameters, Pass},
     results::Results,
     run::{MakeBatch, carry_out},
     training::{StepLog, Unobserved, Work},
@@ -17,7 +17,7 @@ use tch::{Device, Tensor};
 
 use crate::support::{alone, events, placement, variant};
 
-const RUN: &str = r#"{"version":3,"run":"r-1","model":"resnet-tiny","task":"training",
+const RUN: &str = r#"{"version":4,"run":"r-1","model":"resnet-tiny","task":"training",
     "variant":{"batch":4},"device":"cpu","steps":{"warmup":1,"measured":2},"seed":7}"#;
 
 /// What the run writes, whose last line is this failure.
@@ -117,7 +117,7 @@ fn bad_run_files_are_named() {
     bad("{\"version\":3", "EOF");
     bad(&RUN.replace("resnet-tiny", "resnet51"), "unknown variant");
     bad(
-        &RUN.replace(r#""version":3"#, r#""version":4"#),
+        &RUN.replace(r#""version":4"#, r#""version":5"#),
         "version 4",
     );
     bad(

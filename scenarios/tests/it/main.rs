@@ -4,6 +4,7 @@ mod architectures;
 mod binary;
 mod checkpointing;
 mod data;
+mod decoder;
 mod failures;
 mod loader;
 mod steps;

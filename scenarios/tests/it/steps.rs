@@ -6,7 +6,12 @@ use tch::{Device, Tensor};
 
 use crate::support::{alone, batches, gradients, variant, work};
 
-const TINY: [Model; 3] = [Model::ResnetTiny, Model::BertTiny, Model::VitTiny];
+const TINY: [Model; 4] = [
+    Model::ResnetTiny,
+    Model::BertTiny,
+    Model::LlamaTiny,
+    Model::VitTiny,
+];
 
 /// The losses of this many steps.
 fn losses(model: Model, variant: &Variant, seed: u64, steps: u32) -> Vec<f64> {

@@ -7,7 +7,7 @@ use scenario::{
     data::{Batch, Source},
     models,
     nn::Placement,
-    training::Work,
+    training::{Arithmetic, Work},
 };
 use tch::{Device, Tensor};
 
@@ -30,6 +30,7 @@ pub(crate) fn placement(variant: &Variant, fill: bool) -> Placement {
     Placement {
         device: Device::Cpu,
         memory_format: variant.memory_format,
+        kind: Arithmetic::kind(variant.precision),
         fill,
     }
 }

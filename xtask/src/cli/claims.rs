@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{Format, HistoryFile, IgnoreArgs};
+use super::{compare::IgnoreArgs, format::Format, history::HistoryFolder};
 
 /// What fails the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -47,5 +47,5 @@ pub(crate) struct ClaimsArgs {
     #[arg(long, value_name = "DIR", default_value = "sessions")]
     pub(crate) sessions: PathBuf,
     #[command(flatten)]
-    pub(crate) file: HistoryFile,
+    pub(crate) folder: HistoryFolder,
 }

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use metrics::Metric;
 use verdict::MethodKey;
 
-use super::{Format, HistoryFile};
+use super::{format::Format, history::HistoryFolder};
 
 /// What fails a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -72,6 +72,9 @@ pub(crate) struct CompareArgs {
     /// How to print the verdicts
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
+    /// Print every verdict, and not only what changed most
+    #[arg(long)]
+    pub(crate) all: bool,
     /// Print GitHub's workflow commands as well, which annotate a pull request
     #[arg(long)]
     pub(crate) annotations: bool,
@@ -81,9 +84,12 @@ pub(crate) struct CompareArgs {
         help = "Write the verdicts as JUnit XML"
     )]
     pub(crate) junit: Option<PathBuf>,
-    /// Write the verdicts as Markdown, for a comment
+    /// Write the verdicts as Markdown, for a comment: the gate, what changed most, the rest folded
     #[arg(long, value_name = "FILE.md")]
     pub(crate) summary: Option<PathBuf>,
+    /// Where the report can be read, for a link in the Markdown
+    #[arg(long, value_name = "URL")]
+    pub(crate) link: Option<String>,
     /// Write the verdicts as a page, Markdown and JSON into this folder
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
@@ -103,7 +109,7 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "DIR", default_value = "sessions")]
     pub(crate) sessions: PathBuf,
     #[command(flatten)]
-    pub(crate) file: HistoryFile,
+    pub(crate) folder: HistoryFolder,
 }
 
 fn threshold(text: &str) -> Result<(String, f64), String> {

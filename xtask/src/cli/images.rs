@@ -2,11 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 
-use bench_suite::executors;
-
-use super::{EngineParser, Format, SourceArgs};
+use super::{SourceArgs, format::Format};
 
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum ImagesCommand {
@@ -69,15 +67,6 @@ pub(crate) enum ImagesCommand {
     },
     /// Remove what Torchgauge made from the engine, or clear the cache; images of others stay
     Prune(PruneArgs),
-    /// Write the software bill of materials of a locked image, as JSON
-    Sbom {
-        /// An image in `images/`, or a file
-        #[arg(value_name = "NAME|FILE")]
-        name: String,
-        /// The file; default: standard output
-        #[arg(long, value_name = "FILE.json")]
-        to: Option<PathBuf>,
-    },
     /// Write an image as an archive, for `images load`, `docker load` or `podman load` elsewhere
     Export {
         /// An image in `images/`, or a file
@@ -106,8 +95,6 @@ pub(crate) enum ImagesCommand {
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },
-    /// Measure a slim image beside the whole one, to see that leaving out GPU code harmed nothing
-    Slim(SlimArgs),
     /// Write the Debian base as an archive, for --base-archive on a machine without apt
     Base {
         /// The archive
@@ -117,64 +104,17 @@ pub(crate) enum ImagesCommand {
 }
 
 #[derive(Debug, Clone, Args)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is an option of the command line, and clap says which exclude each other"
-)]
 pub(crate) struct LockArgs {
     /// Images in `images/`, or files
     #[arg(required = true, value_name = "NAME|FILE")]
     pub(crate) names: Vec<String>,
-    /// Write nothing; say what locking again would change, and exit with 1 where that is anything
-    #[arg(long)]
-    pub(crate) check: bool,
-    /// Leave out the scenario binary, and with it the image's ID: for a machine that cannot
-    /// compile it
-    #[arg(long, conflicts_with = "check")]
-    pub(crate) without_scenario: bool,
     /// Keep every package as it is locked, and lock the scenario binary anew, and with it the
     /// image's ID: after an edit of the workload. Nothing is resolved
-    #[arg(long, conflicts_with_all = ["check", "without_scenario"])]
+    #[arg(long)]
     pub(crate) workload: bool,
     /// Compress the layers as `push` does, and lock the digest that the image is pulled by
-    #[arg(long, conflicts_with_all = ["check", "without_scenario"])]
+    #[arg(long)]
     pub(crate) push_digest: bool,
-    /// How to print what --check finds
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(crate) format: Format,
-    #[command(flatten)]
-    pub(crate) sources: SourceArgs,
-}
-
-#[derive(Debug, Clone, Args)]
-#[command(after_help = exit_codes!())]
-pub(crate) struct SlimArgs {
-    /// A slim image in `images/`, or a file; the whole one is the spec that is the same but for
-    /// `gpu_architectures`, or is made for the check where there is none
-    #[arg(value_name = "NAME|FILE")]
-    pub(crate) name: String,
-    /// Run both in turn, and exit with 1 where a gated metric of the slim image regressed
-    #[arg(long, required = true)]
-    pub(crate) check: bool,
-    /// A suite in `scenarios/`, or a file; may be given several times. Default: smoke
-    #[arg(long, value_name = "NAME|FILE")]
-    pub(crate) suite: Vec<String>,
-    /// Of the suites this cell alone, as reports name it, or this scenario; may be given several
-    /// times
-    #[arg(long, value_name = "SCENARIO[ · VARIANT]")]
-    pub(crate) cell: Vec<String>,
-    /// How many times every cell runs; default: what the suite says
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub(crate) blocks: Option<u32>,
-    /// The session's folder; default: `sessions/` and the session's name
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
-    /// Where runs execute; default: auto
-    #[arg(long, value_name = "ENGINE", value_parser = EngineParser)]
-    pub(crate) engine: Option<executors::Choice>,
-    /// `auto`, `cpu`, `cuda` or `cuda:N`; default: auto
-    #[arg(long, value_name = "DEVICE")]
-    pub(crate) device: Option<String>,
     #[command(flatten)]
     pub(crate) sources: SourceArgs,
 }
@@ -187,9 +127,6 @@ pub(crate) struct PushArgs {
     /// Where to: the images become tags of this repository, each by its name
     #[arg(long, value_name = "REGISTRY/REPOSITORY")]
     pub(crate) to: images::Destination,
-    /// How layers are compressed
-    #[arg(long, value_enum, default_value_t = CompressionChoice::Gzip)]
-    pub(crate) compression: CompressionChoice,
     /// Speak to the registry without TLS
     #[arg(long)]
     pub(crate) plain_http: bool,
@@ -203,49 +140,29 @@ pub(crate) struct PushArgs {
     pub(crate) sources: SourceArgs,
 }
 
-/// How layers are compressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CompressionChoice {
-    /// Every engine takes it
-    Gzip,
-    /// Smaller, and faster to unpack; Docker from 23, Podman from 4
-    Zstd,
-}
-
 #[derive(Debug, Clone, Args)]
 pub(crate) struct PruneArgs {
-    /// Only images made from these specs, and what of the cache no other in `images/` or beside a
-    /// file needs; default: all that Torchgauge made
+    /// Only images made from these specs; default: all that Torchgauge made
     #[arg(value_name = "NAME|FILE")]
     pub(crate) names: Vec<String>,
     /// Keep images made from this spec; may be given several times
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) keep: Vec<String>,
-    /// Clear the cache instead, of all or of what is named; nothing while a build or a session
-    /// uses it
+    /// Clear the cache instead; with a size, of what was used longest ago until so much is left.
+    /// Nothing goes while a build or a session uses it
     #[arg(
         long,
-        value_enum,
-        value_name = "WHAT",
+        value_name = "SIZE",
         num_args = 0..=1,
         require_equals = true,
-        default_missing_value = "all",
+        default_missing_value = "0",
         conflicts_with_all = ["names", "keep"]
     )]
-    pub(crate) cache: Option<CacheChoice>,
+    pub(crate) cache: Option<bytesize::ByteSize>,
     /// Say what would be removed, and remove nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// How to print it
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
-}
-
-/// What of the cache goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CacheChoice {
-    /// Everything: downloads, and what was made of them
-    All,
-    /// What no image of this checkout is made of
-    Unused,
 }

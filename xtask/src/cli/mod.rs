@@ -1,4 +1,4 @@
-//! The command line, as clap sees it.
+//! Arguments that commands take.
 
 /// What stands below the help of every command that can end in several ways.
 macro_rules! exit_codes {
@@ -7,111 +7,27 @@ macro_rules! exit_codes {
          engine, GPU, disk or network."
     };
 }
+pub(crate) use exit_codes;
 
-mod bisect;
 mod claims;
 mod compare;
-mod history;
+mod format;
+pub(crate) mod history;
 mod images;
-mod ledger;
-#[cfg(test)]
-mod reference;
-mod session;
-mod site;
 
 use std::{ffi::OsStr, path::PathBuf, time::Duration};
 
+use crate::commands::program::ProgramArgs;
 use bench_suite::executors::{self, EXECUTORS};
 use clap::{
-    Args, Parser, Subcommand, ValueEnum,
+    Args,
     builder::{PossibleValue, TypedValueParser},
 };
 
-pub(crate) use bisect::BisectArgs;
 pub(crate) use claims::{ClaimsArgs, ClaimsFailOn};
-pub(crate) use compare::{By, CompareArgs, IgnoreArgs};
-pub(crate) use history::{
-    AddArgs, BaselineCommand, ExportArgs, ExportFormat, HistoryArgs, HistoryCommand, HistoryFile,
-    ImportArgs, RebuildArgs, RemoveArgs, SeriesArgs,
-};
-pub(crate) use images::{
-    CacheChoice, CompressionChoice, ImagesCommand, PruneArgs, PushArgs, SlimArgs,
-};
-pub(crate) use ledger::{AcceptArgs, LedgerArgs, LedgerCommand};
-pub(crate) use session::{CheckArgs, SessionCommand};
-pub(crate) use site::SiteArgs;
-
-/// What does this PyTorch-CUDA image cost in memory and give in speed, and can I believe it?
-#[derive(Debug, Parser)]
-#[command(
-    name = "torchgauge",
-    bin_name = crate::workspace::program(),
-    version = concat!(env!("CARGO_PKG_VERSION"), " (", env!("TORCHGAUGE_REVISION"), ")"),
-    max_term_width = 100
-)]
-#[command(after_help = exit_codes!())]
-pub(crate) struct Cli {
-    #[command(subcommand)]
-    pub(crate) command: Command,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    /// Run suites in images and draw the report
-    Bench(BenchArgs),
-    /// Find the image, or the revision, that brought a regression
-    Bisect(Box<BisectArgs>),
-    /// Find the largest batch that trains within a memory budget
-    Fit(FitArgs),
-    /// Show what monitors or timed parts cost: the same runs with them and without
-    Overhead(OverheadArgs),
-    /// Draw the report of sessions that have run
-    Report(ReportArgs),
-    /// Compare two images or two sessions, cell by cell
-    Compare(CompareArgs),
-    /// Hold a session against what somebody claimed
-    Claims(ClaimsArgs),
-    /// Find change points in the history, or in a CSV series
-    Trend(Box<TrendArgs>),
-    /// Make a static site of sessions, comparisons and trends
-    Site(SiteArgs),
-    /// Keep sessions, and read them over time
-    History(HistoryArgs),
-    /// List regressions that `trend --gate` found, and accept them
-    Ledger(LedgerArgs),
-    /// Build, lock, verify, compare and remove images
-    #[command(subcommand, after_help = exit_codes!())]
-    Images(ImagesCommand),
-    /// Check and repair the folder of a session
-    #[command(subcommand)]
-    Session(SessionCommand),
-    /// List, show and check suites
-    #[command(subcommand)]
-    Scenarios(ScenariosCommand),
-    /// Say what works on this machine, and the fix where something does not
-    Doctor(DoctorArgs),
-    /// Print completions for a shell
-    #[command(
-        after_help = "For bash, into ~/.local/share/bash-completion/completions/torchgauge; for zsh, into \
-        a file _torchgauge in a folder of $fpath; for fish, into \
-        ~/.config/fish/completions/torchgauge.fish."
-    )]
-    Completions {
-        /// The shell
-        shell: clap_complete::Shell,
-    },
-    /// Write manual pages: `torchgauge.1`, and one for each command
-    Man {
-        /// Where to write them, such as ~/.local/share/man/man1
-        #[arg(value_name = "DIR")]
-        folder: PathBuf,
-    },
-    /// Pack this program with suites, image specs, completions and manual into one archive, for
-    /// machines that build nothing; needs a checkout
-    Dist(DistArgs),
-    /// Run the whole test suite; needs a checkout
-    Test(TestArgs),
-}
+pub(crate) use compare::{By, CompareArgs};
+pub(crate) use format::Format;
+pub(crate) use images::{ImagesCommand, PruneArgs, PushArgs};
 
 /// Where the parts that take long to make come from.
 #[derive(Debug, Clone, Args)]
@@ -148,11 +64,22 @@ pub(crate) struct TargetArgs {
     #[arg(long, value_name = "ENGINE", value_parser = EngineParser)]
     pub(crate) engine: Option<executors::Choice>,
     /// `auto`, `cpu`, `cuda`, `cuda:N`, or several GPUs for `bench` to spread the runs over:
-    /// `cuda:0,1`; default: auto
+    /// `cuda:0,1`, on each host where the executor has several; default: auto
     #[arg(long, value_name = "DEVICE")]
     pub(crate) device: Option<String>,
     #[command(flatten)]
     pub(crate) sources: SourceArgs,
+}
+
+/// Who else may use the devices meanwhile.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct ShareArgs {
+    /// Measure on a GPU that other processes use, and other sessions with this option
+    #[arg(long)]
+    pub(crate) share_gpu: bool,
+    /// Measure on CPUs that other processes use, and other sessions with this option
+    #[arg(long, env = "TORCHGAUGE_SHARE_CPU", value_parser = clap::builder::FalseyValueParser::new())]
+    pub(crate) share_cpu: bool,
 }
 
 /// Reads the word of an executor, and lists them in the help.
@@ -174,11 +101,16 @@ impl TypedValueParser for EngineParser {
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
         let auto = PossibleValue::new("auto")
-            .help("the first of these that works; where CI=true, docker alone");
-        let engines = EXECUTORS.iter().map(|executor| {
-            PossibleValue::new(executor.word)
+            .help("the first of these that works; where CI=true, container alone");
+        let engines = EXECUTORS.iter().flat_map(|executor| {
+            let word = PossibleValue::new(executor.word)
                 .help(executor.help)
-                .hide(executor.is_hidden)
+                .hide(executor.is_hidden);
+            let aliases = executor.aliases.iter();
+            let alias = |(word, _, help): &(&'static str, _, &'static str)| {
+                PossibleValue::new(*word).help(*help)
+            };
+            std::iter::once(word).chain(aliases.map(alias))
         });
         Some(Box::new(std::iter::once(auto).chain(engines)))
     }
@@ -187,8 +119,9 @@ impl TypedValueParser for EngineParser {
 #[derive(Debug, Clone, Args)]
 #[command(after_help = exit_codes!())]
 pub(crate) struct BenchArgs {
-    /// A suite in `scenarios/`, or a file; may be given several times. Default: smoke
-    #[arg(long, value_name = "NAME|FILE")]
+    /// A suite in `scenarios/`, or a file; may be given several times. Default: smoke, or the
+    /// program after `--`
+    #[arg(long, value_name = "NAME|FILE", conflicts_with = "command")]
     pub(crate) suite: Vec<String>,
     /// Of the suites this cell alone, as reports name it, or this scenario; may be given several
     /// times
@@ -196,9 +129,8 @@ pub(crate) struct BenchArgs {
     pub(crate) cell: Vec<String>,
     #[command(flatten)]
     pub(crate) target: TargetArgs,
-    /// Measure on a GPU although other sessions that say the same do so too
-    #[arg(long)]
-    pub(crate) share_gpu: bool,
+    #[command(flatten)]
+    pub(crate) share: ShareArgs,
     /// How many times every cell runs, with --until-decided at most; default: what the suite says, and 1000 with --until-decided
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) blocks: Option<u32>,
@@ -225,6 +157,11 @@ pub(crate) struct BenchArgs {
     /// Say what would run, and start nothing; a complete image is pulled for its name
     #[arg(long)]
     pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+    /// The suite of a program, of a session that goes on.
+    #[arg(skip)]
+    pub(crate) program_suite: Option<String>,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -243,7 +180,7 @@ pub(crate) struct FitArgs {
     pub(crate) most: u32,
     #[command(flatten)]
     pub(crate) target: TargetArgs,
-    /// Search on a GPU although other sessions that say the same use it
+    /// Search on a GPU that other processes use, and other sessions with this option
     #[arg(long)]
     pub(crate) share_gpu: bool,
     /// Say what would be searched, and start nothing
@@ -257,31 +194,6 @@ pub(crate) struct FitArgs {
     pub(crate) format: Format,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OverheadOf {
-    /// What watches from outside
-    Monitors,
-    /// The timing of a step's parts
-    Parts,
-}
-
-#[derive(Debug, Clone, Args)]
-pub(crate) struct OverheadArgs {
-    /// Whose cost: `monitors`, which watch from outside, or `parts`, the timing of forward,
-    /// backward and optimizer within each step
-    #[arg(long, value_name = "monitors|parts", default_value = "monitors")]
-    pub(crate) of: OverheadOf,
-    /// A suite in `scenarios/`, or a file
-    #[arg(long, value_name = "NAME|FILE", default_value = "smoke")]
-    pub(crate) suite: String,
-    #[command(flatten)]
-    pub(crate) target: TargetArgs,
-    /// How many times every cell runs each way
-    #[arg(long, value_name = "N", default_value_t = 10,
-          value_parser = clap::value_parser!(u32).range(2..=1000))]
-    pub(crate) blocks: u32,
-}
-
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ReportArgs {
     /// Folders of sessions
@@ -291,106 +203,8 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// The history to draw beside the metrics; without it none is
-    #[arg(long, value_name = "FILE", env = "TORCHGAUGE_HISTORY")]
-    pub(crate) db: Option<PathBuf>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// For people
-    Text,
-    /// For programs
-    Json,
-    /// For a pull request
-    Markdown,
-}
-
-#[derive(Debug, Clone, Args)]
-#[command(after_help = exit_codes!())]
-pub(crate) struct TrendArgs {
-    /// A series, in place of the history: a CSV file with the header `timestamp,revision,value`
-    #[arg(
-        long,
-        value_name = "FILE.csv",
-        conflicts_with_all = [
-            "machine", "device", "track", "suite", "scenario", "variant", "metric", "image", "driver",
-            "branch", "ignore"
-        ]
-    )]
-    pub(crate) input: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) file: HistoryFile,
-    #[command(flatten)]
-    pub(crate) series: SeriesArgs,
-    /// Lower values of --input are better
-    #[arg(long, requires = "input")]
-    pub(crate) lower_is_better: bool,
-    /// The largest change of --input that counts as none, such as 0.02; default: any counts
-    #[arg(long, value_name = "SHARE", requires = "input", value_parser = share)]
-    pub(crate) threshold: Option<f64>,
-    /// Days without a result after which a series is reported as stale; default: from its own
-    /// pace, and never for --input
-    #[arg(long, value_name = "DAYS", value_parser = days)]
-    pub(crate) stale_after: Option<f64>,
-    /// Exit with 1 where a gated metric regressed and the ledger did not know, or where its results
-    /// have stopped coming; with --metric, where any metric named by it did
-    #[arg(long)]
-    pub(crate) gate: bool,
-    /// The ledger of regressions, in a file that a repository can hold; default: the history's own,
-    /// and none with --input
-    #[arg(long, value_name = "FILE.toml")]
-    pub(crate) ledger: Option<PathBuf>,
-    /// Run this command, with a report as JSON on its standard input, where entries of the ledger
-    /// open or close
-    #[arg(long, value_name = "COMMAND", requires = "gate")]
-    pub(crate) notify: Option<String>,
-    #[arg(
-        long,
-        value_name = "FILE.xml",
-        help = "Write JUnit XML into this file: a case for each gated series"
-    )]
-    pub(crate) junit: Option<PathBuf>,
-    /// Write Markdown into this file, for the job's summary
-    #[arg(long, value_name = "FILE.md")]
-    pub(crate) summary: Option<PathBuf>,
-    /// Print GitHub's workflow commands as well
-    #[arg(long)]
-    pub(crate) annotations: bool,
-    /// Draw the series: `trend.html`, with `trend.md` and `trend.json`, into this folder
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
-    /// How to print the change points
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(crate) format: Format,
-}
-
-#[derive(Debug, Clone, Subcommand)]
-pub(crate) enum ScenariosCommand {
-    /// Name the suites
-    List,
-    /// Show a suite with every cell that it expands to
-    Show {
-        /// A suite in `scenarios/`, or a file
-        suite: String,
-        /// The device to expand for; default: a GPU where there is one, else the CPU
-        #[arg(long, value_enum)]
-        device: Option<DeviceWord>,
-    },
-    /// Check suites without running them
-    Check {
-        /// Suites in `scenarios/`, or files; default: all
-        suites: Vec<String>,
-    },
-    /// Print the JSON Schema of suites
-    Schema,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum DeviceWord {
-    /// The CPU
-    Cpu,
-    /// A GPU
-    Cuda,
+    #[arg(long, value_name = "DIR", env = "TORCHGAUGE_HISTORY")]
+    pub(crate) history: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -420,7 +234,7 @@ pub(crate) struct TestArgs {
     pub(crate) without_podman: bool,
 }
 
-fn time(text: &str) -> Result<Duration, String> {
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
     text.parse::<jiff::SignedDuration>()
         .ok()
         .and_then(|time| Duration::try_from(time).ok())
@@ -436,11 +250,4 @@ pub(crate) fn share(text: &str) -> Result<f64, String> {
         .ok_or_else(|| {
             format!("`{text}` is no share; expected a number from 0 to below 1, such as 0.02")
         })
-}
-
-fn days(text: &str) -> Result<f64, String> {
-    text.parse::<f64>()
-        .ok()
-        .filter(|days| days.is_finite() && *days > 0.0)
-        .ok_or_else(|| format!("`{text}` is no number of days above 0"))
 }

@@ -13,7 +13,7 @@ use crate::{
 
 /// Judges, prints, and fails where that is asked for and a claim does not stand.
 pub(crate) fn run(args: &ClaimsArgs, printer: &Printer) -> Result<()> {
-    let place = session_ref::find(&args.session, &args.sessions, &args.file)?;
+    let place = session_ref::find(&args.session, &args.sessions, &args.folder, printer)?;
     let folder = SessionFolder::at(place.folder);
     let session = folder.read_session()?;
     let records = folder.read_records()?;
@@ -30,9 +30,11 @@ pub(crate) fn run(args: &ClaimsArgs, printer: &Printer) -> Result<()> {
         of_suites(&args.of)?
     };
     if claims.is_empty() {
-        return Err(Error::NoClaims {
-            session: session.session,
-        });
+        return Err(Error::Input(format!(
+            "the session {} carries no claims; judge those of a suite with --of NAME, such as --of \
+             claims",
+            session.session
+        )));
     }
     let found = verdict::judge_claims(&session, &records, &claims, &args.method.ignore)?;
     if let Some(out) = &args.out {
@@ -67,9 +69,15 @@ fn gate(found: &[ClaimFound], fail_on: Option<ClaimsFailOn>) -> Result<()> {
         Some(ClaimsFailOn::Refuted) => 0,
         Some(ClaimsFailOn::Inconclusive) => count(Outcome::Inconclusive),
     };
-    if refuted + undecided == 0 {
-        Ok(())
-    } else {
-        Err(Error::Claims { refuted, undecided })
+    if refuted + undecided > 0 {
+        return Err(Error::Gate(format!(
+            "claims: {refuted} refuted, {undecided} inconclusive"
+        )));
     }
+    if !found.iter().any(ClaimFound::is_measured) {
+        let message = "the session measured none of the claims, so that a gate would pass over \
+                       nothing; measure the cells that they name, or leave --fail-on out";
+        return Err(Error::Input(message.to_owned()));
+    }
+    Ok(())
 }

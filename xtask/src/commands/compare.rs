@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use history::{Aggregate, History, PointFilter, SeriesFilter};
-use judge::sessions::BetweenSessions;
+use history::{Aggregate, PointFilter, SeriesFilter, SeriesKey};
+use judge::{moderation::Variance, sessions::BetweenSessions};
 use record::{Records, Session, SessionFolder};
+use reports::format::plural;
 use verdict::{CellMetric, Gate, Side, SideError, Verdicts};
 
 use crate::{
-    cli::{CompareArgs, Format},
-    commands::{history::file, past, session_ref, write_file},
+    cli::{CompareArgs, Format, history::read},
+    commands::{past, session_ref, write_file},
     error::{Error, Result},
     printer::{Printer, table_style},
 };
@@ -22,30 +23,45 @@ pub(crate) fn run(args: &CompareArgs, printer: &Printer) -> Result<()> {
         write_file(path, &reports::comparison::junit(&verdicts, fail_on)?)?;
     }
     if let Some(path) = &args.summary {
-        write_file(path, &reports::comparison::markdown(&verdicts))?;
+        let link = args.link.as_deref();
+        write_file(
+            path,
+            &reports::comparison::markdown(&verdicts, fail_on, link),
+        )?;
     }
     if let Some(out) = &args.out {
-        let mut past = past::of(args.file.db.as_deref(), &[head])?;
+        let mut past = past::of(args.folder.history.as_deref(), &[head], printer)?;
         past.retain(|one| one.image == verdicts.head.image);
         let page = reports::comparison::write(&verdicts, fail_on, &past, out)?;
         printer.note(&format!("drawn: {}", page.display()));
     }
     match args.format {
         Format::Json => printer.json(&verdicts)?,
-        Format::Text => printer.raw(&reports::comparison::text(&verdicts, table_style())),
-        Format::Markdown => printer.raw(&reports::comparison::markdown(&verdicts)),
+        Format::Text => {
+            let style = table_style();
+            printer.raw(&reports::comparison::text(
+                &verdicts, fail_on, style, args.all,
+            ));
+        }
+        Format::Markdown => {
+            let link = args.link.as_deref();
+            printer.raw(&reports::comparison::markdown(&verdicts, fail_on, link));
+        }
     }
     if args.annotations {
         printer.verbatim(&reports::comparison::annotations(&verdicts, fail_on));
     }
     let gate = Gate::read(&verdicts, fail_on);
-    if gate.passes() {
-        Ok(())
-    } else {
-        Err(Error::Gate {
-            failing: gate.count(),
-        })
+    if !gate.passes() {
+        let failing = plural(gate.count(), "metric", "metrics");
+        return Err(Error::Gate(format!("the gate failed: {failing}")));
     }
+    if verdicts.is_nothing_gated() {
+        let message = "no gated metric was measured on both sides, so that a gate would pass over \
+                       nothing; see the failed runs above";
+        return Err(Error::Input(message.to_owned()));
+    }
+    Ok(())
 }
 
 /// The verdicts, and the session of the head.
@@ -67,6 +83,7 @@ fn judge(args: &CompareArgs, printer: &Printer) -> Result<(Verdicts, Session)> {
             side.along(&by.axis, &by.base)?,
             side.along(&by.axis, &by.head)?,
         );
+        options.earlier = earlier(&base, &head, args, printer)?;
         let verdicts = verdict::compare(&base, &head, &options)?;
         return Ok((verdicts, chosen.session.clone()));
     };
@@ -90,8 +107,9 @@ fn judge(args: &CompareArgs, printer: &Printer) -> Result<(Verdicts, Session)> {
         .into_iter()
         .any(|word| session_ref::asks_history(word))
     {
-        options.between_sessions = between_sessions(&base, &head, args)?;
+        options.between_sessions = between_sessions(&base, &head, args, printer)?;
     }
+    options.earlier = earlier(&base, &head, args, printer)?;
     Ok((verdict::compare(&base, &head, &options)?, session))
 }
 
@@ -101,15 +119,15 @@ fn between_sessions(
     base: &Side<'_>,
     head: &Side<'_>,
     args: &CompareArgs,
+    printer: &Printer,
 ) -> Result<BTreeMap<CellMetric, BetweenSessions>> {
-    let history = History::open_existing(file(&args.file)?)?;
     let of_base = |point: &history::Point| {
-        point.session.as_ref() == Some(&base.origin.session)
-            && point.attributes.get("image") == Some(&base.origin.image)
+        point.origin.session.as_ref() == Some(&base.origin.session)
+            && point.origin.attributes.get("image") == Some(&base.origin.image)
     };
     let compared = [&base.origin.session, &head.origin.session];
     let is_other = |point: &history::Point| {
-        let session = point.session.as_ref();
+        let session = point.origin.session.as_ref();
         session.is_none_or(|session| !compared.contains(&session))
     };
     let filter = SeriesFilter {
@@ -117,25 +135,66 @@ fn between_sessions(
         ..SeriesFilter::default()
     };
     let mut known = BTreeMap::new();
-    for series in history.series(&filter)? {
-        let key = series.key;
-        let points = history.points(&key, &PointFilter::default(), Aggregate::Session)?;
-        if !points.iter().any(of_base) {
+    let contents = read(&args.folder.existing()?, &filter, printer);
+    for series in contents.series(&PointFilter::default(), Aggregate::Session) {
+        if !series.points.iter().any(of_base) {
             continue;
         }
-        let others = points.into_iter().filter(is_other);
+        let key = cell_metric(series.info.key);
+        let others = series.points.into_iter().filter(is_other);
         let others: Vec<judge::trend::Point> = others.map(Into::into).collect();
         if let Some(between) = BetweenSessions::of(&others) {
-            let of = CellMetric {
-                suite: key.suite,
-                scenario: key.scenario,
-                variant: key.variant,
-                metric: key.metric,
-            };
-            known.insert(of, between);
+            known.insert(key, between);
         }
     }
     Ok(known)
+}
+
+/// What runs of the same cells scatter by in other sessions of the machine, where a history was
+/// named. A side that is kept to one value of an axis has cells that no series has.
+fn earlier(
+    base: &Side<'_>,
+    head: &Side<'_>,
+    args: &CompareArgs,
+    printer: &Printer,
+) -> Result<BTreeMap<CellMetric, Variance>> {
+    let Some(history) = past::named(args.folder.history.as_deref())? else {
+        return Ok(BTreeMap::new());
+    };
+    let filter = SeriesFilter {
+        machine: Some(base.origin.machine.clone()),
+        ..SeriesFilter::default()
+    };
+    let compared = [&base.origin.session, &head.origin.session];
+    let mut runs: BTreeMap<CellMetric, BTreeMap<_, Vec<f64>>> = BTreeMap::new();
+    let contents = read(&history, &filter, printer);
+    for series in contents.series(&PointFilter::default(), Aggregate::Run) {
+        let sessions = runs.entry(cell_metric(series.info.key)).or_default();
+        for point in series.points.into_iter().filter(|point| point.value > 0.0) {
+            let (session, image) = (&point.origin.session, point.origin.attributes.get("image"));
+            if let Some(session) = session
+                .as_ref()
+                .filter(|session| !compared.contains(session))
+            {
+                let of = (session.clone(), image.cloned());
+                sessions.entry(of).or_default().push(point.value);
+            }
+        }
+    }
+    let known = runs.into_iter().filter_map(|(key, sessions)| {
+        let sessions: Vec<Vec<f64>> = sessions.into_values().collect();
+        Some((key, Variance::of_earlier(&sessions)?))
+    });
+    Ok(known.collect())
+}
+
+fn cell_metric(key: SeriesKey) -> CellMetric {
+    CellMetric {
+        suite: key.suite,
+        scenario: key.scenario,
+        variant: key.variant,
+        metric: key.metric,
+    }
 }
 
 fn is_same(one: &Side<'_>, other: &Side<'_>) -> bool {
@@ -144,9 +203,11 @@ fn is_same(one: &Side<'_>, other: &Side<'_>) -> bool {
 }
 
 fn same_sides<T>(side: &Side<'_>) -> Result<T> {
-    Err(Error::SameSides {
-        side: side.origin.to_string(),
-    })
+    Err(Error::Input(format!(
+        "both sides are {}; give another session or image as HEAD, or two values of an axis with --by \
+         AXIS=BASE,HEAD",
+        side.origin
+    )))
 }
 
 /// A session read from disk, and which of its images is meant.
@@ -165,7 +226,8 @@ impl Chosen {
         printer: &Printer,
     ) -> Result<Self> {
         let fits = |chosen: &Self| other.is_none_or(|other| chosen.goes_with(other));
-        let chosen = session_ref::find_fitting(text, &args.sessions, &args.file, Self::at, fits)?;
+        let chosen =
+            session_ref::find_fitting(text, &args.sessions, &args.folder, Self::at, fits, printer)?;
         let left_out = chosen.records.left_out();
         session_ref::note_left_out(&chosen.session.session, &left_out, printer);
         Ok(chosen)

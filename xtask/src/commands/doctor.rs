@@ -30,7 +30,7 @@ const MOST_NAMED: usize = 3;
 
 /// Looks at everything and prints it.
 pub(crate) async fn run(args: &DoctorArgs, printer: &Printer) -> Result<()> {
-    let host = host::open();
+    let host = host::local::open();
     let machine = host.facts();
     let mut findings = vec![
         Finding::ok(
@@ -42,11 +42,14 @@ pub(crate) async fn run(args: &DoctorArgs, printer: &Printer) -> Result<()> {
             format!("{}, {} cores", machine.cpu.model, machine.cpu.logical_cores),
         ),
         memory(host.as_ref(), &machine),
-        disk(&machine)?,
+        disk(&images::Cache::user_folder()?, &machine),
         gpu(host.as_ref(), &machine),
     ];
-    findings.extend(slim_images(&workspace::root()?, &machine)?);
-    for executor in &EXECUTORS {
+    // Outside of a checkout the specs lie in the cache, which has its finding.
+    if let Ok(root) = workspace::root() {
+        findings.extend(slim_images(&root, &machine)?);
+    }
+    for executor in EXECUTORS {
         findings.extend((executor.examine)().await);
     }
     findings.extend(tools());
@@ -91,16 +94,22 @@ fn memory(host: &dyn Host, machine: &Machine) -> Finding {
     }
 }
 
-fn disk(machine: &Machine) -> Result<Finding> {
-    let cache = images::Cache::user()?;
-    let free = free_bytes(cache.root());
+fn disk(cache: &Path, machine: &Machine) -> Finding {
+    if let Err(error) = images::Cache::at(cache) {
+        return Finding::missing(
+            "disk",
+            error.to_string(),
+            "give a folder that can be written to with XDG_CACHE_HOME",
+        );
+    }
+    let free = free_bytes(cache);
     let wanted = if machine.gpus.is_empty() {
         ROOM_CPU
     } else {
         ROOM_CUDA
     };
-    let place = cache.root().display();
-    Ok(match free {
+    let place = cache.display();
+    match free {
         Some(free) if free < wanted => Finding::missing(
             "disk",
             format!("{} free at {place}", ByteSize::b(free)),
@@ -111,7 +120,7 @@ fn disk(machine: &Machine) -> Result<Finding> {
         ),
         Some(free) => Finding::ok("disk", format!("{} free at {place}", ByteSize::b(free))),
         None => Finding::ok("disk", format!("cannot tell how much is free at {place}")),
-    })
+    }
 }
 
 /// Free bytes where the folder lies or would lie.

@@ -1,7 +1,6 @@
 //! `cargo xtask fit`: the largest batch that trains within a memory budget.
 
 use bench_suite::{
-    executors::Executor,
     fit::{self as search, Question},
     plan::Plan,
     scratch_run::ScratchRuns,
@@ -14,7 +13,7 @@ use reports::format::plural;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cli::{FitArgs, Format},
+    cli::{FitArgs, Format, ShareArgs},
     commands::{
         bench::{self, target::Target},
         scenarios,
@@ -27,16 +26,21 @@ use crate::{
 /// Plans, prepares, searches, tells.
 pub(crate) async fn run(args: &FitArgs, printer: &Printer) -> Result<()> {
     let suite = suite(&args.scenario)?;
-    let target = Target::find(&args.target, &[], printer).await?;
+    let mut target = Target::find(&args.target, &[], &[], printer).await?;
     let device = target.device();
     let budget = args.memory.as_u64();
     if budget < search::LEAST_BYTES {
-        return Err(Error::SmallBudget { budget });
+        return Err(Error::Input(format!(
+            "--memory {} is too little: an engine refuses a container with less than {}; give what a \
+             container or a GPU has, such as 8GiB",
+            iec(budget),
+            iec(search::LEAST_BYTES)
+        )));
     }
-    if !device.is_cuda() && budget > target.machine.memory_bytes {
+    if !device.is_cuda() && budget > target.machine().memory_bytes {
         printer.note(&format!(
             "this machine has {} of memory: its own end comes before the budget's",
-            size(Some(target.machine.memory_bytes))
+            size(Some(target.machine().memory_bytes))
         ));
     }
     let plan = target.plan(&[suite], Some(1), Some(1))?;
@@ -44,23 +48,26 @@ pub(crate) async fn run(args: &FitArgs, printer: &Printer) -> Result<()> {
         return show(&plan, args, printer);
     }
     let name = session::fresh_name();
-    let has_limit = |executor: &dyn Executor| {
-        if device.is_cuda() || executor.limits_memory() {
-            Ok(())
-        } else {
-            Err(Error::NoWall)
-        }
+    if !device.is_cuda() && !target.executor.limits_memory() {
+        return Err(Error::Trouble(format!(
+            "on the CPU only a container's limit can be the limit, and runs would execute as plain \
+             processes; start Docker or Podman (`{} doctor` says how)",
+            protocol::program()
+        )));
+    }
+    // No time is measured, for which the CPU would have to be this search's alone.
+    let share = ShareArgs {
+        share_gpu: args.share_gpu,
+        share_cpu: true,
     };
-    let ready = target
-        .ready(&name, args.share_gpu, printer, has_limit)
-        .await?;
+    let _ready = target.ready(&name, &share, printer).await?;
     let folder = bench::scratch("fit")?;
     let cancel = CancellationToken::new();
     let stopper = bench::stop_on_signal(cancel.clone(), printer.clone());
     let question = Question {
         plan: &plan,
         runs: ScratchRuns {
-            machine: &target.machine,
+            hosts: &target.hosts,
             session: &name,
             folder: folder.path(),
         },
@@ -69,7 +76,7 @@ pub(crate) async fn run(args: &FitArgs, printer: &Printer) -> Result<()> {
     };
     let found = search::find(
         &question,
-        ready.executor.as_ref(),
+        target.executor.as_ref(),
         &cancel,
         &mut |found, attempt| {
             printer.note(&progress(found, attempt));
@@ -77,16 +84,16 @@ pub(crate) async fn run(args: &FitArgs, printer: &Printer) -> Result<()> {
     )
     .await;
     stopper.abort();
-    ready.executor.clean_up().await;
+    target.executor.clean_up().await;
     let found = found?;
     if found.is_empty() {
-        return Err(Error::NothingToFit(args.scenario.clone()));
+        return Err(nothing_to_fit(&args.scenario));
     }
     let fit = Fit {
         version: fit::VERSION,
         memory_bytes: budget,
         device: device.to_string(),
-        machine: target.machine.name.clone(),
+        machine: target.machine().name.clone(),
         front: search::front(&found),
         advice: search::advice(&found, budget),
         found,
@@ -106,25 +113,40 @@ fn ended(fit: &Fit) -> Result<()> {
         });
     }
     if found.iter().all(|one| one.largest_batch.is_none()) {
-        return Err(Error::NothingFits {
-            budget: fit.memory_bytes,
-        });
+        return Err(Error::Gate(format!(
+            "nothing fits {}: not one sample in a batch, in any combination; the table says how the \
+             attempts ended. Give more --memory, or a scenario with a smaller model",
+            iec(fit.memory_bytes)
+        )));
     }
     Ok(())
+}
+
+fn nothing_to_fit(scenario: &str) -> Error {
+    Error::Input(format!(
+        "`{scenario}` has nothing with a batch to be fitted; name a scenario that trains or serves \
+         (`{} scenarios list` shows them)",
+        protocol::program()
+    ))
+}
+
+/// Bytes in words, in powers of 1024.
+fn iec(bytes: u64) -> String {
+    bytesize::ByteSize(bytes).display().iec().to_string()
 }
 
 /// Every combination whose batch would be searched.
 fn show(plan: &Plan, args: &FitArgs, printer: &Printer) -> Result<()> {
     let combinations = search::combinations(plan);
     if combinations.is_empty() {
-        return Err(Error::NothingToFit(args.scenario.clone()));
+        return Err(nothing_to_fit(&args.scenario));
     }
     let mut table = table(args.format, ["image", "scenario", "combination"]);
     for cell in &combinations {
         table.add_row([
             cell.plan.image.clone(),
             cell.plan.scenario.clone(),
-            cell.plan.variant.without("batch"),
+            cell.plan.axes.without("batch"),
         ]);
     }
     let count = plural(combinations.len(), "combination", "combinations");
@@ -132,7 +154,7 @@ fn show(plan: &Plan, args: &FitArgs, printer: &Printer) -> Result<()> {
         "{table}\nlargest batch up to {} of {count} within {} on {}; nothing was started",
         args.most,
         size(Some(args.memory.as_u64())),
-        plan.device
+        plan.session.device
     ));
     Ok(())
 }
@@ -180,11 +202,11 @@ pub(crate) fn suite(reference: &str) -> Result<Suite> {
     let known: Vec<String> = suite.scenarios.iter().map(|one| one.name.clone()).collect();
     suite.scenarios.retain(|one| one.name == scenario);
     if suite.scenarios.is_empty() {
-        return Err(Error::NoScenario {
-            suite: suite.name,
-            scenario: scenario.to_owned(),
-            known: known.join(", "),
-        });
+        return Err(Error::Input(format!(
+            "suite {} has no scenario `{scenario}`; it has: {}",
+            suite.name,
+            known.join(", ")
+        )));
     }
     Ok(suite)
 }

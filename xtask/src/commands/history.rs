@@ -1,87 +1,167 @@
-//! `cargo xtask history`: keep sessions, and read them over time.
+//! `history`: keep sessions, and read them over time.
 
-use std::{
-    io::ErrorKind,
-    path::{Path, PathBuf},
-};
+use std::path::PathBuf;
 
-use history::{
-    Aggregate, Format as FileFormat, History, HistoryError, ImportedSeries, Labels, PointFilter,
-    Selection, SeriesFilter, SeriesInfo, SessionFilter,
-};
+use clap::{Args, Subcommand};
+use history::{Aggregate, History, ImportedSeries, Labels, SeriesInfo, SessionFilter};
 use judge::compare::{Direction, Kind};
 use record::SessionFolder;
 use reports::format::plural;
 
 use crate::{
     cli::{
-        AddArgs, BaselineCommand, ExportArgs, ExportFormat, Format, HistoryArgs, HistoryCommand,
-        HistoryFile, ImportArgs, RebuildArgs, RemoveArgs, SeriesArgs,
+        Format, exit_codes,
+        history::{HistoryFolder, SeriesArgs, read},
+        share,
     },
     commands::{session_ref, trend::method_words},
-    error::{Error, Result},
-    printer::{Form, Printer},
+    error::Result,
+    printer::Printer,
     table::table,
 };
 
-/// The history's file: what the user gave, else the one in the data folder.
-pub(crate) fn file(chosen: &HistoryFile) -> Result<PathBuf> {
-    chosen
-        .db
-        .clone()
-        .or_else(history::default_path)
-        .ok_or(Error::NoHistoryPath)
+#[derive(Debug, Clone, Args)]
+#[command(after_help = exit_codes!())]
+pub(crate) struct HistoryArgs {
+    #[command(flatten)]
+    folder: HistoryFolder,
+    #[command(subcommand)]
+    command: HistoryCommand,
 }
 
-/// Which series the user asks for.
-pub(crate) fn series_filter(args: &SeriesArgs) -> SeriesFilter {
-    SeriesFilter {
-        machine: args.machine.clone(),
-        device: args.device.clone(),
-        track: args.track.clone(),
-        suite: args.suite.clone(),
-        scenario: args.scenario.clone(),
-        variant: args.variant.clone(),
-        metric: args.metric.clone(),
-    }
+#[derive(Debug, Clone, Subcommand)]
+enum HistoryCommand {
+    /// Add sessions; adding one again changes nothing
+    Add(AddArgs),
+    /// List series, or sessions
+    List(ListArgs),
+    /// Write points as CSV for other tools
+    Export(ExportArgs),
+    /// Add a series measured elsewhere: a CSV file with the header `timestamp,revision,value`
+    Import(ImportArgs),
+    /// Name sessions to compare with
+    #[command(subcommand)]
+    Baseline(BaselineCommand),
+    /// Take a session, or an imported series, out
+    Remove(RemoveArgs),
 }
 
-/// Which of their points.
-pub(crate) fn point_filter(args: &SeriesArgs) -> PointFilter {
-    PointFilter {
-        branch: args.branch.clone(),
-        image: args.image.clone(),
-        driver: args.driver.clone(),
+#[derive(Debug, Clone, Args)]
+struct AddArgs {
+    /// Folders of sessions
+    #[arg(required = true, value_name = "SESSION")]
+    sessions: Vec<PathBuf>,
+    /// The branch that was measured
+    #[arg(long)]
+    branch: Option<String>,
+    /// What was measured, such as a commit
+    #[arg(long)]
+    revision: Option<String>,
+    /// The track that an image is followed along, such as `main`; default: the image's name without
+    /// versions, or the whole name where images of one session would share a track
+    #[arg(long = "track", value_name = "[IMAGE=]NAME")]
+    tracks: Vec<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+struct ListArgs {
+    /// Sessions in place of series
+    #[arg(
+        long,
+        conflicts_with_all = [
+            "device", "driver", "track", "suite", "scenario", "variant", "metric", "ignore"
+        ]
+    )]
+    sessions: bool,
+    #[command(flatten)]
+    series: SeriesArgs,
+    /// How to print them
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+#[derive(Debug, Clone, Args)]
+struct ExportArgs {
+    /// The file; `-` for standard output
+    #[arg(long, value_name = "FILE.csv", default_value = "-")]
+    to: PathBuf,
+    /// Every run, in place of one median a session
+    #[arg(long)]
+    runs: bool,
+    #[command(flatten)]
+    series: SeriesArgs,
+}
+
+#[derive(Debug, Clone, Args)]
+struct ImportArgs {
+    /// The series' name
+    name: String,
+    /// The file
+    file: PathBuf,
+    /// The unit of its values; default: none
+    #[arg(long, default_value = "", hide_default_value = true)]
+    unit: String,
+    /// Lower values are better
+    #[arg(long)]
+    lower_is_better: bool,
+    /// The largest change that counts as none, such as 0.02; default: any counts
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    threshold: Option<f64>,
+}
+
+#[derive(Debug, Clone, Args)]
+#[group(required = true, multiple = false)]
+struct RemoveArgs {
+    /// The session's name
+    session: Option<String>,
+    /// The name of an imported series
+    #[arg(long, value_name = "NAME")]
+    imported: Option<String>,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+enum BaselineCommand {
+    /// Name a session; the name moves if it is taken
+    Set {
+        /// The baseline's name
+        #[arg(value_parser = baseline_name)]
+        name: String,
+        /// The session's name
+        session: String,
+    },
+    /// List the names
+    List,
+    /// Forget a name; its session stays
+    Remove {
+        /// The baseline's name
+        name: String,
+    },
+}
+
+/// `compare @NAME:IMAGE` could not name a baseline with a colon in it.
+fn baseline_name(name: &str) -> Result<String, String> {
+    if name.contains(':') {
+        return Err(
+            "a baseline's name has no `:` in it: `compare @NAME:IMAGE` reads what stands behind \
+             one as an image; write `-` or `/`"
+                .to_owned(),
+        );
     }
+    Ok(name.to_owned())
 }
 
 /// Carries one of its commands out.
 pub(crate) fn run(args: &HistoryArgs, printer: &Printer) -> Result<()> {
-    let path = file(&args.file)?;
+    let new = || -> Result<History> { Ok(History::at(args.folder.path()?)?) };
+    let existing = || args.folder.existing();
     match &args.command {
-        HistoryCommand::Add(args) => add(&History::open(path)?, args, printer),
-        HistoryCommand::List(args) => {
-            let history = History::open_existing(path)?;
-            if args.sessions {
-                list_sessions(&history, &args.series, args.format, printer)
-            } else {
-                list_series(&history, &args.series, args.format, printer)
-            }
-        }
-        HistoryCommand::Export(args) => export(&History::open_existing(path)?, args, printer),
-        HistoryCommand::Import(args) => import(&History::open(path)?, args, printer),
-        HistoryCommand::Baseline(command) => baseline(path, command, printer),
-        HistoryCommand::Remove(args) => remove(&History::open_existing(path)?, args, printer),
-        HistoryCommand::Check => {
-            let checked = History::open_existing(&path).and_then(|history| history.check());
-            if let Err(error @ HistoryError::Damaged { .. }) = checked {
-                return Err(Error::HistoryDamaged(error));
-            }
-            checked?;
-            printer.line(&format!("{} is consistent", path.display()));
-            Ok(())
-        }
-        HistoryCommand::Rebuild(args) => rebuild(&path, args, printer),
+        HistoryCommand::Add(args) => add(&new()?, args, printer),
+        HistoryCommand::List(args) if args.sessions => list_sessions(&existing()?, args, printer),
+        HistoryCommand::List(args) => list_series(&existing()?, args, printer),
+        HistoryCommand::Export(args) => export(&existing()?, args, printer),
+        HistoryCommand::Import(args) => import(&new()?, args, printer),
+        HistoryCommand::Baseline(command) => baseline(&existing()?, command, printer),
+        HistoryCommand::Remove(args) => remove(&existing()?, args, printer),
     }
 }
 
@@ -101,10 +181,7 @@ fn add(history: &History, args: &AddArgs, printer: &Printer) -> Result<()> {
         printer.line(&if added.unchanged {
             format!("{session}: known already, nothing changed")
         } else if !added.new && added.runs + added.points == 0 {
-            format!(
-                "{session}: known already; labels, end, noise thresholds, attributes, methods or \
-                 folder brought up to date"
-            )
+            format!("{session}: known already; labels or facts brought up to date")
         } else {
             let (runs, points) = (
                 plural(added.runs, "run", "runs"),
@@ -154,14 +231,10 @@ fn import(history: &History, args: &ImportArgs, printer: &Printer) -> Result<()>
         threshold: args.threshold,
     };
     let points = super::trend::read_csv(&args.file, printer)?;
-    let done = history.import(&series, &points, args.replace)?;
-    let replaced = match done.replaced {
-        0 => String::new(),
-        count => format!(", {count} replaced"),
-    };
+    let done = history.import(&series, &points)?;
     let (name, added, known) = (&args.name, done.added, done.known);
     let added = plural(added, "point", "points");
-    printer.line(&format!("{name}: {added} added, {known} known{replaced}"));
+    printer.line(&format!("{name}: {added} added, {known} known"));
     let backwards = judge::trend::backwards(&points);
     if backwards > 0 {
         let name = args.file.display().to_string();
@@ -171,96 +244,27 @@ fn import(history: &History, args: &ImportArgs, printer: &Printer) -> Result<()>
 }
 
 fn export(history: &History, args: &ExportArgs, printer: &Printer) -> Result<()> {
-    let selection = Selection {
-        series: series_filter(&args.series),
-        points: point_filter(&args.series),
-        aggregate: if args.runs {
-            Aggregate::Run
-        } else {
-            Aggregate::Session
-        },
-        ignore: args.series.method.ignore.clone(),
-    };
-    let (format, form) = match export_format(&args.to, args.format)? {
-        ExportFormat::Csv => (FileFormat::Csv, Form::Csv),
-        ExportFormat::Jsonl => (FileFormat::JsonLines, Form::JsonLines),
-    };
-    let done = if args.to.as_os_str() == "-" {
-        match history.export(format, &selection, Printer::stream(form)) {
-            // Whoever reads has seen enough, as `head` does.
-            Err(HistoryError::Export { source }) if source.kind() == ErrorKind::BrokenPipe => {
-                return Ok(());
-            }
-            other => other?,
-        }
+    let of = if args.runs {
+        Aggregate::Run
     } else {
-        history.export_to(&args.to, format, &selection)?
+        Aggregate::Session
     };
-    let points = plural(done.points, "point", "points");
-    printer.note(&format!("{points} of {} series", done.series));
+    let all = args.series.read(history, of, printer);
+    if args.to.as_os_str() == "-" {
+        history::export(&all).for_each(|part| printer.raw(&part));
+    } else {
+        history::export_to(&args.to, &all)?;
+    }
+    let points = all.iter().map(|one| one.points.len()).sum();
+    let points = plural(points, "point", "points");
+    printer.note(&format!("{points} of {} series", all.len()));
     Ok(())
 }
 
-/// The format that was asked for, or the one that the file's name ends in; both where they agree.
-fn export_format(to: &Path, asked: Option<ExportFormat>) -> Result<ExportFormat> {
-    if to.as_os_str() == "-" {
-        return Ok(asked.unwrap_or(ExportFormat::Csv));
-    }
-    let ending = to.extension().map(std::ffi::OsStr::to_ascii_lowercase);
-    let told = match ending.as_ref().and_then(|ending| ending.to_str()) {
-        Some("csv") => Some(ExportFormat::Csv),
-        Some("jsonl" | "ndjson") => Some(ExportFormat::Jsonl),
-        _ => None,
-    };
-    let message = match (asked, told) {
-        (Some(ExportFormat::Csv), Some(ExportFormat::Jsonl)) => {
-            "--format csv writes another format than the name says; end it in .csv"
-        }
-        (Some(ExportFormat::Jsonl), Some(ExportFormat::Csv)) => {
-            "--format jsonl writes another format than the name says; end it in .jsonl"
-        }
-        (None, None) => {
-            "the name does not say in which format to write; end it in .csv or .jsonl, or give \
-             --format"
-        }
-        (Some(format), _) | (None, Some(format)) => return Ok(format),
-    };
-    Err(Error::ExportFormat {
-        message: format!("{}: {message}", to.display()),
-    })
-}
-
-fn rebuild(path: &Path, args: &RebuildArgs, printer: &Printer) -> Result<()> {
-    let done = History::rebuild(path, &args.folders, args.drop_missing)?;
-    printer.line(&format!(
-        "{}: made again of {} and {} imported series, {}",
-        path.display(),
-        plural(done.sessions, "session", "sessions"),
-        done.imports,
-        plural(done.points, "point", "points")
-    ));
-    for session in &done.dropped {
-        printer.note(&format!("{session} was left out: its folder is not found"));
-    }
-    if let Some(damaged) = &done.damaged {
-        printer.note(&format!("the damaged file is {}", damaged.display()));
-    }
-    Ok(())
-}
-
-fn list_series(
-    history: &History,
-    series: &SeriesArgs,
-    format: Format,
-    printer: &Printer,
-) -> Result<()> {
-    let found = history.series(&series_filter(series))?;
-    let mut found = history::join(found, &series.method.ignore);
-    let points = point_filter(series);
-    if points != PointFilter::default() {
-        found = with_points(history, found, &points)?;
-    }
-    if format == Format::Json {
+fn list_series(history: &History, args: &ListArgs, printer: &Printer) -> Result<()> {
+    let found = args.series.read(history, Aggregate::Run, printer);
+    let found: Vec<&SeriesInfo> = found.iter().map(|one| &one.info).collect();
+    if args.format == Format::Json {
         return printer.json(&found);
     }
     let told_apart = history::told_apart(&found);
@@ -270,7 +274,7 @@ fn list_series(
         "machine", "device", "track", "cell", "metric", "points", "newest",
     ];
     columns.extend(has_methods.then_some("method"));
-    let mut table = table(format, columns);
+    let mut table = table(args.format, columns);
     for (info, told_apart) in found.iter().zip(&told_apart) {
         let mut row = vec![
             info.key.machine.clone(),
@@ -285,65 +289,31 @@ fn list_series(
         table.add_row(row);
     }
     printer.line(&format!("{table}\n{} series", found.len()));
-    if told_apart.iter().any(|told| told.contains_key("")) {
-        printer.note(
-            "the history does not know the settings of a method; `history rebuild` reads them from \
-             the sessions' folders, as far as these have them",
-        );
-    }
     Ok(())
 }
 
-/// Those with a point that fits, and what is known of these points.
-fn with_points(
-    history: &History,
-    all: Vec<SeriesInfo>,
-    filter: &PointFilter,
-) -> Result<Vec<SeriesInfo>> {
-    let mut found = Vec::new();
-    for info in all {
-        let points = history.points_of(&info, filter, Aggregate::Run)?;
-        if let (Some(first), Some(last)) = (points.first(), points.last()) {
-            found.push(SeriesInfo {
-                points: points.len() as u64,
-                oldest: Some(first.timestamp),
-                newest: Some(last.timestamp),
-                ..info
-            });
-        }
-    }
-    Ok(found)
-}
-
-fn list_sessions(
-    history: &History,
-    series: &SeriesArgs,
-    format: Format,
-    printer: &Printer,
-) -> Result<()> {
-    let filter = SessionFilter {
+fn list_sessions(history: &History, args: &ListArgs, printer: &Printer) -> Result<()> {
+    let series = &args.series;
+    let contents = read(history, &series.filter(), printer);
+    let found = contents.sessions(&SessionFilter {
         branch: series.branch.clone(),
         image: series.image.clone(),
-        machine: series.machine.clone(),
-        complete_only: false,
-    };
-    let found = history.sessions(&filter)?;
-    if format == Format::Json {
+        ..SessionFilter::default()
+    });
+    if args.format == Format::Json {
         return printer.json(&found);
     }
-    let mut table = table(
-        format,
-        [
-            "session",
-            "started",
-            "branch",
-            "revision",
-            "images",
-            "runs",
-            "failed",
-            "baselines",
-        ],
-    );
+    let columns = [
+        "session",
+        "started",
+        "branch",
+        "revision",
+        "images",
+        "runs",
+        "failed",
+        "baselines",
+    ];
+    let mut table = table(args.format, columns);
     for info in &found {
         table.add_row([
             info.session.clone(),
@@ -361,20 +331,20 @@ fn list_sessions(
     Ok(())
 }
 
-fn baseline(path: PathBuf, command: &BaselineCommand, printer: &Printer) -> Result<()> {
+fn baseline(history: &History, command: &BaselineCommand, printer: &Printer) -> Result<()> {
     match command {
         BaselineCommand::Set { name, session } => {
-            let before = History::open(path)?.set_baseline(name, session)?;
+            let before = history.set_baseline(name, session)?;
             let before = before.map_or_else(String::new, |old| format!(" (was {old})"));
             printer.line(&format!("{name} is {session}{before}"));
         }
         BaselineCommand::List => {
-            for (name, session) in History::open_existing(path)?.baselines()? {
+            for (name, session) in history.baselines() {
                 printer.line(&format!("{name} {session}"));
             }
         }
         BaselineCommand::Remove { name } => {
-            History::open(path)?.remove_baseline(name)?;
+            history.remove_baseline(name)?;
             printer.line(&format!("{name} is no baseline any more"));
         }
     }

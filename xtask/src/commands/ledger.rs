@@ -1,17 +1,82 @@
-//! `cargo xtask ledger`: look at regressions, and accept them.
+//! `ledger`: list regressions, and accept them.
 
 use std::path::PathBuf;
 
-use history::{Acceptance, Entry, History, LedgerFile, State};
+use clap::{Args, Subcommand};
+use history::{Acceptance, Entry, LedgerFile, State};
 use jiff::{Timestamp, civil::Date, tz::TimeZone};
 use reports::format::plural;
 
 use crate::{
-    cli::{AcceptArgs, Format, LedgerArgs, LedgerCommand},
-    commands::{history::file, trend::ledger},
+    cli::{Format, exit_codes, history::HistoryFolder},
+    commands::trend::ledger,
     error::Result,
     printer::{Printer, table_style},
 };
+
+#[derive(Debug, Clone, Args)]
+#[command(after_help = exit_codes!())]
+pub(crate) struct LedgerArgs {
+    #[command(flatten)]
+    folder: HistoryFolder,
+    /// The ledger's file; default: that of the history
+    #[arg(long, value_name = "FILE.toml", global = true)]
+    ledger: Option<PathBuf>,
+    #[command(subcommand)]
+    command: LedgerCommand,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+enum LedgerCommand {
+    /// List what is open and accepted, the newest first
+    List {
+        /// What is fixed as well
+        #[arg(long)]
+        all: bool,
+        /// How to print it
+        #[arg(long, value_enum, default_value_t = Format::Text)]
+        format: Format,
+    },
+    /// Show all that is known of an entry
+    Show {
+        /// Its ID
+        id: String,
+    },
+    /// Accept an entry, or some of its cells and metrics: gates stay quiet about it
+    Accept(AcceptArgs),
+    /// Take back what was accepted of an entry
+    Withdraw {
+        /// Its ID
+        id: String,
+    },
+    /// Forget entries that are fixed
+    Prune {
+        /// Those that were fixed before this day, such as 2027-01-31, in UTC
+        #[arg(long, value_name = "DATE")]
+        fixed_before: jiff::civil::Date,
+    },
+}
+
+#[derive(Debug, Clone, Args)]
+struct AcceptArgs {
+    /// The entry's ID
+    id: String,
+    /// Who accepts it
+    #[arg(long, value_name = "NAME")]
+    by: String,
+    /// Why
+    #[arg(long, value_name = "TEXT")]
+    why: String,
+    /// The last day on which it is accepted, such as 2027-01-31, in UTC; default: for good
+    #[arg(long, value_name = "DATE")]
+    until: Option<jiff::civil::Date>,
+    /// These cells alone, as `ledger show` writes them; `*` stands for any run of characters
+    #[arg(long = "cell", value_name = "PATTERN")]
+    cells: Vec<String>,
+    /// These metrics alone
+    #[arg(long = "metric", value_name = "PATTERN")]
+    metrics: Vec<String>,
+}
 
 /// Carries one of its commands out.
 pub(crate) fn run(args: &LedgerArgs, printer: &Printer) -> Result<()> {
@@ -31,25 +96,13 @@ pub(crate) fn run(args: &LedgerArgs, printer: &Printer) -> Result<()> {
     }
 }
 
-/// Of both ledgers, since what one of them has is known to the other with the next night.
 fn prune(args: &LedgerArgs, fixed_before: Date, printer: &Printer) -> Result<()> {
     // The last day there is ends after the last moment there is.
     let midnight = fixed_before.to_zoned(TimeZone::UTC);
     let moment = midnight.map_or(Timestamp::MAX, |midnight| midnight.timestamp());
     let mut file = LedgerFile::open(path(args)?)?.existing()?;
-    let mut gone = file.ledger.prune(moment.into());
-    let of_history = match &args.ledger {
-        Some(_) => history_path(args),
-        None => None,
-    };
-    if let Some(path) = of_history {
-        let mut other = LedgerFile::open(path)?;
-        gone.extend(other.ledger.prune(moment.into()));
-        other.save()?;
-    }
+    let gone = file.ledger.prune(moment.into());
     file.save()?;
-    gone.sort_unstable();
-    gone.dedup();
     for id in &gone {
         printer.line(id);
     }
@@ -61,7 +114,7 @@ fn prune(args: &LedgerArgs, fixed_before: Date, printer: &Printer) -> Result<()>
 fn path(args: &LedgerArgs) -> Result<PathBuf> {
     match &args.ledger {
         Some(path) => Ok(path.clone()),
-        None => Ok(History::open_existing(file(&args.file)?)?.ledger_path()),
+        None => Ok(args.folder.existing()?.ledger_path()),
     }
 }
 
@@ -112,15 +165,8 @@ fn show(file: &LedgerFile, id: &str, printer: &Printer) -> Result<()> {
     Ok(())
 }
 
-/// An entry that only the history knows yet is taken over into the named file with its acceptance.
 fn accept(args: &LedgerArgs, accept: &AcceptArgs, printer: &Printer) -> Result<()> {
-    let mut file = LedgerFile::open(path(args)?)?;
-    if args.ledger.is_some() && file.ledger.entry(&accept.id).is_err() {
-        let history = history_path(args).and_then(|path| LedgerFile::look_at(path).ok());
-        if let Some(found) = history.filter(|found| found.ledger.entry(&accept.id).is_ok()) {
-            file.ledger = std::mem::take(&mut file.ledger).with_found(&found.ledger);
-        }
-    }
+    let mut file = LedgerFile::open(path(args)?)?.existing()?;
     let acceptance = Acceptance {
         by: accept.by.clone(),
         why: accept.why.clone(),
@@ -139,9 +185,4 @@ fn accept(args: &LedgerArgs, accept: &AcceptArgs, printer: &Printer) -> Result<(
     file.save()?;
     printer.line(&line);
     Ok(())
-}
-
-fn history_path(args: &LedgerArgs) -> Option<PathBuf> {
-    let history = History::open_existing(file(&args.file).ok()?).ok()?;
-    Some(history.ledger_path())
 }

@@ -10,9 +10,8 @@ pub(crate) fn run(args: &ReportArgs, printer: &Printer) -> Result<()> {
     let out = args.out.as_ref().unwrap_or(&args.sessions[0]);
     let sessions = folders.iter().map(SessionFolder::read_session);
     let sessions: Vec<Session> = sessions.collect::<std::result::Result<_, _>>()?;
-    let past = past::of(args.db.as_deref(), &sessions)?;
-    let written = reports::write_with(&folders, past, out)?;
-    for path in [written.html, written.markdown, written.json] {
+    let past = past::of(args.history.as_deref(), &sessions, printer)?;
+    for path in reports::write(&folders, past, out)? {
         printer.line(&path.display().to_string());
     }
     Ok(())

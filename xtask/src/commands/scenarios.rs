@@ -1,18 +1,56 @@
-//! `cargo xtask scenarios`: list, show and check suites.
+//! `cargo xtask scenarios`: list, show and check suites, and check programs.
 
 use bench_suite::{
     host,
     suite::{self, Catalog, DeviceKind, ScenarioVariant, Suite},
 };
+use clap::{Subcommand, ValueEnum};
 use reports::format::plural;
 
 use crate::{
-    cli::{DeviceWord, Format, ScenariosCommand},
+    cli::Format,
+    commands::{
+        conform::{self, ConformArgs},
+        program::{self, ProgramArgs},
+    },
     error::{Error, Result},
     printer::Printer,
     table::table,
     workspace,
 };
+
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum ScenariosCommand {
+    /// Name the suites
+    List,
+    /// Show a suite with every cell that it expands to
+    Show {
+        /// A suite in `scenarios/`, or a file
+        suite: String,
+        /// The device to expand for; default: a GPU where there is one, else the CPU
+        #[arg(long, value_enum)]
+        device: Option<DeviceWord>,
+    },
+    /// Check suites without running them
+    Check {
+        /// Suites in `scenarios/`, or files; default: all
+        suites: Vec<String>,
+    },
+    /// Print the suite of a program of your own, to be kept and changed
+    Init(ProgramArgs),
+    /// Run a program of your own on this machine, and check how it reports its numbers
+    Conform(ConformArgs),
+    /// Print the JSON Schema of suites
+    Schema,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DeviceWord {
+    /// The CPU
+    Cpu,
+    /// A GPU
+    Cuda,
+}
 
 /// The suites in `scenarios/`.
 pub(crate) fn catalog() -> Result<Catalog> {
@@ -20,11 +58,11 @@ pub(crate) fn catalog() -> Result<Catalog> {
 }
 
 /// Carries one of its commands out.
-pub(crate) fn run(command: &ScenariosCommand, printer: &Printer) -> Result<()> {
+pub(crate) async fn run(command: &ScenariosCommand, printer: &Printer) -> Result<()> {
     match command {
         ScenariosCommand::List => list(printer),
         ScenariosCommand::Show { suite, device } => {
-            let has_gpu = || !host::open().facts().gpus.is_empty();
+            let has_gpu = || !host::local::open().facts().gpus.is_empty();
             let on_gpu = device.map_or_else(has_gpu, |word| word == DeviceWord::Cuda);
             let device = if on_gpu {
                 DeviceKind::Cuda
@@ -39,6 +77,13 @@ pub(crate) fn run(command: &ScenariosCommand, printer: &Printer) -> Result<()> {
             Ok(())
         }
         ScenariosCommand::Check { suites } => check(suites, printer),
+        ScenariosCommand::Init(args) => {
+            let text = args.suite_text()?;
+            program::suite(&text)?;
+            printer.raw(&text);
+            Ok(())
+        }
+        ScenariosCommand::Conform(args) => conform::run(args, printer).await,
         ScenariosCommand::Schema => {
             printer.json_text(&suite::schema());
             Ok(())
@@ -61,9 +106,12 @@ fn list(printer: &Printer) -> Result<()> {
                 suite.description,
             ]),
             Err(error) => {
-                let words = "cannot be read; see `cargo xtask scenarios check`";
+                let words = format!(
+                    "cannot be read; see `{} scenarios check`",
+                    protocol::program()
+                );
                 printer.note(&format!("{}: {error}", listed.name));
-                table.add_row([listed.name.as_str(), "", "", "", words])
+                table.add_row([listed.name.as_str(), "", "", "", &words])
             }
         };
     }
@@ -75,20 +123,16 @@ fn show(suite: &Suite, device: DeviceKind, printer: &Printer) {
     printer.line(&format!("{}: {}", suite.name, suite.description));
     let mut table = table(
         Format::Text,
-        ["scenario", "model", "task", "variant", "warm-up", "steps"],
+        ["scenario", "workload", "variant", "warm-up", "steps"],
     );
     for scenario in &suite.scenarios {
-        for ScenarioVariant {
-            variant, expected, ..
-        } in scenario.variants_for(device)
-        {
+        for ScenarioVariant { axes, expected, .. } in scenario.variants_for(device) {
             let expected = expected.get(&device).map(|reason| reason.word());
             let expected = expected.map_or_else(String::new, |word| format!(", expects {word}"));
             table.add_row([
                 scenario.name.clone(),
-                scenario.model.to_string(),
-                scenario.task.to_string(),
-                format!("{variant}{expected}"),
+                scenario.workload.to_string(),
+                format!("{axes}{expected}"),
                 scenario.steps.warmup.to_string(),
                 scenario.steps.measured.to_string(),
             ]);

@@ -5,12 +5,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use history::{History, SessionFilter, SessionInfo};
+use history::{SeriesFilter, SessionFilter, SessionInfo};
 use record::SessionFolder;
 
 use crate::{
-    cli::HistoryFile,
-    commands::history::file,
+    cli::history::{self as command, HistoryFolder},
     error::{Error, Result},
     printer::Printer,
 };
@@ -32,8 +31,13 @@ enum Ref {
 }
 
 /// Finds the session. The history keeps names of sessions; their folders lie below `sessions`.
-pub(crate) fn find(text: &str, sessions: &Path, db: &HistoryFile) -> Result<Found> {
-    find_fitting(text, sessions, db, Ok, |_| true)
+pub(crate) fn find(
+    text: &str,
+    sessions: &Path,
+    history: &HistoryFolder,
+    printer: &Printer,
+) -> Result<Found> {
+    find_fitting(text, sessions, history, Ok, |_| true, printer)
 }
 
 /// Says what of a session's records was left out.
@@ -61,9 +65,10 @@ pub(crate) fn asks_history(text: &str) -> bool {
 pub(crate) fn find_fitting<T>(
     text: &str,
     sessions: &Path,
-    db: &HistoryFile,
+    history: &HistoryFolder,
     read_found: impl Fn(Found) -> Result<T>,
     fits: impl Fn(&T) -> bool,
+    printer: &Printer,
 ) -> Result<T> {
     let (named, image) = read(text, |folder| existing(folder, sessions).is_some());
     if let Ref::Folder(folder) = &named {
@@ -71,11 +76,15 @@ pub(crate) fn find_fitting<T>(
         return read_found(Found { folder, image });
     }
     let mut newest = None;
-    for session in recorded(&named, db)? {
-        let folder = folder_of(&session.session, sessions).ok_or_else(|| Error::NoFolder {
-            session: session.session,
-            sessions: sessions.to_owned(),
-        })?;
+    for session in recorded(&named, history, printer)? {
+        let Some(folder) = folder_of(&session.session, sessions) else {
+            return Err(Error::Input(format!(
+                "the history names the session {}, and its folder is not below {}; say where it lies \
+                 with --sessions DIR",
+                session.session,
+                sessions.display()
+            )));
+        };
         let image = image.clone();
         let candidate = read_found(Found { folder, image })?;
         if fits(&candidate) {
@@ -83,8 +92,12 @@ pub(crate) fn find_fitting<T>(
         }
         newest.get_or_insert(candidate);
     }
-    newest.ok_or_else(|| Error::NoSession {
-        text: text.to_owned(),
+    newest.ok_or_else(|| {
+        Error::Input(format!(
+            "the history knows no complete session that fits `{text}`; `{} history list --sessions` \
+             names what it has",
+            protocol::program()
+        ))
     })
 }
 
@@ -129,8 +142,8 @@ fn read(text: &str, is_session: impl Fn(&Path) -> bool) -> (Ref, Option<String>)
 }
 
 /// The sessions that the history has of what is named, the newest first.
-fn recorded(named: &Ref, db: &HistoryFile) -> Result<Vec<SessionInfo>> {
-    let history = History::open_existing(file(db)?)?;
+fn recorded(named: &Ref, history: &HistoryFolder, printer: &Printer) -> Result<Vec<SessionInfo>> {
+    let history = history.existing()?;
     let mut filter = SessionFilter {
         complete_only: true,
         ..SessionFilter::default()
@@ -141,16 +154,17 @@ fn recorded(named: &Ref, db: &HistoryFile) -> Result<Vec<SessionInfo>> {
         Ref::NewestOfBranch(branch) => filter.branch = Some(branch.clone()),
         Ref::NewestWithImage(image) => filter.image = Some(image.clone()),
     }
-    Ok(history.sessions(&filter)?)
+    Ok(command::read(&history, &SeriesFilter::default(), printer).sessions(&filter))
 }
 
 /// A session's folder that is there: as it is written, or below `sessions`, where the name of the
-/// session is enough.
+/// session or of its folder is enough.
 fn existing(folder: &Path, sessions: &Path) -> Option<PathBuf> {
     if folder.is_dir() {
         return Some(folder.to_owned());
     }
-    folder_of(folder.to_str()?, sessions)
+    let below = || Some(sessions.join(folder)).filter(|below| below.is_dir());
+    folder_of(folder.to_str()?, sessions).or_else(below)
 }
 
 /// The folder below `sessions` whose session has this name: mostly of the same name, but `--out`
@@ -188,6 +202,15 @@ mod tests {
         ] {
             assert_eq!(asks_for_newest(text), choice, "{text}");
         }
+    }
+
+    #[test]
+    fn the_name_of_a_folder_below_the_sessions_is_enough() {
+        let home = tempfile::tempdir().unwrap();
+        fs::create_dir(home.path().join("fixed2")).unwrap();
+        let found = |name: &str| existing(Path::new(name), home.path());
+        assert_eq!(found("fixed2"), Some(home.path().join("fixed2")));
+        assert_eq!(found("fixed3"), None);
     }
 
     #[test]

@@ -2,11 +2,10 @@
 
 use std::{fs, path::Path};
 
-use clap::CommandFactory as _;
+use clap::Command;
 use clap_complete::Shell;
 
 use crate::{
-    cli::Cli,
     error::{Error, Result},
     printer::Printer,
 };
@@ -14,20 +13,20 @@ use crate::{
 const NAME: &str = "torchgauge";
 
 /// Prints the completions of one shell.
-pub(crate) fn completions(shell: Shell, printer: &Printer) {
+pub(crate) fn completions(shell: Shell, program: Command, printer: &Printer) {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command().bin_name(NAME), NAME, &mut script);
+    clap_complete::generate(shell, &mut program.bin_name(NAME), NAME, &mut script);
     printer.verbatim(&String::from_utf8_lossy(&script));
 }
 
 /// Writes the manual pages into a folder.
-pub(crate) fn man(folder: &Path, printer: &Printer) -> Result<()> {
+pub(crate) fn man(folder: &Path, program: Command, printer: &Printer) -> Result<()> {
     let failed = |source| Error::Write {
         path: folder.to_owned(),
         source,
     };
     fs::create_dir_all(folder).map_err(failed)?;
-    clap_mangen::generate_to(Cli::command().bin_name(NAME), folder).map_err(failed)?;
+    clap_mangen::generate_to(program.bin_name(NAME), folder).map_err(failed)?;
     printer.line(&format!("manual pages in {}", folder.display()));
     Ok(())
 }

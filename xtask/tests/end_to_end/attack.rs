@@ -100,6 +100,7 @@ fn write_base(image: &str, folder: &Path) {
 
 #[test]
 fn a_hostile_image_harms_nobody_in_any_mode() {
+    let _cores = crate::beside_others();
     let home = Home::new();
     let stock = ["images", "build", "torch-2.11.0-cpu", "--format", "json"];
     let built = xtask(&stock);
@@ -129,7 +130,7 @@ fn a_hostile_image_harms_nobody_in_any_mode() {
     );
     let out = home.path("session");
     let mut words = vec!["bench", "--suite", text(&suite), "--out", text(&out)];
-    words.extend(["--engine", "docker", "--device", "cpu", "--blocks", "1"]);
+    words.extend(["--engine", "container", "--device", "cpu", "--blocks", "1"]);
     let specs = MODES.map(|mode| spec(mode, "allow: [/etc/ld.so.preload]\n"));
     words.extend(specs.iter().flat_map(|spec| ["--image", spec]));
     let done = xtask(&words);

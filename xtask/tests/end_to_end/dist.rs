@@ -137,7 +137,7 @@ fn a_bare_container_measures(client: &'static str, socket: &str) {
         ];
         let chosen = [
             "--engine",
-            "docker",
+            "container",
             "--image",
             reference,
             "--out",
@@ -151,10 +151,7 @@ fn a_bare_container_measures(client: &'static str, socket: &str) {
             assert_eq!(record.image_id.as_deref(), Some(id), "{}", record.run);
         }
         // The engine tells a container's memory about once a second, and a run may be shorter.
-        let told = |record: &Record| {
-            let peaks = &record.metrics.as_ref().expect("metrics").peaks;
-            peaks.run_container_peak_bytes.is_some()
-        };
+        let told = |record: &Record| record.value("run_container_peak_bytes").is_some();
         assert!(records.iter().any(told), "{records:#?}");
         fs::remove_file(out.join("report.html")).expect("the report");
         said(&["report", text(out)]);
@@ -208,6 +205,7 @@ fn socket(address: &str) -> String {
 
 #[test]
 fn the_packed_program_measures_in_a_bare_container_on_docker() {
+    let _cores = crate::beside_others();
     let address = std::env::var("DOCKER_HOST");
     let address = address.unwrap_or_else(|_| "unix:///var/run/docker.sock".to_owned());
     a_bare_container_measures("docker", &socket(&address));
@@ -215,6 +213,7 @@ fn the_packed_program_measures_in_a_bare_container_on_docker() {
 
 #[test]
 fn the_packed_program_measures_in_a_bare_container_on_podman() {
+    let _cores = crate::beside_others();
     let address = std::env::var("TORCHGAUGE_TEST_PODMAN");
     let address = address.unwrap_or_else(|_| "unix:///run/podman/podman.sock".to_owned());
     a_bare_container_measures("podman", &socket(&address));

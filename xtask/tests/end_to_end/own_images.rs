@@ -140,6 +140,7 @@ fn install(site: &Path) {
 
 #[test]
 fn pytorch_runs_where_people_have_it() {
+    let _cores = crate::beside_others();
     let home = Home::new();
     let base = home.path("base.tar");
     expect_exit(&xtask(&["images", "base", "--to", text(&base)]), 0);
@@ -152,7 +153,14 @@ fn pytorch_runs_where_people_have_it() {
     let out = home.path("session");
     let specs = IMAGES.each_ref().map(|image| image.spec(&home));
     let mut words = vec!["bench", "--suite", "smoke", "--device", "cpu"];
-    words.extend(["--engine", "docker", "--blocks", "1", "--out", text(&out)]);
+    words.extend([
+        "--engine",
+        "container",
+        "--blocks",
+        "1",
+        "--out",
+        text(&out),
+    ]);
     words.extend(specs.iter().flat_map(|spec| ["--image", spec]));
     expect_exit(&xtask(&words), 0);
     let (session, records) = read(&out);
@@ -162,15 +170,15 @@ fn pytorch_runs_where_people_have_it() {
     }
     // Where PyTorch lies changes nothing of what it does.
     let peak = |record: &record::Record| {
-        let memory = &record.metrics.as_ref().expect("metrics").summary.memory;
-        (record.variant.clone(), memory.peak_allocated_bytes)
+        let peak = record.value("peak_allocated_bytes").expect("a peak");
+        (record.axes.to_string(), peak.to_bits())
     };
     let of = |image: &Layout| -> Vec<_> {
         let mut peaks: Vec<_> = records
             .iter()
             .filter(|record| record.image == image.name)
             .map(|record| (record.scenario.clone(), peak(record)))
-            .map(|(scenario, (variant, peak))| (format!("{scenario} {variant:?}"), peak))
+            .map(|(scenario, (variant, peak))| (format!("{scenario} {variant}"), peak))
             .collect();
         peaks.sort();
         peaks

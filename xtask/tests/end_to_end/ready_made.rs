@@ -8,6 +8,7 @@ use crate::{Home, expect_exit, read, text, xtask};
 
 #[test]
 fn a_loaded_image_runs_where_nothing_can_be_built() {
+    let _cores = crate::beside_others();
     let home = Home::new();
     // Made of what others are made of, under a name of its own: nobody else removes it.
     let spec = home.path("traveller.yaml");
@@ -42,6 +43,8 @@ fn a_loaded_image_runs_where_nothing_can_be_built() {
             .env_clear()
             .env("PATH", "/nowhere")
             .env("HOME", runner.join("home"))
+            // Other tests measure at the same time.
+            .env("TORCHGAUGE_SHARE_CPU", "1")
             .envs(std::env::var_os("DOCKER_HOST").map(|host| ("DOCKER_HOST", host)))
             .output()
             .expect("the program runs")
@@ -58,7 +61,7 @@ fn a_loaded_image_runs_where_nothing_can_be_built() {
     ];
     let chosen = [
         "--engine",
-        "docker",
+        "container",
         "--image",
         reference,
         "--out",
@@ -90,7 +93,7 @@ fn a_loaded_image_runs_where_nothing_can_be_built() {
         "--device",
         "cpu",
         "--engine",
-        "docker",
+        "container",
         "--image",
         "torchgauge/no:1",
     ]);

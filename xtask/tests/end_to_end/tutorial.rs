@@ -94,6 +94,7 @@ fn in_the_workflow(page: &[(String, i32)]) -> Vec<(String, i32)> {
 
 #[test]
 fn the_tutorial_holds() {
+    let _cores = crate::alone();
     let home = Home::new();
     let programs = home.path("bin");
     fs::create_dir_all(&programs).expect("a folder");
@@ -120,7 +121,7 @@ fn the_tutorial_holds() {
             .args(["-c", &command])
             .current_dir(&folder)
             .env("PATH", format!("{}:{path}", programs.display()))
-            .env("TORCHGAUGE_HISTORY", home.path("history.sqlite"))
+            .env("TORCHGAUGE_HISTORY", home.path("history"))
             // A fresh machine has no name to commit under.
             .env("GIT_CONFIG_GLOBAL", "/dev/null")
             .env("GITHUB_STEP_SUMMARY", home.path("step-summary.md"))

@@ -42,6 +42,35 @@ fn a_gpu_is_one_session_s_at_a_time() {
 }
 
 #[test]
+fn the_cpu_is_one_session_s_at_a_time() {
+    let home = Home::new();
+    home.suite("host_busy_percent: any", &["one"]);
+    let line = |name: &str, script: &str, share: &str| {
+        format!(
+            "TORCHGAUGE_SHARE_CPU= cargo xtask bench --suite {} --engine 'mock:{script}' --device cpu \
+             --out {} {share}",
+            home.path("suite.yaml").display(),
+            home.path(name).display()
+        )
+    };
+    let first = home.shell("first", &line("first", "*=sleep:60000", ""));
+    first.until_it_runs();
+    for share in ["", "--share-cpu"] {
+        let text = home
+            .shell("second", &line("second", "", share))
+            .ends_with(4);
+        let holder = home.read("first").0.session;
+        assert!(
+            text.contains("this machine's CPU is in use by the session")
+                && text.contains(&holder)
+                && text.contains("--share-cpu"),
+            "{text}"
+        );
+    }
+    assert!(!home.path("second").exists(), "something was begun");
+}
+
+#[test]
 fn sessions_that_agree_share_a_gpu() {
     let home = Home::new();
     let first = home.bench("first", "*=sleep:1500", &[GPU, "--share-gpu"]);
@@ -77,23 +106,19 @@ fn a_gpu_that_stays_hot_is_not_measured_on() {
     let home = Home::new();
     home.suite("wait: 300ms, repeats: 1", &["one"]);
     home.gpus("gpus 1\n0.temperature 91\n");
-    home.bench("s", "", &[GPU]).ends_with(3);
-    let records = home.read("s").1;
-    assert_eq!(
-        words(&home, "s"),
-        [
-            "0.1 contaminated",
-            "0.2 contaminated",
-            "1.1 contaminated",
-            "1.2 contaminated"
-        ]
+    let text = home.bench("s", "", &[GPU]).ends_with(3);
+    assert!(
+        text.contains("the session ends here") && text.contains("1 run is still to do"),
+        "{text}"
     );
+    let records = home.read("s").1;
+    assert_eq!(words(&home, "s"), ["0.1 contaminated", "0.2 contaminated"]);
     let words = message(&records[0]);
     assert!(
         words.contains("within 0.3 s: the GPU is at 91 °C (limit 75 °C)"),
         "{words}"
     );
-    assert!(records[0].metrics.is_none(), "it was not started");
+    assert!(records[0].started.is_none(), "it was not started");
 }
 
 #[test]
@@ -115,18 +140,18 @@ fn a_run_that_was_contaminated_is_marked_left_out_and_repeated() {
         "{}",
         message(&records[0])
     );
-    assert!(records[0].metrics.is_some(), "for looking at");
+    assert!(!records[0].values.is_empty(), "for looking at");
     assert_eq!(records[0].validity.contamination.len(), 1);
-    assert_eq!(records[0].monitor.other_gpu_processes, [1]);
-    let [stretch] = &records[0].monitor.gpu_intervals[..] else {
-        panic!("{:?}", records[0].monitor.gpu_intervals)
+    assert_eq!(records[0].monitor.gpus[0].other_processes, [1]);
+    let [stretch] = &records[0].monitor.gpus[0].intervals[..] else {
+        panic!("{:?}", records[0].monitor.gpus)
     };
     assert_eq!(stretch.reason, "others");
     assert!(
         stretch.from_seconds > 0.3 && stretch.to_seconds > stretch.from_seconds,
         "{stretch:?}"
     );
-    assert_eq!(records[1].monitor.gpu_intervals, []);
+    assert_eq!(records[1].monitor.gpus[0].intervals, []);
 
     // Verdicts and reports stand on the others.
     let text = std::fs::read_to_string(home.path("s/report.json")).expect("a report");
@@ -213,7 +238,55 @@ fn a_program_s_own_error_on_the_gpu_is_noted_and_no_more() {
     thread::sleep(Duration::from_millis(500));
     home.gpus("gpus 1\n0.xid 13\n");
     running.ends_with(0);
-    assert_eq!(home.read("s").1[0].monitor.gpu_xids, [13]);
+    assert_eq!(home.read("s").1[0].monitor.gpus[0].xids, [13]);
+}
+
+#[test]
+fn an_executor_brings_hosts_and_gpus_of_its_own() {
+    let home = Home::new();
+    home.suite("wait: 1s", &["one", "two"]);
+    let cluster = "hosts=2,gpus=4";
+    home.bench("s", cluster, &["--device=cuda:3"]).ends_with(0);
+    let (session, records) = home.read("s");
+    assert_eq!(session.machine_names(), "mock-1, mock-2");
+    let hosts: BTreeSet<_> = records.iter().map(|record| record.host.as_str()).collect();
+    assert_eq!(hosts, ["mock-1", "mock-2"].into());
+    assert_eq!(home.locks(), 0, "no GPU of this machine was locked");
+    let report = std::fs::read_to_string(home.path("s/report.md")).expect("a report");
+    assert!(
+        report.contains("mock-1") && report.contains("mock-2"),
+        "{report}"
+    );
+    home.bench("s", cluster, &["--resume"]).ends_with(0);
+    let text = home.bench("t", cluster, &["--device=cuda:4"]).ends_with(2);
+    assert!(text.contains("there is no GPU cuda:4"), "{text}");
+}
+
+#[test]
+fn ranks_that_cannot_be_are_refused_before_anything_starts() {
+    let home = Home::new();
+    let text =
+        "version: 1\ndescription: d\nscenarios:\n- {name: wide, model: vit-tiny, ranks: 8}\n";
+    std::fs::write(home.path("suite.yaml"), text).expect("the suite is written");
+    let words = home
+        .bench("s", "hosts=2,gpus=3", &["--device=cuda:0,1,2"])
+        .ends_with(2);
+    assert!(
+        words.contains("suite, scenario wide: 8 ranks need as many GPUs, 6 given"),
+        "{words}"
+    );
+    let line = format!(
+        "cargo xtask bench --suite {} --engine process --device cpu --out {}",
+        home.path("suite.yaml").display(),
+        home.path("t").display()
+    );
+    let words = home.shell("t", &line).ends_with(2);
+    assert!(
+        words.contains("suite, scenario wide: 8 ranks, but runs as plain processes")
+            && words.contains("have at most 1"),
+        "{words}"
+    );
+    assert!(!home.path("s").exists() && !home.path("t").exists());
 }
 
 #[test]
@@ -226,13 +299,15 @@ fn cells_spread_over_gpus_run_side_by_side_and_stay_where_they_are() {
     home.bench("other", "", &["--device=cuda:1"]).ends_with(4);
     running.ends_with(0);
     let (session, records) = home.read("s");
-    assert_eq!(session.policy.gpus, [Device::Cuda(0), Device::Cuda(1)]);
+    let spread = session.policy.places.iter().map(|place| place.device);
+    let spread: Vec<Device> = spread.collect();
+    assert_eq!(spread, [Device::Cuda(0), Device::Cuda(1)]);
     for scenario in ["one", "two"] {
         let gpus: BTreeSet<_> = records
             .iter()
             .filter(|record| record.scenario == scenario)
             .map(|record| {
-                let told = record.workload.as_ref().and_then(|told| told.cuda.clone());
+                let told = record.started.as_ref().and_then(|told| told.cuda.clone());
                 (record.device, told.expect("a GPU").uuid)
             })
             .collect();

@@ -1,6 +1,6 @@
 //! Signals, kills, torn lines, and two sessions at once.
 
-use std::{fs, io::Write as _, time::Instant};
+use std::{fs, io::Write as _, process::Command, time::Instant};
 
 use record::SessionFolder;
 use rustix::process::Signal;
@@ -156,22 +156,6 @@ fn what_contradicts_the_session_is_refused() {
 }
 
 #[test]
-fn a_session_of_before_command_lines_were_kept_is_resumed_by_its_names() {
-    let home = Home::new();
-    home.bench("s", "0001=cancel", &["--device=cpu"])
-        .ends_with(3);
-    let path = home.path("s/session.json");
-    let text = fs::read_to_string(&path).expect("a session");
-    let mut session: serde_json::Value = serde_json::from_str(&text).expect("a session");
-    session["version"] = 2.into();
-    session.as_object_mut().expect("an object").remove("asked");
-    fs::write(&path, session.to_string()).expect("a session");
-    // The suite was a file, of which the session has the name alone.
-    home.bench("s", "", &["--resume"]).ends_with(0);
-    assert_eq!(home.read("s").0.version, record::VERSION);
-}
-
-#[test]
 fn a_damaged_line_is_left_out_and_its_run_is_repeated() {
     let home = Home::new();
     home.bench("s", "", &["--device=cpu"]).ends_with(0);
@@ -307,6 +291,25 @@ fn another_plan_is_not_mixed_into_a_session() {
 }
 
 #[test]
+fn a_packed_session_is_resumed_once_it_is_unpacked() {
+    let home = Home::new();
+    let words = ["--device=cpu", "--resume"];
+    home.bench("s", "0001=cancel", &words[..1]).ends_with(3);
+    let pack = |words: &[&str]| {
+        let mut gzip = Command::new("gzip");
+        let done = gzip.args(words).current_dir(home.path("s")).status();
+        assert!(done.expect("gzip runs").success());
+    };
+    pack(&[SessionFolder::RECORDS]);
+    let text = home.bench("s", "", &words).ends_with(2);
+    assert!(text.contains("unpack it with `gunzip` first"), "{text}");
+    assert!(!home.path("s").join(SessionFolder::RECORDS).exists());
+    pack(&["-d", SessionFolder::PACKED]);
+    home.bench("s", "", &words).ends_with(0);
+    assert!(home.read("s").0.complete);
+}
+
+#[test]
 fn two_sessions_at_once_leave_each_other_alone() {
     let home = Home::new();
     let one = home.bench("one", "*=sleep:700", &["--device=cpu"]);
@@ -318,7 +321,7 @@ fn two_sessions_at_once_leave_each_other_alone() {
         assert_eq!(outcomes(&records), [ok(0, 1), ok(1, 1)]);
         assert!(records.iter().all(|run| run.session == session.session));
     }
-    assert_eq!(home.locks(), 0, "the CPU needs no lock");
+    assert_eq!(home.locks(), 1, "the CPU's, which they share");
 }
 
 #[test]

@@ -16,11 +16,20 @@ fn folders_that_cannot_hold_a_session_are_refused_at_once() {
     let home = Home::new();
     fs::write(home.path("file"), "precious").expect("a file");
     home.bench("held", "", &["--device=cpu"]).ends_with(0);
+    fs::create_dir(home.path("taken")).expect("a folder");
+    fs::write(home.path("taken/records.ndjson"), "precious").expect("a file");
+    fs::create_dir(home.path("empty")).expect("a folder");
+    std::os::unix::fs::symlink(home.path("empty"), home.path("link")).expect("a link");
+    std::os::unix::fs::symlink(home.path("gone"), home.path("nowhere")).expect("a link");
     for (name, why) in [
         ("a,b", "a comma"),
         ("file", "is a file"),
         ("file/below/it", "file is a file"),
         ("held", "already holds a session"),
+        ("taken", "has `records.ndjson` in it"),
+        ("link", "is a link"),
+        ("nowhere", "is a link"),
+        (&"long".repeat(70), "a name that is too long"),
     ] {
         let text = home.bench(name, "", &["--device=cpu"]).ends_with(2);
         assert!(text.contains(why), "{text}");
@@ -30,7 +39,10 @@ fn folders_that_cannot_hold_a_session_are_refused_at_once() {
         );
     }
     assert!(!home.path("a,b").exists());
-    assert_eq!(fs::read_to_string(home.path("file")).unwrap(), "precious");
+    for file in ["file", "taken/records.ndjson"] {
+        assert_eq!(fs::read_to_string(home.path(file)).unwrap(), "precious");
+    }
+    assert_eq!(fs::read_dir(home.path("empty")).unwrap().count(), 0);
 }
 
 /// An engine that answers and says that it runs under another kernel, as one behind a forwarded
@@ -70,18 +82,30 @@ fn an_engine_on_another_machine_is_refused_and_nothing_takes_its_place() {
     let home = Home::new();
     let socket = home.path("engine.sock");
     engine_elsewhere(&socket);
-    for choice in ["auto", "docker"] {
-        let line = format!(
-            "DOCKER_HOST=unix://{} cargo xtask bench --device cpu --suite {} --engine {choice} \
-             --out s",
-            socket.display(),
-            home.path("suite.yaml").display()
-        );
-        let said = home.shell("s", &line).ends_with(2);
-        assert!(said.contains("another machine, node-7"), "{said}");
-        assert!(said.contains("run torchgauge on node-7 itself"), "{said}");
-        assert!(!said.contains("runs execute"), "{said}");
-        assert!(!home.path("bin/s").exists());
+    let unix = format!("unix://{}", socket.display());
+    let remote = [
+        "only Unix sockets are supported",
+        "run torchgauge on the engine's machine",
+    ];
+    for (address, words) in [
+        (
+            unix.as_str(),
+            ["another machine, node-7", "run torchgauge on node-7 itself"],
+        ),
+        ("ssh://ci@node-7", remote),
+        ("tcp://127.0.0.1:2375", remote),
+    ] {
+        for choice in ["auto", "docker"] {
+            let line = format!(
+                "DOCKER_HOST={address} cargo xtask bench --device cpu --suite {} --engine {choice} \
+                 --out s",
+                home.path("suite.yaml").display()
+            );
+            let said = home.shell("s", &line).ends_with(2);
+            assert!(words.iter().all(|word| said.contains(word)), "{said}");
+            assert!(!said.contains("runs execute"), "{said}");
+            assert!(!home.path("bin/s").exists());
+        }
     }
 }
 

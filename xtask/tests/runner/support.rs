@@ -105,6 +105,7 @@ impl Home {
         let said = fs::File::create(&path).expect("a file");
         command
             .env("TORCHGAUGE_LOCKS", self.path("locks"))
+            .env("TORCHGAUGE_SHARE_CPU", "1")
             .env("TORCHGAUGE_NVML", fake_nvml())
             .env("FAKE_NVML_STATE", self.path("gpus"))
             .env_remove("CUDA_VISIBLE_DEVICES")

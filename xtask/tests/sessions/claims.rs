@@ -78,7 +78,7 @@ fn pairs_of_different_methods_are_counted_and_taken_where_asked() {
     let mut all = records("two", "img", Precision::Fp32, 100.0);
     all.extend(records("two", "img", Precision::AmpBf16, 90.0));
     for run in &mut all {
-        let is_treated = run.variant.precision == Precision::AmpBf16;
+        let is_treated = run.axes.get("precision").is_some_and(|of| of == "amp-bf16");
         run.method.set("threads", if is_treated { 2 } else { 1 });
     }
     home.write("two", &claiming("two", 0.05, 0.15), &all);
@@ -86,7 +86,9 @@ fn pairs_of_different_methods_are_counted_and_taken_where_asked() {
         --ignore method.threads takes them";
     let words = ["claims", "sessions/two", "--format", "markdown"];
     home.check(&words, 0, told);
-    home.check(&words[..2], 0, "inconclusive: bf16 costs throughput");
+    home.check(&words[..2], 0, "not measured: bf16 costs throughput");
+    let gate = [&words[..2], &["--fail-on", "refuted"]].concat();
+    home.check(&gate, 2, "a gate would pass over nothing");
     home.check(&[&words[..2], &["--out", "page"]].concat(), 0, "drawn");
     let page = fs::read_to_string(home.path("page/claims.html")).expect("the page is there");
     assert!(page.contains("threads 1 without, 2 with"));

@@ -1,7 +1,7 @@
 //! `trend` over sessions of many nights: what the gate looks at and what it does not.
 
 use jiff::{SignedDuration, Timestamp};
-use protocol::{Device, Memory, Precision};
+use protocol::{Device, Precision};
 use record::{Gpu, Record, Session};
 
 use crate::support::{Home, cell, records, session};
@@ -44,11 +44,8 @@ fn nightly_of(
             let mut record = record;
             record.started_at = this.started_at;
             record.device = this.device;
-            let metrics = record.metrics.as_mut().expect("metrics");
-            metrics.summary.memory = Memory {
-                peak_allocated_bytes: Some(peak),
-                ..Memory::default()
-            };
+            let peak = peak as f64;
+            record.values.insert("peak_allocated_bytes".into(), peak);
             shape_run(night, &mut record);
             record
         };
@@ -183,14 +180,15 @@ fn a_driver_that_made_it_slower_is_named() {
             ("580.12", "GPU-b2")
         };
         session.device = Device::Cuda(0);
-        session.machine.driver_version = Some(driver.into());
-        session.machine.gpus = vec![Gpu {
+        session.hosts.values_mut().next().unwrap().driver_version = Some(driver.into());
+        session.hosts.values_mut().next().unwrap().gpus = vec![Gpu {
             name: "NVIDIA H200".into(),
             uuid: uuid.into(),
             ..Gpu::default()
         }];
         // What is upgraded on another night has nothing to do with it.
-        session.machine.kernel = if night < 10 { "6.1" } else { "6.8" }.into();
+        session.hosts.values_mut().next().unwrap().kernel =
+            if night < 10 { "6.1" } else { "6.8" }.into();
     });
     let words = ["trend", "--metric", "peak_allocated_bytes"];
     let text = home.check(&words, 0, "regressed, with another driver and GPU");
@@ -231,7 +229,7 @@ fn a_driver_may_begin_a_level_within_a_revision() {
         session.tool.revision = Some(format!("commit-{}", night / 10));
         session.device = Device::Cuda(0);
         let driver = if night < 29 { "570.86" } else { "580.12" };
-        session.machine.driver_version = Some(driver.into());
+        session.hosts.values_mut().next().unwrap().driver_version = Some(driver.into());
     });
     home.check(&GATE, 1, "from driver 570.86 to 580.12");
 }

@@ -8,6 +8,5 @@ mod endings;
 mod export;
 mod follow;
 mod ledger;
-mod slim;
 mod support;
 mod workflow;

@@ -2,38 +2,26 @@
 
 use std::{collections::BTreeMap, path::PathBuf, process::Command};
 
-use protocol::{Device, Memory, Model, Precision, Step, Steps, Task, Variant};
-use record::{
-    CellPlan, EngineFacts, HarnessCost, Isolation, Machine, Metrics, Monitor, Outcome, Record,
-    Session, SessionFolder, StepTimes, Tool,
-};
+use protocol::{Precision, Steps, Variant};
+use record::{CellPlan, Isolation, Machine, Record, Session, SessionFolder, Workload};
 
 pub(crate) fn session(name: &str) -> Session {
     Session {
         version: record::VERSION,
         session: name.into(),
         started_at: "2026-01-02T03:04:05Z".parse().expect("a time"),
-        ended_at: None,
         complete: true,
-        tool: Tool::default(),
-        machine: Machine {
-            name: "here".into(),
-            ..Machine::default()
-        },
-        engine: EngineFacts::default(),
-        device: Device::Cpu,
-        suites: BTreeMap::new(),
-        images: Vec::new(),
-        cells: Vec::new(),
+        hosts: [(
+            "here".into(),
+            Machine {
+                name: "here".into(),
+                ..Machine::default()
+            },
+        )]
+        .into(),
         blocks: 5,
         order_seed: 1,
-        claims: Vec::new(),
-        deciding: None,
-        policy: record::RunPolicy::default(),
-        asked: None,
-        labels: record::Labels::default(),
-        questions: std::collections::BTreeMap::new(),
-        notes: Vec::new(),
+        ..Session::default()
     }
 }
 
@@ -43,10 +31,10 @@ pub(crate) fn cell(image: &str, metric: &str, threshold: f64) -> CellPlan {
         image: image.into(),
         suite: "smoke".into(),
         scenario: "tiny".into(),
-        model: Model::ResnetTiny,
-        task: Task::Training,
-        variant: Variant::default(),
+        workload: Workload::builtin("resnet-tiny", "training"),
+        axes: Variant::default().axes(),
         steps: Steps::new(1, 1),
+        ranks: 1,
         seed: 1,
         expected: None,
         thresholds: BTreeMap::from([(metric.to_owned(), threshold)]),
@@ -64,61 +52,40 @@ pub(crate) fn records(
         .zip([0.001, -0.001, 0.0, 0.0005, -0.0005])
         .map(|(block, scatter)| {
             let throughput = throughput * (1.0 + scatter);
-            let steps = [Step {
-                index: 0,
-                seconds: 8.0 / throughput,
-                ..Step::default()
-            }];
+            let step = 8.0 / throughput;
+            let values = [
+                ("throughput_samples_per_second", throughput),
+                ("measured_seconds", step),
+                ("step_median_seconds", step),
+                ("step_mean_seconds", step),
+                ("step_p90_seconds", step),
+                ("step_p99_seconds", step),
+                ("wall_seconds", 1.0),
+                ("container_start_seconds", 0.0),
+                ("harness_seconds", 0.0),
+            ];
+            let variant = Variant {
+                precision,
+                ..Variant::default()
+            };
             Record {
                 version: record::VERSION,
                 run: format!("{image}-{precision:?}-{block}"),
                 session: session.into(),
                 image: image.into(),
-                image_id: None,
                 suite: "smoke".into(),
                 scenario: "tiny".into(),
-                model: Model::ResnetTiny,
-                task: Task::Training,
-                variant: Variant {
-                    precision,
-                    ..Variant::default()
-                },
-                device: Device::Cpu,
+                workload: Workload::builtin("resnet-tiny", "training"),
+                axes: variant.axes(),
                 block,
                 order: block,
                 attempt: 1,
                 started_at: "2026-01-02T03:04:05Z".parse().expect("a time"),
                 wall_seconds: 1.0,
-                method: record::Method::default(),
                 isolation: Isolation::without("container", &[]),
-                outcome: Outcome::Ok,
-                workload: None,
-                metrics: Some(Metrics {
-                    summary: protocol::Summary {
-                        throughput_samples_per_second: Some(throughput),
-                        samples: 8,
-                        measured_seconds: 8.0 / throughput,
-                        micro_batch: 8,
-                        effective_batch: 8,
-                        parameters: 1,
-                        first_loss: None,
-                        last_loss: None,
-                        scaler: None,
-                        memory: Memory::default(),
-                        ..protocol::Summary::default()
-                    },
-                    step_seconds: StepTimes::of(&steps).expect("one step"),
-                    ..Metrics::default()
-                }),
-                steps: steps.to_vec(),
-                phase_began_seconds: BTreeMap::new(),
-                phase_seconds: BTreeMap::new(),
-                harness: HarnessCost::default(),
-                monitor: Monitor::default(),
-                validity: record::Validity::default(),
-                log: None,
-                shortage: None,
-                notes: Vec::new(),
+                values: values.map(|(name, value)| (name.to_owned(), value)).into(),
+                series: BTreeMap::from([("step_seconds".to_owned(), vec![Some(step)])]),
+                ..Record::default()
             }
         })
         .collect()
@@ -162,7 +129,7 @@ impl Home {
         let output = Command::new(env!("CARGO_BIN_EXE_torchgauge"))
             .args(words)
             .current_dir(self.folder.path())
-            .env("TORCHGAUGE_HISTORY", self.path("history.sqlite"))
+            .env("TORCHGAUGE_HISTORY", self.path("history"))
             .output()
             .expect("xtask runs");
         let all = format!(

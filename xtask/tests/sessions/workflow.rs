@@ -79,6 +79,7 @@ fn variables() -> BTreeMap<&'static str, &'static str> {
     BTreeMap::from([
         ("SUITE", "smoke"),
         ("BLOCKS", "5"),
+        ("RUN_URL", "https://example.org/runs/1"),
         ("BASE_IMAGE", "old"),
         ("HEAD_IMAGE", "new"),
         ("SESSION", "sessions/this"),

@@ -3,16 +3,18 @@
 use jiff::{Timestamp, civil::Date, tz::TimeZone};
 use serde::{Deserialize, Serialize};
 
-use super::{Change, Entry, LedgerError, State, Time};
-use crate::key::matches;
+use super::{Change, Entry, State, Time};
+use crate::{
+    HistoryError,
+    error::{names, refused},
+    key::matches,
+};
 
 /// A regression that somebody wants as it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Acceptance {
-    /// Who.
     pub by: String,
-    /// Why.
     pub why: String,
     /// The last day on which it holds, in UTC; `None` where it holds for good.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,24 +53,26 @@ impl Acceptance {
 
 impl Entry {
     /// What there is to say against an acceptance of it.
-    pub(super) fn check_acceptance(&self, acceptance: &Acceptance) -> Result<(), LedgerError> {
+    pub(super) fn check_acceptance(&self, acceptance: &Acceptance) -> Result<(), HistoryError> {
         for (field, text) in [("by", &acceptance.by), ("why", &acceptance.why)] {
             if text.trim().is_empty() {
-                return Err(LedgerError::Unsigned {
-                    id: self.id.clone(),
-                    field,
-                });
+                return refused(format!(
+                    "{}: the acceptance's `{field}` is empty; say who accepts, and why",
+                    self.id
+                ));
             }
         }
         let whole = acceptance.cells.is_empty() && acceptance.metrics.is_empty();
         if !whole && !self.series.iter().any(|change| acceptance.is_for(change)) {
-            return Err(LedgerError::FitsNothing {
-                id: self.id.clone(),
-                series: self.series.iter().map(Change::name).collect(),
-            });
+            let series: Vec<String> = self.series.iter().map(Change::name).collect();
+            return refused(format!(
+                "{}: the acceptance fits none of its series; it has {}",
+                self.id,
+                names(&series)
+            ));
         }
         if self.state(Timestamp::now()) == State::Fixed {
-            return Err(LedgerError::Fixed(self.id.clone()));
+            return refused(format!("{} is fixed; there is nothing to accept", self.id));
         }
         Ok(())
     }

@@ -1,10 +1,12 @@
 //! An entry: what moved at one point, and what became of it.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{Acceptance, Time};
-use crate::{Attributes, PointFilter, SeriesKey, series::changed_attributes};
+use crate::{Attributes, PointFilter, SeriesKey, series::changed_attributes, shared};
 
 /// Series that changed for the worse at one point, or a runner that went silent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -12,7 +14,6 @@ use crate::{Attributes, PointFilter, SeriesKey, series::changed_attributes};
 pub struct Entry {
     /// Its name, which stays.
     pub id: String,
-    /// What happened.
     pub what: Kind,
     /// Of which points it is: those of a branch, for example.
     #[serde(default, skip_serializing_if = "PointFilter::is_empty")]
@@ -30,7 +31,6 @@ pub struct Entry {
     /// What changed; of a silent runner the series that lack results, none where all of its do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub series: Vec<Change>,
-    /// Who accepted it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accepted: Vec<Acceptance>,
     /// Since when a silent runner has results again.
@@ -38,7 +38,6 @@ pub struct Entry {
     pub fixed: Option<Time>,
 }
 
-/// What an entry is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -65,12 +64,10 @@ pub enum State {
 pub struct Place {
     /// When its session began; its own time for a point from elsewhere.
     pub time: Time,
-    /// What was measured.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub revision: String,
-    /// What it was measured with.
-    #[serde(flatten)]
-    pub attributes: Attributes,
+    #[serde(flatten, with = "shared")]
+    pub attributes: Arc<Attributes>,
 }
 
 impl Place {
@@ -86,13 +83,11 @@ impl Place {
 /// A change of level in one series.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Change {
-    /// The series.
     #[serde(flatten)]
     pub key: SeriesKey,
     /// Level before, to six digits; `None` where results stopped coming.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<f64>,
-    /// Level after.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<f64>,
     /// 95 % interval of after ÷ before, where that means something.
@@ -119,6 +114,13 @@ impl Change {
 }
 
 impl Entry {
+    /// The change of this series, where it is of such points.
+    pub(super) fn member(&mut self, points: &PointFilter, key: &SeriesKey) -> Option<&mut Change> {
+        let is_of_these = self.what == Kind::Regressed && self.points == *points;
+        let mut series = self.series.iter_mut();
+        series.find(|change| is_of_these && change.key == *key)
+    }
+
     /// Whether all that it is about is over.
     #[must_use]
     pub fn is_fixed(&self) -> bool {
@@ -138,7 +140,6 @@ impl Entry {
         }
     }
 
-    /// What it is now.
     #[must_use]
     pub fn state(&self, now: Timestamp) -> State {
         if self.is_fixed() {

@@ -1,29 +1,29 @@
 //! The TOML of a ledger: one table an entry, one line a series, in order of IDs, which are as good as
 //! random, so that what two branches add rarely lands in one place.
 
-use std::{io, ops::Range, path::Path};
+use std::{ops::Range, path::Path};
 
 use serde::{Deserialize, Serialize};
 use toml_edit::{
-    ArrayOfTables, Document, DocumentMut, Item, Table, Value,
+    Document, Item, Table, Value,
     de::from_document,
     ser::{Error, to_document},
 };
 
-use super::{Entry, Followed, Ledger, LedgerError};
+use super::{Entry, Followed, Ledger};
+use crate::HistoryError;
 
 const VERSION: i64 = 1;
 const HEAD: &str = "\
 # Regressions, kept by `trend --gate` and changed by `ledger accept`; docs/ci.md says how.
-# An entry is open until it is accepted, or all of its series are fixed.
+# An entry is open until it is accepted, or all of its series are fixed. Comments are not kept.
 ";
-const ENTRIES: &str = "regression";
-const FOLLOWED: &str = "followed";
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Whole {
-    version: i64,
+    #[serde(rename = "version")]
+    _version: i64,
     #[serde(default)]
     followed: Vec<Followed>,
     #[serde(default)]
@@ -31,18 +31,15 @@ struct Whole {
 }
 
 /// Reads a ledger; nothing is an empty one.
-pub(crate) fn parse(path: &Path, text: &str) -> Result<Ledger, LedgerError> {
+pub(crate) fn parse(path: &Path, text: &str) -> Result<Ledger, HistoryError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.trim().is_empty() {
         return Ok(Ledger::default());
     }
-    if let Some(line) = conflict(text) {
-        let path = path.to_owned();
-        return Err(LedgerError::Conflict { path, line });
-    }
-    let form = |message: String| LedgerError::Form {
-        path: path.to_owned(),
-        message: record::printable(&message).into_owned(),
+    let form = |message: String| {
+        let (path, why) = (path.display(), record::printable(message.trim_end()));
+        let next = "fix the file, or name another with --ledger";
+        HistoryError::Refused(format!("{path} is no ledger: {why}; {next}"))
     };
     // Without the line that the error's own text quotes: it may be of any file at all.
     let said = |message: &str, span: Option<Range<usize>>| match span {
@@ -52,45 +49,29 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Ledger, LedgerError> {
     let document =
         Document::parse(text.to_owned()).map_err(|error| said(error.message(), error.span()))?;
     // A newer version may have other keys.
-    let version = document
-        .as_table()
-        .get("version")
-        .and_then(Item::as_integer);
+    let version = document.get("version").and_then(Item::as_integer);
     if let Some(got) = version.filter(|got| *got != VERSION) {
-        return Err(LedgerError::Version {
-            path: path.to_owned(),
-            got,
-            reads: VERSION,
-        });
+        return Err(form(format!(
+            "it is of version {got}, this Torchgauge reads version {VERSION}"
+        )));
     }
-    let lines = lines_of_entries(&document, text);
     let whole: Whole =
         from_document(document).map_err(|error| said(error.message(), error.span()))?;
-    let mut entries: Vec<Entry> = Vec::new();
-    let mut places: Vec<usize> = Vec::new();
-    for (entry, line) in whole.regression.into_iter().zip(lines) {
-        check(&entry).map_err(|message| form(format!("line {line}: {message}")))?;
-        match entries.iter().position(|known| known.id == entry.id) {
-            None => {
-                entries.push(entry);
-                places.push(line);
-            }
-            // Both branches found the same.
-            Some(known) if entries[known] == entry => {}
-            Some(known) => {
-                return Err(LedgerError::Twice {
-                    path: path.to_owned(),
-                    id: entry.id,
-                    first: places[known],
-                    second: line,
-                });
-            }
-        }
-    }
+    let mut entries = whole.regression;
     entries.sort_by(|a, b| a.id.cmp(&b.id));
+    entries
+        .iter()
+        .try_for_each(check)
+        .map_err(|message| form(message.clone()))?;
+    if let Some([one, _]) = entries
+        .array_windows()
+        .find(|[one, next]| one.id == next.id)
+    {
+        return Err(form(format!("it has two entries {}; keep one", one.id)));
+    }
     Ok(Ledger {
         entries,
-        followed: merged(whole.followed),
+        followed: whole.followed,
     })
 }
 
@@ -103,19 +84,6 @@ fn place(text: &str, byte: usize) -> String {
     };
     let column = 1 + before[start..].chars().count();
     format!("line {line}, column {column}")
-}
-
-/// Two branches may have begun to follow the same points: the earlier one counts.
-fn merged(all: Vec<Followed>) -> Vec<Followed> {
-    let mut kept: Vec<Followed> = Vec::new();
-    for one in all {
-        match kept.iter_mut().find(|other| other.points == one.points) {
-            Some(other) if one.since < other.since => other.since = one.since,
-            Some(_) => {}
-            None => kept.push(one),
-        }
-    }
-    kept
 }
 
 /// What TOML cannot know.
@@ -146,77 +114,15 @@ fn check(entry: &Entry) -> Result<(), String> {
     Ok(())
 }
 
-/// The first line with a marker of a merge that git left to people.
-fn conflict(text: &str) -> Option<usize> {
-    let is_marker = |line: &str| {
-        let marks = ["<<<<<<< ", "||||||| ", ">>>>>>> "];
-        line == "=======" || marks.iter().any(|mark| line.starts_with(mark))
-    };
-    let place = text.lines().position(is_marker)?;
-    Some(place + 1)
-}
-
-fn lines_of_entries(document: &Document<String>, text: &str) -> Vec<usize> {
-    let tables = document.as_table().get(ENTRIES);
-    let tables = tables.and_then(Item::as_array_of_tables).into_iter();
-    let starts = tables.flatten().map(Table::span);
-    starts
-        .map(|span| {
-            let before = span.map_or(0, |span| span.start);
-            1 + text[..before].matches('\n').count()
-        })
-        .collect()
-}
-
-/// The text with what `after` has otherwise than `before`, which is what `text` says.
-pub(crate) fn write(text: &str, before: &Ledger, after: &Ledger) -> io::Result<String> {
-    let mut document: DocumentMut = text.parse().map_err(io::Error::other)?;
-    if document.is_empty() {
-        document["version"] = toml_edit::value(VERSION);
-        document
-            .as_table_mut()
-            .key_mut("version")
-            .into_iter()
-            .for_each(|mut key| {
-                key.leaf_decor_mut().set_prefix(HEAD);
-            });
+pub(crate) fn write(ledger: &Ledger) -> Result<String, Error> {
+    let mut text = format!("{HEAD}version = {VERSION}\n");
+    for followed in &ledger.followed {
+        text = format!("{text}\n[[followed]]\n{}", table_of(followed)?);
     }
-    let old = document.remove(ENTRIES);
-    let old: Vec<Table> = old
-        .and_then(|item| item.into_array_of_tables().ok())
-        .map(|tables| tables.into_iter().collect())
-        .unwrap_or_default();
-    if before.followed != after.followed {
-        let mut tables = ArrayOfTables::new();
-        for (place, followed) in after.followed.iter().enumerate() {
-            let mut table = table_of(followed).map_err(io::Error::other)?;
-            table.set_position(isize::try_from(place).ok());
-            table.decor_mut().set_prefix("\n");
-            tables.push(table);
-        }
-        document[FOLLOWED] = Item::ArrayOfTables(tables);
+    for entry in &ledger.entries {
+        text = format!("{text}\n[[regression]]\n{}", table_of(entry)?);
     }
-    let mut tables = ArrayOfTables::new();
-    for (place, entry) in after.entries.iter().enumerate() {
-        let id = |table: &&Table| table.get("id").and_then(Item::as_str) == Some(&entry.id);
-        let known = old.iter().find(id);
-        let same = before.entries.iter().any(|other| other == entry);
-        let mut table = match known.filter(|_| same) {
-            Some(table) => table.clone(),
-            None => table_of(entry).map_err(io::Error::other)?,
-        };
-        match known {
-            Some(known) => *table.decor_mut() = known.decor().clone(),
-            None => table.decor_mut().set_prefix("\n"),
-        }
-        let place = after.followed.len() + place;
-        table.set_position(isize::try_from(place).ok());
-        tables.push(table);
-    }
-    if !tables.is_empty() {
-        document[ENTRIES] = Item::ArrayOfTables(tables);
-    }
-    Ok(document.to_string())
+    Ok(text)
 }
 
 /// A table with one line an element of its lists.

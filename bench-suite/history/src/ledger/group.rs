@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 
 use super::{Change, Entry, Kind, Ledger, Place, Time};
-use crate::{PointFilter, SeriesKey};
+use crate::PointFilter;
 
 /// A change that no entry has yet.
 #[derive(Debug, Clone)]
@@ -11,8 +11,6 @@ pub(super) struct Fresh {
     pub(super) change: Change,
     pub(super) last_good: Place,
     pub(super) first_bad: Place,
-    /// Where it most likely began.
-    pub(super) best: Time,
     /// The place of the entry that it makes worse.
     pub(super) worsens: Option<usize>,
 }
@@ -30,7 +28,6 @@ impl Ledger {
             change,
             last_good,
             first_bad,
-            best,
             worsens: _,
         } = fresh;
         let fits = |entry: &&mut Entry| {
@@ -42,27 +39,13 @@ impl Ledger {
                 && entry.overlaps(last_good.time, first_bad.time)
                 && !entry.series.iter().any(|known| known.key == change.key)
         };
-        let far = |entry: &Entry| {
-            let good = entry.last_good.time.seconds();
-            let bad = entry
-                .first_bad
-                .as_ref()
-                .map_or(good, |bad| bad.time.seconds());
-            let best = best.seconds();
-            (best - best.clamp(good, bad.max(good))).abs()
-        };
-        let joined = self.entries.iter_mut().filter(fits);
-        let joined = joined.min_by(|a, b| far(a).total_cmp(&far(b)));
-        if let Some(entry) = joined {
+        if let Some(entry) = self.entries.iter_mut().find(fits) {
             // All of them moved at one point, so that it lies in the range of each.
             if last_good.time > entry.last_good.time {
                 entry.last_good = last_good;
             }
-            if entry
-                .first_bad
-                .as_ref()
-                .is_none_or(|bad| first_bad.time < bad.time)
-            {
+            let bad = entry.first_bad.as_ref();
+            if bad.is_none_or(|bad| first_bad.time < bad.time) {
                 entry.first_bad = Some(first_bad);
             }
             entry.series.push(change);
@@ -111,20 +94,5 @@ impl Ledger {
             }
             try_number += 1;
         }
-    }
-
-    /// The unfixed or fixed member of this series in an entry, by places of both.
-    pub(super) fn members<'l>(
-        &'l self,
-        points: &'l PointFilter,
-        key: &'l SeriesKey,
-    ) -> impl Iterator<Item = (usize, usize)> + 'l {
-        let entries = self.entries.iter().enumerate();
-        let alike = entries
-            .filter(move |(_, entry)| entry.what == Kind::Regressed && entry.points == *points);
-        alike.filter_map(move |(place, entry)| {
-            let member = entry.series.iter().position(|change| change.key == *key);
-            Some((place, member?))
-        })
     }
 }

@@ -10,13 +10,11 @@ const MUCH_LARGER: f64 = 2.0;
 /// Levels are alike up to this share of a change.
 const ALIKE: f64 = 0.5;
 
-/// What an entry knows of a change.
+/// What the entries know of a change.
 pub(super) enum Known {
-    /// All.
     Told,
     /// Much less than there is to it; the place of its entry.
     Less(usize),
-    /// Nothing.
     Not,
 }
 
@@ -29,27 +27,28 @@ impl Ledger {
         change: &ChangePoint,
     ) -> Known {
         let [good, bad] = one.range(change).map(|place| place.time);
-        let members: Vec<(usize, usize)> = self.members(points, one.key).collect();
-        let touching = members.iter().copied();
-        let touching = touching.filter(|&(entry, _)| self.entries[entry].touches(good, bad));
-        let known = touching.min_by(|&(a, _), &(b, _)| {
-            let far = |entry: usize| {
-                let first_bad = self.entries[entry].first_bad.as_ref();
-                first_bad.map_or(f64::INFINITY, |place| {
-                    (place.time.seconds() - bad.seconds()).abs()
-                })
+        let mut wandered = false;
+        for (place, entry) in self.entries.iter_mut().enumerate() {
+            let touches = entry.touches(good, bad);
+            // A weak change wanders: one between the same levels is no second one.
+            let is_there = one.found.change_points.iter().any(|other| {
+                let [good, bad] = one.range(other).map(|place| place.time);
+                one.is_regressed(other) && entry.touches(good, bad)
+            });
+            let is_accepted = !entry.accepted.is_empty();
+            let Some(told) = entry.member(points, one.key) else {
+                continue;
             };
-            far(a).total_cmp(&far(b))
-        });
-        if let Some((entry, member)) = known {
-            let is_accepted = !self.entries[entry].accepted.is_empty();
-            let told = &mut self.entries[entry].series[member];
+            if !touches {
+                wandered |= told.fixed.is_none() && !is_there && is_between(change, told);
+                continue;
+            }
             if is_much_larger(change, told) {
                 // What was accepted was the smaller one.
                 return if is_accepted {
                     Known::Not
                 } else {
-                    Known::Less(entry)
+                    Known::Less(place)
                 };
             }
             let width = |ends: Option<[f64; 2]>| ends.map_or(f64::INFINITY, |[a, b]| (b / a).ln());
@@ -60,17 +59,6 @@ impl Ledger {
             }
             return Known::Told;
         }
-        // A weak change wanders: one between the same levels is no second one.
-        let wandered = members.into_iter().any(|(entry, member)| {
-            let entry = &self.entries[entry];
-            let told = &entry.series[member];
-            told.fixed.is_none()
-                && is_between(change, told)
-                && !one.found.change_points.iter().any(|other| {
-                    let [good, bad] = one.range(other).map(|place| place.time);
-                    one.is_regressed(other) && entry.touches(good, bad)
-                })
-        });
         if wandered { Known::Told } else { Known::Not }
     }
 

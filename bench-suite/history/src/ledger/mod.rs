@@ -5,26 +5,25 @@
 
 mod acceptance;
 mod entry;
-mod error;
 mod file;
 pub(crate) mod format;
 mod group;
 mod known;
 mod night;
 mod returned;
+mod seen;
 mod silence;
 mod time;
 
 pub use acceptance::Acceptance;
 pub use entry::{Change, Entry, Kind, Place, State};
-pub use error::LedgerError;
 pub use file::LedgerFile;
-pub use night::{Night, Seen};
+pub use seen::{Night, Seen};
 pub use time::Time;
 
 use serde::{Deserialize, Serialize};
 
-use crate::PointFilter;
+use crate::{HistoryError, PointFilter, error::names};
 
 /// Regressions and silent runners, by ID.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -52,8 +51,8 @@ impl Ledger {
     /// The entry of this ID.
     ///
     /// # Errors
-    /// [`LedgerError::Unknown`] names the IDs that there are.
-    pub fn entry(&self, id: &str) -> Result<&Entry, LedgerError> {
+    /// [`HistoryError::Refused`] names the IDs that there are.
+    pub fn entry(&self, id: &str) -> Result<&Entry, HistoryError> {
         let found = self.entries.iter().find(|entry| entry.id == id);
         found.ok_or_else(|| self.unknown(id))
     }
@@ -61,9 +60,9 @@ impl Ledger {
     /// Accepts an entry, or what of it the acceptance is for.
     ///
     /// # Errors
-    /// [`LedgerError`] for an unknown ID, an entry that is fixed, and an acceptance that fits nothing
+    /// [`HistoryError::Refused`] for an unknown ID, an entry that is fixed, and an acceptance that fits nothing
     /// of it.
-    pub fn accept(&mut self, id: &str, acceptance: Acceptance) -> Result<&Entry, LedgerError> {
+    pub fn accept(&mut self, id: &str, acceptance: Acceptance) -> Result<&Entry, HistoryError> {
         let unknown = self.unknown(id);
         let entry = self.entries.iter_mut().find(|entry| entry.id == id);
         let entry = entry.ok_or(unknown)?;
@@ -77,8 +76,8 @@ impl Ledger {
     /// Takes every acceptance of an entry back; returns how many there were.
     ///
     /// # Errors
-    /// [`LedgerError::Unknown`] for an unknown ID.
-    pub fn withdraw(&mut self, id: &str) -> Result<usize, LedgerError> {
+    /// [`HistoryError::Refused`] for an unknown ID.
+    pub fn withdraw(&mut self, id: &str) -> Result<usize, HistoryError> {
         let unknown = self.unknown(id);
         let entry = self.entries.iter_mut().find(|entry| entry.id == id);
         Ok(std::mem::take(&mut entry.ok_or(unknown)?.accepted).len())
@@ -103,34 +102,6 @@ impl Ledger {
         gone
     }
 
-    /// Takes over what another ledger found, and from `self` what people decided: acceptances of
-    /// entries in both are those of `self`, and those of others only are none.
-    #[must_use]
-    pub fn with_found(mut self, found: &Self) -> Self {
-        for other in &found.entries {
-            match self.entries.iter_mut().find(|entry| entry.id == other.id) {
-                Some(entry) => {
-                    let accepted = std::mem::take(&mut entry.accepted);
-                    *entry = Entry {
-                        accepted,
-                        ..other.clone()
-                    };
-                }
-                None => self.entries.push(Entry {
-                    accepted: Vec::new(),
-                    ..other.clone()
-                }),
-            }
-        }
-        for other in &found.followed {
-            if self.since_of(&other.points).is_none() {
-                self.followed.push(other.clone());
-            }
-        }
-        self.entries.sort_by(|a, b| a.id.cmp(&b.id));
-        self
-    }
-
     fn since_of(&self, points: &PointFilter) -> Option<Time> {
         let followed = self.followed.iter();
         let mut alike = followed.filter(|one| one.points == *points);
@@ -148,10 +119,11 @@ impl Ledger {
         })
     }
 
-    fn unknown(&self, id: &str) -> LedgerError {
-        LedgerError::Unknown {
-            id: id.to_owned(),
-            known: self.entries.iter().map(|entry| entry.id.clone()).collect(),
-        }
+    fn unknown(&self, id: &str) -> HistoryError {
+        let known: Vec<String> = self.entries.iter().map(|entry| entry.id.clone()).collect();
+        HistoryError::Refused(format!(
+            "the ledger has no entry {id}; it has {}",
+            names(&known)
+        ))
     }
 }

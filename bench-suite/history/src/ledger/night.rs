@@ -1,83 +1,10 @@
 //! What a night shows, held against what the ledger knows.
 
 use jiff::Timestamp;
-use judge::{
-    compare::{Direction, Options, Verdict},
-    family::q_values,
-    trend::{self, ChangePoint, Trend},
-};
+use judge::{compare::Options, family::q_values};
 
-use super::{Change, Ledger, Place, State, Time, group::Fresh, known::Known, silence::newest_of};
-use crate::{PointFilter, SeriesKey};
-
-/// What is seen of one gated series.
-#[derive(Debug, Clone, Copy)]
-pub struct Seen<'a> {
-    /// The series.
-    pub key: &'a SeriesKey,
-    /// Which way it improves.
-    pub direction: Direction,
-    /// The largest relative change that counts as none.
-    pub threshold: f64,
-    /// Its points, oldest first.
-    pub points: &'a [trend::Point],
-    /// What each of them is, in the same order.
-    pub places: &'a [Place],
-    /// What was found in it.
-    pub found: &'a Trend,
-    /// The change that the newest point brought to light, by its index.
-    pub news: Option<usize>,
-    /// Whether its results stopped coming.
-    pub overdue: bool,
-}
-
-/// What became of the ledger, by IDs.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Night {
-    /// Entries that are new.
-    pub opened: Vec<String>,
-    /// Entries of a change that is more than twice as large as it was told.
-    pub worsened: Vec<String>,
-    /// Entries that were fixed, and are not any more.
-    pub reopened: Vec<String>,
-    /// Entries of which an acceptance ran out.
-    pub expired: Vec<String>,
-    /// Entries whose levels are back.
-    pub fixed: Vec<String>,
-    /// Entries that fail a gate: open, and no newer result has come since they were found.
-    pub failing: Vec<String>,
-    /// Entries that are open since earlier nights.
-    pub open: Vec<String>,
-}
-
-impl Seen<'_> {
-    pub(super) fn is_regressed(&self, change: &ChangePoint) -> bool {
-        change.verdict(self.direction) == Verdict::Regressed && counts(change.ratio, self.threshold)
-    }
-
-    /// The last good place, the first bad one.
-    pub(super) fn range(&self, change: &ChangePoint) -> [&Place; 2] {
-        let [first, last] = change.range;
-        [&self.places[first.saturating_sub(1)], &self.places[last]]
-    }
-
-    pub(super) fn fresh(&self, change: &ChangePoint) -> Fresh {
-        let [last_good, first_bad] = self.range(change).map(Clone::clone);
-        Fresh {
-            change: Change {
-                key: self.key.clone(),
-                before: Some(rounded(change.before)),
-                after: Some(rounded(change.after)),
-                interval: change.interval.map(|ends| ends.map(rounded)),
-                fixed: None,
-            },
-            last_good,
-            first_bad,
-            best: self.places[change.index].time,
-            worsens: None,
-        }
-    }
-}
+use super::{Ledger, Night, Seen, State, Time, group::Fresh, known::Known, silence::newest_of};
+use crate::PointFilter;
 
 impl Ledger {
     /// Holds what the gated series show against what is known. Entries open for changes that none has
@@ -187,14 +114,4 @@ impl Ledger {
             list.push(entry.id.clone());
         }
     }
-}
-
-/// Whether a change is more than the noise threshold; where there is no ratio, any is.
-pub(super) fn counts(ratio: Option<f64>, threshold: f64) -> bool {
-    ratio.is_none_or(|ratio| ratio.ln().abs() > threshold.ln_1p())
-}
-
-/// Six digits: more would change with every night.
-fn rounded(value: f64) -> f64 {
-    format!("{value:.5e}").parse().unwrap_or(value)
 }

@@ -2,7 +2,7 @@
 
 use judge::compare::Verdict;
 
-use super::{Change, Ledger, Seen, Time, night::counts};
+use super::{Change, Ledger, Seen, Time, seen::counts};
 use crate::PointFilter;
 
 /// Of so much of a change that is gone the level has returned.
@@ -39,14 +39,14 @@ impl Ledger {
     /// Says of every member whether its level is back.
     pub(super) fn follow(&mut self, points: &PointFilter, seen: &[Seen]) {
         for one in seen {
-            let members: Vec<(usize, usize)> = self.members(points, one.key).collect();
-            for (entry, member) in members {
-                let entry = &mut self.entries[entry];
+            for entry in &mut self.entries {
+                let good = entry.last_good.time;
                 let Some(bad) = entry.first_bad.as_ref().map(|place| place.time) else {
                     continue;
                 };
-                let range = (entry.last_good.time, bad);
-                let member = &mut entry.series[member];
+                let Some(member) = entry.member(points, one.key) else {
+                    continue;
+                };
                 let level = one.newest_level(bad);
                 let start = level.map_or(one.places.len() - 1, |(_, start)| start);
                 let gone = match level {
@@ -56,12 +56,12 @@ impl Ledger {
                 };
                 if gone >= RETURNED && member.fixed.is_none() {
                     member.fixed = Some(one.places[start].time);
-                } else if gone < HALF && member.fixed.is_some() && !one.improved_after(range.0) {
+                } else if gone < HALF && member.fixed.is_some() && !one.improved_after(good) {
                     // It was no return: the change is found as it was.
                     let mut changes = one.found.change_points.iter();
                     let still = changes.any(|change| {
-                        let [good, bad] = one.range(change).map(|place| place.time);
-                        one.is_regressed(change) && range.0 <= bad && good <= range.1
+                        let [from, to] = one.range(change).map(|place| place.time);
+                        one.is_regressed(change) && good <= to && from <= bad
                     });
                     member.fixed = member.fixed.filter(|_| !still);
                 }

@@ -67,8 +67,7 @@ fn changes(overdue: &[&Seen]) -> Vec<Change> {
 /// The newest result of all of them.
 fn newest(all: &[&Seen]) -> Option<Place> {
     let last = all.iter().filter_map(|one| one.places.last());
-    last.max_by(|a, b| a.time.seconds().total_cmp(&b.time.seconds()))
-        .cloned()
+    last.max_by_key(|place| place.time).cloned()
 }
 
 /// The newest result of those that an entry is about.

@@ -2,14 +2,14 @@
 
 use std::{fs, path::Path};
 
-use history::{
-    Aggregate, History, HistoryError, ImportedSeries, Point, PointFilter, SeriesFilter, SeriesKey,
-};
+use history::{Aggregate, History, HistoryError, ImportedSeries, PointFilter, SeriesKey};
 use judge::{
     compare::{Direction, Kind},
     trend,
 };
 use proptest::prelude::*;
+
+use crate::support::{everything, points_of};
 
 fn series(name: &str) -> ImportedSeries {
     ImportedSeries {
@@ -33,62 +33,50 @@ fn import_csv(
     history: &History,
     name: &str,
     csv: &Path,
-    replace: bool,
 ) -> Result<history::Imported, HistoryError> {
-    history.import(&series(name), &history::read_csv(csv)?.points, replace)
+    history.import(&series(name), &history::read_csv(csv)?.points)
 }
 
 fn read(history: &History, name: &str) -> Vec<trend::Point> {
     let key = SeriesKey::imported(name);
-    let points = history
-        .points(&key, &PointFilter::default(), Aggregate::Session)
-        .unwrap();
+    let points = points_of(history, &key, &PointFilter::default(), Aggregate::Session);
     points.into_iter().map(trend::Point::from).collect()
 }
 
 #[test]
 fn a_csv_comes_in_once_and_goes_out_as_it_came() {
     let home = tempfile::tempdir().unwrap();
-    let history = History::open(home.path().join("h.sqlite")).unwrap();
+    let history = History::at(home.path().join("history")).unwrap();
     let csv = home.path().join("series.csv");
     let text =
         "timestamp,revision,value\n1.5,a,10\n2,b,11.25\n2,c,9\n2,c,9\n3,\"d,\"\"e\"\"\",-1\n";
     fs::write(&csv, text).unwrap();
-    let imported = import_csv(&history, "rocks", &csv, false).unwrap();
+    let imported = import_csv(&history, "rocks", &csv).unwrap();
     assert_eq!((imported.added, imported.known), (5, 0));
-    let imported = import_csv(&history, "rocks", &csv, false).unwrap();
+    let imported = import_csv(&history, "rocks", &csv).unwrap();
     assert_eq!((imported.added, imported.known), (0, 5));
     fs::write(&csv, format!("{text}4,f,12\n2,c,9\n")).unwrap();
-    let imported = import_csv(&history, "rocks", &csv, false).unwrap();
+    let imported = import_csv(&history, "rocks", &csv).unwrap();
     assert_eq!((imported.added, imported.known), (2, 5));
 
-    let kept = home.path().join("h.sqlite.sources/imports/rocks.csv");
-    let expect = "timestamp,revision,value\n1.5,a,10\n2,b,11.25\n2,c,9\n2,c,9\n2,c,9\n3,\"d,\"\"e\"\"\",-1\n4,f,12\n";
-    let kept = fs::read_to_string(kept).unwrap();
-    // Points that come later stand behind, and are read in order of time.
-    assert_eq!(
-        kept.lines().collect::<std::collections::BTreeSet<_>>(),
-        expect.lines().collect()
-    );
-    let key = SeriesKey::imported("rocks");
-    let points = history
-        .points(&key, &PointFilter::default(), Aggregate::Run)
-        .unwrap();
-    assert!(
-        points
-            .iter()
-            .all(|Point { session, run, .. }| session.is_none() && run.is_none())
-    );
-    history.check().unwrap();
+    let expect = [(1.5, "a", 10.0), (2.0, "b", 11.25)]
+        .into_iter()
+        .chain([(2.0, "c", 9.0); 3])
+        .chain([(3.0, "d,\"e\"", -1.0), (4.0, "f", 12.0)]);
+    // Points that come later are read in order of time.
+    let expect: Vec<_> = expect
+        .map(|(time, revision, value)| point(time, revision, value))
+        .collect();
+    assert_eq!(read(&history, "rocks"), expect);
 }
 
 #[test]
 fn what_cannot_be_imported_changes_nothing() {
     let home = tempfile::tempdir().unwrap();
-    let history = History::open(home.path().join("h.sqlite")).unwrap();
+    let history = History::at(home.path().join("history")).unwrap();
     let csv = home.path().join("series.csv");
     fs::write(&csv, "timestamp,revision,value\n1,a,2\n2,b,NaN\n").unwrap();
-    let error = import_csv(&history, "x", &csv, false).unwrap_err();
+    let error = import_csv(&history, "x", &csv).unwrap_err();
     assert!(
         error
             .to_string()
@@ -96,16 +84,16 @@ fn what_cannot_be_imported_changes_nothing() {
         "{error}"
     );
     let points = [point(1.0, "a", 1.0)];
-    let error = history.import(&series(""), &points, false).unwrap_err();
-    assert!(matches!(error, HistoryError::Name { .. }), "{error}");
-    assert!(history.series(&SeriesFilter::default()).unwrap().is_empty());
+    let error = history.import(&series(""), &points).unwrap_err();
+    assert!(error.to_string().contains("cannot be used"), "{error}");
+    assert!(everything(&history).1.is_empty());
 
-    history.import(&series("x"), &points, false).unwrap();
+    history.import(&series("x"), &points).unwrap();
     let other = ImportedSeries {
         direction: Direction::LowerIsBetter,
         ..series("x")
     };
-    let error = history.import(&other, &points, false).unwrap_err();
+    let error = history.import(&other, &points).unwrap_err();
     assert!(
         error
             .to_string()
@@ -116,23 +104,23 @@ fn what_cannot_be_imported_changes_nothing() {
 }
 
 #[test]
-fn a_corrected_file_is_refused_until_it_is_to_replace() {
+fn a_corrected_file_is_refused_until_the_old_values_are_gone() {
     let home = tempfile::tempdir().unwrap();
-    let history = History::open(home.path().join("h.sqlite")).unwrap();
+    let history = History::at(home.path().join("history")).unwrap();
     let csv = home.path().join("series.csv");
     fs::write(
         &csv,
         "timestamp,revision,value\n1,a,10\n2,b,20\n2,b,21\n3,c,30\n",
     )
     .unwrap();
-    import_csv(&history, "x", &csv, false).unwrap();
+    import_csv(&history, "x", &csv).unwrap();
     let before = read(&history, "x");
     fs::write(
         &csv,
         "timestamp,revision,value\n1,a,11\n2,b,20\n2,b,22\n4,d,40\n",
     )
     .unwrap();
-    let error = import_csv(&history, "x", &csv, false).unwrap_err();
+    let error = import_csv(&history, "x", &csv).unwrap_err();
     let told = error.to_string();
     assert!(
         told.starts_with("2 points")
@@ -141,47 +129,44 @@ fn a_corrected_file_is_refused_until_it_is_to_replace() {
     );
     assert_eq!(read(&history, "x"), before);
 
-    let done = import_csv(&history, "x", &csv, true).unwrap();
-    assert_eq!((done.added, done.known, done.replaced), (3, 1, 2));
+    history.remove_import("x").unwrap();
+    let done = import_csv(&history, "x", &csv).unwrap();
+    assert_eq!((done.added, done.known), (4, 0));
     let expect = [
         point(1.0, "a", 11.0),
         point(2.0, "b", 20.0),
         point(2.0, "b", 22.0),
-        point(3.0, "c", 30.0),
         point(4.0, "d", 40.0),
     ];
     assert_eq!(read(&history, "x"), expect);
-    let info = &history.series(&SeriesFilter::default()).unwrap()[0];
-    assert_eq!((info.points, info.newest), (5, Some(4.0)));
-    history.check().unwrap();
-    let again = import_csv(&history, "x", &csv, false).unwrap();
-    assert_eq!((again.added, again.known), (0, 4));
+    let info = &everything(&history).1[0].info;
+    assert_eq!((info.points, info.newest), (4, Some(4.0)));
 }
 
 #[test]
 fn an_import_can_be_taken_out_again() {
     let home = tempfile::tempdir().unwrap();
-    let history = History::open(home.path().join("h.sqlite")).unwrap();
+    let history = History::at(home.path().join("history")).unwrap();
     let points = [point(1.0, "a", 1.0), point(2.0, "b", 2.0)];
     let with_threshold = ImportedSeries {
         threshold: Some(0.02),
         ..series("x")
     };
     for one in [&with_threshold, &series("y")] {
-        history.import(one, &points, false).unwrap();
+        history.import(one, &points).unwrap();
     }
-    let found = || history.series(&SeriesFilter::default()).unwrap();
-    assert_eq!(found()[0].threshold, Some(0.02));
+    let found = || everything(&history).1;
+    assert_eq!(found()[0].info.threshold, Some(0.02));
     assert_eq!(history.remove_import("y").unwrap(), 2);
-    assert!(!home.path().join("h.sqlite.sources/imports/y.csv").exists());
     let error = history.remove_import("y").unwrap_err();
-    assert!(matches!(error, HistoryError::NoImport(_)), "{error}");
-    let before = found();
-    History::rebuild(history.path(), &[], false).unwrap();
-    assert_eq!((found(), before.len()), (before, 1));
+    assert!(
+        error.to_string().contains("no imported series y"),
+        "{error}"
+    );
+    assert_eq!(found().len(), 1);
     // The threshold is what the newest import says.
-    history.import(&series("x"), &points, false).unwrap();
-    assert_eq!(found()[0].threshold, None);
+    history.import(&series("x"), &points).unwrap();
+    assert_eq!(found()[0].info.threshold, None);
 }
 
 proptest! {
@@ -199,14 +184,13 @@ proptest! {
             .map(|(time, revision, value)| point(*time, revision, *value))
             .collect();
         let home = tempfile::tempdir().unwrap();
-        let history = History::open(home.path().join("h.sqlite")).unwrap();
+        let history = History::at(home.path().join("history")).unwrap();
         let first = cut.index(points.len() + 1);
-        history.import(&series("x"), &points[..first], false).unwrap();
-        let imported = history.import(&series("x"), &points, false).unwrap();
+        history.import(&series("x"), &points[..first]).unwrap();
+        let imported = history.import(&series("x"), &points).unwrap();
         prop_assert_eq!((imported.known, imported.added), (first, points.len() - first));
         let mut expect = points;
         expect.sort_by(|a, b| a.timestamp.total_cmp(&b.timestamp));
         prop_assert_eq!(read(&history, "x"), expect);
-        history.check().unwrap();
-    }
+        }
 }

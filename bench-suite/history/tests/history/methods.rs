@@ -2,12 +2,10 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use history::{
-    Aggregate, Format, History, PointFilter, Selection, SeriesFilter, SeriesInfo, join, told_apart,
-};
-use record::{Method, MethodKey, SessionFolder};
+use history::{Aggregate, History, PointFilter, Series, SeriesFilter, join, told_apart};
+use record::{MethodKey, Sample, Sampled, SessionFolder};
 
-use crate::support::{add, folder, record, session, throughput, with_threshold};
+use crate::support::{add, folder, record, session, throughput};
 
 /// One run under this limit of memory, with this seed.
 fn measured(home: &Path, day: i64, memory: &str, seed: u32) -> SessionFolder {
@@ -21,7 +19,7 @@ fn measured(home: &Path, day: i64, memory: &str, seed: u32) -> SessionFolder {
 
 /// Two nights under 8 GiB, two under 16 GiB.
 fn filled(home: &Path) -> History {
-    let history = History::open(home.join("history.sqlite")).unwrap();
+    let history = History::at(home.join("history")).unwrap();
     for (day, memory) in [
         (0, "8.0 GiB"),
         (1, "8.0 GiB"),
@@ -33,13 +31,14 @@ fn filled(home: &Path) -> History {
     history
 }
 
-fn series(history: &History) -> Vec<SeriesInfo> {
+fn series(history: &History) -> Vec<Series> {
     let filter = SeriesFilter {
         metric: Some("throughput*".into()),
         ..SeriesFilter::default()
     };
-    let mut found = history.series(&filter).unwrap();
-    found.sort_by(|a, b| a.oldest.unwrap().total_cmp(&b.oldest.unwrap()));
+    let contents = history.read(&filter);
+    let mut found = contents.series(&PointFilter::default(), Aggregate::Session);
+    found.sort_by(|a, b| a.points[0].timestamp.total_cmp(&b.points[0].timestamp));
     found
 }
 
@@ -57,16 +56,17 @@ fn another_method_is_another_series_and_says_what_differs() {
     let home = tempfile::tempdir().unwrap();
     let history = filled(home.path());
     let found = series(&history);
+    let infos: Vec<_> = found.iter().map(|one| &one.info).collect();
     assert_eq!(
-        found.iter().map(|info| info.points).collect::<Vec<_>>(),
+        infos.iter().map(|info| info.points).collect::<Vec<_>>(),
         [2, 2]
     );
-    assert_ne!(found[0].key.method, found[1].key.method);
-    assert_eq!(found[0].key.without_method(), throughput().without_method());
+    assert_ne!(infos[0].key.method, infos[1].key.method);
+    assert_eq!(infos[0].key.without_method(), throughput().without_method());
     let expect = ["8.0 GiB", "16.0 GiB"].map(|memory| settings(&[("limits.memory", memory)]));
-    assert_eq!(told_apart(&found), expect);
+    assert_eq!(told_apart(&infos), expect);
     assert_eq!(
-        told_apart(&found[..1]),
+        told_apart(&infos[..1]),
         [settings(&[])],
         "it has no sibling"
     );
@@ -81,7 +81,7 @@ fn what_is_ignored_joins_series_and_nothing_else_does() {
     let found = series(&history);
     let joined = |ignore: &[&str]| {
         let joined = join(found.clone(), &keys(ignore));
-        let mut points: Vec<u64> = joined.iter().map(|info| info.points).collect();
+        let mut points: Vec<u64> = joined.iter().map(|one| one.info.points).collect();
         points.sort_unstable();
         points
     };
@@ -92,155 +92,37 @@ fn what_is_ignored_joins_series_and_nothing_else_does() {
     assert_eq!(joined(&["method.seed", "method.limits"]), [5]);
     assert_eq!(joined(&["method"]), [5]);
 
+    let (first, second) = (&found[0].info, &found[1].info);
     let one = join(found[..2].to_vec(), &keys(&["method.limits"])).remove(0);
-    assert_eq!(one.key, found[1].key, "the newest goes on");
-    assert_eq!((one.oldest, one.newest), (found[0].oldest, found[1].newest));
-    assert_eq!(one.joined[0].method, found[0].key.method);
-    let read = |aggregate| {
-        let points = history.points_of(&one, &PointFilter::default(), aggregate);
-        points.unwrap()
-    };
-    let points = read(Aggregate::Session);
-    let values: Vec<f64> = points.iter().map(|point| point.value).collect();
-    assert_eq!(values, [100.0, 101.0, 102.0, 103.0]);
-    let changes: Vec<_> = points[1].changes_to(&points[2]).collect();
-    assert_eq!(changes, [("method.limits.memory", "8.0 GiB", "16.0 GiB")]);
-    assert_eq!(points[0].changes_to(&points[1]).count(), 0);
-
-    let selection = Selection {
-        ignore: keys(&["method.limits.memory"]),
-        series: SeriesFilter {
-            metric: Some("throughput*".into()),
-            ..SeriesFilter::default()
-        },
-        ..Selection::default()
-    };
-    let mut out = Vec::new();
-    let done = history
-        .export(Format::JsonLines, &selection, &mut out)
-        .unwrap();
-    assert_eq!((done.series, done.points), (2, 5));
-}
-
-/// Of version 5, which kept the fingerprints alone.
-#[test]
-fn methods_of_an_older_history_are_read_again() {
-    let home = tempfile::tempdir().unwrap();
-    let history = filled(home.path());
-    let path = history.path().to_owned();
-    let new = series(&history);
-    drop(history);
-    let old = rusqlite::Connection::open(&path).unwrap();
-    old.execute_batch("DROP TABLE methods; PRAGMA user_version = 5;")
-        .unwrap();
-    drop(old);
-
-    let history = History::open(&path).unwrap();
-    let found = series(&history);
-    assert!(found.iter().all(|info| info.settings.is_none()));
-    let expect = [&new[0], &new[1]].map(|info| settings(&[("", &info.key.method)]));
-    assert_eq!(told_apart(&found), expect);
-    let joined = |ignore| join(found.clone(), &keys(&[ignore])).len();
-    assert_eq!((joined("method.limits"), joined("method")), (2, 1));
-    let whole = join(found.clone(), &keys(&["method"])).remove(0);
-    let points = history.points_of(&whole, &PointFilter::default(), Aggregate::Session);
-    let points = points.unwrap();
-    let changes: Vec<_> = points[1].changes_to(&points[2]).collect();
+    assert_eq!(one.info.key, second.key, "the newest goes on");
     assert_eq!(
-        changes,
-        [("method", &*new[0].key.method, &*new[1].key.method)]
+        (one.info.oldest, one.info.newest),
+        (first.oldest, second.newest)
     );
-
-    // A session that is added again tells its own, a rebuild those of all.
-    let again = SessionFolder::at(home.path().join("night-3"));
-    assert!(!add(&history, &again).unchanged);
-    assert!(add(&history, &again).unchanged);
-    let known = |history: &History| -> Vec<bool> {
-        let found = series(history).into_iter();
-        found.map(|info| info.settings.is_some()).collect()
-    };
-    assert_eq!(known(&history), [false, true]);
-    History::rebuild(&path, &[], false).unwrap();
-    assert_eq!(series(&history), new);
+    assert_eq!(one.info.joined[0].method, first.key.method);
+    let values: Vec<f64> = one.points.iter().map(|point| point.value).collect();
+    assert_eq!(values, [100.0, 101.0, 102.0, 103.0]);
+    let changes: Vec<_> = one.points[1].changes_to(&one.points[2]).collect();
+    assert_eq!(changes, [("method.limits.memory", "8.0 GiB", "16.0 GiB")]);
+    assert_eq!(one.points[0].changes_to(&one.points[1]).count(), 0);
 }
 
-/// A night of before version 3: its record says nothing of the method, its plan has the seed.
-fn old_night(home: &Path, day: i64, seed: u32) -> SessionFolder {
-    let mut session = with_threshold(session(&format!("night-{day}"), day), 0.02);
-    session.cells[0].seed = seed.into();
-    let mut run = record(&session, 0, 100.0 + day as f64);
-    run.method = Method::default();
-    folder(home, &session, &[run])
-}
-
-fn points(history: &History) -> Vec<u64> {
-    series(history).iter().map(|info| info.points).collect()
-}
-
-/// As `compare` and `claims` see them.
 #[test]
-fn old_sessions_of_another_seed_are_another_series() {
+fn a_night_on_which_others_were_busy_is_told_from_quiet_ones() {
     let home = tempfile::tempdir().unwrap();
-    let history = History::open(home.path().join("history.sqlite")).unwrap();
-    for (day, seed) in [(0, 1), (1, 2), (2, 2)] {
-        add(&history, &old_night(home.path(), day, seed));
+    let history = History::at(home.path().join("history")).unwrap();
+    for (day, others) in [(0, 0.3), (1, 14.0), (2, 13.0)] {
+        let session = session(&format!("night-{day}"), day);
+        let mut runs = [0, 1].map(|run| record(&session, run, 100.0));
+        for (run, used) in runs.iter_mut().zip([0.2, others]) {
+            let used = record::Series::of(&[Sample(0.0, used)]).unwrap();
+            run.monitor = [(Sampled::OtherCores, used)].into_iter().collect();
+        }
+        add(&history, &folder(home.path(), &session, &runs));
     }
-    let found = series(&history);
-    assert_eq!(points(&history), [1, 2]);
-    let expect = ["1", "2"].map(|seed| settings(&[("seed", seed)]));
-    assert_eq!(told_apart(&found), expect);
-
-    // The first session that tells its whole method goes on with the one that it does not contradict.
-    let new = measured(home.path(), 3, "8.0 GiB", 2);
-    add(&history, &new);
-    assert_eq!(points(&history), [1, 3]);
-    // A session that is added again stays where it went.
-    let again = SessionFolder::at(home.path().join("night-1"));
-    assert!(add(&history, &again).unchanged);
-    assert_eq!(points(&history), [1, 3]);
-    history.check().unwrap();
-}
-
-/// An older Torchgauge kept old sessions in one series, whatever they were measured by.
-#[test]
-fn old_series_stay_until_the_history_is_made_again() {
-    let home = tempfile::tempdir().unwrap();
-    let path = home.path().join("history.sqlite");
-    let history = History::open(&path).unwrap();
-    add(&history, &old_night(home.path(), 0, 1));
-    add(&history, &old_night(home.path(), 1, 1));
-    drop(history);
-    let old = rusqlite::Connection::open(&path).unwrap();
-    old.execute_batch("UPDATE cells SET method = ''; DELETE FROM methods;")
-        .unwrap();
-    drop(old);
-
-    let history = History::open(&path).unwrap();
-    let again = SessionFolder::at(home.path().join("night-1"));
-    assert!(add(&history, &again).unchanged);
-    assert_eq!(series(&history)[0].key.method, "");
-    // Its series goes on with the first session that tells its method, and it still is of it.
-    add(&history, &measured(home.path(), 2, "8.0 GiB", 1));
-    assert!(add(&history, &again).unchanged);
-    assert_eq!(points(&history), [3]);
-    drop(history);
-    History::rebuild(&path, &[], false).unwrap();
-    let history = History::open(&path).unwrap();
-    assert_eq!(points(&history), [3], "nothing contradicts it");
-    assert!(add(&history, &again).unchanged);
-}
-
-#[test]
-fn a_removed_session_takes_its_method_along() {
-    let home = tempfile::tempdir().unwrap();
-    let history = filled(home.path());
-    for name in ["night-0", "night-1"] {
-        history.remove(name).unwrap();
-    }
-    let database = rusqlite::Connection::open(history.path()).unwrap();
-    let count = database.query_row("SELECT count(*) FROM methods", [], |row| {
-        row.get::<_, i64>(0)
-    });
-    assert_eq!(count.unwrap(), 1);
-    assert_eq!(told_apart(&series(&history)), [settings(&[])]);
+    let points = &series(&history)[0].points;
+    let changes =
+        |place: usize| -> Vec<_> { points[place].changes_to(&points[place + 1]).collect() };
+    assert!(changes(0).contains(&("load", "low", "high")), "{points:?}");
+    assert!(changes(1).iter().all(|change| change.0 != "load"));
 }

@@ -55,7 +55,7 @@ impl Series {
         self.places.push(Place {
             time: Time::of(time(night)),
             revision,
-            attributes,
+            attributes: attributes.into(),
         });
     }
 }

@@ -2,16 +2,19 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use history::{Aggregate, History, Labels, Point, PointFilter, SeriesFilter, SeriesKey};
+use history::{
+    Aggregate, History, Labels, Point, PointFilter, Series, SeriesFilter, SeriesKey, SessionFilter,
+    SessionInfo,
+};
 use jiff::{SignedDuration, Timestamp};
-use protocol::{CudaFacts, Device, Memory, Model, Phase, Started, Steps, Task, Variant};
+use protocol::{CudaFacts, Device, Phase, Started, Steps, Variant};
 use record::{
-    CellPlan, Cpu, EngineFacts, Gpu, HarnessCost, Isolation, Machine, Method, Metrics, Monitor,
-    Outcome, Reason, Record, Session, SessionFolder, Stage, StepTimes, Tool, VERSION,
+    CellPlan, Cpu, Gpu, Isolation, Machine, Method, Outcome, Reason, Record, Session,
+    SessionFolder, Stage, Tool, VERSION, Workload,
 };
 
 /// Points of one good run of [`record`].
-pub(crate) const POINTS: usize = 16;
+pub(crate) const POINTS: usize = 13;
 
 pub(crate) fn session(name: &str, day: i64) -> Session {
     Session {
@@ -25,36 +28,30 @@ pub(crate) fn session(name: &str, day: i64) -> Session {
             revision: Some(format!("commit-{day}")),
             command: vec!["bench".into()],
         },
-        machine: Machine {
-            name: "gpu-1".into(),
-            driver_version: Some("580.159".into()),
-            cpu: Cpu {
-                model: "EPYC".into(),
-                logical_cores: 16,
-                governor: None,
+        hosts: [(
+            "gpu-1".into(),
+            Machine {
+                name: "gpu-1".into(),
+                driver_version: Some("580.159".into()),
+                cpu: Cpu {
+                    model: "EPYC".into(),
+                    logical_cores: 16,
+                    governor: None,
+                },
+                gpus: vec![Gpu {
+                    index: 0,
+                    name: "NVIDIA H200".into(),
+                    uuid: "GPU-0".into(),
+                    ..Gpu::default()
+                }],
+                ..Machine::default()
             },
-            gpus: vec![Gpu {
-                index: 0,
-                name: "NVIDIA H200".into(),
-                uuid: "GPU-0".into(),
-                ..Gpu::default()
-            }],
-            ..Machine::default()
-        },
-        engine: EngineFacts::default(),
+        )]
+        .into(),
         device: Device::Cuda(0),
-        suites: BTreeMap::new(),
-        images: Vec::new(),
-        cells: Vec::new(),
         blocks: 3,
         order_seed: 1,
-        claims: Vec::new(),
-        deciding: None,
-        policy: record::RunPolicy::default(),
-        asked: None,
-        labels: record::Labels::default(),
-        questions: BTreeMap::new(),
-        notes: Vec::new(),
+        ..Session::default()
     }
 }
 
@@ -66,10 +63,10 @@ pub(crate) fn with_threshold(session: Session, threshold: f64) -> Session {
             image: of_cell.image,
             suite: of_cell.suite,
             scenario: of_cell.scenario,
-            model: of_cell.model,
-            task: of_cell.task,
-            variant: of_cell.variant,
+            workload: of_cell.workload,
+            axes: of_cell.axes,
             steps: Steps::new(1, 1),
+            ranks: 1,
             seed: 1,
             expected: None,
             thresholds: BTreeMap::from([(throughput().metric, threshold)]),
@@ -88,9 +85,8 @@ pub(crate) fn record(session: &Session, run: usize, throughput: f64) -> Record {
         image_id: Some("sha256:abc".into()),
         suite: "smoke".into(),
         scenario: "resnet50".into(),
-        model: Model::Resnet50,
-        task: Task::Training,
-        variant: Variant::default(),
+        workload: Workload::builtin("resnet50", "training"),
+        axes: Variant::default().axes(),
         device: session.device,
         block: u32::try_from(run).unwrap(),
         order: u32::try_from(run).unwrap(),
@@ -99,52 +95,34 @@ pub(crate) fn record(session: &Session, run: usize, throughput: f64) -> Record {
         wall_seconds: 30.0,
         method: method(),
         isolation: Isolation::without("process", &[]),
-        outcome: Outcome::Ok,
-        workload: Some(Started {
+        started: Some(Started {
             cuda: Some(CudaFacts {
                 uuid: "GPU-0".into(),
                 ..CudaFacts::default()
             }),
             ..Started::default()
         }),
-        metrics: Some(Metrics {
-            summary: protocol::Summary {
-                throughput_samples_per_second: Some(throughput),
-                samples: 640,
-                measured_seconds: 640.0 / throughput,
-                micro_batch: 64,
-                effective_batch: 64,
-                parameters: 25_557_032,
-                first_loss: Some(7.0),
-                last_loss: Some(6.0),
-                scaler: None,
-                memory: Memory {
-                    peak_allocated_bytes: Some(6_014_000_000),
-                    peak_reserved_bytes: Some(6_700_000_000),
-                    ..Memory::default()
-                },
-                ..protocol::Summary::default()
-            },
-            peaks: record::Peaks {
-                process_peak_bytes: Some(7_400_000_000),
-                ..record::Peaks::default()
-            },
-            step_seconds: StepTimes::default(),
-            ..Metrics::default()
-        }),
-        steps: Vec::new(),
-        phase_began_seconds: BTreeMap::new(),
-        phase_seconds: BTreeMap::from([
-            (Phase::CudaStart, 0.4),
-            (Phase::ModelBuild, 0.6),
-            (Phase::Warmup, 4.5),
-        ]),
-        harness: HarnessCost::default(),
-        monitor: Monitor::default(),
-        validity: record::Validity::default(),
-        log: None,
-        shortage: None,
-        notes: Vec::new(),
+        values: [
+            ("throughput_samples_per_second", throughput),
+            ("samples_count", 640.0),
+            ("measured_seconds", 640.0 / throughput),
+            ("step_median_seconds", 64.0 / throughput),
+            ("step_mean_seconds", 64.0 / throughput),
+            ("step_p90_seconds", 64.0 / throughput),
+            ("step_p99_seconds", 64.0 / throughput),
+            ("peak_allocated_bytes", 6_014_000_000.0),
+            ("peak_reserved_bytes", 6_700_000_000.0),
+            ("run_host_peak_resident_bytes", 1_400_000_000.0),
+            ("run_cpu_seconds", 25.5),
+            ("model_build_seconds", 0.6),
+            ("warmup_seconds", 4.5),
+            ("process_start_seconds", 0.4),
+            ("wall_seconds", 30.0),
+            ("harness_seconds", 0.2),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into(),
+        ..Record::default()
     }
 }
 
@@ -207,38 +185,65 @@ pub(crate) fn throughput() -> SeriesKey {
         track: "torch".into(),
         suite: "smoke".into(),
         scenario: "resnet50".into(),
-        variant: Variant::default().to_string(),
+        variant: Variant::default().axes().to_string(),
         method: method().fingerprint(),
         metric: "throughput_samples_per_second".into(),
     }
 }
 
+/// The points of [`throughput`].
+pub(crate) fn points(history: &History, filter: &PointFilter, aggregate: Aggregate) -> Vec<Point> {
+    points_of(history, &throughput(), filter, aggregate)
+}
+
+pub(crate) fn points_of(
+    history: &History,
+    key: &SeriesKey,
+    filter: &PointFilter,
+    aggregate: Aggregate,
+) -> Vec<Point> {
+    let all = history
+        .read(&SeriesFilter::default())
+        .series(filter, aggregate);
+    let found = all.into_iter().find(|one| one.info.key == *key);
+    found.map(|one| one.points).unwrap_or_default()
+}
+
 pub(crate) fn values(history: &History, aggregate: Aggregate) -> Vec<f64> {
-    history
-        .points(&throughput(), &PointFilter::default(), aggregate)
-        .unwrap()
-        .into_iter()
-        .map(|point| point.value)
-        .collect()
+    let points = points(history, &PointFilter::default(), aggregate);
+    points.into_iter().map(|point| point.value).collect()
+}
+
+/// The sessions that fit, newest first.
+pub(crate) fn sessions(history: &History, filter: &SessionFilter) -> Vec<SessionInfo> {
+    history.read(&SeriesFilter::default()).sessions(filter)
 }
 
 /// Everything that can be read, for comparing.
-pub(crate) type Everything = (
-    Vec<history::SessionInfo>,
-    Vec<(history::SeriesInfo, Vec<Point>)>,
-);
+pub(crate) fn everything(history: &History) -> (Vec<SessionInfo>, Vec<Series>) {
+    let contents = history.read(&SeriesFilter::default());
+    assert_eq!(contents.left_out, [""; 0]);
+    (
+        contents.sessions(&SessionFilter::default()),
+        contents.series(&PointFilter::default(), Aggregate::Run),
+    )
+}
 
-pub(crate) fn everything(history: &History) -> Result<Everything, history::HistoryError> {
-    let series = history
-        .series(&SeriesFilter::default())?
-        .into_iter()
-        .map(|info| {
-            let points = history.points(&info.key, &PointFilter::default(), Aggregate::Run)?;
-            Ok((info, points))
-        })
-        .collect::<Result<_, history::HistoryError>>()?;
-    Ok((
-        history.sessions(&history::SessionFilter::default())?,
-        series,
-    ))
+/// The files below the results, by their places.
+pub(crate) fn places(history: &History) -> Vec<String> {
+    let root = history.folder().join("results");
+    let mut folders = vec![root.clone()];
+    let mut found = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                found.push(path.strip_prefix(&root).unwrap().display().to_string());
+            }
+        }
+    }
+    found.sort();
+    found
 }

@@ -11,7 +11,9 @@
     reason = "it prints tables"
 )]
 
+mod cells;
 mod compare;
+mod minutes;
 #[path = "../../tests/it/noise.rs"]
 mod noise;
 mod pools;
@@ -25,7 +27,8 @@ use std::process::ExitCode;
 
 use summary::Summary;
 
-const USAGE: &str = "usage: cargo bench -p judge -- [--repeats N] [compare|looks|trend|steps]
+const USAGE: &str =
+    "usage: cargo bench -p judge -- [--repeats N] [compare|cells|looks|minutes|trend|steps]
        cargo bench -p judge -- [--repeats N] --series FILE   the series, for peers/peers.py";
 
 /// How many repeats, the one part that is asked for, and where series alone are to be written.
@@ -40,7 +43,7 @@ fn arguments() -> Result<(u64, Option<String>, Option<PathBuf>), String> {
                 repeats = number.filter(|&number| number > 0).ok_or(USAGE)?;
             }
             "--series" => to = Some(words.next().ok_or(USAGE)?.into()),
-            "compare" | "looks" | "trend" | "steps" => part = Some(word),
+            "compare" | "cells" | "looks" | "minutes" | "trend" | "steps" => part = Some(word),
             _ => return Err(USAGE.to_owned()),
         }
     }
@@ -63,8 +66,14 @@ fn run() -> Result<bool, String> {
     if wanted("compare") {
         compare::bars(repeats, &runs, &mut summary);
     }
+    if wanted("cells") {
+        cells::bars(repeats.div_ceil(4), &runs, &mut summary);
+    }
     if wanted("looks") {
         compare::looks(repeats.min(2000), &mut summary);
+    }
+    if wanted("minutes") {
+        minutes::bars(repeats.div_ceil(4), &runs, &mut summary);
     }
     if wanted("trend") {
         trend::bars(repeats, &files, &runs, &mut summary);

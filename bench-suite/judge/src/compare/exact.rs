@@ -3,30 +3,30 @@
 
 use super::types::{Comparison, Interval, Kind, Measurement, Method, Verdict};
 
-/// Judges the pairs exactly if each side of a memory-like metric repeats one value, or if a side is
-/// 0 throughout and the other is so too, or never; `None` if not, or if a single block leaves open
+/// Judges exactly if each side of a memory-like metric repeats one value, or if a side is 0
+/// throughout and the other is so too, or never; `None` if not, or if a single block leaves open
 /// whether it would.
 #[expect(
     clippy::float_cmp,
     reason = "bytes are counted, and compared to the byte"
 )]
-pub(super) fn judge(
-    pairs: &[(f64, f64)],
-    metric: &Measurement,
-    blank: &Comparison,
-) -> Option<Comparison> {
-    let &(base, head) = pairs.first()?;
-    let all = |fits: &dyn Fn(f64, f64) -> bool| pairs.iter().all(|&(b, h)| fits(b, h));
-    let repeats = metric.kind == Kind::MemoryLike && all(&|b, h| (b, h) == (base, head));
+pub(super) fn judge(metric: &Measurement, blank: &Comparison) -> Option<Comparison> {
+    let of_base = || metric.blocks.iter().filter_map(|block| block.base);
+    let of_head = || metric.blocks.iter().filter_map(|block| block.head);
+    let (base, head) = (of_base().next()?, of_head().next()?);
+    let repeats = metric.kind == Kind::MemoryLike
+        && of_base().all(|value| value == base)
+        && of_head().all(|value| value == head);
     // Zeros repeat by themselves.
     let zeros = (base == 0.0 || head == 0.0)
-        && all(&|b, h| (b == 0.0, h == 0.0) == (base == 0.0, head == 0.0));
-    let blocks = pairs.len();
+        && of_base().all(|value| (value == 0.0) == (base == 0.0))
+        && of_head().all(|value| (value == 0.0) == (head == 0.0));
+    let blocks = blank.blocks_used;
     if blocks < 2 || !(repeats || zeros) {
         return None;
     }
     let mut judged = Comparison {
-        p_value: Some(if base == head { 1.0 } else { 0.0 }),
+        p_value: Some(0.0),
         minimum_detectable_change: Some(0.0),
         noise: Some(0.0),
         blocks_needed: Some(2),
@@ -54,10 +54,8 @@ pub(super) fn judge(
         };
         if change > 0.0 && change.is_finite() {
             judged.interval = Some(interval);
-            if interval.within_threshold(metric.threshold) {
-                judged.verdict = Verdict::Unchanged;
-                return Some(judged);
-            }
+            judged.verdict = interval.verdict(metric.threshold, metric.direction);
+            return Some(judged);
         }
     }
     judged.verdict = Verdict::of_change(head - base, metric.direction);

@@ -1,50 +1,87 @@
 //! Did one metric of one pair of cells change?
 //!
-//! Runs come in blocks, one of either side close together. Three tests of the logarithms share one
-//! error budget of 0.02, both directions together: Student's paired t, Welch's t and an exact rank
-//! test. The interval holds the ratios that the same combination does not reject at 5 %, so that
-//! what is called changed never has an interval that includes no change. Memory-like metrics that
-//! repeat to the byte are compared to the byte.
+//! Runs come in blocks, one of either side close together. An interval of the ratio head ÷ base
+//! comes from tests of the logarithms, and its place beside the noise threshold is the verdict.
+//! Memory-like metrics that repeat to the byte are compared to the byte.
 
 mod evidence;
 mod exact;
+mod modes;
 mod power;
 mod ranks;
+mod sample;
 mod types;
 
 pub(crate) use evidence::Evidence;
 use evidence::{ratio, ratios};
+use modes::Modes;
+pub(crate) use sample::{Kin, Sample};
 pub use types::{
-    BaseOrHead, Block, CompareError, Comparison, Direction, Interval, Kind, Measurement, Method,
-    Options, Verdict,
+    BaseOrHead, BetweenSessions, Block, CompareError, Comparison, Direction, Interval, Kind,
+    Measurement, Method, Options, Verdict,
 };
 
-/// Judges one metric on its own.
-///
-/// The verdict, in this order: *unchanged* if the whole interval lies within the noise threshold;
-/// *improved* or *regressed* if p is at most [`Options::alpha`]; else *inconclusive*. For many
-/// metrics at once use [`family::judge_all`](crate::family::judge_all).
+/// Judges one metric on its own; many at once are for
+/// [`family::judge_all`](crate::family::judge_all).
 ///
 /// # Errors
 /// [`CompareError`] for values that are not finite or below 0 and for settings out of
 /// range. Zero or one block is no error: the verdict is *inconclusive*.
 pub fn compare(metric: &Measurement, options: &Options) -> Result<Comparison, CompareError> {
-    let (mut judged, evidence) = weigh(metric, options)?;
-    decide(&mut judged, evidence.as_ref(), metric, 1, options);
+    let (mut judged, chance) = read(metric, options)?;
+    match chance {
+        Chance::None => {}
+        Chance::Modes(modes) => modes.conclude(&mut judged, metric, options.alpha),
+        Chance::Sample(sample) => {
+            let evidence = Evidence::of(&sample, None, options.alpha);
+            judged.p_value = Some(evidence.p_value(metric.threshold.ln_1p()));
+            let levels = Levels {
+                of_all: options.alpha,
+                of_one: options.alpha,
+            };
+            conclude(&mut judged, &evidence, metric, levels, options);
+        }
+    }
     Ok(judged)
 }
 
-/// Everything but the verdict and what depends on how many metrics are judged together. Without
-/// evidence there is nothing to decide.
-pub(crate) fn weigh(
+/// What part chance has in a metric.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Chance {
+    /// None, or nothing is known of it: the verdict stands.
+    None,
+    /// It chooses one of two values.
+    Modes(Modes),
+    /// It scatters.
+    Sample(Sample),
+}
+
+impl Chance {
+    pub(crate) fn sample(&self) -> Option<&Sample> {
+        match self {
+            Self::Sample(sample) => Some(sample),
+            Self::None | Self::Modes(_) => None,
+        }
+    }
+}
+
+/// Everything that is known without chance, and the part that chance has.
+pub(crate) fn read(
     metric: &Measurement,
     options: &Options,
-) -> Result<(Comparison, Option<Evidence>), CompareError> {
+) -> Result<(Comparison, Chance), CompareError> {
     check_settings(metric, options)?;
-    let (pairs, dropped) = usable_pairs(&metric.blocks)?;
+    check_values(&metric.blocks)?;
+    let mut pairs = metric
+        .blocks
+        .iter()
+        .filter_map(|block| block.base.zip(block.head));
+    let first = pairs.next();
+    let alone = |block: &&Block| block.base.is_some() != block.head.is_some();
     let mut blank = Comparison {
         ratio: None,
         interval: None,
+        level: None,
         p_value: None,
         q_value: None,
         verdict: Verdict::Inconclusive,
@@ -52,135 +89,118 @@ pub(crate) fn weigh(
         minimum_detectable_change: None,
         blocks_needed: None,
         noise: None,
-        blocks_used: pairs.len(),
-        blocks_dropped: dropped,
+        blocks_used: usize::from(first.is_some()) + pairs.count(),
+        blocks_dropped: metric.blocks.iter().filter(alone).count(),
         method: Method::None,
         reason: String::new(),
     };
-    let Some(&(base, head)) = pairs.first() else {
+    let Some((base, head)) = first else {
         blank.reason = String::from("no block has both sides");
-        return Ok((blank, None));
+        return Ok((blank, Chance::None));
     };
-    if let Some(judged) = exact::judge(&pairs, metric, &blank) {
-        return Ok((judged, None));
+    if let Some(judged) = exact::judge(metric, &blank) {
+        return Ok((judged, Chance::None));
     }
-    if pairs.iter().any(|&(base, head)| base == 0.0 || head == 0.0) {
+    let is_zero = |block: &Block| block.base == Some(0.0) || block.head == Some(0.0);
+    if metric.blocks.iter().any(is_zero) {
         blank.reason = String::from("some values are 0, so there is no ratio");
-        return Ok((blank, None));
+        return Ok((blank, Chance::None));
     }
-    let logs: Vec<(f64, f64)> = pairs.iter().map(|&(b, h)| (b.ln(), h.ln())).collect();
-    let Some(evidence) = Evidence::of(&logs, metric.between, options) else {
+    if let Some(modes) = Modes::of(metric) {
+        return Ok((blank, Chance::Modes(modes)));
+    }
+    let Some(sample) = Sample::of(metric, options) else {
         blank.ratio = Some(ratio(head.ln() - base.ln()));
         blank.reason = String::from("only one block; at least two are needed");
-        return Ok((blank, None));
+        return Ok((blank, Chance::None));
     };
-    blank.ratio = Some(ratio(evidence.estimate()));
-    blank.interval = Some(ratios(evidence.interval(1.0 - options.confidence)));
-    blank.p_value = Some(evidence.p_value(0.0));
-    blank.method = match metric.between {
-        Some(_) => Method::BetweenSessions,
-        None => Method::Combined,
-    };
-    blank.noise = Some(evidence.noise());
-    Ok((blank, Some(evidence)))
+    Ok((blank, Chance::Sample(sample)))
 }
 
-/// Sets the verdict and its reason from the interval and the p (q where there is one), and what a
-/// family of `family` metrics could have shown.
-pub(crate) fn decide(
+/// How often an interval may miss the truth.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Levels {
+    /// The intervals of a family, with as many verdicts as it comes to.
+    pub(crate) of_all: f64,
+    /// That of the only change in a family.
+    pub(crate) of_one: f64,
+}
+
+/// Sets the interval and what follows from it: the verdict, its reason, and what such blocks could
+/// have shown.
+pub(crate) fn conclude(
     comparison: &mut Comparison,
-    evidence: Option<&Evidence>,
+    evidence: &Evidence,
     metric: &Measurement,
-    family: usize,
+    levels: Levels,
     options: &Options,
 ) {
-    let (Some(evidence), Some(ratio), Some(interval), Some(p)) = (
-        evidence,
-        comparison.ratio,
-        comparison.interval,
-        comparison.q_value.or(comparison.p_value),
-    ) else {
-        return;
-    };
-    // A single change among m metrics has to have p ≤ α ÷ m.
-    let alpha = options.alpha / family.max(1) as f64;
-    let detectable = power::detectable(evidence, alpha, options);
-    let change = detectable.exp_m1();
+    let interval = ratios(evidence.interval(levels.of_all));
+    comparison.ratio = Some(ratio(evidence.estimate()));
+    comparison.interval = Some(interval);
+    comparison.level = Some(levels.of_all);
+    comparison.noise = Some(evidence.noise());
+    comparison.method = evidence.method();
+    comparison.verdict = interval.verdict(metric.threshold, metric.direction);
+    let threshold = metric.threshold.ln_1p();
+    let detectable = power::detectable(evidence, levels.of_one, options);
+    let change = (threshold + detectable).exp_m1();
     comparison.minimum_detectable_change = change.is_finite().then_some(change);
-    let enough = metric.threshold.ln_1p();
-    comparison.blocks_needed = power::blocks_needed(evidence, detectable, enough, alpha, options);
-    let percent = 100.0 * comparison.threshold;
-    if interval.within_threshold(comparison.threshold) {
-        comparison.verdict = Verdict::Unchanged;
-        comparison.reason = format!("the interval lies within the noise threshold of {percent} %");
-    } else if p <= options.alpha {
-        comparison.verdict = Verdict::of_change(ratio.ln(), metric.direction);
-        comparison.reason = format!("p = {p:.1e}, significant at {}", options.alpha);
-    } else {
-        comparison.verdict = Verdict::Inconclusive;
-        let detectable = comparison.minimum_detectable_change.map_or_else(
-            || "unknown".to_owned(),
-            |change| match change {
+    comparison.blocks_needed =
+        power::blocks_needed(evidence, detectable, threshold, levels.of_one, options);
+    let percent = 100.0 * metric.threshold;
+    comparison.reason = match comparison.verdict {
+        Verdict::Unchanged => {
+            format!("the interval lies within the noise threshold of {percent} %")
+        }
+        Verdict::Improved | Verdict::Regressed => {
+            format!("the interval lies beyond the noise threshold of {percent} %")
+        }
+        Verdict::Inconclusive => {
+            let detectable = match change {
                 change if change > 1.0 => "more than 100 %".to_owned(),
                 change => format!("{:.2} %", 100.0 * change),
-            },
-        );
-        comparison.reason = format!(
-            "minimum detectable change with {} {}: {detectable}; noise threshold: {percent} %",
-            comparison.blocks_used,
-            if comparison.blocks_used == 1 {
-                "block"
-            } else {
-                "blocks"
-            }
-        );
-    }
+            };
+            let blocks = match comparison.blocks_used {
+                1 => "1 block".to_owned(),
+                blocks => format!("{blocks} blocks"),
+            };
+            format!(
+                "minimum detectable change with {blocks}: {detectable}; noise threshold: \
+                 {percent} %"
+            )
+        }
+    };
 }
 
 /// More blocks than this are more than anybody runs for one metric.
 pub const WORTHWHILE_BLOCKS: usize = 200;
 
-type Pairs = Vec<(f64, f64)>;
-
-fn usable_pairs(blocks: &[Block]) -> Result<(Pairs, usize), CompareError> {
-    let mut pairs = Vec::with_capacity(blocks.len());
+fn check_values(blocks: &[Block]) -> Result<(), CompareError> {
     for (block, values) in blocks.iter().enumerate() {
-        for (side, value) in [
-            (BaseOrHead::Base, values.base),
-            (BaseOrHead::Head, values.head),
-        ] {
-            match value {
-                Some(value) if !value.is_finite() => {
-                    return Err(CompareError::NotFinite { block, side, value });
-                }
-                Some(value) if value < 0.0 => {
-                    return Err(CompareError::Negative { block, side, value });
-                }
-                _ => {}
-            }
-        }
-        if let (Some(base), Some(head)) = (values.base, values.head) {
-            pairs.push((base, head));
+        for (side, value) in [("base", values.base), ("head", values.head)] {
+            let Some(value) = value else { continue };
+            let expected = if !value.is_finite() {
+                "a finite number; leave the value out if the run did not yield the metric"
+            } else if value < 0.0 {
+                "at least 0; a ratio says nothing about a metric that can be negative"
+            } else {
+                continue;
+            };
+            return Err(CompareError(format!(
+                "block {block}, {side}: the value is {value}, expected {expected}"
+            )));
         }
     }
-    let dropped = blocks.len() - pairs.len();
-    Ok((pairs, dropped))
+    Ok(())
 }
 
 fn check_settings(metric: &Measurement, options: &Options) -> Result<(), CompareError> {
-    let open_unit = "a number between 0 and 1";
-    let settings = [
-        ("confidence", options.confidence, open_unit),
-        ("alpha", options.alpha, open_unit),
-        ("power", options.power, open_unit),
-    ];
-    for (setting, value, expected) in settings {
+    for (setting, value) in [("alpha", options.alpha), ("power", options.power)] {
         if !(value > 0.0 && value < 1.0) {
-            return Err(CompareError::Setting {
-                setting,
-                value,
-                expected,
-            });
+            return Err(CompareError(format!(
+                "{setting} is {value}, expected a number between 0 and 1"
+            )));
         }
     }
     for (setting, value) in [
@@ -188,11 +208,9 @@ fn check_settings(metric: &Measurement, options: &Options) -> Result<(), Compare
         ("noise_floor", options.noise_floor),
     ] {
         if !(value.is_finite() && value >= 0.0) {
-            return Err(CompareError::Setting {
-                setting,
-                value,
-                expected: "a number of at least 0",
-            });
+            return Err(CompareError(format!(
+                "{setting} is {value}, expected a number of at least 0"
+            )));
         }
     }
     Ok(())

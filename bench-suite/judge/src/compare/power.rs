@@ -1,7 +1,7 @@
 //! What this many blocks could have shown, and how many it would take.
 
 use super::evidence::Evidence;
-use super::types::Options;
+use super::types::{Method, Options};
 use crate::dist::t_critical;
 
 /// More blocks than anybody runs.
@@ -37,7 +37,8 @@ pub(super) fn blocks_needed(
     alpha: f64,
     options: &Options,
 ) -> Option<usize> {
-    if evidence.is_between_sessions() {
+    // More blocks do not bring sessions closer.
+    if evidence.method() == Method::BetweenSessions {
         return None;
     }
     let of_each = evidence.degrees_of_freedom() / (evidence.blocks() as f64 - 1.0);

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::sessions::BetweenSessions;
+use crate::moderation::Variance;
 
 /// Which way a metric improves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -26,7 +26,7 @@ pub enum Kind {
 }
 
 /// One block: what the metric read on either side. `None`: that run failed, or the
-/// metric is missing from its record. Such a block is dropped, and counted.
+/// metric is missing from its record. A run without a partner counts by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Block {
     /// The base cell's value, in the metric's unit.
@@ -61,14 +61,27 @@ pub struct Measurement {
     /// Where the sides come from two sessions: how far sessions lie apart. Then what their runs
     /// scatter by is only a part of the noise, and neither blocks nor ranks say anything.
     pub between: Option<BetweenSessions>,
+    /// Comparisons of one number are cells of one metric, which may know each other's noise.
+    pub metric: usize,
+    /// The variance of a run's logarithm in earlier sessions of this cell, where it is known.
+    pub past: Option<Variance>,
+}
+
+/// The noise of a session's level, from other sessions of the same series.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BetweenSessions {
+    /// Standard deviation of the logarithm of a session's median, which is about the relative one;
+    /// what its runs scatter by is a part of it.
+    pub deviation: f64,
+    /// Its degrees of freedom: sessions less the levels that they lie on. Above 0.
+    pub degrees_of_freedom: f64,
 }
 
 /// How strict to be. [`Default`] is what the bars in the README were measured with.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
-    /// Coverage of the interval: 0.95.
-    pub confidence: f64,
-    /// Largest p at which *improved* or *regressed* is said: 0.02, both directions together.
+    /// How often a verdict may be wrong: 0.02, of one comparison or of all verdicts in a family.
+    /// Intervals miss the truth as often.
     pub alpha: f64,
     /// With which probability [`Comparison::minimum_detectable_change`] is detected: 0.8.
     pub power: f64,
@@ -81,7 +94,6 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            confidence: 0.95,
             alpha: 0.02,
             power: 0.8,
             noise_floor: 1e-4,
@@ -93,13 +105,13 @@ impl Default for Options {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Changed for the better, and not within the noise threshold.
+    /// Changed for the better, by more than the noise threshold.
     Improved,
-    /// Changed for the worse, and not within the noise threshold.
+    /// Changed for the worse, by more than the noise threshold.
     Regressed,
     /// The whole interval lies within the noise threshold.
     Unchanged,
-    /// Neither a change nor sameness is shown by this many blocks.
+    /// The interval crosses an end of the noise threshold, or there is none.
     Inconclusive,
 }
 
@@ -143,10 +155,20 @@ impl Interval {
         self.lo <= ratio && ratio <= self.hi
     }
 
-    /// Does the whole interval lie between 1/(1 + noise threshold) and 1 + noise threshold?
+    /// The verdict that it is: a change where it lies wholly beyond the noise threshold, *unchanged*
+    /// where it lies wholly between 1/(1 + noise threshold) and 1 + noise threshold.
     #[must_use]
-    pub fn within_threshold(&self, threshold: f64) -> bool {
-        self.lo >= 1.0 / (1.0 + threshold) && self.hi <= 1.0 + threshold
+    pub fn verdict(&self, threshold: f64, direction: Direction) -> Verdict {
+        let (least, most) = (1.0 / (1.0 + threshold), 1.0 + threshold);
+        if self.lo >= least && self.hi <= most {
+            Verdict::Unchanged
+        } else if self.lo > most {
+            Verdict::of_change(1.0, direction)
+        } else if self.hi < least {
+            Verdict::of_change(-1.0, direction)
+        } else {
+            Verdict::Inconclusive
+        }
     }
 }
 
@@ -161,6 +183,11 @@ pub enum Method {
     /// together by Cauchy's combination (Liu and Xie 2020).
     #[serde(alias = "paired-t")]
     Combined,
+    /// Student's t with a variance that the cells of the metric moderate (Smyth 2004), and ranks.
+    Moderated,
+    /// Memory that jumps between two values, by how often either side has the upper one (Clopper
+    /// and Pearson 1934).
+    TwoModes,
     /// Student's t of the difference of two sessions, by the variance between sessions of the
     /// history.
     BetweenSessions,
@@ -173,6 +200,8 @@ impl std::fmt::Display for Method {
         f.write_str(match self {
             Self::Exact => "exact",
             Self::Combined => "paired t, Welch's t and ranks on logarithms",
+            Self::Moderated => "moderated t and ranks on logarithms",
+            Self::TwoModes => "shares of two values",
             Self::BetweenSessions => "t by the variance between sessions",
             Self::None => "none",
         })
@@ -186,39 +215,54 @@ pub struct Comparison {
     /// noise to speak of the geometric mean of the blocks' ratios, with wild runs near the ratio of
     /// the medians. It lies in the interval. `None` with no usable block, or where base is 0.
     pub ratio: Option<f64>,
-    /// Interval of the ratio at [`Options::confidence`]: those that the test behind `p_value` does
-    /// not reject at 1 − confidence. `None` with fewer than two usable blocks.
+    /// The ratios that are not rejected at `level`. Wholly beyond the noise threshold it is the
+    /// verdict *regressed* or *improved*, wholly within *unchanged*, and else *inconclusive*.
+    /// `None` with fewer than two usable runs a side.
     pub interval: Option<Interval>,
-    /// P of an effect this large with no change, both directions together. 0 or 1 where
-    /// [`Method::Exact`]; `None` where there is nothing to compute it from.
+    /// Share of such intervals that may miss the truth: [`Options::alpha`] × the verdicts that a
+    /// family comes to ÷ its comparisons, so that of all verdicts this share is wrong at most.
+    /// `None` where there is no chance or no interval.
+    #[serde(default)]
+    pub level: Option<f64>,
+    /// The smallest level at which this comparison by itself has a verdict; without a noise
+    /// threshold that is the p of no change. 0 where [`Method::Exact`]; `None` where there is
+    /// nothing to compute it from.
     pub p_value: Option<f64>,
-    /// p after the other metrics of the family are taken into account: gated metrics are one
-    /// family, the others a second one. Only
-    /// [`family::judge_all`](crate::family::judge_all) fills it.
+    /// The same with the family taken into account: decided where it is at most
+    /// [`Options::alpha`]. Gated metrics are one family, the others a second one.
     pub q_value: Option<f64>,
     /// What it comes to.
     pub verdict: Verdict,
     /// The noise threshold that the verdict used, relative.
     pub threshold: f64,
     /// The smallest relative increase of this metric alone that sessions with this many blocks and
-    /// this noise call improved or regressed with probability [`Options::power`], the number of
-    /// metrics in the family taken into account; in normal noise right to ± 5 points of power from
-    /// five blocks on. `None` with fewer than two blocks.
+    /// this noise call improved or regressed with probability [`Options::power`], the noise
+    /// threshold and the number of metrics in the family taken into account. `None` with fewer than
+    /// two blocks.
     pub minimum_detectable_change: Option<f64>,
-    /// How many blocks it takes until the minimum detectable change is the noise threshold, with
-    /// the noise and the family seen here. `None` where unknown, the noise threshold is 0, or 10,000 do not do.
+    /// How many blocks it takes until that is twice the noise threshold, with the noise and the
+    /// family seen here. `None` where unknown, the noise threshold is 0, or 10,000 do not do.
     pub blocks_needed: Option<usize>,
     /// Run-to-run standard deviation of the log value, which is about the relative one,
     /// without the part that the two runs of a block share.
     pub noise: Option<f64>,
-    /// Blocks used.
+    /// Blocks with both sides.
     pub blocks_used: usize,
-    /// Blocks dropped because a side was missing.
+    /// Blocks of which one side alone yielded the metric; such runs count without a partner.
     pub blocks_dropped: usize,
     /// How interval and p came about.
     pub method: Method,
     /// Why the verdict is what it is, one sentence.
     pub reason: String,
+}
+
+impl Comparison {
+    /// Whether the interval leaves no change out, however small the change is.
+    #[must_use]
+    pub fn is_real(&self) -> bool {
+        self.interval
+            .is_some_and(|interval| !interval.contains(1.0))
+    }
 }
 
 /// A side of a comparison.
@@ -240,43 +284,7 @@ impl std::fmt::Display for BaseOrHead {
     }
 }
 
-/// What cannot be judged at all.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum CompareError {
-    /// NaN or infinite.
-    #[error(
-        "block {block}, {side}: the value is {value}, expected a finite number; \
-         leave the value out if the run did not yield the metric"
-    )]
-    NotFinite {
-        /// Position in [`Measurement::blocks`], from 0.
-        block: usize,
-        /// Which side.
-        side: BaseOrHead,
-        /// The value.
-        value: f64,
-    },
-    /// Below zero.
-    #[error(
-        "block {block}, {side}: the value is {value}, expected at least 0; \
-         a ratio says nothing about a metric that can be negative"
-    )]
-    Negative {
-        /// Position in [`Measurement::blocks`], from 0.
-        block: usize,
-        /// Which side.
-        side: BaseOrHead,
-        /// The value.
-        value: f64,
-    },
-    /// A setting out of its range.
-    #[error("{setting} is {value}, expected {expected}")]
-    Setting {
-        /// Name of the field.
-        setting: &'static str,
-        /// The value.
-        value: f64,
-        /// The range it must be in.
-        expected: &'static str,
-    },
-}
+/// What cannot be judged at all: a value or a setting that is not what it must be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct CompareError(pub(super) String);

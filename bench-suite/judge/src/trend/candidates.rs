@@ -5,7 +5,7 @@
 //! plus a price for every level is smallest (Jackson et al. 2005; the price after Yao
 //! 1988). The price is low: what is proposed here still has to pass a test.
 
-use super::MIN_SEGMENT;
+use super::model::MIN_SEGMENT;
 use super::robust::normal_scores;
 use super::series::Series;
 

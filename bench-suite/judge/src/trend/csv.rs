@@ -7,41 +7,12 @@
 
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 
-use super::Point;
+use super::model::Point;
 
 /// What is wrong with the text, and in which line (the first is 1).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CsvError {
-    /// Not a byte of content.
-    #[error("the series is empty, expected at least the header \"timestamp,revision,value\"")]
-    Empty,
-    /// A column is missing from the header.
-    #[error(
-        "line 1: the header is \"{found}\", which has no column \"{missing}\"; \
-         expected \"timestamp,revision,value\""
-    )]
-    Header {
-        /// The header as found.
-        found: String,
-        /// The column looked for.
-        missing: &'static str,
-    },
-    /// A field is no finite number.
-    #[error("line {line}: the {column} is \"{found}\", expected a finite number; {hint}")]
-    Number {
-        /// Line number.
-        line: u64,
-        /// `timestamp` or `value`.
-        column: &'static str,
-        /// The field as found.
-        found: String,
-        /// What to do about it.
-        hint: &'static str,
-    },
-    /// The text cannot be split into fields, or a line has too few or too many of them.
-    #[error("{0}")]
-    Syntax(String),
-}
+#[error("{0}")]
+pub struct CsvError(String);
 
 /// What was read.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,19 +31,24 @@ pub struct Parsed {
 pub fn parse(text: &str) -> Result<Parsed, CsvError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.trim().is_empty() {
-        return Err(CsvError::Empty);
+        let words =
+            "the series is empty, expected at least the header \"timestamp,revision,value\"";
+        return Err(CsvError(words.to_owned()));
     }
     let mut reader = ::csv::ReaderBuilder::new()
         .trim(::csv::Trim::All)
         .from_reader(text.as_bytes());
-    let syntax = |error: ::csv::Error| CsvError::Syntax(error.to_string());
+    let syntax = |error: ::csv::Error| CsvError(error.to_string());
     let header = reader.headers().map_err(syntax)?.clone();
     let column = |name: &'static str| {
         let mut columns = header.iter();
         let place = columns.position(|found| found.eq_ignore_ascii_case(name));
-        place.ok_or_else(|| CsvError::Header {
-            found: shorten(&header.iter().collect::<Vec<_>>().join(",")),
-            missing: name,
+        place.ok_or_else(|| {
+            let found = shorten(&header.iter().collect::<Vec<_>>().join(","));
+            CsvError(format!(
+                "line 1: the header is \"{found}\", which has no column \"{name}\"; expected \
+                 \"timestamp,revision,value\""
+            ))
         })
     };
     let [timestamp, revision, value] =
@@ -139,20 +115,13 @@ fn moment(field: &str) -> Option<f64> {
     Some(time.as_second() as f64 + f64::from(time.subsec_nanosecond()) / 1e9)
 }
 
-fn number(
-    field: &str,
-    line: u64,
-    column: &'static str,
-    hint: &'static str,
-) -> Result<f64, CsvError> {
+fn number(field: &str, line: u64, column: &str, hint: &str) -> Result<f64, CsvError> {
     match field.parse::<f64>() {
         Ok(number) if number.is_finite() => Ok(number),
-        _ => Err(CsvError::Number {
-            line,
-            column,
-            found: shorten(field),
-            hint,
-        }),
+        _ => Err(CsvError(format!(
+            "line {line}: the {column} is \"{}\", expected a finite number; {hint}",
+            shorten(field)
+        ))),
     }
 }
 

@@ -3,11 +3,11 @@
 use rayon::prelude::*;
 
 use super::history::{self, Change};
-use super::series::Series;
-use super::{
-    ChangePoint, PLACE_CRITICAL, Point, TOO_SHORT, Trend, TrendError, TrendOptions, drift, newest,
-    noise, robust,
+use super::model::{
+    ChangePoint, PLACE_CRITICAL, Point, TOO_SHORT, Trend, TrendError, TrendOptions,
 };
+use super::series::Series;
+use super::{drift, newest, noise, robust};
 use crate::dist::t_critical;
 
 /// Miss probability of the interval of a change.
@@ -30,7 +30,7 @@ pub fn change_points(points: &[Point], options: &TrendOptions) -> Result<Trend, 
         });
     }
     let mut series = Series::of(points);
-    let mut changes = history::changes(&series, options.alpha_history);
+    let mut changes = history::changes_but_for_newest(&series, options.alpha_history);
     let starts_of = |changes: &[Change]| changes.iter().map(|change| change.start).collect();
     let mut starts: Vec<usize> = starts_of(&changes);
     while let Some(newest) = newest::change(&series, &starts, options) {
@@ -122,28 +122,24 @@ fn check(points: &[Point], options: &TrendOptions) -> Result<(), TrendError> {
         ("alpha_newest", options.alpha_newest),
     ] {
         if !(0.0..1.0).contains(&value) {
-            return Err(TrendError::Setting {
-                setting,
-                value,
-                expected: "a number from 0 to below 1",
-            });
+            return Err(TrendError(format!(
+                "{setting} is {value}, expected a number from 0 to below 1"
+            )));
         }
     }
     if !(options.min_change.is_finite() && options.min_change >= 0.0) {
-        return Err(TrendError::Setting {
-            setting: "min_change",
-            value: options.min_change,
-            expected: "a number of at least 0",
-        });
+        return Err(TrendError(format!(
+            "min_change is {}, expected a number of at least 0",
+            options.min_change
+        )));
     }
     for (index, point) in points.iter().enumerate() {
         for (field, value) in [("value", point.value), ("timestamp", point.timestamp)] {
             if !value.is_finite() {
-                return Err(TrendError::NotFinite {
-                    index,
-                    field,
-                    value,
-                });
+                return Err(TrendError(format!(
+                    "point {index}: the {field} is {value}, expected a finite number; leave the \
+                     point out"
+                )));
             }
         }
     }

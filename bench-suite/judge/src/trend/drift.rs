@@ -1,9 +1,9 @@
 //! A level that moves slowly: no single place is to blame for it.
 
 use super::history::Change;
+use super::model::{Drift, MIN_SEGMENT, PLACE_CRITICAL};
 use super::robust;
 use super::series::{Series, levels_of};
-use super::{Drift, MIN_SEGMENT, PLACE_CRITICAL};
 use crate::dist::t_two_sided;
 
 /// Rounds of fitting a line to values whose distance from it is clipped.
@@ -36,7 +36,7 @@ pub(super) fn drifts(series: &Series, changes: &mut Vec<Change>, alpha: f64) -> 
     if !known && series.len() - last >= 4 * MIN_SEGMENT {
         found.extend(
             Line::fit(series, last, series.len())
-                .drift()
+                .drift(&series.y[last..])
                 .filter(|drift| drift.p <= alpha),
         );
     }
@@ -80,7 +80,10 @@ fn line(series: &Series, changes: &[Change], place: usize, count: usize) -> Opti
     // Levels had their places to choose.
     let least = PLACE_CRITICAL * count as f64 * scale * scale;
     let is_closer = misfit(&line.residuals) <= misfit(&levels) + least;
-    Some((count, line.drift().filter(|_| is_closer)?))
+    Some((
+        count,
+        line.drift(&series.y[from..to]).filter(|_| is_closer)?,
+    ))
 }
 
 impl Drift {
@@ -145,8 +148,14 @@ impl Line {
     }
 
     /// How sure its slope is, in noise that is autocorrelated.
-    fn drift(&self) -> Option<Drift> {
+    fn drift(&self, y: &[f64]) -> Option<Drift> {
         let n = self.residuals.len() as f64;
+        // Values of which most are equal do not move, whatever the others do.
+        let middle = robust::median(y);
+        let is_equal = |y: &&f64| (**y - middle).abs() <= robust::rounding(middle);
+        if 2 * y.iter().filter(is_equal).count() > y.len() {
+            return None;
+        }
         let scale = robust::scale(&self.residuals, self.centre);
         let sd = robust::level(&self.residuals, scale).sd;
         let freed = (2.0 + 4.0 * robust::rho_from_residuals(&self.residuals, scale).max(0.0)) / n;

@@ -1,7 +1,7 @@
 //! Changes inside the series: candidates, the weakest dropped until all stand.
 
-use super::MIN_SEGMENT;
 use super::candidates::candidates;
+use super::model::MIN_SEGMENT;
 use super::robust::{self, Level, TAIL_DF};
 use super::series::{Series, levels_of};
 use crate::dist::{normal_two_sided, t_two_sided};
@@ -12,6 +12,10 @@ const NEWEST_MAJORITY: usize = MIN_SEGMENT / 2 + 1;
 const LOUDER: f64 = 1.1;
 /// p of the ranks is multiplied by this, for some choice there was.
 const PRICE_OF_RANKS: f64 = 10.0;
+/// The newest points are set aside for levels that began among so many.
+const LATE: usize = 4 * MIN_SEGMENT;
+/// … in series of up to a year of nights: it takes four more searches.
+const A_YEAR: usize = 366;
 /// A jump is the difference of the medians of so many points on either side.
 const JUMP_POINTS: usize = 3;
 /// Fewer jumps inside levels say nothing about how large they get.
@@ -41,6 +45,31 @@ impl Change {
     pub(super) fn se(&self) -> f64 {
         self.before_se.hypot(self.after_se)
     }
+}
+
+/// The changes inside the series, its newest points included or set aside, whichever shows more of
+/// them: too few to be a level, they may hide the one that they end.
+pub(super) fn changes_but_for_newest(series: &Series, alpha: f64) -> Vec<Change> {
+    let whole = changes(series, alpha);
+    if series.len() > A_YEAR {
+        return whole;
+    }
+    let known = whole.last().map_or(0, |change| change.start);
+    // A level that is cut late and does not stand is what they may hide.
+    let late = series.len().saturating_sub(LATE).max(known + 1);
+    let may_hide = |shorter: &Series| candidates(shorter, 0, shorter.len()).pop() >= Some(late);
+    (1..MIN_SEGMENT.min(series.len()))
+        .map(|aside| series.without_newest(aside))
+        .filter(may_hide)
+        // Bonferroni over the searches.
+        .map(|shorter| changes(&shorter, alpha / (MIN_SEGMENT as f64 - 1.0)))
+        .fold(whole, |best, other| {
+            if other.len() > best.len() {
+                other
+            } else {
+                best
+            }
+        })
 }
 
 /// The changes whose p, corrected for the number of places, is at most `alpha`.

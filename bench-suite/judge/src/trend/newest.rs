@@ -8,9 +8,10 @@
 use std::ops::Range;
 
 use super::history::Change;
+use super::model::{MIN_SEGMENT, TrendOptions};
+use super::noise;
 use super::robust::{self, Level, TAIL_DF, normal_score};
 use super::series::{Series, levels_of};
-use super::{MIN_SEGMENT, TrendOptions, noise};
 use crate::dist::t_two_sided;
 
 /// Most points that are tried as a new level; longer ones are found inside the series. Every
@@ -59,7 +60,7 @@ pub(super) fn change(series: &Series, starts: &[usize], options: &TrendOptions) 
     let earlier: Vec<f64> = long
         .flat_map(|level| robust::residuals(&series.y[level]))
         .collect();
-    let strongest = |louder_since: Option<usize>| {
+    let all = |louder_since: Option<usize>| -> Vec<Change> {
         let before = Before {
             starts,
             earlier: &earlier,
@@ -67,15 +68,28 @@ pub(super) fn change(series: &Series, starts: &[usize], options: &TrendOptions) 
         };
         (1..=LONGEST)
             .filter_map(|fresh| test(series, &before, fresh, options.alpha_newest))
-            .min_by(|a, b| a.p.total_cmp(&b.p))
+            .collect()
     };
-    let found = strongest(None)?;
+    let found = all(None);
+    let start = strongest(&found)?.start;
     // Noise that grew before the change is what to hold it against.
     let louder = noise::noisier(series, starts, ALPHA_LOUDER);
-    match louder.map(|louder| louder.index) {
-        Some(since) if since + 2 * MIN_SEGMENT <= found.start => strongest(Some(since)),
-        _ => Some(found),
-    }
+    let found = match louder.map(|louder| louder.index) {
+        Some(since) if since + 2 * MIN_SEGMENT <= start => all(Some(since)),
+        _ => found,
+    };
+    // It began with the first of the points that lie on its side.
+    let best = strongest(&found)?;
+    let is_new = |y: &f64| (y - best.before).abs() > (y - best.after).abs();
+    let earlier = found.iter().filter(|one| one.start <= best.start);
+    earlier
+        .filter(|one| series.y[one.start..best.start].iter().all(is_new))
+        .min_by_key(|one| one.start)
+        .cloned()
+}
+
+fn strongest(found: &[Change]) -> Option<&Change> {
+    found.iter().min_by(|a, b| a.p.total_cmp(&b.p))
 }
 
 /// What the newest points are held against.
@@ -130,11 +144,20 @@ fn test(series: &Series, before: &Before, fresh: usize, alpha: f64) -> Option<Ch
     };
     let p = |rho| {
         let share = |points: usize| variance(points, rho) / (unsure * unsure);
+        // As unlikely as the nearest of them is by itself, all of them are at least. In long series
+        // the mean says more, and waves bring several points as easily as one.
+        let is_young = old.noise.len() < LONG_BASELINE;
+        let of_one = evidence.of_one((share(old.n) + share(1)).sqrt(), alpha);
         if fresh == 1 {
-            evidence.of_one((share(old.n) + share(fresh)).sqrt(), alpha)
+            of_one
         } else {
             let df = (old.known as f64 * (1.0 - rho) / (1.0 + rho)).max(2.0);
-            evidence.of_several([share(old.n), share(fresh)], df)
+            let of_several = evidence.of_several([share(old.n), share(fresh)], df);
+            if is_young {
+                of_one.min(of_several)
+            } else {
+                of_several
+            }
         }
     };
     // Autocorrelation only takes away; it is looked at where there is something to take.
@@ -246,12 +269,17 @@ impl Evidence {
         self.old.iter().copied().fold(self.nothing, f64::max)
     }
 
-    /// p of a single point; `error` is the standard error of its distance.
+    /// p of a single point, the nearest of the new ones; `error` is the standard error of its
+    /// distance.
     ///
     /// The model of the distances is believed only while no larger share of the old points lies as
     /// far out, on either side, as `alpha` allows on one: where spikes are common, one more is none.
     fn of_one(&self, error: f64, alpha: f64) -> f64 {
-        let (far, places) = (self.new[0], self.old.len() as f64 + 1.0);
+        let far = self.new.iter().copied().fold(f64::INFINITY, f64::min);
+        if far <= self.nothing {
+            return 1.0;
+        }
+        let places = self.old.len() as f64 + 1.0;
         let beyond = |distance: f64| self.old.iter().filter(|&&old| old >= distance).count() as f64;
         // As likely the farthest as each of the others; beyond them by a tail.
         let ranked = match beyond(far) {

@@ -2,7 +2,8 @@
 
 use rayon::prelude::*;
 
-use super::{ChangePoint, Point, Trend, TrendError, TrendOptions, change_points};
+use super::detect::change_points;
+use super::model::{ChangePoint, Point, Trend, TrendError, TrendOptions};
 
 /// Nights after which a change that is told again is told as another.
 const REMEMBERED: usize = 60;

@@ -1,7 +1,7 @@
 //! Whether the noise grew: a series of its own, and it may have levels too.
 
-use super::Noisier;
 use super::history::changes;
+use super::model::Noisier;
 use super::robust;
 use super::series::Series;
 

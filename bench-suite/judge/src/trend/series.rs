@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::{MIN_SEGMENT, Point, noise, robust};
+use super::model::{MIN_SEGMENT, Point};
+use super::{noise, robust};
 
 /// Values on the scale they are judged on, and what the revisions say.
 pub(super) struct Series {
@@ -45,6 +46,19 @@ impl Series {
             places,
             repeats: !no_revisions && places < n / 2,
             run,
+        }
+    }
+
+    /// All but the last points.
+    pub(super) fn without_newest(&self, points: usize) -> Self {
+        let rest = self.len() - points;
+        let may_start = self.may_start[..rest].to_vec();
+        Self {
+            y: self.y[..rest].to_vec(),
+            places: may_start.iter().filter(|&&may| may).count(),
+            may_start,
+            run: self.run[..rest].to_vec(),
+            ..*self
         }
     }
 

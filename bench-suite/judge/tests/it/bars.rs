@@ -140,6 +140,8 @@ fn nights_are_compared_by_the_variance_between_nights() {
                 kind: Kind::TimeLike,
                 threshold: 0.0,
                 between: BetweenSessions::of(&series(&medians)).filter(|_| known),
+                metric: 0,
+                past: None,
             };
             changed(compare(&metric, &Options::default()).unwrap().verdict)
         })

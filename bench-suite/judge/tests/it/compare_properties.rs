@@ -1,7 +1,7 @@
 //! What must hold for any comparison, whatever the values.
 
-use judge::compare::{Block, Direction, Kind, Measurement, Options, Verdict, compare};
-use judge::family::q_values;
+use judge::compare::{Block, Direction, Interval, Kind, Measurement, Options, Verdict, compare};
+use judge::family::{judge_all, q_values};
 use proptest::prelude::*;
 
 /// The verdict with base and head exchanged.
@@ -39,6 +39,8 @@ fn metric(blocks: Vec<Block>, kind: Kind) -> Measurement {
         kind,
         threshold: 0.01,
         between: None,
+        metric: 0,
+        past: None,
     }
 }
 
@@ -124,13 +126,39 @@ proptest! {
         let judged = compare(&metric(blocks, Kind::TimeLike), &Options::default()).unwrap();
         let interval = judged.interval.unwrap();
         prop_assert!(interval.contains(judged.ratio.unwrap()));
-        let p = judged.p_value.unwrap();
+        prop_assert_eq!(judged.verdict, interval.verdict(0.01, Direction::LowerIsBetter));
         // Duality, but for rounding right at the edge.
-        if (p - 0.05).abs() > 1e-9 {
-            prop_assert_eq!(p > 0.05, interval.contains(1.0));
+        let p = judged.p_value.unwrap();
+        if (p - 0.02).abs() > 1e-9 {
+            prop_assert_eq!(p > 0.02, judged.verdict == Verdict::Inconclusive);
         }
-        if judged.verdict == Verdict::Unchanged {
-            prop_assert!(interval.within_threshold(0.01));
+    }
+
+    /// Whatever a session measured, each verdict is what its interval shows beside the threshold.
+    #[test]
+    fn no_verdict_contradicts_its_interval(
+        cells in prop::collection::vec(
+            (close_blocks(), kinds(), 0.0..0.02, 0..3_usize), 1..12,
+        ),
+    ) {
+        let cells: Vec<Measurement> = cells
+            .into_iter()
+            .map(|(blocks, kind, threshold, of)| Measurement {
+                threshold,
+                metric: of,
+                ..metric(blocks, kind)
+            })
+            .collect();
+        for (judged, cell) in judge_all(&cells, &Options::default()).unwrap().iter().zip(&cells) {
+            let Interval { lo, hi } = judged.interval.unwrap();
+            let (least, most) = (1.0 / (1.0 + cell.threshold), 1.0 + cell.threshold);
+            let shown = match judged.verdict {
+                Verdict::Unchanged => lo >= least && hi <= most,
+                Verdict::Regressed => lo > most,
+                Verdict::Improved => hi < least,
+                Verdict::Inconclusive => lo <= most && hi >= least && (lo < least || hi > most),
+            };
+            prop_assert!(shown, "{judged:?}");
         }
     }
 
@@ -159,6 +187,39 @@ proptest! {
             }
         }
     }
+}
+
+/// No run of the head lies above the base less the noise threshold: by rounding, the chance of as
+/// many as none came out above 1.
+#[test]
+fn the_chance_of_anything_is_no_evidence() {
+    let pairs = [
+        (0.994_940_538_607_904_1, 0.988_541_897_940_387_6),
+        (1.012_635_992_128_575_5, 0.956_281_682_220_667),
+        (1.009_803_425_967_018, 0.956_281_682_220_667),
+        (0.990_105_037_320_11, 0.983_035_298_145_089_6),
+        (0.986_870_256_628_090_5, 0.987_778_855_939_801_8),
+        (1.009_336_232_069_392, 0.956_281_682_220_667),
+        (0.983_060_326_460_090_9, 0.956_281_682_220_667),
+        (1.007_046_863_185_049_8, 0.972_408_596_225_699_9),
+        (1.018_404_223_845_089_7, 0.981_132_067_590_177),
+        (0.996_911_523_153_923_2, 0.965_733_532_655_961_3),
+        (0.989_846_979_334_215_7, 0.991_306_306_772_873_6),
+    ];
+    let blocks = pairs.iter().map(|&(b, h)| Block::pair(b, h)).collect();
+    let judged = compare(&metric(blocks, Kind::TimeLike), &Options::default()).unwrap();
+    assert_eq!(judged.verdict, Verdict::Inconclusive);
+    assert!(judged.p_value.unwrap() > 0.02, "{judged:?}");
+}
+
+#[test]
+fn two_values_without_a_finite_ratio_are_written_and_read() {
+    let pairs = [(6e-204, 4e210), (3e-153, 1e174)];
+    let blocks = pairs.iter().map(|&(b, h)| Block::pair(b, h)).collect();
+    let judged = compare(&metric(blocks, Kind::MemoryLike), &Options::default()).unwrap();
+    let json = serde_json::to_string(&judged).unwrap();
+    let back: judge::compare::Comparison = serde_json::from_str(&json).unwrap();
+    assert_eq!(back.verdict, judged.verdict);
 }
 
 #[test]
@@ -191,7 +252,12 @@ fn degenerate_inputs_say_what_they_lack() {
         (&[(0.0, 5.0), (0.0, 6.0)], time, Regressed, "0 in the base"),
         (&[(0.0, 0.0); 3], time, Unchanged, "0 on both sides"),
         (&[(5.0, 5.0); 5], time, Unchanged, "noise threshold of 1 %"),
-        (&[(5.0, 5.5); 5], time, Regressed, "significant at 0.02"),
+        (
+            &[(5.0, 5.5); 5],
+            time,
+            Regressed,
+            "beyond the noise threshold",
+        ),
         (&[(0.0, 0.0); 2], memory, Unchanged, "0 on both sides"),
         (&[(0.0, 7.0); 2], memory, Regressed, "0 became 7"),
         (&[(7.0, 0.0); 2], memory, Improved, "7 became 0"),

@@ -164,5 +164,7 @@ pub(crate) fn blocks(
         kind: Kind::TimeLike,
         threshold: 0.005,
         between: None,
+        metric: 0,
+        past: None,
     }
 }

@@ -1,8 +1,9 @@
 //! Series that a history really holds, and ones that it should not.
 
 use judge::compare::{Direction, Verdict};
-use judge::trend::{Point, Trend, TrendError, TrendOptions, change_points, csv, news};
+use judge::trend::{Point, Trend, TrendOptions, change_points, csv, news};
 use proptest::prelude::*;
+use rand::Rng as _;
 
 use crate::noise::{Shape, autocorrelated, gauss, rng, series, stationary};
 
@@ -384,13 +385,10 @@ fn nonsense_is_refused_by_name() {
         ..TrendOptions::default()
     };
     let error = change_points(&[], &options).unwrap_err();
-    assert!(matches!(
-        error,
-        TrendError::Setting {
-            setting: "alpha_newest",
-            ..
-        }
-    ));
+    assert_eq!(
+        error.to_string(),
+        "alpha_newest is 1.5, expected a number from 0 to below 1"
+    );
 }
 
 proptest! {
@@ -431,4 +429,61 @@ proptest! {
             prop_assert!(trend(&points).change_points.len() <= points.len());
         }
     }
+}
+
+/// How many of `seeds` series of normal noise at these levels have a change at `at`, within a point.
+#[track_caller]
+fn check_found(levels: &[(usize, f64)], noise: f64, at: &[usize], least: usize) {
+    let mut found = 0;
+    for seed in 0..100 {
+        let mut rng = rng(130, seed);
+        let values: Vec<f64> = levels
+            .iter()
+            .flat_map(|&(points, level)| {
+                let values = stationary(&mut rng, points, noise, Shape::Gauss);
+                values.into_iter().map(move |value| level * value)
+            })
+            .collect();
+        let trend = change_points(&series(&values), &TrendOptions::default()).unwrap();
+        let is_near = |at: &usize| {
+            let mut changes = trend.change_points.iter();
+            changes.any(|change| change.index.abs_diff(*at) <= 1)
+        };
+        found += usize::from(at.iter().all(is_near));
+    }
+    assert!(found >= least, "{found} of 100: {levels:?}");
+}
+
+/// No night after the first forgets a drop of 30 σ, though few nights are known before it.
+#[test]
+fn a_plain_drop_stays_found_in_a_young_series() {
+    for fresh in 1..=5 {
+        check_found(&[(12, 1.0), (fresh, 0.91)], 0.003, &[12], 99);
+    }
+}
+
+/// A week at one level and two nights at another are two changes.
+#[test]
+fn a_step_past_the_old_level_erases_none() {
+    for fresh in 1..=3 {
+        check_found(&[(60, 1.0), (7, 1.05), (fresh, 0.95)], 0.005, &[60, 67], 95);
+    }
+}
+
+/// Values that are mostly equal do not drift, whatever the others do.
+#[test]
+fn quantized_values_do_not_drift() {
+    let mut drifting = 0;
+    for seed in 0..200 {
+        let mut rng = rng(131, seed);
+        let value = |share: f64| match share {
+            low if low < 0.1 => 99.0,
+            high if high < 0.2 => 101.0,
+            _ => 100.0,
+        };
+        let values: Vec<f64> = (0..60).map(|_| value(rng.random())).collect();
+        let trend = change_points(&series(&values), &TrendOptions::default()).unwrap();
+        drifting += usize::from(!trend.drifts.is_empty());
+    }
+    assert_eq!(drifting, 0);
 }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use engine::{Exit, Oom};
-use record::{Reason, Stage};
+use record::{Reason, Sampled, Stage};
 
 use super::Container;
 use crate::{
@@ -11,6 +11,8 @@ use crate::{
     log,
     outcome::{End, signal_name},
 };
+
+const SIGKILL: i32 = 9;
 
 impl Container {
     pub(super) async fn explain(
@@ -31,13 +33,15 @@ impl Container {
             let note = format!("somebody asked the engine to end the container (event `{event}`)");
             execution.notes.push(note);
         }
+        let is_killed = exit.signal == Some(SIGKILL);
         match exit.oom {
             Oom::Container => {
                 let message = format!("ended for want of memory: {limit}; raise `limits.memory`");
                 return End::ended(Reason::HostOutOfMemory, message);
             }
-            // The engine does not tell, and the kernel does: it counts whom it ends for memory.
-            Oom::Unknown if kernel_killed => {
+            // The kernel counts whom it ends for memory. An engine that cannot know does not say, and
+            // a busy one may miss it.
+            Oom::Unknown | Oom::No if kernel_killed && is_killed && exit.ended_by.is_none() => {
                 let message = format!(
                     "ended by the kernel for want of memory while it ran: {limit}; raise \
                      `limits.memory`"
@@ -45,7 +49,7 @@ impl Container {
                 return End::ended(Reason::HostOutOfMemory, message);
             }
             Oom::Unknown => {
-                let seen = execution.monitor.memory_bytes.as_ref();
+                let seen = execution.monitor.get(Sampled::MemoryBytes);
                 let seen = seen.map_or_else(
                     || "how much it held was not seen".to_owned(),
                     |seen| format!("at most {:.0} bytes were seen", seen.maximum),
@@ -119,12 +123,12 @@ pub(super) fn told_nothing(order: &Order) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use engine::{Cause, Failure, Operation};
+    use engine::{Cause, Failure};
 
     use super::*;
 
     #[track_caller]
-    fn check(operation: Operation, stage: Stage, said: &str, expected: Reason) {
+    fn check(operation: &'static str, stage: Stage, said: &str, expected: Reason) {
         let error = engine::Error::Failed(Box::new(Failure {
             operation,
             engine: "Docker 20.10.24".to_owned(),
@@ -147,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_of_the_engine_is_neither_its_fault_nor_the_image_s() {
-        let (create, start) = (Operation::Create, Operation::Start);
+        let (create, start) = ("create container", "start container");
         for said in [
             "mkdir /var/lib/docker/overlay2/0f1e-init: no space left on device",
             "open /var/lib/containers/storage/overlay-containers/x: No space left on device",

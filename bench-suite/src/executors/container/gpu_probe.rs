@@ -4,13 +4,13 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use engine::{Engine, GpuAccess, GpuHost, GpuPath, gpu::candidates};
 use protocol::{Device, Model, RunFile, Steps, Task, VERSION, Variant};
-use record::Outcome;
+use record::{Outcome, Place};
 use tokio_util::sync::CancellationToken;
 
 use super::{Container, ContainerImage};
 use crate::{
     evaluation::Evaluation,
-    executors::{Executor as _, Order},
+    executors::{Asked, Executor as _, Order},
     host::Host,
     suite::Limits,
 };
@@ -18,9 +18,7 @@ use crate::{
 /// A way that does not serve.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GpuProbe {
-    /// The way.
     pub path: GpuPath,
-    /// Why not.
     pub obstacle: String,
 }
 
@@ -39,14 +37,10 @@ pub async fn find_gpu(
     cancel: &CancellationToken,
 ) -> Result<GpuAccess, Vec<GpuProbe>> {
     let mut probes = Vec::new();
-    for candidate in candidates(engine.facts(), gpus) {
-        let path = candidate.path;
-        let tried = match candidate.obstacle {
-            Some(obstacle) => Err(obstacle),
-            None => match GpuAccess::resolve(engine.facts(), gpus, path, index) {
-                Ok(access) => attempt(host, engine, image, access, cancel).await,
-                Err(error) => Err(error.to_string()),
-            },
+    for (path, way) in ways(engine, gpus, index) {
+        let tried = match way {
+            Ok(access) => attempt(host, engine, image, access, cancel).await,
+            Err(obstacle) => Err(obstacle),
         };
         match tried {
             Ok(access) => return Ok(access),
@@ -57,6 +51,41 @@ pub async fn find_gpu(
         }
     }
     Err(probes)
+}
+
+/// The first way that nothing is known to stand in, untried.
+pub(super) fn first_way(
+    engine: &Engine,
+    gpus: &GpuHost,
+    index: u32,
+) -> Result<GpuAccess, Vec<GpuProbe>> {
+    let mut probes = Vec::new();
+    for (path, way) in ways(engine, gpus, index) {
+        match way {
+            Ok(access) => return Ok(access),
+            Err(obstacle) => probes.push(GpuProbe { path, obstacle }),
+        }
+    }
+    Err(probes)
+}
+
+/// The ways to a GPU, each as it can be asked for, or with what stands in it.
+fn ways(
+    engine: &Engine,
+    gpus: &GpuHost,
+    index: u32,
+) -> impl Iterator<Item = (GpuPath, Result<GpuAccess, String>)> {
+    candidates(engine.facts(), gpus)
+        .into_iter()
+        .map(move |candidate| {
+            let path = candidate.path;
+            let resolve = || GpuAccess::resolve(engine.facts(), gpus, path, index);
+            let way = match candidate.obstacle {
+                Some(obstacle) => Err(obstacle),
+                None => resolve().map_err(|error| error.to_string()),
+            };
+            (path, way)
+        })
 }
 
 async fn attempt(
@@ -70,17 +99,19 @@ async fn attempt(
         .prefix("torchgauge-probe-")
         .tempdir()
         .map_err(|error| format!("cannot make a folder for the probe: {error}"))?;
+    let session = folder.path().file_name().unwrap_or_default();
+    let session = session.to_string_lossy().into_owned();
     let work = folder.path().join("run");
     std::fs::create_dir(&work)
         .map_err(|error| format!("cannot make {}: {error}", work.display()))?;
     let images = BTreeMap::from([("probe".to_owned(), image.clone())]);
     let executor = Container::new(Arc::clone(host), engine.clone(), images, [access.clone()]);
     let order = Order {
-        session: crate::session::fresh_name(),
+        session,
         run: "probe".to_owned(),
         attempt: 1,
         image: "probe".to_owned(),
-        asked: RunFile {
+        asked: Asked::Builtin(Box::new(RunFile {
             version: VERSION,
             run: "probe".to_owned(),
             model: Model::VitTiny,
@@ -96,8 +127,11 @@ async fn attempt(
             gpu_memory_bytes: None,
             allocator_memory_bytes: None,
             deadline_seconds: None,
-        },
-        device: Device::Cuda(access.index),
+        })),
+        places: vec![Place {
+            host: String::new(),
+            device: Device::Cuda(access.index),
+        }],
         limits: Limits {
             time: Duration::from_mins(3),
             ..Limits::default()
@@ -111,7 +145,8 @@ async fn attempt(
     };
     let execution = executor.run(&order, cancel).await;
     let told = Evaluation::of(&order, &execution);
-    let gpu = told.results.started.and_then(|started| started.cuda);
+    let gpu = told.results.first().started.as_ref();
+    let gpu = gpu.and_then(|started| started.cuda.clone());
     match told.outcome {
         // A step that was done on the CPU is none on the GPU.
         Outcome::Ok if gpu.is_none() => Err(
@@ -120,6 +155,6 @@ async fn attempt(
                 .to_owned(),
         ),
         Outcome::Ok => Ok(access),
-        Outcome::Expected { message, .. } | Outcome::Failed { message, .. } => Err(message),
+        failed => Err(failed.message().to_owned()),
     }
 }

@@ -2,6 +2,7 @@
 
 mod end;
 mod gpu_probe;
+mod program;
 mod ready;
 mod spec;
 mod stats;
@@ -13,38 +14,42 @@ use std::{
     time::{Duration, Instant},
 };
 
-use engine::{Endpoint, Engine, GpuAccess, GpuPath};
+use engine::{Endpoint, Engine, Exit, GpuAccess, GpuPath, Product};
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use protocol::Device;
-use record::{Isolation, Reason, Stage};
+use record::{Isolation, Place, Reason, Stage};
 use tokio_util::sync::CancellationToken;
 
 pub use gpu_probe::{GpuProbe, find_gpu};
 
 use super::{
-    Execution, Executor, ExecutorError, ImageSource, Order, Prepared, RETRY_PAUSE, Registration,
+    Execution, Executor, ExecutorError, ImageSource, Order, Prepared, Registration,
+    executor::RETRY_PAUSE,
     guard::{flooded, guard},
     oom_kills::OomKills,
 };
 use crate::{
-    host::{Host, Samples, Target},
+    host::{self, Host, Samples, Target},
     outcome::End,
 };
 use end::{not_executed, not_started, told_nothing};
 
-/// Containers, through Docker or Podman.
 pub(super) const REGISTRATION: Registration = Registration {
-    word: "docker",
+    word: "container",
+    argument: Some("ENGINE"),
+    aliases: &[
+        ("docker", "docker", "in containers, through Docker"),
+        ("podman", "podman", "in containers, through Podman"),
+    ],
     help: "in containers, through Docker or Podman",
     is_automatic: true,
     is_hidden: false,
-    loads_images: true,
-    open: |host, _| {
-        Box::pin(async {
-            let engine = Engine::connect(&Endpoint::auto()).await?;
+    open: |product| {
+        Box::pin(async move {
+            let engine = connect(&product).await?;
             engine.facts().check_here()?;
-            let container = Container::new(host, engine, BTreeMap::new(), None);
+            let container = Container::new(host::local::open(), engine, BTreeMap::new(), None);
             Ok(Box::new(container) as Box<dyn Executor>)
         })
     },
@@ -52,15 +57,35 @@ pub(super) const REGISTRATION: Registration = Registration {
     sweep: |_| 0,
 };
 
+/// Connects to the engine of this product; to the first that answers where it is empty.
+async fn connect(product: &str) -> Result<Engine, ExecutorError> {
+    if product.is_empty() {
+        return Ok(Engine::connect(&Endpoint::auto()).await?);
+    }
+    let wanted = [Product::Docker, Product::Podman];
+    let word = |product: Product| product.to_string().to_lowercase();
+    let Some(wanted) = wanted.into_iter().find(|one| word(*one) == product) else {
+        let message = format!("no engine `{product}` for containers; expected docker or podman");
+        return Err(ExecutorError::Argument(message.into()));
+    };
+    let engines = Engine::connect_all(&Endpoint::auto()).await?;
+    let others: Vec<String> = engines.iter().map(|one| one.facts().describe()).collect();
+    let found = engines
+        .into_iter()
+        .find(|one| one.facts().product == wanted);
+    found.ok_or_else(|| {
+        let others = others.join(", ");
+        let message = format!(
+            "{wanted} does not answer, {others} does; start {wanted}, or pass --engine container"
+        );
+        ExecutorError::Unavailable(message.into())
+    })
+}
+
 impl From<engine::Error> for ExecutorError {
     fn from(error: engine::Error) -> Self {
         match &error {
-            engine::Error::Endpoint { .. } | engine::Error::OtherMachine { .. } => {
-                Self::Argument(Box::new(error))
-            }
-            engine::Error::NoEngine(tried) if tried.iter().any(|tried| tried.is_elsewhere) => {
-                Self::Elsewhere(Box::new(error))
-            }
+            engine::Error::Endpoint { .. } => Self::Argument(Box::new(error)),
             _ => Self::Unavailable(Box::new(error)),
         }
     }
@@ -90,7 +115,7 @@ pub struct ContainerImage {
 /// Runs in fresh, hardened containers, through one engine.
 #[derive(Debug)]
 pub struct Container {
-    host: Arc<dyn Host>,
+    hosts: [Arc<dyn Host>; 1],
     engine: Engine,
     images: BTreeMap<String, ContainerImage>,
     gpus: BTreeMap<Device, GpuAccess>,
@@ -107,7 +132,7 @@ impl Container {
     ) -> Self {
         let gpus = gpus.into_iter();
         Self {
-            host,
+            hosts: [host],
             engine,
             images,
             gpus: gpus.map(|gpu| (Device::Cuda(gpu.index), gpu)).collect(),
@@ -163,27 +188,21 @@ impl Container {
         container: &mut engine::Container,
         execution: &mut Execution,
     ) -> End {
-        let bystanders = self.host.gpu_processes(order.device);
-        // Of the kernel that containers run under, which a remote engine's do not share.
-        let is_local = self.engine.facts().is_local();
-        let kills_before = is_local.then(OomKills::now);
+        let host = &self.hosts[0];
+        let bystanders = order.bystanders(host.as_ref());
+        let kills_before = OomKills::now();
         let (ordered_at, starting) = (Timestamp::now(), Instant::now());
         if let Err(error) = container.start().await {
             return not_started(&error, Stage::Start);
         }
         execution.cost.start_seconds = starting.elapsed().as_secs_f64();
-        let pid = if is_local {
-            container.host_pid().await.ok().flatten()
-        } else {
-            None
-        };
         let target = Target::Container {
             id: container.id().to_owned(),
-            pid,
+            pid: container.host_pid().await.ok().flatten(),
         };
         // Ten samples a second of its files, or about one a second of the engine's.
-        let is_visible = self.host.can_see(&target) || !order.is_watched;
-        let watch = order.watch(self.host.as_ref(), execution.began, target, bystanders);
+        let is_visible = host.can_see(&target) || !order.is_watched;
+        let watch = order.watch(host.as_ref(), execution.began, target, bystanders);
         let gpu_lost = watch.gpu_lost();
         let stats = async {
             if is_visible {
@@ -200,6 +219,7 @@ impl Container {
                     Err(error) => Err(End::ended(Reason::Engine, error.to_string())),
                 },
                 end = guard(&results, None, &order.limits) => Err(end),
+                () = program::reported(order) => Err(End::Reported),
                 () = container.log_exceeds(order.limits.log_bytes) => {
                     Err(flooded("log", order.limits.log_bytes))
                 }
@@ -207,22 +227,18 @@ impl Container {
                 () = cancel.cancelled() => Err(End::interrupted()),
             }
         };
-        let (ended, stats) = {
-            let (mut ending, mut stats) = (pin!(ending), pin!(stats));
-            // The stream of statistics ends with the container, but need not where the engine is
-            // lost; nothing waits for it.
-            tokio::select! {
-                ended = &mut ending => {
-                    let left = tokio::time::timeout(Duration::from_millis(200), stats);
-                    (ended, left.await.unwrap_or_default())
-                }
-                stats = &mut stats => (ending.await, stats),
-            }
-        };
+        let (ended, stats) = with_stats(ending, stats).await;
         let noticed_at = Timestamp::now();
         execution.monitor = watch.end().or(stats).monitor();
         let exit = match ended {
             Ok(exit) => exit,
+            Err(End::Reported) => match program::end(container).await {
+                Ok(exit) => exit,
+                Err(how) => {
+                    execution.notes.push(how.to_owned());
+                    return End::Reported;
+                }
+            },
             Err(end) => {
                 if let Err(error) = container.kill().await {
                     execution.notes.push(error.to_string());
@@ -230,20 +246,23 @@ impl Container {
                 return end;
             }
         };
-        if let Some(seconds) = between(Some(ordered_at), time(exit.started_at.as_deref())) {
-            execution.cost.start_seconds = seconds;
-        }
-        if let Some(seconds) = between(time(exit.finished_at.as_deref()), Some(noticed_at)) {
-            execution.cost.notice_seconds = seconds;
-        }
-        let kernel_killed = kills_before.is_some_and(OomKills::have_risen);
+        note_times(&exit, ordered_at, noticed_at, execution);
+        let kernel_killed = kills_before.have_risen();
         self.explain(&exit, order, kernel_killed, execution).await
     }
 }
 
 impl Executor for Container {
-    fn host(&self) -> &Arc<dyn Host> {
-        &self.host
+    fn hosts(&self) -> &[Arc<dyn Host>] {
+        &self.hosts
+    }
+
+    fn engine(&self) -> Option<&Engine> {
+        Some(&self.engine)
+    }
+
+    fn runs_programs(&self) -> bool {
+        true
     }
 
     fn describe(&self) -> String {
@@ -253,10 +272,10 @@ impl Executor for Container {
     fn prepare<'a>(
         &'a mut self,
         images: &'a [String],
-        devices: &'a [Device],
+        places: &'a [Place],
         source: &'a dyn ImageSource,
     ) -> BoxFuture<'a, Result<Prepared, ExecutorError>> {
-        Box::pin(self.make_ready(images, devices, source))
+        Box::pin(self.make_ready(images, places, source))
     }
 
     fn run<'a>(
@@ -323,6 +342,32 @@ fn note_container(container: &engine::Container, execution: &mut Execution) {
     for given_up in container.fallbacks() {
         let note = format!("the engine refused {}: {}", given_up.what, given_up.reason);
         execution.notes.push(note);
+    }
+}
+
+/// Waits for the end of a run. The stream of statistics ends with the container, but need not where
+/// the engine is lost; nothing waits for it.
+async fn with_stats<T>(
+    ending: impl Future<Output = T>,
+    stats: impl Future<Output = Samples>,
+) -> (T, Samples) {
+    let (mut ending, mut stats) = (pin!(ending), pin!(stats));
+    tokio::select! {
+        ended = &mut ending => {
+            let left = tokio::time::timeout(Duration::from_millis(200), stats);
+            (ended, left.await.unwrap_or_default())
+        }
+        stats = &mut stats => (ending.await, stats),
+    }
+}
+
+/// How long the container took to start, and its end to be noticed, by the engine's own times.
+fn note_times(exit: &Exit, ordered: Timestamp, noticed: Timestamp, execution: &mut Execution) {
+    if let Some(seconds) = between(Some(ordered), time(exit.started_at.as_deref())) {
+        execution.cost.start_seconds = seconds;
+    }
+    if let Some(seconds) = between(time(exit.finished_at.as_deref()), Some(noticed)) {
+        execution.cost.notice_seconds = seconds;
     }
 }
 

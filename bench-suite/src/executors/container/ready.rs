@@ -2,18 +2,19 @@
 
 use engine::{Endpoint, Engine, GpuAccess, GpuHost, gpu::candidates};
 use protocol::Device;
-use record::EngineFacts;
+use record::{EngineFacts, Place};
 use tokio_util::sync::CancellationToken;
 
-use super::{Container, ContainerImage, GpuProbe, find_gpu, path_word};
+use super::{Container, ContainerImage, GpuProbe, find_gpu, gpu_probe::first_way, path_word};
 use crate::executors::{ExecutorError, Finding, ImageSource, Prepared};
 
 /// Why containers do not reach the GPU.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "containers of {engine} do not reach the GPU:\n  {}\n\
-     `--engine process` goes without containers; `cargo xtask doctor` says more",
-    words(tried)
+     `--engine process` goes without containers; `{} doctor` says more",
+    words(tried),
+    protocol::program()
 )]
 struct NoGpu {
     engine: String,
@@ -29,7 +30,7 @@ impl Container {
     pub(super) async fn make_ready(
         &mut self,
         images: &[String],
-        devices: &[Device],
+        places: &[Place],
         source: &dyn ImageSource,
     ) -> Result<Prepared, ExecutorError> {
         let mut prepared = Prepared::default();
@@ -38,7 +39,7 @@ impl Container {
             let loaded = loaded.map_err(ExecutorError::Image)?;
             let image = ContainerImage {
                 image: loaded.id,
-                entrypoint: Some(vec![loaded.program]),
+                entrypoint: loaded.program.map(|program| vec![program]),
                 ..ContainerImage::default()
             };
             self.images.insert(name.clone(), image);
@@ -51,7 +52,7 @@ impl Container {
                 record::printable(&left.name)
             ));
         }
-        for device in devices {
+        for Place { device, .. } in places {
             if let (Device::Cuda(index), Some(image)) = (device, self.images.values().next()) {
                 let access = self.reach_gpu(image, *index, source).await?;
                 self.gpus.insert(*device, access);
@@ -79,7 +80,11 @@ impl Container {
             "looking for a way from containers to cuda:{index}"
         ));
         let (host, cancel) = (GpuHost::discover(), CancellationToken::new());
-        let found = find_gpu(&self.host, &self.engine, &host, image, index, &cancel).await;
+        let found = match image.entrypoint {
+            Some(_) => find_gpu(&self.hosts[0], &self.engine, &host, image, index, &cancel).await,
+            // Nothing in it could try; a program that worked on the CPU instead is found out.
+            None => first_way(&self.engine, &host, index),
+        };
         let access = found.map_err(|tried| {
             ExecutorError::Unavailable(Box::new(NoGpu {
                 engine: self.engine.facts().describe(),

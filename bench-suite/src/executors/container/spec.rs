@@ -1,12 +1,18 @@
 //! From an order to the container that carries it out.
 
-use std::{collections::BTreeMap, fs, io, os::unix::fs::PermissionsExt as _, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+};
 
 use engine::{ContainerSpec, Mount, Owner, Ulimit};
 use record::{Reason, Stage};
 
 use super::{
     Container, ContainerImage, HOME, KERNEL_CACHE_FOLDER, RESULTS_FILE, RUN_FILE, end::not_started,
+    program,
 };
 use crate::{
     executors::{
@@ -32,14 +38,15 @@ impl Container {
             Ok(Some(facts)) => facts,
             Ok(None) => {
                 let message = format!(
-                    "the image {} is gone from the engine; `cargo xtask images build` makes it again",
-                    image.image
+                    "the image {} is gone from the engine; `{} images build` makes it again",
+                    image.image,
+                    protocol::program()
                 );
                 return Err(End::never(Reason::ImageBroken, Stage::Create, message));
             }
             Err(error) => return Err(not_started(&error, Stage::Create)),
         };
-        execution.image_id = Some(facts.id);
+        execution.image_id = Some(facts.id.clone());
         write_files(order).map_err(|error| no_files(&error))?;
         let environment = self.environment(order, image, &facts.environment);
         let mount = |source, target: &str, read_only| Mount {
@@ -53,7 +60,9 @@ impl Container {
         ];
         let kernel_cache = order.shared_kernel_cache();
         mounts.extend(kernel_cache.map(|cache| mount(cache, KERNEL_CACHE_FOLDER, false)));
-        Ok(ContainerSpec {
+        let devices: BTreeSet<_> = order.places.iter().map(|place| place.device).collect();
+        let devices = devices.into_iter();
+        let spec = ContainerSpec {
             name: Some(name(order)),
             image: image.image.clone(),
             entrypoint: image.entrypoint.clone(),
@@ -66,9 +75,18 @@ impl Container {
                 Ipc::Private => engine::Ipc::Private,
                 Ipc::Host => engine::Ipc::Host,
             },
-            gpu: self.gpus.get(&order.device).cloned(),
+            gpus: devices
+                .filter_map(|device| self.gpus.get(&device))
+                .cloned()
+                .collect(),
             ..ContainerSpec::default()
-        })
+        };
+        match order.asked.program() {
+            None => Ok(spec),
+            Some(program) => {
+                program::change(spec, program, order, &facts).map_err(|error| no_files(&error))
+            }
+        }
     }
 
     /// The workload's variables, over those that the engine knows of the image.
@@ -82,7 +100,7 @@ impl Container {
             ("HOME".to_owned(), HOME.to_owned()),
             ("XDG_CACHE_HOME".to_owned(), HOME.to_owned()),
         ]);
-        if order.device.is_cuda() {
+        if order.device().is_cuda() {
             let folder = match order.shared_kernel_cache() {
                 Some(_) => KERNEL_CACHE_FOLDER.to_owned(),
                 None => format!("{HOME}/{KERNEL_CACHE}"),
@@ -91,7 +109,7 @@ impl Container {
         }
         environment.extend(image.environment.clone());
         environment.extend(order.environment.clone());
-        if let Some(gpu) = self.gpus.get(&order.device) {
+        if let Some(gpu) = self.gpus.get(&order.device()) {
             const VARIABLE: &str = "LD_LIBRARY_PATH";
             let before = environment.get(VARIABLE).or(in_engine.get(VARIABLE));
             if let Some(path) = gpu.library_path(before.map(String::as_str)) {

@@ -3,8 +3,9 @@
 use std::time::Instant;
 
 use futures_util::StreamExt as _;
+use record::Sampled;
 
-use crate::host::{Sampled, Samples};
+use crate::host::Samples;
 
 /// Samples until the container ends.
 pub(super) async fn samples(container: &engine::Container, began: Instant) -> Samples {

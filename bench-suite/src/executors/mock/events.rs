@@ -3,19 +3,56 @@
 use std::{fs, io};
 
 use jiff::Timestamp;
-use protocol::{CudaFacts, Event, Memory, Phase, Started, Step, Summary, Task};
+use protocol::{CudaFacts, Event, Phase, Started, Step, Task, Values};
+use record::Place;
 
 use super::script::Ending;
-use crate::executors::Order;
+use crate::executors::{Asked, Order};
 
-pub(super) fn write(order: &Order, ending: &Ending) -> io::Result<()> {
+/// Writes the events of every rank; `uuid` gives that of the GPU in a place.
+pub(super) fn write(
+    order: &Order,
+    ending: &Ending,
+    uuid: impl Fn(&Place) -> Option<String>,
+) -> io::Result<()> {
+    let mut text = String::new();
+    for (rank, place) in order.places.iter().enumerate() {
+        for event in told(order, ending, uuid(place)) {
+            let mut line = serde_json::to_value(&event)?;
+            if order.places.len() > 1 {
+                line["rank"] = rank.into();
+            }
+            text.push_str(&line.to_string());
+            text.push('\n');
+        }
+    }
+    match ending {
+        Ending::Garbage => text.push_str("Segmentation fault (core dumped)\n"),
+        Ending::Torn => text.push_str("{\"event\":\"finis"),
+        _ => {}
+    }
+    fs::write(order.run_file(), order.asked.to_json()?)?;
+    fs::write(order.results_file(), text)?;
+    fs::write(&order.log, "mock: nothing ran\n")
+}
+
+/// The events of one rank.
+fn told(order: &Order, ending: &Ending, uuid: Option<String>) -> Vec<Event> {
     let mut events = vec![Event::Started(Box::new(Started {
         version: protocol::VERSION,
-        run: order.asked.run.clone(),
+        run: order.asked.run().to_owned(),
         scenario_version: env!("CARGO_PKG_VERSION").into(),
         libtorch_version: "2.11.0".into(),
-        threads: order.asked.threads.unwrap_or(1),
-        cuda: order.device.is_cuda().then(|| gpu_of(order)).flatten(),
+        threads: order
+            .asked
+            .builtin()
+            .and_then(|asked| asked.threads)
+            .unwrap_or(1),
+        cuda: uuid.map(|uuid| CudaFacts {
+            device_name: "no GPU: nothing ran".into(),
+            uuid,
+            ..CudaFacts::default()
+        }),
         allocator: None,
     }))];
     for phase in [Phase::ModelBuild, Phase::Warmup, Phase::Measure] {
@@ -30,7 +67,8 @@ pub(super) fn write(order: &Order, ending: &Ending) -> io::Result<()> {
                 reason: *reason,
                 phase,
                 message: format!("the mock failed with {reason:?}"),
-                memory: None,
+                values: Values::new(),
+                shortage: None,
             });
             break;
         }
@@ -47,29 +85,7 @@ pub(super) fn write(order: &Order, ending: &Ending) -> io::Result<()> {
         Ending::Invalid => events.extend(metrics(order, 1.0, false)),
         _ => {}
     }
-    let mut text = String::new();
-    for event in events {
-        text.push_str(&serde_json::to_string(&event)?);
-        text.push('\n');
-    }
-    match ending {
-        Ending::Garbage => text.push_str("Segmentation fault (core dumped)\n"),
-        Ending::Torn => text.push_str("{\"event\":\"finis"),
-        _ => {}
-    }
-    fs::write(order.run_file(), serde_json::to_vec(&order.asked)?)?;
-    fs::write(order.results_file(), text)?;
-    fs::write(&order.log, "mock: nothing ran\n")
-}
-
-/// The GPU that the environment holds the run to, as a workload would tell of it.
-fn gpu_of(order: &Order) -> Option<CudaFacts> {
-    let seen = order.environment.get("CUDA_VISIBLE_DEVICES")?;
-    seen.starts_with("GPU-").then(|| CudaFacts {
-        device_name: "no GPU: nothing ran".into(),
-        uuid: seen.clone(),
-        ..CudaFacts::default()
-    })
+    events
 }
 
 /// The sum of a run's name, out of which all that varies comes.
@@ -81,52 +97,92 @@ fn letters(order: &Order) -> u32 {
 pub(super) fn measured_seconds(order: &Order, speed: f64) -> f64 {
     // A per cent of spread, so that statistics have something to work on.
     let spread = 1.0 + f64::from(letters(order) % 21) / 2000.0;
-    0.01 * spread / speed * f64::from(order.asked.steps.measured)
+    0.01 * spread / speed * f64::from(order.asked.steps().1)
 }
 
 /// Metrics that agree with each other and are the same for the same run.
 fn metrics(order: &Order, speed: f64, sound: bool) -> Vec<Event> {
-    let asked = &order.asked;
     let letters = letters(order);
-    let samples = asked.variant.effective_batch() * u64::from(asked.steps.measured);
+    let (warmup, steps) = order.asked.steps();
+    let variant = order.asked.builtin().map(|asked| &asked.variant);
+    let task = order
+        .asked
+        .builtin()
+        .map_or(Task::Inference, |asked| asked.task);
+    let of_step = match &order.asked {
+        Asked::Builtin(asked) => Some(asked.variant.effective_batch() as f64),
+        Asked::Program { run, .. } => run.samples_per_step,
+    };
+    let samples = of_step.map(|of_step| of_step * f64::from(steps));
     let measured_seconds = measured_seconds(order, speed);
-    let step_seconds = measured_seconds / f64::from(asked.steps.measured);
-    let loss = (asked.task == Task::Training).then_some(2.0);
-    let lengths = asked.variant.sequence_lengths;
-    let mut events: Vec<_> = (0..asked.steps.measured)
-        .map(|index| {
-            Event::Step(Step {
-                index,
-                seconds: step_seconds,
-                loss,
-                sequence_length: lengths.map(|range| {
-                    let room = 1 + range.longest() - range.shortest();
-                    range.shortest() + (letters + index) % room
-                }),
-                ..Step::default()
-            })
+    let step_seconds = measured_seconds / f64::from(steps);
+    let loss = (task == Task::Training).then_some(2.0);
+    // What computes no model takes no samples.
+    let computes = task.computes();
+    let serves = task == Task::Serving;
+    let searches = variant.is_some_and(|variant| variant.arrival_rate.is_none());
+    let named = |pairs: &[(&str, Option<f64>)]| -> Values {
+        let pairs = pairs.iter();
+        pairs
+            .filter_map(|(name, value)| Some(((*name).to_owned(), (*value)?)))
+            .collect()
+    };
+    let step = |index| {
+        let lengths = variant.and_then(|variant| variant.sequence_lengths);
+        let length = lengths.map(|range| {
+            let room = 1 + range.longest() - range.shortest();
+            f64::from(range.shortest() + (letters + index) % room)
+        });
+        let name = match task {
+            Task::Serving => "latency_seconds",
+            _ if computes => "step_seconds",
+            _ => "idle_seconds",
+        };
+        Event::Step(Step {
+            index,
+            values: named(&[
+                (name, Some(step_seconds)),
+                ("loss", loss),
+                ("sequence_length_tokens", length),
+            ]),
         })
-        .collect();
-    let rate = samples as f64 / measured_seconds;
-    let idle = asked.task == Task::Idle;
-    let samples_of = |samples| if idle { 0 } else { samples };
-    events.push(Event::Finished(Box::new(Summary {
-        parameters: 1000,
-        micro_batch: samples_of(asked.variant.batch.get().into()),
-        effective_batch: samples_of(asked.variant.effective_batch()),
-        samples: samples_of(samples),
-        measured_seconds,
-        throughput_samples_per_second: (!idle).then_some(if sound { rate } else { rate * 1.5 }),
-        first_loss: loss.map(|loss| loss + 0.5),
-        last_loss: loss,
-        memory: Memory {
-            peak_allocated_bytes: Some(100 << 20),
-            parameter_bytes: Some(4000),
-            host_peak_resident_bytes: Some(300 << 20),
-            ..Memory::default()
-        },
-        warmup_steps: Some(asked.steps.warmup),
-        ..Summary::default()
-    })));
+    };
+    let mut events: Vec<_> = (0..steps).map(step).collect();
+    let rate = samples.map(|samples| samples / measured_seconds);
+    let rate = rate.map(|rate| if sound { rate } else { rate * 1.5 });
+    let of_model = |value: Option<f64>| value.filter(|_| computes && !serves);
+    let of_serving = |value: f64| serves.then_some(value);
+    let of_generation = |value: f64| (task == Task::Generation).then_some(value);
+    let batch = variant.map(|variant| variant.batch.get().into());
+    events.push(Event::Finished {
+        values: named(&[
+            ("parameters_count", of_model(batch.map(|_: f64| 1000.0))),
+            ("micro_batch_samples", of_model(batch)),
+            ("effective_batch_samples", of_model(of_step)),
+            ("samples_count", of_model(samples)),
+            ("measured_seconds", Some(measured_seconds)),
+            ("throughput_samples_per_second", of_model(rate)),
+            ("prefill_tokens_per_second", of_generation(1000.0)),
+            (
+                "time_to_first_token_seconds",
+                of_generation(step_seconds / 2.0),
+            ),
+            (
+                "achieved_requests_per_second",
+                of_serving(f64::from(steps) / measured_seconds),
+            ),
+            ("latency_p50_seconds", of_serving(step_seconds)),
+            (
+                "highest_rate_requests_per_second",
+                of_serving(f64::from(steps) / measured_seconds).filter(|_| searches),
+            ),
+            ("first_loss", loss.map(|loss| loss + 0.5)),
+            ("last_loss", loss),
+            ("peak_allocated_bytes", Some(f64::from(100 << 20))),
+            ("parameter_bytes", Some(4000.0)),
+            ("run_host_peak_resident_bytes", Some(f64::from(300 << 20))),
+            ("warmup_steps_count", Some(warmup.into())),
+        ]),
+    });
     events
 }

@@ -1,16 +1,17 @@
 //! An executor without a workload, for tests of everything around it.
 
 mod events;
+mod mock_host;
 mod script;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
-use futures_util::future::BoxFuture;
-use protocol::Device;
-use record::{EngineFacts, ImageFacts, Isolation, Reason};
+use futures_util::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
+use record::{EngineFacts, ImageFacts, Isolation, Place, Reason};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use mock_host::MockHost;
 pub use script::MockError;
 use script::{Ending, Script};
 
@@ -18,7 +19,7 @@ use super::{
     Execution, Executor, ExecutorError, ImageSource, Order, Prepared, Registration, order::no_files,
 };
 use crate::{
-    host::{Host, Target, Watch},
+    host::{self, Host, Samples, Target, Watch},
     outcome::End,
 };
 
@@ -26,12 +27,13 @@ use crate::{
 pub(super) const REGISTRATION: Registration = Registration {
     word: "mock",
     help: "nowhere: the metrics are invented",
+    argument: Some("SCRIPT"),
+    aliases: &[],
     is_automatic: false,
     is_hidden: true,
-    loads_images: false,
-    open: |host, script| {
+    open: |script| {
         Box::pin(async move {
-            let mock = Mock::new(host, &script);
+            let mock = Mock::new(&script);
             let mock = mock.map_err(|error| ExecutorError::Argument(Box::new(error)))?;
             Ok(Box::new(mock) as Box<dyn Executor>)
         })
@@ -52,25 +54,68 @@ const NOTE: &str = "made by the mock engine; nothing was measured";
 /// N), `sleep:MS` (goes well after that
 /// long), `stubborn:MS` (as `sleep`, and does not let itself be interrupted).
 ///
+/// `hosts=2,gpus=4` is no rule: runs then happen on two hosts that are not there, with four GPUs
+/// each, in place of this machine.
+///
 /// The command line reaches it as `--engine mock:SCRIPT`, hidden: tests of the real binary need a
 /// session without containers, libtorch or a GPU. Its records say that nothing was measured.
 #[derive(Debug, Clone)]
 pub struct Mock {
-    host: Arc<dyn Host>,
+    hosts: Vec<Arc<dyn Host>>,
     script: Script,
 }
 
 impl Mock {
     /// Follows this script.
-    pub fn new(host: Arc<dyn Host>, script: &str) -> Result<Self, MockError> {
+    pub fn new(script: &str) -> Result<Self, MockError> {
         let script = Script::read(script)?;
-        Ok(Self { host, script })
+        let host = |number, gpus| Arc::new(MockHost::new(number, gpus)) as Arc<dyn Host>;
+        let hosts = match script.hosts {
+            None => vec![host::local::open()],
+            Some((hosts, gpus)) => (1..=hosts).map(|number| host(number, gpus)).collect(),
+        };
+        Ok(Self { hosts, script })
+    }
+
+    /// The UUID of the GPU in a place.
+    fn uuid(&self, place: &Place) -> Option<String> {
+        let facts = self.host(&place.host).facts();
+        facts.gpu(place.device).map(|gpu| gpu.uuid.clone())
+    }
+
+    /// Watches every host of a run. The GPU is watched as in a run, so that what others do on it is
+    /// seen.
+    fn watch(&self, order: &Order, began: Instant) -> Vec<Watch> {
+        let mut hosts: Vec<&dyn Host> = Vec::new();
+        for place in order.places.iter().filter(|place| place.device.is_cuda()) {
+            let host = self.host(&place.host);
+            let is_known = hosts.iter().any(|known| known.name() == host.name());
+            if !is_known && host.gpu_obstacle().is_none() {
+                hosts.push(host);
+            }
+        }
+        let watch = |host: &dyn Host| {
+            let target = Target::Process {
+                pid: std::process::id(),
+            };
+            let bystanders = order.bystanders(host);
+            order.watch(host, began, target, bystanders)
+        };
+        hosts.into_iter().map(watch).collect()
     }
 }
 
 impl Executor for Mock {
-    fn host(&self) -> &Arc<dyn Host> {
-        &self.host
+    fn hosts(&self) -> &[Arc<dyn Host>] {
+        &self.hosts
+    }
+
+    fn runs_programs(&self) -> bool {
+        true
+    }
+
+    fn most_ranks(&self) -> u32 {
+        u32::MAX
     }
 
     fn describe(&self) -> String {
@@ -80,7 +125,7 @@ impl Executor for Mock {
     fn prepare<'a>(
         &'a mut self,
         images: &'a [String],
-        _: &'a [Device],
+        _: &'a [Place],
         _: &'a dyn ImageSource,
     ) -> BoxFuture<'a, Result<Prepared, ExecutorError>> {
         let image = |name: &String| ImageFacts {
@@ -111,19 +156,13 @@ impl Executor for Mock {
             let ending = self.script.ending(order);
             let measured = events::measured_seconds(order, ending.speed());
             execution.wall_seconds = 0.25 + measured;
-            // The GPU is watched as in a run, so that what others do on it is seen.
-            let watch = if order.device.is_cuda() && self.host.gpu_obstacle().is_none() {
-                let pid = std::process::id();
-                let bystanders = self.host.gpu_processes(order.device);
-                let target = Target::Process { pid };
-                order.watch(self.host.as_ref(), execution.began, target, bystanders)
-            } else {
-                Watch::none()
-            };
+            let watches = self.watch(order, execution.began);
+            let lost = watches.iter().map(|watch| Box::pin(watch.gpu_lost()));
+            let mut lost: FuturesUnordered<_> = lost.collect();
             let cut_off = match ending {
                 Ending::Sleep(time) => tokio::select! {
                     () = sleep(time) => None,
-                    message = watch.gpu_lost() => Some(End::ended(Reason::GpuLost, message)),
+                    Some(message) = lost.next() => Some(End::ended(Reason::GpuLost, message)),
                     () = cancel.cancelled() => Some(End::interrupted()),
                 },
                 Ending::Stubborn(time) => {
@@ -136,10 +175,11 @@ impl Executor for Mock {
                 }
                 _ => None,
             };
-            execution.monitor = watch.end().monitor();
+            let seen = watches.into_iter().map(Watch::end);
+            execution.monitor = seen.reduce(Samples::or).unwrap_or_default().monitor();
             execution.end = match cut_off {
                 Some(end) => end,
-                None => match events::write(order, &ending) {
+                None => match events::write(order, &ending, |place| self.uuid(place)) {
                     Ok(()) => match ending {
                         Ending::Seen(end) => end,
                         Ending::Told(_) => End::Exited(1),

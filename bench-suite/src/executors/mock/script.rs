@@ -7,28 +7,36 @@ use record::{Reason, Stage};
 
 use crate::{executors::Order, outcome::End, suite::Limits};
 
-/// Rules, the first that fits a run first.
+/// Hosts, and rules, the first that fits a run first.
 #[derive(Debug, Clone)]
-pub(super) struct Script(Vec<(String, Ending)>);
+pub(super) struct Script {
+    /// How many hosts with how many GPUs each; `None`: this machine.
+    pub(super) hosts: Option<(u32, u32)>,
+    rules: Vec<(String, Ending)>,
+}
 
 impl Script {
     pub(super) fn read(text: &str) -> Result<Self, MockError> {
-        let rules = text
-            .split([';', '\n'])
-            .map(str::trim)
-            .filter(|rule| !rule.is_empty())
-            .map(|rule| parse(rule).ok_or_else(|| MockError(rule.to_owned())));
-        Ok(Self(rules.collect::<Result<_, _>>()?))
+        let (mut hosts, mut rules) = (None, Vec::new());
+        let all = text.split([';', '\n']).map(str::trim);
+        for rule in all.filter(|rule| !rule.is_empty()) {
+            match layout(rule) {
+                Some(layout) => hosts = Some(layout),
+                None => rules.push(parse(rule).ok_or_else(|| MockError(rule.to_owned()))?),
+            }
+        }
+        Ok(Self { hosts, rules })
     }
 
     /// How a run is to end.
     pub(super) fn ending(&self, order: &Order) -> Ending {
-        let variant = &order.asked.variant;
-        let text = format!("{} {} {variant}", order.run, order.image);
+        let variant = order.asked.builtin().map(|asked| &asked.variant);
+        let named = variant.map(ToString::to_string).unwrap_or_default();
+        let text = format!("{} {} {named}", order.run, order.image);
         let fits = |pattern: &str| pattern == "*" || text.contains(pattern);
-        let rule = self.0.iter().find(|(pattern, _)| fits(pattern));
+        let rule = self.rules.iter().find(|(pattern, _)| fits(pattern));
         match rule.map(|(_, ending)| ending.clone()) {
-            Some(Ending::Fits(most)) if variant.batch.get() > most => {
+            Some(Ending::Fits(most)) if variant.is_some_and(|of| of.batch.get() > most) => {
                 Ending::Told(FailureReason::OutOfMemory)
             }
             Some(Ending::Fits(_)) | None => Ending::Ok { speed: 1.0 },
@@ -54,7 +62,7 @@ pub(super) enum Ending {
 /// Why a script cannot be followed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no rule; expected PATTERN=ENDING with an ending of ok, ok:X, oom, nan, libtorch, \
+    "`{0}` is no rule; expected hosts=N,gpus=N, or PATTERN=ENDING with an ending of ok, ok:X, oom, nan, libtorch, \
      exit:N, signal:N, host-oom, time-limit, hang, gpu-lost, garbage, torn, invalid, engine, image, cancel, sleep:MS, stubborn:MS"
 )]
 pub struct MockError(String);
@@ -67,6 +75,16 @@ impl Ending {
             _ => 1.0,
         }
     }
+}
+
+/// `hosts=2,gpus=4`.
+fn layout(rule: &str) -> Option<(u32, u32)> {
+    let (hosts, gpus) = rule.strip_prefix("hosts=")?.split_once(",gpus=")?;
+    let hosts = hosts
+        .parse()
+        .ok()
+        .filter(|hosts| (1..=64).contains(hosts))?;
+    Some((hosts, gpus.parse().ok().filter(|gpus| *gpus <= 64)?))
 }
 
 fn parse(rule: &str) -> Option<(String, Ending)> {
@@ -117,9 +135,9 @@ mod tests {
     #[test]
     fn scripts_are_read() {
         let script = Script::read("checkpointing=blocks=oom; b1=exit:3\n*=ok:1.05").unwrap();
-        assert_eq!(script.0.len(), 3);
-        assert_eq!(script.0[0].0, "checkpointing=blocks");
-        assert_eq!(script.0[2].1, Ending::Ok { speed: 1.05 });
+        assert_eq!(script.rules.len(), 3);
+        assert_eq!(script.rules[0].0, "checkpointing=blocks");
+        assert_eq!(script.rules[2].1, Ending::Ok { speed: 1.05 });
         for bad in ["x", "x=", "x=exit", "x=ok:-1", "x=oom:1", "x=fire"] {
             let error = Script::read(bad).unwrap_err();
             assert!(

@@ -15,8 +15,8 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
-use protocol::{Axis, Device};
-use record::{EngineFacts, Isolation, Reason, Stage};
+use protocol::Axis;
+use record::{EngineFacts, Isolation, Place, Reason, Stage};
 use tokio::process::{Child, Command};
 use tokio_util::sync::CancellationToken;
 
@@ -27,22 +27,25 @@ use super::{
     order::{RESULTS_FILE, RUN_FILE, no_files, no_image},
 };
 use crate::{
-    host::{Host, LIBRARY_VARIABLE, Target},
+    host::{
+        Host, Target,
+        local::{self, LIBRARY_VARIABLE},
+    },
     log,
     outcome::End,
-    suite::Ipc,
 };
 use group::{Group, explain};
 
-/// Plain processes.
 pub(super) const REGISTRATION: Registration = Registration {
     word: "process",
     help: "as plain processes, without containers: not isolated",
+    argument: None,
+    aliases: &[],
     is_automatic: true,
     is_hidden: false,
-    loads_images: false,
-    open: |host, _| {
-        Box::pin(async { Ok(Box::new(Process::new(host, BTreeMap::new())) as Box<dyn Executor>) })
+    open: |_| {
+        let process = Process::new(local::open(), BTreeMap::new());
+        Box::pin(async { Ok(Box::new(process) as Box<dyn Executor>) })
     },
     examine: || Box::pin(async { Vec::new() }),
     sweep: group::sweep,
@@ -52,7 +55,7 @@ pub(super) const REGISTRATION: Registration = Registration {
 /// which the record says.
 #[derive(Debug)]
 pub struct Process {
-    host: Arc<dyn Host>,
+    hosts: [Arc<dyn Host>; 1],
     runtimes: BTreeMap<String, LocalRuntime>,
 }
 
@@ -76,7 +79,8 @@ impl Process {
     /// With a runtime for each image's name.
     #[must_use]
     pub fn new(host: Arc<dyn Host>, runtimes: BTreeMap<String, LocalRuntime>) -> Self {
-        Self { host, runtimes }
+        let hosts = [host];
+        Self { hosts, runtimes }
     }
 
     async fn carry_out(&self, order: &Order, cancel: &CancellationToken) -> Execution {
@@ -89,7 +93,7 @@ impl Process {
             return execution.ended(no_files(&error));
         }
         let kills_before = OomKills::now();
-        let bystanders = self.host.gpu_processes(order.device);
+        let bystanders = order.bystanders(self.hosts[0].as_ref());
         execution.cost.create_seconds = execution.began.elapsed().as_secs_f64();
 
         let starting = Instant::now();
@@ -104,7 +108,7 @@ impl Process {
         let mut group = Group::of(child);
         execution.cost.start_seconds = starting.elapsed().as_secs_f64();
         let target = Target::Process { pid: group.id };
-        let watch = order.watch(self.host.as_ref(), execution.began, target, bystanders);
+        let watch = order.watch(self.hosts[0].as_ref(), execution.began, target, bystanders);
         let end = group.end(order, watch.gpu_lost(), cancel).await;
         execution.monitor = watch.end().monitor();
         let removing = Instant::now();
@@ -121,8 +125,8 @@ impl Process {
 }
 
 impl Executor for Process {
-    fn host(&self) -> &Arc<dyn Host> {
-        &self.host
+    fn hosts(&self) -> &[Arc<dyn Host>] {
+        &self.hosts
     }
 
     fn describe(&self) -> String {
@@ -132,7 +136,7 @@ impl Executor for Process {
     fn prepare<'a>(
         &'a mut self,
         images: &'a [String],
-        _: &'a [Device],
+        _: &'a [Place],
         source: &'a dyn ImageSource,
     ) -> BoxFuture<'a, Result<Prepared, ExecutorError>> {
         Box::pin(async move {
@@ -172,28 +176,13 @@ impl Executor for Process {
 
 /// Limits that only a container can hold.
 fn unapplied(order: &Order) -> Vec<String> {
-    let limits = &order.limits;
-    let asked = [
-        ("memory", limits.memory_bytes.is_some()),
-        ("cpus", limits.cpus.is_some()),
-        ("cpuset", limits.cpuset.is_some()),
-        ("shm", limits.shm_bytes.is_some()),
-        ("ipc", limits.ipc != Ipc::Private),
-        ("pids", limits.pids.is_some()),
-        ("ulimits", !limits.ulimits.is_empty()),
-    ];
-    let names: Vec<_> = asked
-        .iter()
-        .filter(|(_, asked)| *asked)
-        .map(|(name, _)| *name)
-        .collect();
-    if names.is_empty() {
-        return Vec::new();
+    match &order.limits.of_containers()[..] {
+        [] => Vec::new(),
+        names => vec![format!(
+            "limits not applied without a container: {}",
+            names.join(", ")
+        )],
     }
-    vec![format!(
-        "limits not applied without a container: {}",
-        names.join(", ")
-    )]
 }
 
 fn spawn(runtime: &LocalRuntime, order: &Order) -> io::Result<Child> {
@@ -216,7 +205,7 @@ fn spawn(runtime: &LocalRuntime, order: &Order) -> io::Result<Child> {
     if !runtime.library_path.is_empty() {
         command.env("LD_LIBRARY_PATH", library_path(runtime)?);
     }
-    if order.device.is_cuda() {
+    if order.device().is_cuda() {
         // The user's own holds what earlier sessions compiled.
         let own = || order.folder.join(KERNEL_CACHE);
         let cache = order.shared_kernel_cache().unwrap_or_else(own);

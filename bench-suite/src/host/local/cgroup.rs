@@ -7,7 +7,15 @@ use std::{
 
 use procfs::{FromBufRead as _, ProcessCGroups};
 
-use super::processes::Reading;
+/// What is read of a run at once.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Reading {
+    pub(super) memory_bytes: Option<f64>,
+    pub(super) cpu_seconds: Option<f64>,
+    pub(super) pids: Option<f64>,
+    /// Bytes read from and written to block devices.
+    pub(super) io: Option<(u64, u64)>,
+}
 
 /// Where the files of each controller lie; in version 2 all in one folder.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -7,6 +7,11 @@ use nvml_wrapper::{
 };
 use record::{Cpu, Gpu, Machine};
 
+/// The host's name.
+pub(super) fn name() -> String {
+    without_gpus(Path::new("/")).name
+}
+
 /// Everything that is known about the machine.
 pub(super) fn machine() -> Machine {
     let mut machine = without_gpus(Path::new("/"));

@@ -13,10 +13,10 @@ use nvml_wrapper::{
     enums::{device::UsedGpuMemory, event::XidError},
     error::NvmlError,
 };
-use record::{Before, GpuInterval, Monitor};
+use record::{Before, GpuInterval, Sampled};
 
 use super::{intervals::Intervals, nvml};
-use crate::host::{Sampled, Samples, Target};
+use crate::host::{Columns, Target};
 
 /// One GPU, open for reading. Nothing here changes anything on it.
 #[derive(Debug, Clone)]
@@ -31,7 +31,6 @@ impl Gpu {
         Self { nvml, index }
     }
 
-    /// Processes that use it.
     pub(super) fn processes(&self) -> BTreeSet<u32> {
         let device = self.nvml.device_by_index(self.index);
         let processes = device.and_then(|device| device.running_compute_processes());
@@ -97,6 +96,7 @@ impl<'a> Errors<'a> {
 #[derive(Debug)]
 pub(super) struct GpuMonitor {
     gpu: Gpu,
+    columns: Columns,
     target: Target,
     /// Processes that were there before the run.
     bystanders: BTreeSet<u32>,
@@ -105,6 +105,7 @@ pub(super) struct GpuMonitor {
     intervals: Intervals,
     others: BTreeSet<u32>,
     first_energy: Option<u64>,
+    energy_joules: Option<f64>,
     uncorrected: Option<(u64, u64)>,
     xids: Vec<u64>,
     lost: Option<String>,
@@ -114,6 +115,7 @@ impl GpuMonitor {
     pub(super) fn new(gpu: &Gpu, target: Target, bystanders: BTreeSet<u32>) -> Self {
         Self {
             gpu: gpu.clone(),
+            columns: Columns::default(),
             target,
             bystanders,
             throttled: BTreeMap::new(),
@@ -121,6 +123,7 @@ impl GpuMonitor {
             intervals: Intervals::default(),
             others: BTreeSet::new(),
             first_energy: None,
+            energy_joules: None,
             uncorrected: None,
             xids: Vec::new(),
             lost: None,
@@ -134,12 +137,7 @@ impl GpuMonitor {
 
     /// A reading takes milliseconds, in which a phase may end: what is read of memory gets the time
     /// at which it was there, so that it never counts for a window that ended before.
-    pub(super) fn sample(
-        &mut self,
-        began: Instant,
-        errors: Option<&Errors<'_>>,
-        samples: &mut Samples,
-    ) {
+    pub(super) fn sample(&mut self, began: Instant, errors: Option<&Errors<'_>>) {
         let now = || began.elapsed().as_secs_f64();
         let gpu = self.gpu.clone();
         self.intervals.next();
@@ -149,15 +147,18 @@ impl GpuMonitor {
             Err(error) => return self.note(&error),
         };
         match device.memory_info() {
-            Ok(memory) => samples.push(Sampled::GpuUsedBytes, now(), Some(memory.used as f64)),
+            Ok(memory) => {
+                let used = Some(memory.used as f64);
+                self.columns.push(Sampled::GpuUsedBytes, now(), used);
+            }
             Err(error) => self.note(&error),
         }
         self.sample_ecc(&device);
-        self.sample_processes(now, &device, samples);
+        self.sample_processes(now, &device);
         let at = now();
         let mut push = |what, value: Result<u32, NvmlError>, unit: f64| {
             let value = value.ok().map(|value| f64::from(value) * unit);
-            samples.push(what, at, value);
+            self.columns.push(what, at, value);
         };
         let rates = device.utilization_rates().map(|rates| rates.gpu);
         push(Sampled::GpuUtilizationPercent, rates, 1.0);
@@ -177,8 +178,9 @@ impl GpuMonitor {
         if let Ok(now) = device.total_energy_consumption() {
             let first = *self.first_energy.get_or_insert(now);
             let joules = now.saturating_sub(first) as f64 / 1000.0;
-            samples.push(Sampled::GpuEnergyJoules, at, Some(joules));
-            samples.rest.gpu_energy_joules = Some(joules);
+            self.columns
+                .push(Sampled::GpuEnergyJoules, at, Some(joules));
+            self.energy_joules = Some(joules);
         }
     }
 
@@ -218,12 +220,7 @@ impl GpuMonitor {
         }
     }
 
-    fn sample_processes(
-        &mut self,
-        now: impl Fn() -> f64,
-        device: &Device<'_>,
-        samples: &mut Samples,
-    ) {
+    fn sample_processes(&mut self, now: impl Fn() -> f64, device: &Device<'_>) {
         let Ok(processes) = device.running_compute_processes() else {
             return;
         };
@@ -240,7 +237,7 @@ impl GpuMonitor {
             }
         }
         let own = own.map(|bytes| bytes as f64);
-        samples.push(Sampled::GpuProcessBytes, at, own);
+        self.columns.push(Sampled::GpuProcessBytes, at, own);
     }
 
     /// A process that cannot be seen from here (another namespace) counts as the run's unless it
@@ -249,19 +246,24 @@ impl GpuMonitor {
         super::processes::owns(&self.target, pid).unwrap_or_else(|| !self.bystanders.contains(&pid))
     }
 
-    pub(super) fn finish(self, monitor: &mut Monitor) {
+    pub(super) fn newest(&self) -> BTreeMap<Sampled, f64> {
+        self.columns.newest()
+    }
+
+    pub(super) fn finish(self) -> record::GpuMonitor {
         let samples = self.throttle_samples.max(1) as f64;
-        monitor.gpu_throttle_reasons = self.throttled.keys().cloned().collect();
-        monitor.gpu_throttled_percent = self
-            .throttled
-            .into_iter()
-            .map(|(reason, count)| (reason, 100.0 * count as f64 / samples))
-            .collect();
-        monitor.gpu_uncorrected_errors = self.uncorrected.map(|(first, last)| last - first);
-        monitor.gpu_xids = self.xids;
-        monitor.gpu_lost = self.lost;
-        monitor.other_gpu_processes = self.others.into_iter().collect();
-        monitor.gpu_intervals = self.intervals.finish();
+        let percent = |(reason, count): (String, u64)| (reason, 100.0 * count as f64 / samples);
+        record::GpuMonitor {
+            series: self.columns.series(),
+            throttle_reasons: self.throttled.keys().cloned().collect(),
+            throttled_percent: self.throttled.into_iter().map(percent).collect(),
+            uncorrected_errors: self.uncorrected.map(|(first, last)| last - first),
+            xids: self.xids,
+            lost: self.lost,
+            energy_joules: self.energy_joules,
+            other_processes: self.others.into_iter().collect(),
+            intervals: self.intervals.finish(),
+        }
     }
 }
 

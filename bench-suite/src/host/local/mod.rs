@@ -3,8 +3,8 @@
 mod cgroup;
 mod facts;
 mod gpu;
-mod gpu_lock;
 mod intervals;
+mod lock;
 mod monitor;
 mod nvml;
 mod processes;
@@ -25,20 +25,25 @@ use record::{Before, Machine};
 use tokio::time::sleep;
 
 use self::{gpu::Gpu, processes::Source, system::Times};
-use super::{GpuLock, GpuLockError, Host, Subject, Target, Watch};
+use super::{DeviceLock, Host, LockError, Subject, Target, Watch};
 use crate::live::Live;
 
-pub use gpu_lock::FOLDER_VARIABLE as LOCKS_VARIABLE;
 pub use nvml::LIBRARY_VARIABLE;
 
 /// Over so long the host's load is read.
 const LOAD_WINDOW: Duration = Duration::from_millis(300);
 
 /// The machine that this process runs on.
+#[must_use]
+pub fn open() -> Arc<dyn Host> {
+    Arc::new(Local::default())
+}
+
 #[derive(Debug, Default)]
-pub(super) struct Local {
+struct Local {
     /// Opened once; `None` where it cannot be.
     nvml: OnceLock<Option<Arc<Nvml>>>,
+    name: OnceLock<String>,
     live: Live,
 }
 
@@ -53,6 +58,10 @@ impl Local {
 }
 
 impl Host for Local {
+    fn name(&self) -> &str {
+        self.name.get_or_init(facts::name)
+    }
+
     fn facts(&self) -> Machine {
         facts::machine()
     }
@@ -69,13 +78,13 @@ impl Host for Local {
         nvml::obstacle()
     }
 
-    fn lock_gpu(
+    fn lock(
         &self,
-        gpu: &record::Gpu,
+        gpu: Option<&record::Gpu>,
         session: &str,
         share: bool,
-    ) -> Result<GpuLock, GpuLockError> {
-        Ok(Box::new(gpu_lock::take(gpu, session, share)?))
+    ) -> Result<DeviceLock, LockError> {
+        Ok(Box::new(lock::take(gpu, session, share)?))
     }
 
     fn process_name(&self, pid: u32) -> Option<String> {
@@ -111,9 +120,10 @@ impl Host for Local {
     }
 
     fn watch(&self, subject: Subject) -> Watch {
-        let gpu = self.gpu(subject.device);
-        let live = self.live.run(&subject.run, subject.device);
-        Watch::begin(move |watcher| monitor::run(subject, gpu.as_ref(), &live, watcher))
+        let of_rank = |(rank, device): &(usize, Device)| Some((*rank, self.gpu(*device)?));
+        let gpus: Vec<(usize, Gpu)> = subject.ranks.iter().filter_map(of_rank).collect();
+        let live = self.live.run(&subject.run, &subject.ranks);
+        Watch::begin(move |watcher| monitor::run(&subject, &gpus, &live, watcher))
     }
 
     fn live(&self) -> Live {

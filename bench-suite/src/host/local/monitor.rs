@@ -18,34 +18,42 @@ use crate::{
 /// Between two samples.
 const EVERY: Duration = Duration::from_millis(100);
 
+/// `gpus` are those of the ranks.
 pub(super) fn run(
-    subject: Subject,
-    gpu: Option<&Gpu>,
+    subject: &Subject,
+    gpus: &[(usize, Gpu)],
     live: &LiveRun,
     watcher: &Watcher,
 ) -> Samples {
     let mut samples = Samples::default();
     let mut run = RunMonitor::new(&subject.target);
     let mut system = SystemMonitor::new();
-    let errors = gpu.and_then(Errors::listen);
-    let mut gpu = gpu.map(|gpu| GpuMonitor::new(gpu, subject.target, subject.bystanders));
+    let monitor = |(rank, gpu)| {
+        let (target, bystanders) = (subject.target.clone(), subject.bystanders.clone());
+        let monitor = GpuMonitor::new(gpu, target, bystanders);
+        (rank, monitor, Errors::listen(gpu))
+    };
+    let gpus = gpus.iter().map(|(rank, gpu)| (*rank, gpu));
+    let mut monitors: Vec<_> = gpus.map(monitor).collect();
     loop {
         let at = subject.began.elapsed().as_secs_f64();
         let own = run.sample(at, &mut samples);
         system.sample(at, own, &mut samples);
-        if let Some(gpu) = &mut gpu {
-            gpu.sample(subject.began, errors.as_ref(), &mut samples);
+        for (_, gpu, errors) in &mut monitors {
+            gpu.sample(subject.began, errors.as_ref());
             if let Some(why) = gpu.lost() {
                 watcher.tell_lost(why);
             }
         }
-        live.publish(samples.newest());
+        let of_gpus = monitors.iter().map(|(_, gpu, _)| gpu.newest());
+        live.publish(samples.columns.newest(), of_gpus.collect());
         if !watcher.pause(EVERY) {
             break;
         }
     }
-    if let Some(gpu) = gpu {
-        gpu.finish(&mut samples.rest);
-    }
+    let finished = monitors.into_iter();
+    samples.gpus = finished
+        .map(|(rank, gpu, _)| (rank, gpu.finish()))
+        .collect();
     samples
 }

@@ -7,7 +7,6 @@ use nvml_wrapper::{Nvml, error::NvmlError};
 /// Names NVML's library where the driver keeps it elsewhere than the loader looks.
 pub const LIBRARY_VARIABLE: &str = "TORCHGAUGE_NVML";
 
-/// Opens NVML.
 pub(super) fn open() -> Result<Nvml, NvmlError> {
     match env::var_os(LIBRARY_VARIABLE).filter(|path| !path.is_empty()) {
         Some(path) => Nvml::builder().lib_path(&path).init(),

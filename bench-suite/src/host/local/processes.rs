@@ -3,9 +3,10 @@
 use std::{collections::HashSet, fs, path::Path};
 
 use procfs::process::Process;
+use record::Sampled;
 
-use super::cgroup::Cgroup;
-use crate::host::{Sampled, Samples, Target};
+use super::cgroup::{Cgroup, Reading};
+use crate::host::{Samples, Target};
 
 /// Whether this process is the run's; `None` where it cannot be seen from here.
 pub(super) fn owns(target: &Target, pid: u32) -> Option<bool> {
@@ -38,16 +39,6 @@ impl Source {
                 .map_or(Self::None, Self::Cgroup),
         }
     }
-}
-
-/// One reading.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Reading {
-    pub(super) memory_bytes: Option<f64>,
-    pub(super) cpu_seconds: Option<f64>,
-    pub(super) pids: Option<f64>,
-    /// Bytes read from and written to block devices.
-    pub(super) io: Option<(u64, u64)>,
 }
 
 /// Takes the samples.

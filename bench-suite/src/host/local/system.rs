@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use procfs::{CpuTime, Current as _, CurrentSI as _, KernelStats, MemoryPressure};
+use record::Sampled;
 
 use super::facts;
-use crate::host::{Sampled, Samples};
+use crate::host::Samples;
 
 /// CPU times of the host since it started, in ticks summed over all CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,7 +116,7 @@ mod tests {
             std::thread::sleep(std::time::Duration::from_millis(60));
         }
         let monitor = samples.monitor();
-        assert!(monitor.host_available_bytes.unwrap().minimum > 1e6);
-        assert!(monitor.host_busy_cores.unwrap().maximum <= cpus() + 1e-9);
+        assert!(monitor.get(Sampled::HostAvailableBytes).unwrap().minimum > 1e6);
+        assert!(monitor.get(Sampled::HostBusyCores).unwrap().maximum <= cpus() + 1e-9);
     }
 }

@@ -1,7 +1,6 @@
 //! Claims in, outcomes out.
 
 use judge::claims::Outcome;
-use protocol::{Model, Positive, Precision, Task};
 use record::{
     CellChoice, Claim, Expectation, ImageFacts, MethodKey, Range, RangeError, Record, Session,
 };
@@ -50,12 +49,12 @@ fn both() -> Vec<Record> {
     let mut all = records("s", "old", 0, "tiny", &runs(100.0, 1000));
     let mut treated = records("s", "old", 1, "tiny", &runs(130.0, 600));
     for run in &mut treated {
-        run.variant.precision = Precision::AmpBf16;
+        run.axes.set("precision", "amp-bf16");
     }
     // Another batch has no partner.
     let mut alone = treated.clone();
     for run in &mut alone {
-        run.variant.batch = Positive::new(4).unwrap();
+        run.axes.set("batch", 4);
     }
     all.extend(records("s", "old", 0, "other", &runs(100.0, 1000)));
     all.extend(treated.into_iter().chain(alone));
@@ -90,7 +89,7 @@ fn cells_measured_by_different_methods_are_no_pair() {
     assert!(alike.left_out.is_empty() && alike.method_ignored.is_empty());
     let treated = all
         .iter_mut()
-        .filter(|run| run.variant.precision == Precision::AmpBf16);
+        .filter(|run| run.axes["precision"] == "amp-bf16");
     treated.for_each(|run| run.method.set("threads", 2));
     for ignore in [&[][..], &["method.seed"]] {
         let found = judged(&all, ignore);
@@ -110,13 +109,57 @@ fn cells_measured_by_different_methods_are_no_pair() {
     }
 }
 
+/// A workload of ours beside a program of a user's: other axes, and other methods.
+#[test]
+fn two_scenarios_are_one_claim_where_it_names_both() {
+    let named = |name: &str| CellChoice {
+        scenario: Some(name.into()),
+        ..CellChoice::default()
+    };
+    let claim = Claim {
+        scenarios: Vec::new(),
+        baseline: Some(named("python")),
+        treated: named("ours"),
+        ..claim(SPEED, Expectation::Ratio(range(0.98, None)))
+    };
+    let mut all = records("s", "old", 0, "python", &runs(100.0, 1000));
+    for run in &mut all {
+        run.axes.set("compile", "none");
+        run.axes.set("batch", 8);
+        run.method.set("threads", 1);
+    }
+    for batch in [8, 16] {
+        let mut ours = records("s", "old", 1, "ours", &runs(101.0, 1000));
+        for run in &mut ours {
+            run.axes.set("batch", batch);
+            run.method.set("threads", 2);
+        }
+        all.extend(ours);
+    }
+    all.extend(records("s", "old", 1, "other", &runs(1.0, 1000)));
+    let found = judge_claims(&session("s", "m"), &all, &[claim]).unwrap();
+    let [pair] = &found[0].pairs[..] else {
+        panic!("one batch is in both: {:?}", found[0]);
+    };
+    assert_eq!(
+        (pair.verdict.outcome, found[0].method_ignored.pairs),
+        (Outcome::Holds, 1)
+    );
+    let baseline = pair.baseline.as_ref().unwrap();
+    let scenarios = [&baseline.scenario, &pair.treated.scenario];
+    assert_eq!(
+        scenarios.map(|name| name.as_deref()),
+        [Some("python"), Some("ours")]
+    );
+}
+
 /// What measured nothing of the metric is no pair that a method keeps out.
 #[test]
 fn only_measured_pairs_are_left_out() {
     let mut all = both();
     let claim = claim("context_bytes", Expectation::Saving(range(0.3, 0.5)));
     for run in &mut all {
-        let threads = if run.variant.precision == Precision::Fp32 {
+        let threads = if run.axes["precision"] == "fp32" {
             1
         } else {
             2
@@ -159,11 +202,11 @@ fn claims_are_judged_on_every_pair_that_fits() {
 fn one_pair_refutes_and_every_pair_must_bear_it_out() {
     let mut all = both();
     // The same again in a larger batch, where hardly anything is saved.
-    for (side, precision, peak) in [(0, Precision::Fp32, 2000), (1, Precision::AmpBf16, 1900)] {
+    for (side, precision, peak) in [(0, "fp32", 2000), (1, "amp-bf16", 1900)] {
         let mut larger = records("s", "old", side, "tiny", &runs(100.0, peak));
         for run in &mut larger {
-            run.variant.precision = precision;
-            run.variant.batch = Positive::new(8).unwrap();
+            run.axes.set("precision", precision);
+            run.axes.set("batch", 8);
         }
         all.extend(larger);
     }
@@ -211,11 +254,11 @@ fn what_was_not_measured_is_inconclusive() {
         (0, Outcome::Inconclusive)
     );
     let other_model = Claim {
-        models: vec![Model::BertLarge],
+        models: vec!["bert-large".into()],
         ..claims[0].clone()
     };
     let other_task = Claim {
-        task: Some(Task::Inference),
+        task: Some("inference".into()),
         ..claims[0].clone()
     };
     for found in judge_claims(&session, &both(), &[other_model, other_task]).unwrap() {
@@ -292,7 +335,7 @@ fn claims_that_mean_nothing_are_errors() {
         error.problem
     };
     let no_metric = problem(claim("memory", saving(0.3)));
-    assert!(matches!(no_metric, P::NoMetric { metric } if metric == "memory"));
+    assert!(matches!(no_metric, P::NoMetric { metric, .. } if metric == "memory"));
     let percent = problem(claim(PEAK, saving(30.0)));
     assert!(matches!(percent, P::Range(RangeError::End { .. })));
     let treated = |treated| {
@@ -301,15 +344,18 @@ fn claims_that_mean_nothing_are_errors() {
             ..claim(PEAK, saving(0.3))
         })
     };
-    let no_axis = treated(choice(&[("speed", "high")]));
-    assert!(matches!(no_axis, P::NoAxis { axis } if axis == "speed"));
     let same = treated(choice(&[("precision", "fp32")]));
     assert!(matches!(same, P::NoTreatment));
     let one_image = treated(CellChoice {
         image: Some("new".into()),
         ..CellChoice::default()
     });
-    assert!(matches!(one_image, P::OneImage));
+    assert!(matches!(one_image, P::OneSided("image")));
+    let one_scenario = treated(CellChoice {
+        scenario: Some("tiny".into()),
+        ..CellChoice::default()
+    });
+    assert!(matches!(one_scenario, P::OneSided("scenario")));
     let alone = Claim {
         baseline: None,
         ..claim(PEAK, saving(0.3))

@@ -1,7 +1,6 @@
 //! Sessions in, verdicts out.
 
 use judge::{compare::Verdict, sessions::BetweenSessions};
-use protocol::Precision;
 use record::{Part, PartValue};
 use verdict::{
     CellMetric, CompareError, FailOn, Gate, Options, Side, SideError, Verdicts, Warning, compare,
@@ -82,7 +81,7 @@ fn what_is_known_between_sessions_counts_for_two_sessions() {
     let key = CellMetric {
         suite: "smoke".into(),
         scenario: "tiny".into(),
-        variant: all[0][0].variant.to_string(),
+        variant: all[0][0].axes.to_string(),
         metric: "throughput_samples_per_second".into(),
     };
     let options = Options {
@@ -245,9 +244,9 @@ fn sides_that_share_nothing_and_names_that_do_not_exist_are_errors() {
 fn two_values_of_an_axis_are_compared_within_one_image() {
     let session = session("s", "m");
     let mut all = records("s", "old", 0, "tiny", &runs(100.0, 1000));
-    let mut treated = records("s", "old", 1, "tiny", &runs(100.0, 600));
+    let mut treated = records("s", "old", 1, "tiny", &runs(98.0, 600));
     for run in &mut treated {
-        run.variant.precision = Precision::AmpBf16;
+        run.axes.set("precision", "amp-bf16");
     }
     all.extend(treated);
     let side = Side::pick(&session, &all, None).unwrap();
@@ -261,7 +260,7 @@ fn two_values_of_an_axis_are_compared_within_one_image() {
     check(
         &verdicts,
         "throughput_samples_per_second",
-        Verdict::Unchanged,
+        Verdict::Regressed,
     );
 
     let axis = side.along("speed", "high").unwrap_err().to_string();
@@ -303,4 +302,21 @@ fn the_last_record_of_a_run_counts() {
         "throughput_samples_per_second",
         Verdict::Regressed,
     );
+}
+
+#[test]
+fn the_sizes_of_two_images_are_judged_once_and_fail_no_gate() {
+    let image = |bytes| record::ImageFacts {
+        size_bytes: bytes,
+        ..record::ImageFacts::default()
+    };
+    let size = |base, head| verdict::image_size(&image(base), &image(head), &Options::default());
+    let check = |base, head, expect| {
+        let found = size(Some(base), Some(head)).unwrap();
+        assert_eq!((found.comparison.verdict, found.gated), (expect, false));
+    };
+    check(2_000, 1_900, Verdict::Improved);
+    check(2_000, 2_100, Verdict::Regressed);
+    check(2_000, 2_001, Verdict::Unchanged);
+    assert_eq!(size(Some(2_000), None), None);
 }

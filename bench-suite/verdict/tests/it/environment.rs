@@ -1,7 +1,7 @@
 //! Sides measured in the same place, and in others that look like it.
 
 use protocol::{CudaFacts, Device, Started};
-use record::{Gpu, Record, Session};
+use record::{Gpu, Record, Sample, Sampled, Series, Session};
 use verdict::{CompareError, Options, Side, Warning, compare};
 
 use crate::support::{records, runs, session};
@@ -9,7 +9,7 @@ use crate::support::{records, runs, session};
 /// A host with these GPUs, as a cloud names it.
 fn host(name: &str, gpus: &[&str]) -> Session {
     let mut session = session(name, "vm");
-    session.machine.gpus = (0_u32..)
+    session.hosts.values_mut().next().unwrap().gpus = (0_u32..)
         .zip(gpus)
         .map(|(index, uuid)| Gpu {
             index,
@@ -27,7 +27,7 @@ fn on(session: &Session, gpu: u32, uuid: Option<&str>) -> Vec<Record> {
     let mut all = records(name, "img", 0, "tiny", &runs(100.0, 1000));
     for run in &mut all {
         run.device = Device::Cuda(gpu);
-        run.workload = uuid.map(|uuid| Started {
+        run.started = uuid.map(|uuid| Started {
             cuda: Some(CudaFacts {
                 device_name: "NVIDIA H200".into(),
                 uuid: uuid.into(),
@@ -114,8 +114,8 @@ fn cells_that_are_not_compared_do_not_count() {
 fn cpus_of_one_model_and_other_counts_of_cores_are_other_machines() {
     let (mut here, mut there) = (session("a", "vm"), session("b", "vm"));
     for (session, cores) in [(&mut here, 8), (&mut there, 16)] {
-        session.machine.cpu.model = "Xeon".into();
-        session.machine.cpu.logical_cores = cores;
+        session.hosts.values_mut().next().unwrap().cpu.model = "Xeon".into();
+        session.hosts.values_mut().next().unwrap().cpu.logical_cores = cores;
     }
     let left = records("a", "img", 0, "tiny", &runs(100.0, 1000));
     let right = records("b", "img", 0, "tiny", &runs(100.0, 1000));
@@ -125,7 +125,60 @@ fn cpus_of_one_model_and_other_counts_of_cores_are_other_machines() {
         text.starts_with("CPUs differ: `8 × Xeon` and `16 × Xeon`"),
         "{text}"
     );
-    there.machine.cpu.logical_cores = 8;
+    there.hosts.values_mut().next().unwrap().cpu.logical_cores = 8;
     let warnings = warned((&here, &left), (&there, &right), false).unwrap();
     assert_eq!(warnings, [Warning::NotInterleaved]);
+}
+
+/// A GPU held to 400 W is slower than itself at 700 W.
+#[test]
+fn another_power_limit_is_another_environment() {
+    let limited = |name: &str, watts: Option<f64>| {
+        let mut session = host(name, &["aa"]);
+        session.hosts.values_mut().next().unwrap().gpus[0].power_limit_watts = watts;
+        session
+    };
+    let here = limited("a", Some(700.0));
+    for (watts, refused) in [(Some(400.0), true), (Some(700.0), false), (None, false)] {
+        let there = limited("b", watts);
+        let (left, right) = (on(&here, 0, Some("aa")), on(&there, 0, Some("aa")));
+        match warned((&here, &left), (&there, &right), false) {
+            Err(error) => {
+                let text = error.to_string();
+                let expect = "GPU power limits differ: `700 W` and `400 W`";
+                assert!(refused && text.starts_with(expect), "{text}");
+            }
+            Ok(warnings) => {
+                assert!(!refused);
+                assert_eq!(warnings, [Warning::NotInterleaved]);
+            }
+        }
+    }
+}
+
+#[test]
+fn runs_beside_which_others_were_busy_are_counted() {
+    let mut session = session("s", "vm");
+    session.hosts.values_mut().next().unwrap().cpu.logical_cores = 2;
+    let with = |side: usize, others: f64| -> Vec<Record> {
+        let mut all = records("s", ["a", "b"][side], side, "tiny", &runs(100.0, 1000));
+        for run in &mut all[1..] {
+            let used = Series::of(&[Sample(0.0, others)]).unwrap();
+            run.monitor = [(Sampled::OtherCores, used)].into_iter().collect();
+        }
+        all
+    };
+    let warned = |base: f64, head: f64| {
+        let (base, head) = (with(0, base), with(1, head));
+        warned((&session, &base), (&session, &head), false).unwrap()
+    };
+    assert_eq!(warned(0.1, 0.5), []);
+    let busy = Warning::BusyHost {
+        base: 0,
+        head: 5,
+        runs: 12,
+        used: 1.7,
+        cpus: 2,
+    };
+    assert_eq!(warned(0.1, 1.7), [busy]);
 }

@@ -4,6 +4,8 @@ mod claims;
 mod compare;
 mod environment;
 mod failures;
+mod gallery;
+mod inside;
 mod looks;
 mod pairs;
 mod support;

@@ -2,11 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use protocol::{Device, Memory, Model, Step, Task, Variant};
-use record::{
-    EngineFacts, HarnessCost, ImageFacts, Isolation, Machine, Metrics, Monitor, Outcome, Reason,
-    Record, Session, Stage, StepTimes, Tool,
-};
+use protocol::Variant;
+use record::{ImageFacts, Isolation, Machine, Outcome, Reason, Record, Session, Stage, Workload};
 
 /// Run-to-run scatter of about half a percent, different on either side.
 pub(crate) const SCATTER: [[f64; 6]; 2] = [
@@ -33,31 +30,23 @@ pub(crate) fn session(name: &str, machine: &str) -> Session {
         version: record::VERSION,
         session: name.into(),
         started_at: "2026-01-02T03:04:05Z".parse().unwrap(),
-        ended_at: None,
         complete: true,
-        tool: Tool::default(),
-        machine: Machine {
-            name: machine.into(),
-            ..Machine::default()
-        },
-        engine: EngineFacts::default(),
-        device: Device::Cpu,
-        suites: BTreeMap::new(),
+        hosts: [(
+            machine.into(),
+            Machine {
+                name: machine.into(),
+                ..Machine::default()
+            },
+        )]
+        .into(),
         images: vec![ImageFacts {
             name: "old".into(),
             id: Some("sha256:1".into()),
             ..Default::default()
         }],
-        cells: Vec::new(),
         blocks: 6,
         order_seed: 1,
-        policy: record::RunPolicy::default(),
-        asked: None,
-        labels: record::Labels::default(),
-        questions: std::collections::BTreeMap::new(),
-        claims: Vec::new(),
-        deciding: None,
-        notes: Vec::new(),
+        ..Session::default()
     }
 }
 
@@ -72,30 +61,30 @@ pub(crate) fn records(
         .zip(SCATTER[side])
         .map(|(block, scatter)| {
             let throughput = runs.throughput * (1.0 + scatter);
-            let steps = [Step {
-                index: 0,
-                seconds: 8.0 / throughput,
-                ..Step::default()
-            }];
+            let step = 8.0 / throughput;
+            let values = [
+                ("throughput_samples_per_second", throughput),
+                ("measured_seconds", step),
+                ("step_median_seconds", step),
+                ("step_mean_seconds", step),
+                ("step_p99_seconds", step),
+                ("peak_allocated_bytes", runs.peak as f64),
+            ];
             let failed = runs.failed_blocks.contains(&block);
             Record {
                 version: record::VERSION,
                 run: format!("{image}-{scenario}-{block}"),
                 session: session.into(),
                 image: image.into(),
-                image_id: None,
                 suite: "smoke".into(),
                 scenario: scenario.into(),
-                model: Model::ResnetTiny,
-                task: Task::Training,
-                variant: Variant::default(),
-                device: Device::Cpu,
+                workload: Workload::builtin("resnet-tiny", "training"),
+                axes: Variant::default().axes(),
                 block,
                 order: block,
                 attempt: 1,
                 started_at: "2026-01-02T03:04:05Z".parse().unwrap(),
                 wall_seconds: 1.0,
-                method: record::Method::default(),
                 isolation: Isolation::without("container", &[]),
                 outcome: if failed {
                     Outcome::Failed {
@@ -106,36 +95,9 @@ pub(crate) fn records(
                 } else {
                     Outcome::Ok
                 },
-                workload: None,
-                metrics: Some(Metrics {
-                    summary: protocol::Summary {
-                        throughput_samples_per_second: Some(throughput),
-                        samples: 8,
-                        measured_seconds: 8.0 / throughput,
-                        micro_batch: 8,
-                        effective_batch: 8,
-                        parameters: 1,
-                        first_loss: None,
-                        last_loss: None,
-                        scaler: None,
-                        memory: Memory {
-                            peak_allocated_bytes: Some(runs.peak),
-                            ..Memory::default()
-                        },
-                        ..protocol::Summary::default()
-                    },
-                    step_seconds: StepTimes::of(&steps).unwrap(),
-                    ..Metrics::default()
-                }),
-                steps: steps.to_vec(),
-                phase_began_seconds: BTreeMap::new(),
-                phase_seconds: BTreeMap::new(),
-                harness: HarnessCost::default(),
-                monitor: Monitor::default(),
-                validity: record::Validity::default(),
-                log: None,
-                shortage: None,
-                notes: Vec::new(),
+                values: values.map(|(name, value)| (name.to_owned(), value)).into(),
+                series: BTreeMap::from([("step_seconds".to_owned(), vec![Some(step)])]),
+                ..Record::default()
             }
         })
         .collect()

@@ -3,23 +3,23 @@
 use std::collections::BTreeMap;
 
 use judge::compare::Verdict;
-use protocol::{Model, Positive, Precision, Steps, Task, Variant};
-use record::{CellPlan, Session};
+use protocol::{Axes, Steps};
+use record::{CellPlan, Session, Workload};
 use verdict::{Options, Side, Verdicts, Warning, compare};
 
 use crate::support::{records, runs, session};
 
 const SPEED: &str = "throughput_samples_per_second";
 
-fn cell(image: &str, variant: Variant, threshold: f64) -> CellPlan {
+fn cell(image: &str, axes: &Axes, threshold: f64) -> CellPlan {
     CellPlan {
         image: image.into(),
         suite: "smoke".into(),
         scenario: "tiny".into(),
-        model: Model::ResnetTiny,
-        task: Task::Training,
-        variant,
+        workload: Workload::builtin("resnet-tiny", "training"),
+        axes: axes.clone(),
         steps: Steps::new(1, 1),
+        ranks: 1,
         seed: 1,
         expected: None,
         thresholds: BTreeMap::from([(SPEED.to_owned(), threshold)]),
@@ -29,7 +29,7 @@ fn cell(image: &str, variant: Variant, threshold: f64) -> CellPlan {
 fn planned(name: &str, threshold: f64) -> Session {
     let mut session = session(name, "m");
     session.cells = ["old", "new"]
-        .map(|image| cell(image, Variant::default(), threshold))
+        .map(|image| cell(image, Axes::usual(), threshold))
         .to_vec();
     session
 }
@@ -90,22 +90,16 @@ fn the_heads_threshold_counts_and_a_difference_is_told() {
 
 #[test]
 fn two_values_of_an_axis_have_each_their_threshold() {
-    let amp = Variant {
-        precision: Precision::AmpBf16,
-        batch: Positive::ONE,
-        ..Variant::default()
-    };
+    let mut amp = Axes::usual().clone();
+    amp.set("precision", "amp-bf16");
     let mut all = records("s", "old", 0, "tiny", &runs(100.0, 1000));
     let mut treated = records("s", "old", 1, "tiny", &runs(98.0, 1000));
     for run in &mut treated {
-        run.variant = amp.clone();
+        run.axes = amp.clone();
     }
     all.extend(treated);
     let mut session = planned("s", 0.001);
-    session.cells = vec![
-        cell("old", Variant::default(), 0.001),
-        cell("old", amp, 0.05),
-    ];
+    session.cells = vec![cell("old", Axes::usual(), 0.001), cell("old", &amp, 0.05)];
     let whole = Side::pick(&session, &all, None).unwrap();
     let base = whole.along("precision", "fp32").unwrap();
     let head = whole.along("precision", "amp-bf16").unwrap();

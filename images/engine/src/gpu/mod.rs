@@ -67,7 +67,7 @@ pub fn candidates(engine: &EngineFacts, host: &GpuHost) -> Vec<Candidate> {
         },
         Candidate {
             path: GpuPath::Passthrough,
-            obstacle: passthrough_obstacle(engine, host),
+            obstacle: passthrough_obstacle(host),
         },
     ];
     all.sort_by_key(|candidate| candidate.obstacle.is_some());
@@ -79,15 +79,6 @@ fn no_gpu(host: &GpuHost) -> Option<String> {
         "no NVIDIA GPU on this machine (no /dev/nvidia0 and the like); install the driver or run \
          on the CPU"
             .to_owned()
-    })
-}
-
-fn elsewhere(engine: &EngineFacts) -> Option<String> {
-    (!engine.is_local()).then(|| {
-        format!(
-            "the engine at {} is not on this machine; use its own socket",
-            engine.endpoint
-        )
     })
 }
 
@@ -103,7 +94,7 @@ fn cdi_obstacle(engine: &EngineFacts, host: &GpuHost) -> Option<String> {
             engine.product, engine.version, engine.product, needed.0, needed.1
         ));
     }
-    if let Some(obstacle) = elsewhere(engine).or_else(|| no_gpu(host)) {
+    if let Some(obstacle) = no_gpu(host) {
         return Some(obstacle);
     }
     if engine.product == Product::Docker && engine.cdi_spec_folders.is_empty() {
@@ -133,7 +124,7 @@ fn runtime_obstacle(engine: &EngineFacts, host: &GpuHost) -> Option<String> {
             "Podman ignores requests for the NVIDIA runtime without a word; use CDI".to_owned(),
         );
     }
-    if let Some(obstacle) = elsewhere(engine).or_else(|| no_gpu(host)) {
+    if let Some(obstacle) = no_gpu(host) {
         return Some(obstacle);
     }
     // dockerd serves `driver: nvidia` where it finds this hook in its PATH
@@ -146,10 +137,8 @@ fn runtime_obstacle(engine: &EngineFacts, host: &GpuHost) -> Option<String> {
     })
 }
 
-fn passthrough_obstacle(engine: &EngineFacts, host: &GpuHost) -> Option<String> {
-    elsewhere(engine)
-        .or_else(|| no_gpu(host))
-        .or_else(|| passthrough::obstacle(host))
+fn passthrough_obstacle(host: &GpuHost) -> Option<String> {
+    no_gpu(host).or_else(|| passthrough::obstacle(host))
 }
 
 /// A GPU for a container, resolved to what has to be asked of the engine.

@@ -158,7 +158,15 @@ pub(crate) fn archive(tag: &str, label: &str) -> Vec<u8> {
     let config = serde_json::json!({
         "architecture": if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" },
         "os": "linux",
-        "config": {"Env": ["PATH=/", "GREETING=hello"], "Labels": labels},
+        "config": {
+            "Env": ["PATH=/", "GREETING=hello"],
+            "Labels": labels,
+            "Healthcheck": {
+                "Test": ["CMD", "/probe", "write", "/results", "forged"],
+                "Interval": 100_000_000,
+            },
+            "Volumes": {"/data": {}},
+        },
         "rootfs": {"type": "layers", "diff_ids": [diff_id]},
         "history": [{"created_by": "engine tests"}],
     })

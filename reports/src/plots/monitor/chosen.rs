@@ -5,48 +5,27 @@ use record::Record;
 
 use super::traces::PANELS;
 use crate::{
-    format::{self, Quantity},
-    model::{Group, Row, View, contaminated::is_contaminated},
+    model::{Group, Row, View, is_contaminated},
+    words::format::{self, Quantity},
 };
 
 /// Contaminated attempts that are drawn of one cell.
 const CONTAMINATED: usize = 2;
 
-/// One run to be drawn.
-pub(super) struct Chosen<'a> {
-    /// The cell in words.
-    pub(super) label: String,
-    /// The run, and what has no series.
-    pub(super) details: String,
-    pub(super) run: &'a Record,
-}
-
-impl Chosen<'_> {
-    pub(super) fn is_contaminated(&self) -> bool {
-        is_contaminated(self.run)
-    }
-
-    /// What contaminated it.
-    pub(super) fn contamination(&self) -> Option<String> {
-        let reasons = self.run.validity.contamination.join("; ");
-        (!reasons.is_empty()).then(|| format::clean(&format!("contaminated: {reasons}")))
-    }
-}
-
-/// Of each cell the run in the middle, then its first few contaminated attempts.
-pub(super) fn of<'a>(view: &View<'a>, group: &Group) -> Vec<Chosen<'a>> {
+/// Of each cell the run in the middle, then its first few contaminated attempts; with what the cell
+/// is called.
+pub(super) fn of<'a>(view: &View<'a>, group: &Group) -> Vec<(String, &'a Record)> {
     let of_cell = |(row, cell): (&Row, usize)| {
         let runs = view.runs[cell].iter().copied();
         let contaminated = runs
             .filter(|run| is_contaminated(run) && has_series(run))
             .take(CONTAMINATED);
-        let label = view.name_in(&row.label, cell);
         let runs = middle_run(view, cell).into_iter().chain(contaminated);
-        runs.map(move |run| Chosen {
-            label: label.clone(),
-            details: details(run),
-            run,
-        })
+        let label = match view.name_in(&row.label, cell) {
+            label if label == group.scenario => label,
+            label => format!("{} {label}", group.scenario),
+        };
+        runs.map(move |run| (label.clone(), run))
     };
     group.lanes().flat_map(of_cell).collect()
 }
@@ -56,7 +35,7 @@ fn has_series(run: &Record) -> bool {
 }
 
 /// The successful run with samples whose throughput is the median, or the lower of the middle two.
-pub(in crate::plots) fn middle_run<'a>(view: &View<'a>, cell: usize) -> Option<&'a Record> {
+fn middle_run<'a>(view: &View<'a>, cell: usize) -> Option<&'a Record> {
     let throughput = |run: &Record| catalogue::THROUGHPUT.of(run).unwrap_or(0.0);
     let mut runs: Vec<&'a Record> = view.good_runs(cell);
     runs.retain(|run| has_series(run));
@@ -65,18 +44,20 @@ pub(in crate::plots) fn middle_run<'a>(view: &View<'a>, cell: usize) -> Option<&
 }
 
 /// The run's name, and the totals that have no series.
-fn details(run: &Record) -> String {
+pub(super) fn details(run: &Record) -> String {
     let mut words = vec![format!("run {}", run.run)];
     if run.attempt > 1 || is_contaminated(run) {
         words.push(format!("attempt {}", run.attempt));
     }
     let monitor = &run.monitor;
+    let drawn = monitor.gpus.iter().filter_map(|gpu| gpu.energy_joules);
+    let drawn = drawn.reduce(|one, other| one + other);
     let bytes = |bytes: u64| Quantity::Bytes.write(bytes as f64);
     let joules = |joules: f64| Quantity::Joules.write(joules);
     for (word, total) in [
         ("read", monitor.read_bytes.map(bytes)),
         ("written", monitor.written_bytes.map(bytes)),
-        ("drew", monitor.gpu_energy_joules.map(joules)),
+        ("drew", drawn.map(joules)),
     ] {
         words.extend(total.map(|total| format!("{word} {total}")));
     }

@@ -3,23 +3,16 @@
 mod chosen;
 mod traces;
 
-pub(super) use chosen::middle_run;
-
 use protocol::Phase;
-use record::{Record, Sample, Series, thinned};
+use record::{Record, Series, thinned};
 
-use self::{
-    chosen::Chosen,
-    traces::{PANELS, Panel, Trace},
-};
-use super::{Drawing, Key, Picture, Plot};
+use self::traces::{PANELS, Panel, Trace};
+use super::{Drawing, Plot};
 use crate::{
-    format, measure,
-    model::{Group, View, time},
-    svg::{
-        Anchor, Area, Canvas, Panel as Frame, SMALL, Shape, Svg, axis, ink::Ink, rows::WIDTH,
-        scale::Scale,
-    },
+    charts::{self, Axis, Chart, Entry, Key, Layer, Reading},
+    model::{View, is_contaminated, time},
+    svg::ink::Ink,
+    words::format::{self, Quantity},
 };
 
 pub(super) const PLOT: Plot = Plot {
@@ -35,277 +28,148 @@ pub(super) const PLOT: Plot = Plot {
     draw,
 };
 
-/// Panels side by side, and on narrow paper.
-const COLUMNS: usize = 5;
-const NARROW_COLUMNS: usize = 2;
-const GUTTER: f64 = 16.0;
-const TITLE: f64 = 16.0;
-const PANEL: f64 = 46.0;
-/// Between the rows of panels.
-const BETWEEN: f64 = 10.0;
-/// Under the last row: its axis of time.
-const UNDER: f64 = 16.0;
+const HEIGHT: f64 = 46.0;
 /// Samples drawn of one trace, and of all traces of the page together as far as that leaves
 /// [`FEWEST`] for each: about ten bytes of the page a sample.
 const MOST: usize = 120;
 const IN_ALL: usize = 300_000;
 const FEWEST: usize = 16;
-/// Width of a stretch that held at one sample alone.
-const NARROWEST: f64 = 2.0;
 
-fn draw(view: &View) -> Picture {
-    let groups = view.groups.iter();
+/// What a cell is called, and a run of it.
+type Run<'a> = (String, &'a Record);
+
+fn draw(view: &View) -> Drawing {
     let most = if view.is_large() { 1 } else { usize::MAX };
-    let all: Vec<(&Group, Vec<Chosen>)> = groups
-        .map(|group| (group, chosen::of(view, group)))
-        .map(|(group, chosen)| (group, chosen.into_iter().take(most).collect()))
-        .collect();
-    let runs = || all.iter().flat_map(|(_, chosen)| chosen);
-    let traces: usize = runs()
-        .map(|one| {
-            PANELS
-                .iter()
-                .map(|panel| panel.of(one.run).count())
-                .sum::<usize>()
-        })
-        .sum();
-    // Each is drawn twice: for the page and for a telephone.
-    let most = (IN_ALL / (2 * traces).max(1)).clamp(FEWEST, MOST);
-    let drawings: Vec<Drawing> = all
+    let chosen = |group| chosen::of(view, group).into_iter().take(most).collect();
+    let all: Vec<Vec<Run>> = view.groups.iter().map(chosen).collect();
+    let runs = || all.iter().flatten().map(|(_, run)| *run);
+    let traces = PANELS
         .iter()
-        .flat_map(|(group, chosen)| drawings(view, group, chosen, most))
-        .collect();
+        .flat_map(|panel| runs().flat_map(|run| panel.of(run)));
+    let most = (IN_ALL / traces.count().max(1)).clamp(FEWEST, MOST);
     let mut keys = vec![
-        Key::area(Ink::Band, "warm-up, roughly"),
+        Key::area(Ink::Axis, "warm-up, roughly"),
         Key::area(Ink::Grid, "measured steps, roughly"),
     ];
-    if runs().any(|one| !one.run.monitor.gpu_intervals.is_empty()) {
+    if runs().any(|run| run.monitor.gpus.iter().any(|gpu| !gpu.intervals.is_empty())) {
         let label = "along the top: the GPU was throttled or shared; hover for the reason";
         keys.push(Key::area(Ink::Rule, label));
     }
-    if runs().any(Chosen::is_contaminated) {
+    if runs().any(is_contaminated) {
         keys.push(Key::area(Ink::Danger, "the same in a contaminated attempt"));
     }
-    Picture {
-        legend: keys,
-        drawings,
-    }
+    let charts = all.iter().flat_map(|runs| charts_of(runs, most));
+    (keys, charts.collect())
 }
 
-/// One drawing for each run of a scenario.
-fn drawings(view: &View, group: &Group, chosen: &[Chosen], most: usize) -> Vec<Drawing> {
-    let is_known = |panel: &&'static Panel| chosen.iter().any(|one| panel.is_known(one.run));
-    // Where the scale of a panel ends, with room above the greatest, so that its line is whole.
-    let end = |panel: &'static Panel| {
-        let series = chosen.iter().flat_map(|one| panel.of(one.run));
-        let end = series
-            .map(|(_, series)| series.maximum)
-            .fold(panel.at_least, f64::max);
-        if end > 0.0 { end * 1.04 } else { 1.0 }
-    };
+/// A chart for each of these runs of a scenario, each trace with so many samples.
+fn charts_of(runs: &[Run], most: usize) -> Vec<Chart> {
+    let is_known = |panel: &&'static Panel| runs.iter().any(|(_, run)| panel.is_known(run));
     let known = PANELS.iter().filter(is_known);
-    let panels: Vec<(&Panel, f64)> = known.map(|panel| (panel, end(panel))).collect();
-    if panels.is_empty() {
-        return Vec::new();
-    }
-    chosen
-        .iter()
-        .map(|one| drawing(view, group, one, &panels, most))
-        .collect()
-}
-
-fn drawing(
-    view: &View,
-    group: &Group,
-    one: &Chosen,
-    panels: &[(&'static Panel, f64)],
-    most: usize,
-) -> Drawing {
-    let told = panels.iter().flat_map(|(panel, _)| {
-        panel
-            .of(one.run)
-            .map(|(trace, series)| panel.say(trace, series))
-    });
-    let told = told.collect::<Vec<_>>().join("; ");
-    Drawing {
-        heading: if one.label == group.scenario {
-            one.label.clone()
-        } else {
-            format!("{} {}", group.scenario, one.label)
-        },
-        subtitle: one.details.clone(),
-        remark: one.contamination(),
-        ..Drawing::of(view, group, told, |width| {
-            sheet(one.run, panels, most, width)
-        })
-    }
-}
-
-fn sheet(run: &Record, panels: &[(&'static Panel, f64)], most: usize, width: f64) -> Svg {
-    let columns = if width < WIDTH {
-        NARROW_COLUMNS
-    } else {
-        COLUMNS
-    };
-    let columns = panels.len().min(columns);
-    let rows = panels.len().div_ceil(columns);
-    let each = (width - 8.0 + GUTTER) / columns as f64;
-    let height = TITLE + PANEL + BETWEEN;
-    let mut canvas = Canvas::new(width, rows as f64 * height - BETWEEN + UNDER);
-    for (index, (panel, end)) in panels.iter().enumerate() {
-        let (left, top) = (
-            4.0 + (index % columns) as f64 * each,
-            (index / columns) as f64 * height,
-        );
-        let (right, bottom) = (left + each - GUTTER, top + TITLE + PANEL);
-        let has_axis = index + columns >= panels.len();
-        let drawn = Drawn {
-            panel,
-            run,
-            end: *end,
-            most,
-        };
-        drawn.draw(
-            &mut canvas,
-            &Area::of((left, top), (right, bottom)),
-            has_axis,
-        );
-    }
-    canvas.finish()
-}
-
-/// One panel of one run.
-struct Drawn<'a> {
-    panel: &'static Panel,
-    run: &'a Record,
-    end: f64,
-    /// Samples of each trace.
-    most: usize,
-}
-
-impl Drawn<'_> {
-    fn draw(&self, canvas: &mut Canvas, area: &Area, has_axis: bool) {
-        let quantity = self.panel.quantity;
-        let upright = Area {
-            top: area.top + TITLE,
-            ..*area
-        };
-        let scale = Scale::linear((0.0, self.end), (upright.bottom, upright.top));
-        let labels = axis::left_width(&scale, quantity, &upright);
-        let paper = Area {
-            left: area.left + labels,
-            right: area.right - 4.0,
-            ..upright
-        };
-        self.draw_title(canvas, area, axis::unit_of(&scale, quantity));
-        if !self.panel.is_known(self.run) {
-            canvas.small("not known", paper.middle(), Anchor::Middle);
-            return;
-        }
-        let seconds = length(self.run);
-        let along = Scale::linear((0.0, seconds), (paper.left, paper.right));
-        let frame = Frame {
-            name: self.panel.title,
-            paper,
-            along: (&along, "s"),
-            up: (&scale, quantity),
-        };
-        canvas.panel(&frame, |canvas| self.draw_lines(canvas, &frame));
-        if has_axis {
-            let y = paper.bottom + 9.0;
-            canvas.ticks(|canvas| {
-                canvas.small("0", (paper.left, y), Anchor::Middle);
-                let end = format::seconds(seconds);
-                canvas.small(&end, (paper.right, y), Anchor::End);
-            });
-        }
-    }
-
-    /// What moves with the time, behind and before the left axis.
-    fn draw_lines(&self, canvas: &mut Canvas, frame: &Frame) {
-        let (Frame { paper, .. }, (along, _)) = (frame, frame.along);
-        let (scale, quantity) = frame.up;
-        for (phase, ink) in [(Phase::Warmup, Ink::Band), (Phase::Measure, Ink::Grid)] {
-            if let Some((begin, finish)) = stretch_of(self.run, phase) {
-                let (left, right) = (along.place(begin), along.place(finish));
-                canvas.fill(
-                    Area {
-                        left,
-                        right,
-                        ..*paper
-                    },
-                    ink,
-                );
-            }
-        }
-        canvas.fixed(|canvas| {
-            axis::left(canvas, paper, scale, quantity);
-            axis::base(canvas, paper);
+    let panels: Vec<(&Panel, Axis)> = known.map(|panel| (panel, panel.axis(runs))).collect();
+    let chart = |(label, run): &Run| {
+        let entries = panels.iter().flat_map(|(panel, _)| {
+            let traces = panel.of(run);
+            traces.map(|(trace, series)| panel.entry(trace, series))
         });
-        for (trace, series) in self.panel.of(self.run) {
-            let points = points(&series.samples, along, scale, self.most);
-            let hint = self.panel.say(trace, series);
-            let line = |canvas: &mut Canvas| match points[..] {
-                [] => {}
-                [point] => canvas.mark(point, Shape::Disc, 5.0, trace.ink, false),
-                _ => canvas.dashed(trace.dashes, |canvas| canvas.line(&points, trace.ink, 1.3)),
-            };
-            canvas.series(trace.name, |canvas| canvas.hinted(&hint, line));
+        let drawn = panels.iter();
+        let drawn = drawn.map(|(panel, up)| panel.draw(run, up.clone(), most));
+        let reasons = run.validity.contamination.join("; ");
+        let remark = format::clean(&format!("contaminated: {reasons}"));
+        Chart {
+            heading: label.clone(),
+            subtitle: chosen::details(run),
+            remark: Some(remark).filter(|_| !reasons.is_empty()),
+            ..Chart::panels(entries.collect(), (2, HEIGHT), drawn.collect())
         }
-        self.draw_stretches(canvas, along, paper);
+    };
+    let runs = runs.iter().filter(|_| !panels.is_empty());
+    runs.map(chart).collect()
+}
+
+impl Panel {
+    /// Of all these runs.
+    fn axis(&'static self, runs: &[Run]) -> Axis {
+        let series = runs.iter().flat_map(|(_, run)| self.of(run));
+        let most = series.map(|(_, series)| series.maximum);
+        let most: Vec<f64> = most.chain([self.at_least]).collect();
+        Axis::from_zero("", self.quantity, &most)
     }
 
-    /// The title with its unit, then the names of the traces in their colours, each over a stroke
-    /// of its line: colours are not all that tells them apart.
-    fn draw_title(&self, canvas: &mut Canvas, area: &Area, unit: &str) {
-        let y = area.top + 6.0;
-        let title = axis::with_unit(self.panel.title, unit);
-        canvas.bold(&title, (area.left, y), Anchor::Start, SMALL, Ink::Text);
-        let mut left = area.left + measure::bold_width(&title, SMALL) + 8.0;
-        let traces: Vec<&Trace> = self.panel.of(self.run).map(|(trace, _)| trace).collect();
-        for trace in traces.iter().rev().filter(|trace| !trace.name.is_empty()) {
-            canvas.text(trace.name, (left, y), Anchor::Start, SMALL, trace.ink);
-            let right = left + measure::width(trace.name, SMALL);
-            canvas.dashed(trace.dashes, |canvas| {
-                canvas.level((left, right), y + 7.5, trace.ink, 1.3);
-            });
-            left = right + 7.0;
+    /// What a run has of it, each trace with so many samples.
+    fn draw(&'static self, run: &Record, up: Axis, most: usize) -> charts::Panel {
+        let phases = [
+            (Phase::Warmup, Ink::Axis, 0.25),
+            (Phase::Measure, Ink::Grid, 1.0),
+        ];
+        let phases = phases.into_iter().filter_map(|(phase, ink, opacity)| {
+            let along = stretch_of(run, phase)?;
+            Some(Layer::stretch(along, ink, opacity, ""))
+        });
+        let traces = || self.of(run);
+        let lines = traces().map(|(trace, series)| {
+            let samples = thinned(&series.samples, most);
+            Layer::Line {
+                name: Some(trace.name.to_owned()),
+                points: samples.iter().map(|sample| (sample.0, sample.1)).collect(),
+                ink: trace.ink,
+                width: 1.3,
+                dashes: trace.dashes,
+                hint: self.entry(trace, series).hint(),
+            }
+        });
+        let named: Vec<&Trace> = traces().map(|(trace, _)| trace).collect();
+        let named = named
+            .into_iter()
+            .rev()
+            .filter(|trace| !trace.name.is_empty());
+        let keys = named.map(|trace| (trace.name, trace.ink, trace.dashes));
+        let layers = phases.chain(lines).chain(strips(run));
+        let seconds = Axis::linear("", Quantity::Seconds, (0.0, length(run)));
+        charts::Panel {
+            title: self.title.to_owned(),
+            caption: if self.is_known(run) {
+                String::new()
+            } else {
+                "not known".to_owned()
+            },
+            keys: keys.collect(),
+            reading: Some(Reading(self.title.to_owned(), "s")),
+            ..charts::Panel::of(seconds, up, layers.collect())
         }
     }
 
-    fn draw_stretches(&self, canvas: &mut Canvas, along: &Scale, paper: &Area) {
-        let is_contaminated = !self.run.validity.contamination.is_empty();
-        let ink = if is_contaminated {
-            Ink::Danger
-        } else {
-            Ink::Rule
-        };
-        for stretch in &self.run.monitor.gpu_intervals {
-            let (from, to) = (stretch.from_seconds, stretch.to_seconds);
-            let left = along.place(from);
-            let right = along.place(to).max(left + NARROWEST);
-            let (top, bottom) = (paper.top - 1.0, paper.top + 3.0);
-            let hint = format!("{}, from {from:.1} s to {to:.1} s", stretch.reason);
-            canvas.hinted(&hint, |canvas| {
-                canvas.fill(Area::of((left, top), (right, bottom)), ink);
-            });
+    /// A trace in words: `GPU memory (run): mean 5.9 GiB, at most 6.2 GiB`.
+    fn entry(&self, trace: &Trace, series: &Series) -> Entry {
+        let [mean, most] = [series.mean, series.maximum].map(|value| self.quantity.write(value));
+        Entry {
+            name: match trace.name {
+                "" => self.title.to_owned(),
+                name => format!("{} ({name})", self.title),
+            },
+            value: format!("mean {mean}, at most {most}"),
+            cells: Vec::new(),
         }
     }
 }
 
-/// Places of the samples, those left out that lie on a level line between their neighbours.
-fn points(samples: &[Sample], along: &Scale, scale: &Scale, most: usize) -> Vec<(f64, f64)> {
-    let place = |sample: &Sample| (along.place(sample.0), scale.place(sample.1));
-    let all: Vec<(f64, f64)> = thinned(samples, most).iter().map(place).collect();
-    let is_level = |a: usize, b: usize| (all[a].1 - all[b].1).abs() < 0.05;
-    let is_between = |index: usize| index > 0 && index + 1 < all.len();
-    let is_needed = |&index: &usize| {
-        !(is_between(index) && is_level(index - 1, index) && is_level(index, index + 1))
+/// When the GPU was throttled or shared.
+fn strips(run: &Record) -> impl Iterator<Item = Layer> {
+    let is_contaminated = !run.validity.contamination.is_empty();
+    let ink = if is_contaminated {
+        Ink::Danger
+    } else {
+        Ink::Rule
     };
-    (0..all.len())
-        .filter(is_needed)
-        .map(|index| all[index])
-        .collect()
+    let stretches = run.monitor.gpus.iter().flat_map(|gpu| &gpu.intervals);
+    stretches.map(move |stretch| {
+        let (from, to) = (stretch.from_seconds, stretch.to_seconds);
+        Layer::Strip {
+            along: (from, to),
+            ink,
+            hint: format!("{}, from {from:.1} s to {to:.1} s", stretch.reason),
+        }
+    })
 }
 
 /// How long the axis of time is: the run, or its last sample where that came later.
@@ -316,8 +180,8 @@ fn length(run: &Record) -> f64 {
     run.wall_seconds.max(sampled).max(1e-3)
 }
 
-/// From when to when a phase went on, in seconds since the run's start; in records of version 1 by
-/// adding up what went before.
+/// From when to when a phase went on, in seconds since the run's start; by adding up what went
+/// before where a phase does not say when it began.
 pub(super) fn stretch_of(run: &Record, phase: Phase) -> Option<(f64, f64)> {
     if let Some(window) = run.window(phase) {
         return Some((window.from, window.to));
@@ -330,19 +194,4 @@ pub(super) fn stretch_of(run: &Record, phase: Phase) -> Option<(f64, f64)> {
     let before: f64 = earlier.map(|(_, seconds)| seconds).sum();
     let begin = run.harness.create_seconds + run.harness.start_seconds + before;
     (seconds > 0.0).then_some((begin, begin + seconds))
-}
-
-impl Panel {
-    /// A trace in words: `GPU memory (run) mean 5.9 GiB, at most 6.2 GiB`.
-    fn say(&self, trace: &Trace, series: &Series) -> String {
-        let (mean, most) = (
-            self.quantity.write(series.mean),
-            self.quantity.write(series.maximum),
-        );
-        let name = match trace.name {
-            "" => String::new(),
-            name => format!(" ({name})"),
-        };
-        format!("{}{name} mean {mean}, at most {most}", self.title)
-    }
 }

@@ -10,7 +10,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use record::{
     CellPlan, Cpu, EngineFacts, Gpu, ImageFacts, ImageLock, Machine, Outcome, Reason, Record,
-    Records, Session, Stage, Tool, Validity,
+    Records, Session, Stage, Tool, Validity, Workload,
 };
 use reports::Source;
 
@@ -129,10 +129,10 @@ impl Fake {
                 image: image.clone(),
                 suite: "sample".into(),
                 scenario: cell.scenario.clone(),
-                model: cell.model,
-                task: cell.task,
-                variant: cell.variant.clone(),
+                workload: Workload::builtin(cell.model.name(), cell.task.name()),
+                axes: cell.variant.axes(),
                 steps: Steps::new(10, self.steps),
+                ranks: 1,
                 seed: 7,
                 expected: None,
                 thresholds: BTreeMap::new(),
@@ -154,7 +154,7 @@ impl Fake {
                 .map(str::to_owned)
                 .to_vec(),
             },
-            machine: machine(cuda),
+            hosts: BTreeMap::from([machine(cuda)].map(|one| (one.name.clone(), one))),
             engine: EngineFacts {
                 kind: "docker".into(),
                 version: Some("28.5.1".into()),
@@ -197,19 +197,15 @@ impl Fake {
             cells: cells.collect(),
             blocks: self.blocks,
             order_seed: 42,
-            claims: Vec::new(),
-            deciding: None,
-            policy: record::RunPolicy::default(),
-            asked: None,
-            labels: record::Labels::default(),
             questions: BTreeMap::from([(
                 "sample".into(),
                 record::SuiteQuestion {
                     question: "What do precision and the allocator change?".into(),
                     answered_by: Vec::new(),
+                    yes_when: None,
                 },
             )]),
-            notes: Vec::new(),
+            ..Session::default()
         }
     }
 }

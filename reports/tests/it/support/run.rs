@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use protocol::{AllocatorCounters, CudaFacts, Memory, Phase, ScalerState, Started, Step};
+use protocol::{CudaFacts, Phase, Started, Values};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use record::{
-    GpuInterval, HarnessCost, Isolation, Metrics, Monitor, Outcome, Reason, Record, Sample, Series,
-    Stage, StepTimes, Validity,
+    GpuInterval, HarnessCost, Isolation, Monitor, Outcome, Reason, Record, Sample, Sampled, Series,
+    Stage, Validity, Workload,
 };
 
 use super::{Fake, FakeCell, MIB, mib};
@@ -49,18 +49,8 @@ impl Fake {
         let is_contaminated = !validity.contamination.is_empty();
         let batch = cell.variant.effective_batch();
         let step = batch as f64 / (cell.throughput * factor * (1.0 + cell.noise * normal(random)));
-        let steps: Vec<Step> = (0..self.steps)
-            .map(|index| Step {
-                index,
-                seconds: step
-                    * (1.0
-                        + 0.004 * normal(random).abs()
-                        + if random.random_bool(0.02) { 0.06 } else { 0.0 }),
-                loss: Some(6.9 - 0.02 * f64::from(index)),
-                ..Step::default()
-            })
-            .collect();
-        let measured: f64 = steps.iter().map(|step| step.seconds).sum();
+        let (steps, series) = self.steps(random, step);
+        let measured: f64 = steps.iter().sum();
         let phases = self.phases(random, measured);
         let harness = HarnessCost {
             create_seconds: 0.011 + 0.003 * random.random::<f64>(),
@@ -70,30 +60,60 @@ impl Fake {
         };
         let inside: f64 = phases.values().sum();
         let wall = inside + harness.total_seconds() + 0.02;
-        let metrics = (good || is_contaminated).then(|| self.metrics(cell, factor, &steps));
+        let yields = good || is_contaminated;
+        let monitor = if yields {
+            let mut monitor = self.monitor(random, cell, wall, wall - measured - 0.2);
+            for gpu in &mut monitor.gpus {
+                gpu.intervals = stretches(&validity);
+            }
+            monitor
+        } else {
+            Monitor::default()
+        };
+        let mut values = self.values(cell, factor, &steps);
+        let mut set = |name: &str, value| values.insert(name.to_owned(), value);
+        set("wall_seconds", wall);
+        set(
+            "container_start_seconds",
+            harness.create_seconds + harness.start_seconds,
+        );
+        set("harness_seconds", harness.total_seconds());
+        for (phase, name) in [
+            (Phase::CudaStart, "cuda_start_seconds"),
+            (Phase::ModelBuild, "model_build_seconds"),
+            (Phase::Warmup, "warmup_seconds"),
+        ] {
+            if let Some(seconds) = phases.get(&phase) {
+                set(name, *seconds);
+            }
+        }
+        if cuda {
+            set("run_gpu_energy_joules", 412.0 * wall);
+        }
+        if let Some(power) = monitor.get(Sampled::GpuPowerWatts) {
+            set("run_gpu_mean_power_watts", power.mean);
+        }
         Record {
             version: record::VERSION,
             run: run.clone(),
             session: self.name.clone(),
             image: image.to_owned(),
-            image_id: None,
             suite: "sample".into(),
             scenario: cell.scenario.clone(),
-            model: cell.model,
-            task: cell.task,
-            variant: cell.variant.clone(),
+            workload: Workload::builtin(cell.model.name(), cell.task.name()),
+            axes: cell.variant.axes(),
+            host: String::new(),
             device: self.device,
             block,
             order,
             attempt: 1,
             started_at: "2026-11-12T10:20:30Z".parse().unwrap(),
             wall_seconds: wall,
-            method: record::Method::default(),
             isolation: Isolation {
                 gpu_path: cuda.then(|| "passthrough".into()),
                 ..Isolation::without("container", &[])
             },
-            workload: Some(Started {
+            started: Some(Started {
                 version: protocol::VERSION,
                 run: run.clone(),
                 scenario_version: "0.1.0".into(),
@@ -102,29 +122,36 @@ impl Fake {
                 cuda: cuda.then(CudaFacts::default),
                 allocator: None,
             }),
-            monitor: if good || is_contaminated {
-                Monitor {
-                    gpu_intervals: stretches(&validity),
-                    ..self.monitor(random, cell, wall, wall - measured - 0.2)
-                }
-            } else {
-                Monitor::default()
-            },
+            monitor,
             validity,
-            metrics,
-            steps: if good || is_contaminated {
-                steps
-            } else {
-                Vec::new()
-            },
-            phase_began_seconds: BTreeMap::new(),
+            values: if yields { values } else { Values::new() },
+            series: if yields { series } else { BTreeMap::new() },
             phase_seconds: phases,
             harness,
             log: Some(format!("logs/{run}.log")),
-            shortage: None,
-            notes: Vec::new(),
             outcome,
+            ..Record::default()
         }
+    }
+
+    /// The times of the steps, and every series of them.
+    fn steps(
+        &self,
+        random: &mut ChaCha8Rng,
+        step: f64,
+    ) -> (Vec<f64>, BTreeMap<String, Vec<Option<f64>>>) {
+        let steps: Vec<f64> = (0..self.steps)
+            .map(|_| {
+                step * (1.0
+                    + 0.004 * normal(random).abs()
+                    + if random.random_bool(0.02) { 0.06 } else { 0.0 })
+            })
+            .collect();
+        let losses = (0..self.steps).map(|index| Some(6.9 - 0.02 * f64::from(index)));
+        let times = steps.iter().copied().map(Some).collect();
+        let series = [("step_seconds", times), ("loss", losses.collect())];
+        let series = series.map(|(name, values)| (name.to_owned(), values));
+        (steps, series.into())
     }
 
     fn phases(&self, random: &mut ChaCha8Rng, measured: f64) -> BTreeMap<Phase, f64> {
@@ -146,62 +173,63 @@ impl Fake {
         phases
     }
 
-    fn metrics(&self, cell: &FakeCell, factor: f64, steps: &[Step]) -> Metrics {
+    fn values(&self, cell: &FakeCell, factor: f64, steps: &[f64]) -> Values {
         let cuda = self.device.is_cuda();
-        let batch = cell.variant.effective_batch();
-        let samples = batch * u64::from(self.steps);
-        let measured: f64 = steps.iter().map(|step| step.seconds).sum();
-        Metrics {
-            summary: protocol::Summary {
-                throughput_samples_per_second: Some(samples as f64 / measured),
-                samples,
-                measured_seconds: measured,
-                micro_batch: u64::from(cell.variant.batch.get()),
-                effective_batch: batch,
-                parameters: 25_557_032,
-                first_loss: Some(6.93),
-                last_loss: Some(5.71),
-                scaler: (cell.variant.precision == protocol::Precision::AmpFp16).then_some(
-                    ScalerState {
-                        scale: 65536.0,
-                        skipped_in_warmup: 1,
-                        skipped_while_measuring: 0,
-                    },
-                ),
-                memory: self.memory(cell, factor),
-                ..protocol::Summary::default()
-            },
-            peaks: record::Peaks {
-                process_peak_bytes: cuda.then(|| mib(cell.allocated_mib / factor * 1.11 + 620.0)),
-                container_peak_bytes: Some(mib(1900.0)),
-                ..record::Peaks::default()
-            },
-            step_seconds: StepTimes::of(steps).unwrap(),
-            ..Metrics::default()
-        }
-    }
-
-    fn memory(&self, cell: &FakeCell, factor: f64) -> Memory {
-        let cuda = self.device.is_cuda();
+        let batch = cell.variant.effective_batch() as f64;
+        let samples = batch * f64::from(self.steps);
+        let measured: f64 = steps.iter().sum();
         let peak = cell.allocated_mib / factor;
         let state = (peak * 0.2).min(200.0);
-        Memory {
-            peak_allocated_bytes: Some(mib(peak)),
-            peak_reserved_bytes: cuda.then(|| mib(peak * 1.11)),
-            run_peak_allocated_bytes: Some(mib(peak)),
-            run_peak_reserved_bytes: cuda.then(|| mib(peak * 1.12)),
-            allocated_bytes: Some(mib(state)),
-            reserved_bytes: cuda.then(|| mib(peak * 1.11)),
-            parameter_bytes: Some(mib(state / 2.0)),
-            gradient_bytes: Some(mib(state / 2.0)),
-            optimizer_bytes: Some(mib(state / 2.0)),
-            context_bytes: cuda.then(|| mib(612.0)),
-            device_used_bytes: cuda.then(|| mib(peak * 1.11 + 640.0)),
-            device_total_bytes: cuda.then(|| mib(143_771.0)),
-            host_peak_resident_bytes: Some(mib(if cuda { 1800.0 } else { peak + 240.0 })),
-            counters: cuda.then(AllocatorCounters::default),
-            ..Memory::default()
-        }
+        let mut sorted = steps.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let quantile = |percent: usize| {
+            let last = sorted.len() - 1;
+            let (below, rest) = (percent * last / 100, percent * last % 100);
+            let above = sorted[(below + 1).min(last)];
+            sorted[below] + (above - sorted[below]) * rest as f64 / 100.0
+        };
+        let is_scaled = cell.variant.precision == protocol::Precision::AmpFp16;
+        let on_gpu = |mib: f64| cuda.then_some(mib * MIB);
+        let reserved = peak * 1.11;
+        let values = [
+            ("throughput_samples_per_second", Some(samples / measured)),
+            ("samples_count", Some(samples)),
+            ("measured_seconds", Some(measured)),
+            ("step_median_seconds", Some(quantile(50))),
+            ("step_mean_seconds", Some(measured / steps.len() as f64)),
+            ("step_p90_seconds", Some(quantile(90))),
+            ("step_p99_seconds", Some(quantile(99))),
+            ("first_loss", Some(6.93)),
+            ("last_loss", Some(5.71)),
+            ("loss_scale", is_scaled.then_some(65536.0)),
+            ("skipped_steps_count", is_scaled.then_some(0.0)),
+            ("process_peak_bytes", on_gpu(reserved + 620.0)),
+            ("outside_bytes", on_gpu(620.0)),
+            ("reserved_unused_bytes", on_gpu(reserved - peak)),
+            ("container_peak_bytes", Some(1900.0 * MIB)),
+            ("peak_allocated_bytes", Some(peak * MIB)),
+            ("peak_reserved_bytes", on_gpu(reserved)),
+            ("run_peak_allocated_bytes", Some(peak * MIB)),
+            ("run_peak_reserved_bytes", on_gpu(peak * 1.12)),
+            ("run_process_peak_bytes", on_gpu(peak * 1.12 + 620.0)),
+            ("allocated_bytes", Some(state * MIB)),
+            ("reserved_bytes", on_gpu(reserved)),
+            ("parameter_bytes", Some(state / 2.0 * MIB)),
+            ("gradient_bytes", Some(state / 2.0 * MIB)),
+            ("optimizer_bytes", Some(state / 2.0 * MIB)),
+            ("context_bytes", on_gpu(612.0)),
+            ("device_used_bytes", on_gpu(reserved + 640.0)),
+            ("device_total_bytes", on_gpu(143_771.0)),
+            (
+                "run_host_peak_resident_bytes",
+                Some(if cuda { 1800.0 } else { peak + 240.0 } * MIB),
+            ),
+            ("allocation_retries_count", cuda.then_some(0.0)),
+        ];
+        let values = values.into_iter();
+        values
+            .filter_map(|(name, value)| Some((name.to_owned(), whole_bytes(name, value?))))
+            .collect()
     }
 
     fn monitor(&self, random: &mut ChaCha8Rng, cell: &FakeCell, wall: f64, begin: f64) -> Monitor {
@@ -223,37 +251,65 @@ impl Fake {
             };
             Series::of(&(0..150).map(sample).collect::<Vec<_>>())
         };
-        let host = Monitor {
-            pids: level(41.0, 0.0),
-            read_bytes: Some(mib(812.0)),
-            written_bytes: Some(0),
-            host_busy_cores: level(2.2, 0.4),
-            other_cores: level(0.3, 0.1),
-            host_available_bytes: level(240.0 * 1024.0 * MIB, 40.0 * MIB),
-            ..Monitor::default()
-        };
+        let mut all = vec![
+            (Sampled::Pids, level(41.0, 0.0)),
+            (Sampled::HostBusyCores, level(2.2, 0.4)),
+            (Sampled::OtherCores, level(0.3, 0.1)),
+            (
+                Sampled::HostAvailableBytes,
+                level(240.0 * 1024.0 * MIB, 40.0 * MIB),
+            ),
+        ];
         if self.device.is_cuda() {
             let busy = 92.0_f64.min(40.0 + cell.allocated_mib / 200.0);
-            Monitor {
-                gpu_utilization_percent: series(0.0, busy, 1.5),
-                gpu_power_watts: series(118.0, 400.0 + busy * 2.5, 12.0),
-                gpu_process_bytes: series(0.0, (cell.allocated_mib * 1.11 + 620.0) * MIB, 0.0),
-                memory_bytes: series(200.0 * MIB, 1800.0 * MIB, 2.0 * MIB),
-                cpu_cores: series(0.8, 1.0, 0.02),
-                gpu_used_bytes: level((cell.allocated_mib * 1.11 + 1240.0) * MIB, 0.0),
-                gpu_sm_clock_mhz: level(1900.0, 60.0),
-                gpu_memory_clock_mhz: level(3201.0, 0.0),
-                gpu_temperature_celsius: level(51.0, 4.0),
-                gpu_energy_joules: Some(412.0 * wall),
-                ..host
-            }
+            let held = cell.allocated_mib * 1.11;
+            all.extend([
+                (Sampled::GpuUtilizationPercent, series(0.0, busy, 1.5)),
+                (
+                    Sampled::GpuPowerWatts,
+                    series(118.0, 400.0 + busy * 2.5, 12.0),
+                ),
+                (
+                    Sampled::GpuProcessBytes,
+                    series(0.0, (held + 620.0) * MIB, 0.0),
+                ),
+                (
+                    Sampled::MemoryBytes,
+                    series(200.0 * MIB, 1800.0 * MIB, 2.0 * MIB),
+                ),
+                (Sampled::CpuCores, series(0.8, 1.0, 0.02)),
+                (Sampled::GpuUsedBytes, level((held + 1240.0) * MIB, 0.0)),
+                (Sampled::GpuSmClockMhz, level(1900.0, 60.0)),
+                (Sampled::GpuMemoryClockMhz, level(3201.0, 0.0)),
+                (Sampled::GpuTemperatureCelsius, level(51.0, 4.0)),
+            ]);
         } else {
-            Monitor {
-                cpu_cores: series(1.0, 3.8, 0.1),
-                memory_bytes: series(80.0 * MIB, 260.0 * MIB, 1.0 * MIB),
-                ..host
-            }
+            all.extend([
+                (Sampled::CpuCores, series(1.0, 3.8, 0.1)),
+                (
+                    Sampled::MemoryBytes,
+                    series(80.0 * MIB, 260.0 * MIB, 1.0 * MIB),
+                ),
+            ]);
         }
+        let known = all
+            .into_iter()
+            .filter_map(|(what, series)| Some((what, series?)));
+        let mut monitor: Monitor = known.collect();
+        monitor.read_bytes = Some(mib(812.0));
+        monitor.written_bytes = Some(0);
+        for gpu in &mut monitor.gpus {
+            gpu.energy_joules = Some(412.0 * wall);
+        }
+        monitor
+    }
+}
+
+fn whole_bytes(name: &str, value: f64) -> f64 {
+    if name.ends_with("_bytes") {
+        value.trunc()
+    } else {
+        value
     }
 }
 

@@ -1,213 +1,119 @@
 //! Edits of JSON: fields, values, nesting.
 
-use rand::{Rng as _, seq::IndexedRandom as _};
-use rand_chacha::ChaCha8Rng;
 use serde_json::{Map, Value};
 
-use super::{Material, bytes, number, odd, text};
+use super::MAX_INPUT_BYTES;
+use super::{Dice, Pool};
 
 /// Edits a document; what is none any more is edited as bytes.
-pub fn edit(document: &[u8], edits: u32, from: &Material, random: &mut ChaCha8Rng) -> Vec<u8> {
+pub(crate) fn edit(document: &[u8], pool: &Pool, dice: &mut Dice) -> Vec<u8> {
     let Ok(mut value) = serde_json::from_slice(document) else {
-        let mut document = document.to_vec();
-        bytes::edit(&mut document, random);
-        return document;
+        return dice.mutated(document);
     };
-    for _ in 0..edits {
-        edit_value(&mut value, from, random);
+    for _ in 0..dice.edits() {
+        edit_value(&mut value, pool, dice);
     }
-    let mut written = serde_json::to_vec(&value).unwrap_or_default();
-    // What no value can say: keys twice, half a document, bytes that are no text.
-    if random.random_range(0..12) == 0 {
-        if random.random_bool(0.5) {
-            double_a_field(&mut written, random);
-        } else {
-            bytes::edit(&mut written, random);
-        }
+    let written = serde_json::to_vec(&value).unwrap_or_default();
+    // What no value can express: half a document, bytes that are no text, a key twice.
+    match dice.below(24) {
+        0 => dice.mutated(&written),
+        1 => with_a_field_twice(written),
+        _ => written,
     }
-    written
 }
 
 /// One edit somewhere in a value.
-pub fn edit_value(value: &mut Value, from: &Material, random: &mut ChaCha8Rng) {
-    // Half of the edits change a leaf, the others a list or a map.
-    let wants_leaf = random.random_bool(0.5);
-    let mut places = Vec::new();
-    collect(value, &mut Vec::new(), &mut places, wants_leaf);
-    let Some(path) = places.choose(random) else {
-        *value = from.value(random);
-        return;
-    };
-    if random.random_range(0..8) == 0 {
-        let other = places.choose(random).unwrap_or(path);
-        swap(value, path, other);
-        return;
-    }
-    let Some(at) = find(value, path) else { return };
-    // serde takes the values alone for a map of known order.
-    if random.random_range(0..40) == 0
-        && let Value::Object(fields) = at
-    {
-        *at = Value::Array(fields.values().cloned().collect());
-        return;
-    }
-    match at {
-        Value::Object(fields) => edit_fields(fields, from, random),
-        Value::Array(items) => edit_items(items, from, random),
-        leaf => edit_leaf(leaf, from, random),
-    }
-}
-
-#[derive(Clone, PartialEq)]
-enum Step {
-    Key(String),
-    Place(usize),
-}
-
-fn collect(value: &Value, here: &mut Vec<Step>, places: &mut Vec<Vec<Step>>, leaves: bool) {
-    if leaves != matches!(value, Value::Array(_) | Value::Object(_)) {
-        places.push(here.clone());
-    }
-    match value {
-        Value::Array(items) => {
-            for (place, item) in items.iter().enumerate() {
-                here.push(Step::Place(place));
-                collect(item, here, places, leaves);
-                here.pop();
+pub(super) fn edit_value(value: &mut Value, pool: &Pool, dice: &mut Dice) {
+    match place(value, dice) {
+        Value::Object(fields) if !fields.is_empty() => {
+            // serde takes the values alone for a struct.
+            if dice.one_in(20) {
+                let values = fields.values().cloned().collect();
+                *place(value, dice) = Value::Array(values);
+            } else {
+                edit_fields(fields, pool, dice);
             }
         }
-        Value::Object(fields) => {
-            for (key, value) in fields {
-                here.push(Step::Key(key.clone()));
-                collect(value, here, places, leaves);
-                here.pop();
-            }
+        Value::Array(items) if !items.is_empty() => edit_items(items, pool, dice),
+        leaf => {
+            *leaf = match (&*leaf, dice.below(4)) {
+                (Value::Number(old), 0 | 1) => dice.number(&old.to_string()),
+                (Value::String(old), 0 | 1) => dice.text(old).into(),
+                (old, 2) if dice.one_in(3) => Value::Array(vec![old.clone()]),
+                _ => pool.piece(dice).1,
+            };
         }
-        _ => {}
     }
 }
 
-fn find<'a>(value: &'a mut Value, path: &[Step]) -> Option<&'a mut Value> {
-    path.iter().try_fold(value, |value, step| match step {
-        Step::Key(key) => value.get_mut(key),
-        Step::Place(place) => value.get_mut(*place),
-    })
-}
-
-fn swap(value: &mut Value, one: &[Step], other: &[Step]) {
-    // A value and one inside it cannot change places.
-    if one.starts_with(other) || other.starts_with(one) {
-        return;
-    }
-    let Some(first) = find(value, one).map(Value::take) else {
-        return;
+/// A place in a value: fields are found on the way down, so that long lists do not hide the others.
+fn place<'a>(value: &'a mut Value, dice: &mut Dice) -> &'a mut Value {
+    let length = match value {
+        Value::Object(fields) => fields.len(),
+        Value::Array(items) => items.len(),
+        _ => 0,
     };
-    let Some(second) = find(value, other) else {
-        return;
-    };
-    let second = std::mem::replace(second, first);
-    if let Some(place) = find(value, one) {
-        *place = second;
+    if length == 0 || dice.one_in(5) {
+        return value;
     }
-}
-
-fn edit_leaf(leaf: &mut Value, from: &Material, random: &mut ChaCha8Rng) {
-    *leaf = match (&*leaf, random.random_range(0..4)) {
-        (Value::Number(old), 0) => near(old, random),
-        (Value::Number(_), 1) => number(random),
-        (Value::String(old), 0) => {
-            let mut letters: Vec<char> = old.chars().collect();
-            let at = random.random_range(0..=letters.len());
-            let odd = text(random);
-            letters.splice(at..at, odd.chars());
-            letters.into_iter().collect::<String>().into()
-        }
-        (Value::String(_), 1) => text(random).into(),
-        (old, 2) if random.random_bool(0.3) => Value::Array(vec![old.clone()]),
-        _ => from.value(random),
+    let at = dice.below(length);
+    let inner = match value {
+        Value::Object(fields) => fields.values_mut().nth(at),
+        Value::Array(items) => items.get_mut(at),
+        _ => None,
     };
+    place(inner.expect("the place is below the length"), dice)
 }
 
-fn near(old: &serde_json::Number, random: &mut ChaCha8Rng) -> Value {
-    match (old.as_i64(), old.as_f64()) {
-        (Some(whole), _) => match random.random_range(0..5) {
-            0 => whole.saturating_add(1).into(),
-            1 => whole.saturating_sub(1).into(),
-            2 => whole.saturating_neg().into(),
-            3 => whole.saturating_mul(1000).into(),
-            _ => (whole as f64 + 0.5).into(),
-        },
-        (None, Some(number)) => match random.random_range(0..4) {
-            0 => (-number).into(),
-            1 => (number * 1e6).into(),
-            2 => (number * 1e-6).into(),
-            _ => number.trunc().into(),
-        },
-        _ => number(random),
-    }
-}
-
-fn edit_fields(fields: &mut Map<String, Value>, from: &Material, random: &mut ChaCha8Rng) {
+fn edit_fields(fields: &mut Map<String, Value>, pool: &Pool, dice: &mut Dice) {
     let keys: Vec<String> = fields.keys().cloned().collect();
-    let (Some(one), Some(other)) = (keys.choose(random), keys.choose(random)) else {
-        fields.insert(from.key(random), from.value(random));
-        return;
-    };
-    match random.random_range(0..6) {
+    let (one, other) = (dice.pick(&keys), dice.pick(&keys));
+    let (new, value) = pool.piece(dice);
+    match dice.below(6) {
         0 => drop(fields.remove(one)),
         1 => {
             let value = fields.remove(one).unwrap_or_default();
-            fields.insert(from.key(random), value);
+            fields.insert(new, value);
         }
-        2 => drop(fields.insert(from.key(random), from.value(random))),
-        3 => {
-            let value = fields[one].clone();
-            fields.insert(other.clone(), value);
-        }
-        4 => drop(fields.insert(one.clone(), from.value(random))),
+        2 => drop(fields.insert(new, value)),
+        3 => drop(fields.insert(other.clone(), fields[one].clone())),
+        4 => drop(fields.insert(one.clone(), value)),
         _ => {
-            let inner = Value::Object(fields.clone());
-            fields.insert(one.clone(), inner);
+            let whole = Value::Object(fields.clone());
+            fields.insert(one.clone(), if fits(&whole, 2) { whole } else { value });
         }
     }
 }
 
-fn edit_items(items: &mut Vec<Value>, from: &Material, random: &mut ChaCha8Rng) {
-    if items.is_empty() {
-        items.push(from.value(random));
-        return;
-    }
-    let at = random.random_range(0..items.len());
-    match random.random_range(0..6) {
+/// Whether so many copies still fit an input: without this bound, edits of edits fill all memory.
+fn fits(value: &Value, copies: usize) -> bool {
+    value.to_string().len() * copies <= MAX_INPUT_BYTES
+}
+
+fn edit_items(items: &mut Vec<Value>, pool: &Pool, dice: &mut Dice) {
+    let (at, other) = (dice.below(items.len()), dice.below(items.len()));
+    match dice.below(6) {
         0 => drop(items.remove(at)),
-        1 => items.insert(at, from.value(random)),
+        1 => items.insert(at, pool.piece(dice).1),
         2 => {
-            let times = *[1, 2, 10, 300].choose(random).unwrap_or(&1);
-            let copies = vec![items[at].clone(); times];
-            items.splice(at..at, copies);
+            let many = *dice.pick(&[1, 2, 10, 300]);
+            let copies = if fits(&items[at], many) { many } else { 1 };
+            items.splice(at..at, vec![items[at].clone(); copies]);
         }
         3 => items.truncate(at),
-        4 => {
-            let other = random.random_range(0..items.len());
-            items.swap(at, other);
-        }
-        _ => items[at] = odd(random),
+        4 => items.swap(at, other),
+        _ => items[at] = dice.value(),
     }
 }
 
-fn double_a_field(written: &mut Vec<u8>, random: &mut ChaCha8Rng) {
-    let opens: Vec<usize> = written
-        .windows(2)
-        .enumerate()
-        .filter(|(_, two)| *two == b"{\"")
-        .map(|(place, _)| place + 1)
-        .collect();
-    let Some(&at) = opens.choose(random) else {
-        return;
-    };
-    let Some(length) = written[at..].iter().position(|byte| *byte == b',') else {
-        return;
-    };
-    let field = written[at..=at + length].to_vec();
-    written.splice(at..at, field);
+fn with_a_field_twice(mut written: Vec<u8>) -> Vec<u8> {
+    let begin = written.iter().position(|byte| *byte == b'{');
+    let end = written.iter().position(|byte| *byte == b',');
+    if let (Some(begin), Some(end)) = (begin, end)
+        && begin < end
+    {
+        let field = written[begin + 1..=end].to_vec();
+        written.splice(begin + 1..=begin, field);
+    }
+    written
 }

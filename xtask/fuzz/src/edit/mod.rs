@@ -1,185 +1,213 @@
-//! Edits that know the form of what they edit.
+//! Edits that know the form of what they edit, down to texts and bytes that libFuzzer mutates.
 
-pub mod bytes;
-pub mod elf;
-pub mod json;
-pub mod table;
-pub mod tar;
-pub mod yaml;
-pub mod zip;
+pub(crate) mod json;
+pub(crate) mod table;
+pub(crate) mod tar;
+pub(crate) mod yaml;
+pub(crate) mod zip;
 
-use rand::{Rng as _, seq::IndexedRandom as _};
+use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
 
-/// What edits take pieces from.
-#[derive(Debug, Default)]
-pub struct Material {
-    /// The documents that edits start from.
-    pub seeds: Vec<Vec<u8>>,
-    /// Keys that occur in them.
-    pub keys: Vec<String>,
-    /// Values that occur in them, small ones.
-    pub values: Vec<Value>,
+/// Larger inputs are rare in use and slow here.
+pub const MAX_INPUT_BYTES: usize = 1 << 18;
+
+/// What edits are chosen by.
+pub struct Dice {
+    random: ChaCha8Rng,
+    mutate: fn(&[u8]) -> Vec<u8>,
 }
 
-impl Material {
-    /// That of these documents; `read` finds their parts.
-    pub fn of(seeds: Vec<Vec<u8>>, read: impl Fn(&[u8]) -> Vec<Value>) -> Self {
-        let mut material = Self::default();
-        for seed in &seeds {
-            for value in read(seed) {
-                material.gather(&value);
+impl Dice {
+    /// Those of this seed; `mutate` changes bytes that have no form, as libFuzzer does.
+    #[must_use]
+    pub fn new(seed: u64, mutate: fn(&[u8]) -> Vec<u8>) -> Self {
+        Self {
+            random: ChaCha8Rng::seed_from_u64(seed),
+            mutate,
+        }
+    }
+
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        self.random.random_range(0..end)
+    }
+
+    pub(crate) fn one_in(&mut self, times: usize) -> bool {
+        self.below(times) == 0
+    }
+
+    fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+        &from[self.below(from.len())]
+    }
+
+    /// How often a document is edited. One edit lets most of it through to where it matters; many
+    /// find what only a combination breaks.
+    fn edits(&mut self) -> usize {
+        let mut edits = 1;
+        while edits < 12 && self.one_in(2) {
+            edits += 1;
+        }
+        edits
+    }
+
+    pub(crate) fn mutated(&self, bytes: &[u8]) -> Vec<u8> {
+        (self.mutate)(bytes)
+    }
+
+    /// A text that differs from this one a little, or one that has nothing of it, which is often a
+    /// word of the dictionary.
+    fn text(&mut self, old: &str) -> String {
+        match self.below(40) {
+            0 => "x".repeat(*self.pick(&[100, 300, 5000, 70_000])),
+            1..20 => lossy(&self.mutated(b"")),
+            _ => lossy(&self.mutated(old.as_bytes())),
+        }
+    }
+
+    fn number(&mut self, old: &str) -> Value {
+        let near = old.parse::<f64>().unwrap_or_default();
+        let text = match self.below(4) {
+            0 => (near * self.pick(&[-1.0, 0.5, 1e-6, 1000.0, 1e6])).to_string(),
+            1 => lossy(&self.mutated(old.as_bytes())),
+            _ => {
+                let numbers: Vec<&str> = NUMBERS.split(' ').collect();
+                (*self.pick(&numbers)).to_owned()
+            }
+        };
+        serde_json::from_str(&text).unwrap_or_else(|_| 0.into())
+    }
+
+    /// A value that programs stumble over.
+    fn value(&mut self) -> Value {
+        match self.below(10) {
+            0 => Value::Null,
+            1 => self.one_in(2).into(),
+            2 => Value::Array(Vec::new()),
+            3 => serde_json::json!({}),
+            4 => {
+                let mut deep = Value::Null;
+                for _ in 0..*self.pick(&[2, 30, 63, 130]) {
+                    deep = match self.below(2) {
+                        0 => serde_json::json!([deep]),
+                        _ => serde_json::json!({ "a": deep }),
+                    };
+                }
+                deep
+            }
+            5..8 => self.number("1"),
+            _ => self.text("").into(),
+        }
+    }
+
+    fn size(&mut self) -> u64 {
+        let less = self.random.random_range(0..2048);
+        let most = i64::MAX.cast_unsigned();
+        *self.pick(&[u64::MAX, u64::MAX - less, most, 1 << (less % 64), less, 0])
+    }
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Numbers that programs stumble over.
+const NUMBERS: &str = "0 -1 1 2 7 1000 4294967295 4294967296 9007199254740993 18446744073709551615 \
+    -9223372036854775808 9223372036854775807 1e308 -1e308 5e-324 -0.0 0.1 0.5 1e19";
+
+/// The documents that edits start from, and take pieces of.
+pub struct Pool {
+    seeds: Vec<Vec<u8>>,
+    documents: Vec<Value>,
+}
+
+impl Pool {
+    pub(crate) fn new(seeds: Vec<Vec<u8>>) -> Self {
+        let lines = seeds
+            .iter()
+            .flat_map(|seed| seed.split(|byte| matches!(byte, 0 | b'\n')));
+        let mut documents: Vec<Value> = lines
+            .filter_map(|line| serde_json::from_slice(line).ok())
+            .collect();
+        documents.extend(
+            seeds
+                .iter()
+                .filter_map(|seed| serde_yaml::from_slice(seed).ok()),
+        );
+        documents.retain(|document| document.is_object() || document.is_array());
+        Self { seeds, documents }
+    }
+
+    /// All documents.
+    #[must_use]
+    pub fn seeds(&self) -> &[Vec<u8>] {
+        &self.seeds
+    }
+
+    /// One of them.
+    pub fn seed(&self, dice: &mut Dice) -> &[u8] {
+        dice.pick::<Vec<u8>>(&self.seeds)
+    }
+
+    /// A value somewhere in a document, with its key.
+    fn piece(&self, dice: &mut Dice) -> (String, Value) {
+        let mut key = "a".to_owned();
+        if self.documents.is_empty() || dice.one_in(3) {
+            return (dice.text(&key), dice.value());
+        }
+        let mut at = dice.pick(&self.documents);
+        loop {
+            at = match at {
+                Value::Object(fields) if !fields.is_empty() => {
+                    let place = dice.below(fields.len());
+                    let field = fields
+                        .iter()
+                        .nth(place)
+                        .expect("the place is below the length");
+                    field.0.clone_into(&mut key);
+                    field.1
+                }
+                Value::Array(items) if !items.is_empty() => dice.pick(items),
+                leaf => return (key, leaf.clone()),
+            };
+            if dice.one_in(6) {
+                return (key, at.clone());
             }
         }
-        material.keys.sort();
-        material.keys.dedup();
-        material.seeds = seeds;
-        material
-    }
-
-    fn gather(&mut self, value: &Value) {
-        const ENOUGH: usize = 20_000;
-        if self.values.len() >= ENOUGH {
-            return;
-        }
-        match value {
-            Value::Array(items) => items.iter().for_each(|item| self.gather(item)),
-            Value::Object(fields) => {
-                for (key, value) in fields {
-                    self.keys.push(key.clone());
-                    self.gather(value);
-                }
-                if fields.len() <= 8 {
-                    self.values.push(value.clone());
-                }
-                return;
-            }
-            _ => {}
-        }
-        self.values.push(value.clone());
-    }
-
-    fn key(&self, random: &mut ChaCha8Rng) -> String {
-        match self.keys.choose(random) {
-            Some(key) if random.random_bool(0.8) => key.clone(),
-            _ => text(random),
-        }
-    }
-
-    fn value(&self, random: &mut ChaCha8Rng) -> Value {
-        match self.values.choose(random) {
-            Some(value) if random.random_bool(0.5) => value.clone(),
-            _ => odd(random),
-        }
     }
 }
 
-/// Texts that programs stumble over.
-const TEXTS: &[&str] = &[
-    "",
-    " ",
-    ".",
-    "..",
-    "/",
-    "../../etc/passwd",
-    "/dev/zero",
-    "a/b",
-    "-",
-    "--help",
-    "a:b",
-    "@",
-    "x@sha256:0",
-    "null",
-    "~",
-    "NaN",
-    "-inf",
-    "1e999",
-    "0x10",
-    "1_000",
-    "true",
-    "no",
-    "2026-11-21T10:00:00Z",
-    "-009999-01-02T01:59:59Z",
-    "9999-12-30T22:00:00.999999999Z",
-    "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
-    "cuda:4294967295",
-    "cuda:4294967296",
-    "18446744073709551616",
-    "1-9999999999",
-    "\u{1b}[2J\u{1b}]0;x\u{7}",
-    "a\u{0}b",
-    "\r\n::error::x",
-    "##vso[task.complete]",
-    "\u{202e}gpj.exe",
-    "\u{feff}",
-    "\u{2028}",
-    "\u{85}",
-    "é模型👍🏽",
-    "`\"'\\",
-    "{}",
-    "[",
-    "<script>",
-    "%s%n",
-];
-
-/// A text that programs stumble over.
-pub fn text(random: &mut ChaCha8Rng) -> String {
-    if random.random_range(0..20) == 0 {
-        let long = [100, 300, 5000, 70_000];
-        return "x".repeat(*long.choose(random).unwrap_or(&1));
-    }
-    (*TEXTS.choose(random).unwrap_or(&"")).to_owned()
-}
-
-/// A number that programs stumble over.
-pub fn number(random: &mut ChaCha8Rng) -> Value {
-    match random.random_range(0..22) {
-        0 => 0.into(),
-        1 => (-1).into(),
-        2 => 1.into(),
-        3 => u64::MAX.into(),
-        4 => i64::MIN.into(),
-        5 => i64::MAX.into(),
-        6 => u32::MAX.into(),
-        7 => (u64::from(u32::MAX) + 1).into(),
-        8 => (1_u64 << 53).into(),
-        9 => 1e308.into(),
-        10 => (-1e308).into(),
-        11 => 5e-324.into(),
-        12 => (-0.0).into(),
-        13 => 0.1.into(),
-        14 => f64::EPSILON.into(),
-        15 => 1e19.into(),
-        16 => random.random_range(0..10).into(),
-        17 => random.random_range(0..2_000_000_000_i64).into(),
-        18 => (1_u64 << random.random_range(0..64)).into(),
-        19 => ((1_u64 << random.random_range(1..64)) - 1).into(),
-        20 => random.random::<f64>().into(),
-        _ => (random.random::<f64>() * 1e12).into(),
-    }
-}
-
-/// A value that programs stumble over.
-pub fn odd(random: &mut ChaCha8Rng) -> Value {
-    match random.random_range(0..16) {
-        0 => Value::Null,
-        1 => true.into(),
-        2 => false.into(),
-        3 => Value::Array(Vec::new()),
-        4 => Value::Object(serde_json::Map::new()),
-        5..=10 => number(random),
-        11 => {
-            let mut deep = Value::Null;
-            for _ in 0..*[2, 30, 63, 130].choose(random).unwrap_or(&2) {
-                deep = if random.random_bool(0.5) {
-                    Value::Array(vec![deep])
+/// Edits the lines of a document: their order and number, and some by `edit`.
+pub(crate) fn lines(
+    document: &[u8],
+    dice: &mut Dice,
+    edit: impl Fn(&[u8], &mut Dice) -> Vec<u8>,
+) -> Vec<u8> {
+    let mut lines: Vec<Vec<u8>> = document
+        .split(|byte| *byte == b'\n')
+        .map(<[u8]>::to_vec)
+        .collect();
+    for _ in 0..dice.edits() {
+        let (at, other) = (dice.below(lines.len()), dice.below(lines.len()));
+        match dice.below(12) {
+            0 if lines.len() > 1 => drop(lines.remove(at)),
+            1 => {
+                let times = if lines[at].len() < 100 {
+                    *dice.pick(&[1, 20, 300])
                 } else {
-                    serde_json::json!({ "a": deep })
+                    1
                 };
+                let copies = vec![lines[at].clone(); times];
+                lines.splice(other..other, copies);
             }
-            deep
+            2 => lines.swap(at, other),
+            _ => lines[at] = edit(&lines[at], dice),
         }
-        _ => text(random).into(),
     }
+    let end: &[u8] = match dice.below(16) {
+        0 => b"\r",
+        1 => b"\r\n",
+        _ => b"\n",
+    };
+    lines.join(end)
 }

@@ -1,462 +1,276 @@
 //! Edits of tar archives: their headers, their members, and what lies in those.
 
-use flate2::{Compression, write::GzEncoder};
-use rand::{Rng as _, seq::IndexedRandom as _};
-use rand_chacha::ChaCha8Rng;
+use std::{
+    io::{Read as _, Write as _},
+    ops::Range,
+};
+
+use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
-use std::io::Write as _;
+use tar::{Archive, Builder, EntryType, Header};
 
-use super::{Material, bytes, elf, json, text};
+use super::{Dice, Pool, json, lines};
 
-const BLOCK: usize = 512;
+const IN_MEMORY: &str = "what is written to memory can be read";
 
-/// One member: its header as it lies there, and its content.
-#[derive(Clone)]
 struct Member {
-    header: [u8; BLOCK],
+    header: Header,
     content: Vec<u8>,
 }
 
-/// Edits the archive of a root file system.
-pub fn edit(archive: &[u8], edits: u32, from: &Material, random: &mut ChaCha8Rng) -> Vec<u8> {
-    let mut members = read(archive);
-    for _ in 0..edits {
-        edit_members(&mut members, from, random);
+impl Member {
+    fn new(name: &str, kind: u8, content: Vec<u8>) -> Self {
+        let mut header = Header::new_gnu();
+        header.as_mut_bytes()[..name.len()].copy_from_slice(name.as_bytes());
+        header.as_mut_bytes()[156] = kind;
+        header.set_mode(0o755);
+        let mut member = Self {
+            header,
+            content: Vec::new(),
+        };
+        member.set_content(content);
+        member
     }
-    written(&members, random)
+
+    fn is_named(&self, name: &str) -> bool {
+        self.header.path_bytes().as_ref() == name.as_bytes()
+    }
+
+    fn set_content(&mut self, content: Vec<u8>) {
+        self.header.set_size(content.len() as u64);
+        self.header.set_cksum();
+        self.content = content;
+    }
+}
+
+/// Edits the archive of a root file system.
+pub(crate) fn edit(archive: &[u8], pool: &Pool, dice: &mut Dice) -> Vec<u8> {
+    let Some(mut members) = read(archive) else {
+        return dice.mutated(archive);
+    };
+    for _ in 0..dice.edits() {
+        edit_members(&mut members, pool, dice);
+    }
+    let archive = written(&members);
+    if dice.one_in(16) {
+        dice.mutated(&archive)
+    } else {
+        archive
+    }
 }
 
 /// Edits the archive of an image: `docker image save`'s, with layers inside.
-pub fn edit_image(archive: &[u8], edits: u32, from: &Material, random: &mut ChaCha8Rng) -> Vec<u8> {
-    let mut members = read(archive);
-    for _ in 0..edits {
-        let is_layer = |member: &Member| name(member).ends_with("layer.tar");
-        let layers: Vec<usize> = (0..members.len())
-            .filter(|at| is_layer(&members[*at]))
-            .collect();
-        match layers.choose(random) {
-            Some(&layer) if random.random_bool(0.4) => {
-                let edited = edit(&members[layer].content, 1, from, random);
-                members[layer].content = if random.random_range(0..6) == 0 {
-                    packed(&edited)
-                } else {
-                    edited
-                };
-                refresh(&mut members[layer]);
-            }
-            _ => edit_members(&mut members, from, random),
+pub(crate) fn edit_image(archive: &[u8], pool: &Pool, dice: &mut Dice) -> Vec<u8> {
+    let Some(mut members) = read(archive) else {
+        return dice.mutated(archive);
+    };
+    for _ in 0..dice.edits() {
+        let layers = members
+            .iter_mut()
+            .filter(|member| member.header.path_bytes().ends_with(b"layer.tar"));
+        let mut layers: Vec<&mut Member> = layers.collect();
+        if layers.is_empty() || dice.one_in(2) {
+            edit_members(&mut members, pool, dice);
+        } else {
+            let at = dice.below(layers.len());
+            let edited = edit(&unpacked(&layers[at].content), pool, dice);
+            layers[at].set_content(if dice.one_in(4) {
+                packed(&edited)
+            } else {
+                edited
+            });
         }
     }
     // A layer that is not what the configuration says is refused before it is read.
-    if random.random_bool(0.8) {
+    if !dice.one_in(5) {
         name_layers(&mut members);
     }
-    written(&members, random)
+    written(&members)
 }
 
-/// An archive of these files.
-#[must_use]
-pub fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
-    let members: Vec<Member> = files
-        .iter()
-        .map(|(path, content)| file(path, content))
-        .collect();
-    joined(&members)
-}
-
-/// The same with links: path and target.
-#[must_use]
-pub fn archive_with_links(files: &[(&str, &[u8])], links: &[(&str, &str)]) -> Vec<u8> {
-    let mut members: Vec<Member> = files
-        .iter()
-        .map(|(path, content)| file(path, content))
-        .collect();
-    for (path, target) in links {
-        let mut link = file(path, b"");
-        link.header[156] = b'2';
-        put(&mut link.header[157..257], target.as_bytes());
-        sum(&mut link.header);
-        members.push(link);
-    }
-    joined(&members)
-}
-
-/// The image archive of these layers.
-#[must_use]
-pub fn image(layers: &[Vec<u8>], are_packed: bool) -> Vec<u8> {
-    let names: Vec<String> = (0..layers.len())
-        .map(|place| format!("{place}/layer.tar"))
-        .collect();
-    let manifest = serde_json::json!([{
-        "Config": "config.json",
-        "RepoTags": ["base:latest"],
-        "Layers": names,
-    }]);
-    let config = serde_json::json!({
-        "architecture": "amd64",
-        "os": "linux",
-        "created": "2026-11-21T10:00:00Z",
-        "config": {
-            "Env": ["PATH=/usr/bin:/bin", "LD_PRELOAD="],
-            "Cmd": ["sh"],
-            "Labels": { "org.opencontainers.image.title": "base" },
-            "ExposedPorts": { "80/tcp": {} },
-        },
-        "rootfs": { "type": "layers", "diff_ids": layers.iter().map(|layer| digest(layer)).collect::<Vec<_>>() },
-        "history": [{ "created": "2026-11-21T10:00:00Z", "created_by": "COPY", "empty_layer": false }],
+/// The members of an archive whose headers fit their contents.
+fn read(archive: &[u8]) -> Option<Vec<Member>> {
+    let mut archive = Archive::new(archive);
+    let entries = archive.entries().ok()?.raw(true);
+    let members = entries.map(|entry| {
+        let mut entry = entry.ok()?;
+        let mut content = Vec::new();
+        entry.read_to_end(&mut content).ok()?;
+        Some(Member {
+            header: entry.header().clone(),
+            content,
+        })
     });
-    let mut members = vec![
-        file("manifest.json", manifest.to_string().as_bytes()),
-        file("config.json", config.to_string().as_bytes()),
-    ];
-    for (name, layer) in names.iter().zip(layers) {
-        let content = if are_packed {
-            packed(layer)
-        } else {
-            layer.clone()
-        };
-        members.push(file(name, &content));
+    members.collect()
+}
+
+fn written(members: &[Member]) -> Vec<u8> {
+    let mut archive = Builder::new(Vec::new());
+    for member in members {
+        archive
+            .append(&member.header, member.content.as_slice())
+            .expect(IN_MEMORY);
     }
-    joined(&members)
+    archive.into_inner().expect(IN_MEMORY)
+}
+
+/// Where the fields of a header lie: name, mode, owner, size, time, type, link, format, prefix.
+const FIELDS: [Range<usize>; 9] = [
+    0..100,
+    100..108,
+    108..116,
+    124..136,
+    136..148,
+    156..157,
+    157..257,
+    257..265,
+    345..500,
+];
+
+fn edit_members(members: &mut Vec<Member>, pool: &Pool, dice: &mut Dice) {
+    if members.is_empty() {
+        members.push(Member::new("a", b'0', Vec::new()));
+    }
+    let (at, other) = (dice.below(members.len()), dice.below(members.len()));
+    let Member { header, content } = &mut members[at];
+    match dice.below(14) {
+        0 => drop(members.remove(at)),
+        1 => {
+            let copy = Member {
+                header: header.clone(),
+                content: content.clone(),
+            };
+            members.insert(other, copy);
+        }
+        2 => members.swap(at, other),
+        3..6 => {
+            let field = &mut header.as_mut_bytes()[dice.pick(&FIELDS).clone()];
+            let end = field
+                .iter()
+                .position(|byte| *byte == 0)
+                .unwrap_or(field.len());
+            let old = &field[..if dice.one_in(2) { 0 } else { end }];
+            let new = dice.mutated(old);
+            let length = new.len().min(field.len());
+            field.fill(0);
+            field[..length].copy_from_slice(&new[..length]);
+            header.set_cksum();
+        }
+        6 => {
+            header.as_mut_bytes()[156] = *dice.pick(b"01234567LKxgSDVN\0");
+            header.set_cksum();
+        }
+        7 => {
+            header.set_size(dice.size());
+            header.set_cksum();
+        }
+        // A header whose sum is not its own.
+        8 => header.as_mut_bytes()[dice.below(512)] ^= 1,
+        9 => members.insert(at, extension(dice)),
+        10 => make_sparse(&mut members[at], dice),
+        _ => {
+            let content = edited(content, pool, dice);
+            members[at].set_content(content);
+        }
+    }
+}
+
+/// A member that describes the next one.
+fn extension(dice: &mut Dice) -> Member {
+    if dice.one_in(3) {
+        let kind = *dice.pick(b"LK");
+        return Member::new(
+            "././@LongLink",
+            kind,
+            dice.text("etc/os-release\0").into_bytes(),
+        );
+    }
+    let records: Vec<(&str, String)> = (0..dice.edits())
+        .map(|_| {
+            let key = *dice.pick(&["path", "linkpath", "size", "GNU.sparse.realsize", "mtime"]);
+            let value = match dice.below(2) {
+                0 => dice.text("lib"),
+                _ => dice.size().to_string(),
+            };
+            (key, value)
+        })
+        .collect();
+    let mut archive = Builder::new(Vec::new());
+    let records = records.iter().map(|(key, value)| (*key, value.as_bytes()));
+    archive.append_pax_extensions(records).expect(IN_MEMORY);
+    let mut members = read(&archive.into_inner().expect(IN_MEMORY)).expect(IN_MEMORY);
+    let mut member = members.remove(0);
+    if dice.one_in(3) {
+        member.header.set_entry_type(EntryType::XGlobalHeader);
+        member.header.set_cksum();
+    }
+    member
+}
+
+/// A file with holes, as GNU tar writes it: one piece with all that is there, one at the end.
+fn make_sparse(member: &mut Member, dice: &mut Dice) {
+    let bytes = member.header.as_mut_bytes();
+    bytes[257..265].copy_from_slice(b"ustar  \0");
+    bytes[156] = b'S';
+    let size = dice.size();
+    let hole = if dice.one_in(2) { size } else { dice.size() };
+    let rest = if dice.one_in(5) { dice.size() } else { 0 };
+    let length = member.content.len() as u64;
+    for (place, value) in [
+        (386, 0),
+        (398, length),
+        (410, hole),
+        (422, rest),
+        (483, size),
+    ] {
+        bytes[place..place + 4].copy_from_slice(&[0x80, 0, 0, 0]);
+        bytes[place + 4..place + 12].copy_from_slice(&value.to_be_bytes());
+    }
+    member.header.set_cksum();
+}
+
+fn edited(content: &[u8], pool: &Pool, dice: &mut Dice) -> Vec<u8> {
+    if content.starts_with(b"{") || content.starts_with(b"[") {
+        json::edit(content, pool, dice)
+    } else if std::str::from_utf8(content).is_ok() {
+        lines(content, dice, |line, dice| dice.mutated(line))
+    } else {
+        dice.mutated(content)
+    }
 }
 
 fn packed(content: &[u8]) -> Vec<u8> {
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
-    let written = packed.write_all(content).and_then(|()| packed.finish());
-    written.unwrap_or_default()
+    packed.write_all(content).expect(IN_MEMORY);
+    packed.finish().expect(IN_MEMORY)
 }
 
-fn digest(content: &[u8]) -> String {
-    format!("sha256:{:x}", Sha256::digest(content))
-}
-
-fn file(path: &str, content: &[u8]) -> Member {
-    let mut header = [0; BLOCK];
-    put(&mut header[..100], path.as_bytes());
-    put(&mut header[100..108], b"0000755");
-    put(&mut header[108..116], b"0000000");
-    put(&mut header[116..124], b"0000000");
-    put(&mut header[136..148], b"00000000000");
-    header[156] = b'0';
-    put(&mut header[257..265], b"ustar\x0000");
-    let mut member = Member {
-        header,
-        content: content.to_vec(),
-    };
-    refresh(&mut member);
-    member
-}
-
-fn put(field: &mut [u8], value: &[u8]) {
-    field.fill(0);
-    let length = value.len().min(field.len());
-    field[..length].copy_from_slice(&value[..length]);
-}
-
-/// Sets the size that the content has.
-fn refresh(member: &mut Member) {
-    let size = format!("{:011o}", member.content.len());
-    put(&mut member.header[124..136], size.as_bytes());
-    sum(&mut member.header);
-}
-
-fn sum(header: &mut [u8; BLOCK]) {
-    header[148..156].fill(b' ');
-    let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
-    put(&mut header[148..156], format!("{sum:06o}\0 ").as_bytes());
-}
-
-fn name(member: &Member) -> String {
-    let name = member.header[..100].split(|byte| *byte == 0).next();
-    String::from_utf8_lossy(name.unwrap_or_default()).into_owned()
-}
-
-/// The members of an archive that says the truth about their sizes.
-fn read(archive: &[u8]) -> Vec<Member> {
-    let mut members = Vec::new();
-    let mut rest = archive;
-    while let Some((header, after)) = rest.split_first_chunk::<BLOCK>() {
-        if header[0] == 0 {
-            break;
-        }
-        let size = std::str::from_utf8(&header[124..135]).unwrap_or_default();
-        let size = usize::from_str_radix(size, 8).unwrap_or(0).min(after.len());
-        members.push(Member {
-            header: *header,
-            content: after[..size].to_vec(),
-        });
-        rest = &after[size.next_multiple_of(BLOCK).min(after.len())..];
+fn unpacked(content: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    match GzDecoder::new(content).read_to_end(&mut plain) {
+        Ok(_) => plain,
+        Err(_) => content.to_vec(),
     }
-    members
-}
-
-fn joined(members: &[Member]) -> Vec<u8> {
-    let mut archive = Vec::new();
-    for member in members {
-        archive.extend(member.header);
-        archive.extend(&member.content);
-        archive.resize(archive.len().next_multiple_of(BLOCK), 0);
-    }
-    archive.resize(archive.len() + 2 * BLOCK, 0);
-    archive
-}
-
-fn written(members: &[Member], random: &mut ChaCha8Rng) -> Vec<u8> {
-    let mut archive = joined(members);
-    match random.random_range(0..16) {
-        0 => bytes::edit(&mut archive, random),
-        1 => archive.truncate(archive.len() - BLOCK * random.random_range(1..=2)),
-        _ => {}
-    }
-    archive
-}
-
-/// Paths that mean something to whoever reads a base.
-const PATHS: &[&str] = &[
-    "etc/os-release",
-    "etc/ld.so.preload",
-    "var/lib/dpkg/status",
-    "var/lib/dpkg/status.d/base",
-    "lib/apk/db/installed",
-    "usr/lib/sysimage/rpm/rpmdb.sqlite",
-    "usr/local/cuda/version.json",
-    "opt/conda/conda-meta/x.json",
-    "usr/lib/python3/dist-packages/x.dist-info/METADATA",
-    "lib/x86_64-linux-gnu/libc.so.6",
-    "lib64/libc.so.6",
-    "usr/lib",
-    "lib",
-    "manifest.json",
-    "./manifest.json",
-    "config.json",
-    "0/layer.tar",
-    "../0/layer.tar",
-    "a/.wh.b",
-    ".wh..wh..opq",
-    "etc/.wh.os-release",
-    ".wh.",
-    "/",
-    "./",
-    "etc",
-];
-
-fn edit_members(members: &mut Vec<Member>, from: &Material, random: &mut ChaCha8Rng) {
-    if members.is_empty() {
-        members.push(file(PATHS.choose(random).unwrap_or(&"a"), b""));
-        return;
-    }
-    let at = random.random_range(0..members.len());
-    match random.random_range(0..14) {
-        0 => drop(members.remove(at)),
-        1 => {
-            let copy = members[at].clone();
-            members.insert(random.random_range(0..=members.len()), copy);
-        }
-        2 => {
-            let other = random.random_range(0..members.len());
-            members.swap(at, other);
-        }
-        3 => {
-            let path = path(random);
-            put(&mut members[at].header[..100], path.as_bytes());
-            sum(&mut members[at].header);
-        }
-        4 => {
-            members[at].header[156] = *b"01234567LKxgSDVN\0".choose(random).unwrap_or(&b'0');
-            if random.random_bool(0.5) {
-                put(&mut members[at].header[157..257], path(random).as_bytes());
-            }
-            sum(&mut members[at].header);
-        }
-        5 => lie_about_size(&mut members[at].header, random),
-        6 => {
-            let field = *[100..108, 108..116, 124..136, 136..148, 257..265, 345..500]
-                .choose(random)
-                .as_ref()
-                .unwrap_or(&&(124..136));
-            let noise = text(random);
-            put(&mut members[at].header[field.clone()], noise.as_bytes());
-            sum(&mut members[at].header);
-        }
-        7 => {
-            // A header whose sum is not its own.
-            let place = random.random_range(0..BLOCK);
-            members[at].header[place] ^= 1;
-        }
-        8 => members.insert(at, extension(random)),
-        9 => make_sparse(&mut members[at], random),
-        _ => edit_content(&mut members[at], from, random),
-    }
-}
-
-fn path(random: &mut ChaCha8Rng) -> String {
-    if random.random_bool(0.7) {
-        (*PATHS.choose(random).unwrap_or(&"a")).to_owned()
-    } else {
-        text(random)
-    }
-}
-
-fn lie_about_size(header: &mut [u8; BLOCK], random: &mut ChaCha8Rng) {
-    let size = odd_size(random);
-    if size < 8_u64.pow(11) && random.random_bool(0.5) {
-        put(&mut header[124..136], format!("{size:011o}").as_bytes());
-    } else {
-        // In base 256, as GNU tar writes what octal digits have no room for.
-        header[124..136].fill(0);
-        header[124] = *[0x80, 0xff].choose(random).unwrap_or(&0x80);
-        header[128..136].copy_from_slice(&size.to_be_bytes());
-    }
-    sum(header);
-}
-
-fn odd_size(random: &mut ChaCha8Rng) -> u64 {
-    match random.random_range(0..6) {
-        0 => u64::MAX,
-        1 => u64::MAX - random.random_range(0..2048),
-        2 => i64::MAX.cast_unsigned() - random.random_range(0..2),
-        3 => 1 << random.random_range(0..64),
-        4 => random.random_range(0..4096),
-        _ => 0,
-    }
-}
-
-/// A member that says something about the next one.
-fn extension(random: &mut ChaCha8Rng) -> Member {
-    if random.random_bool(0.4) {
-        let mut long = path(random).into_bytes();
-        long.push(0);
-        let mut member = file("././@LongLink", &long);
-        member.header[156] = *b"LK".choose(random).unwrap_or(&b'L');
-        sum(&mut member.header);
-        return member;
-    }
-    let mut records = String::new();
-    for _ in 0..random.random_range(1..4) {
-        let (key, value) = match random.random_range(0..5) {
-            0 => ("path", path(random)),
-            1 => ("linkpath", path(random)),
-            2 => ("size", odd_size(random).to_string()),
-            3 => ("GNU.sparse.realsize", odd_size(random).to_string()),
-            _ => ("mtime", text(random)),
-        };
-        let body = format!(" {key}={value}\n");
-        let mut length = body.len() + 1;
-        while length != body.len() + length.to_string().len() {
-            length += 1;
-        }
-        if random.random_range(0..5) == 0 {
-            length = (length + random.random_range(0..7)).saturating_sub(3);
-        }
-        records.push_str(&length.to_string());
-        records.push_str(&body);
-    }
-    let mut member = file("PaxHeaders/x", records.as_bytes());
-    member.header[156] = *b"xxg".choose(random).unwrap_or(&b'x');
-    sum(&mut member.header);
-    member
-}
-
-/// A file with holes, as GNU tar writes it.
-fn make_sparse(member: &mut Member, random: &mut ChaCha8Rng) {
-    put(&mut member.header[257..265], b"ustar  \0");
-    member.header[156] = b'S';
-    let mut field = |place: usize, value: u64| {
-        let field = &mut member.header[place..place + 12];
-        field.fill(0);
-        field[0] = 0x80;
-        field[4..12].copy_from_slice(&value.to_be_bytes());
-    };
-    let size = odd_size(random);
-    let hole = if random.random_bool(0.5) {
-        size
-    } else {
-        odd_size(random)
-    };
-    let length = member.content.len() as u64;
-    // One piece with all that is there, one at the end without anything.
-    field(386, 0);
-    field(398, length);
-    field(410, hole);
-    field(
-        422,
-        if random.random_bool(0.8) {
-            0
-        } else {
-            odd_size(random)
-        },
-    );
-    field(483, size);
-    sum(&mut member.header);
-}
-
-fn edit_content(member: &mut Member, from: &Material, random: &mut ChaCha8Rng) {
-    let content = &mut member.content;
-    if content.starts_with(b"\x7fELF") || content.starts_with(b"SQLite format 3") {
-        elf::edit_number(content, random);
-    } else if content.starts_with(b"{") || content.starts_with(b"[") {
-        *content = json::edit(content, 1, from, random);
-    } else if let (Ok(written), true) = (std::str::from_utf8(content), random.random_bool(0.8)) {
-        let mut lines: Vec<String> = written.lines().map(str::to_owned).collect();
-        if !lines.is_empty() {
-            let at = random.random_range(0..lines.len());
-            match random.random_range(0..4) {
-                0 => drop(lines.remove(at)),
-                1 => lines.insert(at, text(random)),
-                2 => {
-                    let place = lines[at].find([':', '=']).map_or(0, |place| place + 1);
-                    lines[at].replace_range(place.., &text(random));
-                }
-                _ => lines.insert(at, lines[at].clone()),
-            }
-        }
-        *content = lines.join("\n").into_bytes();
-    } else {
-        bytes::edit(content, random);
-    }
-    refresh(member);
 }
 
 /// Writes into the configuration of an image what its layers are.
-fn name_layers(members: &mut [Member]) {
-    let value = |name_of: &str, members: &[Member]| -> Option<Value> {
-        let member = members.iter().find(|member| name(member) == name_of)?;
-        serde_json::from_slice(&member.content).ok()
-    };
-    let Some(manifest) = value("manifest.json", members) else {
-        return;
-    };
-    let Some(layers) = manifest[0]["Layers"].as_array() else {
-        return;
-    };
-    let digests: Vec<Value> = layers
-        .iter()
-        .map(|layer| {
-            let layer = layer.as_str().unwrap_or_default();
-            let found = members.iter().find(|member| name(member) == layer);
-            found.map_or(Value::Null, |member| {
-                let mut plain = Vec::new();
-                let mut unpack = flate2::read::GzDecoder::new(member.content.as_slice());
-                match std::io::Read::read_to_end(&mut unpack, &mut plain) {
-                    Ok(_) => digest(&plain).into(),
-                    Err(_) => digest(&member.content).into(),
-                }
-            })
-        })
-        .collect();
-    let config = manifest[0]["Config"].as_str().unwrap_or_default();
-    let Some(mut settings) = value(config, members) else {
-        return;
-    };
+fn name_layers(members: &mut [Member]) -> Option<()> {
+    let find = |name: &str| members.iter().position(|member| member.is_named(name));
+    let value = |at: usize| serde_json::from_slice::<Value>(&members[at].content).ok();
+    let manifest = value(find("manifest.json")?)?;
+    let digests = manifest[0]["Layers"].as_array()?.iter().map(|layer| {
+        let at = layer.as_str().and_then(find)?;
+        Some(format!(
+            "sha256:{:x}",
+            Sha256::digest(unpacked(&members[at].content))
+        ))
+    });
+    let digests: Vec<Option<String>> = digests.collect();
+    let at = find(manifest[0]["Config"].as_str()?)?;
+    let mut config = value(at)?;
     // Only where the place is there: its absence is an edit too.
-    let Some(place) = settings.pointer_mut("/rootfs/diff_ids") else {
-        return;
-    };
-    *place = Value::Array(digests);
-    let Some(member) = members.iter_mut().find(|member| name(member) == config) else {
-        return;
-    };
-    member.content = settings.to_string().into_bytes();
-    refresh(member);
+    *config.pointer_mut("/rootfs/diff_ids")? = digests.into();
+    members[at].set_content(config.to_string().into_bytes());
+    Some(())
 }

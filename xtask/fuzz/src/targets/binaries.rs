@@ -1,18 +1,20 @@
 //! Archives and libraries.
 
-use std::{fs, io, path::PathBuf};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use images::Cache;
 
 use super::holds::{refused, same};
-use crate::Scratch;
 
-pub(super) fn wheel(input: &[u8], scratch: &Scratch) -> Result<bool, String> {
+pub(super) fn wheel(input: &[u8], scratch: &Path) -> Result<bool, String> {
     let failed = |error: io::Error| format!("the scratch folder cannot be written: {error}");
-    let file = scratch.path("torch.whl");
+    let file = scratch.join("torch.whl");
     fs::write(&file, input).map_err(failed)?;
     // Deep enough for a path of `..` to end in a folder that is looked at.
-    let top = scratch.path("wheel");
+    let top = scratch.join("wheel");
     if top.exists() {
         fs::remove_dir_all(&top).map_err(failed)?;
     }
@@ -28,11 +30,11 @@ pub(super) fn wheel(input: &[u8], scratch: &Scratch) -> Result<bool, String> {
     }
 }
 
-pub(super) fn archive(input: &[u8], scratch: &Scratch) -> Result<bool, String> {
+pub(super) fn archive(input: &[u8], scratch: &Path) -> Result<bool, String> {
     let failed = |error: io::Error| format!("the scratch folder cannot be written: {error}");
-    let file = scratch.path("base.tar");
+    let file = scratch.join("base.tar");
     fs::write(&file, input).map_err(failed)?;
-    let home = scratch.path("cache");
+    let home = scratch.join("cache");
     let cache = Cache::at(&home).map_err(|error| format!("no cache: {error}"))?;
     let found = images::fuzzing::archive(&file, &cache);
     // What layers were unpacked to.
@@ -46,7 +48,7 @@ pub(super) fn archive(input: &[u8], scratch: &Scratch) -> Result<bool, String> {
     }
 }
 
-pub(super) fn elf(input: &[u8], _: &Scratch) -> Result<bool, String> {
+pub(super) fn elf(input: &[u8], _: &Path) -> Result<bool, String> {
     match images::fuzzing::elf(input) {
         Ok(()) => Ok(true),
         Err(error) => refused(&error),

@@ -5,16 +5,10 @@ use std::path::Path;
 use bench_suite::suite::{DeviceKind, Suite};
 use images::lock::Lock;
 use protocol::RunFile;
-use serde_json::Value;
 
 use super::holds::{refused, said, same};
-use crate::Scratch;
 
-fn yaml(value: &Value) -> Result<String, String> {
-    serde_yaml::to_string(value).map_err(|error| format!("not written: {error}"))
-}
-
-pub(super) fn suite(input: &[u8], _: &Scratch) -> Result<bool, String> {
+pub(super) fn suite(input: &[u8], _: &Path) -> Result<bool, String> {
     const NAME: &str = "fuzz.yaml";
     let document = match strict_yaml::Document::from_bytes(NAME, input) {
         Ok(document) => document,
@@ -34,27 +28,27 @@ pub(super) fn suite(input: &[u8], _: &Scratch) -> Result<bool, String> {
     if cells == 0 || cells > 2 * bench_suite::suite::MAX_CELLS {
         return Err(format!("a suite of {cells} cells was accepted"));
     }
-    let text = yaml(document.value())?;
+    // JSON is YAML too, and what libyaml writes is of YAML 1.1, where U+2028 ends a line.
+    let text = document.value().to_string();
     let mut second = Suite::from_text(NAME, &text)
         .map_err(|error| format!("refused once it was written: {error}"))?;
     second.digest.clone_from(&first.digest);
     same(&first, &second)
 }
 
-pub(super) fn spec(input: &[u8], _: &Scratch) -> Result<bool, String> {
+pub(super) fn spec(input: &[u8], _: &Path) -> Result<bool, String> {
     let first = match images::fuzzing::spec("fuzz.yaml", input) {
         Ok(spec) => spec,
         Err(error) => return refused(&error),
     };
     let value = serde_json::to_value(&first).map_err(|error| format!("not written: {error}"))?;
-    let text = yaml(&value)?;
-    let second = images::fuzzing::spec("fuzz.yaml", text.as_bytes());
+    let second = images::fuzzing::spec("fuzz.yaml", value.to_string().as_bytes());
     let second = second.map_err(|error| format!("refused once it was written: {error}"))?;
     same(&first.digest(), &second.digest())?;
     same(&first, &second)
 }
 
-pub(super) fn lock(input: &[u8], _: &Scratch) -> Result<bool, String> {
+pub(super) fn lock(input: &[u8], _: &Path) -> Result<bool, String> {
     let read = |json: &[u8]| Lock::from_json(Path::new("fuzz.lock.json"), json);
     let first = match read(input) {
         Ok(lock) => lock,
@@ -63,13 +57,10 @@ pub(super) fn lock(input: &[u8], _: &Scratch) -> Result<bool, String> {
     let json =
         serde_json::to_vec_pretty(&first).map_err(|error| format!("not written: {error}"))?;
     let second = read(&json).map_err(|error| format!("refused once it was written: {error}"))?;
-    if !first.changes_to(&second).is_empty() {
-        return Err("a lock differs from itself".to_owned());
-    }
     same(&first, &second)
 }
 
-pub(super) fn run_file(input: &[u8], _: &Scratch) -> Result<bool, String> {
+pub(super) fn run_file(input: &[u8], _: &Path) -> Result<bool, String> {
     let Ok(text) = std::str::from_utf8(input) else {
         return Ok(false);
     };

@@ -1,12 +1,12 @@
 //! Sessions: their folders, what a workload told, and series.
 
-use std::{fs, io};
+use std::{fs, io, path::Path};
 
-use bench_suite::results::Results;
+use bench_suite::results::{RankEnd, RankResults};
 use jiff::Timestamp;
 use judge::trend::{self, TrendOptions};
-use protocol::{Device, Event, Model, RunFile, Steps, Task};
-use record::{MemoryParts, Session, SessionFolder};
+use protocol::{Device, Event, RunFile, Steps};
+use record::{Session, SessionFolder};
 use reports::{Source, View};
 
 use super::{
@@ -14,9 +14,8 @@ use super::{
     holds::{refused, said, same},
     split,
 };
-use crate::Scratch;
 
-pub(super) fn records(input: &[u8], _: &Scratch) -> Result<bool, String> {
+pub(super) fn records(input: &[u8], _: &Path) -> Result<bool, String> {
     let found = record::fuzzing::records(input);
     for words in found.left_out() {
         said(&words)?;
@@ -36,10 +35,10 @@ pub(super) fn records(input: &[u8], _: &Scratch) -> Result<bool, String> {
 }
 
 /// Puts the two files of a session where they are read.
-fn folder(input: &[u8], scratch: &Scratch) -> Result<SessionFolder, String> {
+fn folder(input: &[u8], scratch: &Path) -> Result<SessionFolder, String> {
     let failed = |error: io::Error| format!("the scratch folder cannot be written: {error}");
     let (session, records) = split(input);
-    let path = scratch.path("session");
+    let path = scratch.join("session");
     if path.exists() {
         fs::remove_dir_all(&path).map_err(failed)?;
     }
@@ -49,19 +48,13 @@ fn folder(input: &[u8], scratch: &Scratch) -> Result<SessionFolder, String> {
     Ok(SessionFolder::at(path))
 }
 
-pub(super) fn session(input: &[u8], scratch: &Scratch) -> Result<bool, String> {
+pub(super) fn session(input: &[u8], scratch: &Path) -> Result<bool, String> {
     let folder = folder(input, scratch)?;
     let broken = |error: record::FolderError| format!("a folder that was read is refused: {error}");
     let found = folder.read_records().map_err(broken)?;
     for words in found.left_out() {
         said(&words)?;
     }
-    folder.repair(&found).map_err(broken)?;
-    let repaired = folder.read_records().map_err(broken)?;
-    if !repaired.left_out().is_empty() {
-        return Err("a repaired folder needs repair".to_owned());
-    }
-    same(&found.records, &repaired.records)?;
     let first: Session = match folder.read_session() {
         Ok(session) => session,
         Err(error) => return refused(&error),
@@ -71,7 +64,7 @@ pub(super) fn session(input: &[u8], scratch: &Scratch) -> Result<bool, String> {
     same(&first, &second)
 }
 
-pub(super) fn report(input: &[u8], scratch: &Scratch) -> Result<bool, String> {
+pub(super) fn report(input: &[u8], scratch: &Path) -> Result<bool, String> {
     let folder = folder(input, scratch)?;
     let source = match Source::read(&folder) {
         Ok(source) => source,
@@ -97,7 +90,7 @@ pub(super) fn report(input: &[u8], scratch: &Scratch) -> Result<bool, String> {
     Ok(true)
 }
 
-pub(super) fn csv(input: &[u8], _: &Scratch) -> Result<bool, String> {
+pub(super) fn csv(input: &[u8], _: &Path) -> Result<bool, String> {
     let Ok(text) = std::str::from_utf8(input) else {
         return Ok(false);
     };
@@ -115,7 +108,7 @@ pub(super) fn csv(input: &[u8], _: &Scratch) -> Result<bool, String> {
     }
 }
 
-pub(super) fn ledger(input: &[u8], _: &Scratch) -> Result<bool, String> {
+pub(super) fn ledger(input: &[u8], _: &Path) -> Result<bool, String> {
     let Ok(text) = std::str::from_utf8(input) else {
         return Ok(false);
     };
@@ -125,22 +118,21 @@ pub(super) fn ledger(input: &[u8], _: &Scratch) -> Result<bool, String> {
     }
 }
 
-pub(super) fn event(input: &[u8], _: &Scratch) -> Result<bool, String> {
+pub(super) fn event(input: &[u8], _: &Path) -> Result<bool, String> {
     let results = bench_suite::fuzzing::results(input, RUN);
-    let phases = results.phases_since(Timestamp::UNIX_EPOCH, 2e9);
+    let told = results.first();
+    let phases = told.phases_since(Timestamp::UNIX_EPOCH, 2e9);
     if phases.values().any(|began| !(0.0..=2e9).contains(began)) {
         return Err("a phase that lies outside of its run".to_owned());
     }
     if let Some(fault) = &results.fault {
         said(&fault.to_string())?;
     }
-    if let Some((metrics, Err(why))) =
-        bench_suite::fuzzing::metrics(&results, &asked(&results), 2e9)
-    {
+    let values = bench_suite::fuzzing::values(&results, &asked(told)?, 2e9);
+    if let Some((_, Some(why))) = values {
         said(&why)?;
-        MemoryParts::of(&metrics).and_then(|parts| parts.gpu_bytes());
     }
-    if let Some(Event::Failed { message, .. }) = &results.end
+    if let Some(RankEnd::Failed { message, .. }) = &told.end
         && !message.trim().is_empty()
     {
         said(message)?;
@@ -158,30 +150,16 @@ pub(super) fn event(input: &[u8], _: &Scratch) -> Result<bool, String> {
 }
 
 /// A run file that the results may be the answer to.
-fn asked(results: &Results) -> RunFile {
-    let batch = match &results.end {
-        Some(Event::Finished(summary)) => summary.micro_batch,
-        _ => 1,
-    };
-    let started = results.started.as_ref();
-    let is_cuda = started.is_some_and(|started| started.cuda.is_some());
-    let variant = serde_json::json!({ "batch": batch });
-    RunFile {
-        version: protocol::VERSION,
-        run: RUN.to_owned(),
-        model: Model::Resnet50,
-        task: Task::Training,
-        variant: serde_json::from_value(variant).unwrap_or_default(),
-        device: if is_cuda {
-            Device::Cuda(0)
-        } else {
-            Device::Cpu
-        },
-        steps: Steps::new(0, u32::try_from(results.steps.len()).unwrap_or(u32::MAX)),
-        seed: 0,
-        threads: None,
-        gpu_memory_bytes: None,
-        allocator_memory_bytes: None,
-        deadline_seconds: None,
+fn asked(told: &RankResults) -> Result<RunFile, String> {
+    let training = include_str!("../../seeds/run-file/training.json");
+    let mut asked = RunFile::parse(training).map_err(|error| format!("training.json: {error}"))?;
+    if told
+        .started
+        .as_ref()
+        .is_none_or(|started| started.cuda.is_none())
+    {
+        asked.device = Device::Cpu;
     }
+    asked.steps = Steps::new(0, u32::try_from(told.steps.len()).unwrap_or(u32::MAX));
+    Ok(asked)
 }

@@ -1,7 +1,5 @@
 //! `cargo xtask bench`: run suites in images and draw the report.
 
-#[cfg(test)]
-mod again;
 pub(crate) mod prepare;
 pub(crate) mod references;
 pub(crate) mod resume;
@@ -13,7 +11,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use bench_suite::{
     live::{self, Exposition, Server},
     plan::Plan,
-    session::{self, Both, Session, SessionError, Spec, Totals},
+    session::{self, Both, Session, SessionError, Totals},
     suite::{MAX_BLOCKS, Suite},
 };
 use record::{Deciding, RunPolicy, SessionFolder, SidesCompared, Tool};
@@ -22,8 +20,8 @@ use tokio_util::sync::CancellationToken;
 
 use self::{target::Target, watch::Watch};
 use crate::{
-    cli::{BenchArgs, Format},
-    commands::scenarios,
+    cli::{BenchArgs, Format, ShareArgs},
+    commands::{program, scenarios},
     error::{Error, Result},
     printer::{self, Printer},
     table::table,
@@ -66,17 +64,18 @@ pub(crate) async fn measure(
         None => (given.clone(), None),
     };
     let args = &args;
-    let names = &suites(args);
-    let suites = load(names)?;
+    let asked = &suites(args)?;
+    let suites = load(asked)?;
     let begun_with = resumed.as_ref().map(|session| session.images.as_slice());
-    let target = Target::find(&args.target, begun_with.unwrap_or_default(), printer).await?;
+    let begun_with = begun_with.unwrap_or_default();
+    let mut target = Target::find(&args.target, &suites, begun_with, printer).await?;
     // With --until-decided the suite's number of blocks says nothing.
     let blocks = match &resumed {
         Some(session) => Some(session.blocks),
         None => args.blocks.or(args.until_decided.then_some(1)),
     };
     let plan = target.plan(&suites, blocks, None)?.only(&args.cell)?;
-    let plan = plan.spread(&target.devices);
+    let plan = plan.spread(&target.places)?;
     tell_left_out(&plan, printer);
     let deciding = deciding(args, &plan);
     if let Some(deciding) = &deciding {
@@ -86,7 +85,7 @@ pub(crate) async fn measure(
         show(&plan, args.until_decided, printer);
         return Ok(None);
     }
-    let exposition = Exposition::new(target.host.live());
+    let exposition = Exposition::new(target.executor.hosts());
     let _server = serve(listen, &exposition, printer).await?;
     let place = match (resumed, &args.resume, &args.out) {
         (Some(session), Some(folder), _) => Place::Resume {
@@ -99,12 +98,12 @@ pub(crate) async fn measure(
         _ => Place::Fresh,
     };
     let job = Job {
-        target: &target,
-        suites: names,
+        target: &mut target,
+        suites: asked,
         cells: &args.cell,
         plan,
         deciding,
-        share_gpu: args.share_gpu,
+        share: args.share.clone(),
         place,
     };
     let (folder, totals) = job.carry_out(exposition, printer).await?;
@@ -124,14 +123,14 @@ pub(crate) enum Place {
 
 /// A session to be carried out.
 pub(crate) struct Job<'a> {
-    pub(crate) target: &'a Target<'a>,
+    pub(crate) target: &'a mut Target<'a>,
     /// The suites as they were asked for.
-    pub(crate) suites: &'a [String],
+    pub(crate) suites: &'a Suites,
     /// Of their cells, those that were asked for; empty: all.
     pub(crate) cells: &'a [String],
     pub(crate) plan: Plan,
     pub(crate) deciding: Option<Deciding>,
-    pub(crate) share_gpu: bool,
+    pub(crate) share: ShareArgs,
     pub(crate) place: Place,
 }
 
@@ -147,28 +146,28 @@ impl Job<'_> {
             Place::Resume { name, .. } => name.clone(),
             Place::Fresh | Place::New { .. } => session::fresh_name(),
         };
-        let ready = target
-            .ready(&name, self.share_gpu, printer, |_| Ok(()))
-            .await?;
-        let spec = Spec {
+        let ready = target.ready(&name, &self.share, printer).await?;
+        let mut plan = self.plan;
+        plan.session = record::Session {
             deciding: self.deciding,
-            asked: Some(target.asked(self.suites, self.cells, &ready.engine)),
-            plan: self.plan,
+            asked: Some(target.asked(self.suites, self.cells)),
             images: ready.prepared.images.clone(),
             engine: ready.prepared.engine.clone(),
             notes: ready.prepared.notes.clone(),
             tool: tool(&target.root),
-            machine: target.machine.clone(),
+            hosts: target.hosts.clone(),
             policy: RunPolicy {
-                gpus: Vec::new(),
-                shares_gpu: self.share_gpu,
+                places: Vec::new(),
+                shares_gpu: self.share.share_gpu,
+                shares_cpu: self.share.share_cpu,
                 engine_retries: Some(ENGINE_RETRIES),
             },
+            ..plan.session
         };
         let mut session = match self.place {
-            Place::Resume { folder, .. } => Session::resume(&folder, spec)?,
-            Place::New { folder } => Session::create(&folder, &name, spec)?,
-            Place::Fresh => Session::create(&PathBuf::from("sessions").join(&name), &name, spec)?,
+            Place::Resume { folder, .. } => Session::resume(&folder, plan)?,
+            Place::New { folder } => Session::create(&folder, &name, plan)?,
+            Place::Fresh => Session::create(&PathBuf::from("sessions").join(&name), &name, plan)?,
         };
         let folder = session.folder().clone();
         printer.note(&format!("session {name} in {}", folder.path().display()));
@@ -177,10 +176,10 @@ impl Job<'_> {
         let stopper = stop_on_signal(cancel.clone(), printer.clone());
         let mut subscribers = Both(Watch::new(printer), exposition);
         let totals = session
-            .run(ready.executor.as_ref(), &mut subscribers, &cancel)
+            .run(target.executor.as_ref(), &mut subscribers, &cancel)
             .await;
         stopper.abort();
-        ready.executor.clean_up().await;
+        target.executor.clean_up().await;
         Ok((folder, totals?))
     }
 }
@@ -232,7 +231,19 @@ async fn serve(
     Ok(Some(server))
 }
 
-fn load(names: &[String]) -> Result<Vec<Suite>> {
+/// Suites as they were asked for.
+pub(crate) enum Suites {
+    /// By name or file.
+    Named(Vec<String>),
+    /// A program's, as a text.
+    Program(String),
+}
+
+fn load(suites: &Suites) -> Result<Vec<Suite>> {
+    let names = match suites {
+        Suites::Named(names) => names,
+        Suites::Program(text) => return Ok(vec![program::suite(text)?]),
+    };
     let catalog = scenarios::catalog()?;
     names
         .iter()
@@ -241,11 +252,15 @@ fn load(names: &[String]) -> Result<Vec<Suite>> {
 }
 
 /// The suites that the user named, or the one that says whether everything works.
-fn suites(args: &BenchArgs) -> Vec<String> {
-    match args.suite.as_slice() {
-        [] => vec!["smoke".to_owned()],
-        names => names.to_vec(),
-    }
+fn suites(args: &BenchArgs) -> Result<Suites> {
+    Ok(match (&args.program_suite, args.suite.as_slice()) {
+        (Some(text), _) => Suites::Program(text.clone()),
+        (None, []) if !args.program.command.is_empty() => {
+            Suites::Program(args.program.suite_text()?)
+        }
+        (None, []) => Suites::Named(vec!["smoke".to_owned()]),
+        (None, names) => Suites::Named(names.to_vec()),
+    })
 }
 
 fn tell_left_out(plan: &Plan, printer: &Printer) {
@@ -256,7 +271,7 @@ fn tell_left_out(plan: &Plan, printer: &Printer) {
             plural(left_out.variants, "variant", "variants"),
             left_out.scenario,
             left_out.device.word(),
-            plan.device
+            plan.session.device
         ));
     }
 }
@@ -272,13 +287,13 @@ fn show(plan: &Plan, until_decided: bool, printer: &Printer) {
             cell.image.clone(),
             cell.suite.clone(),
             cell.scenario.clone(),
-            cell.variant.to_string(),
+            cell.axes.to_string(),
             cell.steps.warmup.to_string(),
             cell.steps.measured.to_string(),
         ]);
     }
-    let (cells, blocks) = (plan.cells.len(), plan.blocks);
-    let device = plan.device;
+    let (cells, blocks) = (plan.cells.len(), plan.session.blocks);
+    let device = plan.session.device;
     let extent = if until_decided {
         format!("as many blocks as it takes on {device}")
     } else {
@@ -306,7 +321,8 @@ pub(crate) fn stop_on_signal(
     })
 }
 
-async fn signalled() {
+/// Waits for a signal that asks this program to end.
+pub(crate) async fn signalled() {
     use tokio::signal::unix::{SignalKind, signal};
     let heard = async |kind| match signal(kind) {
         Ok(mut signals) => _ = signals.recv().await,
@@ -336,15 +352,16 @@ fn report(folder: &SessionFolder, printer: &Printer) -> Result<()> {
     for session in &view.report.sessions {
         for verdicts in &session.comparisons {
             printer.raw("\n");
-            printer.raw(&reports::comparison::text(verdicts, style));
+            let fail_on = verdict::FailOn::Regressed;
+            printer.raw(&reports::comparison::text(verdicts, fail_on, style, false));
         }
         if !session.claims.is_empty() {
             printer.raw("\n");
             printer.raw(&reports::claims::text(&session.claims, style));
         }
     }
-    let written = reports::write(std::slice::from_ref(folder), folder.path())?;
-    printer.line(&format!("report: {}", written.html.display()));
+    let [page, ..] = reports::write(std::slice::from_ref(folder), Vec::new(), folder.path())?;
+    printer.line(&format!("report: {}", page.display()));
     Ok(())
 }
 
@@ -352,7 +369,7 @@ pub(crate) fn end(totals: Totals, folder: &SessionFolder) -> Result<()> {
     if totals.remaining > 0 {
         return Err(Error::Unfinished {
             remaining: totals.remaining,
-            folder: folder.path().to_owned(),
+            command: resume::command("bench", folder.path()),
         });
     }
     if totals.failed > 0 {

@@ -10,11 +10,11 @@ use bench_suite::executors::{ImageSource, Loaded, LocalRuntime, SourceError};
 use engine::{Endpoint, Engine};
 use futures_util::future::BoxFuture;
 use images::{
-    Assembly, Cache, Catalog, Flavour, GpuArchitecture, Image, LockState, LockUse, Parts,
-    ReadyMade, Resolved, SCENARIO_IN_IMAGE, Sources,
+    Assembly, Cache, Catalog, Flavour, GpuArchitecture, Image, LockUse, OwnImage, ReadyMade,
+    SCENARIO_IN_IMAGE, Sources,
 };
 use protocol::Device;
-use record::{Gpu, ImageFacts, ImageLock, ImageParts};
+use record::{Gpu, ImageFacts, ImageLock};
 
 use crate::{
     cli::SourceArgs,
@@ -54,6 +54,8 @@ pub(crate) enum Chosen {
         /// What it is, where it was looked at.
         found: Option<Box<ReadyMade>>,
     },
+    /// It is anybody's, in an engine, for programs.
+    Own(Box<OwnImage>),
 }
 
 impl Chosen {
@@ -61,10 +63,7 @@ impl Chosen {
     pub(crate) fn spec(name_or_file: &str, device: Device, root: &Path) -> Result<Self> {
         let image = Catalog::new(&root.join("images")).image(name_or_file)?;
         if device.is_cuda() && image.spec.libtorch.flavour() == Flavour::Cpu {
-            return Err(Error::NoCudaInImage {
-                image: image.name,
-                device,
-            });
+            return Err(no_cuda(&image.name, device));
         }
         Ok(Self::Spec(Box::new(image)))
     }
@@ -73,6 +72,16 @@ impl Chosen {
         match self {
             Self::Spec(image) => &image.name,
             Self::ReadyMade { name, .. } => name,
+            Self::Own(image) => &image.reference,
+        }
+    }
+
+    /// A name alone, for an executor without an engine.
+    pub(super) fn named(name: &str) -> Self {
+        Self::ReadyMade {
+            name: name.to_owned(),
+            reference: name.to_owned(),
+            found: None,
         }
     }
 }
@@ -86,7 +95,6 @@ pub(super) struct Supply {
     printer: Printer,
     /// Unpacked libraries lie in it: nobody clears it while they run.
     in_use: Mutex<Option<Cache>>,
-    resolved: Resolved,
 }
 
 impl Supply {
@@ -103,12 +111,11 @@ impl Supply {
             gpus,
             printer: printer.clone(),
             in_use: Mutex::default(),
-            resolved: Resolved::default(),
         }
     }
 
     async fn load(&self, name: &str, engine: &Engine) -> Result<Loaded> {
-        let cache = cache(&self.printer)?.with_resolved(self.resolved.clone());
+        let cache = cache(&self.printer)?;
         let image = match &self.images[name] {
             Chosen::Spec(image) => image,
             Chosen::ReadyMade {
@@ -120,21 +127,28 @@ impl Supply {
                 };
                 return self.take(name, image);
             }
+            Chosen::Own(image) => {
+                return Ok(Loaded {
+                    id: image.id.clone(),
+                    program: None,
+                    facts: image.facts.clone(),
+                    notes: image.notes.clone(),
+                });
+            }
         };
         check_gpus(name, image.spec.gpu_architectures.iter(), &self.gpus)?;
         let assembly = assembled((**image).clone(), &self.sources, &cache, &self.printer).await?;
         let ready = images::ensure(engine, &assembly, &cache).await?;
         let mut notes = Vec::new();
-        if let LockState::Differs(why) = &ready.facts.lock {
-            let note = format!("{name} is not the locked image: {why}");
+        if let Some(ImageLock::Differs { cause }) = &ready.facts.lock {
+            let note = format!("{name} is not the locked image: {cause}");
             self.printer.note(&note);
             notes.push(note);
         }
-        let parts = Parts::from(&*assembly);
         Ok(Loaded {
-            facts: facts_of(&ready.facts, (&ready.reference, &ready.id), parts),
+            facts: ready.facts,
             id: ready.id,
-            program: SCENARIO_IN_IMAGE.to_owned(),
+            program: Some(SCENARIO_IN_IMAGE.to_owned()),
             notes,
         })
     }
@@ -144,10 +158,7 @@ impl Supply {
         if let Some(gpu) = self.gpus.first()
             && !image.has_cuda
         {
-            return Err(Error::NoCudaInImage {
-                image: name.to_owned(),
-                device: Device::Cuda(gpu.index),
-            });
+            return Err(no_cuda(name, Device::Cuda(gpu.index)));
         }
         check_gpus(name, image.gpu_architectures.iter(), &self.gpus)?;
         let mut notes = Vec::new();
@@ -158,15 +169,10 @@ impl Supply {
             facts: ImageFacts {
                 name: name.to_owned(),
                 lock: self.locked_as(&image),
-                reference: Some(image.reference),
-                id: Some(image.id.clone()),
-                flavour: image.libtorch,
-                size_bytes: Some(image.size_bytes),
-                scenario_sha256: Some(image.scenario_sha256),
-                ..made_of(image.parts)
+                ..image.facts
             },
             id: image.id,
-            program: SCENARIO_IN_IMAGE.to_owned(),
+            program: Some(SCENARIO_IN_IMAGE.to_owned()),
             notes,
         })
     }
@@ -183,16 +189,16 @@ impl Supply {
     async fn unpack(&self, name: &str) -> Result<(LocalRuntime, ImageFacts)> {
         let image = match &self.images[name] {
             Chosen::Spec(image) => (**image).clone(),
-            Chosen::ReadyMade { reference, .. } => {
-                return Err(Error::NeedsEngine {
-                    image: reference.clone(),
-                });
+            Chosen::ReadyMade { .. } | Chosen::Own(_) => {
+                return Err(Error::Input(format!(
+                    "{name} is a complete image and runs in a container; expected an engine \
+                     (`--engine container`), or an image in `images/`"
+                )));
             }
         };
         let (sources, printer) = (self.sources.clone(), self.printer.clone());
-        let resolved = self.resolved.clone();
         let (cache, runtime, facts) = blocking(move || {
-            let cache = cache(&printer)?.with_resolved(resolved);
+            let cache = cache(&printer)?;
             sources.check(&cache)?;
             let libtorch = images::libtorch_of(&image, &sources, &cache)?;
             let scenario = images::scenario_of(&libtorch, &sources, &cache)?;
@@ -238,6 +244,14 @@ impl ImageSource for Supply {
     }
 }
 
+fn no_cuda(image: &str, device: Device) -> Error {
+    Error::Input(format!(
+        "the image {image} holds libtorch without CUDA and cannot run on {device}; take one with \
+         CUDA (`{} images list`), or --device cpu",
+        protocol::program()
+    ))
+}
+
 /// Refuses a GPU that an image kept no code for.
 pub(crate) fn check_gpus<'a>(
     image: &str,
@@ -255,12 +269,12 @@ pub(crate) fn check_gpus<'a>(
         };
         if !kept.iter().any(|kept| kept.runs_on(capability)) {
             let kept: Vec<String> = kept.iter().map(ToString::to_string).collect();
-            return Err(Error::NoGpuCode {
-                image: image.to_owned(),
-                gpu: gpu.name.clone(),
-                capability: capability.to_owned(),
-                kept: kept.join(", "),
-            });
+            return Err(Error::Input(format!(
+                "the image {image} kept GPU code for {} alone, and {} has compute capability \
+                 {capability}; build it with this GPU in `gpu_architectures`, or without that key",
+                kept.join(", "),
+                gpu.name
+            )));
         }
     }
     Ok(())
@@ -297,51 +311,6 @@ pub(crate) async fn with_base(image: Image, cache: &Cache) -> Result<Image> {
         images::fetch_base(&image, &engine, cache).await?;
     }
     Ok(image)
-}
-
-fn facts_of(facts: &images::ImageFacts, (reference, id): (&str, &str), parts: Parts) -> ImageFacts {
-    ImageFacts {
-        name: facts.name.clone(),
-        reference: Some(reference.to_owned()),
-        id: Some(id.to_owned()),
-        libtorch_version: facts.libtorch_version.clone(),
-        flavour: facts.libtorch_name.clone(),
-        base: Some(facts.base.clone()),
-        size_bytes: Some(facts.size_bytes()),
-        scenario_sha256: Some(facts.scenario_sha256.hex()),
-        lock: Some(lock_of(&facts.lock)),
-        ..made_of(parts)
-    }
-}
-
-/// How an image stands to its lock, in a session's words.
-pub(crate) fn lock_of(state: &LockState) -> ImageLock {
-    match state {
-        LockState::Matches => ImageLock::Matches,
-        LockState::OtherScenario(cause) => ImageLock::OtherScenario {
-            cause: cause.clone(),
-        },
-        LockState::Differs(cause) => ImageLock::Differs {
-            cause: cause.clone(),
-        },
-        LockState::Unlocked => ImageLock::Unlocked,
-    }
-}
-
-/// What an image is made of, in a session's words.
-pub(crate) fn made_of(parts: Parts) -> ImageFacts {
-    ImageFacts {
-        libtorch_version: parts.versions.get("torch").cloned().unwrap_or_default(),
-        layers: parts.layers,
-        parts: Some(ImageParts {
-            versions: parts.versions,
-            packages: parts.packages,
-            environment: parts.environment,
-            libraries: parts.libraries,
-            gpu_code: Some(parts.gpu_code),
-        }),
-        ..ImageFacts::default()
-    }
 }
 
 /// Work that takes long and does not wait for the network goes to a thread of its own.
@@ -386,7 +355,7 @@ mod tests {
     fn no_image_can_set_what_a_run_sets() {
         let machine = record::Machine::default();
         let cuda = protocol::Device::Cuda(0);
-        let device = bench_suite::device::environment(cuda, &machine).into_iter();
+        let device = bench_suite::device::environment([cuda], Some(&machine)).into_iter();
         let reserved = images::reserved_environment();
         for (name, _) in device {
             assert!(reserved.iter().any(|(known, _)| *known == name), "{name}");

@@ -2,16 +2,12 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use bench_suite::executors::ExecutorError;
-use engine::{Endpoint, Engine};
+use engine::Engine;
 use images::ReadyMade;
 use record::ImageFacts;
 
-use super::{
-    prepare::{Chosen, cache},
-    target::loads_images,
-};
-use crate::{cli::TargetArgs, error::Result, printer::Printer};
+use super::prepare::{Chosen, cache};
+use crate::{error::Result, printer::Printer};
 
 /// Letters of a digest that tell one image from another, as in the names that engines have.
 const SHORT: usize = 12;
@@ -26,22 +22,16 @@ pub(crate) fn is_reference(word: &str) -> bool {
 }
 
 /// Looks at the images of these references in the engine that is to run them, which pulls those
-/// that it lacks. Nothing where runs need no engine.
+/// that it lacks.
 pub(super) async fn look(
     references: &[&str],
-    args: &TargetArgs,
+    engine: &Engine,
     printer: &Printer,
 ) -> Result<BTreeMap<String, ReadyMade>> {
     let mut found = BTreeMap::new();
-    if references.is_empty() || !loads_images(args).await? {
-        return Ok(found);
-    }
-    let engine = Engine::connect(&Endpoint::auto()).await;
-    let engine = engine.map_err(ExecutorError::from)?;
-    engine.facts().check_here().map_err(ExecutorError::from)?;
     let cache = cache(printer)?;
     for reference in references {
-        let image = images::ready_made(&engine, reference, &cache).await?;
+        let image = images::ready_made(engine, reference, &cache).await?;
         found.insert((*reference).to_owned(), image);
     }
     Ok(found)

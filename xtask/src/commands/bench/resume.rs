@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use bench_suite::executors;
-use record::{Asked, Session, SessionFolder, SidesCompared, command_line};
+use bench_suite::executors::Choice;
+use record::{Place, Session, SessionFolder, SidesCompared, command_line};
 
 use super::references::is_reference;
 use crate::{
@@ -15,12 +15,15 @@ use crate::{
 /// said anew. Whatever else is given must be what the session was begun with.
 pub(super) fn settled(given: &BenchArgs, folder: &Path) -> Result<(BenchArgs, Session)> {
     let session = SessionFolder::at(folder).read_session()?;
-    let asked = session.asked.clone().unwrap_or_else(|| by_names(&session));
+    let Some(asked) = session.asked.clone() else {
+        return Err(Error::Input(format!(
+            "{} does not tell what its session was asked for; begin a new session",
+            folder.display()
+        )));
+    };
     let mut args = given.clone();
-    // Names are all that an older session kept, and a file is no name.
-    let is_known = session.asked.is_some();
     let check = |option: &'static str, given: Option<String>, then: &str| match given {
-        Some(now) if is_known && now != then => Err(Error::ResumeDiffers {
+        Some(now) if now != then => Err(Error::ResumeDiffers {
             option,
             then: then.to_owned(),
             now,
@@ -29,6 +32,14 @@ pub(super) fn settled(given: &BenchArgs, folder: &Path) -> Result<(BenchArgs, Se
     };
     let listed = |words: &[String]| (!words.is_empty()).then(|| whole(words).join(", "));
     check("--suite", listed(&given.suite), &asked.suites.join(", "))?;
+    if !given.program.command.is_empty() {
+        let now = given.program.suite_text()?;
+        check(
+            "COMMAND",
+            Some(now),
+            asked.program.as_deref().unwrap_or("a suite"),
+        )?;
+    }
     let cells = |cells: &[String]| (!cells.is_empty()).then(|| cells.join(", "));
     check("--cell", cells(&given.cell), &asked.cells.join(", "))?;
     let target = &given.target;
@@ -40,20 +51,20 @@ pub(super) fn settled(given: &BenchArgs, folder: &Path) -> Result<(BenchArgs, Se
         device.clone().filter(|word| word != "cuda"),
         &asked.device,
     )?;
-    let engine = target.engine.as_ref().and_then(executors::Choice::word);
-    let asked_word = asked.engine.split(':').next().unwrap_or_default();
-    check("--engine", engine.map(str::to_owned), asked_word)?;
+    // The session's own check says whether it is the same engine, and what its argument comes to.
+    let engine = target.engine.as_ref().and_then(Choice::word);
+    let begun_with = asked.engine.parse().ok().as_ref().and_then(Choice::word);
+    check(
+        "--engine",
+        engine.map(str::to_owned),
+        begun_with.unwrap_or_default(),
+    )?;
     check_blocks(given, &session)?;
 
-    if args.suite.is_empty() || is_known {
-        args.suite = asked.suites;
-    }
-    if args.target.image.is_empty() || is_known {
-        args.target.image = asked.images;
-    }
-    if is_known {
-        args.cell = asked.cells;
-    }
+    args.suite = asked.suites;
+    args.program_suite = asked.program;
+    args.target.image = asked.images;
+    args.cell = asked.cells;
     args.target.device = device.or(Some(asked.device));
     if engine.is_none() {
         args.target.engine = asked.engine.parse().ok();
@@ -63,7 +74,8 @@ pub(super) fn settled(given: &BenchArgs, folder: &Path) -> Result<(BenchArgs, Se
     or(&mut sources.libtorch, asked.libtorch);
     or(&mut sources.scenario_binary, asked.scenario_binary);
     or(&mut sources.base_archive, asked.base_archive);
-    args.share_gpu |= session.policy.shares_gpu;
+    args.share.share_gpu |= session.policy.shares_gpu;
+    args.share.share_cpu |= session.policy.shares_cpu;
     Ok((args, session))
 }
 
@@ -102,28 +114,10 @@ fn check_blocks(given: &BenchArgs, session: &Session) -> Result<()> {
     Ok(())
 }
 
-/// What a session of before version 3 tells of its command line.
-fn by_names(session: &Session) -> Asked {
-    let gpus = &session.policy.gpus;
-    let mut device = session.device.to_string();
-    if gpus.len() > 1 {
-        device = devices(gpus);
-    }
-    Asked {
-        suites: session.suites.keys().cloned().collect(),
-        images: session.images.iter().map(|one| one.name.clone()).collect(),
-        device,
-        engine: match session.engine.kind.as_str() {
-            "podman" => "docker".to_owned(),
-            other => other.to_owned(),
-        },
-        ..Asked::default()
-    }
-}
-
-/// `cpu`, or GPUs as `cuda:0,1`.
-pub(super) fn devices(devices: &[protocol::Device]) -> String {
-    let words: Vec<String> = devices.iter().map(ToString::to_string).collect();
+/// `cpu`, or GPUs as `cuda:0,1`: those of the first host are those of each.
+pub(super) fn devices(places: &[Place]) -> String {
+    let here = places.iter().filter(|place| place.host == places[0].host);
+    let words: Vec<String> = here.map(|place| place.device.to_string()).collect();
     words.join(",").replace(",cuda:", ",")
 }
 
@@ -140,7 +134,25 @@ pub(crate) fn whole(words: &[String]) -> Vec<String> {
 
 /// The command that goes on with what `bench` or `bisect` began in this folder, quoted for a shell.
 pub(crate) fn command(command: &str, folder: &Path) -> String {
-    let words = ["cargo", "xtask", command, "--resume"].map(str::to_owned);
-    let folder = folder.display().to_string();
-    command_line(&[words.as_slice(), &[folder]].concat())
+    let words = [command, "--resume", &folder.display().to_string()].map(str::to_owned);
+    format!("{} {}", protocol::program(), command_line(&words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_reads_back_the_folder_to_go_on_in() {
+        const FOLDER: &str = "it's one folder; $HOME";
+        let command = command("bench", Path::new(FOLDER));
+        let script = format!("printf '%s\\n' {command}");
+        let output = std::process::Command::new("sh")
+            .args(["-c", &script])
+            .output();
+        let output = output.expect("a shell");
+        let words = String::from_utf8_lossy(&output.stdout);
+        let last = format!("bench\n--resume\n{FOLDER}\n");
+        assert!(words.ends_with(&last), "{words}");
+    }
 }

@@ -1,70 +1,81 @@
 //! From the user's choices to an executor that is ready.
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf, absolute},
-    sync::Arc,
 };
 
 use bench_suite::{
     device::Choice,
-    executors::{self, Executor, Prepared},
-    host::{self, GpuLock, Host},
+    executors::{self, Executor, Opened, Prepared},
+    host::DeviceLock,
     plan::{Plan, Request},
     suite::Suite,
 };
 use images::{Catalog, LibtorchSpec};
 use protocol::Device;
-use record::{Asked, ImageFacts, Machine};
+use record::{Asked, ImageFacts, Machine, Place, Workload};
 
 use super::{
-    prepare::{Chosen, Supply, sources},
+    Suites,
+    prepare::{Chosen, Supply, cache, sources},
     references::{self, is_reference, last_word},
     resume,
 };
 use crate::{
-    cli::TargetArgs,
+    cli::{ShareArgs, TargetArgs},
+    commands::program::python_of,
     error::{Error, Result},
     printer::Printer,
     workspace,
 };
 
-/// Where runs are to execute, before anything is started.
+/// Where runs are to execute: an open executor and its hosts, before anything is started.
 pub(crate) struct Target<'a> {
     args: &'a TargetArgs,
     pub(crate) root: PathBuf,
-    pub(crate) host: Arc<dyn Host>,
-    pub(crate) machine: Machine,
+    pub(crate) executor: Box<dyn Executor>,
+    /// Its word on the command line, with its argument.
+    engine: String,
+    /// Why no other executor was taken.
+    notes: Vec<String>,
+    /// The executor's hosts, by name.
+    pub(crate) hosts: BTreeMap<String, Machine>,
     /// At least one.
-    pub(crate) devices: Vec<Device>,
+    pub(crate) places: Vec<Place>,
     images: Vec<Chosen>,
 }
 
-/// An executor with everything that its runs need.
+/// What runs need, and is held while they may come.
 pub(crate) struct Ready {
-    pub(crate) executor: Box<dyn Executor>,
-    /// Its word on the command line, with its argument.
-    pub(crate) engine: String,
     pub(crate) prepared: Prepared,
-    /// Held while runs may come.
-    _locks: Vec<GpuLock>,
+    _locks: Vec<DeviceLock>,
     _source: Supply,
 }
 
 impl<'a> Target<'a> {
-    /// Finds the devices and images that are asked for. An image that is asked for by its reference
-    /// is looked at first, and pulled where it has to be: what it is called stands in it. Those that a
-    /// session was begun with keep their names.
+    /// Opens the executor and finds the devices and images that are asked for. An image that is
+    /// asked for by its reference is looked at first, and pulled where it has to be: what it is
+    /// called stands in it. Those that a session was begun with keep their names. Where all suites
+    /// run programs alone, images may be anybody's.
     pub(crate) async fn find(
         args: &'a TargetArgs,
+        suites: &[Suite],
         begun_with: &[ImageFacts],
         printer: &Printer,
     ) -> Result<Self> {
-        let mut target = Self::with(args, |_, _| Ok(Vec::new()))?;
+        let mut target = Self::open(args, most_ranks(suites)).await?;
+        if let Some(command) = of_programs(suites) {
+            return target.with_own(&args.image, command, printer).await;
+        }
         let (device, root) = (target.device(), &target.root);
         let names = names(&args.image, device, root)?;
         let references = names.iter().map(String::as_str);
         let references: Vec<&str> = references.filter(|name| is_reference(name)).collect();
-        let mut found = references::look(&references, args, printer).await?;
+        let mut found = match target.executor.engine() {
+            Some(engine) => references::look(&references, engine, printer).await?,
+            None => BTreeMap::new(),
+        };
         let mut images = Vec::new();
         for name in &names {
             images.push(if is_reference(name) {
@@ -85,30 +96,82 @@ impl<'a> Target<'a> {
         Ok(target)
     }
 
-    /// Finds the devices that are asked for, for these images.
-    pub(crate) fn with(
-        args: &'a TargetArgs,
-        images: impl FnOnce(Device, &Path) -> Result<Vec<Chosen>>,
+    /// With these images, whoever made them; what each holds is asked of its Python.
+    pub(crate) async fn with_own(
+        mut self,
+        images: &[String],
+        command: &[String],
+        printer: &Printer,
     ) -> Result<Self> {
+        let Some(engine) = self.executor.engine() else {
+            self.images = images.iter().map(|name| Chosen::named(name)).collect();
+            return Ok(self);
+        };
+        if images.is_empty() {
+            return Err(Error::Input(
+                "no image to run the program in; name one or several with --image, such as --image \
+                 team/train:old --image team/train:new"
+                    .to_owned(),
+            ));
+        }
+        let cache = cache(printer)?;
+        for reference in images {
+            printer.note(&format!("reading what {reference} holds"));
+            let python = python_of(command);
+            let found = images::own_image(engine, reference, python, &cache).await?;
+            self.images.push(Chosen::Own(Box::new(found)));
+        }
+        Ok(self)
+    }
+
+    /// Opens the executor that is asked for and finds the devices on its hosts for runs of so many
+    /// ranks; without images.
+    pub(crate) async fn open(args: &'a TargetArgs, ranks: u32) -> Result<Self> {
         let root = workspace::root()?;
-        let host = host::open();
-        let machine = host.facts();
+        let opened = open(args).await?;
+        let executor = opened.executor;
+        let hosts = executor.hosts().iter();
+        let hosts: Vec<_> = hosts
+            .map(|host| (host.name().to_owned(), host.facts()))
+            .collect();
         let device = args.device.as_deref().unwrap_or("auto");
-        let devices = devices(device, &machine)?;
-        let images = images(devices[0], &root)?;
+        let choice: Choice = device
+            .parse()
+            .map_err(|source| Error::Device(Box::new(source)))?;
+        let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+        let by_name = hosts.iter().map(|(name, machine)| (name.as_str(), machine));
+        let places = choice
+            .places(by_name, visible.as_deref(), ranks)
+            .map_err(|source| Error::Device(Box::new(source)))?;
         Ok(Self {
             args,
             root,
-            host,
-            machine,
-            devices,
-            images,
+            engine: opened.choice.to_string(),
+            notes: opened.notes,
+            executor,
+            hosts: hosts.into_iter().collect(),
+            places,
+            images: Vec::new(),
         })
+    }
+
+    /// With these images.
+    pub(crate) fn with(
+        mut self,
+        images: impl FnOnce(Device, &Path) -> Result<Vec<Chosen>>,
+    ) -> Result<Self> {
+        self.images = images(self.device(), &self.root)?;
+        Ok(self)
     }
 
     /// The first device.
     pub(crate) fn device(&self) -> Device {
-        self.devices[0]
+        self.places[0].device
+    }
+
+    /// The machine that the first device is of.
+    pub(crate) fn machine(&self) -> &Machine {
+        &self.hosts[&self.places[0].host]
     }
 
     /// Plans these suites on the images, on the first device.
@@ -118,17 +181,21 @@ impl<'a> Target<'a> {
         blocks: Option<u32>,
         order_seed: Option<u64>,
     ) -> Result<Plan> {
-        Ok(Plan::new(&Request {
+        let plan = Plan::new(&Request {
             suites,
             images: &self.names(),
             device: self.device(),
             blocks,
             order_seed,
-        })?)
+        })?;
+        let (executor, describe) = (&self.executor, self.executor.describe());
+        plan.check_ranks(executor.most_ranks(), &describe)?;
+        plan.check_programs(executor.runs_programs(), &describe)?;
+        Ok(plan)
     }
 
     /// What the command line asked for, with what was chosen where it left a choice.
-    pub(super) fn asked(&self, suites: &[String], cells: &[String], engine: &str) -> Asked {
+    pub(super) fn asked(&self, suites: &Suites, cells: &[String]) -> Asked {
         let images = match self.args.image.as_slice() {
             [] => self.names(),
             given => resume::whole(given),
@@ -136,11 +203,18 @@ impl<'a> Target<'a> {
         let sources = &self.args.sources;
         let whole = |path: &Option<PathBuf>| path.as_ref().and_then(|path| absolute(path).ok());
         Asked {
-            suites: resume::whole(suites),
+            suites: match suites {
+                Suites::Named(names) => resume::whole(names),
+                Suites::Program(_) => Vec::new(),
+            },
+            program: match suites {
+                Suites::Named(_) => None,
+                Suites::Program(text) => Some(text.clone()),
+            },
             cells: cells.to_vec(),
             images,
-            device: resume::devices(&self.devices),
-            engine: engine.to_owned(),
+            device: resume::devices(&self.places),
+            engine: self.engine.clone(),
             libtorch: whole(&sources.libtorch),
             scenario_binary: whole(&sources.scenario_binary),
             base_archive: whole(&sources.base_archive),
@@ -154,42 +228,34 @@ impl<'a> Target<'a> {
             .collect()
     }
 
-    /// Takes the devices for the session of this name, opens the executor and makes ready
-    /// whatever is missing: fetches, builds, assembles, loads. An executor for which `refuse` has
-    /// an error is left before that.
+    /// Takes the devices for the session of this name and makes ready whatever is missing: fetches,
+    /// builds, assembles, loads.
     pub(crate) async fn ready(
-        &self,
+        &mut self,
         session: &str,
-        share_gpu: bool,
+        share: &ShareArgs,
         printer: &Printer,
-        refuse: impl Fn(&dyn Executor) -> Result<()>,
     ) -> Result<Ready> {
-        let used = |gpu: &&record::Gpu| self.devices.contains(&Device::Cuda(gpu.index));
-        let gpus = self.machine.gpus.iter().filter(used);
-        let locks = gpus
-            .map(|gpu| self.host.lock_gpu(gpu, session, share_gpu))
-            .collect::<Result<_, _>>()?;
-        let engine = self
-            .args
-            .engine
-            .as_ref()
-            .unwrap_or(&executors::Choice::Auto);
-        let opened = engine.open(&self.host, is_ci()).await?;
-        let mut executor = opened.executor;
-        for note in &opened.notes {
+        for note in &self.notes {
             printer.note(note);
         }
-        printer.note(&format!("runs execute {}", executor.describe()));
-        refuse(executor.as_ref())?;
+        printer.note(&format!("runs execute {}", self.executor.describe()));
+        let (mut locks, mut gpus) = (Vec::new(), Vec::new());
+        for place in &self.places {
+            let (host, gpu) = (
+                self.executor.host(&place.host),
+                self.hosts[&place.host].gpu(place.device),
+            );
+            let is_shared = gpu.map_or(share.share_cpu, |_| share.share_gpu);
+            locks.push(host.lock(gpu, session, is_shared)?);
+            gpus.extend(gpu.cloned());
+        }
         let sources = sources(&self.args.sources, &self.root);
-        let gpus = self.machine.gpus.iter().filter(used).cloned().collect();
         let source = Supply::new(&self.images, sources, gpus, printer);
         let names = self.names();
-        let mut prepared = executor.prepare(&names, &self.devices, &source).await?;
-        prepared.notes.extend(opened.notes);
+        let mut prepared = self.executor.prepare(&names, &self.places, &source).await?;
+        prepared.notes.append(&mut self.notes);
         Ok(Ready {
-            executor,
-            engine: opened.choice.to_string(),
             prepared,
             _locks: locks,
             _source: source,
@@ -197,25 +263,28 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Whether images are loaded into an engine where runs are to execute.
-pub(crate) async fn loads_images(args: &TargetArgs) -> Result<bool> {
+/// The most processes of a run of these.
+pub(crate) fn most_ranks(suites: &[Suite]) -> u32 {
+    let scenarios = suites.iter().flat_map(|suite| &suite.scenarios);
+    scenarios.map(|one| one.ranks).max().unwrap_or(1)
+}
+
+/// The first command, where all that the suites measure is programs.
+pub(crate) fn of_programs(suites: &[Suite]) -> Option<&[String]> {
+    let scenarios = suites.iter().flat_map(|suite| &suite.scenarios);
+    let mut commands = scenarios.map(|scenario| match &scenario.workload {
+        Workload::Program { command } => Some(command.as_slice()),
+        Workload::Builtin { .. } => None,
+    });
+    let first = commands.next()??;
+    commands.all(|command| command.is_some()).then_some(first)
+}
+
+/// Opens the executor that is asked for.
+async fn open(args: &TargetArgs) -> Result<Opened> {
+    let is_ci = std::env::var_os("CI").is_some_and(|value| value == "true");
     let engine = args.engine.as_ref().unwrap_or(&executors::Choice::Auto);
-    Ok(engine.loads_images(&host::open(), is_ci()).await?)
-}
-
-fn is_ci() -> bool {
-    std::env::var_os("CI").is_some_and(|value| value == "true")
-}
-
-/// The devices that `--device` means on this machine; at least one.
-fn devices(word: &str, machine: &Machine) -> Result<Vec<Device>> {
-    let choice: Choice = word
-        .parse()
-        .map_err(|source| Error::Device(Box::new(source)))?;
-    let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
-    choice
-        .resolve(machine, visible.as_deref())
-        .map_err(|source| Error::Device(Box::new(source)))
+    Ok(engine.open(is_ci).await?)
 }
 
 /// The images that the user named, or the one that fits the device.

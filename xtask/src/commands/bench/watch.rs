@@ -5,7 +5,8 @@ use std::time::Instant;
 use bench_suite::session::{Progress, Subscriber, Totals};
 use indicatif::ProgressBar;
 use judge::compare::WORTHWHILE_BLOCKS;
-use protocol::Variant;
+use metrics::catalogue;
+use protocol::Axes;
 use record::{CellPlan, Deciding, Look, LookEnd, Outcome, Record, Session, printable};
 use reports::format::plural;
 use verdict::Verdicts;
@@ -54,7 +55,7 @@ impl Watch {
         } else {
             String::new()
         };
-        let name = self.name(&cell.image, (&cell.suite, &cell.scenario), &cell.variant);
+        let name = self.name(&cell.image, (&cell.suite, &cell.scenario), &cell.axes);
         if let Some(bar) = &self.bar {
             let text = format!("block {}: {name}{again}", block + 1);
             bar.set_message(printable(&text).into_owned());
@@ -67,28 +68,15 @@ impl Watch {
             bar.set_position((totals.planned - totals.remaining) as u64);
         }
         let scenario = (record.suite.as_str(), record.scenario.as_str());
-        let name = self.name(&record.image, scenario, &record.variant);
+        let name = self.name(&record.image, scenario, &record.axes);
         let done = totals.planned - totals.remaining;
         let elapsed = self.begun.elapsed().as_secs_f64();
-        let metrics = match (&record.outcome, &record.metrics) {
-            (Outcome::Expected { message, .. } | Outcome::Failed { message, .. }, _) => {
+        let metrics = match &record.outcome {
+            Outcome::Expected { message, .. } | Outcome::Failed { message, .. } => {
                 let message = message.lines().next().unwrap_or_default();
                 format!("{}: {message}", record.outcome.word())
             }
-            (Outcome::Ok, Some(metrics)) => {
-                let peak = metrics
-                    .summary
-                    .memory
-                    .peak_allocated_bytes
-                    .map_or_else(String::new, |bytes| {
-                        format!(", peak {:.1} MiB", bytes as f64 / f64::from(1 << 20))
-                    });
-                match metrics.summary.throughput_samples_per_second {
-                    Some(rate) => format!("{rate:.1} samples/s{peak}"),
-                    None => format!("idle for {:.1} s{peak}", metrics.summary.measured_seconds),
-                }
-            }
-            (Outcome::Ok, None) => "ok".to_owned(),
+            Outcome::Ok => yielded(record),
         };
         let text = format!(
             "{elapsed:>7.1} s  {done:>4}/{}  {name}: {metrics}",
@@ -144,7 +132,7 @@ impl Watch {
         }
     }
 
-    fn name(&self, image: &str, (suite, scenario): (&str, &str), variant: &Variant) -> String {
+    fn name(&self, image: &str, (suite, scenario): (&str, &str), axes: &Axes) -> String {
         let image = if self.several_images {
             format!("{image} ")
         } else {
@@ -155,7 +143,7 @@ impl Watch {
         } else {
             String::new()
         };
-        format!("{image}{suite}{scenario} {variant}")
+        format!("{image}{suite}{scenario} {axes}")
     }
 }
 
@@ -171,6 +159,10 @@ impl Subscriber for Watch {
                 self.running(cell, attempt, run.block);
             }
             Progress::RunEnded { record, totals } => self.ended(record, totals),
+            Progress::Unfit { message } => self.printer.note(&format!(
+                "{message}; the session ends here: repeat it when nothing else uses the machine, or \
+                 measure beside others with --share-cpu or --share-gpu"
+            )),
             Progress::BlockEnded { block, of } => {
                 if !self.printer.is_live() {
                     let number = block + 1;
@@ -192,5 +184,22 @@ impl Subscriber for Watch {
                 }
             }
         }
+    }
+}
+
+/// The rate and the peak of a run, or how long it was measured.
+fn yielded(record: &Record) -> String {
+    let write = |name: &str, value| reports::format::Quantity::of_metric(name).write(value);
+    let rate = catalogue::THROUGHPUT.of(record);
+    let rate = rate.map(|rate| write(catalogue::THROUGHPUT.name, rate));
+    let peak = catalogue::PEAK_ALLOCATED.of(record);
+    let peak = peak.map(|peak| format!("peak {}", write(catalogue::PEAK_ALLOCATED.name, peak)));
+    let seconds = record.value("measured_seconds");
+    let measured = || seconds.map(|seconds| format!("measured for {seconds:.1} s"));
+    let known: Vec<String> = rate.or_else(measured).into_iter().chain(peak).collect();
+    if known.is_empty() {
+        "ok".to_owned()
+    } else {
+        known.join(", ")
     }
 }

@@ -1,33 +1,88 @@
-//! `cargo xtask bisect`: the image, or the revision, that brought a regression.
+//! `bisect`: the image that brought a regression.
 
 mod candidates;
+mod error;
 mod step;
 mod tell;
 
-use std::path::{Path, PathBuf};
-
-use bench_suite::{
-    bisect::{Asked, Bisection, Build, Next, STATE},
-    session,
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
 };
 
+use bench_suite::{
+    bisect::{Asked, Bisection, Next, STATE},
+    session,
+};
+use clap::Args;
+
 use crate::{
-    cli::{BisectArgs, TargetArgs},
+    cli::{Format, ShareArgs, TargetArgs, exit_codes, share, time},
+    commands::{
+        bench::target::of_programs,
+        program::{self, ProgramArgs},
+    },
     error::{Error, Result},
     printer::Printer,
 };
+use error::SearchError;
+
+#[derive(Debug, Clone, Args)]
+#[command(after_help = exit_codes!())]
+pub(crate) struct BisectArgs {
+    /// The suite that shows the change, by name or file, or one of its scenarios: `SUITE:SCENARIO`
+    #[arg(value_name = "SUITE[:SCENARIO]", required_unless_present_any = ["resume", "command"],
+          conflicts_with = "command")]
+    pub(crate) suite: Option<String>,
+    /// The good end: an image as `bench --image` takes it. Between the ends lie the images of --image,
+    /// in their order; default: the specs of `images/` whose torch lies between the two ends' and is
+    /// for the same devices
+    #[arg(long, value_name = "IMAGE", required_unless_present = "resume")]
+    pub(crate) good: Option<String>,
+    /// The bad end
+    #[arg(long, value_name = "IMAGE", required_unless_present = "resume")]
+    pub(crate) bad: Option<String>,
+    /// Follow this metric of the cell where it regressed most; default: the metric that did
+    #[arg(long, value_name = "NAME")]
+    pub(crate) metric: Option<String>,
+    /// How often the whole search may be wrong
+    #[arg(long, value_name = "SHARE", default_value = "0.05", value_parser = error_share)]
+    pub(crate) error: f64,
+    /// How long a comparison may take, such as `20min`; an image that is not decided by then is left
+    /// out
+    #[arg(long, value_name = "TIME", default_value = "30min", value_parser = time)]
+    pub(crate) time_budget: Duration,
+    /// Most blocks of a comparison
+    #[arg(long, value_name = "N", default_value_t = 100,
+          value_parser = clap::value_parser!(u32).range(3..=10_000))]
+    pub(crate) blocks: u32,
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+    #[command(flatten)]
+    pub(crate) share: ShareArgs,
+    /// The search's folder; default: `sessions/bisect-` and its time
+    #[arg(long, value_name = "DIR", conflicts_with = "resume")]
+    pub(crate) out: Option<PathBuf>,
+    /// Go on with a search that was cut off, as it was begun: no other option is needed
+    #[arg(long, value_name = "DIR", conflicts_with_all = [
+        "suite", "good", "bad", "metric", "error", "time_budget", "blocks", "image", "share_gpu",
+        "command"
+    ])]
+    pub(crate) resume: Option<PathBuf>,
+    /// Say what would be searched, and start nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// How to print the answer
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+}
 
 /// Searches to the end, and tells.
 pub(crate) async fn run(args: &BisectArgs, printer: &Printer) -> Result<()> {
     let (mut search, folder) = match &args.resume {
-        Some(folder) => {
-            let mut search = Bisection::read(folder)?;
-            // What could not be made may be made now.
-            for candidate in &mut search.candidates {
-                candidate.problem = None;
-            }
-            (search, folder.clone())
-        }
+        Some(folder) => (Bisection::read(folder)?, folder.clone()),
         None => begin(args)?,
     };
     // Its sessions lie in it.
@@ -39,8 +94,9 @@ pub(crate) async fn run(args: &BisectArgs, printer: &Printer) -> Result<()> {
     let target = target(args, &search.asked);
     if args.resume.is_none() {
         if folder.join(STATE).exists() {
-            return Err(Error::SearchExists { folder });
+            return Err(SearchError::Exists(folder).into());
         }
+        session::check_new_folder(&folder)?;
         std::fs::create_dir_all(&folder).map_err(|source| Error::Write {
             path: folder.clone(),
             source,
@@ -49,41 +105,25 @@ pub(crate) async fn run(args: &BisectArgs, printer: &Printer) -> Result<()> {
     }
     printer.note(&format!("search in {}", folder.display()));
     loop {
-        let (base, head, purpose) = match search.next() {
+        match search.next() {
             Next::Done(_) => break,
             Next::Refuted => {
-                let folder = folder.clone();
                 return Err(match &search.change {
-                    Some(change) if change.metric().is_none() => Error::OtherFailure { folder },
-                    _ => Error::SmallerChange { folder },
-                });
+                    Some(change) if change.metric().is_none() => SearchError::OtherFailure(folder),
+                    _ => SearchError::SmallerChange(folder),
+                }
+                .into());
             }
             Next::Measure {
                 base,
                 head,
                 purpose,
-            } => (base, head, purpose),
-        };
-        for candidate in [base, head] {
-            candidates::make(&mut search, candidate, &folder, &target, printer).await?;
-            search.write(&folder)?;
+            } => {
+                let step = (base, head, purpose);
+                step::carry_out(&mut search, step, &folder, &target, printer).await?;
+                search.write(&folder)?;
+            }
         }
-        let problem = |place: usize| search.candidates[place].problem.clone();
-        match problem(base).or_else(|| problem(head)) {
-            // Between the ends its neighbour is taken.
-            Some(_) if head + 1 < search.candidates.len() => continue,
-            Some(why) => return Err(Error::NoEnd { why }),
-            None => {}
-        }
-        step::carry_out(
-            &mut search,
-            (base, head, purpose),
-            &folder,
-            &target,
-            printer,
-        )
-        .await?;
-        search.write(&folder)?;
     }
     tell::answer(&search, &folder, args.format, printer)
 }
@@ -92,29 +132,31 @@ pub(crate) async fn run(args: &BisectArgs, printer: &Printer) -> Result<()> {
 fn begin(args: &BisectArgs) -> Result<(Bisection, PathBuf)> {
     let given = |text: &Option<String>| text.clone().unwrap_or_default();
     let (good, bad) = (given(&args.good), given(&args.bad));
-    let build = match &args.build {
-        Some(command) => Some(Build {
-            command: command.clone(),
-            repository: candidates::repository()?,
-        }),
-        None => None,
-    };
-    let found = match &build {
-        Some(build) => candidates::revisions(&build.repository, &good, &bad)?,
-        None => candidates::images(&good, &bad, &args.target.image)?,
+    let program = match args.program.command.as_slice() {
+        [] => None,
+        _ => Some(args.program.suite_text()?),
     };
     let engine = args.target.engine.as_ref().map(ToString::to_string);
     let asked = Asked {
-        suite: candidates::whole_suite(&given(&args.suite)),
+        suite: match &program {
+            Some(_) => program::SUITE.to_owned(),
+            None => candidates::whole_suite(&given(&args.suite)),
+        },
+        program,
         metric: args.metric.clone(),
-        build,
         time_budget_seconds: args.time_budget.as_secs_f64(),
         most_blocks: args.blocks,
         device: args.target.device.clone(),
         engine,
-        share_gpu: args.share_gpu,
+        share_gpu: args.share.share_gpu,
+        share_cpu: args.share.share_cpu,
     };
-    step::check(&asked)?;
+    let suite = step::suite(&asked)?;
+    step::check(&asked, &suite)?;
+    let found = match of_programs(std::slice::from_ref(&suite)) {
+        Some(_) => candidates::own_images(&good, &bad, &args.target.image),
+        None => candidates::images(&good, &bad, &args.target.image)?,
+    };
     let search = Bisection::new(asked, args.error, found)?;
     let folder = args
         .out
@@ -132,4 +174,18 @@ fn target(args: &BisectArgs, asked: &Asked) -> TargetArgs {
         target.engine = asked.engine.as_ref().and_then(|word| word.parse().ok());
     }
     target
+}
+
+fn error_share(text: &str) -> Result<f64, String> {
+    share(text).and_then(|share| {
+        if share > 0.0 {
+            Ok(share)
+        } else {
+            Err(
+                "a search that is never wrong takes for ever; expected a share above 0, such as \
+                 0.05"
+                    .to_owned(),
+            )
+        }
+    })
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use bench_suite::{
-    bisect::{Asked, Bisection, Change, Decision, Followed, Judgement, Purpose},
+    bisect::{Asked, Bisection, Candidate, Change, Decision, Followed, Judgement, Purpose},
     live::Exposition,
     plan::Plan,
     session,
@@ -15,28 +15,44 @@ use reports::format;
 use verdict::{CellVerdicts, MetricVerdict, Verdicts};
 
 use crate::{
-    cli::TargetArgs,
+    cli::{ShareArgs, TargetArgs},
     commands::{
-        bench::{Job, Place, prepare::Chosen, references::is_reference, target::Target},
-        fit,
+        bench::{
+            Job, Place, Suites,
+            prepare::Chosen,
+            references::is_reference,
+            target::{Target, most_ranks, of_programs},
+        },
+        fit, program,
     },
-    error::{Error, Result},
+    error::Result,
     printer::Printer,
 };
 
-use super::tell;
+use super::{error::SearchError, tell};
 
 /// How often each of two is run where failing is what is followed: of what fails in 45 % of its runs
 /// none of five does once in twenty times.
 pub(super) const RUNS: u32 = 5;
 
-/// Refuses what could only be refused after the first build.
-pub(super) fn check(asked: &Asked) -> Result<()> {
-    fit::suite(&asked.suite)?;
+/// The suite of a search.
+pub(super) fn suite(asked: &Asked) -> Result<Suite> {
+    match &asked.program {
+        Some(text) => program::suite(text),
+        None => fit::suite(&asked.suite),
+    }
+}
+
+/// Refuses a metric that could only be refused after the first session.
+pub(super) fn check(asked: &Asked, suite: &Suite) -> Result<()> {
+    let rows = metrics::Rows::with(&suite.metrics);
     match asked.metric.as_deref() {
-        Some(name) if metrics::Metric::named(name).is_none_or(|one| !one.is_compared()) => {
-            let name = name.to_owned();
-            Err(verdict::CompareError::UnknownMetric { name }.into())
+        Some(name) if rows.compared().all(|row| row.name != name) => {
+            Err(verdict::CompareError::UnknownMetric {
+                name: name.to_owned(),
+                known: rows.compared().map(|row| row.name).collect(),
+            }
+            .into())
         }
         _ => Ok(()),
     }
@@ -62,11 +78,9 @@ pub(super) async fn carry_out(
     let asked = Question { error, purpose };
     let session = measure(search, [base, head], asked, &place, target, printer).await?;
     let Some(session) = session else {
-        return Err(Error::SearchCutOff {
-            folder: folder.to_owned(),
-        });
+        return Err(SearchError::CutOff(folder.to_owned()).into());
     };
-    reports::write(std::slice::from_ref(&session), session.path())?;
+    reports::write(std::slice::from_ref(&session), Vec::new(), session.path())?;
     let read = session.read_session()?;
     let records = session.read_records()?.records;
     let options = read.deciding.as_ref().map(session::options);
@@ -115,7 +129,11 @@ fn ends(
     let end = search.candidates.len() - 1;
     let [good, bad] = [0, end].map(|place| search.candidates[place].name.clone());
     let asked = search.asked.metric.as_deref();
-    let is_lost = |cell: &&CellVerdicts| cell.lost() == Some(Verdict::Regressed) && is_sound(cell);
+    let never_works =
+        |cell: &CellVerdicts| cell.failures.as_ref().is_some_and(|all| all.head.all());
+    let is_lost = |cell: &&CellVerdicts| {
+        cell.lost() == Some(Verdict::Regressed) && never_works(cell) && is_sound(cell)
+    };
     let lost = verdicts.and_then(|all| all.cells.iter().find(is_lost));
     let worst = verdicts.and_then(|all| worst(all, asked));
     let has_failures = |all: &Verdicts| all.cells.iter().any(|cell| cell.failures.is_some());
@@ -138,19 +156,19 @@ fn ends(
             let report = folder.join("report.html");
             // Where runs fail now and then, no figure says what an image does to them.
             return Err(if verdicts.is_some_and(has_failures) {
-                Error::EndsFail { good, bad, report }
+                SearchError::EndsFail { good, bad, report }.into()
             } else {
-                Error::NoRegression { good, bad, report }
+                SearchError::NoRegression { good, bad, report }.into()
             });
         }
     };
     let is_cell = |plan: &&record::CellPlan| {
         (&plan.suite, &plan.scenario) == (&cell.suite, &cell.scenario)
-            && plan.variant.to_string() == cell.variant
+            && plan.axes.to_string() == cell.variant
     };
     let Some(plan) = session.cells.iter().find(is_cell) else {
         let report = folder.join("report.html");
-        return Err(Error::NoRegression { good, bad, report });
+        return Err(SearchError::NoRegression { good, bad, report }.into());
     };
     search.change = Some(Change::of(plan, followed));
     decision.judgement = Judgement::Bad;
@@ -242,12 +260,19 @@ async fn measure(
     if begun.as_ref().is_some_and(|session| session.complete) {
         return Ok(Some(SessionFolder::at(place)));
     }
-    let chosen = sides.map(|side| choose(search, side));
-    let target = Target::with(target, |device, root| {
-        let chosen = chosen.into_iter().map(|one| one.resolve(device, root));
-        chosen.collect()
-    })?;
-    let suite = fit::suite(&search.asked.suite)?;
+    let suite = suite(&search.asked)?;
+    let suites = std::slice::from_ref(&suite);
+    let opened = Target::open(target, most_ranks(suites)).await?;
+    let mut target = match of_programs(suites) {
+        Some(command) => {
+            let images = sides.map(|side| search.candidates[side].image.clone());
+            opened.with_own(&images, command, printer).await?
+        }
+        None => opened.with(|device, root| {
+            let chosen = sides.map(|side| choose(&search.candidates[side], device, root));
+            chosen.into_iter().collect()
+        })?,
+    };
     let counts = search
         .change
         .as_ref()
@@ -284,70 +309,55 @@ async fn measure(
         },
     };
     let job = Job {
-        suites: std::slice::from_ref(&search.asked.suite),
+        suites: &match &search.asked.program {
+            Some(text) => Suites::Program(text.clone()),
+            None => Suites::Named(vec![search.asked.suite.clone()]),
+        },
         cells: &[],
         plan,
         // Failures are counted over as many blocks as were planned.
         deciding: Some(deciding).filter(|_| !counts),
-        share_gpu: search.asked.share_gpu,
+        share: ShareArgs {
+            share_gpu: search.asked.share_gpu,
+            share_cpu: search.asked.share_cpu,
+        },
         place,
-        target: &target,
+        target: &mut target,
     };
-    let exposition = Exposition::new(job.target.host.live());
+    let exposition = Exposition::new(job.target.executor.hosts());
     let (folder, _) = job.carry_out(exposition, printer).await?;
     Ok(folder.read_session()?.complete.then_some(folder))
 }
 
 /// An image of a search, by the name that the search has for it.
-struct Choice {
-    name: String,
-    image: String,
-}
-
-impl Choice {
-    fn resolve(self, device: protocol::Device, root: &Path) -> Result<Chosen> {
-        if is_reference(&self.image) {
-            let Self { name, image } = self;
-            return Ok(Chosen::ReadyMade {
-                name,
-                reference: image,
-                found: None,
-            });
-        }
-        // Those of a repository's revisions have one name in common.
-        Ok(match Chosen::spec(&self.image, device, root)? {
-            Chosen::Spec(image) => Chosen::Spec(Box::new(image.renamed(&self.name))),
-            ready @ Chosen::ReadyMade { .. } => ready,
-        })
+fn choose(candidate: &Candidate, device: protocol::Device, root: &Path) -> Result<Chosen> {
+    let Candidate { name, image } = candidate.clone();
+    if is_reference(&image) {
+        return Ok(Chosen::ReadyMade {
+            name,
+            reference: image,
+            found: None,
+        });
     }
-}
-
-fn choose(search: &Bisection, side: usize) -> Choice {
-    let candidate = &search.candidates[side];
-    Choice {
-        name: candidate.name.clone(),
-        image: candidate.image.clone().unwrap_or_default(),
-    }
+    Chosen::spec(&image, device, root)
 }
 
 /// Every cell for the ends; then the one that is followed.
 fn plan(search: &Bisection, target: &Target<'_>, suite: &Suite, blocks: u32) -> Result<Plan> {
     let mut plan = target.plan(std::slice::from_ref(suite), Some(blocks), None)?;
-    let now = plan.suites.values().next();
+    let now = plan.session.suites.values().next();
     if search
         .suite_sha256
         .as_ref()
         .is_some_and(|then| Some(then) != now)
     {
-        return Err(Error::SuiteChanged {
-            suite: search.asked.suite.clone(),
-        });
+        return Err(SearchError::SuiteChanged(search.asked.suite.clone()).into());
     }
     if let Some(change) = &search.change {
         plan.cells.retain(|cell| change.is_in(&cell.plan));
     }
-    plan.claims.clear();
-    Ok(plan.spread(&target.devices))
+    plan.session.claims.clear();
+    Ok(plan.spread(&target.places)?)
 }
 
 /// What regressed most, beside its threshold.

@@ -7,13 +7,8 @@ use record::{ImageChange, Reason, SessionFolder};
 use reports::{comparison::part, format};
 use serde::Serialize;
 
-use super::step::RUNS;
-use crate::{
-    cli::Format,
-    error::{Error, Result},
-    printer::Printer,
-    table::table,
-};
+use super::{error::SearchError, step::RUNS};
+use crate::{cli::Format, error::Result, printer::Printer, table::table};
 
 /// What `--format json` prints.
 #[derive(Debug, Serialize)]
@@ -84,14 +79,12 @@ pub(super) fn answer(
         }
     }
     if found.bad - found.good > 1 {
-        return Err(Error::SearchUndecided {
-            left_out: found.bad - found.good - 1,
-        });
+        return Err(SearchError::Undecided(found.bad - found.good - 1).into());
     }
     let is_contradicted =
         |size: &Decision| size.purpose == Purpose::Size && size.judgement == Judgement::Good;
     if size.is_some_and(is_contradicted) {
-        return Err(Error::SearchContradicted);
+        return Err(SearchError::Contradicted.into());
     }
     Ok(())
 }
@@ -113,7 +106,7 @@ fn decisions(search: &Bisection, format: Format) -> String {
         &["change", "interval"]
     });
     heads.push("blocks");
-    let mut rows = table(format, heads.clone());
+    let mut rows = table(format, heads);
     for decision in &search.decisions {
         let name = |place: usize| search.candidates[place].name.clone();
         let mut row = vec![
@@ -128,13 +121,6 @@ fn decisions(search: &Bisection, format: Format) -> String {
             row.push(interval(decision));
         }
         row.push(decision.blocks.to_string());
-        rows.add_row(row);
-    }
-    let without = search.candidates.iter().filter(|one| one.problem.is_some());
-    for candidate in without {
-        let mut row = vec!["–".to_owned(); heads.len()];
-        row[0].clone_from(&candidate.name);
-        "left out".clone_into(&mut row[2]);
         rows.add_row(row);
     }
     rows.to_string()
@@ -189,7 +175,7 @@ fn sentences(search: &Bisection) -> Vec<String> {
     let Some(change) = &search.change else {
         return lines;
     };
-    let cell = format!("{} · {}", change.scenario, change.variant);
+    let cell = record::cell_name(&change.scenario, &change.variant);
     let (good, bad) = (name(0), name(search.candidates.len() - 1));
     lines.push(match &change.followed {
         Followed::Metric { name, ratio } => {
@@ -212,12 +198,6 @@ fn sentences(search: &Bisection) -> Vec<String> {
             lines.push(format!("{} was left out: {why}.", name(decision.head)));
         }
     }
-    lines.extend(
-        search
-            .candidates
-            .iter()
-            .filter_map(|one| one.problem.clone()),
-    );
     let (is_first, other) = if counts(change) {
         ("that fails", "does")
     } else {

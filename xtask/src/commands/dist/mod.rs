@@ -48,31 +48,34 @@ pub(crate) fn run(args: &DistArgs, printer: &Printer) -> Result<()> {
     };
     fs::create_dir_all(&out).map_err(writing(&out))?;
     let program = match &args.program {
-        Some(program) => program.clone(),
+        Some(program) => {
+            regular_file::check(program).map_err(|source| Error::Read {
+                path: program.clone(),
+                source,
+            })?;
+            program.clone()
+        }
         None => build(&root)?,
     };
-    let floor = images::glibc_floor(&program)?;
     let said = ask(&program, &["--version"])?;
     let said = String::from_utf8_lossy(&said);
     let Some(version) = said.split_whitespace().nth(1) else {
-        return Err(Error::NotThisProgram { program });
+        return Err(not_this_program(&program));
     };
     let name = format!("{PROGRAM}-{version}-x86_64-linux");
     let bytes = package(&name, &program, &root)?.pack()?;
     let size = ByteSize::b(bytes.len() as u64);
     if args.program.is_none() && size.0 > MOST_BYTES {
-        return Err(Error::LargeDist {
-            size,
-            most: ByteSize::b(MOST_BYTES),
-        });
+        return Err(Error::Input(format!(
+            "the archive would take {size}, and may take {}; leave something out of the program, or of \
+             what stands beside it",
+            ByteSize::b(MOST_BYTES)
+        )));
     }
     let archive = out.join(format!("{name}.tar.gz"));
     let digest = images::write_package(&bytes, &archive)?;
     printer.line(&format!("{}  {size}, {digest}", archive.display()));
-    printer.line(&format!(
-        "{}; needs x86-64 Linux with glibc {floor} or newer",
-        said.trim()
-    ));
+    printer.line(said.trim());
     Ok(())
 }
 
@@ -95,35 +98,36 @@ fn build(root: &Path) -> Result<PathBuf> {
         source,
     })?;
     if !status.success() {
-        return Err(Error::NotCompiled {
-            status: status.to_string(),
-        });
+        return Err(Error::Input(format!(
+            "the program did not compile: cargo ended with {status}; fix what it says above, and run \
+             again"
+        )));
     }
     Ok(target.join(PROFILE).join(PROGRAM))
 }
 
 fn package(name: &str, program: &Path, root: &Path) -> Result<Package> {
     let mut package = Package::new(name);
-    package.add_program(PROGRAM, read(program)?);
-    package.add("README.md", include_bytes!("README.md").to_vec());
+    package.add(PROGRAM, read(program)?, 0o755);
+    package.add("README.md", include_bytes!("README.md").to_vec(), 0o644);
     for (from, ends, to) in FILES {
         for file in files(&root.join(from))? {
             let name = file.file_name().unwrap_or_default().to_string_lossy();
             if ends.iter().any(|end| name.ends_with(end)) {
                 let place = Path::new(to).join(&*name);
-                package.add(&place.to_string_lossy(), read(&file)?);
+                package.add(&place.to_string_lossy(), read(&file)?, 0o644);
             }
         }
     }
     for (shell, name) in COMPLETIONS {
         let script = ask(program, &["completions", shell])?;
-        package.add(&format!("share/completions/{name}"), script);
+        package.add(&format!("share/completions/{name}"), script, 0o644);
     }
     let pages = tempfile::tempdir().map_err(writing(&std::env::temp_dir()))?;
     ask(program, &["man", &pages.path().to_string_lossy()])?;
     for page in files(pages.path())? {
         let name = page.file_name().unwrap_or_default().to_string_lossy();
-        package.add(&format!("share/man/man1/{name}"), read(&page)?);
+        package.add(&format!("share/man/man1/{name}"), read(&page)?, 0o644);
     }
     Ok(package)
 }
@@ -143,10 +147,15 @@ fn ask(program: &Path, words: &[&str]) -> Result<Vec<u8>> {
     if output.status.success() && !output.stdout.is_empty() {
         Ok(output.stdout)
     } else {
-        Err(Error::NotThisProgram {
-            program: program.to_owned(),
-        })
+        Err(not_this_program(program))
     }
+}
+
+fn not_this_program(program: &Path) -> Error {
+    Error::Input(format!(
+        "{} is no `torchgauge` that starts here; leave --program out to have it compiled",
+        program.display()
+    ))
 }
 
 fn files(folder: &Path) -> Result<Vec<PathBuf>> {

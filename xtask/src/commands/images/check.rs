@@ -1,4 +1,4 @@
-//! `images verify` and `images lock --check`: does the same come out again?
+//! `images verify`: does the same come out again?
 
 use std::{sync::Arc, time::Instant};
 
@@ -8,10 +8,9 @@ use serde::Serialize;
 
 use crate::{
     cli::Format,
-    commands::bench::prepare::{assembled, blocking, cache, lock_of},
+    commands::bench::prepare::{assembled, blocking, cache},
     error::{Error, Result},
     printer::Printer,
-    table::table,
 };
 
 /// What a second build gave, as it is printed.
@@ -65,7 +64,7 @@ pub(super) async fn verify(
         let verified = Verified {
             image: name,
             identical: found.is_identical(),
-            lock: lock_of(&first.facts.lock),
+            lock: first.facts.lock.clone().unwrap_or(ImageLock::Unlocked),
             found,
             seconds: begun.elapsed().as_secs_f64(),
         };
@@ -82,73 +81,9 @@ pub(super) async fn verify(
         .find_map(|verified| Some((verified.image, verified.found.difference?)));
     match differing {
         None => Ok(()),
-        Some((image, difference)) => Err(Error::NotReproducible {
-            image,
-            place: match difference.file {
-                Some(file) => format!("the layer {} at {file}", difference.layer),
-                None => format!("the layer {}", difference.layer),
-            },
-            what: difference.what,
-        }),
-    }
-}
-
-/// What locking an image again would change.
-#[derive(Debug, Serialize)]
-struct Outdated {
-    image: String,
-    changes: Vec<images::Change>,
-}
-
-/// Says what locking again would change.
-pub(super) async fn outdated(
-    images: Vec<Image>,
-    sources: &Sources,
-    format: Format,
-    printer: &Printer,
-) -> Result<()> {
-    let cache = cache(printer)?;
-    let mut all = Vec::new();
-    for image in images {
-        let (sources, cache) = (sources.clone(), cache.clone());
-        all.push(
-            blocking(move || {
-                let changes = images::outdated(&image, &sources, &cache)?;
-                Ok(Outdated {
-                    image: image.name,
-                    changes,
-                })
-            })
-            .await?,
-        );
-    }
-    let stale: Vec<String> = all
-        .iter()
-        .filter(|outdated| !outdated.changes.is_empty())
-        .map(|outdated| outdated.image.clone())
-        .collect();
-    if format == Format::Json {
-        printer.json(&all)?;
-    } else {
-        let mut table = table(format, ["image", "what", "locked", "now"]);
-        for outdated in &all {
-            for change in &outdated.changes {
-                let value = |value: &Option<String>| value.clone().unwrap_or("–".to_owned());
-                let (locked, now) = (value(&change.first), value(&change.second));
-                table.add_row([outdated.image.clone(), change.name.clone(), locked, now]);
-            }
-        }
-        if stale.is_empty() {
-            printer.line("the locks are what locking would give today");
-        } else {
-            printer.line(&table.to_string());
-        }
-    }
-    if stale.is_empty() {
-        Ok(())
-    } else {
-        Err(Error::NewerResolution {
-            images: stale.join(" "),
-        })
+        Some((image, difference)) => Err(Error::Gate(format!(
+            "the image {image} is not reproducible: a second build differs first in the layer {}: {}",
+            difference.layer, difference.what
+        ))),
     }
 }

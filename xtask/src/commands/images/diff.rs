@@ -6,7 +6,7 @@ use record::{ImageChange, ImageFacts, PartValue, image_changes};
 
 use crate::{
     cli::Format,
-    commands::bench::prepare::{blocking, cache, made_of, with_base},
+    commands::bench::prepare::{blocking, cache, with_base},
     error::Result,
     printer::Printer,
     table::table,
@@ -42,8 +42,7 @@ pub(super) async fn run(
 async fn facts(image: Image, sources: &Sources, cache: &Cache) -> Result<ImageFacts> {
     let image = with_base(image, cache).await?;
     let (sources, cache) = (sources.clone(), cache.clone());
-    let parts = blocking(move || Ok(images::parts(&image, &sources, &cache)?)).await?;
-    Ok(made_of(parts))
+    blocking(move || Ok(images::facts_below(&image, &sources, &cache)?)).await
 }
 
 fn print(found: &[ImageChange], names: &[String; 2], format: Format, printer: &Printer) {

@@ -1,4 +1,4 @@
-//! `images build`, `lock`, `sbom`, `export` and `base`: what makes something.
+//! `images build`, `lock`, `export` and `base`: what makes something.
 
 use std::{
     path::{Path, PathBuf},
@@ -9,15 +9,14 @@ use std::{
 use bytesize::ByteSize;
 use engine::{Endpoint, Engine};
 use images::{
-    Assembly, Cache, Compression, Digest, Image, Loaded, LockState, LockUse, Packed, Sources,
-    lock::ExpectedLayer,
+    Assembly, Cache, Digest, Image, Loaded, LockUse, Packed, Sources, lock::ExpectedLayer,
 };
 use record::ImageLock;
 use serde::Serialize;
 
 use crate::{
     cli::Format,
-    commands::bench::prepare::{assembled, blocking, cache, lock_of, with_base},
+    commands::bench::prepare::{assembled, blocking, cache},
     error::Result,
     printer::Printer,
 };
@@ -82,16 +81,16 @@ async fn build_one(
         Loaded::Full { sent_bytes } => ("full", sent_bytes),
     };
     Ok(Built {
-        image: ready.facts.name.clone(),
-        reference: ready.reference,
+        image: ready.facts.name,
+        reference: assembly.reference.clone(),
         id: ready.id,
         config_id: assembly.config_id,
         manifest_id: assembly.manifest_id,
         engine: engine.facts().describe(),
-        lock: lock_of(&ready.facts.lock),
-        libtorch: ready.facts.libtorch_name.clone(),
-        size_bytes: ready.facts.size_bytes(),
-        layers: ready.facts.layers.clone(),
+        lock: ready.facts.lock.unwrap_or(ImageLock::Unlocked),
+        libtorch: ready.facts.flavour,
+        size_bytes: assembly.lock.size_bytes(),
+        layers: assembly.lock.layers().cloned().collect(),
         loaded,
         sent_bytes,
         assemble_seconds,
@@ -123,17 +122,33 @@ impl Built {
     }
 }
 
+/// Writes locks: of everything anew, or with `workload` of the scenario binary on top of what is
+/// locked.
 pub(super) async fn lock(
     images: Vec<Image>,
     mut sources: Sources,
+    workload: bool,
     with_push_digest: bool,
     printer: &Printer,
 ) -> Result<()> {
-    sources.locks = LockUse::Ignored;
+    if !workload {
+        sources.locks = LockUse::Ignored;
+    }
     let cache = cache(printer)?;
     for image in images {
-        let file = image.lock_file();
+        let (file, reference) = (image.lock_file(), image.reference.clone());
+        if workload {
+            // Without a lock there is nothing to keep.
+            image.usable_lock()?;
+        }
         let assembly = assembled(image, &sources, &cache, printer).await?;
+        if workload && let Some(ImageLock::Differs { cause }) = &assembly.facts.lock {
+            return Err(images::Error::LockDiffers {
+                image: reference,
+                cause: cause.clone(),
+            }
+            .into());
+        }
         write_lock(assembly, &file, with_push_digest, &cache, printer).await?;
     }
     Ok(())
@@ -150,7 +165,7 @@ async fn write_lock(
     let mut told = format!("{}: {}", file.display(), assembly.config_id);
     if with_push_digest {
         let cache = cache.clone();
-        let pack = move || Ok(Packed::new(&assembly, Compression::Gzip, &cache)?);
+        let pack = move || Ok(Packed::new(&assembly, &cache)?);
         let packed = blocking(pack).await?;
         packed.lock().write(file)?;
         told = format!("{told}, to be pulled by {}", packed.digest());
@@ -158,63 +173,6 @@ async fn write_lock(
         assembly.lock.write(file)?;
     }
     printer.line(&told);
-    Ok(())
-}
-
-pub(super) async fn lock_without_scenario(
-    images: Vec<Image>,
-    mut sources: Sources,
-    printer: &Printer,
-) -> Result<()> {
-    sources.locks = LockUse::Ignored;
-    let cache = cache(printer)?;
-    for image in images {
-        let file = image.lock_file();
-        let image = with_base(image, &cache).await?;
-        let (sources, cache) = (sources.clone(), cache.clone());
-        let lock =
-            blocking(move || Ok(images::lock_without_scenario(&image, &sources, &cache)?)).await?;
-        lock.write(&file)?;
-        printer.line(&format!("{}: without the scenario binary", file.display()));
-    }
-    Ok(())
-}
-
-/// Locks the scenario binary anew on top of what is locked.
-pub(super) async fn lock_workload(
-    images: Vec<Image>,
-    sources: &Sources,
-    with_push_digest: bool,
-    printer: &Printer,
-) -> Result<()> {
-    let cache = cache(printer)?;
-    for image in images {
-        let file = image.lock_file();
-        // Without a lock there is nothing to keep.
-        image.usable_lock()?;
-        let reference = image.reference.clone();
-        let assembly = assembled(image, sources, &cache, printer).await?;
-        if let LockState::Differs(cause) = &assembly.facts.lock {
-            return Err(images::Error::LockDiffers {
-                image: reference,
-                cause: cause.clone(),
-            }
-            .into());
-        }
-        write_lock(assembly, &file, with_push_digest, &cache, printer).await?;
-    }
-    Ok(())
-}
-
-pub(super) fn sbom(image: &Image, to: Option<&Path>, printer: &Printer) -> Result<()> {
-    let lock = image.usable_lock()?;
-    match to {
-        None => printer.json_text(&images::sbom(lock)),
-        Some(file) => {
-            images::write_sbom(lock, file)?;
-            printer.line(&file.display().to_string());
-        }
-    }
     Ok(())
 }
 

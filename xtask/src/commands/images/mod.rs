@@ -6,7 +6,6 @@ mod make;
 mod prune;
 mod push;
 mod show;
-mod slim;
 
 use std::path::Path;
 
@@ -36,23 +35,15 @@ pub(crate) async fn run(command: &ImagesCommand, printer: &Printer) -> Result<()
         }
         ImagesCommand::Lock(args) => {
             let sources = sources(&args.sources, &root);
-            if args.check {
-                let images = load(&root, &args.names)?;
-                return check::outdated(images, &sources, args.format, printer).await;
-            }
-            if args.workload {
-                let images = load(&root, &args.names)?;
-                return make::lock_workload(images, &sources, args.push_digest, printer).await;
-            }
-            let catalog = Catalog::new(&root.join("images"));
-            let names = args.names.iter();
-            let images = names
-                .map(|name| catalog.image_without_lock(name))
-                .collect::<Result<_, _>>()?;
-            if args.without_scenario {
-                return make::lock_without_scenario(images, sources, printer).await;
-            }
-            make::lock(images, sources, args.push_digest, printer).await
+            let images = if args.workload {
+                load(&root, &args.names)?
+            } else {
+                let catalog = Catalog::new(&root.join("images"));
+                let names = args.names.iter();
+                let images = names.map(|name| catalog.image_without_lock(name));
+                images.collect::<Result<_, _>>()?
+            };
+            make::lock(images, sources, args.workload, args.push_digest, printer).await
         }
         ImagesCommand::Verify {
             names,
@@ -72,7 +63,6 @@ pub(crate) async fn run(command: &ImagesCommand, printer: &Printer) -> Result<()
             diff::run(images, &sources(args, &root), *format, printer).await
         }
         ImagesCommand::Prune(args) => prune::run(&root, args, printer).await,
-        ImagesCommand::Sbom { name, to } => make::sbom(&one(&root, name)?, to.as_deref(), printer),
         ImagesCommand::Export {
             name,
             to,
@@ -84,9 +74,6 @@ pub(crate) async fn run(command: &ImagesCommand, printer: &Printer) -> Result<()
         }
         ImagesCommand::Pull { references } => push::pull(references, printer).await,
         ImagesCommand::Load { files } => make::load(files, printer).await,
-        ImagesCommand::Slim(args) => {
-            slim::check(one(&root, &args.name)?, args, &root, printer).await
-        }
         ImagesCommand::Base { to } => make::base(to, printer).await,
     }
 }

@@ -7,7 +7,7 @@ use engine::{Endpoint, Engine};
 use images::{
     Base, Catalog, Digest, Image, LibtorchSpec,
     inventory::{self, Present},
-    lock::{BaseLock, ExpectedLayer, LibtorchLock, Lock, PackageKind, Toolchain},
+    lock::{BaseLock, ExpectedLayer, LibtorchLock, Lock},
 };
 use serde::Serialize;
 
@@ -37,57 +37,19 @@ struct Listed {
 
 /// An image as it is printed.
 #[derive(Debug, Serialize)]
-struct Inspected {
-    image: String,
-    description: String,
-    spec: String,
+struct Inspected<'a> {
+    image: &'a str,
+    description: &'a str,
+    spec: Digest,
     base: String,
     libtorch: String,
     /// `fits`, `outdated` or `none`.
     lock: &'static str,
+    /// The lock as it is written.
     #[serde(skip_serializing_if = "Option::is_none")]
-    locked: Option<Locked>,
+    locked: Option<&'a Lock>,
     /// `None` where no engine answers.
     engines: Option<Vec<Holder>>,
-}
-
-/// What a lock says of an image.
-#[derive(Debug, Serialize)]
-struct Locked {
-    platform: String,
-    toolchain: Toolchain,
-    /// The image's ID on Docker's graph drivers and on Podman.
-    config_id: Option<Digest>,
-    /// The image's ID on Docker's containerd store.
-    manifest_id: Option<Digest>,
-    push_digest: Option<Digest>,
-    size_bytes: u64,
-    /// What the wheels hold that torch requires, unpacked.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    wheels_unpacked_bytes: Option<u64>,
-    layers: Vec<ExpectedLayer>,
-    /// Of a base that was given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    distribution: Option<String>,
-    packages: Vec<Package>,
-    libraries: Vec<LibraryWords>,
-}
-
-#[derive(Debug, Serialize)]
-struct Package {
-    name: String,
-    version: String,
-    /// What installed it in a base that was given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    kind: Option<PackageKind>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sha256: Option<Digest>,
-}
-
-#[derive(Debug, Serialize)]
-struct LibraryWords {
-    name: String,
-    size_bytes: u64,
 }
 
 /// What each engine that answers has; `None` where none does: the specs are there without one.
@@ -149,7 +111,7 @@ pub(super) async fn list(root: &Path, format: Format, printer: &Printer) -> Resu
             Ok(image) => all.push(Listed {
                 engines: holders(&image, engines.as_deref()),
                 lock: lock_word(&image),
-                size_bytes: image.lock.as_ref().map(locked_size),
+                size_bytes: image.lock.as_ref().map(Lock::size_bytes),
                 description: image.spec.description,
                 image: name,
             }),
@@ -211,9 +173,9 @@ fn in_words(holder: &Holder) -> String {
 
 pub(super) async fn inspect(image: &Image, format: Format, printer: &Printer) -> Result<()> {
     let inspected = Inspected {
-        image: image.name.clone(),
-        description: image.spec.description.clone(),
-        spec: image.spec.digest().to_string(),
+        image: &image.name,
+        description: &image.spec.description,
+        spec: image.spec.digest(),
         base: match &image.spec.base {
             Base::Debian => "debian".to_owned(),
             Base::Archive(file) => format!("archive {}", file.display()),
@@ -233,7 +195,7 @@ pub(super) async fn inspect(image: &Image, format: Format, printer: &Printer) ->
             }
         },
         lock: lock_word(image),
-        locked: image.lock.as_ref().map(locked),
+        locked: image.lock.as_ref(),
         engines: holders(image, engines().await?.as_deref()),
     };
     if format == Format::Json {
@@ -243,131 +205,74 @@ pub(super) async fn inspect(image: &Image, format: Format, printer: &Printer) ->
     Ok(())
 }
 
-fn locked_size(lock: &Lock) -> u64 {
-    let top = lock.expected.image.iter().map(|image| &image.layer);
-    lock.expected
-        .layers
-        .iter()
-        .chain(top)
-        .map(|layer| layer.size_bytes)
-        .sum()
-}
-
-fn locked(lock: &Lock) -> Locked {
-    let image = lock.expected.image.as_ref();
-    let mut packages: Vec<Package> = match &lock.base {
-        BaseLock::Debian(packages) => packages
-            .iter()
-            .map(|package| Package {
-                name: package.name.clone(),
-                version: package.version.clone(),
-                kind: None,
-                sha256: Some(package.sha256),
-            })
-            .collect(),
-        BaseLock::Archive(_) | BaseLock::Image(_) => Vec::new(),
-    };
-    let mut wheels_unpacked_bytes = None;
+/// The packages of a lock, one a line.
+fn packages(lock: &Lock) -> String {
+    let mut all = Vec::new();
+    if let BaseLock::Debian(packages) = &lock.base {
+        all.extend(
+            packages
+                .iter()
+                .map(|one| format!("{} {}", one.name, one.version)),
+        );
+    }
     if let LibtorchLock::Wheels(wheels) = &lock.libtorch {
-        wheels_unpacked_bytes = Some(wheels.wheels_unpacked_bytes);
-        packages.extend(wheels.wheels.iter().map(|wheel| Package {
-            name: wheel.name.clone(),
-            version: wheel.version.clone(),
-            kind: None,
-            sha256: Some(wheel.sha256),
-        }));
+        let wheels = wheels.wheels.iter();
+        all.extend(wheels.map(|one| format!("{} {}", one.name, one.version)));
     }
-    let contents = lock.contents.as_ref();
-    let inside = contents.into_iter().flat_map(|contents| &contents.packages);
-    packages.extend(inside.map(|package| Package {
-        name: package.name.clone(),
-        version: package.version.clone(),
-        kind: Some(package.kind),
-        sha256: None,
-    }));
-    Locked {
-        platform: lock.platform.clone(),
-        toolchain: lock.toolchain.clone(),
-        config_id: image.map(|image| image.config_id),
-        manifest_id: image.map(|image| image.manifest_id),
-        push_digest: image.and_then(|image| image.push_digest),
-        size_bytes: locked_size(lock),
-        wheels_unpacked_bytes,
-        layers: lock
-            .expected
-            .layers
-            .iter()
-            .chain(image.map(|image| &image.layer))
-            .cloned()
-            .collect(),
-        distribution: contents.and_then(|contents| contents.distribution.clone()),
-        packages,
-        libraries: lock
-            .libtorch
-            .libraries()
-            .map(|(name, size_bytes, _)| LibraryWords {
-                name: name.to_owned(),
-                size_bytes,
-            })
-            .collect(),
-    }
+    let inside = lock.contents.iter().flat_map(|contents| &contents.packages);
+    all.extend(inside.map(|one| format!("{} {} ({})", one.name, one.version, one.kind.word())));
+    all.join("\n")
 }
 
 fn print(inspected: &Inspected, format: Format, printer: &Printer) {
-    let mut table = table(format, ["", inspected.image.as_str()]);
+    let mut table = table(format, ["", inspected.image]);
     let mut row = |what: &str, value: String| {
         table.add_row([what.to_owned(), value]);
     };
-    row("what it is", inspected.description.clone());
+    row("what it is", inspected.description.to_owned());
     row("base", inspected.base.clone());
     row("libtorch", inspected.libtorch.clone());
     row("lock", inspected.lock.to_owned());
-    if let Some(locked) = &inspected.locked {
-        row("platform", locked.platform.clone());
-        row(
-            "built with",
-            format!(
-                "{}\n{}\ntch {}",
-                locked.toolchain.rust, locked.toolchain.cxx, locked.toolchain.tch
-            ),
-        );
+    if let Some(lock) = inspected.locked {
+        row("platform", lock.platform.clone());
+        let tools = &lock.toolchain;
+        let tools = format!("{}\n{}\ntch {}", tools.rust, tools.cxx, tools.tch);
+        row("built with", tools);
+        let image = lock.expected.image.as_ref();
         let id = |id: Option<Digest>| id.map_or("not locked".to_owned(), |id| id.to_string());
-        row("ID on Docker and Podman", id(locked.config_id));
-        row("ID on containerd's store", id(locked.manifest_id));
-        row("pulled by", id(locked.push_digest));
-        let size = ByteSize::b(locked.size_bytes);
-        row(
-            "size",
-            match locked.wheels_unpacked_bytes {
-                Some(bytes) => format!("{size}, of wheels with {} unpacked", ByteSize::b(bytes)),
-                None => size.to_string(),
-            },
-        );
-        for layer in &locked.layers {
+        let config_id = image.map(|image| image.config_id);
+        row("ID on Docker and Podman", id(config_id));
+        let manifest_id = image.map(|image| image.manifest_id);
+        row("ID on containerd's store", id(manifest_id));
+        row("pulled by", id(image.and_then(|image| image.push_digest)));
+        let size = ByteSize::b(lock.size_bytes());
+        let size = match &lock.libtorch {
+            LibtorchLock::Wheels(wheels) => {
+                let wheels = ByteSize::b(wheels.wheels_unpacked_bytes);
+                format!("{size}, of wheels with {wheels} unpacked")
+            }
+            LibtorchLock::Installed(_) => size.to_string(),
+        };
+        row("size", size);
+        for layer in lock.layers() {
+            let ExpectedLayer {
+                name,
+                digest,
+                size_bytes,
+            } = layer;
             row(
-                &format!("layer {}", layer.name),
-                format!("{}  {}", layer.digest, ByteSize::b(layer.size_bytes)),
+                &format!("layer {name}"),
+                format!("{digest}  {}", ByteSize::b(*size_bytes)),
             );
         }
-        let packages: Vec<String> = locked
-            .packages
-            .iter()
-            .map(|package| {
-                let kind = package.kind.map(|kind| format!(" ({})", kind.word()));
-                let kind = kind.unwrap_or_default();
-                format!("{} {}{kind}", package.name, package.version)
-            })
-            .collect();
-        if let Some(distribution) = &locked.distribution {
+        let contents = lock.contents.as_ref();
+        if let Some(distribution) = contents.and_then(|one| one.distribution.as_ref()) {
             row("distribution", distribution.clone());
         }
-        row("packages", packages.join("\n"));
-        let libraries: Vec<String> = locked
-            .libraries
-            .iter()
-            .map(|library| format!("{} {}", library.name, ByteSize::b(library.size_bytes)))
-            .collect();
-        row("libraries", libraries.join("\n"));
+        row("packages", packages(lock));
+        let libraries = lock.libtorch.libraries();
+        let libraries = libraries.map(|(name, bytes, _)| format!("{name} {}", ByteSize::b(bytes)));
+        row("libraries", libraries.collect::<Vec<_>>().join("\n"));
     }
     for holder in inspected.engines.iter().flatten() {
         let locked = if holder.locked {

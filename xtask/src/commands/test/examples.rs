@@ -9,8 +9,8 @@ use std::{
 
 use crate::error::{Error, Result};
 
-/// Where they lie. Each is a patch against the tree it lies in.
-const FOLDER: &str = "docs/examples";
+/// Each is a patch against the tree it lies in.
+const PATCHES: &str = "docs/examples/*.patch";
 
 /// Copies the tracked files below `target` and applies every example to the copy.
 pub(super) fn applied(root: &Path, target: &Path) -> Result<PathBuf> {
@@ -23,7 +23,7 @@ pub(super) fn applied(root: &Path, target: &Path) -> Result<PathBuf> {
         fs::remove_dir_all(&tree).map_err(failed)?;
     }
     let listed = git(root, &["ls-files", "-z"])?;
-    for name in listed.split('\0').filter(|name| !name.is_empty()) {
+    for name in listed.split_terminator('\0') {
         let (from, to) = (root.join(name), tree.join(name));
         // Deleted, and the deletion not committed yet.
         if !from.is_file() {
@@ -34,19 +34,21 @@ pub(super) fn applied(root: &Path, target: &Path) -> Result<PathBuf> {
     }
     // A repository of its own: `git apply` would take the paths for those of the one around it.
     git(&tree, &["init", "--quiet"])?;
-    for patch in patches(root)? {
-        git(&tree, &["apply", &patch])?;
+    let patches = git(root, &["ls-files", "-z", PATCHES])?;
+    for patch in patches.split_terminator('\0') {
+        git(&tree, &["apply", patch])?;
     }
+    // To cargo, packages of one name and version are the same wherever their workspace lies, and by
+    // their times it takes a build of one for that of the other.
+    let manifest = tree.join("Cargo.toml");
+    let version = |suffix| format!("\nversion = \"{}{suffix}\"\n", env!("CARGO_PKG_VERSION"));
+    let text = fs::read_to_string(&manifest).map_err(failed)?;
+    fs::write(
+        &manifest,
+        text.replacen(&version(""), &version("-examples"), 1),
+    )
+    .map_err(failed)?;
     Ok(tree)
-}
-
-fn patches(root: &Path) -> Result<Vec<String>> {
-    let listed = git(root, &["ls-files", "-z", &format!("{FOLDER}/*.patch")])?;
-    Ok(listed
-        .split('\0')
-        .filter(|name| !name.is_empty())
-        .map(str::to_owned)
-        .collect())
 }
 
 fn git(folder: &Path, words: &[&str]) -> Result<String> {

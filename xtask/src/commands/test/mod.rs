@@ -6,7 +6,7 @@ use std::{
     ffi::OsStr,
     io::{self, Read as _, Seek as _},
     path::Path,
-    process::{Command, ExitStatus, Stdio},
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -31,15 +31,8 @@ struct Step {
     command: Command,
 }
 
-/// How a step ended.
-struct Ended {
-    step: Step,
-    status: ExitStatus,
-    took: Duration,
-}
-
-/// Steps that go on, one after the other, while others do. What they print is shown at the end.
-struct Beside(JoinSet<io::Result<Vec<(Ended, String)>>>);
+/// A step that passed, and how long it took.
+type Passed = (&'static str, Duration);
 
 /// How many tests run side by side.
 const THREADS: &str = "RUST_TEST_THREADS";
@@ -57,13 +50,15 @@ const ON_PODMAN: [(&str, &[&str]); 2] = [
         &["test", "--test", "engine", "--", "--test-threads=1"],
     ),
     (
-        "images on Podman",
+        "images and programs on Podman",
         &[
             "test",
             "--test",
             "it",
             "--test",
             "images",
+            "--test",
+            "programs",
             "--",
             "--test-threads=1",
             "engine_runs::",
@@ -79,6 +74,9 @@ const ON_PODMAN: [(&str, &[&str]); 2] = [
             "a_full_disk_is_said",
             "containers::",
             "containers_share_compiled_kernels",
+            "a_script_is_compared_in_two_images",
+            "a_program_has_what_was_asked_for",
+            "what_goes_wrong_has_its_name",
         ],
     ),
 ];
@@ -103,7 +101,7 @@ pub(crate) async fn run(args: &TestArgs, printer: &Printer) -> Result<()> {
         ("compiling tests without libtorch", &["test", "--no-run"]),
     ] {
         let command = cargo(&root, words);
-        done.push(carry_out(Step { name, command }, printer).await?);
+        done.push(Step { name, command }.shown(printer).await?);
     }
     // Those on Podman mostly wait for it.
     let mut beside = Vec::new();
@@ -116,9 +114,11 @@ pub(crate) async fn run(args: &TestArgs, printer: &Printer) -> Result<()> {
     }
     beside.push(Step {
         name: "fuzzing",
-        command: cargo(&root, &["run", "-p", "fuzz", "--", "--seconds", "10"]),
+        // The same inputs on every machine: a change fails by what it does alone.
+        command: cargo(&root, &["run", "-p", "fuzz", "--", "-runs=2000"]),
     });
-    let beside = Beside::begin(beside);
+    let mut others = JoinSet::new();
+    others.spawn(quietly(beside));
     let mut step = Step {
         name: "tests without libtorch",
         command: cargo(&root, &["test"]),
@@ -128,18 +128,24 @@ pub(crate) async fn run(args: &TestArgs, printer: &Printer) -> Result<()> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         step.command.env(THREADS, (cores + 1).to_string());
     }
-    done.push(carry_out(step, printer).await?);
-    done.extend(beside.end(printer).await?);
+    done.push(step.shown(printer).await?);
+    for ended in others.join_all().await {
+        for (name, printed, passed) in ended.map_err(not_started)? {
+            printer.heading(name);
+            printer.raw(&printed);
+            done.push(passed?);
+        }
+    }
     let step = Step {
         name: "example changes",
         command: check_examples(&root)?,
     };
-    done.push(carry_out(step, printer).await?);
+    done.push(step.shown(printer).await?);
     if args.without_libtorch {
         printer.note("left out, as asked: the scenario crates and the end-to-end tests");
     } else {
         for step in libtorch_steps(&root, podman.as_deref(), printer).await? {
-            done.push(carry_out(step, printer).await?);
+            done.push(step.shown(printer).await?);
         }
     }
     printer.line("");
@@ -152,17 +158,16 @@ pub(crate) async fn run(args: &TestArgs, printer: &Printer) -> Result<()> {
 /// The address of a Podman that answers.
 async fn podman() -> Result<String> {
     let address = std::env::var("TORCHGAUGE_TEST_PODMAN").unwrap_or_else(|_| PODMAN.to_owned());
-    match Engine::connect(&Endpoint::parse(&address)?).await {
-        Ok(engine) if engine.facts().product == Product::Podman => Ok(address),
-        Ok(engine) => Err(Error::NoPodman {
-            address,
-            found: format!("what answers is {}", engine.facts().describe()),
-        }),
-        Err(_) => Err(Error::NoPodman {
-            address,
-            found: "nothing answers there".to_owned(),
-        }),
-    }
+    let found = match Engine::connect(&Endpoint::parse(&address)?).await {
+        Ok(engine) if engine.facts().product == Product::Podman => return Ok(address),
+        Ok(engine) => format!("what answers is {}", engine.facts().describe()),
+        Err(_) => "nothing answers there".to_owned(),
+    };
+    Err(Error::Trouble(format!(
+        "the tests run on Docker and on Podman, and at {address} {found}; install Podman (apt-get \
+         install podman) and start it (`podman system service --time=0 {address} &`), name another \
+         address with TORCHGAUGE_TEST_PODMAN, or leave it out with --without-podman"
+    )))
 }
 
 async fn libtorch_steps(root: &Path, podman: Option<&str>, printer: &Printer) -> Result<Vec<Step>> {
@@ -195,10 +200,11 @@ async fn libtorch_steps(root: &Path, podman: Option<&str>, printer: &Printer) ->
         };
         let tree = workspace::target(&root).join("examples");
         // With the flags of the checkout itself, so that what both need is compiled once.
-        let mut examples_with_libtorch = images::cargo("check", &root, &sources.target, &libtorch)?;
+        let mut examples_with_libtorch = images::cargo("test", &root, &sources.target, &libtorch)?;
         examples_with_libtorch
             .current_dir(tree)
-            .args(["--package", "scenario"]);
+            .env("LD_LIBRARY_PATH", &library_path)
+            .args(["--package", "scenario", "--test", "it", "sleeping"]);
         Ok(vec![
             Step {
                 name: "clippy of the scenarios",
@@ -233,68 +239,43 @@ fn end_to_end(root: &Path, podman: Option<&str>) -> Command {
     command
 }
 
-impl Beside {
-    fn begin(steps: Vec<Step>) -> Self {
-        let mut all = JoinSet::new();
-        all.spawn(async move {
-            let mut ended = Vec::new();
-            for mut step in steps {
-                let mut to = tempfile::tempfile()?;
-                step.command.stdout(to.try_clone()?);
-                step.command.stderr(to.try_clone()?);
-                let step = step.run().await?;
-                let mut printed = Vec::new();
-                to.rewind()?;
-                to.read_to_end(&mut printed)?;
-                let failed = !step.status.success();
-                ended.push((step, String::from_utf8_lossy(&printed).into_owned()));
-                if failed {
-                    break;
-                }
-            }
-            Ok(ended)
-        });
-        Self(all)
-    }
-
-    async fn end(self, printer: &Printer) -> Result<Vec<(&'static str, Duration)>> {
-        let mut done = Vec::new();
-        for steps in self.0.join_all().await {
-            for (step, printed) in steps.map_err(not_started)? {
-                printer.heading(step.step.name);
-                printer.raw(&printed);
-                done.push(step.passed()?);
-            }
+/// Carries out steps up to the first that fails; with each what it printed.
+async fn quietly(steps: Vec<Step>) -> io::Result<Vec<(&'static str, String, Result<Passed>)>> {
+    let mut ended = Vec::new();
+    for mut step in steps {
+        let mut to = tempfile::tempfile()?;
+        step.command.stdout(to.try_clone()?);
+        step.command.stderr(to.try_clone()?);
+        let (name, passed) = (step.name, step.run().await);
+        let mut printed = Vec::new();
+        to.rewind()?;
+        to.read_to_end(&mut printed)?;
+        let has_failed = passed.is_err();
+        ended.push((name, String::from_utf8_lossy(&printed).into_owned(), passed));
+        if has_failed {
+            break;
         }
-        Ok(done)
     }
+    Ok(ended)
 }
 
 impl Step {
-    /// Nobody waits for it once another failed: it ends then.
-    async fn run(self) -> io::Result<Ended> {
-        let begun = Instant::now();
-        let mut command = tokio::process::Command::from(self.command);
-        let status = command.kill_on_drop(true).status().await?;
-        Ok(Ended {
-            step: Self {
-                name: self.name,
-                command: command.into_std(),
-            },
-            status,
-            took: begun.elapsed(),
-        })
+    async fn shown(self, printer: &Printer) -> Result<Passed> {
+        printer.heading(self.name);
+        self.run().await
     }
-}
 
-impl Ended {
-    fn passed(self) -> Result<(&'static str, Duration)> {
-        if self.status.success() {
-            return Ok((self.step.name, self.took));
+    /// Nobody waits for it once another failed: it ends then.
+    async fn run(self) -> Result<Passed> {
+        let (begun, line) = (Instant::now(), in_a_shell(&self.command));
+        let mut command = tokio::process::Command::from(self.command);
+        let status = command.kill_on_drop(true).status().await;
+        if status.map_err(not_started)?.success() {
+            return Ok((self.name, begun.elapsed()));
         }
         Err(Error::TestsFailed {
-            step: self.step.name,
-            command: in_a_shell(&self.step.command),
+            step: self.name,
+            command: line,
         })
     }
 }
@@ -306,36 +287,32 @@ fn not_started(source: io::Error) -> Error {
     }
 }
 
-/// Compiles the tree with all examples applied, as far as that needs no libtorch.
+/// Compiles and tests the tree with all examples applied, as far as that needs no libtorch.
 fn check_examples(root: &Path) -> Result<Command> {
     let target = workspace::target(root);
     let tree = examples::applied(root, &target)?;
-    let mut command = cargo(
-        &tree,
-        &[
-            "check",
-            "--offline",
-            "-p",
-            "metrics",
-            "-p",
-            "protocol",
-            "-p",
-            "reports",
-        ],
-    );
+    let packages = [
+        "protocol",
+        "metrics",
+        "record",
+        "bench-suite",
+        "reports",
+        "xtask",
+    ];
+    let packages = packages.into_iter().flat_map(|name| ["--package", name]);
+    let mut command = cargo(&tree, &["test", "--offline", "--lib", "--bins"]);
+    // Pages of commands and of suites' keys follow by `codegen`.
+    command.args(packages).args(["--", "--skip", "reference"]);
     command.env("CARGO_TARGET_DIR", target);
     Ok(command)
 }
 
 fn cargo(root: &Path, words: &[&str]) -> Command {
     let mut command = images::plain_cargo(root);
-    command.args(words).stdin(Stdio::null());
+    // Tests run side by side, sessions on the CPU among them.
+    command.args(words).env("TORCHGAUGE_SHARE_CPU", "1");
+    command.stdin(Stdio::null());
     command
-}
-
-async fn carry_out(step: Step, printer: &Printer) -> Result<(&'static str, Duration)> {
-    printer.heading(step.name);
-    step.run().await.map_err(not_started)?.passed()
 }
 
 /// The line that runs a command from any folder.

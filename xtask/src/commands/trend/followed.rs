@@ -1,6 +1,9 @@
 //! A series with what was found in it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use history::{Place, SeriesInfo, SeriesKey, Time};
 use jiff::Timestamp;
@@ -70,12 +73,10 @@ impl Followed {
         news: Option<usize>,
     ) -> Self {
         let last = news.map(|place| &found.change_points[place]);
-        let metric = Metric::named(&series.key.metric);
-        let threshold = series.threshold.or(metric.map(|metric| metric.threshold));
         let places = points.iter().map(|point| Place {
             time: Time::of(point.timestamp),
             revision: point.revision.clone(),
-            attributes: history::Attributes::new(),
+            attributes: Arc::default(),
         });
         Self {
             places: places.collect(),
@@ -86,7 +87,7 @@ impl Followed {
             attribute_changes: Vec::new(),
             methods: MethodChanges::default(),
             told_apart: BTreeMap::new(),
-            threshold: threshold.unwrap_or(0.0),
+            threshold: series.threshold.unwrap_or(0.0),
             gated: false,
             fails: Vec::new(),
             entries: Vec::new(),
@@ -97,18 +98,19 @@ impl Followed {
         }
     }
 
-    /// As [`Self::new`], with what the history knows of each point, and when each session began: the
-    /// cells of one session are measured one after the other, and belong to one moment all the same.
+    /// As [`Self::new`], with what the history knows of each point. The cells of one session are
+    /// measured one after the other, and belong to the moment at which it began.
     pub(super) fn of_history(
-        series: SeriesInfo,
-        points: Vec<history::Point>,
+        series: history::Series,
         mut found: Trend,
         news: Option<usize>,
-        begun: &HashMap<String, f64>,
     ) -> Self {
+        let history::Series { info, points } = series;
         let mut attribute_changes = Vec::new();
         for change in &mut found.change_points {
-            change.revision.clone_from(&points[change.index].revision);
+            change
+                .revision
+                .clone_from(&points[change.index].origin.revision);
             // What began between the last good point and the first bad one may be the cause.
             let [good, bad] = [change.range[0].saturating_sub(1), change.range[1]];
             let changes = points[good].changes_to(&points[bad]);
@@ -120,17 +122,14 @@ impl Followed {
             }));
         }
         let threshold = points.last().and_then(|point| point.threshold);
-        let places = points.iter().map(|point| {
-            let session = point.session.as_ref().and_then(|name| begun.get(name));
-            Place {
-                time: Time::of(session.copied().unwrap_or(point.timestamp)),
-                revision: point.revision.clone(),
-                attributes: point.attributes.clone(),
-            }
+        let places = points.iter().map(|point| Place {
+            time: Time::of(point.origin.session_began.unwrap_or(point.timestamp)),
+            revision: point.origin.revision.clone(),
+            attributes: Arc::clone(&point.origin.attributes),
         });
         let places = places.collect();
         let points = points.into_iter().map(Point::from).collect();
-        let one = Self::new(series, points, found, news);
+        let one = Self::new(info, points, found, news);
         Self {
             places,
             attribute_changes,
@@ -206,7 +205,7 @@ pub(crate) fn method_words(told_apart: &BTreeMap<String, String>) -> String {
 /// Says of each series what tells it from those that are the same in everything but the method,
 /// and which of them it takes over from: the last that ended before it begins.
 pub(super) fn tell_methods(all: &mut [Followed]) {
-    let infos: Vec<SeriesInfo> = all.iter().map(|one| one.series.clone()).collect();
+    let infos: Vec<&SeriesInfo> = all.iter().map(|one| &one.series).collect();
     let told = history::told_apart(&infos);
     let mut siblings: HashMap<SeriesKey, Vec<usize>> = HashMap::new();
     for (place, told) in told

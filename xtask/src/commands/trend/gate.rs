@@ -6,7 +6,10 @@ use judge::{
     family::q_values,
     trend::TOO_SHORT,
 };
-use reports::trend::{Entry, Failure, Series};
+use reports::{
+    format::plural,
+    trend::{Entry, Failure, Series},
+};
 
 use super::followed::Followed;
 use crate::{
@@ -63,25 +66,27 @@ pub(super) fn end(
 ) -> Result<()> {
     let gated = all.iter().filter(|one| one.gated).count();
     if gated == 0 {
-        let message = format!(
+        return Err(Error::Input(format!(
             "none of the {} series found is one that the gate looks at; name what it shall look at \
              with --metric, or leave --gate out",
             all.len()
-        );
-        return Err(Error::NothingToFollow { message });
+        )));
     }
     let failures = reports::trend::failures(shown, entries);
     if !failures.is_empty() {
-        return Err(Error::TrendGate(failures));
+        return Err(Error::Gate(format!(
+            "the gate failed: {}\n  {}",
+            plural(failures.len(), "failure", "failures"),
+            failures.join("\n  ")
+        )));
     }
     let short = all.iter().filter(|one| one.gated && one.found.too_short);
     let short = short.count();
     if short > 0 && !grows {
-        let message = format!(
+        return Err(Error::Input(format!(
             "the series has {} of {TOO_SHORT} points, so that a gate would pass over nothing",
             all[0].points.len()
-        );
-        return Err(Error::NothingToFollow { message });
+        )));
     }
     if short > 0 {
         printer.note(&format!(
@@ -204,16 +209,18 @@ mod tests {
         all[1].verdict = None;
         all[1].staleness = judge::trend::staleness(&[0.0, 1.0, 2.0], 100.0, None);
         decide(&mut all, |_| true);
-        let Err(Error::TrendGate(lines)) = end(&all) else {
+        let Err(Error::Gate(text)) = end(&all) else {
             panic!("two series fail")
         };
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "the gate failed: 2 failures");
         assert!(
-            lines[0].contains("regressed by -10.00 %, 1.0000 to 0.90000; last good"),
+            lines[1].contains("regressed by -10.00 %, 1.0000 to 0.90000; last good"),
             "{lines:?}"
         );
-        assert!(lines[1].contains("no result for"), "{lines:?}");
+        assert!(lines[2].contains("no result for"), "{lines:?}");
         decide(&mut all, |_| false);
-        assert!(matches!(end(&all), Err(Error::NothingToFollow { .. })));
+        assert!(matches!(end(&all), Err(Error::Input(_))));
         let mut short = by(1.0);
         (short.verdict, short.news) = (None, None);
         short.found = Trend {
@@ -223,10 +230,7 @@ mod tests {
         let mut all = vec![short];
         decide(&mut all, |_| true);
         assert!(end(&all).is_ok());
-        assert!(matches!(
-            ended(&all, false),
-            Err(Error::NothingToFollow { .. })
-        ));
+        assert!(matches!(ended(&all, false), Err(Error::Input(_))));
         let mut long = by(1.0);
         (long.verdict, long.news) = (None, None);
         all.push(long);

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, path::PathBuf};
 
-use history::{Entry, Kind, Ledger, LedgerFile, Night, PointFilter, Seen, SeriesKey, State, Time};
+use history::{Entry, Kind, LedgerFile, Night, PointFilter, Seen, SeriesKey, State, Time};
 use jiff::Timestamp;
 use reports::{
     format::Quantity,
@@ -12,36 +12,29 @@ use reports::{
 use super::followed::{Followed, label};
 use crate::error::Result;
 
-/// The ledger with its files, and what the night did to it.
+/// The ledger in its file, and what the night did to it.
 pub(super) struct Kept {
-    /// That of the history, and the one that was named.
-    files: Vec<LedgerFile>,
-    pub(super) ledger: Ledger,
+    file: LedgerFile,
     pub(super) night: Night,
     now: Timestamp,
 }
 
 impl Kept {
-    /// The ledgers at these paths as one: what was found is known to any of them, what was accepted
-    /// stands in the last.
-    pub(super) fn open(paths: &[PathBuf], is_written: bool) -> Result<Self> {
-        let open = |path: &PathBuf| {
-            if is_written {
-                LedgerFile::open(path)
-            } else {
-                LedgerFile::look_at(path)
-            }
+    pub(super) fn open(path: PathBuf, is_written: bool) -> Result<Self> {
+        let file = if is_written {
+            LedgerFile::open(path)
+        } else {
+            LedgerFile::look_at(path)
         };
-        let files = paths.iter().map(open).collect::<Result<Vec<_>, _>>()?;
-        let mut ledgers = files.iter().rev().map(|file| file.ledger.clone());
-        let decided = ledgers.next().unwrap_or_default();
-        let ledger = ledgers.fold(decided, |decided, found| decided.with_found(&found));
         Ok(Self {
-            files,
-            ledger,
+            file: file?,
             night: Night::default(),
             now: Timestamp::now(),
         })
+    }
+
+    pub(super) fn entries(&self) -> &[Entry] {
+        self.file.ledger.entries()
     }
 
     /// Holds the gated series against it, and says of each series which entries it is in and why the
@@ -49,7 +42,7 @@ impl Kept {
     pub(super) fn update(&mut self, points: &PointFilter, all: &mut [Followed]) {
         let gated = all.iter().filter(|one| one.gated);
         let seen: Vec<Seen> = gated.map(Followed::seen).collect();
-        self.night = self.ledger.update(points, &seen, self.now);
+        self.night = self.file.ledger.update(points, &seen, self.now);
     }
 
     /// Says of each series which entries it is in and, where a gate was asked, why it fails.
@@ -58,10 +51,10 @@ impl Kept {
             one.fails.clear();
             one.entries.clear();
             let stale = one.staleness.is_some_and(|staleness| staleness.overdue);
-            let about =
-                self.ledger.entries().iter().filter(|entry| {
-                    entry.points == *points && is_about(entry, &one.series.key, stale)
-                });
+            let about = self
+                .entries()
+                .iter()
+                .filter(|entry| entry.points == *points && is_about(entry, &one.series.key, stale));
             for entry in about {
                 one.entries.push(entry.id.clone());
                 let mut open = entry.open(self.now);
@@ -80,7 +73,7 @@ impl Kept {
     /// The entries as reports show them: those of these points.
     pub(super) fn shown(&self, points: &PointFilter, all: &[Followed]) -> Vec<Shown> {
         let units = units(all);
-        let entries = self.ledger.entries().iter();
+        let entries = self.entries().iter();
         let entries = entries.filter(|entry| entry.points == *points);
         entries
             .map(|entry| shown(entry, self.standing(entry), &units, self.now))
@@ -98,13 +91,9 @@ impl Kept {
         }
     }
 
-    /// Writes what changed into every file.
+    /// Writes what changed.
     pub(super) fn save(mut self) -> Result<()> {
-        for file in &mut self.files {
-            file.ledger.clone_from(&self.ledger);
-            file.save()?;
-        }
-        Ok(())
+        Ok(self.file.save()?)
     }
 }
 

@@ -1,4 +1,4 @@
-//! `cargo xtask trend`: change points in the history, or in one series from a file.
+//! `trend`: change points in the history, or in one series from a file.
 
 mod followed;
 mod gate;
@@ -7,12 +7,12 @@ mod notify;
 mod selection;
 
 use std::{
-    collections::HashMap,
     path::{Path, PathBuf},
     slice,
 };
 
-use history::{Aggregate, History, SeriesInfo, SeriesKey, SessionFilter};
+use clap::Args;
+use history::{Aggregate, SeriesInfo, SeriesKey};
 use jiff::Timestamp;
 use judge::{
     compare::Direction,
@@ -24,38 +24,102 @@ use reports::trend::{Entry, Series};
 pub(crate) use self::followed::{Followed, method_words};
 use self::ledger::Kept;
 use crate::{
-    cli::{Format, TrendArgs},
-    commands::{
-        history::{file, point_filter, series_filter},
-        write_file,
+    cli::{
+        Format, exit_codes,
+        history::{HistoryFolder, SeriesArgs},
+        share,
     },
+    commands::write_file,
     error::{Error, Result},
     printer::{Printer, table_style},
 };
 
 const DAY_SECONDS: f64 = 86_400.0;
 
+#[derive(Debug, Clone, Args)]
+#[command(after_help = exit_codes!())]
+pub(crate) struct TrendArgs {
+    /// A series, in place of the history: a CSV file with the header `timestamp,revision,value`
+    #[arg(
+        long,
+        value_name = "FILE.csv",
+        conflicts_with_all = [
+            "machine", "device", "track", "suite", "scenario", "variant", "metric", "image", "driver",
+            "branch", "ignore"
+        ]
+    )]
+    input: Option<PathBuf>,
+    #[command(flatten)]
+    folder: HistoryFolder,
+    #[command(flatten)]
+    series: SeriesArgs,
+    /// Lower values of --input are better
+    #[arg(long, requires = "input")]
+    lower_is_better: bool,
+    /// The largest change of --input that counts as none, such as 0.02; default: any counts
+    #[arg(long, value_name = "SHARE", requires = "input", value_parser = share)]
+    threshold: Option<f64>,
+    /// Days without a result after which a series is reported as stale; default: from its own
+    /// pace, and never for --input
+    #[arg(long, value_name = "DAYS", value_parser = days)]
+    stale_after: Option<f64>,
+    /// Exit with 1 where a gated metric regressed and the ledger did not know, or where its results
+    /// have stopped coming; with --metric, where any metric named by it did
+    #[arg(long)]
+    gate: bool,
+    /// The ledger of regressions, such as one that a repository holds; default: the history's own,
+    /// and none with --input
+    #[arg(long, value_name = "FILE.toml")]
+    ledger: Option<PathBuf>,
+    /// Run this command, with a report as JSON on its standard input, where entries of the ledger
+    /// open or close
+    #[arg(long, value_name = "COMMAND", requires = "gate")]
+    notify: Option<String>,
+    #[arg(
+        long,
+        value_name = "FILE.xml",
+        help = "Write JUnit XML into this file: a case for each gated series"
+    )]
+    junit: Option<PathBuf>,
+    /// Write Markdown into this file, for the job's summary
+    #[arg(long, value_name = "FILE.md")]
+    summary: Option<PathBuf>,
+    /// Print GitHub's workflow commands as well
+    #[arg(long)]
+    annotations: bool,
+    /// Draw the series: `trend.html`, with `trend.md` and `trend.json`, into this folder
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// How to print the change points
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+fn days(text: &str) -> Result<f64, String> {
+    text.parse::<f64>()
+        .ok()
+        .filter(|days| days.is_finite() && *days > 0.0)
+        .ok_or_else(|| format!("`{text}` is no number of days above 0"))
+}
+
 /// Reads one series or the history, finds change points, holds them against the ledger and prints
 /// them.
 pub(crate) fn run(args: &TrendArgs, printer: &Printer) -> Result<()> {
-    let (mut found, ledgers) = match &args.input {
+    let (mut found, own) = match &args.input {
         Some(input) => (vec![one_file(input, args, printer)?], None),
         None => whole_history(args, printer)?,
     };
-    let ledgers: Vec<PathBuf> = ledgers.into_iter().chain(args.ledger.clone()).collect();
-    if ledgers.is_empty() {
+    let Some(path) = args.ledger.clone().or(own) else {
         if args.notify.is_some() {
             let message = "--notify tells what the ledger says, and --input has none; name one with \
                 --ledger FILE.toml";
-            return Err(Error::NothingToFollow {
-                message: message.to_owned(),
-            });
+            return Err(Error::Input(message.to_owned()));
         }
         let all = show(&found, &[], args, printer)?;
         return end(&found, &all, &[], args, printer);
-    }
-    let points = point_filter(&args.series);
-    let mut kept = Kept::open(&ledgers, args.gate)?;
+    };
+    let points = args.series.points();
+    let mut kept = Kept::open(path, args.gate)?;
     if args.gate {
         kept.update(&points, &mut found);
     }
@@ -196,17 +260,12 @@ pub(crate) fn sorted(name: &str, backwards: usize, lines: usize) -> String {
 
 /// Its series, and where it keeps its ledger.
 fn whole_history(args: &TrendArgs, printer: &Printer) -> Result<(Vec<Followed>, Option<PathBuf>)> {
-    let history = History::open_existing(file(&args.file)?)?;
-    let read = select(&history, args, printer)?;
+    let history = args.folder.existing()?;
+    let read = args.series.read(&history, Aggregate::Session, printer);
     if read.is_empty() {
-        return Err(selection::nothing(&history, &args.series)?);
+        return Err(selection::nothing(&history, &args.series));
     }
-    let sessions = history.sessions(&SessionFilter::default())?;
-    let begun: HashMap<String, f64> = sessions
-        .into_iter()
-        .map(|session| (session.session, session.started))
-        .collect();
-    let mut series = follow(read, &begun)?;
+    let mut series = follow(read)?;
     for one in &mut series {
         one.look_at_age(args.stale_after);
     }
@@ -219,59 +278,35 @@ fn whole_history(args: &TrendArgs, printer: &Printer) -> Result<(Vec<Followed>, 
     Ok((series, Some(history.ledger_path())))
 }
 
-/// Looks for changes in series of a history. When its sessions began is asked for by the ledger.
-pub(crate) fn follow(
-    read: Vec<(SeriesInfo, Vec<history::Point>)>,
-    begun: &HashMap<String, f64>,
-) -> Result<Vec<Followed>> {
+/// Looks for changes in series of a history.
+pub(crate) fn follow(read: Vec<history::Series>) -> Result<Vec<Followed>> {
     let options = TrendOptions::default();
-    let judged: Vec<Vec<Point>> = read.iter().map(|(_, points)| as_judged(points)).collect();
+    let judged: Vec<Vec<Point>> = read.iter().map(|one| as_judged(&one.points)).collect();
     let found = trend::change_points_of_many(&judged, &options);
     let found: Vec<Trend> = read
         .iter()
         .zip(found)
-        .map(|((info, _), found)| found.map_err(|source| refused(&info.key.to_string(), source)))
+        .map(|(one, found)| found.map_err(|source| refused(&one.info.key.to_string(), source)))
         .collect::<Result<_>>()?;
     let news = trend::news_of_many(&judged, &found, &options);
     let mut series = Vec::new();
-    for ((info, points), (found, news)) in read.into_iter().zip(found.into_iter().zip(news)) {
-        let news = news.map_err(|source| refused(&info.key.to_string(), source))?;
-        series.push(Followed::of_history(info, points, found, news, begun));
+    for (one, (found, news)) in read.into_iter().zip(found.into_iter().zip(news)) {
+        let news = news.map_err(|source| refused(&one.info.key.to_string(), source))?;
+        series.push(Followed::of_history(one, found, news));
     }
     followed::tell_methods(&mut series);
     Ok(series)
 }
 
-/// The series that were asked for, each with at least one point.
-fn select(
-    history: &History,
-    args: &TrendArgs,
-    printer: &Printer,
-) -> Result<Vec<(SeriesInfo, Vec<history::Point>)>> {
-    let series = history.series(&series_filter(&args.series))?;
-    let series = history::join(series, &args.series.method.ignore);
-    let filter = point_filter(&args.series);
-    let bar = printer.count_bar("reading the history", series.len() as u64);
-    let mut read = Vec::new();
-    for info in series {
-        let points = history.points_of(&info, &filter, Aggregate::Session)?;
-        bar.inc(1);
-        if !points.is_empty() {
-            read.push((info, points));
-        }
-    }
-    bar.finish_and_clear();
-    Ok(read)
-}
-
 /// Where revisions repeat, a level may begin with a new one; so it may with a new driver or image.
 pub(crate) fn as_judged(points: &[history::Point]) -> Vec<Point> {
     let is_new = |pair: &[history::Point]| {
-        pair[0].revision != pair[1].revision || pair[0].changes_to(&pair[1]).next().is_some()
+        pair[0].origin.revision != pair[1].origin.revision
+            || pair[0].changes_to(&pair[1]).next().is_some()
     };
     let several = points
         .windows(2)
-        .any(|pair| pair[0].revision != pair[1].revision);
+        .any(|pair| pair[0].origin.revision != pair[1].origin.revision);
     let mut number = 0;
     let mut judged: Vec<Point> = points.iter().cloned().map(Point::from).collect();
     for (place, point) in judged.iter_mut().enumerate().filter(|_| several) {
@@ -292,7 +327,7 @@ fn write(
 ) -> Result<()> {
     let source = match &args.input {
         Some(input) => input.display().to_string(),
-        None => file(&args.file)?.display().to_string(),
+        None => args.folder.path()?.display().to_string(),
     };
     let made = Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string();
     let json = serde_json::to_string_pretty(found).map_err(|source| Error::Json { source })?;

@@ -32,7 +32,7 @@ pub(super) fn notify(command: &str, kept: &Kept, lines: &[(String, String)]) -> 
         return Ok(());
     }
     let entries = |ids: &[String]| -> Vec<Value> {
-        let about = kept.ledger.entries().iter();
+        let about = kept.entries().iter();
         let about = about.filter(|entry| ids.contains(&entry.id));
         about
             .map(|entry| {
@@ -50,9 +50,11 @@ pub(super) fn notify(command: &str, kept: &Kept, lines: &[(String, String)]) -> 
         "fixed": entries(&night.fixed),
         "open": entries(&night.open),
     });
-    let failed = |what: String| Error::Notify {
-        command: command.to_owned(),
-        what,
+    let failed = |what: String| {
+        Error::Trouble(format!(
+            "--notify: `{command}` {what}; the ledger is left as it was, so that the next run tells \
+             the same again"
+        ))
     };
     match run(command, &report.to_string()) {
         Ok(status) if status.success() => Ok(()),

@@ -2,13 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use history::{History, SeriesFilter, SessionFilter, SessionInfo};
+use history::{Aggregate, History, PointFilter, SeriesFilter, SessionFilter, SessionInfo};
 
-use crate::{
-    cli::SeriesArgs,
-    commands::history::series_filter,
-    error::{Error, Result},
-};
+use crate::{cli::history::SeriesArgs, error::Error};
 
 /// What sessions say of one attribute of their points.
 type Values = fn(&SessionInfo) -> Vec<String>;
@@ -17,26 +13,26 @@ type Values = fn(&SessionInfo) -> Vec<String>;
 const MOST_NAMES: usize = 8;
 
 /// Names what was looked for and what there is.
-pub(super) fn nothing(history: &History, args: &SeriesArgs) -> Result<Error> {
-    let all = history.series(&SeriesFilter::default())?;
+pub(super) fn nothing(history: &History, args: &SeriesArgs) -> Error {
+    let contents = history.read(&SeriesFilter::default());
+    let all = contents.series(&PointFilter::default(), Aggregate::Session);
     if all.is_empty() {
-        return Ok(Error::NothingToFollow {
-            message: format!(
-                "the history {} has no series yet; `cargo xtask history add SESSION` adds some",
-                history.path().display()
-            ),
-        });
+        return Error::Input(format!(
+            "the history {} has no series yet; `{} history add SESSION` adds some",
+            history.folder().display(),
+            protocol::program()
+        ));
     }
     let mut wanted = Vec::new();
     let mut there = Vec::new();
-    for (name, pattern) in series_filter(args).patterns() {
+    for (name, pattern) in args.filter().patterns() {
         let Some(pattern) = pattern else { continue };
         wanted.push(format!("--{name} {pattern}"));
-        let values = all.iter().flat_map(|info| info.key.parts());
+        let values = all.iter().flat_map(|one| one.info.key.parts());
         let values = values.filter(|(part, _)| *part == name);
         there.push(of(name, values.map(|(_, value)| value.to_owned())));
     }
-    let sessions = history.sessions(&SessionFilter::default())?;
+    let sessions = contents.sessions(&SessionFilter::default());
     let of_points: [(_, _, Values); 3] = [
         ("image", &args.image, |session| session.images.clone()),
         ("driver", &args.driver, |session| {
@@ -51,13 +47,11 @@ pub(super) fn nothing(history: &History, args: &SeriesArgs) -> Result<Error> {
         wanted.push(format!("--{name} {pattern}"));
         there.push(of(name, sessions.iter().flat_map(values)));
     }
-    Ok(Error::NothingToFollow {
-        message: format!(
-            "no series with a point fits {}; the history has {}",
-            wanted.join(" "),
-            there.join(", ")
-        ),
-    })
+    Error::Input(format!(
+        "no series with a point fits {}; the history has {}",
+        wanted.join(" "),
+        there.join(", ")
+    ))
 }
 
 /// `metric a or b`.

@@ -1,0 +1,154 @@
+//! The folder: which files there are, and reading those that are asked for.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    path::{Path, PathBuf},
+};
+
+use etcetera::base_strategy::{BaseStrategy, Xdg};
+
+use crate::{
+    HistoryError, SeriesFilter, SeriesKey,
+    disk::{file_name, files, read, read_all, read_json},
+    error::refused,
+    file::{KnownCells, SessionFile},
+    import::Import,
+    key::matches,
+};
+
+/// The history in a folder, which may be one that is not there yet.
+#[derive(Debug, Clone)]
+pub struct History {
+    folder: PathBuf,
+}
+
+/// What a history holds of what was asked for.
+#[derive(Debug, Clone)]
+pub struct Contents {
+    /// The oldest first.
+    pub(crate) sessions: Vec<SessionFile>,
+    pub(crate) imports: Vec<Import>,
+    pub(crate) baselines: BTreeMap<String, String>,
+    pub(crate) filter: SeriesFilter,
+    /// Files that were left out, and why: a sentence each.
+    pub left_out: Vec<String>,
+}
+
+impl History {
+    /// The one in this folder.
+    pub fn at(folder: impl Into<PathBuf>) -> Result<Self, HistoryError> {
+        let folder = folder.into();
+        if folder.exists() && !folder.is_dir() {
+            let folder = folder.display();
+            return refused(format!(
+                "{folder} is no folder, and a history is one; name another with --history DIR"
+            ));
+        }
+        Ok(Self { folder })
+    }
+
+    /// As [`History::at`], where there is one.
+    pub fn existing(folder: impl Into<PathBuf>) -> Result<Self, HistoryError> {
+        let history = Self::at(folder)?;
+        if !history.folder.exists() {
+            let folder = history.folder.display();
+            return refused(format!(
+                "there is no history at {folder}; `history add SESSION` makes one"
+            ));
+        }
+        Ok(history)
+    }
+
+    /// `$XDG_DATA_HOME/torchgauge/history`, by default `~/.local/share/torchgauge/history`; `None`
+    /// where there is no home folder.
+    #[must_use]
+    pub fn default_folder() -> Option<PathBuf> {
+        let strategy = Xdg::new().ok()?;
+        Some(strategy.data_dir().join("torchgauge/history"))
+    }
+
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Where it keeps its ledger.
+    #[must_use]
+    pub fn ledger_path(&self) -> PathBuf {
+        self.folder.join("regressions.toml")
+    }
+
+    pub(crate) fn results(&self) -> PathBuf {
+        self.folder.join("results")
+    }
+
+    pub(crate) fn imports(&self) -> PathBuf {
+        self.folder.join("imports")
+    }
+
+    pub(crate) fn baselines_folder(&self) -> PathBuf {
+        self.folder.join("baselines")
+    }
+
+    /// Reads the sessions and imported series that have a series that fits, and every baseline. A
+    /// file that cannot be read is left out.
+    #[must_use]
+    pub fn read(&self, filter: &SeriesFilter) -> Contents {
+        let mut left_out = Vec::new();
+        let results = self.results();
+        let places = files(
+            &results,
+            &[&filter.machine, &filter.suite, &filter.track],
+            &mut left_out,
+        );
+        let known = KnownCells::default();
+        let parse = |path: &PathBuf| {
+            let place = path.strip_prefix(&results).unwrap_or(path);
+            let bytes = read(path)?;
+            SessionFile::parse(&bytes, place, filter, &known)
+        };
+        let mut sessions: Vec<SessionFile> = read_all(&places, parse, &mut left_out);
+        sessions.sort_by(|a, b| (a.started, &a.session).cmp(&(b.started, &b.session)));
+        let mut names = HashSet::new();
+        sessions.retain(|file| {
+            let is_first = names.insert(file.session.clone());
+            if !is_first {
+                let path = results.join(file.place());
+                let told = format!(
+                    "{} left out: there is another file of this session",
+                    path.display()
+                );
+                left_out.push(told);
+            }
+            is_first
+        });
+        let imported = filter.machine.as_ref();
+        let imports = if imported.is_none_or(|machine| matches(machine, SeriesKey::IMPORTED)) {
+            let places = files(&self.imports(), &[], &mut left_out);
+            read_all(&places, |path| read_json(path), &mut left_out)
+        } else {
+            Vec::new()
+        };
+        Contents {
+            sessions,
+            imports,
+            baselines: self.read_baselines(&mut left_out),
+            filter: filter.clone(),
+            left_out,
+        }
+    }
+
+    /// The files of a session, wherever they lie; those that cannot be read are none.
+    pub(crate) fn find(&self, session: &str) -> Vec<SessionFile> {
+        let results = self.results();
+        let mut places = files(&results, &[&None; 3], &mut Vec::new());
+        places.retain(|path| path.ends_with(file_name(session)));
+        let (all, known) = (SeriesFilter::default(), KnownCells::default());
+        let parse = |path: &PathBuf| {
+            let place = path.strip_prefix(&results).ok()?;
+            SessionFile::parse(&read(path).ok()?, place, &all, &known).ok()
+        };
+        let found = places.iter().filter_map(parse);
+        found.filter(|file| file.session == session).collect()
+    }
+}

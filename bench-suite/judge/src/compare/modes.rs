@@ -1,0 +1,125 @@
+//! Memory that jumps between two values, as an allocator's reserve does: the values and how often
+//! each side has the upper one say all that there is.
+
+use super::types::{Comparison, Interval, Kind, Measurement, Method};
+use crate::dist::f_upper;
+
+/// Modes are as far apart as so many times what they scatter by.
+const APART: f64 = 10.0;
+
+/// Two values, and how many runs of a side have the upper one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Modes {
+    lower: f64,
+    upper: f64,
+    base: (usize, usize),
+    head: (usize, usize),
+}
+
+impl Modes {
+    /// `None` where the values are not two, or where no side has both: then it is a change.
+    pub(super) fn of(metric: &Measurement) -> Option<Self> {
+        if metric.kind != Kind::MemoryLike {
+            return None;
+        }
+        let of_base = || metric.blocks.iter().filter_map(|block| block.base);
+        let of_head = || metric.blocks.iter().filter_map(|block| block.head);
+        let mut all: Vec<f64> = of_base().chain(of_head()).collect();
+        all.sort_by(f64::total_cmp);
+        let gap = |place: &usize| all[*place] - all[place - 1];
+        let split = (1..all.len()).max_by(|one, other| gap(one).total_cmp(&gap(other)))?;
+        let (low, high) = all.split_at(split);
+        let middle = |mode: &[f64]| mode[mode.len() / 2];
+        let spread = |mode: &[f64]| mode[mode.len() - 1] - mode[0];
+        let is_upper = |value: &f64| *value >= high[0];
+        let (base, head) = (
+            (of_base().filter(is_upper).count(), of_base().count()),
+            (of_head().filter(is_upper).count(), of_head().count()),
+        );
+        let has_both = |(upper, all): (usize, usize)| upper > 0 && upper < all;
+        let is_tight = spread(low).max(spread(high)) * APART <= gap(&split);
+        let has_ratio = low[0] > 0.0 && (high[high.len() - 1] / low[0]).is_finite();
+        (has_ratio && is_tight && (has_both(base) || has_both(head))).then(|| Self {
+            lower: middle(low),
+            upper: middle(high),
+            base,
+            head,
+        })
+    }
+
+    /// The ratio of the mean of the head to that of the base, from the shares of the upper value
+    /// between their bounds (Clopper and Pearson 1934), each at a quarter of `alpha`.
+    pub(crate) fn conclude(&self, comparison: &mut Comparison, metric: &Measurement, alpha: f64) {
+        let mean = |share: f64| self.lower + share * (self.upper - self.lower);
+        let share = |(upper, all): (usize, usize)| upper as f64 / all as f64;
+        let (base, head) = (
+            bounds(self.base, alpha / 4.0),
+            bounds(self.head, alpha / 4.0),
+        );
+        let interval = Interval {
+            lo: mean(head.0) / mean(base.1),
+            hi: mean(head.1) / mean(base.0),
+        };
+        comparison.ratio = Some(mean(share(self.head)) / mean(share(self.base)));
+        comparison.interval = Some(interval);
+        comparison.level = Some(alpha);
+        comparison.method = Method::TwoModes;
+        comparison.verdict = interval.verdict(metric.threshold, metric.direction);
+        let ((in_base, of_base), (in_head, of_head)) = (self.base, self.head);
+        comparison.reason = format!(
+            "one of two values {:.1} % apart: the upper one in {in_base} of {of_base} runs of the \
+             base and {in_head} of {of_head} of the head",
+            100.0 * (self.upper / self.lower - 1.0)
+        );
+    }
+}
+
+/// The shares that leave `alpha` for so few, and for so many.
+fn bounds((found, all): (usize, usize), alpha: f64) -> (f64, f64) {
+    // P(found or more of all) at a share p is P(F ≤ …) with 2 found and 2 (all - found + 1).
+    let at_least = |found: usize, share: f64| {
+        if found == 0 {
+            return 1.0;
+        }
+        let (above, below) = (2.0 * found as f64, 2.0 * (all - found + 1) as f64);
+        1.0 - f_upper(share / (1.0 - share) * below / above, above, below)
+    };
+    let turns = |is_below: &dyn Fn(f64) -> bool| {
+        let (mut lo, mut hi) = (0.0, 1.0);
+        while hi - lo > 1e-12 {
+            let middle = f64::midpoint(lo, hi);
+            if is_below(middle) {
+                lo = middle;
+            } else {
+                hi = middle;
+            }
+        }
+        hi
+    };
+    let lo = match found {
+        0 => 0.0,
+        _ => turns(&|share| at_least(found, share) < alpha),
+    };
+    let hi = match all - found {
+        0 => 1.0,
+        _ => turns(&|share| 1.0 - at_least(found + 1, share) > alpha),
+    };
+    (lo, hi)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three of three leave α where p³ = α; ten of ten likewise, and none of ten the other way.
+    #[test]
+    fn bounds_in_closed_form() {
+        let close = |(got, expect): (f64, f64)| assert!((got - expect).abs() < 1e-9, "{got}");
+        close((bounds((3, 3), 0.125).0, 0.5));
+        close((bounds((3, 3), 0.125).1, 1.0));
+        close((bounds((0, 2), 0.25).1, 0.5));
+        // One of two: 1 - (1 - p)² = 0.19 at 0.1; 1 - p² = 0.19 at 0.9.
+        close((bounds((1, 2), 0.19).0, 0.1));
+        close((bounds((1, 2), 0.19).1, 0.9));
+    }
+}

@@ -1,0 +1,163 @@
+//! What is read, what is found in it, and how strict the search is.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::compare::{Direction, Verdict};
+
+/// Fewest points of a level inside a series: fewer may be spikes. The newest points may
+/// be fewer.
+pub(super) const MIN_SEGMENT: usize = 5;
+/// Where a change began: the square of noise by which the misfit of places may exceed the best one's
+/// (Hansen 2000, 95 %).
+pub(super) const PLACE_CRITICAL: f64 = 7.35;
+/// A series with fewer points says nothing.
+pub const TOO_SHORT: usize = 10;
+
+/// One result of a series.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Point {
+    /// When it was measured, in seconds since 1970-01-01 UTC.
+    #[serde(serialize_with = "whole_if_whole")]
+    pub timestamp: f64,
+    /// What was measured: a commit, an image ID.
+    pub revision: String,
+    /// The metric's value; any finite number.
+    pub value: f64,
+}
+
+/// Puts the points in order of time, oldest first; those of one moment keep their order. Returns how
+/// many were older than the point before them.
+pub fn put_in_order(points: &mut [Point]) -> usize {
+    let backwards = backwards(points);
+    if backwards > 0 {
+        points.sort_by(|a, b| a.timestamp.total_cmp(&b.timestamp));
+    }
+    backwards
+}
+
+/// How many points are older than the point before them.
+#[must_use]
+pub fn backwards(points: &[Point]) -> usize {
+    let pairs = points.windows(2);
+    pairs
+        .filter(|pair| pair[1].timestamp < pair[0].timestamp)
+        .count()
+}
+
+/// A change of level, with the point where the new level begins.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ChangePoint {
+    /// First point of the new level, from 0 in the series as given.
+    pub index: usize,
+    /// Its timestamp.
+    #[serde(serialize_with = "whole_if_whole")]
+    pub timestamp: f64,
+    /// Its revision: the first one seen with the new level.
+    pub revision: String,
+    /// Level before: a robust mean of the points back to the previous change.
+    pub before: f64,
+    /// Level after: a robust mean of the points up to the next change.
+    pub after: f64,
+    /// First and last place where the new level may have begun, at 95 %: the last good point is the
+    /// one before the first of them, and the last of them is bad.
+    pub range: [usize; 2],
+    /// after ÷ before; `None` (null) unless both are above 0: else it means nothing.
+    pub ratio: Option<f64>,
+    /// 95 % interval of the ratio; `None` where the ratio is.
+    pub interval: Option<[f64; 2]>,
+    /// p of the change, corrected for the number of places that were looked at.
+    pub p: f64,
+}
+
+impl ChangePoint {
+    /// The change as improvement, regression, or neither where the levels are the same.
+    #[must_use]
+    pub fn verdict(&self, direction: Direction) -> Verdict {
+        Verdict::of_change(self.after - self.before, direction)
+    }
+}
+
+/// A level that moved slowly, so that no single point is to blame.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Drift {
+    /// First point, from 0 in the series as given.
+    pub from: usize,
+    /// The point after the last.
+    pub to: usize,
+    /// Where it began.
+    pub before: f64,
+    /// Where it ended.
+    pub after: f64,
+    /// p of the slope.
+    pub p: f64,
+}
+
+/// Noise that grew.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Noisier {
+    /// First point of the larger noise.
+    pub index: usize,
+    /// Noise after ÷ before.
+    pub ratio: f64,
+    /// p, corrected for the number of places that were looked at.
+    pub p: f64,
+}
+
+/// What was found in one series.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Trend {
+    /// The change points, oldest first.
+    pub change_points: Vec<ChangePoint>,
+    /// Slow changes, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drifts: Vec<Drift>,
+    /// Noise that has grown, and is larger still.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noisier: Option<Noisier>,
+    /// Whether it has fewer points than [`TOO_SHORT`]: nothing was looked for.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub too_short: bool,
+}
+
+/// How strict to be. [`Default`] is what the bars in the README were measured with.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TrendOptions {
+    /// Chance of any false change point inside a stationary series: 0.01.
+    pub alpha_history: f64,
+    /// Chance of a false one at its newest end: 0.02.
+    pub alpha_newest: f64,
+    /// The smallest relative change worth reporting: 0, all of them.
+    pub min_change: f64,
+}
+
+impl Default for TrendOptions {
+    fn default() -> Self {
+        Self {
+            alpha_history: 0.01,
+            alpha_newest: 0.02,
+            min_change: 0.0,
+        }
+    }
+}
+
+/// A value, a timestamp or a setting that is not what it must be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct TrendError(pub(super) String);
+
+/// Whole seconds are written without a fraction, as they were read.
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes the field by reference"
+)]
+fn whole_if_whole<S: serde::Serializer>(seconds: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    /// Every whole number up to here has its own f64.
+    const LARGEST: f64 = 9_007_199_254_740_992.0;
+    if seconds.fract() == 0.0 && seconds.abs() <= LARGEST {
+        #[expect(clippy::cast_possible_truncation, reason = "whole and within 2^53")]
+        serializer.serialize_i64(*seconds as i64)
+    } else {
+        serializer.serialize_f64(*seconds)
+    }
+}

@@ -1,0 +1,234 @@
+//! Programs of the user's in containers.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::Path,
+    time::Duration,
+};
+
+use engine::{ContainerSpec, Exit, ImageFacts, Mount, User};
+use protocol::{EVENTS_VARIABLE, RUN_VARIABLE};
+use record::{ENDED, SessionFolder};
+
+use super::{RESULTS_FILE, RUN_FILE};
+use crate::{
+    executors::Order,
+    hook,
+    results::{self, EndWatch},
+    suite::{Network, Program},
+};
+
+/// Where a container finds the hook.
+const HOOK_FOLDER: &str = "/run/torchgauge/python";
+/// Between two looks at what a program reported.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How long a program that has reported all may take to end by itself, and then by SIGTERM.
+const BY_ITSELF: Duration = Duration::from_secs(1);
+const BY_SIGTERM: Duration = Duration::from_secs(5);
+
+/// A container that runs a program in place of the built-in workload: as its image says, where the
+/// program says nothing else.
+pub(super) fn change(
+    mut spec: ContainerSpec,
+    program: &Program,
+    order: &Order,
+    image: &ImageFacts,
+) -> io::Result<ContainerSpec> {
+    spec.entrypoint = None;
+    spec.command.clone_from(&program.command);
+    spec.user = match &program.user {
+        Some(user) => User::Named(user.clone()),
+        None => User::OfImage,
+    };
+    spec.workdir.clone_from(&program.workdir);
+    spec.network = match program.network {
+        Network::None => engine::Network::None,
+        Network::Bridge => engine::Network::Bridge,
+        Network::Host => engine::Network::Host,
+    };
+    spec.is_root_writable = program.is_root_writable;
+    // Triton and torch.compile load what they compiled from there.
+    spec.is_tmp_executable = true;
+    spec.shadowed.clone_from(&image.volumes);
+    set_environment(&mut spec.environment, program, order, image)?;
+    if program.network == Network::None {
+        name_host(&mut spec, order)?;
+    }
+    if program.has_hook {
+        add_hook(&mut spec, order, image)?;
+    }
+    for (number, wanted) in program.mounts.iter().enumerate() {
+        let mut source = wanted.source.clone();
+        if wanted.is_scratch {
+            source = order.folder.join(format!("mount-{number}"));
+            copy_to(&wanted.source, &source)?;
+        }
+        spec.mounts.push(Mount {
+            source,
+            target: wanted.target.clone(),
+            read_only: !wanted.is_scratch,
+        });
+    }
+    Ok(spec)
+}
+
+fn set_environment(
+    environment: &mut BTreeMap<String, String>,
+    program: &Program,
+    order: &Order,
+    image: &ImageFacts,
+) -> io::Result<()> {
+    // A home that can be written to, where the image's own cannot.
+    if program.is_root_writable && !order.environment.contains_key("HOME") {
+        environment.remove("HOME");
+        environment.remove("XDG_CACHE_HOME");
+    }
+    // Where the image has no line for the user's number, Python's getpass finds no name otherwise, and
+    // with it neither does torch.compile.
+    if !image.environment.contains_key("USER") {
+        let user = environment.entry("USER".to_owned());
+        user.or_insert_with(|| "torchgauge".to_owned());
+    }
+    environment.extend(program.secrets()?);
+    environment.insert(EVENTS_VARIABLE.to_owned(), RESULTS_FILE.to_owned());
+    environment.insert(RUN_VARIABLE.to_owned(), RUN_FILE.to_owned());
+    Ok(())
+}
+
+/// Without a network no engine writes `/etc/hosts`, and processes that look each other up by their
+/// machine's name, as torchrun's do, wait for ever.
+fn name_host(spec: &mut ContainerSpec, order: &Order) -> io::Result<()> {
+    const NAME: &str = "torchgauge";
+    let hosts = order.folder.join("hosts");
+    let lines = format!("127.0.0.1 localhost {NAME}\n::1 localhost\n");
+    fs::write(&hosts, lines)?;
+    fs::set_permissions(&hosts, fs::Permissions::from_mode(0o644))?;
+    spec.mounts.push(Mount {
+        source: hosts,
+        target: "/etc/hosts".to_owned(),
+        read_only: true,
+    });
+    spec.hostname = Some(NAME.to_owned());
+    Ok(())
+}
+
+/// Puts the hook's folder first on the path that Python looks for modules on.
+fn add_hook(spec: &mut ContainerSpec, order: &Order, image: &ImageFacts) -> io::Result<()> {
+    const VARIABLE: &str = "PYTHONPATH";
+    let folder = order.folder.join("python");
+    fs::create_dir(&folder)?;
+    hook::write(&folder)?;
+    let environment = &mut spec.environment;
+    let before = environment
+        .get(VARIABLE)
+        .or(image.environment.get(VARIABLE));
+    let path = hook::python_path(HOOK_FOLDER.into(), before.map(Into::into));
+    let path = path.to_string_lossy().into_owned();
+    environment.insert(VARIABLE.to_owned(), path);
+    spec.mounts.push(Mount {
+        source: folder,
+        target: HOOK_FOLDER.to_owned(),
+        read_only: true,
+    });
+    Ok(())
+}
+
+/// A copy that everybody may write to: who the container's user is, only its image knows. Sessions
+/// are left out, for the one under way, whose folder the copy is in, may lie below the source.
+fn copy_to(source: &Path, target: &Path) -> io::Result<()> {
+    let at = |error: io::Error| {
+        io::Error::new(
+            error.kind(),
+            format!("copying {}: {error}", source.display()),
+        )
+    };
+    let facts = fs::symlink_metadata(source).map_err(at)?;
+    if facts.is_symlink() {
+        return symlink(fs::read_link(source).map_err(at)?, target).map_err(at);
+    }
+    if facts.is_dir() {
+        fs::create_dir(target).map_err(at)?;
+        for entry in fs::read_dir(source).map_err(at)? {
+            let entry = entry.map_err(at)?;
+            let path = entry.path();
+            if !path.join(SessionFolder::SESSION).exists() {
+                copy_to(&path, &target.join(entry.file_name()))?;
+            }
+        }
+    } else if facts.is_file() {
+        fs::copy(source, target).map_err(at)?;
+    } else {
+        let words = "it is no file, folder or link";
+        return Err(at(io::Error::new(io::ErrorKind::InvalidInput, words)));
+    }
+    let mode = facts.permissions().mode() | if facts.is_dir() { 0o777 } else { 0o666 };
+    fs::set_permissions(target, fs::Permissions::from_mode(mode)).map_err(at)
+}
+
+/// Comes back when the run is over by what its program reported; never where it is to end by itself.
+pub(super) async fn reported(order: &Order) {
+    if !order.ends_by_report() {
+        return std::future::pending().await;
+    }
+    let (path, ranks) = (order.results_file(), order.places.len());
+    let limit = order.limits.results_bytes;
+    let mut watch = EndWatch::default();
+    loop {
+        tokio::time::sleep(PAUSE).await;
+        let length = fs::metadata(&path).map_or(0, |file| file.len());
+        if watch.is_over(length, || {
+            results::read(&path, order.asked.run(), ranks, limit)
+        }) {
+            return;
+        }
+    }
+}
+
+/// Ends a program that has reported all that was asked for.
+///
+/// # Errors
+/// How it was ended, in words, where it did not end by itself.
+pub(super) async fn end(container: &engine::Container) -> Result<Exit, &'static str> {
+    let ended = |patience| tokio::time::timeout(patience, container.wait(Duration::MAX));
+    if let Ok(Ok(exit)) = ended(BY_ITSELF).await {
+        return Ok(exit);
+    }
+    if container.terminate().await.is_ok() && ended(BY_SIGTERM).await.is_ok() {
+        return Err(ENDED);
+    }
+    let _ = container.kill().await;
+    Err("the program went on after its measured steps, ignored SIGTERM, and was ended by SIGKILL")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_is_the_whole_tree_and_everybody_s_to_write() {
+        let home = tempfile::tempdir().unwrap();
+        let source = home.path().join("src");
+        fs::create_dir_all(source.join("a")).unwrap();
+        fs::write(source.join("a/run.sh"), "x").unwrap();
+        fs::set_permissions(source.join("a/run.sh"), fs::Permissions::from_mode(0o755)).unwrap();
+        symlink("a/run.sh", source.join("link")).unwrap();
+        let target = home.path().join("copy");
+        copy_to(&source, &target).unwrap();
+        let mode = |path: &str| {
+            fs::metadata(target.join(path))
+                .unwrap()
+                .permissions()
+                .mode()
+                & 0o777
+        };
+        assert_eq!((mode("a"), mode("a/run.sh")), (0o777, 0o777));
+        assert_eq!(
+            fs::read_link(target.join("link")).unwrap(),
+            Path::new("a/run.sh")
+        );
+        let error = copy_to(&home.path().join("none"), &target.join("x")).unwrap_err();
+        assert!(error.to_string().contains("copying"), "{error}");
+    }
+}

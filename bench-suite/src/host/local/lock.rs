@@ -1,0 +1,226 @@
+//! One session on a GPU, or on the CPUs, at a time, on the whole machine.
+//!
+//! A lock is a file that is locked (`flock(2)`) while a session measures, in a folder that every
+//! user of the machine shares. The kernel drops the lock with the process, however that ends; the
+//! file stays, and holds nobody up.
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use jiff::Timestamp;
+use record::Gpu;
+
+use crate::host::{Holder, LOCKS_VARIABLE, LockError};
+
+/// Folders that every user may write to and that go with a reboot, the best first.
+const FOLDERS: [&str; 3] = ["/run/lock", "/var/lock", "/tmp"];
+/// A note longer than this is none of ours.
+const MAX_NOTE_BYTES: u64 = 4096;
+
+/// Locks a GPU, or the CPUs, for the session of this name, in the machine's folder; with `share`,
+/// together with other sessions that share it. Whoever holds the file holds the device.
+pub(super) fn take(gpu: Option<&Gpu>, session: &str, share: bool) -> Result<File, LockError> {
+    take_in(&folder(), gpu, session, share)
+}
+
+fn take_in(
+    folder: &Path,
+    gpu: Option<&Gpu>,
+    session: &str,
+    share: bool,
+) -> Result<File, LockError> {
+    let word = gpu.map_or_else(|| "cpu".to_owned(), |gpu| file_word(&gpu.uuid));
+    let path = folder.join(format!("torchgauge-{word}.lock"));
+    let device = match gpu {
+        Some(gpu) => format!("cuda:{} ({}, {})", gpu.index, gpu.name, gpu.uuid),
+        None => "this machine's CPU".to_owned(),
+    };
+    let io = |source| LockError::Io {
+        device: device.clone(),
+        path: path.clone(),
+        source,
+    };
+    let mut file = open(&path).map_err(io)?;
+    let locked = if share {
+        file.try_lock_shared()
+    } else {
+        file.try_lock()
+    };
+    match locked {
+        Ok(()) => {
+            write_note(&mut file, session).map_err(io)?;
+            Ok(file)
+        }
+        Err(TryLockError::WouldBlock) => Err(LockError::Held {
+            device,
+            next: match gpu {
+                Some(_) => {
+                    "wait for its end, take another GPU with --device cuda:N, or pass --share-gpu \
+                     to both if noisy metrics are acceptable"
+                }
+                None => {
+                    "wait for its end, or pass --share-cpu to both if noisy metrics are acceptable"
+                }
+            },
+            holder: read_note(&mut file),
+        }),
+        Err(TryLockError::Error(error)) => Err(io(error)),
+    }
+}
+
+/// The folder that all sessions of the machine agree on: by what the folder allows everybody, not
+/// by what it allows this user.
+fn folder() -> PathBuf {
+    if let Some(folder) = std::env::var_os(LOCKS_VARIABLE).filter(|folder| !folder.is_empty()) {
+        return PathBuf::from(folder);
+    }
+    let open_to_all = |folder: &&str| {
+        fs::metadata(folder).is_ok_and(|about| about.is_dir() && about.mode() & 0o1777 == 0o1777)
+    };
+    PathBuf::from(FOLDERS.into_iter().find(open_to_all).unwrap_or("/tmp"))
+}
+
+/// Opens the file, made where it is missing. Links are not followed: the folder is everybody's.
+fn open(path: &Path) -> io::Result<File> {
+    let no_follow = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or_default();
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).custom_flags(no_follow);
+    loop {
+        // Asked to create what is another user's, kernels refuse (`fs.protected_regular`).
+        match options.create_new(false).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            opened => return opened,
+        }
+        match options.create_new(true).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+            Ok(file) => {
+                // Other users lock the same file, whatever this one's umask.
+                file.set_permissions(fs::Permissions::from_mode(0o666))?;
+                return Ok(file);
+            }
+        }
+    }
+}
+
+fn write_note(file: &mut File, session: &str) -> io::Result<()> {
+    let note = serde_json::to_string(&Holder {
+        session: session.to_owned(),
+        pid: std::process::id(),
+        since: Timestamp::now(),
+    })?;
+    file.set_len(0)?;
+    file.seek(SeekFrom::Start(0))?;
+    file.write_all(note.as_bytes())
+}
+
+fn read_note(file: &mut File) -> Option<Holder> {
+    let mut text = String::new();
+    file.seek(SeekFrom::Start(0)).ok()?;
+    file.take(MAX_NOTE_BYTES).read_to_string(&mut text).ok()?;
+    let mut holder: Holder = serde_json::from_str(&text).ok()?;
+    // Anybody may have written it, and it goes to a terminal.
+    holder.session = record::printable(&holder.session).into_owned();
+    Some(holder)
+}
+
+/// A UUID as a file's name.
+fn file_word(uuid: &str) -> String {
+    let fit = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    uuid.chars().map(fit).take(80).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gpu(uuid: &str) -> Gpu {
+        Gpu {
+            index: 1,
+            name: "NVIDIA H200".into(),
+            uuid: uuid.into(),
+            ..Gpu::default()
+        }
+    }
+
+    #[test]
+    fn a_gpu_is_one_session_s_until_that_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let take = |uuid: &str, share| take_in(folder.path(), Some(&gpu(uuid)), "s-1", share);
+        let held = take("GPU-1", false).unwrap();
+        let other = take("GPU-2", false).unwrap();
+        for share in [false, true] {
+            let words = take("GPU-1", share).unwrap_err().to_string();
+            let pid = std::process::id();
+            let expect = format!(
+                "cuda:1 (NVIDIA H200, GPU-1) is in use by the session s-1, process {pid}, since 2"
+            );
+            assert!(words.starts_with(&expect), "{words}");
+            assert!(words.contains("--share-gpu"), "{words}");
+        }
+        drop(held);
+        take("GPU-1", false).unwrap();
+        drop(other);
+    }
+
+    #[test]
+    fn the_cpu_is_one_session_s_as_well() {
+        let folder = tempfile::tempdir().unwrap();
+        let take = |share| take_in(folder.path(), None, "s-1", share);
+        let held = take(false).unwrap();
+        let words = take(true).unwrap_err().to_string();
+        assert!(
+            words.starts_with("this machine's CPU is in use by the session s-1, process ")
+                && words.contains("--share-cpu"),
+            "{words}"
+        );
+        drop(held);
+        let (_one, _two) = (take(true).unwrap(), take(true).unwrap());
+    }
+
+    #[test]
+    fn those_who_share_keep_out_those_who_do_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let take = |share| take_in(folder.path(), Some(&gpu("GPU-1")), "s-1", share);
+        let (one, two) = (take(true).unwrap(), take(true).unwrap());
+        take(false).unwrap_err();
+        drop(one);
+        take(false).unwrap_err();
+        drop(two);
+        take(false).unwrap();
+    }
+
+    #[test]
+    fn what_a_dead_session_or_anybody_left_behind_holds_nobody_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("torchgauge-GPU-1.lock");
+        fs::write(&path, "\u{1b}[2J nonsense").unwrap();
+        let held = take_in(folder.path(), Some(&gpu("GPU-1")), "s", false).unwrap();
+        fs::write(&path, "\u{1b}[2J nonsense").unwrap();
+        let error = take_in(folder.path(), Some(&gpu("GPU-1")), "s", false).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("in use by another session of Torchgauge;"),
+            "{error}"
+        );
+        drop(held);
+    }
+
+    #[test]
+    fn links_are_not_followed_and_folders_that_are_missing_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("precious");
+        fs::write(&target, "keep").unwrap();
+        std::os::unix::fs::symlink(&target, folder.path().join("torchgauge-GPU-1.lock")).unwrap();
+        let error = take_in(folder.path(), Some(&gpu("GPU-1")), "s", false).unwrap_err();
+        assert!(error.to_string().contains(LOCKS_VARIABLE), "{error}");
+        assert_eq!(fs::read_to_string(target).unwrap(), "keep");
+        let none = folder.path().join("none");
+        take_in(&none, Some(&gpu("GPU-1")), "s", false).unwrap_err();
+    }
+}

@@ -1,0 +1,118 @@
+//! Axes and their values as a suite writes them, and the schemas of both.
+
+use std::collections::BTreeMap;
+
+use protocol::Variant;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::scenario::DeviceKind;
+
+/// Axis → one value or a list of values. Typed later through [`Variant`], so that a new axis
+/// needs no change here.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Axes(pub(super) BTreeMap<String, Value>);
+
+/// Axis → one value.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Choice(pub(super) BTreeMap<String, Value>);
+
+/// What is left out: axes as in [`Axes`], and `device`.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Exclusion(pub(super) BTreeMap<String, Value>);
+
+/// The schema of every axis, out of [`Variant`]'s own.
+pub(super) fn axis_schemas(generator: &mut SchemaGenerator) -> BTreeMap<String, Value> {
+    let schema = Variant::json_schema(generator);
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let mut axes = properties.cloned().unwrap_or_default();
+    for axis in axes.values_mut() {
+        if let Some(axis) = axis.as_object_mut() {
+            // A default of the workload is none of the suite's.
+            axis.remove("default");
+            // An axis is left away rather than set to nothing.
+            if let Some(kinds) = axis.get_mut("type").and_then(Value::as_array_mut) {
+                kinds.retain(|kind| kind != "null");
+            }
+        }
+    }
+    axes.into_iter().collect()
+}
+
+/// As [`axis_schemas`], and lists of values too.
+pub(super) fn list_schemas(generator: &mut SchemaGenerator) -> BTreeMap<String, Value> {
+    let mut axes = axis_schemas(generator);
+    for axis in axes.values_mut() {
+        *axis = serde_json::json!({
+            "anyOf": [axis, { "type": "array", "items": axis, "minItems": 1, "uniqueItems": true }],
+        });
+    }
+    axes
+}
+
+/// The schema of a program's parameter.
+pub(super) fn parameter_schema(is_list: bool) -> Value {
+    let one = serde_json::json!({ "type": ["string", "number", "boolean"] });
+    if !is_list {
+        return one;
+    }
+    serde_json::json!({
+        "anyOf": [one, { "type": "array", "items": one, "minItems": 1, "uniqueItems": true }],
+    })
+}
+
+impl JsonSchema for Axes {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Axes".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "object",
+            "description": "Axis to one value or a list of values; all combinations are measured",
+            "properties": list_schemas(generator),
+            "additionalProperties": parameter_schema(true),
+        })
+    }
+}
+
+impl JsonSchema for Choice {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Choice".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "object",
+            "description": "Axis to one value",
+            "properties": axis_schemas(generator),
+            "additionalProperties": parameter_schema(false),
+            "minProperties": 1,
+        })
+    }
+}
+
+impl JsonSchema for Exclusion {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Exclusion".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut axes = list_schemas(generator);
+        axes.insert(
+            "device".into(),
+            generator.subschema_for::<DeviceKind>().into(),
+        );
+        json_schema!({
+            "type": "object",
+            "description": "What is left out: axis to one value or a list of values, and device",
+            "properties": axes,
+            "additionalProperties": parameter_schema(true),
+            "minProperties": 1,
+        })
+    }
+}

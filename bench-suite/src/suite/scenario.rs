@@ -1,0 +1,121 @@
+//! A scenario, expanded: its variants, and where each may run.
+
+use std::collections::BTreeMap;
+
+use protocol::{Axes, Device, Model, Steps, Task, Variant};
+use record::{Reason, Workload};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{limits::Limits, program::Program, validity::ValidityKeys};
+
+/// Where a scenario may run.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeviceKind {
+    /// The CPU.
+    Cpu,
+    /// A CUDA GPU.
+    Cuda,
+}
+
+impl DeviceKind {
+    /// A device of this kind, for checks that do not care which.
+    #[must_use]
+    pub fn any(self) -> Device {
+        match self {
+            Self::Cpu => Device::Cpu,
+            Self::Cuda => Device::Cuda(0),
+        }
+    }
+
+    /// The word in suites.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Cuda => "cuda",
+        }
+    }
+}
+
+impl From<Device> for DeviceKind {
+    fn from(device: Device) -> Self {
+        match device {
+            Device::Cpu => Self::Cpu,
+            Device::Cuda(_) => Self::Cuda,
+        }
+    }
+}
+
+/// One scenario of a suite, expanded.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scenario {
+    /// Its name, unique in the suite.
+    pub name: String,
+    /// What it is for.
+    pub description: Option<String>,
+    /// What it measures; of a program the command with the places of its parameters.
+    pub workload: Workload,
+    /// How many steps.
+    pub steps: Steps,
+    /// Processes of a run, each on a GPU of its own.
+    pub ranks: u32,
+    /// Seed of parameters, data and dropout.
+    pub seed: u64,
+    /// Threads for work on the CPU; `None`: as many as the run may use.
+    pub threads: Option<u32>,
+    /// What a run may use.
+    pub limits: Limits,
+    /// Relative changes that count as none, by metric, where the suite sets its own.
+    pub thresholds: BTreeMap<String, f64>,
+    /// From when on the machine is not fit to measure on.
+    pub validity: ValidityKeys,
+    /// The variants, in the order of the axes, included ones last.
+    pub variants: Vec<ScenarioVariant>,
+}
+
+/// What a run does.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Work {
+    /// What the built-in workload computes, as its run file says it.
+    Builtin {
+        /// The model.
+        model: Model,
+        /// The task.
+        task: Task,
+        /// The choice on every axis.
+        variant: Variant,
+    },
+    /// A program of the user's, with the variables that axes of ours set.
+    Program {
+        /// What it is.
+        program: Box<Program>,
+        /// The choice on the axes of ours.
+        variant: Variant,
+    },
+}
+
+/// One variant and where it is for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ScenarioVariant {
+    /// The choice on every axis.
+    pub axes: Axes,
+    /// What its runs do.
+    pub work: Work,
+    /// The devices, at least one.
+    pub devices: Vec<DeviceKind>,
+    /// How its runs are to fail there; nothing where they are to end well.
+    pub expected: BTreeMap<DeviceKind, Reason>,
+}
+
+impl Scenario {
+    /// The variants that are for this device.
+    pub fn variants_for(&self, device: DeviceKind) -> impl Iterator<Item = &ScenarioVariant> {
+        self.variants
+            .iter()
+            .filter(move |one| one.devices.contains(&device))
+    }
+}

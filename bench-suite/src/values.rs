@@ -1,0 +1,795 @@
+//! The values of a run: what its workload reports, and what follows from that and from what was
+//! seen from outside. Each number is worked out here and nowhere else.
+
+use std::collections::BTreeMap;
+
+use metrics::{Metric, broken_rule};
+use protocol::{MemoryPoint, Moment, Phase, RunFile, Step, Task, Values};
+use record::{GpuMonitor, Monitor, Sampled, Scope, Series, Window};
+
+use crate::{
+    executors::{Asked, Execution},
+    results::RankResults,
+};
+
+/// Everything by which the values of one process are worked out.
+pub(crate) struct Seen<'a> {
+    pub(crate) rank: usize,
+    pub(crate) told: &'a RankResults,
+    pub(crate) execution: &'a Execution,
+    /// When the measured steps passed; `None` where nobody knows.
+    pub(crate) measured: Option<Window>,
+    /// Whether how long it was there is a value of its own: a program that ended by itself.
+    pub(crate) has_life: bool,
+}
+
+pub(crate) fn of(seen: &Seen<'_>) -> Values {
+    let Seen {
+        rank,
+        told,
+        execution,
+        measured,
+        has_life,
+    } = seen;
+    let mut values = told.values.clone();
+    let mut set = |name: &str, value: Option<f64>| put(&mut values, name, value);
+    let series = series(&told.steps);
+    set(
+        "steps_count",
+        Some(told.steps.len() as f64).filter(|count| *count > 0.0),
+    );
+    // Whoever reports no samples is compared by steps.
+    let seconds = told.values.get("measured_seconds");
+    let has_samples = told.values.contains_key("throughput_samples_per_second");
+    let rate = seconds.map(|seconds| told.steps.len() as f64 / seconds);
+    let rate = rate.filter(|rate| !has_samples && *rate > 0.0);
+    set("throughput_steps_per_second", rate);
+    // The mean over the steps of what the run itself does not report.
+    for (name, steps) in &series {
+        let all: Option<Vec<f64>> = steps.iter().copied().collect();
+        if Metric::named(name).is_some() && !told.values.contains_key(name) && all.is_some() {
+            set(name, all.map(|all| mean(&all)));
+        }
+    }
+    for (name, value) in step_times(&series) {
+        set(name, value);
+    }
+    for (phase, seconds) in &told.phase_seconds {
+        set(phase_name(*phase), Some(*seconds));
+    }
+    let cost = &execution.cost;
+    set("wall_seconds", Some(execution.wall_seconds));
+    set(
+        "container_start_seconds",
+        Some(cost.create_seconds + cost.start_seconds),
+    );
+    set("harness_seconds", Some(cost.total_seconds()));
+    let life = execution.life();
+    let life = has_life.then_some(life.to - life.from);
+    set("program_seconds", life);
+    let monitor = &execution.monitor;
+    let gpu = monitor.gpus.get(*rank);
+    for (name, value) in of_gpu(gpu, *measured) {
+        set(&name, value);
+    }
+    for (name, value) in peaks(&told.values, monitor, gpu, *measured) {
+        set(name, value);
+    }
+    let of = |name: &str| values.get(name).copied();
+    let (reserved, allocated) = (of("peak_reserved_bytes"), of("peak_allocated_bytes"));
+    let outside = less(of("process_peak_bytes"), reserved);
+    let mut more = vec![
+        ("outside_bytes", outside),
+        ("reserved_unused_bytes", less(reserved, allocated)),
+        (
+            "model_utilization_ratio",
+            utilization(&values, told, monitor),
+        ),
+    ];
+    more.extend(memory_parts(&values, &told.memory_points));
+    for (name, value) in more {
+        put(&mut values, name, value);
+    }
+    values
+}
+
+/// What the GPU did: over the run, and over the measured steps.
+fn of_gpu(gpu: Option<&GpuMonitor>, measured: Option<Window>) -> Vec<(String, Option<f64>)> {
+    let series = |what| gpu.and_then(|gpu| gpu.series.get(&what));
+    let power = series(Sampled::GpuPowerWatts).map(|power| power.mean);
+    let run_energy = gpu.and_then(|gpu| gpu.energy_joules);
+    let energy = series(Sampled::GpuEnergyJoules).zip(measured);
+    let energy = energy.and_then(|(energy, window)| energy.increase_within(window));
+    // A counter has no mean.
+    let has_mean =
+        |what: &&Sampled| what.scope() == Scope::Gpu && **what != Sampled::GpuEnergyJoules;
+    let means = Sampled::ALL.iter().filter(has_mean).map(|what| {
+        let mean = series(*what).and_then(|series| mean_within(series, measured?));
+        (format!("gpu_mean_{}", what.word()), mean)
+    });
+    let others = [
+        ("run_gpu_mean_power_watts".to_owned(), power),
+        ("run_gpu_energy_joules".to_owned(), run_energy),
+        ("gpu_energy_joules".to_owned(), energy),
+    ];
+    means.chain(others).collect()
+}
+
+/// The share of the ceiling that the model reached; `None` on a CPU where whoever else worked on it
+/// while the ceiling was measured lowered that.
+fn utilization(values: &Values, told: &RankResults, monitor: &Monitor) -> Option<f64> {
+    let of = |name: &str| values.get(name).copied();
+    let rate = of("model_flops_per_sample")? * of("throughput_samples_per_second")?;
+    let share = rate / of("matmul_flops_per_second")?;
+    let is_on_cpu = told.started.is_some() && !is_on_gpu(told);
+    let others = monitor.get(Sampled::OtherCores);
+    let is_disturbed = is_on_cpu && others.is_some_and(|others| others.maximum > 0.5);
+    (share <= 1.0 || !is_disturbed).then_some(share)
+}
+
+fn is_on_gpu(told: &RankResults) -> bool {
+    let started = told.started.as_ref();
+    started.is_some_and(|started| started.cuda.is_some())
+}
+
+/// Sets a value that is worked out here, and so is nobody's to report.
+fn put(values: &mut Values, name: &str, value: Option<f64>) {
+    match value.filter(|value| value.is_finite()) {
+        Some(value) => _ = values.insert(name.to_owned(), value),
+        None => _ = values.remove(name),
+    }
+}
+
+/// What contradicts itself in the values of a run that ended well; `None` where nothing does.
+pub(crate) fn contradiction(
+    values: &Values,
+    told: &RankResults,
+    asked: &Asked,
+    execution: &Execution,
+) -> Option<String> {
+    let is_judged = |name: &str| Metric::named(name).is_some_and(Metric::is_compared);
+    let mut negative = values.iter();
+    if let Some((name, value)) = negative.find(|(name, value)| **value < 0.0 && is_judged(name)) {
+        return Some(format!("{name} is {value}, expected 0 or more"));
+    }
+    let mut all = values.clone();
+    if let Some(asked) = asked.builtin() {
+        if let Some(missing) = missing(values, told, asked) {
+            return Some(missing);
+        }
+        let (batch, accumulation) = (asked.variant.batch, asked.variant.accumulation);
+        let numbers = [
+            ("asked_batch", batch.get()),
+            ("asked_accumulation", accumulation.get()),
+            ("asked_steps", asked.steps.measured),
+        ];
+        all.entry("steps_count".to_owned()).or_insert(0.0);
+        all.extend(numbers.map(|(name, value)| (name.to_owned(), value.into())));
+    }
+    let gpus = execution.monitor.gpus.iter();
+    let busy =
+        gpus.filter_map(|gpu| Some(gpu.series.get(&Sampled::GpuUtilizationPercent)?.maximum));
+    let more = [
+        ("lived_seconds", Some(execution.lived_seconds())),
+        ("most_utilization_ratio", is_on_gpu(told).then_some(1.0)),
+        ("gpu_busy_percent", busy.reduce(f64::max)),
+    ];
+    all.extend(
+        more.into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?))),
+    );
+    broken_rule(&all)
+}
+
+/// What the built-in workload was asked for and did not do; `None` where it did all.
+fn missing(values: &Values, told: &RankResults, asked: &RunFile) -> Option<String> {
+    let (task, lengths) = (asked.task, asked.variant.sequence_lengths);
+    let needed: &[&str] = match task {
+        Task::Training => &[
+            "measured_seconds",
+            "throughput_samples_per_second",
+            "first_loss",
+            "last_loss",
+        ],
+        Task::Generation => &[
+            "measured_seconds",
+            "throughput_samples_per_second",
+            "prefill_tokens_per_second",
+            "time_to_first_token_seconds",
+        ],
+        Task::Serving if asked.variant.arrival_rate.is_none() => {
+            &["measured_seconds", "highest_rate_requests_per_second"]
+        }
+        Task::Serving => &["measured_seconds", "achieved_requests_per_second"],
+        task if task.computes() => &["measured_seconds", "throughput_samples_per_second"],
+        _ => &[],
+    };
+    if let Some(name) = needed.iter().find(|name| !values.contains_key(**name)) {
+        return Some(format!("{name} is missing from {task}"));
+    }
+    told.steps.iter().find_map(|step| {
+        let (index, of) = (step.index, |name: &str| step.values.get(name).copied());
+        let time = match task {
+            Task::Serving if of("rejected").is_none() => Some("latency_seconds"),
+            _ if task.computes() && task != Task::Serving => Some("step_seconds"),
+            _ => None,
+        };
+        if let Some(time) = time.filter(|time| of(time).is_none()) {
+            return Some(format!("{time} is missing from step {index}"));
+        }
+        if (task == Task::Training) != of("loss").is_some() {
+            return Some(format!(
+                "step {index} of {task} has the loss {:?}",
+                of("loss")
+            ));
+        }
+        let length = of("sequence_length_tokens");
+        match (lengths, length) {
+            (None, None) => None,
+            (Some(range), Some(got))
+                if (f64::from(range.shortest())..=f64::from(range.longest())).contains(&got) =>
+            {
+                None
+            }
+            (range, got) => {
+                let range = range.map_or("one length".to_owned(), |range| range.to_string());
+                let got = got.map_or("no length of its own".to_owned(), |got| got.to_string());
+                Some(format!(
+                    "step {index} has sequences of {got}, but {range} was asked for"
+                ))
+            }
+        }
+    })
+}
+
+/// What the processes of a run come to together, as each metric's row says; of what has no row, the
+/// largest, but for samples, whose rate is a sum as well.
+pub(crate) fn together(ranks: &[Values]) -> Values {
+    let names = ranks.iter().flat_map(Values::keys);
+    let names: std::collections::BTreeSet<&String> = names.collect();
+    let run = names.into_iter().filter_map(|name| {
+        let across = match Metric::named(name) {
+            Some(metric) => metric.across,
+            None if ["samples_count", "tokens_count"].contains(&name.as_str()) => {
+                metrics::Across::Sum
+            }
+            None => metrics::Across::Largest,
+        };
+        let values = ranks.iter().filter_map(|values| values.get(name).copied());
+        Some((name.clone(), across.of(values)?))
+    });
+    run.collect()
+}
+
+/// What the steps yielded, by name.
+pub(crate) fn series(steps: &[Step]) -> BTreeMap<String, Vec<Option<f64>>> {
+    let names = steps.iter().flat_map(|step| step.values.keys());
+    let mut series: BTreeMap<String, Vec<Option<f64>>> =
+        names.map(|name| (name.clone(), Vec::new())).collect();
+    for step in steps {
+        for (name, values) in &mut series {
+            values.push(step.values.get(name).copied());
+        }
+    }
+    series
+}
+
+/// The value that a phase's time is.
+fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::ProcessStart => "process_start_seconds",
+        Phase::CudaStart => "cuda_start_seconds",
+        Phase::ModelBuild => "model_build_seconds",
+        Phase::Data => "data_seconds",
+        Phase::Warmup => "warmup_seconds",
+        Phase::Measure => "measure_seconds",
+        Phase::Profile => "profile_seconds",
+        Phase::Teardown => "teardown_seconds",
+        Phase::Calibrate => "calibrate_seconds",
+    }
+}
+
+/// The distribution of step times. Quantiles are linear between order statistics.
+fn step_times(series: &BTreeMap<String, Vec<Option<f64>>>) -> [(&'static str, Option<f64>); 7] {
+    let steps = series.get("step_seconds").map_or(&[][..], Vec::as_slice);
+    let mut times: Vec<f64> = steps.iter().copied().flatten().collect();
+    times.sort_by(f64::total_cmp);
+    let quantile = |share: f64| {
+        let last = times.len().checked_sub(1)?;
+        let place = share * last as f64;
+        let below = place.floor();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a place in the list, from 0 to its last index"
+        )]
+        let index = below as usize;
+        let above = times[(index + 1).min(last)];
+        Some(times[index] + (above - times[index]) * (place - below))
+    };
+    let is_there = !times.is_empty();
+    [
+        ("step_minimum_seconds", times.first().copied()),
+        ("step_maximum_seconds", times.last().copied()),
+        ("step_sum_seconds", is_there.then(|| times.iter().sum())),
+        ("step_mean_seconds", is_there.then(|| mean(&times))),
+        ("step_median_seconds", quantile(0.5)),
+        ("step_p90_seconds", quantile(0.9)),
+        ("step_p99_seconds", quantile(0.99)),
+    ]
+}
+
+/// Peaks of what was seen from outside. Those of the measured steps have plain names; those from
+/// the run's start to the end of the measured steps begin with `run_`.
+fn peaks(
+    told: &Values,
+    monitor: &Monitor,
+    gpu: Option<&GpuMonitor>,
+    measured: Option<Window>,
+) -> Vec<(&'static str, Option<f64>)> {
+    let of = |name: &str| told.get(name).copied();
+    let run = measured.map(Window::up_to_the_end);
+    let sampled = |what: Sampled, window: Option<Window>| {
+        let series = match what.scope() {
+            Scope::Gpu => &gpu?.series,
+            Scope::Run | Scope::Host => &monitor.series,
+        };
+        series.get(&what)?.peak_within(window?)
+    };
+    // A process of somebody else that comes or goes moves the GPU's use, and so what the workload
+    // reads; the samples are of the run's process alone.
+    let is_alone = gpu.is_none_or(|gpu| gpu.other_processes.is_empty());
+    let outside = outside_allocator(told).filter(|_| is_alone);
+    let process = |window, reserved: Option<f64>| {
+        let sampled = sampled(Sampled::GpuProcessBytes, window);
+        let reported = reserved
+            .zip(outside)
+            .map(|(reserved, outside)| reserved + outside);
+        (sampled, reported, greater(sampled, reported))
+    };
+    let (sampled_process, reported_process, process_peak) =
+        process(measured, of("peak_reserved_bytes"));
+    let (_, _, run_process_peak) = process(run, of("run_peak_reserved_bytes"));
+    let used = greater(
+        sampled(Sampled::GpuUsedBytes, measured),
+        of("device_used_bytes"),
+    );
+    let gpu = used.map(|used| used.max(process_peak.unwrap_or(0.0)));
+    vec![
+        ("sampled_process_peak_bytes", sampled_process),
+        ("reported_process_peak_bytes", reported_process),
+        ("process_peak_bytes", process_peak),
+        ("run_process_peak_bytes", run_process_peak),
+        (
+            "gpu_peak_bytes",
+            gpu.filter(|_| of("device_total_bytes").is_some()),
+        ),
+        (
+            "container_peak_bytes",
+            sampled(Sampled::MemoryBytes, measured),
+        ),
+        (
+            "run_container_peak_bytes",
+            sampled(Sampled::MemoryBytes, run.or(Some(Window::ALWAYS))),
+        ),
+    ]
+}
+
+/// Bytes of the GPU outside the allocator at the end of the last measured step: the CUDA context,
+/// libraries, their workspaces. What other processes took meanwhile counts too.
+fn outside_allocator(told: &Values) -> Option<f64> {
+    let of = |name: &str| told.get(name).copied();
+    let own = of("device_used_bytes")? - of("device_used_before_bytes")?;
+    let outside = own - of("reserved_bytes")?;
+    (own >= 0.0 && outside >= 0.0).then_some(outside)
+}
+
+/// Where the memory of a training run went: parameters, optimizer state, data, activations and
+/// backward add up to the peak that the tensors took.
+fn memory_parts(values: &Values, points: &[MemoryPoint]) -> [(&'static str, Option<f64>); 3] {
+    let of = |name: &str| values.get(name).copied();
+    let last = |moment| points.iter().rev().find(|point| point.moment == moment);
+    let allocated = |point: &MemoryPoint| point.allocated_bytes.map(|bytes| bytes as f64);
+    let (parameters, optimizer) = (of("parameter_bytes"), of("optimizer_bytes"));
+    // The last step that was looked into: in the first, cuDNN tries algorithms.
+    let parts = last(Moment::Forward)
+        .zip(last(Moment::Data))
+        .map(|(forward, data)| {
+            // The first step makes the optimizer's state, unless it came with the model.
+            let with_model = last(Moment::Model)
+                .is_some_and(|model| allocated(model) >= sum(parameters, optimizer));
+            let state_if = |there: bool| if there { optimizer } else { Some(0.0) };
+            let data_bytes = less(allocated(data), sum(parameters, state_if(with_model)));
+            let in_forward = state_if(with_model || forward.step > Some(0));
+            let before_forward = sum(sum(parameters, in_forward), data_bytes);
+            let after_forward = sum(allocated(forward), less(optimizer, in_forward));
+            (
+                data_bytes,
+                less(allocated(forward), before_forward),
+                less(of("peak_allocated_bytes"), after_forward),
+            )
+        });
+    let (data, activations, backward) = parts.unwrap_or_default();
+    [
+        ("data_bytes", data),
+        ("activation_bytes", activations),
+        ("backward_bytes", backward),
+    ]
+}
+
+fn mean_within(series: &Series, window: Window) -> Option<f64> {
+    let within = series
+        .samples
+        .iter()
+        .filter(|sample| window.holds(sample.0));
+    let values: Vec<f64> = within.map(|sample| sample.1).collect();
+    (!values.is_empty()).then(|| mean(&values))
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+fn sum(one: Option<f64>, other: Option<f64>) -> Option<f64> {
+    Some(one? + other?)
+}
+
+fn less(from: Option<f64>, what: Option<f64>) -> Option<f64> {
+    Some((from? - what?).max(0.0))
+}
+
+fn greater(one: Option<f64>, other: Option<f64>) -> Option<f64> {
+    [one, other].into_iter().flatten().max_by(f64::total_cmp)
+}
+
+/// Bytes as records have them, as a count.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "bytes, which are whole and not below 0; a cast saturates"
+)]
+pub(crate) fn whole(bytes: f64) -> u64 {
+    bytes as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::{CudaFacts, Started};
+    use record::{Isolation, Sample};
+
+    use super::*;
+
+    const MEASURED: Option<Window> = Some(Window { from: 2.0, to: 3.0 });
+
+    fn named(pairs: &[(&str, f64)]) -> Values {
+        let pairs = pairs.iter();
+        pairs
+            .map(|&(name, value)| (name.to_owned(), value))
+            .collect()
+    }
+
+    fn check(
+        told: &RankResults,
+        monitor: &Monitor,
+        measured: Option<Window>,
+        expect: &[(&str, Option<f64>)],
+    ) {
+        let mut execution = Execution::new(Isolation::default());
+        execution.monitor = monitor.clone();
+        let values = of(&Seen {
+            told,
+            execution: &execution,
+            rank: 0,
+            measured,
+            has_life: false,
+        });
+        for (name, expect) in expect {
+            match (values.get(*name), expect) {
+                (Some(got), Some(expect)) => {
+                    assert!((got - expect).abs() < 1e-9, "{name} is {got}, not {expect}");
+                }
+                (got, expect) => assert_eq!(got, expect.as_ref(), "{name}"),
+            }
+        }
+    }
+
+    fn steps(name: &str, values: &[Option<f64>]) -> Vec<Step> {
+        let steps = (0..).zip(values);
+        steps
+            .map(|(index, value)| Step {
+                index,
+                values: value
+                    .map(|value| (name.to_owned(), value))
+                    .into_iter()
+                    .collect(),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn step_times_by_hand() {
+        let told = RankResults {
+            steps: steps(
+                "step_seconds",
+                &[Some(4.0), Some(1.0), Some(3.0), Some(2.0)],
+            ),
+            ..RankResults::default()
+        };
+        let expect = [
+            ("steps_count", Some(4.0)),
+            ("step_minimum_seconds", Some(1.0)),
+            ("step_median_seconds", Some(2.5)),
+            ("step_mean_seconds", Some(2.5)),
+            ("step_p90_seconds", Some(3.7)),
+            ("step_p99_seconds", Some(3.97)),
+            ("step_maximum_seconds", Some(4.0)),
+            ("step_sum_seconds", Some(10.0)),
+        ];
+        check(&told, &Monitor::default(), None, &expect);
+        let unknown = expect.map(|(name, _)| (name, None));
+        check(&RankResults::default(), &Monitor::default(), None, &unknown);
+    }
+
+    #[test]
+    fn a_metric_that_every_step_yields_is_their_mean() {
+        let mut told = RankResults {
+            steps: steps("step_forward_seconds", &[Some(1.0), Some(2.0)]),
+            ..RankResults::default()
+        };
+        let of_forward = |value| [("step_forward_seconds", value)];
+        check(&told, &Monitor::default(), None, &of_forward(Some(1.5)));
+        told.steps = steps("step_forward_seconds", &[Some(1.0), None]);
+        check(&told, &Monitor::default(), None, &of_forward(None));
+        let one = vec![Some(1.0), None];
+        assert_eq!(series(&told.steps)["step_forward_seconds"], one);
+    }
+
+    fn point(moment: Moment, step: Option<u32>, allocated: u64) -> MemoryPoint {
+        MemoryPoint {
+            moment,
+            step,
+            allocated_bytes: Some(allocated),
+            peak_allocated_bytes: Some(allocated),
+            reserved_bytes: None,
+            device_used_bytes: None,
+        }
+    }
+
+    fn training() -> RankResults {
+        RankResults {
+            values: named(&[
+                ("peak_allocated_bytes", 1000.0),
+                ("peak_reserved_bytes", 1200.0),
+                ("reserved_bytes", 1200.0),
+                ("parameter_bytes", 100.0),
+                ("gradient_bytes", 100.0),
+                ("optimizer_bytes", 200.0),
+                ("device_used_before_bytes", 50.0),
+                ("device_used_bytes", 1850.0),
+            ]),
+            memory_points: vec![
+                point(Moment::Model, None, 300),
+                point(Moment::Data, None, 350),
+                point(Moment::Forward, Some(0), 950),
+                point(Moment::Forward, Some(4), 900),
+            ],
+            ..RankResults::default()
+        }
+    }
+
+    const PARTS: [(&str, Option<f64>); 6] = [
+        ("data_bytes", Some(50.0)),
+        ("activation_bytes", Some(550.0)),
+        ("backward_bytes", Some(100.0)),
+        ("reserved_unused_bytes", Some(200.0)),
+        ("outside_bytes", Some(600.0)),
+        // With 100 in parameters and 200 in the optimizer's state, the sum of all parts.
+        ("process_peak_bytes", Some(1800.0)),
+    ];
+
+    #[test]
+    fn parts_of_memory_add_up_to_what_the_process_had() {
+        let mut told = training();
+        check(&told, &Monitor::default(), MEASURED, &PARTS);
+        // State that the first step makes is no activation.
+        told.memory_points[0] = point(Moment::Model, None, 100);
+        told.memory_points[1] = point(Moment::Data, None, 150);
+        check(&told, &Monitor::default(), MEASURED, &PARTS);
+        told.memory_points.truncate(2);
+        let first = point(Moment::Forward, Some(0), 700);
+        told.memory_points.push(first);
+        check(&told, &Monitor::default(), MEASURED, &PARTS);
+    }
+
+    #[test]
+    fn what_is_not_known_stays_unknown() {
+        let mut told = training();
+        told.values.remove("device_used_bytes");
+        told.memory_points.truncate(2);
+        // What the harness works out is not the workload's to report.
+        told.values
+            .extend(PARTS.map(|(name, _)| (name.to_owned(), 1.0)));
+        let expect = PARTS.map(|(name, value)| {
+            let is_known = name == "reserved_unused_bytes";
+            (name, value.filter(|_| is_known))
+        });
+        check(&told, &Monitor::default(), MEASURED, &expect);
+    }
+
+    fn on_gpu() -> RankResults {
+        RankResults {
+            values: named(&[
+                ("peak_reserved_bytes", 1000.0),
+                ("run_peak_reserved_bytes", 3000.0),
+                ("reserved_bytes", 1000.0),
+                ("device_used_before_bytes", 50.0),
+                ("device_used_bytes", 1150.0),
+                ("device_total_bytes", 9000.0),
+            ]),
+            ..RankResults::default()
+        }
+    }
+
+    fn monitor(samples: &[(f64, f64)]) -> Monitor {
+        let samples = samples.iter().map(|&(at, value)| Sample(at, value));
+        let samples: Vec<_> = samples.collect();
+        let series = Series::of(&samples).unwrap();
+        Monitor {
+            series: [(Sampled::MemoryBytes, series.clone())].into(),
+            gpus: vec![GpuMonitor {
+                series: [(Sampled::GpuProcessBytes, series)].into(),
+                ..GpuMonitor::default()
+            }],
+            ..Monitor::default()
+        }
+    }
+
+    #[test]
+    fn what_the_built_in_workload_leaves_out_is_named() {
+        let asked = r#"{"version":4,"run":"r","model":"bert-tiny","task":"training",
+            "variant":{"sequence_lengths":"8-16"},"device":"cpu",
+            "steps":{"warmup":0,"measured":1},"seed":1}"#;
+        let asked = RunFile::parse(asked).unwrap();
+        let values = named(&[
+            ("measured_seconds", 1.0),
+            ("throughput_samples_per_second", 1.0),
+            ("first_loss", 2.0),
+            ("last_loss", 1.0),
+        ]);
+        let step = named(&[
+            ("step_seconds", 1.0),
+            ("loss", 1.0),
+            ("sequence_length_tokens", 16.0),
+        ]);
+        let found = |values: &Values, step: Values| {
+            let told = RankResults {
+                steps: vec![Step {
+                    index: 0,
+                    values: step,
+                }],
+                ..RankResults::default()
+            };
+            missing(values, &told, &asked)
+        };
+        assert_eq!(found(&values, step.clone()), None);
+        for name in values.keys() {
+            let mut without = values.clone();
+            without.remove(name);
+            let expect = format!("{name} is missing from training");
+            assert_eq!(found(&without, step.clone()), Some(expect));
+        }
+        for name in step.keys() {
+            let mut without = step.clone();
+            without.remove(name);
+            let found = found(&values, without).unwrap();
+            assert!(found.contains("step 0"), "{found}");
+        }
+        let mut long = step;
+        long.insert("sequence_length_tokens".to_owned(), 17.0);
+        let long = found(&values, long).unwrap();
+        assert!(long.contains("sequences of 17, but 8-16"), "{long}");
+    }
+
+    #[test]
+    fn a_sample_outside_of_its_window_does_not_count() {
+        let seen = monitor(&[(1.0, 2500.0), (2.5, 1200.0), (4.0, 9000.0)]);
+        let expect = [
+            ("sampled_process_peak_bytes", Some(1200.0)),
+            ("reported_process_peak_bytes", Some(1100.0)),
+            ("process_peak_bytes", Some(1200.0)),
+            // Between two samples the allocator held more than any of them shows.
+            ("run_process_peak_bytes", Some(3100.0)),
+            ("gpu_peak_bytes", Some(1200.0)),
+            ("container_peak_bytes", Some(1200.0)),
+            ("run_container_peak_bytes", Some(2500.0)),
+        ];
+        check(&on_gpu(), &seen, MEASURED, &expect);
+        let unknown = expect.map(|(name, _)| (name, None));
+        check(
+            &RankResults::default(),
+            &Monitor::default(),
+            MEASURED,
+            &unknown,
+        );
+    }
+
+    #[test]
+    fn where_no_sample_lies_within_the_workload_s_reading_counts() {
+        for measured in [MEASURED, None] {
+            let expect = [
+                ("sampled_process_peak_bytes", None),
+                ("process_peak_bytes", Some(1100.0)),
+                ("container_peak_bytes", None),
+            ];
+            check(&on_gpu(), &monitor(&[(1.0, 500.0)]), measured, &expect);
+        }
+    }
+
+    #[test]
+    fn others_on_the_gpu_do_not_count_as_the_run() {
+        let mut seen = monitor(&[(2.5, 900.0)]);
+        seen.gpus[0].other_processes = vec![7];
+        let expect = [
+            ("process_peak_bytes", Some(900.0)),
+            ("reported_process_peak_bytes", None),
+            ("gpu_peak_bytes", Some(1150.0)),
+        ];
+        check(&on_gpu(), &seen, MEASURED, &expect);
+    }
+
+    #[test]
+    fn a_ceiling_that_others_lowered_is_none() {
+        let values = named(&[
+            ("model_flops_per_sample", 6e9),
+            ("throughput_samples_per_second", 10.0),
+            ("matmul_flops_per_second", 1e10),
+        ]);
+        let mut told = RankResults {
+            started: Some(Started::default()),
+            ..RankResults::default()
+        };
+        let others = |cores| {
+            let samples = [Sample(0.0, 0.0), Sample(1.0, cores)];
+            Monitor::from_iter([(Sampled::OtherCores, Series::of(&samples).unwrap())])
+        };
+        assert_eq!(utilization(&values, &told, &others(0.2)), Some(6.0));
+        assert_eq!(utilization(&values, &told, &others(1.5)), None);
+        told.started = Some(Started {
+            cuda: Some(CudaFacts::default()),
+            ..Started::default()
+        });
+        assert_eq!(utilization(&values, &told, &others(1.5)), Some(6.0));
+    }
+
+    #[test]
+    fn the_processes_of_a_run_come_to_what_each_metric_s_row_says() {
+        let run = together(&[
+            named(&[
+                ("throughput_samples_per_second", 10.0),
+                ("step_median_seconds", 0.5),
+                ("peak_allocated_bytes", 100.0),
+                ("model_utilization_ratio", 0.5),
+                ("without_a_row", 3.0),
+            ]),
+            named(&[
+                ("throughput_samples_per_second", 12.0),
+                ("step_median_seconds", 0.4),
+                ("peak_allocated_bytes", 120.0),
+                ("model_utilization_ratio", 0.3),
+                ("without_a_row", 2.0),
+                ("of_one_alone", 7.0),
+            ]),
+        ]);
+        let expect = named(&[
+            ("throughput_samples_per_second", 22.0),
+            ("step_median_seconds", 0.5),
+            ("peak_allocated_bytes", 120.0),
+            ("model_utilization_ratio", 0.4),
+            ("without_a_row", 3.0),
+            ("of_one_alone", 7.0),
+        ]);
+        assert_eq!(run, expect);
+        let one = named(&[("throughput_samples_per_second", 10.0), ("loss", 2.0)]);
+        assert_eq!(together(std::slice::from_ref(&one)), one);
+    }
+}

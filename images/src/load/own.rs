@@ -1,0 +1,179 @@
+//! Images of the user's own, made by whomever: what they are is asked of the engine, and of the
+//! Python in them.
+
+use std::{collections::BTreeMap, fs, time::Duration};
+
+use engine::{ContainerSpec, Engine, ImageFacts as Declared, Owner, User};
+use record::{ImageFacts, ImageParts};
+use serde::Deserialize;
+
+use crate::{
+    Error, Result,
+    base::image::{find, pull},
+    error::at,
+    store::Cache,
+};
+
+use super::ready_made::is_pinned;
+
+/// What an image's Python says of it: packages, and versions where it has torch.
+const SCRIPT: &str = include_str!("inventory.py");
+
+/// How long that may take: importing torch out of a cold image reads gigabytes.
+const PATIENCE: Duration = Duration::from_mins(3);
+
+/// Most bytes of its answer.
+const MOST_BYTES: u64 = 4 << 20;
+
+/// An image that the engine has, or pulled, whoever made it.
+#[derive(Debug, Clone)]
+pub struct OwnImage {
+    /// What it was asked for by.
+    pub reference: String,
+    /// Its ID in this engine.
+    pub id: String,
+    /// What it is made of, as far as its Python says; its flavour is the build of torch that it
+    /// imports, empty where none.
+    pub facts: ImageFacts,
+    /// What to know before reading a report: what the image declares, and what could not be read.
+    pub notes: Vec<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Inventory {
+    versions: BTreeMap<String, String>,
+    packages: BTreeMap<String, String>,
+}
+
+/// An image by its reference, name or ID in the engine: any, whoever made it. One with a digest is
+/// pulled where the engine lacks it, and no other. `python`: the interpreter that says what it holds.
+pub async fn own_image(
+    engine: &Engine,
+    reference: &str,
+    python: &str,
+    cache: &Cache,
+) -> Result<OwnImage> {
+    let found = in_engine(engine, reference, cache).await?;
+    let mut notes = declared(reference, &found);
+    let spec = ContainerSpec {
+        image: found.id.clone(),
+        entrypoint: Some(vec![python.to_owned()]),
+        command: vec!["-c".to_owned(), SCRIPT.to_owned()],
+        labels: Owner::this_process("images", "look").labels(),
+        environment: [("HOME".to_owned(), "/tmp".to_owned())].into(),
+        user: User::OfImage,
+        shadowed: found.volumes,
+        is_tmp_executable: true,
+        ..ContainerSpec::default()
+    };
+    let inventory = match inventory(engine, &spec).await {
+        Ok(inventory) => inventory,
+        Err(Error::Engine(error)) if error.is_engine_gone() => return Err(error.into()),
+        Err(error) => {
+            notes.push(format!(
+                "what {reference} is made of is not known: {python} in it: {error}"
+            ));
+            Inventory::default()
+        }
+    };
+    let torch = inventory.versions.get("torch").cloned().unwrap_or_default();
+    let parts = ImageParts {
+        versions: inventory.versions,
+        packages: inventory.packages,
+        environment: found.environment,
+        gpu_code: Some(String::new()),
+        ..ImageParts::default()
+    };
+    Ok(OwnImage {
+        reference: reference.to_owned(),
+        facts: ImageFacts {
+            name: reference.to_owned(),
+            reference: Some(reference.to_owned()),
+            id: Some(found.id.clone()),
+            libtorch_version: torch.split('+').next().unwrap_or_default().to_owned(),
+            flavour: torch,
+            size_bytes: Some(found.size_bytes),
+            parts: Some(parts),
+            ..ImageFacts::default()
+        },
+        id: found.id,
+        notes,
+    })
+}
+
+/// The image in the engine, which may have to pull it.
+async fn in_engine(engine: &Engine, reference: &str, cache: &Cache) -> Result<Declared> {
+    let id = match find(engine, reference).await? {
+        Some(id) => id,
+        None if is_pinned(reference) => {
+            let next = "Where no registry can be reached, load the image into the engine first";
+            pull(engine, reference, cache, next).await?
+        }
+        None => {
+            return Err(Error::Input(format!(
+                "image {reference} is not in {}; pull or build it there first, or name it by its \
+                 digest: REPOSITORY@sha256:DIGEST",
+                engine.facts().describe()
+            )));
+        }
+    };
+    let Some(found) = engine.image(&id).await? else {
+        return Err(Error::Input(format!(
+            "image {reference} has gone from the engine; run again"
+        )));
+    };
+    match &found.architecture {
+        Some(other) if other != "amd64" => Err(Error::Input(format!(
+            "image {reference} is for {other}; expected amd64"
+        ))),
+        _ => Ok(found),
+    }
+}
+
+/// What the image itself declares of its runs.
+fn declared(reference: &str, image: &Declared) -> Vec<String> {
+    let or = |text: &str, usual: &str| match text {
+        "" => usual.to_owned(),
+        text => text.to_owned(),
+    };
+    let mut notes = vec![format!(
+        "{reference} declares USER {}, WORKDIR {}, ENTRYPOINT {}",
+        or(&image.user, "root"),
+        or(&image.workdir, "/"),
+        or(&image.entrypoint.join(" "), "none")
+    )];
+    if !image.volumes.is_empty() {
+        notes.push(format!(
+            "{reference} declares VOLUME {}: empty folders in memory in every run",
+            image.volumes.join(", ")
+        ));
+    }
+    notes
+}
+
+/// Starts the script in a container, which goes with it.
+async fn inventory(engine: &Engine, spec: &ContainerSpec) -> Result<Inventory> {
+    let folder = tempfile::tempdir().map_err(at(&std::env::temp_dir()))?;
+    let log = folder.path().join("log");
+    let mut container = engine.create(spec).await?;
+    let told = async {
+        container.start().await?;
+        let exit = container.wait(PATIENCE).await?;
+        container.save_logs(&log, MOST_BYTES).await?;
+        Ok::<_, engine::Error>(exit)
+    }
+    .await;
+    container.remove().await?;
+    let exit = told?;
+    let said = fs::read(&log).map_err(at(&log))?;
+    let said = String::from_utf8_lossy(&said);
+    // What a library prints while it is imported stands before it.
+    let last = said.lines().rev().find(|line| line.starts_with('{'));
+    let inventory = last.and_then(|line| serde_json::from_str::<Inventory>(line).ok());
+    inventory.ok_or_else(|| {
+        let line = said.lines().next_back().unwrap_or_default();
+        let line: String = line.chars().take(200).collect();
+        Error::Trouble(format!("ended with {:?}: {line}", exit.code))
+    })
+}

@@ -1,0 +1,141 @@
+//! What changed inside the steps: kernels and losses, largest first. It describes and fails no gate.
+
+use verdict::{
+    CellVerdicts, KERNEL_FLOOR, KernelChange, KernelChanged, KernelChanges, KernelCost, Losses,
+    Verdicts,
+};
+
+use crate::{
+    document::{Block, Cell, Kind, Table, TableRow, known},
+    words::{
+        comparison::cell_name,
+        format::{self, UNKNOWN, plural, share},
+    },
+};
+
+/// Rows that are shown; the rest is folded.
+const SHOWN: usize = 10;
+
+/// Rows that are folded; the JSON has all.
+const FOLDED: usize = 200;
+
+/// Nothing where no cell was profiled on both sides and none is deterministic.
+pub(super) fn blocks(verdicts: &Verdicts) -> Vec<Block> {
+    let mut blocks = kernels(verdicts);
+    blocks.extend(losses(verdicts));
+    blocks
+}
+
+fn kernels(verdicts: &Verdicts) -> Vec<Block> {
+    let profiled = verdicts.cells.iter().filter_map(|cell| {
+        let inside = cell.inside.as_ref()?;
+        Some((cell, inside.kernels.as_ref()?))
+    });
+    let profiled: Vec<(&CellVerdicts, &KernelChanges)> = profiled.collect();
+    if profiled.is_empty() {
+        return Vec::new();
+    }
+    let changes = profiled.iter().flat_map(|&(cell, all)| {
+        let changes = all.changes.iter();
+        changes.map(move |one| (one.seconds() / all.base_seconds, cell, all, one))
+    });
+    let mut changes: Vec<_> = changes.collect();
+    changes.sort_by(|one, other| other.0.abs().total_cmp(&one.0.abs()));
+    let rows = changes.iter().map(|&(weight, cell, all, one)| {
+        let mut row = vec![Kind::Name.cell("cell", cell_name(cell))];
+        row.extend(columns(weight, all, one));
+        row
+    });
+    let mut blocks = listed("Kernels that changed", rows.collect());
+    let small: usize = profiled.iter().map(|(_, kernels)| kernels.small).sum();
+    let none = if changes.is_empty() { "None did. " } else { "" };
+    blocks.push(Block::Method(format!(
+        "Kernels (on a CPU operators) of the profiled steps after the measured ones, in {}. {none}\
+         Listed are those that are new, gone, slower or faster by at least {} of the base's time in \
+         kernels, slower and faster in every run; times, counts and shares are of one step, medians \
+         over the runs. {} smaller. This describes, and fails no gate.",
+        plural(profiled.len(), "cell", "cells"),
+        share(KERNEL_FLOOR),
+        match small {
+            1 => "1 that is new or gone is".to_owned(),
+            small => format!("{small} that are new or gone are"),
+        },
+    )));
+    blocks
+}
+
+/// What is said of a kernel whose change is this share of the base's step.
+fn columns(weight: f64, all: &KernelChanges, one: &KernelChange) -> TableRow {
+    let word = match one.change {
+        KernelChanged::New => "new",
+        KernelChanged::Gone => "gone",
+        KernelChanged::Slower => "slower",
+        KernelChanged::Faster => "faster",
+    };
+    let cost = |cost: KernelCost, step_seconds: f64, lacks: KernelChanged| {
+        if one.change == lacks {
+            return known(None);
+        }
+        let count = format::times(cost.count);
+        let share = share(cost.seconds / step_seconds);
+        Cell::from(format::seconds(cost.seconds)).noted(format!("{count} ×, {share}"))
+    };
+    vec![
+        Kind::Message.cell("kernel", one.name.as_str()),
+        Kind::Word.cell("is", word),
+        Kind::Number.cell("of the step", format::change(1.0 + weight)),
+        Kind::Number.cell("base", cost(one.base, all.base_seconds, KernelChanged::New)),
+        Kind::Number.cell(
+            "head",
+            cost(one.head, all.head_seconds, KernelChanged::Gone),
+        ),
+    ]
+}
+
+/// Those that differ first.
+fn losses(verdicts: &Verdicts) -> Vec<Block> {
+    let all = verdicts.cells.iter().filter_map(|cell| {
+        let inside = cell.inside.as_ref()?;
+        Some((cell, inside.losses.as_ref()?))
+    });
+    let mut all: Vec<(&CellVerdicts, &Losses)> = all.collect();
+    all.sort_by_key(|(_, losses)| losses.differ.is_none());
+    let row = |&(cell, losses): &(&CellVerdicts, &Losses)| {
+        vec![
+            Kind::Name.cell("cell", cell_name(cell)),
+            Kind::Message.cell("losses", told(losses)),
+        ]
+    };
+    listed(
+        "Losses of deterministic cells",
+        all.iter().map(row).collect(),
+    )
+}
+
+fn told(losses: &Losses) -> String {
+    let steps = losses.steps;
+    let Some(differ) = &losses.differ else {
+        return format!("equal to the bit in all {}", plural(steps, "step", "steps"));
+    };
+    let change = |ratio: Option<f64>| ratio.map_or_else(|| UNKNOWN.to_owned(), format::change);
+    let (here, last) = (change(differ.ratio), change(differ.last_ratio));
+    let from = differ.step + 1;
+    if from == steps {
+        return format!("differ in the last of {steps}, by {here}");
+    }
+    format!("differ from step {from} of {steps} on, by {here} there and {last} in the last")
+}
+
+/// A table of the first rows, and one of the next, which is folded.
+fn listed(title: &str, mut rows: Vec<TableRow>) -> Vec<Block> {
+    let all = rows.len();
+    let mut rest = rows.split_off(all.min(SHOWN));
+    rest.truncate(FOLDED);
+    let mut blocks = Block::titled(title, rows, false);
+    if let Some(Block::Subheading(heading)) = blocks.first_mut() {
+        *heading = format!("{title}: {all}");
+    }
+    let more = format!("{} more", rest.len());
+    blocks.extend(Table::of(rest).map(|table| Block::Folded(more, vec![Block::Table(table)])));
+    blocks
+}

@@ -1,0 +1,189 @@
+//! The table of cells, and what its columns are.
+
+use metrics::{Metric, catalogue};
+
+use crate::{
+    document::{self, Body, Cell, Kind, Mark, Table, known},
+    facets,
+    model::{CellSummary, Group, Spread, View},
+    words::{
+        format::{self, bytes, seconds, significant},
+        metric,
+    },
+};
+
+/// The head of a column, and what stands in it for a cell; `None` where unknown.
+struct Column(&'static str, fn(&CellSummary) -> Option<String>);
+
+const COLUMNS: [Column; 13] = [
+    Column("samples/s", |cell| {
+        Some(significant(throughput(cell)?.median, 4))
+    }),
+    Column("CV", |cell| {
+        throughput(cell)?
+            .coefficient_of_variation
+            .map(format::share)
+    }),
+    Column("range", |cell| {
+        let Spread {
+            n,
+            minimum,
+            maximum,
+            ..
+        } = throughput(cell)?;
+        let (low, high) = (significant(minimum, 4), significant(maximum, 4));
+        (n > 1).then(|| format!("{low} – {high}"))
+    }),
+    Column("step p50", |cell| {
+        cell.metrics.median(&catalogue::STEP_MEDIAN).map(seconds)
+    }),
+    Column("step p99", |cell| {
+        cell.metrics.median(&catalogue::STEP_P99).map(seconds)
+    }),
+    // Who idles allocates nothing.
+    Column("allocated", |cell| {
+        let median = cell.metrics.median(&catalogue::PEAK_ALLOCATED)?;
+        (!is_idle(cell)).then(|| bytes(median))
+    }),
+    Column("reserved", |cell| {
+        let median = cell.metrics.median(&catalogue::PEAK_RESERVED)?;
+        (!is_idle(cell)).then(|| bytes(median))
+    }),
+    Column("on the GPU", |cell| {
+        cell.metrics.median(&catalogue::PROCESS_PEAK).map(bytes)
+    }),
+    // On a GPU, the host's memory is seldom what a reader looks for; the JSON has it.
+    Column("host RSS", |cell| {
+        let resident = cell.metrics.median(&catalogue::RUN_HOST_PEAK_RESIDENT)?;
+        let on_cpu = cell.metrics.get(&catalogue::PEAK_RESERVED).is_none();
+        (on_cpu || is_idle(cell)).then(|| bytes(resident))
+    }),
+    // In every run, but only where nothing runs is it what a reader looks for.
+    Column("context", |cell| {
+        let context = cell.metrics.median(&catalogue::CONTEXT)?;
+        is_idle(cell).then(|| bytes(context))
+    }),
+    Column("cpu", |cell| {
+        let share = cell.cpu_share()?;
+        is_idle(cell).then(|| format::share(share))
+    }),
+    Column("loss", |cell| {
+        let last = cell.metrics.median(&catalogue::LAST_LOSS)?;
+        let first = cell.metrics.median(&catalogue::FIRST_LOSS)?;
+        Some(format!(
+            "{} → {}",
+            significant(first, 3),
+            significant(last, 3)
+        ))
+    }),
+    Column("runs ok", |cell| Some(runs(cell))),
+];
+
+/// The cells of all sessions by scenario, with the columns of which at least one cell knows the
+/// metric. The range of the runs only where no picture shows it.
+pub(crate) fn table(view: &View, has_range: bool) -> Table {
+    let is_known = |column: &&Column| {
+        let mut cells = view.report.cells.iter();
+        cells.any(|cell| (column.1)(cell).is_some())
+    };
+    let has_room = |column: &&Column| has_range || column.0 != "range";
+    let columns: Vec<&Column> = COLUMNS.iter().filter(has_room).filter(is_known).collect();
+    let asked = asked(view);
+    let mut heads = names(view);
+    heads.extend(asked.iter().map(|metric| Kind::Number.column(metric.label)));
+    heads.extend(columns.iter().map(|column| Kind::Number.column(column.0)));
+    let about = facets::cells(view);
+    let row = |label: &str, cell: usize| {
+        let summary = &view.report.cells[cell];
+        let mut entries = named(view, label, cell);
+        if let Some(first) = entries.first_mut() {
+            first.about = Some(Box::new(about[cell].clone()));
+        }
+        let medians = asked.iter().map(|metric| {
+            let median = summary.metrics.median(metric);
+            known(median.map(|value| metric::value(metric.name, value)))
+        });
+        entries.extend(medians);
+        entries.extend(columns.iter().map(|column| known((column.1)(summary))));
+        if (summary.failed > 0 || summary.ok + summary.expected == 0)
+            && let Some(runs) = entries.pop()
+        {
+            entries.push(runs.marked(Mark::Failure));
+        }
+        entries
+    };
+    let body = |group: &Group| Body {
+        title: Some(group.scenario.as_str().into()),
+        subtitle: group.subtitle(),
+        rows: group
+            .lanes()
+            .map(|(one, cell)| row(&one.label, cell))
+            .collect(),
+        ..Body::default()
+    };
+    Table {
+        title_head: "scenario",
+        columns: heads,
+        bodies: view.groups.iter().map(body).collect(),
+        ..Table::default()
+    }
+}
+
+/// Metrics that the suites ask for and that have no column.
+fn asked(view: &View) -> Vec<&'static Metric> {
+    const SHOWN: [&Metric; 7] = [
+        &catalogue::THROUGHPUT,
+        &catalogue::STEP_MEDIAN,
+        &catalogue::STEP_P99,
+        &catalogue::PEAK_ALLOCATED,
+        &catalogue::PEAK_RESERVED,
+        &catalogue::PROCESS_PEAK,
+        &catalogue::CONTEXT,
+    ];
+    let sessions = view.report.sessions.iter();
+    let suites = sessions.flat_map(|session| session.questions.values());
+    let mut found = Vec::new();
+    for name in suites.flat_map(|asked| &asked.answered_by) {
+        let metric = Metric::named(name).filter(|metric| !SHOWN.contains(metric));
+        found.extend(metric.filter(|metric| !found.contains(metric)));
+    }
+    let is_known = |metric: &&'static Metric| {
+        let mut cells = view.report.cells.iter();
+        cells.any(|cell| cell.metrics.get(metric).is_some())
+    };
+    // Host memory of an idle container has its column where it says something.
+    found.retain(|metric| is_known(metric) && *metric != &catalogue::RUN_HOST_PEAK_RESIDENT);
+    found
+}
+
+/// The columns that name a cell within its scenario.
+pub(crate) fn names(view: &View) -> Vec<document::Column> {
+    let contender = view.has_several().then(|| view.contender_head());
+    let heads = ["variant"].into_iter().chain(contender);
+    heads.map(|head| Kind::Name.column(head)).collect()
+}
+
+pub(crate) fn named(view: &View, label: &str, cell: usize) -> Vec<Cell> {
+    let contender = view.has_several().then(|| view.label_of(cell));
+    [label]
+        .into_iter()
+        .chain(contender)
+        .map(Cell::from)
+        .collect()
+}
+
+fn throughput(cell: &CellSummary) -> Option<Spread> {
+    cell.metrics.get(&catalogue::THROUGHPUT)
+}
+
+fn is_idle(cell: &CellSummary) -> bool {
+    cell.workload.is_idle()
+}
+
+fn runs(cell: &CellSummary) -> String {
+    let expected = cell.runs.max(cell.planned as usize);
+    match cell.expected {
+        0 => format!("{}/{expected}", cell.ok),
+        failed => format!("{failed}/{expected} as expected"),
+    }
+}

@@ -1,0 +1,80 @@
+//! `report.html`: one file, readable without its script and without a network.
+
+use askama::Template;
+
+use super::sections;
+use crate::{
+    document::{Block, Section},
+    model::{Group, View},
+    plots::{self, Plot},
+    render::html::Page,
+    words::format,
+    write::ReportError,
+};
+
+/// The whole page.
+pub fn render(view: &View) -> Result<String, ReportError> {
+    // Of several cells the first picture and the table answer; who looks further unfolds it.
+    let is_long = view.report.cells.len() > 1;
+    let mut sections = sections::of(view);
+    for section in &mut sections {
+        section.is_folded = is_long && section.id == sections::COMPARISON;
+        if section.id == sections::RESULTS && !view.report.cells.is_empty() {
+            let cells = view.groups.iter().flat_map(Group::cells);
+            let commands = cells.map(|cell| view.commands[cell].clone());
+            section.blocks.push(Block::Commands(commands.collect()));
+        }
+    }
+    let mut plots = plots::in_order(view);
+    let mut first = sections::changes(view);
+    // Behind the changes, of which there are none then.
+    if first.is_empty()
+        && let Some(plot) = plots.get(1)
+        && plots::place_asked(view, plot).is_some()
+        && let Some(drawn) = drawn(view, plot, "first")
+    {
+        first = drawn.blocks;
+        plots.remove(1);
+    }
+    let pictures = plots
+        .into_iter()
+        .filter_map(|plot| drawn(view, plot, plot.id));
+    sections.extend(pictures.map(|picture| Section {
+        is_folded: is_long,
+        ..picture
+    }));
+    sections.push(Section::of("facts", sections::FACTS, sections::facts(view)));
+    let mut verdict = sections::verdict(view);
+    verdict.extend(first);
+    verdict.extend(sections::place(view));
+    let page = Page {
+        title: sections::title(view),
+        subtitle: subtitle(view),
+        verdict,
+        summary: sections::top(view),
+        sections,
+    };
+    Ok(page.render()?)
+}
+
+/// A plot with its charts named so; `None` where it has none.
+fn drawn(view: &View, plot: &Plot, id: &str) -> Option<Section> {
+    let mut section = plot.section((plot.draw)(view))?;
+    for block in &mut section.blocks {
+        if let Block::Picture(picture) = block {
+            id.clone_into(&mut picture.id);
+            picture.has_hints = !view.is_large();
+        }
+    }
+    Some(section)
+}
+
+fn subtitle(view: &View) -> String {
+    let names = view.report.sessions.iter().map(|session| {
+        let day = session.started_at.strftime("%Y-%m-%d %H:%M UTC");
+        let (device, _) = session.device_name();
+        let (host, of) = (session.machine_names(), &session.session);
+        format!("{device} of {host} · {day} · session {of}")
+    });
+    format::clean(&names.collect::<Vec<_>>().join(" | "))
+}

@@ -1,0 +1,49 @@
+//! The report of one or more sessions.
+
+pub(crate) mod cells;
+mod facts;
+pub mod html;
+pub mod markdown;
+mod matrix;
+pub(crate) mod sections;
+pub mod text;
+
+use std::path::{Path, PathBuf};
+
+use record::SessionFolder;
+
+use crate::{
+    model::{Source, View},
+    past::Past,
+    render::json,
+    write::{ReportError, write_files},
+};
+
+/// Draws `report.html`, `report.md` and `report.json` of these sessions into `out`, which is
+/// made where it is not there. Either all three are new or none is. `past` is what a history knows
+/// of the metrics.
+pub fn write(
+    folders: &[SessionFolder],
+    past: Vec<Past>,
+    out: &Path,
+) -> Result<[PathBuf; 3], ReportError> {
+    if folders.is_empty() {
+        return Err(ReportError::Nothing);
+    }
+    let sources = folders
+        .iter()
+        .map(Source::read)
+        .collect::<Result<Vec<_>, _>>()?;
+    let files = files(&View::of(&sources).with_past(past))?;
+    write_files(out, &files)?;
+    Ok(files.map(|(name, _)| out.join(name)))
+}
+
+/// The files of a report, each with its name.
+pub(crate) fn files(view: &View) -> Result<[(&'static str, String); 3], ReportError> {
+    Ok([
+        ("report.html", html::render(view)?),
+        ("report.md", markdown::render(view)),
+        ("report.json", json::render(&view.report)?),
+    ])
+}

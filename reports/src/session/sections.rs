@@ -1,0 +1,266 @@
+//! The sections of a report, in the order of the page and of Markdown.
+
+use verdict::ClaimFound;
+
+use super::{cells, facts, matrix};
+use crate::{
+    claims, comparison, counts,
+    document::{Block, Cell, Column, Kind, Mark, Section, Table, TableRow, known},
+    facets,
+    model::{Contaminated, Failure, View, stage_word},
+    plots::forest,
+    words::{
+        comparison::spelled,
+        format::{self, plural},
+    },
+};
+
+/// The title of [`facts()`].
+pub(crate) const FACTS: &str = "Machine and images";
+
+/// The name of the section with the table of cells.
+pub(crate) const RESULTS: &str = "results";
+
+/// The name of the section with every verdict.
+pub(crate) const COMPARISON: &str = "comparison";
+
+/// What the page is about: its suites and their question.
+pub(crate) fn title(view: &View) -> String {
+    let headline = &view.report.headline;
+    let suites = headline.suites.join(", ");
+    let title = match (&headline.questions[..], &view.report.sessions[..]) {
+        ([only], _) if headline.suites.len() == 1 => format!("{suites}: {only}"),
+        (_, []) => "No session".to_owned(),
+        (_, [_]) => suites,
+        (_, sessions) => format!("{suites}: {} sessions", sessions.len()),
+    };
+    format::clean(&title)
+}
+
+/// The first screen: what was compared, and what it came to.
+pub(crate) fn verdict(view: &View) -> Vec<Block> {
+    let headline = &view.report.headline;
+    let several = Some(&headline.questions).filter(|questions| questions.len() > 1);
+    let mut blocks = Vec::from_iter(several.map(|questions| Block::List(questions.clone())));
+    let counts = counts::of_report(&view.report);
+    blocks.extend(counts::verdict(headline, counts, has_claims(view)));
+    blocks
+}
+
+pub(crate) fn has_claims(view: &View) -> bool {
+    let mut claims = view.report.sessions.iter().flat_map(|one| &one.claims);
+    claims.any(ClaimFound::is_measured)
+}
+
+/// Where it was measured and in what, and in what the images differ: what stands under a verdict.
+pub(crate) fn place(view: &View) -> Vec<Block> {
+    let sessions = &view.report.sessions;
+    // Of several sessions the cards below tell.
+    let only = sessions.iter().filter(|_| sessions.len() == 1);
+    let lines = only.clone().flat_map(facts::in_short);
+    let comparisons = only.flat_map(|session| &session.comparisons);
+    let differences = comparisons.filter_map(comparison::differences);
+    lines.chain(differences).map(Block::Method).collect()
+}
+
+/// Versions side by side, or a picture of the gravest verdicts.
+pub(crate) fn changes(view: &View) -> Vec<Block> {
+    let versions = matrix::of(view);
+    if !versions.is_empty() {
+        return versions;
+    }
+    let picture = forest::gravest_of(view, forest::FIRST)
+        .map(|chart| forest::first(chart, has_claims(view), view.compares_choices()));
+    Vec::from_iter(picture)
+}
+
+/// What was found, and what to know before believing it.
+pub(crate) fn top(view: &View) -> Vec<Block> {
+    let warnings = &view.report.warnings;
+    let warnings = (!warnings.is_empty()).then(|| Block::Warnings(warnings.clone()));
+    let large = view.is_large().then(|| {
+        Block::Method(format!(
+            "With {} cells, pictures that look into single runs are left out; report.json has \
+             every value.",
+            view.report.cells.len()
+        ))
+    });
+    [Block::List(view.report.summary.clone())]
+        .into_iter()
+        .chain(large)
+        .chain(warnings)
+        .collect()
+}
+
+/// The sections that have something to say.
+pub(crate) fn of(view: &View) -> Vec<Section> {
+    let report = &view.report;
+    let failures: Vec<&Failure> = report.own_failures().collect();
+    let contaminated = &report.contaminated;
+    let expected: Vec<&Failure> = report.failures.iter().filter(|one| one.expected).collect();
+    let comparisons = report
+        .sessions
+        .iter()
+        .flat_map(|session| &session.comparisons);
+    let sections = [
+        Section::of(RESULTS, "Results", results(view)),
+        Section::of(
+            COMPARISON,
+            "Comparison",
+            comparisons.flat_map(comparison::document).collect(),
+        ),
+        Section::of("claims", "Claims", claims_of(view)),
+        Section::of(
+            "failures",
+            &plural(failures.len(), "failed run", "failed runs"),
+            failed(view, &failures, FAILURES, Some(Mark::Failure)),
+        ),
+        Section::of(
+            "expected",
+            &plural(
+                expected.len(),
+                "run failed as expected",
+                "runs failed as expected",
+            ),
+            failed(view, &expected, EXPECTED, None),
+        ),
+        Section::of(
+            "contaminated",
+            &plural(
+                contaminated.len(),
+                "contaminated attempt",
+                "contaminated attempts",
+            ),
+            contaminated_attempts(view, contaminated),
+        ),
+    ];
+    sections
+        .into_iter()
+        .filter(|section| !section.blocks.is_empty())
+        .collect()
+}
+
+/// The sessions: how they were run, on what.
+pub(crate) fn facts(view: &View) -> Vec<Block> {
+    view.report
+        .sessions
+        .iter()
+        .flat_map(facts::blocks)
+        .collect()
+}
+
+fn results(view: &View) -> Vec<Block> {
+    if view.report.cells.is_empty() {
+        return vec![Block::Text("There are no cells.".to_owned())];
+    }
+    let mut caption = "Medians of the successful runs. CV: coefficient of variation, the standard \
+                       deviation over the mean, from run to run. Memory: peaks during the measured \
+                       steps."
+        .to_owned();
+    let runs = view.runs.iter().flatten();
+    let steps = runs.map(|run| run.series("step_seconds").count());
+    // Of fewer steps than that, no step lies beyond the 99th percentile.
+    if let Some(fewest) = steps.filter(|steps| (1..100).contains(steps)).min() {
+        caption += &format!(" Of {fewest} steps a run, step p99 is nearly the slowest.");
+    }
+    vec![Block::Table(Table {
+        caption,
+        ..cells::table(view, false)
+    })]
+}
+
+/// The claims of every session that has some, under its name where there are several sessions.
+fn claims_of(view: &View) -> Vec<Block> {
+    let sessions = &view.report.sessions;
+    let mut blocks = Vec::new();
+    for session in sessions.iter().filter(|session| !session.claims.is_empty()) {
+        if sessions.len() > 1 {
+            blocks.push(Block::Heading(session.session.clone()));
+        }
+        blocks.extend(claims::document(&session.claims));
+    }
+    blocks
+}
+
+const FAILURES: &str = "Runs without metrics, and why. The metrics above leave them out.";
+const EXPECTED: &str = "Runs that are to fail so: their suite says `expect`.";
+
+fn failed(view: &View, failures: &[&Failure], caption: &str, mark: Option<Mark>) -> Vec<Block> {
+    let row = |(failure, more): &(&Failure, usize)| {
+        let reason = Cell {
+            mark,
+            ..failure.reason.word().into()
+        };
+        let told = [
+            Kind::Name.cell(
+                "reason",
+                reason.noted(format!("at {}", stage_word(failure.stage))),
+            ),
+            Kind::Message.cell("message", failure.message.as_str()),
+        ];
+        attempt(view, failure, *more, told)
+    };
+    table_of(alike(failures).iter().map(row).collect(), caption)
+}
+
+/// The first of the failures that tell the same of the same cell, numbers aside, and how many more
+/// there are.
+fn alike<'a>(failures: &[&'a Failure]) -> Vec<(&'a Failure, usize)> {
+    let words = |failure: &Failure| -> String {
+        let message = failure.message.chars();
+        message.filter(|c| !c.is_ascii_digit()).collect()
+    };
+    let is_alike = |one: &Failure, other: &Failure| {
+        (&one.session, &one.image, &one.cell) == (&other.session, &other.image, &other.cell)
+            && (one.reason, one.stage) == (other.reason, other.stage)
+            && words(one) == words(other)
+    };
+    let mut found: Vec<(&Failure, usize)> = Vec::new();
+    for failure in failures {
+        match found.iter_mut().find(|(first, _)| is_alike(first, failure)) {
+            Some((_, more)) => *more += 1,
+            None => found.push((failure, 0)),
+        }
+    }
+    found
+}
+
+fn contaminated_attempts(view: &View, contaminated: &[Contaminated]) -> Vec<Block> {
+    let row = |one: &Contaminated| {
+        let told = [
+            Kind::Message.cell("why", one.why.join("\n")),
+            Kind::Name.cell("outcome of the run", one.came_to()),
+        ];
+        attempt(view, &one.failure, 0, told)
+    };
+    let caption = "Attempts during which something else used the machine, and what came of their \
+                   runs. No metric and no verdict uses them.";
+    table_of(contaminated.iter().map(row).collect(), caption)
+}
+
+/// An attempt with its run, its cell, what is told of it, and its log.
+fn attempt(view: &View, of: &Failure, more: usize, told: [(Column, Cell); 2]) -> TableRow {
+    let cell = Cell::from(spelled(&of.cell)).noted(of.image.as_str());
+    let run = run(view, of, more).about(facets::failure(of));
+    let mut row = vec![Kind::Name.cell("run", run), Kind::Name.cell("cell", cell)];
+    row.extend(told);
+    row.push(Kind::Name.cell("log", known(of.log.clone())));
+    row
+}
+
+fn table_of(rows: Vec<TableRow>, caption: &str) -> Vec<Block> {
+    let table = Table::of(rows).map(|table| Table {
+        caption: caption.to_owned(),
+        ..table
+    });
+    Vec::from_iter(table.map(Block::Table))
+}
+
+/// A run's name, with what else tells it from others.
+fn run(view: &View, failure: &Failure, more: usize) -> Cell {
+    let attempt = (failure.attempt > 1).then(|| format!("attempt {}", failure.attempt));
+    let session = (view.report.sessions.len() > 1).then(|| failure.session.clone());
+    let more = (more > 0).then(|| format!("and {} alike", plural(more, "run", "runs")));
+    let notes: Vec<String> = attempt.into_iter().chain(session).chain(more).collect();
+    Cell::from(failure.run.as_str()).noted(notes.join(", "))
+}

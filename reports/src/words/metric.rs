@@ -1,0 +1,21 @@
+//! A metric in words for people.
+
+use metrics::Metric;
+
+use crate::words::format::{Quantity, UNKNOWN};
+
+/// Its label; its name where nobody knows it.
+pub(crate) fn label(name: &str) -> String {
+    Metric::named(name)
+        .map_or(name, |metric| metric.label)
+        .to_owned()
+}
+
+pub(crate) fn value(name: &str, value: f64) -> String {
+    Quantity::of_metric(name).write(value)
+}
+
+/// The same, where there is one.
+pub(crate) fn known(name: &str, known: Option<f64>) -> String {
+    known.map_or_else(|| UNKNOWN.to_owned(), |known| value(name, known))
+}

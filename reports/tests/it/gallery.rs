@@ -1,0 +1,239 @@
+//! The gallery's pages: what each is there to answer stands on its first screen.
+
+use std::{fs, path::Path};
+
+use record::SessionFolder;
+use reports::{Source, View, comparison, html};
+use verdict::FailOn;
+
+/// What stands between the heading and the first section of a page, drawn anew.
+fn top(page: &str) -> String {
+    let folder = SessionFolder::at(gallery().join(page));
+    let html = if folder.path().join(SessionFolder::SESSION).exists() {
+        html::render(&View::of(&[Source::read(&folder).unwrap()])).unwrap()
+    } else {
+        let verdicts = fs::read(folder.path().join("comparison.json"));
+        let verdicts = verdicts.unwrap_or_else(|error| panic!("{page}: {error}"));
+        let verdicts = serde_json::from_slice(&verdicts).unwrap();
+        let home = tempfile::tempdir().unwrap();
+        let page = comparison::write(&verdicts, FailOn::Regressed, &[], home.path());
+        fs::read_to_string(page.unwrap()).unwrap()
+    };
+    let (_, rest) = html.split_once("<h1>").unwrap();
+    rest.split_once("<nav").unwrap().0.to_owned()
+}
+
+fn gallery() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/gallery"))
+}
+
+/// Its text.
+fn text(top: &str) -> String {
+    let mut text = String::new();
+    for part in top.split('<') {
+        let (tag, own) = part.split_once('>').unwrap_or(("", part));
+        let is_inline = ["span", "/span", "wbr", "b", "/b", "code", "/code"];
+        let is_inline = is_inline
+            .iter()
+            .any(|name| tag.split(' ').next() == Some(name));
+        text += if is_inline { "" } else { "\n" };
+        text += own;
+    }
+    text
+}
+
+/// Holds a page to what it must say before its first section, which it returns.
+#[track_caller]
+fn check(page: &str, wanted: &[&str]) -> String {
+    let top = top(page);
+    let screen = text(&top);
+    for words in wanted {
+        assert!(
+            screen.contains(words),
+            "{page} does not say {words:?}:\n{screen}"
+        );
+    }
+    top
+}
+
+/// Records are packed, and pages follow from them.
+#[test]
+fn the_gallery_takes_no_more_than_fifteen_megabytes_in_git() {
+    let drawn = fs::read_to_string(gallery().join(".gitignore")).unwrap();
+    let drawn: Vec<&str> = drawn.lines().collect();
+    assert_eq!(drawn, ["report.html", "report.json"]);
+    let (mut folders, mut bytes) = (vec![gallery().to_owned()], 0);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let entry = entry.unwrap();
+            match entry.metadata().unwrap() {
+                found if found.is_dir() => folders.push(entry.path()),
+                _ if drawn.iter().any(|name| entry.file_name() == *name) => {}
+                found => bytes += found.len(),
+            }
+        }
+    }
+    assert!((1_000_000..15_000_000).contains(&bytes), "{bytes} bytes");
+}
+
+#[test]
+fn an_upgrade_names_its_largest_effects_first() {
+    check(
+        "upgrade-2.6-to-2.12",
+        &[
+            "Gate failed: 1 of 24 gated metrics regressed.",
+            "Worst: warm-up of resnet50 · tf32 bs96 channels-last 1.05 s → 14.7 s, × ",
+            "resnet50 · amp-bf16 bs96 channels-last 1.02 s → 10.4 s, × ",
+            "regressed in 5 of 8 cells",
+            "Best: process on the GPU, whole run of resnet50 · tf32 bs96 channels-last \
+             27.38 GiB → 13.95 GiB, ",
+            "image size 3.683 GiB → 2.999 GiB",
+        ],
+    );
+    check(
+        "upgrade-2.5-to-2.15",
+        &[
+            "Gate passed",
+            "Worst: image size 1.917 GiB → 2.344 GiB",
+            "Best: throughput of vit-l16 · amp-bf16 bs32 adamw 674.7 samples/s → 798.1 samples/s",
+        ],
+    );
+    check(
+        "h200-newest",
+        &[
+            "Worst: host memory",
+            "Best: warm-up of bert-base",
+            "image size 2.980 GiB → 2.344 GiB",
+        ],
+    );
+}
+
+#[test]
+fn versions_stand_in_their_order_with_what_each_changed() {
+    // A median, and behind it the change against the version above.
+    check(
+        "h200-versions",
+        &[
+            "Worst: warm-up, 2.6.0 → 2.9.1, of resnet50 · tf32 bs96 channels-last 1.05 s → 37.8 s",
+            "1.02 s",
+            "✗ 26.4 s",
+            "✓ 10.7 s",
+            "27.38 GiB",
+            "✓ 13.95 GiB",
+            "image 3.683 GiB",
+        ],
+    );
+    let wanted = ["2.5.1 → 2.15.0", "✓ +18.25 %", "✗ 1.71 s"];
+    let screen = text(&check("h200-every-version", &wanted));
+    let numbers = [
+        "2.5.1", "2.6.0", "2.7.1", "2.8.0", "2.9.1", "2.10.0", "2.11.0", "2.12.1", "2.13.0",
+        "2.14.1", "2.15.0",
+    ];
+    let (_, matrix) = screen
+        .split_once("Each version against the one above it")
+        .unwrap();
+    let places: Vec<_> = numbers
+        .iter()
+        .map(|one| matrix.find(&format!("\n{one}\n")))
+        .collect();
+    assert!(
+        places.iter().all(Option::is_some) && places.is_sorted(),
+        "{places:?}"
+    );
+    check(
+        "cpu-versions",
+        &[
+            "Yes: 40 runs of 40 cells, none failed.",
+            "Gate: nothing judged: all of 64 gated metrics are inconclusive from one version to the next.",
+        ],
+    );
+}
+
+#[test]
+fn a_session_answers_the_question_of_its_suite() {
+    let pages = [
+        (
+            "h200-vit-l-8gb",
+            &["Yes: 6.646 of 8.000 GiB of the GPU, 1.354 GiB to spare"][..],
+        ),
+        (
+            "h200-bert-large-2.6",
+            &[
+                "Refuted: “torch 2.6 lowers the peak of BERT-large by 12 to 18 % against 2.5”: 0.0 % \
+                 less measured",
+            ],
+        ),
+        (
+            "h200-cuda-graph",
+            &[
+                "Throughput: faster in 4 of 4 comparisons",
+                "the same to the bit",
+            ],
+        ),
+        (
+            "h200-kernel-cache",
+            &[
+                "Not decided: throughput inconclusive in 2 of 2 comparisons (-22.87 % to +42.32 %).",
+                "13.7 s (resnet50 kernel_cache=run)",
+                "5.40 s (resnet50 kernel_cache=session, 5.18 s to 13.9 s)",
+            ],
+        ),
+        (
+            "h200-data-loader",
+            &[
+                "+165.27 % [5.16 %, × 6.69]",
+                "no room for a batch of 38535168 bytes in /dev/shm of 64 MiB",
+            ],
+        ),
+        (
+            "h200-slim",
+            &[
+                "Not decided: throughput inconclusive in 7 of 7 comparisons (-2.73 % to +2.94 %); \
+                 peak allocated unchanged in 7",
+                "Best: image size 2.980 GiB → 1.973 GiB, -33.81 %",
+                "Gate passed",
+            ],
+        ),
+        (
+            "h200-idle",
+            &["Host memory: 474.6 MiB", "CUDA context: 523.6 MiB"],
+        ),
+        ("h200-overhead", &["Harness: 125 ms"]),
+        (
+            "h200-out-of-memory",
+            &[
+                "out-of-memory: ",
+                "Every run ended well of resnet50 bs64; bert-large bs8.",
+            ],
+        ),
+        ("h200-claims", &["11 ✗ claims refuted"]),
+        (
+            "h200-allocators",
+            &[
+                "Yes: peak allocated less in 2 of 2 comparisons (-0.68 % to -0.55 %); peak reserved less in 1",
+                "Best: peak reserved of resnet50",
+            ],
+        ),
+        (
+            "h200-first",
+            &["cudaMallocAsync against expandable_segments 10.32 GiB → 139.9 GiB"],
+        ),
+        (
+            "h200-fidelity",
+            &[
+                "Yes: in each of 4 deterministic cells the losses of all runs are the same to the bit.",
+            ],
+        ),
+    ];
+    for (page, wanted) in pages {
+        let top = check(page, wanted);
+        assert!(top.contains("<svg"), "{page} begins without a picture");
+        // An answer in a word stands before all else.
+        let (word, _) = wanted[0].split_once(": ").unwrap_or_default();
+        if ["Yes", "Not decided", "Refuted"].contains(&word) {
+            let (_, said) = top.split_once("Verdict</h2>").unwrap();
+            assert!(text(said).trim().starts_with(wanted[0]), "{page}");
+        }
+    }
+    assert!(top("h200-overhead").contains("Time besides the work"));
+}

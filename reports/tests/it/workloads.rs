@@ -1,0 +1,233 @@
+//! Programs, their parameters, runs of several processes, and metrics that a suite declares.
+
+use protocol::{Axes, Device};
+use record::{Better, DeclaredMetric, Rank, Record, SessionFolder, Unit, Workload};
+use reports::{Source, View, html, json, markdown};
+
+use crate::support::{Fake, one_cell};
+
+/// A source after its session and its runs went through files.
+fn kept(source: &Source) -> Source {
+    let home = tempfile::tempdir().unwrap();
+    let folder = SessionFolder::at(home.path().join("session"));
+    folder.create().unwrap();
+    folder.write_session(&source.session).unwrap();
+    for record in &source.records.records {
+        folder.append(record).unwrap();
+    }
+    let read = Source::read(&folder).unwrap();
+    assert!(
+        read.records.bad_lines.is_empty(),
+        "{:?}",
+        read.records.bad_lines
+    );
+    assert_eq!(read, *source);
+    read
+}
+
+/// One program in several variants, run as [`Fake`]'s first cells are.
+fn program(command: &[&str], variants: &[Axes]) -> Source {
+    let mut fake = Fake::cpu();
+    fake.cells.truncate(variants.len());
+    for cell in &mut fake.cells {
+        cell.scenario = "mine".into();
+    }
+    let old: Vec<Axes> = fake.cells.iter().map(|cell| cell.variant.axes()).collect();
+    let mut source = fake.source();
+    let workload = Workload::Program {
+        command: command.iter().map(|&word| word.to_owned()).collect(),
+    };
+    let new = |axes: &Axes| variants[old.iter().position(|old| old == axes).unwrap()].clone();
+    for cell in &mut source.session.cells {
+        cell.axes = new(&cell.axes);
+        cell.workload = workload.clone();
+    }
+    for record in &mut source.records.records {
+        record.axes = new(&record.axes);
+        record.workload = workload.clone();
+    }
+    source
+}
+
+fn text_of(page: &str) -> String {
+    page.replace("<wbr>", "")
+}
+
+#[test]
+fn a_program_is_shown_by_its_command_and_its_parameters() {
+    let variants = ["0.1", "0.01"].map(|lr| Axes::from_iter([("lr", lr)]));
+    let source = kept(&program(&["python3", "my train.py"], &variants));
+    let sources = [source];
+    let view = View::of(&sources);
+    let page = text_of(&html::render(&view).unwrap());
+    for expected in ["python3 &#39;my train.py&#39;", "lr=0.1", "lr=0.01"] {
+        assert!(page.contains(expected), "{expected}");
+    }
+    let text = markdown::render(&view);
+    for expected in ["lr=0.1", "lr=0.01"] {
+        assert!(text.contains(expected), "{expected} in {text}");
+    }
+    let json: serde_json::Value =
+        serde_json::from_str(&json::render(&view.report).unwrap()).unwrap();
+    let cell = &json["cells"][1];
+    assert_eq!(cell["cell"], "mine · lr=0.01");
+    assert_eq!(cell["axes"], serde_json::json!({"lr": "0.01"}));
+    assert_eq!(
+        cell["workload"],
+        serde_json::json!({"kind": "program", "command": ["python3", "my train.py"]})
+    );
+    assert!(view.commands[1].contains("--cell 'mine · lr=0.01'"));
+}
+
+#[test]
+fn a_program_that_replays_cuda_graphs_says_what_its_peak_leaves_out() {
+    let variants = ["none", "reduce-overhead"].map(|how| Axes::from_iter([("compile", how)]));
+    let mut source = program(&["train.py"], &variants);
+    let gib = f64::from(1 << 30);
+    for record in &mut source.records.records {
+        let is_replayed = record.axes.get("compile").unwrap() != "none";
+        let allocated = if is_replayed { 0.25 } else { 3.0 };
+        for (name, size) in [
+            ("peak_allocated_bytes", allocated),
+            ("run_peak_allocated_bytes", 3.0),
+            ("peak_reserved_bytes", 3.25),
+        ] {
+            record.values.insert(name.to_owned(), size * gib);
+        }
+    }
+    let warnings = View::of(&[source]).report.warnings.join("\n");
+    assert!(
+        warnings.contains("Read peak reserved in 1 cell: mine compile=reduce-overhead."),
+        "{warnings}"
+    );
+}
+
+#[test]
+fn hostile_commands_and_values_do_nothing() {
+    let evil = "<img src=x onerror=alert(1)>\"'&|`t` @user #1 \u{202e}";
+    let variants = ["a", "b"].map(|end| {
+        let value = format!("{evil}{end}");
+        Axes::from_iter([("lr", value.clone()), ("allocator", value)])
+    });
+    let source = kept(&program(&["sh", evil, "\u{1b}[31m\n::error::x"], &variants));
+    let sources = [source];
+    let view = View::of(&sources);
+    let page = text_of(&html::render(&view).unwrap());
+    assert!(!page.contains("<img src=x"));
+    assert!(page.contains("&#60;img src=x onerror"));
+    for form in [page, markdown::render(&view)] {
+        for acting in ['\u{202e}', '\u{1b}'] {
+            let at = form.find(acting).map(|at| {
+                let before = form[..at].chars().rev().take(200);
+                before
+                    .collect::<Vec<_>>()
+                    .into_iter()
+                    .rev()
+                    .collect::<String>()
+            });
+            assert_eq!(at, None, "{acting:?}");
+        }
+        assert!(!form.contains("\n::error"));
+    }
+    let text = markdown::render(&view);
+    assert!(!text.contains("<img") && !text.contains(" @user"), "{text}");
+}
+
+#[test]
+fn axes_that_no_cell_is_named_by_are_left_out() {
+    let mut source = one_cell().source();
+    let record = &mut source.records.records[0];
+    record.axes.set("lr", "0.1\u{1b}[31m");
+    let home = tempfile::tempdir().unwrap();
+    let folder = SessionFolder::at(home.path().join("session"));
+    folder.create().unwrap();
+    folder.write_session(&source.session).unwrap();
+    folder.append(record).unwrap();
+    let read = Source::read(&folder).unwrap();
+    assert!(read.records.records.is_empty());
+    assert_eq!(read.records.bad_lines.len(), 1);
+}
+
+/// Two images; the second one makes a third fewer requests a second.
+fn declaring(gate: bool) -> Source {
+    let mut fake = Fake::gpu().images(&["old", "new"]);
+    fake.cells.truncate(1);
+    fake.failing.clear();
+    let mut source = fake.source();
+    source.session.metrics = vec![DeclaredMetric {
+        name: if gate { "answers_gated" } else { "answers" }.into(),
+        label: Some("answers <b>served</b>".into()),
+        unit: Unit::RequestsPerSecond,
+        better: Better::More,
+        threshold: 0.05,
+        gate,
+    }];
+    let name = source.session.metrics[0].name.clone();
+    for (place, record) in source.records.records.iter_mut().enumerate() {
+        let rate = if record.image == "old" { 300.0 } else { 200.0 };
+        let scatter = 1.0 + 0.0001 * place as f64;
+        record.values.insert(name.clone(), rate * scatter);
+    }
+    kept(&source)
+}
+
+#[test]
+fn a_metric_that_a_suite_declares_is_compared_and_shown() {
+    for gate in [true, false] {
+        let sources = [declaring(gate)];
+        let name = &sources[0].session.metrics[0].name;
+        let view = View::of(&sources);
+        let found = &view.report.sessions[0].comparisons[0].cells[0].metrics;
+        let found = found.iter().find(|one| one.metric == *name).unwrap();
+        assert_eq!(found.outcome(), "regressed");
+        assert_eq!(found.gated, gate);
+        let ratio = found.comparison.ratio.unwrap();
+        assert!((ratio - 2.0 / 3.0).abs() < 0.001, "{ratio}");
+
+        let page = text_of(&html::render(&view).unwrap());
+        assert!(page.contains("answers &#60;b&#62;served&#60;/b&#62;"));
+        assert!(!page.contains("<b>served"));
+        assert!(page.contains("requests/s"));
+
+        let text = json::render(&view.report).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let medians = [0, 1].map(|cell| {
+            let median = &json["cells"][cell]["metrics"][name]["median"];
+            format!("{:.0}", median.as_f64().unwrap())
+        });
+        assert_eq!(medians, ["300", "200"]);
+        let again: reports::Report = serde_json::from_str(&text).unwrap();
+        assert_eq!(again, view.report);
+    }
+}
+
+#[test]
+fn a_run_of_two_processes_is_shown_by_what_they_come_to() {
+    let mut fake = Fake::gpu();
+    fake.cells.truncate(1);
+    fake.failing.clear();
+    let mut source = fake.source();
+    let whole = |record: &Record| record.values["throughput_samples_per_second"];
+    for record in &mut source.records.records {
+        let half = whole(record) / 2.0;
+        record.ranks = [0, 1]
+            .map(|rank| Rank {
+                rank,
+                place: record::Place {
+                    host: String::new(),
+                    device: Device::Cuda(rank),
+                },
+                started: record.started.clone(),
+                values: [("throughput_samples_per_second".to_owned(), half)].into(),
+            })
+            .to_vec();
+    }
+    let sources = [kept(&source)];
+    let view = View::of(&sources);
+    let mut rates: Vec<f64> = sources[0].records.records.iter().map(whole).collect();
+    rates.sort_by(f64::total_cmp);
+    assert_eq!(view.throughput(0), Some(rates[2]));
+    let page = html::render(&view).unwrap();
+    let shown = reports::format::significant(rates[2], 4);
+    assert!(page.contains(&shown), "{shown}");
+}

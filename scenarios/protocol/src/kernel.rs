@@ -1,0 +1,74 @@
+//! What ran inside a step: the kernels of a GPU, or the operators of a CPU.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Most kernels of a run, the sum of the rest included.
+pub const MOST_KERNELS: usize = 256;
+
+/// What a kernel takes of one step, on average over the profiled steps.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Kernel {
+    /// Up to 200 letters. `[the rest]` is the sum of all that have no line of their own.
+    pub name: String,
+    /// How often a step runs it.
+    pub count: f64,
+    /// Its time in a step: how long a GPU's kernel ran, and a CPU's operator without those that it
+    /// calls.
+    pub seconds: f64,
+}
+
+impl Kernel {
+    /// Most letters of a name; those of templates go on for thousands.
+    pub const LONGEST_NAME: usize = 200;
+    /// The name of the sum of all others.
+    pub const REST: &str = "[the rest]";
+
+    /// Why it cannot be; `None` where it can.
+    #[must_use]
+    pub fn problem(&self) -> Option<String> {
+        let Self {
+            name,
+            count,
+            seconds,
+        } = self;
+        let letters = name.chars().count();
+        if name.trim().is_empty() || letters > Self::LONGEST_NAME {
+            return Some(format!(
+                "a kernel with a name of {letters} letters; expected 1 to {}",
+                Self::LONGEST_NAME
+            ));
+        }
+        let is_sound = |number: f64| number.is_finite() && number >= 0.0;
+        (!is_sound(*count) || !is_sound(*seconds))
+            .then(|| format!("a kernel that runs {count} times and takes {seconds} seconds"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_kernel_can_be_is_refused() {
+        let problem = |name: &str, count, seconds| {
+            let name = name.to_owned();
+            Kernel {
+                name,
+                count,
+                seconds,
+            }
+            .problem()
+        };
+        assert_eq!(problem("void gemm<float>(int)", 1.5, 0.0), None);
+        assert_eq!(problem(&"é".repeat(200), 1.0, 1e-6), None);
+        for (name, expect) in [(" ", "of 1 letters"), (&*"a".repeat(201), "of 201 letters")] {
+            let found = problem(name, 1.0, 1.0).unwrap();
+            assert!(found.contains(expect), "{found}");
+        }
+        for (count, seconds) in [(-1.0, 1.0), (1.0, f64::NAN), (f64::INFINITY, 1.0)] {
+            let found = problem("a", count, seconds).unwrap();
+            assert!(found.starts_with("a kernel that runs"), "{found}");
+        }
+    }
+}

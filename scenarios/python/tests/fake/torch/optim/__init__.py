@@ -1,0 +1,3 @@
+from torch.optim.optimizer import SGD, Optimizer
+
+del optimizer  # noqa: F821 (as torch does)

@@ -1,0 +1,267 @@
+"""Twins of the built-in models in Python, as programs to be measured: training without end, eager or
+by torch.compile.
+
+    torchgauge bench --image team/train:new --samples-per-step 64 --mount scenarios/python:/workspace \\
+        -- python3 /workspace/twin.py --model resnet50 --batch 64 --compile default
+
+The models are the Python implementations that do the same mathematics with the fewest kernels:
+torchvision's ResNet-50, timm's ViT, transformers' BERT and Llama with scaled_dot_product_attention;
+the optimizers are PyTorch's fused ones.
+"""
+
+import argparse
+
+import torch
+from torch import nn
+
+COMPILED = ("none", "default", "reduce-overhead", "max-autotune", "cudagraphs")
+PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16", "bf16")
+
+
+class Resnet50(nn.Module):
+    def __init__(self, is_checkpointed):
+        super().__init__()
+        from torchvision.models import resnet50
+
+        self.net = resnet50(weights=None)
+        self.is_checkpointed = is_checkpointed
+
+    def forward(self, images):
+        net = self.net
+        if not self.is_checkpointed:
+            return net(images)
+        from torch.utils.checkpoint import checkpoint
+
+        # One variable as in torchvision's own forward: the last block's output goes as soon as it
+        # is averaged, and not at the end of this function, as in one long expression.
+        x = net.conv1(images)
+        x = net.bn1(x)
+        x = net.relu(x)
+        x = net.maxpool(x)
+        for layer in (net.layer1, net.layer2, net.layer3, net.layer4):
+            for block in layer:
+                x = checkpoint(block, x, use_reentrant=False)
+        x = net.avgpool(x)
+        x = torch.flatten(x, 1)
+        return net.fc(x)
+
+
+def vit(name):
+    def build(is_checkpointed):
+        import timm
+
+        model = timm.create_model(name, pretrained=False)
+        model.set_grad_checkpointing(is_checkpointed)
+        return model
+
+    return build
+
+
+def bert(**sizes):
+    def build(is_checkpointed):
+        from transformers import BertConfig, BertForMaskedLM
+
+        model = BertForMaskedLM(BertConfig(attn_implementation="sdpa", **sizes))
+        if is_checkpointed:
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+        return model
+
+    return build
+
+
+def llama_config(layers, width, heads, key_heads, inner, words, theta, factor=None, **more):
+    from transformers import LlamaConfig
+
+    rope = {"rope_type": "default", "rope_theta": theta}
+    if factor:
+        rope |= {"rope_type": "llama3", "factor": factor, "low_freq_factor": 1.0}
+        rope |= {"high_freq_factor": 4.0}
+        rope |= {"original_max_position_embeddings": more.pop("first_positions", 8192)}
+    return LlamaConfig(
+        num_hidden_layers=layers,
+        hidden_size=width,
+        num_attention_heads=heads,
+        num_key_value_heads=key_heads,
+        intermediate_size=inner,
+        vocab_size=words,
+        max_position_embeddings=131072 if factor else 4096,
+        rms_norm_eps=1e-5,
+        rope_parameters=rope,
+        attn_implementation="sdpa",
+        **more,
+    )
+
+
+LLAMAS = {
+    "llama-tiny": lambda: llama_config(
+        2, 64, 4, 2, 128, 1024, 5e5, 8.0, first_positions=64, tie_word_embeddings=True
+    ),
+    "llama-2-7b": lambda: llama_config(32, 4096, 32, 32, 11008, 32000, 1e4),
+    "llama-3.1-8b": lambda: llama_config(32, 4096, 32, 8, 14336, 128256, 5e5, 8.0),
+    "llama-3.2-1b": lambda: llama_config(
+        16, 2048, 32, 8, 8192, 128256, 5e5, 32.0, tie_word_embeddings=True
+    ),
+}
+
+
+def llama(name):
+    def build(is_checkpointed):
+        from transformers import LlamaForCausalLM
+
+        model = LlamaForCausalLM(LLAMAS[name]())
+        # Training keeps no keys and values for a next token.
+        model.config.use_cache = False
+        if is_checkpointed:
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+        return model
+
+    return build
+
+
+class Adapted(nn.Module):
+    """A frozen linear layer with a low-rank adapter, as PEFT's `lora.Linear` computes it."""
+
+    def __init__(self, layer, rank):
+        super().__init__()
+        self.layer, options = layer, {"bias": False, "dtype": layer.weight.dtype}
+        self.down = nn.Linear(layer.in_features, rank, **options)
+        self.up = nn.Linear(rank, layer.out_features, **options)
+        nn.init.zeros_(self.up.weight)
+
+    def forward(self, x):
+        return self.layer(x) + self.up(self.down(x)) * 2.0
+
+
+def adapt(model, rank, targets):
+    """Freezes the model and gives these projections of each layer an adapter."""
+    model.requires_grad_(False)
+    for layer in model.model.layers:
+        for part in (layer.self_attn, layer.mlp):
+            for target in targets.split("+"):
+                name = f"{target}_proj"
+                if hasattr(part, name):
+                    setattr(part, name, Adapted(getattr(part, name), rank))
+
+
+MODELS = {
+    **{name: llama(name) for name in LLAMAS},
+    "resnet50": Resnet50,
+    "vit-b16": vit("vit_base_patch16_224"),
+    "vit-l16": vit("vit_large_patch16_224"),
+    "bert-base": bert(),
+    "bert-large": bert(
+        hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096
+    ),
+    "bert-tiny": bert(
+        hidden_size=128, num_hidden_layers=2, num_attention_heads=2, intermediate_size=512
+    ),
+}
+
+
+class Training:
+    """One model with its optimizer and its data; `step` takes a step and gives its loss."""
+
+    def __init__(self, model, variant, device, seed=1, compiled="none"):
+        self.device, self.variant = torch.device(device), variant
+        self.is_llama = model in LLAMAS
+        self.is_text = self.is_llama or model.startswith("bert")
+        precision = variant["precision"]
+        torch.manual_seed(seed)
+        torch.backends.cudnn.benchmark = True
+        torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+        torch.backends.cudnn.allow_tf32 = precision == "tf32"
+        is_last = variant["memory_format"] == "channels-last"
+        self.memory_format = torch.channels_last if is_last else torch.contiguous_format
+        self.model = MODELS[model](variant["checkpointing"] == "blocks")
+        if precision == "bf16":
+            self.model.to(torch.bfloat16)
+        if variant.get("lora_rank"):
+            adapt(self.model, variant["lora_rank"], variant.get("lora_targets") or "q+v")
+        self.words = getattr(getattr(self.model, "config", None), "vocab_size", None)
+        if is_last:
+            self.model = self.model.to(memory_format=self.memory_format)
+        self.model.to(self.device).train()
+        if compiled != "none":
+            how = {"backend": compiled} if compiled == "cudagraphs" else {"mode": compiled}
+            self.model = torch.compile(self.model, **how)
+        parameters = [one for one in self.model.parameters() if one.requires_grad]
+        if variant["optimizer"] == "adamw":
+            self.optimizer = torch.optim.AdamW(parameters, lr=1e-4, fused=True)
+        else:
+            self.optimizer = torch.optim.SGD(
+                parameters, lr=1e-2, momentum=0.9, weight_decay=1e-4, fused=True
+            )
+        kind = self.device.type
+        self.scaler = torch.amp.GradScaler(kind, enabled=precision == "amp-fp16")
+        self.autocast = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}.get(precision)
+        self.loss_of = nn.CrossEntropyLoss()
+        self.pool = [self.data(seed) for _ in range(min(variant["accumulation"], 2))]
+
+    def data(self, seed):
+        batch, generator = self.variant["batch"], torch.Generator().manual_seed(seed)
+        if self.is_text:
+            shape = (batch, self.variant.get("sequence_length") or 128)
+            if self.is_llama:
+                # The model shifts its labels by itself.
+                tokens = torch.randint(1, self.words, shape, generator=generator).to(self.device)
+                return tokens, tokens
+            tokens = torch.randint(1000, 30522, shape, generator=generator)
+            masked = torch.rand(shape, generator=generator) < 0.15
+            labels = torch.where(masked, tokens, -100)
+            return tokens.masked_fill(masked, 103).to(self.device), labels.to(self.device)
+        images = torch.randn((batch, 3, 224, 224), generator=generator)
+        labels = torch.randint(0, 1000, (batch,), generator=generator)
+        # In one step, so that no second layout of them stays in the allocator's cache.
+        images = images.contiguous(memory_format=self.memory_format).to(self.device)
+        return images, labels.to(self.device)
+
+    def step(self):
+        total, accumulation = None, self.variant["accumulation"]
+        self.optimizer.zero_grad(set_to_none=True)
+        fast = {"dtype": self.autocast or torch.bfloat16, "enabled": self.autocast is not None}
+        for micro in range(accumulation):
+            inputs, labels = self.pool[micro % len(self.pool)]
+            with torch.autocast(self.device.type, **fast):
+                if self.is_text:
+                    loss = self.model(input_ids=inputs, labels=labels).loss
+                else:
+                    loss = self.loss_of(self.model(inputs), labels)
+            loss = loss / accumulation
+            self.scaler.scale(loss).backward()
+            total = loss.detach() if total is None else total + loss.detach()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        return total
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split(":")[0])
+    parser.add_argument("--model", choices=MODELS, default="resnet50")
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--sequence-length", type=int, default=128)
+    parser.add_argument("--precision", choices=PRECISIONS, default="amp-bf16")
+    parser.add_argument("--checkpointing", choices=("none", "blocks"), default="none")
+    parser.add_argument("--memory-format", choices=("contiguous", "channels-last"))
+    parser.add_argument("--optimizer", choices=("adamw", "sgd-momentum"))
+    parser.add_argument("--accumulation", type=int, default=1)
+    parser.add_argument("--lora-rank", type=int)
+    parser.add_argument("--lora-targets", default="q+v")
+    parser.add_argument("--compile", choices=COMPILED, default="none")
+    parser.add_argument("--steps", type=int, help="end after so many; without, never")
+    variant = vars(parser.parse_args())
+    model, compiled, steps = (variant.pop(name) for name in ("model", "compile", "steps"))
+    is_resnet = model == "resnet50"
+    variant["memory_format"] = variant["memory_format"] or (
+        "channels-last" if is_resnet else "contiguous"
+    )
+    variant["optimizer"] = variant["optimizer"] or ("sgd-momentum" if is_resnet else "adamw")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    training = Training(model, variant, device, compiled=compiled)
+    taken = 0
+    while steps is None or taken < steps:
+        training.step()
+        taken += 1
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,266 @@
+//! Generation: a prompt at once, then one token after the other, the likeliest each time.
+
+use std::{
+    io::Write,
+    time::{Duration, Instant},
+};
+
+use libtorch::cuda;
+use protocol::{Device, Event, Execution, Phase, Step, Values};
+use tch::{Kind, Tensor};
+
+use super::{
+    MakeBatch,
+    phases::{Bench, Run},
+};
+use crate::{
+    Error, device, host,
+    models::{KeyValues, input_size},
+    summary::{Generation, Memory, Summary},
+    training::{EAGER_STEPS, Work},
+};
+
+/// What came of a request.
+#[derive(Debug)]
+pub struct Answer {
+    /// `[batch, new tokens]`.
+    pub tokens: Tensor,
+    /// From the idle device to the first new tokens.
+    pub prefill_seconds: f64,
+    /// From there to the last ones.
+    pub decode_seconds: f64,
+}
+
+/// Answers `[batch, length]` prompts with so many tokens each, decoded one after the other or as
+/// `fixed` does it. The CPU waits for the first and for the last ones alone.
+pub fn answer(
+    work: &Work,
+    prompt: &Tensor,
+    new_tokens: u32,
+    seen: &mut KeyValues,
+    fixed: Option<&mut Fixed>,
+    device: Device,
+) -> Result<Answer, Error> {
+    seen.clear();
+    device::synchronize(device)?;
+    let began = Instant::now();
+    let mut tokens = vec![likeliest(work, prompt, seen)?];
+    device::synchronize(device)?;
+    let prefilled = Instant::now();
+    match fixed {
+        None => {
+            for last in 1..new_tokens as usize {
+                tokens.push(likeliest(work, &tokens[last - 1], seen)?);
+            }
+        }
+        Some(fixed) => {
+            fixed.begin(&tokens[0], prompt.size2()?.1, seen)?;
+            for _ in 1..new_tokens {
+                fixed.step(work, seen)?;
+                tokens.push(fixed.tokens.f_detach_copy()?);
+            }
+        }
+    }
+    device::synchronize(device)?;
+    Ok(Answer {
+        prefill_seconds: (prefilled - began).as_secs_f64(),
+        decode_seconds: prefilled.elapsed().as_secs_f64(),
+        tokens: Tensor::f_cat(&tokens, 1)?,
+    })
+}
+
+/// What most likely comes after these tokens and those seen, `[batch, 1]`.
+fn likeliest(work: &Work, tokens: &Tensor, seen: &mut KeyValues) -> Result<Tensor, Error> {
+    Ok(work.next_scores(tokens, seen)?.f_argmax(-1, false)?)
+}
+
+/// Decoding at fixed addresses: every step is as the one before, so that it can be captured once as
+/// a CUDA graph and replayed for each token.
+#[derive(Debug)]
+pub struct Fixed {
+    /// `[batch, 1]`: the last ones.
+    tokens: Tensor,
+    /// `[1]`: theirs.
+    position: Tensor,
+    /// There once a step is captured.
+    graph: Option<cuda::Graph>,
+}
+
+impl Fixed {
+    /// For so many sequences.
+    pub fn new(batch: u32, place: tch::Device) -> Result<Self, Error> {
+        let options = (Kind::Int64, place);
+        Ok(Self {
+            tokens: Tensor::f_zeros([i64::from(batch), 1], options)?,
+            position: Tensor::f_zeros([1], options)?,
+            graph: None,
+        })
+    }
+
+    /// The first new tokens are these, at this position.
+    fn begin(&mut self, first: &Tensor, position: i64, seen: &mut KeyValues) -> Result<(), Error> {
+        self.tokens.f_copy_(first)?;
+        let _ = self.position.f_fill_(position)?;
+        seen.follow(&self.position);
+        Ok(())
+    }
+
+    fn step(&mut self, work: &Work, seen: &mut KeyValues) -> Result<(), Error> {
+        match &mut self.graph {
+            Some(graph) => Ok(graph.replay()?),
+            None => self.eager_step(work, seen),
+        }
+    }
+
+    fn eager_step(&mut self, work: &Work, seen: &mut KeyValues) -> Result<(), Error> {
+        let next = likeliest(work, &self.tokens, seen)?;
+        self.tokens.f_copy_(&next)?;
+        let _ = self.position.f_add_scalar_(1)?;
+        Ok(())
+    }
+
+    /// Captures a step. Answer some requests before.
+    fn capture(&mut self, work: &Work, seen: &mut KeyValues) -> Result<(), Error> {
+        cuda::synchronize()?;
+        cuda::empty_cache()?;
+        let (graph, outcome) =
+            cuda::Graph::capture(|| self.eager_step(work, seen)).map_err(Error::NotCapturable)?;
+        outcome.map_err(Error::not_capturable)?;
+        self.graph = Some(graph);
+        Ok(())
+    }
+}
+
+impl<W: Write> Run<'_, W> {
+    /// All phases of a run that generates; a step is a request.
+    pub(super) fn generate(mut self, make_batch: MakeBatch<'_>) -> Result<Summary, Error> {
+        let (file, bench) = (self.file, self.prepare(make_batch)?);
+        let new_tokens = file.variant.new_tokens();
+        let mut seen = KeyValues::new(input_size(file.model, &file.variant) + new_tokens);
+        let (work, prompt) = (&bench.work, &bench.batches[0].input);
+        self.results.begin(Phase::Warmup, Instant::now())?;
+        let began = Instant::now();
+        let least = Duration::from_secs(file.steps.warmup_seconds.into());
+        let mut warmup_steps = 0;
+        let mut fixed = None;
+        if file.variant.execution == Execution::CudaGraph {
+            let fixed = fixed.insert(Fixed::new(file.variant.batch.get(), self.place)?);
+            cuda::on_side_stream(|| {
+                (0..EAGER_STEPS).try_for_each(|_| {
+                    let (seen, fixed) = (&mut seen, Some(&mut *fixed));
+                    answer(work, prompt, new_tokens, seen, fixed, file.device).map(|_| ())
+                })
+            })??;
+            warmup_steps = EAGER_STEPS;
+            self.meter.reset_peaks()?;
+            fixed.capture(work, &mut seen)?;
+            self.apply_budget()?;
+        }
+        let mut request = || {
+            let fixed = fixed.as_mut();
+            answer(work, prompt, new_tokens, &mut seen, fixed, file.device)
+        };
+        while warmup_steps < file.steps.warmup || began.elapsed() < least {
+            request()?;
+            warmup_steps += 1;
+            if warmup_steps == 1 {
+                self.apply_budget()?;
+            }
+            self.results.heartbeat(warmup_steps)?;
+        }
+        if let Some(budget) = &self.budget {
+            budget.apply(self.meter)?;
+        }
+        self.results.end()?;
+
+        let mut summary = self.measure_requests(&mut request)?;
+        self.profile(|_| request().map(|_| ()))?;
+        summary.warmup_steps = warmup_steps;
+        summary.parameters = Some(bench.work.parameters().count());
+        summary.memory.parameter_bytes = Some(bench.work.parameters().bytes());
+        if let Some(generation) = &mut summary.generation {
+            generation.kv_cache_token_bytes = seen.bytes_per_token();
+        }
+        self.clear_up((bench, seen))?;
+        Ok(summary)
+    }
+
+    fn clear_up(&mut self, all: (Bench, KeyValues)) -> Result<(), Error> {
+        self.results.begin(Phase::Teardown, Instant::now())?;
+        drop(all);
+        device::synchronize(self.file.device)?;
+        self.results.end()
+    }
+
+    fn measure_requests(
+        &mut self,
+        request: &mut dyn FnMut() -> Result<Answer, Error>,
+    ) -> Result<Summary, Error> {
+        let file = self.file;
+        let mut answers = Vec::with_capacity(file.steps.measured as usize);
+        // What a replayed step takes was seen when it was captured.
+        if file.variant.execution == Execution::Eager {
+            self.meter.reset_peaks()?;
+        }
+        self.results.begin(Phase::Measure, Instant::now())?;
+        let cpu_before = host::cpu_seconds();
+        let began = Instant::now();
+        for step in 0..file.steps.measured {
+            let answer = request()?;
+            answers.push((answer.prefill_seconds, answer.decode_seconds));
+            self.results.heartbeat(step + 1)?;
+        }
+        let measured_seconds = began.elapsed().as_secs_f64();
+        let run_cpu_seconds = host::cpu_seconds();
+        let memory: Memory = self.meter.read()?;
+        self.results.end()?;
+        if let Some(budget) = &self.budget {
+            budget.check(self.meter)?;
+        }
+        for (index, &(prefill, decode)) in (0..).zip(&answers) {
+            let values = [
+                ("step_seconds", prefill + decode),
+                ("prefill_seconds", prefill),
+                ("decode_seconds", decode),
+            ];
+            let values: Values = values.map(|(name, of)| (name.to_owned(), of)).into();
+            self.results.write(&Event::Step(Step { index, values }))?;
+        }
+        let batch = u64::from(file.variant.batch.get());
+        let samples = batch * u64::from(file.steps.measured);
+        Ok(Summary {
+            micro_batch: Some(batch),
+            effective_batch: Some(batch),
+            samples: Some(samples),
+            measured_seconds,
+            throughput_samples_per_second: Some(samples as f64 / measured_seconds),
+            generation: Some(self.rates(answers)),
+            cpu_seconds: host::between(cpu_before, run_cpu_seconds),
+            run_cpu_seconds,
+            memory,
+            ..Summary::default()
+        })
+    }
+
+    /// What requests whose prefill and decoding took these times come to.
+    fn rates(&self, mut answers: Vec<(f64, f64)>) -> Generation {
+        let variant = &self.file.variant;
+        let requests = answers.len() as f64;
+        let prefill: f64 = answers.iter().map(|(prefill, _)| prefill).sum();
+        let decode: f64 = answers.iter().map(|(_, decode)| decode).sum();
+        let length = f64::from(input_size(self.file.model, variant));
+        let prompts = f64::from(variant.batch.get()) * length;
+        let decoded = f64::from(variant.new_tokens() - 1);
+        answers.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let middle = answers.len() / 2;
+        Generation {
+            prefill_tokens_per_second: requests * prompts / prefill,
+            decode_tokens_per_second: (decoded > 0.0).then(|| requests * decoded / decode),
+            time_to_first_token_seconds: f64::midpoint(
+                answers[(answers.len() - 1) / 2].0,
+                answers[middle].0,
+            ),
+            kv_cache_token_bytes: 0,
+        }
+    }
+}

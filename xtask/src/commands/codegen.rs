@@ -1,0 +1,98 @@
+//! `cargo xtask codegen`: everything in the repository that follows from the code.
+
+use std::{fs, process::Stdio};
+
+use record::SessionFolder;
+
+use crate::{
+    error::{Error, Result},
+    printer::Printer,
+    workspace,
+};
+
+/// Tests that hold what is committed to the code, and write it anew where the environment says so.
+const STEPS: [(&str, &[&str], &[&str]); 6] = [
+    (
+        "schema and refusals of suites",
+        &["--package", "bench-suite", "--test", "it"],
+        &["suites::"],
+    ),
+    (
+        "schemas of images and locks",
+        &["--package", "images", "--test", "it"],
+        &["committed::"],
+    ),
+    ("metrics", &["--package", "metrics", "--test", "page"], &[]),
+    (
+        "schema and snapshots of reports",
+        &["--package", "reports", "--test", "it"],
+        &[],
+    ),
+    (
+        "pages of commands, suite keys and outcomes",
+        &["--package", "xtask", "--bins"],
+        &["reference"],
+    ),
+    (
+        "the comparison in README.md, the table of examples, and the gallery's index",
+        &[
+            "--package",
+            "xtask",
+            "--test",
+            "cli",
+            "--test",
+            "examples",
+            "--test",
+            "site",
+        ],
+        &["readme", "examples", "gallery"],
+    ),
+];
+
+/// Writes all of it; what changed is in `git diff`.
+pub(crate) fn run(printer: &Printer) -> Result<()> {
+    let root = workspace::checkout()?;
+    for (what, words, tests) in STEPS {
+        printer.heading(what);
+        let mut command = images::plain_cargo(&root);
+        command.arg("test").args(words).arg("--").args(tests);
+        for name in ["UPDATE_DOCS", "UPDATE_SCHEMAS", "INSTA_FORCE_PASS"] {
+            command.env(name, "1");
+        }
+        command.env("INSTA_UPDATE", "always").stdin(Stdio::null());
+        let status = command.status().map_err(|source| Error::Start {
+            what: "cargo".into(),
+            source,
+        })?;
+        if !status.success() {
+            return Err(Error::TestsFailed {
+                step: what,
+                command: format!("{command:?}"),
+            });
+        }
+    }
+    let gallery = root.join("reports/gallery");
+    let folders = fs::read_dir(&gallery).map_err(|source| Error::Read {
+        path: gallery,
+        source,
+    })?;
+    let mut folders: Vec<_> = folders.flatten().map(|entry| entry.path()).collect();
+    folders.sort();
+    for path in folders {
+        let folder = SessionFolder::at(&path);
+        if path.join(SessionFolder::SESSION).is_file() {
+            let [_, markdown, _] = reports::write(&[folder], Vec::new(), &path)?;
+            // Where this is read in git, the page that it leads to is not: a picture takes its place.
+            let picture = "![The answer](card.svg)";
+            let text = fs::read_to_string(&markdown);
+            let text = text.map(|text| text.replace(reports::markdown::TO_THE_PAGE, picture));
+            text.and_then(|text| fs::write(&markdown, text))
+                .map_err(|source| Error::Write {
+                    path: markdown,
+                    source,
+                })?;
+            printer.line(&path.display().to_string());
+        }
+    }
+    Ok(())
+}
