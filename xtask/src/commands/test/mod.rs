@@ -1,10 +1,11 @@
 //! `cargo xtask test`: the whole test suite, one step after the other.
 
 mod examples;
+mod repeat;
 
 use std::{
     ffi::OsStr,
-    io::{self, Read as _, Seek as _},
+    io::{self, Read as _},
     path::Path,
     process::{Command, Stdio},
     time::{Duration, Instant},
@@ -31,8 +32,16 @@ struct Step {
     command: Command,
 }
 
-/// A step that passed, and how long it took.
-type Passed = (&'static str, Duration);
+/// A step that passed.
+struct Passed {
+    name: &'static str,
+    took: Duration,
+    /// Its tests that failed beside others and passed alone.
+    only_alone: Vec<String>,
+}
+
+/// Steps with this run what fails once more, alone.
+const NO_FAIL_FAST: &str = "--no-fail-fast";
 
 /// How many tests run side by side.
 const THREADS: &str = "RUST_TEST_THREADS";
@@ -47,12 +56,20 @@ const PODMAN: &str = "unix:///run/podman/podman.sock";
 const ON_PODMAN: [(&str, &[&str]); 2] = [
     (
         "engine on Podman",
-        &["test", "--test", "engine", "--", "--test-threads=1"],
+        &[
+            "test",
+            NO_FAIL_FAST,
+            "--test",
+            "engine",
+            "--",
+            "--test-threads=1",
+        ],
     ),
     (
         "images and programs on Podman",
         &[
             "test",
+            NO_FAIL_FAST,
             "--test",
             "it",
             "--test",
@@ -121,7 +138,7 @@ pub(crate) async fn run(args: &TestArgs, printer: &Printer) -> Result<()> {
     others.spawn(quietly(beside));
     let mut step = Step {
         name: "tests without libtorch",
-        command: cargo(&root, &["test"]),
+        command: cargo(&root, &["test", NO_FAIL_FAST]),
     };
     if std::env::var_os(THREADS).is_none() {
         // Many wait for a process or an engine, and leave their core to another.
@@ -149,8 +166,13 @@ pub(crate) async fn run(args: &TestArgs, printer: &Printer) -> Result<()> {
         }
     }
     printer.line("");
-    for (name, took) in &done {
+    for Passed { name, took, .. } in &done {
         printer.line(&format!("{name:<32} ok  {:>7.1} s", took.as_secs_f64()));
+    }
+    for test in done.iter().flat_map(|step| &step.only_alone) {
+        printer.line(&format!(
+            "{test} failed beside other tests and passed alone"
+        ));
     }
     Ok(())
 }
@@ -212,7 +234,7 @@ async fn libtorch_steps(root: &Path, podman: Option<&str>, printer: &Printer) ->
             },
             Step {
                 name: "tests of the scenarios",
-                command: of(&["test"], &[])?,
+                command: of(&["test", NO_FAIL_FAST], &[])?,
             },
             Step {
                 name: "example changes of the scenarios",
@@ -230,7 +252,14 @@ async fn libtorch_steps(root: &Path, podman: Option<&str>, printer: &Printer) ->
 fn end_to_end(root: &Path, podman: Option<&str>) -> Command {
     let mut command = cargo(
         root,
-        &["test", "--package", "xtask", "--test", "end_to_end"],
+        &[
+            "test",
+            NO_FAIL_FAST,
+            "--package",
+            "xtask",
+            "--test",
+            "end_to_end",
+        ],
     );
     match podman {
         Some(address) => command.env("TORCHGAUGE_TEST_PODMAN", address),
@@ -242,16 +271,12 @@ fn end_to_end(root: &Path, podman: Option<&str>) -> Command {
 /// Carries out steps up to the first that fails; with each what it printed.
 async fn quietly(steps: Vec<Step>) -> io::Result<Vec<(&'static str, String, Result<Passed>)>> {
     let mut ended = Vec::new();
-    for mut step in steps {
-        let mut to = tempfile::tempfile()?;
-        step.command.stdout(to.try_clone()?);
-        step.command.stderr(to.try_clone()?);
-        let (name, passed) = (step.name, step.run().await);
-        let mut printed = Vec::new();
-        to.rewind()?;
-        to.read_to_end(&mut printed)?;
+    for step in steps {
+        let name = step.name;
+        let mut printed = String::new();
+        let passed = step.run(&mut |text| printed.push_str(text)).await?;
         let has_failed = passed.is_err();
-        ended.push((name, String::from_utf8_lossy(&printed).into_owned(), passed));
+        ended.push((name, printed, passed));
         if has_failed {
             break;
         }
@@ -262,21 +287,92 @@ async fn quietly(steps: Vec<Step>) -> io::Result<Vec<(&'static str, String, Resu
 impl Step {
     async fn shown(self, printer: &Printer) -> Result<Passed> {
         printer.heading(self.name);
-        self.run().await
+        if !self.command.get_args().any(|word| word == NO_FAIL_FAST) {
+            return self.watched().await;
+        }
+        self.run(&mut |text| printer.raw(text))
+            .await
+            .map_err(not_started)?
     }
 
-    /// Nobody waits for it once another failed: it ends then.
-    async fn run(self) -> Result<Passed> {
+    /// On the terminal itself, for the sake of cargo's bars.
+    async fn watched(self) -> Result<Passed> {
         let (begun, line) = (Instant::now(), in_a_shell(&self.command));
         let mut command = tokio::process::Command::from(self.command);
         let status = command.kill_on_drop(true).status().await;
         if status.map_err(not_started)?.success() {
-            return Ok((self.name, begun.elapsed()));
+            return Ok(Passed {
+                name: self.name,
+                took: begun.elapsed(),
+                only_alone: Vec::new(),
+            });
         }
         Err(Error::TestsFailed {
             step: self.name,
             command: line,
         })
+    }
+
+    /// Few tests that fail run once more, alone. Nobody waits for a step once another failed: it
+    /// ends then.
+    async fn run(self, show: &mut (dyn FnMut(&str) + Send)) -> io::Result<Result<Passed>> {
+        let (begun, line) = (Instant::now(), in_a_shell(&self.command));
+        let mut command = tokio::process::Command::from(self.command);
+        let (mut has_passed, printed) = carry_out(&mut command, show).await?;
+        let only_alone = repeat::failed_tests(&printed);
+        if !has_passed && !only_alone.is_empty() {
+            show(&format!("\nonce more, alone: {}\n", only_alone.join(", ")));
+            let mut command = repeat::alone(command.as_std(), &only_alone).into();
+            let (is_success, printed) = carry_out(&mut command, show).await?;
+            has_passed = is_success && repeat::passed_count(&printed) >= only_alone.len();
+        }
+        if has_passed {
+            return Ok(Ok(Passed {
+                name: self.name,
+                took: begun.elapsed(),
+                only_alone,
+            }));
+        }
+        Ok(Err(Error::TestsFailed {
+            step: self.name,
+            command: line,
+        }))
+    }
+}
+
+/// Whether it succeeded, and what it printed, which `show` gets as it comes. Through a file: a
+/// process that a test left behind would hold a pipe open.
+async fn carry_out(
+    command: &mut tokio::process::Command,
+    show: &mut (dyn FnMut(&str) + Send),
+) -> io::Result<(bool, String)> {
+    let to = tempfile::NamedTempFile::new()?;
+    let mut from = to.reopen()?;
+    command
+        .stdout(to.as_file().try_clone()?)
+        .stderr(to.as_file().try_clone()?)
+        .kill_on_drop(true);
+    let mut child = command.spawn()?;
+    let (mut printed, mut shown) = (Vec::new(), 0);
+    loop {
+        let ended = tokio::time::timeout(Duration::from_millis(200), child.wait()).await;
+        from.read_to_end(&mut printed)?;
+        // Whole lines: a character may have come in part.
+        let lines = match &ended {
+            Ok(_) => printed.len(),
+            Err(_) => printed
+                .iter()
+                .rposition(|byte| *byte == b'\n')
+                .map_or(0, |at| at + 1),
+        };
+        if lines > shown {
+            show(&String::from_utf8_lossy(&printed[shown..lines]));
+            shown = lines;
+        }
+        if let Ok(status) = ended {
+            let printed = String::from_utf8_lossy(&printed).into_owned();
+            return Ok((status?.success(), printed));
+        }
     }
 }
 
