@@ -83,7 +83,7 @@ pub(crate) fn of(seen: &Seen<'_>) -> Values {
         ("reserved_unused_bytes", less(reserved, allocated)),
         (
             "model_utilization_ratio",
-            utilization(&values, told, monitor),
+            utilization(&values, told),
         ),
     ];
     more.extend(memory_parts(&values, &told.memory_points));
@@ -115,16 +115,13 @@ fn of_gpu(gpu: Option<&GpuMonitor>, measured: Option<Window>) -> Vec<(String, Op
     means.chain(others).collect()
 }
 
-/// The share of the ceiling that the model reached; `None` on a CPU where whoever else worked on it
-/// while the ceiling was measured lowered that.
-fn utilization(values: &Values, told: &RankResults, monitor: &Monitor) -> Option<f64> {
+/// The share of the ceiling that the model reached; `None` where it is more than all on a CPU, which
+/// is everybody's: whoever else worked on it while the ceiling was measured lowered that.
+fn utilization(values: &Values, told: &RankResults) -> Option<f64> {
     let of = |name: &str| values.get(name).copied();
     let rate = of("model_flops_per_sample")? * of("throughput_samples_per_second")?;
     let share = rate / of("matmul_flops_per_second")?;
-    let is_on_cpu = told.started.is_some() && !is_on_gpu(told);
-    let others = monitor.get(Sampled::OtherCores);
-    let is_disturbed = is_on_cpu && others.is_some_and(|others| others.maximum > 0.5);
-    (share <= 1.0 || !is_disturbed).then_some(share)
+    (share <= 1.0 || is_on_gpu(told)).then_some(share)
 }
 
 fn is_on_gpu(told: &RankResults) -> bool {
@@ -748,17 +745,12 @@ mod tests {
             started: Some(Started::default()),
             ..RankResults::default()
         };
-        let others = |cores| {
-            let samples = [Sample(0.0, 0.0), Sample(1.0, cores)];
-            Monitor::from_iter([(Sampled::OtherCores, Series::of(&samples).unwrap())])
-        };
-        assert_eq!(utilization(&values, &told, &others(0.2)), Some(6.0));
-        assert_eq!(utilization(&values, &told, &others(1.5)), None);
+        assert_eq!(utilization(&values, &told), None);
         told.started = Some(Started {
             cuda: Some(CudaFacts::default()),
             ..Started::default()
         });
-        assert_eq!(utilization(&values, &told, &others(1.5)), Some(6.0));
+        assert_eq!(utilization(&values, &told), Some(6.0));
     }
 
     #[test]
