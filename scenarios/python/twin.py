@@ -172,9 +172,15 @@ class Training:
         torch.backends.cudnn.allow_tf32 = precision == "tf32"
         is_last = variant["memory_format"] == "channels-last"
         self.memory_format = torch.channels_last if is_last else torch.contiguous_format
-        self.model = MODELS[model](variant["checkpointing"] == "blocks")
+        is_checkpointed = variant["checkpointing"] == "blocks"
         if precision == "bf16":
-            self.model.to(torch.bfloat16)
+            # On the device itself: a CPU takes minutes for billions of random weights.
+            torch.set_default_dtype(torch.bfloat16)
+            with self.device:
+                self.model = MODELS[model](is_checkpointed)
+            torch.set_default_dtype(torch.float32)
+        else:
+            self.model = MODELS[model](is_checkpointed)
         if variant.get("lora_rank"):
             adapt(self.model, variant["lora_rank"], variant.get("lora_targets") or "q+v")
         self.words = getattr(getattr(self.model, "config", None), "vocab_size", None)
