@@ -81,10 +81,7 @@ pub(crate) fn of(seen: &Seen<'_>) -> Values {
     let mut more = vec![
         ("outside_bytes", outside),
         ("reserved_unused_bytes", less(reserved, allocated)),
-        (
-            "model_utilization_ratio",
-            utilization(&values, told),
-        ),
+        ("model_utilization_ratio", utilization(&values, told)),
     ];
     more.extend(memory_parts(&values, &told.memory_points));
     for (name, value) in more {

@@ -36,8 +36,7 @@ pub(super) fn change(
     order: &Order,
     image: &ImageFacts,
 ) -> io::Result<ContainerSpec> {
-    spec.entrypoint = None;
-    spec.command.clone_from(&program.command);
+    start(&mut spec, &program.command);
     spec.user = match &program.user {
         Some(user) => User::Named(user.clone()),
         None => User::OfImage,
@@ -72,6 +71,15 @@ pub(super) fn change(
         });
     }
     Ok(spec)
+}
+
+/// Has the container start this: through the entry point of the user's image, but not through that
+/// of an image which Torchgauge made, for it starts the built-in workload.
+fn start(spec: &mut ContainerSpec, command: &[String]) {
+    spec.command = command.to_vec();
+    if spec.entrypoint.take().is_some() && !command.is_empty() {
+        spec.entrypoint = Some(vec![spec.command.remove(0)]);
+    }
 }
 
 fn set_environment(
@@ -205,6 +213,25 @@ pub(super) async fn end(container: &engine::Container) -> Result<Exit, &'static 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_takes_the_place_of_the_built_in_workload() {
+        let command = ["python3", "train.py"].map(str::to_owned);
+        for (entrypoint, expected) in [
+            (None, (None, &command[..])),
+            (
+                Some(vec!["/scenario".to_owned()]),
+                (Some(vec![command[0].clone()]), &command[1..]),
+            ),
+        ] {
+            let mut spec = ContainerSpec {
+                entrypoint,
+                ..ContainerSpec::default()
+            };
+            start(&mut spec, &command);
+            assert_eq!((spec.entrypoint, &spec.command[..]), expected);
+        }
+    }
 
     #[test]
     fn a_copy_is_the_whole_tree_and_everybody_s_to_write() {
