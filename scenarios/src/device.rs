@@ -3,8 +3,8 @@
 
 use std::{env, fs, path::Path};
 
-use libtorch::{allocator::Settings, cuda};
-use protocol::{Allocator, AllocatorBackend, CudaFacts, Device, KernelCache};
+use libtorch::{AttentionKernels, allocator::Settings, cuda};
+use protocol::{Allocator, AllocatorBackend, Attention, CudaFacts, Device, KernelCache};
 
 use crate::Error;
 
@@ -59,6 +59,19 @@ pub fn start(device: Device, deterministic: bool) -> Result<(), Error> {
     })?;
     // The fastest algorithm in a trial may be another one the next time.
     Ok(cuda::set_cudnn_benchmark(!deterministic)?)
+}
+
+/// Has attention computed by these kernels alone.
+pub fn choose_attention(attention: Attention) -> Result<(), Error> {
+    if attention == Attention::Default {
+        return Ok(());
+    }
+    Ok(libtorch::set_attention(AttentionKernels {
+        flash: attention == Attention::Flash,
+        efficient: attention == Attention::Efficient,
+        cudnn: attention == Attention::Cudnn,
+        math: attention == Attention::Math,
+    })?)
 }
 
 fn check_deterministic_environment() -> Result<(), Error> {

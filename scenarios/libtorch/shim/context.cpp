@@ -34,6 +34,16 @@ void torchgauge_set_deterministic(bool on, Failure* failure) noexcept {
   });
 }
 
+void torchgauge_set_attention(bool flash, bool efficient, bool cudnn, bool math,
+                              Failure* failure) noexcept {
+  guarded(failure, [&] {
+    at::globalContext().setSDPUseFlash(flash);
+    at::globalContext().setSDPUseMemEfficient(efficient);
+    at::globalContext().setSDPUseCuDNN(cudnn);
+    at::globalContext().setSDPUseMath(math);
+  });
+}
+
 void torchgauge_exit_now(int32_t code) noexcept {
   std::_Exit(code);
 }

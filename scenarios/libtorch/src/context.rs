@@ -39,6 +39,35 @@ pub fn set_deterministic(on: bool) -> Result<()> {
     call(|failure| unsafe { ffi::torchgauge_set_deterministic(on, failure) })
 }
 
+/// Which kernels `scaled_dot_product_attention` may use.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "one for each kind, each on or off"
+)]
+pub struct AttentionKernels {
+    /// FlashAttention's.
+    pub flash: bool,
+    /// The memory-efficient ones.
+    pub efficient: bool,
+    /// cuDNN's.
+    pub cudnn: bool,
+    /// Matrix products and a softmax.
+    pub math: bool,
+}
+
+/// Attention is computed by these kernels alone from now on.
+pub fn set_attention(kernels: AttentionKernels) -> Result<()> {
+    let AttentionKernels {
+        flash,
+        efficient,
+        cudnn,
+        math,
+    } = kernels;
+    // SAFETY: the pointer is valid for the call.
+    call(|failure| unsafe { ffi::torchgauge_set_attention(flash, efficient, cudnn, math, failure) })
+}
+
 /// Ends the process without the exit handlers of libtorch and CUDA: they give back what the
 /// kernel takes back anyway, which takes a while, and may hang where a GPU is lost.
 ///

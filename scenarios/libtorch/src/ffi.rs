@@ -117,6 +117,13 @@ unsafe extern "C" {
     pub(crate) fn torchgauge_set_threads(threads: i32, failure: *mut Failure);
     pub(crate) fn torchgauge_seed(seed: u64, failure: *mut Failure);
     pub(crate) fn torchgauge_set_deterministic(on: bool, failure: *mut Failure);
+    pub(crate) fn torchgauge_set_attention(
+        flash: bool,
+        efficient: bool,
+        cudnn: bool,
+        math: bool,
+        failure: *mut Failure,
+    );
     pub(crate) fn torchgauge_exit_now(code: i32) -> !;
 
     pub(crate) fn torchgauge_profiler_begin(cuda: bool, failure: *mut Failure);

@@ -62,5 +62,7 @@ pub mod optim;
 pub mod profiler;
 mod tensors;
 
-pub use context::{exit_now, seed, set_deterministic, set_threads, version};
+pub use context::{
+    AttentionKernels, exit_now, seed, set_attention, set_deterministic, set_threads, version,
+};
 pub use error::{Error, Result, catch};

@@ -2,7 +2,7 @@
 
 #[cfg(not(feature = "cuda"))]
 use libtorch::cuda;
-use libtorch::{Error, autograd, catch};
+use libtorch::{AttentionKernels, Error, autograd, catch};
 use tch::{Device, Kind, Tensor};
 
 const CPU: (Kind, Device) = (Kind::Float, Device::Cpu);
@@ -49,6 +49,41 @@ fn deterministic_algorithms_are_required_or_not() {
     assert!(accumulate().is_ok());
     let error = Error::from(refused.unwrap_err());
     assert!(error.to_string().contains("deterministic"), "{error}");
+}
+
+#[test]
+fn attention_is_computed_by_the_chosen_kernels_alone() {
+    let x = Tensor::rand([1, 2, 8, 4], CPU);
+    let attend = || {
+        Tensor::f_scaled_dot_product_attention(&x, &x, &x, None::<&Tensor>, 0.0, false, None, false)
+    };
+    let all = AttentionKernels {
+        flash: true,
+        efficient: true,
+        cudnn: true,
+        math: true,
+    };
+    let only = |kernels| {
+        libtorch::set_attention(kernels).unwrap();
+        let attended = attend();
+        libtorch::set_attention(all).unwrap();
+        attended
+    };
+    let none = AttentionKernels::default();
+    let flash = only(AttentionKernels {
+        flash: true,
+        ..none
+    })
+    .unwrap();
+    let math = only(AttentionKernels { math: true, ..none }).unwrap();
+    assert!(flash.allclose(&math, 1e-5, 1e-6, false));
+    // A CPU has none of them.
+    let refused = only(AttentionKernels {
+        cudnn: true,
+        ..none
+    });
+    let error = Error::from(refused.unwrap_err());
+    assert!(error.to_string().contains("backend"), "{error}");
 }
 
 #[test]

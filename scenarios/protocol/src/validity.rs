@@ -179,6 +179,30 @@ mod tests {
     }
 
     #[test]
+    fn attention_is_of_models_that_have_it_in_a_precision_that_it_takes() {
+        let gpu = Device::Cuda(0);
+        for (model, device, variant) in [
+            (Model::BertTiny, Device::Cpu, r#"{"attention":"math"}"#),
+            (Model::Resnet50, gpu, r#"{"attention":"math"}"#),
+            (Model::BertTiny, gpu, r#"{"attention":"flash"}"#),
+            (
+                Model::VitB16,
+                gpu,
+                r#"{"attention":"cudnn","precision":"tf32"}"#,
+            ),
+        ] {
+            check_refused(model, Task::Training, device, variant, "attention");
+        }
+        for variant in [
+            r#"{"attention":"efficient"}"#,
+            r#"{"attention":"flash","precision":"amp-bf16"}"#,
+        ] {
+            let variant = serde_json::from_str(variant).unwrap();
+            assert_eq!(check(Model::VitB16, Task::Training, &variant, gpu), Ok(()));
+        }
+    }
+
+    #[test]
     fn what_means_nothing_is_refused_by_name() {
         let (cpu, gpu) = (Device::Cpu, Device::Cuda(0));
         let (train, serve) = (Task::Training, Task::Inference);

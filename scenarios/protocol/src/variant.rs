@@ -34,6 +34,8 @@ axes! {
     optimizer: Optimizer { label: "{value}", needs: &[Need::Training] },
     /// How the CPU hands the work to the GPU.
     execution: Execution { needs: &[Need::Cuda], rule: execution },
+    /// The kernels that compute attention.
+    attention: Attention { needs: &[Need::Cuda], rule: attention },
     /// Only algorithms that give the same bits every time, for the price that they ask.
     deterministic: bool {
         variables: &[DETERMINISTIC_ENVIRONMENT.0],
@@ -189,6 +191,30 @@ fn execution(asked: &Combination<'_>) -> Result<(), String> {
             asked.value(axis)
         )),
     }
+}
+
+/// `ResNet` is the one family whose images may have other sizes.
+fn attention(asked: &Combination<'_>) -> Result<(), String> {
+    let variant = asked.variant;
+    let has_none = matches!(
+        asked.model.input(),
+        InputKind::Images {
+            resizable: true,
+            ..
+        }
+    );
+    refuse_if(variant.attention != Attention::Default && has_none, || {
+        format!("{} has no attention; drop the axis", asked.model)
+    })?;
+    let has_half = matches!(variant.attention, Attention::Flash | Attention::Cudnn);
+    let is_half = !matches!(variant.precision, Precision::Fp32 | Precision::Tf32);
+    refuse_if(has_half && !is_half, || {
+        format!(
+            "{} computes in 16 bits alone, and precision is {}; use amp-bf16 or efficient",
+            asked.value("attention"),
+            asked.value("precision")
+        )
+    })
 }
 
 /// As `torch.nn.functional.batch_norm`: «Expected more than 1 value per channel when training».
@@ -439,6 +465,24 @@ pub enum Execution {
     Eager,
     /// The whole step captured once as a CUDA graph, and replayed.
     CudaGraph,
+}
+
+/// The kernels of `scaled_dot_product_attention`, as `torch.nn.attention.SDPBackend` names them. A
+/// run in which the chosen ones cannot compute what the model asks for fails.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Attention {
+    /// Those that libtorch prefers on this GPU.
+    #[default]
+    Default,
+    /// FlashAttention's, in 16 bits and without a mask.
+    Flash,
+    /// The memory-efficient ones.
+    Efficient,
+    /// cuDNN's, in 16 bits; it plans anew for every shape.
+    Cudnn,
+    /// Matrix products and a softmax.
+    Math,
 }
 
 /// Where the CUDA driver keeps the kernels that it compiles for the GPU. cuDNN's trials have it

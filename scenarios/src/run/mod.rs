@@ -111,6 +111,7 @@ fn attempt<W: Write>(
     }
     device::check_kernel_cache(file.variant.kernel_cache)?;
     device::start(file.device, file.variant.deterministic)?;
+    device::choose_attention(file.variant.attention)?;
     context.after = gpu.as_ref().and_then(nvml::Gpu::used_bytes);
     drop(gpu);
     if file.device.is_cuda() {
