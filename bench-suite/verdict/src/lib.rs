@@ -26,7 +26,7 @@ pub use claims::{
 };
 pub use compare::{
     Beside, CellMetric, CellVerdicts, MetricVerdict, Options, VERSION, Verdicts, compare,
-    image_size,
+    of_images,
 };
 pub use error::CompareError;
 pub use failures::{FailedRuns, Failures};

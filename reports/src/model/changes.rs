@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use judge::compare::{Direction, Verdict};
 use metrics::Metric;
 use record::ImageFacts;
-use verdict::{CellVerdicts, MetricVerdict, Options, Verdicts, image_size};
+use verdict::{CellVerdicts, MetricVerdict, Options, Verdicts, of_images};
 
 use super::{
     group::{Group, Row},
@@ -183,8 +183,8 @@ fn steps(view: &View, session: &SessionSummary, versions: &Versions) -> Vec<Chan
             session.images.iter().find(|facts| facts.name == *name)
         };
         let images = image(pair[0].1).zip(image(pair[1].1));
-        let size = images.and_then(|(base, head)| image_size(base, head, &Options::default()));
-        if let Some(verdict) = size {
+        let judged = images.map(|(base, head)| of_images(base, head, &Options::default()));
+        for verdict in judged.into_iter().flatten() {
             add(IMAGE.to_owned(), verdict);
         }
     }

@@ -4,6 +4,7 @@ use judge::compare::Verdict;
 use metrics::Metric;
 use verdict::MetricVerdict;
 
+use super::facts;
 use crate::{
     document::{Block, Body, Cell, Kind, Table, columns},
     model::{
@@ -162,8 +163,8 @@ fn image_size(view: &View, track: &Versions, place: usize) -> Option<String> {
     let mut images = sessions
         .filter(|session| session.session == track.session)
         .flat_map(|session| &session.images);
-    let size = images.find(|facts| facts.name == *name)?.size_bytes?;
-    Some(format!("image {}", format::bytes(size as f64)))
+    let size = facts::size(images.find(|facts| facts.name == *name)?)?;
+    Some(format!("image {size}"))
 }
 
 /// The change, but for one that is within the threshold; how large one may be that is not known.
