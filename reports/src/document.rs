@@ -43,6 +43,16 @@ impl Block {
     }
 }
 
+/// The first sentence of a first screen that says what came of it.
+pub(crate) fn answer(blocks: &[Block]) -> Option<&str> {
+    let mut found = blocks.iter().filter_map(|block| match block {
+        Block::Verdict(_, text) => Some(text),
+        Block::List(items) => items.first(),
+        _ => None,
+    });
+    found.next().map(String::as_str)
+}
+
 /// The sentences of a first screen as one text.
 pub(crate) fn description(blocks: &[Block]) -> String {
     const LONGEST: usize = 300;

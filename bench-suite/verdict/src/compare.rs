@@ -383,9 +383,11 @@ pub fn of_images(base: &ImageFacts, head: &ImageFacts, options: &Options) -> Vec
 fn nearly_whole_load(image: &ImageFacts) -> Option<f64> {
     const NEARLY: f64 = 0.9;
     let sent = image.loaded_bytes? as f64;
-    image
-        .load_seconds
-        .filter(|_| image.size_bytes.is_some_and(|size| sent >= NEARLY * size as f64))
+    image.load_seconds.filter(|_| {
+        image
+            .size_bytes
+            .is_some_and(|size| sent >= NEARLY * size as f64)
+    })
 }
 
 fn check_names(options: &Options, rows: &Rows) -> Result<(), CompareError> {

@@ -107,8 +107,7 @@ pub(crate) async fn pull(
     }
     let seconds = began.elapsed().as_secs_f64();
     let id = find(engine, reference).await?;
-    let id =
-        id.ok_or_else(|| no("the engine says that it pulled it, and does not have it"))?;
+    let id = id.ok_or_else(|| no("the engine says that it pulled it, and does not have it"))?;
     Ok((id, seconds))
 }
 

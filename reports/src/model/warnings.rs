@@ -29,10 +29,7 @@ pub(super) fn of(view: &View, sources: &[Source]) -> Vec<String> {
 }
 
 /// What runs say of themselves, each with how many say it.
-pub(super) fn told<'a>(
-    view: &View<'a>,
-    words: impl Fn(&'a Record) -> &'a [String],
-) -> Vec<String> {
+pub(super) fn told<'a>(view: &View<'a>, words: impl Fn(&'a Record) -> &'a [String]) -> Vec<String> {
     let found = tally(view, |_| true, words).into_iter();
     let found = found.map(|(text, count)| format!("{text} ({})", runs(count)));
     found.collect()

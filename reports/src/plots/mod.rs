@@ -12,6 +12,7 @@ mod pareto;
 mod plot;
 mod stacked;
 mod steps;
+mod sweep;
 mod throughput;
 mod time;
 mod timeline;
@@ -23,6 +24,7 @@ pub(crate) use plot::Plot;
 /// Every picture, in the order of the report.
 pub(crate) const ALL: &[Plot] = &[
     forest::PLOT,
+    sweep::PLOT,
     throughput::PLOT,
     history::PLOT,
     memory::PLOT,

@@ -71,7 +71,9 @@ const SHOWN: usize = 4;
 /// The size of an image, and how long the engine took to load it where it had to.
 pub(super) fn size(image: &ImageFacts) -> Option<String> {
     let load = image.load_seconds.map(|seconds| {
-        let part = image.loaded_bytes.filter(|sent| image.size_bytes > Some(*sent));
+        let part = image
+            .loaded_bytes
+            .filter(|sent| image.size_bytes > Some(*sent));
         let part = part.map(|sent| format!("{} of it ", bytes(sent as f64)));
         let seconds = format::seconds(seconds);
         format!("{}loaded in {seconds}", part.unwrap_or_default())

@@ -204,11 +204,9 @@ impl Drawing<'_> {
         });
         let index = Index {
             title: &self.content.title,
-            has_about: self.content.about.is_some(),
             entries: entries.collect(),
             left_out: &self.left_out,
         };
-        let about = self.content.about.clone().map(|text| ("about.md", text));
         let files = [
             ("index.html", index.html()?),
             ("README.md", index.markdown()),
@@ -216,7 +214,7 @@ impl Drawing<'_> {
             (".nojekyll", String::new()),
             (MARK, "{\"version\": 2}\n".to_owned()),
         ];
-        for (file, text) in files.into_iter().chain(about) {
+        for (file, text) in files {
             put(self.into, file, &text)?;
         }
         Ok(Outcome {

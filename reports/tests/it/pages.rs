@@ -322,6 +322,7 @@ fn a_session_of_a_thousand_cells_is_a_page_that_a_browser_opens() {
 #[test]
 fn the_page_says_how_it_was_run_and_on_what() {
     let page = page(&[Fake::gpu()]);
+    assert!(page.contains(" steps a run, step p99 is nearly the slowest."));
     for fact in [
         "cargo xtask bench --suite sample --blocks 5",
         "2c6e365",
@@ -393,6 +394,8 @@ fn the_first_screen_answers() {
         preview.contains("2 failed. ") && preview.contains("Worst: "),
         "{preview}"
     );
+    let (_, title) = whole.split_once("\"og:title\" content=\"").unwrap();
+    assert!(!title.starts_with("sample: "), "{title}");
     assert!(!one.contains("Gate "), "nothing is gated: {one}");
     let two = Fake::gpu().images(&["torch-2.10", "torch-2.11"]);
     let two = first_screen(&page(&[two]));

@@ -117,7 +117,6 @@ fn trends() -> Vec<Trend> {
 fn content(root: &Path) -> Content {
     Content {
         title: "A <site> | of *ours*".to_owned(),
-        about: Some("# About\n".to_owned()),
         folders: vec![root.to_owned()],
         trends: trends(),
     }
@@ -210,6 +209,10 @@ fn a_site_has_a_page_and_a_card_for_everything_and_no_link_into_nothing() {
     let way = "../trends/sample-local-a-CPU-gpu-ci-1.html#resnet-tiny-fp32-bs8-throughput_samples_per_second";
     assert!(files["first/report.html"].contains(&format!("<a href=\"{way}\">")));
     let trend = &files["trends/sample-local-a-CPU-gpu-ci-1.html"];
+    // Card and page name one revision.
+    let card = &files["trends/sample-local-a-CPU-gpu-ci-1.svg"];
+    assert!(card.contains(" at r25, regressed"), "{card}");
+    assert!(trend.contains(" regressed · r25</text>"), "{trend}");
     assert!(
         trend.contains("<a href=\"../first/report.html\">"),
         "{trend}"
