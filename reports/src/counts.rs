@@ -33,13 +33,13 @@ pub(crate) fn of_claims(claims: &[&ClaimFound]) -> Vec<Count> {
             Some(Outcome::Refuted),
             "claim refuted",
             "claims refuted",
-            Mark::Refuted,
+            Mark::Bad,
         ),
         (
             Some(Outcome::Holds),
             "claim holds",
             "claims hold",
-            Mark::Holds,
+            Mark::Good,
         ),
         (
             Some(Outcome::Inconclusive),

@@ -37,9 +37,6 @@ pub(super) fn of(view: &View) -> Vec<String> {
         _ if is_compared => None,
         _ => best(view, group),
     }));
-    if !is_compared {
-        sentences.extend(against_the_first(view));
-    }
     let claims = view.report.sessions.iter().map(|session| &session.claims);
     sentences.extend(
         claims
@@ -191,12 +188,9 @@ impl Leader<'_> {
         }
         let is_same = best.equal.iter().all(|cell| of(*cell) == of(best.leader));
         let within = if is_same {
-            String::new()
+            ""
         } else {
-            format!(
-                " within the noise threshold{}",
-                threshold(view, best, metric)
-            )
+            " within the noise threshold"
         };
         let rest = if best.beaten.is_empty() {
             String::new()
@@ -205,24 +199,6 @@ impl Leader<'_> {
         };
         let all = names(&[&[best.leader], &best.equal[..]].concat());
         Some(format!("{all} {equal}{within}{rest}, {leader} {value}"))
-    }
-}
-
-/// ` of 0.50 %`, where all that are unchanged share one.
-fn threshold(view: &View, best: &Best, metric: &Metric) -> String {
-    let mut known = best.equal.iter();
-    let of = |cell: &usize| {
-        Some(
-            view.pairs
-                .between(*cell, best.leader, metric)?
-                .comparison
-                .threshold,
-        )
-    };
-    let first = known.next().and_then(of);
-    match first.filter(|first| known.all(|cell| of(cell) == Some(*first))) {
-        Some(threshold) => format!(" of {}", format::share(threshold)),
-        None => String::new(),
     }
 }
 
@@ -259,33 +235,6 @@ fn idle(view: &View, group: &Group) -> Option<String> {
     };
     let told: Vec<String> = group.cells().filter_map(takes).collect();
     (!told.is_empty()).then(|| format!("{} takes {}.", group.scenario, told.join("; ")))
-}
-
-/// Each contender beside the first, over the cells that both have.
-fn against_the_first(view: &View) -> Vec<String> {
-    let of = |cells: &[usize], contender: usize| {
-        let mut cells = cells.iter().copied();
-        view.throughput(cells.find(|&cell| view.contender_of(cell) == contender)?)
-    };
-    let beside = |index: usize| {
-        let rows = view.groups.iter().flat_map(|group| &group.rows);
-        let logs: Vec<f64> = rows
-            .filter_map(|row| Some((of(&row.cells, index)? / of(&row.cells, 0)?).ln()))
-            .filter(|log| log.is_finite())
-            .collect();
-        let mean = logs.iter().sum::<f64>() / logs.len() as f64;
-        (!logs.is_empty()).then(|| {
-            format!(
-                "{} ran at {} × the throughput of {} (geometric mean of the medians of {}; \
-                 `compare` says whether that is a difference).",
-                view.contenders[index].label,
-                format::significant(mean.exp(), 4),
-                view.contenders[0].label,
-                plural(logs.len(), "shared cell", "shared cells"),
-            )
-        })
-    };
-    (1..view.contenders.len()).filter_map(beside).collect()
 }
 
 fn noise(view: &View) -> Option<String> {

@@ -24,12 +24,12 @@ pub(crate) use plot::Plot;
 /// Every picture, in the order of the report.
 pub(crate) const ALL: &[Plot] = &[
     forest::PLOT,
-    sweep::PLOT,
     throughput::PLOT,
     history::PLOT,
     memory::PLOT,
     pareto::PLOT,
     timeline::PLOT,
+    sweep::PLOT,
     steps::PLOT,
     time::STEP,
     gpu::PLOT,

@@ -3,7 +3,7 @@
 use metrics::{Metric, catalogue};
 use record::{GpuMonitor, SessionFolder};
 use reports::{
-    Report, Source, View, json, markdown,
+    Report, Source, View, html, json, markdown,
     text::{self, Style},
 };
 

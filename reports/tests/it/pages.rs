@@ -337,6 +337,27 @@ fn the_page_says_how_it_was_run_and_on_what() {
 }
 
 #[test]
+fn how_long_an_image_took_to_load_stands_beside_its_size() {
+    let page = |second: Option<f64>| {
+        let mut source = Fake::gpu().images(&["torch-2.10", "torch-2.11"]).source();
+        for (image, seconds) in source.session.images.iter_mut().zip([Some(10.0), second]) {
+            image.load_seconds = seconds;
+            image.loaded_bytes = image.size_bytes.filter(|_| seconds.is_some());
+        }
+        html::render(&View::of(&[source])).unwrap()
+    };
+    let loaded = page(Some(14.0));
+    let first = first_screen(&loaded);
+    let place = "torch-2.11 (libtorch 2.11.0, 3.411 GiB, loaded in 14.0 s)";
+    assert!(first.contains(place), "{first}");
+    assert!(loaded.contains("image load · image: ? +40.00 %, no interval."));
+    // What the engine had was not loaded in no time.
+    let cached = page(None);
+    assert!(first_screen(&cached).contains("3.411 GiB)"));
+    assert!(!cached.contains("image load"));
+}
+
+#[test]
 fn a_cell_is_beaten_by_what_the_judge_finds_better() {
     let mut fake = Fake::cpu();
     fake.blocks = 3;

@@ -148,7 +148,7 @@ fn the_peaks_on_a_timeline_are_those_of_their_windows() {
     }
     // Calibration took more, which counts for neither.
     let process = record::Sampled::GpuProcessBytes;
-    let series = record.monitor.series.get_mut(&process).unwrap();
+    let series = record.monitor.gpus[0].series.get_mut(&process).unwrap();
     series.maximum = gib(90.0);
     let section = section(&[source], "timeline").unwrap();
     for label in [">measured 50.00 GiB<", ">whole run 60.00 GiB<"] {
@@ -227,7 +227,16 @@ fn a_swept_quantity_has_its_limit_and_its_ideal() {
             "two" => (2, 194.0),
             _ => (4, 380.0),
         };
-        record.ranks = vec![record::Rank::default(); ranks];
+        let rank = |rank| record::Rank {
+            rank,
+            place: record::Place {
+                host: String::new(),
+                device: protocol::Device::Cuda(rank),
+            },
+            started: None,
+            values: protocol::Values::default(),
+        };
+        record.ranks = (0..ranks).map(rank).collect();
         let name = "throughput_samples_per_second".to_owned();
         record.values.insert(name, throughput);
     }
