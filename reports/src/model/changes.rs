@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use judge::compare::{Direction, Verdict};
 use metrics::Metric;
-use record::ImageFacts;
 use verdict::{CellVerdicts, MetricVerdict, Options, Verdicts, of_images};
 
 use super::{
@@ -114,7 +113,7 @@ pub(crate) fn of(view: &View) -> Vec<Change> {
             }
         }
         for versions in own().filter(|_| !session.comparisons.is_empty()) {
-            all.extend(steps(view, session, versions));
+            all.extend(steps(view, versions));
         }
         for variants in &session.variants {
             all.extend(of_variants(view, session, variants));
@@ -158,7 +157,7 @@ pub(crate) fn of_comparison(
     })
 }
 
-fn steps(view: &View, session: &SessionSummary, versions: &Versions) -> Vec<Change> {
+fn steps(view: &View, versions: &Versions) -> Vec<Change> {
     let wanted = || Metric::compared().filter(|metric| metric.headline);
     let mut found = Vec::new();
     for pair in versions.images.windows(2) {
@@ -190,11 +189,7 @@ fn steps(view: &View, session: &SessionSummary, versions: &Versions) -> Vec<Chan
                 }
             }
         }
-        let image = |place: usize| -> Option<&ImageFacts> {
-            let name = &view.contenders[place].image;
-            session.images.iter().find(|facts| facts.name == *name)
-        };
-        let images = image(pair[0].1).zip(image(pair[1].1));
+        let images = view.image(pair[0].1).zip(view.image(pair[1].1));
         let judged = images.map(|(base, head)| of_images(base, head, &Options::default()));
         for verdict in judged.into_iter().flatten() {
             add(IMAGE.to_owned(), verdict, About::default());

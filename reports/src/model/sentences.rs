@@ -109,9 +109,10 @@ fn best(view: &View, group: &Group) -> Option<String> {
     let cells: Vec<usize> = group.cells().collect();
     let speeds = cells
         .iter()
-        .filter(|&&cell| view.throughput(cell).is_some());
+        .filter(|&&cell| view.median(cell, &catalogue::THROUGHPUT).is_some());
     if let [only] = speeds.collect::<Vec<_>>()[..] {
-        let speed = Quantity::Throughput.write(view.throughput(*only)?);
+        let speed = view.median(*only, &catalogue::THROUGHPUT)?;
+        let speed = Quantity::Throughput.write(speed);
         return Some(format!("{} ran at {speed}.", group.scenario));
     }
     let memory = view.memory_of(group);
@@ -142,7 +143,7 @@ fn best(view: &View, group: &Group) -> Option<String> {
         ],
     });
     let told = [Some(fastest), size].into_iter().flatten();
-    let told: Vec<String> = told.filter_map(|one| one.told(view, group)).collect();
+    let told: Vec<String> = told.filter_map(|one| one.told(view)).collect();
     Some(format!("{}: {}.", group.scenario, told.join("; ")))
 }
 
@@ -157,13 +158,13 @@ struct Leader<'a> {
 }
 
 impl Leader<'_> {
-    fn told(&self, view: &View, group: &Group) -> Option<String> {
+    fn told(&self, view: &View) -> Option<String> {
         let (best, metric) = (self.best, self.metric);
-        let of = |cell: usize| view.report.cells[cell].metrics.median(metric);
+        let of = |cell: usize| view.median(cell, metric);
         let value = Quantity::from(metric.unit).write(of(best.leader)?);
         let value = format!("{value} {}", self.unit);
         let value = value.trim_end();
-        let names = |cells: &[usize]| named(view, group, cells);
+        let names = |cells: &[usize]| named(view, cells);
         let leader = names(&[best.leader]);
         let [is, equal, beats, shown, extreme] = self.words;
         if !best.undecided.is_empty() {
@@ -203,11 +204,10 @@ impl Leader<'_> {
 }
 
 /// These cells of a scenario by their variant, those of a long list counted.
-fn named(view: &View, group: &Group, cells: &[usize]) -> String {
+fn named(view: &View, cells: &[usize]) -> String {
     let name = |&cell: &usize| {
-        let row = group.lanes().find(|(_, other)| *other == cell);
-        let label = row.map_or_else(String::new, |(row, _)| row.label.clone());
-        view.name_in(&label, cell)
+        let label = view.place(cell).map_or("", |(_, row)| &row.label);
+        view.name_in(label, cell)
     };
     let mut names: Vec<String> = cells.iter().take(NAMED).map(name).collect();
     if cells.len() > NAMED {

@@ -1,13 +1,13 @@
 //! What a metric does while one quantity is varied: latency against load, efficiency against
 //! processes, memory against batch.
 
-use metrics::catalogue;
+use metrics::{Metric, catalogue};
 
 use super::plot::{Drawing, Plot};
 use crate::{
     charts::{Chart, Curve, Entry, Key, Swept},
     document::Kind,
-    model::{CellSummary, View},
+    model::View,
     svg::Look,
     words::{
         comparison::spelled,
@@ -34,11 +34,9 @@ struct Sweep {
     up: (&'static str, Quantity),
     /// What is varied in a cell, and what its other cells share: their chart, and their panel in it.
     place: fn(&View, usize) -> Option<(f64, [String; 2])>,
-    value: fn(&View, usize) -> Option<f64>,
+    metric: &'static Metric,
     /// What values are to be kept below.
     limit: fn(&View, usize) -> Option<(String, f64)>,
-    /// Whether values are shares of what the least of the varied quantity makes likely.
-    is_efficiency: bool,
 }
 
 const SWEEPS: [Sweep; 3] = [
@@ -46,60 +44,41 @@ const SWEEPS: [Sweep; 3] = [
         along: ("Arrivals a second", Quantity::Plain),
         up: ("p99 latency", Quantity::Seconds),
         place: |view, cell| by_axis(view, cell, "arrival_rate"),
-        value: |view, cell| {
-            view.report.cells[cell]
-                .metrics
-                .median(&catalogue::LATENCY_P99)
-        },
+        metric: &catalogue::LATENCY_P99,
         limit: |view, cell| {
             let objective: f64 = view.report.cells[cell].axes.get("slo_ms")?.parse().ok()?;
             Some((format!("objective, {objective} ms"), objective / 1e3))
         },
-        is_efficiency: false,
     },
     Sweep {
         along: ("Batch", Quantity::Plain),
         up: ("Peak of the process on the GPU", Quantity::Bytes),
         place: |view, cell| by_axis(view, cell, "batch"),
-        value: |view, cell| {
-            view.report.cells[cell]
-                .metrics
-                .median(&catalogue::RUN_PROCESS_PEAK)
-        },
+        metric: &catalogue::RUN_PROCESS_PEAK,
         limit: |view, cell| {
             let limit = view.runs[cell].first()?.method.bytes("limits.gpu_memory")?;
             Some((format!("limit, {}", format::bytes(limit)), limit))
         },
-        is_efficiency: false,
     },
     Sweep {
         along: ("Processes", Quantity::Plain),
         up: ("Efficiency", Quantity::Percent),
         place: |view, cell| {
             let ranks = view.runs[cell].first()?.ranks.len().max(1);
-            let CellSummary {
-                suite,
-                workload,
-                axes,
-                ..
-            } = &view.report.cells[cell];
-            Some((
-                ranks as f64,
-                [format!("{suite}: {workload}"), axes.to_string()],
-            ))
+            let cell = &view.report.cells[cell];
+            let name = format!("{}: {}", cell.suite, cell.workload);
+            Some((ranks as f64, [name, cell.axes.to_string()]))
         },
-        value: |view, cell| view.throughput(cell),
+        metric: &catalogue::THROUGHPUT,
         limit: |_, _| None,
-        is_efficiency: true,
     },
 ];
 
-fn by_axis(view: &View, cell: usize, axis: &str) -> Option<(f64, [String; 2])> {
+fn by_axis(view: &View, cell: usize, varied: &str) -> Option<(f64, [String; 2])> {
     let axes = &view.report.cells[cell].axes;
-    let value = axes.get(axis)?.parse().ok()?;
-    let mut groups = view.groups.iter();
-    let group = groups.find(|group| group.cells().any(|other| other == cell))?;
-    Some((value, [group.scenario.clone(), axes.without(axis)]))
+    let value = axes.get(varied)?.parse().ok()?;
+    let (group, _) = view.place(cell)?;
+    Some((value, [group.scenario.clone(), axes.without(varied)]))
 }
 
 fn draw(view: &View) -> Drawing {
@@ -107,9 +86,8 @@ fn draw(view: &View) -> Drawing {
     let mut charts = Vec::new();
     for (sweep, [heading, _], panels) in SWEEPS.iter().flat_map(|sweep| charts_of(view, sweep)) {
         let swept = sweep.swept(view, panels);
-        let known = |keys: &[Key], key: &Key| keys.iter().any(|one| one.label == key.label);
         for key in swept.legend() {
-            if !known(&keys, &key) {
+            if keys.iter().all(|one| one.label != key.label) {
                 keys.push(key);
             }
         }
@@ -134,7 +112,10 @@ fn charts_of<'a>(view: &View, sweep: &'a Sweep) -> Vec<(&'a Sweep, [String; 2], 
         let Some((at, name)) = (sweep.place)(view, cell) else {
             continue;
         };
-        if (sweep.value)(view, cell).is_none_or(|value| value <= 0.0) {
+        if view
+            .median(cell, sweep.metric)
+            .is_none_or(|value| value <= 0.0)
+        {
             continue;
         }
         match panels.iter_mut().find(|(known, _)| *known == name) {
@@ -163,7 +144,7 @@ impl Sweep {
         let cells = || panels.iter().flat_map(|(_, own)| own);
         let ends = cells().map(|(at, _)| *at).map(|at| (at, at));
         let ends = ends.reduce(|(low, high), (at, _)| (low.min(at), high.max(at)));
-        let ideal = ends.filter(|_| self.is_efficiency);
+        let ideal = ends.filter(|_| self.is_efficiency());
         let limit = cells().find_map(|(_, cell)| (self.limit)(view, *cell));
         let is_alone = panels.len() == 1;
         let panels = panels.into_iter().map(|([_, name], own)| {
@@ -184,6 +165,11 @@ impl Sweep {
         }
     }
 
+    /// Whether values are shares of what the least of the varied quantity makes likely.
+    fn is_efficiency(&self) -> bool {
+        self.up.1 == Quantity::Percent
+    }
+
     /// A curve for each image.
     fn curves(&self, view: &View, cells: &[At]) -> Vec<Curve> {
         let of = |contender: usize| {
@@ -191,12 +177,12 @@ impl Sweep {
                 .iter()
                 .filter(|(_, cell)| view.contender_of(*cell) == contender);
             let own: Vec<At> = own.copied().collect();
-            let value = |cell| (self.value)(view, cell);
+            let value = |cell| view.median(cell, self.metric);
             let least = own.iter().min_by(|one, other| one.0.total_cmp(&other.0))?;
             let each = value(least.1)? / least.0;
             let points = own.iter().filter_map(|&(at, cell)| {
                 let value = value(cell)?;
-                let value = if self.is_efficiency {
+                let value = if self.is_efficiency() {
                     100.0 * value / (at * each)
                 } else {
                     value

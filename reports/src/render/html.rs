@@ -147,15 +147,6 @@ fn size(bytes: u64) -> String {
     format::bytes(bytes as f64)
 }
 
-/// What a layer's bar leaves free, in percent of the largest one's.
-fn rest(bytes: u64, layers: &[(String, u64)]) -> String {
-    let largest = layers.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0);
-    format!(
-        "{:.1}",
-        100.0 - bytes as f64 / largest.max(1) as f64 * 100.0
-    )
-}
-
 /// A picture's title and what one drawing of it is about.
 fn joined(title: &str, heading: &str) -> String {
     match heading {
