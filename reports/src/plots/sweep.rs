@@ -29,11 +29,14 @@ pub(super) const PLOT: Plot = Plot {
 /// Fewer values are a comparison.
 const FEWEST: usize = 3;
 
+/// Of a chart, and of a panel in it.
+type Name = [String; 2];
+
 struct Sweep {
     along: (&'static str, Quantity),
     up: (&'static str, Quantity),
-    /// What is varied in a cell, and what its other cells share: their chart, and their panel in it.
-    place: fn(&View, usize) -> Option<(f64, [String; 2])>,
+    /// What is varied in a cell, and what it shares with the other cells of its chart and its panel.
+    place: fn(&View, usize) -> Option<(f64, Name)>,
     metric: &'static Metric,
     /// What values are to be kept below.
     limit: fn(&View, usize) -> Option<(String, f64)>,
@@ -74,7 +77,7 @@ const SWEEPS: [Sweep; 3] = [
     },
 ];
 
-fn by_axis(view: &View, cell: usize, varied: &str) -> Option<(f64, [String; 2])> {
+fn by_axis(view: &View, cell: usize, varied: &str) -> Option<(f64, Name)> {
     let axes = &view.report.cells[cell].axes;
     let value = axes.get(varied)?.parse().ok()?;
     let (group, _) = view.place(cell)?;
@@ -103,10 +106,11 @@ fn draw(view: &View) -> Drawing {
 
 /// A varied quantity's value with its cell.
 type At = (f64, usize);
-type Panel = ([String; 2], Vec<At>);
+type Panel = (Name, Vec<At>);
+type Charted<'a> = (&'a Sweep, Name, Vec<Panel>);
 
 /// The panels of each chart, of those cells that have enough values.
-fn charts_of<'a>(view: &View, sweep: &'a Sweep) -> Vec<(&'a Sweep, [String; 2], Vec<Panel>)> {
+fn charts_of<'a>(view: &View, sweep: &'a Sweep) -> Vec<Charted<'a>> {
     let mut panels: Vec<Panel> = Vec::new();
     for cell in 0..view.report.cells.len() {
         let Some((at, name)) = (sweep.place)(view, cell) else {
@@ -129,7 +133,7 @@ fn charts_of<'a>(view: &View, sweep: &'a Sweep) -> Vec<(&'a Sweep, [String; 2], 
         values.dedup();
         values.len() >= FEWEST
     });
-    let mut charts: Vec<(&Sweep, [String; 2], Vec<Panel>)> = Vec::new();
+    let mut charts: Vec<Charted> = Vec::new();
     for panel in panels {
         match charts.iter_mut().find(|(_, name, _)| name[0] == panel.0[0]) {
             Some((.., own)) => own.push(panel),

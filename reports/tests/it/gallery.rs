@@ -254,6 +254,8 @@ fn ratio(text: &str) -> Option<f64> {
 /// row.
 #[test]
 fn no_row_of_a_page_contradicts_its_interval() {
+    // Ends are.
+    const ROUNDED: f64 = 1e-4;
     let mut count = 0;
     for entry in gallery().read_dir().unwrap() {
         let folder = entry.unwrap().path();
@@ -286,8 +288,6 @@ fn no_row_of_a_page_contradicts_its_interval() {
                 else {
                     continue;
                 };
-                // Ends are rounded.
-                const ROUNDED: f64 = 1e-4;
                 let (least, most) = (1.0 / (1.0 + threshold / 100.0), 1.0 + threshold / 100.0);
                 let is_within = |room: f64| low >= least - room && high <= most + room;
                 let is_beyond = |room: f64| low > most - room || high < least + room;
