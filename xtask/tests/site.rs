@@ -206,11 +206,6 @@ fn what_cannot_become_a_site_leaves_the_one_before_as_it_was() {
         2,
         "is no site of Torchgauge",
     );
-    check(
-        &["site", overhead, "--about", "nothing.md", "--out", &out],
-        2,
-        "cannot read nothing.md",
-    );
     assert_eq!(names(&home.path().join("site")), before);
     let left = names(home.path());
     assert!(left.iter().all(|name| !name.starts_with('.')), "{left:?}");
