@@ -291,6 +291,13 @@ mod tests {
         assert_eq!((same[5].as_str(), same[3].as_str()), ("1.000 GiB", "holds"));
         assert_eq!(other[0], "e");
         assert_eq!(other[3], "refuted");
+        // What nothing was measured for has no outcome.
+        let unmeasured = ClaimFound {
+            pairs: Vec::new(),
+            ..found
+        };
+        let told = text(&[unmeasured], Style::Plain);
+        assert!(told.starts_with("not measured: a\n"), "{told}");
     }
 
     #[test]

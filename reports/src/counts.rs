@@ -28,39 +28,20 @@ fn of_changes(counts: &Counts, is_choice: bool) -> [Count; 4] {
 
 /// How many claims came to what; of those that nothing was measured for only where there are any.
 pub(crate) fn of_claims(claims: &[&ClaimFound]) -> Vec<Count> {
-    let kinds = [
-        (
-            Some(Outcome::Refuted),
-            "claim refuted",
-            "claims refuted",
-            Mark::Refuted,
-        ),
-        (
-            Some(Outcome::Holds),
-            "claim holds",
-            "claims hold",
-            Mark::Holds,
-        ),
-        (
-            Some(Outcome::Inconclusive),
-            "claim inconclusive",
-            "claims inconclusive",
-            Mark::Unknown,
-        ),
-        (
-            None,
-            "claim not measured",
-            "claims not measured",
-            Mark::Muted,
-        ),
+    const WORDS: [[&str; 2]; 4] = [
+        ["claim refuted", "claims refuted"],
+        ["claim holds", "claims hold"],
+        ["claim inconclusive", "claims inconclusive"],
+        ["claim not measured", "claims not measured"],
     ];
-    let counts = kinds.into_iter().filter_map(|(wanted, one, many, mark)| {
+    let outcomes = [Outcome::Refuted, Outcome::Holds, Outcome::Inconclusive];
+    let outcomes = outcomes.map(Some).into_iter().chain([None]);
+    let counts = outcomes.zip(WORDS).filter_map(|(wanted, [one, many])| {
         let came_to = |claim: &ClaimFound| claim.is_measured().then_some(claim.outcome);
-        let count = claims
-            .iter()
-            .filter(|claim| came_to(claim) == wanted)
-            .count();
+        let own = claims.iter().filter(|claim| came_to(claim) == wanted);
+        let count = own.count();
         let word = if count == 1 { one } else { many };
+        let mark = wanted.map_or(Mark::Muted, Mark::from);
         (count > 0 || wanted.is_some()).then_some((count, word, mark))
     });
     counts.collect()

@@ -43,6 +43,16 @@ impl Block {
     }
 }
 
+/// The first sentence of a first screen that says what came of it.
+pub(crate) fn answer(blocks: &[Block]) -> Option<&str> {
+    let mut found = blocks.iter().filter_map(|block| match block {
+        Block::Verdict(_, text) => Some(text),
+        Block::List(items) => items.first(),
+        _ => None,
+    });
+    found.next().map(String::as_str)
+}
+
 /// The sentences of a first screen as one text.
 pub(crate) fn description(blocks: &[Block]) -> String {
     const LONGEST: usize = 300;
@@ -262,10 +272,10 @@ pub(crate) struct About {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mark {
+    /// Improved, or a claim that holds.
     Good,
+    /// Regressed, or a claim that is refuted.
     Bad,
-    Holds,
-    Refuted,
     Same,
     Unknown,
     /// It counts for nothing.
@@ -278,8 +288,8 @@ impl Mark {
     /// less memory is good, and an arrow up beside a number that fell reads as its opposite.
     pub(crate) fn look(self) -> (&'static str, &'static str) {
         match self {
-            Self::Good | Self::Holds => ("good", "✓ "),
-            Self::Bad | Self::Refuted => ("bad", "✗ "),
+            Self::Good => ("good", "✓ "),
+            Self::Bad => ("bad", "✗ "),
             Self::Same => ("same", "= "),
             Self::Unknown => ("unknown", "? "),
             Self::Muted => ("muted", ""),
@@ -343,8 +353,8 @@ impl From<Verdict> for Mark {
 impl From<Outcome> for Mark {
     fn from(outcome: Outcome) -> Self {
         match outcome {
-            Outcome::Refuted => Self::Refuted,
-            Outcome::Holds => Self::Holds,
+            Outcome::Refuted => Self::Bad,
+            Outcome::Holds => Self::Good,
             Outcome::Inconclusive => Self::Unknown,
         }
     }

@@ -8,7 +8,8 @@ use verdict::{CellVerdicts, MetricVerdict};
 
 use crate::{
     document::About,
-    model::{CellSummary, Failure, SessionSummary, View, changes},
+    model::{CellSummary, Failure, Group, SessionSummary, View, changes},
+    svg::attribute,
     words::{format, names::Names},
 };
 
@@ -66,10 +67,16 @@ fn workload(cell: &CellSummary) -> (&'static str, String) {
 
 /// What a row of one verdict on a cell is about.
 pub(crate) fn verdict(cell: &CellVerdicts, outcome: &str) -> About {
+    let name = record::cell_name(&cell.scenario, &cell.variant);
+    judged(&name, &cell.scenario, outcome)
+}
+
+/// What a row about a cell of this scenario that came to a verdict is about.
+pub(crate) fn judged(cell: &str, scenario: &str, outcome: &str) -> About {
     About {
-        cell: record::cell_name(&cell.scenario, &cell.variant),
+        cell: cell.to_owned(),
         facts: vec![
-            ("scenario", format::clean(&cell.scenario)),
+            ("scenario", format::clean(scenario)),
             ("verdict", outcome.to_owned()),
         ],
         ..About::default()
@@ -156,6 +163,25 @@ fn verdicts(view: &View) -> Vec<BTreeSet<String>> {
         }
     }
     found
+}
+
+/// Attributes of what is drawn about the same as a row; nothing for what is about no cell and fact.
+pub(crate) fn attributes(about: &About) -> String {
+    if *about == About::default() {
+        return String::new();
+    }
+    format!(
+        " data-cell=\"{}\" data-facts=\"{}\"",
+        attribute(&about.cell),
+        query(&about.facts)
+    )
+}
+
+/// The same of what is drawn of a cell of the report: its place in the table of cells.
+pub(crate) fn of_cell(view: &View, cell: usize) -> String {
+    let mut cells = view.groups.iter().flat_map(Group::cells);
+    let row = cells.position(|other| other == cell);
+    row.map_or_else(String::new, |row| format!(" data-row=\"{row}\""))
 }
 
 /// Facts as the script reads them: `model=resnet50;precision=amp-bf16`.

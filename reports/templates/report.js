@@ -1,11 +1,10 @@
-// Without it everything can be read; with it cells can be filtered, sorted, copied and linked to,
-// and plots along time read out and enlarged.
+// Without it everything can be read; with it filtered, sorted, copied, linked to and enlarged.
 "use strict";
 (() => {
 const SVG = "http://www.w3.org/2000/svg";
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 
-/** Gives an element attributes and children. Text is always text, never markup. */
+/** Gives an element attributes and children; text is never markup. */
 function fill(element, attributes, children) {
   for (const [key, value] of Object.entries(attributes)) {
     if (typeof value === "function") element.addEventListener(key, value);
@@ -43,7 +42,7 @@ const tables = all("table.cells").map((table) => ({
   }),
 }));
 
-/** What an entry says, without what the page adds to it. */
+/** What an entry says, without what is added to it. */
 function textOf(cell, withNote = true) {
   const copy = cell.cloneNode(true);
   all(".link,.tool", copy).forEach((one) => one.remove());
@@ -244,7 +243,7 @@ function addCommands() {
 // Filters. The address says them: `#model=resnet50&precision=fp32&hide=unchanged`.
 
 const facts = new Map();
-for (const row of all("tr[data-facts]")) {
+for (const row of all("[data-facts]")) {
   facts.set(row, new URLSearchParams(row.dataset.facts.replaceAll(";", "&")));
 }
 const results = [...facts.keys()].filter((row) => row.id);
@@ -315,9 +314,11 @@ function apply() {
     markRepeated(of);
   }
   for (const figure of all("figure[data-scenario]")) {
-    const { scenario: heading } = figure.dataset;
-    const about = known.has(heading) ? heading : heading.split(" ")[0];
-    figure.hidden = known.has(about) && !shown.has(about);
+    const { row, scenario } = figure.dataset;
+    figure.hidden = row ? !isShown(results[row]) : known.has(scenario) && !shown.has(scenario);
+  }
+  for (const mark of all("g[data-row],g[data-cell]")) {
+    mark.classList.toggle("out", !isShown(results[mark.dataset.row] ?? mark));
   }
   count.textContent = counted(results.filter((row) => !row.hidden).length);
   for (const box of all(".filter input")) {

@@ -229,7 +229,6 @@ fn what_is_no_file_is_refused_at_once() {
         "trend --input series.csv --summary PLACE",
         "ledger --ledger PLACE list",
         "history --history history import x PLACE",
-        "site no-records --out site --about PLACE",
         "images base --to PLACE",
         "images export torch-2.11.0-cpu --to PLACE",
         "dist --out dist --program PLACE",

@@ -52,7 +52,6 @@ fn the_index_of_the_gallery_is_that_of_its_sessions() {
     let home = tempfile::tempdir().expect("a folder");
     let out = home.path().join("site");
     let place = out.to_str().expect("text");
-    let about = "reports/gallery/about.md";
     let db = home.path().join("history");
     let db = db.to_str().expect("text");
     let series = "bench-suite/judge/benches/bars/series/tigerbeetle-load_accepted.csv";
@@ -76,8 +75,6 @@ fn the_index_of_the_gallery_is_that_of_its_sessions() {
         db,
         "--title",
         "Gallery",
-        "--about",
-        about,
         "--out",
         place,
     ];
@@ -208,11 +205,6 @@ fn what_cannot_become_a_site_leaves_the_one_before_as_it_was() {
         &["site", overhead, "--out", &path("damaged/session.json")],
         2,
         "is no site of Torchgauge",
-    );
-    check(
-        &["site", overhead, "--about", "nothing.md", "--out", &out],
-        2,
-        "cannot read nothing.md",
     );
     assert_eq!(names(&home.path().join("site")), before);
     let left = names(home.path());

@@ -232,6 +232,14 @@ catalogue! {
     IMAGE_SIZE = headline(bytes("image_size_bytes", "image size", ("the image", source::IMAGE),
         "Bytes of all layers of the image. It belongs to no run; a comparison judges it once."));
 
+    IMAGE_LOAD = headline(Metric {
+        threshold: 0.1,
+        ..seconds("image_load_seconds", "image load", ("the image", source::HARNESS_CLOCK),
+            "Sending the image to the engine, which unpacks it. It belongs to no run; a comparison \
+             shows it of images that were loaded nearly whole for their session, never of those that \
+             the engine had, and as inconclusive: each is loaded once.")
+    });
+
     FIRST_LOSS = across(Across::Mean, describes(plain("first_loss", "first loss",
         ("the first step of the run", source::COUNTER),
         "Loss. Training only.")));

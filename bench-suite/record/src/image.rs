@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One image, as it was run.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ImageFacts {
     /// Its name, or `local`.
     pub name: String,
@@ -25,6 +25,14 @@ pub struct ImageFacts {
     pub base: Option<String>,
     /// Bytes of all layers.
     pub size_bytes: Option<u64>,
+    /// How long the engine took to load or pull it for this session; `None` where the engine had it
+    /// already, or nothing was loaded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_seconds: Option<f64>,
+    /// Bytes of the layers that were sent for that, less than the image's where the engine had some
+    /// of them; `None` where the engine pulled it by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loaded_bytes: Option<u64>,
     /// Layers from the bottom up: what it holds, and its bytes.
     #[serde(default)]
     pub layers: Vec<(String, u64)>,

@@ -34,7 +34,7 @@ pub use monitor::{
     Extent, GpuInterval, GpuMonitor, Monitor, Sample, Sampled, Scope, Series, thinned,
 };
 pub use outcome::{Outcome, Reason, Stage};
-pub use run::{ENDED, HarnessCost, Isolation, Rank, Record, cell_name};
+pub use run::{HarnessCost, Isolation, Rank, Record, cell_name};
 pub use session::{
     Asked, CellPlan, Deciding, EngineFacts, Labels, Look, LookEnd, MOST_CELLS, MOST_IMAGES, Others,
     RunPolicy, Session, SidesCompared, SuiteQuestion, Tool, YesWhen,

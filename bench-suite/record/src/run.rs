@@ -12,10 +12,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Machine, Method, Monitor, Outcome, Place, Validity, Window, Workload, machine};
 
-/// The note of a run whose program was ended after its measured steps, as most are that go on until
-/// then.
-pub const ENDED: &str = "the program went on after its measured steps and was ended by SIGTERM";
-
 /// One execution of a cell, successful or not: one line of `records.ndjson`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Record {
@@ -100,7 +96,10 @@ pub struct Record {
     /// The allocation that failed, where memory ran out on a GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shortage: Option<Shortage>,
-    /// What the reader should know, such as a limit that the engine refused.
+    /// What to know before believing the run, such as a limit that the engine refused.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// What else went on, such as how it was ended, and what memory held when that ran out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }

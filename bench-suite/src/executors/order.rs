@@ -317,6 +317,9 @@ pub struct Execution {
     pub monitor: Monitor,
     /// Whether the machine was fit to measure on.
     pub validity: Validity,
+    /// What to know before believing the run.
+    pub warnings: Vec<String>,
+    /// What else went on.
     pub notes: Vec<String>,
     /// The same moment as `started_at`, which everything that has a time is counted from.
     pub(crate) began: Instant,
@@ -334,6 +337,7 @@ impl Execution {
             cost: HarnessCost::default(),
             monitor: Monitor::default(),
             validity: Validity::default(),
+            warnings: Vec::new(),
             notes: Vec::new(),
             began: Instant::now(),
         }

@@ -77,7 +77,7 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
     if outcome.is_ok() && profiled > 0 && first.kernels.is_empty() {
         let steps = format!("no kernel of {profiled} profiled steps was reported");
         execution
-            .notes
+            .warnings
             .push(format!("{steps}; the log says why where it is known"));
     }
     let mut kernels: Vec<Kernel> = first.kernels.into_values().collect();
@@ -115,6 +115,7 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
         validity: execution.validity,
         log,
         shortage,
+        warnings: execution.warnings,
         notes: execution.notes,
     };
     (record, reported)

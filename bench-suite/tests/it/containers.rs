@@ -215,12 +215,17 @@ async fn memory_s_end_is_told_apart_from_a_child_s() {
     .await;
     assert!(!record.values.contains_key("samples_count"));
     let record = check("oom-child", "{memory: 64MiB}", "ok", "").await;
-    let mut notes = record.notes.iter();
+    let mut warnings = record.warnings.iter();
     let is_told =
-        notes.any(|note| note.starts_with("a child process was ended for want of memory"));
+        warnings.any(|one| one.starts_with("a child process was ended for want of memory"));
     let engine = Engine::connect(&Endpoint::auto()).await.unwrap();
     // Podman 4.3 tells of no child's end; its containers' own is known by the signal.
-    assert_eq!(is_told, engine.facts().reports_oom(), "{:?}", record.notes);
+    assert_eq!(
+        is_told,
+        engine.facts().reports_oom(),
+        "{:?}",
+        record.warnings
+    );
 }
 
 /// A machine that looks as if it had a GPU: device files that lead to `/dev/null`, and a driver.

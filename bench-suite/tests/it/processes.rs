@@ -119,7 +119,7 @@ async fn a_good_workload_gives_metrics() {
     let missing = record.isolation.missing;
     assert!(missing.contains(&"memory limit".to_owned()));
     assert_eq!(
-        record.notes,
+        record.warnings,
         ["limits not applied without a container: memory"]
     );
 }
@@ -145,7 +145,7 @@ async fn kernels_of_profiled_steps_are_in_the_record() {
         .collect();
     let expect = [("void gemm<float>(int)", 2.5, 0.03), ("relu", 2.5, 0.001)];
     assert_eq!(found, expect, "the longest first");
-    assert_eq!(record.notes, [""; 0]);
+    assert_eq!(record.warnings, [""; 0]);
     let line = serde_json::to_string(&record).unwrap();
     assert_eq!(serde_json::from_str::<Record>(&line).unwrap(), record);
 
@@ -153,8 +153,9 @@ async fn kernels_of_profiled_steps_are_in_the_record() {
     let script = format!("{GOOD}{END}");
     let (_home, record, _) = run_suite(&script, &suite, CancellationToken::new()).await;
     assert_eq!(ending(&record), "ok", "{}", message(&record));
-    let note = "no kernel of 2 profiled steps was reported";
-    assert!(record.notes[0].starts_with(note), "{:?}", record.notes);
+    let warning = "no kernel of 2 profiled steps was reported";
+    let warnings = &record.warnings;
+    assert!(warnings[0].starts_with(warning), "{warnings:?}");
     assert!(!serde_json::to_string(&record).unwrap().contains("kernels"));
 }
 

@@ -325,7 +325,7 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
         verdicts.push(answered(question, comparison));
     }
     let images = base.image().zip(head.image());
-    let sizes = images.and_then(|(base, head)| image_size(base, head, options));
+    let of_images = images.map(|(base, head)| of_images(base, head, options));
     Ok(Verdicts {
         version: VERSION,
         base: base.origin.clone(),
@@ -333,35 +333,60 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
         warnings,
         looks: looks.len(),
         image_changes: images.map_or_else(Vec::new, |(base, head)| image_changes(base, head)),
-        images: sizes.into_iter().collect(),
+        images: of_images.unwrap_or_default(),
         cells,
     })
 }
 
-/// The sizes of two images, judged; `None` where one is unknown.
+/// What two images are, judged as far as both are known: their sizes, and how long they took to load
+/// where both were loaded nearly whole.
 #[must_use]
-pub fn image_size(
-    base: &ImageFacts,
-    head: &ImageFacts,
-    options: &Options,
-) -> Option<MetricVerdict> {
-    let metric = &catalogue::IMAGE_SIZE;
-    let (base, head) = (base.size_bytes? as f64, head.size_bytes? as f64);
-    let block = Block {
-        base: Some(base),
-        head: Some(head),
+pub fn of_images(base: &ImageFacts, head: &ImageFacts, options: &Options) -> Vec<MetricVerdict> {
+    // An image has one size in every block; two of them leave nothing to chance. It is loaded once.
+    let sizes = [base, head].map(|image| Some(image.size_bytes? as f64));
+    let loads = [base, head].map(nearly_whole_load);
+    let judged = [
+        (
+            &catalogue::IMAGE_SIZE,
+            sizes,
+            2,
+            "the bytes of the images' layers are counted",
+        ),
+        (
+            &catalogue::IMAGE_LOAD,
+            loads,
+            1,
+            "each image was loaded once",
+        ),
+    ];
+    let verdict = |(metric, [base, head], blocks, reason): (&Metric, [Option<f64>; 2], _, &str)| {
+        let block = Block {
+            base: Some(base?),
+            head: Some(head?),
+        };
+        let asked = measurement(metric, vec![block; blocks], options.threshold(metric, None));
+        let mut comparison = judge::compare::compare(&asked, &options.statistics).ok()?;
+        reason.clone_into(&mut comparison.reason);
+        Some(MetricVerdict {
+            metric: metric.name.to_owned(),
+            gated: false,
+            base,
+            head,
+            not_measured_in: None,
+            comparison,
+        })
     };
-    // An image has one size in every block; two of them leave nothing to chance.
-    let asked = measurement(metric, vec![block; 2], options.threshold(metric, None));
-    let mut comparison = judge::compare::compare(&asked, &options.statistics).ok()?;
-    comparison.reason = String::from("the bytes of the images' layers are counted");
-    Some(MetricVerdict {
-        metric: metric.name.to_owned(),
-        gated: false,
-        base: Some(base),
-        head: Some(head),
-        not_measured_in: None,
-        comparison,
+    judged.into_iter().filter_map(verdict).collect()
+}
+
+/// What an engine that had many of the layers took for the others says nothing of the image.
+fn nearly_whole_load(image: &ImageFacts) -> Option<f64> {
+    const NEARLY: f64 = 0.9;
+    let sent = image.loaded_bytes? as f64;
+    image.load_seconds.filter(|_| {
+        image
+            .size_bytes
+            .is_some_and(|size| sent >= NEARLY * size as f64)
     })
 }
 

@@ -25,8 +25,7 @@ pub use claims::{
     check_claim, judge_claims,
 };
 pub use compare::{
-    Beside, CellMetric, CellVerdicts, MetricVerdict, Options, VERSION, Verdicts, compare,
-    image_size,
+    Beside, CellMetric, CellVerdicts, MetricVerdict, Options, VERSION, Verdicts, compare, of_images,
 };
 pub use error::CompareError;
 pub use failures::{FailedRuns, Failures};

@@ -5,6 +5,7 @@ use std::{
     io::{self, BufWriter, Write as _},
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
+    time::Instant,
 };
 
 use engine::{Endpoint, Engine};
@@ -38,7 +39,7 @@ pub async fn fetch_base(image: &Image, engine: &Engine, cache: &Cache) -> Result
     }
     let id = match find(engine, reference).await? {
         Some(id) => id,
-        None => pull(engine, reference, cache, NO_REGISTRY).await?,
+        None => pull(engine, reference, cache, NO_REGISTRY).await?.0,
     };
     let scratch = cache.scratch()?;
     let aside = scratch.path().join("image.tar");
@@ -66,19 +67,21 @@ pub(crate) async fn find(engine: &Engine, reference: &str) -> Result<Option<Stri
 const NO_REGISTRY: &str = "Where no registry can be reached, save the image on a machine that has it \
                            (`docker image save`) and load it here, or write `base: {archive: FILE}`";
 
-/// Has the engine pull an image, and gives its ID; `next` is what to do where it cannot.
+/// Has the engine pull an image, and gives its ID and the seconds that it took; `next` is what to do
+/// where it cannot.
 pub(crate) async fn pull(
     engine: &Engine,
     reference: &str,
     cache: &Cache,
     next: &str,
-) -> Result<String> {
+) -> Result<(String, f64)> {
     let no = |cause: &str| {
         let engine = engine.facts().describe();
         Error::Trouble(format!(
             "the image {reference} is not in {engine}, and cannot be pulled: {cause}. {next}"
         ))
     };
+    let began = Instant::now();
     let meter = Mutex::new(cache.start(Action::Download, reference, None));
     let pulled = engine
         .pull(
@@ -102,9 +105,10 @@ pub(crate) async fn pull(
         };
         return Err(no(&format!("{cause}{words}")));
     }
-    find(engine, reference)
-        .await?
-        .ok_or_else(|| no("the engine says that it pulled it, and does not have it"))
+    let seconds = began.elapsed().as_secs_f64();
+    let id = find(engine, reference).await?;
+    let id = id.ok_or_else(|| no("the engine says that it pulled it, and does not have it"))?;
+    Ok((id, seconds))
 }
 
 async fn save(engine: &Engine, id: &str, to: &Path, mut meter: Box<dyn Meter>) -> Result<()> {

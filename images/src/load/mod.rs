@@ -10,6 +10,7 @@ use std::{
     io::{self, Write},
     path::Path,
     sync::Arc,
+    time::Instant,
 };
 
 use bytes::Bytes;
@@ -49,8 +50,17 @@ pub enum Loaded {
     },
 }
 
+impl Loaded {
+    fn sent_bytes(self) -> Option<u64> {
+        match self {
+            Self::AlreadyThere => None,
+            Self::Thin { sent_bytes } | Self::Full { sent_bytes } => Some(sent_bytes),
+        }
+    }
+}
+
 /// An image that the engine has.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Ready {
     /// Its ID in this engine: the digest of its configuration or of its manifest.
     pub id: String,
@@ -65,28 +75,30 @@ pub struct Ready {
 /// The image has its name only while it is whole: whatever an engine says about a load, its ID and
 /// its layers are compared with what was worked out beforehand.
 pub async fn ensure(engine: &Engine, assembly: &Arc<Assembly>, cache: &Cache) -> Result<Ready> {
-    let ready = |id: String, loaded| Ready {
+    let ready = |id: String, loaded: Loaded, load_seconds| Ready {
         facts: ImageFacts {
             id: Some(id.clone()),
+            load_seconds,
+            loaded_bytes: loaded.sent_bytes(),
             ..assembly.facts.clone()
         },
         id,
         loaded,
     };
     if let Check::Right(id) = check(engine, assembly).await? {
-        return Ok(ready(id, Loaded::AlreadyThere));
+        return Ok(ready(id, Loaded::AlreadyThere, None));
     }
     let _lock = lock(assembly, cache).await?;
     // Whoever held the lock may have loaded it.
     match check(engine, assembly).await? {
-        Check::Right(id) => return Ok(ready(id, Loaded::AlreadyThere)),
+        Check::Right(id) => return Ok(ready(id, Loaded::AlreadyThere, None)),
         Check::Wrong(_) => engine.untag(&assembly.reference).await?,
         Check::Absent => {}
     }
     let present = layers_present(engine, assembly).await?;
     if present > 0 {
         let thin = load(engine, assembly, present, cache).await;
-        let is_loaded = thin.is_ok();
+        let seconds = thin.as_ref().ok().copied();
         // A full load would fail by these as well, and say less of it.
         if let Err(error) = thin
             && (matches!(error, Error::StaleLayer { .. }) || is_engine_gone(&error))
@@ -94,24 +106,25 @@ pub async fn ensure(engine: &Engine, assembly: &Arc<Assembly>, cache: &Cache) ->
             return Err(give_up(engine, assembly, cache, error).await);
         }
         // Whatever else went wrong, the full load below will say it again if it matters.
-        if is_loaded
+        if seconds.is_some()
             && let Check::Right(id) = check(engine, assembly).await.unwrap_or(Check::Absent)
         {
             let sent_bytes = bytes_after(assembly, present);
-            return Ok(ready(id, Loaded::Thin { sent_bytes }));
+            return Ok(ready(id, Loaded::Thin { sent_bytes }, seconds));
         }
         cache.note(
             "the engine did not take a load of the missing layers alone; loading all of them",
         );
         engine.untag(&assembly.reference).await?;
     }
-    if let Err(error) = load(engine, assembly, 0, cache).await {
-        return Err(give_up(engine, assembly, cache, error).await);
-    }
+    let seconds = match load(engine, assembly, 0, cache).await {
+        Ok(seconds) => seconds,
+        Err(error) => return Err(give_up(engine, assembly, cache, error).await),
+    };
     let found = match check(engine, assembly).await? {
         Check::Right(id) => {
             let sent_bytes = bytes_after(assembly, 0);
-            return Ok(ready(id, Loaded::Full { sent_bytes }));
+            return Ok(ready(id, Loaded::Full { sent_bytes }, Some(seconds)));
         }
         Check::Wrong(found) => found,
         Check::Absent => "nothing".to_owned(),
@@ -221,13 +234,15 @@ fn bytes_after(assembly: &Assembly, present: usize) -> u64 {
         .sum()
 }
 
-/// Streams the image to the engine, without its first `present` layers.
+/// Streams the image to the engine, without its first `present` layers; gives the seconds until it was
+/// there.
 async fn load(
     engine: &Engine,
     assembly: &Arc<Assembly>,
     present: usize,
     cache: &Cache,
-) -> Result<()> {
+) -> Result<f64> {
+    let began = Instant::now();
     let writing = Arc::clone(assembly);
     let total = oci::archive_bytes(&assembly.archive_layers(present));
     let meter = cache.start(Action::Load, &assembly.reference, Some(total));
@@ -243,7 +258,7 @@ async fn load(
     match written {
         // The engine only knows that the archive broke off.
         Err(error @ Error::StaleLayer { .. }) => Err(error),
-        _ => loaded,
+        _ => loaded.map(|()| began.elapsed().as_secs_f64()),
     }
 }
 

@@ -54,7 +54,7 @@ pub async fn own_image(
     python: &str,
     cache: &Cache,
 ) -> Result<OwnImage> {
-    let found = in_engine(engine, reference, cache).await?;
+    let (found, load_seconds) = in_engine(engine, reference, cache).await?;
     let mut notes = declared(reference, &found);
     let spec = ContainerSpec {
         image: found.id.clone(),
@@ -94,6 +94,7 @@ pub async fn own_image(
             libtorch_version: torch.split('+').next().unwrap_or_default().to_owned(),
             flavour: torch,
             size_bytes: Some(found.size_bytes),
+            load_seconds,
             parts: Some(parts),
             ..ImageFacts::default()
         },
@@ -102,13 +103,18 @@ pub async fn own_image(
     })
 }
 
-/// The image in the engine, which may have to pull it.
-async fn in_engine(engine: &Engine, reference: &str, cache: &Cache) -> Result<Declared> {
-    let id = match find(engine, reference).await? {
-        Some(id) => id,
+/// The image in the engine, and how long that had to pull it, where it had to.
+async fn in_engine(
+    engine: &Engine,
+    reference: &str,
+    cache: &Cache,
+) -> Result<(Declared, Option<f64>)> {
+    let (id, seconds) = match find(engine, reference).await? {
+        Some(id) => (id, None),
         None if is_pinned(reference) => {
             let next = "Where no registry can be reached, load the image into the engine first";
-            pull(engine, reference, cache, next).await?
+            let (id, seconds) = pull(engine, reference, cache, next).await?;
+            (id, Some(seconds))
         }
         None => {
             return Err(Error::Input(format!(
@@ -127,7 +133,7 @@ async fn in_engine(engine: &Engine, reference: &str, cache: &Cache) -> Result<De
         Some(other) if other != "amd64" => Err(Error::Input(format!(
             "image {reference} is for {other}; expected amd64"
         ))),
-        _ => Ok(found),
+        _ => Ok((found, seconds)),
     }
 }
 

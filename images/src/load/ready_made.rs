@@ -63,14 +63,15 @@ pub struct ReadyMade {
 /// (variables, `/etc/ld.so.preload`) by what the spec allowed.
 pub async fn ready_made(engine: &Engine, reference: &str, cache: &Cache) -> Result<ReadyMade> {
     let program = protocol::program();
-    let id = match find(engine, reference).await? {
-        Some(id) => id,
+    let (id, load_seconds) = match find(engine, reference).await? {
+        Some(id) => (id, None),
         None if is_pinned(reference) => {
             let next = format!(
                 "Where no registry can be reached, write it to a file where it can be built \
                  (`{program} images export`) and load that here (`{program} images load FILE`)"
             );
-            pull(engine, reference, cache, &next).await?
+            let (id, seconds) = pull(engine, reference, cache, &next).await?;
+            (id, Some(seconds))
         }
         None => {
             return Err(Error::Input(format!(
@@ -130,6 +131,7 @@ pub async fn ready_made(engine: &Engine, reference: &str, cache: &Cache) -> Resu
             libtorch_version: version.to_owned(),
             flavour: told.libtorch,
             size_bytes: Some(found.size_bytes),
+            load_seconds,
             scenario_sha256: Some(told.scenario.hex()),
             parts: Some(parts),
             ..ImageFacts::default()

@@ -67,6 +67,18 @@ impl Axis {
         }
     }
 
+    /// As [`Axis::covering`]; values that lie close together have the room to themselves, though never
+    /// so magnified that a change of `threshold`, which counts as none, fills it.
+    pub(crate) fn close(title: &str, quantity: Quantity, values: &[f64], threshold: f64) -> Self {
+        const FAR: f64 = 30.0;
+        let (low, high) = extent(values);
+        if low <= high / 2.0 {
+            return Self::covering(title, quantity, values, FAR).higher(1.06);
+        }
+        let room = ((high - low) * 0.2).max(4.0 * threshold * high);
+        Self::linear(title, quantity, (low - room, high + room))
+    }
+
     /// Of ratios: all of `ratios`, at least so far to either side of 1 as `least`, and of `ends`, such as
     /// those of intervals, what does not press the ratios together.
     pub(crate) fn ratios(title: &str, ratios: &[f64], ends: &[f64], least: f64) -> Self {
@@ -94,7 +106,7 @@ impl Axis {
         }
     }
 
-    pub(crate) fn higher(self, times: f64) -> Self {
+    fn higher(self, times: f64) -> Self {
         Self {
             high: self.high * times,
             ..self
@@ -406,5 +418,12 @@ mod tests {
         );
         let near = axis(&[100.0, 1000.0]);
         assert_eq!((near.is_logarithmic(), near.range().0), (false, 0.0));
+        let close = |values: &[f64]| Axis::close("x", Quantity::Plain, values, 0.005);
+        let (low, high) = close(&[3900.0, 4100.0]).range();
+        assert!((3800.0..3900.0).contains(&low) && (4100.0..4200.0).contains(&high));
+        // Equal to what counts as none: the mark is in the middle of a range of 4 % either way.
+        let (low, high) = close(&[1000.0, 1000.1]).range();
+        assert!(low < 981.0 && high > 1019.0, "{low} {high}");
+        assert!(close(&[1.0, 10.0]).range().0.abs() < 1e-12);
     }
 }

@@ -106,7 +106,9 @@ impl Drawn<'_> {
                     None => line(canvas),
                 }
             }
-            Layer::Mark(spot) => canvas.hinted(&spot.hint, |canvas| self.spot(canvas, spot)),
+            Layer::Mark(spot) => canvas.about(&spot.about, |canvas| {
+                canvas.hinted(&spot.hint, |canvas| self.spot(canvas, spot));
+            }),
         }
     }
 

@@ -36,6 +36,8 @@ pub(crate) struct Chart {
     pub(crate) heading: String,
     /// What follows the heading.
     pub(crate) subtitle: String,
+    /// Attributes by which a page's script finds it, of a chart that is about one cell.
+    pub(crate) about: String,
     /// What calls for attention beside it.
     pub(crate) remark: Option<String>,
     /// What explains a part of it, below it.

@@ -85,6 +85,8 @@ pub(crate) struct Spot {
     /// Above it; marks that are too close together share a label.
     pub(crate) label: String,
     pub(crate) hint: String,
+    /// Attributes by which a page's script finds it.
+    pub(crate) about: String,
 }
 
 const GAP: f64 = 18.0;
@@ -131,6 +133,7 @@ impl Spot {
             look,
             label: String::new(),
             hint: String::new(),
+            about: String::new(),
         }
     }
 }

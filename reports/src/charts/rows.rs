@@ -34,6 +34,8 @@ pub(crate) struct Lane {
     /// Its place among the chart's entries.
     pub(crate) entry: usize,
     pub(crate) ink: Ink,
+    /// Attributes by which a page's script finds it.
+    pub(crate) about: String,
     /// One for each scale, or none where there is nothing to draw.
     pub(crate) tracks: Vec<Track>,
 }
@@ -188,13 +190,15 @@ impl Rows {
             frame::lower(&mut canvas, area, scale);
         }
         for one in &placed {
-            one.write(&mut canvas);
-        }
-        for (one, lane) in lanes() {
-            canvas.hinted(&entries[lane.entry].hint(), |canvas| {
-                for (track, scale) in lane.tracks.iter().zip(&scales) {
-                    track.draw(canvas, scale, one.y());
-                }
+            let about = one.lane.map_or("", |lane| &lane.about);
+            canvas.about(about, |canvas| {
+                one.write(canvas);
+                let Some(lane) = one.lane else { return };
+                canvas.hinted(&entries[lane.entry].hint(), |canvas| {
+                    for (track, scale) in lane.tracks.iter().zip(&scales) {
+                        track.draw(canvas, scale, one.y());
+                    }
+                });
             });
         }
         canvas.finish()
@@ -228,6 +232,7 @@ impl Row {
             name: String::new(),
             entry,
             ink,
+            about: String::new(),
             tracks,
         };
         Self {

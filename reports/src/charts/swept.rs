@@ -157,8 +157,8 @@ mod tests {
         }
     }
 
-    /// Texts of the drawing, and its table.
-    fn check(swept: Swept, shown: &[&str], table: &str) {
+    /// Texts of the drawing, and its table. Returns the drawing.
+    fn check(swept: Swept, shown: &[&str], table: &str) -> String {
         let chart = swept.chart(1);
         let svg = chart.draw(true).body;
         for text in shown {
@@ -173,6 +173,42 @@ mod tests {
             .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
             .collect();
         assert!(rows.join("\n").contains(table), "{rows:#?}");
+        svg
+    }
+
+    fn number(element: &str, name: &str) -> f64 {
+        let (_, rest) = element.split_once(&format!(" {name}=\"")).unwrap();
+        rest.split_once('"').unwrap().0.parse().unwrap()
+    }
+
+    /// Where the marks are.
+    fn marks(svg: &str) -> Vec<(f64, f64)> {
+        let circles = svg.split("<circle class=\"f-series-0\"").skip(1);
+        circles
+            .map(|one| (number(one, "cx"), number(one, "cy")))
+            .collect()
+    }
+
+    /// The height of a level line.
+    fn level(svg: &str, ink: &str) -> f64 {
+        let (_, line) = svg
+            .split_once(&format!("<polyline class=\"s-{ink}\""))
+            .unwrap();
+        let (_, points) = line.split_once("points=\"").unwrap();
+        let (points, _) = points.split_once('"').unwrap();
+        let ends = points
+            .split(' ')
+            .map(|point| point.split_once(',').unwrap().1);
+        let ends: Vec<&str> = ends.collect();
+        assert!(ends.len() == 2 && ends[0] == ends[1], "{points}");
+        ends[0].parse().unwrap()
+    }
+
+    /// How far `at` is on the way from one place to another.
+    #[track_caller]
+    fn is_at(at: f64, [from, to]: [f64; 2], share: f64) {
+        let found = (at - from) / (to - from);
+        assert!((found - share).abs() < 0.01, "{found}, expected {share}");
     }
 
     #[test]
@@ -184,11 +220,14 @@ mod tests {
         let legend = serving.legend();
         assert_eq!(legend[1].label, "objective: 50 ms");
         // From 4 to 900 ms: in equal ratios.
-        check(
-            serving,
-            &["P99, logarithmic (s)", "requests/s"],
-            "\n400 900 ms",
-        );
+        let shown = ["P99, logarithmic (s)", "requests/s"];
+        let svg = check(serving, &shown, "\n400 900 ms");
+        let spots = marks(&svg);
+        is_at(spots[1].0, [spots[0].0, spots[2].0], 1.0 / 3.0);
+        let heights = [spots[0].1, spots[2].1];
+        let share = |seconds: f64| (seconds / 0.004_f64).ln() / (0.9_f64 / 0.004).ln();
+        is_at(spots[1].1, heights, share(0.005));
+        is_at(level(&svg, "danger"), heights, share(0.05));
     }
 
     #[test]
@@ -198,7 +237,12 @@ mod tests {
         let mut scaling = swept(gpus, ("efficiency", Quantity::Percent), &points);
         scaling.ideal = Some(("linear".to_owned(), vec![(1.0, 100.0), (8.0, 100.0)]));
         assert_eq!(scaling.legend()[1].label, "linear");
-        check(scaling, &["efficiency (%)", "GPUs", "8"], "\n8 88.0 %");
+        let svg = check(scaling, &["efficiency (%)", "GPUs", "8"], "\n8 88.0 %");
+        let spots = marks(&svg);
+        is_at(spots[2].0, [spots[0].0, spots[3].0], 3.0 / 7.0);
+        is_at(spots[2].1, [spots[0].1, spots[3].1], 5.0 / 12.0);
+        let ideal = level(&svg, "rule");
+        assert!((ideal - spots[0].1).abs() < 1.0, "{ideal} {spots:?}");
     }
 
     #[test]
@@ -211,10 +255,12 @@ mod tests {
             &points,
         );
         fit.limit = Some(("limit, 8 GiB".to_owned(), gib(8.0)));
-        check(
-            fit,
-            &["peak (GiB)", "batch, logarithmic", "100"],
-            "\n100 7.900 GiB",
-        );
+        let shown = ["peak (GiB)", "batch, logarithmic", "100"];
+        let svg = check(fit, &shown, "\n100 7.900 GiB");
+        let spots = marks(&svg);
+        let share = 64_f64.ln() / 100_f64.ln();
+        is_at(spots[1].0, [spots[0].0, spots[2].0], share);
+        let limit = level(&svg, "danger");
+        is_at(limit, [spots[0].1, spots[2].1], 6.0 / 5.9);
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn of(view: &View, changes: &[Change]) -> Vec<String> {
     let yes_when = asked.next().filter(|_| asked.next().is_none());
     let yes_when = yes_when.and_then(|asked| asked.yes_when);
     let asks = |when| yes_when == Some(when);
-    let named = named(view);
+    let named = view.asked();
     let mut limits = limits(view, asks(YesWhen::Fits));
     let mut bits = bits(view, asks(YesWhen::SameBits));
     let decided = match yes_when {
@@ -55,15 +55,6 @@ pub(super) fn of(view: &View, changes: &[Change]) -> Vec<String> {
 fn questions<'a>(view: &'a View) -> impl Iterator<Item = &'a SuiteQuestion> {
     let sessions = view.report.sessions.iter();
     sessions.flat_map(|session| session.questions.values())
-}
-
-/// The metrics that the suites name.
-fn named(view: &View) -> Vec<&'static Metric> {
-    let mut named: Vec<&Metric> = Vec::new();
-    for metric in questions(view).flat_map(|asked| &asked.answered_by) {
-        named.extend(Metric::named(metric).filter(|metric| !named.contains(metric)));
-    }
-    named
 }
 
 /// A sentence of which the first word says whether it is so, where that is asked.
@@ -199,9 +190,7 @@ fn values(view: &View, metric: &Metric) -> Option<String> {
     let cells = &view.report.cells;
     let write = |value: f64| metric::value(metric.name, value);
     let of_scenario = |group: &Group| {
-        let medians = group
-            .cells()
-            .filter_map(|cell| cells[cell].metrics.median(metric));
+        let medians = group.cells().filter_map(|cell| view.median(cell, metric));
         let ends = medians.map(|median| (median, median));
         let (low, high) = ends.reduce(|(low, high), (lo, hi)| (low.min(lo), high.max(hi)))?;
         Some(format!("{} ({})", range(low, high, write), group.scenario))

@@ -49,6 +49,7 @@ impl<'a> View<'a> {
             headline: Headline::default(),
             summary: Vec::new(),
             warnings: Vec::new(),
+            notes: Vec::new(),
             sessions,
             cells,
             failures,
@@ -70,6 +71,7 @@ impl<'a> View<'a> {
         view.report.summary = clean(sentences::of(&view));
         view.report.warnings = clean(warnings::of(&view, sources));
         view.report.warnings.extend(clean(unjudged));
+        view.report.notes = clean(warnings::told(&view, |run| &run.notes));
         view
     }
 }

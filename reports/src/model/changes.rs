@@ -5,16 +5,19 @@ use std::collections::BTreeMap;
 
 use judge::compare::{Direction, Verdict};
 use metrics::Metric;
-use record::ImageFacts;
-use verdict::{CellVerdicts, MetricVerdict, Options, Verdicts, image_size};
+use verdict::{CellVerdicts, MetricVerdict, Options, Verdicts, of_images};
 
 use super::{
     group::{Group, Row},
-    report::{SessionSummary, VariantVerdicts},
+    report::{CellSummary, SessionSummary, VariantVerdicts},
     versions::{self, Versions},
     view::View,
 };
-use crate::words::{comparison, format};
+use crate::{
+    document::About,
+    facets,
+    words::{comparison, format},
+};
 
 /// What stands in a cell's place where a metric is of the image.
 pub(crate) const IMAGE: &str = "image";
@@ -30,6 +33,8 @@ pub(crate) struct Change {
     pub is_choice: bool,
     pub metric: &'static Metric,
     pub found: MetricVerdict,
+    /// What a page filters it by; nothing of an image.
+    pub about: About,
 }
 
 impl Change {
@@ -108,7 +113,7 @@ pub(crate) fn of(view: &View) -> Vec<Change> {
             }
         }
         for versions in own().filter(|_| !session.comparisons.is_empty()) {
-            all.extend(steps(view, session, versions));
+            all.extend(steps(view, versions));
         }
         for variants in &session.variants {
             all.extend(of_variants(view, session, variants));
@@ -125,36 +130,39 @@ pub(crate) fn of_comparison(
     let of_cells = verdicts.cells.iter().filter(|cell| cell.lost().is_none());
     let of_cells = of_cells.flat_map(|cell| {
         let name = format::clean(&comparison::cell_name(cell));
-        cell.metrics.iter().map(move |found| (name.clone(), found))
+        let metrics = cell.metrics.iter();
+        metrics.map(move |found| {
+            let about = facets::verdict(cell, &found.outcome());
+            (name.clone(), found, about)
+        })
     });
-    let of_images = verdicts
-        .images
-        .iter()
-        .map(|found| (IMAGE.to_owned(), found));
+    let of_images = verdicts.images.iter();
+    let of_images = of_images.map(|found| (IMAGE.to_owned(), found, About::default()));
     let sides = if has_several {
         format::clean(&format!("in {}", verdicts.head.image))
     } else {
         String::new()
     };
     let told = of_cells.chain(of_images);
-    let told = told.filter(|(_, found)| is_headline(found) && found.not_measured_in.is_none());
-    told.filter_map(move |(cell, found)| {
+    let told = told.filter(|(_, found, _)| is_headline(found) && found.not_measured_in.is_none());
+    told.filter_map(move |(cell, found, about)| {
         Some(Change {
             cell,
             sides: sides.clone(),
             is_choice: verdicts.head.choice.is_some(),
             metric: Metric::named(&found.metric)?,
             found: found.clone(),
+            about,
         })
     })
 }
 
-fn steps(view: &View, session: &SessionSummary, versions: &Versions) -> Vec<Change> {
+fn steps(view: &View, versions: &Versions) -> Vec<Change> {
     let wanted = || Metric::compared().filter(|metric| metric.headline);
     let mut found = Vec::new();
     for pair in versions.images.windows(2) {
         let sides = format!("{} → {}", pair[0].0, pair[1].0);
-        let mut add = |cell: String, verdict: MetricVerdict| {
+        let mut add = |cell: String, verdict: MetricVerdict, about: About| {
             let metric = Metric::named(&verdict.metric);
             found.extend(metric.map(|metric| Change {
                 cell,
@@ -162,6 +170,7 @@ fn steps(view: &View, session: &SessionSummary, versions: &Versions) -> Vec<Chan
                 is_choice: false,
                 metric,
                 found: verdict,
+                about,
             }));
         };
         let rows = view.groups.iter().flat_map(|group| &group.rows);
@@ -171,21 +180,19 @@ fn steps(view: &View, session: &SessionSummary, versions: &Versions) -> Vec<Chan
             else {
                 continue;
             };
-            let name = comparison::spelled(&view.report.cells[head].cell);
+            let CellSummary { cell, scenario, .. } = &view.report.cells[head];
+            let name = format::clean(&comparison::spelled(cell));
             for metric in wanted() {
                 if let Some(verdict) = view.pairs.between(base, head, metric) {
-                    add(format::clean(&name), verdict);
+                    let about = facets::judged(cell, scenario, &verdict.outcome());
+                    add(name.clone(), verdict, about);
                 }
             }
         }
-        let image = |place: usize| -> Option<&ImageFacts> {
-            let name = &view.contenders[place].image;
-            session.images.iter().find(|facts| facts.name == *name)
-        };
-        let images = image(pair[0].1).zip(image(pair[1].1));
-        let size = images.and_then(|(base, head)| image_size(base, head, &Options::default()));
-        if let Some(verdict) = size {
-            add(IMAGE.to_owned(), verdict);
+        let images = view.image(pair[0].1).zip(view.image(pair[1].1));
+        let judged = images.map(|(base, head)| of_images(base, head, &Options::default()));
+        for verdict in judged.into_iter().flatten() {
+            add(IMAGE.to_owned(), verdict, About::default());
         }
     }
     found
@@ -235,6 +242,7 @@ fn of_variants<'a>(
                 is_choice: true,
                 metric,
                 found: found.clone(),
+                about: facets::verdict(cell, &found.outcome()),
             })
         })
     })

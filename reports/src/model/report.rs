@@ -30,6 +30,9 @@ pub struct Report {
     pub summary: Vec<String>,
     /// What to know before believing the metrics.
     pub warnings: Vec<String>,
+    /// What else went on in runs, and in how many.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// The sessions, in the order given.
     pub sessions: Vec<SessionSummary>,
     /// The cells of all sessions: by session, in the order of the plan.

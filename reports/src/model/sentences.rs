@@ -37,9 +37,6 @@ pub(super) fn of(view: &View) -> Vec<String> {
         _ if is_compared => None,
         _ => best(view, group),
     }));
-    if !is_compared {
-        sentences.extend(against_the_first(view));
-    }
     let claims = view.report.sessions.iter().map(|session| &session.claims);
     sentences.extend(
         claims
@@ -112,9 +109,10 @@ fn best(view: &View, group: &Group) -> Option<String> {
     let cells: Vec<usize> = group.cells().collect();
     let speeds = cells
         .iter()
-        .filter(|&&cell| view.throughput(cell).is_some());
+        .filter(|&&cell| view.median(cell, &catalogue::THROUGHPUT).is_some());
     if let [only] = speeds.collect::<Vec<_>>()[..] {
-        let speed = Quantity::Throughput.write(view.throughput(*only)?);
+        let speed = view.median(*only, &catalogue::THROUGHPUT)?;
+        let speed = Quantity::Throughput.write(speed);
         return Some(format!("{} ran at {speed}.", group.scenario));
     }
     let memory = view.memory_of(group);
@@ -145,7 +143,7 @@ fn best(view: &View, group: &Group) -> Option<String> {
         ],
     });
     let told = [Some(fastest), size].into_iter().flatten();
-    let told: Vec<String> = told.filter_map(|one| one.told(view, group)).collect();
+    let told: Vec<String> = told.filter_map(|one| one.told(view)).collect();
     Some(format!("{}: {}.", group.scenario, told.join("; ")))
 }
 
@@ -160,13 +158,13 @@ struct Leader<'a> {
 }
 
 impl Leader<'_> {
-    fn told(&self, view: &View, group: &Group) -> Option<String> {
+    fn told(&self, view: &View) -> Option<String> {
         let (best, metric) = (self.best, self.metric);
-        let of = |cell: usize| view.report.cells[cell].metrics.median(metric);
+        let of = |cell: usize| view.median(cell, metric);
         let value = Quantity::from(metric.unit).write(of(best.leader)?);
         let value = format!("{value} {}", self.unit);
         let value = value.trim_end();
-        let names = |cells: &[usize]| named(view, group, cells);
+        let names = |cells: &[usize]| named(view, cells);
         let leader = names(&[best.leader]);
         let [is, equal, beats, shown, extreme] = self.words;
         if !best.undecided.is_empty() {
@@ -191,12 +189,9 @@ impl Leader<'_> {
         }
         let is_same = best.equal.iter().all(|cell| of(*cell) == of(best.leader));
         let within = if is_same {
-            String::new()
+            ""
         } else {
-            format!(
-                " within the noise threshold{}",
-                threshold(view, best, metric)
-            )
+            " within the noise threshold"
         };
         let rest = if best.beaten.is_empty() {
             String::new()
@@ -208,30 +203,11 @@ impl Leader<'_> {
     }
 }
 
-/// ` of 0.50 %`, where all that are unchanged share one.
-fn threshold(view: &View, best: &Best, metric: &Metric) -> String {
-    let mut known = best.equal.iter();
-    let of = |cell: &usize| {
-        Some(
-            view.pairs
-                .between(*cell, best.leader, metric)?
-                .comparison
-                .threshold,
-        )
-    };
-    let first = known.next().and_then(of);
-    match first.filter(|first| known.all(|cell| of(cell) == Some(*first))) {
-        Some(threshold) => format!(" of {}", format::share(threshold)),
-        None => String::new(),
-    }
-}
-
 /// These cells of a scenario by their variant, those of a long list counted.
-fn named(view: &View, group: &Group, cells: &[usize]) -> String {
+fn named(view: &View, cells: &[usize]) -> String {
     let name = |&cell: &usize| {
-        let row = group.lanes().find(|(_, other)| *other == cell);
-        let label = row.map_or_else(String::new, |(row, _)| row.label.clone());
-        view.name_in(&label, cell)
+        let label = view.place(cell).map_or("", |(_, row)| &row.label);
+        view.name_in(label, cell)
     };
     let mut names: Vec<String> = cells.iter().take(NAMED).map(name).collect();
     if cells.len() > NAMED {
@@ -259,33 +235,6 @@ fn idle(view: &View, group: &Group) -> Option<String> {
     };
     let told: Vec<String> = group.cells().filter_map(takes).collect();
     (!told.is_empty()).then(|| format!("{} takes {}.", group.scenario, told.join("; ")))
-}
-
-/// Each contender beside the first, over the cells that both have.
-fn against_the_first(view: &View) -> Vec<String> {
-    let of = |cells: &[usize], contender: usize| {
-        let mut cells = cells.iter().copied();
-        view.throughput(cells.find(|&cell| view.contender_of(cell) == contender)?)
-    };
-    let beside = |index: usize| {
-        let rows = view.groups.iter().flat_map(|group| &group.rows);
-        let logs: Vec<f64> = rows
-            .filter_map(|row| Some((of(&row.cells, index)? / of(&row.cells, 0)?).ln()))
-            .filter(|log| log.is_finite())
-            .collect();
-        let mean = logs.iter().sum::<f64>() / logs.len() as f64;
-        (!logs.is_empty()).then(|| {
-            format!(
-                "{} ran at {} × the throughput of {} (geometric mean of the medians of {}; \
-                 `compare` says whether that is a difference).",
-                view.contenders[index].label,
-                format::significant(mean.exp(), 4),
-                view.contenders[0].label,
-                plural(logs.len(), "shared cell", "shared cells"),
-            )
-        })
-    };
-    (1..view.contenders.len()).filter_map(beside).collect()
 }
 
 fn noise(view: &View) -> Option<String> {

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use ::metrics::{Metric, catalogue};
-use record::{Reason, Record};
+use record::{ImageFacts, Reason, Record};
 
 use super::{
-    group::{Contender, Group},
+    group::{Contender, Group, Row},
     pairs::Pairs,
     report::{CellSummary, Report},
 };
@@ -69,12 +69,42 @@ impl<'a> View<'a> {
         self.report.cells.len() > LARGE
     }
 
-    /// The median throughput of a cell.
-    #[must_use]
-    pub fn throughput(&self, cell: usize) -> Option<f64> {
-        self.report.cells[cell]
-            .metrics
-            .median(&catalogue::THROUGHPUT)
+    /// The median of a metric in a cell.
+    pub(crate) fn median(&self, cell: usize, metric: &Metric) -> Option<f64> {
+        self.report.cells[cell].metrics.median(metric)
+    }
+
+    /// The metrics that the suites ask for, each once, in their order.
+    pub(crate) fn asked(&self) -> Vec<&'static Metric> {
+        let sessions = self.report.sessions.iter();
+        let asked = sessions.flat_map(|session| session.questions.values());
+        let mut found: Vec<&Metric> = Vec::new();
+        for name in asked.flat_map(|asked| &asked.answered_by) {
+            found.extend(Metric::named(name).filter(|metric| !found.contains(metric)));
+        }
+        found
+    }
+
+    /// Whether some cell has a metric.
+    pub(crate) fn has(&self, metric: &Metric) -> bool {
+        let mut cells = self.report.cells.iter();
+        cells.any(|cell| cell.metrics.get(metric).is_some())
+    }
+
+    /// The scenario and the variant of a cell.
+    pub(crate) fn place(&self, cell: usize) -> Option<(&Group, &Row)> {
+        self.groups.iter().find_map(|group| {
+            let (row, _) = group.lanes().find(|(_, other)| *other == cell)?;
+            Some((group, row))
+        })
+    }
+
+    /// What is known of the image of a contender.
+    pub(crate) fn image(&self, contender: usize) -> Option<&ImageFacts> {
+        let Contender { session, image, .. } = &self.contenders[contender];
+        let mut sessions = self.report.sessions.iter();
+        let own = sessions.find(|one| one.session == *session)?;
+        own.images.iter().find(|facts| facts.name == *image)
     }
 
     /// The memory metric that stands for the cells of a scenario: what the allocator reserved, where
@@ -112,11 +142,7 @@ impl<'a> View<'a> {
 
     /// A cell in few words: its scenario, and what tells it from the scenario's other variants.
     pub(crate) fn short_name(&self, cell: usize) -> String {
-        let mut found = self.groups.iter().filter_map(|group| {
-            let (row, _) = group.lanes().find(|(_, other)| *other == cell)?;
-            Some((group, row))
-        });
-        found.next().map_or_else(String::new, |(group, row)| {
+        self.place(cell).map_or_else(String::new, |(group, row)| {
             if row.label == group.scenario {
                 row.label.clone()
             } else {

@@ -24,14 +24,15 @@ pub(super) fn of(view: &View, sources: &[Source]) -> Vec<String> {
     warnings.extend(short_windows(view, sources));
     warnings.extend(of_runs(view, sources));
     warnings.extend(other_libtorch(sources));
-    let notes = tally(view, |_| true, |run| &run.notes);
-    warnings.extend(
-        notes
-            .iter()
-            .filter(|(note, _)| **note != record::ENDED)
-            .map(|(note, count)| format!("{note} ({})", runs(*count))),
-    );
+    warnings.extend(told(view, |run| &run.warnings));
     warnings
+}
+
+/// What runs say of themselves, each with how many say it.
+pub(super) fn told<'a>(view: &View<'a>, words: impl Fn(&'a Record) -> &'a [String]) -> Vec<String> {
+    let found = tally(view, |_| true, words).into_iter();
+    let found = found.map(|(text, count)| format!("{text} ({})", runs(count)));
+    found.collect()
 }
 
 fn runs(count: usize) -> String {

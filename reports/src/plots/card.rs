@@ -18,7 +18,7 @@ pub(crate) fn chart(view: &View) -> Option<Chart> {
     let metric = metric(view)?;
     let quantity = Quantity::from(metric.unit);
     let shown = 0..view.report.cells.len().min(MOST);
-    let value = |cell: usize| view.report.cells[cell].metrics.median(metric);
+    let value = |cell: usize| view.median(cell, metric);
     let entries = shown.clone().map(|cell| {
         Entry::new(
             view.name_of(cell),
@@ -48,20 +48,12 @@ pub(crate) fn chart(view: &View) -> Option<Chart> {
 
 /// The first metric that the suite asks for and some cell has, else throughput or memory.
 fn metric(view: &View) -> Option<&'static Metric> {
-    let sessions = view.report.sessions.iter();
-    let asked = sessions.flat_map(|session| session.questions.values());
-    let asked = asked.flat_map(|asked| &asked.answered_by);
-    let asked = asked.filter_map(|name| Metric::named(name));
     let usual = [
         &catalogue::THROUGHPUT,
         &catalogue::PEAK_ALLOCATED,
         &catalogue::RUN_HOST_PEAK_RESIDENT,
     ];
-    let mut known = asked.chain(usual);
-    let is_known = |metric: &&Metric| {
-        let mut cells = view.report.cells.iter();
-        cells.any(|cell| cell.metrics.get(metric).is_some())
-    };
+    let mut known = view.asked().into_iter().chain(usual);
     let first = (!view.report.cells.is_empty()).then_some(&catalogue::THROUGHPUT);
-    known.find(is_known).or(first)
+    known.find(|metric| view.has(metric)).or(first)
 }

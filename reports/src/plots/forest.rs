@@ -11,7 +11,8 @@ use super::{
 };
 use crate::{
     charts::{Axis, Chart, Entry, Row, Scaled, Track},
-    document::{Block, Cell, Kind, Mark, Picture},
+    document::{About, Block, Cell, Kind, Mark, Picture},
+    facets,
     model::{Change, View, changes, versions},
     svg::ink::Ink,
     words::{claims, format},
@@ -50,6 +51,7 @@ struct Line {
     weight: f64,
     rank: u8,
     entry: Entry,
+    about: About,
 }
 
 impl Line {
@@ -77,6 +79,7 @@ impl Line {
                 _ => 2,
             },
             entry: judged::columns(entry, found, change.word(), HEADS),
+            about: change.about.clone(),
         }
     }
 }
@@ -213,6 +216,7 @@ fn claim_line(found: &ClaimFound, pair: &ClaimPair) -> Line {
                 ("claimed", Some(claims::claimed(&found.claim))),
                 ("measured", Some(measured)),
             ]),
+        about: facets::claim(&outcome.to_string()),
     }
 }
 
@@ -240,17 +244,11 @@ fn chart(has_claims: bool, lines: Vec<Line>, most: usize) -> Option<Chart> {
             Ink::Text => Ink::Label,
             other => other,
         };
-        Row::only(
-            line.entry.name.clone(),
-            entry,
-            ink,
-            vec![Track::measured(
-                line.ratio,
-                line.interval,
-                line.band,
-                look(line.mark),
-            )],
-        )
+        let look = look(line.mark);
+        let track = Track::measured(line.ratio, line.interval, line.band, look);
+        let mut row = Row::only(line.entry.name.clone(), entry, ink, vec![track]);
+        row.lanes[0].about = facets::attributes(&line.about);
+        row
     });
     let rows = rows.collect();
     let entries = lines.into_iter().map(|line| Entry {

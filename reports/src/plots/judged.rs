@@ -43,8 +43,8 @@ pub(super) fn columns(
 
 pub(super) fn look(mark: Mark) -> Look {
     match mark {
-        Mark::Bad | Mark::Refuted => Look::of(Ink::Danger, Shape::Diamond),
-        Mark::Good | Mark::Holds => Look::of(Ink::Series(2), Shape::Disc),
+        Mark::Bad => Look::of(Ink::Danger, Shape::Diamond),
+        Mark::Good => Look::of(Ink::Series(2), Shape::Disc),
         Mark::Unknown => Look::of(Ink::Muted, Shape::Triangle).hollow(true),
         _ => Look::of(Ink::Text, Shape::Square).hollow(true),
     }

@@ -107,11 +107,7 @@ fn undivided(cell: &CellSummary) -> Option<f64> {
 /// Of the cell that takes the most of the GPU: the allocator's memory within the process's, the
 /// tensors within the allocator's.
 fn nested(view: &View, group: &Group) -> Option<Chart> {
-    let peak = |cell: usize| {
-        view.report.cells[cell]
-            .metrics
-            .median(&catalogue::PROCESS_PEAK)
-    };
+    let peak = |cell: usize| view.median(cell, &catalogue::PROCESS_PEAK);
     let by_peak =
         |one: &usize, other: &usize| peak(*one).partial_cmp(&peak(*other)).unwrap_or(Equal);
     let cell = group

@@ -12,6 +12,7 @@ mod pareto;
 mod plot;
 mod stacked;
 mod steps;
+mod sweep;
 mod throughput;
 mod time;
 mod timeline;
@@ -28,6 +29,7 @@ pub(crate) const ALL: &[Plot] = &[
     memory::PLOT,
     pareto::PLOT,
     timeline::PLOT,
+    sweep::PLOT,
     steps::PLOT,
     time::STEP,
     gpu::PLOT,
@@ -38,10 +40,8 @@ pub(crate) const ALL: &[Plot] = &[
 
 /// Which of the metrics that the suites ask for a picture shows best, by their order.
 pub(crate) fn place_asked(view: &View, plot: &Plot) -> Option<usize> {
-    let sessions = view.report.sessions.iter();
-    let asked = sessions.flat_map(|session| session.questions.values());
-    let mut asked = asked.flat_map(|asked| &asked.answered_by);
-    asked.position(|name| plot.answers.contains(&name.as_str()))
+    let mut asked = view.asked().into_iter();
+    asked.position(|metric| plot.answers.contains(&metric.name))
 }
 
 /// Every picture, those first that answer what the suites ask.

@@ -6,6 +6,7 @@ use metrics::{Metric, catalogue};
 use super::plot::{Drawing, Plot, by_group, entries};
 use crate::{
     charts::{Axis, Chart, Entry, Layer, Panel, Spot},
+    facets,
     model::{Group, Spread, View},
     svg::Look,
     words::format::{self, Quantity},
@@ -14,7 +15,7 @@ use crate::{
 pub(super) const PLOT: Plot = Plot {
     id: "pareto",
     title: "Memory against throughput",
-    about: "Upper left is better. A mark stands at the medians, its strokes reach from the least to \
+    about: "Upper left is better; axes begin at 0 unless the cells lie close together. A mark stands at the medians, its strokes reach from the least to \
             the greatest run. A hollow mark is beaten: another cell is shown to be faster and takes \
             no more, or takes less and is no slower; a difference within the noise threshold beats \
             nobody. The numbers are those of the table. Shown for scenarios with at least two \
@@ -26,8 +27,6 @@ pub(super) const PLOT: Plot = Plot {
 
 const HEIGHT: f64 = 230.0;
 const MARK: f64 = 10.0;
-/// From this ratio of greatest to least on, an axis is logarithmic.
-const FAR: f64 = 30.0;
 
 #[derive(Debug)]
 struct Point {
@@ -104,6 +103,7 @@ fn chart(view: &View, group: &Group, memory: &'static Metric, points: &[Point]) 
             ranges: [range(point.bytes), range(point.throughput)],
             label: point.number.to_string(),
             hint: entry.hint(),
+            about: facets::of_cell(view, point.cell),
             ..Spot::of(
                 (point.bytes.median, point.throughput.median),
                 MARK,
@@ -113,9 +113,13 @@ fn chart(view: &View, group: &Group, memory: &'static Metric, points: &[Point]) 
     });
     let title = format!("Peak {} memory", kind_of(memory));
     let panel = Panel::of(
-        Axis::covering(&title, Quantity::Bytes, &bytes, FAR),
-        // With room for the number above the fastest.
-        Axis::covering("Throughput", Quantity::Throughput, &speeds, FAR).higher(1.06),
+        Axis::close(&title, Quantity::Bytes, &bytes, memory.threshold),
+        Axis::close(
+            "Throughput",
+            Quantity::Throughput,
+            &speeds,
+            catalogue::THROUGHPUT.threshold,
+        ),
         marks.collect(),
     );
     Chart {

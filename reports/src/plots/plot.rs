@@ -3,6 +3,7 @@
 use crate::{
     charts::{Chart, Entry, Key, Lane, Row as ChartRow, Track},
     document::{Block, Picture, Section},
+    facets,
     model::{Group, Row, View},
     session::cells::{named, names},
     svg::{Look, ink::Ink},
@@ -107,6 +108,7 @@ pub(super) fn rows(
             name,
             entry: entries.len() - 1,
             ink,
+            about: facets::of_cell(view, cell),
             tracks,
         }
     };

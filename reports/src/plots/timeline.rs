@@ -13,6 +13,7 @@ use super::{
 use crate::{
     charts::{Axis, Chart, Entry, Key, Layer, Panel, Reading, Spot},
     document::Kind,
+    facets,
     model::{Group, View},
     svg::{Dashes, Look, Shape, ink::Ink},
     words::format::{self, Quantity},
@@ -56,8 +57,9 @@ fn draw(view: &View) -> Drawing {
     let charts = groups.take(most).flat_map(|group| {
         let limits = memory::limits(view, group);
         let runs = chosen(view, group).into_iter();
-        let charts = runs.filter_map(move |(label, run)| {
+        let charts = runs.filter_map(move |(label, cell, run)| {
             Some(Chart {
+                about: facets::of_cell(view, cell),
                 heading: format!("{} {}", group.scenario, format::clean(&label)),
                 ..chart(run, &limits)?
             })
@@ -89,25 +91,25 @@ fn peak(run: &Record) -> f64 {
 }
 
 /// The run with the greatest peak, then one of each cell that ran out of memory.
-fn chosen<'a>(view: &View<'a>, group: &Group) -> Vec<(String, &'a Record)> {
+fn chosen<'a>(view: &View<'a>, group: &Group) -> Vec<(String, usize, &'a Record)> {
     let runs = group.lanes().flat_map(|(row, cell)| {
         let name = view.name_in(&row.label, cell);
         let runs = view.good_runs(cell).into_iter();
         let runs = runs.filter(|run| process(run).is_some());
-        runs.map(move |run| (name.clone(), run))
+        runs.map(move |run| (name.clone(), cell, run))
     });
-    let greatest = runs.max_by(|(_, one), (_, other)| peak(one).total_cmp(&peak(other)));
+    let greatest = runs.max_by(|(.., one), (.., other)| peak(one).total_cmp(&peak(other)));
     let failed = group.lanes().filter_map(|(row, cell)| {
         let mut runs = view.runs[cell].iter().copied();
         let run = runs.find(|run| run.outcome.reason() == Some(Reason::OutOfMemory))?;
         let name = view.name_in(&row.label, cell);
-        Some((format!("{name}, out of memory"), run))
+        Some((format!("{name}, out of memory"), cell, run))
     });
     greatest.into_iter().chain(failed.take(FAILED)).collect()
 }
 
 fn chart(run: &Record, limits: &[Limit]) -> Option<Chart> {
-    let greatest = process(run)?.maximum;
+    process(run)?;
     let told = match run.shortage {
         Some(shortage) => format!(
             "{} asked for, {} free of {}, {} held by the allocator",
@@ -116,7 +118,7 @@ fn chart(run: &Record, limits: &[Limit]) -> Option<Chart> {
             format::bytes(shortage.capacity_bytes as f64),
             format::bytes(shortage.reserved_bytes as f64)
         ),
-        None => format!("at most {}", format::bytes(greatest)),
+        None => format!("at most {} without calibration", format::bytes(peak(run))),
     };
     let first = Entry::new("process".to_owned(), told.clone());
     let phases = phases(run).into_iter();

@@ -5,7 +5,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    document::{About, Block, Body, Cell, Kind, Picture, Section, Table, description},
+    document::{About, Block, Body, Cell, Kind, Picture, Section, Table, answer, description},
     facets,
     measure::pieces,
     svg::ink,
@@ -93,7 +93,12 @@ pub(crate) struct Page {
 const SCRIPT: &str = include_str!("../../templates/report.js");
 
 impl Page {
-    /// What a link to the page shows below its title: the answer.
+    /// What a link to the page shows first: the answer, or else what the page is about.
+    fn preview(&self) -> &str {
+        answer(&self.verdict).unwrap_or(&self.title)
+    }
+
+    /// What a link to the page shows below that: all of the answer.
     fn description(&self) -> String {
         let has_verdict = !self.verdict.is_empty();
         description(if has_verdict {
@@ -140,15 +145,6 @@ pub(crate) fn with_links(page: &str, links: &[(String, String)]) -> String {
 
 fn size(bytes: u64) -> String {
     format::bytes(bytes as f64)
-}
-
-/// What a layer's bar leaves free, in percent of the largest one's.
-fn rest(bytes: u64, layers: &[(String, u64)]) -> String {
-    let largest = layers.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0);
-    format!(
-        "{:.1}",
-        100.0 - bytes as f64 / largest.max(1) as f64 * 100.0
-    )
 }
 
 /// A picture's title and what one drawing of it is about.

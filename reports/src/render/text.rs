@@ -221,10 +221,8 @@ fn drawn(cell: &Cell, text: &str, style: Style) -> Drawn {
     let drawn = Drawn::new(text);
     match cell.mark {
         Some(_) if style == Style::Plain => drawn,
-        Some(Mark::Bad | Mark::Refuted | Mark::Failure) => {
-            drawn.fg(Color::Red).add_attribute(Attribute::Bold)
-        }
-        Some(Mark::Good | Mark::Holds) => drawn.fg(Color::Green),
+        Some(Mark::Bad | Mark::Failure) => drawn.fg(Color::Red).add_attribute(Attribute::Bold),
+        Some(Mark::Good) => drawn.fg(Color::Green),
         Some(Mark::Unknown) => drawn.fg(Color::Yellow),
         _ => drawn,
     }

@@ -131,7 +131,7 @@ pub(crate) fn table(view: &View, has_range: bool) -> Table {
 
 /// Metrics that the suites ask for and that have no column.
 fn asked(view: &View) -> Vec<&'static Metric> {
-    const SHOWN: [&Metric; 7] = [
+    const SHOWN: [&Metric; 8] = [
         &catalogue::THROUGHPUT,
         &catalogue::STEP_MEDIAN,
         &catalogue::STEP_P99,
@@ -139,21 +139,12 @@ fn asked(view: &View) -> Vec<&'static Metric> {
         &catalogue::PEAK_RESERVED,
         &catalogue::PROCESS_PEAK,
         &catalogue::CONTEXT,
+        // Of an idle container it has its column where it says something.
+        &catalogue::RUN_HOST_PEAK_RESIDENT,
     ];
-    let sessions = view.report.sessions.iter();
-    let suites = sessions.flat_map(|session| session.questions.values());
-    let mut found = Vec::new();
-    for name in suites.flat_map(|asked| &asked.answered_by) {
-        let metric = Metric::named(name).filter(|metric| !SHOWN.contains(metric));
-        found.extend(metric.filter(|metric| !found.contains(metric)));
-    }
-    let is_known = |metric: &&'static Metric| {
-        let mut cells = view.report.cells.iter();
-        cells.any(|cell| cell.metrics.get(metric).is_some())
-    };
-    // Host memory of an idle container has its column where it says something.
-    found.retain(|metric| is_known(metric) && *metric != &catalogue::RUN_HOST_PEAK_RESIDENT);
-    found
+    let mut asked = view.asked();
+    asked.retain(|metric| view.has(metric) && !SHOWN.contains(metric));
+    asked
 }
 
 /// The columns that name a cell within its scenario.

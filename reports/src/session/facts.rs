@@ -54,8 +54,8 @@ pub(crate) fn in_short(session: &SessionSummary) -> Vec<String> {
     ]);
     let image = |image: &ImageFacts| {
         let libtorch = Some(&image.libtorch_version).filter(|version| !version.is_empty());
-        let size = image.size_bytes.map(|size| bytes(size as f64));
-        let facts = join([libtorch.map(|version| format!("libtorch {version}")), size]);
+        let libtorch = libtorch.map(|version| format!("libtorch {version}"));
+        let facts = join([libtorch, size(image)]);
         format!("{} ({facts})", image.name)
     };
     let images = format::few(session.images.iter().map(image).collect(), SHOWN, "; ", "");
@@ -67,6 +67,21 @@ pub(crate) fn in_short(session: &SessionSummary) -> Vec<String> {
 }
 
 const SHOWN: usize = 4;
+
+/// The size of an image, and how long the engine took to load it where it had to.
+pub(super) fn size(image: &ImageFacts) -> Option<String> {
+    let load = image.load_seconds.map(|seconds| {
+        let part = image
+            .loaded_bytes
+            .filter(|sent| image.size_bytes > Some(*sent));
+        let part = part.map(|sent| format!("{} of it ", bytes(sent as f64)));
+        let seconds = format::seconds(seconds);
+        format!("{}loaded in {seconds}", part.unwrap_or_default())
+    });
+    let size = image.size_bytes.map(|size| bytes(size as f64));
+    let known: Vec<String> = size.into_iter().chain(load).collect();
+    (!known.is_empty()).then(|| known.join(", "))
+}
 
 fn run(session: &SessionSummary) -> Vec<Fact> {
     let (tool, engine) = (&session.tool, &session.engine);
@@ -190,7 +205,6 @@ fn gpu(gpu: &Gpu) -> String {
 fn image(image: &ImageFacts) -> Vec<Fact> {
     let known = |text: &Option<String>| text.clone().unwrap_or_else(|| UNKNOWN.to_owned());
     let libtorch = [image.libtorch_version.clone(), image.flavour.clone()];
-    let size = image.size_bytes.map(|size| bytes(size as f64));
     let mut facts = vec![
         ("Reference", known(&image.reference)),
         ("ID", known(&image.id)),
@@ -199,7 +213,7 @@ fn image(image: &ImageFacts) -> Vec<Fact> {
     facts.extend([
         ("libtorch", join(libtorch.map(Some))),
         ("Base", known(&image.base)),
-        ("Size", known(&size)),
+        ("Size", known(&size(image))),
         ("scenario binary", known(&image.scenario_sha256)),
     ]);
     if let Some(parts) = &image.parts {

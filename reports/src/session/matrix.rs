@@ -4,6 +4,7 @@ use judge::compare::Verdict;
 use metrics::Metric;
 use verdict::MetricVerdict;
 
+use super::facts;
 use crate::{
     document::{Block, Body, Cell, Kind, Table, columns},
     model::{
@@ -65,7 +66,7 @@ fn wanted(view: &View, track: &Versions, cells: &[Vec<Option<usize>>]) -> Vec<&'
     let mut wanted: Vec<&Metric> = Vec::new();
     for metric in asked.chain(Metric::compared().filter(|metric| metric.headline)) {
         let mut known = cells.iter().flatten().flatten();
-        let is_known = known.any(|cell| view.report.cells[*cell].metrics.median(metric).is_some());
+        let is_known = known.any(|cell| view.median(*cell, metric).is_some());
         if is_known && !wanted.contains(&metric) {
             wanted.push(metric);
         }
@@ -106,10 +107,8 @@ fn body(
         let (base, head) = base.zip(head)?;
         view.pairs.between(base, head, metric)
     };
-    let median = |cell: Option<usize>, of: &Metric| {
-        let median = view.report.cells[cell?].metrics.median(of);
-        Some(metric::known(of.name, median))
-    };
+    let median =
+        |cell: Option<usize>, of: &Metric| Some(metric::known(of.name, view.median(cell?, of)));
     let mut rows: Vec<Vec<Cell>> = Vec::new();
     for (place, (name, _)) in track.images.iter().enumerate() {
         let before = place.checked_sub(1).and_then(|place| cells[place]);
@@ -120,7 +119,9 @@ fn body(
                 None => text.into(),
             }
         };
-        let size = is_first.then(|| image_size(view, track, place)).flatten();
+        let image = view.image(track.images[place].1).filter(|_| is_first);
+        let size = image.and_then(facts::size);
+        let size = size.map(|size| format!("image {size}"));
         let name = Cell::from(&**name).noted(size.unwrap_or_default());
         let row = [name].into_iter().chain(wanted.iter().map(entry));
         rows.push(row.collect());
@@ -154,16 +155,6 @@ fn body(
         rows,
         ..Body::default()
     }
-}
-
-fn image_size(view: &View, track: &Versions, place: usize) -> Option<String> {
-    let name = &view.contenders[track.images[place].1].image;
-    let sessions = view.report.sessions.iter();
-    let mut images = sessions
-        .filter(|session| session.session == track.session)
-        .flat_map(|session| &session.images);
-    let size = images.find(|facts| facts.name == *name)?.size_bytes?;
-    Some(format!("image {}", format::bytes(size as f64)))
 }
 
 /// The change, but for one that is within the threshold; how large one may be that is not known.

@@ -85,10 +85,16 @@ pub(crate) fn top(view: &View) -> Vec<Block> {
             view.report.cells.len()
         ))
     });
+    let notes = &view.report.notes;
+    let notes = (!notes.is_empty()).then(|| {
+        let title = plural(notes.len(), "note", "notes");
+        Block::Folded(title, vec![Block::List(notes.clone())])
+    });
     [Block::List(view.report.summary.clone())]
         .into_iter()
         .chain(large)
         .chain(warnings)
+        .chain(notes)
         .collect()
 }
 

@@ -1,9 +1,8 @@
 //! A site while it is drawn.
 
-use std::{collections::BTreeMap, fs, io, path::Path};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use record::{SessionFolder, fit::Fit};
-use sha2::{Digest as _, Sha256};
 use verdict::{FailOn, Verdicts};
 
 use super::{
@@ -28,16 +27,13 @@ pub(super) fn run(content: &Content, into: &Path) -> Result<Outcome, SiteError> 
         into,
         trends: Placed::all(&content.trends),
         pages: BTreeMap::new(),
-        sessions: BTreeMap::new(),
         left_out: Vec::new(),
     };
     for found in find::all(&content.folders)? {
         match drawing.content_of(&found) {
             Ok((files, drawn)) => drawing.put(found.name, &files, drawn)?,
             // What is damaged is an error where it was named, and else left out.
-            Err(error) if found.is_named && !matches!(error, SiteError::Twice { .. }) => {
-                return Err(error);
-            }
+            Err(error) if found.is_named => return Err(error),
             Err(error) => drawing.left_out.push(LeftOut {
                 folder: found.path,
                 why: error.to_string(),
@@ -52,17 +48,6 @@ pub(super) fn run(content: &Content, into: &Path) -> Result<Outcome, SiteError> 
     drawing.finish()
 }
 
-/// The digest of a session's files; one that cannot be read is an error to whoever needs it.
-fn contents(folder: &SessionFolder) -> [u8; 32] {
-    let mut digest = Sha256::new();
-    if let Ok(mut file) = regular_file::open(&folder.path().join(SessionFolder::SESSION)) {
-        let _ = io::copy(&mut file, &mut digest);
-    }
-    digest.update([0]);
-    digest.update(folder.read_lines().unwrap_or_default());
-    digest.finalize().into()
-}
-
 struct Page {
     card: Card,
     has_picture: bool,
@@ -74,14 +59,12 @@ struct Drawing<'a> {
     trends: Vec<Placed<'a>>,
     /// By their place on the site.
     pages: BTreeMap<String, Page>,
-    /// The places of sessions, by digests of their contents.
-    sessions: BTreeMap<[u8; 32], String>,
     left_out: Vec<LeftOut>,
 }
 
 impl Drawing<'_> {
     /// The files of a page, and its card.
-    fn content_of(&mut self, found: &Found) -> Result<(Vec<(String, String)>, Drawn), SiteError> {
+    fn content_of(&self, found: &Found) -> Result<(Vec<(String, String)>, Drawn), SiteError> {
         let owned = |files: Vec<(&str, String)>| {
             let files = files.into_iter();
             files.map(|(name, text)| (name.to_owned(), text)).collect()
@@ -89,14 +72,6 @@ impl Drawing<'_> {
         Ok(match found.kind {
             Kind::Session => {
                 let folder = SessionFolder::at(&found.path);
-                // By all that is in it: a name alone would let one session take another's place.
-                let contents = contents(&folder);
-                if let Some(place) = self.sessions.get(&contents) {
-                    return Err(SiteError::Twice {
-                        place: place.clone(),
-                    });
-                }
-                self.sessions.insert(contents, found.name.clone());
                 let read = Source::read(&folder).map_err(ReportError::from)?;
                 let read = [read];
                 let session = &read[0].session.session;
@@ -204,11 +179,9 @@ impl Drawing<'_> {
         });
         let index = Index {
             title: &self.content.title,
-            has_about: self.content.about.is_some(),
             entries: entries.collect(),
             left_out: &self.left_out,
         };
-        let about = self.content.about.clone().map(|text| ("about.md", text));
         let files = [
             ("index.html", index.html()?),
             ("README.md", index.markdown()),
@@ -216,7 +189,7 @@ impl Drawing<'_> {
             (".nojekyll", String::new()),
             (MARK, "{\"version\": 2}\n".to_owned()),
         ];
-        for (file, text) in files.into_iter().chain(about) {
+        for (file, text) in files {
             put(self.into, file, &text)?;
         }
         Ok(Outcome {

@@ -22,8 +22,6 @@ pub enum SiteError {
          there yet, or a site"
     )]
     NotASite { out: PathBuf },
-    #[error("the same session as {place}")]
-    Twice { place: String },
     #[error("cannot read {path}: {source}; check the path and its permissions")]
     Read { path: PathBuf, source: io::Error },
     #[error("{path}: {source}; expected what `--out DIR` writes; draw it again")]

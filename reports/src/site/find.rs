@@ -35,14 +35,7 @@ pub(super) struct Found {
 }
 
 /// Names that the site has for itself.
-const TAKEN: [&str; 6] = [
-    "trends",
-    "index.html",
-    "readme.md",
-    "about.md",
-    MARK,
-    ".nojekyll",
-];
+const TAKEN: [&str; 5] = ["trends", "index.html", "readme.md", MARK, ".nojekyll"];
 /// Folders in folders beyond so many are nobody's sessions.
 const DEEPEST: usize = 8;
 

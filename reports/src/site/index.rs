@@ -31,7 +31,6 @@ impl Entry<'_> {
 
 pub(super) struct Index<'a> {
     pub(super) title: &'a str,
-    pub(super) has_about: bool,
     pub(super) entries: Vec<Entry<'a>>,
     pub(super) left_out: &'a [LeftOut],
 }
@@ -47,7 +46,6 @@ struct Page<'a> {
     script: &'a str,
     /// What the browser may load and run: these two, and the cards' pictures.
     policy: String,
-    has_about: bool,
     groups: Vec<(&'static str, &'static str, Vec<&'a Entry<'a>>)>,
     left_out: Vec<String>,
 }
@@ -61,7 +59,6 @@ impl Index<'_> {
             policy: html::policy(&style, SCRIPT) + "; img-src 'self'",
             style,
             script: SCRIPT,
-            has_about: self.has_about,
             groups: self.groups(),
             left_out: self.left_out(),
         };
@@ -70,9 +67,6 @@ impl Index<'_> {
 
     pub(super) fn markdown(&self) -> String {
         let mut text = format!("# {}\n\n", escape(self.title));
-        if self.has_about {
-            text += "What these are and how they were measured: [about.md](about.md).\n\n";
-        }
         for (_, title, entries) in self.groups() {
             text += &format!("## {title}\n\n");
             let cards = entries.iter().map(|entry| card(entry));

@@ -27,8 +27,6 @@ const MARK: &str = "site.json";
 pub struct Content {
     /// Its heading.
     pub title: String,
-    /// Markdown about what it shows, which the index leads to.
-    pub about: Option<String>,
     /// Folders of sessions, comparisons and searches, or folders with such in or below them.
     pub folders: Vec<PathBuf>,
     /// Series over time.

@@ -257,6 +257,14 @@ impl Canvas {
         self.group(&format!("<g><title>{title}</title>"), draw);
     }
 
+    /// Whatever `draw` draws is about what these attributes say.
+    pub(crate) fn about(&mut self, attributes: &str, draw: impl FnOnce(&mut Self)) {
+        match attributes {
+            "" => draw(self),
+            attributes => self.group(&format!("<g{attributes}>\n"), draw),
+        }
+    }
+
     /// The lines that `draw` draws are broken so.
     pub(crate) fn dashed(&mut self, dashes: Dashes, draw: impl FnOnce(&mut Self)) {
         match dashes.pattern() {
@@ -318,4 +326,17 @@ fn spot((x, y): (f64, f64)) -> (i32, i32) {
 )]
 pub(crate) fn whole(pixels: f64) -> i32 {
     (pixels * UNITS).round() as i32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_of_many_images_have_one_mark() {
+        let looks: Vec<Look> = (0..32).map(Look::series).collect();
+        for (place, look) in looks.iter().enumerate() {
+            assert!(!looks[..place].contains(look), "{place}: {look:?}");
+        }
+    }
 }

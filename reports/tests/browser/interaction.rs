@@ -56,6 +56,16 @@ fn cells_are_filtered_and_the_address_says_how() {
     let of_others = "[...document.querySelectorAll('#comparison tr[data-cell]')]
         .filter(row => !row.hidden && !row.dataset.cell.includes('amp-fp16')).length";
     assert_eq!(browser.evaluate(of_others), json!(0));
+    let bright = "[...document.querySelectorAll('#throughput g[data-row]:not(.out)')].length";
+    assert_eq!(browser.evaluate(bright), json!(3));
+    let changes = "[...document.querySelectorAll('g[data-cell]:not(.out)')]
+        .map(one => one.dataset.cell).filter(Boolean)";
+    let changes: Vec<String> = serde_json::from_value(browser.evaluate(changes)).unwrap();
+    let is_own = |cell: &String| cell.contains("amp-fp16");
+    assert!(
+        !changes.is_empty() && changes.iter().all(is_own),
+        "{changes:?}"
+    );
     // The address alone comes to the same, and another one to its own.
     browser.open(&page.file, "#precision=amp-fp16&image=torch-2.11");
     assert_eq!(shown(&mut browser).len(), 3);
@@ -70,6 +80,8 @@ fn cells_are_filtered_and_the_address_says_how() {
     browser.click(".filter form > button, .filter > button");
     assert_eq!(shown(&mut browser).len(), 24);
     assert_eq!(browser.text("location.hash"), "");
+    let dim = "document.querySelectorAll('.out').length";
+    assert_eq!(browser.evaluate(dim), json!(0));
     assert_eq!(browser.complaints(), [""; 0]);
 }
 

@@ -61,6 +61,38 @@ fn a_limit_of_the_gpu_is_told_and_drawn() {
     assert!(failing.contains("1 of 5 runs failed within 8.000 GiB of the GPU ("));
 }
 
+/// What lies outside the allocator does not count against its limit.
+#[test]
+fn limits_are_drawn_against_what_they_limit() {
+    let gib = |gib: f64| gib * 1_073_741_824.0;
+    let mut source = small().source();
+    for record in &mut source.records.records {
+        record.method.set("limits.gpu_memory", "8.0 GiB");
+        record.method.set("limits.allocator_memory", "8.0 GiB");
+        record.values.insert("outside_bytes".into(), gib(1.0));
+        record.values.insert("process_peak_bytes".into(), gib(7.0));
+        record.values.insert("peak_reserved_bytes".into(), gib(6.0));
+    }
+    let sources = [source];
+    let page = html::render(&View::of(&sources)).unwrap();
+    let (_, memory) = page.split_once("id=\"memory-1-title\"").unwrap();
+    let (drawing, rest) = memory.split_once("</svg>").unwrap();
+    let (rest, _) = rest.split_once("</figure>").unwrap();
+    assert!(
+        rest.contains("it does not count what is outside the allocator"),
+        "{rest}"
+    );
+    let strokes = drawing.split("class=\"s-danger\"").skip(1);
+    let strokes = strokes.map(|stroke| -> f64 {
+        let (_, points) = stroke.split_once("points=\"").unwrap();
+        points.split_once(',').unwrap().0.parse().unwrap()
+    });
+    let strokes: Vec<f64> = strokes.collect();
+    // Bars begin at 6 pixels, of ten units each; 8 and 9 GiB from there.
+    let ratio = (strokes[1] - 60.0) / (strokes[0] - 60.0);
+    assert!((ratio - 9.0 / 8.0).abs() < 0.005, "{strokes:?}");
+}
+
 #[test]
 fn a_long_message_stands_whole_with_its_run_alone() {
     let first =

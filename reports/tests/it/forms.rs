@@ -3,7 +3,7 @@
 use metrics::{Metric, catalogue};
 use record::{GpuMonitor, SessionFolder};
 use reports::{
-    Report, Source, View, json, markdown,
+    Report, Source, View, html, json, markdown,
     text::{self, Style},
 };
 
@@ -212,11 +212,18 @@ fn warnings_name_what_makes_metrics_doubtful() {
     let series = &mut record.monitor.series;
     series.insert(record::Sampled::OtherCores, used);
     record.isolation = record::Isolation::without("process", &["memory limit"]);
-    record.notes = vec!["the engine refused memlock −1".into()];
+    record.warnings = vec!["the engine refused memlock −1".into()];
+    record.notes = vec!["the program was ended by SIGTERM".into()];
     record.started.as_mut().unwrap().libtorch_version = "2.10.0".into();
     let sources = [source];
-    let warnings = View::of(&sources).report.warnings.join("\n");
-    insta::assert_snapshot!(warnings);
+    let view = View::of(&sources);
+    let notes = &view.report.notes;
+    assert_eq!(notes[..], ["the program was ended by SIGTERM (1 run)"]);
+    let page = html::render(&view).unwrap();
+    let (_, list) = page.split_once("<summary>1 note</summary>").unwrap();
+    let expect = "<ul class=\"list\"><li>the program was ended by SIGTERM (1 run)";
+    assert!(list.trim_start().starts_with(expect), "{list}");
+    insta::assert_snapshot!(view.report.warnings.join("\n"));
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn check(page: &str, wanted: &[&str]) -> String {
 fn the_gallery_takes_no_more_than_fifteen_megabytes_in_git() {
     let drawn = fs::read_to_string(gallery().join(".gitignore")).unwrap();
     let drawn: Vec<&str> = drawn.lines().collect();
-    assert_eq!(drawn, ["report.html", "report.json"]);
+    assert_eq!(drawn, ["report.html", "report.json", "comparison.html"]);
     let (mut folders, mut bytes) = (vec![gallery().to_owned()], 0);
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
@@ -236,4 +236,71 @@ fn a_session_answers_the_question_of_its_suite() {
         }
     }
     assert!(top("h200-overhead").contains("Time besides the work"));
+}
+
+/// What a change on a page is as a ratio; `None` of what is no number.
+fn ratio(text: &str) -> Option<f64> {
+    match text.strip_prefix("× ") {
+        Some(times) => times.replace(',', "").parse().ok(),
+        None if text.contains("× 1000") => Some(f64::INFINITY),
+        None => {
+            let percent = text.trim_start_matches("&lt; ").trim_end_matches(" %");
+            Some(1.0 + percent.parse::<f64>().ok()? / 100.0)
+        }
+    }
+}
+
+/// The tables of the pages, as a reader holds each verdict beside the interval and the threshold in its
+/// row.
+#[test]
+fn no_row_of_a_page_contradicts_its_interval() {
+    // Ends are.
+    const ROUNDED: f64 = 1e-4;
+    let mut count = 0;
+    for entry in gallery().read_dir().unwrap() {
+        let folder = entry.unwrap().path();
+        let pages = ["report.md", "comparison.md"].map(|name| folder.join(name));
+        for page in pages.iter().filter(|page| page.exists()) {
+            let mut heads: Vec<String> = Vec::new();
+            for line in fs::read_to_string(page).unwrap().lines() {
+                let cells = line
+                    .strip_prefix("| ")
+                    .map(|rest| rest.trim_end_matches(" |"));
+                let cells: Vec<&str> =
+                    cells.map_or_else(Vec::new, |row| row.split(" | ").collect());
+                if cells.first() == Some(&"cell") {
+                    heads = cells.iter().map(|&head| head.to_owned()).collect();
+                    continue;
+                }
+                let of = |head: &str| {
+                    let place = heads.iter().position(|one| one == head)?;
+                    cells.get(place)?.split("<br>").next()
+                };
+                let ends = of("interval").map_or("", |ends| match ends {
+                    "exact" => of("change").unwrap_or_default(),
+                    ends => ends,
+                });
+                // One sign is enough for both ends.
+                let (low, high) = ends.split_once(" … ").unwrap_or((ends, ends));
+                let threshold = of("threshold").and_then(|one| one.strip_suffix(" %"));
+                let threshold = threshold.and_then(|one| one.parse::<f64>().ok());
+                let (Some(low), Some(high), Some(threshold)) = (ratio(low), ratio(high), threshold)
+                else {
+                    continue;
+                };
+                let (least, most) = (1.0 / (1.0 + threshold / 100.0), 1.0 + threshold / 100.0);
+                let is_within = |room: f64| low >= least - room && high <= most + room;
+                let is_beyond = |room: f64| low > most - room || high < least + room;
+                let shown = match of("verdict").unwrap_or_default() {
+                    "unchanged" => is_within(ROUNDED),
+                    "improved" | "regressed" => is_beyond(ROUNDED),
+                    "inconclusive" => !is_within(-ROUNDED) && !is_beyond(-ROUNDED),
+                    other => panic!("{other} in {line}"),
+                };
+                assert!(shown, "{}: {line}", page.display());
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 500, "{count} rows");
 }

@@ -322,6 +322,7 @@ fn a_session_of_a_thousand_cells_is_a_page_that_a_browser_opens() {
 #[test]
 fn the_page_says_how_it_was_run_and_on_what() {
     let page = page(&[Fake::gpu()]);
+    assert!(page.contains(" steps a run, step p99 is nearly the slowest."));
     for fact in [
         "cargo xtask bench --suite sample --blocks 5",
         "2c6e365",
@@ -333,6 +334,27 @@ fn the_page_says_how_it_was_run_and_on_what() {
     ] {
         assert!(page.contains(fact), "{fact}");
     }
+}
+
+#[test]
+fn how_long_an_image_took_to_load_stands_beside_its_size() {
+    let page = |second: Option<f64>| {
+        let mut source = Fake::gpu().images(&["torch-2.10", "torch-2.11"]).source();
+        for (image, seconds) in source.session.images.iter_mut().zip([Some(10.0), second]) {
+            image.load_seconds = seconds;
+            image.loaded_bytes = image.size_bytes.filter(|_| seconds.is_some());
+        }
+        html::render(&View::of(&[source])).unwrap()
+    };
+    let loaded = page(Some(14.0));
+    let first = first_screen(&loaded);
+    let place = "torch-2.11 (libtorch 2.11.0, 3.411 GiB, loaded in 14.0 s)";
+    assert!(first.contains(place), "{first}");
+    assert!(loaded.contains("image load · image: ? +40.00 %, no interval."));
+    // What the engine had was not loaded in no time.
+    let cached = page(None);
+    assert!(first_screen(&cached).contains("3.411 GiB)"));
+    assert!(!cached.contains("image load"));
 }
 
 #[test]
@@ -393,6 +415,8 @@ fn the_first_screen_answers() {
         preview.contains("2 failed. ") && preview.contains("Worst: "),
         "{preview}"
     );
+    let (_, title) = whole.split_once("\"og:title\" content=\"").unwrap();
+    assert!(!title.starts_with("sample: "), "{title}");
     assert!(!one.contains("Gate "), "nothing is gated: {one}");
     let two = Fake::gpu().images(&["torch-2.10", "torch-2.11"]);
     let two = first_screen(&page(&[two]));

@@ -134,6 +134,115 @@ fn lines_of_one_panel_differ_in_grey() {
     assert!(shared > 0, "no panel has several lines");
 }
 
+#[test]
+fn the_peaks_on_a_timeline_are_those_of_their_windows() {
+    let gib = |gib: f64| gib * 1_073_741_824.0;
+    let mut source = Fake::gpu().source();
+    let record = &mut source.records.records[0];
+    let peaks = [
+        ("process_peak_bytes", 50.0),
+        ("run_process_peak_bytes", 60.0),
+    ];
+    for (name, peak) in peaks {
+        record.values.insert(name.into(), gib(peak));
+    }
+    // Calibration took more, which counts for neither.
+    let process = record::Sampled::GpuProcessBytes;
+    let series = record.monitor.gpus[0].series.get_mut(&process).unwrap();
+    series.maximum = gib(90.0);
+    let section = section(&[source], "timeline").unwrap();
+    for words in [
+        ">measured 50.00 GiB, whole run 60.00 GiB</text>",
+        ">process: at most 60.00 GiB without calibration. ",
+    ] {
+        assert!(section.contains(words), "{words} in {section}");
+    }
+    assert!(!section.contains("90.00 GiB"), "{section}");
+}
+
+/// Sessions in which the rate of requests, the batch, and the processes are varied.
+#[test]
+fn a_swept_quantity_has_its_limit_and_its_ideal() {
+    let cell = |scenario: &str, json: &str| support::FakeCell {
+        task: protocol::Task::Serving,
+        ..support::cell(scenario, protocol::Model::BertBase, json, 100.0, 100.0)
+    };
+    let mut fake = Fake::gpu();
+    fake.failing.clear();
+    fake.cells = [100, 200, 400]
+        .map(|rate| {
+            let json = format!(r#"{{"batch":16,"arrival_rate":{rate},"slo_ms":50}}"#);
+            cell("serve", &json)
+        })
+        .into();
+    let mut serving = fake.source();
+    for record in &mut serving.records.records {
+        let p99 = match record.axes["arrival_rate"].as_str() {
+            "100" => 0.004,
+            "200" => 0.005,
+            _ => 0.9,
+        };
+        let name = "latency_p99_seconds".to_owned();
+        record.values.insert(name, p99);
+    }
+    let has = |source: Source, wanted: &[&str]| {
+        let section = section(&[source], "sweep").unwrap();
+        for words in wanted {
+            assert!(section.contains(words), "{words} in {section}");
+        }
+        assert_eq!(section.matches("<figure").count(), 1, "{section}");
+    };
+    let objective = "―</span> objective, 50 ms";
+    let axis = ">p99 latency, logarithmic (s)</text>";
+    has(
+        serving,
+        &["against arrivals a second", objective, axis, "900 ms"],
+    );
+    fake.cells = [1, 8, 64]
+        .map(|batch| cell("fit", &format!(r#"{{"batch":{batch}}}"#)))
+        .into();
+    let mut batches = fake.source();
+    for record in &mut batches.records.records {
+        record.method.set("limits.gpu_memory", "8.0 GiB");
+        let batch: f64 = record.axes["batch"].parse().unwrap();
+        let peak = (1.0 + batch / 10.0) * 1_073_741_824.0;
+        record.values.insert("run_process_peak_bytes".into(), peak);
+    }
+    has(
+        batches,
+        &[
+            "limit, 8.000 GiB",
+            ">Batch, logarithmic</text>",
+            "7.400 GiB",
+        ],
+    );
+    fake.cells = ["one", "two", "four"]
+        .map(|name| cell(name, r#"{"batch":16}"#))
+        .into();
+    let mut scaling = fake.source();
+    for record in &mut scaling.records.records {
+        let (ranks, throughput) = match record.scenario.as_str() {
+            "one" => (1, 100.0),
+            "two" => (2, 194.0),
+            _ => (4, 380.0),
+        };
+        let rank = |rank| record::Rank {
+            rank,
+            place: record::Place {
+                host: String::new(),
+                device: protocol::Device::Cuda(rank),
+            },
+            started: None,
+            values: protocol::Values::default(),
+        };
+        record.ranks = (0..ranks).map(rank).collect();
+        let name = "throughput_samples_per_second".to_owned();
+        record.values.insert(name, throughput);
+    }
+    has(scaling, &["╌</span> linear", "97.0 %", "95.0 %"]);
+    assert_eq!(section(&[Fake::gpu().source()], "sweep"), None);
+}
+
 fn past(level: impl Fn(u32) -> f64) -> Past {
     Past {
         cell: "resnet50 · fp32 bs64".to_owned(),

@@ -3,6 +3,7 @@
 use std::{fs, process::Stdio};
 
 use record::SessionFolder;
+use verdict::FailOn;
 
 use crate::{
     error::{Error, Result},
@@ -79,20 +80,27 @@ pub(crate) fn run(printer: &Printer) -> Result<()> {
     let mut folders: Vec<_> = folders.flatten().map(|entry| entry.path()).collect();
     folders.sort();
     for path in folders {
-        let folder = SessionFolder::at(&path);
-        if path.join(SessionFolder::SESSION).is_file() {
+        let comparison = path.join("comparison.json");
+        let (markdown, link) = if path.join(SessionFolder::SESSION).is_file() {
+            let folder = SessionFolder::at(&path);
             let [_, markdown, _] = reports::write(&[folder], Vec::new(), &path)?;
-            // Where this is read in git, the page that it leads to is not: a picture takes its place.
-            let picture = "![The answer](card.svg)";
-            let text = fs::read_to_string(&markdown);
-            let text = text.map(|text| text.replace(reports::markdown::TO_THE_PAGE, picture));
-            text.and_then(|text| fs::write(&markdown, text))
-                .map_err(|source| Error::Write {
-                    path: markdown,
-                    source,
-                })?;
-            printer.line(&path.display().to_string());
-        }
+            (markdown, reports::markdown::TO_THE_PAGE)
+        } else if let Ok(text) = fs::read_to_string(&comparison) {
+            let verdicts = serde_json::from_str(&text).map_err(|source| Error::Json { source })?;
+            reports::comparison::write(&verdicts, FailOn::Regressed, &[], &path)?;
+            (path.join("comparison.md"), "[The report](comparison.html)")
+        } else {
+            continue;
+        };
+        // Where this is read in git, the page that it leads to is not: a picture takes its place.
+        let text = fs::read_to_string(&markdown);
+        let text = text.map(|text| text.replace(link, "![The answer](card.svg)"));
+        text.and_then(|text| fs::write(&markdown, text))
+            .map_err(|source| Error::Write {
+                path: markdown,
+                source,
+            })?;
+        printer.line(&path.display().to_string());
     }
     Ok(())
 }

@@ -41,9 +41,6 @@ pub(crate) struct SiteArgs {
     /// Its heading
     #[arg(long, value_name = "TEXT", default_value = "Torchgauge")]
     title: String,
-    /// Markdown about what it shows, copied to the site as about.md
-    #[arg(long, value_name = "FILE.md")]
-    about: Option<PathBuf>,
     /// The history whose trends it shows; without it none are
     #[arg(long, value_name = "DIR", env = "TORCHGAUGE_HISTORY")]
     history: Option<PathBuf>,
@@ -66,15 +63,8 @@ pub(crate) fn run(args: &SiteArgs, printer: &Printer) -> Result<()> {
     // `.` has no name to stand beside.
     let out = args.out.canonicalize().unwrap_or_else(|_| args.out.clone());
     site::check(&out)?;
-    let about = |path: &PathBuf| {
-        regular_file::read_text(path).map_err(|source| Error::Read {
-            path: path.clone(),
-            source,
-        })
-    };
     let content = Content {
         title: args.title.clone(),
-        about: args.about.as_ref().map(about).transpose()?,
         folders: args.folders.clone(),
         trends: trends(args.history.as_deref(), printer)?,
     };

@@ -60,8 +60,8 @@ impl Container {
                 ));
             }
             Oom::Child => {
-                let note = format!("a child process was ended for want of memory: {limit}");
-                execution.notes.push(note);
+                let warning = format!("a child process was ended for want of memory: {limit}");
+                execution.warnings.push(warning);
             }
             Oom::No => {}
         }

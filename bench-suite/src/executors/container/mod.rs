@@ -174,7 +174,7 @@ impl Container {
             end => end,
         };
         if let Err(error) = container.remove().await {
-            execution.notes.push(error.to_string());
+            execution.warnings.push(error.to_string());
         }
         execution.cost.remove_seconds = removing.elapsed().as_secs_f64();
         execution.ended(end)
@@ -241,7 +241,7 @@ impl Container {
             },
             Err(end) => {
                 if let Err(error) = container.kill().await {
-                    execution.notes.push(error.to_string());
+                    execution.warnings.push(error.to_string());
                 }
                 return end;
             }
@@ -336,12 +336,12 @@ fn note_container(container: &engine::Container, execution: &mut Execution) {
     execution.isolation.id = Some(container.id().to_owned());
     for warning in container.warnings() {
         execution
-            .notes
+            .warnings
             .push(format!("the engine warns: {}", warning.trim()));
     }
     for given_up in container.fallbacks() {
-        let note = format!("the engine refused {}: {}", given_up.what, given_up.reason);
-        execution.notes.push(note);
+        let warning = format!("the engine refused {}: {}", given_up.what, given_up.reason);
+        execution.warnings.push(warning);
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 
 use engine::{ContainerSpec, Exit, ImageFacts, Mount, User};
 use protocol::{EVENTS_VARIABLE, RUN_VARIABLE};
-use record::{ENDED, SessionFolder};
+use record::SessionFolder;
 
 use super::{RESULTS_FILE, RUN_FILE};
 use crate::{
@@ -204,7 +204,7 @@ pub(super) async fn end(container: &engine::Container) -> Result<Exit, &'static 
         return Ok(exit);
     }
     if container.terminate().await.is_ok() && ended(BY_SIGTERM).await.is_ok() {
-        return Err(ENDED);
+        return Err("the program went on after its measured steps and was ended by SIGTERM");
     }
     let _ = container.kill().await;
     Err("the program went on after its measured steps, ignored SIGTERM, and was ended by SIGKILL")

@@ -152,7 +152,7 @@ impl Executor for Mock {
     ) -> BoxFuture<'a, Execution> {
         Box::pin(async move {
             let mut execution = Execution::new(self.isolation());
-            execution.notes.push(NOTE.to_owned());
+            execution.warnings.push(NOTE.to_owned());
             let ending = self.script.ending(order);
             let measured = events::measured_seconds(order, ending.speed());
             execution.wall_seconds = 0.25 + measured;

@@ -85,7 +85,7 @@ impl Process {
 
     async fn carry_out(&self, order: &Order, cancel: &CancellationToken) -> Execution {
         let mut execution = Execution::new(self.isolation());
-        execution.notes = unapplied(order);
+        execution.warnings = unapplied(order);
         let Some(runtime) = self.runtimes.get(&order.image) else {
             return execution.ended(no_image(&order.image));
         };

@@ -310,13 +310,38 @@ fn the_sizes_of_two_images_are_judged_once_and_fail_no_gate() {
         size_bytes: bytes,
         ..record::ImageFacts::default()
     };
-    let size = |base, head| verdict::image_size(&image(base), &image(head), &Options::default());
+    let size = |base, head| verdict::of_images(&image(base), &image(head), &Options::default());
     let check = |base, head, expect| {
-        let found = size(Some(base), Some(head)).unwrap();
+        let found = &size(Some(base), Some(head))[0];
         assert_eq!((found.comparison.verdict, found.gated), (expect, false));
     };
     check(2_000, 1_900, Verdict::Improved);
     check(2_000, 2_100, Verdict::Regressed);
     check(2_000, 2_001, Verdict::Unchanged);
-    assert_eq!(size(Some(2_000), None), None);
+    assert_eq!(size(Some(2_000), None), []);
+}
+
+#[test]
+fn loads_are_compared_where_both_images_were_loaded_nearly_whole() {
+    let image = |seconds, loaded| record::ImageFacts {
+        size_bytes: Some(1_000),
+        load_seconds: seconds,
+        loaded_bytes: loaded,
+        ..record::ImageFacts::default()
+    };
+    let load = |head: record::ImageFacts| {
+        let base = image(Some(10.0), Some(1_000));
+        let judged = verdict::of_images(&base, &head, &Options::default());
+        let mut judged = judged.into_iter();
+        judged.find(|found| found.metric == "image_load_seconds")
+    };
+    let found = load(image(Some(14.0), Some(950))).unwrap();
+    assert_eq!((found.base, found.head), (Some(10.0), Some(14.0)));
+    // One load each: how much two loads of one image differ is not known.
+    assert_eq!(found.comparison.verdict, Verdict::Inconclusive);
+    assert_eq!((found.comparison.interval, found.gated), (None, false));
+    // The engine had it, or most of its layers; a registry's share of a pull is unknown.
+    assert_eq!(load(image(None, None)), None);
+    assert_eq!(load(image(Some(1.0), Some(300))), None);
+    assert_eq!(load(image(Some(30.0), None)), None);
 }

@@ -3,7 +3,7 @@
 use metrics::catalogue;
 use record::Record;
 
-use super::traces::PANELS;
+use super::{Run, traces::PANELS};
 use crate::{
     model::{Group, Row, View, is_contaminated},
     words::format::{self, Quantity},
@@ -13,8 +13,8 @@ use crate::{
 const CONTAMINATED: usize = 2;
 
 /// Of each cell the run in the middle, then its first few contaminated attempts; with what the cell
-/// is called.
-pub(super) fn of<'a>(view: &View<'a>, group: &Group) -> Vec<(String, &'a Record)> {
+/// is called, and its place.
+pub(super) fn of<'a>(view: &View<'a>, group: &Group) -> Vec<Run<'a>> {
     let of_cell = |(row, cell): (&Row, usize)| {
         let runs = view.runs[cell].iter().copied();
         let contaminated = runs
@@ -25,7 +25,7 @@ pub(super) fn of<'a>(view: &View<'a>, group: &Group) -> Vec<(String, &'a Record)
             label if label == group.scenario => label,
             label => format!("{} {label}", group.scenario),
         };
-        runs.map(move |run| (label.clone(), run))
+        runs.map(move |run| (label.clone(), cell, run))
     };
     group.lanes().flat_map(of_cell).collect()
 }

@@ -10,6 +10,7 @@ use self::traces::{PANELS, Panel, Trace};
 use super::{Drawing, Plot};
 use crate::{
     charts::{self, Axis, Chart, Entry, Key, Layer, Reading},
+    facets,
     model::{View, is_contaminated, time},
     svg::ink::Ink,
     words::format::{self, Quantity},
@@ -35,14 +36,14 @@ const MOST: usize = 120;
 const IN_ALL: usize = 300_000;
 const FEWEST: usize = 16;
 
-/// What a cell is called, and a run of it.
-type Run<'a> = (String, &'a Record);
+/// What a cell is called, its place in the report, and a run of it.
+type Run<'a> = (String, usize, &'a Record);
 
 fn draw(view: &View) -> Drawing {
     let most = if view.is_large() { 1 } else { usize::MAX };
     let chosen = |group| chosen::of(view, group).into_iter().take(most).collect();
     let all: Vec<Vec<Run>> = view.groups.iter().map(chosen).collect();
-    let runs = || all.iter().flatten().map(|(_, run)| *run);
+    let runs = || all.iter().flatten().map(|(.., run)| *run);
     let traces = PANELS
         .iter()
         .flat_map(|panel| runs().flat_map(|run| panel.of(run)));
@@ -58,16 +59,16 @@ fn draw(view: &View) -> Drawing {
     if runs().any(is_contaminated) {
         keys.push(Key::area(Ink::Danger, "the same in a contaminated attempt"));
     }
-    let charts = all.iter().flat_map(|runs| charts_of(runs, most));
+    let charts = all.iter().flat_map(|runs| charts_of(view, runs, most));
     (keys, charts.collect())
 }
 
 /// A chart for each of these runs of a scenario, each trace with so many samples.
-fn charts_of(runs: &[Run], most: usize) -> Vec<Chart> {
-    let is_known = |panel: &&'static Panel| runs.iter().any(|(_, run)| panel.is_known(run));
+fn charts_of(view: &View, runs: &[Run], most: usize) -> Vec<Chart> {
+    let is_known = |panel: &&'static Panel| runs.iter().any(|(.., run)| panel.is_known(run));
     let known = PANELS.iter().filter(is_known);
     let panels: Vec<(&Panel, Axis)> = known.map(|panel| (panel, panel.axis(runs))).collect();
-    let chart = |(label, run): &Run| {
+    let chart = |(label, cell, run): &Run| {
         let entries = panels.iter().flat_map(|(panel, _)| {
             let traces = panel.of(run);
             traces.map(|(trace, series)| panel.entry(trace, series))
@@ -78,6 +79,7 @@ fn charts_of(runs: &[Run], most: usize) -> Vec<Chart> {
         let remark = format::clean(&format!("contaminated: {reasons}"));
         Chart {
             heading: label.clone(),
+            about: facets::of_cell(view, *cell),
             subtitle: chosen::details(run),
             remark: Some(remark).filter(|_| !reasons.is_empty()),
             ..Chart::panels(entries.collect(), (2, HEIGHT), drawn.collect())
@@ -90,7 +92,7 @@ fn charts_of(runs: &[Run], most: usize) -> Vec<Chart> {
 impl Panel {
     /// Of all these runs.
     fn axis(&'static self, runs: &[Run]) -> Axis {
-        let series = runs.iter().flat_map(|(_, run)| self.of(run));
+        let series = runs.iter().flat_map(|(.., run)| self.of(run));
         let most = series.map(|(_, series)| series.maximum);
         let most: Vec<f64> = most.chain([self.at_least]).collect();
         Axis::from_zero("", self.quantity, &most)

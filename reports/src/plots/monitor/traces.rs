@@ -33,13 +33,10 @@ pub(super) const PANELS: [Panel; 9] = {
         GpuTemperatureCelsius, GpuUsedBytes, GpuUtilizationPercent, HostAvailableBytes,
         HostBusyCores, MemoryBytes, OtherCores, Pids,
     };
+    const UTILIZATION: [Trace; 1] = [only(GpuUtilizationPercent)];
+    const TEMPERATURE: [Trace; 1] = [only(GpuTemperatureCelsius)];
     [
-        panel(
-            "GPU utilization",
-            Percent,
-            100.0,
-            &[only(GpuUtilizationPercent)],
-        ),
+        panel("GPU utilization", Percent, 100.0, &UTILIZATION),
         panel(
             "GPU memory",
             Bytes,
@@ -59,12 +56,7 @@ pub(super) const PANELS: [Panel; 9] = {
                 trace("SM", 0, Dashes::None, GpuSmClockMhz),
             ],
         ),
-        panel(
-            "GPU temperature",
-            Celsius,
-            0.0,
-            &[only(GpuTemperatureCelsius)],
-        ),
+        panel("GPU temperature", Celsius, 0.0, &TEMPERATURE),
         panel(
             "CPUs",
             Cores,

@@ -180,6 +180,8 @@ impl Fake {
                     flavour: if cuda { "cu130" } else { "cpu" }.into(),
                     base: Some("debian bookworm, extracted".into()),
                     size_bytes: Some(3_662_000_000),
+                    load_seconds: None,
+                    loaded_bytes: None,
                     layers: vec![
                         ("base: Debian bookworm".into(), 18_700_000),
                         ("libtorch 2.11.0+cu130".into(), 3_636_000_000),

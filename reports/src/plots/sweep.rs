@@ -1,0 +1,217 @@
+//! What a metric does while one quantity is varied: latency against load, efficiency against
+//! processes, memory against batch.
+
+use metrics::{Metric, catalogue};
+
+use super::plot::{Drawing, Plot};
+use crate::{
+    charts::{Chart, Curve, Entry, Key, Swept},
+    document::Kind,
+    model::View,
+    svg::Look,
+    words::{
+        comparison::spelled,
+        format::{self, Quantity, plural},
+    },
+};
+
+pub(super) const PLOT: Plot = Plot {
+    id: "sweep",
+    title: "Swept quantities",
+    about: "Medians of cells that differ in one quantity alone, of at least three values of it: the \
+            latency of requests against the rate at which they arrive, peak memory against the batch, \
+            and throughput against processes, as a share of as many times that of the fewest.",
+    answers: &["latency_p99_seconds", "goodput_requests_per_second"],
+    is_detail: true,
+    draw,
+};
+
+/// Fewer values are a comparison.
+const FEWEST: usize = 3;
+
+/// Of a chart, and of a panel in it.
+type Name = [String; 2];
+
+struct Sweep {
+    along: (&'static str, Quantity),
+    up: (&'static str, Quantity),
+    /// What is varied in a cell, and what it shares with the other cells of its chart and its panel.
+    place: fn(&View, usize) -> Option<(f64, Name)>,
+    metric: &'static Metric,
+    /// What values are to be kept below.
+    limit: fn(&View, usize) -> Option<(String, f64)>,
+}
+
+const SWEEPS: [Sweep; 3] = [
+    Sweep {
+        along: ("Arrivals a second", Quantity::Plain),
+        up: ("p99 latency", Quantity::Seconds),
+        place: |view, cell| by_axis(view, cell, "arrival_rate"),
+        metric: &catalogue::LATENCY_P99,
+        limit: |view, cell| {
+            let objective: f64 = view.report.cells[cell].axes.get("slo_ms")?.parse().ok()?;
+            Some((format!("objective, {objective} ms"), objective / 1e3))
+        },
+    },
+    Sweep {
+        along: ("Batch", Quantity::Plain),
+        up: ("Peak of the process on the GPU", Quantity::Bytes),
+        place: |view, cell| by_axis(view, cell, "batch"),
+        metric: &catalogue::RUN_PROCESS_PEAK,
+        limit: |view, cell| {
+            let limit = view.runs[cell].first()?.method.bytes("limits.gpu_memory")?;
+            Some((format!("limit, {}", format::bytes(limit)), limit))
+        },
+    },
+    Sweep {
+        along: ("Processes", Quantity::Plain),
+        up: ("Efficiency", Quantity::Percent),
+        place: |view, cell| {
+            let ranks = view.runs[cell].first()?.ranks.len().max(1);
+            let cell = &view.report.cells[cell];
+            let name = format!("{}: {}", cell.suite, cell.workload);
+            Some((ranks as f64, [name, cell.axes.to_string()]))
+        },
+        metric: &catalogue::THROUGHPUT,
+        limit: |_, _| None,
+    },
+];
+
+fn by_axis(view: &View, cell: usize, varied: &str) -> Option<(f64, Name)> {
+    let axes = &view.report.cells[cell].axes;
+    let value = axes.get(varied)?.parse().ok()?;
+    let (group, _) = view.place(cell)?;
+    Some((value, [group.scenario.clone(), axes.without(varied)]))
+}
+
+fn draw(view: &View) -> Drawing {
+    let mut keys: Vec<Key> = Vec::new();
+    let mut charts = Vec::new();
+    for (sweep, [heading, _], panels) in SWEEPS.iter().flat_map(|sweep| charts_of(view, sweep)) {
+        let swept = sweep.swept(view, panels);
+        for key in swept.legend() {
+            if keys.iter().all(|one| one.label != key.label) {
+                keys.push(key);
+            }
+        }
+        let columns = swept.panels.len().min(2);
+        charts.push(Chart {
+            heading: format::clean(&heading),
+            subtitle: format!("{} against {}", sweep.up.0, sweep.along.0.to_lowercase()),
+            ..swept.chart(columns)
+        });
+    }
+    (keys, charts)
+}
+
+/// A varied quantity's value with its cell.
+type At = (f64, usize);
+type Panel = (Name, Vec<At>);
+type Charted<'a> = (&'a Sweep, Name, Vec<Panel>);
+
+/// The panels of each chart, of those cells that have enough values.
+fn charts_of<'a>(view: &View, sweep: &'a Sweep) -> Vec<Charted<'a>> {
+    let mut panels: Vec<Panel> = Vec::new();
+    for cell in 0..view.report.cells.len() {
+        let Some((at, name)) = (sweep.place)(view, cell) else {
+            continue;
+        };
+        if view
+            .median(cell, sweep.metric)
+            .is_none_or(|value| value <= 0.0)
+        {
+            continue;
+        }
+        match panels.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, own)) => own.push((at, cell)),
+            None => panels.push((name, vec![(at, cell)])),
+        }
+    }
+    panels.retain(|(_, own)| {
+        let mut values: Vec<f64> = own.iter().map(|(at, _)| *at).collect();
+        values.sort_by(f64::total_cmp);
+        values.dedup();
+        values.len() >= FEWEST
+    });
+    let mut charts: Vec<Charted> = Vec::new();
+    for panel in panels {
+        match charts.iter_mut().find(|(_, name, _)| name[0] == panel.0[0]) {
+            Some((.., own)) => own.push(panel),
+            None => charts.push((sweep, panel.0.clone(), vec![panel])),
+        }
+    }
+    charts
+}
+
+impl Sweep {
+    fn swept(&self, view: &View, panels: Vec<Panel>) -> Swept {
+        let cells = || panels.iter().flat_map(|(_, own)| own);
+        let ends = cells().map(|(at, _)| *at).map(|at| (at, at));
+        let ends = ends.reduce(|(low, high), (at, _)| (low.min(at), high.max(at)));
+        let ideal = ends.filter(|_| self.is_efficiency());
+        let limit = cells().find_map(|(_, cell)| (self.limit)(view, *cell));
+        let is_alone = panels.len() == 1;
+        let panels = panels.into_iter().map(|([_, name], own)| {
+            let title = if is_alone {
+                String::new()
+            } else {
+                format::clean(&spelled(&name))
+            };
+            (title, String::new(), self.curves(view, &own))
+        });
+        Swept {
+            along: self.along,
+            up: self.up,
+            limit,
+            ideal: ideal
+                .map(|(low, high)| ("linear".to_owned(), vec![(low, 100.0), (high, 100.0)])),
+            panels: panels.collect(),
+        }
+    }
+
+    /// Whether values are shares of what the least of the varied quantity makes likely.
+    fn is_efficiency(&self) -> bool {
+        self.up.1 == Quantity::Percent
+    }
+
+    /// A curve for each image.
+    fn curves(&self, view: &View, cells: &[At]) -> Vec<Curve> {
+        let of = |contender: usize| {
+            let own = cells
+                .iter()
+                .filter(|(_, cell)| view.contender_of(*cell) == contender);
+            let own: Vec<At> = own.copied().collect();
+            let value = |cell| view.median(cell, self.metric);
+            let least = own.iter().min_by(|one, other| one.0.total_cmp(&other.0))?;
+            let each = value(least.1)? / least.0;
+            let points = own.iter().filter_map(|&(at, cell)| {
+                let value = value(cell)?;
+                let value = if self.is_efficiency() {
+                    100.0 * value / (at * each)
+                } else {
+                    value
+                };
+                Some((at, value, self.entry(view, (at, cell), value)))
+            });
+            Some(Curve {
+                name: view.contenders[contender].label.clone(),
+                look: Look::series(contender),
+                size: 7.0,
+                is_joined: true,
+                points: points.collect(),
+            })
+        };
+        (0..view.contenders.len()).filter_map(of).collect()
+    }
+
+    fn entry(&self, view: &View, (at, cell): At, value: f64) -> Entry {
+        let (name, value) = (view.name_of(cell), self.up.1.write(value));
+        let runs = plural(view.report.cells[cell].ok, "run", "runs");
+        Entry::new(name.clone(), format!("{value}, {runs}"))
+            .with(Kind::Name, [("cell", name.into())])
+            .numbers([
+                (self.along.0, Some(at.to_string())),
+                (self.up.0, Some(value)),
+            ])
+    }
+}
