@@ -119,11 +119,7 @@ impl<'a, W: Write> Run<'a, W> {
             bench.step(place, length, &mut Unobserved)
         })?;
 
-        self.results.begin(Phase::Teardown, Instant::now())?;
-        drop(bench);
-        device::synchronize(self.file.device)?;
-        self.results.end()?;
-
+        self.tear_down(bench)?;
         if self.file.steps.calibrate {
             self.results.begin(Phase::Calibrate, Instant::now())?;
             summary.matmul_flops_per_second =
@@ -192,6 +188,60 @@ impl<'a, W: Write> Run<'a, W> {
         self.warmup_steps() + 1
     }
 
+    /// Does the measured work, from an idle device to an idle device, and returns with what came of
+    /// it the time, CPU time and memory that it took.
+    pub(super) fn measured<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<(T, Summary), Error> {
+        let file = self.file;
+        // A replay allocates nothing: what a step takes was seen when it was captured.
+        if file.variant.execution == Execution::Eager {
+            self.meter.reset_peaks()?;
+        }
+        device::synchronize(file.device)?;
+        self.results.begin(Phase::Measure, Instant::now())?;
+        let cpu_before = host::cpu_seconds();
+        let began = Instant::now();
+        let done = work(self)?;
+        device::synchronize(file.device)?;
+        let measured_seconds = began.elapsed().as_secs_f64();
+        let run_cpu_seconds = host::cpu_seconds();
+        let memory = self.meter.read()?;
+        self.results.end()?;
+        if let Some(budget) = &self.budget {
+            budget.check(self.meter)?;
+        }
+        let took = Summary {
+            measured_seconds,
+            cpu_seconds: host::between(cpu_before, run_cpu_seconds),
+            run_cpu_seconds,
+            memory,
+            ..Summary::default()
+        };
+        Ok((done, took))
+    }
+
+    /// Takes as many steps as are to be measured.
+    pub(super) fn each_measured(
+        &mut self,
+        mut take: impl FnMut(&mut Self, u32) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        for step in 0..self.file.steps.measured {
+            take(self, step)?;
+            self.results.heartbeat(step + 1)?;
+        }
+        Ok(())
+    }
+
+    /// Drops what the steps worked with.
+    pub(super) fn tear_down<T>(&mut self, all: T) -> Result<(), Error> {
+        self.results.begin(Phase::Teardown, Instant::now())?;
+        drop(all);
+        device::synchronize(self.file.device)?;
+        self.results.end()
+    }
+
     fn measure(&mut self, bench: &mut Bench) -> Result<Summary, Error> {
         let file = self.file;
         let first = self.first_measured();
@@ -203,31 +253,14 @@ impl<'a, W: Write> Run<'a, W> {
                 data: bench.loader.is_some(),
             });
         let mut watch = StepWatch::new(file.steps.measured as usize, parts, self.place)?;
-        // A replay allocates nothing: what a step takes was seen when it was captured.
-        if bench.captured.is_none() {
-            self.meter.reset_peaks()?;
-        }
-        device::synchronize(file.device)?;
-        self.results.begin(Phase::Measure, Instant::now())?;
-
-        let cpu_before = host::cpu_seconds();
-        let began = Instant::now();
-        watch.mark()?;
-        for step in 0..file.steps.measured {
-            let length = bench.lengths.map(|lengths| lengths.measured(step));
-            bench.step(first + step, length, &mut watch)?;
+        let ((), measured) = self.measured(|run| {
             watch.mark()?;
-            self.results.heartbeat(step + 1)?;
-        }
-        device::synchronize(file.device)?;
-        let measured_seconds = began.elapsed().as_secs_f64();
-        let run_cpu_seconds = host::cpu_seconds();
-
-        let memory = self.meter.read()?;
-        self.results.end()?;
-        if let Some(budget) = &self.budget {
-            budget.check(self.meter)?;
-        }
+            run.each_measured(|_, step| {
+                let length = bench.lengths.map(|lengths| lengths.measured(step));
+                bench.step(first + step, length, &mut watch)?;
+                Ok(watch.mark()?)
+            })
+        })?;
         let losses = bench.log.losses()?;
         let skips = bench.log.skips()?;
         // Without the place that several warm-up steps may share.
@@ -252,12 +285,9 @@ impl<'a, W: Write> Run<'a, W> {
             effective_batch: Some(file.variant.effective_batch()),
             warmup_steps: bench.warmup_steps,
             samples: Some(samples),
-            measured_seconds,
-            throughput_samples_per_second: Some(samples as f64 / measured_seconds),
+            throughput_samples_per_second: Some(samples as f64 / measured.measured_seconds),
             tokens,
-            throughput_tokens_per_second: tokens.map(|tokens| tokens / measured_seconds),
-            cpu_seconds: host::between(cpu_before, run_cpu_seconds),
-            run_cpu_seconds,
+            throughput_tokens_per_second: tokens.map(|tokens| tokens / measured.measured_seconds),
             model_flops_per_sample: Some(self.flops_per_sample(bench)),
             first_loss: steps.first().copied(),
             last_loss: steps.last().copied(),
@@ -265,10 +295,10 @@ impl<'a, W: Write> Run<'a, W> {
                 parameter_bytes: Some(bench.work.parameters().bytes()),
                 gradient_bytes: bench.work.gradient_bytes(),
                 optimizer_bytes: bench.work.optimizer_bytes(),
-                ..memory
+                ..measured.memory
             },
             scaler: self.scaler_state(bench, &skips)?,
-            ..Summary::default()
+            ..measured
         })
     }
 
