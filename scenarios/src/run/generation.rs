@@ -3,7 +3,7 @@
 use std::{io::Write, time::Instant};
 
 use libtorch::cuda;
-use protocol::{Device, Event, Execution, Step, Values};
+use protocol::{Device, Execution, Values};
 use tch::{Kind, Tensor};
 
 use super::{MakeBatch, phases::Run};
@@ -174,20 +174,20 @@ impl<W: Write> Run<'_, W> {
         let file = self.file;
         let mut answers = Vec::with_capacity(file.steps.measured as usize);
         let ((), measured) = self.measured(|run| {
-            run.each_measured(|_, _| {
+            run.each_measured(|run, step| {
                 let answer = request()?;
+                run.empty_cache(step)?;
                 answers.push((answer.prefill_seconds, answer.decode_seconds));
                 Ok(())
             })
         })?;
         for (index, &(prefill, decode)) in (0..).zip(&answers) {
             let values = [
-                ("step_seconds", prefill + decode),
-                ("prefill_seconds", prefill),
-                ("decode_seconds", decode),
+                ("step_seconds", Some(prefill + decode)),
+                ("prefill_seconds", Some(prefill)),
+                ("decode_seconds", Some(decode)),
             ];
-            let values: Values = values.map(|(name, of)| (name.to_owned(), of)).into();
-            self.results.write(&Event::Step(Step { index, values }))?;
+            self.write_step(index, values, Values::new())?;
         }
         let batch = u64::from(file.variant.batch.get());
         let samples = batch * u64::from(file.steps.measured);

@@ -3,7 +3,7 @@
 
 use std::{io::Write, thread, time::Instant};
 
-use protocol::{Event, IDLE_STEP, Step, Values};
+use protocol::{IDLE_STEP, Values};
 
 use super::phases::Run;
 use crate::{Error, summary::Summary};
@@ -28,10 +28,7 @@ impl<W: Write> Run<'_, W> {
         })?;
         for (index, seconds) in (0..).zip(stretches) {
             // As long as it was asked to be, which is no step time of the image's.
-            self.results.write(&Event::Step(Step {
-                index,
-                values: Values::from([("idle_seconds".to_owned(), seconds)]),
-            }))?;
+            self.write_step(index, [("idle_seconds", Some(seconds))], Values::new())?;
         }
         Ok(Summary {
             warmup_steps,

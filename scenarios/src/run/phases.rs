@@ -2,6 +2,7 @@
 
 use std::{io::Write, time::Instant};
 
+use libtorch::cuda;
 use protocol::{
     Event, Execution, InputKind, Moment, Phase, Precision, RunFile, Step, Task, Values,
 };
@@ -33,6 +34,8 @@ pub(super) struct Run<'a, W> {
     pub(super) results: &'a mut Results<W>,
     pub(super) meter: &'a mut MemoryMeter,
     pub(super) budget: Option<Budget>,
+    /// Bytes in tensors after each measured step; of serving `None` for a rejected request.
+    pub(super) allocated: Vec<Option<f64>>,
 }
 
 /// What the steps work with.
@@ -105,6 +108,7 @@ impl<'a, W: Write> Run<'a, W> {
             results,
             meter,
             budget,
+            allocated: Vec::new(),
         }
     }
 
@@ -142,7 +146,7 @@ impl<'a, W: Write> Run<'a, W> {
         let work = Work::new(built, file.task, &file.variant, self.place)?;
         if file.device.is_cuda() {
             // What drawing the first values left in the cache would shape the steps' memory.
-            libtorch::cuda::empty_cache()?;
+            cuda::empty_cache()?;
         }
         device::synchronize(file.device)?;
         self.results.end()?;
@@ -229,9 +233,42 @@ impl<'a, W: Write> Run<'a, W> {
     ) -> Result<(), Error> {
         for step in 0..self.file.steps.measured {
             take(self, step)?;
+            self.note_allocated(step as usize)?;
             self.results.heartbeat(step + 1)?;
         }
         Ok(())
+    }
+
+    /// Gives cached memory back to the driver, where the variant says so after this step.
+    pub(super) fn empty_cache(&self, step: u32) -> Result<(), Error> {
+        if self.file.variant.empty_cache.is_due(step) {
+            cuda::empty_cache()?;
+        }
+        Ok(())
+    }
+
+    /// Notes what is allocated after this step.
+    pub(super) fn note_allocated(&mut self, step: usize) -> Result<(), Error> {
+        if self.allocated.len() <= step {
+            self.allocated.resize(step + 1, None);
+        }
+        self.allocated[step] = Some(self.meter.allocated()? as f64);
+        Ok(())
+    }
+
+    /// Writes a measured step, with what was allocated after it.
+    pub(super) fn write_step<const N: usize>(
+        &mut self,
+        index: u32,
+        values: [(&str, Option<f64>); N],
+        mut more: Values,
+    ) -> Result<(), Error> {
+        let allocated = self.allocated.get(index as usize).copied().flatten();
+        let values = values.into_iter();
+        let values = values.chain([("step_allocated_bytes", allocated)]);
+        more.extend(values.filter_map(|(name, value)| Some((name.to_owned(), value?))));
+        let values = more;
+        self.results.write(&Event::Step(Step { index, values }))
     }
 
     /// Drops what the steps worked with.
@@ -255,9 +292,10 @@ impl<'a, W: Write> Run<'a, W> {
         let mut watch = StepWatch::new(file.steps.measured as usize, parts, self.place)?;
         let ((), measured) = self.measured(|run| {
             watch.mark()?;
-            run.each_measured(|_, step| {
+            run.each_measured(|run, step| {
                 let length = bench.lengths.map(|lengths| lengths.measured(step));
                 bench.step(first + step, length, &mut watch)?;
+                run.empty_cache(step)?;
                 Ok(watch.mark()?)
             })
         })?;
@@ -312,9 +350,9 @@ impl<'a, W: Write> Run<'a, W> {
     ) -> Result<(), Error> {
         for (index, lap) in (0..).zip(laps) {
             let place = (self.first_measured() + index) as usize;
-            let mut values: Values = lap.parts.as_ref().map(values).unwrap_or_default();
+            let parts: Values = lap.parts.as_ref().map(values).unwrap_or_default();
             let length = lengths.map(|lengths| f64::from(lengths.measured(index)));
-            let more = [
+            let values = [
                 ("step_seconds", Some(lap.seconds)),
                 ("loss", losses.get(place).copied()),
                 ("sequence_length_tokens", length),
@@ -323,9 +361,7 @@ impl<'a, W: Write> Run<'a, W> {
                     skips.get(place).copied().filter(|&skips| skips > 0.0),
                 ),
             ];
-            let more = more.into_iter();
-            values.extend(more.filter_map(|(name, value)| Some((name.to_owned(), value?))));
-            self.results.write(&Event::Step(Step { index, values }))?;
+            self.write_step(index, values, parts)?;
         }
         Ok(())
     }

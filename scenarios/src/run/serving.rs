@@ -6,7 +6,7 @@ use std::{
 };
 
 use protocol::{
-    Arrivals, Count, Event, LengthRange, RunFile, SEARCHED_QUANTILE, Step, Values, requests_needed,
+    Arrivals, Count, LengthRange, RunFile, SEARCHED_QUANTILE, Values, requests_needed,
     search_window,
 };
 
@@ -88,7 +88,9 @@ impl<W: Write> Run<'_, W> {
         patience: Option<(Duration, usize)>,
     ) -> Result<Window, Error> {
         let (file, variant) = (self.file, &self.file.variant);
-        let lengths = bench.lengths;
+        let (lengths, mut batches) = (bench.lengths, 0);
+        // Of an earlier window, whose rejected requests are others.
+        self.allocated.clear();
         let policy = Policy {
             batch: variant.batch.get() as usize,
             longest_wait: Duration::from_millis(
@@ -102,6 +104,11 @@ impl<W: Write> Run<'_, W> {
             // Shorter ones are padded.
             let longest = requests.iter().filter_map(length).max();
             answer(file, bench, requests.len(), longest)?;
+            batches += 1;
+            self.empty_cache(batches - 1)?;
+            for &request in requests {
+                self.note_allocated(request)?;
+            }
             let last = requests.last().map_or(0, |&last| number(last));
             // A search takes as many as it needs.
             self.results.heartbeat((last + 1).min(file.steps.measured))
@@ -189,11 +196,7 @@ impl<W: Write> Run<'_, W> {
                     lengths.map(|lengths| lengths.measured(index).into()),
                 ),
             ];
-            let values = values.into_iter();
-            let values: Values = values
-                .filter_map(|(name, value)| Some((name.to_owned(), value?)))
-                .collect();
-            self.results.write(&Event::Step(Step { index, values }))?;
+            self.write_step(index, values, Values::new())?;
         }
         Ok(())
     }

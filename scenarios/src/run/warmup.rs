@@ -66,6 +66,7 @@ impl<W: Write> Run<'_, W> {
         let steps = self.warmup_steps();
         while next < steps || began.elapsed() < least {
             take(self, next)?;
+            self.empty_cache(next)?;
             next += 1;
             if next == 1 {
                 self.apply_budget()?;
