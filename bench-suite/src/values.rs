@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use bytesize::ByteSize;
 use metrics::{Metric, broken_rule};
 use protocol::{MemoryPoint, Moment, Phase, RunFile, Step, Task, Values};
 use record::{GpuMonitor, Monitor, Sampled, Scope, Series, Window};
@@ -52,6 +53,9 @@ pub(crate) fn of(seen: &Seen<'_>) -> Values {
         }
     }
     for (name, value) in step_times(&series) {
+        set(name, value);
+    }
+    for (name, value) in growth(&series) {
         set(name, value);
     }
     for (phase, seconds) in &told.phase_seconds {
@@ -313,6 +317,71 @@ fn step_times(series: &BTreeMap<String, Vec<Option<f64>>>) -> [(&'static str, Op
     ]
 }
 
+/// Stretches that the measured steps are cut into to see whether memory grows in all of them.
+const STRETCHES: usize = 9;
+
+/// Bytes a step by which allocated memory grows, with its interval: the median of the stretches'
+/// growth, and the second least and second largest of nine, between which the median lies with
+/// 1 − 2 · (1 + 9) ÷ 2⁹ = 96 %, whatever the distribution. A cache that grows once is in one stretch
+/// and moves none of them; a leak is in all.
+fn growth(series: &BTreeMap<String, Vec<Option<f64>>>) -> [(&'static str, Option<f64>); 3] {
+    let steps = series.get("step_allocated_bytes");
+    let after: Vec<f64> = steps.into_iter().flatten().copied().flatten().collect();
+    let last = after.len().saturating_sub(1);
+    let mut slopes: Vec<f64> = (0..STRETCHES)
+        .map(|stretch| (stretch * last / STRETCHES, (stretch + 1) * last / STRETCHES))
+        .filter(|(from, to)| from < to)
+        .map(|(from, to)| (after[to] - after[from]) / (to - from) as f64)
+        .collect();
+    slopes.sort_by(f64::total_cmp);
+    let of = |place: usize| {
+        slopes
+            .get(place)
+            .copied()
+            .filter(|_| slopes.len() == STRETCHES)
+    };
+    let (least, most) = (of(1), of(STRETCHES - 2));
+    let has_zero = least <= Some(0.0) && Some(0.0) <= most;
+    let growth = of(STRETCHES / 2).map(|median| if has_zero { 0.0 } else { median });
+    [
+        ("allocated_growth_bytes", growth),
+        ("allocated_growth_least_bytes", least),
+        ("allocated_growth_most_bytes", most),
+    ]
+}
+
+/// A sentence on the memory that a run leaks, by its values.
+pub(crate) fn leak_note(values: &Values) -> Option<String> {
+    let of = |name: &str| values.get(name).copied();
+    let growth = of("allocated_growth_bytes").filter(|growth| *growth > 0.0)?;
+    let bounds = of("allocated_growth_least_bytes").zip(of("allocated_growth_most_bytes"))?;
+    let shown = |bytes: f64| {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "bytes above 0; a cast saturates"
+        )]
+        let whole = bytes.round() as u64;
+        ByteSize::b(whole).display().iec().to_string()
+    };
+    let activations = of("activation_bytes");
+    let what = match activations.filter(|all| *all > 0.0).map(|all| growth / all) {
+        Some(0.5..2.0) => {
+            ", about what forward keeps for backward: are outputs kept with their graph?"
+        }
+        Some(..0.5) => {
+            ", far less than forward keeps for backward: are losses or outputs kept in a list or sum?"
+        }
+        _ => ": are losses or outputs kept from step to step?",
+    };
+    Some(format!(
+        "leak: memory in tensors grows by {} a step ({} to {}){what}",
+        shown(growth),
+        shown(bounds.0),
+        shown(bounds.1),
+    ))
+}
+
 /// Peaks of what was seen from outside. Those of the measured steps have plain names; those from
 /// the run's start to the end of the measured steps begin with `run_`.
 fn peaks(
@@ -522,6 +591,59 @@ mod tests {
         check(&told, &Monitor::default(), None, &expect);
         let unknown = expect.map(|(name, _)| (name, None));
         check(&RankResults::default(), &Monitor::default(), None, &unknown);
+    }
+
+    #[test]
+    fn only_what_grows_in_nearly_every_stretch_is_a_leak() {
+        let grown = |of: &dyn Fn(u32) -> f64, count: u32| {
+            let after: Vec<_> = (0..count).map(|step| Some(of(step))).collect();
+            growth(&series(&steps("step_allocated_bytes", &after))).map(|(_, value)| value)
+        };
+        let mib = f64::from(1 << 20);
+        let noise = |step: u32| f64::from(step * 7 % 11) * 1000.0;
+        for count in [10, 20, 25, 200] {
+            let leak = grown(&|step| 5.0 * mib + f64::from(step) * 512.0, count);
+            assert_eq!(leak, [Some(512.0); 3], "{count}");
+            assert_eq!(grown(&|_| mib, count), [Some(0.0); 3], "{count}");
+            // A cache that is made once, wherever.
+            for at in 0..count {
+                let once = grown(&|step| if step < at { mib } else { 9.0 * mib }, count);
+                assert_eq!(once, [Some(0.0); 3], "{count}, {at}");
+            }
+            let scattered = grown(&|step| 20.0 * mib + noise(step), count);
+            assert_eq!(scattered[0], Some(0.0), "{count}: {scattered:?}");
+        }
+        let [of, least, most] = grown(&|step| f64::from(step) * mib + noise(step), 100);
+        let [of, least, most] = [of, least, most].map(|value| value.unwrap() / mib);
+        assert!(0.9 < least && least <= of && of <= most && most < 1.1);
+        // One that frees what the steps before kept, as a collection of cycles does.
+        assert_eq!(grown(&|step| f64::from(step % 7) * mib, 64)[0], Some(0.0));
+        assert_eq!(grown(&|step| f64::from(step), 9), [None; 3]);
+    }
+
+    #[test]
+    fn a_leak_is_named_with_what_grows_and_by_how_much() {
+        let mut values = named(&[
+            ("allocated_growth_bytes", 3.0 * 1024.0 * 1024.0),
+            ("allocated_growth_least_bytes", 2.0 * 1024.0 * 1024.0),
+            ("allocated_growth_most_bytes", 4.0 * 1024.0 * 1024.0),
+        ]);
+        let by = "leak: memory in tensors grows by 3.0 MiB a step (2.0 MiB to 4.0 MiB)";
+        let end = ": are losses or outputs kept from step to step?";
+        assert_eq!(leak_note(&values), Some(format!("{by}{end}")));
+        values.insert("activation_bytes".to_owned(), 3e6);
+        let note = leak_note(&values).unwrap();
+        assert!(
+            note.ends_with("are outputs kept with their graph?"),
+            "{note}"
+        );
+        values.insert("activation_bytes".to_owned(), 3e8);
+        let note = leak_note(&values).unwrap();
+        assert!(note.contains("far less than forward keeps"), "{note}");
+        values.insert("allocated_growth_bytes".to_owned(), 0.0);
+        assert_eq!(leak_note(&values), None);
+        values.insert("allocated_growth_bytes".to_owned(), -3.0);
+        assert_eq!(leak_note(&values), None);
     }
 
     #[test]

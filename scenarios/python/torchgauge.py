@@ -232,6 +232,9 @@ class _Cpu:
     def begin(self):
         pass
 
+    def allocated(self):
+        return None
+
     def values(self):
         return {}
 
@@ -288,6 +291,11 @@ class _Gpu:
     def begin(self):
         self._before = self._torch.cuda.memory_stats(self._index)
         self._torch.cuda.reset_peak_memory_stats(self._index)
+
+    def allocated(self):
+        """Bytes in tensors now. A flat dictionary would take several times as long to make."""
+        stats = self._torch.cuda.memory_stats_as_nested_dict(self._index)
+        return stats["allocated_bytes"]["all"]["current"]
 
     def values(self):
         stats = self._torch.cuda.memory_stats(self._index)
@@ -401,6 +409,8 @@ class Recorder:
         self._metrics = []
         self._device = None
         self._timer = None
+        #: Bytes in tensors after each measured step.
+        self._allocated = []
         self._count = 0
         self._samples = 0
         self._beat = 0.0
@@ -464,6 +474,7 @@ class Recorder:
             return
         now = timer.mark()
         self._count += 1
+        self._allocated.append(_try(self._device.allocated))
         samples = self._samples_per_step if samples is None else samples
         if samples is None:
             self._samples = None
@@ -676,8 +687,11 @@ class Recorder:
         self._write(
             {"event": "phase-ended", "phase": "measure", "seconds": ended - self._clock}
         )
-        for index, took in enumerate(seconds):
-            self._write({"event": "step", "index": index, "values": {"step_seconds": took}})
+        for index, (took, allocated) in enumerate(zip(seconds, self._allocated)):
+            step = {"step_seconds": took}
+            if allocated is not None:
+                step["step_allocated_bytes"] = allocated
+            self._write({"event": "step", "index": index, "values": step})
         self._timer = None
         self._is_measured = True
         self._phase = "teardown"

@@ -120,6 +120,14 @@ impl MemoryMeter {
         })
     }
 
+    /// Bytes in tensors now. Waits for nothing: what the CPU has asked for and given back counts.
+    pub fn allocated(&self) -> Result<u64> {
+        match self.device {
+            Device::Cpu => Ok(host::allocated_bytes()),
+            Device::Cuda(index) => Ok(memory::device_stats(index)?.allocated_bytes),
+        }
+    }
+
     /// The metrics once a run has failed: those of the moment in which memory ran out, where it did.
     pub fn read_after(&self, error: &Error) -> Result<Memory> {
         let metrics = self.read()?;

@@ -91,6 +91,17 @@ pub struct CellChoice<V = String> {
     pub axes: BTreeMap<String, V>,
 }
 
+/// A cell that a choice may mean.
+#[derive(Debug, Clone, Copy)]
+pub struct ChosenCell<'a> {
+    /// Its scenario.
+    pub scenario: &'a str,
+    /// Its image, and the image's libtorch; `None` in a suite, which leaves the image open.
+    pub image: Option<(&'a str, Option<&'a str>)>,
+    /// The choice on every axis.
+    pub axes: &'a Axes,
+}
+
 impl CellChoice {
     /// Whether it names an image, by name or by libtorch.
     #[must_use]
@@ -98,15 +109,33 @@ impl CellChoice {
         self.image.is_some() || self.libtorch.is_some()
     }
 
-    /// Whether a cell of this scenario is meant.
+    /// Whether this cell is meant; of one whose image is open, whether it may be.
     #[must_use]
-    pub fn fits_scenario(&self, name: &str) -> bool {
-        self.scenario.as_ref().is_none_or(|wanted| wanted == name)
+    pub fn fits(&self, cell: ChosenCell<'_>) -> bool {
+        let mut axes = self.axes.iter();
+        let scenario = self.scenario.as_deref();
+        let mut image = cell.image.into_iter();
+        scenario.is_none_or(|wanted| wanted == cell.scenario)
+            && image.all(|(name, libtorch)| self.fits_image(name, libtorch))
+            && axes.all(|(axis, value)| cell.axes.get(axis) == Some(value))
+    }
+
+    /// Whether two cells, one of this choice and one of `other`, make a pair: they differ in
+    /// something, and in nothing but what the choices name.
+    #[must_use]
+    pub fn pairs(&self, own: ChosenCell<'_>, other: &Self, others: ChosenCell<'_>) -> bool {
+        let named = self.names_an_image();
+        // Where the images are open, choices that name some mean two of them.
+        let same_image = own.image == others.image && !(named && own.image.is_none());
+        let same_scenario = own.scenario == others.scenario;
+        (same_scenario || self.scenario.is_some())
+            && (same_image || named)
+            && !(same_scenario && same_image && own.axes == others.axes)
+            && self.alike(own.axes, other, others.axes)
     }
 
     /// Whether an image of this name and version of libtorch is meant.
-    #[must_use]
-    pub fn fits_image(&self, name: &str, libtorch: Option<&str>) -> bool {
+    fn fits_image(&self, name: &str, libtorch: Option<&str>) -> bool {
         let is_release = |wanted: &String| {
             let rest = libtorch.and_then(|version| version.strip_prefix(wanted.as_str()));
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '+']))
@@ -115,17 +144,9 @@ impl CellChoice {
             && self.libtorch.as_ref().is_none_or(is_release)
     }
 
-    /// Whether a variant of these axes is meant.
-    #[must_use]
-    pub fn fits_axes(&self, axes: &Axes) -> bool {
-        let mut wanted = self.axes.iter();
-        wanted.all(|(axis, value)| axes.get(axis) == Some(value))
-    }
-
     /// Whether two variants, one of this choice and one of `other`, are the same in every axis that
     /// neither names; between two scenarios, whose workloads may differ, in those that both have.
-    #[must_use]
-    pub fn alike(&self, own: &Axes, other: &Self, others: &Axes) -> bool {
+    fn alike(&self, own: &Axes, other: &Self, others: &Axes) -> bool {
         let named = |axis| self.axes.contains_key(axis) || other.axes.contains_key(axis);
         let is_shared = |axis| own.contains_key(axis) && others.contains_key(axis);
         let mut axes = own.keys().chain(others.keys());

@@ -24,7 +24,7 @@ mod validity;
 mod window;
 mod workload;
 
-pub use claim::{CellChoice, Claim, Expectation, Range, RangeError};
+pub use claim::{CellChoice, ChosenCell, Claim, Expectation, Range, RangeError};
 pub use declared::{Better, DeclaredMetric, MOST_DECLARED, Unit};
 pub use folder::{BadLine, FolderError, Records, SessionFolder};
 pub use image::{ImageChange, ImageFacts, ImageLock, ImageParts, Part, PartValue, image_changes};

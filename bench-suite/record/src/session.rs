@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Range,
     path::PathBuf,
     sync::LazyLock,
 };
@@ -103,19 +104,24 @@ impl Session {
     /// Cells, by their place, that have no run in a block, since all of theirs is decided.
     #[must_use]
     pub fn resting(&self, block: u32) -> Option<&BTreeSet<usize>> {
-        let looks = &self.deciding.as_ref()?.looks;
-        let before = looks.iter().rfind(|look| look.blocks <= block);
-        before.map(|look| &look.resting)
+        let mut all = self.rests();
+        all.find_map(|(blocks, resting)| blocks.contains(&block).then_some(resting))
+    }
+
+    /// What rests after each look, with the blocks up to the next one.
+    fn rests(&self) -> impl Iterator<Item = (Range<u32>, &BTreeSet<usize>)> {
+        let looks = self.deciding.iter().flat_map(|deciding| &deciding.looks);
+        let ends = looks.clone().skip(1).map(|look| look.blocks);
+        let both = looks.zip(ends.chain([u32::MAX]));
+        both.map(|(look, end)| (look.blocks..end, &look.resting))
     }
 
     /// How many runs it has in its blocks so far.
     #[must_use]
     pub fn planned(&self) -> usize {
-        let looks = self.deciding.iter().flat_map(|deciding| &deciding.looks);
-        let ends = looks.clone().skip(1).map(|look| look.blocks);
-        let resting = looks.zip(ends.chain([self.blocks])).map(|(look, end)| {
-            let blocks = end.saturating_sub(look.blocks) as usize;
-            look.resting.len().saturating_mul(blocks)
+        let resting = self.rests().map(|(blocks, resting)| {
+            let blocks = blocks.end.min(self.blocks).saturating_sub(blocks.start);
+            resting.len().saturating_mul(blocks as usize)
         });
         let all = self.cells.len().saturating_mul(self.blocks as usize);
         resting.fold(all, usize::saturating_sub)

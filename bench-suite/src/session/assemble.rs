@@ -66,7 +66,9 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
     let failed = results.failed().filter(|_| !outcome.is_ok());
     let shortage = failed.and_then(RankResults::shortage);
     let note = failed.and_then(|failed| memory_note(&failed.values, shortage.as_ref()));
-    execution.notes.extend(note);
+    execution
+        .notes
+        .extend(note.or_else(|| values::leak_note(&values)));
     let reported = if outcome.is_ok() {
         reported(&results)
     } else {

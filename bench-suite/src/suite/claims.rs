@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use metrics::Rows;
 use protocol::{Model, Task};
-use record::{CellChoice, Claim};
+use record::{CellChoice, ChosenCell, Claim};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::Value;
@@ -13,7 +13,7 @@ use verdict::ClaimProblem;
 
 use super::{
     axes::{axis_schemas, parameter_schema},
-    scenario::Scenario,
+    scenario::{DeviceKind, Scenario},
     values::{Reading, one_value},
 };
 
@@ -214,23 +214,29 @@ impl CellFile {
 
 /// Whether the suite has the cells of the claim, on any image.
 fn measures(scenarios: &[Scenario], claim: &Claim) -> bool {
+    let concerned = scenarios
+        .iter()
+        .filter(|one| claim.concerns(&one.name, &one.workload));
+    let cells: Vec<(ChosenCell<'_>, &[DeviceKind])> = concerned
+        .flat_map(|one| one.variants.iter().map(move |variant| (one, variant)))
+        .map(|(one, variant)| {
+            let cell = ChosenCell {
+                scenario: &one.name,
+                image: None,
+                axes: &variant.axes,
+            };
+            (cell, variant.devices.as_slice())
+        })
+        .collect();
     let fitting = |choice: &CellChoice| {
         let choice = choice.clone();
-        let concerned = scenarios
-            .iter()
-            .filter(|one| claim.concerns(&one.name, &one.workload));
-        let all = concerned.flat_map(|one| one.variants.iter().map(move |variant| (one, variant)));
-        all.filter(move |(scenario, variant)| {
-            choice.fits_scenario(&scenario.name) && choice.fits_axes(&variant.axes)
-        })
+        cells.iter().filter(move |(cell, _)| choice.fits(*cell))
     };
-    fitting(&claim.treated).any(|(its, treated)| {
+    fitting(&claim.treated).any(|(treated, devices)| {
         claim.baseline.as_ref().is_none_or(|choice| {
-            fitting(choice).any(|(own, baseline)| {
-                let mut devices = baseline.devices.iter();
-                (own.name == its.name || choice.scenario.is_some())
-                    && choice.alike(&baseline.axes, &claim.treated, &treated.axes)
-                    && devices.any(|device| treated.devices.contains(device))
+            fitting(choice).any(|(baseline, own)| {
+                choice.pairs(*baseline, &claim.treated, *treated)
+                    && own.iter().any(|device| devices.contains(device))
             })
         })
     })

@@ -15,7 +15,7 @@ use judge::{
 };
 use metrics::{Metric, Rows};
 use record::{
-    CellChoice, Claim, Expectation, MethodDifference, MethodKey, Range, RangeError, Record,
+    ChosenCell, Claim, Expectation, MethodDifference, MethodKey, Range, RangeError, Record,
     Session, printable,
 };
 use schemars::JsonSchema;
@@ -273,14 +273,18 @@ fn judge_one(
         .filter(|cell| claim.concerns(&cell.cell.scenario, &cell.first.workload))
         .collect();
     let mut questions = Vec::new();
-    for treated in concerned.iter().filter(|cell| cell.fits(&claim.treated)) {
+    let treated = concerned
+        .iter()
+        .filter(|cell| claim.treated.fits(cell.chosen()));
+    for treated in treated {
         match &claim.baseline {
             None => questions.push((None, treated, values(metric, &treated.runs))),
             Some(choice) => questions.extend(
                 concerned
                     .iter()
-                    .filter(|cell| cell.fits(choice))
-                    .filter(|cell| cell.is_partner_of(treated, choice, &claim.treated))
+                    .filter(|cell| cell.cell.suite == treated.cell.suite)
+                    .filter(|cell| choice.fits(cell.chosen()))
+                    .filter(|cell| choice.pairs(cell.chosen(), &claim.treated, treated.chosen()))
                     .map(|cell| {
                         let blocks = pair(metric, &cell.runs, &treated.runs);
                         (Some(cell), treated, blocks.into_values().collect())
@@ -364,20 +368,11 @@ impl Measured<'_> {
         }
     }
 
-    fn fits(&self, choice: &CellChoice) -> bool {
-        choice.fits_scenario(&self.cell.scenario)
-            && choice.fits_image(&self.first.image, self.libtorch.as_deref())
-            && choice.fits_axes(&self.first.axes)
-    }
-
-    /// Whether the two differ in something, and on no axis but what the choices name.
-    fn is_partner_of(&self, treated: &Self, own: &CellChoice, other: &CellChoice) -> bool {
-        let same_image = self.first.image == treated.first.image;
-        let same_scenario = self.cell.scenario == treated.cell.scenario;
-        self.cell.suite == treated.cell.suite
-            && (same_scenario || own.scenario.is_some())
-            && (same_image || own.names_an_image())
-            && !(same_scenario && same_image && self.first.axes == treated.first.axes)
-            && own.alike(&self.first.axes, other, &treated.first.axes)
+    fn chosen(&self) -> ChosenCell<'_> {
+        ChosenCell {
+            scenario: &self.cell.scenario,
+            image: Some((&self.first.image, self.libtorch.as_deref())),
+            axes: &self.first.axes,
+        }
     }
 }

@@ -1,6 +1,7 @@
 // Backward and gradients.
 #include "border.h"
 
+#include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
 using torchgauge::guarded;
@@ -9,6 +10,14 @@ extern "C" {
 
 void torchgauge_backward(const at::Tensor* loss, Failure* failure) noexcept {
   guarded(failure, [&] { torch::autograd::backward({*loss}); });
+}
+
+void torchgauge_inference_enter(c10::InferenceMode** guard, Failure* failure) noexcept {
+  guarded(failure, [&] { *guard = new c10::InferenceMode(); });
+}
+
+void torchgauge_inference_leave(c10::InferenceMode* guard) noexcept {
+  delete guard;
 }
 
 void torchgauge_zero_grad(const at::Tensor* const* tensors, size_t n, Failure* failure) noexcept {

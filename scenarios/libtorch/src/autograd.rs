@@ -11,6 +11,28 @@ use crate::{
     tensors::{pointers, take},
 };
 
+/// Does the work in inference mode, as `torch.inference_mode()`: its tensors have neither a graph
+/// nor version counters.
+pub fn inference_mode<T>(work: impl FnOnce() -> T) -> Result<T> {
+    let mut guard = ptr::null_mut();
+    // SAFETY: the pointers are valid for the call.
+    call(|failure| unsafe { ffi::torchgauge_inference_enter(&raw mut guard, failure) })?;
+    let guard = Inference(guard);
+    let done = work();
+    drop(guard);
+    Ok(done)
+}
+
+/// Ends the mode on the thread that began it: the pointer does not leave [`inference_mode`].
+struct Inference(*mut ffi::Inference);
+
+impl Drop for Inference {
+    fn drop(&mut self) {
+        // SAFETY: the guard is ours, and deleted once.
+        unsafe { ffi::torchgauge_inference_leave(self.0) }
+    }
+}
+
 /// Adds the gradients of `loss`, a single value, to the `grad` of every leaf it depends on.
 pub fn backward(loss: &Tensor) -> Result<()> {
     // SAFETY: the tensor is alive for the call, `failure` is valid.

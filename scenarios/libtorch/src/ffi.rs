@@ -29,7 +29,7 @@ macro_rules! opaque {
     )*};
 }
 
-opaque!(AutocastScope CudaEvent CudaGraph SideStream);
+opaque!(AutocastScope CudaEvent CudaGraph Inference SideStream);
 
 #[repr(C)]
 pub(crate) struct CudaFacts {
@@ -153,6 +153,8 @@ unsafe extern "C" {
         failure: *mut Failure,
     );
 
+    pub(crate) fn torchgauge_inference_enter(guard: *mut *mut Inference, failure: *mut Failure);
+    pub(crate) fn torchgauge_inference_leave(guard: *mut Inference);
     pub(crate) fn torchgauge_backward(loss: *const C_tensor, failure: *mut Failure);
     pub(crate) fn torchgauge_zero_grad(
         tensors: *const *const C_tensor,

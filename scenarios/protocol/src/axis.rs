@@ -141,6 +141,10 @@ pub(crate) enum Need {
     Generation,
     /// The task serving.
     Serving,
+    /// The task inference.
+    Inference,
+    /// Steps that are each of their own, and no replay of one.
+    Eager,
 }
 
 impl Axis {

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    Axis, Device, InputKind, Model, Steps, Task, Variant, arrivals::least_search, axis::Need,
+    Axis, Device, Execution, InputKind, Model, Steps, Task, Variant, arrivals::least_search,
+    axis::Need,
 };
 
 /// A combination of model, task, device and axes that means nothing.
@@ -154,6 +155,12 @@ impl Combination<'_> {
                 Some("the task generation".to_owned())
             }
             Need::Serving if self.task != Task::Serving => Some("the task serving".to_owned()),
+            Need::Inference if self.task != Task::Inference => {
+                Some("the task inference".to_owned())
+            }
+            Need::Eager if self.variant.execution != Execution::Eager => {
+                Some("the execution eager, for a replayed step allocates nothing".to_owned())
+            }
             _ => None,
         });
         let Some(missing) = missing else {
@@ -443,6 +450,68 @@ mod tests {
             r#"{"slo_ms":-1}"#,
         ] {
             assert!(serde_json::from_str::<Variant>(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_leaks_or_empties_nothing_is_refused_by_name() {
+        let (cpu, gpu) = (Device::Cpu, Device::Cuda(0));
+        let (train, infer) = (Task::Training, Task::Inference);
+        for (task, device, variant, axis) in [
+            (train, gpu, r#"{"gradients":"tracked"}"#, "gradients"),
+            (
+                Task::Generation,
+                gpu,
+                r#"{"gradients":"tracked"}"#,
+                "gradients",
+            ),
+            (infer, gpu, r#"{"retain":"graph"}"#, "retain"),
+            (
+                infer,
+                gpu,
+                r#"{"retain":"graph","gradients":"inference-mode"}"#,
+                "retain",
+            ),
+            (Task::Generation, gpu, r#"{"retain":"outputs"}"#, "retain"),
+            (
+                train,
+                gpu,
+                r#"{"retain":"outputs","execution":"cuda-graph"}"#,
+                "retain",
+            ),
+            (train, cpu, r#"{"empty_cache":"each-step"}"#, "empty_cache"),
+            (
+                train,
+                gpu,
+                r#"{"empty_cache":"each-3","execution":"cuda-graph"}"#,
+                "empty_cache",
+            ),
+        ] {
+            check_refused(Model::LlamaTiny, task, device, variant, axis);
+        }
+        for (task, variant) in [
+            (train, r#"{"retain":"graph","empty_cache":"each-2"}"#),
+            (infer, r#"{"retain":"graph","gradients":"tracked"}"#),
+            (
+                infer,
+                r#"{"retain":"outputs","gradients":"inference-mode"}"#,
+            ),
+            (Task::Generation, r#"{"empty_cache":"each-step"}"#),
+        ] {
+            let variant: Variant = serde_json::from_str(variant).unwrap();
+            assert_eq!(super::check(Model::LlamaTiny, task, &variant, gpu), Ok(()));
+            assert_eq!(Variant::of(&variant.axes()).unwrap(), variant);
+        }
+        for bad in [
+            "each-0",
+            "each-1",
+            "each-",
+            "each-x",
+            "each-1000001",
+            "always",
+        ] {
+            let text = format!(r#"{{"empty_cache":"{bad}"}}"#);
+            assert!(serde_json::from_str::<Variant>(&text).is_err(), "{bad}");
         }
     }
 

@@ -36,6 +36,12 @@ axes! {
     execution: Execution { needs: &[Need::Cuda], rule: execution },
     /// The kernels that compute attention.
     attention: Attention { needs: &[Need::Cuda], rule: attention },
+    /// After how many steps the allocator's cached memory goes back to the driver.
+    empty_cache: EmptyCache { needs: &[Need::Cuda, Need::Eager] },
+    /// What autograd notes in forward.
+    gradients: Gradients { needs: &[Need::Inference] },
+    /// What each step keeps for good, as programs that leak do.
+    retain: Retain { needs: &[Need::Eager], rule: retain },
     /// Only algorithms that give the same bits every time, for the price that they ask.
     deterministic: bool {
         variables: &[DETERMINISTIC_ENVIRONMENT.0],
@@ -214,6 +220,24 @@ fn attention(asked: &Combination<'_>) -> Result<(), String> {
             asked.value("attention"),
             asked.value("precision")
         )
+    })
+}
+
+fn retain(asked: &Combination<'_>) -> Result<(), String> {
+    let Variant {
+        retain, gradients, ..
+    } = asked.variant;
+    let is_asked = *retain != Retain::None;
+    let has_steps = matches!(asked.task, Task::Training | Task::Inference);
+    refuse_if(is_asked && !has_steps, || {
+        format!(
+            "{} keeps nothing from one request to the next; use the task training or inference",
+            asked.task
+        )
+    })?;
+    let is_tracked = asked.task == Task::Training || *gradients == Gradients::Tracked;
+    refuse_if(*retain == Retain::Graph && !is_tracked, || {
+        "forward makes no graph here; use gradients: tracked, or retain: outputs".to_owned()
     })
 }
 
@@ -433,6 +457,95 @@ text_form!(
     "Which activations are recomputed in backward: none, blocks, every-K",
     r"^(none|blocks|every-[0-9]+)$"
 );
+
+/// After how many steps cached memory goes back to the driver, as `torch.cuda.empty_cache()` has it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum EmptyCache {
+    /// It stays in the cache.
+    #[default]
+    Never,
+    /// After each.
+    EachStep,
+    /// After so many; at least 2.
+    Each(u32),
+}
+
+impl EmptyCache {
+    /// Whether it goes back after step `step`, from 0.
+    #[must_use]
+    pub fn is_due(self, step: u32) -> bool {
+        match self {
+            Self::Never => false,
+            Self::EachStep => true,
+            Self::Each(steps) => step % steps == steps - 1,
+        }
+    }
+}
+
+/// Why a text says nothing of when the cache is emptied.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown empty_cache `{0}`; expected never, each-step, or each-N with N from 2 to 1000000")]
+pub struct ParseEmptyCacheError(String);
+
+impl FromStr for EmptyCache {
+    type Err = ParseEmptyCacheError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "never" => Ok(Self::Never),
+            "each-step" => Ok(Self::EachStep),
+            _ => text
+                .strip_prefix("each-")
+                .filter(|n| n.bytes().all(|b| b.is_ascii_digit()))
+                .and_then(|n| n.parse().ok())
+                .filter(|n| (2..=1_000_000).contains(n))
+                .map(Self::Each)
+                .ok_or_else(|| ParseEmptyCacheError(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for EmptyCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Never => f.write_str("never"),
+            Self::EachStep => f.write_str("each-step"),
+            Self::Each(steps) => write!(f, "each-{steps}"),
+        }
+    }
+}
+
+text_form!(
+    EmptyCache,
+    "After how many steps cached memory goes back to the driver: never, each-step, each-N",
+    r"^(never|each-step|each-[0-9]+)$"
+);
+
+/// What autograd notes in forward.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Gradients {
+    /// The whole graph, as where `no_grad` was forgotten.
+    Tracked,
+    /// Nothing, under `torch.no_grad()`.
+    #[default]
+    NoGrad,
+    /// Nothing, under `torch.inference_mode()`: tensors have no version counters either.
+    InferenceMode,
+}
+
+/// What each step keeps for good.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Retain {
+    /// Nothing.
+    #[default]
+    None,
+    /// The loss with its graph, as `total += loss` does; of inference the scores with theirs.
+    Graph,
+    /// The scores without a graph, as `outputs.append(scores.detach())` does.
+    Outputs,
+}
 
 /// How image tensors lie in memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]

@@ -136,6 +136,15 @@ class Hook(unittest.TestCase):
         facts = run.facts()
         self.assertEqual((facts["device"], facts["nccl"]), ("cuda:1", "2.27.3"))
 
+    def test_what_a_program_keeps_shows_after_each_step(self):
+        program = LOOP.replace("Parameter()", "Parameter('cuda', 0)")
+        program = program.replace("torch.work()", "torch.work(kept=7)")
+        run = Run(program, {}, variables={"FAKE_CUDA": "1"})
+        after = [step["values"]["step_allocated_bytes"] for step in run.of("step")]
+        self.assertEqual([later - now for now, later in zip(after, after[1:])], [7, 7])
+        run = Run(LOOP, {})
+        self.assertNotIn("step_allocated_bytes", run.of("step")[0]["values"], "of a CPU unknown")
+
     def test_many_measured_steps_on_a_gpu_are_all_timed(self):
         program = LOOP.replace("Parameter()", "Parameter('cuda', 0)").replace("10", "400")
         run = Run(program, {"measured": 300}, variables={"FAKE_CUDA": "1"})

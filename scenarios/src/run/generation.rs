@@ -1,22 +1,16 @@
 //! Generation: a prompt at once, then one token after the other, the likeliest each time.
 
-use std::{
-    io::Write,
-    time::{Duration, Instant},
-};
+use std::{io::Write, time::Instant};
 
 use libtorch::cuda;
-use protocol::{Device, Event, Execution, Phase, Step, Values};
+use protocol::{Device, Execution, Values};
 use tch::{Kind, Tensor};
 
-use super::{
-    MakeBatch,
-    phases::{Bench, Run},
-};
+use super::{MakeBatch, phases::Run};
 use crate::{
-    Error, device, host,
+    Error, device,
     models::{KeyValues, input_size},
-    summary::{Generation, Memory, Summary},
+    summary::{Generation, Summary},
     training::{EAGER_STEPS, Work},
 };
 
@@ -138,10 +132,8 @@ impl<W: Write> Run<'_, W> {
         let new_tokens = file.variant.new_tokens();
         let mut seen = KeyValues::new(input_size(file.model, &file.variant) + new_tokens);
         let (work, prompt) = (&bench.work, &bench.batches[0].input);
-        self.results.begin(Phase::Warmup, Instant::now())?;
-        let began = Instant::now();
-        let least = Duration::from_secs(file.steps.warmup_seconds.into());
-        let mut warmup_steps = 0;
+        let began = self.begin_warmup()?;
+        let mut eager_steps = 0;
         let mut fixed = None;
         if file.variant.execution == Execution::CudaGraph {
             let fixed = fixed.insert(Fixed::new(file.variant.batch.get(), self.place)?);
@@ -151,7 +143,7 @@ impl<W: Write> Run<'_, W> {
                     answer(work, prompt, new_tokens, seen, fixed, file.device).map(|_| ())
                 })
             })??;
-            warmup_steps = EAGER_STEPS;
+            eager_steps = EAGER_STEPS;
             self.meter.reset_peaks()?;
             fixed.capture(work, &mut seen)?;
             self.apply_budget()?;
@@ -160,18 +152,8 @@ impl<W: Write> Run<'_, W> {
             let fixed = fixed.as_mut();
             answer(work, prompt, new_tokens, &mut seen, fixed, file.device)
         };
-        while warmup_steps < file.steps.warmup || began.elapsed() < least {
-            request()?;
-            warmup_steps += 1;
-            if warmup_steps == 1 {
-                self.apply_budget()?;
-            }
-            self.results.heartbeat(warmup_steps)?;
-        }
-        if let Some(budget) = &self.budget {
-            budget.apply(self.meter)?;
-        }
-        self.results.end()?;
+        let warmup_steps = self.warm_up_from(eager_steps, began, |_, _| request().map(|_| ()))?;
+        self.end_warmup()?;
 
         let mut summary = self.measure_requests(&mut request)?;
         self.profile(|_| request().map(|_| ()))?;
@@ -181,15 +163,8 @@ impl<W: Write> Run<'_, W> {
         if let Some(generation) = &mut summary.generation {
             generation.kv_cache_token_bytes = seen.bytes_per_token();
         }
-        self.clear_up((bench, seen))?;
+        self.tear_down((bench, seen))?;
         Ok(summary)
-    }
-
-    fn clear_up(&mut self, all: (Bench, KeyValues)) -> Result<(), Error> {
-        self.results.begin(Phase::Teardown, Instant::now())?;
-        drop(all);
-        device::synchronize(self.file.device)?;
-        self.results.end()
     }
 
     fn measure_requests(
@@ -198,33 +173,21 @@ impl<W: Write> Run<'_, W> {
     ) -> Result<Summary, Error> {
         let file = self.file;
         let mut answers = Vec::with_capacity(file.steps.measured as usize);
-        // What a replayed step takes was seen when it was captured.
-        if file.variant.execution == Execution::Eager {
-            self.meter.reset_peaks()?;
-        }
-        self.results.begin(Phase::Measure, Instant::now())?;
-        let cpu_before = host::cpu_seconds();
-        let began = Instant::now();
-        for step in 0..file.steps.measured {
-            let answer = request()?;
-            answers.push((answer.prefill_seconds, answer.decode_seconds));
-            self.results.heartbeat(step + 1)?;
-        }
-        let measured_seconds = began.elapsed().as_secs_f64();
-        let run_cpu_seconds = host::cpu_seconds();
-        let memory: Memory = self.meter.read()?;
-        self.results.end()?;
-        if let Some(budget) = &self.budget {
-            budget.check(self.meter)?;
-        }
+        let ((), measured) = self.measured(|run| {
+            run.each_measured(|run, step| {
+                let answer = request()?;
+                run.empty_cache(step)?;
+                answers.push((answer.prefill_seconds, answer.decode_seconds));
+                Ok(())
+            })
+        })?;
         for (index, &(prefill, decode)) in (0..).zip(&answers) {
             let values = [
-                ("step_seconds", prefill + decode),
-                ("prefill_seconds", prefill),
-                ("decode_seconds", decode),
+                ("step_seconds", Some(prefill + decode)),
+                ("prefill_seconds", Some(prefill)),
+                ("decode_seconds", Some(decode)),
             ];
-            let values: Values = values.map(|(name, of)| (name.to_owned(), of)).into();
-            self.results.write(&Event::Step(Step { index, values }))?;
+            self.write_step(index, values, Values::new())?;
         }
         let batch = u64::from(file.variant.batch.get());
         let samples = batch * u64::from(file.steps.measured);
@@ -232,13 +195,9 @@ impl<W: Write> Run<'_, W> {
             micro_batch: Some(batch),
             effective_batch: Some(batch),
             samples: Some(samples),
-            measured_seconds,
-            throughput_samples_per_second: Some(samples as f64 / measured_seconds),
+            throughput_samples_per_second: Some(samples as f64 / measured.measured_seconds),
             generation: Some(self.rates(answers)),
-            cpu_seconds: host::between(cpu_before, run_cpu_seconds),
-            run_cpu_seconds,
-            memory,
-            ..Summary::default()
+            ..measured
         })
     }
 

@@ -126,11 +126,12 @@ fn attempt<W: Write>(
         results.write(&Event::Memory(meter.point(Moment::Context, None)?))?;
     }
     libtorch::seed(file.seed)?;
+    let run = Run::new(&file, results, meter, budget);
     match file.task {
-        Task::Idle => idle::idle(&file, results, meter),
-        Task::Generation => Run::new(&file, results, meter, budget).generate(make_batch),
-        Task::Serving => Run::new(&file, results, meter, budget).serve(make_batch),
-        Task::Training | Task::Inference => Run::new(&file, results, meter, budget).all(make_batch),
+        Task::Idle => run.idle(),
+        Task::Generation => run.generate(make_batch),
+        Task::Serving => run.serve(make_batch),
+        Task::Training | Task::Inference => run.all(make_batch),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{io::Write, time::Instant};
 
+use libtorch::cuda;
 use protocol::{
     Event, Execution, InputKind, Moment, Phase, Precision, RunFile, Step, Task, Values,
 };
@@ -33,6 +34,8 @@ pub(super) struct Run<'a, W> {
     pub(super) results: &'a mut Results<W>,
     pub(super) meter: &'a mut MemoryMeter,
     pub(super) budget: Option<Budget>,
+    /// Bytes in tensors after each measured step; of serving `None` for a rejected request.
+    pub(super) allocated: Vec<Option<f64>>,
 }
 
 /// What the steps work with.
@@ -105,6 +108,7 @@ impl<'a, W: Write> Run<'a, W> {
             results,
             meter,
             budget,
+            allocated: Vec::new(),
         }
     }
 
@@ -119,11 +123,7 @@ impl<'a, W: Write> Run<'a, W> {
             bench.step(place, length, &mut Unobserved)
         })?;
 
-        self.results.begin(Phase::Teardown, Instant::now())?;
-        drop(bench);
-        device::synchronize(self.file.device)?;
-        self.results.end()?;
-
+        self.tear_down(bench)?;
         if self.file.steps.calibrate {
             self.results.begin(Phase::Calibrate, Instant::now())?;
             summary.matmul_flops_per_second =
@@ -146,7 +146,7 @@ impl<'a, W: Write> Run<'a, W> {
         let work = Work::new(built, file.task, &file.variant, self.place)?;
         if file.device.is_cuda() {
             // What drawing the first values left in the cache would shape the steps' memory.
-            libtorch::cuda::empty_cache()?;
+            cuda::empty_cache()?;
         }
         device::synchronize(file.device)?;
         self.results.end()?;
@@ -192,6 +192,93 @@ impl<'a, W: Write> Run<'a, W> {
         self.warmup_steps() + 1
     }
 
+    /// Does the measured work, from an idle device to an idle device, and returns with what came of
+    /// it the time, CPU time and memory that it took.
+    pub(super) fn measured<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<(T, Summary), Error> {
+        let file = self.file;
+        // A replay allocates nothing: what a step takes was seen when it was captured.
+        if file.variant.execution == Execution::Eager {
+            self.meter.reset_peaks()?;
+        }
+        device::synchronize(file.device)?;
+        self.results.begin(Phase::Measure, Instant::now())?;
+        let cpu_before = host::cpu_seconds();
+        let began = Instant::now();
+        let done = work(self)?;
+        device::synchronize(file.device)?;
+        let measured_seconds = began.elapsed().as_secs_f64();
+        let run_cpu_seconds = host::cpu_seconds();
+        let memory = self.meter.read()?;
+        self.results.end()?;
+        if let Some(budget) = &self.budget {
+            budget.check(self.meter)?;
+        }
+        let took = Summary {
+            measured_seconds,
+            cpu_seconds: host::between(cpu_before, run_cpu_seconds),
+            run_cpu_seconds,
+            memory,
+            ..Summary::default()
+        };
+        Ok((done, took))
+    }
+
+    /// Takes as many steps as are to be measured.
+    pub(super) fn each_measured(
+        &mut self,
+        mut take: impl FnMut(&mut Self, u32) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        for step in 0..self.file.steps.measured {
+            take(self, step)?;
+            self.note_allocated(step as usize)?;
+            self.results.heartbeat(step + 1)?;
+        }
+        Ok(())
+    }
+
+    /// Gives cached memory back to the driver, where the variant says so after this step.
+    pub(super) fn empty_cache(&self, step: u32) -> Result<(), Error> {
+        if self.file.variant.empty_cache.is_due(step) {
+            cuda::empty_cache()?;
+        }
+        Ok(())
+    }
+
+    /// Notes what is allocated after this step.
+    pub(super) fn note_allocated(&mut self, step: usize) -> Result<(), Error> {
+        if self.allocated.len() <= step {
+            self.allocated.resize(step + 1, None);
+        }
+        self.allocated[step] = Some(self.meter.allocated()? as f64);
+        Ok(())
+    }
+
+    /// Writes a measured step, with what was allocated after it.
+    pub(super) fn write_step<const N: usize>(
+        &mut self,
+        index: u32,
+        values: [(&str, Option<f64>); N],
+        mut more: Values,
+    ) -> Result<(), Error> {
+        let allocated = self.allocated.get(index as usize).copied().flatten();
+        let values = values.into_iter();
+        let values = values.chain([("step_allocated_bytes", allocated)]);
+        more.extend(values.filter_map(|(name, value)| Some((name.to_owned(), value?))));
+        let values = more;
+        self.results.write(&Event::Step(Step { index, values }))
+    }
+
+    /// Drops what the steps worked with.
+    pub(super) fn tear_down<T>(&mut self, all: T) -> Result<(), Error> {
+        self.results.begin(Phase::Teardown, Instant::now())?;
+        drop(all);
+        device::synchronize(self.file.device)?;
+        self.results.end()
+    }
+
     fn measure(&mut self, bench: &mut Bench) -> Result<Summary, Error> {
         let file = self.file;
         let first = self.first_measured();
@@ -203,31 +290,15 @@ impl<'a, W: Write> Run<'a, W> {
                 data: bench.loader.is_some(),
             });
         let mut watch = StepWatch::new(file.steps.measured as usize, parts, self.place)?;
-        // A replay allocates nothing: what a step takes was seen when it was captured.
-        if bench.captured.is_none() {
-            self.meter.reset_peaks()?;
-        }
-        device::synchronize(file.device)?;
-        self.results.begin(Phase::Measure, Instant::now())?;
-
-        let cpu_before = host::cpu_seconds();
-        let began = Instant::now();
-        watch.mark()?;
-        for step in 0..file.steps.measured {
-            let length = bench.lengths.map(|lengths| lengths.measured(step));
-            bench.step(first + step, length, &mut watch)?;
+        let ((), measured) = self.measured(|run| {
             watch.mark()?;
-            self.results.heartbeat(step + 1)?;
-        }
-        device::synchronize(file.device)?;
-        let measured_seconds = began.elapsed().as_secs_f64();
-        let run_cpu_seconds = host::cpu_seconds();
-
-        let memory = self.meter.read()?;
-        self.results.end()?;
-        if let Some(budget) = &self.budget {
-            budget.check(self.meter)?;
-        }
+            run.each_measured(|run, step| {
+                let length = bench.lengths.map(|lengths| lengths.measured(step));
+                bench.step(first + step, length, &mut watch)?;
+                run.empty_cache(step)?;
+                Ok(watch.mark()?)
+            })
+        })?;
         let losses = bench.log.losses()?;
         let skips = bench.log.skips()?;
         // Without the place that several warm-up steps may share.
@@ -252,12 +323,9 @@ impl<'a, W: Write> Run<'a, W> {
             effective_batch: Some(file.variant.effective_batch()),
             warmup_steps: bench.warmup_steps,
             samples: Some(samples),
-            measured_seconds,
-            throughput_samples_per_second: Some(samples as f64 / measured_seconds),
+            throughput_samples_per_second: Some(samples as f64 / measured.measured_seconds),
             tokens,
-            throughput_tokens_per_second: tokens.map(|tokens| tokens / measured_seconds),
-            cpu_seconds: host::between(cpu_before, run_cpu_seconds),
-            run_cpu_seconds,
+            throughput_tokens_per_second: tokens.map(|tokens| tokens / measured.measured_seconds),
             model_flops_per_sample: Some(self.flops_per_sample(bench)),
             first_loss: steps.first().copied(),
             last_loss: steps.last().copied(),
@@ -265,10 +333,10 @@ impl<'a, W: Write> Run<'a, W> {
                 parameter_bytes: Some(bench.work.parameters().bytes()),
                 gradient_bytes: bench.work.gradient_bytes(),
                 optimizer_bytes: bench.work.optimizer_bytes(),
-                ..memory
+                ..measured.memory
             },
             scaler: self.scaler_state(bench, &skips)?,
-            ..Summary::default()
+            ..measured
         })
     }
 
@@ -282,9 +350,9 @@ impl<'a, W: Write> Run<'a, W> {
     ) -> Result<(), Error> {
         for (index, lap) in (0..).zip(laps) {
             let place = (self.first_measured() + index) as usize;
-            let mut values: Values = lap.parts.as_ref().map(values).unwrap_or_default();
+            let parts: Values = lap.parts.as_ref().map(values).unwrap_or_default();
             let length = lengths.map(|lengths| f64::from(lengths.measured(index)));
-            let more = [
+            let values = [
                 ("step_seconds", Some(lap.seconds)),
                 ("loss", losses.get(place).copied()),
                 ("sequence_length_tokens", length),
@@ -293,9 +361,7 @@ impl<'a, W: Write> Run<'a, W> {
                     skips.get(place).copied().filter(|&skips| skips > 0.0),
                 ),
             ];
-            let more = more.into_iter();
-            values.extend(more.filter_map(|(name, value)| Some((name.to_owned(), value?))));
-            self.results.write(&Event::Step(Step { index, values }))?;
+            self.write_step(index, values, parts)?;
         }
         Ok(())
     }

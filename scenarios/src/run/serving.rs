@@ -6,8 +6,8 @@ use std::{
 };
 
 use protocol::{
-    Arrivals, Count, Event, LengthRange, Phase, RunFile, SEARCHED_QUANTILE, Step, Values,
-    requests_needed, search_window,
+    Arrivals, Count, LengthRange, RunFile, SEARCHED_QUANTILE, Values, requests_needed,
+    search_window,
 };
 
 use super::{
@@ -17,7 +17,7 @@ use super::{
 use crate::{
     Error,
     data::{ArrivalTimes, Lengths},
-    device, host,
+    device,
     serving::{Policy, Serving, WallClock, Window, above, highest_rate, quantile, serve},
     summary::Summary,
     training::Unobserved,
@@ -43,27 +43,20 @@ impl<W: Write> Run<'_, W> {
         let (file, mut bench) = (self.file, self.prepare(make_batch)?);
         let arrivals = file.variant.arrivals.unwrap_or_default();
 
-        self.results.begin(Phase::Warmup, Instant::now())?;
+        self.begin_warmup()?;
         let capacity = self.answer_every_size(&mut bench)?;
         let asked = file.variant.arrival_rate;
         let rate = asked.map_or(capacity / 4.0, |rate| rate.get().into());
         let warmup = warmup_requests(file, rate);
         let times = ArrivalTimes::in_warmup(arrivals, file.seed, warmup as usize);
         self.window(&mut bench, &times.at_rate(rate), Lengths::in_warmup, None)?;
-        if let Some(budget) = &self.budget {
-            budget.apply(self.meter)?;
-        }
-        self.results.end()?;
+        self.end_warmup()?;
 
         let mut summary = self.measure_serving(&mut bench, arrivals, rate)?;
         summary.warmup_steps = warmup;
         let batch = file.variant.batch.get() as usize;
         self.profile(|_| answer(file, &mut bench, batch, None))?;
-
-        self.results.begin(Phase::Teardown, Instant::now())?;
-        drop(bench);
-        device::synchronize(file.device)?;
-        self.results.end()?;
+        self.tear_down(bench)?;
         Ok(summary)
     }
 
@@ -95,7 +88,9 @@ impl<W: Write> Run<'_, W> {
         patience: Option<(Duration, usize)>,
     ) -> Result<Window, Error> {
         let (file, variant) = (self.file, &self.file.variant);
-        let lengths = bench.lengths;
+        let (lengths, mut batches) = (bench.lengths, 0);
+        // Of an earlier window, whose rejected requests are others.
+        self.allocated.clear();
         let policy = Policy {
             batch: variant.batch.get() as usize,
             longest_wait: Duration::from_millis(
@@ -109,6 +104,11 @@ impl<W: Write> Run<'_, W> {
             // Shorter ones are padded.
             let longest = requests.iter().filter_map(length).max();
             answer(file, bench, requests.len(), longest)?;
+            batches += 1;
+            self.empty_cache(batches - 1)?;
+            for &request in requests {
+                self.note_allocated(request)?;
+            }
             let last = requests.last().map_or(0, |&last| number(last));
             // A search takes as many as it needs.
             self.results.heartbeat((last + 1).min(file.steps.measured))
@@ -157,21 +157,14 @@ impl<W: Write> Run<'_, W> {
         let objective = slo.map(|slo| Duration::from_millis(slo.get().into()));
         let searched = objective.filter(|_| file.variant.arrival_rate.is_none());
         let times = ArrivalTimes::measured(arrivals, file.seed, file.steps.measured as usize);
-        self.meter.reset_peaks()?;
-        // The largest batch there may be, so that peaks do not hang on which batches came about.
-        answer(file, bench, file.variant.batch.get() as usize, None)?;
-        self.results.begin(Phase::Measure, Instant::now())?;
-        let cpu_before = host::cpu_seconds();
-        if let Some(objective) = searched {
-            rate = self.highest_rate(bench, arrivals, rate, objective)?;
-        }
-        let window = self.window(bench, &times.at_rate(rate), Lengths::measured, None)?;
-        let run_cpu_seconds = host::cpu_seconds();
-        let memory = self.meter.read()?;
-        self.results.end()?;
-        if let Some(budget) = &self.budget {
-            budget.check(self.meter)?;
-        }
+        let (window, measured) = self.measured(|run| {
+            // The largest batch there may be, so that peaks do not hang on which batches came about.
+            answer(file, bench, file.variant.batch.get() as usize, None)?;
+            if let Some(objective) = searched {
+                rate = run.highest_rate(bench, arrivals, rate, objective)?;
+            }
+            run.window(bench, &times.at_rate(rate), Lengths::measured, None)
+        })?;
         self.write_requests(&window, bench.lengths)?;
         let mut serving = Serving::of(&window, objective);
         if searched.is_some() {
@@ -181,10 +174,7 @@ impl<W: Write> Run<'_, W> {
             parameters: Some(bench.work.parameters().count()),
             measured_seconds: window.end.as_secs_f64(),
             serving: Some(serving),
-            cpu_seconds: host::between(cpu_before, run_cpu_seconds),
-            run_cpu_seconds,
-            memory,
-            ..Summary::default()
+            ..measured
         };
         summary.memory.parameter_bytes = Some(bench.work.parameters().bytes());
         Ok(summary)
@@ -206,11 +196,7 @@ impl<W: Write> Run<'_, W> {
                     lengths.map(|lengths| lengths.measured(index).into()),
                 ),
             ];
-            let values = values.into_iter();
-            let values: Values = values
-                .filter_map(|(name, value)| Some((name.to_owned(), value?)))
-                .collect();
-            self.results.write(&Event::Step(Step { index, values }))?;
+            self.write_step(index, values, Values::new())?;
         }
         Ok(())
     }

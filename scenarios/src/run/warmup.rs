@@ -25,24 +25,48 @@ impl<W: Write> Run<'_, W> {
     /// of steps: in the first, cuDNN tries algorithms whose workspaces no later step needs. Where
     /// lengths vary it is not, for what one step takes says nothing of another.
     pub(super) fn warm_up(&mut self, bench: &mut Bench) -> Result<(), Error> {
-        self.results.begin(Phase::Warmup, Instant::now())?;
-        let began = Instant::now();
-        let least = Duration::from_secs(self.file.steps.warmup_seconds.into());
+        let began = self.begin_warmup()?;
         let steps = self.warmup_steps();
-        let mut next = 0;
+        let mut first = 0;
         if self.file.variant.execution == Execution::CudaGraph {
-            next = self.capture(bench)?;
+            first = self.capture(bench)?;
             self.apply_budget()?;
         }
-        while next < steps || began.elapsed() < least {
+        bench.warmup_steps = self.warm_up_from(first, began, |run, next| {
             let length = bench.lengths.map(|lengths| lengths.in_warmup(next));
             let alike = bench.captured.is_none() && length.is_none();
             let observed = alike && (next == 0 || next + 1 == steps);
             if observed {
-                self.observed_step(bench, next)?;
+                run.observed_step(bench, next)
             } else {
-                bench.step(next.min(steps), length, &mut Unobserved)?;
+                bench.step(next.min(steps), length, &mut Unobserved)
             }
+        })?;
+        let losses = bench.log.losses()?;
+        check_finite(&losses[..losses.len().min(steps as usize + 1)], 0)?;
+        self.end_warmup()
+    }
+
+    /// Begins the warm-up; returns when.
+    pub(super) fn begin_warmup(&mut self) -> Result<Instant, Error> {
+        let began = Instant::now();
+        self.results.begin(Phase::Warmup, began)?;
+        Ok(began)
+    }
+
+    /// Takes steps of the warm-up, the first of which has the number `next`, until there are as many
+    /// as asked for and they took as long as asked for. Returns how many there are.
+    pub(super) fn warm_up_from(
+        &mut self,
+        mut next: u32,
+        began: Instant,
+        mut take: impl FnMut(&mut Self, u32) -> Result<(), Error>,
+    ) -> Result<u32, Error> {
+        let least = Duration::from_secs(self.file.steps.warmup_seconds.into());
+        let steps = self.warmup_steps();
+        while next < steps || began.elapsed() < least {
+            take(self, next)?;
+            self.empty_cache(next)?;
             next += 1;
             if next == 1 {
                 self.apply_budget()?;
@@ -54,9 +78,11 @@ impl<W: Write> Run<'_, W> {
             self.results.heartbeat(next)?;
         }
         device::synchronize(self.file.device)?;
-        let losses = bench.log.losses()?;
-        check_finite(&losses[..losses.len().min(steps as usize + 1)], 0)?;
-        bench.warmup_steps = next;
+        Ok(next)
+    }
+
+    /// Ends the warm-up, after which the allocator may have what the libraries have left.
+    pub(super) fn end_warmup(&mut self) -> Result<(), Error> {
         if let Some(budget) = &self.budget {
             budget.apply(self.meter)?;
         }

@@ -7,7 +7,7 @@ mod precision;
 mod scaler;
 
 use libtorch::autograd;
-use protocol::{Precision, Task, Variant};
+use protocol::{Gradients, Precision, Retain, Task, Variant};
 use tch::{Device, Tensor};
 
 pub use self::{
@@ -68,6 +68,10 @@ pub struct Work {
     arithmetic: Arithmetic,
     pass: Pass,
     training: Option<Training>,
+    gradients: Gradients,
+    retain: Retain,
+    /// What steps kept for good.
+    retained: Vec<Tensor>,
 }
 
 /// What training adds to inference.
@@ -124,6 +128,9 @@ impl Work {
                 checkpointing: variant.checkpointing,
             },
             training,
+            gradients: variant.gradients,
+            retain: variant.retain,
+            retained: Vec::new(),
         })
     }
 
@@ -204,12 +211,22 @@ impl Work {
         self.descend(number, log)
     }
 
-    /// Forward without gradients.
-    fn infer(&self, batch: &Batch) -> Result<(), Error> {
-        let _untracked = tch::no_grad_guard();
-        let _scores = self
-            .arithmetic
-            .autocast(|| self.network.forward(&batch.input, self.pass))?;
+    /// Forward alone.
+    fn infer(&mut self, batch: &Batch) -> Result<(), Error> {
+        let forward = || {
+            self.arithmetic
+                .autocast(|| self.network.forward(&batch.input, self.pass))
+        };
+        let scores = match self.gradients {
+            Gradients::Tracked => forward(),
+            Gradients::NoGrad => tch::no_grad(forward),
+            Gradients::InferenceMode => autograd::inference_mode(forward)?,
+        }?;
+        match self.retain {
+            Retain::None => {}
+            Retain::Graph => self.retained.push(scores),
+            Retain::Outputs => self.retained.push(scores.f_detach()?),
+        }
         Ok(())
     }
 
@@ -240,8 +257,12 @@ impl Work {
         for index in 0..training.accumulation {
             let batch = feed.micro_batch(index)?;
             observer.data(index)?;
+            let (retain, retained) = (self.retain, &mut self.retained);
             let mut loss = self.arithmetic.autocast(|| {
                 let scores = self.network.forward(&batch.input, self.pass)?;
+                if retain == Retain::Outputs {
+                    retained.push(scores.f_detach()?);
+                }
                 self.network.loss(scores, &batch.labels)
             })?;
             if training.accumulation > 1 {
@@ -253,7 +274,11 @@ impl Work {
                 loss = scaler.scale(&loss)?;
             }
             autograd::backward(&loss)?;
-            drop(loss);
+            if self.retain == Retain::Graph {
+                self.retained.push(loss);
+            } else {
+                drop(loss);
+            }
             observer.backward(index)?;
         }
         Ok(())

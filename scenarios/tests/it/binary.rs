@@ -532,6 +532,86 @@ fn each_step_has_a_length_of_its_own() {
     assert!(fixed.iter().all(is_fixed));
 }
 
+/// By how many bytes each measured step of a run adds to what is allocated, all by the same; and
+/// the most that was.
+fn growth_and_peak(task: Task, variant: &str) -> (f64, f64) {
+    let folder = Folder::new(&run_file(Model::BertTiny, task, variant));
+    let output = folder.run();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{task} {variant}: {stderr}");
+    let (mut after, mut peak) = (Vec::new(), 0.0);
+    for event in folder.events() {
+        match event {
+            Event::Step(step) => after.push(step.values["step_allocated_bytes"]),
+            Event::Finished { values } => peak = values["peak_allocated_bytes"],
+            _ => {}
+        }
+    }
+    let (first, second) = (after[1] - after[0], after[2] - after[1]);
+    assert!((first - second).abs() < 1e-9, "{task} {variant}: {after:?}");
+    (first, peak)
+}
+
+#[test]
+fn what_steps_retain_grows_by_the_step_and_nothing_else_does() {
+    let _turn = alone();
+    let grown = |task, more: &str| {
+        let variant = format!(r#"{{"batch":4,"sequence_length":16{more}}}"#);
+        growth_and_peak(task, &variant).0
+    };
+    let outputs = r#","retain":"outputs""#;
+    let scores = grown(Task::Inference, outputs);
+    // [4, 16, words] of four bytes.
+    assert!(scores > 4.0 * 16.0 * 4.0 * 100.0, "{scores}");
+    assert!((scores % (4.0 * 16.0 * 4.0)).abs() < 1e-9, "{scores}");
+    let is = |grown: f64, expect: f64| assert!((grown - expect).abs() < 1e-9, "{grown} {expect}");
+    is(grown(Task::Training, outputs), scores);
+    is(grown(Task::Training, ""), 0.0);
+    // Backward gives back what the graph keeps: the loss is left, a float.
+    is(grown(Task::Training, r#","retain":"graph""#), 4.0);
+    let accumulated = r#","retain":"graph","accumulation":3"#;
+    is(grown(Task::Training, accumulated), 12.0);
+    let tracked = r#","retain":"graph","gradients":"tracked""#;
+    let graph = grown(Task::Inference, tracked);
+    assert!(graph > 2.0 * scores, "{graph} {scores}");
+}
+
+#[test]
+fn forgetting_no_grad_costs_what_forward_keeps() {
+    let _turn = alone();
+    let of = |gradients: &str| {
+        let variant = format!(r#"{{"batch":4,"gradients":"{gradients}"}}"#);
+        let (growth, peak) = growth_and_peak(Task::Inference, &variant);
+        assert!(growth.abs() < 1e-9, "{gradients}: {growth}");
+        peak
+    };
+    let (tracked, plain, inference) = (of("tracked"), of("no-grad"), of("inference-mode"));
+    assert!(tracked > 1.2 * plain, "{tracked} {plain}");
+    assert!(
+        (inference / plain - 1.0).abs() < 0.01,
+        "{inference} {plain}"
+    );
+}
+
+#[test]
+fn every_task_has_what_is_allocated_after_each_step() {
+    let _turn = alone();
+    let variant = r#"{"sequence_length":16,"new_tokens":4}"#;
+    let folder = Folder::new(&run_file(Model::LlamaTiny, Task::Generation, variant));
+    assert_eq!(folder.run().status.code(), Some(0));
+    let (_, requests) = served(Model::BertTiny, r#"{"arrival_rate":200,"batch":4}"#);
+    let generated = folder.events().into_iter().filter_map(|event| match event {
+        Event::Step(step) => Some(step.values),
+        _ => None,
+    });
+    let generated: Vec<Values> = generated.collect();
+    assert_eq!((generated.len(), requests.len()), (3, 80));
+    for values in generated.iter().chain(&requests) {
+        let is_answered = !values.contains_key("rejected");
+        assert_eq!(values.contains_key("step_allocated_bytes"), is_answered);
+    }
+}
+
 #[test]
 fn idling_takes_memory_and_time_and_nothing_else() {
     let _turn = alone();
@@ -557,7 +637,8 @@ fn idling_takes_memory_and_time_and_nothing_else() {
             (1.0..2.0).contains(&step.values["idle_seconds"]),
             "{step:?}"
         );
-        assert_eq!(step.values.len(), 1, "{step:?}");
+        assert_eq!(step.values.len(), 2, "{step:?}");
+        assert!(step.values["step_allocated_bytes"].abs() < 1e-9);
     }
     let Some(Event::Finished { values }) = folder.events().pop() else {
         panic!("a run without an end");

@@ -229,7 +229,7 @@ pub(crate) struct TestArgs {
     /// Leave out what needs libtorch: the `scenario` crates and the end-to-end tests
     #[arg(long)]
     pub(crate) without_libtorch: bool,
-    /// Leave out what needs a second engine: the tests of engines and images on Podman
+    /// Leave out what needs a second engine: the tests of engines, images and programs on Podman
     #[arg(long)]
     pub(crate) without_podman: bool,
 }

@@ -37,8 +37,9 @@ class Parameter:
         return 4
 
 
-def work(allocated=0, seconds=0.01):
-    """A forward and a backward: memory that comes and goes, and time on the GPU."""
+def work(allocated=0, seconds=0.01, kept=0):
+    """A forward and a backward: memory that comes and goes, or is kept, and time on the GPU."""
+    _memory["allocated"] += kept
     log.append("work")
     _gpu_time[0] += seconds
     for name in ("allocated", "reserved"):
@@ -140,6 +141,9 @@ cuda = _module(
     memory_allocated=lambda device=None: _memory["allocated"],
     memory_reserved=lambda device=None: _memory["reserved"],
     memory_stats=_stats,
+    memory_stats_as_nested_dict=lambda device=None: {
+        "allocated_bytes": {"all": {"current": _memory["allocated"]}}
+    },
     nccl=_Nccl,
     reset_peak_memory_stats=_reset,
     synchronize=_synchronize,
