@@ -400,7 +400,7 @@ mod tests {
         let check = |to: &str, expect: Option<f64>| {
             let from = at("2026-11-26T12:00:00Z");
             assert_eq!(
-                between(from, at(to), Duration::from_secs(60)),
+                between(from, at(to), Duration::from_mins(1)),
                 expect,
                 "{to}"
             );
