@@ -384,6 +384,14 @@ class _Profile:
         return event.time_range.elapsed_us() / 1e6 if is_kernel else None
 
 
+def _now():
+    """Seconds since 1970, by a clock that nobody sets while the program runs."""
+    return _EPOCH + time.perf_counter()
+
+
+_EPOCH = time.time() - time.perf_counter()
+
+
 class Recorder:
     """Writes one process's lines: begun by whoever sees the first step, ended once."""
 
@@ -444,7 +452,7 @@ class Recorder:
             # Where a step begins no hook shows: all that is not the process's start is warm-up.
             began = self._start_ended
         else:
-            began = time.time()
+            began = _now()
         self._began = began
         self._began_clock = time.perf_counter()
         _watch_end()
@@ -452,11 +460,11 @@ class Recorder:
             self._measure()
 
     #: When the process was ready to work: when torch was imported, or this file.
-    _start_ended = time.time()
+    _start_ended = _now()
 
     def imported(self):
         """torch has just been imported."""
-        self._start_ended = time.time()
+        self._start_ended = _now()
 
     def step(self, source, samples=None):
         """A step has ended."""
@@ -592,7 +600,7 @@ class Recorder:
         if self._file is None and not self._open():
             return
         self._device.wait()
-        self._first["time_to_first_step_seconds"] = time.time() - process_began()
+        self._first["time_to_first_step_seconds"] = _now() - process_began()
 
     def _open(self, with_start=True):
         """Takes the rank and writes what stands first; whether the rank was free."""
@@ -647,9 +655,9 @@ class Recorder:
         if self.skips is not None:
             self.skips = 0
         self._timer = self._device.timer()
-        now = time.time()
-        self._write({"event": "phase-ended", "phase": "warmup", "seconds": now - self._began})
-        self._write({"event": "phase-began", "phase": "measure", "at_seconds": now})
+        at = _now()
+        self._write({"event": "phase-ended", "phase": "warmup", "seconds": at - self._began})
+        self._write({"event": "phase-began", "phase": "measure", "at_seconds": at})
         self._beat = time.perf_counter()
         self._cpu = time.process_time()
         self._clock = time.perf_counter()
@@ -711,7 +719,7 @@ class Recorder:
             return
         self._phase = "profile"
         self._count = 0
-        self._write({"event": "phase-began", "phase": "profile", "at_seconds": time.time()})
+        self._write({"event": "phase-began", "phase": "profile", "at_seconds": _now()})
         self._clock = time.perf_counter()
 
     def _profiled_step(self):
@@ -742,7 +750,7 @@ class Recorder:
 
     def _without_steps(self):
         """The whole life of the program is what was measured."""
-        began, now = process_began(), time.time()
+        began, now = process_began(), _now()
         self._phase = "measure"
         self._write({"event": "phase-began", "phase": "measure", "at_seconds": began})
         self._write({"event": "phase-ended", "phase": "measure", "seconds": now - began})
@@ -864,7 +872,7 @@ def process_began():
     """When this process began, in seconds since 1970."""
     global _began
     if _began is None:
-        _began = time.time() - (_try(_age) or 0.0)
+        _began = _now() - (_try(_age) or 0.0)
     return _began
 
 

@@ -543,6 +543,28 @@ fn what_goes_wrong_has_its_name() {
     );
 }
 
+/// From its start to its end; the last one without the hook, which is said.
+#[test]
+fn what_takes_no_step_is_measured_from_its_start_to_its_end() {
+    const FORKS: &str =
+        "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(600)\n";
+    const ISOLATED: &[&str] = &["python", "-I", "-S", "/work/train.py"];
+    for (script, command) in [("", TRAIN), (FORKS, TRAIN), ("print(1)", ISOLATED)] {
+        let words = ["--image", OLD, "--blocks", "1"];
+        let done = bench(script, &words, command).ends_with(0);
+        let (session, records) = done.read();
+        let record = &records[0];
+        assert!(record.value("program_seconds").unwrap() < 300.0);
+        assert_eq!(record.value("steps_count"), None, "{script}");
+        let notes = record.notes.join("\n");
+        let is_told = notes.contains("a Python without -I, -E and -S");
+        assert_eq!(is_told, command == ISOLATED, "{script}: {notes}");
+        let own = format!("label=org.torchgauge.session={}", session.session);
+        let left = run("docker", &["ps", "-aq", "--filter", &own]);
+        assert!(left.stdout.is_empty(), "a container was left");
+    }
+}
+
 #[test]
 fn one_that_ignores_sigterm_is_a_success_all_the_same() {
     let script = format!("import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n{LOOP}");

@@ -44,6 +44,11 @@ impl Asked {
         }
     }
 
+    /// Whether a hook reads steps and memory of a program.
+    pub(crate) fn has_hook(&self) -> bool {
+        matches!(self, Self::Program { program, .. } if program.has_hook)
+    }
+
     /// The built-in workload's run file.
     #[must_use]
     pub fn builtin(&self) -> Option<&RunFile> {
@@ -244,7 +249,8 @@ impl Order {
         self.folder.join(RESULTS_FILE)
     }
 
-    /// The folder of compiled kernels that the session's runs share, where this run is one of them.
+    /// The folder of compiled kernels that the session's runs of its image share, where this run is one
+    /// of them: an image runs nothing that another one wrote.
     #[must_use]
     pub fn shared_kernel_cache(&self) -> Option<PathBuf> {
         let is_shared = self.device().is_cuda()
@@ -252,7 +258,10 @@ impl Order {
                 .asked
                 .builtin()
                 .is_some_and(|asked| asked.variant.kernel_cache == KernelCache::Session);
-        is_shared.then(|| self.shared.join(KERNEL_CACHE).join("shared"))
+        is_shared.then(|| {
+            let image = format!("{:x}", Sha256::digest(&self.image));
+            self.shared.join(KERNEL_CACHE).join(image)
+        })
     }
 
     /// Whether the run is over by what the workload reported, although it may go on.

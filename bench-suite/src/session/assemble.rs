@@ -8,6 +8,7 @@ use record::{DeclaredMetric, Monitor, Outcome, Place, Rank, Reason, Record, Sess
 use crate::{
     evaluation::Evaluation,
     executors::{Execution, Order},
+    hook::NEEDS,
     host::Host,
     plan::{Cell, Run},
     results::{RankResults, Results},
@@ -75,6 +76,10 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
         Vec::new()
     };
     let (first, others) = split(&results, ranks, order);
+    if outcome.is_ok() && order.asked.has_hook() && first.started.is_none() {
+        let note = format!("the program reported nothing and was measured from outside: {NEEDS}");
+        execution.notes.push(note);
+    }
     let profiled = cell.steps.profiled;
     if outcome.is_ok() && profiled > 0 && first.kernels.is_empty() {
         let steps = format!("no kernel of {profiled} profiled steps was reported");

@@ -118,6 +118,16 @@ async fn it_fills_no_more_of_tmp_than_it_may() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_setuid_file_of_root_s_makes_nobody_root() {
+    let done = run_until("setuid", "{}", None).await;
+    let log = done.log.replace('\t', " ");
+    assert!(log.contains("file 104755"), "{log}");
+    let powerless = "Uid: 65534 65534 65534 65534 Gid: 65534 65534 65534 65534 \
+                     CapEff: 0000000000000000 CapBnd: 0000000000000000 NoNewPrivs: 1";
+    assert_eq!(log.matches(powerless).count(), 2, "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn its_memory_has_a_limit_where_the_suite_sets_none() {
     let done = run_until("memory-limit", "{}", None).await;
     assert_eq!(ending(&done.record), "ok", "{}", message(&done.record));

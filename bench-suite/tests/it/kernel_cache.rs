@@ -1,6 +1,6 @@
 //! Where runs find the kernels that the CUDA driver compiled for the runs before them.
 
-use std::{collections::BTreeMap, fs};
+use std::fs;
 
 use bench_suite::{
     executors::{Executor, container::Container, process::Process},
@@ -24,11 +24,11 @@ scenarios:
   - {name: a, model: vit-tiny, task: inference, devices: [cuda], axes: {kernel_cache: [run, session]}}
 ";
 
-/// What each run found, in the order of the runs: its choice, and its log's last line.
-async fn found(executor: &dyn Executor, image: &str) -> Vec<(String, String)> {
+/// What each run found, in the order of the runs: its image and choice, and its log's last line.
+async fn found(executor: &dyn Executor, images: [&str; 2]) -> Vec<(String, String)> {
     let home = tempfile::tempdir().unwrap();
     let name = bench_suite::session::fresh_name();
-    let spec = spec(SUITE, &[image], Device::Cuda(0));
+    let spec = spec(SUITE, &images, Device::Cuda(0));
     let mut session = Session::create(home.path(), &name, spec).unwrap();
     let mut listener = Listener::default();
     session
@@ -43,26 +43,26 @@ async fn found(executor: &dyn Executor, image: &str) -> Vec<(String, String)> {
         let log = home.path().join(record.log.as_ref().unwrap());
         let log = fs::read_to_string(log).unwrap_or_default();
         let line = log.lines().find(|line| line.starts_with("found"));
-        let choice = record.axes["kernel_cache"].clone();
+        let choice = format!("{} {}", record.image, record.axes["kernel_cache"]);
         (choice, line.unwrap_or(&log).to_owned())
     });
     told.collect()
 }
 
-fn check(found: &[(String, String)]) {
-    assert_eq!(found.len(), 4, "{found:?}");
-    let of = |choice: &str| -> Vec<&str> {
-        let those = found.iter().filter(|(of, _)| *of == choice);
-        those.map(|(_, line)| line.as_str()).collect()
-    };
-    let own = of("run");
-    assert!(
-        own.iter().all(|line| line.starts_with("found 0 ")),
-        "{own:?}"
-    );
-    let shared = of("session");
-    assert!(shared[0].starts_with("found 0 "), "{shared:?}");
-    assert!(shared[1].starts_with("found 1 "), "{shared:?}");
+/// Runs share what those of their image left, and no image what another one did.
+async fn check(executor: &dyn Executor, images: [&str; 2]) {
+    let found = found(executor, images).await;
+    assert_eq!(found.len(), 8, "{found:?}");
+    for image in images {
+        for (choice, in_second) in [("run", 0), ("session", 1)] {
+            let choice = format!("{image} {choice}");
+            let lines = found.iter().filter(|(of, _)| *of == choice);
+            let lines: Vec<&str> = lines.map(|(_, line)| line.as_str()).collect();
+            assert!(lines[0].starts_with("found 0 "), "{choice}: {lines:?}");
+            let second = format!("found {in_second} ");
+            assert!(lines[1].starts_with(&second), "{choice}: {lines:?}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -72,14 +72,16 @@ async fn processes_share_compiled_kernels_where_they_say_so() {
         "{GOOD}echo found $(ls \"$CUDA_CACHE_PATH\" | wc -l) in \"$CUDA_CACHE_PATH\"\n\
          echo kernel > \"$CUDA_CACHE_PATH/$run\"\n{END}"
     );
-    let runtimes = BTreeMap::from([("local".to_owned(), program(home.path(), &script))]);
-    let executor = Process::new(host::local::open(), runtimes);
-    check(&found(&executor, "local").await);
+    let images = ["local", "other"];
+    let runtimes = images.map(|image| (image.to_owned(), program(home.path(), &script)));
+    let executor = Process::new(host::local::open(), runtimes.into());
+    check(&executor, images).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn containers_share_compiled_kernels_where_they_say_so() {
-    let images = BTreeMap::from([("tiny".to_owned(), image::with_mode("kernel-cache"))]);
-    let executor = Container::new(host::local::open(), engine().await, images, None);
-    check(&found(&executor, "tiny").await);
+    let images = ["tiny", "other"];
+    let modes = images.map(|image| (image.to_owned(), image::with_mode("kernel-cache")));
+    let executor = Container::new(host::local::open(), engine().await, modes.into(), None);
+    check(&executor, images).await;
 }

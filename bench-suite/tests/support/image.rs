@@ -48,7 +48,8 @@ fn tar(files: &[(&str, &[u8], u32)]) -> Vec<u8> {
 fn archive() -> &'static [u8] {
     static ARCHIVE: OnceLock<Vec<u8>> = OnceLock::new();
     ARCHIVE.get_or_init(|| {
-        let layer = tar(&[("workload", &workload(), 0o755)]);
+        // Setuid, and root's: in no run is it more than the container's user.
+        let layer = tar(&[("workload", &workload(), 0o4755)]);
         let hex = |bytes: &[u8]| format!("{:x}", Sha256::digest(bytes));
         let config = serde_json::json!({
             "architecture": if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" },

@@ -134,6 +134,23 @@ fn main() {
             };
             eprintln!("{mebibytes} MiB in /tmp: {error:?}");
         }
+        // Its file is setuid and root's, and so is that of the program which it runs.
+        "setuid" => {
+            let status = |pid: &str| fs::read_to_string(format!("/proc/{pid}/status"));
+            let mut child = Command::new(&arguments[0]);
+            let mut child = child.args(&arguments[1..]).env("MODE", "hang").spawn().expect("itself");
+            for status in [status("self"), status(&child.id().to_string())] {
+                let status = status.expect("what the kernel says of it");
+                let kept = status.lines().filter(|line| {
+                    ["Uid:", "Gid:", "CapEff:", "CapBnd:", "NoNewPrivs:"].iter().any(|of| line.starts_with(of))
+                });
+                eprintln!("{}", kept.collect::<Vec<_>>().join(" "));
+            }
+            let _ = child.kill();
+            let file = std::os::unix::fs::MetadataExt::mode(&fs::metadata(&arguments[0]).expect("it"));
+            eprintln!("file {file:o}");
+            exit(3);
+        }
         "memory-limit" => {
             let files = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
             let limit = files.iter().find_map(|file| fs::read_to_string(file).ok());

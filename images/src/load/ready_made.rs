@@ -36,6 +36,13 @@ pub const PROTOCOLS: RangeInclusive<u32> = 3..=protocol::VERSION;
 /// Far above what a scenario binary takes.
 const LARGEST_SCENARIO: usize = 256 << 20;
 
+/// Most bytes of a label: what an image holds has thousands of packages at most, all else is a name,
+/// a number or a digest.
+const MOST_PARTS: usize = 1 << 20;
+const MOST_OF_A_LABEL: usize = 4 << 10;
+/// What the names of Torchgauge's labels begin with.
+const OURS: &str = "torchgauge.";
+
 /// An image that the engine has, or pulled, with what its labels say.
 #[derive(Debug, Clone)]
 pub struct ReadyMade {
@@ -158,6 +165,23 @@ struct Told {
 
 impl Told {
     fn read(labels: &BTreeMap<String, String>) -> Result<Self, String> {
+        let most = |name: &str| {
+            if name == LABEL_PARTS {
+                MOST_PARTS
+            } else {
+                MOST_OF_A_LABEL
+            }
+        };
+        let is_too_long =
+            |(name, value): &(&String, &String)| name.starts_with(OURS) && value.len() > most(name);
+        if let Some((name, value)) = labels.iter().find(is_too_long) {
+            return Err(format!(
+                "its label `{name}` has {} bytes, more than images of Torchgauge's have; build it \
+                 with `{} images build`",
+                value.len(),
+                protocol::program()
+            ));
+        }
         let label = |name: &str| {
             labels.get(name).ok_or_else(|| {
                 format!(

@@ -308,7 +308,14 @@ async fn what_was_made_of_an_image_is_not_believed_for_its_labels() {
         .await
         .unwrap();
     let torch = "/opt/torchgauge/libtorch/lib/libtorch_cpu.so";
+    // In two lines, for a Dockerfile's have 64 KiB at most.
+    let half = "x".repeat(45_000);
+    let endless = format!("LABEL torchgauge.libtorch={half}\\\n{half}");
     for (lines, says) in [
+        (
+            endless.as_str(),
+            "its label `torchgauge.libtorch` has 90000 bytes, more than images of Torchgauge's have",
+        ),
         ("ENV LD_PRELOAD=/libx.so", "by LD_PRELOAD"),
         (
             "ENV CUBLAS_WORKSPACE_CONFIG=:4096:8",

@@ -259,6 +259,21 @@ class Hook(unittest.TestCase):
             self.assertEqual([line["rank"] for line in run.of("started", rank)], [rank])
             self.assertEqual(len(run.steps(rank)), 3)
 
+    def test_a_clock_that_is_set_meanwhile_changes_no_duration(self):
+        jump = "optimizer = torch.optim.SGD([torch.Parameter()])\n    import time\n    " \
+               "time.time = lambda told=time.time: told() {} 3600"
+        without_steps = "import torch\nimport time\ntime.time = lambda told=time.time: told() {} 3600"
+        for sign in "+-":
+            jumping = LOOP.replace("optimizer = torch.optim.SGD([torch.Parameter()])", jump.format(sign))
+            for program in (jumping, without_steps.format(sign)):
+                run = Run(program, {})
+                self.assertEqual((run.status, run.said), (0, ""))
+                seconds = [line["seconds"] for line in run.of("phase-ended")]
+                seconds += [value for name, value in run.values().items() if name.endswith("_seconds")]
+                self.assertGreater(len(seconds), 3)
+                for duration in seconds:
+                    self.assertTrue(0 <= duration < 600, (sign, seconds))
+
     def test_fewer_steps_than_asked_for_are_what_there_is(self):
         run = Run(LOOP.replace("range(10)", "range(4)"), {"samples_per_step": 1})
         self.assertEqual(len(run.steps()), 2)

@@ -339,11 +339,10 @@ fn violations(
 ) -> Vec<String> {
     let mut found: Vec<String> = faults.iter().map(ToString::to_string).collect();
     if faults == [Fault::Empty] {
-        found = vec![
-            "no event was written; the hook needs a Python without -I, -E and -S that imports \
-             torch, and any other program writes its events itself"
-                .to_owned(),
-        ];
+        found = vec![format!(
+            "no event was written; {}, and any other program writes its events itself",
+            hook::NEEDS
+        )];
     }
     for (rank, told) in results.ranks.iter().enumerate() {
         let of_rank = of_rank(args, told).into_iter();

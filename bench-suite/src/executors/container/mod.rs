@@ -228,7 +228,7 @@ impl Container {
             }
         };
         let (ended, stats) = with_stats(ending, stats).await;
-        let noticed_at = Timestamp::now();
+        let (noticed_at, lived) = (Timestamp::now(), starting.elapsed());
         execution.monitor = watch.end().or(stats).monitor();
         let exit = match ended {
             Ok(exit) => exit,
@@ -246,7 +246,7 @@ impl Container {
                 return end;
             }
         };
-        note_times(&exit, ordered_at, noticed_at, execution);
+        note_times(&exit, ordered_at, noticed_at, lived, execution);
         let kernel_killed = kills_before.have_risen();
         self.explain(&exit, order, kernel_killed, execution).await
     }
@@ -361,12 +361,20 @@ async fn with_stats<T>(
     }
 }
 
-/// How long the container took to start, and its end to be noticed, by the engine's own times.
-fn note_times(exit: &Exit, ordered: Timestamp, noticed: Timestamp, execution: &mut Execution) {
-    if let Some(seconds) = between(Some(ordered), time(exit.started_at.as_deref())) {
+/// How long the container took to start, and its end to be noticed, by the engine's own times. It all
+/// took as long as `lived`.
+fn note_times(
+    exit: &Exit,
+    ordered: Timestamp,
+    noticed: Timestamp,
+    lived: Duration,
+    execution: &mut Execution,
+) {
+    let started = time(exit.started_at.as_deref());
+    if let Some(seconds) = between(Some(ordered), started, lived) {
         execution.cost.start_seconds = seconds;
     }
-    if let Some(seconds) = between(time(exit.finished_at.as_deref()), Some(noticed)) {
+    if let Some(seconds) = between(time(exit.finished_at.as_deref()), Some(noticed), lived) {
         execution.cost.notice_seconds = seconds;
     }
 }
@@ -375,9 +383,31 @@ fn time(text: Option<&str>) -> Option<Timestamp> {
     text?.parse().ok()
 }
 
-/// Seconds between two readings of this machine's clock; `None` where one is missing. A clock
-/// that was set in between gives 0 rather than nonsense.
-fn between(from: Option<Timestamp>, to: Option<Timestamp>) -> Option<f64> {
+/// Seconds between two readings of this machine's clock; `None` where one is missing, and where the
+/// clock was set forward in between. One that was set back gives 0 rather than nonsense.
+fn between(from: Option<Timestamp>, to: Option<Timestamp>, most: Duration) -> Option<f64> {
     let seconds = to?.duration_since(from?).as_secs_f64();
-    Some(seconds.max(0.0))
+    (seconds <= most.as_secs_f64()).then_some(seconds.max(0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_set_in_the_middle_of_a_run_gives_no_nonsense() {
+        let at = |text: &str| time(Some(text));
+        let check = |to: &str, expect: Option<f64>| {
+            let from = at("2026-11-26T12:00:00Z");
+            assert_eq!(
+                between(from, at(to), Duration::from_mins(1)),
+                expect,
+                "{to}"
+            );
+        };
+        check("2026-11-26T12:00:05Z", Some(5.0));
+        check("2026-11-26T13:00:05Z", None);
+        check("2026-11-26T11:00:05Z", Some(0.0));
+        check("never", None);
+    }
 }

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_not_followed_and_folders_that_are_missing_are_named() {
+    fn links_pipes_and_folders_in_its_place_are_refused_and_missing_ones_named() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("precious");
         fs::write(&target, "keep").unwrap();
@@ -220,6 +220,13 @@ mod tests {
         let error = take_in(folder.path(), Some(&gpu("GPU-1")), "s", false).unwrap_err();
         assert!(error.to_string().contains(LOCKS_VARIABLE), "{error}");
         assert_eq!(fs::read_to_string(target).unwrap(), "keep");
+        // What is no file of notes neither hangs whoever locks it nor shows what it holds.
+        let pipe = folder.path().join("torchgauge-GPU-2.lock");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+        take_in(folder.path(), Some(&gpu("GPU-2")), "s", false).unwrap_err();
+        fs::create_dir(folder.path().join("torchgauge-GPU-3.lock")).unwrap();
+        take_in(folder.path(), Some(&gpu("GPU-3")), "s", false).unwrap_err();
         let none = folder.path().join("none");
         take_in(&none, Some(&gpu("GPU-1")), "s", false).unwrap_err();
     }
