@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use protocol::{Axes, Steps, Variant, check, check_steps};
+use protocol::{Axes, Steps, Task, Variant, check, check_steps};
 use record::Workload;
 use serde_json::{Map, Value};
 use strict_yaml::{Document, KeyPath, Segment, YamlError};
@@ -333,6 +333,13 @@ impl<'a> Expansion<'a> {
         Ok(())
     }
 
+    /// Where a key of the steps stands.
+    fn steps_at(&self, key: &str) -> KeyPath {
+        let own = self.scenario.steps.map(|_| self.at.clone());
+        let holder = own.unwrap_or_else(|| KeyPath::root().key("defaults"));
+        holder.key("steps").key(key)
+    }
+
     /// Refuses a combination that means nothing, at the value that makes it so.
     fn check(
         &self,
@@ -340,6 +347,17 @@ impl<'a> Expansion<'a> {
         device: DeviceKind,
         picked: &Picked<'_>,
     ) -> Result<(), YamlError> {
+        let usual = Variant::default();
+        let attributed = match work {
+            Work::Builtin { task, variant, .. } => self.steps.check_attribution(*task, variant),
+            Work::Program { .. } => self.steps.check_attribution(Task::Training, &usual),
+        };
+        if let Err(reason) = attributed {
+            let message = format!("no step can be attributed to modules: {reason}");
+            return Err(self
+                .document
+                .error_at(&self.steps_at("attribution"), message, None));
+        }
         let Work::Builtin {
             model,
             task,

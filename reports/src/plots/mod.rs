@@ -7,6 +7,7 @@ mod gpu;
 pub(crate) mod history;
 mod judged;
 mod memory;
+mod modules;
 mod monitor;
 mod pareto;
 mod plot;
@@ -26,6 +27,7 @@ pub(crate) const ALL: &[Plot] = &[
     throughput::PLOT,
     history::PLOT,
     memory::PLOT,
+    modules::PLOT,
     pareto::PLOT,
     timeline::PLOT,
     steps::PLOT,

@@ -109,6 +109,16 @@ pub(crate) type ProfiledVisit = unsafe extern "C" fn(
     is_on_gpu: bool,
 );
 
+/// How the shim gives what happened within a step.
+pub(crate) type HappenedVisit = unsafe extern "C" fn(
+    into: *mut c_void,
+    kind: i32,
+    what: u64,
+    amount: u64,
+    total: u64,
+    nanoseconds: u64,
+);
+
 unsafe extern "C" {
     pub(crate) fn torchgauge_free_message(message: *mut c_char);
     pub(crate) fn torchgauge_fill_failure(failure: *mut Failure, code: i32, message: *const c_char);
@@ -125,6 +135,14 @@ unsafe extern "C" {
         visit: ProfiledVisit,
         failure: *mut Failure,
     );
+
+    pub(crate) fn torchgauge_attribution_begin(cuda: bool, index: i32, failure: *mut Failure);
+    pub(crate) fn torchgauge_attribution_end(
+        into: *mut c_void,
+        visit: Option<HappenedVisit>,
+        failure: *mut Failure,
+    );
+    pub(crate) fn torchgauge_attribution_add(kind: i32, what: u64, failure: *mut Failure) -> bool;
 
     pub(crate) fn torchgauge_host_memory_install(failure: *mut Failure);
     pub(crate) fn torchgauge_host_memory_live() -> i64;

@@ -21,7 +21,7 @@ use crate::{
     Error,
     data::Batch,
     models::{self, Built, KeyValues, Network},
-    nn::{self, Parameters, Pass},
+    nn::{self, Module, Parameters, Pass},
 };
 
 /// Gives steps their micro-batches.
@@ -169,6 +169,13 @@ impl Work {
         self.training.as_ref()?.optimizer.bytes()
     }
 
+    /// Bytes of the optimizer's state for the trained tensor at this place.
+    #[must_use]
+    pub fn optimizer_bytes_of(&self, place: usize) -> u64 {
+        let training = self.training.as_ref();
+        training.map_or(0, |training| training.optimizer.bytes_of(place))
+    }
+
     /// The loss scaler's scale now; amp-fp16 training only. Waits for the device.
     pub fn loss_scale(&self) -> Result<Option<f64>, Error> {
         let scaler = self
@@ -242,6 +249,7 @@ impl Work {
             observer.data(index)?;
             let mut loss = self.arithmetic.autocast(|| {
                 let scores = self.network.forward(&batch.input, self.pass)?;
+                let _entered = Module::LOSS.enter();
                 self.network.loss(scores, &batch.labels)
             })?;
             if training.accumulation > 1 {
