@@ -265,6 +265,23 @@ impl Plan {
         Ok(self)
     }
 
+    /// Attributes a warm-up step of each cell to the model's modules, where that can be.
+    pub fn attributed(mut self) -> Result<Self, PlanError> {
+        let mut problem = "there is no cell".to_owned();
+        for cell in &mut self.cells {
+            let mut steps = cell.plan.steps;
+            steps.attribution = true;
+            match cell.work.check_attribution(&steps) {
+                Ok(()) => cell.plan.steps = steps,
+                Err(reason) => problem = format!("{}: {reason}", cell.plan.scenario),
+            }
+        }
+        if !self.cells.iter().any(|cell| cell.plan.steps.attribution) {
+            return refused(format!("no step can be attributed to modules: {problem}"));
+        }
+        Ok(self)
+    }
+
     /// Refuses runs of more ranks than an executor starts. A program starts its own.
     pub fn check_ranks(&self, most: u32, executor: &str) -> Result<(), PlanError> {
         let started = |cell: &&Cell| matches!(cell.work, Work::Builtin { .. });

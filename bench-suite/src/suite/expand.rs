@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use protocol::{Axes, Steps, Task, Variant, check, check_steps};
+use protocol::{Axes, Steps, Variant, check, check_steps};
 use record::Workload;
 use serde_json::{Map, Value};
 use strict_yaml::{Document, KeyPath, Segment, YamlError};
@@ -347,12 +347,7 @@ impl<'a> Expansion<'a> {
         device: DeviceKind,
         picked: &Picked<'_>,
     ) -> Result<(), YamlError> {
-        let usual = Variant::default();
-        let attributed = match work {
-            Work::Builtin { task, variant, .. } => self.steps.check_attribution(*task, variant),
-            Work::Program { .. } => self.steps.check_attribution(Task::Training, &usual),
-        };
-        if let Err(reason) = attributed {
+        if let Err(reason) = work.check_attribution(&self.steps) {
             let message = format!("no step can be attributed to modules: {reason}");
             return Err(self
                 .document
