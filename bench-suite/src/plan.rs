@@ -265,21 +265,19 @@ impl Plan {
         Ok(self)
     }
 
-    /// Attributes a warm-up step of each cell to the model's modules, where that can be.
-    pub fn attributed(mut self) -> Result<Self, PlanError> {
-        let mut problem = "there is no cell".to_owned();
-        for cell in &mut self.cells {
+    /// Attributes a warm-up step of each cell to the model's modules where that can be, if asked.
+    pub fn attributed(mut self, is_asked: bool) -> Result<Self, PlanError> {
+        let mut problem = is_asked.then_some("there is no cell");
+        for cell in self.cells.iter_mut().filter(|_| is_asked) {
             let mut steps = cell.plan.steps;
             steps.attribution = true;
-            match cell.work.check_attribution(&steps) {
-                Ok(()) => cell.plan.steps = steps,
-                Err(reason) => problem = format!("{}: {reason}", cell.plan.scenario),
-            }
+            let found = cell.work.check_attribution(&steps).err();
+            cell.plan.steps.attribution = found.is_none();
+            problem = problem.and(found);
         }
-        if !self.cells.iter().any(|cell| cell.plan.steps.attribution) {
-            return refused(format!("no step can be attributed to modules: {problem}"));
-        }
-        Ok(self)
+        problem.map_or(Ok(self), |problem| {
+            refused(format!("no step can be attributed to modules: {problem}"))
+        })
     }
 
     /// Refuses runs of more ranks than an executor starts. A program starts its own.

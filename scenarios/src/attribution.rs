@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use libtorch::attribution::Happened;
+use libtorch::attribution::{Happened, Kind};
 use protocol::{Module, Values};
 
 /// Marks: what comes next in the step.
@@ -16,8 +16,7 @@ pub const BACKWARD: u32 = 1;
 pub const OPTIMIZER: u32 = 2;
 
 /// The values of modules, by name.
-#[derive(Debug, Default)]
-pub struct Attribution(BTreeMap<String, Values>);
+pub type Modules = BTreeMap<String, Values>;
 
 /// The name and those of the modules around it, from the outermost on: `a`, `a.b`, `a.b.c`.
 fn path(name: &str) -> impl Iterator<Item = &str> {
@@ -27,62 +26,39 @@ fn path(name: &str) -> impl Iterator<Item = &str> {
     points.map(|(at, _)| &name[..at]).chain([name])
 }
 
-impl Attribution {
-    /// Adds a value of a parameter, by its name, to its module and those around it.
-    pub fn add_parameter(&mut self, parameter: &str, value: &str, bytes: u64) {
-        let module = parameter.rsplit_once('.').map(|(module, _)| module);
-        for name in path(module.unwrap_or(Module::OUTSIDE)) {
-            self.add(name, value, bytes as f64);
-        }
-    }
+fn add(modules: &mut Modules, module: &str, value: &str, more: f64) {
+    let values = modules.entry(module.to_owned()).or_default();
+    *values.entry(value.to_owned()).or_default() += more;
+}
 
-    fn add(&mut self, module: &str, value: &str, more: f64) {
-        let values = self.0.entry(module.to_owned()).or_default();
-        *values.entry(value.to_owned()).or_default() += more;
-    }
-
-    /// Adds what happened, by modules of these names.
-    pub fn add_step(&mut self, happened: &[Happened], names: &[String]) {
-        let mut walk = Walk {
-            names,
-            total: happened.iter().find_map(before).unwrap_or_default(),
-            ..Walk::default()
-        };
-        for one in happened {
-            walk.take(*one);
-        }
-        for (name, taken) in walk.taken {
-            let [forward, backward] = taken
-                .nanoseconds
-                .map(|nanoseconds| nanoseconds as f64 / 1e9);
-            let [forward_peak, backward_peak] = taken.peaks.map(|bytes| bytes as f64);
-            for (value, amount) in [
-                ("kept_bytes", taken.kept as f64),
-                ("forward_seconds", forward),
-                ("backward_seconds", backward),
-                ("forward_peak_bytes", forward_peak),
-                ("backward_peak_bytes", backward_peak),
-            ] {
-                self.add(name, value, amount);
-            }
-        }
-    }
-
-    /// All of them, with those of the whole step.
-    #[must_use]
-    pub fn finish(mut self, step: Values) -> Vec<Module> {
-        self.0.insert(Module::STEP.to_owned(), step);
-        let all = self.0.into_iter();
-        all.map(|(name, values)| Module { name, values }).collect()
+/// Adds a value of a parameter, by its name, to its module and those around it.
+pub fn add_parameter(modules: &mut Modules, parameter: &str, value: &str, bytes: u64) {
+    let module = parameter.rsplit_once('.').map(|(module, _)| module);
+    for name in path(module.unwrap_or(Module::OUTSIDE)) {
+        add(modules, name, value, bytes as f64);
     }
 }
 
-/// Bytes in tensors before something that is about memory.
-fn before(one: &Happened) -> Option<u64> {
-    match *one {
-        Happened::Allocated { bytes, total, .. } => total.checked_sub(bytes),
-        Happened::Freed { bytes, total, .. } => Some(total + bytes),
-        _ => None,
+/// Adds what happened, by modules of these names.
+pub fn add_step(modules: &mut Modules, happened: &[Happened], names: &[String]) {
+    let first = happened.iter().find(|one| one.kind == Kind::Allocated);
+    let mut walk = Walk {
+        names,
+        total: first.map_or(0, |one| one.total.saturating_sub(one.amount)),
+        ..Walk::default()
+    };
+    for one in happened {
+        walk.take(*one);
+    }
+    for (name, taken) in walk.taken {
+        let [forward, backward] = taken
+            .nanoseconds
+            .map(|nanoseconds| nanoseconds as f64 / 1e9);
+        add(modules, name, "kept_bytes", taken.kept as f64);
+        add(modules, name, "forward_seconds", forward);
+        add(modules, name, "backward_seconds", backward);
+        add(modules, name, "forward_peak_bytes", taken.peaks[0] as f64);
+        add(modules, name, "backward_peak_bytes", taken.peaks[1] as f64);
     }
 }
 
@@ -102,8 +78,8 @@ struct Walk<'a> {
     names: &'a [String],
     taken: BTreeMap<&'a str, Taken>,
     phase: u32,
-    /// Micro-batches that began to go backward.
-    backwards: u32,
+    /// Whether a micro-batch has begun to go backward.
+    was_kept: bool,
     /// Modules that were entered and not left.
     entered: Vec<u32>,
     /// From which node on the graph belongs to which module, in order.
@@ -118,56 +94,58 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     fn take(&mut self, one: Happened) {
-        match one {
-            Happened::Allocated {
-                address,
-                bytes,
-                total,
-            } => {
-                self.total = total;
+        if matches!(one.kind, Kind::Allocated | Kind::Freed) {
+            self.total = one.total;
+            self.alive.remove(&one.what);
+            if one.kind == Kind::Allocated {
                 self.rise();
-                if self.phase == FORWARD && self.backwards == 0 {
-                    self.alive.insert(address, (bytes, self.module()));
+                if self.phase == FORWARD && !self.was_kept {
+                    self.alive.insert(one.what, (one.amount, self.module()));
                 }
             }
-            Happened::Freed { address, total, .. } => {
-                self.total = total;
-                if self.backwards == 0 {
-                    self.alive.remove(&address);
-                }
+            return;
+        }
+        // The time up to now is the module's.
+        let since = self.clock.replace(one.at).unwrap_or(one.at);
+        let phase = self.phase as usize;
+        self.each_around(|taken, _| {
+            if let Some(nanoseconds) = taken.nanoseconds.get_mut(phase) {
+                *nanoseconds += one.at.saturating_sub(since);
             }
-            Happened::Entered {
-                module,
-                next_node,
-                at,
-            } => {
-                self.until(at);
-                self.entered.push(module);
-                self.own_nodes(next_node);
-            }
-            Happened::Left { next_node, at } => {
-                self.until(at);
-                self.entered.pop();
-                self.own_nodes(next_node);
-            }
-            Happened::Node { number, at } => {
-                self.until(at);
-                let after = self.nodes.partition_point(|(first, _)| *first <= number);
+        });
+        self.switch(one);
+        // Modules that are computed from now on have been entered, all others have been left.
+        let module = self.module();
+        for (name, taken) in &mut self.taken {
+            taken.entry = taken.entry.filter(|_| path(module).any(|one| one == *name));
+        }
+        self.each_around(|taken, total| _ = taken.entry.get_or_insert(total));
+    }
+
+    fn switch(&mut self, one: Happened) {
+        let small = u32::try_from(one.what).unwrap_or(u32::MAX);
+        match one.kind {
+            Kind::Entered => self.entered.push(small),
+            Kind::Left => _ = self.entered.pop(),
+            Kind::Node => {
+                let after = self.nodes.partition_point(|(first, _)| *first <= one.what);
                 let owner = after.checked_sub(1).map(|place| self.nodes[place].1);
                 self.node = owner.flatten();
+                return;
             }
-            Happened::Marked { mark, at } => {
-                self.until(at);
-                if mark == BACKWARD {
-                    self.backwards += 1;
+            _ => {
+                if small == BACKWARD {
                     self.keep();
                 }
-                self.phase = mark;
-                self.node = None;
+                (self.phase, self.node) = (small, None);
+                return;
             }
         }
-        if !matches!(one, Happened::Allocated { .. } | Happened::Freed { .. }) {
-            self.arrive();
+        // Nodes that forward makes from here on are that module's. The second computation of a
+        // checkpoint makes nodes that backward never comes to.
+        if self.phase == FORWARD {
+            let module = self.entered.last().copied();
+            self.nodes.push((one.amount, module));
         }
     }
 
@@ -177,55 +155,27 @@ impl<'a> Walk<'a> {
         name.map_or(Module::OUTSIDE, String::as_str)
     }
 
-    /// Nodes that forward makes from this one on belong to the module that is entered. The second
-    /// computation of a checkpoint makes nodes that backward never comes to.
-    fn own_nodes(&mut self, next: u64) {
-        if self.phase == FORWARD {
-            self.nodes.push((next, self.entered.last().copied()));
-        }
-    }
-
-    /// The time up to now is the module's.
-    fn until(&mut self, at: u64) {
-        let since = self.clock.replace(at).unwrap_or(at);
-        let phase = self.phase as usize;
+    /// The module and those around it, with the bytes in tensors.
+    fn each_around(&mut self, act: impl Fn(&mut Taken, u64)) {
         for name in path(self.module()) {
-            let taken = self.taken.entry(name).or_default();
-            if let Some(nanoseconds) = taken.nanoseconds.get_mut(phase) {
-                *nanoseconds += at.saturating_sub(since);
-            }
-        }
-    }
-
-    /// Modules that are computed from now on have been entered, all others have been left.
-    fn arrive(&mut self) {
-        let module = self.module();
-        let is_around = |name: &str| path(module).any(|around| around == name);
-        for (name, taken) in &mut self.taken {
-            if !is_around(name) {
-                taken.entry = None;
-            }
-        }
-        for name in path(module) {
-            let taken = self.taken.entry(name).or_default();
-            taken.entry.get_or_insert(self.total);
+            act(self.taken.entry(name).or_default(), self.total);
         }
     }
 
     /// More memory is in use.
     fn rise(&mut self) {
         let phase = self.phase as usize;
-        for name in path(self.module()) {
-            let taken = self.taken.entry(name).or_default();
-            let entry = *taken.entry.get_or_insert(self.total);
+        self.each_around(|taken, total| {
+            let above = total.saturating_sub(*taken.entry.get_or_insert(total));
             if let Some(peak) = taken.peaks.get_mut(phase) {
-                *peak = (*peak).max(self.total.saturating_sub(entry));
+                *peak = above.max(*peak);
             }
-        }
+        });
     }
 
     /// What forward of the first micro-batch allocated and is there at its end it keeps.
     fn keep(&mut self) {
+        self.was_kept = true;
         for (bytes, module) in std::mem::take(&mut self.alive).into_values() {
             for name in path(module) {
                 self.taken.entry(name).or_default().kept += bytes;
@@ -238,42 +188,41 @@ impl<'a> Walk<'a> {
 mod tests {
     use super::*;
 
-    fn entered(module: u32, next_node: u64, at: u64) -> Happened {
-        Happened::Entered {
-            module,
-            next_node,
-            at,
+    fn happened(kind: Kind, what: u64, amount: u64, last: u64) -> Happened {
+        let is_memory = matches!(kind, Kind::Allocated | Kind::Freed);
+        Happened {
+            kind,
+            what,
+            amount,
+            total: if is_memory { last } else { 0 },
+            at: if is_memory { 0 } else { last },
         }
+    }
+
+    fn entered(module: u64, next_node: u64, at: u64) -> Happened {
+        happened(Kind::Entered, module, next_node, at)
     }
 
     fn left(next_node: u64, at: u64) -> Happened {
-        Happened::Left { next_node, at }
+        happened(Kind::Left, 0, next_node, at)
     }
 
     fn marked(mark: u32, at: u64) -> Happened {
-        Happened::Marked { mark, at }
+        happened(Kind::Marked, mark.into(), 0, at)
     }
 
     fn allocated(address: u64, bytes: u64, total: u64) -> Happened {
-        Happened::Allocated {
-            address,
-            bytes,
-            total,
-        }
+        happened(Kind::Allocated, address, bytes, total)
     }
 
     fn freed(address: u64, bytes: u64, total: u64) -> Happened {
-        Happened::Freed {
-            address,
-            bytes,
-            total,
-        }
+        happened(Kind::Freed, address, bytes, total)
     }
 
     #[test]
     fn what_happened_belongs_to_the_module_that_did_it() {
         let names = ["[loss]", "net.0", "net.0.fc"].map(str::to_owned);
-        let node = |number, at| Happened::Node { number, at };
+        let node = |number, at| happened(Kind::Node, number, 0, at);
         let happened = [
             marked(FORWARD, 0),
             entered(1, 10, 100),
@@ -299,14 +248,12 @@ mod tests {
             allocated(6, 1000, 1512),
             marked(OPTIMIZER, 900),
         ];
-        let mut attribution = Attribution::default();
-        attribution.add_step(&happened, &names);
-        attribution.add_parameter("net.0.fc.weight", "parameter_bytes", 8);
-        attribution.add_parameter("token", "parameter_bytes", 2);
-        let modules = attribution.finish(Values::new());
+        let mut modules = Modules::new();
+        add_step(&mut modules, &happened, &names);
+        add_parameter(&mut modules, "net.0.fc.weight", "parameter_bytes", 8);
+        add_parameter(&mut modules, "token", "parameter_bytes", 2);
         let value = |name: &str, value: &str| {
-            let module = modules.iter().find(|module| module.name == name).unwrap();
-            let found = module.values.get(value).copied().unwrap_or_default();
+            let found = modules[name].get(value).copied().unwrap_or_default();
             if value.ends_with("seconds") {
                 (found * 1e9).round()
             } else {

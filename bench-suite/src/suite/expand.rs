@@ -333,13 +333,6 @@ impl<'a> Expansion<'a> {
         Ok(())
     }
 
-    /// Where a key of the steps stands.
-    fn steps_at(&self, key: &str) -> KeyPath {
-        let own = self.scenario.steps.map(|_| self.at.clone());
-        let holder = own.unwrap_or_else(|| KeyPath::root().key("defaults"));
-        holder.key("steps").key(key)
-    }
-
     /// Refuses a combination that means nothing, at the value that makes it so.
     fn check(
         &self,
@@ -348,10 +341,11 @@ impl<'a> Expansion<'a> {
         picked: &Picked<'_>,
     ) -> Result<(), YamlError> {
         if let Err(reason) = work.check_attribution(&self.steps) {
+            let own = self.scenario.steps.map(|_| self.at.clone());
+            let at = own.unwrap_or_else(|| KeyPath::root().key("defaults"));
             let message = format!("no step can be attributed to modules: {reason}");
-            return Err(self
-                .document
-                .error_at(&self.steps_at("attribution"), message, None));
+            let at = at.key("steps").key("attribution");
+            return Err(self.document.error_at(&at, message, None));
         }
         let Work::Builtin {
             model,

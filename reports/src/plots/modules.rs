@@ -9,102 +9,79 @@ use crate::{
     charts::{Chart, Node, Tree},
     model::{Group, View},
     svg::ink::Ink,
-    words::format::Quantity,
+    words::format::Quantity::{self, Bytes, Seconds},
 };
 
 pub(super) const PLOT: Plot = Plot {
     id: "modules",
-    title: "Memory and time by module",
-    about: "One warm-up step, attributed to the modules of the model: each as wide as what it takes, \
-            the modules inside it below. Memory is parameters, gradients, optimizer state and what \
-            forward keeps for backward. The table has each of them, how far memory rises above what \
-            was allocated when the module was entered, and the time of forward and backward. The \
-            modules add up to the step within 1 %, or are left out. Of a scenario with several \
-            cells, that of the largest step is shown.",
+    title: "Memory by module",
+    about: "One warm-up step, attributed to the modules of the model: each as wide as its parameters, \
+            gradients, optimizer state and what forward keeps for backward, the modules inside it \
+            below. The table has each of these, how far memory rises above what was allocated when \
+            the module was entered, and the time of forward and backward. The modules add up to the \
+            step within 1 %, or are left out. Of a scenario with several cells, that of the largest \
+            step is shown.",
     answers: &[],
     is_detail: true,
-    draw,
+    draw: |view| -> Drawing { (Vec::new(), by_group(view, |group| chart(view, group)).1) },
 };
 
 /// Modules below this share of the step's memory and of its time are in the record alone.
 const SMALLEST: f64 = 0.002;
 
-const MEMORY: &[&str] = &[
-    "parameter_bytes",
-    "gradient_bytes",
-    "optimizer_bytes",
-    "kept_bytes",
-];
-const TIME: &[&str] = &["forward_seconds", "backward_seconds", "optimizer_seconds"];
-
-/// Heads of the table.
+/// Heads of the table; the first four add up to the width.
 const COLUMNS: [(&str, &str, Quantity); 8] = [
-    ("parameters", "parameter_bytes", Quantity::Bytes),
-    ("gradients", "gradient_bytes", Quantity::Bytes),
-    ("optimizer state", "optimizer_bytes", Quantity::Bytes),
-    ("forward keeps", "kept_bytes", Quantity::Bytes),
-    ("forward rises by", "forward_peak_bytes", Quantity::Bytes),
-    ("backward rises by", "backward_peak_bytes", Quantity::Bytes),
-    ("forward", "forward_seconds", Quantity::Seconds),
-    ("backward", "backward_seconds", Quantity::Seconds),
+    ("parameters", "parameter_bytes", Bytes),
+    ("gradients", "gradient_bytes", Bytes),
+    ("optimizer state", "optimizer_bytes", Bytes),
+    ("forward keeps", "kept_bytes", Bytes),
+    ("forward rises by", "forward_peak_bytes", Bytes),
+    ("backward rises by", "backward_peak_bytes", Bytes),
+    ("forward", "forward_seconds", Seconds),
+    ("backward", "backward_seconds", Seconds),
 ];
 
-fn draw(view: &View) -> Drawing {
-    let mut charts = by_group(view, |group| chart(view, group, true)).1;
-    charts.extend(by_group(view, |group| chart(view, group, false)).1);
-    (Vec::new(), charts)
-}
-
-fn sum(values: &Values, names: &[&str]) -> f64 {
-    names.iter().filter_map(|name| values.get(*name)).sum()
+/// What some columns of a module come to.
+fn sum(values: &Values, columns: std::ops::Range<usize>) -> f64 {
+    let names = COLUMNS[columns].iter();
+    names.filter_map(|(_, name, _)| values.get(*name)).sum()
 }
 
 /// The modules of a step, by name; the step itself among them.
 type Modules<'a> = BTreeMap<&'a str, &'a Values>;
 
-fn chart(view: &View, group: &Group, of_memory: bool) -> Option<Chart> {
+fn chart(view: &View, group: &Group) -> Option<Chart> {
     let attributed = group.lanes().filter_map(|(row, cell)| {
-        let runs = view.good_runs(cell);
-        let run = runs.into_iter().find(|run| !run.modules.is_empty())?;
+        let mut runs = view.good_runs(cell).into_iter();
+        let run = runs.find(|run| !run.modules.is_empty())?;
         let modules = run.modules.iter();
-        let modules: Modules = modules
-            .map(|one| (one.name.as_str(), &one.values))
-            .collect();
-        let size = sum(modules.get(Module::STEP)?, MEMORY);
-        Some((view.name_in(&row.label, cell), modules, size))
+        let modules = modules.map(|one| (one.name.as_str(), &one.values));
+        let modules: Modules = modules.collect();
+        let step = *modules.get(Module::STEP)?;
+        Some((view.name_in(&row.label, cell), modules, step))
     });
-    let (name, modules, _) = attributed.max_by(|(.., one), (.., other)| one.total_cmp(other))?;
-    let (what, quantity, read) = if of_memory {
-        ("memory", Quantity::Bytes, MEMORY)
-    } else {
-        ("time", Quantity::Seconds, TIME)
-    };
-    let step = *modules.get(Module::STEP)?;
+    let size = |step| sum(step, 0..4);
+    let (name, modules, step) =
+        attributed.max_by(|(.., one), (.., other)| size(one).total_cmp(&size(other)))?;
     let outermost = modules.keys().filter(|name| Module::is_outermost(name));
-    let parts = outermost.filter_map(|name| node(&modules, name, "", read, of_memory));
-    let root = Node {
-        ink: Some(Ink::Axis),
-        more: columns(step, of_memory),
-        ..Node::new("step", sum(step, read), in_order(parts.collect()))
-    };
-    (root.value > 0.0).then(|| Chart {
-        subtitle: format!("{name}, the largest step: {what}"),
+    let parts = outermost.filter_map(|name| node(&modules, name, ""));
+    let mut root = of("step", step, parts.collect());
+    root.ink = Some(Ink::Axis);
+    let quantity = Bytes;
+    Some(Chart {
+        subtitle: format!("{name}, the largest step"),
         ..Tree { quantity, root }.chart()
     })
 }
 
 /// A module with those inside it; `around` is the name of the one around it. `None` where it takes
 /// too little of the step to be shown.
-fn node(
-    modules: &Modules<'_>,
-    name: &str,
-    around: &str,
-    read: &[&str],
-    of_memory: bool,
-) -> Option<Node> {
+fn node(modules: &Modules<'_>, name: &str, around: &str) -> Option<Node> {
     let (values, step) = (*modules.get(name)?, *modules.get(Module::STEP)?);
-    let is_shown = |names| sum(values, names) >= SMALLEST * sum(step, names).max(f64::MIN_POSITIVE);
-    if !is_shown(MEMORY) && !is_shown(TIME) {
+    let is_large = |columns: std::ops::Range<usize>| {
+        sum(values, columns.clone()) > SMALLEST * sum(step, columns)
+    };
+    if !is_large(0..4) && !is_large(6..8) {
         return None;
     }
     let inside = format!("{name}.");
@@ -116,36 +93,25 @@ fn node(
     if let [only] = direct[..]
         && modules[only] == values
     {
-        return node(modules, only, around, read, of_memory);
+        return node(modules, only, around);
     }
-    let parts = direct
-        .into_iter()
-        .filter_map(|other| node(modules, other, &inside, read, of_memory));
+    let parts = direct.into_iter();
+    let parts = parts.filter_map(|other| node(modules, other, &inside));
     let own = name.strip_prefix(around).unwrap_or(name);
-    Some(Node {
-        more: columns(values, of_memory),
-        ..Node::new(own, sum(values, read), in_order(parts.collect()))
-    })
+    Some(of(own, values, parts.collect()))
 }
 
-/// By number where the names are numbers: `2` before `10`.
-fn in_order(mut parts: Vec<Node>) -> Vec<Node> {
-    let number = |node: &Node| {
-        let digits = node.name.split('.').next().unwrap_or_default();
-        digits.parse::<u64>().ok()
-    };
-    parts.sort_by_key(number);
-    parts
-}
-
-/// The columns of the table that has all of them; the other has its own size alone.
-fn columns(values: &Values, of_memory: bool) -> Vec<(&'static str, Option<String>)> {
-    let columns = COLUMNS.iter().filter(|_| of_memory);
-    let columns = columns.map(|(head, name, quantity)| {
-        let value = values.get(*name).copied();
-        (*head, value.map(|value| quantity.write(value)))
+/// Its parts by number where their names are numbers: `2` before `10`.
+fn of(name: &str, values: &Values, mut parts: Vec<Node>) -> Node {
+    parts.sort_by_key(|part| part.name.split('.').next()?.parse::<u64>().ok());
+    let columns = COLUMNS.iter().map(|(head, name, quantity)| {
+        let value = values.get(*name);
+        (*head, value.map(|value| quantity.write(*value)))
     });
-    columns.collect()
+    Node {
+        more: columns.collect(),
+        ..Node::new(name, sum(values, 0..4), parts)
+    }
 }
 
 #[cfg(test)]
@@ -166,7 +132,7 @@ mod tests {
             ("encoder.layer.2.norm", &small),
         ]
         .into();
-        let found = node(&modules, "encoder", "", MEMORY, true).unwrap();
+        let found = node(&modules, "encoder", "").unwrap();
         assert_eq!((found.name.as_str(), found.value), ("encoder.layer", 900.0));
         let inside: Vec<&str> = found.parts.iter().map(|part| part.name.as_str()).collect();
         assert_eq!(inside, ["2", "10"]);

@@ -21,25 +21,21 @@
 #include <mutex>
 
 extern "C" {
-// `what`: a module, the number of a node, an address or a mark.
-using HappenedVisit = void (*)(
-    void* into, int32_t kind, uint64_t what, uint64_t amount, uint64_t total, uint64_t nanoseconds);
-}
-
-namespace {
-
-// As in `attribution.rs`.
+// As in `attribution.rs`, which says what the numbers are.
 enum Kind : int32_t { kEnter = 0, kLeave = 1, kNode = 2, kMark = 3, kAllocate = 4, kFree = 5 };
 
 struct Entry {
   Kind kind;
   uint64_t what;
-  // Bytes of an allocation; of a module entered the number of the next node.
   uint64_t amount;
-  // Bytes in tensors after it, where it is about memory.
   uint64_t total;
   uint64_t nanoseconds;
 };
+
+using EntriesVisit = void (*)(void* into, const Entry* entries, size_t n);
+}
+
+namespace {
 
 uint64_t now() {
   const auto since = std::chrono::steady_clock::now().time_since_epoch();
@@ -136,7 +132,7 @@ void torchgauge_attribution_begin(bool cuda, int32_t index, Failure* failure) no
 }
 
 // Gives all that happened, in order. The device has to be idle where it went well.
-void torchgauge_attribution_end(void* into, HappenedVisit visit, Failure* failure) noexcept {
+void torchgauge_attribution_end(void* into, EntriesVisit visit, Failure* failure) noexcept {
   torchgauge::guarded(failure, [&] {
     if (!is_recording.exchange(false)) {
       return;
@@ -148,9 +144,7 @@ void torchgauge_attribution_end(void* into, HappenedVisit visit, Failure* failur
       return;
     }
     log->finish();
-    for (const Entry& entry : log->entries()) {
-      visit(into, entry.kind, entry.what, entry.amount, entry.total, entry.nanoseconds);
-    }
+    visit(into, log->entries().data(), log->entries().size());
   });
 }
 

@@ -1,61 +1,42 @@
 //! What happens within one step: modules entered and left, nodes of backward, tensors allocated and
 //! freed.
 
-use std::ffi::c_void;
+use std::{ffi::c_void, slice};
 
 use crate::{Result, error::call, ffi};
 
-/// One thing that happened, and when, in nanoseconds of one clock; on a GPU its stream's.
+/// What happened. The shim has the same numbers.
+#[repr(i32)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Happened {
-    /// A module was entered; nodes of backward that it makes have this number or a larger one.
-    Entered {
-        /// As given to [`enter`].
-        module: u32,
-        /// The number.
-        next_node: u64,
-        /// When.
-        at: u64,
-    },
-    /// The module that was entered last was left.
-    Left {
-        /// The number that the next node will have.
-        next_node: u64,
-        /// When.
-        at: u64,
-    },
-    /// Backward came to the node of this number.
-    Node {
-        /// The number.
-        number: u64,
-        /// When.
-        at: u64,
-    },
-    /// As given to [`mark`].
-    Marked {
-        /// Which.
-        mark: u32,
-        /// When.
-        at: u64,
-    },
-    /// A tensor was allocated.
-    Allocated {
-        /// Where.
-        address: u64,
-        /// Its size, as the allocator's statistics count it.
-        bytes: u64,
-        /// Bytes in tensors after that.
-        total: u64,
-    },
-    /// A tensor was freed.
-    Freed {
-        /// Where.
-        address: u64,
-        /// Its size.
-        bytes: u64,
-        /// Bytes in tensors after that.
-        total: u64,
-    },
+pub enum Kind {
+    /// The module `what` was entered; the next node of the graph has the number `amount`.
+    Entered,
+    /// The module that was entered last was left; the next node has the number `amount`.
+    Left,
+    /// Backward came to the node of the number `what`.
+    Node,
+    /// [`mark`] was called with `what`.
+    Marked,
+    /// A tensor of `amount` bytes was allocated at the address `what`.
+    Allocated,
+    /// It was freed.
+    Freed,
+}
+
+/// One thing that happened.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Happened {
+    /// Which says what the numbers are.
+    pub kind: Kind,
+    /// A module, a node, a mark or an address.
+    pub what: u64,
+    /// Bytes, as the allocator's statistics count them, or the number of a node.
+    pub amount: u64,
+    /// Bytes in tensors after it, where it is about memory.
+    pub total: u64,
+    /// When, in nanoseconds of one clock, on a GPU its stream's; 0 where it is about memory.
+    pub at: u64,
 }
 
 /// A recording of the process's only step; there can be one at a time.
@@ -101,73 +82,40 @@ pub struct Entered(bool);
 
 /// A module is entered. Costs nothing to speak of while nothing is recorded.
 pub fn enter(module: u32) -> Entered {
-    Entered(add(ENTERED, module))
+    Entered(add(Kind::Entered, module))
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
         if self.0 {
-            add(LEFT, 0);
+            add(Kind::Left, 0);
         }
     }
 }
 
 /// Divides what is recorded.
 pub fn mark(mark: u32) {
-    add(MARKED, mark);
+    add(Kind::Marked, mark);
 }
 
-const ENTERED: i32 = 0;
-const LEFT: i32 = 1;
-const NODE: i32 = 2;
-const MARKED: i32 = 3;
-const ALLOCATED: i32 = 4;
-
 /// Whether it is recorded.
-fn add(kind: i32, what: u32) -> bool {
+fn add(kind: Kind, what: u32) -> bool {
     let mut is_recorded = false;
     // SAFETY: the pointer is valid for the call.
     let added = call(|failure| unsafe {
-        is_recorded = ffi::torchgauge_attribution_add(kind, what.into(), failure);
+        is_recorded = ffi::torchgauge_attribution_add(kind as i32, what.into(), failure);
     });
     // What is missing shows where it does not add up.
     is_recorded && added.is_ok()
 }
 
-/// Takes one entry over from the shim.
+/// Takes what happened over from the shim.
 ///
 /// # Safety
-/// `into` is a `Vec<Happened>` that nothing else refers to.
-unsafe extern "C" fn take(
-    into: *mut c_void,
-    kind: i32,
-    what: u64,
-    amount: u64,
-    total: u64,
-    at: u64,
-) {
-    // SAFETY: as the caller guarantees.
-    let all = unsafe { &mut *into.cast::<Vec<Happened>>() };
-    let small = u32::try_from(what).unwrap_or(u32::MAX);
-    let (address, bytes, next_node) = (what, amount, amount);
-    all.push(match kind {
-        ENTERED => Happened::Entered {
-            module: small,
-            next_node,
-            at,
-        },
-        LEFT => Happened::Left { next_node, at },
-        NODE => Happened::Node { number: what, at },
-        MARKED => Happened::Marked { mark: small, at },
-        ALLOCATED => Happened::Allocated {
-            address,
-            bytes,
-            total,
-        },
-        _ => Happened::Freed {
-            address,
-            bytes,
-            total,
-        },
-    });
+/// `into` is a `Vec<Happened>` that nothing else refers to, and `all` has `n` entries.
+unsafe extern "C" fn take(into: *mut c_void, all: *const Happened, n: usize) {
+    if n > 0 {
+        // SAFETY: as the caller guarantees.
+        unsafe { (*into.cast::<Vec<Happened>>()).extend_from_slice(slice::from_raw_parts(all, n)) };
+    }
 }

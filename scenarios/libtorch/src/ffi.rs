@@ -4,7 +4,10 @@ use std::ffi::{c_char, c_void};
 
 use torch_sys::C_tensor;
 
-use crate::optim::{AdamW, Sgd};
+use crate::{
+    attribution::Happened,
+    optim::{AdamW, Sgd},
+};
 
 pub(crate) const CODE_FINE: i32 = 0;
 pub(crate) const CODE_LIBTORCH: i32 = 1;
@@ -110,14 +113,8 @@ pub(crate) type ProfiledVisit = unsafe extern "C" fn(
 );
 
 /// How the shim gives what happened within a step.
-pub(crate) type HappenedVisit = unsafe extern "C" fn(
-    into: *mut c_void,
-    kind: i32,
-    what: u64,
-    amount: u64,
-    total: u64,
-    nanoseconds: u64,
-);
+pub(crate) type HappenedVisit =
+    unsafe extern "C" fn(into: *mut c_void, all: *const Happened, n: usize);
 
 unsafe extern "C" {
     pub(crate) fn torchgauge_free_message(message: *mut c_char);

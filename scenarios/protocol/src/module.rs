@@ -38,8 +38,6 @@ impl Module {
         "forward_seconds",
         "backward_seconds",
     ];
-    /// Share of the step's by which they may miss it.
-    pub const TOLERANCE: f64 = 0.01;
 
     /// Why it cannot be; `None` where it can.
     #[must_use]
@@ -63,7 +61,7 @@ impl Module {
         name != Self::STEP && (name.starts_with('[') || !name.contains('.'))
     }
 
-    /// What does not add up among these; `None` where all does, or the step is not known.
+    /// What misses the step by more than 1 %; `None` where nothing does, or the step is not known.
     #[must_use]
     pub fn mismatch(all: &[Self]) -> Option<String> {
         let step = all.iter().find(|module| module.name == Self::STEP)?;
@@ -71,7 +69,7 @@ impl Module {
             let whole = step.values.get(name)?;
             let outermost = all.iter().filter(|module| Self::is_outermost(&module.name));
             let sum: f64 = outermost.filter_map(|module| module.values.get(name)).sum();
-            ((sum - whole).abs() > Self::TOLERANCE * whole)
+            ((sum - whole).abs() > 0.01 * whole)
                 .then(|| format!("{name} of all modules is {sum}, and of the step {whole}"))
         })
     }

@@ -108,10 +108,6 @@ pub(crate) fn is_false(flag: &bool) -> bool {
 }
 
 impl Steps {
-    /// Least warm-up steps where one of them is attributed: the first is none like those measured,
-    /// and after the last the device is waited for.
-    pub const LEAST_ATTRIBUTED: u32 = 3;
-
     /// This many steps, with everything else as usual.
     #[must_use]
     pub fn new(warmup: u32, measured: u32) -> Self {
@@ -127,31 +123,21 @@ impl Steps {
     }
 
     /// Why no step of such a task can be attributed to modules, where one is to be.
-    pub fn check_attribution(&self, task: Task, variant: &Variant) -> Result<(), String> {
+    pub fn check_attribution(&self, task: Task, variant: &Variant) -> Result<(), &'static str> {
+        let is_async = variant.allocator.backend == AllocatorBackend::CudaMallocAsync;
         if !self.attribution {
-            return Ok(());
+            Ok(())
+        } else if self.warmup < 3 {
+            Err("it takes one of at least 3 warm-up steps")
+        } else if task != Task::Training {
+            Err("steps of training alone have gradients and optimizer state")
+        } else if variant.sequence_lengths.is_some() {
+            Err("with sequence_lengths one step is unlike another")
+        } else if is_async {
+            Err("cudaMallocAsync reports no allocations; take the native backend")
+        } else {
+            Ok(())
         }
-        let least = Self::LEAST_ATTRIBUTED;
-        let wrong = [
-            (
-                self.warmup < least,
-                format!("it takes one of at least {least} warm-up steps"),
-            ),
-            (
-                task != Task::Training,
-                format!("steps of training have gradients and optimizer state, {task} has none"),
-            ),
-            (
-                variant.sequence_lengths.is_some(),
-                "with sequence_lengths one step is unlike another".to_owned(),
-            ),
-            (
-                variant.allocator.backend == AllocatorBackend::CudaMallocAsync,
-                "cudaMallocAsync reports no allocations; take the native backend".to_owned(),
-            ),
-        ];
-        let wrong = wrong.into_iter().find(|(is_wrong, _)| *is_wrong);
-        wrong.map_or(Ok(()), |(_, reason)| Err(reason))
     }
 
     /// Each number by its key, with what it may be.
@@ -255,10 +241,11 @@ impl RunFile {
         crate::check(file.model, file.task, &file.variant, file.device)?;
         file.check_numbers()?;
         let attributed = file.steps.check_attribution(file.task, &file.variant);
-        attributed.map_err(|reason| Refusal {
+        let refusal = |reason: &str| Refusal {
             axis: "steps",
-            reason,
-        })?;
+            reason: reason.to_owned(),
+        };
+        attributed.map_err(refusal)?;
         if let Some(seconds) = file.deadline_seconds {
             let time = Duration::from_secs_f64(seconds);
             crate::check_steps(&file.variant, &file.steps, time)?;
@@ -370,7 +357,7 @@ mod tests {
         );
         check(
             |file| file.task = Task::Inference,
-            Some("inference has none"),
+            Some("steps of training alone"),
         );
         let bert = |file: &mut RunFile| {
             file.model = Model::BertTiny;

@@ -6,16 +6,17 @@ use libtorch::{
     attribution::{Recording, mark},
     autograd,
 };
-use protocol::{Device, Event, Values};
+use protocol::{Device, Event, Module, Values};
 
 use super::phases::{Bench, Run};
 use crate::{
     Error,
-    attribution::{Attribution, BACKWARD, FORWARD, OPTIMIZER},
+    attribution::{BACKWARD, FORWARD, Modules, OPTIMIZER, add_parameter, add_step},
     device,
     memory::MemoryMeter,
     nn,
     stopwatch::{Inside, StepWatch},
+    summary::values,
     training::{Observer, Work},
 };
 
@@ -36,9 +37,7 @@ impl<W: Write> Run<'_, W> {
             watch: StepWatch::new(1, Some(inside), self.place)?,
             meter: self.meter,
             last: bench.work.accumulation() - 1,
-            entry: 0,
-            kept: None,
-            peaks: [0; 2],
+            allocated: Vec::new(),
         };
         device::synchronize(device)?;
         let recording = Recording::begin(match device {
@@ -57,32 +56,36 @@ impl<W: Write> Run<'_, W> {
                 return Ok(());
             }
         };
-        let values = observer.values(&bench.work)?;
-        let mut attribution = of_parameters(&bench.work)?;
-        attribution.add_step(&happened, bench.work.parameters().modules());
-        for module in attribution.finish(values) {
-            self.results.write(&Event::Module(module))?;
+        let step_values = observer.values(&bench.work)?;
+        let mut modules = of_parameters(&bench.work)?;
+        add_step(&mut modules, &happened, bench.work.parameters().modules());
+        modules.insert(Module::STEP.to_owned(), step_values);
+        for (name, values) in modules {
+            self.results
+                .write(&Event::Module(Module { name, values }))?;
         }
         Ok(())
     }
 }
 
 /// What is kept for parameters from step to step.
-fn of_parameters(work: &Work) -> Result<Attribution, Error> {
-    let mut attribution = Attribution::default();
-    let parameters = work.parameters();
-    for (name, tensor) in parameters.frozen() {
-        attribution.add_parameter(name, "parameter_bytes", nn::bytes(tensor));
+fn of_parameters(work: &Work) -> Result<Modules, Error> {
+    let mut modules = Modules::new();
+    let mut add = |name: &str, value, bytes| add_parameter(&mut modules, name, value, bytes);
+    for (name, tensor) in work.parameters().frozen() {
+        add(name, "parameter_bytes", nn::bytes(tensor));
     }
-    for (place, (name, tensor)) in parameters.trained().iter().enumerate() {
+    for (place, (name, tensor)) in work.parameters().trained().iter().enumerate() {
         let gradient = autograd::gradient(tensor)?;
-        let gradient = gradient.as_ref().map_or(0, nn::bytes);
-        attribution.add_parameter(name, "parameter_bytes", nn::bytes(tensor));
-        attribution.add_parameter(name, "gradient_bytes", gradient);
-        let state = work.optimizer_bytes_of(place);
-        attribution.add_parameter(name, "optimizer_bytes", state);
+        add(name, "parameter_bytes", nn::bytes(tensor));
+        add(
+            name,
+            "gradient_bytes",
+            gradient.as_ref().map_or(0, nn::bytes),
+        );
+        add(name, "optimizer_bytes", work.optimizer_bytes_of(place));
     }
-    Ok(attribution)
+    Ok(modules)
 }
 
 /// Follows the step as a whole, by other means than its modules are followed.
@@ -91,78 +94,57 @@ struct StepObserver<'a> {
     meter: &'a mut MemoryMeter,
     /// The last micro-batch.
     last: usize,
-    /// Bytes in tensors as the pass began.
-    entry: u64,
-    /// What forward of the first micro-batch left.
-    kept: Option<u64>,
-    /// Most bytes above entry, in forward and in backward.
-    peaks: [u64; 2],
+    /// Bytes in tensors before and after forward of the first micro-batch.
+    allocated: Vec<u64>,
 }
 
 impl StepObserver<'_> {
-    /// A pass ends, and the next one begins.
-    fn note(&mut self, pass: Option<u32>) -> libtorch::Result<()> {
-        let now = self.meter.read()?;
-        let allocated = now.allocated_bytes.unwrap_or_default();
-        if let Some(pass) = pass {
-            let above = now.peak_allocated_bytes.unwrap_or_default();
-            let peak = &mut self.peaks[pass as usize];
-            *peak = (*peak).max(above.saturating_sub(self.entry));
+    fn note(&mut self, micro_batch: usize) -> libtorch::Result<()> {
+        if micro_batch == 0 {
+            let allocated = self.meter.read()?.allocated_bytes;
+            self.allocated.extend(allocated);
         }
-        if pass == Some(FORWARD) {
-            let kept = allocated.saturating_sub(self.entry);
-            self.kept.get_or_insert(kept);
-        }
-        self.entry = allocated;
-        self.meter.reset_peaks()
+        Ok(())
     }
 
     fn values(&self, work: &Work) -> Result<Values, Error> {
         let laps = self.watch.laps()?;
         let parts = laps.first().and_then(|lap| lap.parts);
-        let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
-        let all = [
-            ("parameter_bytes", Some(work.parameters().bytes() as f64)),
-            ("gradient_bytes", bytes(work.gradient_bytes())),
-            ("optimizer_bytes", bytes(work.optimizer_bytes())),
-            ("kept_bytes", bytes(self.kept)),
-            ("forward_peak_bytes", Some(self.peaks[0] as f64)),
-            ("backward_peak_bytes", Some(self.peaks[1] as f64)),
-            ("forward_seconds", parts.map(|parts| parts.forward_seconds)),
-            (
-                "backward_seconds",
-                parts.map(|parts| parts.backward_seconds),
-            ),
-            (
-                "optimizer_seconds",
-                parts.map(|parts| parts.optimizer_seconds),
-            ),
-        ];
-        let known = all.into_iter();
-        Ok(known
-            .filter_map(|(name, value)| Some((name.to_owned(), value?)))
-            .collect())
+        let parts = parts.as_ref().map(values).unwrap_or_default();
+        let parts = parts.into_iter();
+        let mut all: Values = parts
+            .map(|(name, value)| (name.replace("step_", ""), value))
+            .collect();
+        let kept = match self.allocated[..] {
+            [before, after] => after.checked_sub(before),
+            _ => None,
+        };
+        for (name, bytes) in [
+            ("parameter_bytes", Some(work.parameters().bytes())),
+            ("gradient_bytes", work.gradient_bytes()),
+            ("optimizer_bytes", work.optimizer_bytes()),
+            ("kept_bytes", kept),
+        ] {
+            all.extend(bytes.map(|bytes| (name.to_owned(), bytes as f64)));
+        }
+        Ok(all)
     }
 }
 
 impl Observer for StepObserver<'_> {
-    fn data(&mut self, _: usize) -> libtorch::Result<()> {
-        self.note(None)
+    fn data(&mut self, micro_batch: usize) -> libtorch::Result<()> {
+        self.note(micro_batch)
     }
 
     fn forward(&mut self, micro_batch: usize) -> libtorch::Result<()> {
         mark(BACKWARD);
         self.watch.forward(micro_batch)?;
-        self.note(Some(FORWARD))
+        self.note(micro_batch)
     }
 
     fn backward(&mut self, micro_batch: usize) -> libtorch::Result<()> {
-        mark(if micro_batch == self.last {
-            OPTIMIZER
-        } else {
-            FORWARD
-        });
-        self.watch.backward(micro_batch)?;
-        self.note(Some(BACKWARD))
+        let is_last = micro_batch == self.last;
+        mark(if is_last { OPTIMIZER } else { FORWARD });
+        self.watch.backward(micro_batch)
     }
 }

@@ -98,18 +98,9 @@ impl Optimizer {
     /// Bytes of the state of the parameter at this place; 0 before the first step.
     #[must_use]
     pub fn bytes_of(&self, place: usize) -> u64 {
-        let Some(State {
-            averages,
-            squares,
-            steps,
-        }) = &self.state
-        else {
-            return 0;
-        };
-        let all = [averages, squares, steps].into_iter();
-        all.filter_map(|tensors| tensors.get(place))
-            .map(nn::bytes)
-            .sum()
+        let state = self.state.iter();
+        let all = state.flat_map(|state| [&state.averages, &state.squares, &state.steps]);
+        all.filter_map(|one| one.get(place)).map(nn::bytes).sum()
     }
 
     /// Bytes of the state; `None` before the first step.

@@ -17,7 +17,7 @@ use bench_suite::{
 };
 use clap::Args;
 use metrics::Metric;
-use protocol::{EVENTS_VARIABLE, Module, ProgramRun, RUN_VARIABLE, Source, Until, VERSION};
+use protocol::{EVENTS_VARIABLE, ProgramRun, RUN_VARIABLE, Source, Until, VERSION};
 use record::command_line;
 use reports::format::{Quantity, plural, seconds, times};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -67,9 +67,6 @@ pub(crate) struct ConformArgs {
     #[arg(long, value_name = "N", default_value_t = 0,
           value_parser = clap::value_parser!(u32).range(..=100))]
     profiled_steps: u32,
-    /// Attribute memory and time of a warm-up step to the modules of the model
-    #[arg(long)]
-    attribution: bool,
     /// Processes that report, such as those that torchrun starts
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=MOST_RANKS as i64))]
@@ -169,7 +166,7 @@ fn start(args: &ConformArgs, folder: &Path, events: &Path, log: &Path) -> Result
         warmup_seconds: 0,
         measured: args.steps,
         profiled: args.profiled_steps,
-        attribution: args.attribution,
+        attribution: false,
         samples_per_step: args.samples_per_step.map(f64::from),
         until: if args.until_exit {
             Until::Exit
@@ -311,34 +308,6 @@ fn show(results: &Results, printer: &Printer) {
         }
     }
     show_kernels(results.first(), printer);
-    show_modules(results.first(), printer);
-}
-
-/// The outermost modules of the attributed step.
-fn show_modules(told: &RankResults, printer: &Printer) {
-    if told.modules.is_empty() {
-        return;
-    }
-    let mut shown = table(
-        Format::Text,
-        ["module", "forward keeps", "forward", "backward"],
-    );
-    let all: Vec<Module> = told.modules.values().cloned().collect();
-    for module in all.iter().filter(|one| !one.name.contains('.')) {
-        let of = |name: &str, quantity: Quantity| {
-            let value = module.values.get(name);
-            value.map_or_else(String::new, |value| quantity.write(*value))
-        };
-        shown.add_row([
-            module.name.clone(),
-            of("kept_bytes", Quantity::Bytes),
-            of("forward_seconds", Quantity::Seconds),
-            of("backward_seconds", Quantity::Seconds),
-        ]);
-    }
-    let count = plural(all.len(), "module", "modules");
-    let end = Module::mismatch(&all).unwrap_or_else(|| "they add up".to_owned());
-    printer.line(&format!("\n{shown}\n{count} in all; {end}"));
 }
 
 /// What took most of a profiled step.
