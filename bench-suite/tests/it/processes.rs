@@ -161,6 +161,7 @@ async fn kernels_of_profiled_steps_are_in_the_record() {
 #[tokio::test]
 async fn modules_are_in_the_record_where_they_add_up() {
     let suite = suite("{time: 30s}").replace("warmup: 0", "warmup: 3, attribution: true");
+    let suite = suite.replace("task: inference", "task: training");
     assert!(suite.contains("attribution"), "{suite}");
     let module = |name: &str, kept: u32| {
         let values = format!("\"values\":{{\"kept_bytes\":{kept}}}");
