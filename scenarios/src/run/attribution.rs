@@ -29,14 +29,15 @@ impl<W: Write> Run<'_, W> {
     /// Takes the step, and writes what modules took of it. What does not work writes none.
     pub(super) fn attributed_step(&mut self, bench: &mut Bench, step: u32) -> Result<(), Error> {
         let device = self.file.device;
+        let (micro_batches, data) = (bench.work.accumulation(), false);
         let inside = Inside {
-            micro_batches: bench.work.accumulation(),
-            data: false,
+            micro_batches,
+            data,
         };
         let mut observer = StepObserver {
             watch: StepWatch::new(1, Some(inside), self.place)?,
             meter: self.meter,
-            last: bench.work.accumulation() - 1,
+            last: micro_batches - 1,
             allocated: Vec::new(),
         };
         device::synchronize(device)?;
@@ -56,13 +57,12 @@ impl<W: Write> Run<'_, W> {
                 return Ok(());
             }
         };
-        let step_values = observer.values(&bench.work)?;
         let mut modules = of_parameters(&bench.work)?;
         add_step(&mut modules, &happened, bench.work.parameters().modules());
-        modules.insert(Module::STEP.to_owned(), step_values);
+        modules.insert(Module::STEP.to_owned(), observer.values(&bench.work)?);
         for (name, values) in modules {
-            self.results
-                .write(&Event::Module(Module { name, values }))?;
+            let module = Module { name, values };
+            self.results.write(&Event::Module(module))?;
         }
         Ok(())
     }
@@ -101,15 +101,13 @@ struct StepObserver<'a> {
 impl StepObserver<'_> {
     fn note(&mut self, micro_batch: usize) -> libtorch::Result<()> {
         if micro_batch == 0 {
-            let allocated = self.meter.read()?.allocated_bytes;
-            self.allocated.extend(allocated);
+            self.allocated.extend(self.meter.read()?.allocated_bytes);
         }
         Ok(())
     }
 
     fn values(&self, work: &Work) -> Result<Values, Error> {
-        let laps = self.watch.laps()?;
-        let parts = laps.first().and_then(|lap| lap.parts);
+        let parts = self.watch.laps()?.first().and_then(|lap| lap.parts);
         let parts = parts.as_ref().map(values).unwrap_or_default();
         let parts = parts.into_iter();
         let mut all: Values = parts
@@ -143,8 +141,7 @@ impl Observer for StepObserver<'_> {
     }
 
     fn backward(&mut self, micro_batch: usize) -> libtorch::Result<()> {
-        let is_last = micro_batch == self.last;
-        mark(if is_last { OPTIMIZER } else { FORWARD });
+        mark([FORWARD, OPTIMIZER][usize::from(micro_batch == self.last)]);
         self.watch.backward(micro_batch)
     }
 }

@@ -170,8 +170,7 @@ impl Work {
     }
 
     /// Bytes of the optimizer's state for the trained tensor at this place.
-    #[must_use]
-    pub fn optimizer_bytes_of(&self, place: usize) -> u64 {
+    pub(crate) fn optimizer_bytes_of(&self, place: usize) -> u64 {
         let training = self.training.as_ref();
         training.map_or(0, |training| training.optimizer.bytes_of(place))
     }
