@@ -265,6 +265,21 @@ impl Plan {
         Ok(self)
     }
 
+    /// Attributes a warm-up step of each cell to the model's modules where that can be, if asked.
+    pub fn attributed(mut self, is_asked: bool) -> Result<Self, PlanError> {
+        let mut problem = is_asked.then_some("there is no cell");
+        for cell in self.cells.iter_mut().filter(|_| is_asked) {
+            let mut steps = cell.plan.steps;
+            steps.attribution = true;
+            let found = cell.work.check_attribution(&steps).err();
+            cell.plan.steps.attribution = found.is_none();
+            problem = problem.and(found);
+        }
+        problem.map_or(Ok(self), |problem| {
+            refused(format!("no step can be attributed to modules: {problem}"))
+        })
+    }
+
     /// Refuses runs of more ranks than an executor starts. A program starts its own.
     pub fn check_ranks(&self, most: u32, executor: &str) -> Result<(), PlanError> {
         let started = |cell: &&Cell| matches!(cell.work, Work::Builtin { .. });

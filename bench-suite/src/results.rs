@@ -9,8 +9,8 @@ use std::{
 
 use jiff::Timestamp;
 use protocol::{
-    Event, FailureReason, Kernel, MOST_KERNELS, MOST_VALUES, MemoryPoint, Phase, Shortage, Source,
-    Started, Step, VERSION, Values, bad_name, bad_values,
+    Event, FailureReason, Kernel, MOST_KERNELS, MOST_MODULES, MOST_VALUES, MemoryPoint, Module,
+    Phase, Shortage, Source, Started, Step, VERSION, Values, bad_name, bad_values,
 };
 use record::{Better, Unit, printable};
 use schemars::JsonSchema;
@@ -58,6 +58,8 @@ pub struct RankResults {
     pub steps: Vec<Step>,
     /// What ran in a step after them, by name.
     pub kernels: BTreeMap<String, Kernel>,
+    /// What modules take of a step before them, by name.
+    pub modules: BTreeMap<String, Module>,
     /// What they yield, by name.
     pub series: BTreeSet<String>,
     pub values: Values,
@@ -190,6 +192,12 @@ pub fn schema() -> String {
     }
     let schema = schemars::schema_for!(Line);
     serde_json::to_string_pretty(&schema).expect("a schema is JSON") + "\n"
+}
+
+/// A name as one line of a table, wherever it is shown.
+fn one_line(name: &str, longest: usize) -> String {
+    let words: Vec<&str> = name.split_whitespace().collect();
+    printable(&words.join(" ")).chars().take(longest).collect()
 }
 
 fn load(path: &Path, limit: u64) -> Result<Vec<u8>, Fault> {
@@ -368,6 +376,7 @@ impl RankResults {
             Event::Memory(point) => self.memory_points.push(point),
             Event::Step(step) => self.take_step(step)?,
             Event::Kernel(kernel) => self.take_kernel(kernel)?,
+            Event::Module(module) => self.take_module(module)?,
             Event::Value {
                 name,
                 value,
@@ -452,13 +461,22 @@ impl RankResults {
         if let Some(problem) = kernel.problem() {
             return Err(problem);
         }
-        // One line of a table, wherever it is shown.
-        let words: Vec<&str> = kernel.name.split_whitespace().collect();
-        let name = printable(&words.join(" ")).into_owned();
-        kernel.name = name.chars().take(Kernel::LONGEST_NAME).collect();
+        kernel.name = one_line(&kernel.name, Kernel::LONGEST_NAME);
         self.kernels.insert(kernel.name.clone(), kernel);
         if self.kernels.len() > MOST_KERNELS {
             return Err(format!("more than {MOST_KERNELS} kernels in all"));
+        }
+        Ok(())
+    }
+
+    fn take_module(&mut self, mut module: Module) -> Result<(), String> {
+        if let Some(problem) = module.problem() {
+            return Err(problem);
+        }
+        module.name = one_line(&module.name, Module::LONGEST_NAME);
+        self.modules.insert(module.name.clone(), module);
+        if self.modules.len() > MOST_MODULES {
+            return Err(format!("more than {MOST_MODULES} modules in all"));
         }
         Ok(())
     }

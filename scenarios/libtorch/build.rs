@@ -7,7 +7,8 @@ use std::{
 };
 
 /// The shim's parts that every build has.
-const SOURCES: [&str; 7] = [
+const SOURCES: [&str; 8] = [
+    "attribution.cpp",
     "autocast.cpp",
     "autograd.cpp",
     "checkpoint.cpp",

@@ -65,6 +65,10 @@ _MOST_READ = 64 << 20
 #: Kernels that have a line of their own, and letters of their names.
 _MOST_KERNELS = 200
 _LONGEST_KERNEL = 200
+#: Modules that have a line of their own, and letters of their names.
+_MOST_MODULES = 2000
+_LONGEST_MODULE = 200
+_OUTSIDE = "[outside modules]"
 
 
 def steps(iterable, samples=None):
@@ -159,6 +163,7 @@ class _Asked:
         self.warmup_seconds = float(told.get("warmup_seconds", 0))
         self.measured = int(told.get("measured", 20))
         self.profiled = int(told.get("profiled", 0))
+        self.attribution = bool(told.get("attribution", False))
         self.samples_per_step = told.get("samples_per_step")
         self.until_exit = told.get("until", "measured") == "exit"
 
@@ -249,6 +254,7 @@ class _Gpu:
         self._torch = torch
         self._index = index
         self._before = {}
+        self._peaks = {}
         self.facts = {"device": "cuda:{}".format(index)}
         get_backend = getattr(torch.cuda, "get_allocator_backend", None)
         if get_backend is not None:
@@ -297,12 +303,18 @@ class _Gpu:
         stats = self._torch.cuda.memory_stats_as_nested_dict(self._index)
         return stats["allocated_bytes"]["all"]["current"]
 
+    def note_peaks(self, stats):
+        """The peaks are about to be reset, and are the run's nevertheless."""
+        for key, value in stats.items():
+            if key.endswith(".all.peak"):
+                self._peaks[key] = max(value, self._peaks.get(key, 0))
+
     def values(self):
         stats = self._torch.cuda.memory_stats(self._index)
 
         def peak_of_run(name):
             key = name + ".all.peak"
-            return max(stats.get(key, 0), self._before.get(key, 0))
+            return max(stats.get(key, 0), self._before.get(key, 0), self._peaks.get(key, 0))
 
         free, total = self._torch.cuda.mem_get_info(self._index)
         found = {
@@ -392,6 +404,272 @@ def _now():
 _EPOCH = time.time() - time.perf_counter()
 
 
+class _Modules:
+    """What modules take of a step, by hooks on all of them, on tensors between them, and on what
+    forward saves for backward."""
+
+    def __init__(self, torch, device, optimizers):
+        if _compiled():
+            raise RuntimeError("compiled modules have no hooks inside")
+        self._torch = torch
+        self._device = device
+        self._optimizers = optimizers
+        self._index = device._index if isinstance(device, _Gpu) else None
+        self._in_backward = lambda: torch._C._current_graph_task_id() >= 0
+        self._in_backward()
+        self._values = {}
+        self._step = {}
+        self._names = {}
+        self._roots = []
+        self._undo = []
+
+    def begin(self, of_memory):
+        """A step begins. Memory is read in one step, time in another."""
+        self._of_memory = of_memory and self._index is not None
+        self._timer = None if of_memory else self._device.timer()
+        self._spans = []
+        self._stack = []
+        #: The module that backward has come to.
+        self._node = _OUTSIDE
+        self._phase = "forward"
+        self._entries = {}
+        self._allocated = None
+        #: What forward of the first micro-batch keeps: bytes and module by address.
+        self._saved = {} if of_memory else None
+        self._outputs = []
+        self._inputs = set()
+        self._entry = None
+        module = importlib.import_module("torch.nn.modules.module")
+        optimizer = importlib.import_module("torch.optim.optimizer")
+        graph = importlib.import_module("torch.autograd.graph")
+        handles = (
+            module.register_module_forward_pre_hook(self._before),
+            module.register_module_forward_hook(self._after),
+            optimizer.register_optimizer_step_pre_hook(lambda *_: self._ended()),
+        )
+        self._undo = [handle.remove for handle in handles]
+        if of_memory:
+            hooks = graph.saved_tensors_hooks(self._save, lambda tensor: tensor)
+            hooks.__enter__()
+            self._undo.append(lambda: hooks.__exit__(None, None, None))
+        self._boundary()
+
+    def undo(self):
+        self._phase = None
+        while self._undo:
+            self._undo.pop()()
+
+    def end(self):
+        """The step has ended, on an idle device."""
+        self.undo()
+        if self._timer is not None:
+            self._timer.complete()
+            for (phase, name), seconds in zip(self._spans, self._timer.seconds):
+                self._add_span(name, phase + "_seconds", seconds)
+        for pointer, (size, name) in (self._saved or {}).items():
+            if pointer not in self._inputs:
+                self._add(name, "kept_bytes", size)
+        if self._saved is not None:
+            self._add_parameters()
+
+    def lines(self):
+        step = {name: float(value) for name, value in self._step.items()}
+        yield {"event": "module", "name": "[step]", "values": step}
+        names = sorted(self._values, key=lambda name: (name.count("."), name))
+        for name in [name for name in names if len(name) <= _LONGEST_MODULE][:_MOST_MODULES]:
+            values = {key: float(value) for key, value in self._values[name].items()}
+            yield {"event": "module", "name": name, "values": values}
+
+    def _add(self, name, value, more):
+        for around in _path(name):
+            values = self._values.setdefault(around, {})
+            values[value] = values.get(value, 0) + more
+
+    def _add_span(self, name, value, seconds):
+        self._add(name, value, seconds)
+        self._step[value] = self._step.get(value, 0.0) + seconds
+
+    def _add_parameters(self):
+        state = {}
+        for optimizer in list(self._optimizers):
+            state.update(optimizer.state)
+        totals = self._step
+        for root, prefix in self._roots:
+            for name, parameter in root.named_parameters():
+                own = _local(parameter)
+                kept = state.get(parameter)
+                kept = kept.values() if isinstance(kept, dict) else ()
+                sizes = {
+                    "parameter_bytes": _size(own),
+                    "gradient_bytes": _size(_local(parameter.grad)),
+                    "optimizer_bytes": sum(_size(_local(value)) for value in kept),
+                }
+                module = (prefix + name).rpartition(".")[0] or _OUTSIDE
+                for value, size in sizes.items():
+                    self._add(module, value, size)
+                    if value != "optimizer_bytes":
+                        totals[value] = totals.get(value, 0) + size
+        totals["optimizer_bytes"] = _state_bytes(self._optimizers)
+
+    def _name(self, module):
+        name = self._names.get(id(module))
+        if name is None:
+            # The first root's modules are called as it calls them.
+            prefix = type(module).__name__.lower() + "." if self._roots else ""
+            self._roots.append((module, prefix))
+            for name, inner in module.named_modules():
+                name = (prefix + name).strip(".")
+                self._names.setdefault(id(inner), name or _OUTSIDE)
+            # What it saves of these was there before.
+            for own in list(module.parameters()) + list(module.buffers()):
+                self._inputs.add(_local(own).untyped_storage().data_ptr())
+            name = self._names[id(module)]
+        return name
+
+    def _current(self):
+        return self._stack[-1] if self._stack else self._node
+
+    def _boundary(self):
+        """Something else is computed from here on; what was, up to here."""
+        if self._timer is not None:
+            self._timer.mark()
+        if self._of_memory:
+            cuda = self._torch.cuda
+            stats = cuda.memory_stats(self._index)
+            self._allocated = stats["allocated_bytes.all.current"]
+            peak = stats["allocated_bytes.all.peak"]
+            self._device.note_peaks(stats)
+            cuda.reset_peak_memory_stats(self._index)
+            for name, entry in self._entries.items():
+                values = self._values.setdefault(name, {})
+                value = self._phase + "_peak_bytes"
+                values[value] = max(values.get(value, 0), peak - entry)
+
+    def _arrive(self):
+        """A module has been entered or left: the next span is that of the current one."""
+        self._phase = "backward" if self._in_backward() else "forward"
+        around = list(_path(self._current()))
+        if self._of_memory:
+            kept = self._entries
+            self._entries = {name: kept.get(name, self._allocated) for name in around}
+        self._spans.append((self._phase, around[-1]))
+
+    def _before(self, module, inputs):
+        if self._phase is None:
+            return
+        self._boundary()
+        name = self._name(module)
+        is_first = not self._spans
+        if is_first:
+            # All since the step before was outside of modules.
+            self._spans.append(("forward", _OUTSIDE))
+            self._entry = self._allocated
+        for tensor in _tensors(inputs):
+            if not self._stack:
+                self._inputs.add(tensor.untyped_storage().data_ptr())
+            # The graph up to here is not this module's.
+            self._claim(tensor, self._current())
+        self._stack.append(name)
+        self._arrive()
+
+    def _after(self, module, inputs, output):
+        if self._phase is None or not self._stack:
+            return
+        self._boundary()
+        name = self._stack.pop()
+        for tensor in _tensors(output):
+            if self._saved is not None and not self._in_backward():
+                storage = tensor.untyped_storage()
+                pointer = storage.data_ptr()
+                self._outputs.append((_weak(storage), pointer, storage.nbytes(), name))
+            self._claim(tensor, name)
+        self._arrive()
+
+    def _save(self, tensor):
+        pointer = tensor.untyped_storage().data_ptr()
+        if self._phase == "forward" and pointer and not self._in_backward():
+            size = tensor.untyped_storage().nbytes()
+            self._saved.setdefault(pointer, (size, self._current()))
+        return tensor
+
+    def _entered(self, name):
+        if self._phase is None:
+            return
+        if self._phase == "forward":
+            self._forward_ended()
+        elif self._node == name:
+            return
+        self._boundary()
+        self._node = name
+        self._arrive()
+
+    def _claim(self, tensor, name):
+        """Nodes of the graph that belong to no module so far are this one's."""
+        waiting = [tensor.grad_fn]
+        while waiting:
+            node = waiting.pop()
+            # What gathers gradients of parameters has a variable, and follows the node before it.
+            if node is None or hasattr(node, "variable") or "torchgauge" in node.metadata:
+                continue
+            node.metadata["torchgauge"] = name
+            node.register_prehook(lambda _, name=name: self._entered(name))
+            waiting.extend(inner for inner, _ in node.next_functions)
+
+    def _forward_ended(self):
+        """Backward of the first micro-batch begins: what is there now is kept."""
+        if self._saved is None or self._outputs is None:
+            return
+        makers = {}
+        for weak, pointer, size, name in self._outputs:
+            if pointer and not weak.expired():
+                makers.setdefault(pointer, (size, name))
+        # Memory is whose it was first, and not whose it was saved by.
+        self._saved.update(makers)
+        self._outputs = None
+        if self._of_memory and self._entry is not None:
+            allocated = self._torch.cuda.memory_allocated(self._index)
+            self._step["kept_bytes"] = max(allocated - self._entry, 0)
+
+    def _ended(self):
+        """The optimizer begins."""
+        if self._phase is not None:
+            self._boundary()
+            self._phase = None
+
+
+def _weak(storage):
+    return importlib.import_module("torch.multiprocessing.reductions").StorageWeakRef(storage)
+
+
+def _path(name):
+    """The modules around one, and itself: ``a``, ``a.b``, ``a.b.c``."""
+    if not name.startswith("["):
+        for place, letter in enumerate(name):
+            if letter == ".":
+                yield name[:place]
+    yield name
+
+
+def _tensors(value):
+    if hasattr(value, "untyped_storage"):
+        yield value
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _tensors(inner)
+    elif isinstance(value, (tuple, list)):
+        for inner in value:
+            yield from _tensors(inner)
+
+
+def _local(tensor):
+    """The part of it that this process has."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+
+
+def _size(tensor):
+    return tensor.numel() * tensor.element_size() if hasattr(tensor, "element_size") else 0
+
+
 class Recorder:
     """Writes one process's lines: begun by whoever sees the first step, ended once."""
 
@@ -425,6 +703,7 @@ class Recorder:
         self._first = {}
         self._is_measured = False
         self._profile = None
+        self._modules = None
         self._is_late = False
         self._asked_steps = asked.measured
         self._samples_per_step = asked.samples_per_step
@@ -503,8 +782,12 @@ class Recorder:
             self._first_step()
             if self.ended:
                 return
-        now = time.perf_counter()
         asked = self.asked
+        # Of the last two warm-up steps one is for memory and one for time: to ask for the one takes
+        # some of the other.
+        if asked.attribution and asked.warmup - 2 <= self._count <= asked.warmup:
+            self._attribute(asked.warmup - self._count)
+        now = time.perf_counter()
         waited = now - self._began_clock
         if self._count >= max(asked.warmup, 1) and waited >= asked.warmup_seconds:
             self._measure()
@@ -710,6 +993,30 @@ class Recorder:
             self._begin_profile()
         if self._profile is None and not self.asked.until_exit:
             self._end({"event": "finished", "values": {}})
+
+    def _attribute(self, left):
+        """``left``: warm-up steps that are asked for and to come."""
+        try:
+            if left == 2:
+                if self.asked.warmup < 3 or self._rank:
+                    return
+                self._device.wait()
+                self._modules = _Modules(sys.modules["torch"], self._device, self.optimizers)
+                self._modules.begin(True)
+            elif self._modules is not None:
+                self._device.wait()
+                self._modules.end()
+                if left:
+                    self._modules.begin(False)
+                    return
+                modules, self._modules = self._modules, None
+                for line in modules.lines():
+                    self._write(line)
+        except Exception as error:
+            if self._modules is not None:
+                self._modules.undo()
+            self._modules = None
+            _note("no modules: {}: {}".format(type(error).__name__, error))
 
     def _begin_profile(self):
         try:

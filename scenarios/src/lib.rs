@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`models`] | the architectures, one file a family |
 //! | [`nn`] | parameters with the reference's names, their beginnings, shared layers |
+//! | [`attribution`] | what each module takes of a step |
 //! | [`data`] | synthetic data out of a seed |
 //! | [`loader`] | worker processes that hand batches over through `/dev/shm` |
 //! | [`training`] | one step: autocast, accumulation, loss scaler, optimizer |
@@ -22,6 +23,7 @@ use std::{
     io::{self, Write as _},
 };
 
+pub mod attribution;
 pub mod budget;
 pub mod ceiling;
 pub mod data;

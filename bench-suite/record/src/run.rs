@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, fmt};
 
 use jiff::Timestamp;
 use protocol::{
-    Axes, Device, Kernel, MOST_KERNELS, MemoryPoint, Phase, Shortage, Started, Values, bad_name,
-    bad_values,
+    Axes, Device, Kernel, MOST_KERNELS, MOST_MODULES, MemoryPoint, Module, Phase, Shortage,
+    Started, Values, bad_name, bad_values,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -70,6 +70,9 @@ pub struct Record {
     /// the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernels: Vec<Kernel>,
+    /// What the model's modules take of a warm-up step, by name; of several ranks in the first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub modules: Vec<Module>,
     /// Memory at moments outside of measuring, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub memory_points: Vec<MemoryPoint>,
@@ -132,11 +135,17 @@ impl Record {
             let many = (count > MOST_KERNELS).then(|| format!("{count} kernels"));
             many.or_else(|| self.kernels.iter().find_map(Kernel::problem))
         };
+        let of_modules = || {
+            let count = self.modules.len();
+            let many = (count > MOST_MODULES).then(|| format!("{count} modules"));
+            many.or_else(|| self.modules.iter().find_map(Module::problem))
+        };
         let of_axes = || self.axes.problem();
         values
             .find_map(bad_values)
             .or_else(|| series.find_map(of_series))
             .or_else(of_kernels)
+            .or_else(of_modules)
             .or_else(of_axes)
     }
 

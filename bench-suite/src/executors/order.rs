@@ -179,6 +179,7 @@ fn asked(cell: &Cell, run: String) -> Asked {
                 warmup_seconds: plan.steps.warmup_seconds,
                 measured: plan.steps.measured,
                 profiled: plan.steps.profiled,
+                attribution: plan.steps.attribution,
                 samples_per_step: program.samples_per_step,
                 until: program.until,
             },

@@ -43,6 +43,7 @@ impl MemoryLimit {
             // What comes after the measured steps takes memory of its own.
             asked.steps.calibrate = false;
             asked.steps.profiled = 0;
+            asked.steps.attribution = false;
             if self.is_cuda {
                 asked.gpu_memory_bytes = Some(self.bytes);
                 return;

@@ -1,8 +1,10 @@
 //! One record, out of what was asked, what the executor saw and what the workload told.
 
+use std::collections::BTreeMap;
+
 use bytesize::ByteSize;
 use metrics::Metric;
-use protocol::{Kernel, Shortage, Values, bad_values};
+use protocol::{Kernel, Module, Shortage, Values, bad_values};
 use record::{DeclaredMetric, Monitor, Outcome, Place, Rank, Reason, Record, Session, Stage};
 
 use crate::{
@@ -89,6 +91,8 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
     }
     let mut kernels: Vec<Kernel> = first.kernels.into_values().collect();
     kernels.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
+    let (modules, note) = attributed(cell.steps.attribution && outcome.is_ok(), first.modules);
+    execution.notes.extend(note);
     let record = Record {
         version: record::VERSION,
         run: run.name.clone(),
@@ -113,6 +117,7 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
         values,
         series: values::series(&first.steps),
         kernels,
+        modules,
         memory_points: first.memory_points,
         ranks: others,
         phase_seconds: first.phase_seconds,
@@ -126,6 +131,20 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
         notes: execution.notes,
     };
     (record, reported)
+}
+
+/// The modules of a run, and what is wrong with them: those that do not add up to their step are
+/// left out, and the rest of the run stays.
+fn attributed(is_asked: bool, found: BTreeMap<String, Module>) -> (Vec<Module>, Option<String>) {
+    let modules: Vec<Module> = found.into_values().collect();
+    let note = match Module::mismatch(&modules) {
+        Some(mismatch) => format!("the modules are left out: {mismatch}"),
+        None if is_asked && modules.is_empty() => {
+            "no module was attributed; the log says why where it is known".to_owned()
+        }
+        None => return (modules, None),
+    };
+    (Vec::new(), Some(note))
 }
 
 /// The metrics of a program's own that have a unit and a direction.

@@ -340,6 +340,13 @@ impl<'a> Expansion<'a> {
         device: DeviceKind,
         picked: &Picked<'_>,
     ) -> Result<(), YamlError> {
+        if let Err(reason) = work.check_attribution(&self.steps) {
+            let own = self.scenario.steps.map(|_| self.at.clone());
+            let at = own.unwrap_or_else(|| KeyPath::root().key("defaults"));
+            let message = format!("no step can be attributed to modules: {reason}");
+            let at = at.key("steps").key("attribution");
+            return Err(self.document.error_at(&at, message, None));
+        }
         let Work::Builtin {
             model,
             task,

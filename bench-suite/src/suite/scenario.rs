@@ -98,6 +98,16 @@ pub enum Work {
     },
 }
 
+impl Work {
+    /// Why no step of it can be attributed to modules, where one is to be.
+    pub(crate) fn check_attribution(&self, steps: &Steps) -> Result<(), &'static str> {
+        match self {
+            Self::Builtin { task, variant, .. } => steps.check_attribution(*task, variant),
+            Self::Program { .. } => steps.check_attribution(Task::Training, &Variant::default()),
+        }
+    }
+}
+
 /// One variant and where it is for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScenarioVariant {

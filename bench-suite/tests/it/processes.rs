@@ -160,6 +160,59 @@ async fn kernels_of_profiled_steps_are_in_the_record() {
 }
 
 #[tokio::test]
+async fn modules_are_in_the_record_where_they_add_up() {
+    let suite = suite("{time: 30s}").replace("warmup: 0", "warmup: 3, attribution: true");
+    let suite = suite.replace("task: inference", "task: training");
+    let good = GOOD.replace(
+        "\"samples_count\"",
+        "\"first_loss\":2,\"last_loss\":1,\"samples_count\"",
+    );
+    let end = END.replace("{\"step_seconds\"", "{\"loss\":1,\"step_seconds\"");
+    let module = |name: &str, kept: u32| {
+        let values = format!("\"values\":{{\"kept_bytes\":{kept}}}");
+        format!("say '{{\"event\":\"module\",\"name\":\"{name}\",{values}}}'")
+    };
+    let script = |encoder: u32| {
+        let modules = [
+            ("[step]", 1000),
+            ("encoder", encoder),
+            ("encoder.0", 500),
+            ("[loss]", 300),
+        ];
+        let lines = modules.map(|(name, kept)| module(name, kept)).join("\n");
+        format!("{good}grep attribution $1\n{lines}\n{end}")
+    };
+    let (_home, record, log) = run_suite(&script(700), &suite, CancellationToken::new()).await;
+    assert_eq!(ending(&record), "ok", "{}", message(&record));
+    assert!(log.contains("\"attribution\": true"), "{log}");
+    let names: Vec<&str> = record.modules.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["[loss]", "[step]", "encoder", "encoder.0"]);
+    assert_eq!(record.notes, [""; 0]);
+    let line = serde_json::to_string(&record).unwrap();
+    assert_eq!(serde_json::from_str::<Record>(&line).unwrap(), record);
+
+    for (script, note) in [
+        (
+            script(650),
+            "the modules are left out: kept_bytes of all modules is 950, and",
+        ),
+        (
+            format!("{good}{end}"),
+            "no module was attributed; the log says why",
+        ),
+    ] {
+        let (_home, record, _) = run_suite(&script, &suite, CancellationToken::new()).await;
+        assert_eq!(ending(&record), "ok", "{}", message(&record));
+        assert!(record.notes[0].starts_with(note), "{:?}", record.notes);
+        assert!(
+            !serde_json::to_string(&record)
+                .unwrap()
+                .contains("modules\":")
+        );
+    }
+}
+
+#[tokio::test]
 async fn the_workload_s_environment_is_the_variant_s() {
     let script = format!("{GOOD}env >&2; pwd >&2\n{END}");
     let (_, log) = run(&script, "{}").await;

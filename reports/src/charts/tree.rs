@@ -24,6 +24,8 @@ pub(crate) struct Node {
     /// Its colour; parts have that of what they belong to where they have none.
     pub(crate) ink: Option<Ink>,
     pub(crate) parts: Vec<Node>,
+    /// Further columns of its row in the table.
+    pub(crate) more: Vec<(&'static str, Option<String>)>,
 }
 
 const SIDE: f64 = 4.0;
@@ -44,6 +46,7 @@ impl Node {
             },
             ink: None,
             parts,
+            more: Vec::new(),
         }
     }
 
@@ -72,11 +75,12 @@ impl Tree {
         let indented = format!("{}{}", "\u{a0}\u{a0}\u{a0}".repeat(depth), node.name);
         let entry = Entry::new(node.name.clone(), value.clone());
         let entry = entry.with(Kind::Name, [("part", indented.into())]);
-        entries.push(entry.numbers([
+        let numbers = [
             ("size", Some(value)),
             ("of its parent", share(parent).filter(|_| depth > 0)),
             ("of all", share(self.root.value)),
-        ]));
+        ];
+        entries.push(entry.numbers(numbers.into_iter().chain(node.more.clone())));
         for part in &node.parts {
             self.add(entries, part, depth + 1, node.value);
         }

@@ -7,6 +7,7 @@ mod gpu;
 pub(crate) mod history;
 mod judged;
 mod memory;
+mod modules;
 mod monitor;
 mod pareto;
 mod plot;
@@ -30,6 +31,7 @@ pub(crate) const ALL: &[Plot] = &[
     pareto::PLOT,
     timeline::PLOT,
     sweep::PLOT,
+    modules::PLOT,
     steps::PLOT,
     time::STEP,
     gpu::PLOT,

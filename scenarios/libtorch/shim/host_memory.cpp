@@ -25,11 +25,18 @@ std::atomic<int64_t> peak{0};
 c10::DeleterFnPtr release_below = nullptr;
 
 // Relaxed throughout: the counters order nothing, and each is exact by itself.
-void count(int64_t bytes) {
+int64_t count(int64_t bytes) {
   const int64_t now = live.fetch_add(bytes, std::memory_order_relaxed) + bytes;
   int64_t seen = peak.load(std::memory_order_relaxed);
   while (now > seen && !peak.compare_exchange_weak(seen, now, std::memory_order_relaxed)) {
   }
+  return now;
+}
+
+// To whoever listens, as libtorch's allocators do.
+void report(void* data, int64_t bytes, int64_t total) {
+  c10::reportMemoryUsageToProfiler(
+      data, bytes, static_cast<size_t>(total), 0, c10::Device(c10::DeviceType::CPU));
 }
 
 void release(void* data) {
@@ -39,7 +46,8 @@ void release(void* data) {
   char* block = static_cast<char*>(data) - kHeader;
   size_t bytes = 0;
   std::memcpy(&bytes, block, sizeof(bytes));
-  live.fetch_sub(static_cast<int64_t>(bytes), std::memory_order_relaxed);
+  const auto size = static_cast<int64_t>(bytes);
+  report(data, -size, live.fetch_sub(size, std::memory_order_relaxed) - size);
   release_below(block);
 }
 
@@ -58,8 +66,8 @@ struct CountingAllocator final : c10::Allocator {
     c10::DataPtr pointer = below->allocate(bytes + kHeader);
     char* block = static_cast<char*>(pointer.release_context());
     std::memcpy(block, &bytes, sizeof(bytes));
-    count(static_cast<int64_t>(bytes));
     void* data = block + kHeader;
+    report(data, static_cast<int64_t>(bytes), count(static_cast<int64_t>(bytes)));
     return {data, data, &release, c10::Device(c10::DeviceType::CPU)};
   }
 

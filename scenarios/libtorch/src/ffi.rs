@@ -4,7 +4,10 @@ use std::ffi::{c_char, c_void};
 
 use torch_sys::C_tensor;
 
-use crate::optim::{AdamW, Sgd};
+use crate::{
+    attribution::Happened,
+    optim::{AdamW, Sgd},
+};
 
 pub(crate) const CODE_FINE: i32 = 0;
 pub(crate) const CODE_LIBTORCH: i32 = 1;
@@ -109,6 +112,10 @@ pub(crate) type ProfiledVisit = unsafe extern "C" fn(
     is_on_gpu: bool,
 );
 
+/// How the shim gives what happened within a step.
+pub(crate) type HappenedVisit =
+    unsafe extern "C" fn(into: *mut c_void, all: *const Happened, n: usize);
+
 unsafe extern "C" {
     pub(crate) fn torchgauge_free_message(message: *mut c_char);
     pub(crate) fn torchgauge_fill_failure(failure: *mut Failure, code: i32, message: *const c_char);
@@ -132,6 +139,14 @@ unsafe extern "C" {
         visit: ProfiledVisit,
         failure: *mut Failure,
     );
+
+    pub(crate) fn torchgauge_attribution_begin(cuda: bool, index: i32, failure: *mut Failure);
+    pub(crate) fn torchgauge_attribution_end(
+        into: *mut c_void,
+        visit: Option<HappenedVisit>,
+        failure: *mut Failure,
+    );
+    pub(crate) fn torchgauge_attribution_add(kind: i32, what: u64, failure: *mut Failure) -> bool;
 
     pub(crate) fn torchgauge_host_memory_install(failure: *mut Failure);
     pub(crate) fn torchgauge_host_memory_live() -> i64;

@@ -3,6 +3,7 @@
 //! | module | what it adds |
 //! |---|---|
 //! | [`allocator`] | what the CUDA allocator says about its own settings |
+//! | [`attribution`] | what each module of a step allocates and how long it takes |
 //! | [`autocast`] | mixed precision with a chosen type, on the CPU and on a GPU |
 //! | [`autograd`] | backward, gradients set to none |
 //! | [`checkpoint`] | activations computed again in backward instead of kept |
@@ -50,6 +51,7 @@
 #![warn(clippy::undocumented_unsafe_blocks)]
 
 pub mod allocator;
+pub mod attribution;
 pub mod autocast;
 pub mod autograd;
 pub mod checkpoint;

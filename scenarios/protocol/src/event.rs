@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Kernel, Values};
+use crate::{Kernel, Module, Values};
 
 /// A stretch of a run, in order.
 #[derive(
@@ -108,6 +108,8 @@ pub enum Event {
     /// What a kernel takes of a profiled step, written after the last of them. A later one of the
     /// same name takes its place.
     Kernel(Kernel),
+    /// What a module takes of one warm-up step. A later one of the same name takes its place.
+    Module(Module),
     /// One value of a program's run, before the last line. A later one of the same name takes its
     /// place.
     Value {

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::run_file::is_zero;
+use crate::run_file::{is_false, is_zero};
 
 /// The variable with the path of the file that a program appends its event lines to. Where it is
 /// not set, nobody asks for any.
@@ -39,6 +39,9 @@ pub struct ProgramRun {
     /// Steps after the measured ones under a profiler, each of whose kernels is an event.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub profiled: u32,
+    /// Whether to attribute memory and time of one warm-up step to the model's modules.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub attribution: bool,
     /// Samples of one step of one process, where the program does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples_per_step: Option<f64>,

@@ -5,7 +5,7 @@ use std::{fmt, ops::RangeInclusive, str::FromStr, time::Duration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Model, Refusal, Task, VERSION, Variant, text::text_form};
+use crate::{AllocatorBackend, Model, Refusal, Task, VERSION, Variant, text::text_form};
 
 /// Where the work runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -81,6 +81,9 @@ pub struct Steps {
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(max = 100))]
     pub profiled: u32,
+    /// Whether to attribute memory and time of one warm-up step to the model's modules.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub attribution: bool,
     /// Whether to time forward, backward and optimizer within each step.
     #[serde(default = "yes")]
     pub parts: bool,
@@ -99,6 +102,11 @@ pub(crate) fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+pub(crate) fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
 impl Steps {
     /// This many steps, with everything else as usual.
     #[must_use]
@@ -108,8 +116,27 @@ impl Steps {
             warmup_seconds: 0,
             measured,
             profiled: 0,
+            attribution: false,
             parts: true,
             calibrate: true,
+        }
+    }
+
+    /// Why no step of such a task can be attributed to modules, where one is to be.
+    pub fn check_attribution(&self, task: Task, variant: &Variant) -> Result<(), &'static str> {
+        let is_async = variant.allocator.backend == AllocatorBackend::CudaMallocAsync;
+        if !self.attribution {
+            Ok(())
+        } else if self.warmup < 3 {
+            Err("it takes one of at least 3 warm-up steps")
+        } else if task != Task::Training {
+            Err("steps of training alone have gradients and optimizer state")
+        } else if variant.sequence_lengths.is_some() {
+            Err("with sequence_lengths one step is unlike another")
+        } else if is_async {
+            Err("cudaMallocAsync reports no allocations; take the native backend")
+        } else {
+            Ok(())
         }
     }
 
@@ -213,6 +240,12 @@ impl RunFile {
         let file: Self = serde_json::from_str(text)?;
         crate::check(file.model, file.task, &file.variant, file.device)?;
         file.check_numbers()?;
+        let attributed = file.steps.check_attribution(file.task, &file.variant);
+        let refusal = |reason: &str| Refusal {
+            axis: "steps",
+            reason: reason.to_owned(),
+        };
+        attributed.map_err(refusal)?;
         if let Some(seconds) = file.deadline_seconds {
             let time = Duration::from_secs_f64(seconds);
             crate::check_steps(&file.variant, &file.steps, time)?;
@@ -299,6 +332,38 @@ mod tests {
         profiled.steps.profiled = 3;
         let text = serde_json::to_string(&profiled).unwrap();
         assert_eq!(RunFile::parse(&text).unwrap(), profiled);
+    }
+
+    #[test]
+    fn a_step_is_attributed_where_it_can_be() {
+        fn check(change: impl Fn(&mut RunFile), expect: Option<&str>) {
+            let mut file = example();
+            file.steps = Steps::new(3, 2);
+            file.steps.attribution = true;
+            change(&mut file);
+            let read = RunFile::parse(&serde_json::to_string(&file).unwrap());
+            let error = read.err().map(|error| error.to_string());
+            let found = error.as_deref();
+            let is_expected = expect.is_none_or(|expect| found.unwrap_or("").contains(expect));
+            assert!(
+                is_expected && found.is_some() == expect.is_some(),
+                "{found:?}"
+            );
+        }
+        check(|_| {}, None);
+        check(
+            |file| file.steps.warmup = 2,
+            Some("at least 3 warm-up steps"),
+        );
+        check(
+            |file| file.task = Task::Inference,
+            Some("steps of training alone"),
+        );
+        let bert = |file: &mut RunFile| {
+            file.model = Model::BertTiny;
+            file.variant.sequence_lengths = Some("16-64".parse().unwrap());
+        };
+        check(bert, Some("one step is unlike another"));
     }
 
     #[test]

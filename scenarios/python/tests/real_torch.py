@@ -211,6 +211,73 @@ class RealTorch(unittest.TestCase):
         self.assertEqual(run.values()["compile_graphs_count"], 0)
         self.assertGreaterEqual(run.values()["run_compile_graphs_count"], 1)
 
+    def test_modules_add_up_and_change_nothing(self):
+        program = START + """
+    import sys
+    from torch.utils.checkpoint import checkpoint
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = torch.nn.LayerNorm(16)
+            self.fc1 = torch.nn.Linear(16, 64)
+            self.act = torch.nn.ReLU(inplace=True)
+            self.fc2 = torch.nn.Linear(64, 16)
+        def forward(self, x):
+            return x + self.fc2(self.act(self.fc1(self.norm(x))))
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = torch.nn.Embedding(100, 16)
+            self.blocks = torch.nn.ModuleList(Block() for _ in range(3))
+            self.head = torch.nn.Linear(16, 100)
+        def forward(self, x):
+            x = self.embed(x)
+            for block in self.blocks:
+                again = sys.argv[1:] == ["checkpoint"]
+                x = checkpoint(block, x, use_reentrant=False) if again else block(x)
+            return self.head(x)
+    torch.manual_seed(0)
+    net = Net()
+    optimizer = torch.optim.AdamW(net.parameters())
+    data = torch.randint(0, 100, (8, 32))
+    for _ in range(12):
+        optimizer.zero_grad()
+        scores = net(data).flatten(0, 1)
+        loss = torch.nn.functional.cross_entropy(scores, data.flatten())
+        loss.backward()
+        optimizer.step()
+    print(loss.item())
+"""
+        asked = {"warmup": 4, "measured": 3, "until": "exit"}
+        said = set()
+        for words, kept in ([], 4 * 8 * 32 * (16 + 64 + 16) + 2 * 4 * 8 * 32), (["checkpoint"], 16384):
+            for attribution in (True, False):
+                run = OfFake(
+                    program,
+                    dict(asked, attribution=attribution),
+                    words,
+                    {"PYTHONDONTWRITEBYTECODE": "1"},
+                    fake="",
+                    interpreter=PYTHON,
+                )
+                self.assertEqual(run.status, 0, run.said)
+                self.assertNotIn("no modules", run.said)
+                said.add(run.printed)
+                modules = {line["name"]: line["values"] for line in run.of("module")}
+                self.assertEqual(bool(modules), attribution)
+                if not attribution:
+                    continue
+                # The normed input, the inner one, the block's output, and LayerNorm's statistics.
+                self.assertEqual(modules["blocks.0"]["kept_bytes"], kept)
+                self.assertEqual(modules["blocks.0.fc1"]["parameter_bytes"], 4 * (16 * 64 + 64))
+                self.assertEqual(modules["blocks.0.fc1"]["optimizer_bytes"], 8 * (16 * 64 + 64) + 8)
+                self.assertGreater(modules["blocks.0.fc1"]["backward_seconds"], 0)
+                outermost = [name for name in modules if "." not in name and name != "[step]"]
+                for value, whole in modules["[step]"].items():
+                    found = sum(modules[name].get(value, 0) for name in outermost)
+                    self.assertAlmostEqual(found, whole, delta=0.01 * whole, msg=value)
+        self.assertEqual(len(said), 1, "the same loss to the bit")
+
     def test_workers_of_a_data_loader_report_nothing(self):
         program = START + """
     class Data(torch.utils.data.Dataset):

@@ -409,6 +409,15 @@ class Kernels(unittest.TestCase):
         self.assertEqual((run.status, run.said, run.of("kernel")), (0, "", []))
         self.assertNotIn("profile", [line["phase"] for line in run.of("phase-ended")])
 
+    def test_modules_that_cannot_be_attributed_cost_the_run_nothing(self):
+        run = Run(LOOP, {"attribution": True, "warmup": 3})
+        self.assertEqual((run.status, len(run.steps())), (0, 3))
+        self.assertEqual(run.said.count("torchgauge: no modules: AttributeError"), 1, run.said)
+        self.assertEqual(run.of("module"), [])
+        for asked in ({"attribution": True, "warmup": 2}, {"warmup": 3}):
+            run = Run(LOOP, asked)
+            self.assertEqual((run.said, run.of("module")), ("", []))
+
     def test_a_profiler_that_does_not_work_costs_the_run_nothing(self):
         for how, why in [
             ("missing", "ImportError: no profiler was built in"),

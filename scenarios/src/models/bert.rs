@@ -13,7 +13,7 @@ use libtorch::Result;
 use tch::{Kind, Tensor};
 
 use super::{Network, Vocabulary, cross_entropy};
-use crate::nn::{Block, Blocks, Embedding, Init, LayerNorm, Linear, Pass, Scope};
+use crate::nn::{Block, Blocks, Embedding, Init, LayerNorm, Linear, Module, Pass, Scope};
 
 const DROPOUT: f64 = 0.1;
 const LAYER_NORM_EPS: f64 = 1e-12;
@@ -83,8 +83,10 @@ pub(super) struct Bert {
     positions: Embedding,
     segments: Embedding,
     embedding_norm: LayerNorm,
+    embeddings: Module,
     layers: Blocks<Layer>,
     decoder_bias: Tensor,
+    decoder: Module,
     transform: Linear,
     transform_norm: LayerNorm,
     /// `[1, positions]`: 0, 1, 2, …
@@ -108,6 +110,7 @@ impl Bert {
         let positions = table("position_embeddings", size.positions, None)?;
         let segments = table("token_type_embeddings", SEGMENTS, None)?;
         let embedding_norm = layer_norm(embeddings.at("LayerNorm"), width)?;
+        let embeddings = embeddings.module();
 
         let mut encoder = bert.at("encoder");
         let mut encoder = encoder.at("layer");
@@ -118,14 +121,17 @@ impl Bert {
         let mut head = scope.at("cls");
         let mut head = head.at("predictions");
         let decoder_bias = head.parameter("bias", &[size.words], Init::Zeros)?;
+        let decoder = head.at("decoder").module();
         let mut transform = head.at("transform");
         Ok(Self {
             words,
             positions,
             segments,
             embedding_norm,
+            embeddings,
             layers: Blocks::new(layers),
             decoder_bias,
+            decoder,
             transform: linear(transform.at("dense"), (width, width))?,
             transform_norm: layer_norm(transform.at("LayerNorm"), width)?,
             position_ids,
@@ -135,6 +141,7 @@ impl Bert {
 
     /// `[batch, length]` token numbers to `[batch, length, width]`.
     fn embed(&self, tokens: &Tensor, training: bool) -> Result<Tensor> {
+        let _entered = self.embeddings.enter();
         let (batch, length) = tokens.size2()?;
         let segment_ids = self
             .segment_ids
@@ -166,6 +173,7 @@ impl Network for Bert {
         x = self.transform.forward(&x)?;
         x = x.f_gelu("none")?;
         x = self.transform_norm.forward(&x)?;
+        let _entered = self.decoder.enter();
         Ok(x.f_linear(self.words.weight(), Some(&self.decoder_bias))?)
     }
 
@@ -179,6 +187,7 @@ impl Network for Bert {
 /// One encoder layer, normalised after each sum.
 #[derive(Debug)]
 struct Layer {
+    module: Module,
     query: Linear,
     key: Linear,
     value: Linear,
@@ -194,6 +203,7 @@ impl Layer {
     fn new(mut scope: Scope<'_>, size: Size) -> Result<Self> {
         let Size { width, heads, .. } = size;
         let inner = 4 * width;
+        let module = scope.module();
         let mut attention = scope.at("attention");
         let mut own = attention.at("self");
         let query = linear(own.at("query"), (width, width))?;
@@ -206,6 +216,7 @@ impl Layer {
         let intermediate = linear(intermediate.at("dense"), (width, inner))?;
         let mut output = scope.at("output");
         Ok(Self {
+            module,
             query,
             key,
             value,
@@ -260,6 +271,7 @@ impl Layer {
 
 impl Block for Layer {
     fn forward(&self, x: Tensor, _: &[Tensor], training: bool) -> Result<Tensor> {
+        let _entered = self.module.enter();
         let attended = self.first_half(&x, training)?;
         self.second_half(&attended, training)
     }

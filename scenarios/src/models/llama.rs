@@ -15,7 +15,7 @@ use protocol::{LoraTargets, Projection};
 use tch::{Device, Kind, Tensor};
 
 use super::{KeyValues, Network, Vocabulary, cross_entropy};
-use crate::nn::{Block, Blocks, Embedding, Init, Linear, Pass, RmsNorm, Scope};
+use crate::nn::{Block, Blocks, Embedding, Init, Linear, Module, Pass, RmsNorm, Scope};
 
 /// `rms_norm_eps` of the published configurations.
 const EPS: f64 = 1e-5;
@@ -162,6 +162,7 @@ pub(super) struct Llama {
     norm: RmsNorm,
     /// `None` where the embedding is the decoder too.
     head: Option<Linear>,
+    decoder: Module,
     frequencies: Tensor,
 }
 
@@ -185,6 +186,7 @@ impl Llama {
             layers: Blocks::new(layers),
             norm,
             head: head.transpose()?,
+            decoder: scope.at("lm_head").module(),
             frequencies,
         })
     }
@@ -203,6 +205,7 @@ impl Llama {
 
     /// The normalised output of the last layer to scores.
     fn decode(&self, x: &Tensor) -> Result<Tensor> {
+        let _entered = self.decoder.enter();
         match &self.head {
             Some(head) => head.forward(x),
             None => Ok(x.f_linear(self.embedding.weight(), None::<&Tensor>)?),
@@ -275,6 +278,7 @@ impl Network for Llama {
 /// One decoder layer, normalised before attention and before the perceptron.
 #[derive(Debug)]
 struct Layer {
+    module: Module,
     query: Linear,
     key: Linear,
     value: Linear,
@@ -292,6 +296,7 @@ impl Layer {
         let Size { width, inner, .. } = size;
         let head_width = size.head_width();
         let keys = size.key_heads * head_width;
+        let module = scope.module();
         let mut attention = scope.at("self_attn");
         let query = linear(attention.at("q_proj"), (width, width))?;
         let key = linear(attention.at("k_proj"), (width, keys))?;
@@ -302,6 +307,7 @@ impl Layer {
         let up = linear(perceptron.at("up_proj"), (width, inner))?;
         let down = linear(perceptron.at("down_proj"), (inner, width))?;
         Ok(Self {
+            module,
             query,
             key,
             value,
@@ -390,6 +396,7 @@ impl Layer {
         angles: &[Tensor],
         seen: Option<(&mut KeyValues, usize)>,
     ) -> Result<Tensor> {
+        let _entered = self.module.enter();
         let attended = self.attend(&self.attention_norm.forward(x)?, angles, seen)?;
         let x = x.f_add(&attended)?;
         drop(attended);

@@ -9,7 +9,7 @@ use libtorch::Result;
 use tch::{Kind, Tensor};
 
 use super::{Network, cross_entropy};
-use crate::nn::{BatchNorm2d, Block, Blocks, Conv2d, ConvForm, Init, Linear, Pass, Scope};
+use crate::nn::{BatchNorm2d, Block, Blocks, Conv2d, ConvForm, Init, Linear, Module, Pass, Scope};
 
 /// Channels out of a block for each channel inside it.
 const EXPANSION: i64 = 4;
@@ -162,6 +162,7 @@ impl Network for Resnet {
 /// 1×1, 3×3, 1×1 convolutions around a shortcut.
 #[derive(Debug)]
 struct Bottleneck {
+    module: Module,
     conv1: Conv2d,
     bn1: BatchNorm2d,
     conv2: Conv2d,
@@ -180,6 +181,7 @@ impl Bottleneck {
     ) -> Result<Self> {
         let outputs = width * EXPANSION;
         Ok(Self {
+            module: scope.module(),
             conv1: conv(scope.at("conv1"), (inputs, width), (1, 1))?,
             bn1: norm(scope.at("bn1"), width, norms)?,
             conv2: conv(scope.at("conv2"), (width, width), (3, stride))?,
@@ -203,6 +205,7 @@ impl Block for Bottleneck {
     // One variable, assigned again and again: a new one of the same name would keep the
     // old tensor until the end of the block.
     fn forward(&self, x: Tensor, _: &[Tensor], training: bool) -> Result<Tensor> {
+        let _entered = self.module.enter();
         let mut out = self.conv1.forward(&x)?;
         out = self.bn1.forward(&out, training)?;
         let _ = out.f_relu_()?;

@@ -9,7 +9,7 @@ use libtorch::Result;
 use tch::Tensor;
 
 use super::{Network, cross_entropy};
-use crate::nn::{Block, Blocks, Conv2d, ConvForm, Init, LayerNorm, Linear, Pass, Scope};
+use crate::nn::{Block, Blocks, Conv2d, ConvForm, Init, LayerNorm, Linear, Module, Pass, Scope};
 
 const LAYER_NORM_EPS: f64 = 1e-6;
 const STD: f64 = 0.02;
@@ -146,6 +146,7 @@ impl Network for Vit {
 /// One encoder block, normalised before attention and before the perceptron.
 #[derive(Debug)]
 struct Encoder {
+    module: Module,
     norm1: LayerNorm,
     qkv: Linear,
     proj: Linear,
@@ -157,6 +158,7 @@ struct Encoder {
 
 impl Encoder {
     fn new(mut scope: Scope<'_>, width: i64, heads: i64) -> Result<Self> {
+        let module = scope.module();
         let norm1 = LayerNorm::new(scope.at("norm1"), width, LAYER_NORM_EPS)?;
         let (qkv, proj) = {
             let mut attention = scope.at("attn");
@@ -168,6 +170,7 @@ impl Encoder {
         let norm2 = LayerNorm::new(scope.at("norm2"), width, LAYER_NORM_EPS)?;
         let mut mlp = scope.at("mlp");
         Ok(Self {
+            module,
             norm1,
             qkv,
             proj,
@@ -207,6 +210,7 @@ impl Encoder {
 
 impl Block for Encoder {
     fn forward(&self, mut x: Tensor, _: &[Tensor], _training: bool) -> Result<Tensor> {
+        let _entered = self.module.enter();
         x = x.f_add(&self.attend(&self.norm1.forward(&x)?)?)?;
         let mut y = self.norm2.forward(&x)?;
         y = self.fc1.forward(&y)?;

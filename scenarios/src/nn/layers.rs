@@ -3,11 +3,12 @@
 use libtorch::Result;
 use tch::{Kind, Tensor};
 
-use super::{Init, Scope};
+use super::{Init, Module, Scope};
 
 /// `nn.Linear`: `[.., in]` to `[.., out]`, with or without bias.
 #[derive(Debug)]
 pub struct Linear {
+    module: Module,
     weight: Tensor,
     bias: Option<Tensor>,
     adapter: Option<Adapter>,
@@ -34,6 +35,7 @@ impl Linear {
         bias: impl Into<Option<Init>>,
     ) -> Result<Self> {
         Ok(Self {
+            module: scope.module(),
             weight: scope.parameter("weight", &[outputs, inputs], weight)?,
             bias: bias
                 .into()
@@ -66,6 +68,7 @@ impl Linear {
 
     /// Applies it.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let _entered = self.module.enter();
         let y = x.f_linear(&self.weight, self.bias.as_ref())?;
         let Some(Adapter { down, up }) = &self.adapter else {
             return Ok(y);
@@ -82,6 +85,7 @@ impl Linear {
 /// transformers' `LlamaRMSNorm` over the last dimension, in single precision.
 #[derive(Debug)]
 pub struct RmsNorm {
+    module: Module,
     weight: Tensor,
     eps: f64,
 }
@@ -90,6 +94,7 @@ impl RmsNorm {
     /// A layer for rows of this width.
     pub fn new(mut scope: Scope<'_>, width: i64, eps: f64) -> Result<Self> {
         Ok(Self {
+            module: scope.module(),
             weight: scope.parameter("weight", &[width], Init::Ones)?,
             eps,
         })
@@ -97,6 +102,7 @@ impl RmsNorm {
 
     /// Applies it.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let _entered = self.module.enter();
         let kind = x.f_kind()?;
         let mut x = x.f_to_kind(Kind::Float)?;
         let variance = x
@@ -110,6 +116,7 @@ impl RmsNorm {
 /// `nn.LayerNorm` over the last dimension.
 #[derive(Debug)]
 pub struct LayerNorm {
+    module: Module,
     weight: Tensor,
     bias: Tensor,
     width: i64,
@@ -120,6 +127,7 @@ impl LayerNorm {
     /// A layer for rows of this width, beginning as the identity.
     pub fn new(mut scope: Scope<'_>, width: i64, eps: f64) -> Result<Self> {
         Ok(Self {
+            module: scope.module(),
             weight: scope.parameter("weight", &[width], Init::Ones)?,
             bias: scope.parameter("bias", &[width], Init::Zeros)?,
             width,
@@ -129,6 +137,7 @@ impl LayerNorm {
 
     /// Applies it.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let _entered = self.module.enter();
         let width = [self.width];
         Ok(x.f_layer_norm(width, Some(&self.weight), Some(&self.bias), self.eps, true)?)
     }
@@ -137,6 +146,7 @@ impl LayerNorm {
 /// `nn.Embedding`: indices `[..]` to rows `[.., width]`.
 #[derive(Debug)]
 pub struct Embedding {
+    module: Module,
     weight: Tensor,
     padding: i64,
 }
@@ -158,6 +168,7 @@ impl Embedding {
             let _ = weight.f_select(0, row)?.f_zero_()?;
         }
         Ok(Self {
+            module: scope.module(),
             weight,
             // libtorch's word for «no padding row».
             padding: padding.unwrap_or(-1),
@@ -171,6 +182,7 @@ impl Embedding {
 
     /// Looks the rows up.
     pub fn forward(&self, indices: &Tensor) -> Result<Tensor> {
+        let _entered = self.module.enter();
         let (padding, by_frequency, sparse) = (self.padding, false, false);
         Ok(Tensor::f_embedding(
             &self.weight,
@@ -185,6 +197,7 @@ impl Embedding {
 /// `nn.Conv2d` on square windows, with or without bias.
 #[derive(Debug)]
 pub struct Conv2d {
+    module: Module,
     weight: Tensor,
     bias: Option<Tensor>,
     stride: i64,
@@ -223,6 +236,7 @@ impl Conv2d {
         bias: Option<Init>,
     ) -> Result<Self> {
         Ok(Self {
+            module: scope.module(),
             weight: scope.parameter("weight", &form.weight_shape(), weight)?,
             bias: bias
                 .map(|init| scope.parameter("bias", &[form.outputs], init))
@@ -234,6 +248,7 @@ impl Conv2d {
 
     /// Applies it to `[batch, in, height, width]`.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let _entered = self.module.enter();
         let (stride, padding) = (self.stride, self.padding);
         Ok(x.f_conv2d(&self.weight, self.bias.as_ref(), stride, padding, 1, 1)?)
     }
@@ -242,6 +257,7 @@ impl Conv2d {
 /// `nn.BatchNorm2d` with running statistics.
 #[derive(Debug)]
 pub struct BatchNorm2d {
+    module: Module,
     weight: Tensor,
     bias: Tensor,
     running_mean: Tensor,
@@ -252,6 +268,7 @@ impl BatchNorm2d {
     /// A layer for this many channels, beginning as the identity.
     pub fn new(mut scope: Scope<'_>, channels: i64) -> Result<Self> {
         Ok(Self {
+            module: scope.module(),
             weight: scope.parameter("weight", &[channels], Init::Ones)?,
             bias: scope.parameter("bias", &[channels], Init::Zeros)?,
             running_mean: scope.buffer("running_mean", &[channels], Init::Zeros)?,
@@ -261,6 +278,7 @@ impl BatchNorm2d {
 
     /// Applies it. In training it uses the batch's statistics and updates the running ones.
     pub fn forward(&self, x: &Tensor, training: bool) -> Result<Tensor> {
+        let _entered = self.module.enter();
         let (momentum, eps, cudnn) = (0.1, 1e-5, true);
         Ok(x.f_batch_norm(
             Some(&self.weight),

@@ -8,7 +8,7 @@ mod parameters;
 pub use blocks::{Block, Blocks, Pass};
 pub use init::Init;
 pub use layers::{BatchNorm2d, Conv2d, ConvForm, Embedding, LayerNorm, Linear, RmsNorm};
-pub use parameters::{Parameters, Placement, Scope, bytes, in_format};
+pub use parameters::{Module, Parameters, Placement, Scope, bytes, in_format};
 
 /// libtorch has one random generator for the whole process, so tests that draw from it take turns.
 #[cfg(test)]

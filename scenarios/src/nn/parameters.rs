@@ -1,7 +1,10 @@
 //! The parameters and buffers of a model, in the order and under the names of the
 //! reference's `state_dict`.
 
-use libtorch::Result;
+use libtorch::{
+    Result,
+    attribution::{self, Entered},
+};
 use protocol::MemoryFormat;
 use tch::{Device, Kind, Tensor};
 
@@ -21,6 +24,20 @@ pub struct Placement {
     pub fill: bool,
 }
 
+/// A module of a model, as its parameters' names have it.
+#[derive(Debug, Clone, Copy)]
+pub struct Module(u32);
+
+impl Module {
+    /// The loss, which has no parameters.
+    pub const LOSS: Self = Self(0);
+
+    /// It is computed until what is returned is dropped.
+    pub fn enter(self) -> Entered {
+        attribution::enter(self.0)
+    }
+}
+
 /// Named tensors: trained ones, frozen ones and buffers.
 #[derive(Debug)]
 pub struct Parameters {
@@ -28,6 +45,7 @@ pub struct Parameters {
     trained: Vec<(String, Tensor)>,
     frozen: Vec<(String, Tensor)>,
     buffers: Vec<(String, Tensor)>,
+    modules: Vec<String>,
 }
 
 impl Parameters {
@@ -39,6 +57,7 @@ impl Parameters {
             trained: Vec::new(),
             frozen: Vec::new(),
             buffers: Vec::new(),
+            modules: vec!["[loss]".to_owned()],
         }
     }
 
@@ -78,6 +97,17 @@ impl Parameters {
     /// Tensors that are kept but not trained, with their names.
     pub fn buffers(&self) -> &[(String, Tensor)] {
         &self.buffers
+    }
+
+    /// Tensors that are trained no more, with their names.
+    pub fn frozen(&self) -> &[(String, Tensor)] {
+        &self.frozen
+    }
+
+    /// The names of the modules, in the order of their numbers.
+    #[must_use]
+    pub fn modules(&self) -> &[String] {
+        &self.modules
     }
 
     /// How many values are trained.
@@ -122,6 +152,13 @@ impl Scope<'_> {
             prefix: format!("{}{name}.", self.prefix),
             parameters: self.parameters,
         }
+    }
+
+    /// The module at this place.
+    pub fn module(&mut self) -> Module {
+        let modules = &mut self.parameters.modules;
+        modules.push(self.prefix.trim_end_matches('.').to_owned());
+        Module(u32::try_from(modules.len() - 1).unwrap_or(u32::MAX))
     }
 
     /// The whole name of something at this place.

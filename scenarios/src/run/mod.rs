@@ -1,5 +1,6 @@
 //! One run: phases, events, summary.
 
+mod attribution;
 pub mod generation;
 mod idle;
 mod losses;

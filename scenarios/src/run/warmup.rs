@@ -36,7 +36,9 @@ impl<W: Write> Run<'_, W> {
             let length = bench.lengths.map(|lengths| lengths.in_warmup(next));
             let alike = bench.captured.is_none() && length.is_none();
             let observed = alike && (next == 0 || next + 1 == steps);
-            if observed {
+            if run.is_attributed(next, steps) && bench.captured.is_none() {
+                run.attributed_step(bench, next)
+            } else if observed {
                 run.observed_step(bench, next)
             } else {
                 bench.step(next.min(steps), length, &mut Unobserved)
@@ -109,7 +111,9 @@ impl<W: Write> Run<'_, W> {
     fn capture(&mut self, bench: &mut Bench) -> Result<u32, Error> {
         cuda::on_side_stream(|| {
             for step in 0..EAGER_STEPS {
-                if step == 0 || step + 1 == EAGER_STEPS {
+                if self.is_attributed(step, EAGER_STEPS) {
+                    self.attributed_step(bench, step)?;
+                } else if step == 0 || step + 1 == EAGER_STEPS {
                     self.observed_step(bench, step)?;
                 } else {
                     bench.step(step, None, &mut Unobserved)?;

@@ -21,7 +21,7 @@ use crate::{
     Error,
     data::Batch,
     models::{self, Built, KeyValues, Network},
-    nn::{self, Parameters, Pass},
+    nn::{self, Module, Parameters, Pass},
 };
 
 /// Gives steps their micro-batches.
@@ -176,6 +176,12 @@ impl Work {
         self.training.as_ref()?.optimizer.bytes()
     }
 
+    /// Bytes of the optimizer's state for the trained tensor at this place.
+    pub(crate) fn optimizer_bytes_of(&self, place: usize) -> u64 {
+        let training = self.training.as_ref();
+        training.map_or(0, |training| training.optimizer.bytes_of(place))
+    }
+
     /// The loss scaler's scale now; amp-fp16 training only. Waits for the device.
     pub fn loss_scale(&self) -> Result<Option<f64>, Error> {
         let scaler = self
@@ -263,6 +269,7 @@ impl Work {
                 if retain == Retain::Outputs {
                     retained.push(scores.f_detach()?);
                 }
+                let _entered = Module::LOSS.enter();
                 self.network.loss(scores, &batch.labels)
             })?;
             if training.accumulation > 1 {

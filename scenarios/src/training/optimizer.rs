@@ -95,6 +95,13 @@ impl Optimizer {
         }
     }
 
+    /// Bytes of the state of the parameter at this place; 0 before the first step.
+    pub(super) fn bytes_of(&self, place: usize) -> u64 {
+        let state = self.state.iter();
+        let all = state.flat_map(|state| [&state.averages, &state.squares, &state.steps]);
+        all.filter_map(|one| one.get(place)).map(nn::bytes).sum()
+    }
+
     /// Bytes of the state; `None` before the first step.
     #[must_use]
     pub fn bytes(&self) -> Option<u64> {

@@ -1,6 +1,7 @@
 //! The workload as its users see it: architectures, data, steps, and the binary.
 
 mod architectures;
+mod attribution;
 mod binary;
 mod checkpointing;
 mod data;

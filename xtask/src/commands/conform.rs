@@ -166,6 +166,7 @@ fn start(args: &ConformArgs, folder: &Path, events: &Path, log: &Path) -> Result
         warmup_seconds: 0,
         measured: args.steps,
         profiled: args.profiled_steps,
+        attribution: false,
         samples_per_step: args.samples_per_step.map(f64::from),
         until: if args.until_exit {
             Until::Exit

@@ -75,7 +75,7 @@ pub(crate) async fn measure(
         None => args.blocks.or(args.until_decided.then_some(1)),
     };
     let plan = target.plan(&suites, blocks, None)?.only(&args.cell)?;
-    let plan = plan.spread(&target.places)?;
+    let plan = plan.attributed(args.attribution)?.spread(&target.places)?;
     tell_left_out(&plan, printer);
     let deciding = deciding(args, &plan);
     if let Some(deciding) = &deciding {
