@@ -327,9 +327,9 @@ const STRETCHES: usize = 9;
 fn growth(series: &BTreeMap<String, Vec<Option<f64>>>) -> [(&'static str, Option<f64>); 3] {
     let steps = series.get("step_allocated_bytes");
     let after: Vec<f64> = steps.into_iter().flatten().copied().flatten().collect();
-    let last = after.len().saturating_sub(1);
+    let end = after.len().saturating_sub(1);
     let mut slopes: Vec<f64> = (0..STRETCHES)
-        .map(|stretch| (stretch * last / STRETCHES, (stretch + 1) * last / STRETCHES))
+        .map(|stretch| (stretch * end / STRETCHES, (stretch + 1) * end / STRETCHES))
         .filter(|(from, to)| from < to)
         .map(|(from, to)| (after[to] - after[from]) / (to - from) as f64)
         .collect();

@@ -308,15 +308,6 @@ fn counts_and_sizes_are_shown_where_they_stand() {
             "too long a warm-up",
             suite("    steps:\n      warmup: 1\n      warmup_seconds: 99999\n      measured: 1\n"),
         ),
-        (
-            "attribution without warm-up",
-            suite("    steps: {warmup: 2, measured: 2, attribution: true}\n"),
-        ),
-        (
-            "attribution of inference",
-            suite("").replace("scenarios:", "defaults:\n  steps:\n    warmup: 3\n    measured: 2\n    attribution: true\nscenarios:")
-                + "    task: inference\n",
-        ),
         ("too many ranks", suite("    ranks: 1025\n")),
         (
             "negative steps",
@@ -391,6 +382,21 @@ fn counts_and_sizes_are_shown_where_they_stand() {
         (
             "unknown limit",
             suite("    limits: {ulimits: {memlok: {soft: -1, hard: -1}}}\n"),
+        ),
+    ]);
+}
+
+#[test]
+fn nothing_to_attribute_is_shown_where_it_stands() {
+    check_refused(&[
+        (
+            "attribution without warm-up",
+            suite("    steps: {warmup: 2, measured: 2, attribution: true}\n"),
+        ),
+        (
+            "attribution of inference",
+            suite("").replace("scenarios:", "defaults:\n  steps:\n    warmup: 3\n    measured: 2\n    attribution: true\nscenarios:")
+                + "    task: inference\n",
         ),
     ]);
 }

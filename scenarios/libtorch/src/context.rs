@@ -46,7 +46,7 @@ pub fn set_deterministic(on: bool) -> Result<()> {
     reason = "one for each kind, each on or off"
 )]
 pub struct AttentionKernels {
-    /// FlashAttention's.
+    /// Those of `FlashAttention`.
     pub flash: bool,
     /// The memory-efficient ones.
     pub efficient: bool,

@@ -588,7 +588,7 @@ pub enum Attention {
     /// Those that libtorch prefers on this GPU.
     #[default]
     Default,
-    /// FlashAttention's, in 16 bits and without a mask.
+    /// Those of `FlashAttention`, in 16 bits and without a mask.
     Flash,
     /// The memory-efficient ones.
     Efficient,
