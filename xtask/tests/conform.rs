@@ -348,7 +348,7 @@ fn the_page_and_the_helper_say_what_the_code_does() {
             panic!("{line}: {error}");
         });
     }
-    assert_eq!(events, 11, "one for each event");
+    assert_eq!(events, 12, "one for each event");
     let run = page
         .lines()
         .find(|line| line.trim().starts_with(r#"{"version""#));

@@ -69,9 +69,8 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
     let failed = results.failed().filter(|_| !outcome.is_ok());
     let shortage = failed.and_then(RankResults::shortage);
     let note = failed.and_then(|failed| memory_note(&failed.values, shortage.as_ref()));
-    execution
-        .notes
-        .extend(note.or_else(|| values::leak_note(&values)));
+    execution.notes.extend(note);
+    execution.warnings.extend(values::leak_note(&values));
     let reported = if outcome.is_ok() {
         reported(&results)
     } else {
@@ -92,7 +91,7 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
     let mut kernels: Vec<Kernel> = first.kernels.into_values().collect();
     kernels.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
     let (modules, note) = attributed(cell.steps.attribution && outcome.is_ok(), first.modules);
-    execution.notes.extend(note);
+    execution.warnings.extend(note);
     let record = Record {
         version: record::VERSION,
         run: run.name.clone(),

@@ -203,7 +203,11 @@ async fn modules_are_in_the_record_where_they_add_up() {
     ] {
         let (_home, record, _) = run_suite(&script, &suite, CancellationToken::new()).await;
         assert_eq!(ending(&record), "ok", "{}", message(&record));
-        assert!(record.notes[0].starts_with(note), "{:?}", record.notes);
+        assert!(
+            record.warnings[0].starts_with(note),
+            "{:?}",
+            record.warnings
+        );
         assert!(
             !serde_json::to_string(&record)
                 .unwrap()
