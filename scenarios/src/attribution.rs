@@ -219,6 +219,7 @@ mod tests {
         happened(Kind::Freed, address, bytes, total)
     }
 
+    #[expect(clippy::float_cmp, reason = "sums of whole numbers are exact")]
     #[test]
     fn what_happened_belongs_to_the_module_that_did_it() {
         let names = ["[loss]", "net.0", "net.0.fc"].map(str::to_owned);

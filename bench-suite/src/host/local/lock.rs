@@ -178,7 +178,8 @@ mod tests {
                 && words.contains("--share-cpu"),
             "{words}"
         );
-        drop(held);
+        // Closing it may leave it to a process that another test has just forked.
+        held.unlock().unwrap();
         let (_one, _two) = (take(true).unwrap(), take(true).unwrap());
     }
 
