@@ -300,17 +300,8 @@ impl Step {
         let (begun, line) = (Instant::now(), in_a_shell(&self.command));
         let mut command = tokio::process::Command::from(self.command);
         let status = command.kill_on_drop(true).status().await;
-        if status.map_err(not_started)?.success() {
-            return Ok(Passed {
-                name: self.name,
-                took: begun.elapsed(),
-                only_alone: Vec::new(),
-            });
-        }
-        Err(Error::TestsFailed {
-            step: self.name,
-            command: line,
-        })
+        let has_passed = status.map_err(not_started)?.success();
+        ended(self.name, begun, line, has_passed.then(Vec::new))
     }
 
     /// Few tests that fail run once more, alone. Nobody waits for a step once another failed: it
@@ -319,24 +310,38 @@ impl Step {
         let (begun, line) = (Instant::now(), in_a_shell(&self.command));
         let mut command = tokio::process::Command::from(self.command);
         let (mut has_passed, printed) = carry_out(&mut command, show).await?;
-        let only_alone = repeat::failed_tests(&printed);
-        if !has_passed && !only_alone.is_empty() {
-            show(&format!("\nonce more, alone: {}\n", only_alone.join(", ")));
-            let mut command = repeat::alone(command.as_std(), &only_alone).into();
+        let failed = repeat::failed_tests(&printed);
+        if !has_passed && !failed.tests.is_empty() {
+            show(&format!(
+                "\nonce more, alone: {}\n",
+                failed.tests.join(", ")
+            ));
+            let mut command = repeat::alone(command.as_std(), &failed).into();
             let (is_success, printed) = carry_out(&mut command, show).await?;
-            has_passed = is_success && repeat::passed_count(&printed) >= only_alone.len();
+            has_passed = is_success && repeat::passed_count(&printed) >= failed.tests.len();
         }
-        if has_passed {
-            return Ok(Ok(Passed {
-                name: self.name,
-                took: begun.elapsed(),
-                only_alone,
-            }));
-        }
-        Ok(Err(Error::TestsFailed {
-            step: self.name,
-            command: line,
-        }))
+        let passed = has_passed.then_some(failed.tests);
+        Ok(ended(self.name, begun, line, passed))
+    }
+}
+
+/// How a step ended: where it passed, with its tests that did so only alone.
+fn ended(
+    name: &'static str,
+    begun: Instant,
+    command: String,
+    passed: Option<Vec<String>>,
+) -> Result<Passed> {
+    match passed {
+        Some(only_alone) => Ok(Passed {
+            name,
+            took: begun.elapsed(),
+            only_alone,
+        }),
+        None => Err(Error::TestsFailed {
+            step: name,
+            command,
+        }),
     }
 }
 

@@ -6,11 +6,20 @@ use std::process::Command;
 /// More failures than these are no chance.
 const MOST: usize = 4;
 
-/// The tests that failed in what `cargo test` printed; empty where they are too many, or where
+/// Tests that failed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Failed {
+    pub(super) tests: Vec<String>,
+    /// The options by which cargo names the binaries that they are in.
+    targets: Vec<String>,
+}
+
+/// The tests that failed in what `cargo test` printed; none where they are too many, or where
 /// something failed that is no test of libtest's: compiling, a process that died, a documented
 /// example.
-pub(super) fn failed_tests(printed: &str) -> Vec<String> {
-    let (mut failed, mut listed) = (Vec::new(), Vec::new());
+pub(super) fn failed_tests(printed: &str) -> Failed {
+    const RERUN: &str = "error: test failed, to rerun pass `";
+    let (mut failed, mut listed) = (Failed::default(), Vec::new());
     let mut without_a_list = 0_i32;
     for line in printed.lines() {
         if line == "failures:" {
@@ -18,28 +27,33 @@ pub(super) fn failed_tests(printed: &str) -> Vec<String> {
         } else if let Some(name) = line.strip_prefix("    ") {
             listed.push(name.to_owned());
         } else if line.starts_with("test result: FAILED") {
-            failed.append(&mut listed);
+            failed.tests.append(&mut listed);
             without_a_list -= 1;
-        } else if line.starts_with("error: test failed, to rerun pass")
-            || line.starts_with("error: doctest failed")
-        {
+        } else if let Some(target) = line.strip_prefix(RERUN) {
+            // With one package alone, cargo would choose other features and compile all anew.
+            let words = target.trim_end_matches('`').split(' ').map(str::to_owned);
+            let words: Vec<_> = words.skip_while(|word| !word.starts_with("--")).collect();
+            failed.targets.extend(words);
+            without_a_list += 1;
+        } else if line.starts_with("error: doctest failed") {
             without_a_list += 1;
         }
     }
-    let are_names = failed.iter().all(|name| !name.contains(' '));
-    if without_a_list != 0 || !are_names || failed.len() > MOST {
-        failed.clear();
+    let are_names = failed.tests.iter().all(|name| !name.contains(' '));
+    if without_a_list != 0 || !are_names || failed.tests.len() > MOST {
+        return Failed::default();
     }
     failed
 }
 
 /// The command that runs only these tests of `command`, one after the other.
-pub(super) fn alone(command: &Command, tests: &[String]) -> Command {
+pub(super) fn alone(command: &Command, failed: &Failed) -> Command {
     let mut again = Command::new(command.get_program());
     again
         .args(command.get_args().take_while(|word| *word != "--"))
+        .args(&failed.targets)
         .args(["--", "--exact", "--test-threads=1"])
-        .args(tests);
+        .args(&failed.tests);
     for (name, value) in command.get_envs() {
         match value {
             Some(value) => again.env(name, value),
@@ -83,7 +97,7 @@ failures:
 
 test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out
 
-error: test failed, to rerun pass `--lib`
+error: test failed, to rerun pass `-p judge --lib`
      Running tests/a.rs
 
 failures:
@@ -91,7 +105,7 @@ failures:
 
 test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out
 
-error: test failed, to rerun pass `--test a`
+error: test failed, to rerun pass `-p judge --test a`
 error: 2 targets failed:
     `--lib`
     `--test a`
@@ -99,13 +113,15 @@ error: 2 targets failed:
 
     #[test]
     fn failed_tests_are_found_where_nothing_else_failed() {
-        assert_eq!(failed_tests(FAILED), ["tests::x", "tests::y", "z"]);
+        let failed = failed_tests(FAILED);
+        assert_eq!(failed.tests, ["tests::x", "tests::y", "z"]);
+        assert_eq!(failed.targets, ["--lib", "--test", "a"]);
         assert_eq!(passed_count(FAILED), 4);
-        let died = format!("{FAILED}error: test failed, to rerun pass `--test b`\n");
+        let died = format!("{FAILED}error: test failed, to rerun pass `-p judge --test b`\n");
         let documented = FAILED.replace("    z", "    src/lib.rs - a (line 1)");
         let many = FAILED.replace("    z", "    z1\n    z2\n    z3");
         for printed in [&died, &documented, &many, "error: could not compile `a`"] {
-            assert!(failed_tests(printed).is_empty(), "{printed}");
+            assert_eq!(failed_tests(printed), Failed::default(), "{printed}");
         }
     }
 
@@ -116,12 +132,17 @@ error: 2 targets failed:
             .args(["test", "--test", "it", "--", "--test-threads=1", "images::"])
             .env("DOCKER_HOST", "unix:///podman.sock")
             .current_dir("/");
-        let again = alone(&command, &["images::one".to_owned()]);
+        let failed = Failed {
+            tests: vec!["images::one".to_owned()],
+            targets: vec!["--lib".to_owned()],
+        };
+        let again = alone(&command, &failed);
         let words: Vec<_> = again.get_args().collect();
         let expected = [
             "test",
             "--test",
             "it",
+            "--lib",
             "--",
             "--exact",
             "--test-threads=1",
