@@ -82,8 +82,7 @@ const RULES: &[Rule] = &[
     // Nobody measures longer than it lived, or outside of the phase that measures.
     AtMostNearly("measured_seconds", "measure_seconds", CLOCK),
     AtMostNearly("measured_seconds", "lived_seconds", CLOCK),
-    // Without a bound on a CPU, which is everybody's: whoever else works on it while the ceiling is
-    // measured lowers that.
+    // Bounded on a GPU alone. A CPU is everybody's, and a share above one is not given of it.
     Positive("model_utilization_ratio"),
     AtMost("model_utilization_ratio", "most_utilization_ratio", 0.0),
     Within("gpu_busy_percent", 0.0, 100.0),

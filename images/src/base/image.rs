@@ -67,6 +67,35 @@ pub(crate) async fn find(engine: &Engine, reference: &str) -> Result<Option<Stri
 const NO_REGISTRY: &str = "Where no registry can be reached, save the image on a machine that has it \
                            (`docker image save`) and load it here, or write `base: {archive: FILE}`";
 
+/// The ID of an image that the engine has, or has to pull, and the seconds that this took. Nothing
+/// is pulled by a name that may come to mean another image: `unpinned` ends the sentence that says
+/// so, and `next` is what to do where the engine cannot pull.
+pub(crate) async fn find_or_pull(
+    engine: &Engine,
+    reference: &str,
+    cache: &Cache,
+    next: &str,
+    unpinned: &str,
+) -> Result<(String, Option<f64>)> {
+    if let Some(id) = find(engine, reference).await? {
+        return Ok((id, None));
+    }
+    if !is_pinned(reference) {
+        let engine = engine.facts().describe();
+        return Err(Error::Input(format!(
+            "image {reference} is not in {engine}{unpinned}"
+        )));
+    }
+    let (id, seconds) = pull(engine, reference, cache, next).await?;
+    Ok((id, Some(seconds)))
+}
+
+/// Whether a reference says by its digest which image it means.
+fn is_pinned(reference: &str) -> bool {
+    let pinned = reference.rsplit_once('@');
+    pinned.is_some_and(|(name, digest)| !name.is_empty() && digest.parse::<Digest>().is_ok())
+}
+
 /// Has the engine pull an image, and gives its ID and the seconds that it took; `next` is what to do
 /// where it cannot.
 pub(crate) async fn pull(

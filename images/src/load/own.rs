@@ -7,14 +7,7 @@ use engine::{ContainerSpec, Engine, ImageFacts as Declared, Owner, User};
 use record::{ImageFacts, ImageParts};
 use serde::Deserialize;
 
-use crate::{
-    Error, Result,
-    base::image::{find, pull},
-    error::at,
-    store::Cache,
-};
-
-use super::ready_made::is_pinned;
+use crate::{Error, Result, base::image::find_or_pull, error::at, store::Cache};
 
 /// What an image's Python says of it: packages, and versions where it has torch.
 const SCRIPT: &str = include_str!("inventory.py");
@@ -109,21 +102,10 @@ async fn in_engine(
     reference: &str,
     cache: &Cache,
 ) -> Result<(Declared, Option<f64>)> {
-    let (id, seconds) = match find(engine, reference).await? {
-        Some(id) => (id, None),
-        None if is_pinned(reference) => {
-            let next = "Where no registry can be reached, load the image into the engine first";
-            let (id, seconds) = pull(engine, reference, cache, next).await?;
-            (id, Some(seconds))
-        }
-        None => {
-            return Err(Error::Input(format!(
-                "image {reference} is not in {}; pull or build it there first, or name it by its \
-                 digest: REPOSITORY@sha256:DIGEST",
-                engine.facts().describe()
-            )));
-        }
-    };
+    let next = "Where no registry can be reached, load the image into the engine first";
+    let unpinned = "; pull or build it there first, or name it by its digest: \
+                    REPOSITORY@sha256:DIGEST";
+    let (id, seconds) = find_or_pull(engine, reference, cache, next, unpinned).await?;
     let Some(found) = engine.image(&id).await? else {
         return Err(Error::Input(format!(
             "image {reference} has gone from the engine; run again"

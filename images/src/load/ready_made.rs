@@ -16,7 +16,7 @@ use crate::{
         compat_check::{PRELOAD, changes_runs},
         contents::{SCENARIO_IN_IMAGE, ToldParts},
     },
-    base::image::{find, pull},
+    base::image::find_or_pull,
     catalog::is_name,
     error::at,
     spec::{
@@ -70,25 +70,15 @@ pub struct ReadyMade {
 /// (variables, `/etc/ld.so.preload`) by what the spec allowed.
 pub async fn ready_made(engine: &Engine, reference: &str, cache: &Cache) -> Result<ReadyMade> {
     let program = protocol::program();
-    let (id, load_seconds) = match find(engine, reference).await? {
-        Some(id) => (id, None),
-        None if is_pinned(reference) => {
-            let next = format!(
-                "Where no registry can be reached, write it to a file where it can be built \
-                 (`{program} images export`) and load that here (`{program} images load FILE`)"
-            );
-            let (id, seconds) = pull(engine, reference, cache, &next).await?;
-            (id, Some(seconds))
-        }
-        None => {
-            return Err(Error::Input(format!(
-                "image {reference} is not in {}, and pulling needs a digest; load its archive \
-                 (`{program} images load FILE`), or give what `{program} images push` printed: \
-                 REGISTRY/REPOSITORY@sha256:DIGEST",
-                engine.facts().describe()
-            )));
-        }
-    };
+    let next = format!(
+        "Where no registry can be reached, write it to a file where it can be built (`{program} \
+         images export`) and load that here (`{program} images load FILE`)"
+    );
+    let unpinned = format!(
+        ", and pulling needs a digest; load its archive (`{program} images load FILE`), or give what \
+         `{program} images push` printed: REGISTRY/REPOSITORY@sha256:DIGEST"
+    );
+    let (id, load_seconds) = find_or_pull(engine, reference, cache, &next, &unpinned).await?;
     let unfit = |problem: String| {
         Error::Input(format!(
             "the image {reference} cannot be run as it is: {problem}"
@@ -222,12 +212,6 @@ impl Told {
             }),
         })
     }
-}
-
-/// Whether a reference says by its digest which image it means.
-pub(super) fn is_pinned(reference: &str) -> bool {
-    let pinned = reference.rsplit_once('@');
-    pinned.is_some_and(|(name, digest)| !name.is_empty() && digest.parse::<Digest>().is_ok())
 }
 
 /// Why an image cannot run whose label says that its workload speaks this version.

@@ -1,4 +1,4 @@
-//! What the model's modules take of a step, as icicles: one of memory, one of time.
+//! What the model's modules take of a step, as an icicle of memory; its table has the time too.
 
 use std::collections::BTreeMap;
 
