@@ -334,7 +334,7 @@ mod tests {
         write("scenarios/smoke.yaml", "version: 1");
         write("scenarios/README.md", "words");
         write("scenarios/tests/it.rs", "#[test]");
-        write("scenarios/parity/parity.py", "import torch");
+        write("scenarios/parity/draw.py", "import torch");
         write("images/other.yaml", "version: 1");
         assert_eq!(digest(), before);
         let mut seen = vec![before];
