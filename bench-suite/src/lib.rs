@@ -16,7 +16,6 @@ pub mod fuzzing;
 #[doc(hidden)]
 pub mod hook;
 pub mod host;
-pub mod live;
 pub mod log;
 pub mod outcome;
 pub mod plan;

@@ -1,7 +1,7 @@
 //! The folder: which files there are, and reading those that are asked for.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::HashSet,
     path::{Path, PathBuf},
 };
 
@@ -28,7 +28,6 @@ pub struct Contents {
     /// The oldest first.
     pub(crate) sessions: Vec<SessionFile>,
     pub(crate) imports: Vec<Import>,
-    pub(crate) baselines: BTreeMap<String, String>,
     pub(crate) filter: SeriesFilter,
     /// Files that were left out, and why: a sentence each.
     pub left_out: Vec<String>,
@@ -86,12 +85,7 @@ impl History {
         self.folder.join("imports")
     }
 
-    pub(crate) fn baselines_folder(&self) -> PathBuf {
-        self.folder.join("baselines")
-    }
-
-    /// Reads the sessions and imported series that have a series that fits, and every baseline. A
-    /// file that cannot be read is left out.
+    /// Reads the sessions and imported series that have a series that fits. A file that cannot be read is left out.
     #[must_use]
     pub fn read(&self, filter: &SeriesFilter) -> Contents {
         let mut left_out = Vec::new();
@@ -132,7 +126,6 @@ impl History {
         Contents {
             sessions,
             imports,
-            baselines: self.read_baselines(&mut left_out),
             filter: filter.clone(),
             left_out,
         }

@@ -12,7 +12,6 @@
 )]
 
 mod add;
-mod baselines;
 mod disk;
 mod error;
 mod export;

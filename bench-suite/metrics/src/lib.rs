@@ -1,7 +1,7 @@
 //! The catalogue of metrics: each metric once, with its unit, its direction, its window of time,
 //! its source, and what it takes in and leaves out.
 //!
-//! Comparison, gate, claims, history, tables, plots, `report.json`, Prometheus and
+//! Comparison, gate, claims, history, tables, plots, `report.json` and
 //! `docs/metrics.md` read it. A new metric is one row of [`catalogue`].
 
 pub mod catalogue;

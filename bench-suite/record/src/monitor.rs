@@ -33,12 +33,6 @@ macro_rules! series {
             pub fn scope(self) -> Scope {
                 match self { $(Self::$name => Scope::$scope,)* }
             }
-
-            /// What it is, in a sentence.
-            #[must_use]
-            pub fn help(self) -> &'static str {
-                match self { $(Self::$name => $help,)* }
-            }
         }
     };
 }

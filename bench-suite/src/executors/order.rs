@@ -297,7 +297,6 @@ impl Order {
             return Watch::none();
         }
         host.watch(Subject {
-            run: self.run.clone(),
             ranks: self.ranks_on(host),
             began,
             target,

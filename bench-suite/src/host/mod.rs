@@ -15,7 +15,6 @@ use protocol::Device;
 use record::{Before, Gpu, Machine};
 use serde::{Deserialize, Serialize};
 
-use crate::live::Live;
 pub(crate) use samples::Columns;
 pub use samples::Samples;
 pub use watch::Watch;
@@ -62,9 +61,6 @@ pub trait Host: fmt::Debug + Send + Sync {
 
     /// Begins to watch a run.
     fn watch(&self, subject: Subject) -> Watch;
-
-    /// The newest readings of the runs that are watched.
-    fn live(&self) -> Live;
 }
 
 /// A device that is one session's until this is dropped.
@@ -72,7 +68,6 @@ pub type DeviceLock = Box<dyn fmt::Debug + Send>;
 
 #[derive(Debug)]
 pub struct Subject {
-    pub run: String,
     /// Its ranks on this host, and the device of each.
     pub ranks: Vec<(usize, Device)>,
     /// When it began: samples count their seconds from here.

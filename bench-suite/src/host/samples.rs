@@ -16,11 +16,6 @@ impl Columns {
         }
     }
 
-    pub(crate) fn newest(&self) -> BTreeMap<Sampled, f64> {
-        let newest = |(what, samples): (&Sampled, &Vec<Sample>)| Some((*what, samples.last()?.1));
-        self.0.iter().filter_map(newest).collect()
-    }
-
     /// A series of each.
     pub(crate) fn series(&self) -> BTreeMap<Sampled, Series> {
         let series =

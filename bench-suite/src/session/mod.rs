@@ -26,7 +26,7 @@ pub use decide::{DecideError, check_sides, options, until_decided};
 pub use difference::Difference;
 pub use error::SessionError;
 pub use folder::{check_folder, check_new_folder};
-pub use progress::{Both, Progress, Silent, Subscriber};
+pub use progress::{Progress, Silent, Subscriber};
 
 use crate::{
     executors::{self, Executor},

@@ -246,10 +246,6 @@ impl GpuMonitor {
         super::processes::owns(&self.target, pid).unwrap_or_else(|| !self.bystanders.contains(&pid))
     }
 
-    pub(super) fn newest(&self) -> BTreeMap<Sampled, f64> {
-        self.columns.newest()
-    }
-
     pub(super) fn finish(self) -> record::GpuMonitor {
         let samples = self.throttle_samples.max(1) as f64;
         let percent = |(reason, count): (String, u64)| (reason, 100.0 * count as f64 / samples);

@@ -2,9 +2,7 @@
 
 pub(crate) mod json;
 pub(crate) mod table;
-pub(crate) mod tar;
 pub(crate) mod yaml;
-pub(crate) mod zip;
 
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
@@ -98,12 +96,6 @@ impl Dice {
             5..8 => self.number("1"),
             _ => self.text("").into(),
         }
-    }
-
-    fn size(&mut self) -> u64 {
-        let less = self.random.random_range(0..2048);
-        let most = i64::MAX.cast_unsigned();
-        *self.pick(&[u64::MAX, u64::MAX - less, most, 1 << (less % 64), less, 0])
     }
 }
 

@@ -73,15 +73,10 @@ const TARGETS: &[Target] = &[
     target("ledger", Vec::new, edit_text, sessions::ledger),
     target("event", Vec::new, edit_records, sessions::event),
     target("run-file", Vec::new, edit::json::edit, documents::run_file),
-    target("wheel", Vec::new, edit::zip::edit, binaries::wheel),
-    target("archive", Vec::new, edit::tar::edit, binaries::archive),
-    target("image", Vec::new, edit::tar::edit_image, binaries::archive),
-    target(
-        "elf",
-        Vec::new,
-        |file, _, dice| dice.mutated(file),
-        binaries::elf,
-    ),
+    target("wheel", Vec::new, edit_bytes, binaries::wheel),
+    target("archive", Vec::new, edit_bytes, binaries::archive),
+    target("image", Vec::new, edit_bytes, binaries::archive),
+    target("elf", Vec::new, edit_bytes, binaries::elf),
 ];
 
 const fn target(name: &'static str, seeds: Seeds, edit: Edit, check: Check) -> Target {
@@ -91,6 +86,10 @@ const fn target(name: &'static str, seeds: Seeds, edit: Edit, check: Check) -> T
         edit,
         check,
     }
+}
+
+fn edit_bytes(document: &[u8], _: &Pool, dice: &mut Dice) -> Vec<u8> {
+    dice.mutated(document)
 }
 
 fn edit_text(document: &[u8], _: &Pool, dice: &mut Dice) -> Vec<u8> {
