@@ -189,7 +189,6 @@ fn gpus(machine: &Machine) -> String {
 ///
 /// A GPU is named by its UUID, which means the same inside and outside a container; the first rank's
 /// is then `cuda:0`. On the CPU the variable hides every GPU.
-#[must_use]
 pub fn environment(
     devices: impl IntoIterator<Item = Device>,
     machine: Option<&Machine>,
@@ -212,7 +211,6 @@ pub fn environment(
 }
 
 /// The device as a run sees it that is held to `device` by [`environment`].
-#[must_use]
 pub fn inside(device: Device) -> Device {
     match device {
         Device::Cpu => Device::Cpu,

@@ -1,10 +1,5 @@
 //! How it is measured: plan, executors, monitors, sessions.
 
-#![expect(
-    missing_docs,
-    reason = "most names of fields say what they are; docs add units, `None` and what is not obvious"
-)]
-
 pub mod bisect;
 pub mod device;
 mod disk;

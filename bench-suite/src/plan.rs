@@ -57,13 +57,11 @@ pub struct Cell {
 
 impl Cell {
     /// Where the first rank works, as its host counts.
-    #[must_use]
     pub fn device(&self) -> Device {
         self.places[0].device
     }
 
     /// How its runs are measured by this engine.
-    #[must_use]
     pub fn method(&self, engine: &str, isolation: &Isolation) -> Method {
         let mut method = Method::default();
         method.set("engine", engine);
@@ -375,7 +373,6 @@ impl Plan {
     }
 
     /// The places that the cells are spread over; none where they all run on one device.
-    #[must_use]
     pub fn places(&self) -> Vec<Place> {
         let used: BTreeSet<&Place> = self.cells.iter().flat_map(|cell| &cell.places).collect();
         if used.len() > 1 {
@@ -387,7 +384,6 @@ impl Plan {
 
     /// The runs of one block, from 0, in their order; of any block, planned or not. The same for the
     /// same cells and seed, for ever.
-    #[must_use]
     pub fn block(&self, block: u32) -> Vec<Run> {
         let cells = self.cells.len();
         #[expect(

@@ -19,7 +19,6 @@ pub fn spec(name: &str, text: &[u8]) -> Result<Spec> {
 }
 
 /// Reads a lock, seals it again and writes it, as `images lock` does.
-#[must_use]
 pub fn sealed(json: &serde_json::Value) -> Option<Vec<u8>> {
     let lock: Lock = serde_json::from_value(json.clone()).ok()?;
     serde_json::to_vec(&lock.sealed()).ok()

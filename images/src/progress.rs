@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-/// What is being done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Action {
@@ -53,7 +52,6 @@ impl fmt::Display for Action {
 
 impl Action {
     /// Whether the step counts bytes (and not things).
-    #[must_use]
     pub fn counts_bytes(self) -> bool {
         !matches!(self, Self::Wait | Self::Resolve | Self::Compile)
     }

@@ -30,7 +30,6 @@ pub struct Verification {
 /// A layer's digest in both builds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ComparedLayer {
-    /// Its name.
     pub name: String,
     /// Of the first build.
     pub first: Digest,
@@ -50,7 +49,6 @@ pub struct Difference {
 impl Verification {
     /// Whether both builds gave the same image, to be pulled by the locked digest where there is
     /// one.
-    #[must_use]
     pub fn is_identical(&self) -> bool {
         self.difference.is_none()
     }

@@ -140,7 +140,6 @@ pub(crate) struct Card {
 
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    /// How to read it.
     pub(crate) caption: String,
     /// What the titles of its bodies are, where they have titles.
     pub(crate) title_head: &'static str,

@@ -22,7 +22,6 @@ pub(crate) trait OwnError: std::error::Error + Send + Sync + 'static {
 }
 
 impl Error {
-    /// The documented exit code.
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code() as u8)
     }

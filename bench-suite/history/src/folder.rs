@@ -60,19 +60,16 @@ impl History {
 
     /// `$XDG_DATA_HOME/torchgauge/history`, by default `~/.local/share/torchgauge/history`; `None`
     /// where there is no home folder.
-    #[must_use]
     pub fn default_folder() -> Option<PathBuf> {
         let strategy = Xdg::new().ok()?;
         Some(strategy.data_dir().join("torchgauge/history"))
     }
 
-    #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
     /// Where it keeps its ledger.
-    #[must_use]
     pub fn ledger_path(&self) -> PathBuf {
         self.folder.join("regressions.toml")
     }
@@ -86,7 +83,6 @@ impl History {
     }
 
     /// Reads the sessions and imported series that have a series that fits. A file that cannot be read is left out.
-    #[must_use]
     pub fn read(&self, filter: &SeriesFilter) -> Contents {
         let mut left_out = Vec::new();
         let results = self.results();

@@ -67,7 +67,6 @@ pub struct Removed {
 
 impl Contents {
     /// The sessions that fit, newest first.
-    #[must_use]
     pub fn sessions(&self, filter: &SessionFilter) -> Vec<SessionInfo> {
         let newest_first = self.sessions.iter().rev();
         let all = newest_first.map(info);

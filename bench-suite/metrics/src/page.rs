@@ -31,7 +31,6 @@ lies beyond its threshold.
 ";
 
 /// The page, as Markdown.
-#[must_use]
 pub fn page() -> String {
     let mut page = HEAD.to_owned();
     let roles = [

@@ -157,7 +157,6 @@ fn refused<T>(message: impl Into<String>) -> Result<T, BisectError> {
 
 impl Change {
     /// What moved in a cell.
-    #[must_use]
     pub fn of(cell: &CellPlan, followed: Followed) -> Self {
         Self {
             suite: cell.suite.clone(),
@@ -168,7 +167,6 @@ impl Change {
     }
 
     /// The metric's name, where one is followed.
-    #[must_use]
     pub fn metric(&self) -> Option<&str> {
         match &self.followed {
             Followed::Metric { name, .. } => Some(name),
@@ -177,7 +175,6 @@ impl Change {
     }
 
     /// Half of the change of the metric, in logarithms: what lies beyond is bad.
-    #[must_use]
     pub fn half(&self) -> Option<f64> {
         match &self.followed {
             Followed::Metric { ratio, .. } => Some(ratio.sqrt()),
@@ -186,7 +183,6 @@ impl Change {
     }
 
     /// Whether a cell is the one that is followed.
-    #[must_use]
     pub fn is_in(&self, cell: &CellPlan) -> bool {
         (&self.suite, &self.scenario) == (&cell.suite, &cell.scenario)
             && self.variant == cell.axes.to_string()
@@ -241,7 +237,6 @@ impl Bisection {
     }
 
     /// Where the next comparison's session lies, below the folder of the search.
-    #[must_use]
     pub fn next_session(&self, base: usize, head: usize) -> String {
         let word = |place: usize| {
             let name = self.candidates[place].name.chars();

@@ -90,7 +90,6 @@ pub struct Opened {
 
 impl Choice {
     /// The executor's word; `None` where any will do.
-    #[must_use]
     pub fn word(&self) -> Option<&'static str> {
         match self {
             Self::Auto => None,

@@ -12,7 +12,6 @@ pub(super) enum Answer {
 #[derive(Debug)]
 pub(super) struct Search {
     most: u32,
-    /// The memory to fit.
     budget: u64,
     /// Largest that is known to fit; 0: none yet.
     fits: u32,

@@ -106,7 +106,6 @@ pub enum LockError {
     /// Another session measures on it.
     #[error("{device} is in use by {}; {next}", who(holder.as_ref()))]
     Held {
-        /// What it is.
         device: String,
         /// What else can be done.
         next: &'static str,
@@ -118,9 +117,7 @@ pub enum LockError {
          same for every session of this machine"
     )]
     Io {
-        /// What it is.
         device: String,
-        /// The file.
         path: PathBuf,
         source: io::Error,
     },

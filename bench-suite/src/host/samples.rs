@@ -16,7 +16,6 @@ impl Columns {
         }
     }
 
-    /// A series of each.
     pub(crate) fn series(&self) -> BTreeMap<Sampled, Series> {
         let series =
             |(what, samples): (&Sampled, &Vec<Sample>)| Some((*what, Series::of(samples)?));
@@ -54,7 +53,6 @@ impl Samples {
     }
 
     /// With all samples in its series.
-    #[must_use]
     pub fn monitor(mut self) -> Monitor {
         let mut monitor = self.rest;
         // A rank whose GPU could not be read keeps its place.

@@ -50,43 +50,25 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
         &session.policy,
     );
     check(&mut evaluated, session, cell, order, &execution);
-    let Evaluation {
-        mut outcome,
-        results,
-        ranks,
-        values,
-        phase_began_seconds,
-        measured,
-    } = evaluated;
-    outcome = in_hindsight(outcome, &execution.monitor, &contaminated);
+    let (values, results) = (evaluated.values, evaluated.results);
+    let mut outcome = in_hindsight(evaluated.outcome, &execution.monitor, &contaminated);
     let method = cell.method(&session.engine.kind, &execution.isolation);
     let cell = &cell.plan;
     if let Some(expected) = cell.expected {
         outcome = outcome.expecting(expected);
     }
     execution.validity.contamination = contaminated;
-    execution.monitor.close(measured);
+    execution.monitor.close(evaluated.measured);
     let failed = results.failed().filter(|_| !outcome.is_ok());
     let shortage = failed.and_then(RankResults::shortage);
     let note = failed.and_then(|failed| memory_note(&failed.values, shortage.as_ref()));
     execution.notes.extend(note);
     execution.warnings.extend(values::leak_note(&values));
-    let reported = if outcome.is_ok() {
-        reported(&results)
-    } else {
-        Vec::new()
-    };
-    let (first, others) = split(&results, ranks, order);
-    if outcome.is_ok() && order.asked.has_hook() && first.started.is_none() {
-        let note = format!("the program reported nothing and was measured from outside: {NEEDS}");
-        execution.notes.push(note);
-    }
-    let profiled = cell.steps.profiled;
-    if outcome.is_ok() && profiled > 0 && first.kernels.is_empty() {
-        let steps = format!("no kernel of {profiled} profiled steps was reported");
-        execution
-            .warnings
-            .push(format!("{steps}; the log says why where it is known"));
+    let (first, others) = split(&results, evaluated.ranks, order);
+    let mut declared = Vec::new();
+    if outcome.is_ok() {
+        declared = reported(&results);
+        remark_silence(&mut execution, order, &first, cell.steps.profiled);
     }
     let mut kernels: Vec<Kernel> = first.kernels.into_values().collect();
     kernels.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
@@ -120,7 +102,7 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
         memory_points: first.memory_points,
         ranks: others,
         phase_seconds: first.phase_seconds,
-        phase_began_seconds,
+        phase_began_seconds: evaluated.phase_began_seconds,
         harness: execution.cost,
         monitor: execution.monitor,
         validity: execution.validity,
@@ -129,7 +111,20 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
         warnings: execution.warnings,
         notes: execution.notes,
     };
-    (record, reported)
+    (record, declared)
+}
+
+/// Says what a run that went well did not report.
+fn remark_silence(execution: &mut Execution, order: &Order, first: &RankResults, profiled: u32) {
+    if order.asked.has_hook() && first.started.is_none() {
+        let note = format!("the program reported nothing and was measured from outside: {NEEDS}");
+        execution.notes.push(note);
+    }
+    if profiled > 0 && first.kernels.is_empty() {
+        execution.warnings.push(format!(
+            "no kernel of {profiled} profiled steps was reported; the log says why where it is known"
+        ));
+    }
 }
 
 /// The modules of a run, and what is wrong with them: those that do not add up to their step are

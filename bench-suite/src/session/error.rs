@@ -37,7 +37,6 @@ pub enum SessionError {
     /// A link, or a folder with files in it.
     #[error("{} {what}; give a new or an empty folder", .path.display())]
     NotNew {
-        /// The folder.
         path: PathBuf,
         /// What it is, or has.
         what: String,

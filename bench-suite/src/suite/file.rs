@@ -228,12 +228,10 @@ pub(super) fn check_version(document: &Document) -> Result<(), YamlError> {
     }
 }
 
-/// What a scenario runs.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum WorkFile<'a> {
     /// A task of the built-in workload.
     Builtin(Model, Task),
-    /// A program.
     Program(&'a ProgramFile),
 }
 

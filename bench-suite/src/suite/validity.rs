@@ -79,7 +79,6 @@ impl JsonSchema for Limit {
 }
 
 impl ValidityFile {
-    /// Checks what types cannot.
     pub(super) fn check(&self, document: &Document, path: &KeyPath) -> Result<(), YamlError> {
         self.repeats.map_or(Ok(()), |repeats| {
             within(document, path, "repeats", repeats, 0..=MOST_REPEATS)
@@ -98,7 +97,6 @@ pub struct ValidityKeys([ValidityFile; 2]);
 
 impl ValidityKeys {
     /// What holds for runs on this device: what they say, and else what is usual.
-    #[must_use]
     pub fn limits(&self, device: Device) -> ValidityLimits {
         let mut all = ValidityLimits {
             host_busy_percent: (!device.is_cuda()).then_some(BUSY_PERCENT_ON_CPU),

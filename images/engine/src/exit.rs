@@ -44,7 +44,6 @@ pub enum Oom {
     Unknown,
 }
 
-/// How a container ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exit {
     /// Exit code, 128 + signal for a signal; `None` where the engine does not know.

@@ -55,7 +55,6 @@ pub struct EngineFacts {
 
 impl EngineFacts {
     /// `Docker 20.10.24 at unix:///var/run/docker.sock`, for messages.
-    #[must_use]
     pub fn describe(&self) -> String {
         format!("{} {} at {}", self.product, self.version, self.endpoint)
     }
@@ -92,7 +91,6 @@ impl EngineFacts {
     }
 
     /// Major and minor version, for what depends on it; `(0, 0)` where unreadable.
-    #[must_use]
     pub fn version_numbers(&self) -> (u32, u32) {
         let mut numbers = self
             .version
@@ -103,7 +101,6 @@ impl EngineFacts {
 
     /// Whether `oom_killed` means something: Podman before 5 leaves it false
     /// whatever happened.
-    #[must_use]
     pub fn reports_oom(&self) -> bool {
         self.product == Product::Docker || self.version_numbers().0 >= 5
     }

@@ -43,7 +43,6 @@ pub enum Liveness {
 
 impl Owner {
     /// This process.
-    #[must_use]
     pub fn this_process(session: &str, run: &str) -> Self {
         let pid = std::process::id();
         Self {
@@ -61,7 +60,6 @@ impl Owner {
     }
 
     /// Labels for [`crate::ContainerSpec::labels`].
-    #[must_use]
     pub fn labels(&self) -> BTreeMap<String, String> {
         [
             (LABEL_SESSION, self.session.clone()),
@@ -75,7 +73,6 @@ impl Owner {
     }
 
     /// The owner in a container's labels; `None` where they are not ours or not whole.
-    #[must_use]
     pub fn from_labels(labels: &BTreeMap<String, String>) -> Option<Self> {
         let label = |key| labels.get(key).cloned();
         Some(Self {
@@ -88,7 +85,6 @@ impl Owner {
     }
 
     /// Whether the owner still runs, as far as can be seen from this process.
-    #[must_use]
     pub fn liveness(&self) -> Liveness {
         let parts: Vec<&str> = self.start.split('/').collect();
         let [boot, namespace, ticks] = parts[..] else {

@@ -42,7 +42,6 @@ pub struct Sample {
     pub written_bytes: Option<u64>,
 }
 
-/// A stream of samples.
 pub type StatsStream = Pin<Box<dyn Stream<Item = Result<Sample>> + Send>>;
 
 impl Container {
@@ -50,7 +49,6 @@ impl Container {
     /// [`Container::wait`] or [`Container::remove`] comes back, the container is
     /// dropped, or the engine sends the empty reading of an ended container (Docker
     /// goes on sending those for ever).
-    #[must_use]
     pub fn stats(&self) -> StatsStream {
         let readings = match self.engine.facts().product {
             Product::Docker => self.streamed().boxed(),

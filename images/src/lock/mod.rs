@@ -104,7 +104,6 @@ pub enum LibtorchLock {
 
 impl LibtorchLock {
     /// The flavour's full name, such as `2.11.0+cu130`.
-    #[must_use]
     pub fn name(&self) -> &str {
         match self {
             Self::Wheels(wheels) => &wheels.name,
@@ -113,7 +112,6 @@ impl LibtorchLock {
     }
 
     /// The libraries: name, size in bytes, digest.
-    #[must_use]
     pub fn libraries(&self) -> Box<dyn Iterator<Item = (&str, u64, Digest)> + '_> {
         match self {
             Self::Wheels(wheels) => Box::new(
@@ -288,7 +286,6 @@ impl Lock {
     }
 
     /// The sum of the layers' sizes.
-    #[must_use]
     pub fn size_bytes(&self) -> u64 {
         self.layers().map(|layer| layer.size_bytes).sum()
     }
@@ -303,7 +300,6 @@ impl Lock {
     }
 
     /// The JSON Schema of locks.
-    #[must_use]
     pub fn json_schema() -> serde_json::Value {
         schemars::schema_for!(Lock).to_value()
     }

@@ -160,8 +160,6 @@ impl Cache {
         self.progress.note(text);
     }
 
-    /// The folder itself.
-    #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }

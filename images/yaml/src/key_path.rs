@@ -17,7 +17,6 @@ pub struct KeyPath(pub(crate) Vec<Segment>);
 
 impl KeyPath {
     /// The whole document.
-    #[must_use]
     pub fn root() -> Self {
         Self::default()
     }
@@ -37,7 +36,6 @@ impl KeyPath {
     }
 
     /// The steps from the top.
-    #[must_use]
     pub fn segments(&self) -> &[Segment] {
         &self.0
     }

@@ -35,7 +35,6 @@ pub(crate) struct Node {
 pub(crate) struct Found {
     /// Where the value stands, or the last one on the way that there is.
     pub(crate) value: Location,
-    /// Where its key stands.
     pub(crate) key: Option<Location>,
     /// How many steps of the path there are.
     pub(crate) depth: usize,

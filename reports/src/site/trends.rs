@@ -21,7 +21,6 @@ use crate::{
 pub struct Trend {
     /// What they have in common: suite, track, device and machine.
     pub name: String,
-    /// The series.
     pub series: Vec<Followed>,
 }
 
@@ -30,7 +29,6 @@ pub struct Trend {
 pub struct Followed {
     /// Scenario and variant.
     pub cell: String,
-    /// The metric's name.
     pub metric: String,
     /// The series with what was found in it.
     pub series: Series,

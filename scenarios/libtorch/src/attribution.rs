@@ -98,7 +98,6 @@ pub fn mark(mark: u32) {
     add(Kind::Marked, mark);
 }
 
-/// Whether it is recorded.
 fn add(kind: Kind, what: u32) -> bool {
     let mut is_recorded = false;
     // SAFETY: the pointer is valid for the call.

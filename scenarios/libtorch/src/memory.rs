@@ -85,7 +85,6 @@ pub fn watch_shortages(index: u32) -> Result<()> {
 
 /// The last allocation that failed since [`watch_shortages`], where one did. Trials that go on
 /// without it, such as those of cuDNN's algorithms, count too.
-#[must_use]
 pub fn last_shortage() -> Option<Shortage> {
     let mut raw = ffi::Shortage::default();
     // SAFETY: the pointer is valid for the call.

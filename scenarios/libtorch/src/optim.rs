@@ -154,7 +154,6 @@ pub fn unscale_and_check_<G: Borrow<Tensor>>(
     })
 }
 
-/// How a scale moves.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ScaleUpdate {
     /// Factor after `growth_interval` finite steps in a row.

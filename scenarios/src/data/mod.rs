@@ -87,7 +87,6 @@ pub struct Source {
 
 impl Source {
     /// For this model and variant.
-    #[must_use]
     pub fn new(model: Model, variant: &Variant, seed: u64) -> Self {
         let size = input_size(model, variant);
         Self {

@@ -30,7 +30,6 @@ pub(super) struct Size {
     heads: i64,
     /// Heads of keys and values, each of which serves several of queries.
     key_heads: i64,
-    /// Width of the perceptron.
     inner: i64,
     words: i64,
     theta: f64,

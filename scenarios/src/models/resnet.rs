@@ -21,7 +21,6 @@ pub(super) struct Size {
     pub(super) channels: i64,
     /// Blocks in each stage.
     pub(super) stages: [usize; 4],
-    /// Classes.
     pub(super) classes: i64,
 }
 

@@ -23,7 +23,6 @@ pub(super) struct Size {
     heads: i64,
     patch: i64,
     image: i64,
-    /// Classes.
     pub(super) classes: i64,
 }
 

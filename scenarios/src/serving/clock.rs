@@ -24,8 +24,6 @@ pub struct WallClock {
 const AWAKE: Duration = Duration::from_micros(200);
 
 impl WallClock {
-    /// Begins now.
-    #[must_use]
     pub fn begin() -> Self {
         Self {
             began: Instant::now(),

@@ -35,7 +35,6 @@ use crate::{
     table::table,
 };
 
-/// The run's name.
 const RUN: &str = "conform";
 /// Most bytes of events, as suites have it where they set nothing, and of what it prints.
 const MOST_BYTES: u64 = 64 << 20;
@@ -250,7 +249,6 @@ fn ended(status: ExitStatus) -> String {
     }
 }
 
-/// What was recorded.
 fn show(results: &Results, printer: &Printer) {
     let ranks = results.ranks.iter().enumerate();
     let ranks = ranks.filter(|(_, told)| told.started.is_some());

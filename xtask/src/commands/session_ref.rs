@@ -21,7 +21,6 @@ pub(crate) struct Found {
     pub(crate) image: Option<String>,
 }
 
-/// What an argument names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Ref {
     Folder(PathBuf),

@@ -123,7 +123,6 @@ pub struct Container {
 
 impl Container {
     /// With an image for each image's name, and the GPUs where the work runs on some.
-    #[must_use]
     pub fn new(
         host: Arc<dyn Host>,
         engine: Engine,

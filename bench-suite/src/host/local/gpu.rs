@@ -92,7 +92,6 @@ impl<'a> Errors<'a> {
     }
 }
 
-/// Takes the samples.
 #[derive(Debug)]
 pub(super) struct GpuMonitor {
     gpu: Gpu,

@@ -33,7 +33,6 @@ pub use nvml::LIBRARY_VARIABLE;
 const LOAD_WINDOW: Duration = Duration::from_millis(300);
 
 /// The machine that this process runs on.
-#[must_use]
 pub fn open() -> Arc<dyn Host> {
     Arc::new(Local::default())
 }

@@ -91,7 +91,6 @@ impl Kept {
         }
     }
 
-    /// Writes what changed.
     pub(super) fn save(mut self) -> Result<()> {
         Ok(self.file.save()?)
     }
