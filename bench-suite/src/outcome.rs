@@ -18,7 +18,6 @@ pub enum End {
     /// Something other than the workload ended it, or kept it from running: whatever the workload
     /// told does not count.
     Failed {
-        /// Why, as a type.
         reason: Reason,
         /// Where; `None` is as far as the workload told that it got.
         stage: Option<Stage>,

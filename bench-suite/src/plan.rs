@@ -85,7 +85,6 @@ impl Cell {
     }
 }
 
-/// One run of the plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
     /// Its name, unique in the session and fit for file and container names.
@@ -292,7 +291,6 @@ impl Plan {
         }
     }
 
-    /// The programs that cells run.
     pub fn programs(&self) -> impl Iterator<Item = &Program> {
         self.cells.iter().filter_map(|cell| match &cell.work {
             Work::Program { program, .. } => Some(&**program),

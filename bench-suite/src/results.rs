@@ -29,7 +29,6 @@ const LONGEST_FACT: usize = 200;
 /// Faults that [`check`] finds at most.
 const MOST_FAULTS: usize = 20;
 
-/// Most processes of a run.
 pub const MOST_RANKS: usize = 1_024;
 
 /// What a run's processes reported, up to where it can be read.
@@ -85,7 +84,6 @@ pub struct Reported {
 pub enum RankEnd {
     Finished,
     Failed {
-        /// Why, as a type.
         reason: FailureReason,
         phase: Phase,
         message: String,
@@ -171,9 +169,6 @@ impl EndWatch {
 }
 
 /// The JSON Schema of one line.
-///
-/// # Panics
-/// Never: a schema always serialises.
 pub fn schema() -> String {
     #[derive(JsonSchema)]
     #[schemars(title = "One line of events")]
@@ -268,7 +263,6 @@ impl Results {
         &self.ranks[0]
     }
 
-    /// The process that failed first.
     pub fn failed(&self) -> Option<&RankResults> {
         self.first_failed.map(|rank| &self.ranks[rank])
     }

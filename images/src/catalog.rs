@@ -50,7 +50,6 @@ pub struct Image {
 }
 
 impl Catalog {
-    /// The specs in a folder.
     pub fn new(folder: &Path) -> Self {
         Self {
             folder: folder.to_owned(),

@@ -24,7 +24,6 @@ pub struct Digest([u8; 32]);
 pub struct ParseDigestError(String);
 
 impl Digest {
-    /// The digest of some bytes.
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }

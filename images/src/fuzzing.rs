@@ -49,7 +49,6 @@ pub fn archive(file: &Path, cache: &Cache) -> Result<(String, String)> {
     archive::looked_into(file, cache)
 }
 
-/// Reads a library's dynamic section.
 pub fn elf(bytes: &[u8]) -> Result<(), String> {
     Dynamic::of_reader(Cursor::new(bytes))
         .map(drop)

@@ -68,7 +68,6 @@ pub trait Progress: Send + Sync {
     fn note(&self, text: &str);
 }
 
-/// Measures one step.
 pub trait Meter: Send {
     /// The step has done this much, in all.
     fn advance_to(&mut self, done: u64);

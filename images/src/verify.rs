@@ -11,7 +11,6 @@ use crate::{
     store::Cache,
 };
 
-/// What a second build gave.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Verification {
     /// The first build's ID (of its configuration).
@@ -31,9 +30,7 @@ pub struct Verification {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ComparedLayer {
     pub name: String,
-    /// Of the first build.
     pub first: Digest,
-    /// Of the second build.
     pub second: Digest,
 }
 

@@ -101,7 +101,6 @@ pub(crate) fn document(found: &[ClaimFound]) -> Vec<Block> {
     vec![Block::Text(tally(found)), Block::Table(table)]
 }
 
-/// What came of a claim.
 fn outcome(found: &ClaimFound) -> String {
     if found.is_measured() {
         found.outcome.to_string()

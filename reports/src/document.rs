@@ -129,7 +129,6 @@ impl Picture {
 /// A name and what it is.
 pub(crate) type Fact = (&'static str, String);
 
-/// Facts about one thing.
 #[derive(Debug)]
 pub(crate) struct Card {
     pub(crate) title: String,

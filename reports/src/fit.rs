@@ -50,7 +50,6 @@ fn page(fit: &Fit) -> Result<String, ReportError> {
     Ok(page.render()?)
 }
 
-/// A search as GitHub's Markdown.
 pub fn markdown(fit: &Fit) -> String {
     let mut blocks = vec![
         Block::Heading(title(fit)),

@@ -7,7 +7,6 @@ use std::{
 
 use record::FolderError;
 
-/// Why there is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     #[error("no session to report on; give the folder of at least one")]

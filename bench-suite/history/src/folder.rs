@@ -34,7 +34,6 @@ pub struct Contents {
 }
 
 impl History {
-    /// The one in this folder.
     pub fn at(folder: impl Into<PathBuf>) -> Result<Self, HistoryError> {
         let folder = folder.into();
         if folder.exists() && !folder.is_dir() {
@@ -69,7 +68,6 @@ impl History {
         &self.folder
     }
 
-    /// Where it keeps its ledger.
     pub fn ledger_path(&self) -> PathBuf {
         self.folder.join("regressions.toml")
     }

@@ -99,7 +99,6 @@ fn info(file: &SessionFile) -> SessionInfo {
 }
 
 impl History {
-    /// The session of this name.
     pub fn session(&self, name: &str) -> Result<SessionInfo, HistoryError> {
         let found = self.find(name);
         found

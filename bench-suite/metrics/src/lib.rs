@@ -94,7 +94,6 @@ pub struct Metric {
     pub name: &'static str,
     /// A few words for people.
     pub label: &'static str,
-    /// What it is counted in.
     pub unit: Unit,
     /// Which way it improves. Of no meaning where it only describes.
     pub direction: Direction,
@@ -147,7 +146,6 @@ impl Rows {
         self.all().filter(|metric| metric.role != Role::Describes)
     }
 
-    /// The row of this name.
     pub fn named(&self, name: &str) -> Option<&'static Metric> {
         self.all().find(|metric| metric.name == name)
     }
@@ -224,7 +222,6 @@ impl Metric {
         })
     }
 
-    /// Whether a comparison judges it.
     pub fn is_compared(&self) -> bool {
         matches!(self.role, Role::Gated | Role::Explains)
     }

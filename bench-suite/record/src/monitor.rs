@@ -260,24 +260,6 @@ impl Monitor {
     }
 }
 
-/// With these series; those of a GPU are of the first rank's.
-impl FromIterator<(Sampled, Series)> for Monitor {
-    fn from_iter<I: IntoIterator<Item = (Sampled, Series)>>(all: I) -> Self {
-        let mut monitor = Self::default();
-        for (what, series) in all {
-            if what.scope() == Scope::Gpu {
-                if monitor.gpus.is_empty() {
-                    monitor.gpus.push(GpuMonitor::default());
-                }
-                monitor.gpus[0].series.insert(what, series);
-            } else {
-                monitor.series.insert(what, series);
-            }
-        }
-        monitor
-    }
-}
-
 /// At most `most` of these samples (2 at least), in their order: the least and the greatest of
 /// each stretch, so that neither a short peak nor a short dip goes.
 pub fn thinned(samples: &[Sample], most: usize) -> Vec<Sample> {

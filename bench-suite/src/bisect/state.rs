@@ -10,7 +10,6 @@ use judge::compare::Interval;
 use record::{CellPlan, Reason};
 use serde::{Deserialize, Serialize};
 
-/// Version of the file's format.
 pub const VERSION: u32 = 3;
 /// The file, in the folder of the search.
 pub const STATE: &str = "bisect.json";
@@ -53,7 +52,6 @@ pub struct Asked {
     pub engine: Option<String>,
     /// Whether other sessions may measure on the same GPU at the same time.
     pub share_gpu: bool,
-    /// `--share-cpu`.
     #[serde(default)]
     pub share_cpu: bool,
 }
@@ -61,13 +59,10 @@ pub struct Asked {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Candidate {
-    /// What the user calls it.
     pub name: String,
-    /// The image's spec or reference.
     pub image: String,
 }
 
-/// What moved between the ends.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
@@ -87,7 +82,6 @@ pub enum Followed {
         /// Bad ÷ good, as the ends showed it.
         ratio: f64,
     },
-    /// That every run fails.
     Failure {
         /// For which reasons those of the bad end did; a failure for another one is not it.
         reasons: BTreeSet<Reason>,
@@ -156,7 +150,6 @@ fn refused<T>(message: impl Into<String>) -> Result<T, BisectError> {
 }
 
 impl Change {
-    /// What moved in a cell.
     pub fn of(cell: &CellPlan, followed: Followed) -> Self {
         Self {
             suite: cell.suite.clone(),

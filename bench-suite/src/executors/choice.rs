@@ -7,7 +7,6 @@ use super::{
     executor::{Executor, ExecutorError, Registration},
 };
 
-/// Which executor the user wants.
 #[derive(Debug, Clone)]
 pub enum Choice {
     /// The first that can be opened.

@@ -317,7 +317,6 @@ pub struct Execution {
     pub validity: Validity,
     /// What to know before believing the run.
     pub warnings: Vec<String>,
-    /// What else went on.
     pub notes: Vec<String>,
     /// The same moment as `started_at`, which everything that has a time is counted from.
     pub(crate) began: Instant,

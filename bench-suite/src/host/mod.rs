@@ -59,7 +59,6 @@ pub trait Host: fmt::Debug + Send + Sync {
     /// Whether memory and CPU time of a run can be read.
     fn can_see(&self, target: &Target) -> bool;
 
-    /// Begins to watch a run.
     fn watch(&self, subject: Subject) -> Watch;
 }
 
@@ -77,7 +76,6 @@ pub struct Subject {
     pub bystanders: BTreeSet<u32>,
 }
 
-/// What belongs to a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     /// A process and its descendants, in a process group of their own.

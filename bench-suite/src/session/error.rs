@@ -38,7 +38,6 @@ pub enum SessionError {
     #[error("{} {what}; give a new or an empty folder", .path.display())]
     NotNew {
         path: PathBuf,
-        /// What it is, or has.
         what: String,
     },
     /// There is a session in the folder already.

@@ -104,14 +104,12 @@ pub struct Suite {
     pub blocks: u32,
     /// The scenarios, in the file's order.
     pub scenarios: Vec<Scenario>,
-    /// The metrics that it declares.
     pub metrics: Vec<DeclaredMetric>,
     /// What somebody claimed, for a session to judge.
     pub claims: Vec<Claim>,
 }
 
 impl Suite {
-    /// Reads and checks a file.
     pub fn read(path: &Path) -> Result<Self, SuiteError> {
         let name = catalog::name_of(path)?;
         let document = Document::read(path)?;
@@ -181,9 +179,6 @@ impl Suite {
 }
 
 /// The JSON Schema of suite files, as committed in `scenarios/suite.schema.json`.
-///
-/// # Panics
-/// Never: a schema always serialises.
 pub fn schema() -> String {
     let schema = schemars::schema_for!(file::SuiteFile);
     let mut text = serde_json::to_string_pretty(&schema).expect("a schema is JSON");

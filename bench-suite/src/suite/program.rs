@@ -20,7 +20,6 @@ const LONGEST_WORD: usize = 100_000;
 /// A program as one variant runs it: nothing in it stands for a parameter any more.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Program {
-    /// The command with its arguments.
     pub command: Vec<String>,
     /// Variables over those of the image.
     pub environment: BTreeMap<String, String>,

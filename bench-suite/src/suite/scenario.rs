@@ -62,7 +62,6 @@ pub struct Scenario {
     pub seed: u64,
     /// Threads for work on the CPU; `None`: as many as the run may use.
     pub threads: Option<u32>,
-    /// What a run may use.
     pub limits: Limits,
     /// Relative changes that count as none, by metric, where the suite sets its own.
     pub thresholds: BTreeMap<String, f64>,
@@ -78,7 +77,6 @@ pub enum Work {
     Builtin {
         model: Model,
         task: Task,
-        /// The choice on every axis.
         variant: Variant,
     },
     /// A program of the user's, with the variables that axes of ours set.
@@ -102,7 +100,6 @@ impl Work {
 /// One variant and where it is for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScenarioVariant {
-    /// The choice on every axis.
     pub axes: Axes,
     pub work: Work,
     /// The devices, at least one.

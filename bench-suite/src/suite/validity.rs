@@ -8,7 +8,6 @@ use strict_yaml::{Document, KeyPath, YamlError};
 
 use super::units::{Wait, scalar, within};
 
-/// Most repeats of one run.
 const MOST_REPEATS: u32 = 100;
 /// A run on the CPU has the same CPUs as whatever else runs.
 const BUSY_PERCENT_ON_CPU: f64 = 25.0;

@@ -143,10 +143,12 @@ mod tests {
         check(&shared, true, &[]);
         let quarter = 0.25 * crate::host::local::open().cpus();
         let scarce = [Sample(0.0, 500.0), Sample(1.0, 40.0)];
-        let mut host = Monitor::from_iter([
+        let mut host = Monitor::default();
+        host.series = [
             series(Sampled::OtherCores, &[Sample(0.0, quarter)]),
             series(Sampled::HostAvailableBytes, &scarce),
-        ]);
+        ]
+        .into();
         host.memory_stall_percent = Some(33.0);
         check(
             &host,
@@ -157,7 +159,8 @@ mod tests {
             ],
         );
         let plenty = series(Sampled::HostAvailableBytes, &[Sample(0.0, 500.0)]);
-        let mut own_limit = Monitor::from_iter([plenty]);
+        let mut own_limit = Monitor::default();
+        own_limit.series = [plenty].into();
         own_limit.memory_stall_percent = Some(33.0);
         check(&own_limit, false, &[]);
     }

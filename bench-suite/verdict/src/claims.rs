@@ -57,7 +57,6 @@ pub struct OtherMethods {
 }
 
 impl OtherMethods {
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.pairs == 0
     }

@@ -26,7 +26,6 @@ use crate::{
 /// Version of the file format of [`Verdicts`].
 pub const VERSION: u32 = 6;
 
-/// How two sides are compared.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     pub statistics: judge::compare::Options,
@@ -480,7 +479,6 @@ fn one_sided(
         .collect()
 }
 
-/// The answer beside its question.
 pub(crate) fn answered(question: &Question<'_>, mut comparison: Comparison) -> MetricVerdict {
     let Question { metric, blocks, .. } = question;
     let base = median(blocks.values().filter_map(|block| block.base));

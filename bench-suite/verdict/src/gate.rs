@@ -16,7 +16,6 @@ pub enum FailOn {
 
 #[derive(Debug, Clone)]
 pub struct Gate<'a> {
-    /// Gated metrics that fail it.
     pub failing: Vec<(&'a CellVerdicts, &'a MetricVerdict)>,
     /// Cells that fail it as a whole: they work in the base and never in the head. Their metrics
     /// are not among [`Gate::failing`].

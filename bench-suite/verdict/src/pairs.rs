@@ -42,11 +42,9 @@ pub struct ScenarioPairs {
     verdicts: BTreeMap<(usize, usize), CellVerdicts>,
 }
 
-/// One cell of a scenario.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PairedCell {
     pub image: String,
-    /// The choice on every axis.
     pub axes: Axes,
 }
 

@@ -165,7 +165,6 @@ impl<'a> Side<'a> {
         Rows::with(other.session.metrics.iter().chain(&self.session.metrics))
     }
 
-    /// What measured.
     pub(crate) fn session(&self) -> &'a Session {
         self.session
     }

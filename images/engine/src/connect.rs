@@ -119,7 +119,6 @@ impl Engine {
         &self.inner.facts
     }
 
-    /// Whether the engine still answers.
     pub async fn ping(&self) -> Result<()> {
         match tokio::time::timeout(GREETING, self.docker().ping()).await {
             Ok(Ok(_)) => Ok(()),

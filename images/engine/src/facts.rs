@@ -10,11 +10,9 @@ use crate::{Error, Result};
 
 const KERNEL_RELEASE: &str = "/proc/sys/kernel/osrelease";
 
-/// Whose engine it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Product {
-    /// Docker Engine (moby).
     Docker,
     /// Podman through `podman system service`.
     Podman,
@@ -33,7 +31,6 @@ impl std::fmt::Display for Product {
 /// engine does not say.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineFacts {
-    /// Docker or Podman.
     pub product: Product,
     /// The engine's version, such as `20.10.24+dfsg1`.
     pub version: String,

@@ -17,11 +17,9 @@ pub const LABEL_HOST: &str = "org.torchgauge.host";
 /// The process that makes containers, and what for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
-    /// Session.
     pub session: String,
     /// Run, unique in the session.
     pub run: String,
-    /// Process id.
     pub pid: u32,
     /// See [`LABEL_START`].
     pub start: String,
@@ -42,7 +40,6 @@ pub enum Liveness {
 }
 
 impl Owner {
-    /// This process.
     pub fn this_process(session: &str, run: &str) -> Self {
         let pid = std::process::id();
         Self {

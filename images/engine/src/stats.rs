@@ -34,7 +34,6 @@ pub struct Sample {
     /// Memory in use less the file cache that can be given back at once, as `docker
     /// stats` shows it.
     pub memory_bytes: Option<u64>,
-    /// Processes and threads.
     pub pids: Option<u64>,
     /// Read from block devices since the start.
     pub read_bytes: Option<u64>,

@@ -15,7 +15,6 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use crate::{Flavour, lock::WheelsLock};
 
-/// Where a libtorch came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// Wheels, as a lock names them.
@@ -35,7 +34,6 @@ pub struct Library {
     pub size_bytes: u64,
 }
 
-/// A libtorch on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Libtorch {
     /// torch's version without what follows a `+`: `2.11.0`.

@@ -12,7 +12,6 @@ use crate::{
 /// An image of Torchgauge's in an engine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Present {
-    /// Its ID in the engine.
     pub id: String,
     /// The spec's name, from its label.
     pub image: String,

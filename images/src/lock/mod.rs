@@ -18,7 +18,6 @@ use crate::{Digest, Error, Flavour, Result, atomic_write, canonical, error::at};
 pub use base::{BaseContents, BaseLock, BasePackage, DebPackage, PackageKind};
 pub use wheels::{Wheel, WheelLibrary, WheelsLock};
 
-/// The version of the format.
 pub const LOCK_VERSION: u32 = 4;
 
 /// The end of a lock's file name, after the spec's name.
@@ -299,7 +298,6 @@ impl Lock {
         })
     }
 
-    /// The JSON Schema of locks.
     pub fn json_schema() -> serde_json::Value {
         schemars::schema_for!(Lock).to_value()
     }

@@ -69,7 +69,6 @@ pub(crate) struct Tree {
     nodes: BTreeMap<String, Node>,
 }
 
-/// A layer's digest and size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LayerId {
     pub(crate) digest: Digest,

@@ -371,7 +371,6 @@ impl Spec {
         Digest::of(crate::canonical::json(self).as_bytes())
     }
 
-    /// The JSON Schema of specs.
     pub fn json_schema() -> serde_json::Value {
         schemars::schema_for!(Spec).to_value()
     }

@@ -164,7 +164,6 @@ impl Cache {
         &self.root
     }
 
-    /// A folder of the cache.
     pub(crate) fn folder(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }

@@ -184,9 +184,7 @@ pub struct Cleared {
     pub folder: PathBuf,
     pub dry_run: bool,
     pub removed: Vec<Removed>,
-    /// The size of what went.
     pub removed_bytes: u64,
-    /// The size of what stayed.
     pub kept_bytes: u64,
 }
 

@@ -18,7 +18,6 @@ use crate::{
 pub const MAX_BYTES: usize = 1 << 20;
 /// Most values of a document once every alias is written out.
 pub const MAX_NODES: usize = 20_000;
-/// Deepest nesting of a document.
 pub const MAX_DEPTH: usize = 24;
 
 /// A document that is sound YAML: within the limits, no tags.
@@ -194,7 +193,6 @@ impl Document {
         self.ways(&written).map(<[Segment]>::to_vec).collect()
     }
 
-    /// The whole document as JSON.
     pub fn value(&self) -> &serde_json::Value {
         &self.root.value.value
     }

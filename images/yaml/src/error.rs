@@ -10,7 +10,6 @@ use crate::{KeyPath, MAX_BYTES};
 /// Why a document cannot be read or means nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum YamlError {
-    /// The file cannot be read.
     #[error("cannot read {path}: {source}")]
     Read { path: PathBuf, source: io::Error },
     /// The file is larger than any that a person writes.
@@ -19,7 +18,6 @@ pub enum YamlError {
         MAX_BYTES / 1024
     )]
     TooLarge { name: String },
-    /// The file is not text.
     #[error("{name}:{line}: byte {byte} is not UTF-8; expected a text file in UTF-8")]
     NotUtf8 {
         name: String,

@@ -9,17 +9,14 @@ pub(crate) struct Wording {
     pub(crate) expected: Option<String>,
     /// The next step, where there is a likely one.
     pub(crate) help: Option<String>,
-    /// What the caret points to.
     pub(crate) target: Target,
     /// The key that is not there.
     pub(crate) missing: Option<String>,
 }
 
-/// What the caret points to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
     Value,
-    /// The key of the value.
     Key,
 }
 

@@ -4,7 +4,6 @@ use std::{io, path::PathBuf};
 
 use crate::write::ReportError;
 
-/// Why there is no site.
 #[derive(Debug, thiserror::Error)]
 pub enum SiteError {
     #[error(

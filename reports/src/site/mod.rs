@@ -28,11 +28,9 @@ pub struct Content {
     pub title: String,
     /// Folders of sessions, comparisons and searches, or folders with such in or below them.
     pub folders: Vec<PathBuf>,
-    /// Series over time.
     pub trends: Vec<Trend>,
 }
 
-/// What came of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Outcome {
     /// Pages that were drawn, by their place on the site.

@@ -27,7 +27,6 @@ pub struct Trend {
 /// One series, and where its points come from.
 #[derive(Debug, Clone)]
 pub struct Followed {
-    /// Scenario and variant.
     pub cell: String,
     pub metric: String,
     /// The series with what was found in it.

@@ -192,7 +192,6 @@ impl Quantity {
         }
     }
 
-    /// The number with its unit.
     pub fn write(self, value: f64) -> String {
         let digits = match self {
             Self::Bytes | Self::Rate(_) | Self::Joules => 4,
@@ -224,12 +223,10 @@ impl Quantity {
     }
 }
 
-/// Bytes with their unit.
 pub fn bytes(value: f64) -> String {
     Quantity::Bytes.write(value)
 }
 
-/// Seconds with their unit.
 pub fn seconds(value: f64) -> String {
     Quantity::Seconds.write(value)
 }

@@ -611,9 +611,6 @@ pub enum KernelCache {
 
 impl Variant {
     /// Every axis that has a value, with the value as text.
-    ///
-    /// # Panics
-    /// Never: a variant always serialises to a flat map.
     pub fn axes(&self) -> Axes {
         let value = serde_json::to_value(self).expect("a variant serialises");
         let map = value.as_object().expect("a variant is a map");

@@ -101,7 +101,6 @@ const ENGINE_PATIENCE: Duration = Duration::from_mins(1);
 /// The only writable folder of a container, in memory: home of whoever wants one.
 const HOME: &str = "/tmp";
 
-/// What runs in containers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ContainerImage {
     /// ID or reference in the engine; an ID cannot come to mean something else half way.

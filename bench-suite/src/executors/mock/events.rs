@@ -36,7 +36,6 @@ pub(super) fn write(
     fs::write(&order.log, "mock: nothing ran\n")
 }
 
-/// The events of one rank.
 fn told(order: &Order, ending: &Ending, uuid: Option<String>) -> Vec<Event> {
     let mut events = vec![Event::Started(Box::new(Started {
         version: protocol::VERSION,
