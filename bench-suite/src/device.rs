@@ -236,7 +236,7 @@ mod tests {
             }
             Err(error) => error.to_string(),
         };
-        assert!(found.contains(expect), "{choice} of {gpus}: {found}");
+        assert!(found.contains(expect), "{choice:?} of {gpus}: {found}");
     }
 
     #[test]

@@ -194,10 +194,12 @@ impl ProgramArgs {
             Some(_) => "throughput_samples_per_second",
             None => "throughput_steps_per_second",
         };
+        let axes: BTreeMap<_, _> = self.parameter.iter().cloned().collect();
+        let answered_by: Vec<&str> = [rate].into_iter().chain(ANSWERED_BY).collect();
         let mut text = json!({
             "version": 1,
             "question": format!("What does {line} cost in each image?"),
-            "answered_by": [rate].into_iter().chain(ANSWERED_BY).collect::<Vec<_>>(),
+            "answered_by": answered_by,
             "description": line,
             "defaults": {
                 "blocks": 3,
@@ -211,7 +213,7 @@ impl ProgramArgs {
                 "name": name_of(&self.reports.command),
                 "ranks": self.reports.ranks,
                 "program": program,
-                "axes": BTreeMap::from_iter(self.parameter.iter().cloned()),
+                "axes": axes,
                 "limits": {"time": time, "shm": shm},
             }],
         });
@@ -316,14 +318,17 @@ mod tests {
     #[test]
     fn a_command_line_is_the_suite_that_it_stands_for() {
         let args = ProgramArgs {
-            command: words("python3 train.py --batch {batch}"),
             parameter: vec![("batch".to_owned(), words("8 16"))],
             samples_per_step: Some("{batch}".to_owned()),
             mount: vec!["/src:/workspace:rw".to_owned()],
             env: vec![("A".to_owned(), "1=2".to_owned())],
             shm: Some(bytesize::ByteSize::gib(1)),
-            time_limit: Some(Duration::from_mins(2)),
-            profiled_steps: Some(3),
+            reports: ReportingArgs {
+                command: words("python3 train.py --batch {batch}"),
+                time_limit: Some(Duration::from_mins(2)),
+                profiled_steps: Some(3),
+                ..ReportingArgs::default()
+            },
             ..ProgramArgs::default()
         };
         let text = args.suite_text().unwrap();
