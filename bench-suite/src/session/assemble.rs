@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use bytesize::ByteSize;
 use metrics::Metric;
 use protocol::{Kernel, Module, Shortage, Values, bad_values};
-use record::{DeclaredMetric, Monitor, Outcome, Place, Rank, Reason, Record, Session, Stage};
+use record::{
+    CellPlan, DeclaredMetric, Monitor, Outcome, Place, Rank, Reason, Record, Session, Stage,
+};
 
 use crate::{
     evaluation::Evaluation,
@@ -42,32 +44,36 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
         log,
     } = pieces;
     let mut evaluated = Evaluation::of(order, &execution);
-    let contaminated = validity::contamination(
-        &execution.validity.limits.clone().unwrap_or_default(),
-        &execution.monitor,
-        hosts,
-        order.machine_memory_bytes,
-        &session.policy,
-    );
+    let contaminated = contaminated(&execution, hosts, order, session);
     check(&mut evaluated, session, cell, order, &execution);
-    let (values, results) = (evaluated.values, evaluated.results);
-    let mut outcome = in_hindsight(evaluated.outcome, &execution.monitor, &contaminated);
+    let Evaluation {
+        mut outcome,
+        results,
+        ranks,
+        values,
+        phase_began_seconds,
+        measured,
+    } = evaluated;
+    outcome = in_hindsight(outcome, &execution.monitor, &contaminated);
     let method = cell.method(&session.engine.kind, &execution.isolation);
     let cell = &cell.plan;
     if let Some(expected) = cell.expected {
         outcome = outcome.expecting(expected);
     }
     execution.validity.contamination = contaminated;
-    execution.monitor.close(evaluated.measured);
+    execution.monitor.close(measured);
     let failed = results.failed().filter(|_| !outcome.is_ok());
     let shortage = failed.and_then(RankResults::shortage);
     let note = failed.and_then(|failed| memory_note(&failed.values, shortage.as_ref()));
     execution.notes.extend(note);
     execution.warnings.extend(values::leak_note(&values));
-    let (first, others) = split(&results, evaluated.ranks, order);
-    let mut declared = Vec::new();
+    let reported = if outcome.is_ok() {
+        reported(&results)
+    } else {
+        Vec::new()
+    };
+    let (first, others) = split(&results, ranks, order);
     if outcome.is_ok() {
-        declared = reported(&results);
         remark_silence(&mut execution, order, &first, cell.steps.profiled);
     }
     let mut kernels: Vec<Kernel> = first.kernels.into_values().collect();
@@ -75,19 +81,8 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
     let (modules, note) = attributed(cell.steps.attribution && outcome.is_ok(), first.modules);
     execution.warnings.extend(note);
     let record = Record {
-        version: record::VERSION,
-        run: run.name.clone(),
         session: session.session.clone(),
-        image: cell.image.clone(),
         image_id: execution.image_id,
-        suite: cell.suite.clone(),
-        scenario: cell.scenario.clone(),
-        workload: cell.workload.clone(),
-        axes: cell.axes.clone(),
-        host: order.places[0].host.clone(),
-        device: order.device(),
-        block: run.block,
-        order: run.order,
         attempt,
         started_at: execution.started_at,
         wall_seconds: execution.wall_seconds,
@@ -102,7 +97,7 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
         memory_points: first.memory_points,
         ranks: others,
         phase_seconds: first.phase_seconds,
-        phase_began_seconds: evaluated.phase_began_seconds,
+        phase_began_seconds,
         harness: execution.cost,
         monitor: execution.monitor,
         validity: execution.validity,
@@ -110,11 +105,45 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
         shortage,
         warnings: execution.warnings,
         notes: execution.notes,
+        ..planned(run, cell, order)
     };
-    (record, declared)
+    (record, reported)
 }
 
-/// Says what a run that went well did not report.
+/// What a record has of the plan.
+fn planned(run: &Run, cell: &CellPlan, order: &Order) -> Record {
+    Record {
+        version: record::VERSION,
+        run: run.name.clone(),
+        image: cell.image.clone(),
+        suite: cell.suite.clone(),
+        scenario: cell.scenario.clone(),
+        workload: cell.workload.clone(),
+        axes: cell.axes.clone(),
+        host: order.places[0].host.clone(),
+        device: order.device(),
+        block: run.block,
+        order: run.order,
+        ..Record::default()
+    }
+}
+
+fn contaminated(
+    execution: &Execution,
+    hosts: &[&dyn Host],
+    order: &Order,
+    session: &Session,
+) -> Vec<String> {
+    validity::contamination(
+        &execution.validity.limits.clone().unwrap_or_default(),
+        &execution.monitor,
+        hosts,
+        order.machine_memory_bytes,
+        &session.policy,
+    )
+}
+
+/// Remarks what a run that went well did not report.
 fn remark_silence(execution: &mut Execution, order: &Order, first: &RankResults, profiled: u32) {
     if order.asked.has_hook() && first.started.is_none() {
         let note = format!("the program reported nothing and was measured from outside: {NEEDS}");

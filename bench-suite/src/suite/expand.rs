@@ -18,6 +18,7 @@ use super::{
 
 pub const MAX_CELLS: usize = 1000;
 
+/// Expands and checks every scenario.
 pub(super) fn scenarios(
     document: &Document,
     file: &SuiteFile,

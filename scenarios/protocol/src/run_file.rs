@@ -139,6 +139,7 @@ impl Steps {
     }
 
     /// Each number by its key, with what it may be.
+    #[must_use]
     pub fn bounds(&self) -> [(&'static str, u32, RangeInclusive<u32>); 4] {
         [
             ("measured", self.measured, 1..=1_000_000),
