@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use bytesize::ByteSize;
 use metrics::Metric;
 use protocol::{Kernel, Module, Shortage, Values, bad_values};
-use record::{
-    CellPlan, DeclaredMetric, Monitor, Outcome, Place, Rank, Reason, Record, Session, Stage,
-};
+use record::{DeclaredMetric, Monitor, Outcome, Place, Rank, Reason, Record, Session, Stage};
 
 use crate::{
     evaluation::Evaluation,
@@ -111,7 +109,7 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
 }
 
 /// What a record has of the plan.
-fn planned(run: &Run, cell: &CellPlan, order: &Order) -> Record {
+fn planned(run: &Run, cell: &record::CellPlan, order: &Order) -> Record {
     Record {
         version: record::VERSION,
         run: run.name.clone(),
