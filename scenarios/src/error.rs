@@ -25,7 +25,6 @@ pub enum Error {
         protocol::Allocator::VARIABLES.join(" and ")
     )]
     SettingIgnored {
-        /// What the variant asks for.
         asked: String,
         /// What libtorch says that it uses.
         effective: String,
@@ -58,7 +57,6 @@ pub enum Error {
         step: usize,
         loss: f64,
     },
-    /// The loss did not fall.
     #[error(
         "the loss did not fall: it is {late} on average over the last {steps} steps and was \
          {early} over the first {steps}, although the data are the same again and again"
@@ -71,7 +69,6 @@ pub enum Error {
         /// How many steps each mean is over.
         steps: usize,
     },
-    /// The step cannot be captured.
     #[error("the step cannot be captured as a CUDA graph, use execution eager: {0}")]
     NotCapturable(libtorch::Error),
     /// No rate of arrivals keeps the latency objective.
@@ -123,7 +120,6 @@ pub enum Error {
         doing: &'static str,
         source: io::Error,
     },
-    /// libtorch failed.
     #[error(transparent)]
     Libtorch(#[from] libtorch::Error),
     /// The results file cannot be written.

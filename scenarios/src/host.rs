@@ -21,7 +21,6 @@ pub fn cpu_seconds() -> Option<f64> {
     cpu_time(&fs::read_to_string("/proc/self/stat").ok()?)
 }
 
-/// What lies between two readings.
 pub fn between(before: Option<f64>, after: Option<f64>) -> Option<f64> {
     Some((after? - before?).max(0.0))
 }

@@ -23,7 +23,6 @@ pub enum Kind {
     Freed,
 }
 
-/// One thing that happened.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Happened {

@@ -70,7 +70,6 @@ impl Batch {
     }
 }
 
-/// Makes micro-batches.
 #[derive(Debug, Clone, Copy)]
 pub struct Source {
     vocabulary: Vocabulary,

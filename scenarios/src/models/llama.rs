@@ -22,7 +22,6 @@ const EPS: f64 = 1e-5;
 /// `initializer_range` of the published configurations.
 const STD: f64 = 0.02;
 
-/// The size of a Llama.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Size {
     layers: usize,

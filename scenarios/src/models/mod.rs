@@ -49,7 +49,6 @@ fn no_decoder() -> libtorch::Error {
     }
 }
 
-/// A model with its parameters.
 #[derive(Debug)]
 pub struct Built {
     pub network: Box<dyn Network>,

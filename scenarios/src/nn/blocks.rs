@@ -44,7 +44,6 @@ impl<B: Block> Blocks<B> {
         self.0.len()
     }
 
-    /// The block at this place.
     pub fn at(&self, index: usize) -> MutexGuard<'_, B> {
         lock(&self.0[index])
     }

@@ -200,7 +200,6 @@ pub struct Conv2d {
     padding: i64,
 }
 
-/// The form of a convolution.
 #[derive(Debug, Clone, Copy)]
 pub struct ConvForm {
     pub inputs: i64,

@@ -16,7 +16,6 @@ pub struct Placement {
     pub device: Device,
     /// How tensors of four dimensions lie in memory.
     pub memory_format: MemoryFormat,
-    /// The type of their values.
     pub kind: Kind,
     /// Whether to fill them. Without, memory is reserved and never touched, which makes
     /// counting the parameters of a large model free.
@@ -58,7 +57,6 @@ impl Parameters {
         }
     }
 
-    /// Where new ones are made.
     pub fn placement(&self) -> Placement {
         self.placement
     }
@@ -124,7 +122,6 @@ fn elements(tensor: &Tensor) -> u64 {
     u64::try_from(tensor.numel()).unwrap_or(u64::MAX)
 }
 
-/// Bytes of a tensor's elements.
 pub fn bytes(tensor: &Tensor) -> u64 {
     elements(tensor) * tensor.kind().elt_size_in_bytes() as u64
 }
@@ -145,7 +142,6 @@ impl Scope<'_> {
         }
     }
 
-    /// The module at this place.
     pub fn module(&mut self) -> Module {
         let modules = &mut self.parameters.modules;
         modules.push(self.prefix.trim_end_matches('.').to_owned());

@@ -5,7 +5,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Tells the time, and waits.
 pub trait Clock {
     /// Since the clock began.
     fn now(&mut self) -> Duration;

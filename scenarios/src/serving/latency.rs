@@ -13,11 +13,8 @@ pub struct Serving {
     /// Latencies from the intended arrival; a rejected request is slower than all. `None` where
     /// there are too few requests, or where it lies among the rejected ones.
     pub latency_p50_seconds: Option<f64>,
-    /// As above.
     pub latency_p90_seconds: Option<f64>,
-    /// As above.
     pub latency_p99_seconds: Option<f64>,
-    /// As above.
     pub latency_p999_seconds: Option<f64>,
     #[serde(rename = "answered_requests_count")]
     pub answered: usize,

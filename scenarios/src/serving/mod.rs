@@ -45,7 +45,6 @@ pub struct Request {
     pub answer: Option<Answer>,
 }
 
-/// How a request was answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
     /// When its batch began.

@@ -140,7 +140,6 @@ impl Work {
             .map_or(1, |training| training.accumulation.min(2))
     }
 
-    /// The model's parameters and buffers.
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
     }
@@ -210,7 +209,6 @@ impl Work {
         self.descend(number, log)
     }
 
-    /// Forward alone.
     fn infer(&mut self, batch: &Batch) -> Result<(), Error> {
         let forward = || {
             self.arithmetic

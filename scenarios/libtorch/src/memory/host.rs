@@ -14,7 +14,6 @@ pub fn install() -> Result<()> {
     call(|failure| unsafe { ffi::torchgauge_host_memory_install(failure) })
 }
 
-/// Bytes in tensors now.
 pub fn allocated_bytes() -> u64 {
     // SAFETY: no arguments, no state but the shim's own.
     u64::try_from(unsafe { ffi::torchgauge_host_memory_live() }).unwrap_or_default()
