@@ -55,7 +55,7 @@ pub(crate) struct IgnoreArgs {
     )
 )]
 pub(crate) struct CompareArgs {
-    /// What to compare against: `SESSION[:IMAGE]`, `@RECORDED[:IMAGE]`, `branch=NAME[:IMAGE]` or
+    /// What to compare against: `SESSION[:IMAGE]`, `@NAME[:IMAGE]`, `branch=NAME[:IMAGE]` or
     /// `image=NAME`
     #[arg(value_name = "BASE")]
     pub(crate) base: String,

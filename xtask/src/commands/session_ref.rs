@@ -115,8 +115,8 @@ impl Ref {
     }
 }
 
-/// `SESSION`, `@SESSION`, `branch=NAME` or `image=NAME`, each but the last with `:IMAGE` behind it
-/// or without. Folders and images may have colons in their names, sessions of a history and branches none: the
+/// `SESSION`, `@NAME`, `branch=NAME` or `image=NAME`, each but the last with `:IMAGE` behind it
+/// or without. Folders and images may have colons in their names, names of sessions and branches none: the
 /// longest text before one that is a session's folder is the session.
 fn read(text: &str, is_session: impl Fn(&Path) -> bool) -> (Ref, Option<String>) {
     let whole = Ref::of(text);
