@@ -71,11 +71,13 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
         Vec::new()
     };
     let (first, others) = split(&results, ranks, order);
-    if outcome.is_ok() {
-        remark_silence(&mut execution, order, &first, cell.steps.profiled);
+    if outcome.is_ok() && order.asked.has_hook() && first.started.is_none() {
+        let note = format!("the program reported nothing and was measured from outside: {NEEDS}");
+        execution.notes.push(note);
     }
-    let mut kernels: Vec<Kernel> = first.kernels.into_values().collect();
-    kernels.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
+    let asked = Some(cell.steps.profiled).filter(|_| outcome.is_ok());
+    let (kernels, note) = profiled(asked, first.kernels);
+    execution.warnings.extend(note);
     let (modules, note) = attributed(cell.steps.attribution && outcome.is_ok(), first.modules);
     execution.warnings.extend(note);
     let record = Record {
@@ -106,6 +108,41 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
         ..planned(run, cell, order)
     };
     (record, reported)
+}
+
+/// What ran in profiled steps, the longest first, and what is wrong where nothing did.
+fn profiled(asked: Option<u32>, found: BTreeMap<String, Kernel>) -> (Vec<Kernel>, Option<String>) {
+    let mut kernels: Vec<Kernel> = found.into_values().collect();
+    kernels.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
+    let asked = asked.filter(|steps| *steps > 0 && kernels.is_empty());
+    let note = asked.map(|steps| {
+        format!(
+            "no kernel of {steps} profiled steps was reported; the log says why where it is known"
+        )
+    });
+    (kernels, note)
+}
+
+/// The modules of a run, and what is wrong with them: those that do not add up to their step are
+/// left out, and the rest of the run stays.
+fn attributed(is_asked: bool, found: BTreeMap<String, Module>) -> (Vec<Module>, Option<String>) {
+    let modules: Vec<Module> = found.into_values().collect();
+    let note = match Module::mismatch(&modules) {
+        Some(mismatch) => format!("the modules are left out: {mismatch}"),
+        None if is_asked && modules.is_empty() => {
+            "no module was attributed; the log says why where it is known".to_owned()
+        }
+        None => return (modules, None),
+    };
+    (Vec::new(), Some(note))
+}
+
+/// The metrics of a program's own that have a unit and a direction.
+fn reported(results: &Results) -> Vec<DeclaredMetric> {
+    let all = results.ranks.iter().flat_map(|rank| &rank.reported);
+    let own = all.filter(|(name, _)| Metric::built_in(name).is_none());
+    own.filter_map(|(name, told)| Some(DeclaredMetric::reported(name, told.unit?, told.better?)))
+        .collect()
 }
 
 /// What a record has of the plan.
@@ -139,41 +176,6 @@ fn contaminated(
         order.machine_memory_bytes,
         &session.policy,
     )
-}
-
-/// Remarks what a run that went well did not report.
-fn remark_silence(execution: &mut Execution, order: &Order, first: &RankResults, profiled: u32) {
-    if order.asked.has_hook() && first.started.is_none() {
-        let note = format!("the program reported nothing and was measured from outside: {NEEDS}");
-        execution.notes.push(note);
-    }
-    if profiled > 0 && first.kernels.is_empty() {
-        execution.warnings.push(format!(
-            "no kernel of {profiled} profiled steps was reported; the log says why where it is known"
-        ));
-    }
-}
-
-/// The modules of a run, and what is wrong with them: those that do not add up to their step are
-/// left out, and the rest of the run stays.
-fn attributed(is_asked: bool, found: BTreeMap<String, Module>) -> (Vec<Module>, Option<String>) {
-    let modules: Vec<Module> = found.into_values().collect();
-    let note = match Module::mismatch(&modules) {
-        Some(mismatch) => format!("the modules are left out: {mismatch}"),
-        None if is_asked && modules.is_empty() => {
-            "no module was attributed; the log says why where it is known".to_owned()
-        }
-        None => return (modules, None),
-    };
-    (Vec::new(), Some(note))
-}
-
-/// The metrics of a program's own that have a unit and a direction.
-fn reported(results: &Results) -> Vec<DeclaredMetric> {
-    let all = results.ranks.iter().flat_map(|rank| &rank.reported);
-    let own = all.filter(|(name, _)| Metric::built_in(name).is_none());
-    own.filter_map(|(name, told)| Some(DeclaredMetric::reported(name, told.unit?, told.better?)))
-        .collect()
 }
 
 /// Holds what a run that says to have ended well yielded against what was asked, and against what
